@@ -1,0 +1,40 @@
+"""The one root of every error that memlab raises on purpose.
+
+The command line catches `MemlabError` once, prints its message as one line on
+stderr and leaves with its `exit_code`. A message names the limit, the value
+received and the next step.
+"""
+
+import difflib
+from collections.abc import Iterable
+
+
+class MemlabError(Exception):
+    """Something memlab can explain; the message is for the person at the terminal."""
+
+    exit_code = 1
+
+
+class UsageError(MemlabError):
+    """What was asked for cannot be: a bad value, an unknown name, a file in the way."""
+
+    exit_code = 2
+
+
+class DeviceError(MemlabError):
+    """A device or a back end that is needed is not available here."""
+
+    exit_code = 3
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Say which known names come closest to a mistyped one.
+
+    Returns:
+        ` did you mean 'a' or 'b'?` when some are close, else ` known: a, b, c`.
+    """
+    names = sorted(known)
+    close = difflib.get_close_matches(name.lower(), names, n=3, cutoff=0.5)
+    if close:
+        return "did you mean " + " or ".join(repr(match) for match in close) + "?"
+    return "known: " + ", ".join(names)
