@@ -1,0 +1,206 @@
+"""A kernel of the catalog: its parameters, and how they become a launch that a device can take.
+
+What holds for every kernel is checked here, before anything is compiled or allocated: the
+parameters' ranges, the device's memory, block and grid limits. A kernel's own `make_launch`
+checks what only it knows, such as the widest tile.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from memlab.errors import UsageError, nearest
+from memlab.kernels.launch import Buffer, Dim3, Launch
+
+INT_INDEXED_ELEMENTS = 2**31 - 1024
+"""Elements of an array that `int` indices reach, less a block's width: the threads beyond the
+edge of a matrix compute their position too, and it must not wrap."""
+
+ELEMENT_BYTES = {"float32": 4, "float64": 8, "int32": 4, "int64": 8}
+"""Bytes of one array element, by NumPy's name of its type."""
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A whole number that the user may choose for a launch.
+
+    Attributes:
+        name: As on the command line, without dashes.
+        help: One line that says what it is.
+        default: What is used when it is not given; None where that depends on other parameters
+            or on the device.
+        default_text: The default in words where `default` is None.
+        minimum: The least that is accepted.
+        accepts: The accepted values in words, where the device bounds them from above.
+    """
+
+    name: str
+    help: str
+    default: int | None = None
+    default_text: str = ""
+    minimum: int = 1
+    accepts: str = ""
+
+    @property
+    def default_label(self) -> str:
+        """The default as a person reads it."""
+        return self.default_text if self.default is None else str(self.default)
+
+    @property
+    def range_label(self) -> str:
+        """The accepted values as a person reads them."""
+        return self.accepts or f"{self.minimum} or more"
+
+    def checked(self, value: object) -> int | None:
+        """Return a value that may be used, or None where none was given.
+
+        Raises:
+            UsageError: It is not a whole number, or below the minimum.
+        """
+        if value is None:
+            return self.default
+        try:
+            number = operator.index(value)  # type: ignore[arg-type]
+        except TypeError:
+            raise UsageError(
+                f"{self.name} must be a whole number, got {value!r}: use {self.range_label}"
+            ) from None
+        if number < self.minimum:
+            raise UsageError(
+                f"{self.name} must be at least {self.minimum}, got {number}: use {self.range_label}"
+            )
+        return number
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a device allows one launch.
+
+    The fields are named as in the device's properties; where a figure is not known, leave it
+    out: the defaults hold on every GPU of compute capability 5.0 and later (CUDA C++ Programming
+    Guide, "Technical Specifications per Compute Capability"). Memory has no such default.
+
+    Attributes:
+        name: The device, as messages name it.
+        max_threads_per_block: Threads of a block.
+        max_block_dim: Threads of a block in x, y, z.
+        max_grid_dim: Blocks of a grid in x, y, z.
+        max_shared_memory_per_block_bytes: Shared memory of a block, without asking for more.
+        max_shared_memory_per_block_optin_bytes: The same after
+            `cudaFuncAttributeMaxDynamicSharedMemorySize`; dynamic arrays only.
+        total_memory_bytes: Global memory; None where it is not known.
+    """
+
+    name: str
+    max_threads_per_block: int = 1024
+    max_block_dim: Dim3 = (1024, 1024, 64)
+    max_grid_dim: Dim3 = (2**31 - 1, 65535, 65535)
+    max_shared_memory_per_block_bytes: int = 48 * 1024
+    max_shared_memory_per_block_optin_bytes: int = 48 * 1024
+    total_memory_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One entry of the catalog.
+
+    Attributes:
+        name: As on the command line.
+        summary: One line that says what it does with memory.
+        source_file: The `.cu` file beside this module.
+        parameters: What the user may choose.
+        make_launch: Makes the launch from the kernel, its checked parameters (None where one
+            was neither given nor has a fixed default) and the device's limits.
+        max_elements: The largest array that the kernel's indices reach.
+    """
+
+    name: str
+    summary: str
+    source_file: str
+    parameters: tuple[Parameter, ...]
+    make_launch: Callable[[Kernel, Mapping[str, int | None], Limits], Launch]
+    max_elements: int = INT_INDEXED_ELEMENTS
+
+    @property
+    def source(self) -> str:
+        """The CUDA C++ text."""
+        from importlib import resources
+
+        return resources.files(__package__).joinpath(self.source_file).read_text(encoding="utf-8")
+
+    def prepare(self, values: Mapping[str, int | None], limits: Limits) -> Launch:
+        """Turn a user's choice into a launch that the device can take.
+
+        Args:
+            values: Parameters by name; one that is missing or None takes its default.
+            limits: What the device allows.
+
+        Raises:
+            UsageError: A parameter is unknown or out of range, or the launch needs more than
+                the device has; the message names the limit, the value and the next step.
+        """
+        names = [parameter.name for parameter in self.parameters]
+        for name in values:
+            if name not in names:
+                raise UsageError(f"{self.name} has no parameter {name!r}: {nearest(name, names)}")
+        chosen = {each.name: each.checked(values.get(each.name)) for each in self.parameters}
+        launch = self.make_launch(self, chosen, limits)
+        _check_memory(launch, limits)
+        _check_indices(launch, self.max_elements)
+        _check_geometry(launch, limits)
+        return launch
+
+
+def buffer_bytes(buffer: Buffer) -> int:
+    """Size of an array argument, bytes."""
+    return buffer_elements(buffer) * ELEMENT_BYTES[buffer.dtype]
+
+
+def buffer_elements(buffer: Buffer) -> int:
+    """Elements of an array argument."""
+    elements = 1
+    for extent in buffer.shape:
+        elements *= extent
+    return elements
+
+
+def _check_memory(launch: Launch, limits: Limits) -> None:
+    available = limits.total_memory_bytes
+    needed = sum(buffer_bytes(buffer) for buffer in launch.buffers)
+    if available is not None and needed > available:
+        arrays = ", ".join(
+            f"{buffer.name} {' x '.join(map(str, buffer.shape))}" for buffer in launch.buffers
+        )
+        raise UsageError(
+            f"{arrays} need {_bytes_label(needed)} of memory; {limits.name} has "
+            f"{_bytes_label(available)}: use smaller sizes"
+        )
+
+
+def _check_indices(launch: Launch, reach: int) -> None:
+    for buffer in launch.buffers:
+        elements = buffer_elements(buffer)
+        if elements > reach:
+            raise UsageError(
+                f"{buffer.name} has {' x '.join(map(str, buffer.shape))} = {elements} elements; "
+                f"{launch.kernel} indexes with 32 bits, which reach {reach}: use smaller sizes"
+            )
+
+
+def _check_geometry(launch: Launch, limits: Limits) -> None:
+    for what, extents, allowed, cure in (
+        ("threads of a block", launch.block, limits.max_block_dim, "a smaller block"),
+        ("blocks", launch.grid, limits.max_grid_dim, "smaller sizes or a larger block"),
+    ):
+        for axis, extent, limit in zip("xyz", extents, allowed, strict=True):
+            if extent > limit:
+                raise UsageError(
+                    f"the launch has {extent} {what} in {axis}; {limits.name} allows {limit}: "
+                    f"use {cure}"
+                )
+
+
+def _bytes_label(size: int) -> str:
+    return f"{size} bytes ({size / 2**30:.1f} GiB)"

@@ -1,0 +1,111 @@
+"""What is launched: one kernel with its sizes, arguments and expected result.
+
+A `Launch` is all that a device needs to compile, run and verify a kernel, and all
+that the roofline needs to know of the work it asked for. It knows no device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+Dim3: TypeAlias = tuple[int, int, int]
+"""Extent in x, y, z, as CUDA's `dim3`."""
+
+Arrays: TypeAlias = "Mapping[str, NDArray[np.generic]]"
+"""Array arguments by name."""
+
+Reference: TypeAlias = "Callable[[Arrays, NDArray[np.int64]], NDArray[np.float64]]"
+"""`reference(inputs, flat_index)`: the float64 values that the output must hold at these
+row-major positions, computed from the input arrays alone."""
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """An array argument in global memory.
+
+    Attributes:
+        name: The parameter's name in the kernel's source.
+        shape: Elements in each dimension, row-major.
+        dtype: NumPy's name of the element type.
+        role: Whether the kernel reads it, writes it, or both.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    role: Literal["in", "out"]
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """A scalar argument, passed by value.
+
+    Attributes:
+        name: The parameter's name in the kernel's source.
+        dtype: NumPy's name of its type.
+        value: What is passed.
+    """
+
+    name: str
+    dtype: str
+    value: int | float
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A kernel with everything that one launch of it needs.
+
+    Attributes:
+        kernel: Its name in the catalog.
+        parameters: What the user chose, with defaults filled in.
+        source: The CUDA C++ text.
+        source_name: The file name that compiler messages and counters carry.
+        entry: The `extern "C"` name of the `__global__` function.
+        defines: Preprocessor definitions, name to value.
+        grid: Blocks in x, y, z.
+        block: Threads of a block in x, y, z.
+        dynamic_shared_bytes: Size of the `extern __shared__` array, bytes.
+        arguments: The arguments in the kernel's order.
+        flop: Floating-point operations of the algorithm (an FMA is two).
+        compulsory_bytes: Each input read once and each output written once, bytes.
+        reference: The expected output, see `Reference`.
+        tolerance: Largest relative error that rounding can explain.
+        tile: Edge of the tile that is staged or of the square block, for plots by tile width.
+    """
+
+    kernel: str
+    parameters: Mapping[str, int]
+    source: str
+    source_name: str
+    entry: str
+    defines: Mapping[str, str]
+    grid: Dim3
+    block: Dim3
+    dynamic_shared_bytes: int
+    arguments: tuple[Buffer | Scalar, ...]
+    flop: int
+    compulsory_bytes: int
+    reference: Reference
+    tolerance: float
+    tile: int | None = None
+
+    @property
+    def buffers(self) -> tuple[Buffer, ...]:
+        """The array arguments, in the kernel's order."""
+        return tuple(each for each in self.arguments if isinstance(each, Buffer))
+
+    @property
+    def blocks(self) -> int:
+        """Blocks in the whole grid."""
+        return self.grid[0] * self.grid[1] * self.grid[2]
+
+    @property
+    def threads_per_block(self) -> int:
+        """Threads of one block."""
+        return self.block[0] * self.block[1] * self.block[2]

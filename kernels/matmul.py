@@ -1,0 +1,194 @@
+"""Matrix multiplication: what its kernels share, P (m x n) = M (m x k) N (k x n) in float32."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from memlab.errors import UsageError
+from memlab.kernels.kernel import Kernel, Limits, Parameter
+from memlab.kernels.launch import Buffer, Launch, Scalar
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from memlab.kernels.launch import Arrays
+
+FLOAT_BYTES = 4
+DEFAULT_WIDTH = 1024
+SIZES = (
+    Parameter("width", "Width of square matrices: sets m, k and n", default=DEFAULT_WIDTH),
+    Parameter("m", "Rows of M and P", default_text="the width"),
+    Parameter("k", "Columns of M and rows of N", default_text="the width"),
+    Parameter("n", "Columns of N and P", default_text="the width"),
+)
+TILES = "1 to 32 where a block may have 1024 threads"
+BLOCK_TILE = Parameter(
+    "tile",
+    "Edge T of the block",
+    default=16,
+    accepts=TILES,
+)
+STATIC_TILE = Parameter(
+    "tile",
+    "Edge T of the two tiles, and of the block",
+    default=16,
+    accepts=TILES,
+)
+DYNAMIC_TILE = Parameter(
+    "tile",
+    "Edge T of the two tiles, and of the block",
+    default_text="the widest that fits",
+    accepts=TILES,
+)
+
+
+def launch_naive(kernel: Kernel, values: Mapping[str, int | None], limits: Limits) -> Launch:
+    """Launch the kernel that stages nothing: one thread an element, square blocks.
+
+    Raises:
+        UsageError: The block would have more threads than the device allows.
+    """
+    tile = _fitting_tile(values["tile"], limits, shared_limit_bytes=None)
+    return _launch(kernel, values, tile)
+
+
+def launch_tiled(kernel: Kernel, values: Mapping[str, int | None], limits: Limits) -> Launch:
+    """Launch the kernel whose tile is fixed at compile time (`-DTILE`), in static shared memory.
+
+    Raises:
+        UsageError: The tile needs more threads or shared memory than the device allows a block.
+    """
+    tile = _fitting_tile(values["tile"], limits, limits.max_shared_memory_per_block_bytes)
+    return _launch(kernel, values, tile, defines={"TILE": str(tile)})
+
+
+def launch_tiled_dynamic(
+    kernel: Kernel, values: Mapping[str, int | None], limits: Limits
+) -> Launch:
+    """Launch the kernel whose tile is chosen now; by default the widest that the device allows.
+
+    Dynamic shared memory may be as large as the device grants on request (opt-in).
+
+    Raises:
+        UsageError: The tile needs more threads or shared memory than the device allows a block.
+    """
+    shared_limit_bytes = max(
+        limits.max_shared_memory_per_block_bytes, limits.max_shared_memory_per_block_optin_bytes
+    )
+    tile = _fitting_tile(values["tile"], limits, shared_limit_bytes)
+    return _launch(kernel, values, tile, dynamic_shared_bytes=_shared_bytes(tile))
+
+
+def reference(inputs: Arrays, flat_index: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Elements of the product in float64, at chosen positions only.
+
+    Rows that ask for the same columns, as the rows of a block do, are one small matrix product,
+    so that whole blocks cost no more than their own inner products.
+
+    Args:
+        inputs: `M` of shape (m, k) and `N` of shape (k, n), any float type.
+        flat_index: Row-major positions in P, any order and shape, repeats allowed.
+
+    Returns:
+        The values there, in the shape of `flat_index`.
+    """
+    import numpy as np
+
+    left, right = inputs["M"], inputs["N"]
+    n = right.shape[1]
+    positions, place = np.unique(np.ravel(flat_index), return_inverse=True)
+    rows, first = np.unique(positions // n, return_index=True)
+    columns, column_of = np.unique(positions % n, return_inverse=True)
+
+    columns_of_row = np.split(column_of, first[1:])
+    alike: dict[bytes, list[int]] = {}
+    for index in range(len(rows)):
+        alike.setdefault(columns_of_row[index].tobytes(), []).append(index)
+
+    values = np.zeros(len(positions))
+    # Float64 copies of the inputs are made a slice of k at a time: 64 MiB of N at most.
+    step = max(1, 2**23 // max(1, len(columns)))
+    for start in range(0, left.shape[1], step):
+        depth = slice(start, start + step)
+        right_rows = np.ascontiguousarray(right[depth][:, columns].T, dtype=np.float64)
+        for indices in alike.values():
+            wanted = right_rows[columns_of_row[indices[0]]]
+            product = left[rows[indices], depth].astype(np.float64) @ wanted.T
+            values[first[indices][:, None] + np.arange(len(wanted))] += product
+    return values[place].reshape(np.shape(flat_index))
+
+
+def tolerance(k: int) -> float:
+    """Largest relative error that rounding explains in a float32 inner product of k terms.
+
+    For non-negative inputs the relative error of a sum of k products is below
+    lambda * sqrt(k) * u, u = 2**-24, with a probability that lambda = 10 makes practically 1:
+    Higham and Mary, "A New Approach to Probabilistic Rounding Error Analysis", SIAM J. Sci.
+    Comput. 41(5), 2019, theorem 3.1. (The worst case, k * u, would hide faults.)
+    """
+    return 10 * math.sqrt(k) * 2.0**-24
+
+
+def _launch(
+    kernel: Kernel,
+    values: Mapping[str, int | None],
+    tile: int,
+    defines: Mapping[str, str] | None = None,
+    dynamic_shared_bytes: int = 0,
+) -> Launch:
+    width = values["width"] or DEFAULT_WIDTH
+    m, k, n = (values[name] or width for name in ("m", "k", "n"))
+    return Launch(
+        kernel=kernel.name,
+        parameters={"m": m, "k": k, "n": n, "tile": tile},
+        source=kernel.source,
+        source_name=kernel.source_file,
+        entry=kernel.name.replace("-", "_"),
+        defines=defines or {},
+        grid=(-(-n // tile), -(-m // tile), 1),
+        block=(tile, tile, 1),
+        dynamic_shared_bytes=dynamic_shared_bytes,
+        arguments=(
+            Buffer("M", (m, k), "float32", "in"),
+            Buffer("N", (k, n), "float32", "in"),
+            Buffer("P", (m, n), "float32", "out"),
+            Scalar("m", "int32", m),
+            Scalar("k", "int32", k),
+            Scalar("n", "int32", n),
+        ),
+        flop=2 * m * n * k,
+        compulsory_bytes=FLOAT_BYTES * (m * k + k * n + m * n),
+        reference=reference,
+        tolerance=tolerance(k),
+        tile=tile,
+    )
+
+
+def _shared_bytes(tile: int) -> int:
+    """Two square tiles of float32, bytes."""
+    return 2 * tile * tile * FLOAT_BYTES
+
+
+def _fitting_tile(tile: int | None, limits: Limits, shared_limit_bytes: int | None) -> int:
+    """Return the tile if it fits the device, or the widest that does where none was chosen."""
+    widest = math.isqrt(limits.max_threads_per_block)
+    if shared_limit_bytes is not None:
+        widest = min(widest, math.isqrt(shared_limit_bytes // _shared_bytes(1)))
+    if tile is None:
+        return widest
+    if tile * tile > limits.max_threads_per_block:
+        raise UsageError(
+            f"tile {tile} needs {tile} x {tile} = {tile * tile} threads a block; "
+            f"{limits.name} allows {limits.max_threads_per_block}: use --tile {widest} or less"
+        )
+    if shared_limit_bytes is not None and _shared_bytes(tile) > shared_limit_bytes:
+        raise UsageError(
+            f"tile {tile} needs 2 x {tile} x {tile} x 4 = {_shared_bytes(tile)} bytes of shared "
+            f"memory a block; {limits.name} allows {shared_limit_bytes}: "
+            f"use --tile {widest} or less"
+        )
+    return tile

@@ -1,0 +1,226 @@
+"""The catalog: launch geometry, the float64 reference, and what is refused before any work."""
+
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from memlab.errors import UsageError
+from memlab.kernels.catalog import CATALOG, find
+from memlab.kernels.kernel import Limits
+from memlab.kernels.launch import Buffer, Launch, Scalar
+from memlab.kernels.matmul import reference, tolerance
+
+H200 = Limits(
+    "NVIDIA H200",
+    max_shared_memory_per_block_optin_bytes=232448,
+    total_memory_bytes=150109880320,
+)
+
+
+def prepare(name: str, limits: Limits = H200, **values: int | None) -> Launch:
+    return find(name).prepare(values, limits)
+
+
+def refusal(name: str, limits: Limits = H200, **values: object) -> str:
+    with pytest.raises(UsageError) as caught:
+        find(name).prepare(values, limits)  # type: ignore[arg-type]
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
+
+
+@pytest.mark.parametrize("name", ["naive", "tiled", "tiled-dynamic"])
+def test_arguments_are_those_of_the_source(name: str) -> None:
+    launch = prepare(name)
+
+    signature = re.search(rf"__global__ void {launch.entry}\(([^)]*)\)", launch.source)
+    assert signature, f"{launch.source_name} has no __global__ function {launch.entry}"
+    types = {"float32": "const float*", "int32": "int"}
+    declared = [re.sub(r"\s+", " ", each).strip() for each in signature[1].split(",")]
+    assert declared == [
+        ("float*" if isinstance(each, Buffer) and each.role == "out" else types[each.dtype])
+        + f" {each.name}"
+        for each in launch.arguments
+    ]
+
+
+def test_every_kernel_has_a_line_above() -> None:
+    assert list(CATALOG) == ["naive", "tiled", "tiled-dynamic"]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "grid"),
+    [
+        ({"width": 1}, (1, 1, 1)),
+        ({"width": 16}, (1, 1, 1)),
+        ({"width": 17}, (2, 2, 1)),
+        ({"m": 100, "k": 57, "n": 75}, (5, 7, 1)),
+        ({"width": 64, "n": 1}, (1, 4, 1)),
+    ],
+)
+def test_grid_covers_the_output(sizes: dict[str, int], grid: tuple[int, int, int]) -> None:
+    for name in CATALOG:
+        launch = prepare(name, **sizes, tile=16)
+
+        assert (launch.grid, launch.block) == (grid, (16, 16, 1))
+
+
+def test_work_of_a_small_product() -> None:
+    launch = prepare("tiled", m=2, k=3, n=4)
+
+    assert launch.flop == 48
+    assert launch.compulsory_bytes == 4 * (6 + 12 + 8)
+    assert launch.parameters == {"m": 2, "k": 3, "n": 4, "tile": 16}
+    assert [buffer.shape for buffer in launch.buffers] == [(2, 3), (3, 4), (2, 4)]
+    assert [each.value for each in launch.arguments if isinstance(each, Scalar)] == [2, 3, 4]
+
+
+def test_recorded_parameters_give_the_same_launch_again() -> None:
+    first = prepare("tiled-dynamic", width=100, n=7)
+
+    again = prepare("tiled-dynamic", **first.parameters)
+
+    assert (again.grid, again.block, again.arguments) == (first.grid, first.block, first.arguments)
+
+
+@pytest.mark.parametrize(
+    ("limits", "tile", "shared_bytes"),
+    [
+        (H200, 32, 8192),
+        (Limits("few threads", max_threads_per_block=512), 22, 3872),
+        (
+            Limits(
+                "little shared memory",
+                max_shared_memory_per_block_bytes=1024,
+                max_shared_memory_per_block_optin_bytes=1024,
+            ),
+            11,
+            968,
+        ),
+        # No GPU has so large a block yet; beyond 48 KiB the opt-in limit counts.
+        (
+            Limits(
+                "many threads",
+                max_threads_per_block=10000,
+                max_shared_memory_per_block_optin_bytes=65536,
+            ),
+            90,
+            64800,
+        ),
+    ],
+)
+def test_dynamic_tile_is_the_widest_that_fits(limits: Limits, tile: int, shared_bytes: int) -> None:
+    launch = prepare("tiled-dynamic", limits)
+
+    assert launch.tile == tile
+    assert launch.block == (tile, tile, 1)
+    assert launch.dynamic_shared_bytes == shared_bytes
+
+
+@settings(deadline=None, max_examples=50)
+@given(data=st.data(), m=st.integers(1, 20), k=st.integers(1, 20), n=st.integers(1, 20))
+def test_reference_is_the_product_at_any_positions(
+    data: st.DataObject, m: int, k: int, n: int
+) -> None:
+    random = np.random.default_rng(data.draw(st.integers(0, 9)))
+    left = random.random((m, k), dtype=np.float32)
+    right = random.random((k, n), dtype=np.float32)
+    positions = np.array(
+        data.draw(st.lists(st.integers(0, m * n - 1), max_size=60)), dtype=np.int64
+    )
+
+    values = reference({"M": left, "N": right}, positions)
+
+    product = left.astype(np.float64) @ right.astype(np.float64)
+    np.testing.assert_allclose(values, product.ravel()[positions], rtol=1e-13)
+
+
+def test_reference_in_slices_of_a_long_inner_product() -> None:
+    # 3000 columns of N in float64 take more than one slice of the inner product.
+    random = np.random.default_rng(3)
+    left, right = random.random((2, 6000)), random.random((6000, 3000))
+    positions = np.arange(6000)
+
+    values = reference({"M": left, "N": right}, positions)
+
+    np.testing.assert_allclose(values, (left @ right).ravel(), rtol=1e-12)
+
+
+def test_tolerance_lies_between_rounding_and_a_lost_term() -> None:
+    random = np.random.default_rng(5)
+    for k in (1, 57, 1024, 10000):
+        terms = random.random((200, k), dtype=np.float32) * random.random(
+            (200, k), dtype=np.float32
+        )
+        rounded = np.add.accumulate(terms, axis=1, dtype=np.float32)[:, -1].astype(np.float64)
+        exact = terms.astype(np.float64).sum(axis=1)
+
+        assert np.max(np.abs(rounded - exact) / exact) < tolerance(k)
+        assert np.median(terms[:, 0] / exact) > tolerance(k)
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "message"),
+    [
+        (
+            "tiled",
+            {"tile": 64},
+            "tile 64 needs 64 x 64 = 4096 threads a block; NVIDIA H200 allows 1024: "
+            "use --tile 32 or less",
+        ),
+        (
+            "naive",
+            {"tile": 33},
+            "tile 33 needs 33 x 33 = 1089 threads a block; NVIDIA H200 allows 1024: "
+            "use --tile 32 or less",
+        ),
+        (
+            "tiled",
+            {"tile": 0},
+            "tile must be at least 1, got 0: use 1 to 32 where a block may have 1024 threads",
+        ),
+        ("naive", {"width": 0}, "width must be at least 1, got 0: use 1 or more"),
+        ("naive", {"k": -3}, "k must be at least 1, got -3: use 1 or more"),
+        ("naive", {"m": 1.5}, "m must be a whole number, got 1.5: use 1 or more"),
+        ("naive", {"tiel": 8}, "naive has no parameter 'tiel': did you mean 'tile'?"),
+        (
+            "naive",
+            {"width": 200000},
+            "M 200000 x 200000, N 200000 x 200000, P 200000 x 200000 need 480000000000 bytes "
+            "(447.0 GiB) of memory; NVIDIA H200 has 150109880320 bytes (139.8 GiB): "
+            "use smaller sizes",
+        ),
+        (
+            "tiled",
+            {"width": 50000},
+            "M has 50000 x 50000 = 2500000000 elements; tiled indexes with 32 bits, which reach "
+            "2147482624: use smaller sizes",
+        ),
+        (
+            "tiled",
+            {"m": 2000000, "k": 1, "n": 1},
+            "the launch has 125000 blocks in y; NVIDIA H200 allows 65535: "
+            "use smaller sizes or a larger block",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_refused(name: str, values: dict[str, object], message: str) -> None:
+    assert refusal(name, **values) == message
+
+
+def test_shared_memory_is_refused_where_it_is_the_limit() -> None:
+    small = Limits("small", max_shared_memory_per_block_bytes=4096)
+
+    assert refusal("tiled", small, tile=32) == (
+        "tile 32 needs 2 x 32 x 32 x 4 = 8192 bytes of shared memory a block; small allows 4096: "
+        "use --tile 22 or less"
+    )
+    assert prepare("tiled-dynamic", small, tile=32).tile == 32
+
+
+def test_unknown_kernel_gives_the_nearest_names() -> None:
+    with pytest.raises(UsageError, match="unknown kernel 'tilde': did you mean 'tiled'"):
+        find("tilde")
