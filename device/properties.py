@@ -1,0 +1,238 @@
+"""What a device has: one frozen record, whether queried from a GPU or read from a datasheet.
+
+Every field that may be unknown is `None` then; nothing is guessed. `sources` says for each
+known figure where it comes from. What follows from several figures is a function below.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import cast, get_args
+
+from memlab.device.measurement import Provenance
+
+FLOP_PER_FMA = 2
+"""A fused multiply-add counts as two floating-point operations."""
+
+DATA_RATE = 2
+"""Transfers a memory clock: DDR memories move data on both edges of the clock CUDA reports."""
+
+CUDA_CORE_KINDS = ("fp32", "fp64")
+"""Arithmetic that has lanes in a multiprocessor; other kinds are the tensor cores'."""
+
+BYTES_PER_VALUE = 4
+"""Size of the single-precision value that the textbook's ratio counts accesses of."""
+
+
+@dataclass(frozen=True)
+class DeviceProperties:
+    """The figures of one GPU.
+
+    Attributes named `max_*` are limits; rates are in Hz, sizes in bytes, and
+    `*_bytes_per_clock_per_sm` and latencies (in SM clocks) describe the microarchitecture
+    for the time model. Fields that CUDA exposes as attributes carry the attribute's name in
+    lower case with its unit.
+
+    Attributes:
+        sources: For each known figure, by its field: a provenance (`queried`, `datasheet`,
+            `measured`, `analytic`), a colon, and where exactly it comes from.
+        peak_memory_bandwidth_bytes_per_s: Given only where clock and bus width are not.
+        peak_clock_hz: The clock that peaks assume, where it is not `clock_rate_hz`.
+        tensor_flop_per_s: Dense peaks of the tensor cores by input type, `tf32`, `fp16`, `bf16`.
+        tensor_clock_hz: The clock that `tensor_flop_per_s` assumes.
+        l1_cache_bytes_per_sm: The unified array that L1 and shared memory divide among them.
+        l2_bytes_per_clock: Bytes that all of the L2 gives in one SM clock.
+        dram_access_bytes: What one missed 32-byte sector makes DRAM read.
+        register_latency_clocks: From an FMA to one that depends on it.
+        dram_achievable_fraction: Bandwidth that a plain read reaches, over the peak.
+    """
+
+    name: str
+    compute_capability: tuple[int, int]
+    sources: Mapping[str, str] = field(default_factory=dict)
+
+    # What cuDeviceGetAttribute and cuDeviceTotalMem give.
+    total_memory_bytes: int | None = None
+    multiprocessor_count: int | None = None
+    clock_rate_hz: int | None = None
+    memory_clock_rate_hz: int | None = None
+    global_memory_bus_width_bits: int | None = None
+    l2_cache_bytes: int | None = None
+    max_texture1d_width: int | None = None
+    max_texture2d_width: int | None = None
+    max_texture2d_height: int | None = None
+    max_texture3d_width: int | None = None
+    max_texture3d_height: int | None = None
+    max_texture3d_depth: int | None = None
+    max_texture1d_layered_width: int | None = None
+    max_texture1d_layered_layers: int | None = None
+    max_texture2d_layered_width: int | None = None
+    max_texture2d_layered_height: int | None = None
+    max_texture2d_layered_layers: int | None = None
+    total_constant_memory_bytes: int | None = None
+    max_shared_memory_per_block_bytes: int | None = None
+    max_shared_memory_per_block_optin_bytes: int | None = None
+    max_shared_memory_per_multiprocessor_bytes: int | None = None
+    reserved_shared_memory_per_block_bytes: int | None = None
+    max_registers_per_block: int | None = None
+    max_registers_per_multiprocessor: int | None = None
+    warp_size: int = 32
+    max_threads_per_multiprocessor: int | None = None
+    max_threads_per_block: int | None = None
+    max_blocks_per_multiprocessor: int | None = None
+    max_block_dim: tuple[int, int, int] | None = None
+    max_grid_dim: tuple[int, int, int] | None = None
+    max_pitch_bytes: int | None = None
+    texture_alignment_bytes: int | None = None
+    async_engine_count: int | None = None
+    kernel_exec_timeout: bool | None = None
+    integrated: bool | None = None
+    can_map_host_memory: bool | None = None
+    surface_alignment_bytes: int | None = None
+    ecc_enabled: bool | None = None
+    unified_addressing: bool | None = None
+    managed_memory: bool | None = None
+    compute_preemption_supported: bool | None = None
+    cooperative_launch: bool | None = None
+    cooperative_multi_device_launch: bool | None = None
+    pci_domain_id: int | None = None
+    pci_bus_id: int | None = None
+    pci_device_id: int | None = None
+    compute_mode: int | None = None
+    driver_version: str | None = None
+    runtime_version: str | None = None
+
+    # What no attribute gives: the vendor's datasheet and published microbenchmarks.
+    peak_memory_bandwidth_bytes_per_s: float | None = None
+    peak_clock_hz: float | None = None
+    fp32_lanes_per_sm: int | None = None
+    fp64_lanes_per_sm: int | None = None
+    tensor_flop_per_s: Mapping[str, float] = field(default_factory=dict)
+    tensor_clock_hz: float | None = None
+    l1_cache_bytes_per_sm: int | None = None
+    l1_bytes_per_clock_per_sm: float | None = None
+    shared_bytes_per_clock_per_sm: float | None = None
+    l2_bytes_per_clock: float | None = None
+    dram_access_bytes: int | None = None
+    register_latency_clocks: float | None = None
+    shared_latency_clocks: float | None = None
+    l1_latency_clocks: float | None = None
+    l2_latency_clocks: float | None = None
+    dram_latency_clocks: float | None = None
+    barrier_latency_clocks: float | None = None
+    launch_overhead_s: float | None = None
+    dram_achievable_fraction: float | None = None
+
+
+def figures(properties: DeviceProperties) -> dict[str, object]:
+    """Give every known figure by its field, in the order of the fields."""
+    named = ((each.name, getattr(properties, each.name)) for each in fields(properties))
+    return {
+        name: value
+        for name, value in named
+        if name not in ("name", "sources") and value is not None and value != {}
+    }
+
+
+def provenance(properties: DeviceProperties, *names: str) -> Provenance:
+    """Say where a figure comes from, in one word.
+
+    Args:
+        properties: The device.
+        names: The field, or the fields that a derived figure is computed from.
+
+    Returns:
+        The first word of their sources. Where these differ, `analytic` if one is that, else
+        `datasheet`: a product is `queried` only if the driver gave every factor.
+    """
+    texts = (properties.sources.get(name, "") for name in names)
+    words = {text.partition(":")[0] for text in texts}
+    for word in get_args(Provenance):
+        if words == {word}:
+            return cast("Provenance", word)
+    return "analytic" if "analytic" in words else "datasheet"
+
+
+def bandwidth_figures(properties: DeviceProperties) -> tuple[str, ...]:
+    """Name the fields that `peak_bandwidth_bytes_per_s` is computed from."""
+    if properties.peak_memory_bandwidth_bytes_per_s is not None:
+        return ("peak_memory_bandwidth_bytes_per_s",)
+    return ("memory_clock_rate_hz", "global_memory_bus_width_bits")
+
+
+def peak_figures(properties: DeviceProperties, kind: str) -> tuple[str, ...]:
+    """Name the fields that `peak_flop_per_s` is computed from, for the same `kind`."""
+    if kind not in CUDA_CORE_KINDS:
+        return ("tensor_flop_per_s",)
+    clock = "clock_rate_hz" if properties.peak_clock_hz is None else "peak_clock_hz"
+    return (f"{kind}_lanes_per_sm", "multiprocessor_count", clock)
+
+
+def clock_hz(properties: DeviceProperties) -> float | None:
+    """Give the SM clock that peaks assume, in Hz: the highest that the device reports."""
+    return properties.peak_clock_hz or properties.clock_rate_hz
+
+
+def peak_bandwidth_bytes_per_s(properties: DeviceProperties) -> float | None:
+    """Compute the peak bandwidth of the device's memory.
+
+    2 x memory clock x bus width / 8, as CUDA's documentation defines it (CUDA C++ Best
+    Practices Guide, "Theoretical Bandwidth Calculation").
+
+    Returns:
+        Bytes a second; None where clock or bus width are unknown.
+    """
+    if properties.peak_memory_bandwidth_bytes_per_s is not None:
+        return properties.peak_memory_bandwidth_bytes_per_s
+    clock, width_bits = properties.memory_clock_rate_hz, properties.global_memory_bus_width_bits
+    return None if clock is None or width_bits is None else DATA_RATE * clock * width_bits / 8
+
+
+def peak_flop_per_s(properties: DeviceProperties, kind: str) -> float | None:
+    """Compute the peak rate of floating-point arithmetic.
+
+    For the CUDA cores: 2 x lanes x multiprocessors x clock, an FMA a lane and clock. For the
+    tensor cores: the dense figure that the vendor states.
+
+    Args:
+        properties: The device.
+        kind: `fp32` or `fp64` for the CUDA cores, `tf32`, `fp16` or `bf16` for the tensor cores.
+
+    Returns:
+        FLOP a second at `clock_hz`, or `tensor_clock_hz`; None where a factor is unknown.
+    """
+    if kind not in CUDA_CORE_KINDS:
+        return properties.tensor_flop_per_s.get(kind)
+    lanes = properties.fp32_lanes_per_sm if kind == "fp32" else properties.fp64_lanes_per_sm
+    count, clock = properties.multiprocessor_count, clock_hz(properties)
+    if lanes is None or count is None or clock is None:
+        return None
+    return float(FLOP_PER_FMA * lanes * count * clock)
+
+
+def ridge_flop_per_byte(properties: DeviceProperties, kind: str) -> float | None:
+    """Compute the ridge point: the arithmetic intensity that meets both roofs.
+
+    Args:
+        properties: The device.
+        kind: As for `peak_flop_per_s`.
+
+    Returns:
+        FLOP a byte of DRAM traffic (Williams et al. 2009, "Roofline"); None where unknown.
+    """
+    peak, bandwidth = peak_flop_per_s(properties, kind), peak_bandwidth_bytes_per_s(properties)
+    return None if peak is None or bandwidth is None else peak / bandwidth
+
+
+def required_compute_to_global_access_ratio(properties: DeviceProperties) -> float | None:
+    """Compute the textbook's ratio: FP32 operations a global memory access must be worth.
+
+    Peak FP32 over the single-precision values that memory delivers in a second (Kirk and Hwu,
+    "Programming Massively Parallel Processors", 3rd edition, section 4.1).
+
+    Returns:
+        FLOP an access of 4 bytes; None where a factor is unknown.
+    """
+    ridge = ridge_flop_per_byte(properties, "fp32")
+    return None if ridge is None else ridge * BYTES_PER_VALUE

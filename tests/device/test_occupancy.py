@@ -1,0 +1,115 @@
+import csv
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memlab.device import datasheet
+from memlab.device.occupancy import occupancy, shared_carveout_bytes
+from memlab.errors import DeviceError, UsageError
+
+DATA = Path(__file__).parents[1] / "data"
+H200 = datasheet.load("h200")
+
+# The one choice of the driver's, out of 491, that the rule for the carve-out does not give.
+EXCEPTION = (128, 16, 16)
+
+
+def rows(file):
+    with (DATA / file).open(newline="") as lines:
+        return list(csv.DictReader(lines))
+
+
+def launch(row):
+    names = ("threads_per_block", "registers_per_thread", "shared_bytes_per_block")
+    return tuple(int(row[name]) for name in names)
+
+
+def limits(row):
+    return {
+        name: int(row["limit_" + name.replace(" ", "_")])
+        for name in ("blocks", "warps", "registers", "shared memory")
+    }
+
+
+@pytest.mark.parametrize("row", rows("h200-occupancy-kernels.csv"), ids=lambda row: row["kernel"])
+def test_limits_are_those_nsight_compute_shows_for_our_kernels(row):
+    assert occupancy(H200, *launch(row)).limits == limits(row)
+
+
+def test_limits_and_carveout_are_those_nsight_compute_shows_over_a_sweep():
+    wrong = [
+        launch(row)
+        for row in rows("h200-occupancy-sweep.csv")
+        if occupancy(H200, *launch(row)).limits != limits(row)
+        or shared_carveout_bytes(H200, *launch(row)) != int(row["carveout_bytes"])
+    ]
+    assert wrong == [EXCEPTION]
+
+
+@pytest.mark.parametrize(
+    ("device", "launch", "blocks", "limiter"),
+    [
+        # By hand from the programming guide's table; 1024 bytes are reserved from 8.0 on.
+        ("h200", (1024, 32, 8192), 2, "warps and registers"),
+        ("h200", (256, 40, 0), 6, "registers"),  # 1280 a warp: 12 in each of 4 parts of 16384
+        ("h200", (128, 32, 48 * 1024), 4, "shared memory"),  # 228 KiB / 49 KiB
+        ("a100", (128, 32, 48 * 1024), 3, "shared memory"),  # 164 KiB / 49 KiB
+        ("rtx3070", (256, 32, 0), 6, "warps"),  # 1536 threads
+        ("rtx3070", (32, 16, 0), 16, "blocks"),
+        ("rtx4090", (32, 16, 0), 24, "blocks"),
+        ("t4", (256, 32, 16 * 1024), 4, "warps and shared memory"),  # 64 KiB, none reserved
+        ("t4", (32, 32, 300), 16, "blocks"),
+    ],
+)
+def test_blocks_and_limiter(device, launch, blocks, limiter):
+    result = occupancy(datasheet.load(device), *launch)
+    assert (result.blocks_per_sm, result.limiter) == (blocks, limiter)
+
+
+def test_occupancy_counts_warps_not_threads():
+    result = occupancy(H200, 33, 16, 0)
+    assert result.warps_per_sm == 2 * result.blocks_per_sm == 64
+    assert result.theoretical == 1
+
+
+@pytest.mark.parametrize(
+    ("launch", "message"),
+    [
+        ((4096, 32, 0), "4096 threads a block; NVIDIA H200 allows 1 to 1024"),
+        ((0, 32, 0), "0 threads a block"),
+        ((1024, 65, 0), "65 registers a thread need 73728 for 1024 threads"),
+        ((32, 256, 0), "256 registers a thread"),
+        ((32, 32, 232449), "232449 bytes of shared memory a block; NVIDIA H200 allows 0 to 232448"),
+    ],
+)
+def test_what_cannot_launch_says_why(launch, message):
+    with pytest.raises(UsageError, match=message):
+        occupancy(H200, *launch)
+
+
+def test_an_unknown_limit_is_named():
+    with pytest.raises(DeviceError, match="max_threads_per_multiprocessor"):
+        occupancy(replace(H200, max_threads_per_multiprocessor=None), 32, 32, 0)
+
+
+@given(
+    device=st.sampled_from(datasheet.names()),
+    threads=st.integers(1, 1024),
+    registers=st.integers(0, 64),
+    shared=st.integers(0, 48 * 1024),
+)
+def test_the_carveout_never_costs_a_block(device, threads, registers, shared):
+    """The blocks are as many as with all of the shared memory, and fit in the carve-out."""
+    properties = datasheet.load(device)
+    result = occupancy(properties, threads, registers, shared)
+    reserved = properties.reserved_shared_memory_per_block_bytes
+    carveout = shared_carveout_bytes(properties, threads, registers, shared)
+    granularity = 256 if device == "t4" else 128
+    block = -(-(shared + reserved) // granularity) * granularity
+    assert result.blocks_per_sm * block <= carveout < properties.l1_cache_bytes_per_sm
+    everything = properties.max_shared_memory_per_multiprocessor_bytes
+    others = min(limit for name, limit in result.limits.items() if name != "shared memory")
+    assert result.blocks_per_sm == min(others, everything // block if block else others)
