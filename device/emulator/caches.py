@@ -1,0 +1,286 @@
+"""L1, L2 and DRAM traffic from the addresses that a few neighbouring blocks touched.
+
+The stream of one block is recorded; its neighbours in x, y and z say how each access moves from
+block to block (`translate`). From that, the streams of all blocks resident on a multiprocessor,
+or in a wave on the whole device, are laid side by side and run through an LRU cache. Time is cut
+into windows: within one, accesses are a set, and between windows the least recently used lines
+make room. Accesses that do not move in step with the block (an index read from memory) are drawn
+at random from the range where that instruction was seen.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memlab.device.emulator.counters import SECTOR_BYTES, Trace
+from memlab.device.emulator.program import Program
+from memlab.device.emulator.sampling import coordinates
+from memlab.kernels.launch import Dim3
+
+Ints = NDArray[np.int64]
+
+LINE_BYTES = 128
+"""A cache line holds four sectors; L1 and L2 allocate lines and fill sectors."""
+_WINDOWS = 256  # a window must be short against the reuse that the cache can hold
+_LARGEST_SIMULATION = 2_000_000  # accesses; more are thinned out by lines, capacity with them
+
+
+@dataclass(frozen=True)
+class Stream:
+    """The sectors that one block touches, in time order, and how they move with the block.
+
+    One row for each distinct (window, sector, direction, movement).
+
+    Attributes:
+        origin: The block that was recorded.
+        window: When: 0 up to, not including, `windows`.
+        sector: Which 32-byte sector.
+        store: Whether it is written.
+        cached: Whether L1 keeps it.
+        move: Sectors it moves by for each block in x, y, z; shape (rows, 3).
+        low: Where `affine` is false: the lowest sector that the instruction was seen at.
+        high: The highest.
+        affine: Whether the access moves in step with the block.
+        windows: How many windows there are.
+        load_sectors: Sectors of cacheable loads before rows were made distinct.
+        cacheable_share: Those over the sectors of all loads.
+    """
+
+    origin: tuple[int, int, int]
+    window: Ints
+    sector: Ints
+    store: NDArray[np.bool_]
+    cached: NDArray[np.bool_]
+    move: Ints
+    low: Ints
+    high: Ints
+    affine: NDArray[np.bool_]
+    windows: int
+    load_sectors: int
+    cacheable_share: float
+
+
+@dataclass(frozen=True)
+class CacheGeometry:
+    """The caches and how blocks are spread over them.
+
+    Attributes:
+        multiprocessors: How many L1 caches there are.
+        resident_blocks: Blocks that a multiprocessor holds at once.
+        l1_bytes: Size of one L1, without the shared memory carved out of it.
+        l2_bytes: Size of the L2.
+        dram_access_bytes: What one L2 miss reads from memory.
+    """
+
+    multiprocessors: int
+    resident_blocks: int
+    l1_bytes: int
+    l2_bytes: int
+    dram_access_bytes: int
+
+
+def probe_blocks(grid: Dim3, origin: tuple[int, int, int]) -> Ints:
+    """The block to record and its next neighbours in x, y, z, then the diagonal one.
+
+    A neighbour that would lie outside the grid is left out by repeating the origin.
+    """
+    step = [1 if origin[axis] + 1 < grid[axis] else 0 for axis in range(3)]
+    rows = [origin]
+    for axis in range(3):
+        rows.append(tuple(origin[a] + (step[a] if a == axis else 0) for a in range(3)))  # type: ignore[arg-type]
+    rows.append(tuple(origin[a] + step[a] for a in range(3)))  # type: ignore[arg-type]
+    return np.array(rows, dtype=np.int64)
+
+
+def record(program: Program, trace: Trace, probes: Ints) -> Stream:
+    """Turn the trace of the probe blocks into the stream of one of them.
+
+    Args:
+        program: What ran.
+        trace: Its accesses; the chunk's blocks were those of `probe_blocks`.
+        probes: Those blocks, shape (5, 3).
+    """
+    columns: list[tuple[Ints, ...]] = []
+    count = len(trace.events)
+    windows = max(min(count, _WINDOWS), 1)
+    for number, (index, base, sectors) in enumerate(trace.events):
+        row = program.steps[index].row
+        warps = len(base) // len(probes)
+        bases = base.reshape(len(probes), warps) // SECTOR_BYTES
+        moves = (bases[1:4] - bases[0]).T
+        affine = bases[4] == bases[0] + moves.sum(axis=1)
+        per_warp = sectors.per_warp[:warps]
+        touched = np.repeat(bases[0], per_warp) + sectors.offsets[: int(per_warp.sum())]
+        spread = np.repeat(np.arange(warps), per_warp)
+        rows = len(touched)
+        columns.append(
+            (
+                np.full(rows, number * windows // count),
+                touched,
+                np.full(rows, int(row.kind != "load")),
+                np.full(rows, int(not row.bypass_l1)),
+                *moves[spread].T,
+                affine[spread].astype(np.int64),
+                np.full(rows, index),
+            )
+        )
+    if not columns:
+        empty = np.zeros(0, np.int64)
+        columns.append((empty,) * 9)
+    table = np.stack([np.concatenate(each) for each in zip(*columns, strict=True)], axis=1)
+    loads = table[:, 2] == 0
+    cacheable_loads = int((loads & (table[:, 3] == 1)).sum())
+    all_loads = int(loads.sum())
+    table = np.unique(table, axis=0)
+    low, high = _ranges(trace, program, table[:, 8])
+    return Stream(
+        origin=(int(probes[0][0]), int(probes[0][1]), int(probes[0][2])),
+        window=table[:, 0],
+        sector=table[:, 1],
+        store=table[:, 2].astype(np.bool_),
+        cached=table[:, 3].astype(np.bool_),
+        move=table[:, 4:7],
+        low=low,
+        high=high,
+        affine=table[:, 7].astype(np.bool_),
+        windows=windows,
+        load_sectors=cacheable_loads,
+        cacheable_share=cacheable_loads / all_loads if all_loads else 1.0,
+    )
+
+
+def _ranges(trace: Trace, program: Program, instruction: Ints) -> tuple[Ints, Ints]:
+    """The sectors between which each row's instruction was seen in any probe block."""
+    low = np.full(len(program.steps), np.iinfo(np.int64).max)
+    high = np.zeros(len(program.steps), np.int64)
+    for index, base, _ in trace.events:
+        low[index] = min(low[index], int(base.min()) // SECTOR_BYTES)
+        high[index] = max(high[index], int(base.max()) // SECTOR_BYTES)
+    return low[instruction], high[instruction]
+
+
+def translate(stream: Stream, blocks: Ints, generator: np.random.Generator) -> Ints:
+    """The sectors that other blocks touch, shape (blocks, rows of the stream)."""
+    distance = blocks - np.array(stream.origin)
+    sectors = stream.sector + distance @ stream.move.T
+    wild = np.flatnonzero(~stream.affine)
+    if wild.size:
+        sectors[:, wild] = generator.integers(
+            stream.low[wild], stream.high[wild] + 1, size=(len(blocks), wild.size)
+        )
+    return sectors
+
+
+def misses(window: Ints, unit: Ints, units_per_line: int, capacity_bytes: float) -> NDArray[np.bool_]:
+    """Which accesses an LRU cache does not hold.
+
+    Args:
+        window: When each access happens, not decreasing.
+        unit: What it touches: a number of a sector or of a larger unit of filling.
+        units_per_line: Units in a cache line.
+        capacity_bytes: Size of the cache.
+
+    Returns:
+        One bool an access; of several in one window to the same unit only one can miss.
+    """
+    lines, line = np.unique(unit // units_per_line, return_inverse=True)
+    units, number = np.unique(unit, return_inverse=True)
+    last_line, last_unit = np.full(len(lines), -1), np.full(len(units), -1)
+    capacity = int(capacity_bytes // LINE_BYTES)
+    count = int(window[-1]) + 1 if len(window) else 0
+    touched = np.zeros(count, np.int64)  # lines by the window that touched them last
+    missed = np.zeros(len(unit), np.bool_)
+    bounds = np.searchsorted(window, np.arange(count + 1))
+    oldest = resident = 0
+    for now in range(count):
+        start, stop = bounds[now], bounds[now + 1]
+        if start == stop:
+            continue
+        used, first = np.unique(number[start:stop], return_index=True)
+        while resident > capacity:
+            resident -= int(touched[oldest])
+            oldest += 1
+        missed[start + first] = last_unit[used] < oldest
+        used_lines = np.unique(line[start + first])
+        previous = last_line[used_lines]
+        kept = previous >= oldest
+        np.subtract.at(touched, previous[kept], 1)
+        touched[now] = len(used_lines)
+        resident += len(used_lines) - int(kept.sum())
+        last_line[used_lines] = now
+        last_unit[used] = now
+    return missed
+
+
+def l1_miss_rate(
+    stream: Stream, grid: Dim3, geometry: CacheGeometry, generator: np.random.Generator
+) -> float:
+    """Share of a multiprocessor's cacheable load sectors that miss its L1.
+
+    Blocks are handed out in launch order, one to each multiprocessor in turn, so those resident
+    together lie `multiprocessors` apart. Stores go through and are not kept.
+    """
+    chosen = ~stream.store & stream.cached
+    if not chosen.any():
+        return 1.0
+    total = grid[0] * grid[1] * grid[2]
+    order = np.arange(geometry.resident_blocks, dtype=np.int64) * geometry.multiprocessors
+    order = order[order < total]
+    blocks = coordinates(order, grid)
+    sectors = translate(stream, blocks, generator)[:, chosen]
+    window = np.repeat(stream.window[chosen], len(blocks))
+    missed = misses(window, sectors.T.reshape(-1), LINE_BYTES // SECTOR_BYTES, geometry.l1_bytes)
+    return int(missed.sum()) / (stream.load_sectors * len(blocks))
+
+
+def dram_bytes(
+    stream: Stream, grid: Dim3, geometry: CacheGeometry, generator: np.random.Generator
+) -> tuple[int, int]:
+    """Bytes read from and written to memory, for the whole grid.
+
+    Two waves of blocks go through the L2; what the second one misses is what every further wave
+    misses. Written lines stay in the L2 as far as they fit beside the rest.
+    """
+    total = grid[0] * grid[1] * grid[2]
+    wave = geometry.multiprocessors * geometry.resident_blocks
+    simulated = min(total, 2 * wave)
+    thinning = 1
+    while simulated * len(stream.sector) // thinning > _LARGEST_SIMULATION:
+        thinning *= 2
+    unit_sectors = geometry.dram_access_bytes // SECTOR_BYTES
+    sectors_per_line = LINE_BYTES // SECTOR_BYTES
+    windows: list[Ints] = []
+    units: list[Ints] = []
+    stores: list[NDArray[np.bool_]] = []
+    batch = max(1, _LARGEST_SIMULATION // max(len(stream.sector), 1))
+    for start in range(0, simulated, batch):
+        order = np.arange(start, min(start + batch, simulated), dtype=np.int64)
+        sectors = translate(stream, coordinates(order, grid), generator)
+        kept = _hash(sectors // sectors_per_line) % thinning == 0
+        when = stream.window[None, :] + (order // wave * stream.windows)[:, None]
+        windows.append(when[kept])
+        units.append(sectors[kept] // unit_sectors)
+        stores.append(np.broadcast_to(stream.store, sectors.shape)[kept])
+    window, unit, store = (np.concatenate(each) for each in (windows, units, stores))
+    order = np.argsort(window, kind="stable")
+    window, unit, store = window[order], unit[order], store[order]
+    missed = misses(window, unit, sectors_per_line // unit_sectors, geometry.l2_bytes / thinning)
+    read = missed & ~store
+    first = int((read & (window < stream.windows)).sum())
+    later = int(read.sum()) - first
+    remaining = max(total - wave, 0) / min(wave, max(total - wave, 1))
+    read_bytes = (first + later * remaining) * thinning * geometry.dram_access_bytes
+    written = len(np.unique(unit[store])) * thinning * geometry.dram_access_bytes
+    written = int(written * total / simulated)
+    footprint = written + read_bytes
+    evicted = max(0.0, 1 - geometry.l2_bytes / footprint) if footprint else 0.0
+    return int(read_bytes), int(written * evicted)
+
+
+def _hash(lines: Ints) -> Ints:
+    """Spread line numbers, so that thinning takes an even share of any stride."""
+    mixed = lines.astype(np.uint64) * np.uint64(0x9E37_79B9_7F4A_7C15)
+    return (mixed >> np.uint64(40)).astype(np.int64)

@@ -1,0 +1,111 @@
+"""Who runs next: lanes grouped by program counter, the lowest first.
+
+Lanes that part at a branch become groups. Running the group with the lowest program counter
+makes lanes meet again where their paths join, with no analysis of the program: compilers lay
+code out so that a join lies behind both of its arms. `bar.sync` parks a group until no other
+lane can run.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Mask = NDArray[np.bool_]
+
+_NEVER = 1 << 60  # a program counter behind every instruction
+
+
+class Schedule:
+    """The groups of lanes of one chunk of blocks.
+
+    Attributes:
+        counter: Program counter of the running group.
+        mask: Its lanes; None when every lane of the chunk runs, which is the fast path.
+        limit: Where the running group meets another one, at the latest.
+        divergent_barriers: Program counters where only part of a block's lanes were parked
+            while others of the same block were parked elsewhere.
+    """
+
+    def __init__(self, live: Mask) -> None:
+        self._live = live.copy()
+        self._full = bool(live.all())
+        self._ready: dict[int, Mask] = {}
+        self._parked: dict[int, Mask] = {}
+        self.counter = 0
+        self.mask: Mask | None = None if self._full else self._live.copy()
+        self.limit = _NEVER
+
+    @property
+    def live(self) -> Mask:
+        """Lanes that have not left the kernel."""
+        return self._live
+
+    def jump(self, counter: int) -> None:
+        """Send the whole running group to another program counter."""
+        self.counter = counter
+        if self._ready:
+            self._enqueue(counter, self._running())
+            self._dequeue()
+
+    def split(self, taken: Mask, target: int) -> None:
+        """Send the lanes in `taken` to `target` and the others to the next instruction."""
+        running = self._running()
+        self._enqueue(target, taken & running)
+        self._enqueue(self.counter + 1, running & ~taken)
+        self._dequeue()
+
+    def exit(self) -> bool:
+        """End the running group; False when no lane is left."""
+        if self.mask is None:
+            self._live[:] = False
+        else:
+            self._live &= ~self.mask
+        self._full = False
+        return self._next()
+
+    def park(self) -> bool:
+        """Hold the running group at a barrier before the next instruction."""
+        if self.mask is None or (
+            not self._ready and not self._parked and np.array_equal(self.mask, self._live)
+        ):
+            self.counter += 1  # everyone is here
+            return True
+        resume = self.counter + 1
+        waiting = self._parked.get(resume)
+        self._parked[resume] = self.mask if waiting is None else waiting | self.mask
+        return self._next()
+
+    def merge(self) -> None:
+        """Join the group that waits where the running group has arrived."""
+        self._enqueue(self.counter, self._running())
+        self._dequeue()
+
+    def _running(self) -> Mask:
+        return self._live.copy() if self.mask is None else self.mask
+
+    def _enqueue(self, counter: int, mask: Mask) -> None:
+        waiting = self._ready.get(counter)
+        self._ready[counter] = mask if waiting is None else waiting | mask
+
+    def _dequeue(self) -> None:
+        self.counter = min(self._ready)
+        mask = self._ready.pop(self.counter)
+        self.limit = min(self._ready, default=_NEVER)
+        self.mask = None if self._full and not self._ready and bool(mask.all()) else mask
+
+    def _next(self) -> bool:
+        if not self._ready:
+            # No lane can run: every live lane of every block waits, so the barriers open.
+            self._ready, self._parked = self._parked, {}
+        if not self._ready:
+            return False
+        self._dequeue()
+        return True
+
+
+def warps(mask: Mask) -> Any:
+    """Which warps have a lane in `mask`: bool, shape (warps,)."""
+    return mask.reshape(-1, 32).any(axis=1)

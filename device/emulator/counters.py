@@ -1,0 +1,211 @@
+"""Counting memory accesses as the hardware does: requests, sectors, wavefronts.
+
+A warp's addresses relative to its first lane form a *pattern*. Kernels repeat few patterns
+many times, so each is interned once and what it costs is computed once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Lanes = NDArray[Any]
+
+SECTOR_BYTES = 32
+BANKS = 32
+BANK_BYTES = 4
+
+
+@dataclass(frozen=True)
+class SectorCount:
+    """What one global access of a chunk costs.
+
+    Attributes:
+        requests: Warps that take part.
+        sectors: Distinct 32-byte sectors, summed over warps.
+        lines: Distinct 128-byte lines, summed over warps: L1 looks up one tag a clock.
+        per_warp: Sectors of each warp, shape (warps,).
+        offsets: Those sectors relative to the warp's base sector, flat, warp after warp.
+    """
+
+    requests: int
+    sectors: int
+    lines: int
+    per_warp: NDArray[np.int64]
+    offsets: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class WavefrontCount:
+    """What one shared-memory access of a chunk costs: instructions, wavefronts, the ideal."""
+
+    instructions: int
+    wavefronts: int
+    ideal: int
+
+
+def count_sectors(relative: Lanes, active: Lanes, offset: int) -> SectorCount:
+    """Count the sectors of a pattern.
+
+    Args:
+        relative: Byte addresses relative to each warp's base sector, shape (warps, 32);
+            inactive lanes repeat an active one.
+        active: Warps that take part, shape (warps,).
+        offset: Bytes added to every address.
+    """
+    sectors = np.sort((relative + offset) >> 5, axis=1)
+    first = np.ones(sectors.shape, np.bool_)
+    np.not_equal(sectors[:, 1:], sectors[:, :-1], out=first[:, 1:])
+    first &= active[:, None]
+    per_warp = first.sum(axis=1)
+    new_line = first[:, 1:] & ((sectors[:, 1:] >> 2) != (sectors[:, :-1] >> 2))
+    lines = int(active.sum() + new_line.sum())
+    return SectorCount(int(active.sum()), int(per_warp.sum()), lines, per_warp, sectors[first])
+
+
+def count_wavefronts(relative: Lanes, active: Lanes, width: int) -> WavefrontCount:
+    """Count the passes that the 32 banks of 4 bytes need for a pattern.
+
+    Lanes that touch the same word share it. Up to 8 bytes a lane the warp goes as one; 16 bytes
+    a lane go half a warp at a time, so that even a broadcast takes two wavefronts (as counted on
+    an NVIDIA H200). The ideal is what as many distinct words would need without a conflict.
+
+    Args:
+        relative: As in `count_sectors`.
+        active: Warps that take part, shape (warps,).
+        width: Bytes a lane moves: 1 to 16.
+    """
+    words_per_lane = max(width // BANK_BYTES, 1)
+    halves = 2 if width == 16 else 1
+    words = relative.reshape(-1, 32 // halves) >> 2
+    if words_per_lane > 1:
+        words = (words[:, :, None] + np.arange(words_per_lane)).reshape(words.shape[0], -1)
+    words = np.sort(words, axis=1)
+    first = np.ones(words.shape, np.bool_)
+    np.not_equal(words[:, 1:], words[:, :-1], out=first[:, 1:])
+    rows = np.broadcast_to(np.arange(words.shape[0])[:, None], words.shape)
+    load = np.bincount(
+        (rows * BANKS + (words & (BANKS - 1)))[first], minlength=words.shape[0] * BANKS
+    ).reshape(-1, BANKS)
+    taking_part = np.repeat(active, halves)
+    wavefronts = load.max(axis=1)[taking_part]
+    ideal = -(-load.sum(axis=1) // BANKS)[taking_part]
+    return WavefrontCount(int(active.sum()), int(wavefronts.sum()), int(ideal.sum()))
+
+
+def count_local(relative: Lanes, active: Lanes, offset: int, width: int) -> SectorCount:
+    """Count the sectors of a local-memory pattern.
+
+    Local memory is interleaved by 4-byte word: the same word of a warp's 32 lanes is one
+    128-byte line (CUDA C++ Programming Guide, "Local Memory").
+
+    Args:
+        relative: As in `count_sectors`, addresses within each lane's own memory.
+        active: Warps that take part, shape (warps,).
+        offset: Bytes added to every address.
+        width: Bytes a lane moves.
+    """
+    words = ((relative + offset) >> 2)[:, :, None] + np.arange(max(width // 4, 1))
+    sectors = words * 4 + (np.arange(32) // 8)[None, :, None]
+    return count_sectors(sectors.reshape(len(active), -1) * SECTOR_BYTES, active, 0)
+
+
+class Patterns:
+    """Interns address patterns, so that what each costs is computed once."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[bytes, int] = {}
+        self._known: list[tuple[Lanes, Lanes]] = []
+        self._recent: dict[Any, list[int]] = {}
+        self._sectors: dict[tuple[int, int], SectorCount] = {}
+        self._wavefronts: dict[tuple[int, int, int], WavefrontCount] = {}
+        self._local: dict[tuple[int, int, int], SectorCount] = {}
+
+    def intern(self, site: Any, relative: Lanes, active: Lanes) -> int:
+        """The number of a pattern; `site` is where it was seen, to try its last ones first."""
+        recent = self._recent.setdefault(site, [])
+        for number in recent:
+            known, known_active = self._known[number]
+            if np.array_equal(known, relative) and np.array_equal(known_active, active):
+                return number
+        key = relative.tobytes() + active.tobytes()
+        number = self._numbers.setdefault(key, len(self._known))
+        if number == len(self._known):
+            self._known.append((relative, active))
+        recent.insert(0, number)
+        del recent[4:]  # unrolled loops alternate between a few alignments
+        return number
+
+    def sectors(self, number: int, offset: int) -> SectorCount:
+        """The sectors of a pattern whose addresses all move by `offset` bytes."""
+        key = (number, offset)
+        if key not in self._sectors:
+            self._sectors[key] = count_sectors(*self._known[number], offset)
+        return self._sectors[key]
+
+    def local(self, number: int, offset: int, width: int) -> SectorCount:
+        """The sectors of a local-memory pattern whose addresses all move by `offset` bytes."""
+        key = (number, offset, width)
+        if key not in self._local:
+            self._local[key] = count_local(*self._known[number], offset, width)
+        return self._local[key]
+
+    def wavefronts(self, number: int, offset: int, width: int) -> WavefrontCount:
+        """The wavefronts of a pattern whose addresses all move by `offset` bytes."""
+        key = (number, offset % BANK_BYTES, width)
+        if key not in self._wavefronts:
+            relative, active = self._known[number]
+            self._wavefronts[key] = count_wavefronts(relative + key[1], active, width)
+        return self._wavefronts[key]
+
+
+@dataclass
+class Tally:
+    """What each instruction of a program did, summed over lanes and warps; index is its place.
+
+    Attributes:
+        lanes: Lanes that executed it, not predicated off.
+        warps: Warps that executed it.
+        requests: Warp-level memory instructions, after merging by ptxas.
+        sectors: Sectors of global and local accesses.
+        wavefronts: Wavefronts of shared accesses; 128-byte lines of global ones.
+        excessive: Wavefronts beyond the ideal.
+        bytes: Bytes that the lanes asked for.
+    """
+
+    lanes: list[int]
+    warps: list[int]
+    requests: list[int]
+    sectors: list[int]
+    wavefronts: list[int]
+    excessive: list[int]
+    bytes: list[int]
+
+    @classmethod
+    def zeros(cls, instructions: int) -> Tally:
+        """A tally of nothing."""
+        return cls(*([0] * instructions for _ in range(7)))
+
+    def add(self, other: Tally, times: int = 1, over: int = 1) -> None:
+        """Add another tally, scaled by `times / over` and rounded to whole counts."""
+        for each in fields(self):
+            mine, theirs = getattr(self, each.name), getattr(other, each.name)
+            for index, value in enumerate(theirs):
+                mine[index] += value if times == over else round(value * times / over)
+
+
+@dataclass
+class Trace:
+    """What a chunk did in the order of execution, for the cache and time models.
+
+    Attributes:
+        events: One tuple a global access: instruction, base address of each warp rounded down
+            to its sector (shape (warps,)), and its `SectorCount`.
+        path: Instructions that the first warp ran, as (first, behind the last) of each stretch.
+    """
+
+    events: list[tuple[int, NDArray[np.int64], SectorCount]] = field(default_factory=list)
+    path: list[tuple[int, int]] = field(default_factory=list)

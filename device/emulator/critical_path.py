@@ -1,0 +1,100 @@
+"""How long one warp takes by itself: the latency that other warps must hide.
+
+A scoreboard follows the path that the first warp took. Within a stretch between two branches or
+barriers an instruction issues when its registers are ready, since ptxas moves loads ahead of
+what uses them; a stretch begins when the last instruction of the one before has issued, and
+takes at least a clock an instruction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from memlab.device.emulator.parser import Address, Negated, Operand, Pair, Register, Vector
+from memlab.device.emulator.program import Program, Step
+
+_LONGEST_PATH = 200_000  # instructions followed; what lies behind is scaled from them
+
+
+@dataclass(frozen=True)
+class Latencies:
+    """Clocks from issue until the result can be used, by where it comes from."""
+
+    arithmetic: float
+    shared: float
+    global_load: float
+    barrier: float
+
+
+def warp_clocks(program: Program, path: Sequence[tuple[int, int]], latencies: Latencies) -> float:
+    """Follow one warp.
+
+    Args:
+        program: What it runs.
+        path: The stretches of instructions it took, as in `Trace.path`.
+        latencies: Clocks by kind of instruction.
+
+    Returns:
+        SM clocks from its first instruction to its last.
+    """
+    reads = [tuple(_reads(step)) for step in program.steps]
+    writes = [tuple(_writes(step)) for step in program.steps]
+    cost = [_latency(step, latencies) for step in program.steps]
+    barrier = [step.row.kind == "barrier" for step in program.steps]
+    ready: dict[str, float] = {}
+    clock, followed = 0.0, 0
+    total = sum(stop - start for start, stop in path)
+    for start, stop in path:
+        begin, clock = clock, clock + stop - start
+        for index in range(start, stop):
+            issue = begin
+            for register in reads[index]:
+                issue = max(issue, ready.get(register, 0.0))
+            clock = max(clock, issue)
+            for register in writes[index]:
+                ready[register] = issue + cost[index]
+        if barrier[stop - 1]:
+            clock += cost[stop - 1]
+        followed += stop - start
+        if followed > _LONGEST_PATH:
+            break
+    return clock * total / followed if followed else 0.0
+
+
+def _latency(step: Step, latencies: Latencies) -> float:
+    if step.row.kind == "barrier":
+        return latencies.barrier
+    if step.row.kind in ("load", "atomic"):
+        if step.row.space in ("const", "param"):
+            return latencies.arithmetic
+        return latencies.shared if step.row.space == "shared" else latencies.global_load
+    return latencies.shared if step.row.kind == "warp" else latencies.arithmetic
+
+
+def _registers(operand: Operand) -> Iterator[str]:
+    if isinstance(operand, Register):
+        yield operand.name
+    elif isinstance(operand, Negated):
+        yield operand.register.name
+    elif isinstance(operand, Address):
+        if isinstance(operand.base, Register):
+            yield operand.base.name
+    elif isinstance(operand, Pair):
+        yield from _registers(operand.first)
+        yield from _registers(operand.second)
+    elif isinstance(operand, Vector):
+        for item in operand.items:
+            yield from _registers(item)
+
+
+def _reads(step: Step) -> Iterator[str]:
+    if step.instruction.guard:
+        yield step.instruction.guard
+    for operand in step.instruction.operands[1 if step.row.to else 0 :]:
+        yield from _registers(operand)
+
+
+def _writes(step: Step) -> Iterator[str]:
+    if step.row.to:
+        yield from _registers(step.instruction.operands[0])

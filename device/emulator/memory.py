@@ -1,0 +1,178 @@
+"""Address spaces as flat byte arrays, and the addresses of lanes in them.
+
+A generic address says by its window which space it lies in, as on the GPU: shared and local
+memory have windows of their own, everything else is global.
+"""
+
+from __future__ import annotations
+
+import bisect
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memlab.errors import MemlabError
+
+Lanes = NDArray[Any]
+
+GLOBAL_BASE = 0x7F00_0000_0000
+SHARED_WINDOW = 0x7E00_0000_0000
+LOCAL_WINDOW = 0x7D00_0000_0000
+CONST_WINDOW = 0x7C00_0000_0000
+PARAM_WINDOW = 0x7B00_0000_0000
+WINDOW_BYTES = 1 << 40
+"""Windows far apart, so that a stray address is in none; the values are this emulator's own."""
+WINDOWS = {
+    "global": GLOBAL_BASE,
+    "shared": SHARED_WINDOW,
+    "local": LOCAL_WINDOW,
+    "const": CONST_WINDOW,
+    "param": PARAM_WINDOW,
+}
+
+_ALIGNMENT_BYTES = 512
+"""Alignment of every allocation: cuMemAlloc's, CUDA driver API."""
+_GUARD_BYTES = 4096  # unmapped bytes behind each allocation, so that an overrun is seen
+
+
+class AccessFault(MemlabError):
+    """An access outside its memory or off its alignment; `lane` is the first at fault."""
+
+    def __init__(self, message: str, lane: int) -> None:
+        super().__init__(message)
+        self.lane = lane
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """One array in global memory.
+
+    Attributes:
+        name: The argument's or variable's name.
+        address: Where it starts.
+        size: Bytes.
+        element_bytes: Bytes of one element, for messages.
+    """
+
+    name: str
+    address: int
+    size: int
+    element_bytes: int
+
+
+class Segment:
+    """One address space as the lanes of a chunk see it.
+
+    Attributes:
+        name: Its state space.
+        data: Its bytes, for all lanes.
+        size: Bytes that a lane may touch.
+        lane_base: Where each lane's own part starts in `data`, or None when it is shared by all.
+        origin: The address of the first byte of `data`.
+    """
+
+    origin = 0
+
+    def __init__(
+        self, name: str, data: NDArray[np.uint8], size: int, lane_base: Lanes | None = None
+    ) -> None:
+        self.name = name
+        self.data = data
+        self.size = size
+        self.lane_base = lane_base
+
+    def typed(self, dtype: np.dtype[Any]) -> Lanes:
+        """The bytes as elements of a type."""
+        usable = self.data.size - self.data.size % dtype.itemsize
+        return self.data[:usable].view(dtype)
+
+    def check(self, low: int, high: int) -> bool:
+        """Whether all bytes from `low` up to, not including, `high` may be touched."""
+        return low >= 0 and high <= self.size
+
+    def describe(self, address: int) -> str:
+        """An address in words."""
+        return f"{self.name} offset {address} of {self.size} bytes"
+
+    def written(self, low_byte: Lanes, count: int) -> None:
+        """Remember that `count` bytes at these positions of `data` were stored."""
+
+
+class GlobalMemory(Segment):
+    """Global memory: allocations with guards between them."""
+
+    origin = GLOBAL_BASE
+
+    def __init__(self, arrays: dict[str, tuple[int, int]]) -> None:
+        """Lay out arrays given as name to (bytes, bytes an element)."""
+        self.allocations: list[Allocation] = []
+        end = 0
+        for name, (size, element_bytes) in arrays.items():
+            self.allocations.append(Allocation(name, GLOBAL_BASE + end, size, element_bytes))
+            end += -(-(size + _GUARD_BYTES) // _ALIGNMENT_BYTES) * _ALIGNMENT_BYTES
+        super().__init__("global", np.zeros(end + 16, np.uint8), end)
+        self._starts = [each.address for each in self.allocations]
+        self._words_written = np.zeros(end // 4 + 4, np.bool_)
+
+    def find(self, name: str) -> Allocation:
+        """The allocation of a name."""
+        return next(each for each in self.allocations if each.name == name)
+
+    def bytes_of(self, name: str) -> NDArray[np.uint8]:
+        """The bytes of an allocation, as a view."""
+        found = self.find(name)
+        start = found.address - GLOBAL_BASE
+        return self.data[start : start + found.size]
+
+    def elements_written(self, name: str) -> NDArray[np.int64]:
+        """Row-major positions of the elements (of 4 bytes or more) that were stored to."""
+        found = self.find(name)
+        start = (found.address - GLOBAL_BASE) // 4
+        words = np.flatnonzero(self._words_written[start : start + -(-found.size // 4)])
+        per_element = max(found.element_bytes // 4, 1)
+        return np.unique(words // per_element) if per_element > 1 else words
+
+    def forget_writes(self) -> None:
+        """Start anew remembering which elements are stored to."""
+        self._words_written[:] = False
+
+    def check(self, low: int, high: int) -> bool:
+        """Whether all bytes lie in one allocation."""
+        index = bisect.bisect_right(self._starts, low) - 1
+        return index >= 0 and high <= self._starts[index] + self.allocations[index].size
+
+    def describe(self, address: int) -> str:
+        """An address as the nearest array's element."""
+        index = max(bisect.bisect_right(self._starts, address) - 1, 0)
+        if not self.allocations:
+            return f"global address {address:#x}, where nothing is allocated"
+        nearest = self.allocations[index]
+        element = (address - nearest.address) // nearest.element_bytes
+        count = nearest.size // nearest.element_bytes
+        if abs(element) > 1 << 40:
+            return f"global address {address:#x}, where nothing is allocated"
+        return f"{nearest.name}[{element}] of {count} elements"
+
+    def written(self, low_byte: Lanes, count: int) -> None:
+        """Remember stores, by 4-byte word."""
+        word = low_byte >> 2
+        for step in range(max(count // 4, 1)):
+            self._words_written[word + step] = True
+
+
+def find_fault(segment: Segment, addresses: Lanes, size: int, what: str) -> AccessFault:
+    """Build the error for the first lane whose access is outside memory or misaligned."""
+    for lane, address in enumerate(addresses.tolist()):
+        if address % size:
+            return AccessFault(
+                f"misaligned address: {what} of {size} bytes at {segment.describe(address)}; "
+                f"the address must be a multiple of {size}",
+                lane,
+            )
+        if not segment.check(address, address + size):
+            return AccessFault(
+                f"illegal address: {what} of {size} bytes at {segment.describe(address)}", lane
+            )
+    raise AssertionError("a fault was expected")

@@ -1,0 +1,422 @@
+"""PTX text into plain data: a `Module` of entries, their instructions and variables.
+
+The grammar is that of NVIDIA's *PTX ISA*, as far as NVRTC emits it. Nothing here knows what
+an opcode means; an instruction keeps its PTX line and the CUDA source line that `.loc` names.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from memlab.errors import UsageError
+
+TYPE_BYTES: Mapping[str, int] = {
+    **{f"{kind}{bits}": bits // 8 for kind in "bsu" for bits in (8, 16, 32, 64)},
+    **{"f16": 2, "f16x2": 4, "bf16": 2, "bf16x2": 4, "f32": 4, "f64": 8, "pred": 1, "b128": 16},
+}
+"""Bytes of PTX's fundamental types (PTX ISA, section 5.2)."""
+
+
+class PtxError(UsageError):
+    """PTX that cannot be read or is not understood."""
+
+
+@dataclass(frozen=True)
+class Register:
+    """A virtual register or a special one such as `%tid.x`."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Immediate:
+    """A literal: `bits` as written, of `kind` `int`, `f32` or `f64`."""
+
+    kind: str
+    bits: int
+
+
+@dataclass(frozen=True)
+class Symbol:
+    """The address of a variable, or a label or function as an operand."""
+
+    name: str
+    offset: int = 0
+
+
+@dataclass(frozen=True)
+class Address:
+    """`[base+offset]`, offset in bytes; no base means an absolute address."""
+
+    base: Register | Symbol | None
+    offset: int = 0
+
+
+@dataclass(frozen=True)
+class Vector:
+    """`{a, b, …}`: the registers of a vector access or of a pack."""
+
+    items: tuple[Operand, ...]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """`d|p`: two destinations."""
+
+    first: Operand
+    second: Operand
+
+
+@dataclass(frozen=True)
+class Negated:
+    """`!p`: a predicate operand that is inverted."""
+
+    register: Register
+
+
+Operand: TypeAlias = Register | Immediate | Symbol | Address | Vector | Pair | Negated
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """One instruction.
+
+    Attributes:
+        opcode: As written, with all its suffixes.
+        operands: Destination first.
+        guard: The predicate register of `@p`, or None.
+        guard_negated: Whether it is `@!p`.
+        ptx_line: Line in the PTX text, from 1.
+        source_line: Line in the CUDA source, from 1; 0 when unknown.
+    """
+
+    opcode: str
+    operands: tuple[Operand, ...]
+    guard: str | None
+    guard_negated: bool
+    ptx_line: int
+    source_line: int
+
+
+@dataclass(frozen=True)
+class Variable:
+    """A declared variable or parameter.
+
+    Attributes:
+        space: `param`, `shared`, `local`, `global` or `const`.
+        name: Its symbol.
+        type: Element type.
+        align: Alignment, bytes.
+        size: Whole size, bytes; 0 for an `extern` array of unknown size.
+        initial: Its initial bytes, or None for zeros.
+    """
+
+    space: str
+    name: str
+    type: str
+    align: int
+    size: int
+    initial: bytes | None = None
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A kernel: `labels` gives the instruction index that each label stands before."""
+
+    name: str
+    parameters: tuple[Variable, ...]
+    variables: tuple[Variable, ...]
+    registers: Mapping[str, str]
+    instructions: tuple[Instruction, ...]
+    labels: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Module:
+    """All that one PTX text declares."""
+
+    version: str
+    target: str
+    variables: tuple[Variable, ...]
+    entries: Mapping[str, Entry]
+
+
+_INTEGER = re.compile(r"[+-]?(0[xX][0-9a-fA-F]+|0[bB][01]+|\d+)U?$")
+_FLOAT_BITS = re.compile(r"0([fF])([0-9a-fA-F]{8})$|0([dD])([0-9a-fA-F]{16})$")
+_FLOAT = re.compile(r"[+-]?(\d+\.\d*|\.\d+|\d+[eE])([eE]?[+-]?\d+)?$")
+_ADDRESS = re.compile(r"\[\s*([%$\w.]+)\s*(?:\+\s*([+-]?\w+)|(-\s*\w+))?\s*\]$")
+_LABEL = re.compile(r"([$%A-Za-z_][\w$]*)\s*:(?!:)")
+_LOC = re.compile(r"\.loc\s+(\d+)\s+(\d+)\s+(\d+)")
+_HEADER = re.compile(
+    r"(?:\.(?:visible|weak|extern)\s+)*\.(entry|func)\s*(?:\(([^)]*)\)\s*)?([\w$]+)\s*(?:\(([^)]*)\))?"
+)
+_VARIABLE = re.compile(
+    r"(?:\.(?:visible|weak|extern|common)\s+)*\.(param|shared|local|global|const)\s+(.*)$", re.S
+)
+_DECLARATOR = re.compile(r"([%$\w]+)\s*((?:\[[^\]]*\]\s*)*)(?:=\s*(.*))?$", re.S)
+
+
+def parse(text: str) -> Module:
+    """Read a PTX module.
+
+    Args:
+        text: The PTX, as NVRTC gives it or written by hand.
+
+    Raises:
+        PtxError: The text is not PTX that can be read; names the line.
+    """
+    version, target = "", ""
+    variables: list[Variable] = []
+    entries: dict[str, Entry] = {}
+    statements = _statements(text)
+    for line, statement in statements:
+        if statement.startswith(".version"):
+            version = statement.split()[1]
+        elif statement.startswith(".target"):
+            target = statement.split()[1].rstrip(",")
+        elif match := _HEADER.match(statement):
+            kind, _, name, parameters = match.groups()
+            if statement.endswith("{"):
+                entry = _entry(name, parameters or "", statements, line)
+                if kind == "entry":
+                    entries[name] = entry
+        elif _VARIABLE.match(statement):
+            variables.extend(_variables(statement, line))
+        elif statement.startswith((".address_size", ".file", ".section", ".pragma", ".loc", "}")):
+            continue
+        else:
+            raise PtxError(f"PTX line {line}: not understood: {statement[:60]}")
+    if not version:
+        raise PtxError("not PTX: there is no .version directive")
+    return Module(version, target, tuple(variables), entries)
+
+
+def _statements(text: str) -> Iterator[tuple[int, str]]:
+    """Yield (line, statement): directives, headers up to `{`, labels with `:`, `{` and `}`."""
+    text = re.sub(r"/\*.*?\*/", lambda match: re.sub(r"[^\n]", " ", match[0]), text, flags=re.S)
+    pending, start, skip_section = "", 0, False
+    for number, raw in enumerate(text.splitlines(), 1):
+        line = raw.split("//", 1)[0].strip()
+        if skip_section:
+            skip_section = "}" not in line
+            continue
+        if not pending and line.startswith((".version", ".target", ".address_size", ".file", ".loc ", ".loc\t")):
+            yield number, line
+            continue
+        if not pending and line.startswith(".section"):
+            skip_section = True
+            continue
+        while line:
+            if not pending:
+                start = number
+                label = _LABEL.match(line)
+                if label:
+                    yield number, label[1] + ":"
+                    line = line[label.end() :].strip()
+                    continue
+            # A brace stands alone (a scope), ends a header, or belongs to a vector or initializer.
+            scope = line[0] in "{}" and not pending
+            header = (pending or line).startswith(".") and _HEADER.match(pending + line)
+            end = re.match(r"[{}]", line) if scope else re.search(r"[;{]" if header else ";", line)
+            if end is None:
+                pending += line + " "
+                break
+            piece = pending + line[: end.start()] + ("" if end[0] == ";" else end[0])
+            line, pending = line[end.end() :].strip(), ""
+            if piece.strip():
+                yield start, piece.strip()
+    if pending:
+        raise PtxError(f"PTX line {start}: unfinished statement: {pending[:60]}")
+
+
+@dataclass
+class _Body:
+    """What accumulates while an entry's body is read."""
+
+    variables: list[Variable] = field(default_factory=list)
+    registers: dict[str, str] = field(default_factory=dict)
+    instructions: list[Instruction] = field(default_factory=list)
+    labels: dict[str, int] = field(default_factory=dict)
+
+
+def _entry(
+    name: str, parameters: str, statements: Iterator[tuple[int, str]], first_line: int
+) -> Entry:
+    body = _Body()
+    formal = [
+        variable
+        for text in parameters.split(",")
+        if text.strip()
+        for variable in _variables(text.strip(), first_line)
+    ]
+    depth, source_line = 1, 0
+    for line, statement in statements:
+        if statement == "{":
+            depth += 1
+        elif statement == "}":
+            depth -= 1
+            if depth == 0:
+                return Entry(
+                    name,
+                    tuple(formal),
+                    tuple(body.variables),
+                    body.registers,
+                    tuple(body.instructions),
+                    body.labels,
+                )
+        elif statement.startswith((".loc ", ".loc\t")):
+            match = _LOC.match(statement)
+            if match is None:
+                raise PtxError(f"PTX line {line}: not understood: {statement[:60]}")
+            source_line = int(match[2]) or source_line
+        elif statement.startswith(".reg"):
+            body.registers.update(_registers(statement, line))
+        elif statement.endswith(":"):
+            body.labels[statement[:-1]] = len(body.instructions)
+        elif _VARIABLE.match(statement):
+            body.variables.extend(_variables(statement, line))
+        elif statement.startswith("."):
+            continue  # .pragma, .maxntid and the like do not change what is computed
+        else:
+            body.instructions.append(_instruction(statement, line, source_line))
+    raise PtxError(f"PTX line {first_line}: the body of {name} has no end")
+
+
+def _registers(statement: str, line: int) -> Iterator[tuple[str, str]]:
+    match = re.match(r"\.reg\s+\.(\w+)\s+(.*)$", statement)
+    if match is None or match[1] not in TYPE_BYTES:
+        raise PtxError(f"PTX line {line}: not understood: {statement[:60]}")
+    for name in match[2].split(","):
+        several = re.match(r"\s*([%$\w]+)<(\d+)>\s*$", name)
+        if several:
+            if int(several[2]) > 1_000_000:
+                raise PtxError(f"PTX line {line}: {several[2]} registers; at most 1000000")
+            for index in range(int(several[2])):
+                yield f"{several[1]}{index}", match[1]
+        else:
+            yield name.strip(), match[1]
+
+
+def _variables(statement: str, line: int) -> list[Variable]:
+    match = _VARIABLE.match(statement)
+    if match is None:
+        raise PtxError(f"PTX line {line}: not understood: {statement[:60]}")
+    space, rest = match[1], match[2]
+    align, type_name = 0, ""
+    words = rest.split()
+    while words and words[0].startswith("."):
+        word = words.pop(0)
+        if word == ".align":
+            align = int(words.pop(0))
+        elif word[1:] in TYPE_BYTES:
+            type_name = word[1:]
+        elif word in (".ptr", ".global", ".const", ".shared", ".local", ".managed", ".attribute"):
+            # `.ptr .align 1` describes what a pointer points to, not the parameter itself.
+            if word == ".ptr":
+                words = [each for each in words if not each.startswith(".")]
+                words = words[1:] if len(words) > 1 else words
+                align = 0
+        elif word[1:] in ("v2", "v4"):
+            continue
+        else:
+            raise PtxError(f"PTX line {line}: not understood: {statement[:60]}")
+    declarator = _DECLARATOR.match(" ".join(words))
+    if not type_name or declarator is None:
+        raise PtxError(f"PTX line {line}: not understood: {statement[:60]}")
+    name, extents, initial = declarator.groups()
+    count = 1
+    for extent in re.findall(r"\[([^\]]*)\]", extents):
+        count *= int(extent.strip() or "0", 0)
+    size = count * TYPE_BYTES[type_name]
+    return [
+        Variable(
+            space,
+            name,
+            type_name,
+            align or TYPE_BYTES[type_name],
+            size,
+            _initial_bytes(initial, type_name, size, line) if initial else None,
+        )
+    ]
+
+
+def _initial_bytes(text: str, type_name: str, size: int, line: int) -> bytes:
+    values = [each.strip() for each in text.replace("{", " ").replace("}", " ").split(",")]
+    width = TYPE_BYTES[type_name]
+    out = bytearray()
+    for value in filter(None, values):
+        literal = _literal(value)
+        if literal is None:
+            raise PtxError(f"PTX line {line}: initial value not understood: {value[:40]}")
+        out += (literal.bits & ((1 << (8 * width)) - 1)).to_bytes(width, "little")
+    return bytes(out.ljust(size, b"\0"))
+
+
+def _instruction(statement: str, line: int, source_line: int) -> Instruction:
+    guard, negated = None, False
+    if statement.startswith("@"):
+        match = re.match(r"@(!?)\s*([%$\w]+)\s+(.*)$", statement, re.S)
+        if match is None:
+            raise PtxError(f"PTX line {line}: not understood: {statement[:60]}")
+        negated, guard, statement = bool(match[1]), match[2], match[3]
+    opcode, _, rest = statement.strip().partition(" ")
+    opcode, tab, more = opcode.partition("\t")
+    operands = tuple(_operand(text, line) for text in _split(more + " " + rest if tab else rest))
+    return Instruction(opcode.strip(), operands, guard, negated, line, source_line)
+
+
+def _split(text: str) -> Iterator[str]:
+    """Split at the commas outside brackets."""
+    depth, start = 0, 0
+    for position, character in enumerate(text):
+        if character in "[{(":
+            depth += 1
+        elif character in "]})":
+            depth -= 1
+        elif character == "," and depth == 0:
+            yield text[start:position].strip()
+            start = position + 1
+    if text[start:].strip():
+        yield text[start:].strip()
+
+
+def _literal(text: str) -> Immediate | None:
+    if _INTEGER.match(text):
+        return Immediate("int", int(text.rstrip("U"), 0))
+    if match := _FLOAT_BITS.match(text):
+        return Immediate("f32", int(match[2], 16)) if match[1] else Immediate("f64", int(match[4], 16))
+    if _FLOAT.match(text):
+        return Immediate("f64", struct.unpack("<Q", struct.pack("<d", float(text)))[0])
+    return None
+
+
+def _operand(text: str, line: int) -> Operand:
+    if text.startswith("%") or text == "_":
+        if "|" in text:
+            first, second = text.split("|")
+            return Pair(Register(first.strip()), Register(second.strip()))
+        return Register(text)
+    if text.startswith("!"):
+        return Negated(Register(text[1:].strip()))
+    if text.startswith(("{", "(")):
+        return Vector(tuple(_operand(each, line) for each in _split(text[1:-1])))
+    if text.startswith("["):
+        match = _ADDRESS.match(text)
+        if match is None:
+            raise PtxError(f"PTX line {line}: address not understood: {text}")
+        name, plus, minus = match.groups()
+        offset = int(plus or (minus or "0").replace(" ", ""), 0)
+        if name[0].isdigit():
+            return Address(None, int(name, 0) + offset)
+        return Address(Register(name) if name.startswith("%") else Symbol(name), offset)
+    literal = _literal(text)
+    if literal is not None:
+        return literal
+    match = re.match(r"([$A-Za-z_][\w$]*)\s*(?:\+\s*(\d+))?$", text)
+    if match is None:
+        raise PtxError(f"PTX line {line}: operand not understood: {text[:40]}")
+    return Symbol(match[1], int(match[2] or 0))

@@ -1,0 +1,192 @@
+"""A kernel ready to run: every opcode found in the table, every symbol given its place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from memlab.device.emulator import isa
+from memlab.device.emulator.merging import counted_widths
+from memlab.device.emulator.parser import (
+    TYPE_BYTES,
+    Address,
+    Entry,
+    Instruction,
+    Module,
+    Operand,
+    PtxError,
+    Register,
+    Symbol,
+    Variable,
+    Vector,
+)
+from memlab.errors import nearest
+
+_STATIC_ALIGNMENT_BYTES = 16
+"""ptxas places shared arrays at least so, which lets it load 16 bytes at a time."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One instruction with its meaning.
+
+    Attributes:
+        instruction: As parsed.
+        row: Its row in the table.
+        target: For a branch, the index it goes to.
+        counted_bytes: For a memory access, the bytes a lane that it counts with; 0 when ptxas
+            merges it into a neighbour.
+    """
+
+    instruction: Instruction
+    row: isa.Row
+    target: int = -1
+    counted_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Program:
+    """A kernel resolved against the table.
+
+    Attributes:
+        name: Its entry.
+        steps: Its instructions.
+        registers: Register name to PTX type.
+        parameters: Parameter name to byte offset in the parameter space.
+        parameter_variables: The parameters, in order.
+        parameter_bytes: Size of the parameter space.
+        shared: Shared variable to byte offset; dynamic arrays start behind the static ones.
+        static_shared_bytes: Bytes of the static shared variables.
+        local: Local variable to byte offset.
+        local_bytes: Bytes of local memory a thread.
+        const: `__constant__` variable to byte offset.
+        const_image: Their initial bytes.
+        globals: `__device__` variables in global memory.
+    """
+
+    name: str
+    steps: tuple[Step, ...]
+    registers: Mapping[str, str]
+    parameters: Mapping[str, int]
+    parameter_variables: tuple[Variable, ...]
+    parameter_bytes: int
+    shared: Mapping[str, int]
+    static_shared_bytes: int
+    local: Mapping[str, int]
+    local_bytes: int
+    const: Mapping[str, int]
+    const_image: bytes
+    globals: tuple[Variable, ...]
+
+
+def load(module: Module, name: str, source: Sequence[str] = ()) -> Program:
+    """Resolve an entry: what cannot run is refused here, before launch.
+
+    Args:
+        module: The parsed PTX.
+        name: The entry to run.
+        source: The CUDA source's lines, for messages.
+
+    Raises:
+        PtxError: No such entry, or an opcode outside the table: with its PTX line and its
+            CUDA source line.
+    """
+    if name not in module.entries:
+        raise PtxError(f"no kernel {name!r} in this PTX; {nearest(name, module.entries)}")
+    entry = module.entries[name]
+    rows = [_row(instruction, source) for instruction in entry.instructions]
+    variables = (*module.variables, *entry.variables)
+    parameters, parameter_bytes = _layout(entry.parameters, 1)
+    static = [each for each in variables if each.space == "shared" and each.size]
+    shared, static_bytes = _layout(static, _STATIC_ALIGNMENT_BYTES)
+    dynamic_start = -(-static_bytes // _STATIC_ALIGNMENT_BYTES) * _STATIC_ALIGNMENT_BYTES
+    for each in variables:
+        if each.space == "shared" and not each.size:
+            shared[each.name] = dynamic_start
+    local, local_bytes = _layout([each for each in variables if each.space == "local"], 1)
+    constants = [each for each in variables if each.space == "const"]
+    const, const_bytes = _layout(constants, 1)
+    image = bytearray(const_bytes)
+    for each in constants:
+        image[const[each.name] : const[each.name] + each.size] = each.initial or bytes(each.size)
+
+    targets = [
+        _target(instruction, row, entry)
+        for instruction, row in zip(entry.instructions, rows, strict=True)
+    ]
+    leaders = {*entry.labels.values(), *(index + 1 for index, t in enumerate(targets) if t >= 0)}
+    alignments = {each: _STATIC_ALIGNMENT_BYTES for each in shared}
+    widths = counted_widths(entry.instructions, rows, leaders, alignments)
+    return Program(
+        name=name,
+        steps=tuple(
+            Step(instruction, row, target, widths.get(index, _bytes_moved(row)))
+            for index, (instruction, row, target) in enumerate(
+                zip(entry.instructions, rows, targets, strict=True)
+            )
+        ),
+        registers=entry.registers,
+        parameters=parameters,
+        parameter_variables=entry.parameters,
+        parameter_bytes=parameter_bytes,
+        shared=shared,
+        static_shared_bytes=static_bytes,
+        local=local,
+        local_bytes=-(-local_bytes // 16) * 16,
+        const=const,
+        const_image=bytes(image),
+        globals=tuple(each for each in variables if each.space == "global"),
+    )
+
+
+def address_registers(program: Program) -> set[str]:
+    """Registers that a memory access takes its address from."""
+    return {
+        operand.base.name
+        for step in program.steps
+        for operand in step.instruction.operands
+        if isinstance(operand, Address) and isinstance(operand.base, Register)
+    }
+
+
+def destinations(step: Step) -> tuple[Operand, ...]:
+    """The operands that an instruction writes."""
+    if not step.row.to or not step.instruction.operands:
+        return ()
+    first = step.instruction.operands[0]
+    return first.items if isinstance(first, Vector) else (first,)
+
+
+def _row(instruction: Instruction, source: Sequence[str]) -> isa.Row:
+    row = isa.find(instruction.opcode)
+    if row is None:
+        where = f"PTX line {instruction.ptx_line}"
+        if 0 < instruction.source_line <= len(source):
+            text = source[instruction.source_line - 1].strip()
+            where += f", source line {instruction.source_line}: {text}"
+        raise PtxError(f"the emulator has no opcode {instruction.opcode} ({where})")
+    return row
+
+
+def _target(instruction: Instruction, row: isa.Row, entry: Entry) -> int:
+    if row.kind != "branch":
+        return -1
+    label = instruction.operands[0]
+    if not isinstance(label, Symbol) or label.name not in entry.labels:
+        raise PtxError(f"PTX line {instruction.ptx_line}: no such label: {instruction.operands}")
+    return entry.labels[label.name]
+
+
+def _bytes_moved(row: isa.Row) -> int:
+    types = {"load": row.to, "store": row.of, "atomic": row.of, "reduce": row.of}.get(row.kind, ())
+    return TYPE_BYTES[types[0]] * row.vector if types else 0
+
+
+def _layout(variables: Sequence[Variable], least_alignment: int) -> tuple[dict[str, int], int]:
+    offsets: dict[str, int] = {}
+    end = 0
+    for each in variables:
+        align = max(each.align, least_alignment)
+        offsets[each.name] = -(-end // align) * align
+        end = offsets[each.name] + each.size
+    return offsets, end
