@@ -1,0 +1,118 @@
+"""The time model: counters and device properties to the time of one launch.
+
+Two kinds of bounds. A *throughput* bound is work over the rate of the unit that does it: issue
+slots, FP32 and FP64 pipes, the L1's wavefronts (shared memory and global accesses share its one
+port), L2 bytes, DRAM bytes. The *latency* bound is the time a warp takes alone, times how often
+an SM is filled anew. A closed queueing system with these demands runs no faster than the larger
+of the two and no slower than their sum (asymptotic and balanced job bounds: Zahorjan et al.,
+"Balanced Job Bound Analysis of Queueing Networks", CACM 25(2), 1982); the model is the middle of
+that interval. No constant is fitted to a kernel; all come from the device's properties.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from memlab.device.measurement import Counters, Occupancy, Time
+from memlab.device.properties import (
+    DeviceProperties,
+    clock_hz,
+    peak_bandwidth_bytes_per_s,
+    peak_flop_per_s,
+)
+
+SECTOR_BYTES = 32
+WAVEFRONT_BYTES = 128
+SCHEDULERS_PER_SM = 4
+"""Each issues one warp instruction a clock (CUDA C++ Programming Guide, "Compute
+Capabilities": four warp schedulers from 7.x on)."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """What the model needs of a launch.
+
+    Attributes:
+        blocks: Blocks of the grid.
+        counters: Whole-grid totals.
+        l1_wavefronts: Passes through the L1's port: wavefronts of shared accesses and 128-byte
+            lines of global ones.
+        warp_clocks: SM clocks that one warp takes alone.
+    """
+
+    blocks: int
+    counters: Counters
+    l1_wavefronts: int
+    warp_clocks: float
+
+
+def time_of(work: Work, occupancy: Occupancy, properties: DeviceProperties) -> Time:
+    """Model the time of one launch, caches cold, as a profiler's kernel duration.
+
+    A bound whose rate the device's properties do not give is left out.
+
+    Returns:
+        Seconds, with provenance `modelled` and what each bound alone would take.
+    """
+    bounds = throughput_bounds_s(work, properties)
+    latency = latency_bound_s(work, occupancy, properties)
+    throughput = max(bounds.values(), default=0.0)
+    seconds = (max(throughput, latency) + throughput + latency) / 2
+    return Time(median_s=seconds, provenance="modelled", bounds_s={**bounds, "latency": latency})
+
+
+def roofline_only_s(flop: int, dram_bytes: int, properties: DeviceProperties) -> float:
+    """The plain roofline's time, the baseline that the model must beat: seconds."""
+    peak = peak_flop_per_s(properties, "fp32")
+    bandwidth = peak_bandwidth_bytes_per_s(properties)
+    return max(flop / peak if peak else 0.0, dram_bytes / bandwidth if bandwidth else 0.0)
+
+
+def throughput_bounds_s(work: Work, properties: DeviceProperties) -> dict[str, float]:
+    """What each unit alone would take for its share of the work: seconds by unit."""
+    counters, clock, count = work.counters, clock_hz(properties), properties.multiprocessor_count
+    bounds: dict[str, float] = {}
+    if clock and count:
+        # A multiprocessor works on whole blocks: the busiest one decides.
+        busiest = math.ceil(work.blocks / count) / work.blocks / clock
+        bounds["issue"] = counters.warp_instructions * busiest / SCHEDULERS_PER_SM
+        for kind, flop in (("fp32", counters.flop_fp32), ("fp64", counters.flop_fp64)):
+            peak = peak_flop_per_s(properties, kind)
+            if peak:
+                bounds[kind] = flop / (peak / count) * busiest * clock
+        if properties.l1_bytes_per_clock_per_sm:
+            rate = properties.l1_bytes_per_clock_per_sm / WAVEFRONT_BYTES
+            bounds["l1"] = work.l1_wavefronts / rate * busiest
+        if properties.l2_bytes_per_clock:
+            sectors = counters.l2_read_sectors + counters.l2_write_sectors
+            bounds["l2"] = sectors * SECTOR_BYTES / (properties.l2_bytes_per_clock * clock)
+    bandwidth = peak_bandwidth_bytes_per_s(properties)
+    if bandwidth:
+        achievable = bandwidth * (properties.dram_achievable_fraction or 1.0)
+        moved = counters.dram_read_bytes + counters.dram_write_bytes
+        bounds["dram"] = moved / achievable
+    return bounds
+
+
+def latency_bound_s(work: Work, occupancy: Occupancy, properties: DeviceProperties) -> float:
+    """How long the blocks of one multiprocessor take one after another: seconds.
+
+    Blocks that are resident together hide each other's latency fully in this bound.
+    """
+    clock, count = clock_hz(properties), properties.multiprocessor_count
+    if not clock or not count:
+        return 0.0
+    rounds = max(1.0, math.ceil(work.blocks / count) / max(occupancy.blocks_per_sm, 1))
+    return rounds * work.warp_clocks / clock
+
+
+def global_load_latency_clocks(
+    l1_hit_rate: float, l2_hit_rate: float, properties: DeviceProperties
+) -> float:
+    """Mean latency of a global load for given hit rates, in SM clocks."""
+    l1 = properties.l1_latency_clocks or 0.0
+    l2 = properties.l2_latency_clocks or l1
+    dram = properties.dram_latency_clocks or l2
+    miss = l2_hit_rate * l2 + (1 - l2_hit_rate) * dram
+    return l1_hit_rate * l1 + (1 - l1_hit_rate) * miss

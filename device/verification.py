@@ -1,0 +1,42 @@
+"""Comparing what a kernel wrote with its float64 reference."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memlab.device.measurement import Verification
+from memlab.kernels.launch import Arrays, Launch
+
+
+def verify(
+    launch: Launch, inputs: Arrays, output: NDArray[Any], index: NDArray[np.int64]
+) -> Verification:
+    """Compare output elements with the reference.
+
+    The relative error of an element is |output - reference| / |reference|, or the absolute
+    error where the reference is 0; an element that was never written (the output is poisoned
+    with NaN before the launch) has an infinite one.
+
+    Args:
+        launch: What ran.
+        inputs: Its input arrays by name.
+        output: The output array, any shape.
+        index: Row-major positions to compare.
+    """
+    if not index.size:
+        return Verification("failed", float("inf"), launch.tolerance, 0, output.size)
+    expected = launch.reference(inputs, index)
+    found = output.reshape(-1)[index].astype(np.float64)
+    scale = np.where(expected == 0, 1.0, np.abs(expected))
+    errors = np.abs(found - expected) / scale
+    error = float(np.where(np.isnan(errors), np.inf, errors).max())
+    return Verification(
+        status="passed" if error <= launch.tolerance else "failed",
+        relative_error=error,
+        tolerance=launch.tolerance,
+        checked=int(index.size),
+        total=output.size,
+    )
