@@ -1,0 +1,223 @@
+"""What stands beside the roofline: performance by tile width, the legend, the table of runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from memlab.roofline.ceilings import LABELS
+from memlab.roofline.chart import axes_inches, spread
+from memlab.roofline.style import (
+    ALARM,
+    HAIRLINE,
+    INK,
+    LEVEL_NAMES,
+    MARKERS,
+    QUIET,
+    SMALL_POINTS,
+    TEXT_POINTS,
+    fit,
+    marker_looks,
+    parameters_text,
+)
+from memlab.roofline.units import digits, scaled
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.text import Text
+
+    from memlab.device.measurement import Provenance
+    from memlab.roofline.run import Run
+    from memlab.roofline.style import Entry
+
+NAMES_INCHES = 1.0
+"""Room for the names of the kernels in the panel by tile width."""
+
+HEADER_INCHES = 0.62
+ROW_INCHES = 0.29
+TABLE_COLUMNS = (
+    ("kernel", 0.75, "left"),
+    ("parameters", 2.85, "left"),
+    ("time", 7.0, "right"),
+    ("GFLOP/s", 8.05, "right"),
+    ("requested", 9.25, "right"),
+    ("L1", 9.95, "right"),
+    ("L2", 10.6, "right"),
+    ("DRAM", 11.3, "right"),
+    ("bound", 11.6, "left"),
+    ("% of roof", 13.65, "right"),
+)
+"""Heading, place in inches from the left, alignment."""
+
+CELL_INCHES = {"kernel": 2.0, "parameters": 2.45}
+"""Room for the cells whose length is the user's choice."""
+
+
+def draw_tiles(axes: Axes, entries: Sequence[Entry]) -> None:
+    """Draw GFLOP/s over the tile width, a line for each kernel at one size."""
+    axes.set_title("GFLOP/s by tile width", loc="left", fontsize=TEXT_POINTS, fontweight="bold")
+    axes.spines[["top", "right"]].set_visible(False)
+    tiled = [entry for entry in entries if entry.run.measurement.tile and _gflop_per_s(entry.run)]
+    if not tiled:
+        axes.set_axis_off()
+        axes.text(0.0, 0.9, "no run has a tile width", transform=axes.transAxes, color=QUIET)
+        return
+    widths = sorted({_tile(entry) for entry in tiled})
+    place = {width: index for index, width in enumerate(widths)}
+    most = max(_gflop_per_s(entry.run) for entry in tiled)
+    for series in dict.fromkeys(entry.series for entry in tiled):
+        line = sorted((each for each in tiled if each.series == series), key=_tile)
+        axes.plot(
+            [place[_tile(entry)] for entry in line],
+            [_gflop_per_s(entry.run) for entry in line],
+            color=line[0].color,
+            lw=1.2,
+            zorder=2,
+        )
+    for entry in tiled:
+        axes.plot(
+            [place[_tile(entry)]],
+            [_gflop_per_s(entry.run)],
+            marker="o",
+            zorder=3,
+            **entry.marker,
+        )
+    # The right part of the panel is for the names.
+    span = len(widths) - 1 + 0.6
+    axes.set_xlim(-0.3, span - 0.3 + span * NAMES_INCHES / (axes_inches(axes)[0] - NAMES_INCHES))
+    axes.set_ylim(0, 1.12 * most)
+    axes.set_xticks(range(len(widths)), [str(width) for width in widths])
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+    axes.locator_params(axis="y", nbins=5)
+    axes.grid(visible=True, axis="y", color="#EEEEEE", linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.set_xlabel("tile width", labelpad=4)
+    _name_series(axes, tiled, place)
+
+
+def _name_series(axes: Axes, tiled: Sequence[Entry], place: dict[int, int]) -> None:
+    """Write each kernel's name right of its last point, one above the other where they meet."""
+    last = {entry.series: entry for entry in sorted(tiled, key=_tile)}
+    ordered = sorted(last.values(), key=lambda entry: _gflop_per_s(entry.run))
+    gap = 0.08 * axes.get_ylim()[1]
+    wanted = [_gflop_per_s(entry.run) for entry in ordered]
+    heights = spread(wanted, gap, gap / 2, axes.get_ylim()[1] - gap / 2)
+    several_sizes = len({size for _, size in last}) > 1
+    for entry, height in zip(ordered, heights, strict=True):
+        kernel, size = entry.series
+        name = axes.annotate(
+            f"{kernel} {size}" if several_sizes else kernel,
+            xy=(place[_tile(entry)], height),
+            xytext=(9, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=SMALL_POINTS,
+        )
+        fit(name, NAMES_INCHES)
+
+
+def draw_legend(axes: Axes) -> None:
+    """Explain the markers: a shape for each level, hollow or filled for the time's provenance."""
+    from matplotlib.legend import Legend
+    from matplotlib.lines import Line2D
+
+    axes.set_axis_off()
+
+    def handle(provenance: Provenance) -> Line2D:
+        looks = marker_looks(INK, provenance)
+        return Line2D([], [], marker="o", label=f"{provenance} time", **looks)
+
+    # Grey, neither hollow nor filled: here the shape alone speaks.
+    levels = [
+        Line2D(
+            [], [], marker=MARKERS[level], color=QUIET, ls="none", ms=7, label=LEVEL_NAMES[level]
+        )
+        for level in MARKERS
+    ]
+    kinds = [handle("modelled"), handle("measured")]
+    for handles, title, x in ((levels, "bytes counted at", 0.0), (kinds, "hollow or filled", 0.5)):
+        legend = Legend(
+            axes,
+            handles,
+            [str(each.get_label()) for each in handles],
+            title=title,
+            loc="upper left",
+            bbox_to_anchor=(x, 1.0),
+            frameon=False,
+            alignment="left",
+            borderpad=0,
+            borderaxespad=0,
+            handletextpad=0.5,
+            labelspacing=0.5,
+            fontsize=SMALL_POINTS,
+            title_fontproperties={"weight": "bold", "size": SMALL_POINTS},
+        )
+        axes.add_artist(legend)
+
+
+def table_inches(rows: int) -> float:
+    """Give the height that the table of so many runs takes."""
+    return HEADER_INCHES + ROW_INCHES * rows
+
+
+def draw_table(figure: Figure, entries: Sequence[Entry], top_inches: float) -> None:
+    """Write the table of runs across the figure, from a height in inches above its foot."""
+    from matplotlib.lines import Line2D
+
+    width, height = figure.get_size_inches()
+
+    def write(x: float, y: float, text: str, align: str, **looks: Any) -> Text:
+        return figure.text(x / width, y / height, text, ha=align, va="center", **looks)
+
+    def rule(x: float, until: float, y: float, color: str = HAIRLINE) -> None:
+        figure.add_artist(Line2D([x / width, until / width], [y / height] * 2, color=color, lw=0.8))
+
+    heading_y = top_inches - 0.44
+    write(9.85, top_inches - 0.12, "FLOP/B", "center", color=QUIET)
+    rule(8.4, 11.3, top_inches - 0.26)
+    for heading, x, align in TABLE_COLUMNS:
+        write(x, heading_y, heading, align, fontweight="bold")
+    rule(0.45, 13.65, top_inches - HEADER_INCHES + 0.02, QUIET)
+    for index, entry in enumerate(entries):
+        y = top_inches - HEADER_INCHES - ROW_INCHES * (index + 0.5)
+        figure.add_artist(
+            Line2D(
+                [0.58 / width],
+                [y / height],
+                marker="o",
+                **entry.marker,
+            )
+        )
+        for (heading, x, align), cell in zip(TABLE_COLUMNS, cells(entry.run), strict=True):
+            text = write(x, y, cell, align)
+            if heading in CELL_INCHES:
+                fit(text, CELL_INCHES[heading])
+            if heading == "bound" and entry.run.placement.fraction_of_ceiling > 1.0:
+                text.set(color=ALARM, fontweight="bold")
+
+
+def cells(run: Run) -> tuple[str, ...]:
+    """Write a run as the table's cells; what exceeds a physical limit is called invalid."""
+    measurement, placement = run.measurement, run.placement
+    mark = "" if measurement.time.provenance == "measured" else "~"
+    fraction = placement.fraction_of_ceiling
+    levels = (placement.intensity_flop_per_byte.get(level) for level in MARKERS)
+    return (
+        measurement.kernel,
+        parameters_text(run),
+        f"{mark}{scaled(measurement.time.median_s, 's')} {measurement.time.provenance}",
+        f"{_gflop_per_s(run):,.0f}" if placement.flop_per_s else "no FLOPs",
+        *(digits(level) if level else "–" for level in levels),
+        LABELS.get(placement.bound, placement.bound) if fraction <= 1.0 else "invalid",
+        f"{fraction:.0%} of {'L1' if placement.ceiling == 'l1' else placement.ceiling.upper()}",
+    )
+
+
+def _tile(entry: Entry) -> int:
+    return entry.run.measurement.tile or 0
+
+
+def _gflop_per_s(run: Run) -> float:
+    return run.placement.flop_per_s / 1e9

@@ -1,0 +1,177 @@
+"""Where a measurement stands under the roof: pure arithmetic on counters, time and ceilings.
+
+The model is Williams, Waterman and Patterson's ("Roofline", CACM 52(4), 2009), with a roof for
+each level of memory as Yang, Kurth and Williams draw it for NVIDIA GPUs ("Hierarchical Roofline
+Analysis for GPUs", Concurrency and Computation 32(20), 2020).
+
+It is computed in time: a level that moves B bytes at a bandwidth of W B/s cannot take less than
+B / W, nor a pipe with F FLOPs at a peak of P FLOP/s less than F / P. The longest of these is the
+lowest roof, and FLOPs over it are min(P, intensity * W). So a kernel without FLOPs has a place too.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from memlab.errors import UsageError
+from memlab.roofline.ceilings import MEMORY_LEVELS, by_key
+from memlab.roofline.run import LEVELS, Placement
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from memlab.device.measurement import Counters, Measurement
+    from memlab.roofline.run import Ceiling
+
+SECTOR_BYTES = 32
+"""The unit that the caches count in (Nsight Compute, "Memory Tables")."""
+
+L1_PASS_BYTES = 128
+"""Data that the L1 / shared port moves in one pass (wavefront): 32 banks of 4 bytes."""
+
+LATENCY_BOUND_BELOW = 0.6
+"""Where no resource reaches this share of its peak, latency binds: Nsight Compute's rule
+("below 60.0% of peak typically indicate latency issues", section GPU Speed Of Light)."""
+
+MODEL_BOUNDS = {"shared": "l1"}
+"""Names of a time model's bounds that are another ceiling's key: the two share a port."""
+
+NOT_RESOURCES = ("latency", "launch", "barrier", "dependency", "waves")
+"""Names of a time model's bounds that are no throughput: they read as `latency`."""
+
+
+def bytes_moved(measurement: Measurement) -> dict[str, int]:
+    """Count the bytes at each of `LEVELS`.
+
+    - `requested`: what the threads ask of global memory, each lane its own bytes.
+    - `l1`: what passes the port that L1 and shared memory have in common: the sectors of global
+      and local accesses, as a hierarchical roofline counts them, and 128 B for each wavefront of
+      shared memory, which takes the whole port for a clock however few bytes it is for.
+    - `l2`: sectors between the L1s and the L2. `dram`: bytes between the L2 and the chips.
+    - `compulsory`: each input read once and each output written once.
+
+    Returns:
+        Bytes of the whole launch by level.
+    """
+    counters = measurement.counters
+    return {
+        "requested": counters.requested_load_bytes + counters.requested_store_bytes,
+        "l1": SECTOR_BYTES * _l1_sectors(counters) + L1_PASS_BYTES * shared_wavefronts(counters),
+        "l2": SECTOR_BYTES * (counters.l2_read_sectors + counters.l2_write_sectors),
+        "dram": counters.dram_read_bytes + counters.dram_write_bytes,
+        "compulsory": measurement.compulsory_bytes,
+    }
+
+
+def intensities(measurement: Measurement) -> dict[str, float | None]:
+    """Give the arithmetic intensity at each of `LEVELS`, FLOP/B.
+
+    The FLOPs are the algorithm's, not those executed: with them a point's height over its
+    intensity is the bandwidth that was reached, and work on padding counts as no merit.
+
+    Returns:
+        FLOP/B by level; None where no byte moves.
+    """
+    moved = bytes_moved(measurement)
+    return {level: measurement.flop / moved[level] if moved[level] else None for level in LEVELS}
+
+
+def least_times_s(measurement: Measurement, ceilings: Sequence[Ceiling]) -> dict[str, float]:
+    """Give the time that each ceiling alone would need for this launch, seconds, by its key.
+
+    A pipe gets the algorithm's FLOPs in the proportion in which the launch executed FP32 and
+    FP64. Tensor peaks are left out: no counter says yet what ran there.
+    """
+    known = by_key(ceilings)
+    work: dict[str, float] = {
+        level: moved for level, moved in bytes_moved(measurement).items() if level in MEMORY_LEVELS
+    }
+    executed = measurement.counters.flop_fp32 + measurement.counters.flop_fp64
+    fp64_share = measurement.counters.flop_fp64 / executed if executed else 0.0
+    work["fp32"] = measurement.flop * (1.0 - fp64_share)
+    work["fp64"] = measurement.flop * fp64_share
+    return {key: amount / known[key].value for key, amount in work.items() if key in known}
+
+
+def utilisation(measurement: Measurement, ceilings: Sequence[Ceiling]) -> dict[str, float]:
+    """Give the share of the time for which each resource is busy, by the ceiling's key.
+
+    It is the least time over the time, but for the L1 / shared port: a request takes it for a
+    whole pass even if it fills only part of the 128 B, so its passes count where they are more
+    than the bytes say.
+    """
+    shares = {
+        key: least_s / measurement.time.median_s
+        for key, least_s in least_times_s(measurement, ceilings).items()
+    }
+    if "l1" in shares:
+        port_bytes_per_s = by_key(ceilings)["l1"].value
+        passes_s = L1_PASS_BYTES * l1_passes(measurement.counters) / port_bytes_per_s
+        shares["l1"] = max(shares["l1"], passes_s / measurement.time.median_s)
+    return shares
+
+
+def place(measurement: Measurement, ceilings: Sequence[Ceiling]) -> Placement:
+    """Place a measurement under the roof.
+
+    `bound` is the largest of the model's bounds where the time is modelled and names them.
+    Otherwise it is the busiest resource if that is busy for `LATENCY_BOUND_BELOW` of the time or
+    more, else `latency`: no roof explains a time far above all of them.
+
+    Args:
+        measurement: What the device gave.
+        ceilings: What limits the device, from `ceilings.ceilings`.
+
+    Returns:
+        The placement. `fraction_of_ceiling` above 1 is kept as it is, for the reader to see
+        that a physical limit was exceeded and so the measurement cannot be right.
+
+    Raises:
+        UsageError: The device has no known ceiling over this launch.
+    """
+    least_s = least_times_s(measurement, ceilings)
+    if not least_s:
+        raise UsageError(
+            f"{measurement.device.name} has no known bandwidth nor peak to place a kernel under: "
+            "choose a device whose datasheet has them (memlab devicequery --list)"
+        )
+    ceiling = max(least_s, key=lambda key: least_s[key])
+    time_s = measurement.time.median_s
+    return Placement(
+        flop_per_s=measurement.flop / time_s,
+        intensity_flop_per_byte=intensities(measurement),
+        bound=_bound(measurement.time.bounds_s, utilisation(measurement, ceilings)),
+        ceiling=ceiling,
+        ceiling_flop_per_s=measurement.flop / least_s[ceiling] if least_s[ceiling] else 0.0,
+        fraction_of_ceiling=least_s[ceiling] / time_s,
+    )
+
+
+def shared_wavefronts(counters: Counters) -> int:
+    """Wavefronts of shared-memory loads and stores together."""
+    return counters.shared_load_wavefronts + counters.shared_store_wavefronts
+
+
+def l1_passes(counters: Counters) -> int:
+    """Least passes through the L1 / shared port: one a global request, or its sectors by four."""
+    loads = max(counters.global_load_requests, counters.global_load_sectors // 4)
+    stores = max(counters.global_store_requests, counters.global_store_sectors // 4)
+    local = (counters.local_load_sectors + counters.local_store_sectors) // 4
+    return loads + stores + local + shared_wavefronts(counters)
+
+
+def _l1_sectors(counters: Counters) -> int:
+    return (
+        counters.global_load_sectors
+        + counters.global_store_sectors
+        + counters.local_load_sectors
+        + counters.local_store_sectors
+    )
+
+
+def _bound(bounds_s: Mapping[str, float], busy: Mapping[str, float]) -> str:
+    if bounds_s:
+        longest = max(bounds_s, key=lambda name: bounds_s[name])
+        return "latency" if longest in NOT_RESOURCES else MODEL_BOUNDS.get(longest, longest)
+    busiest = max(busy, key=lambda key: busy[key])
+    return busiest if busy[busiest] >= LATENCY_BOUND_BELOW else "latency"

@@ -1,0 +1,131 @@
+"""How the picture looks: one colour a kernel and size, one marker a level, hollow if modelled."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from memlab.roofline.run import Run
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from matplotlib.text import Text
+
+    from memlab.device.measurement import Provenance
+
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+"""Okabe and Ito's colour-blind safe colours ("Color Universal Design", 2008), without the yellow
+that a projector loses on white."""
+
+INK = "#222222"
+QUIET = "#666666"
+HAIRLINE = "#CCCCCC"
+PAPER = "#FFFFFF"
+ALARM = "#B03A00"
+
+MARKERS = {"requested": "D", "l1": "^", "l2": "s", "dram": "o"}
+"""Matplotlib's marker for each level that is drawn; `compulsory` is in the table of data only."""
+
+LEVEL_NAMES = {"requested": "requested", "l1": "L1 / shared", "l2": "L2", "dram": "DRAM"}
+
+TEXT_POINTS = 11.0
+SMALL_POINTS = 10.0
+RC: dict[Any, Any] = {
+    "font.family": "DejaVu Sans",
+    "font.size": TEXT_POINTS,
+    "text.color": INK,
+    "axes.labelcolor": INK,
+    "axes.edgecolor": QUIET,
+    "axes.linewidth": 0.8,
+    "xtick.color": QUIET,
+    "ytick.color": QUIET,
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+    "xtick.labelsize": TEXT_POINTS,
+    "ytick.labelsize": TEXT_POINTS,
+    "text.usetex": False,
+    "axes.unicode_minus": False,
+}
+"""Matplotlib settings that the picture sets itself, whatever a user's matplotlibrc says."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A run with its looks.
+
+    Attributes:
+        run: What is drawn.
+        color: The colour of its kernel at its size.
+        label: Its short name beside the line.
+        series: What runs that differ only by tile have in common.
+    """
+
+    run: Run
+    color: str
+    label: str
+    series: tuple[str, str]
+
+    @property
+    def marker(self) -> dict[str, Any]:
+        """Matplotlib's looks of its markers."""
+        return marker_looks(self.color, self.run.measurement.time.provenance)
+
+
+def marker_looks(color: str, provenance: Provenance) -> dict[str, Any]:
+    """Look filled if the time was measured, hollow if it is modelled.
+
+    A filled marker has a rim of paper, so that neighbours of one colour stay apart.
+    """
+    measured = provenance == "measured"
+    return {
+        "markersize": 9.0 if measured else 7.5,
+        "markerfacecolor": color if measured else PAPER,
+        "markeredgecolor": PAPER if measured else color,
+        "markeredgewidth": 1.0 if measured else 1.6,
+        "linestyle": "none",
+    }
+
+
+def entries(runs: Sequence[Run]) -> list[Entry]:
+    """Give each run its colour and label."""
+    colors: dict[tuple[str, str], str] = {}
+    sizes = {_size(run) for run in runs}
+    result = []
+    for run in runs:
+        measurement = run.measurement
+        series = (measurement.kernel, _size(run))
+        color = colors.setdefault(series, PALETTE[len(colors) % len(PALETTE)])
+        tile = "" if measurement.tile is None else f" {measurement.tile}"
+        size = f" · {series[1]}" if len(sizes) > 1 and series[1] else ""
+        result.append(Entry(run, color, f"{measurement.kernel}{tile}{size}", series))
+    return result
+
+
+def parameters_text(run: Run) -> str:
+    """Write parameters compactly: `width 2048, tile 16` where m, k and n are one number."""
+    parameters = dict(run.measurement.parameters)
+    product = [parameters.get(name) for name in ("m", "k", "n")]
+    if product[0] is not None and len(set(product)) == 1:
+        rest = {name: value for name, value in parameters.items() if name not in {"m", "k", "n"}}
+        parameters = {"width": product[0], **rest}
+    return ", ".join(f"{name} {value}" for name, value in parameters.items())
+
+
+def fit(text: Text, inches: float) -> None:
+    """Shorten a text in the middle, with an ellipsis, until it is no wider than so many inches.
+
+    In the middle, since a kernel's name and its tile stand at the two ends.
+    """
+    figure = text.get_figure(root=True)
+    whole = text.get_text()
+    keep = len(whole)
+    while figure and keep > 2 and text.get_window_extent().width / figure.dpi > inches:
+        keep -= 1
+        text.set_text(whole[: (keep + 1) // 2] + "…" + whole[len(whole) - keep // 2 :])
+
+
+def _size(run: Run) -> str:
+    """Everything but the tile, as short as it can be said: `2048` or `100x57x75`."""
+    values = [value for name, value in run.measurement.parameters.items() if name != "tile"]
+    return str(values[0]) if len(set(values)) == 1 else "x".join(map(str, values))

@@ -1,0 +1,105 @@
+"""What every room's tests share."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from memlab.device.measurement import (
+    Counters,
+    Coverage,
+    DeviceSummary,
+    LineCounters,
+    Measurement,
+    Occupancy,
+    Resources,
+    Time,
+    Verification,
+)
+from memlab.roofline.run import Placement, Run
+
+FLOP = 2 * 2048**3
+
+# tiled, 16 wide, at 2048: the counts are a real H200's, the rest is plausible.
+_RUN = Run(
+    id=None,
+    created_at="2026-07-14T09:30:05Z",
+    memlab_version="0.1.0",
+    measurement=Measurement(
+        kernel="tiled",
+        parameters={"m": 2048, "k": 2048, "n": 2048, "tile": 16},
+        tile=16,
+        flop=FLOP,
+        compulsory_bytes=3 * 4 * 2048**2,
+        device=DeviceSummary("NVIDIA H200", "emulated", (9, 0), "h200"),
+        grid=(128, 128, 1),
+        block=(16, 16, 1),
+        dynamic_shared_bytes=0,
+        resources=Resources(
+            registers_per_thread=32, static_shared_bytes=2048, local_bytes_per_thread=0
+        ),
+        occupancy=Occupancy(
+            blocks_per_sm=8,
+            warps_per_sm=64,
+            theoretical=1.0,
+            limiter="warps and registers",
+            limits={"blocks": 32, "warps": 8, "registers": 8, "shared memory": 21},
+        ),
+        coverage=Coverage(blocks_emulated=800, blocks_total=16384),
+        counters=Counters(
+            global_load_requests=33554432,
+            global_load_sectors=134217728,
+            global_store_requests=131072,
+            global_store_sectors=524288,
+            shared_load_instructions=335544320,
+            shared_load_wavefronts=402653184,
+            shared_store_instructions=33554432,
+            shared_store_wavefronts=33554432,
+            l1_read_sector_hits=6423474,
+            l2_read_sectors=113966300,
+            l2_read_sector_hits=112162106,
+            l2_write_sectors=524288,
+            dram_read_bytes=33575936,
+            dram_write_bytes=12285952,
+            requested_load_bytes=4 * 2 * 2048**3 // 16,
+            requested_store_bytes=4 * 2048**2,
+            flop_fp32=FLOP,
+            thread_instructions=32933675010,
+            warp_instructions=1029177344,
+        ),
+        lines=(
+            LineCounters(line=0, text=""),
+            LineCounters(line=31, text="    sum += a[y][i] * b[i][x];", flop=FLOP),
+        ),
+        time=Time(median_s=2.25e-3, provenance="modelled", bounds_s={"dram": 1.2e-5, "l1": 2.0e-3}),
+        verification=Verification(
+            status="passed", relative_error=3.1e-6, tolerance=2.7e-5, checked=204800, total=2048**2
+        ),
+    ),
+    placement=Placement(
+        flop_per_s=FLOP / 2.25e-3,
+        intensity_flop_per_byte={
+            "requested": 3.98,
+            "l1": 0.28,
+            "l2": 4.69,
+            "dram": 374.6,
+            "compulsory": 341.3,
+        },
+        bound="l1",
+        ceiling="l1",
+        ceiling_flop_per_s=9.4e12,
+        fraction_of_ceiling=0.81,
+    ),
+    advice=("Shared memory is the limit.", "Let a thread compute more outputs."),
+)
+
+
+@pytest.fixture(scope="session")
+def make_run() -> Callable[..., Run]:
+    """`make_run(kernel="naive")`: a believable run, with fields of its measurement changed."""
+
+    def make(**changes: Any) -> Run:
+        return replace(_RUN, measurement=replace(_RUN.measurement, **changes))
+
+    return make

@@ -1,0 +1,85 @@
+"""Advice follows from the figures: each kernel's known weakness is what it names."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from example_runs import COUNTERS, measurement, run, run_of, timed
+
+from memlab.device.measurement import Measurement, Occupancy, Verification
+
+
+@pytest.mark.parametrize(
+    ("name", "index", "says"),
+    [
+        # 8 x 2048^3 B requested, 3 x 4 x 2048^2 B compulsory.
+        ("naive", 0, "request 68.7 GB where 50.3 MB are compulsory"),
+        ("naive", 0, "0.25 FLOP/B by T (T = 32: 8)"),
+        ("tiled8", 0, "Reading shared memory takes 87%"),
+        ("tiled8", 1, "Tile 16 would halve the 8.59 GB"),
+        ("tiled32", 0, "r x r outputs"),
+        ("row_sum", 0, "32 blocks leave 100 of 132 multiprocessors idle"),
+        ("row_sum", 1, "32 sectors a request where the bytes asked for fill 4"),
+        ("transpose_shared", 0, "Bank conflicts cause 94% of the 4.33 M"),
+        ("copy", 0, "No roof explains the time"),
+    ],
+)
+def test_the_known_weakness_is_named_with_its_figures(name: str, index: int, says: str) -> None:
+    assert says in run(name).advice[index]
+
+
+@pytest.mark.parametrize("name", COUNTERS)
+def test_there_are_one_or_two_sentences(name: str) -> None:
+    assert 1 <= len(run(name).advice) <= 2
+
+
+def test_the_widest_tile_is_not_told_to_widen() -> None:
+    assert not any("Tile 64" in sentence for sentence in run("tiled32").advice)
+
+
+def _advice(measured: Measurement) -> str:
+    return " ".join(run_of(measured).advice)
+
+
+def test_what_cannot_be_is_said_alone() -> None:
+    impossible = run_of(timed(measurement("tiled16"), 1e-3)).advice
+    assert len(impossible) == 1
+    assert "180% of the L1 / shared roof, a physical limit" in impossible[0]
+
+
+def test_a_wrong_result_comes_before_any_tuning() -> None:
+    wrong = replace(
+        measurement("tiled16"), verification=Verification("failed", 0.5, 1e-5, 100, 100)
+    )
+    assert _advice(wrong).startswith("The result is wrong: relative error 5.0e-01")
+
+
+def test_low_occupancy_names_its_limiter() -> None:
+    slow = timed(measurement("tiled16"), 20e-3)
+    slow = replace(slow, occupancy=Occupancy(2, 16, 0.25, "registers", {"registers": 2}))
+    assert "Occupancy is 25% (16 warps a multiprocessor), limited by registers" in _advice(slow)
+
+
+def test_spills_are_named_with_their_share() -> None:
+    tiled = measurement("tiled16")
+    # As many bytes again as pass the port already: half of the new total.
+    spilled = replace(tiled.counters, local_load_sectors=60146320384 // 32)
+    assert "Local memory" in _advice(timed(replace(tiled, counters=spilled), 4e-3))
+    assert "50% of the traffic" in _advice(timed(replace(tiled, counters=spilled), 4e-3))
+
+
+def test_a_short_last_wave_is_named() -> None:
+    # 8 blocks a multiprocessor, 132 of them: 1056 slots, 1.06 waves.
+    tiled = replace(measurement("copy"), grid=(1120, 1, 1))
+    assert "1120 blocks are 1.06 waves of 1056, so 47%" in _advice(tiled)
+
+
+def test_dram_at_its_limit_is_told_apart_from_dram_wasted() -> None:
+    copy = measurement("copy")
+    moved = replace(copy.counters, dram_read_bytes=16 * 2**20, dram_write_bytes=16 * 2**20)
+    # 33.6 MB at 4814 GB/s take 6.97 us.
+    full = timed(replace(copy, counters=moved), 8e-6)
+    assert "only fewer bytes help" in _advice(full)
+    wasted = replace(full, compulsory_bytes=8 * 2**20)
+    assert "DRAM moves 33.6 MB where 8.39 MB are compulsory" in _advice(wasted)

@@ -1,0 +1,188 @@
+"""The picture and the data beside it: what a reader relies on without measuring it."""
+
+from __future__ import annotations
+
+import io
+import math
+from dataclasses import replace
+from itertools import pairwise
+from typing import TYPE_CHECKING
+from xml.etree import ElementTree
+
+import pandas
+import pytest
+from example_runs import CEILINGS, ladder, measurement, run, run_of
+from hypothesis import given
+from hypothesis import strategies as st
+from matplotlib.text import Text
+
+from memlab.errors import UsageError
+from memlab.roofline.chart import limits, spread
+from memlab.roofline.plot import RUNS_AT_MOST, draw, image_format, render, save
+from memlab.roofline.table import frame, picture_csv
+from memlab.roofline.units import digits, scaled, short
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+
+    from memlab.roofline.run import Run
+
+DATE = "2026-01-02"
+
+
+def many() -> list[Run]:
+    """Thirteen runs that differ, of which one has a very long name."""
+    base = measurement("tiled16")
+    runs = [
+        run_of(replace(base, parameters={**base.parameters, "m": 2048 - index}))
+        for index in range(12)
+    ]
+    return [*runs, run_of(replace(base, kernel="tiled-" + "register-blocked-" * 5))]
+
+
+def picture(runs: list[Run]) -> Figure:
+    return draw(runs, CEILINGS, "NVIDIA H200", DATE)
+
+
+def points(figure: Figure) -> list[Line2D]:
+    return [line for line in figure.axes[0].lines if (line.get_gid() or "").startswith("tiled")]
+
+
+@pytest.mark.parametrize("runs", [[], ladder(), [run("copy"), run("row_sum")]])
+def test_axes_are_whole_decades_whatever_the_runs(runs: list[Run]) -> None:
+    chart = picture(runs).axes[0]
+    # Ridges at 2, 6.6 and 13.9 FLOP/B; a peak of 66.9 TFLOP/s.
+    assert chart.get_xlim() == pytest.approx((1e-2, 1e4))
+    assert chart.get_ylim() == pytest.approx((1e10, 1e14))
+
+
+@given(scale=st.floats(1e-3, 1e3))
+def test_the_roofs_lie_within_the_axes_for_any_device(scale: float) -> None:
+    scaled_up = [replace(each, value=each.value * scale) for each in CEILINGS]
+    (left, right), (bottom, top) = limits(scaled_up)
+    peak = 66.908e12 * scale
+    assert left < 2.0
+    assert right > 13.9
+    assert bottom < peak < top
+    for limit in (left, right, bottom, top):
+        assert math.log10(limit) == pytest.approx(round(math.log10(limit)))
+
+
+def test_a_modelled_point_is_hollow_and_a_measured_one_filled() -> None:
+    hollow, filled = (points(picture([run("tiled16", kind)])) for kind in ("modelled", "measured"))
+    assert len(hollow) == len(filled) == 4
+    assert {line.get_markerfacecolor() for line in hollow} == {"#FFFFFF"}
+    assert "#FFFFFF" not in {line.get_markerfacecolor() for line in filled}
+
+
+def test_a_point_stands_at_its_intensity_and_performance() -> None:
+    drawn = {line.get_gid(): line.get_xydata()[0] for line in points(picture(ladder()))}
+    x, y = drawn["tiled 16 l1"]
+    assert x == pytest.approx(0.28563, rel=1e-4)
+    assert y == pytest.approx(17179869184 / 2114.832044e-6)
+
+
+def texts_of(figure: Figure) -> list[Text]:
+    return [text for text in figure.findobj(Text) if text.get_visible() and text.get_text()]
+
+
+@pytest.mark.parametrize("runs", [[], [run("naive", "modelled")], ladder(), many()])
+def test_no_text_is_cut_or_written_over_another(runs: list[Run]) -> None:
+    figure = picture(runs)
+    figure.canvas.draw()
+    # Tick labels beyond the limits exist but are not drawn; turned labels' boxes are not theirs.
+    ticks = {
+        text for axes in figure.axes for text in (*axes.get_xticklabels(), *axes.get_yticklabels())
+    }
+    upright = [text for text in texts_of(figure) if text not in ticks and not text.get_rotation()]
+    boxes = [(text.get_text(), text.get_window_extent()) for text in upright]
+    for name, box in boxes:
+        assert 0 <= box.x0 <= box.x1 <= figure.bbox.x1, name
+        assert 0 <= box.y0 <= box.y1 <= figure.bbox.y1, name
+    for index, (name, box) in enumerate(boxes):
+        for other_name, other in boxes[index + 1 :]:
+            assert not box.overlaps(other), (name, other_name)
+
+
+def test_what_is_not_on_the_chart_is_named_under_it() -> None:
+    texts = " ".join(text.get_text() for text in texts_of(picture([run("copy")])))
+    assert "Not on the chart (no FLOPs, or beyond its axes): copy" in texts
+    assert "no FLOPs" in texts
+
+
+def test_what_is_above_a_physical_limit_is_called_invalid() -> None:
+    tiled = measurement("tiled16")
+    broken = run_of(replace(tiled, time=replace(tiled.time, median_s=1e-3)))
+    texts = {text.get_text() for text in texts_of(picture([broken]))}
+    assert {"invalid", "180% of L1"} <= texts
+
+
+def test_only_the_newest_of_too_many_runs_are_drawn_and_that_is_said() -> None:
+    runs = many()
+    texts = [text.get_text() for text in texts_of(picture([*runs, *runs]))]
+    assert sum(text.startswith("2.11 ms") for text in texts) == RUNS_AT_MOST
+    assert "Only the newest 12 runs are drawn: 1 older not." in texts
+
+
+def test_the_files_are_what_they_say_and_the_same_each_time(tmp_path: Path) -> None:
+    save(picture(ladder()), tmp_path / "roofline.png")
+    assert (tmp_path / "roofline.png").read_bytes().startswith(b"\x89PNG\r\n")
+    first, second = (render(picture(ladder()), "svg") for _ in range(2))
+    assert first == second
+    assert ElementTree.fromstring(first).tag == "{http://www.w3.org/2000/svg}svg"
+    assert render(picture([]), "pdf").startswith(b"%PDF-")
+
+
+def test_an_unknown_format_names_those_there_are(tmp_path: Path) -> None:
+    assert image_format(tmp_path / "roofline.SVG") == "svg"
+    assert image_format(tmp_path / "roofline") == "png"
+    with pytest.raises(UsageError, match=r"'jpg'.*use \.png, \.svg or \.pdf"):
+        image_format(tmp_path / "roofline.jpg")
+
+
+def test_the_picture_can_be_redrawn_from_its_csv() -> None:
+    data = pandas.read_csv(io.StringIO(picture_csv(ladder(), CEILINGS)))
+    roofs = data[data.record == "ceiling"].set_index("key")
+    assert roofs.bytes_per_s["dram"] == 4.814e12
+    assert roofs.flop_per_s["fp32"] == 66.908e12
+    dots = data[data.record == "point"]
+    assert len(dots) == 4 * 5
+    tiled = dots[(dots.kernel == "tiled") & (dots.tile == 16)].set_index("level")
+    assert tiled.intensity_flop_per_byte["l1"] == pytest.approx(0.28563, rel=1e-4)
+    assert set(dots.provenance) == {"modelled"}
+
+
+def test_a_frame_has_a_row_a_run_and_its_columns_without_any() -> None:
+    assert list(frame(ladder()).kernel) == ["naive", "tiled", "tiled", "tiled"]
+    assert list(frame([]).columns) == list(frame(ladder()).columns)
+
+
+@given(st.lists(st.floats(0, 10), max_size=8).map(sorted), st.floats(0.01, 1))
+def test_labels_keep_their_order_and_distance(wanted: list[float], gap: float) -> None:
+    placed = spread(wanted, gap, 0, 10)
+    assert all(right - left >= gap - 1e-9 for left, right in pairwise(placed))
+    assert all(-1e-9 <= position <= 10 + 1e-9 for position in placed)
+    if all(right - left >= gap for left, right in pairwise(wanted)):
+        assert placed == pytest.approx(wanted)
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (1.8585e-3, "s", "1.86 ms"),
+        (999.6e9, "B/s", "1.00 TB/s"),
+        (50331648, "B", "50.3 MB"),
+        (0.0, "B", "0 B"),
+        (4325376, "", "4.33 M"),
+    ],
+)
+def test_figures_read_as_a_person_writes_them(value: float, unit: str, text: str) -> None:
+    assert scaled(value, unit) == text
+
+
+def test_plain_figures_have_three_digits() -> None:
+    assert [digits(x) for x in (0.25, 8, 13.898, 1365.6)] == ["0.250", "8.00", "13.9", "1,370"]
+    assert [short(x) for x in (0.25, 8, 100)] == ["0.25", "8", "100"]
