@@ -1,0 +1,326 @@
+"""`memlab devicequery`: what CUDA's deviceQuery prints, and what a memory lab needs besides."""
+
+import json
+import textwrap
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from memlab.cli import options
+
+if TYPE_CHECKING:
+    from memlab.device.properties import DeviceProperties
+
+SCHEMA_VERSION = 1
+
+LABEL_WIDTH = 46
+"""Columns that CUDA's deviceQuery gives to a label."""
+
+COMPUTE_MODES = (
+    "Default (multiple host threads can use ::cudaSetDevice() with device simultaneously)",
+    "Exclusive (only one host thread in one process is able to use ::cudaSetDevice() with this "
+    "device)",
+    "Prohibited (no host thread can use ::cudaSetDevice() with this device)",
+    "Exclusive Process (many threads in one process is able to use ::cudaSetDevice() with this "
+    "device)",
+)
+"""As CUDA's deviceQuery spells `CUcomputemode`."""
+
+PEAKS = {
+    "fp64": "FP64",
+    "fp32": "FP32",
+    "tf32": "TF32 tensor",
+    "fp16": "FP16 tensor",
+    "bf16": "BF16 tensor",
+}
+"""Kinds of arithmetic that have a peak, and how a person reads them."""
+
+MEMORY_LAB_LIMITS = {
+    "Opt-in shared memory per block:": "max_shared_memory_per_block_optin_bytes",
+    "Reserved shared memory per block:": "reserved_shared_memory_per_block_bytes",
+    "Total number of registers per multiprocessor:": "max_registers_per_multiprocessor",
+    "Maximum number of blocks per multiprocessor:": "max_blocks_per_multiprocessor",
+}
+"""Limits that CUDA's deviceQuery leaves out, by label."""
+
+
+def devicequery(
+    device: options.Device = None,
+    list_devices: Annotated[bool, typer.Option("--list", help="List all devices.")] = False,
+    as_json: options.Json = False,
+) -> None:
+    """Show what a device has: limits, sizes, clocks, peaks, each with its provenance."""
+    from memlab import lab
+
+    if not list_devices:
+        properties = lab.device_properties(device)
+        if as_json:
+            print(json.dumps({"schema_version": SCHEMA_VERSION, **document(properties)}, indent=2))
+        else:
+            print("\n".join((*device_query_lines(properties), "", *memory_lab_lines(properties))))
+        return
+    devices = {name: lab.device_properties(name) for name in lab.device_names()}
+    if as_json:
+        listed = [{"key": key, **document(each)} for key, each in devices.items()]
+        print(json.dumps({"schema_version": SCHEMA_VERSION, "devices": listed}, indent=2))
+    else:
+        _print_table(devices)
+
+
+def device_query_lines(properties: "DeviceProperties") -> Iterator[str]:
+    """Write a device's properties as CUDA's deviceQuery does, line by line.
+
+    Args:
+        properties: The device; what is not known reads `unknown`.
+    """
+    p = properties
+    driver, runtime = _text(p.driver_version), _text(p.runtime_version)
+    yield "CUDA Device Query (Runtime API) version (CUDART static linking)"
+    yield ""
+    yield "Detected 1 CUDA Capable device(s)"
+    yield ""
+    yield f'Device 0: "{p.name}"'
+    yield _line("CUDA Driver Version / Runtime Version", f"{driver} / {runtime}")
+    yield from (_line(label, value) for label, value in _compute_rows(p))
+    yield from (_line(label, value) for label, value in _memory_rows(p))
+    yield from (_line(label, value) for label, value in _support_rows(p))
+    yield "  Compute Mode:"
+    yield f"     < {'unknown' if p.compute_mode is None else COMPUTE_MODES[p.compute_mode]} >"
+    yield ""
+    yield (
+        f"deviceQuery, CUDA Driver = CUDART, CUDA Driver Version = {driver}, "
+        f"CUDA Runtime Version = {runtime}, NumDevs = 1"
+    )
+    yield "Result = PASS"
+
+
+def _compute_rows(p: "DeviceProperties") -> tuple[tuple[str, str], ...]:
+    count, lanes = p.multiprocessor_count, p.fp32_lanes_per_sm
+    cores = None if count is None or lanes is None else count * lanes
+    multiprocessors = (
+        f"({_text(count, '03')}) Multiprocessors, ({_text(lanes, '03')}) CUDA Cores/MP:"
+    )
+    return (
+        ("CUDA Capability Major/Minor version number:", _capability(p)),
+        ("Total amount of global memory:", _memory(p.total_memory_bytes)),
+        (multiprocessors, f"{_text(cores)} CUDA Cores"),
+        ("GPU Max Clock rate:", _clock(p.clock_rate_hz)),
+        ("Memory Clock rate:", _scaled(p.memory_clock_rate_hz, 1e6, ".0f", " Mhz")),
+        ("Memory Bus Width:", _with(p.global_memory_bus_width_bits, "-bit")),
+        ("L2 Cache Size:", _with(p.l2_cache_bytes, " bytes")),
+    )
+
+
+def _memory_rows(p: "DeviceProperties") -> tuple[tuple[str, str], ...]:
+    two = _extent((p.max_texture2d_width, p.max_texture2d_height))
+    three = _extent((p.max_texture3d_width, p.max_texture3d_height, p.max_texture3d_depth))
+    layered = _extent((p.max_texture2d_layered_width, p.max_texture2d_layered_height))
+    layers1d, layers2d = p.max_texture1d_layered_layers, p.max_texture2d_layered_layers
+    return (
+        (
+            "Maximum Texture Dimension Size (x,y,z)",
+            f"1D={_extent([p.max_texture1d_width])}, 2D={two}, 3D={three}",
+        ),
+        (
+            "Maximum Layered 1D Texture Size, (num) layers",
+            f"1D={_extent([p.max_texture1d_layered_width])}, {_text(layers1d)} layers",
+        ),
+        (
+            "Maximum Layered 2D Texture Size, (num) layers",
+            f"2D={layered}, {_text(layers2d)} layers",
+        ),
+        ("Total amount of constant memory:", _with(p.total_constant_memory_bytes, " bytes")),
+        (
+            "Total amount of shared memory per block:",
+            _with(p.max_shared_memory_per_block_bytes, " bytes"),
+        ),
+        (
+            "Total shared memory per multiprocessor:",
+            _with(p.max_shared_memory_per_multiprocessor_bytes, " bytes"),
+        ),
+        ("Total number of registers available per block:", _text(p.max_registers_per_block)),
+        ("Warp size:", _text(p.warp_size)),
+        (
+            "Maximum number of threads per multiprocessor:",
+            _text(p.max_threads_per_multiprocessor),
+        ),
+        ("Maximum number of threads per block:", _text(p.max_threads_per_block)),
+        ("Max dimension size of a thread block (x,y,z):", _extent(p.max_block_dim)),
+        ("Max dimension size of a grid size    (x,y,z):", _extent(p.max_grid_dim)),
+        ("Maximum memory pitch:", _with(p.max_pitch_bytes, " bytes")),
+        ("Texture alignment:", _with(p.texture_alignment_bytes, " bytes")),
+    )
+
+
+def _support_rows(p: "DeviceProperties") -> tuple[tuple[str, str], ...]:
+    location = (p.pci_domain_id, p.pci_bus_id, p.pci_device_id)
+    return (
+        ("Concurrent copy and kernel execution:", _copy_engines(p.async_engine_count)),
+        ("Run time limit on kernels:", _yes(p.kernel_exec_timeout)),
+        ("Integrated GPU sharing Host Memory:", _yes(p.integrated)),
+        ("Support host page-locked memory mapping:", _yes(p.can_map_host_memory)),
+        ("Alignment requirement for Surfaces:", _yes(p.surface_alignment_bytes)),
+        ("Device has ECC support:", _yes(p.ecc_enabled, "Enabled", "Disabled")),
+        ("Device supports Unified Addressing (UVA):", _yes(p.unified_addressing)),
+        ("Device supports Managed Memory:", _yes(p.managed_memory)),
+        ("Device supports Compute Preemption:", _yes(p.compute_preemption_supported)),
+        ("Supports Cooperative Kernel Launch:", _yes(p.cooperative_launch)),
+        ("Supports MultiDevice Co-op Kernel Launch:", _yes(p.cooperative_multi_device_launch)),
+        (
+            "Device PCI Domain ID / Bus ID / location ID:",
+            " / ".join(_text(part) for part in location),
+        ),
+    )
+
+
+def memory_lab_lines(properties: "DeviceProperties") -> Iterator[str]:
+    """Write what is needed to judge a kernel's use of memory, each figure with its provenance.
+
+    Args:
+        properties: The device; what is not known reads `unknown`.
+    """
+    from memlab.device import properties as of
+
+    p = properties
+
+    def line(label: str, text: str, *names: str) -> str:
+        known = "unknown" not in text
+        return _line(label, f"{text} [{of.provenance(p, *names)}]" if known else "unknown")
+
+    yield "What a memory lab needs besides:"
+    for label, name in MEMORY_LAB_LIMITS.items():
+        unit = " bytes" if name.endswith("_bytes") else ""
+        yield line(label, _with(getattr(p, name), unit), name)
+    bandwidth = of.bandwidth_figures(p)
+    peak = of.peak_bandwidth_bytes_per_s(p)
+    yield line("Peak memory bandwidth:", _scaled(peak, 1e9, ".1f", " GB/s"), *bandwidth)
+    for kind, name in PEAKS.items():
+        rate = _scaled(of.peak_flop_per_s(p, kind), 1e12, ".4g", " TFLOP/s at ")
+        clock = _scaled(_peak_clock_hz(p, kind), 1e6, ".0f", " MHz")
+        yield line(f"Peak {name}:", rate + clock, *of.peak_figures(p, kind))
+    for kind, name in PEAKS.items():
+        ridge = _scaled(of.ridge_flop_per_byte(p, kind), 1, ".4g", " FLOP/B")
+        yield line(f"Ridge point {name}:", ridge, *of.peak_figures(p, kind), *bandwidth)
+    ratio = _scaled(of.required_compute_to_global_access_ratio(p), 1, ".4g", " FLOP an access")
+    names = (*of.peak_figures(p, "fp32"), *bandwidth)
+    yield line("Compute-to-global-memory-access ratio needed:", ratio, *names)
+    assumed = [name for name, text in p.sources.items() if text.startswith("analytic: assumed")]
+    if assumed:
+        yield ""
+        yield from textwrap.wrap(f"Assumed, not known: {', '.join(assumed)}.", 79)
+
+
+def document(properties: "DeviceProperties") -> dict[str, Any]:
+    """Give a device as JSON has it: every figure in base units, with provenance and source.
+
+    Args:
+        properties: The device. What is not known is left out of `figures`, and null elsewhere.
+    """
+    from memlab.device import properties as of
+
+    p = properties
+    bandwidth = of.bandwidth_figures(p)
+    peaks = {kind: of.peak_figures(p, kind) for kind in PEAKS}
+
+    def derived(value: float | None, names: tuple[str, ...]) -> dict[str, Any] | None:
+        if value is None:
+            return None
+        return {"value": value, "provenance": of.provenance(p, *names), "from": names}
+
+    def peak(kind: str, names: tuple[str, ...]) -> dict[str, Any] | None:
+        known = derived(of.peak_flop_per_s(p, kind), names)
+        return known and known | {"clock_hz": _peak_clock_hz(p, kind)}
+
+    return {
+        "name": p.name,
+        "compute_capability": _capability(p),
+        "figures": {
+            name: {
+                "value": value,
+                "provenance": of.provenance(p, name),
+                "source": p.sources.get(name),
+            }
+            for name, value in of.figures(p).items()
+        },
+        "peak_memory_bandwidth_bytes_per_s": derived(of.peak_bandwidth_bytes_per_s(p), bandwidth),
+        "peak_flop_per_s": {kind: peak(kind, names) for kind, names in peaks.items()},
+        "ridge_flop_per_byte": {
+            kind: derived(of.ridge_flop_per_byte(p, kind), names + bandwidth)
+            for kind, names in peaks.items()
+        },
+        "required_compute_to_global_access_ratio": derived(
+            of.required_compute_to_global_access_ratio(p), peaks["fp32"] + bandwidth
+        ),
+    }
+
+
+def _print_table(devices: dict[str, "DeviceProperties"]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from memlab.device.properties import peak_bandwidth_bytes_per_s, peak_flop_per_s
+
+    table = Table(box=None, pad_edge=False)
+    for title in ("device", "name", "cc"):
+        table.add_column(title)
+    for title in ("memory", "bandwidth", "FP32"):
+        table.add_column(title, justify="right", no_wrap=True)
+    for key, each in devices.items():
+        table.add_row(
+            key,
+            each.name,
+            _capability(each),
+            _scaled(each.total_memory_bytes, 2**30, ".1f", " GiB"),
+            _scaled(peak_bandwidth_bytes_per_s(each), 1e9, ".0f", " GB/s"),
+            _scaled(peak_flop_per_s(each, "fp32"), 1e12, ".1f", " TFLOP/s"),
+        )
+    Console().print(table)
+
+
+def _line(label: str, value: str) -> str:
+    # CUDA's deviceQuery writes these two labels with their blanks, one fewer than the column.
+    width = 0 if label.startswith("Max dimension") else LABEL_WIDTH
+    return f"  {label:<{width}} {value}"
+
+
+def _capability(p: "DeviceProperties") -> str:
+    return ".".join(str(part) for part in p.compute_capability)
+
+
+def _peak_clock_hz(p: "DeviceProperties", kind: str) -> float | None:
+    from memlab.device.properties import CUDA_CORE_KINDS, clock_hz
+
+    return clock_hz(p) if kind in CUDA_CORE_KINDS else p.tensor_clock_hz
+
+
+def _text(value: object, spec: str = "") -> str:
+    return "unknown" if value is None else format(value, spec)
+
+
+def _with(value: object, unit: str) -> str:
+    return "unknown" if value is None else f"{value}{unit}"
+
+
+def _scaled(value: float | None, scale: float, spec: str, unit: str) -> str:
+    return "unknown" if value is None else f"{value / scale:{spec}}{unit}"
+
+
+def _yes(value: object, yes: str = "Yes", no: str = "No") -> str:
+    return "unknown" if value is None else yes if value else no
+
+
+def _extent(sizes: Iterable[int | None] | None) -> str:
+    return "unknown" if sizes is None else f"({', '.join(_text(size) for size in sizes)})"
+
+
+def _memory(size: int | None) -> str:
+    return "unknown" if size is None else f"{size / 2**20:.0f} MBytes ({size} bytes)"
+
+
+def _clock(rate_hz: int | None) -> str:
+    return "unknown" if rate_hz is None else f"{rate_hz / 1e6:.0f} MHz ({rate_hz / 1e9:.2f} GHz)"
+
+
+def _copy_engines(count: int | None) -> str:
+    return "unknown" if count is None else f"{_yes(count)} with {count} copy engine(s)"

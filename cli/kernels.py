@@ -1,0 +1,58 @@
+"""`memlab kernels`: what there is to run."""
+
+from typing import TYPE_CHECKING
+
+import typer
+
+from memlab.cli import options
+
+if TYPE_CHECKING:
+    from memlab.kernels.kernel import Kernel
+
+SCHEMA_VERSION = 1
+
+
+def kernels(as_json: options.Json = False) -> None:
+    """List the kernels, and the parameters that each one takes."""
+    from memlab.kernels.catalog import CATALOG
+
+    if as_json:
+        import json
+
+        document = {
+            "schema_version": SCHEMA_VERSION,
+            "kernels": [_document(kernel) for kernel in CATALOG.values()],
+        }
+        typer.echo(json.dumps(document, indent=2))
+        return
+    typer.echo("\n\n".join("\n".join(_lines(kernel)) for kernel in CATALOG.values()))
+
+
+def _document(kernel: "Kernel") -> dict[str, object]:
+    return {
+        "name": kernel.name,
+        "summary": kernel.summary,
+        "source_file": kernel.source_file,
+        "parameters": [
+            {
+                "name": parameter.name,
+                "help": parameter.help,
+                "default": parameter.default,
+                "default_text": parameter.default_label,
+                "minimum": parameter.minimum,
+                "accepts": parameter.range_label,
+            }
+            for parameter in kernel.parameters
+        ],
+    }
+
+
+def _lines(kernel: "Kernel") -> list[str]:
+    """One kernel in plain text: its summary, then a line a parameter."""
+    return [
+        f"{kernel.name:<15}{kernel.summary}",
+        *(
+            f"  --{parameter.name:<11}{parameter.help} [{parameter.default_label}]"
+            for parameter in kernel.parameters
+        ),
+    ]

@@ -1,0 +1,102 @@
+"""Files that a command writes: whole or not at all, and never over another without `--force`."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+from typing import TYPE_CHECKING
+
+from memlab.errors import UsageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def check_output(path: Path, force: bool) -> None:
+    """Refuse a file that `write_output` could not write, before the work that fills it.
+
+    Args:
+        path: The file to be written.
+        force: Whether a file that exists may be overwritten.
+
+    Raises:
+        UsageError: The folder is missing or read-only, a folder or a file is in the way.
+    """
+    try:
+        _check(path, force)
+    except OSError as error:
+        raise _cannot_write(path, error) from error
+
+
+def write_output(path: Path, data: bytes | str, force: bool) -> None:
+    """Write a file so that it is there whole or, if anything fails, is as it was before.
+
+    The data goes to a new file in the same folder, which then takes the name in one step. A
+    link is followed; a pipe or a terminal (`/dev/stdout`) is written to as it is.
+
+    Args:
+        path: The file to be written.
+        data: Its content; text is written as UTF-8.
+        force: Whether a file that exists may be overwritten.
+
+    Raises:
+        UsageError: As `check_output`, or the disk is full.
+    """
+    content = data.encode() if isinstance(data, str) else data
+    try:
+        _check(path, force)
+        if _is_special(path):
+            path.write_bytes(content)
+        else:
+            _replace(path.resolve(), content)
+    except OSError as error:
+        raise _cannot_write(path, error) from error
+
+
+def _check(path: Path, force: bool) -> None:
+    folder = path.parent
+    if path.is_dir():
+        raise UsageError(f"{path} is a folder: name a file in it, such as {path / 'output'}")
+    if not folder.is_dir():
+        raise UsageError(
+            f"the folder {folder} does not exist: "
+            f"create it with 'mkdir -p {folder}', or choose another file with --output"
+        )
+    if _is_special(path):
+        return
+    if path.exists() and not force:
+        raise UsageError(
+            f"{path} exists: add --force to overwrite it, or choose another file with --output"
+        )
+    if not os.access(path.resolve().parent, os.W_OK | os.X_OK):
+        raise UsageError(
+            f"the folder {folder} is read-only: choose another file with --output, "
+            "or change its permissions"
+        )
+
+
+def _is_special(path: Path) -> bool:
+    """Whether this is a pipe or a device; renaming a file over one would remove it."""
+    return path.exists() and not stat.S_ISREG(path.stat().st_mode)
+
+
+def _replace(path: Path, content: bytes) -> None:
+    # A short name: the target's own may already be as long as a name can be.
+    part = path.with_name(f".memlab-{secrets.token_hex(4)}.part")
+    try:
+        with part.open("xb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())  # else a power cut could leave the name with no content
+        if path.exists():
+            part.chmod(stat.S_IMODE(path.stat().st_mode))
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _cannot_write(path: Path, error: OSError) -> UsageError:
+    return UsageError(
+        f"cannot write {path} ({error.strerror or error}): choose another file with --output"
+    )

@@ -1,0 +1,50 @@
+"""Progress of work that takes more than a second: on stderr, and only where a person looks."""
+
+from __future__ import annotations
+
+import sys
+import time
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+PATIENCE_S = 1.0
+"""Work shorter than this shows nothing."""
+
+
+@contextmanager
+def progress_bar(quiet: bool = False) -> Iterator[Callable[[str, float | None], None] | None]:
+    """Give a callback that draws a bar while the work lasts, and clears it afterwards.
+
+    Yields:
+        `report(what, fraction)`, with None for a fraction that is not known; or None where
+        nothing is to be drawn: quiet was asked for, or stderr is no terminal.
+    """
+    if quiet or not sys.stderr.isatty():
+        yield None
+        return
+
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    bar = Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=None),
+        TimeElapsedColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    )
+    task = bar.add_task("", total=None)
+    started = time.monotonic()
+    with ExitStack() as drawn:
+
+        def report(what: str, fraction: float | None) -> None:
+            total = None if fraction is None else 1.0
+            bar.update(task, description=what, completed=fraction or 0.0, total=total)
+            if not bar.live.is_started and time.monotonic() - started > PATIENCE_S:
+                drawn.enter_context(bar)
+
+        yield report

@@ -1,0 +1,254 @@
+"""`memlab runs`: list, show, export and delete the runs that were stored."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from memlab.cli import options
+from memlab.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from rich.table import Table
+
+    from memlab.roofline.run import Run
+    from memlab.roofline.store import Store
+
+DeviceFilter = Annotated[
+    str | None,
+    typer.Option(
+        "--device",
+        "-d",
+        metavar="NAME",
+        help="Only runs on this device (h200, cuda:0).",
+        autocompletion=options.device_names,
+    ),
+]
+KernelFilter = Annotated[
+    str | None,
+    typer.Option("--kernel", metavar="NAME", help="Only runs of this kernel."),
+]
+
+runs_app = typer.Typer(invoke_without_command=True, rich_markup_mode=None)
+
+
+@runs_app.callback()
+def runs(
+    context: typer.Context,
+    device: DeviceFilter = None,
+    kernel: KernelFilter = None,
+    as_json: options.Json = False,
+    store: options.Store = None,
+) -> None:
+    """List the stored runs, newest last; or show, export or delete them."""
+    if context.invoked_subcommand is None:
+        list_runs(device, kernel, as_json, store)
+        return
+    # What stands before the sub-command holds for it: `memlab runs --store FILE delete 3`.
+    given = {"device": device, "kernel": kernel, "as_json": as_json, "store": store}
+    given = {name: value for name, value in given.items() if value}
+    context.default_map = {context.invoked_subcommand: given}
+
+
+@runs_app.command("list")
+def list_runs(
+    device: DeviceFilter = None,
+    kernel: KernelFilter = None,
+    as_json: options.Json = False,
+    store: options.Store = None,
+) -> None:
+    """List the stored runs, newest last: what 'memlab runs' alone does."""
+    opened = _open(store)
+    found = opened.runs(_device_key(device), kernel)
+    if as_json:
+        typer.echo(_json_text(found))
+        return
+    if not found:
+        typer.echo(_nothing_found(opened, device, kernel), err=True)
+        return
+
+    from rich.console import Console
+
+    Console(highlight=False).print(_table(found))
+    if any(run.measurement.time.provenance != "measured" for run in found):
+        typer.echo("~ modelled, not measured", err=True)
+    if any(run.placement.fraction_of_ceiling > 1 for run in found):
+        typer.echo("! invalid: above a physical limit", err=True)
+
+
+@runs_app.command()
+def show(
+    run_id: Annotated[int, typer.Argument(metavar="ID", help="Its number in the list.")],
+    as_json: options.Json = False,
+    store: options.Store = None,
+) -> None:
+    """Show one run as 'memlab run' did."""
+    found = _open(store).get(run_id)
+    if as_json:
+        from memlab.roofline.serialize import run_document
+
+        typer.echo(json.dumps(run_document(found), indent=2))
+        return
+
+    from memlab.cli.render import console, run_report
+
+    console().print(run_report(found))
+
+
+@runs_app.command()
+def export(
+    *,
+    device: DeviceFilter = None,
+    kernel: KernelFilter = None,
+    as_json: options.Json = False,
+    as_csv: options.Csv = False,
+    output: options.Output = None,
+    force: options.Force = False,
+    store: options.Store = None,
+) -> None:
+    """Write runs as JSON or CSV, in base units.
+
+    JSON, the default, holds all there is of a run; CSV holds a row a run.
+    """
+    from memlab.cli.output import check_output, write_output
+    from memlab.cli.run import chosen_format
+    from memlab.roofline.serialize import runs_csv
+
+    chosen = chosen_format(as_json, as_csv, output)
+    if output is not None:
+        check_output(output, force)
+    opened = _open(store)
+    found = opened.runs(_device_key(device), kernel)
+    if not found:
+        typer.echo(_nothing_found(opened, device, kernel), err=True)
+    text = runs_csv(found) if chosen == "csv" else _json_text(found) + "\n"
+    if output is None:
+        typer.echo(text, nl=False)
+        return
+    write_output(output, text, force)
+    typer.echo(f"memlab: wrote {_count(found)} to {output}", err=True)
+
+
+@runs_app.command()
+def delete(
+    run_ids: Annotated[
+        list[int] | None, typer.Argument(metavar="ID...", help="Their numbers in the list.")
+    ] = None,
+    *,
+    every: Annotated[
+        bool, typer.Option("--all", help="Every run, or every one of --device and --kernel.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before --all.")] = False,
+    device: DeviceFilter = None,
+    kernel: KernelFilter = None,
+    store: options.Store = None,
+) -> None:
+    """Delete the runs with these numbers, or all. It cannot be undone."""
+    if bool(run_ids) == every:
+        raise UsageError("which runs? give their numbers, or --all; 'memlab runs' lists them")
+    if run_ids and (device or kernel):
+        raise UsageError("--device and --kernel choose among --all: give them, or numbers")
+    opened = _open(store)
+    if every:
+        found = opened.runs(_device_key(device), kernel)
+        if not found:
+            typer.echo(_nothing_found(opened, device, kernel), err=True)
+            return
+        if not (yes or _agreed(f"Delete {_count(found)} from {opened.path}?")):
+            typer.echo("memlab: nothing was deleted", err=True)
+            return
+        run_ids = [run.id for run in found if run.id is not None]
+    chosen = set(run_ids or ())
+    opened.delete(chosen)
+    typer.echo(f"memlab: deleted {_count(chosen)}", err=True)
+
+
+def _open(path: options.Store) -> Store:
+    from memlab.roofline.store import Store
+
+    return Store(path)
+
+
+def _device_key(device: str | None) -> str | None:
+    """A GPU's index names its key, as it does for `memlab run --device 0`."""
+    return f"cuda:{device}" if device is not None and device.isdecimal() else device
+
+
+def _agreed(question: str) -> bool:
+    if not sys.stdin.isatty():
+        raise UsageError(f"{question} There is no terminal to ask on: add --yes")
+    return typer.confirm(question, err=True)
+
+
+def _count(runs: Sequence[Run] | set[int]) -> str:
+    return f"{len(runs)} run" + ("" if len(runs) == 1 else "s")
+
+
+def _nothing_found(store: Store, device: str | None, kernel: str | None) -> str:
+    of_kernel = f" of {kernel}" if kernel else ""
+    on_device = f" on {device}" if device else ""
+    return f"memlab: no runs{of_kernel}{on_device} in {store.path}; 'memlab run' makes them"
+
+
+def _json_text(runs: Sequence[Run]) -> str:
+    """An array of the documents that `memlab run --json` prints."""
+    from memlab.roofline.serialize import run_document
+
+    return json.dumps([run_document(run) for run in runs], indent=2)
+
+
+def _table(runs: Sequence[Run]) -> Table:
+    """A row a run, in 80 columns: where these do not suffice the parameters fold."""
+    from rich.table import Table
+
+    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="bold")
+    table.add_column("id", justify="right", no_wrap=True)
+    table.add_column("date", no_wrap=True)
+    table.add_column("kernel", overflow="fold", min_width=9)
+    table.add_column("parameters", overflow="fold", min_width=10)
+    table.add_column("device", overflow="fold")
+    table.add_column("time", justify="right", no_wrap=True)
+    table.add_column("GFLOP/s", justify="right", no_wrap=True)
+    table.add_column("bound", no_wrap=True)
+    table.add_column("roof", justify="right", no_wrap=True)
+    table.add_column("ok", no_wrap=True)
+    for run in runs:
+        table.add_row(*_cells(run))
+    return table
+
+
+def _cells(run: Run) -> list[str]:
+    from rich.markup import escape
+
+    from memlab.cli.render import time_label
+    from memlab.roofline.units import digits
+
+    measurement, placement = run.measurement, run.placement
+    fraction = placement.fraction_of_ceiling
+    invalid = "!" if fraction > 1 else ""
+    verified = {"passed": "ok", "failed": "[bold red]NO[/]", "skipped": "-"}
+    return [
+        str(run.id),
+        run.created_at[:10],
+        escape(measurement.kernel),
+        escape(_compact(measurement.parameters)),
+        escape(measurement.device.key),
+        time_label(measurement.time),
+        digits(placement.flop_per_s / 1e9),
+        placement.bound,
+        f"{fraction:.0%}{invalid}",
+        verified[measurement.verification.status],
+    ]
+
+
+def _compact(parameters: Mapping[str, int]) -> str:
+    """Join parameters of one value: `m=k=n=2048 tile=16`."""
+    names: dict[int, list[str]] = {}
+    for name, value in parameters.items():
+        names.setdefault(value, []).append(name)
+    return " ".join("=".join([*same, str(value)]) for value, same in names.items())

@@ -1,0 +1,78 @@
+"""memlab: how well a CUDA kernel uses memory, and how close that brings it to the GPU's limits.
+
+For a notebook or a script:
+
+    import memlab
+
+    memlab.devicequery("a100").total_memory_bytes
+    run = memlab.run("tiled", width=1024, tile=16)
+    memlab.roofline().figure()
+
+Each function is the command of the same name and returns dataclasses; `frame` makes pandas
+frames of runs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pandas
+
+    from memlab.device.properties import DeviceProperties
+    from memlab.lab import Roofline
+    from memlab.roofline.run import Run
+
+__all__ = ["devicequery", "frame", "roofline", "run"]
+
+# The rooms are imported where they are used: `memlab --help` must not wait for NumPy.
+
+
+def devicequery(device: str | None = None) -> DeviceProperties:
+    """What a device has: see `memlab.lab.device_properties`."""
+    from memlab import lab
+
+    return lab.device_properties(device)
+
+
+def run(
+    kernel: str,
+    *,
+    device: str | None = None,
+    seed: int = 0,
+    store: Path | None = None,
+    keep: bool = False,
+    **parameters: int,
+) -> Run:
+    """Run a kernel of the catalog, e.g. `run("tiled", width=1024, tile=16)`.
+
+    Args:
+        kernel: Its name.
+        device: See `devicequery`.
+        seed: Of the random inputs.
+        store: The file to keep the run in, with `keep`; None takes the user's.
+        keep: Whether to keep the run for `roofline`.
+        **parameters: The kernel's own parameters.
+
+    Raises:
+        memlab.errors.MemlabError: See `memlab.lab.run`.
+    """
+    from memlab import lab
+
+    return lab.run(kernel, parameters, device=device, seed=seed, store=store, keep=keep)
+
+
+def roofline(device: str | None = None, *, store: Path | None = None) -> Roofline:
+    """Gather a device's recorded runs under its roofs: see `memlab.lab.roofline`."""
+    from memlab import lab
+
+    return lab.roofline(device=device, store=store)
+
+
+def frame(*runs: Run) -> pandas.DataFrame:
+    """Runs as a pandas frame: a row each, base units with the unit in the column's name."""
+    from memlab.roofline import table
+
+    return table.frame(runs)

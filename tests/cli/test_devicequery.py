@@ -1,0 +1,94 @@
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+import memlab
+from memlab.cli.devicequery import device_query_lines, devicequery, memory_lab_lines
+from memlab.device import datasheet
+from memlab.device.properties import DeviceProperties
+
+LISTING = Path(__file__).parents[1] / "data" / "rtx3070-devicequery.txt"
+
+
+@pytest.fixture
+def query(monkeypatch):
+    """Run the command with the datasheets as the only devices."""
+    lab = ModuleType("memlab.lab")
+    lab.device_properties = lambda name: datasheet.load(name or "h200")
+    lab.device_names = lambda: list(datasheet.names())
+    monkeypatch.setitem(sys.modules, "memlab.lab", lab)
+    monkeypatch.setattr(memlab, "lab", lab, raising=False)
+    app = typer.Typer()
+    app.command()(devicequery)
+
+    def run(*arguments):
+        result = CliRunner(env={"COLUMNS": "80"}).invoke(app, arguments, catch_exceptions=False)
+        assert result.exit_code == 0
+        return result.stdout
+
+    return run
+
+
+def test_the_listing_is_cudas_line_by_line(query):
+    expected = LISTING.read_text().splitlines()
+    assert query("--device", "rtx3070").splitlines()[: len(expected)] == expected
+
+
+def test_what_is_not_known_reads_unknown_and_nothing_else():
+    """A device of which only the name is known: no zero, no None, no guess."""
+    unknown = DeviceProperties(name="?", compute_capability=(9, 0))
+    known = {"Device 0:", "Capability Major", "Warp size"}
+    lines = [*list(device_query_lines(unknown))[4:-3], *list(memory_lab_lines(unknown))[1:]]
+    for line in lines:
+        if line.strip() != "Compute Mode:" and not any(word in line for word in known):
+            assert "unknown" in line
+    assert "None" not in "\n".join(lines)
+
+
+def test_the_memory_lab_needs_more_and_says_where_it_comes_from(query):
+    output = query()
+    for line in (
+        "Opt-in shared memory per block:                232448 bytes [datasheet]",
+        "Reserved shared memory per block:              1024 bytes [datasheet]",
+        "Total number of registers per multiprocessor:  65536 [datasheet]",
+        "Maximum number of blocks per multiprocessor:   32 [datasheet]",
+        "Peak memory bandwidth:                         4814.3 GB/s [datasheet]",
+        "Peak FP32:                                     66.91 TFLOP/s at 1980 MHz [datasheet]",
+        "Peak TF32 tensor:                              494.7 TFLOP/s at 1830 MHz [datasheet]",
+        "Ridge point FP32:                              13.9 FLOP/B [datasheet]",
+    ):
+        assert "  " + line + "\n" in output
+    textbook = query("-d", "pmpp")
+    assert "access ratio needed: " in textbook
+    assert " 48 FLOP an access" in textbook
+    assert "Assumed, not known: compute_capability," in textbook
+
+
+def test_json_has_every_figure_in_base_units_with_its_source(query):
+    document = json.loads(query("--json", "--device", "a100"))
+    assert document["schema_version"] == 1
+    assert document["compute_capability"] == "8.0"
+    memory = document["figures"]["total_memory_bytes"]
+    assert memory["value"] == 42298834944
+    assert memory["provenance"] == "datasheet"
+    assert "deviceQuery" in memory["source"]
+    peak = document["peak_flop_per_s"]["fp32"]
+    assert peak["value"] == pytest.approx(19.5e12, rel=0.001)
+    assert peak["clock_hz"] == 1.41e9
+    assert document["ridge_flop_per_byte"]["tf32"]["value"] == pytest.approx(100.3, rel=0.001)
+    textbook = json.loads(query("--json", "--device", "pmpp"))
+    assert textbook["required_compute_to_global_access_ratio"]["value"] == 48
+    assert textbook["peak_flop_per_s"]["fp64"] is None
+
+
+def test_the_list_has_every_device_in_80_columns(query):
+    lines = query("--list").splitlines()
+    assert [line.split()[0] for line in lines[1:]] == list(datasheet.names())
+    assert max(len(line.rstrip()) for line in lines) <= 80
+    keys = [each["key"] for each in json.loads(query("--list", "--json"))["devices"]]
+    assert keys == list(datasheet.names())

@@ -1,0 +1,129 @@
+"""Help, version and wrong usage: where they go, their exit codes, and what they cost."""
+
+import subprocess
+import sys
+
+import pytest
+
+from memlab.cli.app import main
+from memlab.errors import DeviceError, UsageError
+
+HEAVY = {"numpy", "pandas", "matplotlib", "rich", "cuda", "elftools", "sqlite3", "pycuda"}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "",
+        "--help",
+        "-h",
+        "--version",
+        "devicequery --help",
+        "run --help",
+        "run naive --help",
+        "run tiled --help",
+        "run tiled-dynamic -h",
+        "roofline --help",
+        "kernels --help",
+        "kernels",
+        "kernels --json",
+        "runs --help",
+    ],
+)
+def test_help_goes_to_stdout(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words.split()) == 0
+
+    out, err = capsys.readouterr()
+    assert out
+    assert not err
+    assert max(len(line) for line in out.splitlines()) <= 80
+
+
+def test_commands_stand_in_the_order_of_a_first_session(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    main(["--help"])
+
+    listed = capsys.readouterr().out.split("Commands:")[1].split("\n\n")[0]
+    assert [line.split()[0] for line in listed.strip().splitlines()] == [
+        "devicequery",
+        "run",
+        "roofline",
+        "kernels",
+        "runs",
+    ]
+
+
+def test_a_kernels_help_shows_its_own_parameters(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["run", "tiled-dynamic", "--help"])
+
+    text = " ".join(capsys.readouterr().out.split())
+    assert "--tile T Edge T of the two tiles" in text
+    assert "[1 to 32 where a block may have 1024 threads; default: the widest that fits]" in text
+    assert "[1 or more; default: 1024]" in text
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("bogus", "No such command 'bogus'; see 'memlab --help'"),
+        ("run", "which kernel? naive, tiled, tiled-dynamic; see 'memlab run --help'"),
+        ("run naiv", "unknown kernel 'naiv': did you mean 'naive'?"),
+        ("run zzz", "unknown kernel 'zzz': known: naive, tiled, tiled-dynamic"),
+        ("kernels --tile 8", "No such option: --tile; see 'memlab kernels --help'"),
+    ],
+)
+def test_wrong_usage_is_one_line_on_stderr(
+    words: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words.split()) == 2
+
+    out, err = capsys.readouterr()
+    assert not out
+    assert err == f"memlab: error: {message}\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [(UsageError("no"), 2), (DeviceError("no"), 3), (KeyboardInterrupt(), 130)],
+)
+def test_an_error_becomes_its_exit_code(
+    error: BaseException,
+    code: int,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(name: str) -> None:
+        raise error
+
+    monkeypatch.setattr("memlab.kernels.catalog.find", fail)
+
+    assert main(["run", "naive"]) == code
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_a_reader_that_leaves_early_causes_no_noise() -> None:
+    program = "import sys; from memlab.cli.app import main; sys.exit(main(['kernels', '--json']))"
+    with subprocess.Popen(
+        [sys.executable, "-c", f"import time; time.sleep(0.2); {program}"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        process.wait()
+
+
+def test_help_imports_nothing_heavy() -> None:
+    program = (
+        "import sys; from memlab.cli.app import main; main(['--help']); "
+        "print(*sys.modules, file=sys.stderr)"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+
+    assert HEAVY.isdisjoint(done.stderr.split())

@@ -1,0 +1,90 @@
+import errno
+import os
+import stat
+import threading
+from pathlib import Path
+
+import pytest
+
+from memlab.cli.output import check_output, write_output
+from memlab.errors import UsageError
+
+
+def test_a_new_file_holds_the_data_and_has_usual_permissions(tmp_path):
+    usual = tmp_path / "usual"
+    usual.touch()
+    for data, content in [("9,81 µm\n", "9,81 µm\n".encode()), (b"\x89PNG\r\n", b"\x89PNG\r\n")]:
+        path = tmp_path / str(len(content))
+        write_output(path, data, force=False)
+        assert path.read_bytes() == content
+        assert path.stat().st_mode == usual.stat().st_mode
+    assert len([*tmp_path.iterdir()]) == 3
+
+
+def test_an_existing_file_is_replaced_only_when_asked(tmp_path):
+    path = tmp_path / "figures.csv"
+    path.write_text("precious")
+    path.chmod(0o640)
+    for refuse in (lambda: check_output(path, False), lambda: write_output(path, "new", False)):
+        with pytest.raises(UsageError, match=r"figures\.csv exists: add --force"):
+            refuse()
+        assert path.read_text() == "precious"
+    check_output(path, force=True)
+    write_output(path, "new", force=True)
+    assert path.read_text() == "new"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+
+
+def test_a_path_that_cannot_be_written_is_refused_before_the_work(tmp_path):
+    (tmp_path / "file").touch()
+    for path, said in [
+        (tmp_path / "lsot" / "a.png", f"mkdir -p {tmp_path / 'lsot'}"),
+        (tmp_path / "file" / "a.png", "does not exist"),
+        (tmp_path, "is a folder"),
+        (tmp_path / ("x" * 300), "File name too long"),
+    ]:
+        with pytest.raises(UsageError, match=said) as refusal:
+            check_output(path, force=True)
+        assert "\n" not in str(refusal.value)
+    assert [*tmp_path.iterdir()] == [tmp_path / "file"]
+
+
+def test_a_name_as_long_as_names_can_be_is_written(tmp_path):
+    write_output(tmp_path / ("x" * 255), "data", force=False)
+
+
+@pytest.mark.parametrize("fault", [OSError(errno.ENOSPC, "No space left"), KeyboardInterrupt()])
+def test_what_fails_halfway_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch, fault):
+    path = tmp_path / "figures.csv"
+    path.write_text("precious")
+
+    def fail(_descriptor):
+        raise fault
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(UsageError if isinstance(fault, OSError) else KeyboardInterrupt):
+        write_output(path, "new", force=True)
+    assert path.read_text() == "precious"
+    assert [*tmp_path.iterdir()] == [path]
+
+
+def test_a_link_is_followed(tmp_path):
+    (tmp_path / "data").mkdir()
+    link = tmp_path / "latest.csv"
+    link.symlink_to(Path("data") / "figures.csv")
+    write_output(link, "1", force=False)
+    write_output(link, "2", force=True)
+    assert link.is_symlink()
+    assert (tmp_path / "data" / "figures.csv").read_text() == "2"
+
+
+def test_a_pipe_is_written_to_and_stays_a_pipe(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    received = []
+    reader = threading.Thread(target=lambda: received.append(pipe.read_text()))
+    reader.start()
+    write_output(pipe, "data", force=False)
+    reader.join()
+    assert received == ["data"]
+    assert pipe.is_fifo()
