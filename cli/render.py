@@ -13,10 +13,10 @@ from rich.text import Text
 from memlab.roofline.ceilings import LABELS
 from memlab.roofline.placement import bytes_moved
 from memlab.roofline.run import LEVELS
-from memlab.roofline.units import digits, scaled
+from memlab.roofline.units import digits, parameters_text, scaled
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from rich.console import RenderableType
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 REPORT_COLUMNS = 80
 LABEL_COLUMNS = 17
 BAR_COLUMNS = 20
-SHOWN_BOUNDS = 4
+SHOWN_BOUNDS = 3
 """Bounds of the time model that are shown, the longest first."""
 
 BINARY_PREFIXES = ("B", "KiB", "MiB", "GiB", "TiB")
@@ -69,16 +69,6 @@ def percent(fraction: float) -> str:
     return f"{100 * fraction:.1f}%".replace(".0%", "%")
 
 
-def parameters_label(parameters: Mapping[str, int]) -> str:
-    """Format what was chosen for a launch: `2048 x 2048 x 2048, tile 32`; sizes are m x k x n."""
-    rest = dict(parameters)
-    parts = []
-    if {"m", "k", "n"} <= rest.keys():
-        parts.append(" x ".join(str(rest.pop(name)) for name in ("m", "k", "n")))
-    parts += [f"{name} {value}" for name, value in rest.items()]
-    return ", ".join(parts)
-
-
 def time_label(time: Time) -> str:
     """Format a time so that a modelled one cannot be taken for a measured one: `~1.86 ms`."""
     return _approximately(time) + scaled(time.median_s, "s")
@@ -96,15 +86,16 @@ def _approximately(time: Time) -> str:
 def _heading(run: Run) -> RenderableType:
     measurement, device = run.measurement, run.measurement.device
     major, minor = device.compute_capability
+    created = run.created_at[:16].replace("T", " ") + " UTC"
     grid = Table.grid(Column(), Column(justify="right"), expand=True, padding=(0, 1))
     grid.add_row(
         Text.assemble(
-            (measurement.kernel, "bold cyan"), "  ", parameters_label(measurement.parameters)
+            (measurement.kernel, "bold cyan"), "  ", parameters_text(measurement.parameters)
         ),
         Text.assemble((device.name, "bold"), f", sm_{major}{minor}"),
     )
     grid.add_row(
-        Text("not stored" if run.id is None else f"run {run.id}, {run.created_at}", style="dim"),
+        Text("not stored" if run.id is None else f"run {run.id}, {created}", style="dim"),
         Text("emulated on this CPU" if device.kind == "emulated" else device.key, style="dim"),
     )
     return grid

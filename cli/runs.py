@@ -12,7 +12,7 @@ from memlab.cli import options
 from memlab.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from rich.table import Table
 
@@ -226,7 +226,7 @@ def _cells(run: Run) -> list[str]:
     from rich.markup import escape
 
     from memlab.cli.render import time_label
-    from memlab.roofline.units import digits
+    from memlab.roofline.units import digits, parameters_text
 
     measurement, placement = run.measurement, run.placement
     fraction = placement.fraction_of_ceiling
@@ -236,7 +236,7 @@ def _cells(run: Run) -> list[str]:
         str(run.id),
         run.created_at[:10],
         escape(measurement.kernel),
-        escape(_compact(measurement.parameters)),
+        escape(parameters_text(measurement.parameters)),
         escape(measurement.device.key),
         time_label(measurement.time),
         digits(placement.flop_per_s / 1e9),
@@ -244,11 +244,3 @@ def _cells(run: Run) -> list[str]:
         f"{fraction:.0%}{invalid}",
         verified[measurement.verification.status],
     ]
-
-
-def _compact(parameters: Mapping[str, int]) -> str:
-    """Join parameters of one value: `m=k=n=2048 tile=16`."""
-    names: dict[int, list[str]] = {}
-    for name, value in parameters.items():
-        names.setdefault(value, []).append(name)
-    return " ".join("=".join([*same, str(value)]) for value, same in names.items())

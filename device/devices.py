@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Protocol
 
 from memlab.device import datasheet
@@ -35,14 +36,14 @@ def open_device(name: str | None = None) -> Device:
     """Open a device.
 
     Args:
-        name: A datasheet's name, or a GPU as `0` or `cuda:0`; None takes the default, the
-            emulated H200.
+        name: A datasheet's name, or a GPU as `0` or `cuda:0`; None takes `MEMLAB_DEVICE` from
+            the environment, else the emulated H200.
 
     Raises:
         UsageError: No such device; gives the nearest names.
         DeviceError: A GPU was asked for, and there is no way to use one here.
     """
-    name = (name or DEFAULT_DATASHEET).lower()
+    name = (name or os.environ.get("MEMLAB_DEVICE") or DEFAULT_DATASHEET).lower()
     if name.isdecimal() or name.startswith("cuda"):
         raise DeviceError(
             f"device {name} is a GPU, and this memlab runs on emulated devices only: "

@@ -144,7 +144,7 @@ def _launch(
     m, k, n = (values[name] or width for name in ("m", "k", "n"))
     return Launch(
         kernel=kernel.name,
-        parameters={"m": m, "k": k, "n": n, "tile": tile},
+        parameters=({"width": m} if m == k == n else {"m": m, "k": k, "n": n}) | {"tile": tile},
         source=kernel.source,
         source_name=kernel.source_file,
         entry=kernel.name.replace("-", "_"),

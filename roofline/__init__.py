@@ -1,0 +1,1 @@
+"""What a result means: ceilings, intensities, bounds, advice, stored runs and pictures."""

@@ -17,9 +17,8 @@ from memlab.roofline.style import (
     TEXT_POINTS,
     fit,
     marker_looks,
-    parameters_text,
 )
-from memlab.roofline.units import digits, scaled
+from memlab.roofline.units import digits, parameters_text, scaled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -206,7 +205,7 @@ def cells(run: Run) -> tuple[str, ...]:
     levels = (placement.intensity_flop_per_byte.get(level) for level in MARKERS)
     return (
         measurement.kernel,
-        parameters_text(run),
+        parameters_text(measurement.parameters),
         f"{mark}{scaled(measurement.time.median_s, 's')} {measurement.time.provenance}",
         f"{_gflop_per_s(run):,.0f}" if placement.flop_per_s else "no FLOPs",
         *(digits(level) if level else "–" for level in levels),

@@ -102,16 +102,6 @@ def entries(runs: Sequence[Run]) -> list[Entry]:
     return result
 
 
-def parameters_text(run: Run) -> str:
-    """Write parameters compactly: `width 2048, tile 16` where m, k and n are one number."""
-    parameters = dict(run.measurement.parameters)
-    product = [parameters.get(name) for name in ("m", "k", "n")]
-    if product[0] is not None and len(set(product)) == 1:
-        rest = {name: value for name, value in parameters.items() if name not in {"m", "k", "n"}}
-        parameters = {"width": product[0], **rest}
-    return ", ".join(f"{name} {value}" for name, value in parameters.items())
-
-
 def fit(text: Text, inches: float) -> None:
     """Shorten a text in the middle, with an ellipsis, until it is no wider than so many inches.
 

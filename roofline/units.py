@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 PREFIXES = {-9: "n", -6: "µ", -3: "m", 0: "", 3: "k", 6: "M", 9: "G", 12: "T", 15: "P"}
 """SI prefixes by power of ten."""
@@ -18,6 +19,11 @@ def scaled(value: float, unit: str) -> str:
     power = max(min(PREFIXES), min(max(PREFIXES), power))
     number = f"{value / 10.0**power:#.3g}".rstrip(".")
     return f"{number} {PREFIXES[power]}{unit}".rstrip()
+
+
+def parameters_text(parameters: Mapping[str, int]) -> str:
+    """Write a kernel's parameters as they would be chosen: `width 2048, tile 16`."""
+    return ", ".join(f"{name} {value}" for name, value in parameters.items())
 
 
 def digits(value: float) -> str:

@@ -15,7 +15,7 @@ import pytest
 import memlab
 from memlab.cli.app import main
 from memlab.cli.progress import progress_bar
-from memlab.cli.render import capacity, parameters_label, percent, run_report, time_label
+from memlab.cli.render import capacity, percent, run_report, time_label
 from memlab.device.measurement import Coverage, Occupancy, Resources, Time, Verification
 from memlab.kernels.catalog import find
 from memlab.kernels.kernel import Limits
@@ -99,7 +99,7 @@ def test_report_fits_80_columns_and_says_that_it_is_modelled(
     assert max(len(line) for line in out.splitlines()) <= 80
     shown = " ".join(out.split())
     for fact in (
-        "2048 x 2048 x 2048, tile 16",
+        "width 2048, tile 16",
         "128 x 128 x 1 = 16,384 blocks",
         "37 a thread",
         "75%, 6 blocks an SM, limited by registers",
@@ -227,8 +227,6 @@ def test_formats() -> None:
         "50%",
         "100%",
     ]
-    assert parameters_label({"m": 1, "k": 2, "n": 3, "tile": 4}) == "1 x 2 x 3, tile 4"
-    assert parameters_label({"stride": 2}) == "stride 2"
 
 
 def test_report_of_a_gpu_names_its_samples(make_run: MakeRun) -> None:

@@ -191,9 +191,7 @@ def measurement(name: str, provenance: Provenance = "measured") -> Measurement:
     blocks_per_sm = min(32, 2048 // (block[0] * block[1]))
     return Measurement(
         kernel="tiled" if name.startswith("tiled") else name,
-        parameters={"m": WIDTH, "k": WIDTH, "n": WIDTH, "tile": edge}
-        if product
-        else {"n": grid[0] * block[0]},
+        parameters={"width": WIDTH, "tile": edge} if product else {"n": grid[0] * block[0]},
         tile=edge if product else None,
         flop=counters.flop_fp32,
         compulsory_bytes=3 * MATRIX_BYTES

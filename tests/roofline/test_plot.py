@@ -37,7 +37,7 @@ def many() -> list[Run]:
     """Thirteen runs that differ, of which one has a very long name."""
     base = measurement("tiled16")
     runs = [
-        run_of(replace(base, parameters={**base.parameters, "m": 2048 - index}))
+        run_of(replace(base, parameters={**base.parameters, "width": 2048 - index}))
         for index in range(12)
     ]
     return [*runs, run_of(replace(base, kernel="tiled-" + "register-blocked-" * 5))]

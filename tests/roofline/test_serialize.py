@@ -75,7 +75,7 @@ def test_the_document_has_the_agreed_keys(make_run):
     document = run_document(make_run())
     assert document["schema_version"] == 1
     assert document["kernel"] == "tiled"
-    assert document["parameters"] == {"m": 2048, "k": 2048, "n": 2048, "tile": 16}
+    assert document["parameters"] == {"width": 2048, "tile": 16}
     assert document["device"]["compute_capability"] == "9.0"
     assert document["launch"]["grid"] == [128, 128, 1]
     assert isinstance(document["advice"], list)
@@ -124,7 +124,7 @@ def test_the_row_is_flat_and_of_stable_columns(make_run):
     row = run_row(run)
     assert tuple(row) == ROW_COLUMNS
     assert all(value is None or isinstance(value, str | int | float) for value in row.values())
-    assert row["parameters"] == "m=2048 k=2048 n=2048 tile=16"
+    assert row["parameters"] == "width=2048 tile=16"
     assert row["grid"] == "128x128x1"
     assert row["median_s"] == 2.25e-3
     assert row["intensity_dram_flop_per_byte"] is None

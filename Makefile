@@ -1,0 +1,55 @@
+# memlab's own commands; `make help` lists them. Everything is installed into .venv.
+PYTHON ?= python3
+BIN := .venv/bin
+EXTRA := $(if $(shell command -v nvidia-smi),[gpu])
+ROOMS := cli kernels device roofline
+
+.DEFAULT_GOAL := help
+.PHONY: help roofline test check format bench gpu-test clean
+
+help: ## list the commands
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+roofline: .venv/installed ## run the main job and draw roofline.png and roofline.csv
+	$(BIN)/memlab roofline --force --output roofline.png
+
+test: .venv/developing ## run the tests that need no GPU, with coverage
+	$(BIN)/python -m pytest -m "not gpu" -n auto --cov --cov-report=term-missing
+
+check: .venv/developing build/lint ## lint, types, import floors, format
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	PYTHONPATH=build/lint $(BIN)/lint-imports
+
+format: .venv/developing ## format the code
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+bench: .venv/developing ## speed of the emulator, and model against hardware
+	$(BIN)/python -m benchmarks
+
+gpu-test: .venv/developing ## run the tests that need a GPU
+	$(BIN)/python -m pytest -m gpu
+
+clean: ## remove what the commands above made
+	rm -rf .venv build *.egg-info .coverage* .mypy_cache .pytest_cache .ruff_cache .hypothesis
+
+.venv/installed: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "memlab needs Python 3.11 or later: make PYTHON=python3.12" >&2; exit 2; }
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --upgrade pip
+	$(BIN)/pip install --quiet --editable '.$(EXTRA)'
+	touch $@
+
+.venv/developing: .venv/installed
+	$(BIN)/pip install --quiet --group dev
+	touch $@
+
+# Linters look for packages in folders named as they are imported: give them that shape.
+.PHONY: build/lint
+build/lint:
+	rm -rf $@ && mkdir -p $@
+	cp -rs $(CURDIR)/memlab $@/memlab
+	cp -rs $(addprefix $(CURDIR)/,$(ROOMS)) $@/memlab/
