@@ -10,20 +10,21 @@ at random from the range where that instruction was seen.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from memlab.device.emulator.counters import SECTOR_BYTES, Trace
+from memlab.device.emulator.counters import LINE_BYTES, SECTOR_BYTES, Trace
 from memlab.device.emulator.program import Program
 from memlab.device.emulator.sampling import coordinates
 from memlab.kernels.launch import Dim3
 
 Ints = NDArray[np.int64]
 
-LINE_BYTES = 128
-"""A cache line holds four sectors; L1 and L2 allocate lines and fill sectors."""
+SECTORS_PER_LINE = LINE_BYTES // SECTOR_BYTES
+"""L1 and L2 allocate lines and fill sectors."""
 _WINDOWS = 256  # a window must be short against the reuse that the cache can hold
 _LARGEST_SIMULATION = 2_000_000  # accesses; more are thinned out by lines, capacity with them
 
@@ -83,16 +84,13 @@ class CacheGeometry:
 
 
 def probe_blocks(grid: Dim3, origin: tuple[int, int, int]) -> Ints:
-    """The block to record and its next neighbours in x, y, z, then the diagonal one.
+    """The block to record and its neighbours in x, y, z, then the diagonal one; shape (5, 3).
 
-    A neighbour that would lie outside the grid is left out by repeating the origin.
+    A neighbour is the block before, since the last ones of a grid are often cut short, or the
+    next where there is none before. Where the grid is one block wide the origin is repeated.
     """
-    step = [1 if origin[axis] + 1 < grid[axis] else 0 for axis in range(3)]
-    rows = [origin]
-    for axis in range(3):
-        rows.append(tuple(origin[a] + (step[a] if a == axis else 0) for a in range(3)))  # type: ignore[arg-type]
-    rows.append(tuple(origin[a] + step[a] for a in range(3)))  # type: ignore[arg-type]
-    return np.array(rows, dtype=np.int64)
+    step = [-1 if at else int(extent > 1) for at, extent in zip(origin, grid, strict=True)]
+    return np.array(origin) + np.vstack([np.zeros(3, int), np.diag(step), step]).astype(np.int64)
 
 
 def record(program: Program, trace: Trace, probes: Ints) -> Stream:
@@ -103,43 +101,53 @@ def record(program: Program, trace: Trace, probes: Ints) -> Stream:
         trace: Its accesses; the chunk's blocks were those of `probe_blocks`.
         probes: Those blocks, shape (5, 3).
     """
-    columns: list[tuple[Ints, ...]] = []
-    count = len(trace.events)
-    windows = max(min(count, _WINDOWS), 1)
+    # A row for each event and warp, and the sectors that belong to it.
+    warps: list[tuple[Ints, ...]] = []
+    counts: list[Ints] = []
+    touched: list[Ints] = []
+    windows = max(min(len(trace.events), _WINDOWS), 1)
+    steps = np.diagonal(probes[1:4] - probes[0])
     for number, (index, base, sectors) in enumerate(trace.events):
         row = program.steps[index].row
-        warps = len(base) // len(probes)
-        bases = base.reshape(len(probes), warps) // SECTOR_BYTES
-        moves = (bases[1:4] - bases[0]).T
-        affine = bases[4] == bases[0] + moves.sum(axis=1)
-        per_warp = sectors.per_warp[:warps]
-        touched = np.repeat(bases[0], per_warp) + sectors.offsets[: int(per_warp.sum())]
-        spread = np.repeat(np.arange(warps), per_warp)
-        rows = len(touched)
-        columns.append(
+        bases = base.reshape(len(probes), -1) // SECTOR_BYTES
+        differences = (bases[1:4] - bases[0]).T
+        # Moves that are no whole number of sectors round differently from block to block.
+        affine = abs(bases[4] - bases[0] - differences.sum(axis=1)) <= 1
+        count = bases.shape[1]
+        per_warp = sectors.per_warp[:count]
+        warps.append(
             (
-                np.full(rows, number * windows // count),
-                touched,
-                np.full(rows, int(row.kind != "load")),
-                np.full(rows, int(not row.bypass_l1)),
-                *moves[spread].T,
-                affine[spread].astype(np.int64),
-                np.full(rows, index),
+                np.full(count, number * windows // len(trace.events)),
+                np.full(count, index),
+                np.full(count, int(row.kind != "load")),
+                np.full(count, int(not row.bypass_l1)),
+                *(differences * steps).T,
+                affine.astype(np.int64),
             )
         )
-    if not columns:
+        counts.append(per_warp)
+        lines = bases[0] // SECTORS_PER_LINE * SECTORS_PER_LINE
+        touched.append(np.repeat(lines, per_warp) + sectors.offsets[: int(per_warp.sum())])
+    if not trace.events:
         empty = np.zeros(0, np.int64)
-        columns.append((empty,) * 9)
-    table = np.stack([np.concatenate(each) for each in zip(*columns, strict=True)], axis=1)
+        warps, counts, touched = [(empty,) * 8], [empty], [empty]
+    table = np.stack([np.concatenate(each) for each in zip(*warps, strict=True)], axis=1)
+    count_of_warp, sector = np.concatenate(counts), np.concatenate(touched)
     loads = table[:, 2] == 0
-    cacheable_loads = int((loads & (table[:, 3] == 1)).sum())
-    all_loads = int(loads.sum())
-    table = np.unique(table, axis=0)
-    low, high = _ranges(trace, program, table[:, 8])
+    all_loads = int(count_of_warp[loads].sum())
+    cacheable_loads = int(count_of_warp[loads & (table[:, 3] == 1)].sum())
+    # Sorting whole rows is slow: number what the warps' rows have in common, then sort pairs.
+    table, group_of_warp = np.unique(table, axis=0, return_inverse=True)
+    group = np.repeat(group_of_warp.reshape(-1), count_of_warp)
+    lowest = int(sector.min(initial=0))
+    span = int(sector.max(initial=0)) - lowest + 1
+    group, sector = np.divmod(np.unique(group * span + (sector - lowest)), span)
+    table = table[group]
+    low, high = _ranges(trace, program, table[:, 1])
     return Stream(
         origin=(int(probes[0][0]), int(probes[0][1]), int(probes[0][2])),
         window=table[:, 0],
-        sector=table[:, 1],
+        sector=sector + lowest,
         store=table[:, 2].astype(np.bool_),
         cached=table[:, 3].astype(np.bool_),
         move=table[:, 4:7],
@@ -165,7 +173,7 @@ def _ranges(trace: Trace, program: Program, instruction: Ints) -> tuple[Ints, In
 def translate(stream: Stream, blocks: Ints, generator: np.random.Generator) -> Ints:
     """The sectors that other blocks touch, shape (blocks, rows of the stream)."""
     distance = blocks - np.array(stream.origin)
-    sectors = stream.sector + distance @ stream.move.T
+    sectors: Ints = stream.sector + distance @ stream.move.T
     wild = np.flatnonzero(~stream.affine)
     if wild.size:
         sectors[:, wild] = generator.integers(
@@ -174,7 +182,9 @@ def translate(stream: Stream, blocks: Ints, generator: np.random.Generator) -> I
     return sectors
 
 
-def misses(window: Ints, unit: Ints, units_per_line: int, capacity_bytes: float) -> NDArray[np.bool_]:
+def misses(
+    window: Ints, unit: Ints, units_per_line: int, capacity_bytes: float
+) -> NDArray[np.bool_]:
     """Which accesses an LRU cache does not hold.
 
     Args:
@@ -188,7 +198,9 @@ def misses(window: Ints, unit: Ints, units_per_line: int, capacity_bytes: float)
     """
     lines, line = np.unique(unit // units_per_line, return_inverse=True)
     units, number = np.unique(unit, return_inverse=True)
+    line_of_unit = np.searchsorted(lines, units // units_per_line)
     last_line, last_unit = np.full(len(lines), -1), np.full(len(units), -1)
+    filled = np.zeros(len(lines), np.int64)  # when each line last came in
     capacity = int(capacity_bytes // LINE_BYTES)
     count = int(window[-1]) + 1 if len(window) else 0
     touched = np.zeros(count, np.int64)  # lines by the window that touched them last
@@ -203,10 +215,11 @@ def misses(window: Ints, unit: Ints, units_per_line: int, capacity_bytes: float)
         while resident > capacity:
             resident -= int(touched[oldest])
             oldest += 1
-        missed[start + first] = last_unit[used] < oldest
         used_lines = np.unique(line[start + first])
         previous = last_line[used_lines]
         kept = previous >= oldest
+        filled[used_lines[~kept]] = now
+        missed[start + first] = last_unit[used] < filled[line_of_unit[used]]
         np.subtract.at(touched, previous[kept], 1)
         touched[now] = len(used_lines)
         resident += len(used_lines) - int(kept.sum())
@@ -232,7 +245,7 @@ def l1_miss_rate(
     blocks = coordinates(order, grid)
     sectors = translate(stream, blocks, generator)[:, chosen]
     window = np.repeat(stream.window[chosen], len(blocks))
-    missed = misses(window, sectors.T.reshape(-1), LINE_BYTES // SECTOR_BYTES, geometry.l1_bytes)
+    missed = misses(window, sectors.T.reshape(-1), SECTORS_PER_LINE, geometry.l1_bytes)
     return int(missed.sum()) / (stream.load_sectors * len(blocks))
 
 
@@ -244,30 +257,33 @@ def dram_bytes(
     Two waves of blocks go through the L2; what the second one misses is what every further wave
     misses. Written lines stay in the L2 as far as they fit beside the rest.
     """
+    if not len(stream.sector):
+        return 0, 0
     total = grid[0] * grid[1] * grid[2]
     wave = geometry.multiprocessors * geometry.resident_blocks
     simulated = min(total, 2 * wave)
+    waves = [
+        list(_in_step(stream, coordinates(np.arange(start, min(start + wave, simulated)), grid)))
+        for start in range(0, simulated, wave)
+    ]
     thinning = 1
-    while simulated * len(stream.sector) // thinning > _LARGEST_SIMULATION:
+    accesses = sum(len(rows) * len(shifts) for groups in waves for rows, shifts in groups)
+    while accesses // thinning > _LARGEST_SIMULATION:
         thinning *= 2
     unit_sectors = geometry.dram_access_bytes // SECTOR_BYTES
-    sectors_per_line = LINE_BYTES // SECTOR_BYTES
     windows: list[Ints] = []
     units: list[Ints] = []
     stores: list[NDArray[np.bool_]] = []
-    batch = max(1, _LARGEST_SIMULATION // max(len(stream.sector), 1))
-    for start in range(0, simulated, batch):
-        order = np.arange(start, min(start + batch, simulated), dtype=np.int64)
-        sectors = translate(stream, coordinates(order, grid), generator)
-        kept = _hash(sectors // sectors_per_line) % thinning == 0
-        when = stream.window[None, :] + (order // wave * stream.windows)[:, None]
-        windows.append(when[kept])
-        units.append(sectors[kept] // unit_sectors)
-        stores.append(np.broadcast_to(stream.store, sectors.shape)[kept])
-    window, unit, store = (np.concatenate(each) for each in (windows, units, stores))
+    for number, groups in enumerate(waves):
+        for rows, shifts in groups:
+            for row, sector in _thinned(stream, rows, shifts, thinning, generator):
+                windows.append(stream.window[row] + number * stream.windows)
+                units.append(sector // unit_sectors)
+                stores.append(stream.store[row])
+    window, unit, store = np.concatenate(windows), np.concatenate(units), np.concatenate(stores)
     order = np.argsort(window, kind="stable")
     window, unit, store = window[order], unit[order], store[order]
-    missed = misses(window, unit, sectors_per_line // unit_sectors, geometry.l2_bytes / thinning)
+    missed = misses(window, unit, SECTORS_PER_LINE // unit_sectors, geometry.l2_bytes / thinning)
     read = missed & ~store
     first = int((read & (window < stream.windows)).sum())
     later = int(read.sum()) - first
@@ -278,6 +294,43 @@ def dram_bytes(
     footprint = written + read_bytes
     evicted = max(0.0, 1 - geometry.l2_bytes / footprint) if footprint else 0.0
     return int(read_bytes), int(written * evicted)
+
+
+def _in_step(stream: Stream, blocks: Ints) -> Iterator[tuple[Ints, Ints]]:
+    """Split a stream into rows that move alike, with how far they move for the given blocks.
+
+    Many blocks move a row equally far: what they touch in the same window is touched once.
+
+    Yields:
+        Rows of the stream, and the distinct distances in sectors. For rows that do not move in
+        step: the blocks' numbers instead.
+    """
+    distance = blocks - np.array(stream.origin)
+    affine = np.flatnonzero(stream.affine)
+    moves, kind = np.unique(stream.move[affine], axis=0, return_inverse=True)
+    for number, move in enumerate(moves):
+        yield affine[kind.reshape(-1) == number], np.unique(distance @ move)
+    yield np.flatnonzero(~stream.affine), np.arange(len(blocks))
+
+
+def _thinned(
+    stream: Stream, rows: Ints, shifts: Ints, thinning: int, generator: np.random.Generator
+) -> Iterator[tuple[Ints, Ints]]:
+    """Lay rows out at each distance and keep one line in `thinning`: rows and their sectors."""
+    step = max(1, _LARGEST_SIMULATION // max(len(rows), 1))
+    for start in range(0, len(shifts) if len(rows) else 0, step):
+        batch = shifts[start : start + step]
+        if stream.affine[rows[0]]:
+            sectors = stream.sector[rows] + batch[:, None]
+        else:
+            size = (len(batch), len(rows))
+            sectors = generator.integers(stream.low[rows], stream.high[rows] + 1, size=size)
+        row = np.broadcast_to(rows, sectors.shape)
+        if thinning == 1:
+            yield row.reshape(-1), sectors.reshape(-1)
+        else:
+            kept = _hash(sectors // SECTORS_PER_LINE) % thinning == 0
+            yield row[kept], sectors[kept]
 
 
 def _hash(lines: Ints) -> Ints:

@@ -1,6 +1,6 @@
 """Counting memory accesses as the hardware does: requests, sectors, wavefronts.
 
-A warp's addresses relative to its first lane form a *pattern*. Kernels repeat few patterns
+A warp's addresses relative to its first lane's line form a *pattern*. Kernels repeat few patterns
 many times, so each is interned once and what it costs is computed once.
 """
 
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 Lanes = NDArray[Any]
 
 SECTOR_BYTES = 32
+LINE_BYTES = 128
 BANKS = 32
 BANK_BYTES = 4
 
@@ -27,13 +28,16 @@ class SectorCount:
         requests: Warps that take part.
         sectors: Distinct 32-byte sectors, summed over warps.
         lines: Distinct 128-byte lines, summed over warps: L1 looks up one tag a clock.
+        addresses: Distinct addresses, summed over warps.
         per_warp: Sectors of each warp, shape (warps,).
-        offsets: Those sectors relative to the warp's base sector, flat, warp after warp.
+        offsets: Those sectors relative to the line where the warp's first lane starts, flat, warp
+            after warp.
     """
 
     requests: int
     sectors: int
     lines: int
+    addresses: int
     per_warp: NDArray[np.int64]
     offsets: NDArray[np.int64]
 
@@ -51,8 +55,8 @@ def count_sectors(relative: Lanes, active: Lanes, offset: int) -> SectorCount:
     """Count the sectors of a pattern.
 
     Args:
-        relative: Byte addresses relative to each warp's base sector, shape (warps, 32);
-            inactive lanes repeat an active one.
+        relative: Byte addresses relative to the line of each warp's first lane, shape
+            (warps, 32); inactive lanes repeat an active one.
         active: Warps that take part, shape (warps,).
         offset: Bytes added to every address.
     """
@@ -63,7 +67,15 @@ def count_sectors(relative: Lanes, active: Lanes, offset: int) -> SectorCount:
     per_warp = first.sum(axis=1)
     new_line = first[:, 1:] & ((sectors[:, 1:] >> 2) != (sectors[:, :-1] >> 2))
     lines = int(active.sum() + new_line.sum())
-    return SectorCount(int(active.sum()), int(per_warp.sum()), lines, per_warp, sectors[first])
+    requests = int(active.sum())
+    addresses = count_addresses(relative, active)
+    return SectorCount(requests, int(per_warp.sum()), lines, addresses, per_warp, sectors[first])
+
+
+def count_addresses(relative: Lanes, active: Lanes) -> int:
+    """Count the distinct addresses of a pattern, summed over warps; as in `count_sectors`."""
+    ordered = np.sort(relative[active], axis=1)
+    return len(ordered) + int(np.count_nonzero(ordered[:, 1:] != ordered[:, :-1]))
 
 
 def count_wavefronts(relative: Lanes, active: Lanes, width: int) -> WavefrontCount:
@@ -136,7 +148,7 @@ class Patterns:
         if number == len(self._known):
             self._known.append((relative, active))
         recent.insert(0, number)
-        del recent[4:]  # unrolled loops alternate between a few alignments
+        del recent[8:]  # unrolled loops alternate between a few alignments
         return number
 
     def sectors(self, number: int, offset: int) -> SectorCount:
@@ -171,9 +183,11 @@ class Tally:
         warps: Warps that executed it.
         requests: Warp-level memory instructions, after merging by ptxas.
         sectors: Sectors of global and local accesses.
-        wavefronts: Wavefronts of shared accesses; 128-byte lines of global ones.
+        wavefronts: Wavefronts of shared accesses; 128-byte lines of global ones; addresses, one
+            served after the other, of constant ones.
         excessive: Wavefronts beyond the ideal.
         bytes: Bytes that the lanes asked for.
+        used: Bytes of global memory that a warp asked for, those of several lanes once.
     """
 
     lanes: list[int]
@@ -183,11 +197,12 @@ class Tally:
     wavefronts: list[int]
     excessive: list[int]
     bytes: list[int]
+    used: list[int]
 
     @classmethod
     def zeros(cls, instructions: int) -> Tally:
         """A tally of nothing."""
-        return cls(*([0] * instructions for _ in range(7)))
+        return cls(*([0] * instructions for _ in range(8)))
 
     def add(self, other: Tally, times: int = 1, over: int = 1) -> None:
         """Add another tally, scaled by `times / over` and rounded to whole counts."""

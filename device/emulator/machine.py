@@ -7,6 +7,7 @@ it is one call. Nothing here knows an opcode: rows of the table say what to do.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from memlab.device.emulator import memory
 from memlab.device.emulator.control import Mask, Schedule, warps
-from memlab.device.emulator.counters import Patterns, Tally, Trace
+from memlab.device.emulator.counters import LINE_BYTES, SECTOR_BYTES, Patterns, Tally, Trace
 from memlab.device.emulator.isa import NUMPY_TYPES, Row
 from memlab.device.emulator.memory import AccessFault, GlobalMemory, Segment
 from memlab.device.emulator.parser import (
@@ -32,6 +33,7 @@ from memlab.device.emulator.parser import (
     Vector,
 )
 from memlab.device.emulator.program import Program, Step, address_registers
+from memlab.device.emulator.recording import Recorder
 from memlab.errors import MemlabError
 from memlab.kernels.launch import Dim3
 
@@ -40,6 +42,8 @@ Action = Callable[["Mask | None"], None]
 Source = Lanes | Callable[[], Lanes]
 
 WARP = 32
+_CLOCKS = frozenset(("%clock", "%clock_hi", "%clock64", "%globaltimer", "%globaltimer_lo"))
+_CLOCK_STEP = 64  # each read of a clock finds it this much later, so that waiting ends
 
 
 @dataclass(frozen=True)
@@ -103,16 +107,19 @@ class Chunk:
         patterns: Patterns,
         trace: Trace | None = None,
         source: Sequence[str] = (),
+        recorder: Recorder | None = None,
     ) -> None:
         """Prepare blocks, given by their coordinates (shape (blocks, 3)), for running."""
         self.program, self.grid, self.blocks = program, grid, blocks
         self.lanes = len(blocks) * grid.padded_threads
         self.tally = Tally.zeros(len(program.steps))
         self.trace = trace
+        self._recorder = recorder
         self._text = source
         self._patterns = patterns
         self._registers: dict[str, Lanes] = {}
         self._special = _special_registers(grid, blocks)
+        self._clock = itertools.count(step=_CLOCK_STEP)
         self._segments = self._make_segments(global_memory)
         self._globals = {
             each.name: global_memory.find(each.name).address for each in program.globals
@@ -160,6 +167,8 @@ class Chunk:
             warps_change[counter + at_control] -= running
             if self.trace is not None and (mask is None or mask[:WARP].any()):
                 self.trace.path.append((start, counter + at_control))
+            if self._recorder is not None:
+                self._recorder.stretch(start, counter + at_control, mask)
             schedule.counter = counter
             if not at_control:
                 if counter >= end:
@@ -208,7 +217,9 @@ class Chunk:
             return _do_nothing
         bind = {
             "lanes": self._bind_lanes,
-            "warp": self._bind_warp,
+            "warp": self._bind_together,
+            "block": self._bind_together,
+            "trap": self._bind_trap,
             "load": self._bind_load,
             "store": self._bind_store,
             "atomic": self._bind_atomic,
@@ -243,9 +254,11 @@ class Chunk:
         sources = [self._source(o, t) for o, t in zip(operands[1:], row.of, strict=True)]
         return self._result(operands[0], row, sources, row.function)
 
-    def _bind_warp(self, index: int, step: Step) -> Action:
+    def _bind_together(self, index: int, step: Step) -> Action:
+        """An instruction of whole warps, or of whole blocks: a row of lanes each."""
         row, operands = step.row, step.instruction.operands
-        alive, function, shape = self._alive, row.function, (self.lanes // WARP, WARP)
+        together = WARP if row.kind == "warp" else self.grid.padded_threads
+        alive, function, shape = self._alive, row.function, (self.lanes // together, together)
         sources = [self._source(o, t) for o, t in zip(operands[1:], row.of, strict=True)]
         targets = self._destinations(operands[0], row.to)
         assert function is not None
@@ -258,6 +271,13 @@ class Chunk:
                 results = (results,)
             for (write, _), result in zip(targets, results, strict=False):
                 write(np.broadcast_to(result, shape).reshape(-1), mask)
+
+        return run
+
+    def _bind_trap(self, index: int, step: Step) -> Action:
+        def run(mask: Mask | None) -> None:
+            lane = int(np.flatnonzero(self._alive if mask is None else mask)[0])
+            raise KernelFault(f"the kernel stopped itself (trap), {self._place(lane, step)}")
 
         return run
 
@@ -333,8 +353,6 @@ class Chunk:
         def run(mask: Mask | None) -> None:
             for segment, position, moved, chosen in access(mask):
                 elements = segment.typed(dtype)
-                if moved < 0:
-                    position, moved = position + moved, 0
                 for number, (write, target) in enumerate(targets):
                     window = elements[moved + number :]
                     if chosen is None and target is not None and position.ndim:
@@ -426,9 +444,17 @@ class Chunk:
             if (located.misalignment | offset) & (size - 1) or not segment.check(low, high):
                 self._fault(segment, base - window, offset, size, step, mask)
             self._count(index, step, segment, located, offset, mask)
+            if self._recorder is not None:
+                address = np.broadcast_to(base - window, self.lanes) + offset
+                active = self._alive if mask is None else mask
+                self._recorder.access(index, segment, address, size, active, row.kind != "store")
             lanes = self.lanes if mask is None else int(np.count_nonzero(mask))
             tally.bytes[index] += size * lanes
-            return located.position, offset >> shift
+            moved = offset >> shift
+            if moved < 0 or located.low < segment.origin:
+                # A base before the memory's start would count from its end as an index.
+                return located.position + moved, 0
+            return located.position, moved
 
         if row.space != "generic":
             segment = self._segments[row.space]
@@ -479,28 +505,34 @@ class Chunk:
         return _Located(version, position >> shift, low, high, misalignment, pattern, lane_0)
 
     def _pattern(self, site: str, address: Lanes, mask: Mask | None) -> tuple[int, Lanes]:
-        """Intern the pattern of a warp's addresses; also give each warp's base sector address."""
+        """Intern the pattern of a warp's addresses; also give the sector where each starts."""
         rows = address.reshape(-1, WARP)
         if mask is None:
-            active = np.ones(len(rows), np.bool_)
+            active: Mask = np.ones(len(rows), np.bool_)
             first = rows[:, 0]
         else:
             lanes = mask.reshape(-1, WARP)
-            active = lanes.any(axis=1)
+            active = np.asarray(lanes.any(axis=1))
             first = rows[np.arange(len(rows)), lanes.argmax(axis=1)]
             rows = np.where(lanes, rows, first[:, None])
-        sector = first & ~np.int64(31)
-        relative = (rows - sector[:, None]).astype(np.int64)
+        line = first & ~np.int64(LINE_BYTES - 1)
+        relative = (rows - line[:, None]).astype(np.int64)
         if mask is not None:
             relative[~active] = 0
+        sector = first & ~np.int64(SECTOR_BYTES - 1)
         return self._patterns.intern(site, relative, active), sector
 
     def _count(
-        self, index: int, step: Step, segment: Segment, located: _Located, offset: int,
+        self,
+        index: int,
+        step: Step,
+        segment: Segment,
+        located: _Located,
+        offset: int,
         mask: Mask | None,
     ) -> None:
         tally, counted = self.tally, step.counted_bytes
-        if counted == 0 or segment.name in ("const", "param"):
+        if counted == 0 or segment.name in ("param", "param::func"):
             return
         if located.pattern < 0:  # one address for all lanes
             taking = self._alive if mask is None else mask
@@ -516,8 +548,13 @@ class Chunk:
             tally.requests[index] += sectors.requests
             tally.sectors[index] += sectors.sectors
             tally.wavefronts[index] += sectors.lines
+            tally.used[index] += sectors.addresses * counted
             if self.trace is not None:
                 self.trace.events.append((index, located.base, sectors))
+        elif segment.name == "const":
+            constants = self._patterns.sectors(located.pattern, offset)
+            tally.requests[index] += constants.requests
+            tally.wavefronts[index] += constants.addresses
         else:
             local = self._patterns.local(located.pattern, offset, step.counted_bytes)
             tally.requests[index] += local.requests
@@ -534,13 +571,17 @@ class Chunk:
             raise memory.find_fault(segment, addresses, size, what)
         except AccessFault as fault:
             lane = int(taking[fault.lane])
-            block = tuple(int(each) for each in self.blocks[lane // self.grid.padded_threads])
-            thread = lane % self.grid.padded_threads
-            x, y, _ = self.grid.block
-            where = f"block {block} thread ({thread % x}, {thread // x % y}, {thread // x // y})"
-            line = step.instruction.source_line
-            text = self._text[line - 1].strip() if 0 < line <= len(self._text) else ""
-            raise KernelFault(f"{fault}, by {where}, line {line}: {text}") from None
+            raise KernelFault(f"{fault}, {self._place(lane, step)}") from None
+
+    def _place(self, lane: int, step: Step) -> str:
+        """Which thread a lane is, and which line it is at."""
+        block = tuple(int(each) for each in self.blocks[lane // self.grid.padded_threads])
+        thread = lane % self.grid.padded_threads
+        x, y, _ = self.grid.block
+        where = f"by block {block} thread ({thread % x}, {thread // x % y}, {thread // x // y})"
+        line = step.instruction.source_line
+        text = self._text[line - 1].strip() if 0 < line <= len(self._text) else ""
+        return f"{where}, line {line}: {text}"
 
     # --- Operands ----------------------------------------------------------------------------
 
@@ -555,10 +596,15 @@ class Chunk:
         return self._registers[name]
 
     def _source(self, operand: Operand, ptx_type: str) -> Source:
-        """An operand as lanes of a type: an array (0-dimensional for a constant), or a function
-        that gives it anew each time where it must be computed."""
+        """An operand as lanes of a type.
+
+        An array (0-dimensional for a constant), or where it must be computed a function that gives
+        it anew each time.
+        """
         dtype = NUMPY_TYPES[ptx_type]
         if isinstance(operand, Register):
+            if operand.name in _CLOCKS:
+                return lambda: np.array(next(self._clock), np.uint64).astype(dtype)
             special = self._special.get(operand.name)
             return _narrow(self._register(operand.name) if special is None else special, dtype)
         if isinstance(operand, Immediate):
@@ -618,7 +664,8 @@ class Chunk:
     def _symbol(self, symbol: Symbol) -> int:
         """The address of a variable in its own space."""
         program = self.program
-        for places in (program.shared, program.local, program.const, program.parameters):
+        spaces = (program.shared, program.local, program.const, program.parameters)
+        for places in (*spaces, program.arguments):
             if symbol.name in places:
                 return places[symbol.name] + symbol.offset
         if symbol.name in self._globals:
@@ -655,6 +702,12 @@ class Chunk:
                 program.local_bytes,
                 lane * program.local_bytes,
             ),
+            "param::func": Segment(
+                "param::func",
+                np.zeros(program.argument_bytes * self.lanes + 16, np.uint8),
+                program.argument_bytes,
+                lane * program.argument_bytes,
+            ),
             "const": Segment("const", constants, len(program.const_image)),
             "param": Segment("param", parameters, len(grid.parameters)),
         }
@@ -670,7 +723,7 @@ def _value(source: Source) -> Lanes:
 
 def _narrow(register: Lanes, dtype: np.dtype[Any]) -> Lanes:
     """See a register's lanes as a type of its width or less: the low bits of each."""
-    if register.dtype == dtype or register.dtype == np.bool_:
+    if register.dtype in (dtype, np.bool_):
         return register
     if register.itemsize < dtype.itemsize:
         return register.astype(dtype)
@@ -691,7 +744,7 @@ def _special_registers(grid: Grid, blocks: NDArray[np.int64]) -> dict[str, Lanes
     """The special registers of a chunk's lanes (PTX ISA, chapter "Special Registers")."""
     count = len(blocks)
     thread = np.arange(grid.padded_threads, dtype=np.uint32)
-    x, y, z = grid.block
+    x, y, _ = grid.block
     lane = thread % WARP
     per_thread = {
         "%tid.x": thread % x,
@@ -710,6 +763,10 @@ def _special_registers(grid: Grid, blocks: NDArray[np.int64]) -> dict[str, Lanes
         lanes[f"%ctaid.{name}"] = np.repeat(blocks[:, axis].astype(np.uint32), grid.padded_threads)
         lanes[f"%ntid.{name}"] = np.array(grid.block[axis], np.uint32)
         lanes[f"%nctaid.{name}"] = np.array(grid.grid[axis], np.uint32)
+    for name in ("%smid", "%gridid"):
+        lanes[name] = np.array(0, np.uint32)
+    lanes["%nsmid"] = np.array(1, np.uint32)
+    lanes["%dynamic_smem_size"] = np.array(grid.dynamic_shared_bytes, np.uint32)
     lanes["%nwarpid"] = np.array(grid.padded_threads // WARP, np.uint32)
     return lanes
 

@@ -32,6 +32,19 @@ WINDOWS = {
     "param": PARAM_WINDOW,
 }
 
+
+def is_in_space(space: str, address: Lanes) -> Lanes:
+    """Whether generic addresses lie in a state space; what lies in no window is global."""
+    inside = {
+        name: (address >= np.uint64(start)) & (address < np.uint64(start + WINDOW_BYTES))
+        for name, start in WINDOWS.items()
+        if name != "global"
+    }
+    if space == "global":
+        return np.asarray(~np.logical_or.reduce(list(inside.values())))
+    return inside[space]
+
+
 _ALIGNMENT_BYTES = 512
 """Alignment of every allocation: cuMemAlloc's, CUDA driver API."""
 _GUARD_BYTES = 4096  # unmapped bytes behind each allocation, so that an overrun is seen

@@ -1,9 +1,15 @@
-"""Which neighbouring shared-memory loads ptxas turns into one wider load.
+"""Which neighbouring shared-memory accesses ptxas turns into one wider access.
 
-Hardware counts the instructions of the machine code. In it, 4-byte `ld.shared` of one thread
-from consecutive words are one 8- or 16-byte load wherever the alignment can be proved; the
-counters must follow. What each load counts as is a width: its own, 8 or 16 for the load that
-leads a merged group, 0 for the others in the group.
+Hardware counts the instructions of the machine code. In it, loads of one thread from consecutive
+words are one 8- or 16-byte load wherever the alignment can be proved, and stores likewise; the
+counters must follow. What each access counts as is a width: its own, the group's for the one
+that leads a merged group, 0 for the others in the group.
+
+The rules were read off cubins that NVRTC 13 makes for compute capability 7.5 to 12.0: a group is
+2 or 4 elements, at most 16 bytes, aligned to its size. Stores need all of them, elements of 2
+bytes or more. Loads need elements of 4 bytes or more; of four, one may be missing. Volatile
+accesses stay as they are. Not followed: ptxas also merges some 2-byte loads, by what is done with
+the values, and accesses of blocks that it joins by predication.
 """
 
 from __future__ import annotations
@@ -22,7 +28,49 @@ from memlab.device.emulator.parser import (
     Symbol,
 )
 
-_WIDEST_BYTES = 16  # LDS.128 is the widest shared-memory load
+_WIDEST_BYTES = 16  # LDS.128 and STS.128 are the widest
+_GROUPS = (4, 2)  # elements of one wide access, tried in this order
+_LEAST_BYTES = {"load": 4, "store": 2}  # elements narrower than this are not merged
+_LEAST_OF_FOUR = {"load": 3, "store": 4}  # how many of four elements are worth a wide access
+
+_ORDERING = frozenset({"exit", "barrier", "nothing"})  # kinds that no access moves across
+
+
+class _Pending:
+    """Accesses of one direction that may still be merged, by base and element size."""
+
+    def __init__(self, direction: str, alignment: Mapping[str, int]) -> None:
+        self.direction, self.alignment = direction, alignment
+        self.widths: dict[int, int] = {}
+        self._accesses: dict[tuple[str, int], dict[int, int]] = defaultdict(dict)
+
+    def add(self, index: int, address: Address, size: int) -> None:
+        if address.base is not None and size >= _LEAST_BYTES[self.direction]:
+            self._accesses[address.base.name, size].setdefault(address.offset, index)
+
+    def redefine(self, register: str) -> None:
+        for base, size in [each for each in self._accesses if each[0] == register]:
+            self._merge(base, size, self._accesses.pop((base, size)))
+
+    def flush(self) -> None:
+        for (base, size), accesses in self._accesses.items():
+            self._merge(base, size, accesses)
+        self._accesses.clear()
+
+    def _merge(self, base: str, size: int, accesses: Mapping[int, int]) -> None:
+        """Cover offsets with the widest aligned groups, widest first."""
+        left = set(accesses)
+        for count in _GROUPS:
+            width = count * size
+            if width > min(_WIDEST_BYTES, self.alignment.get(base, 1)):
+                continue
+            needed = _LEAST_OF_FOUR[self.direction] if count == 4 else count
+            for start in sorted({offset // width * width for offset in left}):
+                members = sorted(left.intersection(range(start, start + width, size)))
+                if len(members) >= needed:
+                    left.difference_update(members)
+                    self.widths.update({accesses[member]: 0 for member in members})
+                    self.widths[accesses[members[0]]] = width
 
 
 def counted_widths(
@@ -31,7 +79,7 @@ def counted_widths(
     leaders: Iterable[int],
     symbol_alignment: Mapping[str, int],
 ) -> dict[int, int]:
-    """Find the loads that are merged.
+    """Find the accesses that are merged.
 
     Args:
         instructions: The program.
@@ -40,51 +88,34 @@ def counted_widths(
         symbol_alignment: Alignment of each shared variable's address, bytes.
 
     Returns:
-        Instruction index to the width in bytes that it counts with, for merged loads only.
+        Instruction index to the width in bytes that it counts with, for merged accesses only.
     """
-    alignment = register_alignment(instructions, symbol_alignment)
+    alignment = {**symbol_alignment, **register_alignment(instructions, symbol_alignment)}
+    loads, stores = _Pending("load", alignment), _Pending("store", alignment)
     starts = set(leaders)
-    widths: dict[int, int] = {}
-    pending: dict[tuple[str, int], dict[int, int]] = defaultdict(dict)
-
-    def flush() -> None:
-        for (base, size), loads in pending.items():
-            known = alignment.get(base, symbol_alignment.get(base, 1))
-            widths.update(_merge(loads, size, known))
-        pending.clear()
-
     for index, (instruction, row) in enumerate(zip(instructions, rows, strict=True)):
-        if index in starts:
-            flush()
-        if row.kind == "load" and row.space == "shared" and row.vector == 1 and not instruction.guard:
-            address = instruction.operands[1]
-            size = TYPE_BYTES[row.to[0]]
-            if isinstance(address, Address) and address.base is not None and size in (4, 8):
-                pending[address.base.name, size].setdefault(address.offset, index)
-        elif row.kind not in ("lanes", "load") or (row.kind == "store" and row.space == "shared"):
-            flush()
+        if index in starts or row.kind in _ORDERING:
+            loads.flush()
+            stores.flush()
+        elif row.space in ("shared", "generic") and row.kind != "lanes":
+            # What may touch the same bytes keeps its order.
+            if row.kind != "load":
+                loads.flush()
+            if row.kind != "store" or row.space == "generic":
+                stores.flush()
+        mergeable = row.kind in ("load", "store") and row.space == "shared" and row.vector == 1
+        if mergeable and not instruction.guard and "volatile" not in instruction.opcode:
+            is_load = row.kind == "load"
+            address = instruction.operands[1 if is_load else 0]
+            assert isinstance(address, Address)
+            size = TYPE_BYTES[(row.to if is_load else row.of)[0]]
+            (loads if is_load else stores).add(index, address, size)
         if instruction.operands and isinstance(instruction.operands[0], Register):
-            redefined = instruction.operands[0].name
-            if any(base == redefined for base, _ in pending):
-                flush()
-    flush()
-    return widths
-
-
-def _merge(loads: Mapping[int, int], size: int, alignment: int) -> dict[int, int]:
-    """Cover offsets with the widest aligned groups, widest first."""
-    widths: dict[int, int] = {}
-    left = set(loads)
-    for width in (16, 8):
-        if width <= size or alignment < width:
-            continue
-        for offset in sorted(left):
-            members = [offset + step for step in range(0, width, size)]
-            if offset % width == 0 and left.issuperset(members):
-                left.difference_update(members)
-                widths.update({loads[member]: 0 for member in members})
-                widths[loads[offset]] = width
-    return widths
+            loads.redefine(instruction.operands[0].name)
+            stores.redefine(instruction.operands[0].name)
+    loads.flush()
+    stores.flush()
+    return loads.widths | stores.widths
 
 
 def register_alignment(
@@ -129,7 +160,7 @@ def register_alignment(
     while changed:
         changed = False
         for name, instances in definitions.items():
-            value = min(min(result(each) for each in instances), _WIDEST_BYTES)
+            value = min(_WIDEST_BYTES, *(result(each) for each in instances))
             if value < known[name]:
                 known[name], changed = value, True
     return known

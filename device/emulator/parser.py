@@ -9,14 +9,21 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from memlab.errors import UsageError
 
 TYPE_BYTES: Mapping[str, int] = {
     **{f"{kind}{bits}": bits // 8 for kind in "bsu" for bits in (8, 16, 32, 64)},
-    **{"f16": 2, "f16x2": 4, "bf16": 2, "bf16x2": 4, "f32": 4, "f64": 8, "pred": 1, "b128": 16},
+    "f16": 2,
+    "f16x2": 4,
+    "bf16": 2,
+    "bf16x2": 4,
+    "f32": 4,
+    "f64": 8,
+    "pred": 1,
+    "b128": 16,
 }
 """Bytes of PTX's fundamental types (PTX ISA, section 5.2)."""
 
@@ -125,7 +132,19 @@ class Variable:
 
 @dataclass(frozen=True)
 class Entry:
-    """A kernel: `labels` gives the instruction index that each label stands before."""
+    """A kernel, or a function that kernels call.
+
+    Names are unique in it: what a nested scope declares carries a `#` and a number.
+
+    Attributes:
+        name: Its symbol.
+        parameters: What the launch or the caller gives.
+        variables: What the body declares, and the `.param` variables of its calls.
+        registers: Register name to PTX type.
+        instructions: The body.
+        labels: The instruction index that each label stands before.
+        results: What a function returns.
+    """
 
     name: str
     parameters: tuple[Variable, ...]
@@ -133,6 +152,7 @@ class Entry:
     registers: Mapping[str, str]
     instructions: tuple[Instruction, ...]
     labels: Mapping[str, int]
+    results: tuple[Variable, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -143,6 +163,7 @@ class Module:
     target: str
     variables: tuple[Variable, ...]
     entries: Mapping[str, Entry]
+    functions: Mapping[str, Entry] = field(default_factory=dict)
 
 
 _INTEGER = re.compile(r"[+-]?(0[xX][0-9a-fA-F]+|0[bB][01]+|\d+)U?$")
@@ -172,6 +193,7 @@ def parse(text: str) -> Module:
     version, target = "", ""
     variables: list[Variable] = []
     entries: dict[str, Entry] = {}
+    functions: dict[str, Entry] = {}
     statements = _statements(text)
     for line, statement in statements:
         if statement.startswith(".version"):
@@ -179,11 +201,10 @@ def parse(text: str) -> Module:
         elif statement.startswith(".target"):
             target = statement.split()[1].rstrip(",")
         elif match := _HEADER.match(statement):
-            kind, _, name, parameters = match.groups()
+            kind, results, name, parameters = match.groups()
             if statement.endswith("{"):
-                entry = _entry(name, parameters or "", statements, line)
-                if kind == "entry":
-                    entries[name] = entry
+                entry = _entry(name, parameters or "", results or "", statements, line)
+                (entries if kind == "entry" else functions)[name] = entry
         elif _VARIABLE.match(statement):
             variables.extend(_variables(statement, line))
         elif statement.startswith((".address_size", ".file", ".section", ".pragma", ".loc", "}")):
@@ -192,7 +213,45 @@ def parse(text: str) -> Module:
             raise PtxError(f"PTX line {line}: not understood: {statement[:60]}")
     if not version:
         raise PtxError("not PTX: there is no .version directive")
-    return Module(version, target, tuple(variables), entries)
+    return Module(version, target, tuple(variables), entries, functions)
+
+
+def renamed(
+    instruction: Instruction, names: Mapping[str, str], registers: Mapping[str, str]
+) -> Instruction:
+    """The instruction with other names for registers, variables and labels.
+
+    Args:
+        instruction: What to change.
+        names: Old name to new; others stay.
+        registers: The registers, by their new names: inline assembly declares some without `%`,
+            and only this tells them from symbols.
+    """
+
+    def change(operand: Operand) -> Operand:
+        if isinstance(operand, (Register, Symbol)):
+            name = names.get(operand.name, operand.name)
+            if name in registers or isinstance(operand, Register):
+                return Register(name)
+            return Symbol(name, operand.offset)
+        if isinstance(operand, Address) and operand.base is not None:
+            base = change(operand.base)
+            assert isinstance(base, (Register, Symbol))
+            return Address(base, operand.offset)
+        if isinstance(operand, Vector):
+            return Vector(tuple(map(change, operand.items)))
+        if isinstance(operand, Pair):
+            return Pair(change(operand.first), change(operand.second))
+        if isinstance(operand, Negated):
+            return Negated(Register(names.get(operand.register.name, operand.register.name)))
+        return operand
+
+    guard = instruction.guard
+    return replace(
+        instruction,
+        operands=tuple(map(change, instruction.operands)),
+        guard=None if guard is None else names.get(guard, guard),
+    )
 
 
 def _statements(text: str) -> Iterator[tuple[int, str]]:
@@ -204,7 +263,9 @@ def _statements(text: str) -> Iterator[tuple[int, str]]:
         if skip_section:
             skip_section = "}" not in line
             continue
-        if not pending and line.startswith((".version", ".target", ".address_size", ".file", ".loc ", ".loc\t")):
+        if not pending and line.startswith(
+            (".version", ".target", ".address_size", ".file", ".loc ", ".loc\t")
+        ):
             yield number, line
             continue
         if not pending and line.startswith(".section"):
@@ -235,38 +296,61 @@ def _statements(text: str) -> Iterator[tuple[int, str]]:
 
 @dataclass
 class _Body:
-    """What accumulates while an entry's body is read."""
+    """What accumulates while a body is read."""
 
     variables: list[Variable] = field(default_factory=list)
     registers: dict[str, str] = field(default_factory=dict)
     instructions: list[Instruction] = field(default_factory=list)
     labels: dict[str, int] = field(default_factory=dict)
+    jump_tables: dict[str, Vector] = field(default_factory=dict)
+    scopes: list[tuple[int, dict[str, str]]] = field(default_factory=list)
+    scopes_seen: int = 0
+
+    def open(self) -> None:
+        """Enter a scope: its first instruction, and its names with the unique ones."""
+        self.scopes.append((len(self.instructions), {}))
+        self.scopes_seen += 1
+
+    def close(self) -> None:
+        """Leave a scope: its instructions take the unique names."""
+        start, names = self.scopes.pop()
+        for index in range(start, len(self.instructions) if names else start):
+            self.instructions[index] = renamed(self.instructions[index], names, self.registers)
+
+    def unique(self, name: str) -> str:
+        """The name under which the entry knows what the innermost scope declares."""
+        if len(self.scopes) > 1:
+            self.scopes[-1][1][name] = f"{name}#{self.scopes_seen}"
+            return f"{name}#{self.scopes_seen}"
+        if not name.startswith(("%", "$")):
+            self.scopes[-1][1][name] = name  # so that a register is told from a symbol
+        return name
 
 
 def _entry(
-    name: str, parameters: str, statements: Iterator[tuple[int, str]], first_line: int
+    name: str,
+    parameters: str,
+    results: str,
+    statements: Iterator[tuple[int, str]],
+    first_line: int,
 ) -> Entry:
     body = _Body()
-    formal = [
-        variable
-        for text in parameters.split(",")
-        if text.strip()
-        for variable in _variables(text.strip(), first_line)
-    ]
-    depth, source_line = 1, 0
+    body.open()
+    source_line = 0
     for line, statement in statements:
         if statement == "{":
-            depth += 1
+            body.open()
         elif statement == "}":
-            depth -= 1
-            if depth == 0:
+            body.close()
+            if not body.scopes:
                 return Entry(
                     name,
-                    tuple(formal),
+                    tuple(_formal(parameters, first_line)),
                     tuple(body.variables),
                     body.registers,
-                    tuple(body.instructions),
+                    tuple(_with_tables(body)),
                     body.labels,
+                    tuple(_formal(results, first_line)),
                 )
         elif statement.startswith((".loc ", ".loc\t")):
             match = _LOC.match(statement)
@@ -274,11 +358,18 @@ def _entry(
                 raise PtxError(f"PTX line {line}: not understood: {statement[:60]}")
             source_line = int(match[2]) or source_line
         elif statement.startswith(".reg"):
-            body.registers.update(_registers(statement, line))
+            body.registers.update(
+                (body.unique(each), kind) for each, kind in _registers(statement, line)
+            )
         elif statement.endswith(":"):
-            body.labels[statement[:-1]] = len(body.instructions)
+            body.labels[body.unique(statement[:-1])] = len(body.instructions)
+        elif statement.startswith(".branchtargets"):
+            table = next(reversed(body.labels))
+            body.jump_tables[table] = Vector(tuple(map(Symbol, _split(statement[14:]))))
         elif _VARIABLE.match(statement):
-            body.variables.extend(_variables(statement, line))
+            body.variables.extend(
+                replace(each, name=body.unique(each.name)) for each in _variables(statement, line)
+            )
         elif statement.startswith("."):
             continue  # .pragma, .maxntid and the like do not change what is computed
         else:
@@ -286,8 +377,24 @@ def _entry(
     raise PtxError(f"PTX line {first_line}: the body of {name} has no end")
 
 
+def _formal(parameters: str, line: int) -> Iterator[Variable]:
+    for text in parameters.split(","):
+        if text.strip():
+            yield from _variables(text.strip(), line)
+
+
+def _with_tables(body: _Body) -> Iterator[Instruction]:
+    """The instructions; one that names a jump table gets the table's labels instead."""
+    for each in body.instructions:
+        last = each.operands[-1] if each.operands else None
+        if isinstance(last, Symbol) and last.name in body.jump_tables:
+            yield replace(each, operands=(*each.operands[:-1], body.jump_tables[last.name]))
+        else:
+            yield each
+
+
 def _registers(statement: str, line: int) -> Iterator[tuple[str, str]]:
-    match = re.match(r"\.reg\s+\.(\w+)\s+(.*)$", statement)
+    match = re.match(r"\.reg\s*\.(\w+)\s+(.*)$", statement)
     if match is None or match[1] not in TYPE_BYTES:
         raise PtxError(f"PTX line {line}: not understood: {statement[:60]}")
     for name in match[2].split(","):
@@ -388,17 +495,19 @@ def _literal(text: str) -> Immediate | None:
     if _INTEGER.match(text):
         return Immediate("int", int(text.rstrip("U"), 0))
     if match := _FLOAT_BITS.match(text):
-        return Immediate("f32", int(match[2], 16)) if match[1] else Immediate("f64", int(match[4], 16))
+        return (
+            Immediate("f32", int(match[2], 16)) if match[1] else Immediate("f64", int(match[4], 16))
+        )
     if _FLOAT.match(text):
         return Immediate("f64", struct.unpack("<Q", struct.pack("<d", float(text)))[0])
     return None
 
 
 def _operand(text: str, line: int) -> Operand:
+    if "|" in text:
+        first, second = text.split("|")
+        return Pair(Register(first.strip()), Register(second.strip()))
     if text.startswith("%") or text == "_":
-        if "|" in text:
-            first, second = text.split("|")
-            return Pair(Register(first.strip()), Register(second.strip()))
         return Register(text)
     if text.startswith("!"):
         return Negated(Register(text[1:].strip()))

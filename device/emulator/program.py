@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
+
+from numpy.typing import NDArray
 
 from memlab.device.emulator import isa
+from memlab.device.emulator.lowering import lower, row_of
 from memlab.device.emulator.merging import counted_widths
 from memlab.device.emulator.parser import (
     TYPE_BYTES,
@@ -14,6 +18,7 @@ from memlab.device.emulator.parser import (
     Instruction,
     Module,
     Operand,
+    Pair,
     PtxError,
     Register,
     Symbol,
@@ -59,6 +64,8 @@ class Program:
         static_shared_bytes: Bytes of the static shared variables.
         local: Local variable to byte offset.
         local_bytes: Bytes of local memory a thread.
+        arguments: `.param` variable of a call to byte offset.
+        argument_bytes: Bytes of them a thread.
         const: `__constant__` variable to byte offset.
         const_image: Their initial bytes.
         globals: `__device__` variables in global memory.
@@ -74,6 +81,8 @@ class Program:
     static_shared_bytes: int
     local: Mapping[str, int]
     local_bytes: int
+    arguments: Mapping[str, int]
+    argument_bytes: int
     const: Mapping[str, int]
     const_image: bytes
     globals: tuple[Variable, ...]
@@ -93,8 +102,8 @@ def load(module: Module, name: str, source: Sequence[str] = ()) -> Program:
     """
     if name not in module.entries:
         raise PtxError(f"no kernel {name!r} in this PTX; {nearest(name, module.entries)}")
-    entry = module.entries[name]
-    rows = [_row(instruction, source) for instruction in entry.instructions]
+    entry = lower(module, module.entries[name], source)
+    rows = [row_of(instruction, source) for instruction in entry.instructions]
     variables = (*module.variables, *entry.variables)
     parameters, parameter_bytes = _layout(entry.parameters, 1)
     static = [each for each in variables if each.space == "shared" and each.size]
@@ -104,6 +113,8 @@ def load(module: Module, name: str, source: Sequence[str] = ()) -> Program:
         if each.space == "shared" and not each.size:
             shared[each.name] = dynamic_start
     local, local_bytes = _layout([each for each in variables if each.space == "local"], 1)
+    calls = [each for each in variables if each.space == "param"]
+    arguments, argument_bytes = _layout(calls, 1)
     constants = [each for each in variables if each.space == "const"]
     const, const_bytes = _layout(constants, 1)
     image = bytearray(const_bytes)
@@ -115,7 +126,7 @@ def load(module: Module, name: str, source: Sequence[str] = ()) -> Program:
         for instruction, row in zip(entry.instructions, rows, strict=True)
     ]
     leaders = {*entry.labels.values(), *(index + 1 for index, t in enumerate(targets) if t >= 0)}
-    alignments = {each: _STATIC_ALIGNMENT_BYTES for each in shared}
+    alignments = dict.fromkeys(shared, _STATIC_ALIGNMENT_BYTES)
     widths = counted_widths(entry.instructions, rows, leaders, alignments)
     return Program(
         name=name,
@@ -133,10 +144,39 @@ def load(module: Module, name: str, source: Sequence[str] = ()) -> Program:
         static_shared_bytes=static_bytes,
         local=local,
         local_bytes=-(-local_bytes // 16) * 16,
+        arguments=arguments,
+        argument_bytes=-(-argument_bytes // 16) * 16,
         const=const,
         const_image=bytes(image),
         globals=tuple(each for each in variables if each.space == "global"),
     )
+
+
+def with_constants(program: Program, values: Mapping[str, NDArray[Any]]) -> Program:
+    """The program with `__constant__` arrays filled, as `cudaMemcpyToSymbol` does.
+
+    Args:
+        program: It stays as it is.
+        values: Arrays by symbol; one that the kernel never reads may be missing from it.
+    """
+    image = bytearray(program.const_image)
+    for name, array in values.items():
+        if name in program.const:
+            start = program.const[name]
+            image[start : start + array.nbytes] = array.tobytes()
+    return replace(program, const_image=bytes(image))
+
+
+def in_loops(program: Program) -> list[bool]:
+    """Say of each instruction whether it lies in a loop: between a backward branch and its target.
+
+    Compilers lay loops out in one piece, so that is where their instructions are.
+    """
+    inside = [False] * len(program.steps)
+    for index, step in enumerate(program.steps):
+        if 0 <= step.target <= index:
+            inside[step.target : index + 1] = [True] * (index + 1 - step.target)
+    return inside
 
 
 def address_registers(program: Program) -> set[str]:
@@ -154,18 +194,9 @@ def destinations(step: Step) -> tuple[Operand, ...]:
     if not step.row.to or not step.instruction.operands:
         return ()
     first = step.instruction.operands[0]
+    if isinstance(first, Pair):
+        return first.first, first.second
     return first.items if isinstance(first, Vector) else (first,)
-
-
-def _row(instruction: Instruction, source: Sequence[str]) -> isa.Row:
-    row = isa.find(instruction.opcode)
-    if row is None:
-        where = f"PTX line {instruction.ptx_line}"
-        if 0 < instruction.source_line <= len(source):
-            text = source[instruction.source_line - 1].strip()
-            where += f", source line {instruction.source_line}: {text}"
-        raise PtxError(f"the emulator has no opcode {instruction.opcode} ({where})")
-    return row
 
 
 def _target(instruction: Instruction, row: isa.Row, entry: Entry) -> int:

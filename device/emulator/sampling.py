@@ -9,6 +9,7 @@ the same; sample sizes are powers of two, so that scaling loses nothing.
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -46,34 +47,50 @@ def coordinates(order: NDArray[np.int64], grid: Dim3) -> NDArray[np.int64]:
 
 
 def center(grid: Dim3) -> tuple[int, int, int]:
-    """A block away from every edge where there is one."""
-    return (grid[0] // 2, grid[1] // 2, grid[2] // 2)
+    """A block away from every edge; where there is none, not at the far one."""
+    return ((grid[0] - 1) // 2, (grid[1] - 1) // 2, (grid[2] - 1) // 2)
 
 
-def strata(grid: Dim3, seed: int) -> list[Stratum]:
-    """Cut a grid into strata and draw a sample of each; the interior comes last.
+def strata(grid: Dim3, seed: int, most: float = math.inf) -> list[Stratum]:
+    """Cut a grid into strata and draw a sample of each, without repetition.
 
-    The interior's sample begins with its centre.
+    Args:
+        grid: Blocks in x, y, z.
+        seed: Of the draw.
+        most: Blocks in all; samples are halved until they are no more, or one a stratum.
     """
+    interior, edge = INTERIOR_SAMPLE, EDGE_SAMPLE
+    drawn = _draw(grid, seed, interior, edge)
+    while interior > 1 and sum(len(each.blocks) for each in drawn) > most:
+        interior, edge = interior // 2, max(edge // 2, 1)
+        drawn = _draw(grid, seed, interior, edge)
+    return drawn
+
+
+def _draw(grid: Dim3, seed: int, interior_sample: int, edge_sample: int) -> list[Stratum]:
     generator = np.random.default_rng(seed)
-    cuts = [_cut(extent) for extent in grid]
+    middle = center(grid)
     found = []
-    for pieces in itertools.product(*cuts):
-        size = int(np.prod([len(piece) for piece in pieces]))
-        wide = sum(len(piece) > 1 for piece in pieces)
-        interior = all(grid[axis] // 2 in piece for axis, piece in enumerate(pieces))
-        wanted = INTERIOR_SAMPLE if interior else EDGE_SAMPLE if wide else 1
-        if interior:
-            chosen = [center(grid)]
-        else:
-            chosen = []
-        places = set(chosen)
-        while len(places) < min(wanted, _power_of_two(size)):
-            places.add(tuple(int(generator.choice(piece)) for piece in pieces))  # type: ignore[arg-type]
-        rest = sorted(places - set(chosen))
-        stratum = Stratum(np.array(chosen + rest, dtype=np.int64), size)
-        found.insert(len(found) if interior else 0, stratum)
-    return sorted(found, key=lambda each: tuple(each.blocks[0]) == center(grid))
+    for pieces in itertools.product(*map(_cut, grid)):
+        x, y, z = (len(piece) for piece in pieces)
+        interior = all(at in piece for at, piece in zip(middle, pieces, strict=True))
+        wanted = min(interior_sample if interior else edge_sample, _power_of_two(x * y * z))
+        order = np.sort(generator.choice(x * y * z, wanted, replace=False))
+        corner = np.array([piece.start for piece in pieces], dtype=np.int64)
+        blocks = coordinates(order, (x, y, z)) + corner
+        found.append(Stratum(blocks, x * y * z))
+    return _merged(found)
+
+
+def _merged(strata: list[Stratum]) -> list[Stratum]:
+    """Join those whose blocks stand for as many: they are counted, and so executed, together."""
+    alike: dict[float, list[Stratum]] = {}
+    for each in strata:
+        alike.setdefault(each.size / len(each.blocks), []).append(each)
+    return [
+        Stratum(np.concatenate([each.blocks for each in group]), sum(each.size for each in group))
+        for group in alike.values()
+    ]
 
 
 def _cut(extent: int) -> list[range]:

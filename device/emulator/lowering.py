@@ -1,0 +1,192 @@
+"""A kernel made flat before it runs: calls put in place, macros expanded.
+
+A called function is copied to each call, with names of its own for its registers, labels and local
+variables, so that the machine needs no stack and lanes meet again as in any other code. Its formal
+parameters take the names of the caller's `.param` variables; these become the space `param::func`.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from memlab.device.emulator import isa, macros
+from memlab.device.emulator.parser import (
+    Address,
+    Entry,
+    Instruction,
+    Module,
+    Pair,
+    PtxError,
+    Register,
+    Symbol,
+    Variable,
+    Vector,
+    renamed,
+)
+
+
+@dataclass
+class _Flat:
+    """A body that is being put together."""
+
+    registers: dict[str, str]
+    variables: list[Variable]
+    instructions: list[Instruction] = field(default_factory=list)
+    labels: dict[str, int] = field(default_factory=dict)
+
+
+def lower(module: Module, entry: Entry, source: Sequence[str] = ()) -> Entry:
+    """The entry with calls and macros replaced by what they do.
+
+    Args:
+        module: Holds the functions that are called.
+        entry: The kernel.
+        source: The CUDA source's lines, for messages.
+
+    Raises:
+        PtxError: An opcode outside the table, or a call of a function that has no body here or
+            that calls itself: with its PTX line and its CUDA source line.
+    """
+    return _Lowering(module, source).body(entry, ())
+
+
+def row_of(instruction: Instruction, source: Sequence[str] = ()) -> isa.Row:
+    """The row of an instruction.
+
+    Raises:
+        PtxError: The table has none, or the operands are not what it says.
+    """
+    operands = instruction.operands
+    row = isa.find(instruction.opcode, bool(operands) and isinstance(operands[0], Pair))
+    if row is None:
+        where = place(instruction, source)
+        raise PtxError(f"the emulator has no opcode {instruction.opcode} ({where})")
+    expected = len(row.of) + 1
+    if row.kind in ("lanes", "warp", "block") and not row.carry and len(operands) != expected:
+        where = place(instruction, source)
+        raise PtxError(
+            f"{instruction.opcode} has {len(operands)} operands, the emulator knows it with "
+            f"{expected} ({where})"
+        )
+    return row
+
+
+def place(instruction: Instruction, source: Sequence[str]) -> str:
+    """Where an instruction stands, in words."""
+    where = f"PTX line {instruction.ptx_line}"
+    if 0 < instruction.source_line <= len(source):
+        text = source[instruction.source_line - 1].strip()
+        where += f", source line {instruction.source_line}: {text}"
+    return where
+
+
+class _Lowering:
+    def __init__(self, module: Module, source: Sequence[str]) -> None:
+        self._module, self._source = module, source
+        self._flat: dict[str, Entry] = {}
+        self._sites = itertools.count(1)
+
+    def body(self, entry: Entry, callers: tuple[str, ...]) -> Entry:
+        """A kernel or function, flat."""
+        flat = _Flat({**entry.registers, **macros.REGISTERS}, list(entry.variables))
+        labels_at: dict[int, list[str]] = {}
+        for label, index in entry.labels.items():
+            labels_at.setdefault(index, []).append(label)
+        own = None if callers else {each.name for each in entry.parameters}
+        for index, each in enumerate(entry.instructions):
+            flat.labels.update(dict.fromkeys(labels_at.get(index, ()), len(flat.instructions)))
+            instruction = _in_its_space(each, own)
+            row = row_of(instruction, self._source)
+            if row.kind == "call":
+                self._call(flat, instruction, (*callers, entry.name))
+            else:
+                flat.instructions.extend(_expanded(instruction, row))
+        end = labels_at.get(len(entry.instructions), ())
+        flat.labels.update(dict.fromkeys(end, len(flat.instructions)))
+        return replace(
+            entry,
+            variables=tuple(flat.variables),
+            registers=flat.registers,
+            instructions=tuple(flat.instructions),
+            labels=flat.labels,
+        )
+
+    def _call(self, flat: _Flat, call: Instruction, callers: tuple[str, ...]) -> None:
+        """Put the called function's body here."""
+        results, name, arguments = _signature(call)
+        function = self._module.functions.get(name)
+        if function is None or name in callers:
+            why = "calls itself" if name in callers else "has no body in this PTX"
+            raise PtxError(
+                f"the emulator cannot call {name}, which {why} ({place(call, self._source)}): "
+                "take the call out; printf, malloc and recursion need a GPU"
+            )
+        if name not in self._flat:
+            self._flat[name] = self.body(function, callers)
+        callee = self._flat[name]
+        site = f"@{next(self._sites)}"
+        end = f"{name}{site}"
+        mine = [*callee.registers, *callee.labels]
+        mine += [each.name for each in callee.variables if each.space in ("local", "param")]
+        names = {each: each + site for each in mine if each not in macros.REGISTERS}
+        formal = [each.name for each in (*callee.results, *callee.parameters)]
+        names.update(zip(formal, (*results, *arguments), strict=True))
+        flat.registers.update(
+            (names.get(register, register), kind) for register, kind in callee.registers.items()
+        )
+        known = {each.name for each in flat.variables}
+        flat.variables += [
+            replace(each, name=names.get(each.name, each.name))
+            for each in callee.variables
+            if names.get(each.name, each.name) not in known
+        ]
+        start = len(flat.instructions)
+        flat.labels.update((names[label], start + at) for label, at in callee.labels.items())
+        for instruction in callee.instructions:
+            returns = instruction.opcode.startswith("ret")
+            step = macros.jump(instruction, end) if returns else instruction
+            flat.instructions.append(renamed(step, names, flat.registers))
+        flat.labels[end] = len(flat.instructions)
+
+
+def _signature(call: Instruction) -> tuple[list[str], str, list[str]]:
+    """Results, name and arguments of `call (results), name, (arguments)`."""
+    operands = list(call.operands)
+    first = operands.pop(0)
+    results = []
+    if isinstance(first, Vector):
+        results = [each.name for each in first.items if isinstance(each, (Symbol, Register))]
+        first = operands.pop(0)
+    given = operands[0].items if operands and isinstance(operands[0], Vector) else ()
+    arguments = [each.name for each in given if isinstance(each, (Symbol, Register))]
+    assert isinstance(first, (Symbol, Register))
+    return results, first.name, arguments
+
+
+def _in_its_space(instruction: Instruction, own: set[str] | None) -> Instruction:
+    """`ld.param` and `st.param` of a call's variables as accesses of `param::func`.
+
+    `own` holds the parameters of the kernel, or is None in a function.
+    """
+    name, _, rest = instruction.opcode.partition(".param.")
+    if name not in ("ld", "st"):
+        return instruction
+    address = next(each for each in instruction.operands if isinstance(each, Address))
+    if own is not None and not (isinstance(address.base, Symbol) and address.base.name not in own):
+        return instruction
+    return replace(instruction, opcode=f"{name}.param::func.{rest}")
+
+
+def _expanded(instruction: Instruction, row: isa.Row) -> Iterator[Instruction]:
+    if "cache_hint" in instruction.opcode:  # the policy changes nothing that is counted
+        instruction = replace(instruction, operands=instruction.operands[:-1])
+    if row.kind == "macro":
+        expand: Callable[[Instruction], Iterator[Instruction]] | None = row.function
+        assert expand is not None
+        yield from expand(instruction)
+    elif row.carry:
+        yield macros.with_carry(instruction, row.carry)
+    else:
+        yield instruction
