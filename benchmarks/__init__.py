@@ -1,0 +1,1 @@
+"""Figures that memlab must reach, measured; `python -m benchmarks` from the repository's root."""

@@ -1,0 +1,86 @@
+"""The models against what an NVIDIA H200 measured, beside a roofline-only baseline."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping
+from pathlib import Path
+
+from benchmarks.report import Figure, table
+from memlab.device import datasheet, model
+from memlab.device.devices import limits
+from memlab.device.emulated import EmulatedDevice
+from memlab.device.measurement import Measurement
+from memlab.kernels.catalog import find
+
+TRUTH = Path(__file__).parents[1] / "tests" / "data" / "h200-counters.csv"
+WIDTH = 2048
+KERNELS = {
+    "naive": ("naive", 16),
+    "tiled8": ("tiled", 8),
+    "tiled16": ("tiled", 16),
+    "tiled32": ("tiled", 32),
+}
+"""Rows of the truth, as the catalog's kernels and tiles."""
+
+COUNTERS = {
+    "l1_read_sector_hits": "global_load_sector_hits_l1",
+    "l2_read_sectors": "l2_read_sectors",
+    "dram_read_bytes": "dram_read_bytes",
+}
+"""Modelled counters, and the truth's names of them."""
+
+TIME_ERROR = 0.15
+"""The modelled time may be off by this share."""
+
+
+def truth() -> dict[str, Mapping[str, str]]:
+    """The measured rows by kernel."""
+    with TRUTH.open() as file:
+        return {row["kernel"]: row for row in csv.DictReader(file)}
+
+
+def compare() -> tuple[str, list[Figure]]:
+    """Run each kernel on the emulated H200.
+
+    Returns:
+        Two tables, of times and of cache counters, and the figures that have a limit.
+    """
+    device = EmulatedDevice("h200", datasheet.load("h200"))
+    measured = truth()
+    times, counters, figures = [], [], []
+    for name, (kernel, tile) in KERNELS.items():
+        parameters = {"width": WIDTH, "tile": tile}
+        found = device.run(find(kernel).prepare(parameters, limits(device.properties)), 0)
+        real_s = float(measured[name]["duration_ns"]) * 1e-9
+        plain_s = model.roofline_only_s(
+            found.flop, found.counters.dram_read_bytes, device.properties
+        )
+        times.append(
+            [
+                name,
+                f"{real_s * 1e3:.3f} ms",
+                *_with_error(found.time.median_s, real_s, 1e3, " ms"),
+                *_with_error(plain_s, real_s, 1e3, " ms"),
+            ]
+        )
+        error = abs(found.time.median_s / real_s - 1)
+        figures.append(Figure(f"{name}: error of the modelled time", error, "", TIME_ERROR))
+        counters += [_counter(name, found, measured[name], each) for each in COUNTERS]
+    text = "\n\n".join(
+        (
+            table(("kernel", "measured", "model", "error", "roofline", "error"), times),
+            table(("kernel", "counter", "measured", "model", "error"), counters),
+        )
+    )
+    return text, figures
+
+
+def _counter(kernel: str, found: Measurement, row: Mapping[str, str], name: str) -> list[str]:
+    real = float(row[COUNTERS[name]])
+    return [kernel, name, f"{real:.4g}", *_with_error(getattr(found.counters, name), real)]
+
+
+def _with_error(value: float, real: float, scale: float = 1, unit: str = "") -> list[str]:
+    shown = f"{value * scale:.3f}{unit}" if unit else f"{value:.4g}"
+    return [shown, f"{value / real - 1:+.1%}"]

@@ -1,0 +1,76 @@
+"""Time and memory of whole commands, each in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.report import Figure
+
+MEMLAB = (str(Path(sys.executable).with_name("memlab")),)
+REPETITIONS = 15
+
+RUNS = (
+    ("run tiled --width 4096 --tile 32 --device h200 --no-store", 10.0, 2.0),
+    ("run tiled --width 256 --tile 16 --device h200 --no-store", 3.0, 2.0),
+)
+"""Commands with the seconds and the GiB that they may take."""
+
+HELP_OVER_TYPER = 1.5
+"""`memlab --help` may take this many times what importing Typer takes."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a process took: seconds of wall time, bytes of memory at its peak."""
+
+    wall_s: float
+    peak_bytes: int
+
+
+def cost(command: Sequence[str]) -> Cost:
+    """Run a command to its end.
+
+    Raises:
+        RuntimeError: It failed.
+    """
+    started = time.perf_counter()
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
+        _, status, usage = os.wait4(process.pid, 0)
+        wall_s = time.perf_counter() - started
+        process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise RuntimeError(f"{' '.join(command)} ended with {process.returncode}")
+    return Cost(wall_s, usage.ru_maxrss * 1024)  # Linux gives KiB
+
+
+def runs() -> list[Figure]:
+    """Time and peak memory of cold runs."""
+    figures = []
+    for words, most_s, most_gib in RUNS:
+        taken = cost([*MEMLAB, *words.split()])
+        name = " ".join(words.split()[1:6])
+        figures.append(Figure(f"{name}: wall", taken.wall_s, "s", most_s))
+        figures.append(Figure(f"{name}: peak", taken.peak_bytes / 2**30, "GiB", most_gib))
+    return figures
+
+
+def start_up() -> list[Figure]:
+    """`memlab --help` against importing Typer, taken in turns so that both see the same load."""
+    commands = ([*MEMLAB, "--help"], [sys.executable, "-c", "import typer"])
+    times: tuple[list[float], list[float]] = ([], [])
+    for _ in range(REPETITIONS):
+        for command, taken in zip(commands, times, strict=True):
+            taken.append(cost(command).wall_s)
+    shown, imported = map(statistics.median, times)
+    return [
+        Figure("memlab --help: wall", shown, "s"),
+        Figure("import typer: wall", imported, "s"),
+        Figure("memlab --help over import typer", shown / imported, "x", HELP_OVER_TYPER),
+    ]

@@ -1,0 +1,39 @@
+"""Lane-operations a second: instructions carried out, times the lanes that carried them out."""
+
+from __future__ import annotations
+
+import time
+
+from benchmarks.report import Figure
+from memlab.device import datasheet, emulated
+from memlab.device.devices import limits
+from memlab.device.emulated import EmulatedDevice
+from memlab.kernels.catalog import find
+
+LANES = (1024, 16 * 1024)
+"""Lanes at once: what a register's array holds."""
+
+
+def speed() -> list[Figure]:
+    """Run `tiled` whole with chunks of different sizes; time counts from the first block."""
+    device = EmulatedDevice("h200", datasheet.load("h200"))
+    launch = find("tiled").prepare({"width": 256, "tile": 32}, limits(device.properties))
+    figures = []
+    usual = emulated.CHUNK_LANES
+    for lanes in LANES:
+        moments: list[float] = []
+
+        def told(what: str, done: float | None, moments: list[float] = moments) -> None:
+            if what == "emulating":
+                moments.append(time.perf_counter())
+
+        emulated.CHUNK_LANES = lanes
+        try:
+            counters = device.run(launch, 0, told).counters
+        finally:
+            emulated.CHUNK_LANES = usual
+        # The first chunk's end starts the clock: its own share is left out on both sides.
+        share = 1 - 1 / len(moments)
+        rate = counters.thread_instructions * share / (moments[-1] - moments[0])
+        figures.append(Figure(f"tiled, {lanes} lanes at once", rate / 1e6, "M/s"))
+    return figures

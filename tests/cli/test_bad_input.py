@@ -1,0 +1,145 @@
+"""Bad input end to end, in a process of its own: one line, the right code, nothing left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from memlab.cli.app import main
+from memlab.roofline.store import APPLICATION_ID, SCHEMA_VERSION, Store
+
+MEMLAB = [sys.executable, "-c", "import sys; from memlab.cli.app import main; sys.exit(main())"]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, with files in the way; its store is not made yet."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MEMLAB_STORE", str(tmp_path / "runs.sqlite3"))
+    monkeypatch.setenv("MEMLAB_DEVICE", "h200")
+    (tmp_path / "text").write_text("not a store")
+    (tmp_path / "there.json").write_text("mine")
+    (tmp_path / "folder").mkdir()
+    for name, application, version in (
+        ("newer", APPLICATION_ID, SCHEMA_VERSION + 1),
+        ("foreign", 0, 1),
+    ):
+        connection = sqlite3.connect(tmp_path / name)
+        connection.execute("CREATE TABLE kept (id INTEGER)")
+        connection.execute(f"PRAGMA application_id = {application}")
+        connection.execute(f"PRAGMA user_version = {version}")
+        connection.commit()
+        connection.close()
+    return tmp_path
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("run tiled --tile 0", "tile must be at least 1, got 0"),
+        ("run tiled --tile 64", "64 x 64 = 4096 threads a block; NVIDIA H200 allows 1024"),
+        ("run tiled --tile -1", "tile must be at least 1, got -1"),
+        ("run tiled --tile abc", "tile must be a whole number, got 'abc'"),
+        ("run tiled --width 0", "width must be at least 1, got 0"),
+        ("run tiled --width 200000", "480000000000 bytes"),
+        ("run tilde", "unknown kernel 'tilde': did you mean 'tiled'"),
+        ("run tiled --device h20", "did you mean 'h200'"),
+        ("run tiled --bogus 8", "No such option: --bogus"),
+        ("run strided --tile 8", "No such option: --tile"),
+        ("run tiled --width 8 -o nowhere/run.json", "the folder nowhere does not exist"),
+        ("run tiled --width 8 -o there.json", "there.json exists: add --force"),
+        ("run tiled --width 8 --store text", "text is not a memlab store"),
+        ("run tiled --width 8 --store foreign", "foreign is not a memlab store"),
+        ("run tiled --width 8 --store newer", "newer was written by a newer memlab"),
+        ("run tiled --width 8 --store folder", "the store folder is a folder"),
+        ("run tiled --width 8 --store nowhere/runs", "folder nowhere does not exist"),
+        ("runs --store newer", "newer was written by a newer memlab"),
+        ("runs show 3", "no run 3"),
+        ("devicequery --device rtx307", "did you mean 'rtx3070'"),
+    ],
+)
+def test_wrong_usage(
+    words: str, message: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = contents(folder)
+
+    assert main(words.split()) == 2
+
+    out, err = capsys.readouterr()
+    assert not out
+    assert err.startswith("memlab: error: ")
+    assert message in err
+    assert err.count("\n") == 1
+    assert contents(folder) == before
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="to root nothing is read-only")
+def test_a_read_only_store(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "naive", "--width", "8", "-q"]) == 0
+    capsys.readouterr()
+    (folder / "runs.sqlite3").chmod(0o444)
+
+    assert main(["run", "naive", "--width", "8"]) == 2
+
+    out, err = capsys.readouterr()
+    assert not out
+    assert err.count("\n") == 1
+
+
+def test_a_gpu_that_is_not_there(folder: Path) -> None:
+    """Hidden from CUDA, a GPU is as good as absent."""
+    done = subprocess.run(
+        [*MEMLAB, "run", "tiled", "--device", "0"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"CUDA_VISIBLE_DEVICES": ""},
+    )
+
+    assert done.returncode == 3
+    assert not done.stdout
+    assert "--device h200" in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not (folder / "runs.sqlite3").exists()
+
+
+def test_an_interrupt_leaves_the_store_whole(folder: Path) -> None:
+    assert main(["run", "naive", "--width", "8", "-q"]) == 0
+    sizes = ["--m", "16", "--n", "16", "--k", "2000000"]  # one block that runs for minutes
+    long_run = [*MEMLAB, "run", "tiled", *sizes, "-o", "run.json"]
+
+    with subprocess.Popen(long_run, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        time.sleep(1.5)  # into the emulation
+        assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=20)
+
+    assert process.returncode == 130
+    assert not out
+    assert b"Traceback" not in err
+    assert len(Store().runs()) == 1
+    assert not (folder / "run.json").exists()
+    assert not list(folder.glob("*.part"))
+
+
+def test_an_interrupt_while_modules_load_ends_the_same(folder: Path) -> None:
+    with subprocess.Popen(
+        [*MEMLAB, "run", "tiled"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        time.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=20)
+
+    assert process.returncode in (130, 0)  # 0 where it was done already
+    assert b"Traceback" not in err

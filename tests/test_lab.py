@@ -1,0 +1,139 @@
+"""The laboratory end to end, with the store in a temporary file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import memlab
+from memlab import lab
+from memlab.errors import UsageError
+from memlab.roofline.serialize import run_document
+from memlab.roofline.store import Store
+
+# As the description of `memlab run --json` lists them, for other tools to rely on.
+KEYS = {
+    "device": "name kind compute_capability",
+    "launch": "grid block dynamic_shared_bytes",
+    "resources": "registers_per_thread static_shared_bytes local_bytes_per_thread",
+    "occupancy": "theoretical blocks_per_sm limiter",
+    "coverage": "blocks_emulated blocks_total",
+    "counters": "global_load_requests global_load_sectors global_store_requests "
+    "global_store_sectors shared_load_instructions shared_load_wavefronts "
+    "shared_store_instructions shared_store_wavefronts shared_excessive_wavefronts "
+    "local_load_sectors local_store_sectors l2_read_sectors l2_write_sectors dram_read_bytes "
+    "dram_write_bytes flop_fp32 flop_fp64 thread_instructions",
+    "time": "median_s provenance",
+    "roofline": "flop_per_s intensity_flop_per_byte bound ceiling_flop_per_s fraction_of_ceiling",
+    "verification": "status relative_error checked",
+}
+TOP_LEVEL = {*KEYS, "schema_version", "kernel", "parameters", "advice"}
+INTENSITIES = {"requested", "l1", "l2", "dram", "compulsory"}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    return tmp_path / "runs.sqlite3"
+
+
+@pytest.fixture
+def short_ladder(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = (("naive", {"width": 32}), ("tiled", {"width": 32, "tile": 8}))
+    monkeypatch.setattr(lab, "LADDER", steps)
+
+
+def test_a_run_becomes_the_document_that_other_tools_read() -> None:
+    run = memlab.run("tiled", device="h200", width=64, tile=16)
+    document = json.loads(json.dumps(run_document(run)))
+
+    assert document.keys() >= TOP_LEVEL
+    for name, keys in KEYS.items():
+        assert document[name].keys() >= set(keys.split()), name
+    assert document["roofline"]["intensity_flop_per_byte"].keys() == INTENSITIES
+    assert document["kernel"] == "tiled"
+    assert document["device"]["name"] == "NVIDIA H200"
+    assert document["device"]["kind"] == "emulated"
+    assert document["device"]["compute_capability"] == "9.0"
+    assert document["launch"] == {
+        "grid": [4, 4, 1],
+        "block": [16, 16, 1],
+        "dynamic_shared_bytes": 0,
+    }
+    assert document["resources"]["static_shared_bytes"] == 2 * 16 * 16 * 4
+    assert document["coverage"] == {"blocks_emulated": 16, "blocks_total": 16}
+    assert document["time"]["provenance"] == "modelled"
+    assert document["verification"]["checked"] == 64 * 64
+    assert document["verification"]["status"] == "passed"
+
+
+def test_figures_of_a_run_are_in_base_units() -> None:
+    document = run_document(memlab.run("tiled", device="h200", width=64, tile=16))
+    counters, placed = document["counters"], document["roofline"]
+
+    assert counters["flop_fp32"] == 2 * 64**3
+    assert counters["dram_read_bytes"] == 2 * 64 * 64 * 4
+    assert placed["flop_per_s"] == pytest.approx(2 * 64**3 / document["time"]["median_s"])
+    intensities = placed["intensity_flop_per_byte"]
+    assert intensities["compulsory"] == pytest.approx(2 * 64**3 / (3 * 64 * 64 * 4))
+    # 2 loads of 4 bytes for 16 FMAs, and a store of 4 bytes for 64.
+    assert intensities["requested"] == pytest.approx(2 / (8 / 16 + 4 / 64))
+
+
+def test_a_run_is_kept_only_where_asked(store: Path) -> None:
+    assert memlab.run("naive", device="t4", store=store, width=8).id is None
+    assert not store.exists()
+
+    kept = memlab.run("naive", device="t4", store=store, keep=True, width=8)
+
+    assert kept.id == 1
+    assert Store(store).runs(device="t4") == [kept]
+
+
+def test_a_store_that_cannot_be_used_stops_a_run_before_it_starts(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="is a folder"):
+        lab.run("tiled", {"width": 100_000}, device="h200", store=tmp_path)
+
+
+@pytest.mark.usefixtures("short_ladder")
+def test_without_runs_the_ladder_is_run_and_kept(store: Path) -> None:
+    gathered = memlab.roofline("a100", store=store)
+
+    assert [run.measurement.kernel for run in gathered.runs] == ["naive", "tiled"]
+    assert {run.measurement.device.key for run in gathered.runs} == {"a100"}
+    assert memlab.roofline("a100", store=store).runs == gathered.runs
+    assert len(gathered.frame()) == 2
+    assert "tiled" in gathered.csv()
+
+
+@pytest.mark.usefixtures("short_ladder")
+def test_runs_of_another_device_do_not_stand_in(store: Path) -> None:
+    memlab.run("naive", device="t4", store=store, keep=True, width=8)
+
+    assert {run.measurement.device.key for run in memlab.roofline("l4", store=store).runs} == {"l4"}
+
+
+@pytest.mark.usefixtures("short_ladder")
+def test_an_interrupted_ladder_leaves_nothing_behind(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(what: str, done: float | None) -> None:
+        told.append(what)
+        if told.count("compiling") == 2:
+            raise KeyboardInterrupt
+
+    told: list[str] = []
+    with pytest.raises(KeyboardInterrupt):
+        lab.roofline(device="h200", store=store, progress=interrupt)
+
+    assert Store(store).runs() == []
+
+
+def test_a_notebook_gets_frames_and_properties() -> None:
+    runs = [memlab.run("tiled", device="t4", width=32, tile=tile) for tile in (8, 16)]
+
+    assert len(memlab.frame(*runs)) == 2
+    assert memlab.devicequery("rtx3070").compute_capability == (8, 6)
+    with pytest.raises(UsageError, match="did you mean 'h200'"):
+        memlab.devicequery("h20")
