@@ -7,6 +7,8 @@ occupancy calculator and `cuda_occupancy.h` of the CUDA Toolkit.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
+from dataclasses import astuple, dataclass, replace
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
@@ -27,6 +29,9 @@ MAX_REGISTERS_PER_THREAD = 255
 """CUDA C++ Programming Guide, all compute capabilities from 3.5."""
 
 KIB = 1024
+
+RESOURCES = ("threads_per_block", "registers_per_thread", "shared_bytes_per_block")
+"""What a block is made of: the fields of `Block`, as a threshold or a curve names them."""
 
 CARVEOUTS_KIB = {
     (7, 5): (32, 64),
@@ -55,6 +60,68 @@ SPARE_MAX_SHARE = 0.5
 
 CARVEOUT_WITHOUT_SHARED_KIB = ((12, 32), (22, 16), (32, 8))
 """For kernels that use no shared memory: warps of a block at most, and the size."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """What one block asks of a multiprocessor.
+
+    Attributes:
+        threads_per_block: Threads.
+        registers_per_thread: 32-bit registers a thread, as the compiler reports them.
+        shared_bytes_per_block: Static and dynamic shared memory, bytes, without what the system
+            reserves.
+    """
+
+    threads_per_block: int
+    registers_per_thread: int
+    shared_bytes_per_block: int
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """What one block is given: what it asks for, rounded up to the hardware's units.
+
+    Attributes:
+        warps_per_block: Whole warps.
+        registers_per_warp: In units of `REGISTERS_PER_ALLOCATION`.
+        shared_bytes_per_block: With what the system reserves in each block, bytes.
+        carveout_bytes: What shared memory takes of the unified L1, all blocks together, bytes.
+    """
+
+    warps_per_block: int
+    registers_per_warp: int
+    shared_bytes_per_block: int
+    carveout_bytes: int
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """The nearest value of one resource at which the number of resident blocks changes.
+
+    Attributes:
+        value: Of the resource, in its unit.
+        occupancy: What it gives; None where not even one block fits any more.
+    """
+
+    value: int
+    occupancy: Occupancy | None
+
+
+@dataclass(frozen=True)
+class RegisterBudget:
+    """How many registers a thread may have before they cost a resident block.
+
+    Attributes:
+        registers_per_thread: The largest number.
+        by_division: Registers of a multiprocessor over the threads resident then, as a textbook
+            divides; larger where the units of allocation take their part.
+        warps_per_sm: Warps resident then.
+    """
+
+    registers_per_thread: int
+    by_division: int
+    warps_per_sm: int
 
 
 def occupancy(
@@ -92,7 +159,7 @@ def occupancy(
     return Occupancy(
         blocks_per_sm=blocks,
         warps_per_sm=warps,
-        theoretical=warps / _max_warps(properties),
+        theoretical=warps / max_warps(properties),
         limiter=" and ".join(name for name, limit in limits.items() if limit == blocks),
         limits=limits,
     )
@@ -140,6 +207,127 @@ def shared_carveout_bytes(
     return next(size for size in sizes if size >= wanted)
 
 
+def resident(properties: DeviceProperties, block: Block) -> Occupancy | None:
+    """Compute the occupancy of a block; None where not even one fits.
+
+    Raises:
+        DeviceError: The device's limits are not known.
+    """
+    try:
+        return occupancy(properties, *astuple(block))
+    except UsageError:
+        return None
+
+
+def allocation(properties: DeviceProperties, block: Block) -> Allocation:
+    """Round what a block asks for up to what it is given.
+
+    Raises:
+        UsageError: Not even one block fits.
+        DeviceError: The device's limits are not known.
+    """
+    return Allocation(
+        warps_per_block=_warps_per_block(properties, block.threads_per_block),
+        registers_per_warp=_registers_per_warp(properties, block.registers_per_thread),
+        shared_bytes_per_block=_allocated_shared_bytes(properties, block.shared_bytes_per_block),
+        carveout_bytes=shared_carveout_bytes(properties, *astuple(block)),
+    )
+
+
+def resource_limits(properties: DeviceProperties) -> dict[str, tuple[int, int]]:
+    """Give the least and the most that a block may ask for, for each of `RESOURCES`.
+
+    Raises:
+        DeviceError: The device's limits are not known.
+    """
+    return {
+        "threads_per_block": (1, _known(properties, "max_threads_per_block")),
+        "registers_per_thread": (1, MAX_REGISTERS_PER_THREAD),
+        "shared_bytes_per_block": (0, _max_shared_bytes(properties)),
+    }
+
+
+def resource_units(properties: DeviceProperties) -> dict[str, int]:
+    """Give the unit in which each of `RESOURCES` is allocated.
+
+    All that counts is in which unit a value lies: 1 to 32 threads are a warp.
+    """
+    return {
+        "threads_per_block": properties.warp_size,
+        "registers_per_thread": REGISTERS_PER_ALLOCATION // properties.warp_size,
+        "shared_bytes_per_block": _shared_unit_bytes(properties),
+    }
+
+
+def thresholds(
+    properties: DeviceProperties, block: Block, resource: str
+) -> tuple[Threshold | None, Threshold | None]:
+    """Find where a resource, changed alone, changes the number of resident blocks.
+
+    Args:
+        properties: The device.
+        block: Where to start.
+        resource: One of `RESOURCES`.
+
+    Returns:
+        The largest smaller value that gives more blocks, and the smallest larger one that gives
+        fewer; None where no value that the device accepts does.
+
+    Raises:
+        DeviceError: The device's limits are not known.
+    """
+    least, most = resource_limits(properties)[resource]
+    values = range(least, most + 1)
+
+    def at(value: int) -> Threshold:
+        return Threshold(value, resident(properties, replace(block, **{resource: value})))
+
+    def fewer(value: int) -> int:
+        """Fall, where the blocks never rise: bisection needs an ascending order."""
+        found = at(value).occupancy
+        return -found.blocks_per_sm if found else 0
+
+    here = fewer(getattr(block, resource))
+    first = bisect_left(values, here, key=fewer)
+    beyond = bisect_right(values, here, key=fewer)
+    return (
+        at(values[first - 1]) if first > 0 else None,
+        at(values[beyond]) if beyond < len(values) else None,
+    )
+
+
+def register_budget(properties: DeviceProperties, threads: int, shared: int) -> RegisterBudget:
+    """Find the most registers a thread that keep as many blocks resident as one would.
+
+    Args:
+        properties: The device.
+        threads: Threads of a block.
+        shared: Shared memory of a block, bytes.
+
+    Raises:
+        UsageError: Not even one block fits.
+        DeviceError: The device's limits are not known.
+    """
+    lean = Block(threads, 1, shared)
+    warps = occupancy(properties, *astuple(lean)).warps_per_sm
+    _, above = thresholds(properties, lean, "registers_per_thread")
+    registers = _known(properties, "max_registers_per_multiprocessor")
+    return RegisterBudget(
+        registers_per_thread=above.value - 1 if above else MAX_REGISTERS_PER_THREAD,
+        by_division=min(registers // (warps * properties.warp_size), MAX_REGISTERS_PER_THREAD),
+        warps_per_sm=warps,
+    )
+
+
+def max_warps(properties: DeviceProperties) -> int:
+    """Give the warps that a multiprocessor can hold.
+
+    Raises:
+        DeviceError: It is not known.
+    """
+    return _known(properties, "max_threads_per_multiprocessor") // properties.warp_size
+
+
 def _limits_but_shared(
     properties: DeviceProperties, threads: int, registers: int
 ) -> dict[str, int]:
@@ -149,10 +337,10 @@ def _limits_but_shared(
     file = _known(properties, "max_registers_per_multiprocessor") // SUB_PARTITIONS
     per_warp = _registers_per_warp(properties, registers)
     # A warp's registers are all in one sub-partition, so what is left over in each is lost.
-    resident = file // per_warp * SUB_PARTITIONS if per_warp else _max_warps(properties)
+    resident = file // per_warp * SUB_PARTITIONS if per_warp else max_warps(properties)
     return {
         "blocks": blocks,
-        "warps": _max_warps(properties) // warps,
+        "warps": max_warps(properties) // warps,
         "registers": resident // warps,
     }
 
@@ -174,9 +362,7 @@ def _check_block(properties: DeviceProperties, threads: int, registers: int, sha
             f"{MAX_REGISTERS_PER_THREAD} a thread and {most_registers} a block: "
             "use smaller blocks or __launch_bounds__"
         )
-    most_shared = properties.max_shared_memory_per_block_optin_bytes or _known(
-        properties, "max_shared_memory_per_block_bytes"
-    )
+    most_shared = _max_shared_bytes(properties)
     if not 0 <= shared <= most_shared:
         raise UsageError(
             f"{shared} bytes of shared memory a block; {name} allows 0 to {most_shared}: "
@@ -194,12 +380,25 @@ def _carveouts_bytes(properties: DeviceProperties) -> tuple[int, ...]:
 
 def _allocated_shared_bytes(properties: DeviceProperties, shared_bytes: int) -> int:
     """Round up what a block asks for, and add what the system keeps in each block."""
-    ampere = properties.compute_capability >= (8, 0)
-    granularity = 128 if ampere else 256  # cuda_occupancy.h
     reserved = properties.reserved_shared_memory_per_block_bytes
     if reserved is None:
-        reserved = 1024 if ampere else 0  # CUDA C++ Programming Guide, "Shared Memory", 8.x
-    return _round_up(shared_bytes + reserved, granularity)
+        # CUDA C++ Programming Guide, "Shared Memory", 8.x
+        reserved = 1024 if _is_ampere_or_later(properties) else 0
+    return _round_up(shared_bytes + reserved, _shared_unit_bytes(properties))
+
+
+def _shared_unit_bytes(properties: DeviceProperties) -> int:
+    return 128 if _is_ampere_or_later(properties) else 256  # cuda_occupancy.h
+
+
+def _is_ampere_or_later(properties: DeviceProperties) -> bool:
+    return properties.compute_capability >= (8, 0)
+
+
+def _max_shared_bytes(properties: DeviceProperties) -> int:
+    return properties.max_shared_memory_per_block_optin_bytes or _known(
+        properties, "max_shared_memory_per_block_bytes"
+    )
 
 
 def _registers_per_warp(properties: DeviceProperties, registers_per_thread: int) -> int:
@@ -208,10 +407,6 @@ def _registers_per_warp(properties: DeviceProperties, registers_per_thread: int)
 
 def _warps_per_block(properties: DeviceProperties, threads: int) -> int:
     return -(-threads // properties.warp_size)
-
-
-def _max_warps(properties: DeviceProperties) -> int:
-    return _known(properties, "max_threads_per_multiprocessor") // properties.warp_size
 
 
 def _round_up(value: int, unit: int) -> int:

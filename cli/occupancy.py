@@ -1,0 +1,215 @@
+"""`memlab occupancy`: the blocks a multiprocessor holds, what binds, what would change it."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from memlab.cli import options
+from memlab.cli.run import kernel_group
+from memlab.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from memlab.cli.occupancy_report import Subject
+    from memlab.device.properties import DeviceProperties
+
+EXAMPLES = "'memlab occupancy tiled' or 'memlab occupancy --threads 256 --registers 40'"
+
+OPTIONS = {
+    "threads_per_block": ("--threads", "threads a block"),
+    "registers_per_thread": ("--registers", "registers a thread"),
+    "shared_bytes_per_block": ("--shared", "bytes of shared memory a block"),
+}
+"""How a resource of `memlab.device.occupancy.Block` is given, and how a person reads it."""
+
+Picture = Annotated[
+    Path | None,
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="FILE",
+        help="Draw the curves to FILE: .png, .svg or .pdf. Their data goes beside it as .csv.",
+    ),
+]
+Hidden = Annotated[int | None, typer.Option(hidden=True)]
+
+
+def occupancy_of_kernel(
+    name: str,
+    parameters: "Mapping[str, int | str | None]",
+    *,
+    device: options.Device = None,
+    as_json: options.Json = False,
+    output: Picture = None,
+    force: options.Force = False,
+    quiet: options.Quiet = False,
+    threads: Hidden = None,
+    registers: Hidden = None,
+    shared: Hidden = None,
+) -> None:
+    """Compile one kernel for the device and show its occupancy."""
+    if (threads, registers, shared) != (None, None, None):
+        raise _both(name)
+    _check_output(output, force)
+
+    from memlab import lab
+    from memlab.cli.occupancy_report import Subject
+    from memlab.device.occupancy import Block
+
+    properties = lab.device_properties(device)
+    launch, resources = lab.resources(name, parameters, properties)
+    subject = Subject(
+        block=Block(
+            launch.threads_per_block,
+            resources.registers_per_thread,
+            resources.static_shared_bytes + launch.dynamic_shared_bytes,
+        ),
+        kernel=name,
+        parameters=dict(launch.parameters),
+    )
+    _deliver(properties, subject, as_json, output, force, quiet)
+
+
+occupancy_app = typer.Typer(
+    cls=kernel_group(occupancy_of_kernel),
+    invoke_without_command=True,
+    rich_markup_mode=None,
+    subcommand_metavar="[KERNEL [OPTIONS]]",
+)
+
+
+@occupancy_app.callback()
+def occupancy(
+    context: typer.Context,
+    threads: Annotated[
+        int | None, typer.Option("--threads", metavar="N", help="Threads a block.")
+    ] = None,
+    registers: Annotated[
+        int | None,
+        typer.Option(
+            "--registers",
+            metavar="R",
+            help="Registers a thread. [default: the most that cost no block]",
+        ),
+    ] = None,
+    shared: Annotated[
+        int | None,
+        typer.Option(
+            "--shared", metavar="BYTES", help="Shared memory a block, bytes. [default: 0]"
+        ),
+    ] = None,
+    device: options.Device = None,
+    as_json: options.Json = False,
+    output: Picture = None,
+    force: options.Force = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Show what limits the blocks an SM holds, for a kernel or for bare numbers."""
+    given = (threads, registers, shared)
+    if context.invoked_subcommand is not None:
+        if given != (None, None, None):
+            raise _both(context.invoked_subcommand)
+        # What stands before the kernel's name holds for it too.
+        before: dict[str, Any] = {
+            name: context.params[name]
+            for name in ("device", "as_json", "output", "force", "quiet")
+            if context.params[name]
+        }
+        context.default_map = {context.invoked_subcommand: before}
+        return
+    if given == (None, None, None):
+        raise UsageError(f"which block? name a kernel or give numbers: {EXAMPLES}")
+    if threads is None:
+        raise UsageError(
+            "--registers and --shared need the block's size: add --threads, as in --threads 256"
+        )
+    _check_output(output, force)
+
+    from memlab import lab
+    from memlab.cli.occupancy_report import Subject
+    from memlab.device.occupancy import Block, register_budget
+
+    properties = lab.device_properties(device)
+    _check_limits(properties, given)
+    shared = shared or 0
+    if registers is None:
+        registers = register_budget(properties, threads, shared).registers_per_thread
+        subject = Subject(Block(threads, registers, shared), registers_given=False)
+    else:
+        subject = Subject(Block(threads, registers, shared))
+    _deliver(properties, subject, as_json, output, force, quiet)
+
+
+def _both(kernel: str) -> UsageError:
+    return UsageError(
+        f"{kernel} and numbers were both given: the compiler gives a kernel its registers and "
+        "shared memory; leave the numbers out, or the kernel"
+    )
+
+
+def _check_limits(properties: "DeviceProperties", given: tuple[int | None, ...]) -> None:
+    """Refuse a number that no block on this device can have.
+
+    Raises:
+        UsageError: Names the limit, the value and the nearest that is accepted.
+    """
+    from memlab.device.occupancy import RESOURCES, resource_limits
+
+    limits = resource_limits(properties)
+    for resource, value in zip(RESOURCES, given, strict=True):
+        least, most = limits[resource]
+        if value is not None and not least <= value <= most:
+            option, label = OPTIONS[resource]
+            raise UsageError(
+                f"{value} {label}; {properties.name} allows {least} to {most}: "
+                f"use {option} {min(max(value, least), most)}"
+            )
+
+
+def _check_output(output: Path | None, force: bool) -> None:
+    if output is None:
+        return
+    from memlab.cli.output import check_output
+    from memlab.roofline.plot import image_format
+
+    image_format(output)
+    check_output(output, force)
+    check_output(output.with_suffix(".csv"), force)
+
+
+def _deliver(
+    properties: "DeviceProperties",
+    subject: "Subject",
+    as_json: bool,
+    output: Path | None,
+    force: bool,
+    quiet: bool,
+) -> None:
+    from memlab.cli.occupancy_report import document, report
+
+    if as_json:
+        import json
+
+        typer.echo(json.dumps(document(properties, subject), indent=2))
+    else:
+        from memlab.cli.render import console
+
+        shown = report(properties, subject)
+        console().print(shown)
+    if output is None:
+        return
+
+    from memlab.cli.output import write_output
+    from memlab.roofline.occupancy_curves import curves, curves_csv
+    from memlab.roofline.occupancy_plot import draw
+    from memlab.roofline.plot import image_format, render
+
+    data = output.with_suffix(".csv")
+    drawn = curves(properties, subject.block)
+    figure = draw(drawn, properties, subject.label)
+    write_output(output, render(figure, image_format(output)), force)
+    write_output(data, curves_csv(drawn), force)
+    if not quiet:
+        typer.echo(f"memlab: wrote {output} and {data}", err=True)

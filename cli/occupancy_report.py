@@ -1,0 +1,282 @@
+"""A block's occupancy as a person reads it in a terminal, and as a JSON document."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Group
+from rich.padding import Padding
+from rich.table import Column, Table
+from rich.text import Text
+
+from memlab.cli.render import BAR_COLUMNS, LABEL_COLUMNS, capacity, percent
+from memlab.device.occupancy import (
+    REGISTERS_PER_ALLOCATION,
+    RESOURCES,
+    SUB_PARTITIONS,
+    Allocation,
+    Block,
+    allocation,
+    max_warps,
+    occupancy,
+    register_budget,
+    resource_limits,
+    thresholds,
+)
+from memlab.roofline.units import parameters_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from rich.console import RenderableType
+
+    from memlab.device.measurement import Occupancy
+    from memlab.device.occupancy import Threshold
+    from memlab.device.properties import DeviceProperties
+
+SCHEMA_VERSION = 1
+
+RESOURCE_LABELS = {
+    "threads_per_block": ("block size", "threads"),
+    "registers_per_thread": ("registers", "registers a thread"),
+    "shared_bytes_per_block": ("shared memory", "bytes a block"),
+}
+"""A resource as a label, and the unit that follows its value."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What the occupancy is of.
+
+    Attributes:
+        block: What a block asks for.
+        kernel: The kernel that was compiled; empty for bare numbers.
+        parameters: The kernel's parameters.
+        registers_given: Whether the registers were chosen or are the budget itself.
+    """
+
+    block: Block
+    kernel: str = ""
+    parameters: dict[str, int | str] = field(default_factory=dict)
+    registers_given: bool = True
+
+    @property
+    def label(self) -> str:
+        """The subject in a few words, for a title."""
+        if self.kernel:
+            return f"{self.kernel}, {parameters_text(self.parameters)}"
+        return f"{self.block.threads_per_block} threads a block"
+
+
+def document(properties: DeviceProperties, subject: Subject) -> dict[str, Any]:
+    """Give the occupancy of a block as a JSON document.
+
+    Raises:
+        UsageError: Not even one block fits.
+        DeviceError: The device's limits are not known.
+    """
+    block = subject.block
+    budget = register_budget(properties, block.threads_per_block, block.shared_bytes_per_block)
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "device": {
+            "name": properties.name,
+            "compute_capability": list(properties.compute_capability),
+        },
+        "kernel": subject.kernel or None,
+        "parameters": subject.parameters,
+        "block": asdict(block),
+        "allocation": asdict(allocation(properties, block)),
+        "occupancy": asdict(_occupancy(properties, block)),
+        "thresholds": {
+            resource: dict(
+                zip(
+                    ("below", "above"),
+                    (found and asdict(found) for found in thresholds(properties, block, resource)),
+                    strict=True,
+                )
+            )
+            for resource in RESOURCES
+        },
+        "register_budget": asdict(budget),
+    }
+
+
+def report(properties: DeviceProperties, subject: Subject) -> RenderableType:
+    """Give the whole report: the block, the blocks that fit, what binds, what would change it.
+
+    Raises:
+        UsageError: Not even one block fits.
+        DeviceError: The device's limits are not known.
+    """
+    found, given = _occupancy(properties, subject.block), allocation(properties, subject.block)
+    sections = (
+        _heading(properties, subject),
+        _facts("Block", _block_facts(properties, subject, given)),
+        _facts("Occupancy", _occupancy_facts(properties, found)),
+        _limits(properties, found, given),
+        _facts("Next threshold", _threshold_facts(properties, subject.block, found)),
+        Group(
+            Text("Registers", style="bold"),
+            Padding(Text(budget_text(properties, subject.block)), (0, 0, 0, 2)),
+        ),
+    )
+    return Group(sections[0], *(part for section in sections[1:] for part in ("", section)))
+
+
+def threshold_text(resource: str, threshold: Threshold, found: Occupancy) -> str:
+    """Say what a threshold gives: `at 40 registers a thread, 2 more blocks (6): 100%`."""
+    at = f"at {threshold.value:,} {RESOURCE_LABELS[resource][1]}, "
+    if threshold.occupancy is None:
+        return at + "no block fits any more"
+    blocks = threshold.occupancy.blocks_per_sm
+    change = blocks - found.blocks_per_sm
+    return (
+        f"{at}{_blocks(abs(change), 'more' if change > 0 else 'fewer')} ({blocks}): "
+        f"{percent(threshold.occupancy.theoretical)}"
+    )
+
+
+def budget_text(properties: DeviceProperties, block: Block) -> str:
+    """Say how many registers a thread may have, and why division promises more."""
+    budget = register_budget(properties, block.threads_per_block, block.shared_bytes_per_block)
+    most, divided = budget.registers_per_thread, budget.by_division
+    full = budget.warps_per_sm == max_warps(properties)
+    kept = "full occupancy" if full else "the most that this block size and shared memory allow"
+    text = f"Up to {most} a thread keep {budget.warps_per_sm} warps resident, {kept}."
+    if divided == most:
+        return text
+    file = properties.max_registers_per_multiprocessor or 0
+    unit = REGISTERS_PER_ALLOCATION // properties.warp_size
+    taken = -(-divided // unit) * unit
+    rounding = f", so {divided} take {taken}" if taken > divided else ""
+    return (
+        f"{text} Division promises {file:,} / {budget.warps_per_sm * properties.warp_size:,} = "
+        f"{divided}, but a warp gets registers in units of {REGISTERS_PER_ALLOCATION} ({unit} a "
+        f"thread){rounding}, and all from one of {SUB_PARTITIONS} parts of the register file, "
+        f"{file // SUB_PARTITIONS:,} each."
+    )
+
+
+def _occupancy(properties: DeviceProperties, block: Block) -> Occupancy:
+    return occupancy(
+        properties,
+        block.threads_per_block,
+        block.registers_per_thread,
+        block.shared_bytes_per_block,
+    )
+
+
+def _heading(properties: DeviceProperties, subject: Subject) -> RenderableType:
+    major, minor = properties.compute_capability
+    grid = Table.grid(Column(), Column(justify="right"), expand=True, padding=(0, 1))
+    name = (
+        Text.assemble((subject.kernel, "bold cyan"), "  ", parameters_text(subject.parameters))
+        if subject.kernel
+        else Text(subject.label, style="bold cyan")
+    )
+    grid.add_row(name, Text.assemble((properties.name, "bold"), f", sm_{major}{minor}"))
+    return grid
+
+
+def _block_facts(
+    properties: DeviceProperties, subject: Subject, given: Allocation
+) -> Iterator[tuple[str, str]]:
+    block = subject.block
+    yield "threads", f"{block.threads_per_block:,} = {_warps(given.warps_per_block)}"
+    allocated = given.registers_per_warp // properties.warp_size
+    total = given.registers_per_warp * given.warps_per_block
+    rounded = f", {allocated} allocated" if allocated != block.registers_per_thread else ""
+    chosen = "" if subject.registers_given else " (the most that cost no block)"
+    yield (
+        "registers",
+        f"{block.registers_per_thread} a thread{chosen}{rounded}, {total:,} a block",
+    )
+    asked = block.shared_bytes_per_block
+    reserved = given.shared_bytes_per_block - asked
+    more = f", {capacity(given.shared_bytes_per_block)} allocated" if reserved else ""
+    yield "shared memory", f"{capacity(asked) if asked else 'none'}{more}"
+
+
+def _occupancy_facts(
+    properties: DeviceProperties, found: Occupancy
+) -> Iterator[tuple[str, RenderableType]]:
+    yield (
+        "resident",
+        f"{_blocks(found.blocks_per_sm)} an SM, "
+        f"{found.warps_per_sm} of {_warps(max_warps(properties))}",
+    )
+    filled = round(BAR_COLUMNS * found.theoretical)
+    yield (
+        "theoretical",
+        Text.assemble(
+            (percent(found.theoretical), "bold"),
+            "  ",
+            ("━" * filled, "cyan"),
+            ("─" * (BAR_COLUMNS - filled), "dim"),
+        ),
+    )
+    yield "limited by", found.limiter
+
+
+def _limits(properties: DeviceProperties, found: Occupancy, given: Allocation) -> RenderableType:
+    """List what each resource alone would allow, the binding ones marked."""
+    registers = properties.max_registers_per_multiprocessor or 0
+    why = {
+        "blocks": f"{_blocks(found.limits['blocks'])} an SM, however small",
+        "warps": f"{_warps(max_warps(properties))} an SM, {given.warps_per_block} a block",
+        "registers": f"{registers:,} an SM, "
+        f"{given.registers_per_warp * given.warps_per_block:,} a block",
+        "shared memory": f"{capacity(given.carveout_bytes)} carved out of the L1, "
+        f"{capacity(given.shared_bytes_per_block)} a block",
+    }
+    table = Table(
+        Column(Text("Limit", style="bold"), width=LABEL_COLUMNS),
+        Column(Text("blocks", style="dim"), justify="right"),
+        Column(),
+        Column(),
+        box=None,
+        padding=(0, 1, 0, 0),
+        pad_edge=False,
+    )
+    binding = found.limiter.split(" and ")
+    for name, limit in found.limits.items():
+        mark = Text("◀ binds", style="bold yellow") if name in binding else ""
+        table.add_row(Text(f"  {name}", style="dim"), str(limit), why[name], mark)
+    return table
+
+
+def _threshold_facts(
+    properties: DeviceProperties, block: Block, found: Occupancy
+) -> Iterator[tuple[str, str]]:
+    for resource in RESOURCES:
+        label = RESOURCE_LABELS[resource][0]
+        below, above = thresholds(properties, block, resource)
+        for threshold in (below, above):
+            if threshold:
+                yield label, threshold_text(resource, threshold, found)
+                label = ""
+        least, most = resource_limits(properties)[resource]
+        value = getattr(block, resource)
+        if below is None and value > least:
+            yield label, "smaller values allow no more blocks"
+            label = ""
+        if above is None and value < most:
+            yield label, "larger values cost no block"
+
+
+def _facts(title: str, rows: Iterable[tuple[str, RenderableType]]) -> RenderableType:
+    grid = Table.grid(Column(width=LABEL_COLUMNS), Column(), padding=(0, 1, 0, 0))
+    for label, value in rows:
+        grid.add_row(Text(f"  {label}", style="dim"), value)
+    return Group(Text(title, style="bold"), grid)
+
+
+def _blocks(count: int, which: str = "") -> str:
+    words = f"{which} block" if which else "block"
+    return f"{count} {words}{'' if count == 1 else 's'}"
+
+
+def _warps(count: int) -> str:
+    return f"{count} warp{'' if count == 1 else 's'}"

@@ -1,0 +1,91 @@
+"""Occupancy curves and their picture."""
+
+import csv
+import io
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from memlab.device import datasheet
+from memlab.device.occupancy import RESOURCES, Block, resident, resource_limits
+from memlab.roofline.occupancy_curves import curves, curves_csv
+from memlab.roofline.occupancy_plot import draw
+from memlab.roofline.plot import render
+
+RTX3070 = datasheet.load("rtx3070")
+BLOCK = Block(256, 40, 8192)
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    device=st.sampled_from(datasheet.names()),
+    threads=st.integers(1, 1024),
+    registers=st.integers(1, 64),
+    shared=st.integers(0, 48 * 1024),
+    data=st.data(),
+)
+def test_a_step_holds_for_every_value_in_it(device, threads, registers, shared, data):
+    properties = datasheet.load(device)
+    block = Block(threads, registers, shared)
+    for curve in curves(properties, block):
+        assert (curve.steps[0].first, curve.steps[-1].last) == resource_limits(properties)[
+            curve.resource
+        ]
+        assert all(
+            a.last + 1 == b.first for a, b in zip(curve.steps, curve.steps[1:], strict=False)
+        )
+        step = data.draw(st.sampled_from(curve.steps))
+        value = data.draw(st.integers(step.first, step.last))
+        found = resident(properties, replace(block, **{curve.resource: value}))
+        assert step.warps_per_sm == (found.warps_per_sm if found else 0)
+        assert (step.occupancy and step.occupancy.limiter) == (found and found.limiter)
+
+
+def test_csv_has_a_row_a_step_and_marks_the_block():
+    rows = list(csv.DictReader(io.StringIO(curves_csv(curves(RTX3070, BLOCK)))))
+    marked = [(row["resource"], row["current"]) for row in rows if row["current"]]
+    assert marked == list(zip(RESOURCES, ("256", "40", "8192"), strict=True))
+    registers = [row for row in rows if row["resource"] == "registers_per_thread"]
+    # Without the rest in the way: 1536 / 256 blocks up to 40, then 5 up to 48, 4 up to 64 ...
+    assert [(int(row["last"]), int(row["blocks_per_sm"])) for row in registers[-5:]] == [
+        (48, 5),
+        (64, 4),
+        (80, 3),
+        (128, 2),
+        (255, 1),
+    ]
+
+
+@pytest.mark.parametrize("image_format", ["png", "svg", "pdf"])
+def test_the_picture_is_the_same_every_time(image_format):
+    def picture():
+        return render(draw(curves(RTX3070, BLOCK), RTX3070, "a block"), image_format)
+
+    assert picture() == picture()
+
+
+def test_the_picture_says_what_it_shows():
+    figure = draw(curves(RTX3070, BLOCK), RTX3070, "256 threads a block")
+    texts = [text.get_text() for text in figure.texts]
+    assert texts[0] == "Occupancy of 256 threads a block"
+    assert "6 blocks, 48 of 48 warps, 100%, limited by warps and registers" in texts[1]
+    labels = {text.get_text() for axes in figure.axes for text in axes.texts}
+    assert {"256 threads", "40 registers", "8 KiB"} <= labels
+
+
+def test_no_text_leaves_the_picture():
+    for properties, block in (
+        (RTX3070, BLOCK),
+        (datasheet.load("h200"), Block(1024, 64, 227 * 1024)),
+        (datasheet.load("t4"), Block(1, 255, 0)),
+    ):
+        figure = draw(curves(properties, block), properties, "a kernel with a name, " * 9)
+        width, height = figure.get_size_inches() * figure.dpi
+        figure.canvas.draw()
+        for text in figure.findobj(lambda each: hasattr(each, "get_text")):
+            if text.get_text() and text.get_visible():
+                box = text.get_window_extent()
+                assert -1 < box.x0 <= box.x1 < width + 1, text.get_text()
+                assert -1 < box.y0 <= box.y1 < height + 1, text.get_text()
