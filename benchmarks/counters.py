@@ -1,0 +1,328 @@
+"""Emulated counters against Nsight Compute's, on every kernel of the catalog.
+
+    python -m benchmarks.counters [--recorded]
+
+Writes three rows a launch, of the hardware, of the emulated device and their relative difference,
+to `docs/results/h200-counters.csv`, when and on what to the `.json` beside it, and the differences
+as a table to the `.md`. It needs a GPU whose counters may be read; with `--recorded` it
+needs none: the hardware's rows are then those of the last time, and the emulated ones are new.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import math
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from datetime import UTC, datetime
+from importlib.metadata import version
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from memlab.device import cuda, datasheet, ncu
+from memlab.device.compile import Architecture, compile_launch
+from memlab.device.cuda_device import measure
+from memlab.device.devices import limits
+from memlab.device.emulated import EmulatedDevice
+from memlab.device.facts import examine
+from memlab.device.measurement import Measurement, Time
+from memlab.device.properties import DeviceProperties
+from memlab.device.timing import Settings
+from memlab.device.worker import call
+from memlab.errors import MemlabError
+from memlab.kernels.catalog import CATALOG, find
+from memlab.kernels.kernel import Limits
+from memlab.kernels.launch import Launch, Scalar
+
+DATASHEET = "h200"
+RESULTS = Path(__file__).parents[1] / "docs" / "results"
+TABLE = RESULTS / f"{DATASHEET}-counters.csv"
+AGREES = 0.001
+"""Relative difference that a table need not show."""
+SAMPLES = 15
+"""Timed launches, cold and warm: these times stand beside ncu's, they are not a benchmark."""
+
+TEXTBOOK = ("naive", "tiled", "tiled-dynamic")
+WIDTH, TILES = 2048, (8, 16, 32)
+RAGGED = {"m": 1000, "k": 570, "n": 750}
+"""Sizes that no tile divides, so that predicated-off lanes and part-filled warps are counted."""
+
+Row = dict[str, Any]
+
+COUNTED = (
+    "global_load_requests",
+    "global_load_sectors",
+    "global_load_sector_hits_l1",
+    "global_store_requests",
+    "global_store_sectors",
+    "local_load_sectors",
+    "local_store_sectors",
+    "shared_load_instructions",
+    "shared_load_wavefronts",
+    "shared_store_instructions",
+    "shared_store_wavefronts",
+    "shared_wavefronts_excessive",
+    "l2_read_sectors",
+    "l2_read_sector_hits",
+    "l2_write_sectors",
+    "dram_read_bytes",
+    "dram_write_bytes",
+    "flop_fp32",
+    "flop_fp64",
+    "warp_instructions",
+    "thread_instructions",
+)
+"""The columns that are counters, in order."""
+
+RENAMED = {
+    "global_load_sector_hits_l1": "l1_read_sector_hits",
+    "shared_wavefronts_excessive": "shared_excessive_wavefronts",
+}
+"""Columns that `Counters` calls otherwise."""
+
+HARDWARE_ONLY = {
+    "shared_wavefronts": "memory_l1_wavefronts_shared",
+    "shared_wavefronts_ideal": "memory_l1_wavefronts_shared_ideal",
+    "l2_theoretical_sectors_global": "memory_l2_theoretical_sectors_global",
+    "l2_theoretical_sectors_global_ideal": "memory_l2_theoretical_sectors_global_ideal",
+    "ffma_thread_instructions": "smsp__sass_thread_inst_executed_op_ffma_pred_on.sum",
+    "fadd_thread_instructions": "smsp__sass_thread_inst_executed_op_fadd_pred_on.sum",
+    "fmul_thread_instructions": "smsp__sass_thread_inst_executed_op_fmul_pred_on.sum",
+    "dfma_thread_instructions": "smsp__sass_thread_inst_executed_op_dfma_pred_on.sum",
+    "sm_cycles": "sm__cycles_elapsed.max",
+    "achieved_occupancy_pct": "sm__warps_active.avg.pct_of_peak_sustained_active",
+}
+"""More columns, of metrics that the emulated device has no figure for."""
+
+LAUNCHED: Mapping[str, tuple[str, Callable[[Measurement, DeviceProperties], float]]] = {
+    "registers_per_thread": (
+        "launch__registers_per_thread",
+        lambda measured, _: measured.resources.registers_per_thread,
+    ),
+    "occupancy_limit_blocks": (
+        "launch__occupancy_limit_blocks",
+        lambda measured, _: measured.occupancy.limits["blocks"],
+    ),
+    "occupancy_limit_registers": (
+        "launch__occupancy_limit_registers",
+        lambda measured, _: measured.occupancy.limits["registers"],
+    ),
+    "occupancy_limit_shared_mem": (
+        "launch__occupancy_limit_shared_mem",
+        lambda measured, _: measured.occupancy.limits["shared memory"],
+    ),
+    "occupancy_limit_warps": (
+        "launch__occupancy_limit_warps",
+        lambda measured, _: measured.occupancy.limits["warps"],
+    ),
+    "waves": (
+        "launch__waves_per_multiprocessor",
+        lambda measured, properties: (
+            math.prod(measured.grid)
+            / (measured.occupancy.blocks_per_sm * (properties.multiprocessor_count or 1))
+        ),
+    ),
+}
+"""Columns of the launch: ncu's metric, and the same from the emulated device's measurement."""
+
+IDENTITY = ("kernel", "parameters", "grid", "block", "integer_arguments", "source")
+COLUMNS = (
+    *IDENTITY,
+    "warm_median_us",
+    "cold_median_us",
+    "duration_ns",
+    *COUNTED,
+    *HARDWARE_ONLY,
+    *LAUNCHED,
+)
+
+
+def launches(allowed: Limits) -> list[Launch]:
+    """Every kernel of the catalog as it stands, and the textbook's by tile and on ragged sizes."""
+    chosen: list[tuple[str, Mapping[str, int | str]]] = []
+    for kernel in CATALOG.values():
+        if kernel.name in TEXTBOOK:
+            chosen += [(kernel.name, {"width": WIDTH, "tile": tile}) for tile in TILES]
+            chosen.append((kernel.name, RAGGED))
+        else:
+            matmul = {"width", "m"} <= {parameter.name for parameter in kernel.parameters}
+            chosen.append((kernel.name, {"width": WIDTH} if matmul else {}))
+    return [find(name).prepare(parameters, allowed) for name, parameters in chosen]
+
+
+def emulated_rows(wanted: Sequence[Launch]) -> Iterator[Row]:
+    """Run launches on the emulated device, several at a time, each in a process of its own."""
+    properties = datasheet.load(DATASHEET)
+    with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
+        pending = [pool.submit(emulate, each.kernel, dict(each.parameters)) for each in wanted]
+        for launch, emulation in zip(wanted, pending, strict=True):
+            try:
+                yield emulated_row(emulation.result(), properties)
+            except MemlabError as error:  # an empty row says that too
+                print(f"{launch.kernel}: not emulated: {error}", file=sys.stderr)
+                yield {"source": "emulated"}
+
+
+def emulate(kernel: str, parameters: Mapping[str, int | str]) -> Measurement:
+    """Run a launch on the emulated device."""
+    device = EmulatedDevice(DATASHEET, datasheet.load(DATASHEET))
+    return device.run(find(kernel).prepare(parameters, limits(device.properties)), seed=0)
+
+
+def hardware_rows(wanted: Iterable[Launch]) -> Iterator[Row]:
+    """Run launches on the GPU: under Nsight Compute, and by themselves for their times."""
+    more = [*HARDWARE_ONLY.values(), *(metric for metric, _ in LAUNCHED.values())]
+    architecture = cuda.query(0).compute_capability
+    for launch in wanted:
+        print(launch.kernel, dict(launch.parameters), file=sys.stderr)
+        try:
+            yield _measured(launch, more, architecture)
+        except MemlabError as error:  # one that fails must not cost the others
+            print(f"  not measured: {error}", file=sys.stderr)
+            yield {"source": "hardware"}
+
+
+def _measured(launch: Launch, more: Iterable[str], architecture: Architecture) -> Row:
+    metrics = ncu.profile(launch, more=more)
+    cubin = compile_launch(launch, architecture).cubin
+    time, verification = call(measure, 0, launch, cubin, 0, Settings(samples=SAMPLES))
+    if verification.status == "failed":
+        raise MemlabError("its result is wrong")
+    return hardware_row(metrics, time)
+
+
+def hardware_row(metrics: Mapping[str, float], time: Time) -> Row:
+    """What the GPU counted under ncu, and the times that memlab measured without it."""
+    counted, warm_s = ncu.counters(metrics), time.warm_median_s
+    return {
+        "source": "hardware",
+        "warm_median_us": None if warm_s is None else 1e6 * warm_s,
+        "cold_median_us": 1e6 * time.median_s,
+        "duration_ns": 1e9 * counted["duration_s"],
+        **{column: counted.get(RENAMED.get(column, column)) for column in COUNTED},
+        **{column: metrics.get(metric) for column, metric in HARDWARE_ONLY.items()},
+        **{column: metrics.get(metric) for column, (metric, _) in LAUNCHED.items()},
+    }
+
+
+def emulated_row(measured: Measurement, properties: DeviceProperties) -> Row:
+    """The same columns from the emulated device."""
+    counters = measured.counters
+    return {
+        "source": "emulated",
+        "duration_ns": 1e9 * measured.time.median_s,
+        **{column: getattr(counters, RENAMED.get(column, column)) for column in COUNTED},
+        "shared_wavefronts": counters.shared_load_wavefronts + counters.shared_store_wavefronts,
+        **{column: value(measured, properties) for column, (_, value) in LAUNCHED.items()},
+    }
+
+
+def difference_row(hardware: Row, emulated: Row) -> Row:
+    """Emulated less hardware, over hardware, where both have a figure."""
+    row: Row = {"source": "difference"}
+    for column in COLUMNS[len(IDENTITY) :]:
+        ours, theirs = emulated.get(column), hardware.get(column)
+        if ours is not None and theirs is not None and (theirs or not ours):
+            row[column] = (ours - theirs) / theirs if theirs else 0.0
+    return row
+
+
+def identity(launch: Launch) -> Row:
+    """Which launch a row is of."""
+    scalars = [each for each in launch.arguments if isinstance(each, Scalar)]
+    return {
+        "kernel": launch.kernel,
+        "parameters": " ".join(f"{name}={value}" for name, value in launch.parameters.items()),
+        "grid": str(launch.grid),
+        "block": str(launch.block),
+        "integer_arguments": " ".join(str(each.value) for each in scalars),
+    }
+
+
+def markdown(rows: list[Row]) -> str:
+    """Name the columns that agree in every launch, and give the differences of the others."""
+    shown = [row for row in rows if row["source"] == "difference"]
+    counted = [row for row in rows if row["source"] == "hardware"]
+    columns = [each for each in (*COUNTED, "duration_ns") if any(row.get(each) for row in counted)]
+    differing = [each for each in columns if any(abs(row.get(each, 0)) > AGREES for row in shown)]
+    agreeing = ", ".join(f"`{each}`" for each in columns if each not in differing)
+    lines = [
+        "# Emulated counters against Nsight Compute's on an H200",
+        "",
+        "By how much the emulated figure lies above the hardware's, as `python -m "
+        "benchmarks.counters` found; empty where either is missing. In all launches these agree "
+        f"within {100 * AGREES:g}%: {agreeing}.",
+        "",
+        "| launch | " + " | ".join(each.replace("_", " ") for each in differing) + " |",
+        "| --- |" + " ---: |" * len(differing),
+    ]
+    for row in shown:
+        cells = ["" if each not in row else f"{100 * row[each]:+.1f}%" for each in differing]
+        lines.append(f"| {row['kernel']} {row['parameters']} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def recorded_rows(wanted: Iterable[Launch]) -> Iterator[Row]:
+    """The hardware's rows of the last time; a launch that it did not hold is left empty."""
+    with TABLE.open(newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["source"] == "hardware"]
+    held = {(row["kernel"], row["parameters"]): row for row in rows}
+    for launch in wanted:
+        named = identity(launch)
+        row = held.get((named["kernel"], named["parameters"]), {})
+        figures = {key: float(row[key]) for key in COLUMNS[len(IDENTITY) :] if row.get(key)}
+        yield {"source": "hardware"} | figures
+
+
+def circumstances() -> Row:
+    """When and on what the hardware's rows were taken."""
+    facts = examine()
+    return {
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "memlab_version": version("memlab"),
+        "driver": facts.driver,
+        "driver_cuda": facts.driver_cuda,
+        "nvrtc": facts.nvrtc,
+        "pycuda": facts.pycuda,
+        "gpu": facts.gpus[0].name,
+        "sm_clock_hz": facts.gpus[0].sm_clock_hz,
+        "memory_clock_hz": facts.gpus[0].memory_clock_hz,
+        "slowdowns": facts.gpus[0].slowdowns,
+    }
+
+
+def main() -> None:
+    """Measure, compare and write."""
+    arguments = argparse.ArgumentParser(description="Emulated counters against Nsight Compute's.")
+    arguments.add_argument("--recorded", action="store_true", help="keep the hardware's rows")
+    recorded = arguments.parse_args().recorded
+
+    wanted = launches(limits(datasheet.load(DATASHEET)))
+    hardware = list((recorded_rows if recorded else hardware_rows)(wanted))
+    if not recorded:
+        RESULTS.mkdir(parents=True, exist_ok=True)
+        TABLE.with_suffix(".json").write_text(json.dumps(circumstances(), indent=2) + "\n")
+    rows: list[Row] = []
+    for launch, measured, emulated in zip(wanted, hardware, emulated_rows(wanted), strict=True):
+        for row in (measured, emulated, difference_row(measured, emulated)):
+            rows.append(identity(launch) | row)
+    with TABLE.open("w", newline="") as file:
+        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows({key: _cell(value) for key, value in row.items()} for row in rows)
+    TABLE.with_suffix(".md").write_text(markdown(rows) + "\n")
+
+
+def _cell(value: Any) -> Any:
+    """Counts as whole numbers, the rest to six digits."""
+    if isinstance(value, float):
+        return round(value) if abs(value) >= 1e5 or value.is_integer() else f"{value:.6g}"
+    return value
+
+
+if __name__ == "__main__":
+    main()
