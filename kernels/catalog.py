@@ -6,8 +6,8 @@ To add one: a `.cu` file beside this module, an entry here, a line in its test.
 from __future__ import annotations
 
 from memlab.errors import UsageError, nearest
-from memlab.kernels import matmul
-from memlab.kernels.kernel import Kernel
+from memlab.kernels import banks, coalescing, corner, image, ladder, matmul, spaces, sums
+from memlab.kernels.kernel import LONG_INDEXED_ELEMENTS, Kernel
 
 CATALOG: dict[str, Kernel] = {
     kernel.name: kernel
@@ -33,6 +33,215 @@ CATALOG: dict[str, Kernel] = {
             parameters=(*matmul.SIZES, matmul.DYNAMIC_TILE),
             make_launch=matmul.launch_tiled_dynamic,
         ),
+        Kernel(
+            name="coarsened",
+            summary="Matrix product; a thread computes several elements of a row",
+            source_file="coarsened.cu",
+            parameters=ladder.COARSENED,
+            make_launch=ladder.launch_coarsened,
+        ),
+        Kernel(
+            name="register-tiled-1d",
+            summary="Matrix product; a thread computes part of a column",
+            source_file="register_tiled_1d.cu",
+            parameters=ladder.REGISTER_TILED_1D,
+            make_launch=ladder.launch_register_tiled_1d,
+        ),
+        Kernel(
+            name="register-tiled-2d",
+            summary="Matrix product; a thread computes a square from registers",
+            source_file="register_tiled_2d.cu",
+            parameters=ladder.REGISTER_TILED_2D,
+            make_launch=ladder.launch_register_tiled_2d,
+        ),
+        Kernel(
+            name="vectorized",
+            summary="Matrix product; memory moves 16 bytes a thread at a time",
+            source_file="vectorized.cu",
+            parameters=ladder.VECTORIZED,
+            make_launch=ladder.launch_vectorized,
+        ),
+        Kernel(
+            name="double-buffered",
+            summary="Matrix product; the next tiles load during the inner product",
+            source_file="double_buffered.cu",
+            parameters=ladder.VECTORIZED,
+            make_launch=ladder.launch_double_buffered,
+        ),
+        *(
+            Kernel(
+                name=f"tensor-{element}",
+                summary=f"Matrix product on tensor cores, {element.upper()} in and FP32 sums",
+                source_file="tensor.cu",
+                parameters=ladder.TENSOR,
+                make_launch=ladder.launch_tensor(element),
+            )
+            for element in ("tf32", "fp16", "bf16")
+        ),
+        Kernel(
+            name="blur",
+            summary="Image blur; every pixel is read from global memory",
+            source_file="blur.cu",
+            parameters=image.PARAMETERS,
+            make_launch=image.launch_blur,
+        ),
+        Kernel(
+            name="blur-tiled",
+            summary="Image blur; tiles and their border are in shared memory",
+            source_file="blur_tiled.cu",
+            parameters=image.PARAMETERS,
+            make_launch=image.launch_blur_tiled,
+        ),
+        Kernel(
+            name="aligned",
+            summary="Copy; a warp reads one aligned line",
+            source_file="aligned.cu",
+            parameters=coalescing.PARAMETERS,
+            make_launch=coalescing.launch_aligned,
+        ),
+        Kernel(
+            name="permuted",
+            summary="Copy; a warp reads one aligned line in another order",
+            source_file="permuted.cu",
+            parameters=coalescing.PARAMETERS,
+            make_launch=coalescing.launch_permuted,
+        ),
+        Kernel(
+            name="misaligned",
+            summary="Copy; a warp reads 32 words that start inside a line",
+            source_file="misaligned.cu",
+            parameters=(*coalescing.PARAMETERS, coalescing.OFFSET),
+            make_launch=coalescing.launch_misaligned,
+        ),
+        Kernel(
+            name="broadcast",
+            summary="Copy; a warp reads one word",
+            source_file="broadcast.cu",
+            parameters=coalescing.PARAMETERS,
+            make_launch=coalescing.launch_broadcast,
+        ),
+        Kernel(
+            name="scattered",
+            summary="Copy; a warp reads 32 words anywhere",
+            source_file="scattered.cu",
+            parameters=coalescing.PARAMETERS,
+            make_launch=coalescing.launch_scattered,
+        ),
+        Kernel(
+            name="strided",
+            summary="Copy; a warp reads words at a stride",
+            source_file="strided.cu",
+            parameters=(*coalescing.PARAMETERS, coalescing.STRIDE),
+            make_launch=coalescing.launch_strided,
+            max_elements=LONG_INDEXED_ELEMENTS,
+        ),
+        Kernel(
+            name="row-sum",
+            summary="Sums along rows, a thread a row; uncoalesced",
+            source_file="row_sum.cu",
+            parameters=sums.PARAMETERS,
+            make_launch=sums.launch_row_sum,
+            max_elements=LONG_INDEXED_ELEMENTS,
+        ),
+        Kernel(
+            name="column-sum",
+            summary="Sums along columns, a thread a column; coalesced",
+            source_file="column_sum.cu",
+            parameters=sums.PARAMETERS,
+            make_launch=sums.launch_column_sum,
+            max_elements=LONG_INDEXED_ELEMENTS,
+        ),
+        Kernel(
+            name="bank-stride",
+            summary="Reads of shared memory at a stride; bank conflicts",
+            source_file="bank_stride.cu",
+            parameters=banks.STRIDE_PARAMETERS,
+            make_launch=banks.launch_bank_stride,
+        ),
+        Kernel(
+            name="transpose",
+            summary="Transpose; rows are read, columns written",
+            source_file="transpose.cu",
+            parameters=banks.TRANSPOSE_PARAMETERS,
+            make_launch=banks.launch_transpose,
+        ),
+        Kernel(
+            name="transpose-shared",
+            summary="Transpose through shared memory, with bank conflicts",
+            source_file="transpose_shared.cu",
+            parameters=banks.TRANSPOSE_PARAMETERS,
+            make_launch=banks.launch_transpose,
+        ),
+        Kernel(
+            name="transpose-padded",
+            summary="Transpose through shared memory, padded against conflicts",
+            source_file="transpose_padded.cu",
+            parameters=banks.TRANSPOSE_PARAMETERS,
+            make_launch=banks.launch_transpose,
+        ),
+        Kernel(
+            name="matmul-column-major",
+            summary="Matrix product; N stored by columns, read uncoalesced",
+            source_file="matmul_column_major.cu",
+            parameters=(*matmul.SIZES, corner.BLOCK_TILE),
+            make_launch=corner.launch_column_major,
+        ),
+        Kernel(
+            name="corner-turning",
+            summary="Matrix product; N stored by columns, turned in shared memory",
+            source_file="corner_turning.cu",
+            parameters=(*matmul.SIZES, corner.TURNED_TILE),
+            make_launch=corner.launch_corner_turning,
+        ),
+        Kernel(
+            name="filter-registers",
+            summary="Small filter; coefficients in registers",
+            source_file="filter_registers.cu",
+            parameters=spaces.FILTER_PARAMETERS,
+            make_launch=spaces.launch_filter,
+        ),
+        Kernel(
+            name="filter-local",
+            summary="Small filter; coefficients in local memory",
+            source_file="filter_local.cu",
+            parameters=spaces.FILTER_PARAMETERS,
+            make_launch=spaces.launch_filter,
+        ),
+        Kernel(
+            name="filter-shared",
+            summary="Small filter; coefficients in shared memory",
+            source_file="filter_shared.cu",
+            parameters=spaces.FILTER_PARAMETERS,
+            make_launch=spaces.launch_filter,
+        ),
+        Kernel(
+            name="filter-constant",
+            summary="Small filter; coefficients in constant memory, uniform",
+            source_file="filter_constant.cu",
+            parameters=spaces.FILTER_PARAMETERS,
+            make_launch=spaces.launch_filter_constant,
+        ),
+        Kernel(
+            name="filter-constant-divergent",
+            summary="Small filter; coefficients in constant memory, divergent",
+            source_file="filter_constant_divergent.cu",
+            parameters=spaces.FILTER_PARAMETERS,
+            make_launch=spaces.launch_filter_constant,
+        ),
+        Kernel(
+            name="filter-global",
+            summary="Small filter; coefficients in global memory",
+            source_file="filter_global.cu",
+            parameters=spaces.FILTER_PARAMETERS,
+            make_launch=spaces.launch_filter,
+        ),
+        Kernel(
+            name="register-pressure",
+            summary="Variance of 64 values a thread, in limited registers",
+            source_file="register_pressure.cu",
+            parameters=spaces.PRESSURE_PARAMETERS,
+            make_launch=spaces.launch_register_pressure,
+        ),
     )
 }
 """Every kernel by its name on the command line."""
@@ -45,5 +254,6 @@ def find(name: str) -> Kernel:
         UsageError: There is none; the message gives the nearest names.
     """
     if name not in CATALOG:
-        raise UsageError(f"unknown kernel {name!r}: {nearest(name, CATALOG)}")
+        listing = "'memlab kernels' lists all"
+        raise UsageError(f"unknown kernel {name!r}: {nearest(name, CATALOG, listing)}")
     return CATALOG[name]

@@ -10,38 +10,50 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from memlab.errors import UsageError, nearest
-from memlab.kernels.launch import Buffer, Dim3, Launch
+from memlab.kernels.launch import Buffer, Constant, Dim3, Launch, Reference, Scalar
 
 INT_INDEXED_ELEMENTS = 2**31 - 1024
 """Elements of an array that `int` indices reach, less a block's width: the threads beyond the
 edge of a matrix compute their position too, and it must not wrap."""
+LONG_INDEXED_ELEMENTS = 2**63 - 1
+"""Elements of an array that `size_t` indices reach: memory ends sooner."""
 
-ELEMENT_BYTES = {"float32": 4, "float64": 8, "int32": 4, "int64": 8}
+ELEMENT_BYTES = {"uint16": 2, "float32": 4, "float64": 8, "int32": 4, "int64": 8}
 """Bytes of one array element, by NumPy's name of its type."""
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """A whole number that the user may choose for a launch.
+    """What the user may choose for a launch: a whole number, or one of a few words.
 
     Attributes:
-        name: As on the command line, without dashes.
+        name: As in Python and JSON; the command line has dashes for underscores.
         help: One line that says what it is.
         default: What is used when it is not given; None where that depends on other parameters
             or on the device.
         default_text: The default in words where `default` is None.
         minimum: The least that is accepted.
+        maximum: The most that is accepted, where that is the same on every device.
         accepts: The accepted values in words, where the device bounds them from above.
+        choices: The words to choose from; empty for a number.
     """
 
     name: str
     help: str
-    default: int | None = None
+    default: int | str | None = None
     default_text: str = ""
     minimum: int = 1
+    maximum: int | None = None
     accepts: str = ""
+    choices: tuple[str, ...] = ()
+
+    @property
+    def option(self) -> str:
+        """The option on the command line."""
+        return "--" + self.name.replace("_", "-")
 
     @property
     def default_label(self) -> str:
@@ -51,26 +63,38 @@ class Parameter:
     @property
     def range_label(self) -> str:
         """The accepted values as a person reads them."""
-        return self.accepts or f"{self.minimum} or more"
+        if self.choices:
+            return " or ".join(self.choices)
+        most = "or more" if self.maximum is None else f"to {self.maximum}"
+        return self.accepts or f"{self.minimum} {most}"
 
-    def checked(self, value: object) -> int | None:
-        """Return a value that may be used, or None where none was given.
+    def checked(self, value: object) -> int | str | None:
+        """Return a value that may be used, or the default where None was given.
 
         Raises:
-            UsageError: It is not a whole number, or below the minimum.
+            UsageError: It is not one of the words, or not a whole number in the range.
         """
         if value is None:
             return self.default
+        name = self.option.removeprefix("--")
+        if self.choices:
+            if value not in self.choices:
+                raise UsageError(f"{name} must be {self.range_label}, got {str(value)!r}")
+            return str(value)
         try:
             number = operator.index(value)  # type: ignore[arg-type]
         except TypeError:
             raise UsageError(
-                f"{self.name} must be a whole number, got {value!r}: use {self.range_label}"
+                f"{name} must be a whole number, got {value!r}: use {self.range_label}"
             ) from None
-        if number < self.minimum:
-            raise UsageError(
-                f"{self.name} must be at least {self.minimum}, got {number}: use {self.range_label}"
-            )
+        for limit, word, beyond in (
+            (self.minimum, "least", number < self.minimum),
+            (self.maximum, "most", self.maximum is not None and number > self.maximum),
+        ):
+            if beyond:
+                raise UsageError(
+                    f"{name} must be at {word} {limit}, got {number}: use {self.range_label}"
+                )
         return number
 
 
@@ -91,6 +115,7 @@ class Limits:
         max_shared_memory_per_block_optin_bytes: The same after
             `cudaFuncAttributeMaxDynamicSharedMemorySize`; dynamic arrays only.
         total_memory_bytes: Global memory; None where it is not known.
+        compute_capability: Major and minor; None where it is not known.
     """
 
     name: str
@@ -100,6 +125,7 @@ class Limits:
     max_shared_memory_per_block_bytes: int = 48 * 1024
     max_shared_memory_per_block_optin_bytes: int = 48 * 1024
     total_memory_bytes: int | None = None
+    compute_capability: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -120,7 +146,7 @@ class Kernel:
     summary: str
     source_file: str
     parameters: tuple[Parameter, ...]
-    make_launch: Callable[[Kernel, Mapping[str, int | None], Limits], Launch]
+    make_launch: Callable[[Kernel, Mapping[str, Any], Limits], Launch]
     max_elements: int = INT_INDEXED_ELEMENTS
 
     @property
@@ -130,7 +156,7 @@ class Kernel:
 
         return resources.files(__package__).joinpath(self.source_file).read_text(encoding="utf-8")
 
-    def prepare(self, values: Mapping[str, int | None], limits: Limits) -> Launch:
+    def prepare(self, values: Mapping[str, int | str | None], limits: Limits) -> Launch:
         """Turn a user's choice into a launch that the device can take.
 
         Args:
@@ -151,6 +177,46 @@ class Kernel:
         _check_indices(launch, self.max_elements)
         _check_geometry(launch, limits)
         return launch
+
+    def launch(
+        self,
+        parameters: Mapping[str, int | str],
+        grid: Dim3,
+        block: Dim3,
+        arguments: tuple[Buffer | Scalar, ...],
+        *,
+        flop: int,
+        compulsory_bytes: int,
+        reference: Reference,
+        tolerance: float,
+        defines: Mapping[str, str] | None = None,
+        constants: tuple[Constant, ...] = (),
+        compile_options: tuple[str, ...] = (),
+        tile: int | None = None,
+    ) -> Launch:
+        """Make a launch of this kernel's source; the arguments are those of `Launch`.
+
+        The `__global__` function is named like the kernel, with underscores for dashes.
+        """
+        return Launch(
+            kernel=self.name,
+            parameters=parameters,
+            source=self.source,
+            source_name=self.source_file,
+            entry=self.name.replace("-", "_"),
+            defines=defines or {},
+            grid=grid,
+            block=block,
+            dynamic_shared_bytes=0,
+            arguments=arguments,
+            flop=flop,
+            compulsory_bytes=compulsory_bytes,
+            reference=reference,
+            tolerance=tolerance,
+            tile=tile,
+            constants=constants,
+            compile_options=compile_options,
+        )
 
 
 def buffer_bytes(buffer: Buffer) -> int:

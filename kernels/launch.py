@@ -22,7 +22,15 @@ Arrays: TypeAlias = "Mapping[str, NDArray[np.generic]]"
 
 Reference: TypeAlias = "Callable[[Arrays, NDArray[np.int64]], NDArray[np.float64]]"
 """`reference(inputs, flat_index)`: the float64 values that the output must hold at these
-row-major positions, computed from the input arrays alone."""
+row-major positions, computed from the input arrays alone (constants are among them)."""
+
+
+@dataclass(frozen=True)
+class Uniform:
+    """How an input is drawn: uniformly, `low` included, `high` not."""
+
+    low: float
+    high: float
 
 
 @dataclass(frozen=True)
@@ -34,12 +42,31 @@ class Buffer:
         shape: Elements in each dimension, row-major.
         dtype: NumPy's name of the element type.
         role: Whether the kernel reads it, writes it, or both.
+        fill: How an input is drawn; None for floats in [0, 1) and integers over their range.
     """
 
     name: str
     shape: tuple[int, ...]
     dtype: str
     role: Literal["in", "out"]
+    fill: Uniform | None = None
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A `__constant__` array, filled before the launch.
+
+    Attributes:
+        name: The symbol in the kernel's source.
+        shape: Elements in each dimension, row-major.
+        dtype: NumPy's name of the element type.
+        fill: As of a `Buffer`.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    fill: Uniform | None = None
 
 
 @dataclass(frozen=True)
@@ -77,10 +104,12 @@ class Launch:
         reference: The expected output, see `Reference`.
         tolerance: Largest relative error that rounding can explain.
         tile: Edge of the tile that is staged or of the square block, for plots by tile width.
+        constants: What the source's `__constant__` arrays hold.
+        compile_options: More of NVRTC's options, such as `--maxrregcount=32`.
     """
 
     kernel: str
-    parameters: Mapping[str, int]
+    parameters: Mapping[str, int | str]
     source: str
     source_name: str
     entry: str
@@ -94,11 +123,18 @@ class Launch:
     reference: Reference
     tolerance: float
     tile: int | None = None
+    constants: tuple[Constant, ...] = ()
+    compile_options: tuple[str, ...] = ()
 
     @property
     def buffers(self) -> tuple[Buffer, ...]:
         """The array arguments, in the kernel's order."""
         return tuple(each for each in self.arguments if isinstance(each, Buffer))
+
+    @property
+    def inputs(self) -> tuple[Buffer | Constant, ...]:
+        """All that is drawn at random: the inputs among the arguments, then the constants."""
+        return (*(each for each in self.buffers if each.role == "in"), *self.constants)
 
     @property
     def blocks(self) -> int:

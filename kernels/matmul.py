@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from memlab.errors import UsageError
 from memlab.kernels.kernel import Kernel, Limits, Parameter
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from memlab.kernels.launch import Arrays
+    from memlab.kernels.launch import Arrays, Dim3
 
 FLOAT_BYTES = 4
 DEFAULT_WIDTH = 1024
@@ -53,7 +53,7 @@ def launch_naive(kernel: Kernel, values: Mapping[str, int | None], limits: Limit
         UsageError: The block would have more threads than the device allows.
     """
     tile = _fitting_tile(values["tile"], limits, shared_limit_bytes=None)
-    return _launch(kernel, values, tile)
+    return product(kernel, values, tile)
 
 
 def launch_tiled(kernel: Kernel, values: Mapping[str, int | None], limits: Limits) -> Launch:
@@ -63,7 +63,7 @@ def launch_tiled(kernel: Kernel, values: Mapping[str, int | None], limits: Limit
         UsageError: The tile needs more threads or shared memory than the device allows a block.
     """
     tile = _fitting_tile(values["tile"], limits, limits.max_shared_memory_per_block_bytes)
-    return _launch(kernel, values, tile, defines={"TILE": str(tile)})
+    return product(kernel, values, tile, defines={"TILE": str(tile)})
 
 
 def launch_tiled_dynamic(
@@ -80,7 +80,59 @@ def launch_tiled_dynamic(
         limits.max_shared_memory_per_block_bytes, limits.max_shared_memory_per_block_optin_bytes
     )
     tile = _fitting_tile(values["tile"], limits, shared_limit_bytes)
-    return _launch(kernel, values, tile, dynamic_shared_bytes=_shared_bytes(tile))
+    return product(kernel, values, tile, dynamic_shared_bytes=_shared_bytes(tile))
+
+
+def product(
+    kernel: Kernel,
+    values: Mapping[str, Any],
+    tile: int,
+    *,
+    columns: int | None = None,
+    block: Dim3 | None = None,
+    chosen: Mapping[str, int] | None = None,
+    defines: Mapping[str, str] | None = None,
+    dynamic_shared_bytes: int = 0,
+) -> Launch:
+    """Make the launch of a matrix product whose blocks compute rectangles of P.
+
+    Args:
+        kernel: The entry of the catalog.
+        values: The checked parameters; `width`, `m`, `k` and `n` are read here.
+        tile: Rows of P that a block computes.
+        columns: Columns of P that a block computes; as many as rows where not given.
+        block: Threads of a block; a thread an element of the tile where not given.
+        chosen: Parameters besides the sizes and the tile, with defaults filled in.
+        defines: Preprocessor definitions, name to value.
+        dynamic_shared_bytes: Size of the `extern __shared__` array, bytes.
+    """
+    width = values["width"] or DEFAULT_WIDTH
+    m, k, n = (values[name] or width for name in ("m", "k", "n"))
+    sizes = {"width": m} if m == k == n else {"m": m, "k": k, "n": n}
+    return Launch(
+        kernel=kernel.name,
+        parameters={**sizes, "tile": tile, **(chosen or {})},
+        source=kernel.source,
+        source_name=kernel.source_file,
+        entry=kernel.name.replace("-", "_"),
+        defines=defines or {},
+        grid=(-(-n // (columns or tile)), -(-m // tile), 1),
+        block=block or (tile, tile, 1),
+        dynamic_shared_bytes=dynamic_shared_bytes,
+        arguments=(
+            Buffer("M", (m, k), "float32", "in"),
+            Buffer("N", (k, n), "float32", "in"),
+            Buffer("P", (m, n), "float32", "out"),
+            Scalar("m", "int32", m),
+            Scalar("k", "int32", k),
+            Scalar("n", "int32", n),
+        ),
+        flop=2 * m * n * k,
+        compulsory_bytes=FLOAT_BYTES * (m * k + k * n + m * n),
+        reference=reference,
+        tolerance=tolerance(k),
+        tile=tile,
+    )
 
 
 def reference(inputs: Arrays, flat_index: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -131,41 +183,6 @@ def tolerance(k: int) -> float:
     Comput. 41(5), 2019, theorem 3.1. (The worst case, k * u, would hide faults.)
     """
     return 10 * math.sqrt(k) * 2.0**-24
-
-
-def _launch(
-    kernel: Kernel,
-    values: Mapping[str, int | None],
-    tile: int,
-    defines: Mapping[str, str] | None = None,
-    dynamic_shared_bytes: int = 0,
-) -> Launch:
-    width = values["width"] or DEFAULT_WIDTH
-    m, k, n = (values[name] or width for name in ("m", "k", "n"))
-    return Launch(
-        kernel=kernel.name,
-        parameters=({"width": m} if m == k == n else {"m": m, "k": k, "n": n}) | {"tile": tile},
-        source=kernel.source,
-        source_name=kernel.source_file,
-        entry=kernel.name.replace("-", "_"),
-        defines=defines or {},
-        grid=(-(-n // tile), -(-m // tile), 1),
-        block=(tile, tile, 1),
-        dynamic_shared_bytes=dynamic_shared_bytes,
-        arguments=(
-            Buffer("M", (m, k), "float32", "in"),
-            Buffer("N", (k, n), "float32", "in"),
-            Buffer("P", (m, n), "float32", "out"),
-            Scalar("m", "int32", m),
-            Scalar("k", "int32", k),
-            Scalar("n", "int32", n),
-        ),
-        flop=2 * m * n * k,
-        compulsory_bytes=FLOAT_BYTES * (m * k + k * n + m * n),
-        reference=reference,
-        tolerance=tolerance(k),
-        tile=tile,
-    )
 
 
 def _shared_bytes(tile: int) -> int:

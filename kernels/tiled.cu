@@ -6,6 +6,12 @@
 // What to expect: every element that is loaded from global memory is used TILE times, so the
 // requested intensity is TILE / 4 FLOP/B. The inner product now reads shared memory: two loads an
 // FMA become the new limit.
+//
+// What lessons' listings of this kernel have wrong, each of it a wrong result: N read at
+// [(row + phase * TILE) * width + tx] instead of [(phase * TILE + ty) * width + column]; a sum kept
+// in an int; tiles not zeroed beyond the edge, where what the phase before left is then multiplied;
+// for rectangular matrices row < k and column < k instead of row < m and column < n, and P[row * m +
+// column] instead of P[row * n + column]; no guard on the store.
 
 extern "C" __global__ void tiled(const float* M, const float* N, float* P, int m, int k, int n) {
   __shared__ float M_tile[TILE][TILE], N_tile[TILE][TILE];

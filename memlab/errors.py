@@ -27,14 +27,19 @@ class DeviceError(MemlabError):
     exit_code = 3
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def nearest(name: str, known: Iterable[str], listing: str = "") -> str:
     """Say which known names come closest to a mistyped one.
 
+    Args:
+        name: What was typed.
+        known: The names there are.
+        listing: Where to see them, said in place of the names where these are too many.
+
     Returns:
-        ` did you mean 'a' or 'b'?` when some are close, else ` known: a, b, c`.
+        `did you mean 'a' or 'b'?` when some are close, else the listing, or `known: a, b, c`.
     """
     names = sorted(known)
     close = difflib.get_close_matches(name.lower(), names, n=3, cutoff=0.5)
     if close:
         return "did you mean " + " or ".join(repr(match) for match in close) + "?"
-    return "known: " + ", ".join(names)
+    return listing or "known: " + ", ".join(names)

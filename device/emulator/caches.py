@@ -84,13 +84,18 @@ class CacheGeometry:
 
 
 def probe_blocks(grid: Dim3, origin: tuple[int, int, int]) -> Ints:
-    """The block to record and its neighbours in x, y, z, then the diagonal one; shape (5, 3).
+    """The block to record, its neighbours in x, y, z, and one to check by; shape (5, 3).
 
     A neighbour is the block before, since the last ones of a grid are often cut short, or the
-    next where there is none before. Where the grid is one block wide the origin is repeated.
+    next where there is none before. Where the grid is one block wide the origin is repeated. The
+    last block lies two steps away in each dimension, or one where there are no two.
     """
     step = [-1 if at else int(extent > 1) for at, extent in zip(origin, grid, strict=True)]
-    return np.array(origin) + np.vstack([np.zeros(3, int), np.diag(step), step]).astype(np.int64)
+    check = [
+        2 * each if 0 <= at + 2 * each < extent else each
+        for each, at, extent in zip(step, origin, grid, strict=True)
+    ]
+    return np.array(origin) + np.vstack([np.zeros(3, int), np.diag(step), check]).astype(np.int64)
 
 
 def record(program: Program, trace: Trace, probes: Ints) -> Stream:
@@ -107,12 +112,13 @@ def record(program: Program, trace: Trace, probes: Ints) -> Stream:
     touched: list[Ints] = []
     windows = max(min(len(trace.events), _WINDOWS), 1)
     steps = np.diagonal(probes[1:4] - probes[0])
+    times = (probes[4] - probes[0]) * steps  # steps are 1, -1 or 0
     for number, (index, base, sectors) in enumerate(trace.events):
         row = program.steps[index].row
         bases = base.reshape(len(probes), -1) // SECTOR_BYTES
         differences = (bases[1:4] - bases[0]).T
         # Moves that are no whole number of sectors round differently from block to block.
-        affine = abs(bases[4] - bases[0] - differences.sum(axis=1)) <= 1
+        affine = abs(bases[4] - bases[0] - differences @ times) <= 2
         count = bases.shape[1]
         per_warp = sectors.per_warp[:count]
         warps.append(
@@ -255,7 +261,8 @@ def dram_bytes(
     """Bytes read from and written to memory, for the whole grid.
 
     Two waves of blocks go through the L2; what the second one misses is what every further wave
-    misses. Written lines stay in the L2 as far as they fit beside the rest.
+    misses. But accesses that are drawn at random from a range that fits the L2 miss each byte of
+    it at most once. Written lines stay in the L2 as far as they fit beside the rest.
     """
     if not len(stream.sector):
         return 0, 0
@@ -274,26 +281,44 @@ def dram_bytes(
     windows: list[Ints] = []
     units: list[Ints] = []
     stores: list[NDArray[np.bool_]] = []
+    affines: list[NDArray[np.bool_]] = []
     for number, groups in enumerate(waves):
         for rows, shifts in groups:
             for row, sector in _thinned(stream, rows, shifts, thinning, generator):
                 windows.append(stream.window[row] + number * stream.windows)
                 units.append(sector // unit_sectors)
                 stores.append(stream.store[row])
-    window, unit, store = np.concatenate(windows), np.concatenate(units), np.concatenate(stores)
+                affines.append(stream.affine[row])
+    window, unit = np.concatenate(windows), np.concatenate(units)
+    store, affine = np.concatenate(stores), np.concatenate(affines)
     order = np.argsort(window, kind="stable")
-    window, unit, store = window[order], unit[order], store[order]
+    window, unit, store, affine = window[order], unit[order], store[order], affine[order]
     missed = misses(window, unit, SECTORS_PER_LINE // unit_sectors, geometry.l2_bytes / thinning)
-    read = missed & ~store
-    first = int((read & (window < stream.windows)).sum())
-    later = int(read.sum()) - first
     remaining = max(total - wave, 0) / min(wave, max(total - wave, 1))
-    read_bytes = (first + later * remaining) * thinning * geometry.dram_access_bytes
+
+    def bytes_read(chosen: NDArray[np.bool_]) -> float:
+        read = missed & ~store & chosen
+        first = int((read & (window < stream.windows)).sum())
+        later = int(read.sum()) - first
+        return (first + later * remaining) * thinning * geometry.dram_access_bytes
+
+    reach_bytes = _reach_bytes(stream)
+    drawn_bytes = bytes_read(~affine)
+    if reach_bytes <= geometry.l2_bytes:
+        drawn_bytes = min(drawn_bytes, reach_bytes)
+    read_bytes = bytes_read(affine) + drawn_bytes
     written = len(np.unique(unit[store])) * thinning * geometry.dram_access_bytes
     written = int(written * total / simulated)
     footprint = written + read_bytes
     evicted = max(0.0, 1 - geometry.l2_bytes / footprint) if footprint else 0.0
     return int(read_bytes), int(written * evicted)
+
+
+def _reach_bytes(stream: Stream) -> int:
+    """Size of the ranges that loads are drawn from which do not move in step."""
+    drawn = ~stream.affine & ~stream.store
+    ranges = np.unique(np.stack([stream.low[drawn], stream.high[drawn]], axis=1), axis=0)
+    return int((ranges[:, 1] - ranges[:, 0] + 1).sum()) * SECTOR_BYTES
 
 
 def _in_step(stream: Stream, blocks: Ints) -> Iterator[tuple[Ints, Ints]]:

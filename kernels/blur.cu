@@ -1,0 +1,27 @@
+// Image blur: each pixel becomes the mean of those around it, all read from global memory.
+//
+// out[row][column] = mean of in over the (2 RADIUS + 1)^2 pixels around it, as far as they lie in
+// the image; float32, any sizes. RADIUS is fixed when the kernel is compiled.
+//
+// What to expect: one addition for each pixel read, so the lessons' ratio: 1 FLOP an access,
+// 0.25 FLOP/B. Neighbours read almost the same pixels, and the caches serve nearly all of them.
+
+extern "C" __global__ void blur(const float* in, float* out, int width, int height) {
+  int column = blockIdx.x * blockDim.x + threadIdx.x;
+  int row = blockIdx.y * blockDim.y + threadIdx.y;
+
+  if (column < width && row < height) {
+    float sum = 0.0f;
+    int pixels = 0;
+    for (int down = -RADIUS; down < RADIUS + 1; ++down) {
+      for (int right = -RADIUS; right < RADIUS + 1; ++right) {
+        int y = row + down, x = column + right;
+        if (y > -1 && y < height && x > -1 && x < width) {
+          sum += in[y * width + x];
+          ++pixels;
+        }
+      }
+    }
+    out[row * width + column] = sum / pixels;
+  }
+}

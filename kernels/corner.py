@@ -1,0 +1,57 @@
+"""Corner turning: a matrix product whose second operand is stored column by column."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from memlab.kernels import matmul
+from memlab.kernels.kernel import Kernel, Limits, Parameter
+from memlab.kernels.launch import Buffer, Launch
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from memlab.kernels.launch import Arrays
+
+# By default a warp is a row of the block, so that it is the warp's accesses one reads about.
+BLOCK_TILE = Parameter("tile", "Edge T of the block", default=32, accepts=matmul.TILES)
+TURNED_TILE = Parameter(
+    "tile", "Edge T of the two tiles, and of the block", default=32, accepts=matmul.TILES
+)
+
+
+def launch_column_major(kernel: Kernel, values: Mapping[str, Any], limits: Limits) -> Launch:
+    """Launch the product that reads N as it lies: uncoalesced.
+
+    Raises:
+        UsageError: The block would have more threads than the device allows.
+    """
+    return _with_n_column_major(matmul.launch_naive(kernel, values, limits))
+
+
+def launch_corner_turning(kernel: Kernel, values: Mapping[str, Any], limits: Limits) -> Launch:
+    """Launch the product that turns tiles of N in shared memory.
+
+    Raises:
+        UsageError: The tile needs more threads or shared memory than the device allows a block.
+    """
+    return _with_n_column_major(matmul.launch_tiled(kernel, values, limits))
+
+
+def _with_n_column_major(launch: Launch) -> Launch:
+    """The same product with N stored as an array of shape (n, k)."""
+    arguments = tuple(
+        replace(each, shape=each.shape[::-1])
+        if isinstance(each, Buffer) and each.name == "N"
+        else each
+        for each in launch.arguments
+    )
+    return replace(launch, arguments=arguments, reference=_product)
+
+
+def _product(inputs: Arrays, flat_index: NDArray[np.int64]) -> NDArray[np.float64]:
+    return matmul.reference({"M": inputs["M"], "N": inputs["N"].T}, flat_index)

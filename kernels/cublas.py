@@ -1,0 +1,106 @@
+"""cuBLAS, NVIDIA's own matrix product: the bar that the ladder is held against, where a GPU is.
+
+It is no kernel of the catalog: its source is not public, so neither the emulator nor the counters
+have anything to look at. This module only asks for the product of a launch; whoever calls it brings
+the GPU's memory, the stream and the clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from memlab.errors import DeviceError
+from memlab.kernels.launch import Launch, Scalar
+
+_CUDA_R_32F, _CUDA_R_16F, _CUDA_R_16BF = 0, 2, 14  # cudaDataType_t (CUDA's library_types.h)
+
+_TYPES = {
+    "fp32": (_CUDA_R_32F, "COMPUTE_32F"),
+    "tf32": (_CUDA_R_32F, "COMPUTE_32F_FAST_TF32"),
+    "fp16": (_CUDA_R_16F, "COMPUTE_32F"),
+    "bf16": (_CUDA_R_16BF, "COMPUTE_32F"),
+}
+"""What the matrices hold and how cuBLAS is to compute, by what the kernel multiplies."""
+
+
+@contextmanager
+def product(
+    launch: Launch, addresses: Mapping[str, int], stream: int = 0
+) -> Iterator[Callable[[], None]]:
+    """Prepare cuBLAS for the product that a launch of the ladder computes.
+
+    Args:
+        launch: Any of the matrix kernels with row-major M, N and P.
+        addresses: Where these lie in the GPU's memory.
+        stream: The CUDA stream to queue on; 0 is the default one.
+
+    Yields:
+        A function that queues the product once and returns.
+
+    Raises:
+        DeviceError: cuBLAS or its binding is not installed, or cuBLAS refuses.
+    """
+    cublas, handle = _opened()
+    element = launch.defines.get("INPUT", "fp32").lower()
+    data_type, compute_name = _TYPES[element]
+    compute = cublas.ComputeType[compute_name]
+    transpose = cublas.Operation.N
+    algorithm = cublas.GemmAlgo.DEFAULT
+    m, k, n = (_size(launch, name) for name in ("m", "k", "n"))
+    one, zero = np.ones(1, np.float32), np.zeros(1, np.float32)
+    try:
+        cublas.set_stream(handle, stream)
+
+        def once() -> None:
+            # cuBLAS is column-major, which sees our matrices transposed: P' = N' M'.
+            cublas.gemm_ex(
+                handle,
+                transpose,
+                transpose,
+                n,
+                m,
+                k,
+                one.ctypes.data,
+                addresses["N"],
+                data_type,
+                n,
+                addresses["M"],
+                data_type,
+                k,
+                zero.ctypes.data,
+                addresses["P"],
+                _CUDA_R_32F,
+                n,
+                compute,
+                algorithm,
+            )
+
+        yield once
+    finally:
+        cublas.destroy(handle)
+
+
+def _opened() -> tuple[Any, int]:
+    """The binding, and a handle of cuBLAS's."""
+    try:
+        from nvmath.bindings import cublas
+
+        return cublas, cublas.create()
+    except Exception as error:  # the binding, the library or the driver may be what is missing
+        reason = str(error).strip().partition("\n")[0]
+        raise DeviceError(
+            f"no cuBLAS to compare with ({reason}): on a machine with a GPU, "
+            "pip install 'memlab[cublas]'"
+        ) from error
+
+
+def _size(launch: Launch, name: str) -> int:
+    return next(
+        int(each.value)
+        for each in launch.arguments
+        if isinstance(each, Scalar) and each.name == name
+    )

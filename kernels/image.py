@@ -1,0 +1,125 @@
+"""Image blur: the lessons' first ratio of arithmetic to memory accesses."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from memlab.errors import UsageError
+from memlab.kernels.kernel import Kernel, Limits, Parameter
+from memlab.kernels.launch import Buffer, Launch, Scalar
+from memlab.kernels.matmul import tolerance
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from memlab.kernels.launch import Arrays, Dim3
+
+FLOAT_BYTES = 4
+BLOCK = (16, 16, 1)
+TILED_BLOCK = (32, 8, 1)  # a warp is a row of the tile, whose words lie in different banks
+PARAMETERS = (
+    Parameter("width", "Columns of the image", default=2048),
+    Parameter("height", "Rows of the image", default=2048),
+    Parameter(
+        "radius",
+        "Pixels to each side that are averaged",
+        default=1,
+        minimum=0,
+        accepts="0 to the image's smaller side",
+    ),
+)
+
+
+def launch_blur(kernel: Kernel, values: Mapping[str, Any], limits: Limits) -> Launch:
+    """Launch the blur that reads every pixel from global memory.
+
+    Raises:
+        UsageError: The radius is larger than the image.
+    """
+    return _launch(kernel, values, BLOCK)
+
+
+def launch_blur_tiled(kernel: Kernel, values: Mapping[str, Any], limits: Limits) -> Launch:
+    """Launch the blur that stages a tile with its border in static shared memory.
+
+    Raises:
+        UsageError: The radius is larger than the image, or its tile than shared memory.
+    """
+    radius, available = values["radius"], limits.max_shared_memory_per_block_bytes
+    needed = _tile_bytes(radius)
+    if needed > available:
+        widest = next(each for each in range(radius, -1, -1) if _tile_bytes(each) <= available)
+        columns, rows = (extent + 2 * radius for extent in TILED_BLOCK[:2])
+        raise UsageError(
+            f"radius {radius} needs {columns} x {rows} x {FLOAT_BYTES} = {needed} bytes of shared "
+            f"memory a block; {limits.name} allows {available}: use --radius {widest} or less"
+        )
+    return _launch(kernel, values, TILED_BLOCK)
+
+
+def reference(inputs: Arrays, flat_index: NDArray[np.int64], radius: int) -> NDArray[np.float64]:
+    """Give the blurred image at chosen positions: the mean over the square of pixels in reach.
+
+    It comes from a summed-area table (Crow, "Summed-Area Tables for Texture Mapping", SIGGRAPH
+    1984), whose sums are exact here: float32 inputs in [0, 1) are drawn as multiples of 2**-24.
+
+    Args:
+        inputs: `in` of shape (height, width).
+        flat_index: Row-major positions, any shape.
+        radius: Pixels to each side.
+    """
+    import numpy as np
+
+    image = inputs["in"]
+    height, width = image.shape
+    table = np.zeros((height + 1, width + 1))
+    np.cumsum(image, axis=0, dtype=np.float64, out=table[1:, 1:])
+    np.cumsum(table[1:, 1:], axis=1, out=table[1:, 1:])
+    row, column = np.divmod(flat_index, width)
+    top, bottom = np.maximum(row - radius, 0), np.minimum(row + radius + 1, height)
+    left, right = np.maximum(column - radius, 0), np.minimum(column + radius + 1, width)
+    total = table[bottom, right] - table[top, right] - table[bottom, left] + table[top, left]
+    mean: NDArray[np.float64] = total / ((bottom - top) * (right - left))
+    return mean
+
+
+def _reach(extent: int, radius: int) -> int:
+    """Positions within `radius` of each of `extent` positions, added up."""
+    beyond = min(radius, extent - 1)
+    return extent * (2 * beyond + 1) - beyond * (beyond + 1)
+
+
+def _tile_bytes(radius: int) -> int:
+    columns, rows, _ = TILED_BLOCK
+    return (columns + 2 * radius) * (rows + 2 * radius) * FLOAT_BYTES
+
+
+def _launch(kernel: Kernel, values: Mapping[str, Any], block: Dim3) -> Launch:
+    width, height, radius = values["width"], values["height"], values["radius"]
+    if radius > min(width, height):
+        raise UsageError(
+            f"radius {radius} is larger than the image of {width} x {height}: "
+            f"use --radius {min(width, height)} or less"
+        )
+    pixels = width * height
+    in_reach = _reach(width, radius) * _reach(height, radius)
+    return kernel.launch(
+        {"width": width, "height": height, "radius": radius},
+        grid=(-(-width // block[0]), -(-height // block[1]), 1),
+        block=block,
+        arguments=(
+            Buffer("in", (height, width), "float32", "in"),
+            Buffer("out", (height, width), "float32", "out"),
+            Scalar("width", "int32", width),
+            Scalar("height", "int32", height),
+        ),
+        flop=in_reach + pixels,  # an addition for each pixel in reach, then a division
+        compulsory_bytes=2 * pixels * FLOAT_BYTES,
+        reference=partial(reference, radius=radius),
+        tolerance=tolerance((2 * radius + 1) ** 2),
+        defines={"RADIUS": str(radius)},
+    )

@@ -1,0 +1,324 @@
+"""The matmul ladder beyond one element a thread: what each step may be launched with.
+
+The steps from `coarsened` to `double-buffered` compute in float32. The tensor kernels multiply in a
+narrower type and add in float32. Their references take the inputs as that type holds them, so
+verification holds a kernel to what its arithmetic can do; what rounding the inputs costs against
+float32 is in the bound of `UNIT_ROUNDOFF`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from memlab.errors import UsageError
+from memlab.kernels import matmul
+from memlab.kernels.kernel import Kernel, Limits, Parameter
+from memlab.kernels.launch import Buffer, Launch, Scalar, Uniform
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from memlab.kernels.launch import Arrays
+
+PER_THREAD = "per_thread"
+PER_THREAD_OPTION = "--per-thread"
+FLOAT_BYTES = matmul.FLOAT_BYTES
+DEPTH = 8  # of the tiles along k, as the sources from `register-tiled-2d` on have it
+PADDING = 4  # floats behind each row of a transposed tile, likewise
+
+UNIT_ROUNDOFF = {"tf32": 2.0**-11, "fp16": 2.0**-11, "bf16": 2.0**-8}
+"""Largest relative error of rounding a number to a type whose significand has 11, 11 and 8 bits:
+half a unit in its last place (Higham, "Accuracy and Stability of Numerical Algorithms", theorem
+2.2). A product of two rounded numbers is off by a factor of up to (1 + u)^2."""
+
+_BITS_OF_1_8TH_TO_1 = {"fp16": Uniform(0x3000, 0x3C00), "bf16": Uniform(0x3E00, 0x3F80)}
+"""Bit patterns of positive floats rise with their values: these are all those in [1/8, 1)."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """What limits the tile of one step of the ladder, for R elements a thread and direction.
+
+    Attributes:
+        multiple: The tile must be a multiple of this, given R.
+        threads: Threads of a block, given the tile and R.
+        shared_bytes: Shared memory of a block, given the tile and R.
+    """
+
+    multiple: Callable[[int], int]
+    threads: Callable[[int, int], int]
+    shared_bytes: Callable[[int, int], int]
+
+
+_SQUARE_BLOCK = Step(
+    multiple=lambda each: 1,
+    threads=lambda tile, each: tile * tile,
+    shared_bytes=lambda tile, each: (1 + each) * tile * tile * FLOAT_BYTES,
+)
+_COLUMN_A_THREAD = Step(
+    multiple=lambda each: each,
+    threads=lambda tile, each: tile * (tile // each),
+    shared_bytes=lambda tile, each: 2 * tile * (tile // each) * FLOAT_BYTES,
+)
+_SQUARE_A_THREAD = Step(
+    multiple=lambda each: each,
+    threads=lambda tile, each: (tile // each) ** 2,
+    shared_bytes=lambda tile, each: DEPTH * (2 * tile + PADDING) * FLOAT_BYTES,
+)
+_TWO_COPIES = replace(
+    _SQUARE_A_THREAD,
+    shared_bytes=lambda tile, each: 2 * _SQUARE_A_THREAD.shared_bytes(tile, each),
+)
+_TENSOR = Step(
+    multiple=lambda each: 64,
+    threads=lambda tile, each: 32 * (tile // 64) * (tile // 32),
+    shared_bytes=lambda tile, each: 64 * tile + 64 * (tile + 8),  # N's rows are padded by 8
+)
+
+
+def _per_thread(what: str, default: int, most: int) -> Parameter:
+    return Parameter(PER_THREAD, f"{what} that a thread computes", default=default, maximum=most)
+
+
+def _tile(default: int, accepts: str) -> Parameter:
+    return Parameter("tile", "Edge T of the tile of P", default=default, accepts=accepts)
+
+
+_MULTIPLE = "a multiple of what a thread computes"
+COARSENED = (
+    *matmul.SIZES,
+    Parameter("tile", "Edge T of the block", default=16, accepts=matmul.TILES),
+    _per_thread("Elements of a row", 4, 32),
+)
+REGISTER_TILED_1D = (*matmul.SIZES, _tile(64, _MULTIPLE), _per_thread("Rows", 8, 64))
+REGISTER_TILED_2D = (*matmul.SIZES, _tile(128, _MULTIPLE), _per_thread("Rows and columns", 8, 16))
+VECTORIZED = (
+    *matmul.SIZES,
+    _tile(128, _MULTIPLE),
+    replace(_per_thread("Rows and columns", 8, 16), accepts="4, 8, 12 or 16"),
+)
+TENSOR = (*matmul.SIZES, _tile(128, "64, 128 or 192; 256 spills registers"))
+
+
+def launch_coarsened(kernel: Kernel, values: Mapping[str, Any], limits: Limits) -> Launch:
+    """Launch the kernel whose threads compute several elements of a row, a tile apart.
+
+    Raises:
+        UsageError: The block needs more threads or shared memory than the device allows.
+    """
+    tile, each = values["tile"], values[PER_THREAD]
+    _check_tile(_SQUARE_BLOCK, values, limits)
+    return _launch(kernel, values, block=(tile, tile, 1), columns=each * tile)
+
+
+def launch_register_tiled_1d(kernel: Kernel, values: Mapping[str, Any], limits: Limits) -> Launch:
+    """Launch the kernel whose threads compute several elements of a column.
+
+    Raises:
+        UsageError: The tile is no multiple of the rows a thread, or the block needs more threads
+            or shared memory than the device allows.
+    """
+    threads = _check_tile(_COLUMN_A_THREAD, values, limits)
+    return _launch(kernel, values, block=(threads, 1, 1))
+
+
+def launch_register_tiled_2d(kernel: Kernel, values: Mapping[str, Any], limits: Limits) -> Launch:
+    """Launch the kernel whose threads compute a square of P; errors as for the column."""
+    threads = _check_tile(_SQUARE_A_THREAD, values, limits)
+    return _launch(kernel, values, block=(threads, 1, 1))
+
+
+def launch_vectorized(kernel: Kernel, values: Mapping[str, Any], limits: Limits) -> Launch:
+    """Launch the kernel that moves four elements at a time.
+
+    Raises:
+        UsageError: As for the column, or a thread's rows do not come in fours.
+    """
+    _check_fours(kernel, values)
+    return launch_register_tiled_2d(kernel, values, limits)
+
+
+def launch_double_buffered(kernel: Kernel, values: Mapping[str, Any], limits: Limits) -> Launch:
+    """Launch the kernel with two copies of each tile; errors as for `launch_vectorized`."""
+    _check_fours(kernel, values)
+    threads = _check_tile(_TWO_COPIES, values, limits)
+    return _launch(kernel, values, block=(threads, 1, 1))
+
+
+def launch_tensor(
+    element: str,
+) -> Callable[[Kernel, Mapping[str, Any], Limits], Launch]:
+    """Make the launch function of a tensor kernel.
+
+    `tf32` takes float32 matrices, which the kernel rounds; `fp16` and `bf16` take matrices of
+    that type, given as their bits in 16-bit integers. P is float32.
+
+    Args:
+        element: What the tensor cores multiply: `tf32`, `fp16` or `bf16`.
+
+    Returns:
+        A launch function; it raises UsageError where the device's tensor cores lack the type, or
+        the tile does not suit.
+    """
+    needed = (7, 5) if element == "fp16" else (8, 0)
+
+    def launch(kernel: Kernel, values: Mapping[str, Any], limits: Limits) -> Launch:
+        capability = limits.compute_capability
+        if capability is not None and capability < needed:
+            help_ = "--device a100" if capability < (7, 5) else "tensor-fp16, or --device a100"
+            raise UsageError(
+                f"{kernel.name} needs compute capability {_dotted(needed)} or later (mma.sync on "
+                f"{element.upper()}); {limits.name} has {_dotted(capability)}: use {help_}"
+            )
+        threads = _check_tile(_TENSOR, values, limits)
+        product = matmul.product(
+            kernel,
+            values,
+            values["tile"],
+            block=(threads, 1, 1),
+            defines={"TILE": str(values["tile"]), "INPUT": element.upper()},
+        )
+        sizes = {each.name: each.value for each in product.arguments if isinstance(each, Scalar)}
+        m, k, n = (int(sizes[name]) for name in ("m", "k", "n"))
+        bits = _BITS_OF_1_8TH_TO_1.get(element)
+        element_bytes = FLOAT_BYTES if bits is None else 2
+        return replace(
+            product,
+            entry="tensor",
+            arguments=tuple(
+                replace(each, dtype="uint16", fill=bits)
+                if bits is not None and isinstance(each, Buffer) and each.role == "in"
+                else each
+                for each in product.arguments
+            ),
+            compulsory_bytes=element_bytes * (m * k + k * n) + FLOAT_BYTES * m * n,
+            reference=partial(_reference, element),
+            tolerance=tensor_tolerance(k),
+        )
+
+    return launch
+
+
+def tensor_tolerance(k: int) -> float:
+    """Largest relative error of k exact products of non-negative numbers, summed by tensor cores.
+
+    Tensor cores add 4 products or more to the sum at a time and cut the result off to float32's
+    24 bits (Fasi, Higham, Mikaitis, Pranesh, "Numerical behavior of NVIDIA tensor cores", PeerJ
+    Computer Science 7, 2021): each addition loses less than 2**-23 of the sum so far, always in the
+    same direction. Of terms that are alike the sum grows evenly and is half of the whole on
+    average. What aligning the addends loses besides scatters like rounding: `matmul.tolerance`.
+    """
+    return -(-k // 4) * 2.0**-24 + matmul.tolerance(k)
+
+
+def _reference(element: str, inputs: Arrays, flat_index: NDArray[np.int64]) -> NDArray[np.float64]:
+    values = {name: DECODE[element](array) for name, array in inputs.items()}
+    return matmul.reference(values, flat_index)
+
+
+def _tf32_values(array: NDArray[Any]) -> NDArray[np.float32]:
+    """Round float32 to TF32's 10 bits of fraction, ties away from zero (PTX: `cvt.rna.tf32`)."""
+    import numpy as np
+
+    bits = array.view(np.uint32)
+    return ((bits + np.uint32(1 << 12)) & np.uint32(0xFFFF_E000)).view(np.float32)
+
+
+def _fp16_values(array: NDArray[Any]) -> NDArray[np.float16]:
+    import numpy as np
+
+    return array.view(np.float16)
+
+
+def _bf16_values(array: NDArray[Any]) -> NDArray[np.float32]:
+    """A BF16 is the upper half of a float32."""
+    import numpy as np
+
+    return (array.astype(np.uint32) << np.uint32(16)).view(np.float32)
+
+
+DECODE: Mapping[str, Callable[[NDArray[Any]], NDArray[Any]]] = {
+    "tf32": _tf32_values,
+    "fp16": _fp16_values,
+    "bf16": _bf16_values,
+}
+"""The values that the tensor cores multiply, from what the matrices hold."""
+
+
+def _launch(
+    kernel: Kernel,
+    values: Mapping[str, Any],
+    block: tuple[int, int, int],
+    columns: int | None = None,
+) -> Launch:
+    tile, each = values["tile"], values[PER_THREAD]
+    return matmul.product(
+        kernel,
+        values,
+        tile,
+        columns=columns,
+        block=block,
+        chosen={PER_THREAD: each},
+        defines={"TILE": str(tile), "PER_THREAD": str(each)},
+    )
+
+
+def _check_fours(kernel: Kernel, values: Mapping[str, Any]) -> None:
+    each = values[PER_THREAD]
+    if each % 4:
+        raise UsageError(
+            f"{kernel.name} moves 4 elements at a time, got {PER_THREAD_OPTION} {each}: "
+            f"use {PER_THREAD_OPTION} 4, 8, 12 or 16"
+        )
+
+
+def _check_tile(step: Step, values: Mapping[str, Any], limits: Limits) -> int:
+    """Check the tile against a step's limits and say which tiles suit where it does not.
+
+    Returns:
+        Threads of a block.
+    """
+    tile, each = values["tile"], values.get(PER_THREAD, 1)
+    threads_allowed = limits.max_threads_per_block
+    shared_allowed = limits.max_shared_memory_per_block_bytes
+    multiple = step.multiple(each)
+    suitable = [
+        candidate
+        for candidate in range(multiple, 16 * threads_allowed + 1, multiple)
+        if step.threads(candidate, each) <= threads_allowed
+        and step.shared_bytes(candidate, each) <= shared_allowed
+    ]
+    if tile in suitable:
+        return step.threads(tile, each)
+    threads, shared_bytes = step.threads(tile, each), step.shared_bytes(tile, each)
+    with_each = f" with {PER_THREAD_OPTION} {each}" if PER_THREAD in values else ""
+    if tile % multiple:
+        reason = f"tile {tile}{with_each} must be a multiple of {multiple}"
+    elif threads > threads_allowed:
+        reason = (
+            f"tile {tile}{with_each} needs {threads} threads a block; {limits.name} allows "
+            f"{threads_allowed}"
+        )
+    else:
+        reason = (
+            f"tile {tile}{with_each} needs {shared_bytes} bytes of shared memory a block; "
+            f"{limits.name} allows {shared_allowed}"
+        )
+    if not suitable:
+        raise UsageError(f"{reason}: use a smaller {PER_THREAD_OPTION}, or another --device")
+    if multiple == 1:
+        raise UsageError(f"{reason}: use --tile {suitable[-1]} or less")
+    below = [candidate for candidate in suitable if candidate < tile][-1:]
+    above = [candidate for candidate in suitable if candidate > tile][:1]
+    raise UsageError(
+        f"{reason}: use --tile {' or '.join(map(str, below + above))}, or any of {suitable[0]} to "
+        f"{suitable[-1]} in steps of {multiple}"
+    )
+
+
+def _dotted(capability: tuple[int, int]) -> str:
+    return f"{capability[0]}.{capability[1]}"

@@ -1,0 +1,23 @@
+// Holds back everything launched after it until the host says go.
+//
+// The events and the kernel between them are then all queued before the first one starts, and no
+// gap of the host's making is timed. `flags` lies in host memory that the GPU has mapped: the host
+// sets flags[0] to let go; flags[1] says that it did not within `limit_ns`, as it cannot when it
+// waits for the very work that is held back.
+
+__device__ unsigned long long now_ns() {
+  unsigned long long now;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
+  return now;
+}
+
+extern "C" __global__ void hold(volatile unsigned* flags, unsigned long long limit_ns) {
+  unsigned long long start = now_ns();
+
+  while (flags[0] == 0) {
+    if (now_ns() - start > limit_ns) {
+      flags[1] = 1;
+      return;
+    }
+  }
+}

@@ -1,0 +1,100 @@
+"""Every kernel of the catalog: its source fits its launch, and it is right at small odd sizes."""
+
+import pickle
+import re
+
+import pytest
+
+from memlab.device.devices import limits, open_device
+from memlab.kernels.catalog import CATALOG
+from memlab.kernels.launch import Buffer, Launch
+
+EMULATED = open_device("h200")
+
+# One line a kernel: sizes that leave blocks, warps, tiles and lines unfilled.
+SMALL: dict[str, list[dict[str, int | str]]] = {
+    "naive": [{"width": 1}, {"m": 31, "k": 7, "n": 33}],
+    "tiled": [{"width": 1, "tile": 8}, {"m": 31, "k": 7, "n": 33}],
+    "tiled-dynamic": [{"width": 1}, {"m": 31, "k": 7, "n": 33}],
+    "coarsened": [{"width": 1}, {"m": 31, "k": 7, "n": 33}],
+    "register-tiled-1d": [{"width": 1}, {"m": 31, "k": 7, "n": 33}],
+    "register-tiled-2d": [{"width": 1}, {"m": 31, "k": 7, "n": 33}],
+    "vectorized": [{"width": 1}, {"m": 31, "k": 7, "n": 33}],
+    "double-buffered": [{"width": 1}, {"m": 31, "k": 7, "n": 33}],
+    "tensor-tf32": [{"width": 1}, {"m": 31, "k": 7, "n": 33}],
+    "tensor-fp16": [{"width": 1}, {"m": 31, "k": 7, "n": 33}],
+    "tensor-bf16": [{"width": 1}, {"m": 31, "k": 7, "n": 33}],
+    "blur": [{"width": 1, "height": 1}, {"width": 33, "height": 19, "radius": 0}],
+    "blur-tiled": [{"width": 1, "height": 1}, {"width": 35, "height": 19, "radius": 5}],
+    "aligned": [{"n": 1}, {"n": 289, "cache": "global"}],
+    "permuted": [{"n": 1}, {"n": 289, "cache": "global"}],
+    "misaligned": [{"n": 1}, {"n": 289, "offset": 0}, {"n": 289, "offset": 31}],
+    "broadcast": [{"n": 1}, {"n": 289, "cache": "global"}],
+    "scattered": [{"n": 1}, {"n": 289, "cache": "global"}],
+    "strided": [{"n": 1}, {"n": 289, "stride": 37}],
+    "row-sum": [{"width": 1}, {"width": 261}],
+    "column-sum": [{"width": 1}, {"width": 261}],
+    "bank-stride": [{"n": 1}, {"n": 1061, "stride": 7}, {"n": 2049, "stride": 32}],
+    "transpose": [{"width": 1}, {"width": 33, "height": 70}],
+    "transpose-shared": [{"width": 1}, {"width": 33, "height": 70}],
+    "transpose-padded": [{"width": 1}, {"width": 33, "height": 70}],
+    "matmul-column-major": [{"width": 1}, {"m": 31, "k": 7, "n": 33}],
+    "corner-turning": [{"width": 1, "tile": 7}, {"m": 31, "k": 7, "n": 33, "tile": 8}],
+    "filter-registers": [{"n": 1}, {"n": 4133}],
+    "filter-local": [{"n": 1}, {"n": 4133}],
+    "filter-shared": [{"n": 1}, {"n": 4133}],
+    "filter-constant": [{"n": 1}, {"n": 4133}],
+    "filter-constant-divergent": [{"n": 1}, {"n": 4133}],
+    "filter-global": [{"n": 1}, {"n": 4133}],
+    "register-pressure": [{"n": 1}, {"n": 289, "registers": 32}],
+}
+CASES = [(name, sizes) for name, cases in SMALL.items() for sizes in cases]
+
+
+def prepare(name: str, sizes: dict[str, int | str]) -> Launch:
+    return CATALOG[name].prepare(sizes, limits(EMULATED.properties))
+
+
+def test_every_kernel_has_a_line_above() -> None:
+    assert list(SMALL) == list(CATALOG)
+
+
+@pytest.mark.parametrize(("name", "sizes"), CASES, ids=str)
+def test_output_is_right_at_small_odd_sizes(name: str, sizes: dict[str, int | str]) -> None:
+    verification = EMULATED.run(prepare(name, sizes), seed=1).verification
+
+    assert verification.status == "passed", verification
+    assert verification.checked == verification.total > 0
+
+
+@pytest.mark.parametrize("name", CATALOG)
+def test_arguments_are_those_of_the_source(name: str) -> None:
+    launch = prepare(name, {})
+
+    bounds = r"(?:\s+__launch_bounds__\([^)]*\))?"
+    signature = re.search(rf"__global__ void{bounds}\s+{launch.entry}\(([^)]*)\)", launch.source)
+    assert signature, f"{launch.source_name} has no __global__ function {launch.entry}"
+    declared = [
+        (re.findall(r"\w+", each)[-1], "*" in each, "const" in each)
+        for each in signature[1].split(",")
+    ]
+    assert declared == [
+        (each.name, isinstance(each, Buffer), isinstance(each, Buffer) and each.role == "in")
+        for each in launch.arguments
+    ]
+
+
+@pytest.mark.parametrize("name", CATALOG)
+def test_source_says_what_to_expect(name: str) -> None:
+    head = CATALOG[name].source.partition("\n\n")[0]
+
+    assert head.startswith("// ")
+    assert "What to expect:" in head
+
+
+@pytest.mark.parametrize("name", CATALOG)
+def test_launch_can_be_sent_to_a_worker(name: str) -> None:
+    # The process that owns the GPU is another one; a reference that is a closure cannot go there.
+    launch = prepare(name, {})
+
+    assert pickle.loads(pickle.dumps(launch)).arguments == launch.arguments
