@@ -13,6 +13,8 @@ from memlab.errors import DeviceError, UsageError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from memlab.kernels.launch import Launch
+
 Architecture: TypeAlias = tuple[int, int]
 """A compute capability: major and minor."""
 
@@ -73,7 +75,8 @@ def compile_kernel(
         entry: The `extern "C"` name of the `__global__` function.
         architecture: The compute capability to compile for.
         defines: Preprocessor definitions, name to value.
-        options: More of NVRTC's options, such as `--maxrregcount=32`.
+        options: More of NVRTC's options, such as `--maxrregcount=32`; `-arch=sm_90a` takes the
+            place of plain sm_90, for instructions that later GPUs will not have.
 
     Raises:
         CompileError: The source does not compile.
@@ -83,6 +86,18 @@ def compile_kernel(
     output = _compile(source, source_name, architecture, "sm", _arguments(defines, options))
     resources = cubin_file.resources(output.cubin, entry)
     return Compiled(architecture, output.ptx, output.cubin, resources, output.log)
+
+
+def compile_launch(launch: Launch, architecture: Architecture) -> Compiled:
+    """Compile the kernel of a launch; errors as in `compile_kernel`."""
+    return compile_kernel(
+        launch.source,
+        launch.source_name,
+        launch.entry,
+        architecture,
+        launch.defines,
+        options=launch.compile_options,
+    )
 
 
 def compile_ptx(
@@ -154,8 +169,9 @@ def _compile(
 ) -> _Output:
     """Run NVRTC; `kind` is `sm` for machine code and PTX, `compute` for PTX alone."""
     _check_architecture(architecture)
-    target = f"-arch={kind}_{architecture[0]}{architecture[1]}"
-    encoded = [argument.encode() for argument in (target, *arguments)]
+    if not any(argument.startswith("-arch=") for argument in arguments):
+        arguments = [f"-arch={kind}_{architecture[0]}{architecture[1]}", *arguments]
+    encoded = [argument.encode() for argument in arguments]
     (program,) = _call("nvrtcCreateProgram", source.encode(), source_name.encode(), 0, [], [])
     try:
         result, *_ = _nvrtc().nvrtcCompileProgram(program, len(encoded), encoded)

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import os
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from memlab.device import datasheet
+from memlab.device import cuda, datasheet
 from memlab.device.emulated import EmulatedDevice, Progress
 from memlab.device.measurement import DeviceKind, Measurement
 from memlab.device.properties import DeviceProperties
-from memlab.errors import DeviceError
+from memlab.errors import DeviceError, UsageError, nearest
 from memlab.kernels.kernel import Limits
 from memlab.kernels.launch import Launch
 
+if TYPE_CHECKING:
+    from memlab.device.timing import Settings
+
 DEFAULT_DATASHEET = "h200"
+GPU_PREFIX = "cuda:"
 
 
 class Device(Protocol):
@@ -32,24 +36,48 @@ class Device(Protocol):
         ...
 
 
-def open_device(name: str | None = None) -> Device:
+def open_device(name: str | None = None, settings: Settings | None = None) -> Device:
     """Open a device.
 
     Args:
         name: A datasheet's name, or a GPU as `0` or `cuda:0`; None takes `MEMLAB_DEVICE` from
-            the environment, else the emulated H200.
+            the environment, else the first GPU, else the emulated H200.
+        settings: How a GPU times a launch; an emulated device has nothing to time.
 
     Raises:
         UsageError: No such device; gives the nearest names.
         DeviceError: A GPU was asked for, and there is no way to use one here.
     """
-    name = (name or os.environ.get("MEMLAB_DEVICE") or DEFAULT_DATASHEET).lower()
+    name = (name or os.environ.get("MEMLAB_DEVICE") or default_device()).strip().lower()
     if name.isdecimal() or name.startswith("cuda"):
-        raise DeviceError(
-            f"device {name} is a GPU, and this memlab runs on emulated devices only: "
-            f"go on without a GPU with --device {DEFAULT_DATASHEET}"
-        )
+        from memlab.device.cuda_device import CudaDevice
+
+        return CudaDevice(_index(name), settings)
     return EmulatedDevice(name, datasheet.load(name))
+
+
+def gpu_names() -> list[str]:
+    """The GPUs that can be used here, as `--device` takes them; none where anything is amiss."""
+    try:
+        count = cuda.device_count() if cuda.in_sight() else 0
+    except DeviceError:
+        count = 0
+    return [f"{GPU_PREFIX}{index}" for index in range(count)]
+
+
+def default_device() -> str:
+    """Name the device that is used where none is asked for: the first GPU, else the H200."""
+    return next(iter(gpu_names()), DEFAULT_DATASHEET)
+
+
+def _index(name: str) -> int:
+    digits = name.removeprefix(GPU_PREFIX) if name != "cuda" else "0"
+    if not digits.isdecimal():
+        raise UsageError(
+            f"no device {name!r}: a GPU is a number, as in --device 0 or --device cuda:0; "
+            f"datasheets {nearest(name, datasheet.names())}"
+        )
+    return int(digits)
 
 
 def limits(properties: DeviceProperties) -> Limits:
@@ -61,6 +89,7 @@ def limits(properties: DeviceProperties) -> Limits:
         "max_shared_memory_per_block_bytes",
         "max_shared_memory_per_block_optin_bytes",
         "total_memory_bytes",
+        "compute_capability",
     )
     known = {name: getattr(properties, name) for name in names}
     return Limits(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,19 +11,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memlab.device import model
-from memlab.device.compile import Compiled, compile_kernel
+from memlab.device.compile import Compiled, compile_launch
 from memlab.device.emulator import caches, parser, sampling
 from memlab.device.emulator.counters import SECTOR_BYTES, Patterns, Tally, Trace
 from memlab.device.emulator.critical_path import Latencies, warp_clocks
 from memlab.device.emulator.machine import Chunk, Grid
 from memlab.device.emulator.memory import GlobalMemory
-from memlab.device.emulator.program import Program, load
+from memlab.device.emulator.parser import Address, Register
+from memlab.device.emulator.program import Program, Step, in_loops, load, with_constants
+from memlab.device.emulator.recording import Recorder
+from memlab.device.inputs import POISON_BYTE, random_inputs
 from memlab.device.measurement import (
     Counters,
     Coverage,
+    DeviceKind,
     DeviceSummary,
     LineCounters,
     Measurement,
+    Occupancy,
+    Region,
+    Time,
     Verification,
 )
 from memlab.device.occupancy import occupancy, shared_carveout_bytes
@@ -36,9 +43,10 @@ Progress = Callable[[str, float | None], None]
 
 WHOLE_GRID_LANE_INSTRUCTIONS = 300_000_000
 """Launches up to this size run whole, in about a second; of larger ones, blocks are sampled."""
+SAMPLE_LANE_INSTRUCTIONS = 800_000_000
+"""Samples of larger blocks are smaller, so that they too take a few seconds."""
 CHUNK_LANES = 16_384
 """Lanes at once: registers of this length stay in a CPU's L2 cache, and calls are few."""
-POISON_BYTE = 0xFF  # a NaN in every float format, so that an element never written is seen
 
 
 class EmulatedDevice:
@@ -49,7 +57,7 @@ class EmulatedDevice:
         key: The datasheet's name.
     """
 
-    kind = "emulated"
+    kind: DeviceKind = "emulated"
 
     def __init__(self, key: str, properties: DeviceProperties) -> None:
         self.key, self.properties = key, properties
@@ -69,59 +77,169 @@ class EmulatedDevice:
             KernelFault: The kernel touched memory that is not its own.
         """
         report = progress or (lambda what, fraction: None)
-        _check_host_memory(launch)
         report("compiling", None)
-        compiled = _compile(launch, self.properties)
-        shared_bytes = compiled.resources.static_shared_bytes + launch.dynamic_shared_bytes
-        resident = occupancy(
-            self.properties,
-            launch.threads_per_block,
-            compiled.resources.registers_per_thread,
-            shared_bytes,
+        compiled = compile_launch(launch, self.properties.compute_capability)
+        emulation = emulate(launch, compiled, self.properties, seed, progress)
+        resident = resident_blocks(launch, compiled, self.properties)
+        return emulation.measurement(
+            launch,
+            compiled,
+            DeviceSummary(
+                self.properties.name, "emulated", self.properties.compute_capability, self.key
+            ),
+            resident,
+            model.time_of(emulation.work, resident, self.properties),
+            emulation.verification,
         )
-        source = launch.source.splitlines()
-        program = load(parser.parse(compiled.ptx), launch.entry, source)
-        report("preparing inputs", None)
-        execution = _Execution(launch, program, seed, source)
-        probe = execution.probe()
-        execution.reset()
-        emulated, tally = execution.count(probe.lane_instructions_per_block, report)
-        report("modelling caches and time", None)
-        carveout = shared_carveout_bytes(
-            self.properties,
-            launch.threads_per_block,
-            compiled.resources.registers_per_thread,
-            shared_bytes,
-        )
-        geometry = _cache_geometry(self.properties, resident.blocks_per_sm, carveout)
-        counters = _with_caches(_totals(program, tally), probe.stream, launch, geometry, seed)
-        work = model.Work(
-            blocks=launch.blocks,
-            counters=counters,
-            l1_wavefronts=_l1_wavefronts(program, tally),
-            warp_clocks=warp_clocks(program, probe.path, _latencies(counters, self.properties)),
-        )
-        report("verifying", None)
+
+
+@dataclass(frozen=True)
+class Emulation:
+    """What executing a launch on the CPU found out.
+
+    Attributes:
+        coverage: How much of the grid was executed.
+        counters: Whole-grid totals.
+        lines: The same by source line.
+        region: What the loops did.
+        work: What the time model needs.
+        verification: The outputs of the blocks that ran, against the reference.
+    """
+
+    coverage: Coverage
+    counters: Counters
+    lines: tuple[LineCounters, ...]
+    region: Region
+    work: model.Work
+    verification: Verification
+
+    def measurement(
+        self,
+        launch: Launch,
+        compiled: Compiled,
+        device: DeviceSummary,
+        resident: Occupancy,
+        time: Time,
+        verification: Verification,
+    ) -> Measurement:
+        """Join these counters with what a device, emulated or real, gave for the same launch."""
         return Measurement(
             kernel=launch.kernel,
             parameters=dict(launch.parameters),
             tile=launch.tile,
             flop=launch.flop,
             compulsory_bytes=launch.compulsory_bytes,
-            device=DeviceSummary(
-                self.properties.name, "emulated", self.properties.compute_capability, self.key
-            ),
+            device=device,
             grid=launch.grid,
             block=launch.block,
             dynamic_shared_bytes=launch.dynamic_shared_bytes,
             resources=compiled.resources,
             occupancy=resident,
-            coverage=Coverage(emulated, launch.blocks),
-            counters=counters,
-            lines=_by_line(program, tally, source),
-            time=model.time_of(work, resident, self.properties),
-            verification=execution.verify(whole=emulated == launch.blocks),
+            coverage=self.coverage,
+            counters=self.counters,
+            lines=self.lines,
+            time=time,
+            verification=verification,
         )
+
+
+def emulate(
+    launch: Launch,
+    compiled: Compiled,
+    properties: DeviceProperties,
+    seed: int,
+    progress: Progress | None = None,
+) -> Emulation:
+    """Execute a launch on the CPU and count it as the given device would.
+
+    Args:
+        launch: What to run.
+        compiled: The launch, compiled for the device's compute capability.
+        properties: The device: its caches and limits, whether it is here or not.
+        seed: Of the random inputs and of the sample of blocks.
+        progress: Told what is being done, and which fraction of it is over.
+
+    Raises:
+        PtxError: The compiled kernel has an instruction that the emulator does not know.
+        UsageError: The host has too little memory for the arrays, or no block fits an SM.
+        KernelFault: The kernel touched memory that is not its own.
+    """
+    report = progress or (lambda what, fraction: None)
+    check_host_memory(launch)
+    resident = resident_blocks(launch, compiled, properties)
+    source = launch.source.splitlines()
+    program = load(parser.parse(compiled.ptx), launch.entry, source)
+    report("preparing inputs", None)
+    execution = Execution(launch, program, seed, source)
+    probe = execution.probe()
+    execution.reset()
+    emulated, tally = execution.count(probe.lane_instructions_per_block, report)
+    report("modelling caches and time", None)
+    carveout = shared_carveout_bytes(
+        properties,
+        launch.threads_per_block,
+        compiled.resources.registers_per_thread,
+        _shared_bytes(launch, compiled),
+    )
+    geometry = _cache_geometry(properties, resident.blocks_per_sm, carveout)
+    counters = _with_caches(_totals(program, tally), probe.stream, launch, geometry, seed)
+    work = model.Work(
+        blocks=launch.blocks,
+        counters=counters,
+        l1_wavefronts=_l1_wavefronts(program, tally),
+        warp_clocks=warp_clocks(program, probe.path, _latencies(counters, properties)),
+    )
+    report("verifying", None)
+    return Emulation(
+        coverage=Coverage(emulated, launch.blocks),
+        counters=counters,
+        lines=_by_line(program, tally, source),
+        region=_region(program, tally),
+        work=work,
+        verification=execution.verify(whole=emulated == launch.blocks),
+    )
+
+
+def count(
+    launch: Launch, compiled: Compiled, seed: int, progress: Progress | None = None
+) -> Counters:
+    """Execute a launch on the CPU and count it, without caches: those of `Counters` stay 0.
+
+    Args:
+        launch: What to run.
+        compiled: The launch, compiled.
+        seed: Of the random inputs and of the sample of blocks.
+        progress: Told what is being done, and which fraction of it is over.
+
+    Raises:
+        PtxError, UsageError, KernelFault: As `emulate`.
+    """
+    check_host_memory(launch)
+    source = launch.source.splitlines()
+    program = load(parser.parse(compiled.ptx), launch.entry, source)
+    execution = Execution(launch, program, seed, source)
+    cost = execution.probe().lane_instructions_per_block
+    execution.reset()
+    _, tally = execution.count(cost, progress or (lambda what, fraction: None))
+    return _totals(program, tally)
+
+
+def resident_blocks(launch: Launch, compiled: Compiled, properties: DeviceProperties) -> Occupancy:
+    """Say how many blocks of a launch one multiprocessor holds at once.
+
+    Raises:
+        UsageError: Not one fits.
+    """
+    return occupancy(
+        properties,
+        launch.threads_per_block,
+        compiled.resources.registers_per_thread,
+        _shared_bytes(launch, compiled),
+    )
+
+
+def _shared_bytes(launch: Launch, compiled: Compiled) -> int:
+    return compiled.resources.static_shared_bytes + launch.dynamic_shared_bytes
 
 
 @dataclass(frozen=True)
@@ -133,17 +251,18 @@ class _Probe:
     lane_instructions_per_block: float
 
 
-class _Execution:
+class Execution:
     """One launch in the emulator, with its memory."""
 
     def __init__(self, launch: Launch, program: Program, seed: int, source: list[str]) -> None:
-        self.launch, self.program, self.seed, self.source = launch, program, seed, source
+        self.launch, self.seed, self.source = launch, seed, source
         sizes = {each.name: _bytes_and_element(each) for each in launch.buffers}
         sizes |= {each.name: (each.size, 4) for each in program.globals}
         self.memory = GlobalMemory(sizes)
-        for number, buffer in enumerate(launch.buffers):
-            if buffer.role == "in":
-                _fill(self.array(buffer), np.random.default_rng([seed, number]))
+        self.inputs = random_inputs(launch, seed, {b.name: self.array(b) for b in launch.buffers})
+        self.program = with_constants(
+            program, {c.name: self.inputs[c.name] for c in launch.constants}
+        )
         self.grid = Grid(launch.grid, launch.block, launch.dynamic_shared_bytes, self._parameters())
         self.patterns = Patterns()
         self.reset()
@@ -178,7 +297,8 @@ class _Execution:
         if cost_per_block * self.launch.blocks <= WHOLE_GRID_LANE_INSTRUCTIONS:
             parts = [sampling.Stratum(sampling.all_blocks(self.launch.grid), self.launch.blocks)]
         else:
-            parts = sampling.strata(self.launch.grid, self.seed)
+            most = SAMPLE_LANE_INSTRUCTIONS / cost_per_block
+            parts = sampling.strata(self.launch.grid, self.seed, most)
         wanted = sum(len(part.blocks) for part in parts)
         total, done = Tally.zeros(len(self.program.steps)), 0
         for part in parts:
@@ -192,17 +312,33 @@ class _Execution:
 
     def verify(self, whole: bool) -> Verification:
         """Compare the outputs of the blocks that ran with the reference."""
-        inputs = {each.name: self.array(each) for each in self.launch.buffers if each.role == "in"}
         (output,) = (each for each in self.launch.buffers if each.role == "out")
         values = self.array(output)
-        index = (
-            np.arange(values.size) if whole else self.memory.elements_written(output.name)
-        )
-        return verify(self.launch, inputs, values, index)
+        index = np.arange(values.size) if whole else self.memory.elements_written(output.name)
+        return verify(self.launch, self.inputs, values, index)
 
-    def _run(self, blocks: NDArray[np.int64], trace: Trace | None) -> Tally:
+    def record(self, blocks: NDArray[np.int64], recorder: Recorder) -> Tally:
+        """Run some blocks while a recorder watches, and count them."""
+        counted = Tally.zeros(len(self.program.steps))
+        for chunk in self._chunks(blocks):
+            counted.add(self._run(chunk, None, recorder))
+        return counted
+
+    def _run(
+        self,
+        blocks: NDArray[np.int64],
+        trace: Trace | None,
+        recorder: Recorder | None = None,
+    ) -> Tally:
         chunk = Chunk(
-            self.program, self.grid, blocks, self.memory, self.patterns, trace, self.source
+            self.program,
+            self.grid,
+            blocks,
+            self.memory,
+            self.patterns,
+            trace,
+            self.source,
+            recorder,
         )
         return chunk.run()
 
@@ -225,22 +361,12 @@ class _Execution:
         return bytes(space)
 
 
-def _compile(launch: Launch, properties: DeviceProperties) -> Compiled:
-    return compile_kernel(
-        launch.source,
-        launch.source_name,
-        launch.entry,
-        properties.compute_capability,
-        launch.defines,
-    )
-
-
 def _bytes_and_element(buffer: Buffer) -> tuple[int, int]:
     element = np.dtype(buffer.dtype).itemsize
     return int(np.prod(buffer.shape, dtype=np.int64)) * element, element
 
 
-def _check_host_memory(launch: Launch) -> None:
+def check_host_memory(launch: Launch) -> None:
     """Refuse arrays that the host cannot hold.
 
     Raises:
@@ -255,15 +381,6 @@ def _check_host_memory(launch: Launch) -> None:
         )
 
 
-def _fill(array: NDArray[Any], generator: np.random.Generator) -> None:
-    """Fill an input in place: floats uniform in [0, 1), integers over their whole range."""
-    if array.dtype.kind == "f":
-        generator.random(out=array, dtype=array.dtype)
-    else:
-        info = np.iinfo(array.dtype)
-        array[...] = generator.integers(info.min, info.max, array.shape, array.dtype, endpoint=True)
-
-
 def _totals(program: Program, tally: Tally) -> Counters:
     """Sum what the instructions did, by kind."""
     sums: dict[str, int] = {}
@@ -276,8 +393,8 @@ def _totals(program: Program, tally: Tally) -> Counters:
         add("thread_instructions", tally.lanes[index])
         add("warp_instructions", tally.warps[index])
         if row.flops:
-            width = "fp64" if "f64" in row.to else "fp32"
-            add(f"flop_{width}", row.flops * tally.lanes[index])
+            pipe = f"tensor_{row.tensor}" if row.tensor else "fp64" if "f64" in row.to else "fp32"
+            add(f"flop_{pipe}", row.flops * tally.lanes[index])
         direction = {"load": "load", "store": "store"}.get(row.kind)
         if direction is None:
             continue
@@ -285,13 +402,26 @@ def _totals(program: Program, tally: Tally) -> Counters:
             add(f"global_{direction}_requests", tally.requests[index])
             add(f"global_{direction}_sectors", tally.sectors[index])
             add(f"requested_{direction}_bytes", tally.bytes[index])
+            add(f"global_{direction}_lines", tally.wavefronts[index])
+            add(f"global_{direction}_used_bytes", tally.used[index])
         elif row.space == "local":
             add(f"local_{direction}_sectors", tally.sectors[index])
+        elif row.space == "const" and _address_is_computed(step):
+            add("constant_load_requests", tally.requests[index])
+            add("constant_load_passes", tally.wavefronts[index])
         elif row.space == "shared":
             add(f"shared_{direction}_instructions", tally.requests[index])
             add(f"shared_{direction}_wavefronts", tally.wavefronts[index])
             add("shared_excessive_wavefronts", tally.excessive[index])
     return Counters(**sums)
+
+
+def _address_is_computed(step: Step) -> bool:
+    """Whether an access is a load in the machine code too, not an operand of the constant bank."""
+    return any(
+        isinstance(each, Address) and isinstance(each.base, Register)
+        for each in step.instruction.operands
+    )
 
 
 def _l1_wavefronts(program: Program, tally: Tally) -> int:
@@ -307,12 +437,18 @@ def _by_line(program: Program, tally: Tally, source: list[str]) -> tuple[LineCou
     lines: dict[int, dict[str, int]] = {}
     for index, step in enumerate(program.steps):
         line = lines.setdefault(step.instruction.source_line, {})
-        named = {"thread_instructions": tally.lanes[index]}
+        named = {
+            "thread_instructions": tally.lanes[index],
+            "warp_instructions": tally.warps[index],
+        }
         if step.row.flops:
             named["flop"] = step.row.flops * tally.lanes[index]
         if step.row.space in ("global", "generic"):
             named["global_requests"] = tally.requests[index]
             named["global_sectors"] = tally.sectors[index]
+            named["global_lines"] = tally.wavefronts[index]
+            named["global_used_bytes"] = tally.used[index]
+            named["requested_bytes"] = tally.bytes[index]
         elif step.row.space == "shared":
             named["shared_instructions"] = tally.requests[index]
             named["shared_wavefronts"] = tally.wavefronts[index]
@@ -322,6 +458,25 @@ def _by_line(program: Program, tally: Tally, source: list[str]) -> tuple[LineCou
     return tuple(
         LineCounters(number, source[number - 1] if 0 < number <= len(source) else "", **counts)
         for number, counts in sorted(lines.items())
+    )
+
+
+def _region(program: Program, tally: Tally) -> Region:
+    """Add up the loops, or the whole program where they lack arithmetic or global accesses."""
+
+    def total(steps: Sequence[bool], loops: bool) -> Region:
+        flop = moved = 0
+        for index, step in enumerate(program.steps):
+            if steps[index]:
+                flop += step.row.flops * tally.lanes[index]
+                moved += tally.bytes[index] if step.row.space in ("global", "generic") else 0
+        return Region(flop, moved, loops)
+
+    region = total(in_loops(program), True)
+    return (
+        region
+        if region.flop and region.requested_bytes
+        else total([True] * len(program.steps), False)
     )
 
 

@@ -14,6 +14,10 @@ from memlab.kernels.launch import Dim3
 Provenance = Literal["queried", "datasheet", "measured", "emulated", "modelled", "analytic"]
 DeviceKind = Literal["emulated", "cuda"]
 
+DRIFT_LIMIT = 0.03
+"""SM clocks further than this from their median make a time suspect: as much as the DVFS steps
+of a power-limited GPU, and more than the 1% that two measurements should agree to."""
+
 
 @dataclass(frozen=True)
 class Resources:
@@ -69,8 +73,13 @@ class Counters:
 
     A request is one warp-level instruction; a sector is 32 bytes; a wavefront is one pass
     of the shared-memory pipe, excessive ones being those beyond the ideal for the width.
+    `flop_tensor_*` are those of `mma` by the type of its factors; Nsight Compute counts them as
+    operations of the tensor pipe.
     `requested_*` is what the threads asked for, each lane its own bytes: the textbook's
-    global memory accesses.
+    global memory accesses. `*_used_bytes` are the bytes of a request, those that several lanes
+    ask for counted once, and `*_lines` the 128-byte lines that they lie in. A pass is one
+    address that the constant cache serves to a warp; constants whose place the compiler knows
+    are operands, not loads.
     """
 
     global_load_requests: int = 0
@@ -92,10 +101,37 @@ class Counters:
     dram_write_bytes: int = 0
     requested_load_bytes: int = 0
     requested_store_bytes: int = 0
+    global_load_lines: int = 0
+    global_load_used_bytes: int = 0
+    global_store_lines: int = 0
+    global_store_used_bytes: int = 0
+    constant_load_requests: int = 0
+    constant_load_passes: int = 0
     flop_fp32: int = 0
     flop_fp64: int = 0
+    flop_tensor_tf32: int = 0
+    flop_tensor_fp16: int = 0
+    flop_tensor_bf16: int = 0
     thread_instructions: int = 0
     warp_instructions: int = 0
+
+
+def flop_by_pipe(counters: Counters) -> dict[str, int]:
+    """Give the FLOPs that each pipe executed, by the key of its peak.
+
+    Returns:
+        `fp32` and `fp64`, then those of the tensor cores' types that ran: `tf32`, `fp16`, `bf16`.
+    """
+    tensor = {
+        "tf32": counters.flop_tensor_tf32,
+        "fp16": counters.flop_tensor_fp16,
+        "bf16": counters.flop_tensor_bf16,
+    }
+    return {
+        "fp32": counters.flop_fp32,
+        "fp64": counters.flop_fp64,
+        **{pipe: flop for pipe, flop in tensor.items() if flop},
+    }
 
 
 @dataclass(frozen=True)
@@ -105,17 +141,40 @@ class LineCounters:
     Attributes:
         line: Line number in the kernel's source, from 1; 0 where the compiler names none.
         text: The line as written.
+        requested_bytes: Bytes of global memory that the threads ask for, each lane its own.
     """
 
     line: int
     text: str
     global_requests: int = 0
     global_sectors: int = 0
+    global_lines: int = 0
+    global_used_bytes: int = 0
     shared_instructions: int = 0
     shared_wavefronts: int = 0
     shared_excessive_wavefronts: int = 0
     flop: int = 0
     thread_instructions: int = 0
+    warp_instructions: int = 0
+    requested_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Region:
+    """The part of a program that does its work: its loops, or all of it where they do none.
+
+    Lessons take the ratio of arithmetic to memory accesses there, so that what is done once a
+    thread, such as storing a sum, does not blur it.
+
+    Attributes:
+        flop: FLOPs executed in it, whole-grid total.
+        requested_bytes: Bytes of global memory that its threads ask for, each lane its own.
+        loops: Whether it is the loops alone.
+    """
+
+    flop: int
+    requested_bytes: int
+    loops: bool
 
 
 @dataclass(frozen=True)
@@ -130,6 +189,16 @@ class Time:
         lower_quartile_s: First quartile, seconds.
         upper_quartile_s: Third quartile, seconds.
         bounds_s: For a modelled time, what each bound alone would take, seconds, by name.
+        interval_low_s: Lower end of the median's 95% confidence interval, seconds.
+        interval_high_s: Upper end of it, seconds.
+        outliers: Samples outside Tukey's fences; they are counted, not removed.
+        clock_hz: Median SM clock right after the samples, Hz.
+        clock_drift: The furthest that a sample's clock lay from it, as a share of it.
+        warm_samples: How many launches were timed with caches as the launch before left them;
+            all other figures are of launches with emptied ones.
+        warm_median_s: Their median, seconds.
+        warm_lower_quartile_s: Their first quartile, seconds.
+        warm_upper_quartile_s: Their third quartile, seconds.
     """
 
     median_s: float
@@ -139,6 +208,15 @@ class Time:
     lower_quartile_s: float | None = None
     upper_quartile_s: float | None = None
     bounds_s: dict[str, float] = field(default_factory=dict)
+    interval_low_s: float | None = None
+    interval_high_s: float | None = None
+    outliers: int = 0
+    clock_hz: float | None = None
+    clock_drift: float | None = None
+    warm_samples: int = 0
+    warm_median_s: float | None = None
+    warm_lower_quartile_s: float | None = None
+    warm_upper_quartile_s: float | None = None
 
 
 @dataclass(frozen=True)
@@ -179,10 +257,15 @@ class DeviceSummary:
 
 @dataclass(frozen=True)
 class Measurement:
-    """One launch on one device: everything that was found out about it."""
+    """One launch on one device: everything that was found out about it.
+
+    Attributes:
+        counters_ncu: What Nsight Compute counted for the same launch, by the names of
+            `Counters`, and its `duration_s`; None where it was not asked.
+    """
 
     kernel: str
-    parameters: dict[str, int]
+    parameters: dict[str, int | str]
     tile: int | None
     flop: int
     compulsory_bytes: int
@@ -197,3 +280,4 @@ class Measurement:
     lines: tuple[LineCounters, ...]
     time: Time
     verification: Verification
+    counters_ncu: dict[str, float] | None = None

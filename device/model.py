@@ -1,12 +1,12 @@
 """The time model: counters and device properties to the time of one launch.
 
 Two kinds of bounds. A *throughput* bound is work over the rate of the unit that does it: issue
-slots, FP32 and FP64 pipes, the L1's wavefronts (shared memory and global accesses share its one
-port), L2 bytes, DRAM bytes. The *latency* bound is the time a warp takes alone, times how often
-an SM is filled anew. A closed queueing system with these demands runs no faster than the larger
-of the two and no slower than their sum (asymptotic and balanced job bounds: Zahorjan et al.,
-"Balanced Job Bound Analysis of Queueing Networks", CACM 25(2), 1982); the model is the middle of
-that interval. No constant is fitted to a kernel; all come from the device's properties.
+slots, FP32, FP64 and tensor pipes, the L1's wavefronts (shared memory and global accesses share its
+one port), L2 bytes, DRAM bytes. The *latency* bound is the time a warp takes alone, times how often
+an SM is filled anew. A closed queueing system with these demands runs no faster than the larger of
+the two and no slower than their sum (asymptotic and balanced job bounds: Zahorjan et al., "Balanced
+Job Bound Analysis of Queueing Networks", CACM 25(2), 1982); the model is the middle of that
+interval. No constant is fitted to a kernel; all come from the device's properties.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from memlab.device.measurement import Counters, Occupancy, Time
+from memlab.device.measurement import Counters, Occupancy, Time, flop_by_pipe
 from memlab.device.properties import (
     DeviceProperties,
     clock_hz,
@@ -77,7 +77,7 @@ def throughput_bounds_s(work: Work, properties: DeviceProperties) -> dict[str, f
         # A multiprocessor works on whole blocks: the busiest one decides.
         busiest = math.ceil(work.blocks / count) / work.blocks / clock
         bounds["issue"] = counters.warp_instructions * busiest / SCHEDULERS_PER_SM
-        for kind, flop in (("fp32", counters.flop_fp32), ("fp64", counters.flop_fp64)):
+        for kind, flop in flop_by_pipe(counters).items():
             peak = peak_flop_per_s(properties, kind)
             if peak:
                 bounds[kind] = flop / (peak / count) * busiest * clock

@@ -37,7 +37,10 @@ class DeviceProperties:
     Attributes:
         sources: For each known figure, by its field: a provenance (`queried`, `datasheet`,
             `measured`, `analytic`), a colon, and where exactly it comes from.
-        peak_memory_bandwidth_bytes_per_s: Given only where clock and bus width are not.
+        peer_access: For every other GPU, by the name that `--device` takes, whether this one can
+            access its memory directly.
+        peak_memory_bandwidth_bytes_per_s: As the vendor states it; None where clock and bus width
+            give it.
         peak_clock_hz: The clock that peaks assume, where it is not `clock_rate_hz`.
         tensor_flop_per_s: Dense peaks of the tensor cores by input type, `tf32`, `fp16`, `bf16`.
         tensor_clock_hz: The clock that `tensor_flop_per_s` assumes.
@@ -102,6 +105,7 @@ class DeviceProperties:
     compute_mode: int | None = None
     driver_version: str | None = None
     runtime_version: str | None = None
+    peer_access: Mapping[str, bool] = field(default_factory=dict)
 
     # What no attribute gives: the vendor's datasheet and published microbenchmarks.
     peak_memory_bandwidth_bytes_per_s: float | None = None

@@ -26,17 +26,37 @@ def verify(
         output: The output array, any shape.
         index: Row-major positions to compare.
     """
-    if not index.size:
-        return Verification("failed", float("inf"), launch.tolerance, 0, output.size)
-    expected = launch.reference(inputs, index)
-    found = output.reshape(-1)[index].astype(np.float64)
-    scale = np.where(expected == 0, 1.0, np.abs(expected))
-    errors = np.abs(found - expected) / scale
-    error = float(np.where(np.isnan(errors), np.inf, errors).max())
+    found = output.reshape(-1)[index]
+    expected = launch.reference(inputs, index) if index.size else np.zeros(0)
+    return compare(launch, found, expected, output.size)
+
+
+def compare(
+    launch: Launch,
+    found: NDArray[Any],
+    expected: NDArray[np.float64],
+    total: int,
+    unwritten: int = 0,
+) -> Verification:
+    """Compare output elements with what the reference gives for them; errors as in `verify`.
+
+    Args:
+        launch: What ran.
+        found: Elements of the output.
+        expected: What they must be, in the same shape.
+        total: Elements of the whole output.
+        unwritten: How many of these, compared or not, were never written: one fails it.
+    """
+    error = float("inf")
+    if found.size and not unwritten:
+        values = found.astype(np.float64)
+        scale = np.where(expected == 0, 1.0, np.abs(expected))
+        errors = np.abs(values - expected) / scale
+        error = float(np.where(np.isnan(errors), np.inf, errors).max())
     return Verification(
         status="passed" if error <= launch.tolerance else "failed",
         relative_error=error,
         tolerance=launch.tolerance,
-        checked=int(index.size),
-        total=output.size,
+        checked=int(found.size),
+        total=total,
     )

@@ -1,0 +1,298 @@
+"""A real GPU: its time is measured there, its traffic counted by emulating the same launch.
+
+Hardware counters need a permission that users of rented GPUs do not have; the emulator needs
+none. Both run the code that one call of the compiler made.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from memlab.device import cuda, datasheet
+from memlab.device.compile import compile_launch
+from memlab.device.emulated import emulate, resident_blocks
+from memlab.device.inputs import outputs, random_inputs, unwritten
+from memlab.device.measurement import DeviceKind, DeviceSummary, Measurement, Time, Verification
+from memlab.device.properties import DeviceProperties
+from memlab.device.timing import Samples, Settings, summarize
+from memlab.device.verification import compare
+from memlab.device.worker import Progress, Worker
+from memlab.kernels.launch import Buffer, Launch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from numpy.typing import NDArray
+
+    from memlab.device.worker import Link
+    from memlab.kernels.launch import Arrays
+
+Result = TypeVar("Result")
+
+REFERENCE_FLOP = 2e10
+"""Up to so much work the reference is computed whole, in a second or so on a CPU; of larger
+outputs, random rows are compared, and all elements are scanned for being written at all."""
+REFERENCE_ELEMENTS = 2**25
+"""And up to so many elements, for memory's sake: the reference is in float64."""
+
+ARCHITECTURE_FIGURES = (
+    "fp32_lanes_per_sm",
+    "fp64_lanes_per_sm",
+    "l1_cache_bytes_per_sm",
+    "l1_bytes_per_clock_per_sm",
+    "shared_bytes_per_clock_per_sm",
+    "register_latency_clocks",
+    "shared_latency_clocks",
+    "l1_latency_clocks",
+    "barrier_latency_clocks",
+)
+"""What one multiprocessor is like, the same on every chip of a compute capability."""
+
+
+class CudaDevice:
+    """A GPU in this machine.
+
+    Attributes:
+        key: `cuda:0` or another index.
+        properties: What the driver knows of it, and what a datasheet adds.
+    """
+
+    kind: DeviceKind = "cuda"
+
+    def __init__(self, index: int, settings: Settings | None = None) -> None:
+        """Query a GPU.
+
+        Args:
+            index: Its number, from 0, as CUDA counts.
+            settings: When to stop timing a launch, and when to give one up.
+
+        Raises:
+            DeviceError: There is no such GPU, or no way to use one.
+        """
+        self.index, self.key = index, f"cuda:{index}"
+        self.properties = with_datasheet(cuda.query(index))
+        self._settings = settings or Settings()
+
+    def run(self, launch: Launch, seed: int, progress: Progress | None = None) -> Measurement:
+        """Compile a launch, run it on the GPU, verify it, time it, and count it by emulation.
+
+        Args:
+            launch: What to run.
+            seed: Of the random inputs and of the samples of blocks and rows.
+            progress: Told what is being done, and which fraction of it is over.
+
+        Raises:
+            UsageError: It does not compile, or the arrays do not fit.
+            DeviceError: The GPU cannot be used.
+            MemlabError: The kernel faulted or did not end.
+        """
+        properties = self.properties
+        if progress is not None:
+            progress("compiling", None)
+        compiled = compile_launch(launch, properties.compute_capability)
+        resident = resident_blocks(launch, compiled, properties)
+        time, verification, emulation = measure(
+            self.index,
+            launch,
+            compiled.cubin,
+            seed,
+            self._settings,
+            progress,
+            meanwhile=lambda: emulate(launch, compiled, properties, seed, progress),
+        )
+        summary = DeviceSummary(properties.name, "cuda", properties.compute_capability, self.key)
+        return emulation.measurement(launch, compiled, summary, resident, time, verification)
+
+
+def with_datasheet(queried: DeviceProperties) -> DeviceProperties:
+    """Add to what the driver gives what only a datasheet knows, such as lanes and latencies.
+
+    Of the datasheet with the GPU's very name every figure counts; where there is none, of one of
+    the same compute capability what all its multiprocessors have in common.
+
+    Args:
+        queried: What the driver gives; it stays as it is.
+    """
+    sheets = [datasheet.load(name) for name in datasheet.names()]
+    same = [sheet for sheet in sheets if sheet.name == queried.name]
+    alike = [sheet for sheet in sheets if sheet.compute_capability == queried.compute_capability]
+    if same:
+        return _completed(queried, same[0], [each.name for each in fields(DeviceProperties)])
+    return _completed(queried, alike[0], ARCHITECTURE_FIGURES) if alike else queried
+
+
+def _completed(queried: DeviceProperties, sheet: DeviceProperties, names: Any) -> DeviceProperties:
+    added = {
+        name: getattr(sheet, name)
+        for name in names
+        if name in sheet.sources and name not in queried.sources
+    }
+    sources = {name: sheet.sources[name] for name in added}
+    return replace(queried, sources={**queried.sources, **sources}, **added)
+
+
+def measure(
+    index: int,
+    launch: Launch,
+    cubin: bytes,
+    seed: int,
+    settings: Settings,
+    progress: Progress | None,
+    meanwhile: Callable[[], Result],
+) -> tuple[Time, Verification, Result]:
+    """Run a launch on a GPU, in a worker; verify it, then time it.
+
+    Args:
+        index: The GPU's number.
+        launch: What to run.
+        cubin: Its machine code.
+        seed: Of the inputs and of the rows that are verified.
+        settings: When to stop timing, and when to give a launch up.
+        progress: Told what is being done.
+        meanwhile: Called while the launch is timed. A kernel that faults or never ends on the
+            GPU does so in an emulator too: here it has ended once.
+
+    Returns:
+        The time, the verification, and what `meanwhile` returned.
+
+    Raises:
+        UsageError: The arrays do not fit.
+        DeviceError: The GPU cannot be used.
+        MemlabError: The kernel faulted or did not end.
+    """
+    (output,) = outputs(launch)
+    positions = checked_positions(launch, output.shape, seed)
+    # The reference may be any function, also one that no other process can import.
+    sent = replace(launch, reference=_left_behind)
+    with Worker(run_and_time, index, sent, cubin, seed, positions, settings) as worker:
+        expected = launch.reference(random_inputs(launch, seed), positions)
+        found, missing = worker.take(progress)
+        verification = compare(launch, found, expected, elements(output.shape), missing)
+        worker.go_on()
+        other = meanwhile()
+        cold, warm = worker.result(progress)
+    return summarize(cold, warm), verification, other
+
+
+def run_and_time(
+    link: Link,
+    index: int,
+    launch: Launch,
+    cubin: bytes,
+    seed: int,
+    positions: NDArray[np.int64],
+    settings: Settings,
+) -> tuple[Samples, Samples]:
+    """What the worker does: run a launch once and hand over its output, then time it.
+
+    Handed over are the output's elements at `positions` and how many were never written.
+
+    Returns:
+        Samples with cold and with warm caches.
+    """
+    link.report("preparing inputs")
+    with cuda.Session(index, link, settings.timeout_s) as session:
+        ready = prepare(session, launch, cubin, seed)
+        link.report(f"running {launch.kernel}")
+        with cuda.explained(launch.kernel):
+            ready.once()
+        session.synchronize(launch.kernel)
+        output = ready.read(session, launch)
+        link.give((output.reshape(-1)[positions], unwritten(output)))
+        del output
+        link.wait()
+        link.report("timing, caches cold")
+        cold = session.time(ready.once, settings, flush=True, what=launch.kernel)
+        link.report("timing, caches warm")
+        return cold, session.time(ready.once, settings, flush=False, what=launch.kernel)
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A launch whose code and arrays are on the GPU.
+
+    Attributes:
+        inputs: Its input arrays by name, as on the host.
+        memory: Its arrays on the GPU by name.
+        once: Queues it once.
+    """
+
+    inputs: Mapping[str, NDArray[Any]]
+    memory: Mapping[str, Any]
+    once: Callable[[], None]
+
+    def read(self, session: cuda.Session, launch: Launch) -> NDArray[Any]:
+        """Wait for what was launched and copy the output to the host."""
+        (output,) = outputs(launch)
+        return session.read(self.memory[output.name], np.empty(output.shape, output.dtype))
+
+
+def prepare(session: cuda.Session, launch: Launch, cubin: bytes, seed: int) -> Ready:
+    """Load a launch's code, draw its inputs, copy them to the GPU, and poison its outputs.
+
+    Args:
+        session: The GPU.
+        launch: What will run.
+        cubin: Its machine code.
+        seed: Of the inputs.
+
+    Raises:
+        UsageError: The arrays do not fit.
+        DeviceError: The driver cannot load the code.
+    """
+    inputs = random_inputs(launch, seed)
+    constants = {each.name: inputs[each.name] for each in launch.constants}
+    function = session.load(cubin, launch.entry, constants)
+    memory = {
+        each.name: session.array(inputs[each.name] if each.role == "in" else _bytes(each))
+        for each in launch.buffers
+    }
+    arguments = [
+        memory[each.name] if isinstance(each, Buffer) else np.dtype(each.dtype).type(each.value)
+        for each in launch.arguments
+    ]
+
+    def once() -> None:
+        session.launch(function, launch.grid, launch.block, arguments, launch.dynamic_shared_bytes)
+
+    return Ready(inputs, memory, once)
+
+
+def checked_positions(launch: Launch, shape: tuple[int, ...], seed: int) -> NDArray[np.int64]:
+    """Choose the output elements to compare: all, or the first, the last and random rows.
+
+    Args:
+        launch: What runs; its FLOPs say how dear an element is.
+        shape: Of the output.
+        seed: Of the choice.
+
+    Returns:
+        Row-major positions in ascending order.
+    """
+    size = elements(shape)
+    affordable = REFERENCE_ELEMENTS
+    if launch.flop:
+        affordable = min(affordable, int(REFERENCE_FLOP * size / launch.flop))
+    if size <= affordable:
+        return np.arange(size)
+    width = shape[-1] if len(shape) > 1 else 1
+    rows = size // width
+    drawn = np.random.default_rng(seed).integers(rows, size=max(affordable // width, 2))
+    chosen = np.unique(np.concatenate(([0, rows - 1], drawn)))
+    return (chosen[:, None] * width + np.arange(width)).reshape(-1)
+
+
+def elements(shape: tuple[int, ...]) -> int:
+    """Elements of an array of this shape."""
+    return int(np.prod(shape, dtype=np.int64))
+
+
+def _bytes(buffer: Buffer) -> int:
+    return elements(buffer.shape) * np.dtype(buffer.dtype).itemsize
+
+
+def _left_behind(inputs: Arrays, flat_index: NDArray[np.int64]) -> NDArray[np.float64]:
+    raise NotImplementedError("the reference stays with the process that verifies")

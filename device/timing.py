@@ -1,0 +1,283 @@
+"""How many samples to take and what they say: plain functions over recorded samples.
+
+Nothing here knows a GPU. `collect` is given a function that takes one sample and a clock, so the
+rules are tested on a fake clock. Nothing assumes a distribution: run times are skewed and have
+several modes, so the centre is the median and its confidence interval comes from order
+statistics (Hoefler and Belli, "Scientific Benchmarking of Parallel Computing Systems", SC 2015,
+rules 4 to 8).
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from memlab.device.measurement import Time
+from memlab.errors import UsageError
+
+CONFIDENCE = 0.95
+"""Probability that the interval of the median covers the true one."""
+
+STEADY = 0.01
+"""Clocks this close to each other count as settled; a step of NVIDIA's SM clock is 15 MHz."""
+STEADY_READINGS = 3
+
+EXACT_RANK_SAMPLES = 1000
+"""Up to so many samples the interval's rank is exact; beyond, the binomial is a normal one."""
+
+TIMEOUT_S = 60.0
+"""How long one launch may take unless the user allows more."""
+
+FENCE = 1.5
+"""Tukey's fences: an outlier lies this many interquartile ranges outside the quartiles."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One timed launch.
+
+    Attributes:
+        duration_s: How long it took, seconds.
+        clock_hz: The SM clock right after it, Hz; None where it cannot be read.
+    """
+
+    duration_s: float
+    clock_hz: float | None = None
+
+
+@dataclass(frozen=True)
+class Settings:
+    """When timing starts, goes on and stops.
+
+    Attributes:
+        samples: Take exactly so many; None goes by the rules below.
+        minimum_samples: The least to take.
+        minimum_s: And for at least so long, so that slow changes are in the samples, seconds.
+        relative_interval: Stop when the interval of the median is narrower than this share of it.
+        cap_s: Stop after so long in any case, seconds.
+        cap_samples: But not before so many.
+        settle_s: Launches before the first sample go on for at least so long, seconds.
+        settle_cap_s: And for no longer, however the clock moves, seconds.
+        timeout_s: Give up a launch that takes longer, seconds.
+
+    Raises:
+        UsageError: No sample or no time is allowed.
+    """
+
+    samples: int | None = None
+    minimum_samples: int = 30
+    minimum_s: float = 0.25
+    relative_interval: float = 0.005
+    cap_s: float = 5.0
+    cap_samples: int = 3
+    settle_s: float = 0.25
+    settle_cap_s: float = 2.0
+    timeout_s: float = TIMEOUT_S
+
+    def __post_init__(self) -> None:
+        if self.samples is not None and self.samples < 1:
+            raise UsageError(
+                f"samples must be 1 or more, got {self.samples}: use --samples 30, or leave it "
+                "out to take as many as the figures need"
+            )
+        if not 0 < self.timeout_s < math.inf:
+            raise UsageError(
+                f"timeout must be more than 0 seconds, got {self.timeout_s:g}: use --timeout 60"
+            )
+
+
+@dataclass(frozen=True)
+class Samples:
+    """The samples of one measurement, in the order taken; what they say are its properties."""
+
+    taken: tuple[Sample, ...]
+
+    @property
+    def durations_s(self) -> tuple[float, ...]:
+        """How long each launch took, seconds."""
+        return tuple(sample.duration_s for sample in self.taken)
+
+    @property
+    def median_s(self) -> float:
+        """The median duration, seconds."""
+        return statistics.median(self.durations_s)
+
+    @property
+    def quartiles_s(self) -> tuple[float, float]:
+        """The first and third quartile, seconds."""
+        return quartiles(self.durations_s)
+
+    @property
+    def interval_s(self) -> tuple[float, float]:
+        """The confidence interval of the median, seconds."""
+        return median_interval(self.durations_s)
+
+    @property
+    def outliers(self) -> int:
+        """Samples outside Tukey's fences. They are counted, never removed."""
+        return outliers(self.durations_s)
+
+    @property
+    def clock_hz(self) -> float | None:
+        """The median SM clock, Hz; None where none was read."""
+        clocks = _clocks(self.taken)
+        return statistics.median(clocks) if clocks else None
+
+    @property
+    def clock_drift(self) -> float | None:
+        """See `drift`."""
+        return drift(self.taken)
+
+
+def settle(sample: Callable[[], Sample], settings: Settings, now: Callable[[], float]) -> None:
+    """Launch without counting until the SM clock has settled under this very load.
+
+    Args:
+        sample: Takes one sample.
+        settings: See `Settings`.
+        now: A clock, seconds.
+    """
+    started, clocks = now(), list[float | None]()
+    while True:
+        clocks.append(sample().clock_hz)
+        elapsed = now() - started
+        if elapsed >= settings.settle_cap_s:
+            return
+        if elapsed >= settings.settle_s and steady(clocks):
+            return
+
+
+def collect(sample: Callable[[], Sample], settings: Settings, now: Callable[[], float]) -> Samples:
+    """Take samples until they suffice.
+
+    Args:
+        sample: Takes one sample.
+        settings: See `Settings`.
+        now: A clock, seconds.
+    """
+    started, taken = now(), list[Sample]()
+    durations, check = list[float](), settings.minimum_samples
+    while True:
+        taken.append(sample())
+        durations.append(taken[-1].duration_s)
+        if settings.samples is not None:
+            if len(taken) >= settings.samples:
+                return Samples(tuple(taken))
+            continue
+        elapsed = now() - started
+        if elapsed >= settings.cap_s and len(taken) >= settings.cap_samples:
+            return Samples(tuple(taken))
+        if len(taken) >= check and elapsed >= settings.minimum_s:
+            if sure(durations, settings.relative_interval):
+                return Samples(tuple(taken))
+            # Looking at every sample would stop at the first lucky one, and cost a sort each.
+            check = math.ceil(len(taken) * 1.1)
+
+
+def steady(clocks: Sequence[float | None]) -> bool:
+    """Say whether the last few clocks agree; unknown ones do."""
+    last = clocks[-STEADY_READINGS:]
+    known = [clock for clock in last if clock is not None]
+    if len(last) < STEADY_READINGS:
+        return False
+    return not known or max(known) - min(known) <= STEADY * max(known)
+
+
+def quartiles(durations_s: Sequence[float]) -> tuple[float, float]:
+    """The first and third quartile, interpolated linearly; of one sample, that sample."""
+    if len(durations_s) == 1:
+        return durations_s[0], durations_s[0]
+    first, _, third = statistics.quantiles(durations_s, n=4, method="inclusive")
+    return first, third
+
+
+def median_interval(durations_s: Sequence[float]) -> tuple[float, float]:
+    """The confidence interval of the median, from order statistics.
+
+    A sample lies below the true median with probability 1/2, whatever the distribution; so the
+    k-th smallest and k-th largest sample enclose it with the probability that a fair coin
+    thrown n times shows k to n - k heads.
+
+    Returns:
+        Both ends, in the unit of the samples. Of five samples or fewer no two enclose the
+        median that often: the ends are then the smallest and the largest.
+    """
+    ordered = sorted(durations_s)
+    rank = _interval_rank(len(ordered))
+    return ordered[rank - 1], ordered[-rank]
+
+
+def sure(durations_s: Sequence[float], share: float) -> bool:
+    """Say whether the median's confidence interval is narrower than this share of it."""
+    low, high = median_interval(durations_s)
+    return high - low <= share * statistics.median(durations_s)
+
+
+def outliers(durations_s: Sequence[float]) -> int:
+    """Count samples outside Tukey's fences."""
+    first, third = quartiles(durations_s)
+    reach = FENCE * (third - first)
+    return sum(not first - reach <= each <= third + reach for each in durations_s)
+
+
+def drift(samples: Sequence[Sample]) -> float | None:
+    """The furthest that an SM clock lies from the median clock, as a share of it.
+
+    Returns:
+        None where no clock was read.
+    """
+    clocks = _clocks(samples)
+    if not clocks:
+        return None
+    middle = statistics.median(clocks)
+    return max(abs(clock - middle) for clock in clocks) / middle
+
+
+def summarize(cold: Samples, warm: Samples) -> Time:
+    """Put two measurements of one kernel into a record.
+
+    Args:
+        cold: With caches emptied before every launch; the time that is reported.
+        warm: With caches as the launch before left them.
+    """
+    first, third = cold.quartiles_s
+    low, high = cold.interval_s
+    warm_first, warm_third = warm.quartiles_s
+    return Time(
+        median_s=cold.median_s,
+        provenance="measured",
+        samples=len(cold.taken),
+        minimum_s=min(cold.durations_s),
+        lower_quartile_s=first,
+        upper_quartile_s=third,
+        interval_low_s=low,
+        interval_high_s=high,
+        outliers=cold.outliers,
+        clock_hz=cold.clock_hz,
+        clock_drift=drift((*cold.taken, *warm.taken)),
+        warm_samples=len(warm.taken),
+        warm_median_s=warm.median_s,
+        warm_lower_quartile_s=warm_first,
+        warm_upper_quartile_s=warm_third,
+    )
+
+
+def _clocks(samples: Sequence[Sample]) -> list[float]:
+    return [sample.clock_hz for sample in samples if sample.clock_hz is not None]
+
+
+@cache
+def _interval_rank(count: int) -> int:
+    """The largest k for which the k-th smallest and largest of so many enclose the median."""
+    tail = (1 - CONFIDENCE) / 2
+    if count > EXACT_RANK_SAMPLES:
+        deviations = statistics.NormalDist().inv_cdf(1 - tail)
+        return math.floor((count - deviations * math.sqrt(count)) / 2)
+    rank, ways, below = 0, 1, 0.0
+    while (below := below + ways / 2**count) <= tail:
+        rank += 1
+        ways = ways * (count - rank + 1) // rank
+    return max(rank, 1)

@@ -1,0 +1,171 @@
+"""What every device must do, emulated or real: one suite for all there are."""
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+
+from memlab.device.devices import Device, limits, open_device
+from memlab.device.measurement import Measurement
+from memlab.device.properties import figures
+from memlab.device.timing import Settings
+from memlab.errors import DeviceError, MemlabError
+from memlab.kernels.catalog import CATALOG, find
+from memlab.kernels.launch import Launch
+
+DEVICES = ("h200", "rtx3070", pytest.param("cuda:0", marks=pytest.mark.gpu))
+
+QUICK = Settings(samples=5, settle_s=0.02)
+
+STORE = "P[row * n + column] = sum;"
+OUT_OF_BOUNDS = "P[(1LL << 40) + row * n + column] = sum;"
+MISALIGNED = "*(double*)((char*)P + 4 * (2 * (row * n + column) / 2) + 2) = sum;"
+WRONG = {
+    "a sum that stops early": ("i < k;", "i < k - 1;"),
+    "an element left out": (STORE, "if (row + column) " + STORE),
+    "a wrong index": ("N[i * n + column]", "N[i * n + row]"),
+}
+
+
+@pytest.fixture(scope="module", params=DEVICES)
+def device(request: pytest.FixtureRequest) -> Device:
+    try:
+        return open_device(request.param, QUICK)
+    except DeviceError as error:
+        pytest.skip(str(error))
+
+
+def launch(device: Device, kernel: str = "naive", **parameters: int) -> Launch:
+    return find(kernel).prepare(parameters, limits(device.properties))
+
+
+def broken(device: Device, old: str, new: str) -> Launch:
+    sound = launch(device, m=33, k=40, n=35)
+    assert old in sound.source
+    return replace(sound, source=sound.source.replace(old, new))
+
+
+@pytest.fixture(scope="module")
+def measurement(device: Device) -> Measurement:
+    return device.run(launch(device, "tiled", width=128), seed=1)
+
+
+@pytest.mark.parametrize("sizes", [(1, 1, 1), (31, 33, 100), (100, 57, 75)], ids=str)
+@pytest.mark.parametrize("kernel", ["naive", "tiled", "tiled-dynamic"])
+def test_odd_sizes_verify(device: Device, kernel: str, sizes: tuple[int, int, int]) -> None:
+    m, k, n = sizes
+    verification = device.run(launch(device, kernel, m=m, k=k, n=n), seed=2).verification
+
+    assert verification.status == "passed"
+    assert verification.checked == verification.total == m * n
+
+
+@pytest.mark.parametrize("kernel", CATALOG)
+def test_every_kernel_verifies(device: Device, kernel: str) -> None:
+    names = {parameter.name for parameter in CATALOG[kernel].parameters}
+    small = {"width": 128} if "width" in names else {"n": 4096}
+    sized = {**small, "height": 96} if "height" in names else small
+
+    assert device.run(launch(device, kernel, **sized), seed=3).verification.status == "passed"
+
+
+@pytest.mark.parametrize("fault", WRONG)
+def test_a_wrong_kernel_fails_verification(device: Device, fault: str) -> None:
+    assert device.run(broken(device, *WRONG[fault]), seed=4).verification.status == "failed"
+
+
+@pytest.mark.parametrize(
+    ("fault", "named"),
+    [(OUT_OF_BOUNDS, "illegal.address"), (MISALIGNED, "misaligned.address")],
+    ids=["out of bounds", "misaligned"],
+)
+def test_a_fault_is_one_error_and_the_next_run_works(
+    device: Device, fault: str, named: str
+) -> None:
+    with pytest.raises(MemlabError, match=f"(?i){named}"):
+        device.run(broken(device, STORE, fault), seed=5)
+
+    assert device.run(launch(device, m=33, k=40, n=35), seed=5).verification.status == "passed"
+
+
+def test_shared_memory_beyond_48_kib_is_granted(device: Device) -> None:
+    sound = launch(device, "tiled-dynamic", width=64, tile=16)
+    granted = replace(sound, dynamic_shared_bytes=64 * 1024)
+
+    assert device.run(granted, seed=6).verification.status == "passed"
+
+
+def test_a_run_tells_where_it_ran_and_how_long(device: Device, measurement: Measurement) -> None:
+    time = measurement.time
+
+    assert measurement.device.key == device.key
+    assert measurement.device.kind == device.kind
+    assert measurement.device.name == device.properties.name
+    assert 1e-7 < time.median_s < 1e-2
+    assert time.provenance == ("measured" if device.kind == "cuda" else "modelled")
+
+
+def test_counts_repeat(device: Device, measurement: Measurement) -> None:
+    again = device.run(launch(device, "tiled", width=128), seed=1)
+
+    assert again.counters == measurement.counters
+    assert again.time.median_s == pytest.approx(measurement.time.median_s, rel=0.05)
+
+
+def test_the_properties_a_launch_depends_on_are_known(device: Device) -> None:
+    known = figures(device.properties)
+
+    assert {
+        "total_memory_bytes",
+        "multiprocessor_count",
+        "clock_rate_hz",
+        "l2_cache_bytes",
+        "max_threads_per_block",
+        "max_shared_memory_per_block_bytes",
+        "max_registers_per_multiprocessor",
+        "fp32_lanes_per_sm",
+    } <= set(known)
+    assert set(device.properties.sources) >= set(known) - {"warp_size"}
+
+
+def test_the_command_writes_json_alone(device: Device) -> None:
+    words = ["run", "naive", "--width", "40", "--json", "--no-store", "--device", device.key]
+    done = subprocess.run(
+        [sys.executable, "-c", "from memlab.cli.app import main; raise SystemExit(main())", *words],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    document = json.loads(done.stdout)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert document["device"]["kind"] == device.kind
+    assert document["verification"]["status"] == "passed"
+    assert document["time"]["median_s"] > 0
+
+
+@pytest.mark.gpu
+def test_a_kernel_that_never_ends_is_stopped_and_the_gpu_goes_on() -> None:
+    from memlab.device.cuda_device import CudaDevice
+
+    try:
+        device = CudaDevice(0, replace(QUICK, timeout_s=1))
+    except DeviceError as error:
+        pytest.skip(str(error))
+    endless = broken(device, "float sum = 0.0f;", "float sum = 0; while (*(volatile int*)P != 5);")
+    with pytest.raises(MemlabError, match="naive did not end within 1 s"):
+        device.run(endless, seed=7)
+
+    assert device.run(launch(device, width=40), seed=7).verification.status == "passed"
+
+
+@pytest.mark.gpu
+def test_a_gpu_that_is_not_there_names_those_that_are() -> None:
+    try:
+        open_device("0")
+    except DeviceError as error:
+        pytest.skip(str(error))
+    with pytest.raises(DeviceError, match="there is no GPU 99; CUDA shows cuda:0"):
+        open_device("99")

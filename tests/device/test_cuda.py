@@ -1,0 +1,168 @@
+"""The GPU's side that needs no GPU: what is asked of the driver, added, chosen and refused."""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from memlab.device import cuda, datasheet, devices
+from memlab.device.compile import compile_kernel
+from memlab.device.cuda_device import checked_positions, with_datasheet
+from memlab.device.devices import limits, open_device
+from memlab.device.inputs import POISON_BYTE, random_inputs, unwritten
+from memlab.device.properties import DeviceProperties, figures
+from memlab.device.verification import compare
+from memlab.errors import DeviceError, UsageError
+from memlab.kernels.catalog import find
+from memlab.kernels.launch import Launch
+
+ATTRIBUTES = json.loads((Path(__file__).parents[1] / "data" / "h200-attributes.json").read_text())[
+    "attributes"
+]
+"""Every attribute of an H200 by PyCUDA's name for it, in the driver's units."""
+
+SUPPORT = Path(cuda.__file__).parents[1] / "kernels" / "support"
+
+
+@pytest.fixture
+def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine without a driver, a GPU or PyCUDA."""
+    monkeypatch.delenv("MEMLAB_DEVICE", raising=False)
+    monkeypatch.setattr(cuda, "in_sight", lambda: False)
+    monkeypatch.setitem(sys.modules, "pycuda", None)
+    monkeypatch.setitem(sys.modules, "pycuda.driver", None)
+    cuda._driver.cache_clear()
+
+
+def naive(width: int) -> Launch:
+    return find("naive").prepare({"width": width}, limits(datasheet.load("h200")))
+
+
+@pytest.mark.parametrize("field", [*cuda.NUMBERS, *cuda.EXTENTS])
+def test_the_driver_is_asked_for_what_a_field_means(field: str) -> None:
+    expected = getattr(datasheet.load("h200"), field)
+    if field in cuda.EXTENTS:
+        assert tuple(ATTRIBUTES[f"{cuda.EXTENTS[field]}_{axis}"] for axis in "XYZ") == expected
+    else:
+        name, unit = cuda.NUMBERS[field]
+        assert ATTRIBUTES[name] * unit == expected
+
+
+def test_flags_are_known_attributes() -> None:
+    named = {field: name for field, name in cuda.FLAGS.items() if isinstance(name, str)}
+    sheet = datasheet.load("h200")
+
+    assert {field: bool(ATTRIBUTES[name]) for field, name in named.items()} == {
+        field: getattr(sheet, field) for field in named
+    }
+
+
+def test_what_the_driver_gives_wins_over_the_datasheet() -> None:
+    queried = DeviceProperties(
+        "NVIDIA H200",
+        (9, 0),
+        sources=dict.fromkeys(("multiprocessor_count", "compute_capability"), cuda.QUERIED),
+        multiprocessor_count=114,
+    )
+    known = with_datasheet(queried)
+
+    assert known.multiprocessor_count == 114
+    assert known.sources["multiprocessor_count"].startswith("queried")
+    assert known.fp32_lanes_per_sm == 128
+    assert known.sources["fp32_lanes_per_sm"].startswith("datasheet")
+    assert known.l2_bytes_per_clock == datasheet.load("h200").l2_bytes_per_clock
+    assert set(known.sources) == set(figures(known))
+
+
+def test_of_a_gpu_without_a_datasheet_only_the_architecture_is_known() -> None:
+    known = with_datasheet(DeviceProperties("NVIDIA GeForce RTX 3090", (8, 6)))
+
+    assert known.fp32_lanes_per_sm == 128
+    assert known.l2_bytes_per_clock is None
+    assert known.multiprocessor_count is None
+    assert known.total_memory_bytes is None
+
+
+def test_of_an_unknown_architecture_nothing_is_guessed() -> None:
+    queried = DeviceProperties("NVIDIA Newest", (13, 7))
+
+    assert with_datasheet(queried) is queried
+
+
+def test_without_a_gpu_the_h200_is_emulated(no_gpu: None) -> None:
+    assert open_device().key == "h200"
+    assert devices.gpu_names() == []
+
+
+def test_a_gpu_that_is_asked_for_and_missing_says_how_to_go_on(no_gpu: None) -> None:
+    for name in ("0", "cuda:0", "cuda", "7"):
+        with pytest.raises(DeviceError, match=r"PyCUDA .*memlab\[gpu\].*--device h200"):
+            open_device(name)
+
+
+@pytest.mark.parametrize(
+    ("reason", "said"),
+    [
+        ("libcuda.so.1: cannot open shared object file", "no NVIDIA driver is installed"),
+        ("libcurand.so.9: cannot open shared object file", "built for another CUDA"),
+        ("_driver.so: undefined symbol: cuDeviceGetP2PAttribute", "built for another CUDA"),
+    ],
+)
+def test_a_broken_pycuda_says_what_to_do(reason: str, said: str) -> None:
+    message = cuda._cannot_import(ImportError(reason))
+
+    assert said in message
+    assert reason in message
+    assert "--device h200" in message
+    assert "\n" not in message
+
+
+@pytest.mark.parametrize("name", ["cuda:x", "cuda:", "cuda:-1", "cudart", "cuda0"])
+def test_a_mistyped_gpu_is_wrong_usage(name: str) -> None:
+    with pytest.raises(UsageError, match="a GPU is a number"):
+        open_device(name)
+
+
+@pytest.mark.parametrize("capability", [(7, 5), (8, 0), (9, 0), (12, 0)])
+@pytest.mark.parametrize(
+    ("file", "entry"),
+    [("flush.cu", "flush_write"), ("flush.cu", "flush_read"), ("hold.cu", "hold")],
+)
+def test_timing_kernels_compile_without_spills(
+    file: str, entry: str, capability: tuple[int, int]
+) -> None:
+    compiled = compile_kernel((SUPPORT / file).read_text(), file, entry, capability, {})
+
+    assert compiled.resources.local_bytes_per_thread == 0
+    assert compiled.log == ""
+
+
+def test_small_outputs_are_compared_whole() -> None:
+    assert np.array_equal(checked_positions(naive(100), (100, 100), 0), np.arange(10_000))
+
+
+def test_of_large_outputs_first_last_and_random_rows_are_compared() -> None:
+    width = 16384
+    positions = checked_positions(naive(width), (width, width), 3)
+    rows, counts = np.unique(positions // width, return_counts=True)
+
+    assert (counts == width).all()
+    assert {0, width - 1} < set(rows.tolist())
+    assert 2 * width * len(positions) <= 2.1e10
+    assert len(rows) > 20
+    assert not np.array_equal(positions, checked_positions(naive(width), (width, width), 4))
+
+
+def test_an_element_that_was_not_written_fails() -> None:
+    launch = naive(64)
+    inputs = random_inputs(launch, 0)
+    output = (inputs["M"].astype(np.float64) @ inputs["N"]).astype(np.float32)
+    compared = np.arange(64)
+    expected = launch.reference(inputs, compared)
+    assert compare(launch, output[0], expected, output.size, unwritten(output)).status == "passed"
+
+    output[40, 5] = np.frombuffer(bytes([POISON_BYTE] * 4), np.float32)[0]  # not compared
+
+    assert compare(launch, output[0], expected, output.size, unwritten(output)).status == "failed"
