@@ -5,17 +5,13 @@ from __future__ import annotations
 import io
 import os
 import sys
+from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-from memlab.cli.devicequery import devicequery
-from memlab.cli.kernels import kernels
-from memlab.cli.roofline import roofline
-from memlab.cli.run import run_app
-from memlab.cli.runs import runs_app
-from memlab.errors import MemlabError
+from memlab.errors import MemlabError, UsageError, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,32 +19,65 @@ if TYPE_CHECKING:
 EXIT_INTERRUPTED = 130
 """128 + SIGINT, as shells give it."""
 
-ORDER = ("devicequery", "run", "roofline", "kernels", "runs")
-"""The commands as a newcomer meets them."""
+COMMANDS = {
+    "devicequery": ("devicequery:devicequery", "Show what a device has: limits, clocks, peaks."),
+    "run": ("run:run_app", "Run a kernel: verify it, count it, time it."),
+    "analyze": ("analyze:analyze_app", "Say what a kernel asks of memory, line by line."),
+    "trace": ("trace:trace_app", "Follow one thread: what it reads and stages."),
+    "occupancy": ("occupancy:occupancy_app", "Show what limits the blocks an SM holds."),
+    "roofline": ("roofline:roofline", "Draw the recorded runs under the device's roofs."),
+    "peaks": ("peaks:peaks", "Measure a GPU's ceilings and latencies."),
+    "kernels": ("kernels:kernels", "List the kernels and their parameters."),
+    "runs": ("runs:runs_app", "List, show, export and delete stored runs."),
+    "explain": ("explain:explain", "Explain a term, a counter or a kernel."),
+    "doctor": ("doctor:doctor", "Say what works here, and what to do about the rest."),
+}
+"""The commands as a newcomer meets them: where each lives, and its line in the help."""
 
 
-class OrderedGroup(TyperGroup):
-    """The commands in `ORDER`; Typer would put the groups last."""
+class LazyGroup(TyperGroup):
+    """The commands of `COMMANDS`, each imported when it is used: the help must not wait."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Name the commands as the help lists them."""
-        return sorted(super().list_commands(ctx), key=ORDER.index)
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Import a command.
+
+        Raises:
+            UsageError: There is none of this name; the message gives the nearest ones.
+        """
+        if cmd_name not in COMMANDS:
+            if ctx.resilient_parsing:
+                return None  # a word being completed is no error yet
+            raise UsageError(f"unknown command {cmd_name!r}: {nearest(cmd_name, COMMANDS)}")
+        module, _, attribute = COMMANDS[cmd_name][0].partition(":")
+        found = getattr(import_module(f"memlab.cli.{module}"), attribute)
+        if isinstance(found, typer.Typer):
+            command: Any = typer.main.get_group(found)
+        else:
+            alone = typer.Typer(add_completion=False, rich_markup_mode=None)
+            alone.command()(found)
+            command = typer.main.get_command(alone)
+        command.name = cmd_name
+        return command
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the list of commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
 
 
 # Rich's help pages and tracebacks take longer to import than everything else together.
 app = typer.Typer(
     name="memlab",
-    cls=OrderedGroup,
+    cls=LazyGroup,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Start with: memlab run tiled, then memlab roofline. No GPU is needed.",
 )
-app.command()(devicequery)
-app.add_typer(run_app, name="run")
-app.command()(roofline)
-app.command()(kernels)
-app.add_typer(runs_app, name="runs")
 
 
 def _print_version(wanted: bool) -> None:

@@ -39,7 +39,9 @@ def _document(kernel: "Kernel") -> dict[str, object]:
                 "help": parameter.help,
                 "default": parameter.default,
                 "default_text": parameter.default_label,
-                "minimum": parameter.minimum,
+                "minimum": None if parameter.choices else parameter.minimum,
+                "maximum": parameter.maximum,
+                "choices": parameter.choices,
                 "accepts": parameter.range_label,
             }
             for parameter in kernel.parameters
@@ -48,11 +50,12 @@ def _document(kernel: "Kernel") -> dict[str, object]:
 
 
 def _lines(kernel: "Kernel") -> list[str]:
-    """One kernel in plain text: its summary, then a line a parameter."""
+    """One kernel in plain text: its name, its summary, then a line a parameter."""
     return [
-        f"{kernel.name:<15}{kernel.summary}",
+        kernel.name,
+        f"  {kernel.summary}",
         *(
-            f"  --{parameter.name:<11}{parameter.help} [{parameter.default_label}]"
+            f"  {parameter.option:<13}{parameter.help} [{parameter.default_label}]"
             for parameter in kernel.parameters
         ),
     ]

@@ -10,6 +10,8 @@ from rich.padding import Padding
 from rich.table import Column, Table
 from rich.text import Text
 
+from memlab.device.measurement import DRIFT_LIMIT
+from memlab.roofline import bus
 from memlab.roofline.ceilings import LABELS
 from memlab.roofline.placement import bytes_moved
 from memlab.roofline.run import LEVELS
@@ -29,6 +31,31 @@ BAR_COLUMNS = 20
 SHOWN_BOUNDS = 3
 """Bounds of the time model that are shown, the longest first."""
 
+COUNTER_LABELS = {
+    "global_load_requests": "load requests",
+    "global_load_sectors": "load sectors",
+    "global_store_requests": "store requests",
+    "global_store_sectors": "store sectors",
+    "local_load_sectors": "local loads",
+    "local_store_sectors": "local stores",
+    "l1_read_sector_hits": "L1 load hits",
+    "l2_read_sectors": "L2 reads",
+    "l2_read_sector_hits": "L2 read hits",
+    "l2_write_sectors": "L2 writes",
+    "dram_read_bytes": "DRAM read B",
+    "dram_write_bytes": "DRAM written B",
+    "shared_load_instructions": "shared loads",
+    "shared_load_wavefronts": "  wavefronts",
+    "shared_store_instructions": "shared stores",
+    "shared_store_wavefronts": "  wavefronts",
+    "shared_excessive_wavefronts": "excessive",
+    "flop_fp32": "FP32 FLOP",
+    "flop_fp64": "FP64 FLOP",
+    "warp_instructions": "instructions",
+    "thread_instructions": "  of threads",
+}
+"""What Nsight Compute counts too, in the order of the report."""
+
 BINARY_PREFIXES = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
@@ -45,7 +72,10 @@ def run_report(run: Run) -> RenderableType:
         _heading(run),
         _facts("Launch", _launch_facts(measurement)),
         _global_counters(measurement.counters),
+        _bus_utilisation(measurement.counters),
         _shared_counters(measurement.counters),
+        _constant_counters(measurement.counters),
+        _hardware_counters(measurement),
         _intensity(run),
         _facts("Result", _result_facts(run)),
         _advice(run.advice),
@@ -189,6 +219,25 @@ def _global_counters(counters: Counters) -> RenderableType:
     )
 
 
+def _bus_utilisation(counters: Counters) -> RenderableType | None:
+    shares = (("loads", bus.of_loads(counters)), ("stores", bus.of_stores(counters)))
+    rows = [
+        (label, percent(share.of_lines), percent(share.of_sectors), "")
+        for label, share in shares
+        if share is not None
+    ]
+    headings = ("128-byte lines", "32-byte sectors", "")
+    return _figures("Bus utilisation", headings, rows) if rows else None
+
+
+def _constant_counters(counters: Counters) -> RenderableType | None:
+    requests, passes = counters.constant_load_requests, counters.constant_load_passes
+    if not requests:
+        return None
+    row = ("loads", f"{requests:,}", f"{passes:,}", f"{passes / requests:.2f}")
+    return _figures("Constant memory", ("requests", "passes", "a request"), [row])
+
+
 def _shared_counters(counters: Counters) -> RenderableType | None:
     rows = [
         ("loads", counters.shared_load_instructions, counters.shared_load_wavefronts),
@@ -214,6 +263,33 @@ def _shared_counters(counters: Counters) -> RenderableType | None:
     )
 
 
+def _hardware_counters(measurement: Measurement) -> RenderableType | None:
+    """What Nsight Compute counted beside what was emulated; rows of zeros are left out."""
+    hardware = measurement.counters_ncu
+    if hardware is None:
+        return None
+    rows = []
+    for name, label in COUNTER_LABELS.items():
+        ours, theirs = getattr(measurement.counters, name), hardware.get(name)
+        if theirs is not None and (ours or theirs):
+            rows.append((label, f"{ours:,}", f"{theirs:,.0f}", difference(ours, theirs)))
+    time, duration_s = measurement.time, hardware.get("duration_s")
+    if duration_s is not None:
+        shown = f"{time_label(time)} {time.provenance}"
+        rows.append(("time", shown, scaled(duration_s, "s"), difference(time.median_s, duration_s)))
+    return _figures("Counters", ("emulated", "Nsight Compute", "difference"), rows)
+
+
+def difference(ours: float, theirs: float) -> str:
+    """Format how far a value lies from the true one: `+1.2%`; nothing where they agree."""
+    if ours == theirs:
+        return "none"
+    if not theirs:
+        return "all"
+    share = (ours - theirs) / theirs
+    return f"{100 * share:+.1f}%" if abs(share) >= 0.0005 else f"{'+' if share > 0 else '-'}<0.1%"
+
+
 def _intensity(run: Run) -> RenderableType:
     moved = bytes_moved(run.measurement)
     intensity = run.placement.intensity_flop_per_byte
@@ -236,13 +312,18 @@ def _result_facts(run: Run) -> Iterable[tuple[str, RenderableType]]:
     measurement, placement = run.measurement, run.placement
     time = measurement.time
     yield "time", Text.assemble((time_label(time), "bold"), _provenance(time))
+    yield from _timing_facts(time)
     if time.bounds_s:
         longest = sorted(time.bounds_s.items(), key=lambda each: -each[1])[:SHOWN_BOUNDS]
         yield (
             "bounds alone",
             ", ".join(f"{bound_label(name)} {scaled(seconds, 's')}" for name, seconds in longest),
         )
-    rate = f"{_approximately(time)}{scaled(placement.flop_per_s, 'FLOP/s')}"
+    if measurement.flop:
+        rate = f"{_approximately(time)}{scaled(placement.flop_per_s, 'FLOP/s')}"
+    else:  # a copy or a transpose: its work is the bytes that it must move
+        bytes_per_s = measurement.compulsory_bytes / time.median_s
+        rate = f"{_approximately(time)}{scaled(bytes_per_s, 'B/s')}"
     yield "rate", Text.assemble((rate, "bold"), f" {time.provenance}")
     yield "bound by", bound_label(placement.bound)
     yield "of the roof", _roof(placement)
@@ -252,15 +333,38 @@ def _result_facts(run: Run) -> Iterable[tuple[str, RenderableType]]:
 def _provenance(time: Time) -> str:
     if time.provenance != "measured":
         return f" {time.provenance}"
-    text = f" measured, median of {time.samples}"
-    if time.lower_quartile_s is not None and time.upper_quartile_s is not None:
-        text += f" ({scaled(time.lower_quartile_s, 's')} to {scaled(time.upper_quartile_s, 's')})"
-    return text
+    state = "" if time.warm_median_s is None else ", caches cold"
+    return f" measured, median of {time.samples}{state}"
+
+
+def _timing_facts(time: Time) -> Iterable[tuple[str, RenderableType]]:
+    """How sure a measured time is, and what the clock did meanwhile."""
+    first, third = time.lower_quartile_s, time.upper_quartile_s
+    low, high = time.interval_low_s, time.interval_high_s
+    if first is not None and third is not None:
+        spread = f"{scaled(first, 's')} to {scaled(third, 's')}, half of the samples"
+        if time.outliers:
+            spread += f"; {time.outliers} outlier{'' if time.outliers == 1 else 's'}"
+        yield "", spread
+    if low is not None and high is not None:
+        width = percent((high - low) / 2 / time.median_s)
+        yield "", f"\N{PLUS-MINUS SIGN}{width}, 95% confidence of the median"
+    if time.warm_median_s is not None:
+        yield "caches warm", f"{scaled(time.warm_median_s, 's')}, median of {time.warm_samples}"
+    if time.clock_hz is not None:
+        clock, drift = f"{time.clock_hz / 1e6:.0f} MHz", time.clock_drift or 0.0
+        if drift > DRIFT_LIMIT:
+            text = f"{clock}, but moved by {percent(drift)}: the time is not to be relied on"
+            yield "SM clock", Text(text, style="bold yellow")
+        else:
+            yield "SM clock", f"{clock}, moved by {percent(drift)}" if drift else f"{clock}, steady"
 
 
 def _roof(placement: Placement) -> Text:
     fraction = placement.fraction_of_ceiling
-    roof = f"{scaled(placement.ceiling_flop_per_s, 'FLOP/s')} ({bound_label(placement.ceiling)})"
+    label = bound_label(placement.ceiling)
+    ceiling = placement.ceiling_flop_per_s
+    roof = f"{scaled(ceiling, 'FLOP/s')} ({label})" if ceiling else label
     if fraction > 1:
         return Text.assemble(
             (f"{percent(fraction)} of {roof}", "bold red"),

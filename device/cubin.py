@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_right
+from collections import Counter
 from dataclasses import dataclass
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -161,6 +162,15 @@ def instruction_count(cubin: bytes, entry: str) -> int:
     while words and _opcode(words[-1]) == _NOP:
         words.pop()
     return len(words)
+
+
+def opcode_counts(cubin: bytes, entry: str) -> Counter[int]:
+    """Count the machine instructions of a kernel by opcode: the low 9 bits of each.
+
+    Raises:
+        UsageError: The bytes are no cubin, or hold no kernel of this name.
+    """
+    return Counter(map(_opcode, _words(_code(_open(cubin), entry))))
 
 
 def machine_memory_instructions(cubin: bytes, entry: str) -> tuple[MachineInstruction, ...]:

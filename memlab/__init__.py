@@ -16,6 +16,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+# Importing a package puts its name into its parent: it is done here, before `def roofline`, so
+# that no later import replaces the function. The package itself is empty.
+from memlab import roofline as _roofline_room  # noqa: F401
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -44,6 +48,8 @@ def run(
     seed: int = 0,
     store: Path | None = None,
     keep: bool = False,
+    samples: int | None = None,
+    timeout_s: float | None = None,
     **parameters: int,
 ) -> Run:
     """Run a kernel of the catalog, e.g. `run("tiled", width=1024, tile=16)`.
@@ -54,6 +60,8 @@ def run(
         seed: Of the random inputs.
         store: The file to keep the run in, with `keep`; None takes the user's.
         keep: Whether to keep the run for `roofline`.
+        samples: How many launches a GPU times; None takes as many as the median needs.
+        timeout_s: How long one launch on a GPU may take, seconds; None allows a minute.
         **parameters: The kernel's own parameters.
 
     Raises:
@@ -61,7 +69,16 @@ def run(
     """
     from memlab import lab
 
-    return lab.run(kernel, parameters, device=device, seed=seed, store=store, keep=keep)
+    return lab.run(
+        kernel,
+        parameters,
+        device=device,
+        seed=seed,
+        store=store,
+        keep=keep,
+        samples=samples,
+        timeout_s=timeout_s,
+    )
 
 
 def roofline(device: str | None = None, *, store: Path | None = None) -> Roofline:

@@ -10,8 +10,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from memlab.device.measurement import Measurement
-from memlab.device.properties import DeviceProperties
+from memlab.device.measurement import Measurement, flop_by_pipe
+from memlab.device.properties import CUDA_CORE_KINDS, DeviceProperties
 from memlab.roofline.ceilings import LABELS, MEMORY_LEVELS
 from memlab.roofline.placement import (
     L1_PASS_BYTES,
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from memlab.roofline.run import Ceiling
 
 SENTENCES_AT_MOST = 2
+
+WARP_FMA_FLOP = 64
+"""An FMA by each of a warp's 32 threads."""
 
 OCCUPANCY_REMEDIES = {
     "registers": "fewer registers a thread (__launch_bounds__) let more warps hide latency",
@@ -247,11 +250,18 @@ def _shared_rereads(case: Case) -> Finding | None:
     if not case.measurement.flop or not rereads or share < 0.5 or busy < 0.4:
         return None
     intensity = case.placement.intensity_flop_per_byte["l1"] or 0.0
+    # Without register tiling, an FMA of a warp takes a wavefront or more.
+    tiled = case.measurement.flop > 2 * WARP_FMA_FLOP * counters.shared_load_wavefronts
+    remedy = (
+        "let each thread or warp compute more outputs from what it has read"
+        if tiled
+        else "let each thread compute r x r outputs from registers, which divides the shared "
+        "loads by r"
+    )
     return Finding(
         share * busy,
         f"Reading shared memory takes {share:.0%} of the L1 / shared port's traffic at "
-        f"{short(intensity)} FLOP/B, and the port is busy {busy:.0%} of the time: let each thread "
-        "compute r x r outputs from registers, which divides the shared loads by r.",
+        f"{short(intensity)} FLOP/B, and the port is busy {busy:.0%} of the time: {remedy}.",
     )
 
 
@@ -295,14 +305,15 @@ def _dram(case: Case) -> Finding | None:
 
 
 def _arithmetic(case: Case) -> Finding | None:
-    pipe = max(("fp32", "fp64"), key=lambda key: case.busy.get(key, 0.0))
+    pipe = max(flop_by_pipe(case.measurement.counters), key=lambda key: case.busy.get(key, 0.0))
     busy = case.busy.get(pipe, 0.0)
     if busy < LATENCY_BOUND_BELOW:
         return None
+    left = "fewer FLOPs or tensor cores are" if pipe in CUDA_CORE_KINDS else "a narrower type is"
     return Finding(
         busy,
         f"The {_label(pipe)} pipes run at {busy:.0%} of their peak, so memory does not hold the "
-        "kernel back: fewer FLOPs or tensor cores are what is left.",
+        f"kernel back: {left} what is left.",
     )
 
 

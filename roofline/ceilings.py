@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from memlab.device.measurement import Provenance
+    from memlab.device.peak_records import Peaks
     from memlab.device.properties import DeviceProperties
 
 MEMORY_LEVELS = ("l1", "l2", "dram")
@@ -93,6 +94,24 @@ def ceilings(properties: DeviceProperties) -> tuple[Ceiling, ...]:
         for key, (value, fields) in group.items()
         if value is not None
     )
+
+
+def measured_ceilings(peaks: Peaks) -> tuple[Ceiling, ...]:
+    """List the limits that micro-benchmarks reached: of each, the best that was seen.
+
+    Args:
+        peaks: Of the device whose roofs are drawn.
+
+    Returns:
+        Ceilings with the keys of `ceilings`, in B/s and FLOP/s.
+    """
+    best: dict[str, Ceiling] = {}
+    for rate in peaks.rates:
+        key = "l1" if rate.limit == "shared" else rate.limit
+        if key in LABELS and (key not in best or rate.value > best[key].value):
+            kind = "bandwidth" if rate.unit == "B/s" else "compute"
+            best[key] = Ceiling(key, LABELS[key], rate.value, kind, "measured")
+    return tuple(best[key] for key in LABELS if key in best)
 
 
 def by_key(ceilings: Iterable[Ceiling]) -> dict[str, Ceiling]:

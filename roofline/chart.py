@@ -6,7 +6,7 @@ The axes follow from the ceilings alone, so that pictures of one device can be l
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from memlab.roofline.ceilings import MEMORY_LEVELS, by_key
 from memlab.roofline.style import INK, MARKERS, PAPER, QUIET, SMALL_POINTS, fit
@@ -29,6 +29,9 @@ LABEL_GAP_INCHES = 0.2
 
 LABEL_INCHES = 1.65
 """Room for a kernel's label right of the axes."""
+
+REACHED: dict[str, Any] = {"color": INK, "lw": 1.0, "linestyle": (0, (4, 2)), "zorder": 2}
+"""Matplotlib's looks of a measured ceiling."""
 
 Limits = tuple[tuple[float, float], tuple[float, float]]
 
@@ -61,21 +64,30 @@ def is_on_chart(entry: Entry, ceilings: Sequence[Ceiling]) -> bool:
     return low <= entry.run.placement.flop_per_s <= high
 
 
-def draw_chart(axes: Axes, entries: Sequence[Entry], ceilings: Sequence[Ceiling]) -> None:
-    """Draw roofs, ridge points and kernels on empty axes whose size is final."""
+def draw_chart(
+    axes: Axes,
+    entries: Sequence[Entry],
+    ceilings: Sequence[Ceiling],
+    measured: Sequence[Ceiling] = (),
+) -> None:
+    """Draw roofs, ridge points and kernels on empty axes whose size is final.
+
+    What was measured of a roof is a dashed line beside it and a second figure in its label.
+    """
     _prepare(axes, ceilings)
-    known = by_key(ceilings)
+    known, reached = by_key(ceilings), by_key(measured)
     extra = {entry.run.placement.ceiling for entry in entries} - set(ROOFS)
     bandwidths = [known[level] for level in MEMORY_LEVELS if level in known]
     bandwidths.sort(key=lambda ceiling: -ceiling.value)
     peak = known.get("fp32")
     for index, ceiling in enumerate(bandwidths):
-        _bandwidth(axes, ceiling, peak, below=_label_below(bandwidths, index))
+        below = _label_below(bandwidths, index)
+        _bandwidth(axes, ceiling, peak, below, reached.get(ceiling.key))
     if peak:
-        _peak(axes, peak, bandwidths, "solid")
+        _peak(axes, peak, bandwidths, "solid", reached.get("fp32"))
         _ridges(axes, peak, bandwidths)
     for key in sorted(extra & known.keys()):
-        _peak(axes, known[key], bandwidths, "dashed")
+        _peak(axes, known[key], bandwidths, "dashed", reached.get(key))
     _kernels(axes, [entry for entry in entries if is_on_chart(entry, ceilings)])
 
 
@@ -140,7 +152,9 @@ def _label_below(bandwidths: Sequence[Ceiling], index: int) -> bool:
     return under > over
 
 
-def _bandwidth(axes: Axes, ceiling: Ceiling, peak: Ceiling | None, below: bool) -> None:
+def _bandwidth(
+    axes: Axes, ceiling: Ceiling, peak: Ceiling | None, below: bool, reached: Ceiling | None
+) -> None:
     from matplotlib.transforms import ScaledTranslation
 
     (left, right), (bottom, top) = axes.get_xlim(), axes.get_ylim()
@@ -149,6 +163,14 @@ def _bandwidth(axes: Axes, ceiling: Ceiling, peak: Ceiling | None, below: bool) 
     axes.plot(
         [start, end], [start * ceiling.value, end * ceiling.value], color=INK, lw=1.8, zorder=2
     )
+    if reached:
+        first = max(left, bottom / reached.value)
+        last = min(right, (peak.value if peak else top) / reached.value)
+        axes.plot(
+            [first, last],
+            [first * reached.value, last * reached.value],
+            **REACHED,
+        )
     angle = _slope_degrees(axes)
     normal = math.radians(angle + (-90 if below else 90))
     along = math.radians(angle)
@@ -175,7 +197,7 @@ def _bandwidth(axes: Axes, ceiling: Ceiling, peak: Ceiling | None, below: bool) 
         zorder=5,
     )
     axes.annotate(
-        _roof_text(ceiling, "B/s"),
+        _roof_text(ceiling, "B/s", reached=reached),
         xy=(start, start * ceiling.value),
         xytext=beside(25, 4),
         textcoords="offset points",
@@ -190,13 +212,21 @@ def _bandwidth(axes: Axes, ceiling: Ceiling, peak: Ceiling | None, below: bool) 
     )
 
 
-def _peak(axes: Axes, ceiling: Ceiling, bandwidths: Sequence[Ceiling], style: str) -> None:
+def _peak(
+    axes: Axes,
+    ceiling: Ceiling,
+    bandwidths: Sequence[Ceiling],
+    style: str,
+    reached: Ceiling | None,
+) -> None:
     left, right = axes.get_xlim()
     if bandwidths:
         left = max(left, ceiling.value / bandwidths[0].value)
     axes.plot([left, right], [ceiling.value] * 2, color=INK, lw=1.8, linestyle=style, zorder=2)
+    if reached:
+        axes.plot([left, right], [reached.value] * 2, **REACHED)
     axes.annotate(
-        _roof_text(ceiling, "FLOP/s", "peak"),
+        _roof_text(ceiling, "FLOP/s", "peak", reached),
         xy=(right, ceiling.value),
         xytext=(-4, 4),
         textcoords="offset points",
@@ -208,9 +238,14 @@ def _peak(axes: Axes, ceiling: Ceiling, bandwidths: Sequence[Ceiling], style: st
     )
 
 
-def _roof_text(ceiling: Ceiling, unit: str, word: str = "") -> str:
+def _roof_text(ceiling: Ceiling, unit: str, word: str = "", reached: Ceiling | None = None) -> str:
     name = f"{ceiling.label} {word}".strip()
-    return f"{name}  {scaled(ceiling.value, unit)}  ({ceiling.provenance})"
+    text = f"{name}  {scaled(ceiling.value, unit)} ({ceiling.provenance})"
+    if reached is None:
+        return text
+    number, its_unit = scaled(reached.value, unit).split(" ")
+    same = scaled(ceiling.value, unit).endswith(f" {its_unit}")
+    return f"{text}, {number if same else f'{number} {its_unit}'} {reached.provenance}"
 
 
 def _ridges(axes: Axes, peak: Ceiling, bandwidths: Sequence[Ceiling]) -> None:

@@ -11,8 +11,9 @@ lowest roof, and FLOPs over it are min(P, intensity * W). So a kernel without FL
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
+from memlab.device.measurement import flop_by_pipe
 from memlab.errors import UsageError
 from memlab.roofline.ceilings import MEMORY_LEVELS, by_key
 from memlab.roofline.run import LEVELS, Placement
@@ -40,7 +41,26 @@ NOT_RESOURCES = ("latency", "launch", "barrier", "dependency", "waves")
 """Names of a time model's bounds that are no throughput: they read as `latency`."""
 
 
-def bytes_moved(measurement: Measurement) -> dict[str, int]:
+class Counted(Protocol):
+    """What the counts of a launch tell without its time: a measurement, or an analysis."""
+
+    @property
+    def flop(self) -> int:
+        """FLOPs of the algorithm."""
+        ...
+
+    @property
+    def compulsory_bytes(self) -> int:
+        """Each input read once and each output written once, bytes."""
+        ...
+
+    @property
+    def counters(self) -> Counters:
+        """Whole-grid totals."""
+        ...
+
+
+def bytes_moved(measurement: Counted) -> dict[str, int]:
     """Count the bytes at each of `LEVELS`.
 
     - `requested`: what the threads ask of global memory, each lane its own bytes.
@@ -63,7 +83,7 @@ def bytes_moved(measurement: Measurement) -> dict[str, int]:
     }
 
 
-def intensities(measurement: Measurement) -> dict[str, float | None]:
+def intensities(measurement: Counted) -> dict[str, float | None]:
     """Give the arithmetic intensity at each of `LEVELS`, FLOP/B.
 
     The FLOPs are the algorithm's, not those executed: with them a point's height over its
@@ -79,17 +99,18 @@ def intensities(measurement: Measurement) -> dict[str, float | None]:
 def least_times_s(measurement: Measurement, ceilings: Sequence[Ceiling]) -> dict[str, float]:
     """Give the time that each ceiling alone would need for this launch, seconds, by its key.
 
-    A pipe gets the algorithm's FLOPs in the proportion in which the launch executed FP32 and
-    FP64. Tensor peaks are left out: no counter says yet what ran there.
+    A pipe gets the algorithm's FLOPs in the proportion in which the launch executed FP32, FP64
+    and the tensor cores' types; all of them FP32 where it executed none.
     """
     known = by_key(ceilings)
     work: dict[str, float] = {
         level: moved for level, moved in bytes_moved(measurement).items() if level in MEMORY_LEVELS
     }
-    executed = measurement.counters.flop_fp32 + measurement.counters.flop_fp64
-    fp64_share = measurement.counters.flop_fp64 / executed if executed else 0.0
-    work["fp32"] = measurement.flop * (1.0 - fp64_share)
-    work["fp64"] = measurement.flop * fp64_share
+    executed = flop_by_pipe(measurement.counters)
+    total = sum(executed.values())
+    for pipe, flop in executed.items():
+        share = flop / total if total else float(pipe == "fp32")
+        work[pipe] = measurement.flop * share
     return {key: amount / known[key].value for key, amount in work.items() if key in known}
 
 

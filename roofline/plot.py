@@ -43,7 +43,13 @@ NOTE_INCHES = 0.22
 DOTS_PER_INCH = 150
 
 
-def draw(runs: Sequence[Run], ceilings: Sequence[Ceiling], device_name: str, date: str) -> Figure:
+def draw(
+    runs: Sequence[Run],
+    ceilings: Sequence[Ceiling],
+    device_name: str,
+    date: str,
+    measured: Sequence[Ceiling] = (),
+) -> Figure:
     """Draw runs of one device under its roofs.
 
     Args:
@@ -51,6 +57,7 @@ def draw(runs: Sequence[Run], ceilings: Sequence[Ceiling], device_name: str, dat
         ceilings: The device's ceilings; they alone decide the axes.
         device_name: For the title.
         date: For the title, as it shall read.
+        measured: What micro-benchmarks reached of the ceilings, drawn beside them.
 
     Returns:
         A figure of 14 inches by about 8.5, higher with more than five runs.
@@ -79,7 +86,8 @@ def draw(runs: Sequence[Run], ceilings: Sequence[Ceiling], device_name: str, dat
             )
 
         _title(figure, [entry.run for entry in shown], device_name, date)
-        draw_chart(figure.add_axes(box(0.95, CHART_TOP_INCHES, *CHART_INCHES)), shown, ceilings)
+        chart = figure.add_axes(box(0.95, CHART_TOP_INCHES, *CHART_INCHES))
+        draw_chart(chart, shown, ceilings, measured)
         draw_tiles(figure.add_axes(box(10.95, CHART_TOP_INCHES + 0.2, 2.75, 2.45)), shown)
         draw_legend(figure.add_axes(box(10.35, CHART_TOP_INCHES + 3.5, 3.35, 1.3)))
         draw_table(figure, shown, height - ABOVE_TABLE_INCHES)

@@ -74,6 +74,7 @@ def run_document(run: Run) -> dict[str, Any]:
         "occupancy": asdict(measurement.occupancy),
         "coverage": asdict(measurement.coverage),
         "counters": asdict(measurement.counters),
+        "counters_ncu": measurement.counters_ncu,
         "lines": [asdict(line) for line in measurement.lines],
         "time": asdict(measurement.time),
         "roofline": asdict(run.placement),
@@ -228,6 +229,7 @@ def _run(document: Mapping[str, Any]) -> Run:
         lines=tuple(_record(LineCounters, line) for line in document["lines"]),
         time=_record(Time, document["time"]),
         verification=_record(Verification, document["verification"]),
+        counters_ncu=document.get("counters_ncu"),
     )
     return Run(
         id=document["id"],

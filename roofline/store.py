@@ -1,4 +1,4 @@
-"""The store of runs: one SQLite file.
+"""The store of runs and of measured peaks: one SQLite file.
 
 A run that was reported as stored survives the process being killed and the power going, and
 writers in several processes wait for one another. The rollback journal is used and not WAL:
@@ -18,22 +18,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memlab.errors import MemlabError, UsageError
+from memlab.roofline.peaks_document import peaks_document, peaks_from_document
 from memlab.roofline.serialize import run_document, run_from_document
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from memlab.device.peak_records import Peaks
     from memlab.roofline.run import Run
 
 APPLICATION_ID = 0x6D6C6162
 """`PRAGMA application_id` of a memlab store: `mlab` in ASCII, which `file` shows."""
 
-SCHEMA_VERSION = 1
-"""`PRAGMA user_version` of the tables below."""
-
-# The document holds the whole run; the other columns are what runs are chosen by.
+# The document holds the whole of it; the other columns are what is chosen by.
 # AUTOINCREMENT never gives the number of a deleted run to another one.
-_SCHEMA = """
+_STEPS = (
+    """
     CREATE TABLE runs (
         id INTEGER PRIMARY KEY AUTOINCREMENT,
         kernel TEXT NOT NULL,
@@ -41,7 +41,23 @@ _SCHEMA = """
         device_name TEXT NOT NULL COLLATE NOCASE,
         document TEXT NOT NULL
     )
-"""
+    """,
+    """
+    CREATE TABLE peaks (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        device TEXT NOT NULL COLLATE NOCASE,
+        device_name TEXT NOT NULL COLLATE NOCASE,
+        document TEXT NOT NULL
+    )
+    """,
+)
+"""What makes a store of schema 1, of 2 and so on from one of the schema before: never changed,
+only added to."""
+
+SCHEMA_VERSION = len(_STEPS)
+"""`PRAGMA user_version` of the tables above. An older file is brought up by the next write."""
+
+_PEAKS_SINCE = 2
 
 # A reason and what to do about it.
 _READ_ONLY = ("it or its folder is read-only", "change the permissions")
@@ -112,6 +128,40 @@ class Store:
             )
         return replace(run, id=cursor.lastrowid)
 
+    def add_peaks(self, peaks: Peaks) -> None:
+        """Store measured peaks; when this returns, they are on the disk."""
+        document = json.dumps(peaks_document(peaks), allow_nan=False)
+        with self._writing() as connection:
+            connection.execute(
+                "INSERT INTO peaks (device, device_name, document) VALUES (?, ?, ?)",
+                (peaks.device.key, peaks.device.name, document),
+            )
+
+    def peaks(self, device: str, device_name: str) -> Peaks | None:
+        """Read the newest peaks of a device; None where it has none.
+
+        Args:
+            device: Its key (`cuda:0`), which elsewhere may be another GPU's.
+            device_name: So its name too.
+        """
+        with self._reading() as connection:
+            if connection is None or _pragma(connection, "user_version") < _PEAKS_SINCE:
+                return None
+            row = connection.execute(
+                "SELECT document FROM peaks WHERE device = ? AND device_name = ?"
+                " ORDER BY id DESC LIMIT 1",
+                (device, device_name),
+            ).fetchone()
+        if row is None:
+            return None
+        try:
+            return peaks_from_document(json.loads(row[0]))
+        except (MemlabError, ValueError) as error:
+            raise UsageError(
+                f"the peaks of {device} in {self.path} cannot be read ({error}): "
+                "measure them again with 'memlab peaks', or choose another file with --store"
+            ) from error
+
     def runs(
         self, device: str | None = None, kernel: str | None = None, limit: int | None = None
     ) -> list[Run]:
@@ -174,7 +224,7 @@ class Store:
             with closing(self._connect("rw")) as connection:
                 # One transaction, so that all that is read is of one moment.
                 connection.execute("BEGIN")
-                yield connection if self._has_schema(connection) else None
+                yield connection if self._schema(connection) else None
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
@@ -185,10 +235,10 @@ class Store:
                 # The lock comes before the look at the schema: of two processes that start
                 # a store together, the second finds what the first has made.
                 connection.execute("BEGIN IMMEDIATE")
-                if not self._has_schema(connection):
-                    connection.execute(_SCHEMA)
-                    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-                    connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+                for step in _STEPS[self._schema(connection) :]:
+                    connection.execute(step)
+                connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+                connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
                 yield connection
                 connection.execute("COMMIT")
                 # Where COMMIT was not reached, closing the connection rolls back.
@@ -211,8 +261,8 @@ class Store:
         connection.execute("PRAGMA synchronous = EXTRA")
         return connection
 
-    def _has_schema(self, connection: sqlite3.Connection) -> bool:
-        """Say whether the file holds our tables (True) or nothing at all (False).
+    def _schema(self, connection: sqlite3.Connection) -> int:
+        """Give the version of our tables in the file; 0 where it holds nothing at all.
 
         Raises:
             UsageError: It holds something else, or a newer memlab's tables.
@@ -220,7 +270,7 @@ class Store:
         application_id = _pragma(connection, "application_id")
         version = _pragma(connection, "user_version")
         if application_id == version == _pragma(connection, "schema_version") == 0:
-            return False
+            return 0
         if application_id != APPLICATION_ID:
             raise self._not_a_store("it is another program's SQLite database")
         if version > SCHEMA_VERSION:
@@ -228,9 +278,7 @@ class Store:
                 f"{self.path} was written by a newer memlab (schema {version}; this one knows up "
                 f"to {SCHEMA_VERSION}): update memlab, or choose another file with --store"
             )
-        # Schema 2 upgrades an older file here: under BEGIN IMMEDIATE when writing; when
-        # reading, `version` says which columns there are.
-        return True
+        return version
 
     def _need_folder(self) -> None:
         folder = self.path.parent

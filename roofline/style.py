@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from memlab.roofline.run import Run
+from memlab.roofline.units import parameters_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,6 +29,9 @@ MARKERS = {"requested": "D", "l1": "^", "l2": "s", "dram": "o"}
 """Matplotlib's marker for each level that is drawn; `compulsory` is in the table of data only."""
 
 LEVEL_NAMES = {"requested": "requested", "l1": "L1 / shared", "l2": "L2", "dram": "DRAM"}
+
+EXTENTS = ("width", "height", "m", "k", "n")
+"""Parameters that say how large the work is; of others a label gives the name too."""
 
 TEXT_POINTS = 11.0
 SMALL_POINTS = 10.0
@@ -116,6 +120,9 @@ def fit(text: Text, inches: float) -> None:
 
 
 def _size(run: Run) -> str:
-    """Everything but the tile, as short as it can be said: `2048` or `100x57x75`."""
-    values = [value for name, value in run.measurement.parameters.items() if name != "tile"]
-    return str(values[0]) if len(set(values)) == 1 else "x".join(map(str, values))
+    """Everything but the tile, as short as it can be said: `2048`, `100x57x75, stride 2`."""
+    parameters = run.measurement.parameters
+    extents = [value for name, value in parameters.items() if name in EXTENTS]
+    size = str(extents[0]) if len(set(extents)) == 1 else "x".join(map(str, extents))
+    rest = {name: value for name, value in parameters.items() if name not in (*EXTENTS, "tile")}
+    return ", ".join(filter(None, (size, parameters_text(rest))))

@@ -21,7 +21,7 @@ def scaled(value: float, unit: str) -> str:
     return f"{number} {PREFIXES[power]}{unit}".rstrip()
 
 
-def parameters_text(parameters: Mapping[str, int]) -> str:
+def parameters_text(parameters: Mapping[str, int | str]) -> str:
     """Write a kernel's parameters as they would be chosen: `width 2048, tile 16`."""
     return ", ".join(f"{name} {value}" for name, value in parameters.items())
 

@@ -86,6 +86,9 @@ def test_words_become_a_request(asked: dict[str, Any], tmp_path: Path) -> None:
         "store": tmp_path / "runs",
         "keep": False,
         "progress": None,
+        "counters_ncu": None,
+        "samples": None,
+        "timeout_s": None,
     }
 
 
@@ -229,16 +232,65 @@ def test_formats() -> None:
     ]
 
 
-def test_report_of_a_gpu_names_its_samples(make_run: MakeRun) -> None:
+@pytest.mark.parametrize(
+    ("drift", "said"),
+    [(0.0, ", steady"), (0.0076, ", moved by 0.8%"), (0.12, ", but moved by 12%: the time is not")],
+)
+def test_report_of_a_gpu_tells_how_sure_the_time_is(
+    make_run: MakeRun, drift: float, said: str
+) -> None:
     from rich.console import Console
 
-    time = Time(1.858e-3, "measured", 30, lower_quartile_s=1.842e-3, upper_quartile_s=1.874e-3)
+    time = Time(
+        1.858e-3,
+        "measured",
+        30,
+        lower_quartile_s=1.842e-3,
+        upper_quartile_s=1.874e-3,
+        interval_low_s=1.856e-3,
+        interval_high_s=1.860e-3,
+        outliers=1,
+        clock_hz=1.98e9,
+        clock_drift=drift,
+        warm_samples=31,
+        warm_median_s=1.811e-3,
+    )
     console = Console(width=80, record=True, file=io.StringIO())
     console.print(run_report(make_run(time=time)))
 
     shown = " ".join(console.export_text().split())
-    assert "time 1.86 ms measured, median of 30 (1.84 ms to 1.87 ms)" in shown
+    for fact in (
+        "time 1.86 ms measured, median of 30, caches cold",
+        "1.84 ms to 1.87 ms, half of the samples; 1 outlier",
+        "\N{PLUS-MINUS SIGN}0.1%, 95% confidence of the median",
+        "caches warm 1.81 ms, median of 31",
+        f"SM clock 1980 MHz{said}",
+    ):
+        assert fact in shown
     assert "~" not in shown
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        ("--samples 0", "samples must be 1 or more, got 0"),
+        ("--samples -1", "samples must be 1 or more, got -1"),
+        ("--timeout 0", "timeout must be more than 0 seconds, got 0"),
+        ("--timeout nan", "timeout must be more than 0 seconds, got nan"),
+        ("--samples many", "samples must be a whole number, got 'many'"),
+        ("--timeout long", "timeout must be seconds, got 'long'"),
+    ],
+)
+def test_no_samples_and_no_time_are_wrong_usage(
+    words: str, named: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["run", "naive", "--store", str(folder / "runs"), *words.split()]) == 2
+
+    out, err = capsys.readouterr()
+    assert not out
+    assert named in err
+    assert err.count("\n") == 1
+    assert not list(folder.iterdir())
 
 
 @pytest.mark.parametrize(("patience_s", "drawn"), [(3600.0, False), (-1.0, True)])

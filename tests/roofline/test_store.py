@@ -111,7 +111,7 @@ def newer_store(path):
     with sqlite3.connect(path) as connection:
         connection.execute("CREATE TABLE experiments (id INTEGER)")
         connection.execute(f"PRAGMA application_id = {0x6D6C6162}")
-        connection.execute("PRAGMA user_version = 2")
+        connection.execute("PRAGMA user_version = 3")
     connection.close()
 
 
@@ -131,7 +131,7 @@ def damaged_store(path):
     [
         (foreign_text, ["not a memlab store", "not an SQLite database", "--store"]),
         (foreign_database, ["not a memlab store", "another program's", "--store"]),
-        (newer_store, ["newer memlab", "schema 2", "up to 1", "update memlab"]),
+        (newer_store, ["newer memlab", "schema 3", "up to 2", "update memlab"]),
         (damaged_store, ["damaged", "--store"]),
     ],
 )

@@ -1,0 +1,127 @@
+"""`memlab peaks`: what this GPU can really do, measured, and kept for later rooflines."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from memlab.cli import options
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from memlab.device.peak_records import Peaks, Rate
+
+
+def peaks(
+    device: options.Device = None,
+    as_json: options.Json = False,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Draw bandwidth and latency by footprint: .png, .svg or .pdf. "
+            "The figures go beside it as .json.",
+        ),
+    ] = None,
+    force: options.Force = False,
+    quiet: options.Quiet = False,
+    store: options.Store = None,
+    no_store: Annotated[bool, typer.Option("--no-store", help="Do not keep the figures.")] = False,
+) -> None:
+    """Measure a GPU's ceilings and latencies; later rooflines on it draw them."""
+    data = None
+    if output is not None:
+        from memlab.cli.output import check_output
+        from memlab.roofline.plot import image_format
+
+        picture_format, data = image_format(output), output.with_suffix(".json")
+        for each in (output, data):
+            check_output(each, force)
+
+    import json
+
+    from memlab import lab
+    from memlab.cli.progress import progress_bar
+    from memlab.roofline.peaks_document import peaks_document
+
+    with progress_bar(quiet) as progress:
+        found = lab.peaks(device=device, store=store, keep=not no_store, progress=progress)
+    text = json.dumps(peaks_document(found), indent=2) + "\n"
+    if as_json:
+        typer.echo(text, nl=False)
+    else:
+        from memlab.cli.render import console
+
+        console().print(report(found))
+    if output is not None and data is not None:
+        from memlab.cli.output import write_output
+        from memlab.roofline.peaks_plot import draw
+        from memlab.roofline.plot import render
+
+        write_output(output, render(draw(found), picture_format), force)
+        write_output(data, text, force)
+        if not quiet:
+            typer.echo(f"memlab: wrote {output} and {data}", err=True)
+
+
+def report(peaks: "Peaks") -> "RenderableType":
+    """Lay out all figures in 80 columns: rates with what they are of the limit, then latencies."""
+    from rich.console import Group
+    from rich.table import Column, Table
+    from rich.text import Text
+
+    from memlab.roofline.units import scaled
+
+    def right(header: str) -> Column:
+        return Column(header, justify="right", no_wrap=True)
+
+    rates = Table(
+        Column("measured", no_wrap=True, min_width=22),
+        right("value"),
+        right("per SM"),
+        right("SM clock"),
+        right("of data-\nsheet"),
+        right("at this\nclock"),
+        box=None,
+        padding=(0, 2, 0, 0),
+    )
+    for rate in peaks.rates:
+        per_clock = rate.bytes_per_clock_per_sm
+        rates.add_row(
+            rate.label,
+            scaled(rate.value, rate.unit),
+            "" if per_clock is None else f"{per_clock:.4g} B/clk",
+            "" if rate.clock_hz is None else f"{rate.clock_hz / 1e6:.0f} MHz",
+            _percent(rate.fraction),
+            _percent(rate.fraction_at_clock),
+        )
+    latencies = Table(
+        Column("latency", no_wrap=True, min_width=22),
+        right("cycles"),
+        right("time"),
+        box=None,
+        padding=(0, 2, 0, 0),
+    )
+    for latency in peaks.latencies:
+        latencies.add_row(latency.label, f"{latency.cycles:.4g}", scaled(latency.seconds, "s"))
+    head = f"{peaks.device.name} ({peaks.device.key}), measured {peaks.created_at}"
+    if peaks.driver_version:
+        head += f", driver for CUDA {peaks.driver_version}"
+    notes = [Text(line, style="bold red") for line in _invalid(peaks.rates)]
+    return Group(Text(head, style="bold"), Text(), rates, Text(), latencies, *notes)
+
+
+def _percent(fraction: float | None) -> str:
+    return "" if fraction is None else f"{fraction:.1%}"
+
+
+def _invalid(rates: "tuple[Rate, ...]") -> list[str]:
+    """Name what exceeds a physical limit: the figure or the datasheet is wrong."""
+    return [
+        f"{rate.label} exceeds what the device can do and is invalid: {rate.fraction:.1%}"
+        for rate in rates
+        if rate.limit == "dram" and rate.fraction is not None and rate.fraction > 1
+    ]

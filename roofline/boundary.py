@@ -1,0 +1,136 @@
+"""What boundary checks cost: the launch against the nearest ones whose blocks end at the edge."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from memlab.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from memlab.device.measurement import Counters
+    from memlab.kernels.launch import Launch
+
+    Parameters = Mapping[str, int | str]
+    Prepare = Callable[[Parameters], Launch]
+
+WARP = 32
+FAR = 8192
+"""Elements further, at which a size that matters has more blocks."""
+SEARCHED = 4096
+"""Sizes to each side that are tried: more than any tile or block is wide."""
+
+
+@dataclass(frozen=True)
+class EdgeCase:
+    """What one launch does, with what of it is useful.
+
+    Attributes:
+        parameters: Its sizes and tile.
+        threads: Threads launched.
+        lane_slots: Lanes that its warp instructions could have used.
+        lanes_off: Those of them that did nothing.
+        flop_executed: FLOPs executed.
+        sectors: Sectors that its global accesses touched.
+        work: What it is for: FLOPs of the algorithm or, without any, compulsory bytes.
+    """
+
+    parameters: Parameters
+    threads: int
+    lane_slots: int
+    lanes_off: int
+    flop_executed: int
+    sectors: int
+    work: int
+
+
+@dataclass(frozen=True)
+class BoundaryCost:
+    """A launch whose blocks reach over the edge, and its neighbours whose blocks do not.
+
+    Attributes:
+        case: The launch itself.
+        lower: The nearest smaller one; None where there is none.
+        upper: The nearest larger one; None where there is none.
+    """
+
+    case: EdgeCase
+    lower: EdgeCase | None
+    upper: EdgeCase | None
+
+    def wasted_lanes(self, other: EdgeCase) -> float:
+        """The share of the lane slots that the other launch's rate would save, 0 to 1."""
+        return 1 - _rate(other.lane_slots, other) / _rate(self.case.lane_slots, self.case)
+
+    def wasted_sectors(self, other: EdgeCase) -> float:
+        """The share of the sectors that the other launch's rate would save; it may be negative."""
+        return 1 - _rate(other.sectors, other) / _rate(self.case.sectors, self.case)
+
+
+def edge_case(launch: Launch, counters: Counters) -> EdgeCase:
+    """Say what a launch of these counters did and was for."""
+    slots = WARP * counters.warp_instructions
+    return EdgeCase(
+        parameters=dict(launch.parameters),
+        threads=launch.blocks * launch.threads_per_block,
+        lane_slots=slots,
+        lanes_off=slots - counters.thread_instructions,
+        flop_executed=counters.flop_fp32 + counters.flop_fp64,
+        sectors=counters.global_load_sectors + counters.global_store_sectors,
+        work=launch.flop or launch.compulsory_bytes,
+    )
+
+
+def nearest_multiples(
+    parameters: Parameters, prepare: Prepare
+) -> tuple[Parameters | None, Parameters | None] | None:
+    """Find the nearest sizes at which no block reaches over the edge.
+
+    A size is a parameter that the grid grows with. Blocks end at the edge where one element more
+    takes another block. Nothing else of a kernel needs to be known.
+
+    Args:
+        parameters: Those of the launch.
+        prepare: Makes a launch of parameters, or raises UsageError.
+
+    Returns:
+        Smaller and larger parameters, None where there are none; or None for both where the
+        blocks end at the edge as it is, or no parameter is a size.
+    """
+    lower, upper = dict(parameters), dict(parameters)
+    missing_lower = missing_upper = False
+    for name, value in parameters.items():
+        if not isinstance(value, int):
+            continue
+
+        def grid(size: int, name: str = name) -> tuple[int, ...] | None:
+            try:
+                return prepare({**parameters, name: size}).grid
+            except UsageError:
+                return None
+
+        here, far = grid(value), grid(value + FAR)
+        if here is None or far is None or far == here or min(map(int.__sub__, far, here)) < 0:
+            continue
+        axes = [axis for axis in range(3) if far[axis] > here[axis]]
+
+        def ends(size: int, grid=grid, axes=axes) -> bool:  # type: ignore[no-untyped-def]
+            at, behind = grid(size), grid(size + 1)
+            return bool(at and behind and all(behind[axis] > at[axis] for axis in axes))
+
+        below = range(value, max(value - SEARCHED, 0), -1)
+        above = range(value, value + SEARCHED)
+        smaller = next((size for size in below if ends(size)), None)
+        larger = next((size for size in above if ends(size)), None)
+        missing_lower |= smaller is None
+        missing_upper |= larger is None
+        lower[name], upper[name] = smaller or value, larger or value
+    if lower == upper == parameters:
+        return None
+    return None if missing_lower else lower, None if missing_upper else upper
+
+
+def _rate(amount: int, case: EdgeCase) -> float:
+    return amount / case.work

@@ -1,0 +1,76 @@
+"""Measured peaks as data: the JSON document that is printed and stored."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from memlab.device.measurement import DeviceSummary
+from memlab.device.peak_records import Footprint, Latency, Peaks, Rate
+from memlab.errors import UsageError
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+    Record = TypeVar("Record", bound=DataclassInstance)
+
+SCHEMA_VERSION = 1
+"""Raised when a key's meaning changes or a key goes; a new key does not raise it."""
+
+
+def peaks_document(peaks: Peaks) -> dict[str, Any]:
+    """Give peaks as a JSON document in base units.
+
+    A rate's `value`, quartiles and theoretical values are in its `unit`, B/s or FLOP/s;
+    `fraction` is of the datasheet's limit at its clock, `fraction_at_clock` at the observed one.
+    """
+    major, minor = peaks.device.compute_capability
+    document = asdict(peaks) | {
+        "schema_version": SCHEMA_VERSION,
+        "provenance": "measured",
+        "rates": [
+            asdict(rate) | {"fraction": rate.fraction, "fraction_at_clock": rate.fraction_at_clock}
+            for rate in peaks.rates
+        ],
+        "latencies": [asdict(each) | {"latency_s": each.seconds} for each in peaks.latencies],
+    }
+    document["device"]["compute_capability"] = f"{major}.{minor}"
+    head = ("schema_version", "created_at", "memlab_version", "device", "provenance")
+    return {key: document.pop(key) for key in head} | document
+
+
+def peaks_from_document(document: Mapping[str, Any]) -> Peaks:
+    """Give back the peaks that `peaks_document` wrote; keys it does not know are passed over.
+
+    Raises:
+        UsageError: The document has another schema version, or is not one of peaks.
+    """
+    version = document.get("schema_version")
+    if version != SCHEMA_VERSION:
+        raise UsageError(
+            f"the peaks document has schema_version {version!r}; this memlab reads {SCHEMA_VERSION}"
+        )
+    try:
+        device = document["device"]
+        major, minor = device["compute_capability"].split(".")
+        return _record(
+            Peaks,
+            {
+                **document,
+                "device": _record(
+                    DeviceSummary, {**device, "compute_capability": (int(major), int(minor))}
+                ),
+                "rates": tuple(_record(Rate, each) for each in document["rates"]),
+                "latencies": tuple(_record(Latency, each) for each in document["latencies"]),
+                "footprints": tuple(_record(Footprint, each) for each in document["footprints"]),
+            },
+        )
+    except KeyError as missing:
+        raise UsageError(f"the peaks document has no {missing}") from missing
+    except (AttributeError, TypeError, ValueError) as error:
+        raise UsageError(f"the peaks document is malformed: {error}") from error
+
+
+def _record(kind: type[Record], values: Mapping[str, Any]) -> Record:
+    return kind(**{each.name: values[each.name] for each in fields(kind) if each.name in values})

@@ -1,0 +1,78 @@
+"""`memlab peaks`: what it prints, writes and keeps, and how it says no."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from memlab.cli.app import main
+from memlab.device import peaks
+from memlab.device.properties import DeviceProperties
+from memlab.roofline.peaks_document import peaks_from_document
+from memlab.roofline.store import Store
+
+RESULTS = Path(__file__).parents[2] / "docs" / "results" / "h200-peaks.json"
+
+
+class Gpu:
+    """Stands for a GPU where there is none."""
+
+    key, kind = "cuda:0", "cuda"
+    properties = DeviceProperties("NVIDIA H200", (9, 0))
+
+
+@pytest.fixture
+def found(monkeypatch, tmp_path):
+    """Make `peaks` find what an H200 gave; the current folder is empty."""
+    known = peaks_from_document(json.loads(RESULTS.read_text()))
+    monkeypatch.setattr("memlab.lab.open_device", lambda name: Gpu())
+    monkeypatch.setattr(peaks, "measure", lambda index, properties, progress: known)
+    monkeypatch.chdir(tmp_path)
+    return known
+
+
+def test_an_emulated_device_has_none(capsys):
+    assert main(["peaks", "--device", "a100"]) == 3
+    message = capsys.readouterr().err
+    assert "a100 is emulated" in message
+    assert "--device 0" in message
+    assert message.count("\n") == 1
+
+
+def test_the_table_fits_and_says_what_it_is_of(found, capsys):
+    assert main(["peaks", "--store", "s.sqlite3"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert all(len(line) <= 80 for line in lines)
+    (write,) = (line for line in lines if line.startswith("DRAM write"))
+    assert write.split()[2:] == ["4.71", "TB/s", "1980", "MHz", "97.9%", "97.9%"]
+    (tensor,) = (line for line in lines if line.startswith("FP16 tensor, wgmma"))
+    assert tensor.split()[-2:] == ["82.6%", "99.9%"]
+    (far,) = (line for line in lines if line.startswith("L2, far"))
+    assert far.split()[2:] == ["455.4", "230", "ns"]
+    kept = Store(Path("s.sqlite3")).peaks("cuda:0", "NVIDIA H200")
+    assert kept is not None
+    assert kept.rates == found.rates
+    assert kept.created_at != ""
+
+
+def test_picture_and_data_are_written_together_or_not_at_all(found, capsys):
+    assert main(["peaks", "--no-store", "--json", "-q", "-o", "p.png"]) == 0
+    printed = capsys.readouterr().out
+    assert json.loads(printed)["rates"][0]["key"] == "dram_read"
+    assert Path("p.json").read_text() == printed
+    assert Path("p.png").read_bytes().startswith(b"\x89PNG")
+    assert main(["peaks", "--no-store", "-o", "p.png"]) == 2
+    assert "--force" in capsys.readouterr().err
+    Path("p.png").unlink()
+    assert main(["peaks", "--no-store", "-o", "p.png"]) == 2
+    assert not Path("p.png").exists()
+    assert main(["peaks", "-o", "p.bmp"]) == 2
+
+
+def test_what_exceeds_a_physical_limit_is_called_invalid(found, monkeypatch, capsys):
+    first = replace(found.rates[0], value=found.rates[0].theoretical * 1.02)
+    wrong = replace(found, rates=(first, *found.rates[1:]))
+    monkeypatch.setattr(peaks, "measure", lambda index, properties, progress: wrong)
+    assert main(["peaks", "--no-store"]) == 0
+    assert "DRAM read exceeds what the device can do and is invalid" in capsys.readouterr().out

@@ -1,0 +1,201 @@
+"""How peaks are measured, on a session whose GPU is the emulator and whose clock stands still."""
+
+import numpy as np
+import pytest
+
+from memlab.device import datasheet, peaks
+from memlab.device.compile import compile_ptx
+from memlab.device.emulator.counters import Patterns
+from memlab.device.emulator.machine import Chunk, Grid
+from memlab.device.emulator.memory import GlobalMemory
+from memlab.device.emulator.parser import parse
+from memlab.device.emulator.program import load
+from memlab.device.timing import Sample, Samples
+from memlab.errors import MemlabError
+from memlab.kernels import microbenchmarks as kernels
+
+AMPERE = (8, 0)  # has no wgmma, which the emulator does not know
+MEMORY_BYTES = 2**23
+STREAM_BYTES = 2**18
+
+
+class Pointer(int):
+    """An address on the emulated GPU."""
+
+
+class EmulatedSession:
+    """As `memlab.device.cuda.Session`; every launch takes `peaks.LAUNCH_S`."""
+
+    multiprocessors, l2_bytes = 1, 2**17
+
+    def __init__(self, index, link):
+        self._data, self._used, self.launched = np.zeros(MEMORY_BYTES, np.uint8), 0, []
+        self._base = GlobalMemory({"all": (MEMORY_BYTES, 1)}).find("all").address
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def load(self, ptx, entry):
+        return entry, load(parse(ptx.decode()), entry, ())
+
+    def array(self, content):
+        size = content if isinstance(content, int) else content.nbytes
+        start = self._used
+        self._used += -(-size // 1024) * 1024
+        self._data[start : start + size] = (
+            0xFF if isinstance(content, int) else content.reshape(-1).view(np.uint8)
+        )
+        return Pointer(self._base + start)
+
+    def read(self, pointer, into):
+        start = pointer - self._base
+        into.view(np.uint8)[:] = self._data[start : start + into.nbytes]
+        return into
+
+    def launch(self, function, grid, block, arguments, shared_bytes=0):
+        entry, program = function
+        self.launched.append(entry)
+        variables = {each.name: each for each in program.globals}
+        sizes = {name: (each.size, 1) for name, each in variables.items()}
+        memory = GlobalMemory({"all": (MEMORY_BYTES, 1), **sizes})
+        memory.bytes_of("all")[:] = self._data
+        for name, each in variables.items():
+            initial = each.initial or bytes(each.size)
+            memory.bytes_of(name)[:] = np.frombuffer(initial, np.uint8)
+        space = bytearray(program.parameter_bytes)
+        for variable, given in zip(program.parameter_variables, arguments, strict=True):
+            value = np.uint64(given) if isinstance(given, Pointer) else given
+            offset = program.parameters[variable.name]
+            space[offset : offset + variable.size] = value.tobytes().ljust(variable.size, b"\0")
+        blocks = np.array([(x, 0, 0) for x in range(grid[0])])
+        launch = Grid(grid, block, shared_bytes, bytes(space))
+        Chunk(program, launch, blocks, memory, Patterns(), None, ()).run()
+        self._data[:] = memory.bytes_of("all")
+
+    def time(self, launch, settings, flush, what, report=None):
+        assert not flush
+        launch()
+        if report:
+            report()
+        return Samples((Sample(peaks.LAUNCH_S, 1e9),))
+
+
+class Reports:
+    """A link that remembers."""
+
+    def __init__(self):
+        self.heard = []
+
+    def report(self, what, fraction=None):
+        self.heard.append((what, fraction))
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """Everything at a size that the emulator does in seconds."""
+    monkeypatch.setattr(peaks, "Session", EmulatedSession)
+    monkeypatch.setattr(
+        peaks,
+        "compile_cubin",
+        lambda source, name, architecture, defines, options: compile_ptx(
+            source, name, architecture, defines
+        ).encode(),
+    )
+    for name, value in {
+        "STREAM_BYTES": STREAM_BYTES,
+        "STREAM_GRAIN": 2**15,
+        "CHECKED_BYTES": STREAM_BYTES // 2,
+        "FIRST_TRIPS": 1,
+        "STEPS": 63 * 16,
+        "CHAIN_STEPS": 63 * 16,
+        "LINES": 64,
+        "L1_FOOTPRINT": 2**12,
+        "SMALLEST_FOOTPRINT": 2**15,
+        "LARGEST_FOOTPRINT": 2**18,
+        "SWEEP_BYTES_PER_SM": 2**17,
+    }.items():
+        monkeypatch.setattr(peaks, name, value)
+
+
+def test_everything_is_verified_and_measured_once(small):
+    link = Reports()
+    rates, latencies, footprints = peaks._measure(link, 0, datasheet.load("a100"))
+
+    keys = [rate.key for rate in rates]
+    assert len(set(keys)) == len(keys)
+    assert {"dram_read", "l2_read", "fp32_fma", "bf16_mma"} <= set(keys)
+    assert not any("wgmma" in key for key in keys)
+    value = {rate.key: rate.value * peaks.LAUNCH_S for rate in rates}
+    assert value["dram_read"] == pytest.approx(STREAM_BYTES)
+    assert value["dram_triad"] == pytest.approx(3 * STREAM_BYTES)
+    assert value["fp64_fma"] == pytest.approx(2 * 8 * 63 * 1024)  # a block, a trip
+    assert value["shared_read"] == pytest.approx(2 * 2048 * 16)  # two blocks
+    assert value["tf32_mma"] == pytest.approx(8 * 32 * 2 * 16 * 8 * 8)  # eight warps
+
+    # Where no multiprocessor is far, the L2 has one latency.
+    assert [each.label for each in latencies] == [
+        "Register (FMA)",
+        "Shared memory",
+        "Constant",
+        "L1",
+        "L2",
+        "DRAM",
+    ]
+    assert [each.footprint_bytes for each in footprints] == [
+        2**10 * each for each in (32, 48, 64, 96, 128, 192, 256)
+    ]
+    assert [each.bandwidth_bytes_per_s is not None for each in footprints] == [
+        size % 64 == 0 for size in (32, 48, 64, 96, 128, 192, 256)
+    ]
+    fractions = [fraction for _, fraction in link.heard]
+    assert fractions == sorted(fractions)
+    assert 0.9 < fractions[-1] < 1
+
+
+@pytest.mark.parametrize(
+    ("file", "broken", "instead", "label"),
+    [
+        ("stream.cu", "out[index] = in[index]", "out[index] = in[index ^ 1]", "DRAM copy"),
+        ("fma.cu", "factor_fp32 = -1.0f", "factor_fp32 = -1.5f", "FP32 FMA"),
+        ("latency.cu", "step < steps", "step < steps / 2", "chase_"),
+    ],
+)
+def test_a_kernel_that_does_something_else_is_never_timed(
+    small, monkeypatch, file, broken, instead, label
+):
+    original = kernels.source
+
+    def source(name):
+        text = original(name)
+        assert name != file or broken in text
+        return text.replace(broken, instead) if name == file else text
+
+    monkeypatch.setattr(kernels, "source", source)
+    with pytest.raises(MemlabError, match=label):
+        peaks._measure(Reports(), 0, datasheet.load("a100"))
+
+
+def test_three_arrays_leave_room_in_a_small_memory():
+    assert peaks._stream_bytes(None) == 8 * 2**30
+    assert peaks._stream_bytes(150_109_880_320) == 8 * 2**30  # an H200
+    for gib in (2, 8, 16):
+        size = peaks._stream_bytes(gib * 2**30 - 12345)
+        assert 3 * size < gib * 2**30
+        assert size % peaks.STREAM_GRAIN == 0
+
+
+@pytest.mark.parametrize(
+    ("multiprocessors", "l2_bytes", "own_kib"),
+    [(132, 62_914_560, 192), (46, 4 * 2**20, 64), (108, 40 * 2**20, 128)],
+)
+def test_l2_loops_stay_within_the_l2(multiprocessors, l2_bytes, own_kib):
+    loops = {loop.key: loop for loop in kernels.LOOPS}
+    own = kernels.sized(loops["l2_read"], multiprocessors, l2_bytes)
+    shared = kernels.sized(loops["l2_shared_read"], multiprocessors, l2_bytes)
+    assert own.footprint * 16 == own_kib * 2**10
+    assert own.footprint * 16 * multiprocessors < l2_bytes
+    assert 0.4 * l2_bytes < shared.footprint * 16 <= 0.5 * l2_bytes
+    assert kernels.sized(loops["l1_read"], multiprocessors, l2_bytes) is loops["l1_read"]
