@@ -5,7 +5,7 @@ EXTRA := $(if $(shell command -v nvidia-smi),[gpu])
 ROOMS := cli kernels device roofline
 
 .DEFAULT_GOAL := help
-.PHONY: help roofline test check format bench gpu-test clean
+.PHONY: help roofline test check format bench gpu-test gpu-bench clean
 
 help: ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -20,7 +20,7 @@ check: .venv/developing build/lint ## lint, types, import floors, format
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
-	PYTHONPATH=build/lint $(BIN)/lint-imports
+	cd build/lint && $(CURDIR)/$(BIN)/lint-imports --no-logo --config $(CURDIR)/pyproject.toml
 
 format: .venv/developing ## format the code
 	$(BIN)/ruff check --fix
@@ -31,6 +31,10 @@ bench: .venv/developing ## speed of the emulator, and model against hardware
 
 gpu-test: .venv/developing ## run the tests that need a GPU
 	$(BIN)/python -m pytest -m gpu
+
+gpu-bench: .venv/developing ## times and counters on a GPU against NVBench and Nsight Compute
+	$(BIN)/python -m benchmarks.gpu docs/results
+	$(BIN)/python -m benchmarks.counters
 
 clean: ## remove what the commands above made
 	rm -rf .venv build *.egg-info .coverage* .mypy_cache .pytest_cache .ruff_cache .hypothesis
