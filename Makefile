@@ -5,7 +5,7 @@ EXTRA := $(if $(shell command -v nvidia-smi),[gpu])
 ROOMS := cli kernels device roofline
 
 .DEFAULT_GOAL := help
-.PHONY: help roofline test check format bench gpu-test gpu-bench clean
+.PHONY: help roofline test check format bench gpu-test gpu-bench docs clean
 
 help: ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -35,6 +35,9 @@ gpu-test: .venv/developing ## run the tests that need a GPU
 gpu-bench: .venv/developing ## times and counters on a GPU against NVBench and Nsight Compute
 	$(BIN)/python -m benchmarks.gpu docs/results
 	$(BIN)/python -m benchmarks.counters
+
+docs: .venv/installed ## make the lessons in docs/gallery again
+	$(BIN)/python docs/make.py
 
 clean: ## remove what the commands above made
 	rm -rf .venv build *.egg-info .coverage* .mypy_cache .pytest_cache .ruff_cache .hypothesis

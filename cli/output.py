@@ -13,23 +13,24 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def check_output(path: Path, force: bool) -> None:
+def check_output(path: Path, force: bool, option: str = "--output") -> None:
     """Refuse a file that `write_output` could not write, before the work that fills it.
 
     Args:
         path: The file to be written.
         force: Whether a file that exists may be overwritten.
+        option: What the file was given with, for messages.
 
     Raises:
         UsageError: The folder is missing or read-only, a folder or a file is in the way.
     """
     try:
-        _check(path, force)
+        _check(path, force, option)
     except OSError as error:
-        raise _cannot_write(path, error) from error
+        raise _cannot_write(path, error, option) from error
 
 
-def write_output(path: Path, data: bytes | str, force: bool) -> None:
+def write_output(path: Path, data: bytes | str, force: bool, option: str = "--output") -> None:
     """Write a file so that it is there whole or, if anything fails, is as it was before.
 
     The data goes to a new file in the same folder, which then takes the name in one step. A
@@ -39,39 +40,40 @@ def write_output(path: Path, data: bytes | str, force: bool) -> None:
         path: The file to be written.
         data: Its content; text is written as UTF-8.
         force: Whether a file that exists may be overwritten.
+        option: What the file was given with, for messages.
 
     Raises:
         UsageError: As `check_output`, or the disk is full.
     """
     content = data.encode() if isinstance(data, str) else data
     try:
-        _check(path, force)
+        _check(path, force, option)
         if _is_special(path):
             path.write_bytes(content)
         else:
             _replace(path.resolve(), content)
     except OSError as error:
-        raise _cannot_write(path, error) from error
+        raise _cannot_write(path, error, option) from error
 
 
-def _check(path: Path, force: bool) -> None:
+def _check(path: Path, force: bool, option: str) -> None:
     folder = path.parent
     if path.is_dir():
         raise UsageError(f"{path} is a folder: name a file in it, such as {path / 'output'}")
     if not folder.is_dir():
         raise UsageError(
             f"the folder {folder} does not exist: "
-            f"create it with 'mkdir -p {folder}', or choose another file with --output"
+            f"create it with 'mkdir -p {folder}', or choose another file with {option}"
         )
     if _is_special(path):
         return
     if path.exists() and not force:
         raise UsageError(
-            f"{path} exists: add --force to overwrite it, or choose another file with --output"
+            f"{path} exists: add --force to overwrite it, or choose another file with {option}"
         )
     if not os.access(path.resolve().parent, os.W_OK | os.X_OK):
         raise UsageError(
-            f"the folder {folder} is read-only: choose another file with --output, "
+            f"the folder {folder} is read-only: choose another file with {option}, "
             "or change its permissions"
         )
 
@@ -96,7 +98,7 @@ def _replace(path: Path, content: bytes) -> None:
         part.unlink(missing_ok=True)
 
 
-def _cannot_write(path: Path, error: OSError) -> UsageError:
+def _cannot_write(path: Path, error: OSError, option: str) -> UsageError:
     return UsageError(
-        f"cannot write {path} ({error.strerror or error}): choose another file with --output"
+        f"cannot write {path} ({error.strerror or error}): choose another file with {option}"
     )

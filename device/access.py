@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -191,6 +191,9 @@ class Trace:
         threads: All threads of the block where it is small; else that one alone.
         arrays: The array arguments.
         shared_reuse: Bytes read from shared memory over bytes stored there; None without any.
+        staged_share: Bytes stored in shared memory over bytes read from global memory: below 1
+            where not all goes that way, above it where zeros fill tiles that reach over an edge;
+            None where nothing is read.
     """
 
     kernel: str
@@ -203,17 +206,21 @@ class Trace:
     threads: tuple[ThreadTrace, ...]
     arrays: tuple[ArrayUse, ...]
     shared_reuse: float | None
+    staged_share: float | None
 
 
 def phases(thread: ThreadTrace) -> tuple[Phase, ...]:
     """Cut what a thread does into its phases; none where it touches no shared memory."""
-    last = max((each.phase for each in thread.accesses), default=0)
+    last = max((each.phase for each in thread.steps), default=0)
+    staged: list[list[Access]] = [[] for _ in range(last + 1)]
+    computed: list[list[Operation]] = [[] for _ in range(last + 1)]
+    for step in thread.steps:
+        if isinstance(step, Operation):
+            computed[step.phase].append(step)
+        elif step.element.space == "shared" and step.kind != "load":
+            staged[step.phase].append(step)
     return tuple(
-        Phase(
-            number,
-            tuple(each for each in _stores(thread) if each.phase == number),
-            tuple(each for each in thread.operations if each.phase == number),
-        )
+        Phase(number, tuple(staged[number]), tuple(computed[number]))
         for number in range(1, last + 1)
     )
 
@@ -223,7 +230,3 @@ def value_name(value: Value) -> str:
     if isinstance(value, Element):
         return value.name
     return "computed" if value is None else f"{value:g}"
-
-
-def _stores(thread: ThreadTrace) -> Iterator[Access]:
-    return (each for each in thread.touches("shared") if each.kind != "load")

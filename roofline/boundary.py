@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from memlab.device.measurement import Counters
-    from memlab.kernels.launch import Launch
+    from memlab.kernels.launch import Dim3, Launch
 
     Parameters = Mapping[str, int | str]
     Prepare = Callable[[Parameters], Launch]
@@ -104,32 +104,43 @@ def nearest_multiples(
     for name, value in parameters.items():
         if not isinstance(value, int):
             continue
-
-        def grid(size: int, name: str = name) -> tuple[int, ...] | None:
-            try:
-                return prepare({**parameters, name: size}).grid
-            except UsageError:
-                return None
-
-        here, far = grid(value), grid(value + FAR)
-        if here is None or far is None or far == here or min(map(int.__sub__, far, here)) < 0:
+        ends = _ends_at_edge(parameters, name, value, prepare)
+        if ends is None:
             continue
-        axes = [axis for axis in range(3) if far[axis] > here[axis]]
-
-        def ends(size: int, grid=grid, axes=axes) -> bool:  # type: ignore[no-untyped-def]
-            at, behind = grid(size), grid(size + 1)
-            return bool(at and behind and all(behind[axis] > at[axis] for axis in axes))
-
         below = range(value, max(value - SEARCHED, 0), -1)
-        above = range(value, value + SEARCHED)
         smaller = next((size for size in below if ends(size)), None)
-        larger = next((size for size in above if ends(size)), None)
+        larger = next((size for size in range(value, value + SEARCHED) if ends(size)), None)
         missing_lower |= smaller is None
         missing_upper |= larger is None
         lower[name], upper[name] = smaller or value, larger or value
     if lower == upper == parameters:
         return None
     return None if missing_lower else lower, None if missing_upper else upper
+
+
+def _ends_at_edge(
+    parameters: Parameters, name: str, value: int, prepare: Prepare
+) -> Callable[[int], bool] | None:
+    """Make the test whether blocks end at the edge; None where a parameter is no size."""
+
+    def grid(size: int) -> Dim3 | None:
+        try:
+            return prepare({**parameters, name: size}).grid
+        except UsageError:
+            return None
+
+    here, far = grid(value), grid(value + FAR)
+    if here is None or far is None:
+        return None
+    growing = [axis for axis in range(3) if far[axis] > here[axis]]
+    if not growing or any(far[axis] < here[axis] for axis in range(3)):
+        return None
+
+    def ends(size: int) -> bool:
+        at, behind = grid(size), grid(size + 1)
+        return bool(at and behind and all(behind[axis] > at[axis] for axis in growing))
+
+    return ends
 
 
 def _rate(amount: int, case: EdgeCase) -> float:

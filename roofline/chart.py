@@ -8,12 +8,13 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, cast
 
+from memlab.device.measurement import flop_by_pipe
 from memlab.roofline.ceilings import MEMORY_LEVELS, by_key
 from memlab.roofline.style import INK, MARKERS, PAPER, QUIET, SMALL_POINTS, fit
 from memlab.roofline.units import scaled, short
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from memlab.roofline.style import Entry
 
 ROOFS = (*MEMORY_LEVELS, "fp32")
-"""The ceilings that are always drawn; another one is drawn when it binds a run."""
+"""The ceilings that are always drawn; another peak is drawn when a run used its pipe."""
 
 LABEL_GAP_INCHES = 0.2
 """Least distance between the base lines of two kernels' labels."""
@@ -36,11 +37,16 @@ REACHED: dict[str, Any] = {"color": INK, "lw": 1.0, "linestyle": (0, (4, 2)), "z
 Limits = tuple[tuple[float, float], tuple[float, float]]
 
 
-def limits(ceilings: Sequence[Ceiling]) -> Limits:
+def limits(ceilings: Sequence[Ceiling], pipes: Collection[str] = ()) -> Limits:
     """Choose the axes in whole decades from the ceilings alone.
 
     In x two decades below the first ridge point and two beyond the last; in y four decades up to
-    the one that holds the FP32 peak with room for its label.
+    the one that holds the FP32 peak with room for its label, or that of the tensor cores where a
+    run used them.
+
+    Args:
+        ceilings: The device's.
+        pipes: Keys of the peaks of the pipes that the runs to be drawn used.
 
     Returns:
         `(least, most)` intensity in FLOP/B and `(least, most)` performance in FLOP/s.
@@ -48,7 +54,8 @@ def limits(ceilings: Sequence[Ceiling]) -> Limits:
     known = by_key(ceilings)
     peak = known["fp32"].value if "fp32" in known else 1e13
     ridges = [peak / known[level].value for level in MEMORY_LEVELS if level in known] or [10.0]
-    top = math.ceil(math.log10(peak) + 0.15)
+    highest = max([peak, *(each.value for each in _peaks(ceilings, pipes))])
+    top = math.ceil(math.log10(highest) + 0.15)
     return (
         (
             10.0 ** (math.floor(math.log10(min(ridges))) - 2),
@@ -60,7 +67,7 @@ def limits(ceilings: Sequence[Ceiling]) -> Limits:
 
 def is_on_chart(entry: Entry, ceilings: Sequence[Ceiling]) -> bool:
     """Tell whether a run's performance lies within the axes; one without FLOPs never does."""
-    low, high = limits(ceilings)[1]
+    low, high = limits(ceilings, _pipes([entry]))[1]
     return low <= entry.run.placement.flop_per_s <= high
 
 
@@ -74,20 +81,21 @@ def draw_chart(
 
     What was measured of a roof is a dashed line beside it and a second figure in its label.
     """
-    _prepare(axes, ceilings)
+    pipes = _pipes(entries)
+    _prepare(axes, limits(ceilings, pipes))
     known, reached = by_key(ceilings), by_key(measured)
-    extra = {entry.run.placement.ceiling for entry in entries} - set(ROOFS)
     bandwidths = [known[level] for level in MEMORY_LEVELS if level in known]
     bandwidths.sort(key=lambda ceiling: -ceiling.value)
-    peak = known.get("fp32")
+    peak, others = known.get("fp32"), _peaks(ceilings, pipes)
+    highest = max((each for each in (peak, *others) if each), key=lambda c: c.value, default=None)
     for index, ceiling in enumerate(bandwidths):
         below = _label_below(bandwidths, index)
-        _bandwidth(axes, ceiling, peak, below, reached.get(ceiling.key))
+        _bandwidth(axes, ceiling, highest, below, reached.get(ceiling.key))
     if peak:
         _peak(axes, peak, bandwidths, "solid", reached.get("fp32"))
         _ridges(axes, peak, bandwidths)
-    for key in sorted(extra & known.keys()):
-        _peak(axes, known[key], bandwidths, "dashed", reached.get(key))
+    for each in others:
+        _peak(axes, each, bandwidths, "dashed", reached.get(each.key))
     _kernels(axes, [entry for entry in entries if is_on_chart(entry, ceilings)])
 
 
@@ -117,10 +125,29 @@ def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
 
 
-def _prepare(axes: Axes, ceilings: Sequence[Ceiling]) -> None:
+def _pipes(entries: Sequence[Entry]) -> set[str]:
+    """The pipes that did the runs' FLOPs, by the key of their peak."""
+    return {
+        pipe
+        for entry in entries
+        for pipe, flop in flop_by_pipe(entry.run.measurement.counters).items()
+        if flop
+    }
+
+
+def _peaks(ceilings: Sequence[Ceiling], pipes: Collection[str]) -> list[Ceiling]:
+    """The compute peaks that are drawn besides FP32, since a run used their pipe."""
+    return [
+        each
+        for each in ceilings
+        if each.kind == "compute" and each.key in pipes and each.key not in ROOFS
+    ]
+
+
+def _prepare(axes: Axes, extents: Limits) -> None:
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-    x_limits, y_limits = limits(ceilings)
+    x_limits, y_limits = extents
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_xlim(*x_limits)

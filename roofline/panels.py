@@ -103,11 +103,9 @@ def _name_series(axes: Axes, tiled: Sequence[Entry], place: dict[int, int]) -> N
     gap = 0.08 * axes.get_ylim()[1]
     wanted = [_gflop_per_s(entry.run) for entry in ordered]
     heights = spread(wanted, gap, gap / 2, axes.get_ylim()[1] - gap / 2)
-    several_sizes = len({size for _, size in last}) > 1
     for entry, height in zip(ordered, heights, strict=True):
-        kernel, size = entry.series
         name = axes.annotate(
-            f"{kernel} {size}" if several_sizes else kernel,
+            " ".join(filter(None, entry.series)),
             xy=(place[_tile(entry)], height),
             xytext=(9, 0),
             textcoords="offset points",

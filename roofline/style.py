@@ -92,17 +92,30 @@ def marker_looks(color: str, provenance: Provenance) -> dict[str, Any]:
 
 
 def entries(runs: Sequence[Run]) -> list[Entry]:
-    """Give each run its colour and label."""
+    """Give each run its colour and label.
+
+    A label says the sizes where the runs differ in them, and other parameters where runs of one
+    kernel do.
+    """
     colors: dict[tuple[str, str], str] = {}
     sizes = {_size(run) for run in runs}
+    others = {(run.measurement.kernel, _others(run)) for run in runs}
+    kernels = [kernel for kernel, _ in others]
     result = []
     for run in runs:
-        measurement = run.measurement
-        series = (measurement.kernel, _size(run))
-        color = colors.setdefault(series, PALETTE[len(colors) % len(PALETTE)])
-        tile = "" if measurement.tile is None else f" {measurement.tile}"
-        size = f" · {series[1]}" if len(sizes) > 1 and series[1] else ""
-        result.append(Entry(run, color, f"{measurement.kernel}{tile}{size}", series))
+        kernel, tile = run.measurement.kernel, run.measurement.tile
+        color = colors.setdefault((kernel, _rest(run)), PALETTE[len(colors) % len(PALETTE)])
+        rest = ", ".join(
+            part
+            for part, needed in (
+                (_size(run), len(sizes) > 1),
+                (_others(run), kernels.count(kernel) > 1),
+            )
+            if part and needed
+        )
+        label = " ".join([kernel, *([] if tile is None else [str(tile)])])
+        label = f"{label} · {rest}" if rest else label
+        result.append(Entry(run, color, label, (kernel, rest)))
     return result
 
 
@@ -120,9 +133,18 @@ def fit(text: Text, inches: float) -> None:
 
 
 def _size(run: Run) -> str:
-    """Everything but the tile, as short as it can be said: `2048`, `100x57x75, stride 2`."""
-    parameters = run.measurement.parameters
-    extents = [value for name, value in parameters.items() if name in EXTENTS]
-    size = str(extents[0]) if len(set(extents)) == 1 else "x".join(map(str, extents))
-    rest = {name: value for name, value in parameters.items() if name not in (*EXTENTS, "tile")}
-    return ", ".join(filter(None, (size, parameters_text(rest))))
+    """The extents of the problem, as short as they can be said: `2048`, `100x57x75`."""
+    extents = [value for name, value in run.measurement.parameters.items() if name in EXTENTS]
+    return str(extents[0]) if len(set(extents)) == 1 else "x".join(map(str, extents))
+
+
+def _others(run: Run) -> str:
+    """The parameters that are neither an extent nor the tile: `stride 2`."""
+    parameters = run.measurement.parameters.items()
+    return parameters_text(
+        {name: value for name, value in parameters if name not in (*EXTENTS, "tile")}
+    )
+
+
+def _rest(run: Run) -> str:
+    return f"{_size(run)}, {_others(run)}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -337,10 +338,13 @@ def _write_cells(axes: Axes, panel: Panel, cell_inches: float) -> None:
                 )
     if largest <= CELLS_WITH_NAMES:
         bright = {*panel.read, *panel.written}
-        for index in range(math.prod(panel.use.shape)):
+        for row, column in itertools.product(range(*panel.rows), range(*panel.cells)):
+            index = row * panel.columns + column
+            if index >= math.prod(panel.use.shape):
+                break  # behind the end of a wrapped array
             axes.text(
-                index % panel.columns + 0.06,
-                index // panel.columns + 0.06,
+                column + 0.06,
+                row + 0.06,
                 f"{panel.use.array}[{index}]",
                 color=PAPER if index in bright else QUIET,
                 fontsize=7,

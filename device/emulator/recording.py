@@ -16,7 +16,7 @@ from memlab.device.emulator.memory import GlobalMemory, Segment
 
 Lanes = NDArray[Any]
 
-UNIT_BYTES = 2  # the smallest element of an array argument
+_COUNTED_AT_ONCE = 4_000_000  # reads held before they are added up
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,10 @@ class Recorder:
         self._memory = memory
         self._lanes = np.zeros(0, np.int64) if lanes is None else lanes
         self._pending: list[RecordedAccess] = []
-        self._reads = np.zeros(-(-memory.size // UNIT_BYTES), np.uint32)
+        self._unit = min((each.element_bytes for each in memory.allocations), default=1)
+        self._reads: list[Lanes] = []
+        self._uncounted = 0
+        self._positions, self._times = np.zeros(0, np.int64), np.zeros(0, np.int64)
 
     def access(
         self, step: int, segment: Segment, addresses: Lanes, size: int, active: Lanes, load: bool
@@ -83,9 +86,12 @@ class Recorder:
             load: Whether it reads.
         """
         if load and segment.name == "global":
-            first = (addresses[active] - segment.origin) // UNIT_BYTES
-            for unit in range(max(size // UNIT_BYTES, 1)):
-                np.add.at(self._reads, first + unit, 1)
+            first = addresses[active] // self._unit
+            units = np.arange(max(size // self._unit, 1))
+            self._reads.append((first[:, None] + units).reshape(-1))
+            self._uncounted += self._reads[-1].size
+            if self._uncounted > _COUNTED_AT_ONCE:
+                self._count()
         followed = active[self._lanes]
         if followed.any():
             self._pending.append(
@@ -101,9 +107,27 @@ class Recorder:
             self.stretches.append(Stretch(start, stop, active, tuple(self._pending)))
         self._pending.clear()
 
-    def reads(self, name: str) -> NDArray[np.uint32]:
-        """How often each element of an array in global memory was read, flat."""
+    def reads(self, name: str) -> tuple[Lanes, Lanes]:
+        """Which elements of an array in global memory were read, and how often each.
+
+        Returns:
+            Row-major positions in rising order, and the reads of each.
+        """
+        self._count()
         found = self._memory.find(name)
-        start = (found.address - self._memory.origin) // UNIT_BYTES
-        units = found.element_bytes // UNIT_BYTES
-        return self._reads[start : start + found.size // UNIT_BYTES][::units]
+        start, units = found.address // self._unit, found.element_bytes // self._unit
+        inside = (self._positions >= start) & (self._positions < start + found.size // self._unit)
+        places, times = self._positions[inside] - start, self._times[inside]
+        whole = places % units == 0
+        return places[whole] // units, times[whole]
+
+    def _count(self) -> None:
+        """Add up what was read since the last time."""
+        places, times = np.unique(
+            np.concatenate([*self._reads, self._positions[:0]]), return_counts=True
+        )
+        self._reads.clear()
+        self._uncounted = 0
+        both = np.concatenate((self._positions, places))
+        self._positions, back = np.unique(both, return_inverse=True)
+        self._times = np.bincount(back, np.concatenate((self._times, times))).astype(np.int64)

@@ -1,0 +1,118 @@
+"""`memlab trace KERNEL`: what one thread touches, step by step, in the program's own names."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from memlab.cli import options
+from memlab.cli.run import kernel_group
+from memlab.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from memlab.kernels.launch import Dim3
+
+EXAMPLE = "'memlab trace naive --width 4 --tile 2 --block 0,1 --thread 1,1'"
+
+
+Block = Annotated[
+    str,
+    typer.Option("--block", metavar="X,Y[,Z]", help="blockIdx of the thread's block."),
+]
+Thread = Annotated[
+    str,
+    typer.Option("--thread", metavar="X,Y[,Z]", help="threadIdx of the thread in its block."),
+]
+Picture = Annotated[
+    Path | None,
+    typer.Option(
+        "--plot",
+        metavar="FILE",
+        help="Draw the elements to FILE: .png, .svg or .pdf. Their data goes beside it as .csv.",
+    ),
+]
+
+
+def trace_kernel(
+    name: str,
+    parameters: "Mapping[str, int | str | None]",
+    *,
+    block: Block = "0,0",
+    thread: Thread = "0,0",
+    plot: Picture = None,
+    device: options.Device = None,
+    as_json: options.Json = False,
+    force: options.Force = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Follow one thread of one kernel and show its way."""
+    block_index, thread_index = _index("--block", block), _index("--thread", thread)
+    if plot is not None:
+        from memlab.cli.output import check_output
+        from memlab.roofline.plot import image_format
+
+        image_format(plot)
+        check_output(plot, force, "--plot")
+        check_output(plot.with_suffix(".csv"), force, "--plot")
+
+    from memlab import lab
+
+    found = lab.trace(name, parameters, block=block_index, thread=thread_index, device=device)
+    if as_json:
+        import json
+
+        from memlab.cli.trace_report import document
+
+        typer.echo(json.dumps(document(found), indent=2))
+    else:
+        from memlab.cli.render import console
+        from memlab.cli.trace_report import report
+
+        console().print(report(found))
+    if plot is None:
+        return
+
+    from memlab.cli.output import write_output
+    from memlab.roofline.plot import image_format, render
+    from memlab.roofline.trace_plot import draw, elements_csv
+
+    data = plot.with_suffix(".csv")
+    write_output(plot, render(draw(found), image_format(plot)), force, "--plot")
+    write_output(data, elements_csv(found), force, "--plot")
+    if not quiet:
+        typer.echo(f"memlab: wrote {plot} and {data}", err=True)
+
+
+def _index(option: str, text: str) -> "Dim3":
+    """Read `x`, `x,y` or `x,y,z`; what is left out is 0.
+
+    Raises:
+        UsageError: It is no such thing.
+    """
+    try:
+        given = [int(part) for part in text.split(",")]
+    except ValueError:
+        given = []
+    if not 1 <= len(given) <= 3:
+        raise UsageError(
+            f"{option} takes whole numbers x,y or x,y,z, got {text!r}: use {option} 0,1"
+        )
+    x, y, z = [*given, 0, 0][:3]
+    return x, y, z
+
+
+trace_app = typer.Typer(
+    cls=kernel_group(trace_kernel),
+    invoke_without_command=True,
+    rich_markup_mode=None,
+    subcommand_metavar="KERNEL [OPTIONS]",
+)
+
+
+@trace_app.callback()
+def trace(context: typer.Context) -> None:
+    """Follow one thread: what it reads, stages and multiplies."""
+    if context.invoked_subcommand is None:
+        raise UsageError(f"which kernel? for example {EXAMPLE}; see 'memlab trace --help'")

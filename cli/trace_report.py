@@ -1,0 +1,356 @@
+"""A trace as a person reads it in a terminal, and as a JSON document."""
+
+from __future__ import annotations
+
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from rich.console import Group
+from rich.padding import Padding
+from rich.table import Column, Table
+from rich.text import Text
+
+from memlab.device.access import Access, Element, Operation, phases, value_name
+from memlab.roofline.units import digits, parameters_text, short
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from rich.console import RenderableType
+
+    from memlab.device.access import ArrayUse, Phase, ThreadTrace, Trace, Value
+    from memlab.kernels.launch import Dim3
+
+    Item = TypeVar("Item")
+
+SCHEMA_VERSION = 1
+
+STEPS_SHOWN = (24, 8)
+"""Steps at the beginning and at the end of a long way; what lies between is counted."""
+PHASES_SHOWN = (2, 1)
+ROWS_OF_A_PHASE = (6, 2)
+
+
+def document(trace: Trace) -> dict[str, Any]:
+    """Give a trace as a JSON document, whole."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "kernel": trace.kernel,
+        "parameters": dict(trace.parameters),
+        "device": trace.device,
+        "grid": trace.grid,
+        "block": trace.block,
+        "block_index": trace.block_index,
+        "thread": trace.followed.thread,
+        "barriers": trace.followed.barriers,
+        "steps": [_step_document(each) for each in trace.followed.steps],
+        "phases": [
+            {"thread": thread.thread, "phases": [_phase_document(each) for each in phases(thread)]}
+            for thread in trace.threads
+        ],
+        "arrays": [_use_document(each) for each in trace.arrays],
+        "shared_reads_per_store": trace.shared_reuse,
+        "staged_share": trace.staged_share,
+    }
+
+
+def report(trace: Trace) -> RenderableType:
+    """Give the whole report: the thread's way, its block's phases, how often elements are read."""
+    sections = [_heading(trace)]
+    if not trace.followed.accesses:
+        sections.append(_nothing(trace))
+    elif phases(trace.followed):
+        sections.extend(_phases(trace))
+        sections.append(_results(trace.followed))
+    else:
+        sections.append(_steps(trace.followed))
+    sections.append(_reads(trace))
+    return Group(sections[0], *(part for section in sections[1:] for part in ("", section)))
+
+
+# --- JSON --------------------------------------------------------------------------------------
+
+
+def _step_document(step: Access | Operation) -> dict[str, Any]:
+    if isinstance(step, Operation):
+        return {
+            "kind": step.opcode,
+            "line": step.line,
+            "phase": step.phase or None,
+            "operands": [_value_document(each) for each in step.operands],
+            "text": step.flat,
+        }
+    return {
+        "kind": step.kind,
+        "line": step.line,
+        "phase": step.phase or None,
+        **_element_document(step.element),
+        **({} if step.kind == "load" else {"source": _value_document(step.source)}),
+    }
+
+
+def _element_document(element: Element) -> dict[str, Any]:
+    return {
+        "space": element.space,
+        "array": element.array,
+        "index": element.index,
+        "subscripts": list(element.subscripts),
+        "name": element.name,
+    }
+
+
+def _value_document(value: Value) -> Any:
+    return _element_document(value) if isinstance(value, Element) else value
+
+
+def _phase_document(phase: Phase) -> dict[str, Any]:
+    return {
+        "phase": phase.number,
+        "staged": [
+            {"to": each.element.name, "from": value_name(each.source), "line": each.line}
+            for each in phase.staged
+        ],
+        "operations": [each.text for each in phase.operations],
+    }
+
+
+def _use_document(use: ArrayUse) -> dict[str, Any]:
+    def histogram(reads: Mapping[int, int] | None) -> list[dict[str, int]] | None:
+        if reads is None:
+            return None
+        return [{"reads": times, "elements": count} for times, count in sorted(reads.items())]
+
+    return {
+        "array": use.array,
+        "shape": list(use.shape),
+        "block_reads": histogram(use.block_reads),
+        "grid_reads": histogram(use.grid_reads),
+        "block_elements_written": len(use.block_written),
+    }
+
+
+# --- Terminal ----------------------------------------------------------------------------------
+
+
+def _heading(trace: Trace) -> RenderableType:
+    grid = Table.grid(Column(), Column(justify="right"), expand=True, padding=(0, 1))
+    grid.add_row(
+        Text.assemble((trace.kernel, "bold cyan"), "  ", parameters_text(trace.parameters)),
+        Text(f"grid {_extent(trace.grid)}, block {_extent(trace.block)}", style="dim"),
+    )
+    grid.add_row(
+        Text.assemble(
+            ("block ", "dim"),
+            _index(trace.block_index, trace.grid),
+            ("  thread ", "dim"),
+            _index(trace.followed.thread, trace.block),
+        ),
+        Text("x, y as in CUDA; emulated on this CPU", style="dim"),
+    )
+    return grid
+
+
+def _nothing(trace: Trace) -> RenderableType:
+    return Text(
+        f"Thread {_index(trace.followed.thread, trace.block)} touches no memory: "
+        "it has no element to compute.",
+        style="yellow",
+    )
+
+
+def _steps(thread: ThreadTrace) -> RenderableType:
+    """List what a thread does where it stages nothing: a row an operation, load or store."""
+    table = Table(
+        Column(Text("Step", style="bold"), justify="right", width=7),
+        Column(Text("line", style="dim"), justify="right"),
+        Column(Text("with indices", style="dim")),
+        Column(Text("with subscripts", style="dim")),
+        box=None,
+        padding=(0, 2, 0, 0),
+        pad_edge=False,
+    )
+    rows = list(enumerate(_told(thread.steps), 1))
+    for row in _shortened(rows, STEPS_SHOWN):
+        if isinstance(row, int):
+            table.add_row("", "", Text(f"… {row:,} more …", style="dim"), "")
+            continue
+        number, step = row
+        flat, named = _step_texts(step)
+        table.add_row(
+            Text(f"{number:,}", style="dim"),
+            Text(str(step.line or ""), style="dim"),
+            flat,
+            Text(named if named != flat.plain else "", style="dim"),
+        )
+    return table
+
+
+def _told(steps: Sequence[Access | Operation]) -> Iterator[Access | Operation]:
+    """Leave out loads whose element shows in what is made of it."""
+    used = {
+        operand
+        for step in steps
+        for operand in (step.operands if isinstance(step, Operation) else (step.source,))
+    }
+    for step in steps:
+        if not (isinstance(step, Access) and step.kind == "load" and step.element in used):
+            yield step
+
+
+def _step_texts(step: Access | Operation) -> tuple[Text, str]:
+    if isinstance(step, Operation):
+        return Text(step.flat, style="cyan"), step.text
+    element = step.element
+    flat = element.flat if element.space == "global" else element.name
+    if step.kind == "load":
+        return Text.assemble(("read ", "dim"), flat), f"read {element.name}"
+    source = step.source
+    computed = not isinstance(source, Element)
+    origin = source.flat if isinstance(source, Element) else value_name(source)
+    return (
+        Text.assemble(("write ", "dim"), (flat, "green"), "" if computed else f" = {origin}"),
+        f"write {element.name}" + ("" if computed else f" = {value_name(source)}"),
+    )
+
+
+def _phases(trace: Trace) -> Iterator[RenderableType]:
+    """Give a table for each phase: who loads what into shared memory, what is multiplied."""
+    count = len(phases(trace.followed))
+    by_thread = [(thread, phases(thread)) for thread in trace.threads]
+    for number in _shortened(list(range(1, count + 1)), PHASES_SHOWN, gaps=True):
+        if number < 0:
+            yield Text(f"… {-number:,} more phases …", style="dim")
+            continue
+        table = Table(
+            Column(Text(f"Phase {number} of {count}", style="bold"), width=17),
+            Column(Text("into shared memory", style="dim")),
+            Column(Text("computes from it", style="dim")),
+            box=None,
+            padding=(0, 2, 0, 0),
+            pad_edge=False,
+        )
+        for thread, its in by_thread:
+            _add_phase(table, trace, thread, its[number - 1 : number])
+        yield table
+
+
+def _add_phase(table: Table, trace: Trace, thread: ThreadTrace, mine: Sequence[Phase]) -> None:
+    staged = [
+        f"{value_name(each.source)} → {each.element.name}"
+        for phase in mine
+        for each in phase.staged
+    ]
+    computed = [
+        f"{'+ ' if rank else '  '}{operation.text}"
+        for phase in mine
+        for rank, operation in enumerate(phase.operations)
+    ]
+    rows = list(zip_longest(staged, computed, fillvalue="")) or [("", "")]
+    label = f"  thread {_index(thread.thread, trace.block)}"
+    bold = "bold" if thread is trace.followed and len(trace.threads) > 1 else ""
+    for row in _shortened(rows, ROWS_OF_A_PHASE):
+        if isinstance(row, int):
+            table.add_row("", Text(f"… {row:,} more rows …", style="dim"), "")
+        else:
+            table.add_row(
+                Text(label, style=bold or "dim"), Text(row[0], bold), Text(row[1], "cyan")
+            )
+        label = ""
+
+
+def _results(thread: ThreadTrace) -> RenderableType:
+    """Say what the thread writes to global memory at last."""
+    written = [each for each in thread.touches("global") if each.kind != "load"]
+    names = ", ".join(each.element.label for each in written[:4])
+    more = f" and {len(written) - 4:,} more" if len(written) > 4 else ""
+    line = f"Thread {', '.join(map(str, thread.thread[:2]))} writes {names}{more}"
+    waits = f"; it waits at {thread.barriers:,} barriers." if thread.barriers != 1 else "."
+    return Text((line if written else "The thread writes nothing") + waits)
+
+
+def _reads(trace: Trace) -> RenderableType:
+    table = Table(
+        Column(Text("Global memory", style="bold"), width=17),
+        Column(Text("elements", style="dim"), justify="right"),
+        Column(Text("in this block", style="dim")),
+        Column(Text("over the grid", style="dim")),
+        box=None,
+        padding=(0, 2, 0, 0),
+        pad_edge=False,
+    )
+    for use in trace.arrays:
+        count = 1
+        for extent in use.shape:
+            count *= extent
+        written = f"{len(use.block_written):,} written" if use.block_written else ""
+        read = "" if written and not use.block_reads else _reads_text(use.block_reads)
+        grid = "" if written and not use.block_reads else _reads_text(use.grid_reads)
+        block = ", ".join(each for each in (read, written) if each)
+        table.add_row(Text(f"  {use.array}", style="dim"), f"{count:,}", block, grid)
+    parts: list[RenderableType] = [table]
+    if any(use.grid_reads is None for use in trace.arrays):
+        parts.append(_note("The grid is too large to be run whole: take smaller sizes."))
+    if trace.shared_reuse is not None:
+        parts.append(_note(_reuse_text(trace, trace.shared_reuse)))
+    return Group(*parts)
+
+
+def _note(text: str) -> RenderableType:
+    return Padding(Text(text, style="dim"), (0, 0, 0, 2))
+
+
+def _reuse_text(trace: Trace, reuse: float) -> str:
+    """Say what shared memory saves: each read there would be one of global memory without it."""
+    text = f"A value stored in shared memory is read {_times(reuse)} there"
+    if (trace.staged_share or 0) > 1:
+        return f"{text}; where blocks reach over the edge, zeros are stored too."
+    times = {count for use in trace.arrays for count in use.grid_reads or {}}
+    if len(times) != 1 or trace.staged_share != 1:
+        return f"{text}, so one read of global memory does the work of {short(reuse)}."
+    each = times.pop()
+    return (
+        f"{text}: the grid reads each element {_times(each)} where it would be "
+        f"{_times(each * reuse)} without shared memory, {short(reuse)} times as often."
+    )
+
+
+def _times(count: float) -> str:
+    return "once" if count == 1 else f"{short(count)} times"
+
+
+def _reads_text(reads: Mapping[int, int] | None) -> str:
+    """Say how often elements are read: `8, 2 times each`, or `9, 1 to 4 times`."""
+    if reads is None:
+        return "not counted"
+    if not reads:
+        return "none read"
+    count, low, high = sum(reads.values()), min(reads), max(reads)
+    if low == high:
+        return f"{count:,}, {_times(low)} each"
+    mean = sum(times * elements for times, elements in reads.items()) / count
+    return f"{count:,}, {low:,} to {high:,} times (mean {digits(mean)})"
+
+
+def _shortened(rows: Sequence[Any], shown: tuple[int, int], gaps: bool = False) -> Iterator[Any]:
+    """Give the first and the last of many rows, and between them how many are left out.
+
+    That number is negative where the rows are numbers themselves.
+    """
+    first, last = shown
+    left_out = len(rows) - first - last
+    if left_out <= 1:
+        yield from rows
+        return
+    yield from rows[:first]
+    yield -left_out if gaps else left_out
+    yield from rows[-last:]
+
+
+def _index(index: Dim3, extent: Dim3) -> str:
+    used = 3 if extent[2] > 1 else 2
+    return f"({', '.join(map(str, index[:used]))})"
+
+
+def _extent(extent: Dim3) -> str:
+    used = 3 if extent[2] > 1 else 2
+    return " x ".join(map(str, extent[:used]))

@@ -1,0 +1,158 @@
+"""`memlab analyze`: the lessons' figures, from emulation on any machine."""
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memlab.cli.app import main
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MEMLAB_DEVICE", "h200")
+    monkeypatch.setenv("COLUMNS", "80")
+
+
+def document(words: str, capsys: Capture) -> dict[str, Any]:
+    assert main(["analyze", *words.split(), "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert not err
+    found: dict[str, Any] = json.loads(out)
+    return found
+
+
+def ratio(words: str, capsys: Capture) -> dict[str, Any]:
+    found: dict[str, Any] = document(words, capsys)["compute_to_global_memory_access_ratio"]
+    return found
+
+
+def test_naive_on_the_a100(capsys: Capture) -> None:
+    """The lessons' 2 FLOP / 8 B = 0.25 FLOP/B x 1555 GB/s, 2% of 19.5 TFLOP/s."""
+    found = ratio("naive -d a100 --width 64", capsys)
+    assert found["flop_per_byte"] == 0.25
+    assert found["flop_per_access"] == 1.0
+    assert found["bound_flop_per_s"] == pytest.approx(388.75e9, rel=1e-12)
+    assert found["fraction_of_peak"] == pytest.approx(0.02, abs=0.0005)
+    assert found["region"] == "loops"
+
+    assert main(["analyze", "naive", "-d", "a100", "--width", "64"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "ratio 0.25 FLOP/B in the loops: 1 FLOP for each 4 bytes asked for" in shown
+    assert "bound 388.75 GFLOP/s, 2.0% of 19.5 TFLOP/s FP32" in shown
+
+
+def test_the_textbook_device_needs_48_operations_an_access(capsys: Capture) -> None:
+    """12 TFLOP/s over 1000 GB/s / 4 B = 250 G values a second."""
+    assert ratio("naive -d pmpp --width 32", capsys)["needed_flop_per_access"] == 48.0
+
+
+@pytest.mark.parametrize("tile", [2, 4, 16, 32])
+def test_a_tile_multiplies_the_ratio_by_its_width(tile: int, capsys: Capture) -> None:
+    found = ratio(f"tiled -d a100 --width 64 --tile {tile}", capsys)
+    assert found["flop_per_byte"] == 0.25 * tile
+
+
+def test_boundary_checks_are_measured_against_both_multiples(capsys: Capture) -> None:
+    """Width 100 in tiles of 16 launches 112 x 112 threads and multiplies 112^3 pairs."""
+    found = document("tiled --width 100 --tile 16", capsys)["boundary"]
+    lower, case, upper = (found[name] for name in ("lower", "case", "upper"))
+    assert [each["parameters"]["width"] for each in (lower, case, upper)] == [96, 100, 112]
+    assert [each["threads"] for each in (lower, case, upper)] == [96**2, 112**2, 112**2]
+    assert case["flop_executed"] == upper["flop_executed"] == 2 * 112**3
+    assert lower["lanes_off"] == upper["lanes_off"] == 0 < case["lanes_off"]
+    # The same loops as at 112 for 100^3 / 112^3 of the work.
+    assert upper["wasted_lanes_fraction"] == pytest.approx(1 - (100 / 112) ** 3, abs=0.01)
+    assert document("tiled --width 96 --tile 16", capsys)["boundary"] is None
+
+
+def test_lines_carry_what_they_did(capsys: Capture) -> None:
+    """Transposing through 32 x 32 words: the column's read takes 32 wavefronts, 31 too many."""
+    assert main(["analyze", "transpose-shared", "--width", "64", "--csv"]) == 0
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    (load,) = (row for row in rows if "= a[" in row["text"])
+    (store,) = (row for row in rows if "b[" in row["text"] and "square[threadIdx.x]" in row["text"])
+    requests = 64 * 64 // 32
+    for row in (load, store):
+        assert int(row["global_requests"]) == requests
+        assert float(row["sectors_per_request"]) == 4.0
+        assert float(row["bus_utilisation"]) == 1.0
+    assert int(load["shared_excessive_wavefronts"]) == 0
+    assert int(store["shared_excessive_wavefronts"]) == 31 * requests
+    assert sum(float(row["heat"]) for row in rows) == pytest.approx(1.0)
+
+
+def test_a_warp_on_a_partial_block_has_lanes_off(capsys: Capture) -> None:
+    """Blocks of 2 x 2 threads fill 4 lanes of a warp's 32."""
+    lines = document("naive --width 4 --tile 2", capsys)["lines"]
+    (product,) = (line for line in lines if "sum +=" in line["text"])
+    assert product["lanes_off"] == 7 * product["thread_instructions"]
+    assert product["flop"] == 2 * 4**3
+
+
+def test_json_keys(capsys: Capture) -> None:
+    found = document("naive --width 20", capsys)
+    assert found["schema_version"] == 1
+    assert set(found) == {
+        "schema_version",
+        "kernel",
+        "parameters",
+        "device",
+        "launch",
+        "resources",
+        "coverage",
+        "flop",
+        "compute_to_global_memory_access_ratio",
+        "intensity_flop_per_byte",
+        "bytes",
+        "counters",
+        "boundary",
+        "lines",
+        "verification",
+    }
+    assert set(found["intensity_flop_per_byte"]) == {"requested", "l1", "l2", "dram", "compulsory"}
+    assert found["verification"]["status"] == "passed"
+
+
+def test_the_report_fits_80_columns_without_colour(capsys: Capture) -> None:
+    assert main(["analyze", "tiled", "--width", "100"]) == 0
+    out = capsys.readouterr().out
+    assert "\x1b" not in out
+    assert max(map(len, out.splitlines())) <= 80
+    # A source line that is folded loses nothing.
+    assert "N[j * n + column]" in " ".join(out.split())
+
+
+def test_a_page_is_written_once(tmp_path: Path, capsys: Capture) -> None:
+    assert main(["analyze", "naive", "--width", "20", "-o", "naive.html"]) == 0
+    assert "wrote naive.html" in capsys.readouterr().err
+    assert (tmp_path / "naive.html").read_text().startswith("<!DOCTYPE html>")
+    assert main(["analyze", "naive", "--width", "20", "-o", "naive.html"]) == 2
+    assert "naive.html exists: add --force" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("", "which kernel? for example 'memlab analyze naive'"),
+        ("naiv", "unknown kernel 'naiv': did you mean 'naive'?"),
+        ("naive --json --csv", "--json and --csv were both given"),
+        ("naive -o naive.txt", "use .html, .json or .csv"),
+        ("naive -o nowhere/naive.html", "the folder nowhere does not exist"),
+        ("naive -d h20", "no datasheet 'h20': did you mean"),
+        ("tiled --tile 64", "4096 threads a block; NVIDIA H200 allows 1024: use --tile 32"),
+    ],
+)
+def test_bad_input_is_one_line(words: str, message: str, tmp_path: Path, capsys: Capture) -> None:
+    assert main(["analyze", *words.split()]) == 2
+    out, err = capsys.readouterr()
+    assert not out
+    assert message in err
+    assert err.count("\n") == 1
+    assert not list(tmp_path.iterdir())

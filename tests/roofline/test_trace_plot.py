@@ -1,0 +1,93 @@
+"""The picture of a trace: its data and what is drawn of arrays too large to be drawn whole."""
+
+import csv
+import io
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memlab.device.access import Access, ArrayUse, Element, ThreadTrace, Trace
+from memlab.roofline.plot import render
+from memlab.roofline.trace_plot import _rectangles, draw, elements_csv
+
+
+def _trace(extent: int = 4) -> Trace:
+    def touch(array: str, index: int, kind: str = "load") -> Access:
+        return Access(1, kind, Element("global", array, index, divmod(index, extent)), 0)  # type: ignore[arg-type]
+
+    steps = (
+        *(touch("M", extent + i) for i in range(extent)),
+        *(touch("N", i * extent) for i in range(extent)),
+        touch("M", extent),
+        touch("P", extent, "store"),
+    )
+    shape = (extent, extent)
+    return Trace(
+        kernel="naive",
+        parameters={"width": extent},
+        device="test",
+        grid=(extent, extent, 1),
+        block=(1, 1, 1),
+        block_index=(0, 1, 0),
+        followed=ThreadTrace((0, 0, 0), steps, 0),
+        threads=(),
+        arrays=(
+            ArrayUse("M", shape, {1: 3, 2: 1}, None, tuple(range(extent, 2 * extent)), ()),
+            ArrayUse("N", shape, {1: 4}, None, tuple(range(0, extent**2, extent)), ()),
+            ArrayUse("P", shape, {}, None, (), (extent,)),
+        ),
+        shared_reuse=None,
+        staged_share=None,
+    )
+
+
+def test_the_data_beside_the_picture() -> None:
+    rows = list(csv.DictReader(io.StringIO(elements_csv(_trace()))))
+    assert [(row["array"], int(row["index"])) for row in rows] == [
+        *(("M", index) for index in (4, 5, 6, 7)),
+        *(("N", index) for index in (0, 4, 8, 12)),
+        ("P", 4),
+    ]
+    assert rows[0] == {
+        "array": "M",
+        "index": "4",
+        "row": "1",
+        "column": "0",
+        "thread_reads": "1 5",
+        "thread_writes": "",
+        "block_reads": "1",
+        "block_writes": "0",
+    }
+    assert (rows[-1]["thread_reads"], rows[-1]["thread_writes"]) == ("", "1")
+
+
+def test_a_product_stands_as_in_textbooks_with_its_elements_in_order() -> None:
+    left, right, product = draw(_trace()).axes
+    assert left.get_position().y0 == pytest.approx(product.get_position().y0)
+    assert right.get_position().x0 == pytest.approx(product.get_position().x0)
+    assert left.get_position().x1 < product.get_position().x0
+    assert right.get_position().y0 > product.get_position().y1
+    ordinals = {
+        each.get_text(): each.get_position() for each in left.texts if each.get_text().isdigit()
+    }
+    assert ordinals == {str(i + 1): (i + 0.5, 1.5) for i in range(4)}
+    assert {each.get_text() for each in left.texts} >= {"M[0]", "M[15]"}
+
+
+@pytest.mark.parametrize("image_format", ["png", "svg", "pdf"])
+def test_large_arrays_are_drawn_and_the_same_each_time(image_format: str) -> None:
+    pictures = [render(draw(_trace(2048)), image_format) for _ in range(2)]
+    assert pictures[0] == pictures[1]
+    assert len(pictures[0]) < 1_000_000
+
+
+@given(st.sets(st.integers(0, 59)), st.integers(1, 12))
+def test_rectangles_cover_just_the_positions(positions: set[int], columns: int) -> None:
+    covered = [
+        row * columns + column
+        for left, top, wide, tall in _rectangles(positions, columns)
+        for row in range(top, top + tall)
+        for column in range(left, left + wide)
+    ]
+    assert sorted(covered) == sorted(positions)

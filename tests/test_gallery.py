@@ -1,0 +1,109 @@
+"""The lessons: their commands exist, their figures are taken from output, their pages are theirs."""
+
+import importlib
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from memlab.cli.app import app
+
+DOCS = Path(__file__).parent.parent / "docs"
+sys.path.insert(0, str(DOCS))
+lesson = importlib.import_module("lesson")
+make = importlib.import_module("make")
+
+PATHS = sorted(make.LESSONS.glob("[0-9]*.md"))
+LESSONS = [lesson.read(path) for path in PATHS]
+
+# What an output would say: a decimal, a share, a count with commas or a figure with its unit.
+# "32-byte sectors" and "width 4" are definitions, and stay.
+MEASURED = re.compile(
+    r"\d\.\d|\d,\d{3}|\d\s?(%|[KMGT]?B/s|[kMG]B\b|[GT]?FLOPs?\b|FLOP/|[µmn]?s\b"
+    r"|sectors|requests|wavefronts|instructions|clocks)"
+)
+
+each_lesson = pytest.mark.parametrize("page", LESSONS, ids=lambda page: page.name)
+
+
+def test_there_are_lessons() -> None:
+    assert [each.name[:2] for each in LESSONS] == [f"{n:02}" for n in range(1, 14)]
+
+
+@each_lesson
+def test_every_command_is_accepted(page: Any) -> None:
+    """Click reads each command to its last option, without running it."""
+    for words in (*page.commands, *page.figures.values()):
+        command: Any = typer.main.get_command(app)
+        rest, parent = list(words), None
+        while True:
+            context = command.make_context(command.name, rest, parent=parent)
+            if not getattr(command, "commands", None) and not hasattr(command, "get_command"):
+                break
+            left = [*context._protected_args, *context.args]
+            if not left:
+                break
+            _, command, rest = command.resolve_command(context, left)
+            parent = context
+
+
+@each_lesson
+def test_no_figure_is_typed_by_hand(page: Any) -> None:
+    typed = MEASURED.search(lesson.prose(page))
+
+    assert typed is None, f"take {typed[0]!r} from an output: {{{{ name.key }}}}"
+
+
+@each_lesson
+def test_figures_are_declared_and_used(page: Any) -> None:
+    named = {re.match(r"\W*\d*\W*([a-z]\w*)", each) for each in page.expressions}
+
+    assert set(page.figures) >= {each[1] for each in named if each}
+    used = " ".join(page.expressions)
+    for name in page.figures:
+        assert re.search(rf"\b{name}\b", used), f"{name} is run for nothing"
+
+
+@each_lesson
+def test_the_page_is_made_from_its_lesson(page: Any) -> None:
+    """Whoever changes a lesson runs `make docs`: the page has its commands, words and pictures."""
+    made = (make.GALLERY / f"{page.name}.md").read_text(encoding="utf-8")
+
+    for words in page.commands:
+        assert f"{lesson.PROMPT}{lesson.shlex.join(words)}\n" in made
+    for between in re.split(r"\{\{.+?\}\}|```console\n.+?```", page.text, flags=re.DOTALL):
+        assert between in made
+    for picture in re.findall(r"\]\((images/.+?)\)", made):
+        assert (make.GALLERY / picture).is_file()
+    assert f"({page.name}.md)" in (make.GALLERY / make.INDEX).read_text(encoding="utf-8")
+
+
+def test_a_page_made_anew_is_the_one_in_the_gallery(tmp_path: Path) -> None:
+    page = next(each for each in LESSONS if each.name == "02-naive")
+
+    made = make.page(page, tmp_path / "lesson")
+
+    assert (make.GALLERY / "02-naive.md").read_text(encoding="utf-8").startswith(made)
+
+
+def test_holes_are_filled_from_documents() -> None:
+    page = lesson.Lesson(
+        "x",
+        "# T\n\n{{ a.b[1] * 2 }} {{ a.c / 4 | .1f }}\n\n```console\n$ memlab kernels\n```\n",
+        {},
+    )
+
+    text = lesson.render(page, {("kernels",): "{{ no hole }}\n"}, {"a": {"b": [0, 1000], "c": 10}})
+
+    assert text == "# T\n\n2,000 2.5\n\n```console\n$ memlab kernels\n{{ no hole }}\n```\n"
+
+
+@pytest.mark.parametrize("hole", ["a.missing", "b", "a.c()", "__import__('os')", "a.c | q"])
+def test_a_wrong_hole_names_the_lesson(hole: str) -> None:
+    page = lesson.Lesson("09-x", f"{{{{ {hole} }}}}", {})
+
+    with pytest.raises(lesson.LessonError, match="09-x"):
+        lesson.render(page, {}, {"a": {"c": 10}})
