@@ -81,7 +81,7 @@ def test_a_kernels_help_shows_its_own_parameters(capsys: pytest.CaptureFixture[s
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("bogus", "No such command 'bogus'; see 'memlab --help'"),
+        ("anlyze", "unknown command 'anlyze': did you mean 'analyze'?"),
         ("run", "which kernel? 'memlab kernels' lists them; see 'memlab run --help'"),
         ("run naiv", "unknown kernel 'naiv': did you mean 'naive'?"),
         ("run zzz", "unknown kernel 'zzz': 'memlab kernels' lists all"),
