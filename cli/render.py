@@ -325,6 +325,13 @@ def _result_facts(run: Run) -> Iterable[tuple[str, RenderableType]]:
         bytes_per_s = measurement.compulsory_bytes / time.median_s
         rate = f"{_approximately(time)}{scaled(bytes_per_s, 'B/s')}"
     yield "rate", Text.assemble((rate, "bold"), f" {time.provenance}")
+    for library, its_time in measurement.library_time.items():
+        share = its_time.median_s / time.median_s
+        yield (
+            library,
+            f"{scaled(its_time.median_s, 's')} {its_time.provenance}; "
+            f"this kernel reaches {percent(share)} of its rate",
+        )
     yield "bound by", bound_label(placement.bound)
     yield "of the roof", _roof(placement)
     yield "verified", _verified(measurement.verification)

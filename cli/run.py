@@ -12,6 +12,7 @@ from memlab.cli import options
 from memlab.errors import UsageError
 
 if TYPE_CHECKING:
+    from memlab.device.measurement import Time
     from memlab.kernels.kernel import Kernel, Parameter
     from memlab.roofline.run import Run
 
@@ -85,6 +86,9 @@ def run_kernel(
         Counting,
         typer.Option("--counters", help="ncu: also count in hardware, with Nsight Compute."),
     ] = "emulated",
+    cublas: Annotated[
+        bool, typer.Option("--cublas", help="Also time cuBLAS on the same matrices, on a GPU.")
+    ] = False,
 ) -> None:
     """Run one kernel, print or write the result, and leave with 1 if its output is wrong."""
     chosen = chosen_format(as_json, as_csv, output)
@@ -100,6 +104,7 @@ def run_kernel(
         hardware = None
         if counters == "ncu":
             hardware = _hardware_counters(name, parameters, device, seed, progress)
+        library = _cublas_time(name, parameters, device, seed, progress) if cublas else {}
         result = lab.run(
             name,
             dict(parameters),
@@ -109,6 +114,7 @@ def run_kernel(
             keep=not no_store,
             progress=progress,
             counters_ncu=hardware,
+            library_time=library,
             samples=samples,
             timeout_s=timeout,
         )
@@ -141,6 +147,25 @@ def _hardware_counters(
     except ProfilerError as error:
         typer.echo(f"memlab: no hardware counters: {error}", err=True)
         return None
+
+
+def _cublas_time(
+    name: str,
+    parameters: Mapping[str, int | str | None],
+    device: str | None,
+    seed: int,
+    progress: Any,
+) -> "dict[str, Time]":
+    """Time cuBLAS; where that cannot be, say why, and the run goes on without."""
+    from memlab import lab
+    from memlab.errors import DeviceError
+
+    try:
+        bar = lab.cublas(name, dict(parameters), device=device, seed=seed, progress=progress)
+    except DeviceError as error:
+        typer.echo(f"memlab: no cuBLAS: {error}", err=True)
+        return {}
+    return {"cublas": bar.time}
 
 
 def chosen_format(as_json: bool, as_csv: bool, output: Path | None) -> Format:

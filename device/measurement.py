@@ -262,6 +262,8 @@ class Measurement:
     Attributes:
         counters_ncu: What Nsight Compute counted for the same launch, by the names of
             `Counters`, and its `duration_s`; None where it was not asked.
+        library_time: How long the vendor's library took for the same work on the same GPU, by
+            its name (`cublas`); empty where it was not asked.
     """
 
     kernel: str
@@ -281,3 +283,4 @@ class Measurement:
     time: Time
     verification: Verification
     counters_ncu: dict[str, float] | None = None
+    library_time: dict[str, Time] = field(default_factory=dict)

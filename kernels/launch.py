@@ -106,6 +106,8 @@ class Launch:
         tile: Edge of the tile that is staged or of the square block, for plots by tile width.
         constants: What the source's `__constant__` arrays hold.
         compile_options: More of NVRTC's options, such as `--maxrregcount=32`.
+        library: The vendor's library that computes the same from the same arguments (`cublas`),
+            or nothing.
     """
 
     kernel: str
@@ -125,6 +127,7 @@ class Launch:
     tile: int | None = None
     constants: tuple[Constant, ...] = ()
     compile_options: tuple[str, ...] = ()
+    library: str = ""
 
     @property
     def buffers(self) -> tuple[Buffer, ...]:

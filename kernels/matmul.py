@@ -132,6 +132,7 @@ def product(
         reference=reference,
         tolerance=tolerance(k),
         tile=tile,
+        library="cublas",
     )
 
 

@@ -19,7 +19,7 @@ from memlab.device.devices import Device, gpu_names, limits, open_device
 from memlab.device.emulated import count, emulate
 from memlab.device.measurement import DeviceSummary
 from memlab.device.timing import TIMEOUT_S, Settings
-from memlab.errors import DeviceError
+from memlab.errors import DeviceError, UsageError
 from memlab.kernels import catalog
 from memlab.roofline.advice import advise
 from memlab.roofline.analysis import Analysis, access_ratio
@@ -35,9 +35,10 @@ if TYPE_CHECKING:
 
     from memlab.device.access import Trace
     from memlab.device.emulated import Progress
-    from memlab.device.measurement import Resources
+    from memlab.device.measurement import Resources, Time
     from memlab.device.peak_records import Peaks
     from memlab.device.properties import DeviceProperties
+    from memlab.device.reference_bar import ReferenceBar
     from memlab.kernels.launch import Dim3, Launch
 
 LADDER: tuple[tuple[str, Mapping[str, int]], ...] = (
@@ -113,6 +114,7 @@ def run(
     keep: bool = True,
     progress: Progress | None = None,
     counters_ncu: dict[str, float] | None = None,
+    library_time: Mapping[str, Time] | None = None,
     samples: int | None = None,
     timeout_s: float | None = None,
 ) -> Run:
@@ -127,6 +129,7 @@ def run(
         keep: Whether to keep it at all.
         progress: Told what is being done and the fraction that is over.
         counters_ncu: What `hardware_counters` gave for the same launch, to keep with the run.
+        library_time: How long a vendor's library took for the same work, to keep with the run.
         samples: How many launches a GPU times; None takes as many as the median needs.
         timeout_s: How long one launch on a GPU may take; None allows a minute.
 
@@ -141,7 +144,10 @@ def run(
     if runs is not None:
         runs.check()
     made = _run(open_device(device, settings), kernel, parameters, seed, progress)
-    made = replace(made, measurement=replace(made.measurement, counters_ncu=counters_ncu))
+    measurement = replace(
+        made.measurement, counters_ncu=counters_ncu, library_time=dict(library_time or {})
+    )
+    made = replace(made, measurement=measurement)
     return made if runs is None else runs.add(made)
 
 
@@ -180,6 +186,44 @@ def hardware_counters(
         progress("counting with Nsight Compute", None)
     index = int(opened.key.rpartition(":")[2])
     return ncu.counters(ncu.profile(launch, index=index, seed=seed))
+
+
+def cublas(
+    kernel: str,
+    parameters: Mapping[str, int | str | None],
+    *,
+    device: str | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> ReferenceBar:
+    """Time cuBLAS on the matrices that a kernel multiplies: the bar for the ladder.
+
+    Args:
+        kernel: A name of the catalog.
+        parameters: As for `run`.
+        device: See `device_properties`; it must be a GPU.
+        seed: Of the random inputs.
+        progress: As for `run`.
+
+    Raises:
+        UsageError: An unknown kernel or device, a parameter out of range, or a kernel that is
+            no product of row-major matrices.
+        DeviceError: There is no GPU or no cuBLAS here; says why and what to do.
+    """
+    opened = open_device(device)
+    launch = catalog.find(kernel).prepare(parameters, limits(opened.properties))
+    if launch.library != "cublas":
+        raise UsageError(
+            f"cuBLAS multiplies row-major matrices, which {kernel} does not: leave out --cublas"
+        )
+    if opened.kind != "cuda":
+        raise DeviceError(
+            f"it runs on a GPU, and {opened.key} is emulated: choose a GPU with --device 0"
+        )
+    from memlab.device.reference_bar import reference_bar
+
+    index = int(opened.key.rpartition(":")[2])
+    return reference_bar(index, launch, seed, progress=progress)
 
 
 def resources(

@@ -75,6 +75,7 @@ def run_document(run: Run) -> dict[str, Any]:
         "coverage": asdict(measurement.coverage),
         "counters": asdict(measurement.counters),
         "counters_ncu": measurement.counters_ncu,
+        "library_time": {name: asdict(time) for name, time in measurement.library_time.items()},
         "lines": [asdict(line) for line in measurement.lines],
         "time": asdict(measurement.time),
         "roofline": asdict(run.placement),
@@ -230,6 +231,9 @@ def _run(document: Mapping[str, Any]) -> Run:
         time=_record(Time, document["time"]),
         verification=_record(Verification, document["verification"]),
         counters_ncu=document.get("counters_ncu"),
+        library_time={
+            name: _record(Time, time) for name, time in document.get("library_time", {}).items()
+        },
     )
     return Run(
         id=document["id"],

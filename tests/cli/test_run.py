@@ -87,6 +87,7 @@ def test_words_become_a_request(asked: dict[str, Any], tmp_path: Path) -> None:
         "keep": False,
         "progress": None,
         "counters_ncu": None,
+        "library_time": {},
         "samples": None,
         "timeout_s": None,
     }
