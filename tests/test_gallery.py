@@ -1,6 +1,7 @@
-"""The lessons: their commands exist, their figures are taken from output, their pages are theirs."""
+"""The lessons: commands exist, figures come from output, pages come from their lessons."""
 
 import importlib
+import json
 import re
 import sys
 from pathlib import Path
@@ -22,8 +23,8 @@ LESSONS = [lesson.read(path) for path in PATHS]
 # What an output would say: a decimal, a share, a count with commas or a figure with its unit.
 # "32-byte sectors" and "width 4" are definitions, and stay.
 MEASURED = re.compile(
-    r"\d\.\d|\d,\d{3}|\d\s?(%|[KMGT]?B/s|[kMG]B\b|[GT]?FLOPs?\b|FLOP/|[µmn]?s\b"
-    r"|sectors|requests|wavefronts|instructions|clocks)"
+    r"(?<![A-Z])\d(\.\d|,\d{3}|\s?(%|[KMGT]?B/s|[kMG]B\b|[GT]?FLOPs?\b|FLOP/|[µmn]?s\b"
+    r"|sectors|requests|wavefronts|instructions|clocks))"
 )
 
 each_lesson = pytest.mark.parametrize("page", LESSONS, ids=lambda page: page.name)
@@ -89,12 +90,17 @@ def test_a_page_made_anew_is_the_one_in_the_gallery(tmp_path: Path) -> None:
     assert (make.GALLERY / "02-naive.md").read_text(encoding="utf-8").startswith(made)
 
 
+def test_runs_carry_the_date_of_the_lessons(tmp_path: Path) -> None:
+    words = ("run", "aligned", "--n", "32", "--no-store", "--json")
+
+    run = json.loads(make.run(words, tmp_path))
+
+    assert run["created_at"] == "2026-11-20T00:00:00+00:00"
+
+
 def test_holes_are_filled_from_documents() -> None:
-    page = lesson.Lesson(
-        "x",
-        "# T\n\n{{ a.b[1] * 2 }} {{ a.c / 4 | .1f }}\n\n```console\n$ memlab kernels\n```\n",
-        {},
-    )
+    console = "```console\n$ memlab kernels\n```\n"
+    page = lesson.Lesson("x", "# T\n\n{{ a.b[1] * 2 }} {{ a.c / 4 | .1f }}\n\n" + console, {})
 
     text = lesson.render(page, {("kernels",): "{{ no hole }}\n"}, {"a": {"b": [0, 1000], "c": 10}})
 
