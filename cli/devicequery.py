@@ -75,22 +75,31 @@ def device_query_lines(properties: "DeviceProperties") -> Iterator[str]:
         properties: The device; what is not known reads `unknown`.
     """
     p = properties
+    # Every other GPU is named among the peers, so the number that is missing is this one's.
+    others = [int(key.rpartition(":")[2]) for key in p.peer_access]
+    count = len(others) + 1
+    index = next(number for number in range(count) if number not in others)
     driver, runtime = _text(p.driver_version), _text(p.runtime_version)
     yield "CUDA Device Query (Runtime API) version (CUDART static linking)"
     yield ""
-    yield "Detected 1 CUDA Capable device(s)"
+    yield f"Detected {count} CUDA Capable device(s)"
     yield ""
-    yield f'Device 0: "{p.name}"'
+    yield f'Device {index}: "{p.name}"'
     yield _line("CUDA Driver Version / Runtime Version", f"{driver} / {runtime}")
     yield from (_line(label, value) for label, value in _compute_rows(p))
     yield from (_line(label, value) for label, value in _memory_rows(p))
     yield from (_line(label, value) for label, value in _support_rows(p))
     yield "  Compute Mode:"
     yield f"     < {'unknown' if p.compute_mode is None else COMPUTE_MODES[p.compute_mode]} >"
+    for other, reached in zip(others, p.peer_access.values(), strict=True):
+        yield (
+            f"> Peer access from {p.name} (GPU{index}) -> (GPU{other}) : "
+            f"{'Yes' if reached else 'No'}"
+        )
     yield ""
     yield (
         f"deviceQuery, CUDA Driver = CUDART, CUDA Driver Version = {driver}, "
-        f"CUDA Runtime Version = {runtime}, NumDevs = 1"
+        f"CUDA Runtime Version = {runtime}, NumDevs = {count}"
     )
     yield "Result = PASS"
 

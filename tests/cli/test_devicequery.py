@@ -1,5 +1,6 @@
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
@@ -92,3 +93,15 @@ def test_the_list_has_every_device_in_80_columns(query):
     assert max(len(line.rstrip()) for line in lines) <= 80
     keys = [each["key"] for each in json.loads(query("--list", "--json"))["devices"]]
     assert keys == list(datasheet.names())
+
+
+def test_peers_of_a_gpu_are_counted_and_listed() -> None:
+    peers = {"cuda:0": True, "cuda:2": False}
+    second = replace(datasheet.load("h200"), peer_access=peers)
+    lines = list(device_query_lines(second))
+
+    assert "Detected 3 CUDA Capable device(s)" in lines
+    assert 'Device 1: "NVIDIA H200"' in lines
+    assert "> Peer access from NVIDIA H200 (GPU1) -> (GPU0) : Yes" in lines
+    assert "> Peer access from NVIDIA H200 (GPU1) -> (GPU2) : No" in lines
+    assert lines[-2].endswith("NumDevs = 3")

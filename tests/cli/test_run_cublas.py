@@ -30,7 +30,7 @@ def test_without_a_gpu_one_line_says_so_and_the_run_goes_on(
 def test_a_kernel_that_is_no_such_product_is_wrong_usage(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert main("run corner-turning --device h200 --no-store --cublas".split()) == 2
+    assert main(["run", "corner-turning", "--device", "h200", "--no-store", "--cublas"]) == 2
     assert "leave out --cublas" in capsys.readouterr().err
 
 
