@@ -12,6 +12,15 @@ from typing import cast, get_args
 
 from memlab.device.measurement import Provenance
 
+WARP_SIZE = 32
+"""Threads of a warp, on every GPU so far (CUDA C++ Programming Guide, "SIMT Architecture")."""
+
+SECTOR_BYTES = 32
+"""What the caches move and count (Nsight Compute, "Memory Tables")."""
+
+LINE_BYTES = 128
+"""What a tag of L1 or L2 stands for: four sectors (ibid.)."""
+
 FLOP_PER_FMA = 2
 """A fused multiply-add counts as two floating-point operations."""
 
@@ -125,7 +134,6 @@ class DeviceProperties:
     l2_latency_clocks: float | None = None
     dram_latency_clocks: float | None = None
     barrier_latency_clocks: float | None = None
-    launch_overhead_s: float | None = None
     dram_achievable_fraction: float | None = None
 
 
@@ -240,3 +248,8 @@ def required_compute_to_global_access_ratio(properties: DeviceProperties) -> flo
     """
     ridge = ridge_flop_per_byte(properties, "fp32")
     return None if ridge is None else ridge * BYTES_PER_VALUE
+
+
+def dotted(numbers: tuple[int, int]) -> str:
+    """Write a compute capability or a version: `9.0`."""
+    return f"{numbers[0]}.{numbers[1]}"
