@@ -47,7 +47,7 @@ clean: ## remove what the commands above made
 	  { echo "memlab needs Python 3.11 or later: make PYTHON=python3.12" >&2; exit 2; }
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --upgrade pip
-	$(BIN)/pip install --quiet --editable '.$(EXTRA)'
+	$(BIN)/pip install -qq --editable '.$(EXTRA)'
 	touch $@
 
 .venv/developing: .venv/installed

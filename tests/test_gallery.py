@@ -36,8 +36,9 @@ def test_there_are_lessons() -> None:
 
 @each_lesson
 def test_every_command_is_accepted(page: Any) -> None:
-    """Click reads each command to its last option, without running it."""
-    for words in (*page.commands, *page.figures.values()):
+    """Click reads each command to its last option, without running it; so those in the text."""
+    mentioned = [tuple(each.split()) for each in re.findall(r"`memlab\s([^`]+)`", page.text)]
+    for words in (*page.commands, *page.figures.values(), *mentioned):
         command: Any = typer.main.get_command(app)
         rest, parent = list(words), None
         while True:
