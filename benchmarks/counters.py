@@ -23,7 +23,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from memlab.device import cuda, datasheet, ncu
+from memlab.device import cuda_query, datasheet, ncu
 from memlab.device.compile import Architecture, compile_launch
 from memlab.device.cuda_device import measure
 from memlab.device.devices import limits
@@ -176,7 +176,7 @@ def emulate(kernel: str, parameters: Mapping[str, int | str]) -> Measurement:
 def hardware_rows(wanted: Iterable[Launch]) -> Iterator[Row]:
     """Run launches on the GPU: under Nsight Compute, and by themselves for their times."""
     more = [*HARDWARE_ONLY.values(), *(metric for metric, _ in LAUNCHED.values())]
-    architecture = cuda.query(0).compute_capability
+    architecture = cuda_query.query(0).compute_capability
     for launch in wanted:
         print(launch.kernel, dict(launch.parameters), file=sys.stderr)
         try:

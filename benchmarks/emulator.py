@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from benchmarks.report import Figure
-from memlab.device import datasheet, emulated
+from memlab.device import datasheet, execution
 from memlab.device.devices import limits
 from memlab.device.emulated import EmulatedDevice
 from memlab.kernels.catalog import find
@@ -19,7 +19,7 @@ def speed() -> list[Figure]:
     device = EmulatedDevice("h200", datasheet.load("h200"))
     launch = find("tiled").prepare({"width": 256, "tile": 32}, limits(device.properties))
     figures = []
-    usual = emulated.CHUNK_LANES
+    usual = execution.CHUNK_LANES
     for lanes in LANES:
         moments: list[float] = []
 
@@ -27,11 +27,11 @@ def speed() -> list[Figure]:
             if what == "emulating":
                 moments.append(time.perf_counter())
 
-        emulated.CHUNK_LANES = lanes
+        execution.CHUNK_LANES = lanes
         try:
             counters = device.run(launch, 0, told).counters
         finally:
-            emulated.CHUNK_LANES = usual
+            execution.CHUNK_LANES = usual
         # The first chunk's end starts the clock: its own share is left out on both sides.
         share = 1 - 1 / len(moments)
         rate = counters.thread_instructions * share / (moments[-1] - moments[0])

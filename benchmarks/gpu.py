@@ -31,9 +31,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from memlab.device import cuda
 from memlab.device.compile import Compiled, compile_launch
 from memlab.device.cuda_device import CudaDevice, measure, prepare
+from memlab.device.cuda_session import Session
 from memlab.device.devices import limits
 from memlab.device.inputs import random_inputs
 from memlab.device.timing import Settings
@@ -234,7 +234,7 @@ def ncu_times(all_cases: list[Case]) -> dict[str, float]:
 
 def launch_all() -> None:
     """Be the process that Nsight Compute watches."""
-    with cuda.Session(0) as session:
+    with Session(0) as session:
         for case in cases(CudaDevice(0).properties):
             ready = prepare(session, case.launch, case.compiled.cubin, 0)
             for _ in range(NCU_LAUNCHES):

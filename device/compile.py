@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from memlab.device import cubin as cubin_file
 from memlab.device.measurement import Resources
+from memlab.device.properties import dotted
 from memlab.errors import DeviceError, UsageError
 
 if TYPE_CHECKING:
@@ -189,9 +190,9 @@ def _check_architecture(architecture: Architecture) -> None:
         return
     closest = min(known, key=lambda each: abs(_number(each) - _number(architecture)))
     message = (
-        f"NVRTC {_dotted(nvrtc_version())} does not compile for compute capability "
-        f"{_dotted(architecture)}, it knows {', '.join(map(_dotted, known))}: "
-        f"choose a device of one of these, the nearest is {_dotted(closest)}"
+        f"NVRTC {dotted(nvrtc_version())} does not compile for compute capability "
+        f"{dotted(architecture)}, it knows {', '.join(map(dotted, known))}: "
+        f"choose a device of one of these, the nearest is {dotted(closest)}"
     )
     raise DeviceError(message)
 
@@ -200,16 +201,12 @@ def _number(architecture: Architecture) -> int:
     return 10 * architecture[0] + architecture[1]
 
 
-def _dotted(numbers: tuple[int, int]) -> str:
-    return f"{numbers[0]}.{numbers[1]}"
-
-
 def _advice(log: str, source_name: str, architecture: Architecture) -> str:
     for phrase, advice in _HELP.items():
         if phrase in log:
             return advice
-    compiler = f"NVRTC {_dotted(nvrtc_version())}"
-    target = f"compute capability {_dotted(architecture)}"
+    compiler = f"NVRTC {dotted(nvrtc_version())}"
+    target = f"compute capability {dotted(architecture)}"
     return f"{compiler} could not compile {source_name} for {target}: correct what it names above"
 
 

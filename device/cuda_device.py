@@ -11,15 +11,24 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from memlab.device import cuda, datasheet
+from memlab.device import cuda_query, datasheet
 from memlab.device.compile import compile_launch
+from memlab.device.cuda_driver import explained
+from memlab.device.cuda_session import Session
 from memlab.device.emulated import emulate, resident_blocks
-from memlab.device.inputs import outputs, random_inputs, unwritten
-from memlab.device.measurement import DeviceKind, DeviceSummary, Measurement, Time, Verification
+from memlab.device.inputs import random_inputs, unwritten
+from memlab.device.measurement import (
+    DeviceKind,
+    DeviceSummary,
+    Measurement,
+    Progress,
+    Time,
+    Verification,
+)
 from memlab.device.properties import DeviceProperties
 from memlab.device.timing import Samples, Settings, summarize
-from memlab.device.verification import compare
-from memlab.device.worker import Progress, Worker
+from memlab.device.verification import checked_positions, compare
+from memlab.device.worker import Worker
 from memlab.kernels.launch import Buffer, Launch
 
 if TYPE_CHECKING:
@@ -31,12 +40,6 @@ if TYPE_CHECKING:
     from memlab.kernels.launch import Arrays
 
 Result = TypeVar("Result")
-
-REFERENCE_FLOP = 2e10
-"""Up to so much work the reference is computed whole, in a second or so on a CPU; of larger
-outputs, random rows are compared, and all elements are scanned for being written at all."""
-REFERENCE_ELEMENTS = 2**25
-"""And up to so many elements, for memory's sake: the reference is in float64."""
 
 ARCHITECTURE_FIGURES = (
     "fp32_lanes_per_sm",
@@ -73,7 +76,7 @@ class CudaDevice:
             DeviceError: There is no such GPU, or no way to use one.
         """
         self.index, self.key = index, f"cuda:{index}"
-        self.properties = with_datasheet(cuda.query(index))
+        self.properties = with_datasheet(cuda_query.query(index))
         self._settings = settings or Settings()
 
     def run(self, launch: Launch, seed: int, progress: Progress | None = None) -> Measurement:
@@ -163,14 +166,14 @@ def measure(
         DeviceError: The GPU cannot be used.
         MemlabError: The kernel faulted or did not end.
     """
-    (output,) = outputs(launch)
+    output = launch.output
     positions = checked_positions(launch, output.shape, seed)
     # The reference may be any function, also one that no other process can import.
     sent = replace(launch, reference=_left_behind)
     with Worker(run_and_time, index, sent, cubin, seed, positions, settings) as worker:
         expected = launch.reference(random_inputs(launch, seed), positions)
         found, missing = worker.take(progress)
-        verification = compare(launch, found, expected, elements(output.shape), missing)
+        verification = compare(launch, found, expected, output.elements, missing)
         worker.go_on()
         other = meanwhile()
         cold, warm = worker.result(progress)
@@ -194,10 +197,10 @@ def run_and_time(
         Samples with cold and with warm caches.
     """
     link.report("preparing inputs")
-    with cuda.Session(index, link, settings.timeout_s) as session:
+    with Session(index, link, settings.timeout_s) as session:
         ready = prepare(session, launch, cubin, seed)
         link.report(f"running {launch.kernel}")
-        with cuda.explained(launch.kernel):
+        with explained(launch.kernel):
             ready.once()
         session.synchronize(launch.kernel)
         output = ready.read(session, launch)
@@ -224,13 +227,13 @@ class Ready:
     memory: Mapping[str, Any]
     once: Callable[[], None]
 
-    def read(self, session: cuda.Session, launch: Launch) -> NDArray[Any]:
+    def read(self, session: Session, launch: Launch) -> NDArray[Any]:
         """Wait for what was launched and copy the output to the host."""
-        (output,) = outputs(launch)
+        output = launch.output
         return session.read(self.memory[output.name], np.empty(output.shape, output.dtype))
 
 
-def prepare(session: cuda.Session, launch: Launch, cubin: bytes, seed: int) -> Ready:
+def prepare(session: Session, launch: Launch, cubin: bytes, seed: int) -> Ready:
     """Load a launch's code, draw its inputs, copy them to the GPU, and poison its outputs.
 
     Args:
@@ -247,7 +250,7 @@ def prepare(session: cuda.Session, launch: Launch, cubin: bytes, seed: int) -> R
     constants = {each.name: inputs[each.name] for each in launch.constants}
     function = session.load(cubin, launch.entry, constants)
     memory = {
-        each.name: session.array(inputs[each.name] if each.role == "in" else _bytes(each))
+        each.name: session.array(inputs[each.name] if each.role == "in" else each.nbytes)
         for each in launch.buffers
     }
     arguments = [
@@ -259,39 +262,6 @@ def prepare(session: cuda.Session, launch: Launch, cubin: bytes, seed: int) -> R
         session.launch(function, launch.grid, launch.block, arguments, launch.dynamic_shared_bytes)
 
     return Ready(inputs, memory, once)
-
-
-def checked_positions(launch: Launch, shape: tuple[int, ...], seed: int) -> NDArray[np.int64]:
-    """Choose the output elements to compare: all, or the first, the last and random rows.
-
-    Args:
-        launch: What runs; its FLOPs say how dear an element is.
-        shape: Of the output.
-        seed: Of the choice.
-
-    Returns:
-        Row-major positions in ascending order.
-    """
-    size = elements(shape)
-    affordable = REFERENCE_ELEMENTS
-    if launch.flop:
-        affordable = min(affordable, int(REFERENCE_FLOP * size / launch.flop))
-    if size <= affordable:
-        return np.arange(size)
-    width = shape[-1] if len(shape) > 1 else 1
-    rows = size // width
-    drawn = np.random.default_rng(seed).integers(rows, size=max(affordable // width, 2))
-    chosen = np.unique(np.concatenate(([0, rows - 1], drawn)))
-    return (chosen[:, None] * width + np.arange(width)).reshape(-1)
-
-
-def elements(shape: tuple[int, ...]) -> int:
-    """Elements of an array of this shape."""
-    return int(np.prod(shape, dtype=np.int64))
-
-
-def _bytes(buffer: Buffer) -> int:
-    return elements(buffer.shape) * np.dtype(buffer.dtype).itemsize
 
 
 def _left_behind(inputs: Arrays, flat_index: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Protocol
 
-from memlab.device import cuda, datasheet
-from memlab.device.emulated import EmulatedDevice, Progress
-from memlab.device.measurement import DeviceKind, Measurement
+from memlab.device import cuda_driver, datasheet
+from memlab.device.emulated import EmulatedDevice
+from memlab.device.measurement import DeviceKind, Measurement, Progress
 from memlab.device.properties import DeviceProperties
 from memlab.errors import DeviceError, UsageError, nearest
 from memlab.kernels.kernel import Limits
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 DEFAULT_DATASHEET = "h200"
 GPU_PREFIX = "cuda:"
+VARIABLE = "MEMLAB_DEVICE"
+"""In the environment: the device that is meant where none is named."""
 
 
 class Device(Protocol):
@@ -48,18 +50,28 @@ def open_device(name: str | None = None, settings: Settings | None = None) -> De
         UsageError: No such device; gives the nearest names.
         DeviceError: A GPU was asked for, and there is no way to use one here.
     """
-    name = (name or os.environ.get("MEMLAB_DEVICE") or default_device()).strip().lower()
+    wished = os.environ.get(VARIABLE)
+    key = (name or wished or default_device()).strip().lower()
+    try:
+        return _open(key, settings)
+    except UsageError as error:
+        if name or not wished:
+            raise
+        raise UsageError(f"{VARIABLE}={wished}: {error}") from error
+
+
+def _open(name: str, settings: Settings | None) -> Device:
     if name.isdecimal() or name.startswith("cuda"):
         from memlab.device.cuda_device import CudaDevice
 
-        return CudaDevice(_index(name), settings)
+        return CudaDevice(gpu_index(name), settings)
     return EmulatedDevice(name, datasheet.load(name))
 
 
 def gpu_names() -> list[str]:
     """The GPUs that can be used here, as `--device` takes them; none where anything is amiss."""
     try:
-        count = cuda.device_count() if cuda.in_sight() else 0
+        count = cuda_driver.device_count() if cuda_driver.in_sight() else 0
     except DeviceError:
         count = 0
     return [f"{GPU_PREFIX}{index}" for index in range(count)]
@@ -70,7 +82,12 @@ def default_device() -> str:
     return next(iter(gpu_names()), DEFAULT_DATASHEET)
 
 
-def _index(name: str) -> int:
+def gpu_index(name: str) -> int:
+    """Tell a GPU's number from its name: `1` or `cuda:1`; `cuda` alone is the first.
+
+    Raises:
+        UsageError: It is no such name.
+    """
     digits = name.removeprefix(GPU_PREFIX) if name != "cuda" else "0"
     if not digits.isdecimal():
         raise UsageError(

@@ -9,12 +9,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from memlab.device.cuda_driver import WITHOUT_GPU
 from memlab.device.facts import Facts, Gpu, Version
 from memlab.device.ncu import INSTALL_ADVICE, PERMISSION_ADVICE
+from memlab.device.properties import dotted
 
 State = Literal["works", "note", "fails"]
 
-GO_ON = "go on without a GPU: --device h200"
 INSTALL_GPU = "pip install 'memlab[gpu]'"
 
 MINIMUM_DRIVER = {11: 450, 12: 525, 13: 580}
@@ -106,13 +107,13 @@ def _driver(facts: Facts) -> Finding:
     subject = "driver"
     if facts.driver is None and facts.driver_cuda is None:
         reason = _reason(facts, "driver", "no NVIDIA driver")
-        return Finding(subject, "fails", reason, f"install the GPU's driver, or {GO_ON}")
+        return Finding(subject, "fails", reason, f"install the GPU's driver, or {WITHOUT_GPU}")
     if facts.driver_cuda is None:
         reason = _reason(facts, "driver_cuda", "libcuda does not answer")
         advice = "in a container, start it with --gpus all; else install the driver's CUDA library"
         return Finding(subject, "fails", f"{facts.driver}, but {reason}", advice)
     version = facts.driver or "version unknown"
-    return Finding(subject, "works", f"{version}, CUDA up to {_dotted(facts.driver_cuda)}")
+    return Finding(subject, "works", f"{version}, CUDA up to {dotted(facts.driver_cuda)}")
 
 
 def _gpus(facts: Facts) -> Finding:
@@ -131,7 +132,7 @@ def _gpus(facts: Facts) -> Finding:
             there = f"none of {len(facts.gpus)} visible{setting}"
             return Finding(subject, "fails", there, "unset CUDA_VISIBLE_DEVICES, or name others")
         found = "none" if reason == "CUDA_ERROR_NO_DEVICE" else reason
-        advice = f"look at 'nvidia-smi'; {GO_ON}"
+        advice = f"look at 'nvidia-smi'; {WITHOUT_GPU}"
         return Finding(subject, "fails", found, advice)
     names = sorted({gpu.name for gpu in visible(facts.gpus, facts.visible_devices)})
     return Finding(subject, "works", f"{facts.visible_gpus} visible{setting}" + _list(names))
@@ -148,10 +149,10 @@ def _pycuda(facts: Facts) -> Finding:
         if facts.driver_cuda is None:
             return Finding(subject, "fails", reason, "needs the driver first")
         return Finding(subject, "fails", reason, advice)
-    found = f"{facts.pycuda}, built for CUDA {_dotted(facts.pycuda_cuda)}"
+    found = f"{facts.pycuda}, built for CUDA {dotted(facts.pycuda_cuda)}"
     if facts.driver_cuda is not None and facts.pycuda_cuda[0] > facts.driver_cuda[0]:
         advice = (
-            f"the driver supports CUDA {_dotted(facts.driver_cuda)}: update it"
+            f"the driver supports CUDA {dotted(facts.driver_cuda)}: update it"
             f"{_minimum_driver(facts.pycuda_cuda)}, or build PyCUDA with CUDA "
             f"{facts.driver_cuda[0]}"
         )
@@ -165,22 +166,22 @@ def _nvrtc(facts: Facts, usable: tuple[Gpu, ...]) -> Finding:
         reason = _reason(facts, "nvrtc", "not installed")
         return Finding(subject, "fails", reason, "pip install nvidia-cuda-nvrtc cuda-bindings")
     known = facts.nvrtc_architectures
-    found = f"{_dotted(facts.nvrtc)}, for compute capability {_span(known)}"
+    found = f"{dotted(facts.nvrtc)}, for compute capability {_span(known)}"
     if facts.driver_cuda is not None and facts.nvrtc[0] > facts.driver_cuda[0]:
         advice = (
             f"its machine code needs a driver for CUDA {facts.nvrtc[0]}, this one supports "
-            f"{_dotted(facts.driver_cuda)}: update it{_minimum_driver(facts.nvrtc)}"
+            f"{dotted(facts.driver_cuda)}: update it{_minimum_driver(facts.nvrtc)}"
         )
         return Finding(subject, "fails", found, advice)
     for gpu in usable:
         if gpu.compute_capability not in known:
             advice = (
-                f"{gpu.name} has {_dotted(gpu.compute_capability)}: choose another GPU or an "
+                f"{gpu.name} has {dotted(gpu.compute_capability)}: choose another GPU or an "
                 "emulated device"
             )
             if known and gpu.compute_capability > max(known):
                 advice = (
-                    f"{gpu.name} has {_dotted(gpu.compute_capability)}: "
+                    f"{gpu.name} has {dotted(gpu.compute_capability)}: "
                     "pip install --upgrade nvidia-cuda-nvrtc"
                 )
             return Finding(subject, "fails", found, advice)
@@ -270,12 +271,8 @@ def _minimum_driver(cuda: Version) -> str:
     return "" if branch is None else f" to {branch} or later"
 
 
-def _dotted(version: Version) -> str:
-    return f"{version[0]}.{version[1]}"
-
-
 def _span(versions: tuple[Version, ...]) -> str:
-    return f"{_dotted(min(versions))} to {_dotted(max(versions))}" if versions else "none"
+    return f"{dotted(min(versions))} to {dotted(max(versions))}" if versions else "none"
 
 
 def _list(names: list[str]) -> str:

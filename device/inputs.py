@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from memlab.kernels.launch import Buffer, Launch, Uniform
+from memlab.errors import UsageError
+from memlab.kernels.launch import Launch, Uniform
 
 POISON_BYTE = 0xFF  # a NaN in every float format, so that an element never written is seen
 
@@ -25,7 +26,12 @@ def random_inputs(
 
     Returns:
         Arrays by name, in the inputs' shapes and types.
+
+    Raises:
+        UsageError: The seed is negative.
     """
+    if seed < 0:
+        raise UsageError(f"seed must be 0 or more, got {seed}: use 0")
     arrays = {}
     for number, each in enumerate(launch.inputs):
         given = (into or {}).get(each.name)
@@ -54,8 +60,3 @@ def unwritten(output: NDArray[Any]) -> int:
     """Count the elements of an output that still hold nothing but poison."""
     raw = np.ascontiguousarray(output).reshape(-1).view(f"u{output.dtype.itemsize}")
     return int(np.count_nonzero(raw == np.iinfo(raw.dtype).max))
-
-
-def outputs(launch: Launch) -> Iterator[Buffer]:
-    """Give the arrays that the kernel writes."""
-    return (each for each in launch.buffers if each.role == "out")

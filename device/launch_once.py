@@ -11,9 +11,11 @@ import json
 import sys
 from collections.abc import Mapping
 
-from memlab.device import cuda
+from memlab.device import cuda_query
 from memlab.device.compile import compile_launch
 from memlab.device.cuda_device import prepare
+from memlab.device.cuda_driver import explained
+from memlab.device.cuda_session import Session
 from memlab.device.devices import limits
 from memlab.errors import MemlabError
 from memlab.kernels.catalog import find
@@ -31,12 +33,12 @@ def launch_once(kernel: str, parameters: Mapping[str, int | str], index: int, se
     Raises:
         MemlabError: The GPU cannot be used, or the kernel faulted.
     """
-    properties = cuda.query(index)
+    properties = cuda_query.query(index)
     launch = find(kernel).prepare(parameters, limits(properties))
     compiled = compile_launch(launch, properties.compute_capability)
-    with cuda.Session(index) as session:
+    with Session(index) as session:
         ready = prepare(session, launch, compiled.cubin, seed)
-        with cuda.explained(kernel):
+        with explained(kernel):
             ready.once()
         session.synchronize(kernel)
         del ready  # its arrays are freed while the session stands

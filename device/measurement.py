@@ -6,13 +6,17 @@ every time: `measured` (a GPU's clock) or `modelled` (the emulated device's mode
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from memlab.kernels.launch import Dim3
 
 Provenance = Literal["queried", "datasheet", "measured", "emulated", "modelled", "analytic"]
 DeviceKind = Literal["emulated", "cuda"]
+
+Progress: TypeAlias = Callable[[str, float | None], None]
+"""Told what is being done, and which fraction of it is over, or None where that is not known."""
 
 DRIFT_LIMIT = 0.03
 """SM clocks further than this from their median make a time suspect: as much as the DVFS steps

@@ -16,13 +16,13 @@ from dataclasses import dataclass
 
 from memlab.device.measurement import Counters, Occupancy, Time, flop_by_pipe
 from memlab.device.properties import (
+    SECTOR_BYTES,
     DeviceProperties,
     clock_hz,
     peak_bandwidth_bytes_per_s,
     peak_flop_per_s,
 )
 
-SECTOR_BYTES = 32
 WAVEFRONT_BYTES = 128
 SCHEDULERS_PER_SM = 4
 """Each issues one warp instruction a clock (CUDA C++ Programming Guide, "Compute

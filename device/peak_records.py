@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from memlab.device.measurement import DeviceSummary
 from memlab.device.properties import (
     CUDA_CORE_KINDS,
     FLOP_PER_FMA,
@@ -15,11 +16,10 @@ from memlab.device.properties import (
     peak_bandwidth_bytes_per_s,
     peak_flop_per_s,
 )
+from memlab.kernels.microbenchmarks import Unit
 
 if TYPE_CHECKING:
-    from memlab.device.measurement import DeviceSummary
     from memlab.device.properties import DeviceProperties
-    from memlab.kernels.microbenchmarks import Unit
 
 HALF_RESULTS_PER_CLOCK_PER_SM = {
     (7, 0): 128,

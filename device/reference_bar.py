@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from memlab.device import cuda
-from memlab.device.cuda_device import checked_positions
+from memlab.device.cuda_session import Session
 from memlab.device.inputs import random_inputs
-from memlab.device.measurement import Time, Verification
+from memlab.device.measurement import Progress, Time, Verification
 from memlab.device.timing import Settings, summarize
-from memlab.device.verification import verify
-from memlab.device.worker import Progress, call
+from memlab.device.verification import checked_positions, verify
+from memlab.device.worker import call
 from memlab.kernels import cublas
-from memlab.kernels.kernel import buffer_bytes
 
 if TYPE_CHECKING:
     from memlab.device.worker import Link
@@ -75,10 +73,10 @@ def measure(
     inputs = random_inputs(launch, seed)
     rounding = INPUT_ROUNDING.get(launch.defines.get("INPUT", ""), 0.0)
     expected = replace(launch, tolerance=launch.tolerance + rounding)
-    (output,) = (each for each in launch.buffers if each.role == "out")
-    with cuda.Session(index, link, settings.timeout_s) as session:
+    output = launch.output
+    with Session(index, link, settings.timeout_s) as session:
         memory = {name: session.array(values) for name, values in inputs.items()}
-        memory[output.name] = session.array(buffer_bytes(output))
+        memory[output.name] = session.array(output.nbytes)
         addresses = {name: int(allocation) for name, allocation in memory.items()}
         with cublas.product(launch, addresses) as once:
             link.report("running cuBLAS")

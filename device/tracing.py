@@ -14,18 +14,7 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from memlab.device.access import (
-    Access,
-    ArrayUse,
-    Element,
-    Kind,
-    Operation,
-    ThreadTrace,
-    Trace,
-    Value,
-)
 from memlab.device.compile import Compiled
-from memlab.device.emulated import Execution, check_host_memory
 from memlab.device.emulator import parser, sampling
 from memlab.device.emulator.counters import Tally
 from memlab.device.emulator.parser import (
@@ -38,7 +27,18 @@ from memlab.device.emulator.parser import (
 )
 from memlab.device.emulator.program import Program, Step, destinations, load
 from memlab.device.emulator.recording import RecordedAccess, Recorder, Stretch
+from memlab.device.execution import Execution, check_host_memory
 from memlab.device.symbols import dimensions, source_name
+from memlab.device.trace_records import (
+    Access,
+    ArrayUse,
+    Element,
+    Kind,
+    Operation,
+    ThreadTrace,
+    Trace,
+    Value,
+)
 from memlab.errors import UsageError
 from memlab.kernels.launch import Dim3, Launch
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,12 @@ from numpy.typing import NDArray
 
 from memlab.device.measurement import Verification
 from memlab.kernels.launch import Arrays, Launch
+
+REFERENCE_FLOP = 2e10
+"""Up to so much work the reference is computed whole, in a second or so on a CPU; of larger
+outputs, random rows are compared, and all elements are scanned for being written at all."""
+REFERENCE_ELEMENTS = 2**25
+"""And up to so many elements, for memory's sake: the reference is in float64."""
 
 
 def verify(
@@ -60,3 +67,27 @@ def compare(
         checked=int(found.size),
         total=total,
     )
+
+
+def checked_positions(launch: Launch, shape: tuple[int, ...], seed: int) -> NDArray[np.int64]:
+    """Choose the output elements to compare: all, or the first, the last and random rows.
+
+    Args:
+        launch: What runs; its FLOPs say how dear an element is.
+        shape: Of the output.
+        seed: Of the choice.
+
+    Returns:
+        Row-major positions in ascending order.
+    """
+    size = prod(shape)
+    affordable = REFERENCE_ELEMENTS
+    if launch.flop:
+        affordable = min(affordable, int(REFERENCE_FLOP * size / launch.flop))
+    if size <= affordable:
+        return np.arange(size)
+    width = shape[-1] if len(shape) > 1 else 1
+    rows = size // width
+    drawn = np.random.default_rng(seed).integers(rows, size=max(affordable // width, 2))
+    chosen = np.unique(np.concatenate(([0, rows - 1], drawn)))
+    return (chosen[:, None] * width + np.arange(width)).reshape(-1)

@@ -27,9 +27,8 @@ from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, Pipe
 from typing import Any
 
+from memlab.device.measurement import Progress
 from memlab.errors import DeviceError, MemlabError, UsageError
-
-Progress = Callable[[str, float | None], None]
 
 WATCH_S = 0.05
 """How often a worker looks whether something took too long, or its caller is gone."""

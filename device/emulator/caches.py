@@ -16,9 +16,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from memlab.device.emulator.counters import LINE_BYTES, SECTOR_BYTES, Trace
+from memlab.device.emulator.counters import Trace
 from memlab.device.emulator.program import Program
 from memlab.device.emulator.sampling import coordinates
+from memlab.device.properties import LINE_BYTES, SECTOR_BYTES
 from memlab.kernels.launch import Dim3
 
 Ints = NDArray[np.int64]

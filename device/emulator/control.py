@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from memlab.device.properties import WARP_SIZE
+
 Mask = NDArray[np.bool_]
 
 _NEVER = 1 << 60  # a program counter behind every instruction
@@ -25,8 +27,6 @@ class Schedule:
         counter: Program counter of the running group.
         mask: Its lanes; None when every lane of the chunk runs, which is the fast path.
         limit: Where the running group meets another one, at the latest.
-        divergent_barriers: Program counters where only part of a block's lanes were parked
-            while others of the same block were parked elsewhere.
     """
 
     def __init__(self, live: Mask) -> None:
@@ -106,6 +106,6 @@ class Schedule:
         return True
 
 
-def warps(mask: Mask) -> Any:
+def warps_of(mask: Mask) -> Any:
     """Which warps have a lane in `mask`: bool, shape (warps,)."""
-    return mask.reshape(-1, 32).any(axis=1)
+    return mask.reshape(-1, WARP_SIZE).any(axis=1)

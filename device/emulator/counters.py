@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from memlab.device.properties import SECTOR_BYTES, WARP_SIZE
+
 Lanes = NDArray[Any]
 
-SECTOR_BYTES = 32
-LINE_BYTES = 128
 BANKS = 32
 BANK_BYTES = 4
 
@@ -92,7 +92,7 @@ def count_wavefronts(relative: Lanes, active: Lanes, width: int) -> WavefrontCou
     """
     words_per_lane = max(width // BANK_BYTES, 1)
     halves = 2 if width == 16 else 1
-    words = relative.reshape(-1, 32 // halves) >> 2
+    words = relative.reshape(-1, WARP_SIZE // halves) >> 2
     if words_per_lane > 1:
         words = (words[:, :, None] + np.arange(words_per_lane)).reshape(words.shape[0], -1)
     words = np.sort(words, axis=1)
@@ -121,7 +121,7 @@ def count_local(relative: Lanes, active: Lanes, offset: int, width: int) -> Sect
         width: Bytes a lane moves.
     """
     words = ((relative + offset) >> 2)[:, :, None] + np.arange(max(width // 4, 1))
-    sectors = words * 4 + (np.arange(32) // 8)[None, :, None]
+    sectors = words * 4 + (np.arange(WARP_SIZE) // 8)[None, :, None]
     return count_sectors(sectors.reshape(len(active), -1) * SECTOR_BYTES, active, 0)
 
 

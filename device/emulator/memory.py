@@ -50,6 +50,10 @@ _ALIGNMENT_BYTES = 512
 _GUARD_BYTES = 4096  # unmapped bytes behind each allocation, so that an overrun is seen
 
 
+class KernelFault(MemlabError):
+    """The kernel did something that a GPU would stop it for."""
+
+
 class AccessFault(MemlabError):
     """An access outside its memory or off its alignment; `lane` is the first at fault."""
 

@@ -1,5 +1,8 @@
 """Rounding an exact value to a floating-point format, in each of PTX's four modes.
 
+They are `rn`, `rz`, `rm` and `rp`: to nearest even, towards zero, towards minus and plus infinity
+(PTX ISA 9.7.3).
+
 An exact value is an unevaluated sum of two float64: a sum is its two terms, a float32 product is
 exact in float64. Formats narrower than float64 are reached through a float64 rounded to odd,
 which makes the second rounding harmless in every mode (Boldo and Melquiond, "Emulation of a FMA
@@ -14,9 +17,6 @@ import numpy as np
 
 Lanes: TypeAlias = Any
 """An array with an element a lane, or a NumPy scalar for all; its type is the instruction's."""
-
-MODES = ("rn", "rz", "rm", "rp")
-"""Nearest even, toward zero, toward minus infinity, toward plus infinity (PTX ISA 9.7.3)."""
 
 
 def two_sum(a: Lanes, b: Lanes) -> tuple[Lanes, Lanes]:
@@ -64,7 +64,7 @@ def store(high: Lanes, low: Lanes, ptx_type: str, mode: str = "rn") -> Lanes:
         high: float64.
         low: float64; for a single value, a zero of its sign.
         ptx_type: `f16`, `bf16`, `f32` or `f64`.
-        mode: One of `MODES`.
+        mode: `rn`, `rz`, `rm` or `rp`.
     """
     if ptx_type == "f64":
         result = directed(*two_sum(high, low), mode)

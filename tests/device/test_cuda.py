@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from memlab.device import cuda, datasheet, devices
+from memlab.device import cuda_driver, cuda_query, datasheet, devices
 from memlab.device.compile import compile_kernel
-from memlab.device.cuda_device import checked_positions, with_datasheet
+from memlab.device.cuda_device import with_datasheet
 from memlab.device.devices import limits, open_device
 from memlab.device.inputs import POISON_BYTE, random_inputs, unwritten
 from memlab.device.properties import DeviceProperties, figures
-from memlab.device.verification import compare
+from memlab.device.verification import checked_positions, compare
 from memlab.errors import DeviceError, UsageError
 from memlab.kernels.catalog import find
 from memlab.kernels.launch import Launch
@@ -23,35 +23,37 @@ ATTRIBUTES = json.loads((Path(__file__).parents[1] / "data" / "h200-attributes.j
 ]
 """Every attribute of an H200 by PyCUDA's name for it, in the driver's units."""
 
-SUPPORT = Path(cuda.__file__).parents[1] / "kernels" / "support"
+SUPPORT = Path(cuda_driver.__file__).parents[1] / "kernels" / "support"
 
 
 @pytest.fixture
 def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine without a driver, a GPU or PyCUDA."""
     monkeypatch.delenv("MEMLAB_DEVICE", raising=False)
-    monkeypatch.setattr(cuda, "in_sight", lambda: False)
+    monkeypatch.setattr(cuda_driver, "in_sight", lambda: False)
     monkeypatch.setitem(sys.modules, "pycuda", None)
     monkeypatch.setitem(sys.modules, "pycuda.driver", None)
-    cuda._driver.cache_clear()
+    cuda_driver.driver.cache_clear()
 
 
 def naive(width: int) -> Launch:
     return find("naive").prepare({"width": width}, limits(datasheet.load("h200")))
 
 
-@pytest.mark.parametrize("field", [*cuda.NUMBERS, *cuda.EXTENTS])
+@pytest.mark.parametrize("field", [*cuda_query.NUMBERS, *cuda_query.EXTENTS])
 def test_the_driver_is_asked_for_what_a_field_means(field: str) -> None:
     expected = getattr(datasheet.load("h200"), field)
-    if field in cuda.EXTENTS:
-        assert tuple(ATTRIBUTES[f"{cuda.EXTENTS[field]}_{axis}"] for axis in "XYZ") == expected
+    if field in cuda_query.EXTENTS:
+        assert (
+            tuple(ATTRIBUTES[f"{cuda_query.EXTENTS[field]}_{axis}"] for axis in "XYZ") == expected
+        )
     else:
-        name, unit = cuda.NUMBERS[field]
+        name, unit = cuda_query.NUMBERS[field]
         assert ATTRIBUTES[name] * unit == expected
 
 
 def test_flags_are_known_attributes() -> None:
-    named = {field: name for field, name in cuda.FLAGS.items() if isinstance(name, str)}
+    named = {field: name for field, name in cuda_query.FLAGS.items() if isinstance(name, str)}
     sheet = datasheet.load("h200")
 
     assert {field: bool(ATTRIBUTES[name]) for field, name in named.items()} == {
@@ -63,7 +65,7 @@ def test_what_the_driver_gives_wins_over_the_datasheet() -> None:
     queried = DeviceProperties(
         "NVIDIA H200",
         (9, 0),
-        sources=dict.fromkeys(("multiprocessor_count", "compute_capability"), cuda.QUERIED),
+        sources=dict.fromkeys(("multiprocessor_count", "compute_capability"), cuda_query.QUERIED),
         multiprocessor_count=114,
     )
     known = with_datasheet(queried)
@@ -111,7 +113,7 @@ def test_a_gpu_that_is_asked_for_and_missing_says_how_to_go_on(no_gpu: None) -> 
     ],
 )
 def test_a_broken_pycuda_says_what_to_do(reason: str, said: str) -> None:
-    message = cuda._cannot_import(ImportError(reason))
+    message = cuda_driver._cannot_import(ImportError(reason))
 
     assert said in message
     assert reason in message

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from memlab.cli.app import main
-from memlab.device import datasheet, emulated
+from memlab.device import datasheet, execution
 from memlab.device.devices import limits
 from memlab.device.emulated import EmulatedDevice
-from memlab.device.emulator.machine import KernelFault
+from memlab.device.emulator.memory import KernelFault
 from memlab.device.measurement import Counters, Measurement
 from memlab.device.properties import DeviceProperties
 from memlab.errors import UsageError
@@ -142,8 +142,8 @@ def outputs(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         seen.update(inputs=inputs, output=output.copy())
         return original(launch, inputs, output, index)
 
-    original = emulated.verify
-    monkeypatch.setattr(emulated, "verify", verify)
+    original = execution.verify
+    monkeypatch.setattr(execution, "verify", verify)
     return seen
 
 
@@ -184,7 +184,7 @@ def test_a_sample_counts_what_the_whole_launch_does(
 ) -> None:
     launch = prepared(kernel, tile, (150, 57, 131))
     whole = run(launch)
-    monkeypatch.setattr(emulated, "WHOLE_GRID_LANE_INSTRUCTIONS", 0)
+    monkeypatch.setattr(execution, "WHOLE_GRID_LANE_INSTRUCTIONS", 0)
     sampled = run(launch)
 
     assert sampled.coverage.blocks_emulated < whole.coverage.blocks_emulated
@@ -281,7 +281,7 @@ def test_progress_ends_complete() -> None:
 
 
 def test_arrays_beyond_the_hosts_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(emulated.os, "sysconf", lambda name: 64)
+    monkeypatch.setattr(execution.os, "sysconf", lambda name: 64)
 
     with pytest.raises(UsageError, match=r"needs 12288 bytes .* 4096 are free"):
         run(prepared("naive", 16, (32, 32, 32)))

@@ -1,8 +1,10 @@
 """Inputs: the same on every device, in the range asked for, filled in place where given."""
 
 import numpy as np
+import pytest
 
 from memlab.device.inputs import random_inputs
+from memlab.errors import UsageError
 from memlab.kernels.catalog import find
 from memlab.kernels.kernel import Limits
 from memlab.kernels.launch import Launch
@@ -57,3 +59,8 @@ def test_seeds_and_arrays_differ() -> None:
 
     assert not np.array_equal(first["M"], second["M"])
     assert not np.array_equal(first["M"], first["N"])
+
+
+def test_a_negative_seed_is_wrong_usage() -> None:
+    with pytest.raises(UsageError, match="seed must be 0 or more, got -1"):
+        random_inputs(scattered(8), seed=-1)

@@ -127,11 +127,7 @@ def test_bus_utilisation_of_scattered_reads() -> None:
     measurement = EMULATED.run(launch, seed=0)
 
     gathered = shares(bus.of_line(line_with(measurement, "LOAD(a + j)")))
-    # The line stores its result too: a line, four sectors and 128 bytes a warp.
-    used = 4 * words + 128 * len(warps)
-    assert gathered == pytest.approx(
-        (used / (128 * (lines + len(warps))), used / (32 * (sectors + 4 * len(warps))))
-    )
+    assert gathered == pytest.approx((words / (32 * lines), words / (8 * sectors)))
     assert shares(bus.of_line(line_with(measurement, "index[i]"))) == (1, 1)
 
 

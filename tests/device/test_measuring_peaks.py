@@ -3,13 +3,14 @@
 import numpy as np
 import pytest
 
-from memlab.device import datasheet, peaks
+from memlab.device import datasheet, peak_bench, peak_latencies, peak_rates, peaks
 from memlab.device.compile import compile_ptx
 from memlab.device.emulator.counters import Patterns
-from memlab.device.emulator.machine import Chunk, Grid
+from memlab.device.emulator.machine import Chunk
 from memlab.device.emulator.memory import GlobalMemory
 from memlab.device.emulator.parser import parse
 from memlab.device.emulator.program import load
+from memlab.device.emulator.threads import Grid
 from memlab.device.timing import Sample, Samples
 from memlab.errors import MemlabError
 from memlab.kernels import microbenchmarks as kernels
@@ -24,7 +25,7 @@ class Pointer(int):
 
 
 class EmulatedSession:
-    """As `memlab.device.cuda.Session`; every launch takes `peaks.LAUNCH_S`."""
+    """As `memlab.device.cuda_session.Session`; every launch takes `peak_rates.LAUNCH_S`."""
 
     multiprocessors, l2_bytes = 1, 2**17
 
@@ -80,7 +81,7 @@ class EmulatedSession:
         launch()
         if report:
             report()
-        return Samples((Sample(peaks.LAUNCH_S, 1e9),))
+        return Samples((Sample(peak_rates.LAUNCH_S, 1e9),))
 
 
 class Reports:
@@ -98,26 +99,32 @@ def small(monkeypatch):
     """Everything at a size that the emulator does in seconds."""
     monkeypatch.setattr(peaks, "Session", EmulatedSession)
     monkeypatch.setattr(
-        peaks,
+        peak_bench,
         "compile_cubin",
         lambda source, name, architecture, defines, options: compile_ptx(
             source, name, architecture, defines
         ).encode(),
     )
-    for name, value in {
-        "STREAM_BYTES": STREAM_BYTES,
-        "STREAM_GRAIN": 2**15,
-        "CHECKED_BYTES": STREAM_BYTES // 2,
-        "FIRST_TRIPS": 1,
-        "STEPS": 63 * 16,
-        "CHAIN_STEPS": 63 * 16,
-        "LINES": 64,
-        "L1_FOOTPRINT": 2**12,
-        "SMALLEST_FOOTPRINT": 2**15,
-        "LARGEST_FOOTPRINT": 2**18,
-        "SWEEP_BYTES_PER_SM": 2**17,
-    }.items():
-        monkeypatch.setattr(peaks, name, value)
+    sizes = {
+        peak_rates: {
+            "STREAM_BYTES": STREAM_BYTES,
+            "STREAM_GRAIN": 2**15,
+            "CHECKED_BYTES": STREAM_BYTES // 2,
+            "FIRST_TRIPS": 1,
+        },
+        peak_latencies: {
+            "STEPS": 63 * 16,
+            "CHAIN_STEPS": 63 * 16,
+            "LINES": 64,
+            "L1_FOOTPRINT": 2**12,
+            "SMALLEST_FOOTPRINT": 2**15,
+            "LARGEST_FOOTPRINT": 2**18,
+            "SWEEP_BYTES_PER_SM": 2**17,
+        },
+    }
+    for module, values in sizes.items():
+        for name, value in values.items():
+            monkeypatch.setattr(module, name, value)
 
 
 def test_everything_is_verified_and_measured_once(small):
@@ -128,7 +135,7 @@ def test_everything_is_verified_and_measured_once(small):
     assert len(set(keys)) == len(keys)
     assert {"dram_read", "l2_read", "fp32_fma", "bf16_mma"} <= set(keys)
     assert not any("wgmma" in key for key in keys)
-    value = {rate.key: rate.value * peaks.LAUNCH_S for rate in rates}
+    value = {rate.key: rate.value * peak_rates.LAUNCH_S for rate in rates}
     assert value["dram_read"] == pytest.approx(STREAM_BYTES)
     assert value["dram_triad"] == pytest.approx(3 * STREAM_BYTES)
     assert value["fp64_fma"] == pytest.approx(2 * 8 * 63 * 1024)  # a block, a trip
@@ -179,12 +186,12 @@ def test_a_kernel_that_does_something_else_is_never_timed(
 
 
 def test_three_arrays_leave_room_in_a_small_memory():
-    assert peaks._stream_bytes(None) == 8 * 2**30
-    assert peaks._stream_bytes(150_109_880_320) == 8 * 2**30  # an H200
+    assert peak_rates.stream_bytes(None) == 8 * 2**30
+    assert peak_rates.stream_bytes(150_109_880_320) == 8 * 2**30  # an H200
     for gib in (2, 8, 16):
-        size = peaks._stream_bytes(gib * 2**30 - 12345)
+        size = peak_rates.stream_bytes(gib * 2**30 - 12345)
         assert 3 * size < gib * 2**30
-        assert size % peaks.STREAM_GRAIN == 0
+        assert size % peak_rates.STREAM_GRAIN == 0
 
 
 @pytest.mark.parametrize(

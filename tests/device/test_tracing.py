@@ -5,13 +5,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memlab.device.access import Trace, phases, value_name
 from memlab.device.compile import compile_launch
-from memlab.device.emulated import Execution
 from memlab.device.emulator import parser
 from memlab.device.emulator.machine import Chunk
 from memlab.device.emulator.program import load
 from memlab.device.emulator.recording import Recorder
+from memlab.device.execution import Execution
+from memlab.device.trace_records import Trace, phases, value_name
 from memlab.device.tracing import trace
 from memlab.errors import UsageError
 from memlab.kernels.catalog import find

@@ -6,10 +6,11 @@ from typing import Any
 import numpy as np
 
 from memlab.device.emulator.counters import Patterns, Tally
-from memlab.device.emulator.machine import Chunk, Grid
+from memlab.device.emulator.machine import Chunk
 from memlab.device.emulator.memory import GlobalMemory
 from memlab.device.emulator.parser import parse
 from memlab.device.emulator.program import Program, load
+from memlab.device.emulator.threads import Grid
 
 
 class Launched:

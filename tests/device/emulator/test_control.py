@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ptx import kernel, run
 
-from memlab.device.emulator.machine import KernelFault
+from memlab.device.emulator.memory import KernelFault
 from memlab.device.emulator.parser import PtxError, parse
 from memlab.device.emulator.program import load
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from ptx import kernel, run
 
 from memlab.device.emulator import isa
-from memlab.device.emulator.machine import KernelFault
+from memlab.device.emulator.memory import KernelFault
 from memlab.device.emulator.parser import TYPE_BYTES
 
 START = """

@@ -1,0 +1,341 @@
+"""A session on a GPU: memory, launches, and times that nothing but the launch is part of.
+
+A `Session` belongs in a worker (`memlab.device.worker`), since a fault on the GPU leaves its
+process unable to use one.
+
+A micro-benchmark is a function that a worker calls:
+
+    def stream(link: Link, index: int, cubin: bytes) -> Samples:
+        with Session(index, link) as session:
+            kernel = session.load(cubin, "read")
+            data = session.array(random_array)             # copied to the GPU
+            sink = session.array(4096)                     # bytes, poisoned
+            launch = lambda: session.launch(kernel, (1024, 1, 1), (256, 1, 1), [data, sink])
+            return session.time(launch, Settings(), flush=True)
+
+    samples = call(stream, 0, cubin)                       # samples.median_s, .clock_hz ...
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from memlab.device import cuda_driver
+from memlab.device.compile import compile_cubin
+from memlab.device.cuda_driver import attribute, explained
+from memlab.device.inputs import POISON_BYTE
+from memlab.device.timing import TIMEOUT_S, Sample, Samples, Settings, collect, settle
+from memlab.errors import MemlabError, UsageError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from memlab.device.worker import Link
+    from memlab.kernels.launch import Dim3
+
+HELD_LIMIT_S = 10.0
+"""How long a launch may take to be queued behind the kernel that holds it back; it takes some
+microseconds, or for ever where it waits for itself."""
+
+FLUSH_FACTOR = 2
+"""Buffers that flush the L2 are so many times its size: the L2 need not replace the oldest line
+first, and one of its own size would leave lines behind."""
+DEFAULT_L2_BYTES = 64 * 2**20  # where the driver does not know
+FLUSH_BLOCK = 512
+FLUSH_BLOCKS_PER_SM = 4
+WORD_BYTES = 16
+
+NVML_CLOCK_SM = 1  # NVML_CLOCK_SM of nvml.h
+DEFAULT_SHARED_LIMIT_BYTES = 48 * 1024  # beyond, a kernel must opt in (Programming Guide)
+
+
+class Session:
+    """A GPU to launch kernels on and to time them; use it as a context manager, in a worker.
+
+    Everything is in the order of one stream, the default one.
+
+    Attributes:
+        l2_bytes: Size of the L2, as the driver gives it.
+        multiprocessors: How many there are.
+    """
+
+    def __init__(self, index: int, link: Link | None = None, timeout_s: float = TIMEOUT_S) -> None:
+        """Choose a GPU; entering the context takes it.
+
+        Args:
+            index: The GPU's number, from 0.
+            link: Guards what may never end; without one, nothing does.
+            timeout_s: How long one launch may take, seconds.
+        """
+        self._index, self._link, self.timeout_s = index, link, timeout_s
+        self._stack = ExitStack()
+        self._flush: Callable[[], None] | None = None
+        self._salt = 0
+
+    def __enter__(self) -> Session:
+        driver, device = cuda_driver.driver(), cuda_driver.device(self._index)
+        with explained("memlab"), ExitStack() as stack:
+            # The primary context: other libraries in this process would find the same one.
+            context = device.retain_primary_context()
+            context.push()
+            stack.callback(context.pop)
+            self.l2_bytes = attribute(device, "L2_CACHE_SIZE") or DEFAULT_L2_BYTES
+            self.multiprocessors = attribute(device, "MULTIPROCESSOR_COUNT") or 1
+            self._architecture: tuple[int, int] = device.compute_capability()
+            self._start, self._stop = driver.Event(), driver.Event()
+            self._flags = driver.pagelocked_empty(
+                2, np.uint32, mem_flags=driver.host_alloc_flags.DEVICEMAP
+            )
+            self._hold = self._support("hold.cu", "hold")
+            self._nvml = _Nvml(device.pci_bus_id())
+            stack.callback(self._nvml.close)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            self._stack.close()
+        except cuda_driver.driver().Error:
+            if error is None:  # after a fault every call fails: the fault is what to tell
+                raise
+
+    def load(
+        self, cubin: bytes, entry: str, constants: Mapping[str, NDArray[Any]] | None = None
+    ) -> Any:
+        """Load machine code and give one of its kernels, to pass to `launch`.
+
+        Args:
+            cubin: The machine code.
+            entry: The kernel's `extern "C"` name.
+            constants: What its `__constant__` arrays hold, by symbol.
+
+        Raises:
+            DeviceError: The driver cannot load it.
+        """
+        driver = cuda_driver.driver()
+        with explained(entry):
+            module = driver.module_from_buffer(cubin)
+            for name, values in (constants or {}).items():
+                address, _ = module.get_global(name)
+                driver.memcpy_htod(address, np.ascontiguousarray(values))
+            return module.get_function(entry)
+
+    def array(self, content: int | NDArray[Any]) -> Any:
+        """Allocate memory on the GPU; it lives as long as what this returns.
+
+        Args:
+            content: An array to copy there; or a size in bytes, which are poisoned with 0xFF.
+
+        Raises:
+            UsageError: There is not as much free.
+        """
+        driver = cuda_driver.driver()
+        size = content if isinstance(content, int) else content.nbytes
+        free, _ = driver.mem_get_info()
+        if size > free:
+            raise UsageError(
+                f"an array of {size} bytes does not fit the GPU, which has {free} bytes free: "
+                "use smaller sizes, or end what else uses it (nvidia-smi lists it)"
+            )
+        with explained("the allocation"):
+            allocation = driver.mem_alloc(max(size, 1))
+            if isinstance(content, int):
+                driver.memset_d8(allocation, POISON_BYTE, max(size, 1))
+            else:
+                driver.memcpy_htod(allocation, np.ascontiguousarray(content))
+            return allocation
+
+    def read(self, allocation: Any, into: NDArray[Any]) -> NDArray[Any]:
+        """Copy from the GPU, after everything launched so far.
+
+        Args:
+            allocation: What `array` gave.
+            into: A contiguous array, filled from the allocation's start.
+
+        Returns:
+            `into`.
+        """
+        self.synchronize()
+        cuda_driver.driver().memcpy_dtoh(into, allocation)
+        return into
+
+    def launch(
+        self,
+        function: Any,
+        grid: Dim3,
+        block: Dim3,
+        arguments: Sequence[Any],
+        shared_bytes: int = 0,
+    ) -> None:
+        """Queue a launch; it does not wait.
+
+        Args:
+            function: What `load` gave.
+            grid: Blocks in x, y, z.
+            block: Threads of a block in x, y, z.
+            arguments: Allocations, and scalars as NumPy's, in the kernel's order.
+            shared_bytes: Dynamic shared memory, bytes.
+        """
+        if shared_bytes > DEFAULT_SHARED_LIMIT_BYTES:
+            attributes = cuda_driver.driver().function_attribute
+            function.setattribute(attributes.MAX_DYNAMIC_SHARED_SIZE_BYTES, shared_bytes)
+        function(*arguments, grid=grid, block=block, shared=shared_bytes)
+
+    def synchronize(self, what: str = "the kernel") -> None:
+        """Wait for everything launched so far.
+
+        Args:
+            what: Whom an error names.
+
+        Raises:
+            MemlabError: A fault on the GPU, as `explained` words it, or it took too long.
+        """
+        with explained(what), self._guarded(what):
+            cuda_driver.driver().Context.synchronize()
+
+    def clock_hz(self) -> float | None:
+        """Read the SM clock through NVML, Hz; None where it cannot be read."""
+        return self._nvml.clock_hz()
+
+    def time(
+        self,
+        launch: Callable[[], None],
+        settings: Settings,
+        flush: bool = True,
+        what: str = "the kernel",
+        report: Callable[[], None] | None = None,
+    ) -> Samples:
+        """Time what `launch` queues, from its start to its end on the GPU.
+
+        Of every sample: the L2 is flushed, a kernel holds back what follows until both events and
+        the launch between them are queued, then the host lets go; so neither launch gaps nor dirty
+        lines are timed. Before the first sample the same goes on until the SM clock has settled.
+
+        Args:
+            launch: Queues one launch or several on the default stream; must not wait for them.
+            settings: When to stop.
+            flush: Whether every sample starts with an L2 that holds nothing of the launch's;
+                else it holds what the launch before left.
+            what: Whom an error names.
+            report: Called after every sample.
+
+        Raises:
+            MemlabError: A fault on the GPU, or it took too long.
+        """
+
+        def sample() -> Sample:
+            taken = self._sample(launch, flush, what)
+            if report is not None:
+                report()
+            return taken
+
+        # The first launch of all loads the code, which waits for the GPU: it may not be held.
+        launch()
+        self.synchronize(what)
+        if flush:
+            self._flush_l2()
+            self.synchronize(what)
+        settle(sample, settings, time.monotonic)
+        return collect(sample, settings, time.monotonic)
+
+    def _sample(self, launch: Callable[[], None], flush: bool, what: str) -> Sample:
+        with explained(what), self._guarded(what):
+            if flush:
+                self._flush_l2()
+            self._flags[:] = 0
+            pointer = np.uintp(self._flags.base.get_device_pointer())
+            self.launch(self._hold, (1, 1, 1), (1, 1, 1), [pointer, np.uint64(HELD_LIMIT_S * 1e9)])
+            try:
+                self._start.record()
+                launch()
+                self._stop.record()
+            finally:
+                self._flags[0] = 1
+            self._stop.synchronize()
+            if self._flags[1]:
+                raise MemlabError(
+                    f"{what} waited for its own launch to end and was never started: "
+                    "what is timed may only queue launches, without waiting for them"
+                )
+            # Asking NVML takes some microseconds: it is done when nothing is being timed.
+            return Sample(self._start.time_till(self._stop) / 1e3, self.clock_hz())
+
+    def _flush_l2(self) -> None:
+        if self._flush is None:
+            self._flush = self._make_flush()
+        self._flush()
+
+    def _make_flush(self) -> Callable[[], None]:
+        size = FLUSH_FACTOR * self.l2_bytes // WORD_BYTES * WORD_BYTES
+        write, read = (self._support("flush.cu", f"flush_{each}") for each in ("write", "read"))
+        written, clean, sink = self.array(size), self.array(size), self.array(4)
+        count = np.uint64(size // WORD_BYTES)
+        grid, block = (FLUSH_BLOCKS_PER_SM * self.multiprocessors, 1, 1), (FLUSH_BLOCK, 1, 1)
+
+        def flush() -> None:
+            self._salt += 1
+            self.launch(write, grid, block, [written, count, np.uint32(self._salt)])
+            self.launch(read, grid, block, [clean, count, sink])
+
+        return flush
+
+    def _support(self, file: str, entry: str) -> Any:
+        from importlib import resources
+
+        path = resources.files("memlab.kernels").joinpath("support", file)
+        source = path.read_text(encoding="utf-8")
+        return self.load(compile_cubin(source, file, self._architecture, {}), entry)
+
+    @contextmanager
+    def _guarded(self, what: str) -> Iterator[None]:
+        if self._link is None:
+            yield
+            return
+        message = (
+            f"{what} did not end within {self.timeout_s:g} s and was stopped: "
+            "look for a loop that never ends, or allow more with --timeout SECONDS"
+        )
+        with self._link.within(self.timeout_s, message):
+            yield
+
+
+class _Nvml:
+    """NVIDIA's management library, for the SM clock; does without where it is not there."""
+
+    def __init__(self, pci_bus_id: str) -> None:
+        self._library: Any = None
+        try:
+            import pynvml
+        except ImportError:
+            return
+        try:
+            pynvml.nvmlInit()
+            # By its place on the bus: NVML does not know CUDA_VISIBLE_DEVICES.
+            self._handle = pynvml.nvmlDeviceGetHandleByPciBusId(pci_bus_id)
+            self._library = pynvml
+            pynvml.nvmlDeviceGetClockInfo(self._handle, NVML_CLOCK_SM)
+        except pynvml.NVMLError:
+            self._library = None
+
+    def clock_hz(self) -> float | None:
+        if self._library is None:
+            return None
+        try:
+            return float(self._library.nvmlDeviceGetClockInfo(self._handle, NVML_CLOCK_SM)) * 1e6
+        except self._library.NVMLError:
+            return None
+
+    def close(self) -> None:
+        if self._library is not None:
+            self._library.nvmlShutdown()
