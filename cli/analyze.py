@@ -1,12 +1,13 @@
 """`memlab analyze KERNEL`: what its counts say of its use of memory; nothing is timed."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from memlab.cli import options
-from memlab.cli.run import EXIT_FINDING, kernel_group
+from memlab.cli.kernel_commands import EXIT_FINDING, kernel_group
+from memlab.cli.output import check_output, chosen_format, deliver
 from memlab.errors import UsageError
 
 if TYPE_CHECKING:
@@ -14,9 +15,7 @@ if TYPE_CHECKING:
 
     from memlab.roofline.analysis import Analysis
 
-Format = Literal["report", "json", "csv", "html"]
-
-FORMATS: dict[str, Format] = {".html": "html", ".htm": "html", ".json": "json", ".csv": "csv"}
+FORMATS = {".html": "html", ".htm": "html", ".json": "json", ".csv": "csv"}
 """What a file's extension asks for."""
 
 Page = Annotated[
@@ -42,10 +41,8 @@ def analyze_kernel(
     quiet: options.Quiet = False,
 ) -> None:
     """Count one kernel, print or write what that says, and leave with 1 if its output is wrong."""
-    chosen = _format(as_json, as_csv, output)
+    chosen = chosen_format(as_json, as_csv, output, FORMATS)
     if output is not None:
-        from memlab.cli.output import check_output
-
         check_output(output, force)
 
     from memlab import lab
@@ -53,43 +50,18 @@ def analyze_kernel(
 
     with progress_bar(quiet) as progress:
         analysis = lab.analyze(name, parameters, device=device, progress=progress)
-    if output is None and chosen == "report":
+    if chosen == "report":
         from memlab.cli.analyze_report import listing_console, report
 
         listing_console().print(report(analysis))
-    elif output is None:
-        typer.echo(_text(analysis, chosen), nl=False)
     else:
-        from memlab.cli.output import write_output
-
-        write_output(output, _text(analysis, chosen), force)
-        if not quiet:
-            typer.echo(f"memlab: wrote {output}", err=True)
+        deliver(_text(analysis, chosen), output, force, quiet)
     if analysis.verification.status == "failed":
         typer.echo("memlab: verification failed: the counts are of a wrong program", err=True)
         raise typer.Exit(EXIT_FINDING)
 
 
-def _format(as_json: bool, as_csv: bool, output: Path | None) -> Format:
-    """Decide what to write: the option, else the file's extension, else the report.
-
-    Raises:
-        UsageError: Both formats were asked for, or the extension names none.
-    """
-    if as_json and as_csv:
-        raise UsageError("--json and --csv were both given: choose one")
-    if as_json or as_csv:
-        return "json" if as_json else "csv"
-    if output is None:
-        return "report"
-    if output.suffix.lower() not in FORMATS:
-        raise UsageError(
-            f"cannot tell the format of {output} from its extension: use .html, .json or .csv"
-        )
-    return FORMATS[output.suffix.lower()]
-
-
-def _text(analysis: "Analysis", chosen: Format) -> str:
+def _text(analysis: "Analysis", chosen: str) -> str:
     if chosen == "html":
         from memlab.roofline.listing_html import page
 

@@ -20,6 +20,8 @@ from memlab.roofline.analysis_text import (
     heat_level,
     ratio_facts,
     shown_lines,
+    wastes_bus,
+    wastes_lanes,
 )
 from memlab.roofline.run import LEVELS
 from memlab.roofline.units import digits, parameters_text, scaled
@@ -38,8 +40,6 @@ TAB = 4
 
 HEAT_STYLES = ("", "yellow", "bold yellow", "bold dark_orange", "bold red")
 """From cold to hot; where there is no colour, the column of shares says the same."""
-POOR_BUS = 0.5  # less than half of what moves is asked for
-MANY_LANES_OFF = 0.25
 
 
 def listing_console() -> Console:
@@ -129,12 +129,11 @@ def _sectors(line: ListedLine) -> str:
 
 
 def _bus(line: ListedLine) -> str:
-    return "" if line.bus_utilisation is None else f"{100 * line.bus_utilisation:.0f}%"
+    return "" if line.bus_utilisation is None else percent(line.bus_utilisation)
 
 
 def _bus_style(line: ListedLine) -> str:
-    share = line.bus_utilisation
-    return "red" if share is not None and share < POOR_BUS else ""
+    return "red" if wastes_bus(line) else ""
 
 
 def _excessive(line: ListedLine) -> str:
@@ -151,7 +150,7 @@ def _off(line: ListedLine) -> str:
 
 
 def _off_style(line: ListedLine) -> str:
-    return "red" if (line.lanes_off_share or 0) > MANY_LANES_OFF else ""
+    return "red" if wastes_lanes(line) else ""
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import sys
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 
 EXIT_INTERRUPTED = 130
 """128 + SIGINT, as shells give it."""
+
+DISK_IS_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+"""What writing to a stdout that is a file can meet."""
 
 COMMANDS = {
     "devicequery": ("devicequery:devicequery", "Show what a device has: limits, clocks, peaks."),
@@ -112,6 +116,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         0 done, 1 a finding, 2 wrong usage, 3 device or back end not available, 130 interrupted.
     """
+    if sys.stdout is None:  # closed by whoever started us: `memlab run tiled >&-`
+        sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115 - for the process's life
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal that cannot spell µ gets a ?
     try:
@@ -123,12 +129,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail(_with_help_hint(error), error.exit_code)
     except (KeyboardInterrupt, typer.Abort):
         return EXIT_INTERRUPTED
-    except BrokenPipeError:
-        # Whoever read our output has left. Python flushes stdout once more on its way out, and
-        # that must not fail aloud ("Note on SIGPIPE" in the documentation of `signal`).
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # whoever read our output has left
+        _abandon_stdout()
         return 1
+    except MemoryError as error:  # a limit of this process: more than is free is refused before
+        return _fail(f"memory ran out ({error}): use smaller sizes", UsageError.exit_code)
+    except OSError as error:
+        if error.errno not in DISK_IS_FULL or error.filename is not None:
+            raise
+        _abandon_stdout()
+        return _fail(f"cannot write to stdout ({error.strerror})", UsageError.exit_code)
     return code if isinstance(code, int) else 0
+
+
+def _abandon_stdout() -> None:
+    """Keep Python's last flush of stdout from failing aloud, as `signal`'s notes advise."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _fail(message: str, exit_code: int) -> int:

@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from memlab.cli import options
-from memlab.cli.run import kernel_group
+from memlab.cli.kernel_commands import kernel_group
+from memlab.cli.picture import check_picture, write_picture
 from memlab.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from memlab.cli.occupancy_report import Subject
     from memlab.device.properties import DeviceProperties
+    from memlab.roofline.occupancy_document import Subject
 
 EXAMPLES = "'memlab occupancy tiled' or 'memlab occupancy --threads 256 --registers 40'"
 
@@ -52,11 +53,12 @@ def occupancy_of_kernel(
     """Compile one kernel for the device and show its occupancy."""
     if (threads, registers, shared) != (None, None, None):
         raise _both(name)
-    _check_output(output, force)
+    if output is not None:
+        check_picture(output, force)
 
     from memlab import lab
-    from memlab.cli.occupancy_report import Subject
     from memlab.device.occupancy import Block
+    from memlab.roofline.occupancy_document import Subject
 
     properties = lab.device_properties(device)
     launch, resources = lab.resources(name, parameters, properties)
@@ -125,11 +127,12 @@ def occupancy(
         raise UsageError(
             "--registers and --shared need the block's size: add --threads, as in --threads 256"
         )
-    _check_output(output, force)
+    if output is not None:
+        check_picture(output, force)
 
     from memlab import lab
-    from memlab.cli.occupancy_report import Subject
     from memlab.device.occupancy import Block, register_budget
+    from memlab.roofline.occupancy_document import Subject
 
     properties = lab.device_properties(device)
     _check_limits(properties, given)
@@ -168,17 +171,6 @@ def _check_limits(properties: "DeviceProperties", given: tuple[int | None, ...])
             )
 
 
-def _check_output(output: Path | None, force: bool) -> None:
-    if output is None:
-        return
-    from memlab.cli.output import check_output
-    from memlab.roofline.plot import image_format
-
-    image_format(output)
-    check_output(output, force)
-    check_output(output.with_suffix(".csv"), force)
-
-
 def _deliver(
     properties: "DeviceProperties",
     subject: "Subject",
@@ -187,29 +179,21 @@ def _deliver(
     force: bool,
     quiet: bool,
 ) -> None:
-    from memlab.cli.occupancy_report import document, report
-
     if as_json:
         import json
 
+        from memlab.roofline.occupancy_document import document
+
         typer.echo(json.dumps(document(properties, subject), indent=2))
     else:
+        from memlab.cli.occupancy_report import report
         from memlab.cli.render import console
 
-        shown = report(properties, subject)
-        console().print(shown)
-    if output is None:
-        return
+        console().print(report(properties, subject))
+    if output is not None:
+        from memlab.roofline.occupancy_curves import curves, curves_csv
+        from memlab.roofline.occupancy_plot import draw
 
-    from memlab.cli.output import write_output
-    from memlab.roofline.occupancy_curves import curves, curves_csv
-    from memlab.roofline.occupancy_plot import draw
-    from memlab.roofline.plot import image_format, render
-
-    data = output.with_suffix(".csv")
-    drawn = curves(properties, subject.block)
-    figure = draw(drawn, properties, subject.label)
-    write_output(output, render(figure, image_format(output)), force)
-    write_output(data, curves_csv(drawn), force)
-    if not quiet:
-        typer.echo(f"memlab: wrote {output} and {data}", err=True)
+        drawn = curves(properties, subject.block)
+        figure = draw(drawn, properties, subject.label)
+        write_picture(output, figure, curves_csv(drawn), force=force, quiet=quiet)

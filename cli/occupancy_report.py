@@ -1,16 +1,16 @@
-"""A block's occupancy as a person reads it in a terminal, and as a JSON document."""
+"""A block's occupancy as a person reads it in a terminal."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import astuple
+from typing import TYPE_CHECKING
 
 from rich.console import Group
 from rich.padding import Padding
 from rich.table import Column, Table
 from rich.text import Text
 
-from memlab.cli.render import BAR_COLUMNS, LABEL_COLUMNS, capacity, percent
+from memlab.cli.render import BAR_COLUMNS, LABEL_COLUMNS, capacity, facts, percent
 from memlab.device.occupancy import (
     REGISTERS_PER_ALLOCATION,
     RESOURCES,
@@ -27,15 +27,14 @@ from memlab.device.occupancy import (
 from memlab.roofline.units import parameters_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from rich.console import RenderableType
 
     from memlab.device.measurement import Occupancy
     from memlab.device.occupancy import Threshold
     from memlab.device.properties import DeviceProperties
-
-SCHEMA_VERSION = 1
+    from memlab.roofline.occupancy_document import Subject
 
 RESOURCE_LABELS = {
     "threads_per_block": ("block size", "threads"),
@@ -45,64 +44,6 @@ RESOURCE_LABELS = {
 """A resource as a label, and the unit that follows its value."""
 
 
-@dataclass(frozen=True)
-class Subject:
-    """What the occupancy is of.
-
-    Attributes:
-        block: What a block asks for.
-        kernel: The kernel that was compiled; empty for bare numbers.
-        parameters: The kernel's parameters.
-        registers_given: Whether the registers were chosen or are the budget itself.
-    """
-
-    block: Block
-    kernel: str = ""
-    parameters: dict[str, int | str] = field(default_factory=dict)
-    registers_given: bool = True
-
-    @property
-    def label(self) -> str:
-        """The subject in a few words, for a title."""
-        if self.kernel:
-            return f"{self.kernel}, {parameters_text(self.parameters)}"
-        return f"{self.block.threads_per_block} threads a block"
-
-
-def document(properties: DeviceProperties, subject: Subject) -> dict[str, Any]:
-    """Give the occupancy of a block as a JSON document.
-
-    Raises:
-        UsageError: Not even one block fits.
-        DeviceError: The device's limits are not known.
-    """
-    block = subject.block
-    budget = register_budget(properties, block.threads_per_block, block.shared_bytes_per_block)
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "device": {
-            "name": properties.name,
-            "compute_capability": list(properties.compute_capability),
-        },
-        "kernel": subject.kernel or None,
-        "parameters": subject.parameters,
-        "block": asdict(block),
-        "allocation": asdict(allocation(properties, block)),
-        "occupancy": asdict(_occupancy(properties, block)),
-        "thresholds": {
-            resource: dict(
-                zip(
-                    ("below", "above"),
-                    (found and asdict(found) for found in thresholds(properties, block, resource)),
-                    strict=True,
-                )
-            )
-            for resource in RESOURCES
-        },
-        "register_budget": asdict(budget),
-    }
-
-
 def report(properties: DeviceProperties, subject: Subject) -> RenderableType:
     """Give the whole report: the block, the blocks that fit, what binds, what would change it.
 
@@ -110,13 +51,14 @@ def report(properties: DeviceProperties, subject: Subject) -> RenderableType:
         UsageError: Not even one block fits.
         DeviceError: The device's limits are not known.
     """
-    found, given = _occupancy(properties, subject.block), allocation(properties, subject.block)
+    block = subject.block
+    found, given = occupancy(properties, *astuple(block)), allocation(properties, block)
     sections = (
         _heading(properties, subject),
-        _facts("Block", _block_facts(properties, subject, given)),
-        _facts("Occupancy", _occupancy_facts(properties, found)),
+        facts("Block", _block_facts(properties, subject, given)),
+        facts("Occupancy", _occupancy_facts(properties, found)),
         _limits(properties, found, given),
-        _facts("Next threshold", _threshold_facts(properties, subject.block, found)),
+        facts("Next threshold", _threshold_facts(properties, subject.block, found)),
         Group(
             Text("Registers", style="bold"),
             Padding(Text(budget_text(properties, subject.block)), (0, 0, 0, 2)),
@@ -156,15 +98,6 @@ def budget_text(properties: DeviceProperties, block: Block) -> str:
         f"{divided}, but a warp gets registers in units of {REGISTERS_PER_ALLOCATION} ({unit} a "
         f"thread){rounding}, and all from one of {SUB_PARTITIONS} parts of the register file, "
         f"{file // SUB_PARTITIONS:,} each."
-    )
-
-
-def _occupancy(properties: DeviceProperties, block: Block) -> Occupancy:
-    return occupancy(
-        properties,
-        block.threads_per_block,
-        block.registers_per_thread,
-        block.shared_bytes_per_block,
     )
 
 
@@ -264,13 +197,6 @@ def _threshold_facts(
             label = ""
         if above is None and value < most:
             yield label, "larger values cost no block"
-
-
-def _facts(title: str, rows: Iterable[tuple[str, RenderableType]]) -> RenderableType:
-    grid = Table.grid(Column(width=LABEL_COLUMNS), Column(), padding=(0, 1, 0, 0))
-    for label, value in rows:
-        grid.add_row(Text(f"  {label}", style="dim"), value)
-    return Group(Text(title, style="bold"), grid)
 
 
 def _blocks(count: int, which: str = "") -> str:

@@ -1,4 +1,7 @@
-"""Files that a command writes: whole or not at all, and never over another without `--force`."""
+"""What a command writes: in which format, and where.
+
+Files are written whole or not at all, and never over another without `--force`.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,68 @@ import secrets
 import stat
 from typing import TYPE_CHECKING
 
+import typer
+
 from memlab.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
+
+FORMATS = {".json": "json", ".csv": "csv"}
+"""What a file's extension asks for, where a command has nothing more to give."""
+
+
+def chosen_format(
+    as_json: bool, as_csv: bool, output: Path | None, formats: Mapping[str, str] = FORMATS
+) -> str:
+    """Decide what to write: the option, else the file's extension, else the report.
+
+    Args:
+        as_json: Whether `--json` was given.
+        as_csv: Whether `--csv` was given.
+        output: The file to be written, if any.
+        formats: What the extensions ask for.
+
+    Returns:
+        `json`, `csv`, one of the formats, or `report`.
+
+    Raises:
+        UsageError: Both options were given, or the extension asks for nothing known.
+    """
+    if as_json and as_csv:
+        raise UsageError("--json and --csv were both given: choose one")
+    if as_json or as_csv:
+        return "json" if as_json else "csv"
+    if output is None:
+        return "report"
+    if output.suffix.lower() not in formats:
+        *others, last = (f".{each}" for each in dict.fromkeys(formats.values()))
+        raise UsageError(
+            f"cannot tell the format of {output} from its extension: "
+            f"use {', '.join(others)} or {last}, or add --json or --csv"
+        )
+    return formats[output.suffix.lower()]
+
+
+def deliver(text: str, output: Path | None, force: bool, quiet: bool) -> None:
+    """Write a document to a file, or to stdout where none was named.
+
+    Args:
+        text: The document, with its last line ended.
+        output: The file.
+        force: Whether a file that exists may be overwritten.
+        quiet: Whether to say nothing of it.
+
+    Raises:
+        UsageError: As `write_output`.
+    """
+    if output is None:
+        typer.echo(text, nl=False)
+        return
+    write_output(output, text, force)
+    if not quiet:
+        typer.echo(f"memlab: wrote {output}", err=True)
 
 
 def check_output(path: Path, force: bool, option: str = "--output") -> None:

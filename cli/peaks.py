@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from memlab.cli import options
+from memlab.cli.picture import check_picture, write_picture
+from memlab.cli.progress import progress_bar
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -32,19 +34,12 @@ def peaks(
     no_store: Annotated[bool, typer.Option("--no-store", help="Do not keep the figures.")] = False,
 ) -> None:
     """Measure a GPU's ceilings and latencies; later rooflines on it draw them."""
-    data = None
     if output is not None:
-        from memlab.cli.output import check_output
-        from memlab.roofline.plot import image_format
-
-        picture_format, data = image_format(output), output.with_suffix(".json")
-        for each in (output, data):
-            check_output(each, force)
+        check_picture(output, force, data_suffix=".json")
 
     import json
 
     from memlab import lab
-    from memlab.cli.progress import progress_bar
     from memlab.roofline.peaks_document import peaks_document
 
     with progress_bar(quiet) as progress:
@@ -56,15 +51,10 @@ def peaks(
         from memlab.cli.render import console
 
         console().print(report(found))
-    if output is not None and data is not None:
-        from memlab.cli.output import write_output
+    if output is not None:
         from memlab.roofline.peaks_plot import draw
-        from memlab.roofline.plot import render
 
-        write_output(output, render(draw(found), picture_format), force)
-        write_output(data, text, force)
-        if not quiet:
-            typer.echo(f"memlab: wrote {output} and {data}", err=True)
+        write_picture(output, draw(found), text, force=force, quiet=quiet, data_suffix=".json")
 
 
 def report(peaks: "Peaks") -> "RenderableType":

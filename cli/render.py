@@ -70,14 +70,14 @@ def run_report(run: Run) -> RenderableType:
     measurement = run.measurement
     sections = [
         _heading(run),
-        _facts("Launch", _launch_facts(measurement)),
+        facts("Launch", _launch_facts(measurement)),
         _global_counters(measurement.counters),
         _bus_utilisation(measurement.counters),
         _shared_counters(measurement.counters),
         _constant_counters(measurement.counters),
         _hardware_counters(measurement),
         _intensity(run),
-        _facts("Result", _result_facts(run)),
+        facts("Result", _result_facts(run)),
         _advice(run.advice),
     ]
     shown = [section for section in sections if section is not None]
@@ -109,6 +109,14 @@ def bound_label(key: str) -> str:
     return LABELS.get(key, key)
 
 
+def facts(title: str, rows: Iterable[tuple[str, RenderableType]]) -> RenderableType:
+    """Give a section of a report: a title, and a fact a line as label and value."""
+    grid = Table.grid(Column(width=LABEL_COLUMNS), Column(), padding=(0, 1, 0, 0))
+    for label, value in rows:
+        grid.add_row(Text(f"  {label}", style="dim"), value)
+    return Group(Text(title, style="bold"), grid)
+
+
 def _approximately(time: Time) -> str:
     return "" if time.provenance == "measured" else "~"
 
@@ -135,14 +143,6 @@ def _advice(sentences: Sequence[str]) -> RenderableType | None:
     if not sentences:
         return None
     return Group(Text("Advice", style="bold"), Padding(Text(" ".join(sentences)), (0, 0, 0, 2)))
-
-
-def _facts(title: str, rows: Iterable[tuple[str, RenderableType]]) -> RenderableType:
-    """A section of one fact a line."""
-    grid = Table.grid(Column(width=LABEL_COLUMNS), Column(), padding=(0, 1, 0, 0))
-    for label, value in rows:
-        grid.add_row(Text(f"  {label}", style="dim"), value)
-    return Group(Text(title, style="bold"), grid)
 
 
 def _figures(title: str, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:

@@ -6,6 +6,8 @@ from typing import Annotated
 import typer
 
 from memlab.cli import options
+from memlab.cli.picture import check_picture, write_picture
+from memlab.cli.progress import progress_bar
 
 DEFAULT_PICTURE = Path("roofline.png")
 
@@ -26,20 +28,10 @@ def roofline(
     store: options.Store = None,
 ) -> None:
     """Draw the recorded runs of a device under its roofs; with none, run the ladder first."""
-    from memlab.cli.output import check_output, write_output
-    from memlab.cli.progress import progress_bar
-    from memlab.roofline.plot import image_format, render
-
-    data = output.with_suffix(".csv")
-    picture_format = image_format(output)
-    check_output(output, force)
-    check_output(data, force)
+    check_picture(output, force)
 
     from memlab import lab
 
     with progress_bar(quiet) as progress:
         gathered = lab.roofline(device=device, store=store, progress=progress)
-    write_output(output, render(gathered.figure(), picture_format), force)
-    write_output(data, gathered.csv(), force)
-    if not quiet:
-        typer.echo(f"memlab: wrote {output} and {data}", err=True)
+    write_picture(output, gathered.figure(), gathered.csv(), force=force, quiet=quiet)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -33,6 +33,12 @@ KernelFilter = Annotated[
     str | None,
     typer.Option("--kernel", metavar="NAME", help="Only runs of this kernel."),
 ]
+
+WIDE_COLUMNS = 75
+"""What the table needs with every word folded as far as it can be read."""
+
+WIDE_ONLY = ("date", "device", "GFLOP/s", "bound")
+"""Left out on a narrower terminal, and found with `memlab runs show`."""
 
 runs_app = typer.Typer(invoke_without_command=True, rich_markup_mode=None)
 
@@ -74,7 +80,8 @@ def list_runs(
 
     from rich.console import Console
 
-    Console(highlight=False).print(_table(found))
+    console = Console(highlight=False)
+    console.print(_table(found, console.width))
     if any(run.measurement.time.provenance != "measured" for run in found):
         typer.echo("~ modelled, not measured", err=True)
     if any(run.placement.fraction_of_ceiling > 1 for run in found):
@@ -115,8 +122,7 @@ def export(
 
     JSON, the default, holds all there is of a run; CSV holds a row a run.
     """
-    from memlab.cli.output import check_output, write_output
-    from memlab.cli.run import chosen_format
+    from memlab.cli.output import check_output, chosen_format, write_output
     from memlab.roofline.serialize import runs_csv
 
     chosen = chosen_format(as_json, as_csv, output)
@@ -202,23 +208,30 @@ def _json_text(runs: Sequence[Run]) -> str:
     return json.dumps([run_document(run) for run in runs], indent=2)
 
 
-def _table(runs: Sequence[Run]) -> Table:
-    """A row a run, in 80 columns: where these do not suffice the parameters fold."""
+def _table(runs: Sequence[Run], width: int) -> Table:
+    """A row a run: in 80 columns the words fold where they must, in fewer the least needed go."""
     from rich.table import Table
 
     table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="bold")
-    table.add_column("id", justify="right", no_wrap=True)
-    table.add_column("date", no_wrap=True)
-    table.add_column("kernel", overflow="fold", min_width=9)
-    table.add_column("parameters", overflow="fold", min_width=10)
-    table.add_column("device", overflow="fold")
-    table.add_column("time", justify="right", no_wrap=True)
-    table.add_column("GFLOP/s", justify="right", no_wrap=True)
-    table.add_column("bound", no_wrap=True)
-    table.add_column("roof", justify="right", no_wrap=True)
-    table.add_column("ok", no_wrap=True)
+    right: dict[str, Any] = {"justify": "right", "no_wrap": True}
+    columns: dict[str, dict[str, Any]] = {
+        "id": right,
+        "date": {"no_wrap": True},
+        "kernel": {"overflow": "fold", "min_width": 9},
+        "parameters": {"overflow": "fold", "min_width": 10},
+        "device": {"overflow": "fold"},
+        "time": right,
+        "GFLOP/s": right,
+        "bound": {"no_wrap": True},
+        "roof": right,
+        "ok": {"no_wrap": True},
+    }
+    shown = [name for name in columns if width >= WIDE_COLUMNS or name not in WIDE_ONLY]
+    for name in shown:
+        table.add_column(name, **columns[name])
     for run in runs:
-        table.add_row(*_cells(run))
+        cells = dict(zip(columns, _cells(run), strict=True))
+        table.add_row(*(cells[name] for name in shown))
     return table
 
 

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from memlab.cli import options
-from memlab.cli.run import kernel_group
+from memlab.cli.kernel_commands import kernel_group
+from memlab.cli.picture import check_picture, write_picture
 from memlab.errors import UsageError
 
 if TYPE_CHECKING:
@@ -50,12 +51,7 @@ def trace_kernel(
     """Follow one thread of one kernel and show its way."""
     block_index, thread_index = _index("--block", block), _index("--thread", thread)
     if plot is not None:
-        from memlab.cli.output import check_output
-        from memlab.roofline.plot import image_format
-
-        image_format(plot)
-        check_output(plot, force, "--plot")
-        check_output(plot.with_suffix(".csv"), force, "--plot")
+        check_picture(plot, force, "--plot")
 
     from memlab import lab
 
@@ -63,7 +59,7 @@ def trace_kernel(
     if as_json:
         import json
 
-        from memlab.cli.trace_report import document
+        from memlab.roofline.trace_document import document
 
         typer.echo(json.dumps(document(found), indent=2))
     else:
@@ -71,18 +67,11 @@ def trace_kernel(
         from memlab.cli.trace_report import report
 
         console().print(report(found))
-    if plot is None:
-        return
+    if plot is not None:
+        from memlab.roofline.trace_plot import draw, elements_csv
 
-    from memlab.cli.output import write_output
-    from memlab.roofline.plot import image_format, render
-    from memlab.roofline.trace_plot import draw, elements_csv
-
-    data = plot.with_suffix(".csv")
-    write_output(plot, render(draw(found), image_format(plot)), force, "--plot")
-    write_output(data, elements_csv(found), force, "--plot")
-    if not quiet:
-        typer.echo(f"memlab: wrote {plot} and {data}", err=True)
+        figure, data = draw(found), elements_csv(found)
+        write_picture(plot, figure, data, force=force, quiet=quiet, option="--plot")
 
 
 def _index(option: str, text: str) -> "Dim3":

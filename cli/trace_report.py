@@ -1,8 +1,9 @@
-"""A trace as a person reads it in a terminal, and as a JSON document."""
+"""A trace as a person reads it in a terminal."""
 
 from __future__ import annotations
 
 from itertools import zip_longest
+from math import prod
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rich.console import Group
@@ -10,7 +11,7 @@ from rich.padding import Padding
 from rich.table import Column, Table
 from rich.text import Text
 
-from memlab.device.access import Access, Element, Operation, phases, value_name
+from memlab.device.trace_records import Access, Element, Operation, phases, value_name
 from memlab.roofline.units import digits, parameters_text, short
 
 if TYPE_CHECKING:
@@ -18,40 +19,15 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from memlab.device.access import ArrayUse, Phase, ThreadTrace, Trace, Value
+    from memlab.device.trace_records import Phase, ThreadTrace, Trace
     from memlab.kernels.launch import Dim3
 
     Item = TypeVar("Item")
-
-SCHEMA_VERSION = 1
 
 STEPS_SHOWN = (24, 8)
 """Steps at the beginning and at the end of a long way; what lies between is counted."""
 PHASES_SHOWN = (2, 1)
 ROWS_OF_A_PHASE = (6, 2)
-
-
-def document(trace: Trace) -> dict[str, Any]:
-    """Give a trace as a JSON document, whole."""
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "kernel": trace.kernel,
-        "parameters": dict(trace.parameters),
-        "device": trace.device,
-        "grid": trace.grid,
-        "block": trace.block,
-        "block_index": trace.block_index,
-        "thread": trace.followed.thread,
-        "barriers": trace.followed.barriers,
-        "steps": [_step_document(each) for each in trace.followed.steps],
-        "phases": [
-            {"thread": thread.thread, "phases": [_phase_document(each) for each in phases(thread)]}
-            for thread in trace.threads
-        ],
-        "arrays": [_use_document(each) for each in trace.arrays],
-        "shared_reads_per_store": trace.shared_reuse,
-        "staged_share": trace.staged_share,
-    }
 
 
 def report(trace: Trace) -> RenderableType:
@@ -66,70 +42,6 @@ def report(trace: Trace) -> RenderableType:
         sections.append(_steps(trace.followed))
     sections.append(_reads(trace))
     return Group(sections[0], *(part for section in sections[1:] for part in ("", section)))
-
-
-# --- JSON --------------------------------------------------------------------------------------
-
-
-def _step_document(step: Access | Operation) -> dict[str, Any]:
-    if isinstance(step, Operation):
-        return {
-            "kind": step.opcode,
-            "line": step.line,
-            "phase": step.phase or None,
-            "operands": [_value_document(each) for each in step.operands],
-            "text": step.flat,
-        }
-    return {
-        "kind": step.kind,
-        "line": step.line,
-        "phase": step.phase or None,
-        **_element_document(step.element),
-        **({} if step.kind == "load" else {"source": _value_document(step.source)}),
-    }
-
-
-def _element_document(element: Element) -> dict[str, Any]:
-    return {
-        "space": element.space,
-        "array": element.array,
-        "index": element.index,
-        "subscripts": list(element.subscripts),
-        "name": element.name,
-    }
-
-
-def _value_document(value: Value) -> Any:
-    return _element_document(value) if isinstance(value, Element) else value
-
-
-def _phase_document(phase: Phase) -> dict[str, Any]:
-    return {
-        "phase": phase.number,
-        "staged": [
-            {"to": each.element.name, "from": value_name(each.source), "line": each.line}
-            for each in phase.staged
-        ],
-        "operations": [each.text for each in phase.operations],
-    }
-
-
-def _use_document(use: ArrayUse) -> dict[str, Any]:
-    def histogram(reads: Mapping[int, int] | None) -> list[dict[str, int]] | None:
-        if reads is None:
-            return None
-        return [{"reads": times, "elements": count} for times, count in sorted(reads.items())]
-
-    return {
-        "array": use.array,
-        "shape": list(use.shape),
-        "block_reads": histogram(use.block_reads),
-        "grid_reads": histogram(use.grid_reads),
-        "block_elements_written": len(use.block_written),
-    }
-
-
-# --- Terminal ----------------------------------------------------------------------------------
 
 
 def _heading(trace: Trace) -> RenderableType:
@@ -279,9 +191,7 @@ def _reads(trace: Trace) -> RenderableType:
         pad_edge=False,
     )
     for use in trace.arrays:
-        count = 1
-        for extent in use.shape:
-            count *= extent
+        count = prod(use.shape)
         written = f"{len(use.block_written):,} written" if use.block_written else ""
         read = "" if written and not use.block_reads else _reads_text(use.block_reads)
         grid = "" if written and not use.block_reads else _reads_text(use.grid_reads)
@@ -304,6 +214,8 @@ def _reuse_text(trace: Trace, reuse: float) -> str:
     text = f"A value stored in shared memory is read {_times(reuse)} there"
     if (trace.staged_share or 0) > 1:
         return f"{text}; where blocks reach over the edge, zeros are stored too."
+    if reuse == 1:
+        return f"{text}, which saves no read of global memory."
     times = {count for use in trace.arrays for count in use.grid_reads or {}}
     if len(times) != 1 or trace.staged_share != 1:
         return f"{text}, so one read of global memory does the work of {short(reuse)}."

@@ -8,6 +8,7 @@
 extern "C" __global__ void aligned(const float* a, float* b, int n) {
   int i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i < n) {
-    b[i] = LOAD(a + i);
+    float value = LOAD(a + i);
+    b[i] = value;
   }
 }

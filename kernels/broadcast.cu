@@ -8,6 +8,7 @@
 extern "C" __global__ void broadcast(const float* a, float* b, int n) {
   int i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i < n) {
-    b[i] = LOAD(a + (i >> 5) * 32);
+    float value = LOAD(a + (i >> 5) * 32);
+    b[i] = value;
   }
 }

@@ -21,9 +21,6 @@ edge of a matrix compute their position too, and it must not wrap."""
 LONG_INDEXED_ELEMENTS = 2**63 - 1
 """Elements of an array that `size_t` indices reach: memory ends sooner."""
 
-ELEMENT_BYTES = {"uint16": 2, "float32": 4, "float64": 8, "int32": 4, "int64": 8}
-"""Bytes of one array element, by NumPy's name of its type."""
-
 
 @dataclass(frozen=True)
 class Parameter:
@@ -219,22 +216,9 @@ class Kernel:
         )
 
 
-def buffer_bytes(buffer: Buffer) -> int:
-    """Size of an array argument, bytes."""
-    return buffer_elements(buffer) * ELEMENT_BYTES[buffer.dtype]
-
-
-def buffer_elements(buffer: Buffer) -> int:
-    """Elements of an array argument."""
-    elements = 1
-    for extent in buffer.shape:
-        elements *= extent
-    return elements
-
-
 def _check_memory(launch: Launch, limits: Limits) -> None:
     available = limits.total_memory_bytes
-    needed = sum(buffer_bytes(buffer) for buffer in launch.buffers)
+    needed = sum(buffer.nbytes for buffer in launch.buffers)
     if available is not None and needed > available:
         arrays = ", ".join(
             f"{buffer.name} {' x '.join(map(str, buffer.shape))}" for buffer in launch.buffers
@@ -247,11 +231,11 @@ def _check_memory(launch: Launch, limits: Limits) -> None:
 
 def _check_indices(launch: Launch, reach: int) -> None:
     for buffer in launch.buffers:
-        elements = buffer_elements(buffer)
-        if elements > reach:
+        if buffer.elements > reach:
+            product = f"{' x '.join(map(str, buffer.shape))} = " if len(buffer.shape) > 1 else ""
             raise UsageError(
-                f"{buffer.name} has {' x '.join(map(str, buffer.shape))} = {elements} elements; "
-                f"{launch.kernel} indexes with 32 bits, which reach {reach}: use smaller sizes"
+                f"{buffer.name} has {product}{buffer.elements} elements; {launch.kernel} "
+                f"indexes with 32 bits, which reach {reach}: use smaller sizes"
             )
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import prod
+from string import ascii_lowercase
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 if TYPE_CHECKING:
@@ -41,7 +43,7 @@ class Buffer:
         name: The parameter's name in the kernel's source.
         shape: Elements in each dimension, row-major.
         dtype: NumPy's name of the element type.
-        role: Whether the kernel reads it, writes it, or both.
+        role: Whether the kernel reads it or writes it.
         fill: How an input is drawn; None for floats in [0, 1) and integers over their range.
     """
 
@@ -50,6 +52,21 @@ class Buffer:
     dtype: str
     role: Literal["in", "out"]
     fill: Uniform | None = None
+
+    @property
+    def elements(self) -> int:
+        """How many elements it has."""
+        return prod(self.shape)
+
+    @property
+    def element_bytes(self) -> int:
+        """Bytes of one element: NumPy's names of types end in their bits."""
+        return int(self.dtype.lstrip(ascii_lowercase)) // 8
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements."""
+        return self.elements * self.element_bytes
 
 
 @dataclass(frozen=True)
@@ -133,6 +150,12 @@ class Launch:
     def buffers(self) -> tuple[Buffer, ...]:
         """The array arguments, in the kernel's order."""
         return tuple(each for each in self.arguments if isinstance(each, Buffer))
+
+    @property
+    def output(self) -> Buffer:
+        """The one array that the kernel writes."""
+        (output,) = (each for each in self.buffers if each.role == "out")
+        return output
 
     @property
     def inputs(self) -> tuple[Buffer | Constant, ...]:

@@ -9,6 +9,7 @@
 extern "C" __global__ void misaligned(const float* a, float* b, int n, int offset) {
   int i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i < n) {
-    b[i] = LOAD(a + i + offset);
+    float value = LOAD(a + i + offset);
+    b[i] = value;
   }
 }

@@ -10,6 +10,7 @@ extern "C" __global__ void permuted(const float* a, float* b, int n) {
   int i = blockIdx.x * blockDim.x + threadIdx.x;
   int lane = i & 31, line = i & ~31;
   if (i < n) {
-    b[i] = LOAD(a + line + ((lane * 7) & 31));
+    float value = LOAD(a + line + ((lane * 7) & 31));
+    b[i] = value;
   }
 }

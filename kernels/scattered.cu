@@ -13,6 +13,7 @@ extern "C" __global__ void scattered(const float* a, const int* index, float* b,
   int i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i < n) {
     int j = index[i];
-    b[i] = LOAD(a + j);
+    float value = LOAD(a + j);
+    b[i] = value;
   }
 }

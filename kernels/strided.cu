@@ -9,6 +9,7 @@
 extern "C" __global__ void strided(const float* a, float* b, int n, int stride) {
   int i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i < n) {
-    b[i] = LOAD(a + (size_t)i * stride);
+    float value = LOAD(a + (size_t)i * stride);
+    b[i] = value;
   }
 }

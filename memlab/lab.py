@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memlab.device import datasheet, ncu, tracing
-from memlab.device.compile import compile_kernel, compile_launch
-from memlab.device.devices import Device, gpu_names, limits, open_device
+from memlab.device.compile import compile_launch
+from memlab.device.devices import Device, gpu_index, gpu_names, limits, open_device
 from memlab.device.emulated import count, emulate
 from memlab.device.measurement import DeviceSummary
 from memlab.device.timing import TIMEOUT_S, Settings
@@ -33,12 +33,11 @@ if TYPE_CHECKING:
     import pandas
     from matplotlib.figure import Figure
 
-    from memlab.device.access import Trace
-    from memlab.device.emulated import Progress
-    from memlab.device.measurement import Resources, Time
+    from memlab.device.measurement import Progress, Resources, Time
     from memlab.device.peak_records import Peaks
     from memlab.device.properties import DeviceProperties
     from memlab.device.reference_bar import ReferenceBar
+    from memlab.device.trace_records import Trace
     from memlab.kernels.launch import Dim3, Launch
 
 LADDER: tuple[tuple[str, Mapping[str, int]], ...] = (
@@ -184,8 +183,7 @@ def hardware_counters(
     launch = catalog.find(kernel).prepare(parameters, limits(opened.properties))
     if progress is not None:
         progress("counting with Nsight Compute", None)
-    index = int(opened.key.rpartition(":")[2])
-    return ncu.counters(ncu.profile(launch, index=index, seed=seed))
+    return ncu.counters(ncu.profile(launch, index=gpu_index(opened.key), seed=seed))
 
 
 def cublas(
@@ -222,8 +220,7 @@ def cublas(
         )
     from memlab.device.reference_bar import reference_bar
 
-    index = int(opened.key.rpartition(":")[2])
-    return reference_bar(index, launch, seed, progress=progress)
+    return reference_bar(gpu_index(opened.key), launch, seed, progress=progress)
 
 
 def resources(
@@ -244,15 +241,7 @@ def resources(
         DeviceError: The compiler is not available, or does not know the device.
     """
     launch = catalog.find(kernel).prepare(parameters, limits(properties))
-    compiled = compile_kernel(
-        launch.source,
-        launch.source_name,
-        launch.entry,
-        properties.compute_capability,
-        launch.defines,
-        options=launch.compile_options,
-    )
-    return launch, compiled.resources
+    return launch, compile_launch(launch, properties.compute_capability).resources
 
 
 def analyze(
@@ -406,8 +395,8 @@ def peaks(
     if kept is not None:
         kept.check()
     found = replace(
-        measure(int(opened.key.rpartition(":")[2]), opened.properties, progress),
-        created_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        measure(gpu_index(opened.key), opened.properties, progress),
+        created_at=_now().isoformat(timespec="seconds"),
         memlab_version=version("memlab"),
     )
     if kept is not None:

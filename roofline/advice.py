@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from memlab.device.measurement import Measurement, flop_by_pipe
-from memlab.device.properties import CUDA_CORE_KINDS, DeviceProperties
+from memlab.device.properties import CUDA_CORE_KINDS, SECTOR_BYTES, DeviceProperties
 from memlab.roofline.ceilings import LABELS, MEMORY_LEVELS
 from memlab.roofline.placement import (
     L1_PASS_BYTES,
     LATENCY_BOUND_BELOW,
-    SECTOR_BYTES,
     bytes_moved,
     shared_wavefronts,
     utilisation,
@@ -30,6 +29,9 @@ if TYPE_CHECKING:
     from memlab.roofline.run import Ceiling
 
 SENTENCES_AT_MOST = 2
+
+LEAST_SHARE = 0.02
+"""What explains less of the time is not worth a sentence."""
 
 WARP_FMA_FLOP = 64
 """An FMA by each of a warp's 32 threads."""
@@ -110,7 +112,7 @@ def advise(
     for doubt in DOUBTS:
         if finding := doubt(case):
             return (finding.sentence,)
-    findings = [finding for rule in RULES if (finding := rule(case))]
+    findings = [each for rule in RULES if (each := rule(case)) and each.share >= LEAST_SHARE]
     findings.sort(key=lambda finding: -finding.share)
     return tuple(each.sentence for each in findings[:SENTENCES_AT_MOST]) or (_nothing_else(case),)
 
@@ -148,8 +150,8 @@ def _idle_multiprocessors(case: Case) -> Finding | None:
         idle = multiprocessors - blocks
         return Finding(
             idle / multiprocessors,
-            f"{blocks} blocks leave {idle} of {multiprocessors} multiprocessors idle: divide the "
-            "work into more, smaller blocks.",
+            f"{blocks} {'block leaves' if blocks == 1 else 'blocks leave'} {idle} of "
+            f"{multiprocessors} multiprocessors idle: divide the work into more, smaller blocks.",
         )
     # Up to one wave, blocks spread evenly over the multiprocessors; beyond, the last wave is short.
     slots = multiprocessors * min(resident, math.ceil(blocks / multiprocessors))
@@ -217,6 +219,23 @@ def _spills(case: Case) -> Finding | None:
         f"Local memory (spilled registers or arrays indexed at run time) is {share:.0%} of the "
         f"traffic through the L1, {scaled(local_bytes, 'B')}: keep fewer values alive a thread, or "
         "allow more registers.",
+    )
+
+
+def _unseen_spills(case: Case) -> Finding | None:
+    """Registers are spilled by ptxas, and what is counted is the PTX before it."""
+    measurement = case.measurement
+    spilled = measurement.resources.local_bytes_per_thread
+    counters = measurement.counters
+    if not spilled or counters.local_load_sectors or counters.local_store_sectors:
+        return None
+    whole = spilled * math.prod(measurement.grid) * math.prod(measurement.block)
+    modelled = measurement.time.provenance == "modelled"
+    return Finding(
+        1.0,  # every other figure is in doubt
+        f"The compiler spills {spilled} B a thread to local memory, {scaled(whole, 'B')} in all, "
+        + ("which neither counters nor time hold" if modelled else "which the counters do not hold")
+        + ": keep fewer values alive a thread, or allow more registers.",
     )
 
 
@@ -344,6 +363,7 @@ RULES: tuple[Callable[[Case], Finding | None], ...] = (
     _bank_conflicts,
     _uncoalesced,
     _spills,
+    _unseen_spills,
     _unstaged_reuse,
     _shared_rereads,
     _wider_tile,

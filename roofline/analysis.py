@@ -153,7 +153,7 @@ def access_ratio(
 ) -> AccessRatio | None:
     """Compute the ratio and what it means on a device.
 
-    The FLOPs are the algorithm's, of which the region gets the share that it executed: work on
+    The FLOPs are those that the region executed, and no more than the algorithm has: work on
     padding at the edge of a matrix is no merit.
 
     Args:
@@ -168,11 +168,10 @@ def access_ratio(
     if not region.requested_bytes:
         return None
     executed = {pipe: int(getattr(counters, name)) for pipe, name in PIPES.items()}
-    total = sum(executed.values())
     pipe = max(executed, key=lambda each: executed[each])
     return AccessRatio(
         loops=region.loops,
-        flop_per_byte=flop * region.flop / total / region.requested_bytes if total else 0.0,
+        flop_per_byte=min(flop, region.flop) / region.requested_bytes,
         value_bytes=VALUE_BYTES.get(pipe, 4),
         pipe=pipe,
         bandwidth_bytes_per_s=peak_bandwidth_bytes_per_s(properties),

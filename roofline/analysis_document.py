@@ -7,6 +7,8 @@ import io
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from memlab.device.properties import dotted
+
 if TYPE_CHECKING:
     from memlab.roofline.analysis import AccessRatio, Analysis
     from memlab.roofline.boundary import BoundaryCost, EdgeCase
@@ -42,8 +44,7 @@ def document(analysis: Analysis) -> dict[str, Any]:
         "schema_version": SCHEMA_VERSION,
         "kernel": analysis.kernel,
         "parameters": dict(analysis.parameters),
-        "device": asdict(device)
-        | {"compute_capability": "{}.{}".format(*device.compute_capability)},
+        "device": asdict(device) | {"compute_capability": dotted(device.compute_capability)},
         "launch": {"grid": list(analysis.grid), "block": list(analysis.block)},
         "resources": asdict(analysis.resources),
         "coverage": asdict(analysis.coverage),

@@ -17,6 +17,11 @@ if TYPE_CHECKING:
 HEAT_FROM = (0.001, 0.05, 0.2, 0.5)
 """Shares of the traffic from which a line is warm, warmer, hot, hottest."""
 
+POOR_BUS = 0.5
+"""Below this share of what moves for a line, less than half was asked for: it is marked."""
+MANY_LANES_OFF = 0.25
+"""Above this share of its lanes idle, a line is marked."""
+
 
 def heat_level(heat: float) -> int:
     """Give the step of `HEAT_FROM` that a share of the traffic has reached, 0 to 4."""
@@ -30,6 +35,16 @@ def shown_lines(lines: Sequence[ListedLine]) -> tuple[ListedLine, ...]:
         if line.counters is not None or (text and not text.startswith("//")):
             return tuple(lines[start:])
     return tuple(lines)
+
+
+def wastes_bus(line: ListedLine) -> bool:
+    """Say whether most of what moves for a line was not asked for."""
+    return line.bus_utilisation is not None and line.bus_utilisation < POOR_BUS
+
+
+def wastes_lanes(line: ListedLine) -> bool:
+    """Say whether many lanes idle at a line."""
+    return (line.lanes_off_share or 0) > MANY_LANES_OFF
 
 
 def compact(count: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from memlab.device.properties import WARP_SIZE
 from memlab.errors import UsageError
 
 if TYPE_CHECKING:
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     Parameters = Mapping[str, int | str]
     Prepare = Callable[[Parameters], Launch]
 
-WARP = 32
 FAR = 8192
 """Elements further, at which a size that matters has more blocks."""
 SEARCHED = 4096
@@ -71,7 +71,7 @@ class BoundaryCost:
 
 def edge_case(launch: Launch, counters: Counters) -> EdgeCase:
     """Say what a launch of these counters did and was for."""
-    slots = WARP * counters.warp_instructions
+    slots = WARP_SIZE * counters.warp_instructions
     return EdgeCase(
         parameters=dict(launch.parameters),
         threads=launch.blocks * launch.threads_per_block,

@@ -10,13 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from memlab.roofline.placement import SECTOR_BYTES
+from memlab.device.properties import LINE_BYTES, SECTOR_BYTES
 
 if TYPE_CHECKING:
     from memlab.device.measurement import Counters, LineCounters
-
-LINE_BYTES = 128
-"""The unit of a tag in L1 and L2 (Nsight Compute, "Memory Tables")."""
 
 
 @dataclass(frozen=True)

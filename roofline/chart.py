@@ -41,8 +41,8 @@ def limits(ceilings: Sequence[Ceiling], pipes: Collection[str] = ()) -> Limits:
     """Choose the axes in whole decades from the ceilings alone.
 
     In x two decades below the first ridge point and two beyond the last; in y four decades up to
-    the one that holds the FP32 peak with room for its label, or that of the tensor cores where a
-    run used them.
+    the one that holds the FP32 peak with room for its label, and on to that of the tensor cores
+    where a run used them.
 
     Args:
         ceilings: The device's.
@@ -55,14 +55,18 @@ def limits(ceilings: Sequence[Ceiling], pipes: Collection[str] = ()) -> Limits:
     peak = known["fp32"].value if "fp32" in known else 1e13
     ridges = [peak / known[level].value for level in MEMORY_LEVELS if level in known] or [10.0]
     highest = max([peak, *(each.value for each in _peaks(ceilings, pipes))])
-    top = math.ceil(math.log10(highest) + 0.15)
     return (
         (
             10.0 ** (math.floor(math.log10(min(ridges))) - 2),
             10.0 ** (math.ceil(math.log10(max(ridges))) + 2),
         ),
-        (10.0 ** (top - 4), 10.0**top),
+        (10.0 ** (_decade_above(peak) - 4), 10.0 ** _decade_above(highest)),
     )
+
+
+def _decade_above(flop_per_s: float) -> int:
+    """The power of ten that leaves room for a label between a peak and itself."""
+    return math.ceil(math.log10(flop_per_s) + 0.15)
 
 
 def is_on_chart(entry: Entry, ceilings: Sequence[Ceiling]) -> bool:
@@ -234,7 +238,7 @@ def _bandwidth(
         ha="left",
         color=INK,
         fontsize=SMALL_POINTS,
-        zorder=5,
+        zorder=7,  # a point may lie under a label, never over it
         path_effects=_halo(),
     )
 
@@ -277,8 +281,8 @@ def _roof_text(ceiling: Ceiling, unit: str, word: str = "", reached: Ceiling | N
 
 def _ridges(axes: Axes, peak: Ceiling, bandwidths: Sequence[Ceiling]) -> None:
     """Drop a line from each ridge point, to a height where no other line crosses its label."""
-    bottom = axes.get_ylim()[0]
-    decade_inches = axes_inches(axes)[1] / 4
+    bottom, top = axes.get_ylim()
+    decade_inches = axes_inches(axes)[1] / math.log10(top / bottom)
     for rank, ceiling in enumerate(bandwidths):
         ridge = peak.value / ceiling.value
         # The first ridge is labelled lowest: the lines to its right end above its label.

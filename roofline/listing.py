@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from memlab.device.measurement import LineCounters
+from memlab.device.properties import SECTOR_BYTES, WARP_SIZE
 from memlab.roofline.bus import of_line
-from memlab.roofline.placement import L1_PASS_BYTES, SECTOR_BYTES
+from memlab.roofline.placement import L1_PASS_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-WARP = 32
 
 
 @dataclass(frozen=True)
@@ -50,16 +49,16 @@ class ListedLine:
     def lanes_off(self) -> int:
         """Lanes that warps carried along idle: predicated off, elsewhere, or not there at all."""
         counted = self.counters
-        return (
-            0 if counted is None else WARP * counted.warp_instructions - counted.thread_instructions
-        )
+        if counted is None:
+            return 0
+        return WARP_SIZE * counted.warp_instructions - counted.thread_instructions
 
     @property
     def lanes_off_share(self) -> float | None:
         """The same over all lanes of the warps; None for a line that is not executed."""
         if self.counters is None or not self.counters.warp_instructions:
             return None
-        return self.lanes_off / (WARP * self.counters.warp_instructions)
+        return self.lanes_off / (WARP_SIZE * self.counters.warp_instructions)
 
 
 def listing(source: str, lines: Iterable[LineCounters]) -> tuple[ListedLine, ...]:

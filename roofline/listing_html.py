@@ -11,6 +11,8 @@ from memlab.roofline.analysis_text import (
     compact,
     heat_level,
     ratio_facts,
+    wastes_bus,
+    wastes_lanes,
 )
 from memlab.roofline.ceilings import LABELS
 from memlab.roofline.run import LEVELS
@@ -85,9 +87,6 @@ th:first-child, td:first-child { text-align: left; padding-left: 0; }
   vertical-align: -.2em; margin-right: .4em; }
 @media print { body { padding: 0; max-width: none; } .listing { overflow: visible; } }
 """
-
-POOR_BUS = 0.5
-MANY_LANES_OFF = 0.25
 
 
 def page(analysis: Analysis) -> str:
@@ -219,13 +218,10 @@ def _figures(line: ListedLine) -> list[tuple[str, str]]:
         (f"{100 * line.heat:.1f}%" if heat_level(line.heat) else "", ""),
         (compact(counted.global_requests), ""),
         ("" if per_request is None else f"{per_request:.3g}", ""),
-        (
-            "" if bus is None else f"{100 * bus:.0f}%",
-            "" if bus is None or bus >= POOR_BUS else "poor",
-        ),
+        ("" if bus is None else f"{100 * bus:.0f}%", "poor" if wastes_bus(line) else ""),
         (compact(counted.shared_excessive_wavefronts), "poor"),
         (compact(counted.flop), ""),
-        (f"{100 * off:.1f}%" if off >= 0.0005 else "", "poor" if off > MANY_LANES_OFF else ""),
+        (f"{100 * off:.1f}%" if off >= 0.0005 else "", "poor" if wastes_lanes(line) else ""),
     ]
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from memlab.device.occupancy import max_warps
 from memlab.roofline.style import (
+    DOTS_PER_INCH,
     INK,
     PALETTE,
     PAPER,
@@ -62,7 +63,6 @@ STEP_LABEL_INCHES = 0.2
 SIZE_INCHES = (14.0, 5.3)
 LEFT_INCHES, PANEL_INCHES, GAP_INCHES = 0.95, 3.6, 0.55
 FOOT_INCHES, PANEL_HEIGHT_INCHES = 1.15, 2.75
-DOTS_PER_INCH = 150
 
 
 def draw(curves: Sequence[Curve], properties: DeviceProperties, subject: str) -> Figure:

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, fields
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import asdict
+from typing import Any
 
 from memlab.device.measurement import DeviceSummary
 from memlab.device.peak_records import Footprint, Latency, Peaks, Rate
 from memlab.errors import UsageError
-
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
-
-    Record = TypeVar("Record", bound=DataclassInstance)
+from memlab.roofline.serialize import record
 
 SCHEMA_VERSION = 1
 """Raised when a key's meaning changes or a key goes; a new key does not raise it."""
@@ -54,23 +50,19 @@ def peaks_from_document(document: Mapping[str, Any]) -> Peaks:
     try:
         device = document["device"]
         major, minor = device["compute_capability"].split(".")
-        return _record(
+        return record(
             Peaks,
             {
                 **document,
-                "device": _record(
+                "device": record(
                     DeviceSummary, {**device, "compute_capability": (int(major), int(minor))}
                 ),
-                "rates": tuple(_record(Rate, each) for each in document["rates"]),
-                "latencies": tuple(_record(Latency, each) for each in document["latencies"]),
-                "footprints": tuple(_record(Footprint, each) for each in document["footprints"]),
+                "rates": tuple(record(Rate, each) for each in document["rates"]),
+                "latencies": tuple(record(Latency, each) for each in document["latencies"]),
+                "footprints": tuple(record(Footprint, each) for each in document["footprints"]),
             },
         )
     except KeyError as missing:
         raise UsageError(f"the peaks document has no {missing}") from missing
     except (AttributeError, TypeError, ValueError) as error:
         raise UsageError(f"the peaks document is malformed: {error}") from error
-
-
-def _record(kind: type[Record], values: Mapping[str, Any]) -> Record:
-    return kind(**{each.name: values[each.name] for each in fields(kind) if each.name in values})

@@ -10,7 +10,16 @@ import math
 from typing import TYPE_CHECKING
 
 from memlab.roofline.chart import spread
-from memlab.roofline.style import HAIRLINE, INK, PALETTE, PAPER, QUIET, RC, SMALL_POINTS
+from memlab.roofline.style import (
+    DOTS_PER_INCH,
+    HAIRLINE,
+    INK,
+    PALETTE,
+    PAPER,
+    QUIET,
+    RC,
+    SMALL_POINTS,
+)
 from memlab.roofline.units import scaled, short
 
 if TYPE_CHECKING:
@@ -22,7 +31,6 @@ if TYPE_CHECKING:
     from memlab.device.peak_records import Footprint, Peaks, Rate
 
 WIDTH_INCHES, HEIGHT_INCHES = 14.0, 9.2
-DOTS_PER_INCH = 150
 LATENCY_COLOR, BANDWIDTH_COLOR = PALETTE[1], PALETTE[0]
 ARITHMETIC_COLOR = PALETTE[2]
 LEVEL_TINTS = {"L1": "#F3F7FB", "L2": "#E4EEF7", "DRAM": "#D3E3F1"}

@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from memlab.device.measurement import flop_by_pipe
+from memlab.device.properties import SECTOR_BYTES
 from memlab.errors import UsageError
 from memlab.roofline.ceilings import MEMORY_LEVELS, by_key
 from memlab.roofline.run import LEVELS, Placement
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
 
     from memlab.device.measurement import Counters, Measurement
     from memlab.roofline.run import Ceiling
-
-SECTOR_BYTES = 32
-"""The unit that the caches count in (Nsight Compute, "Memory Tables")."""
 
 L1_PASS_BYTES = 128
 """Data that the L1 / shared port moves in one pass (wavefront): 32 banks of 4 bytes."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from memlab.errors import UsageError
 from memlab.roofline.chart import draw_chart, is_on_chart
 from memlab.roofline.panels import draw_legend, draw_table, draw_tiles, table_inches
-from memlab.roofline.style import QUIET, RC, SMALL_POINTS, entries, fit
+from memlab.roofline.style import DOTS_PER_INCH, QUIET, RC, SMALL_POINTS, entries, fit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,7 +40,6 @@ CHART_INCHES = (7.3, 4.7)
 ABOVE_TABLE_INCHES = CHART_TOP_INCHES + CHART_INCHES[1] + 0.75
 FOOT_INCHES = 0.3
 NOTE_INCHES = 0.22
-DOTS_PER_INCH = 150
 
 
 def draw(

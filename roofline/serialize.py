@@ -28,6 +28,7 @@ from memlab.device.measurement import (
     Time,
     Verification,
 )
+from memlab.device.properties import dotted
 from memlab.errors import UsageError
 from memlab.roofline.run import LEVELS, Placement, Run
 
@@ -64,7 +65,7 @@ def run_document(run: Run) -> dict[str, Any]:
         "tile": measurement.tile,
         "flop": measurement.flop,
         "compulsory_bytes": measurement.compulsory_bytes,
-        "device": asdict(device) | {"compute_capability": _dotted(device.compute_capability)},
+        "device": asdict(device) | {"compute_capability": dotted(device.compute_capability)},
         "launch": {
             "grid": measurement.grid,
             "block": measurement.block,
@@ -169,7 +170,7 @@ def run_row(run: Run) -> dict[str, Cell]:
         "device": measurement.device.key,
         "device_name": measurement.device.name,
         "device_kind": measurement.device.kind,
-        "compute_capability": _dotted(measurement.device.compute_capability),
+        "compute_capability": dotted(measurement.device.compute_capability),
         "grid": "x".join(map(str, measurement.grid)),
         "block": "x".join(map(str, measurement.block)),
         "dynamic_shared_bytes": measurement.dynamic_shared_bytes,
@@ -219,20 +220,20 @@ def _run(document: Mapping[str, Any]) -> Run:
         tile=document["tile"],
         flop=document["flop"],
         compulsory_bytes=document["compulsory_bytes"],
-        device=_record(DeviceSummary, {**device, "compute_capability": (int(major), int(minor))}),
+        device=record(DeviceSummary, {**device, "compute_capability": (int(major), int(minor))}),
         grid=_dim3(launch["grid"]),
         block=_dim3(launch["block"]),
         dynamic_shared_bytes=launch["dynamic_shared_bytes"],
-        resources=_record(Resources, document["resources"]),
-        occupancy=_record(Occupancy, document["occupancy"]),
-        coverage=_record(Coverage, document["coverage"]),
-        counters=_record(Counters, document["counters"]),
-        lines=tuple(_record(LineCounters, line) for line in document["lines"]),
-        time=_record(Time, document["time"]),
-        verification=_record(Verification, document["verification"]),
+        resources=record(Resources, document["resources"]),
+        occupancy=record(Occupancy, document["occupancy"]),
+        coverage=record(Coverage, document["coverage"]),
+        counters=record(Counters, document["counters"]),
+        lines=tuple(record(LineCounters, line) for line in document["lines"]),
+        time=record(Time, document["time"]),
+        verification=record(Verification, document["verification"]),
         counters_ncu=document.get("counters_ncu"),
         library_time={
-            name: _record(Time, time) for name, time in document.get("library_time", {}).items()
+            name: record(Time, time) for name, time in document.get("library_time", {}).items()
         },
     )
     return Run(
@@ -240,7 +241,7 @@ def _run(document: Mapping[str, Any]) -> Run:
         created_at=document["created_at"],
         memlab_version=document["memlab_version"],
         measurement=measurement,
-        placement=_record(Placement, document["roofline"]),
+        placement=record(Placement, document["roofline"]),
         advice=tuple(document["advice"]),
     )
 
@@ -263,8 +264,12 @@ def _plain(value: object) -> Any:
     raise TypeError(f"{type(value).__name__} has no place in a run document")
 
 
-def _record(kind: type[Record], values: Mapping[str, Any]) -> Record:
-    """Make a dataclass from a JSON object, whatever else the object holds."""
+def record(kind: type[Record], values: Mapping[str, Any]) -> Record:
+    """Make a dataclass from a JSON object, whatever else the object holds.
+
+    Raises:
+        TypeError: A field that has no default is missing.
+    """
     types = _field_types(kind)
     return kind(**{name: _typed(types[name], values[name]) for name in types if name in values})
 
@@ -286,7 +291,3 @@ def _typed(expected: Any, value: Any) -> Any:
 def _dim3(values: Iterable[int]) -> Dim3:
     x, y, z = values
     return x, y, z
-
-
-def _dotted(compute_capability: tuple[int, int]) -> str:
-    return "{}.{}".format(*compute_capability)

@@ -33,6 +33,7 @@ LEVEL_NAMES = {"requested": "requested", "l1": "L1 / shared", "l2": "L2", "dram"
 EXTENTS = ("width", "height", "m", "k", "n")
 """Parameters that say how large the work is; of others a label gives the name too."""
 
+DOTS_PER_INCH = 150
 TEXT_POINTS = 11.0
 SMALL_POINTS = 10.0
 RC: dict[Any, Any] = {

@@ -14,14 +14,23 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from memlab.roofline.style import HAIRLINE, INK, PALETTE, PAPER, QUIET, RC, SMALL_POINTS
+from memlab.roofline.style import (
+    DOTS_PER_INCH,
+    HAIRLINE,
+    INK,
+    PALETTE,
+    PAPER,
+    QUIET,
+    RC,
+    SMALL_POINTS,
+)
 from memlab.roofline.units import parameters_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from memlab.device.access import ArrayUse, Trace
+    from memlab.device.trace_records import ArrayUse, Trace
 
     Rectangle = tuple[int, int, int, int]
 
@@ -41,7 +50,6 @@ GAP_INCHES = 0.75
 TOP_INCHES = 1.15
 FOOT_INCHES = 0.75
 MARGIN_INCHES = 0.6
-DOTS_PER_INCH = 150
 
 COLUMNS = (
     "array",

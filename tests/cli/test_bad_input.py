@@ -84,6 +84,31 @@ def test_wrong_usage(
     assert contents(folder) == before
 
 
+def test_a_wrong_device_from_the_environment_says_where_it_comes_from(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("MEMLAB_DEVICE", "h20")
+
+    assert main(["run", "tiled"]) == 2
+    assert capsys.readouterr().err.startswith("memlab: error: MEMLAB_DEVICE=h20: no datasheet")
+    assert main(["run", "tiled", "--device", "h20"]) == 2
+    assert "MEMLAB_DEVICE" not in capsys.readouterr().err
+
+
+def test_memory_that_runs_out_is_one_line(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run_out(*_: object, **__: object) -> None:
+        raise MemoryError("Unable to allocate 1.00 GiB")
+
+    monkeypatch.setattr("memlab.lab.run", run_out)
+
+    assert main(["run", "tiled"]) == 2
+    assert capsys.readouterr().err == (
+        "memlab: error: memory ran out (Unable to allocate 1.00 GiB): use smaller sizes\n"
+    )
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="to root nothing is read-only")
 def test_a_read_only_store(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "naive", "--width", "8", "-q"]) == 0
@@ -143,3 +168,41 @@ def test_an_interrupt_while_modules_load_ends_the_same(folder: Path) -> None:
 
     assert process.returncode in (130, 0)  # 0 where it was done already
     assert b"Traceback" not in err
+
+
+@pytest.mark.parametrize("words", ["run naive --width 8 -q", "devicequery --json", "--help"])
+def test_a_full_disk_behind_stdout_is_one_line(folder: Path, words: str) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [*MEMLAB, *words.split()], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+
+    assert done.returncode == 2
+    assert done.stderr == "memlab: error: cannot write to stdout (No space left on device)\n"
+
+
+def test_a_picture_is_drawn_without_a_word_of_matplotlibs_caches(folder: Path) -> None:
+    done = subprocess.run(
+        [*MEMLAB, *["occupancy", "--threads", "128", "-o", "occupancy.png"]],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+        env=os.environ | {"MPLCONFIGDIR": str(folder / "text" / "not a folder")},
+    )
+
+    assert done.returncode == 0
+    assert done.stderr == "memlab: wrote occupancy.png and occupancy.csv\n"
+
+
+@pytest.mark.parametrize("words", ["run naive --width 8 -q", "runs export --csv"])
+def test_a_closed_stdout_is_no_fault(folder: Path, words: str) -> None:
+    done = subprocess.run(
+        ["sh", "-c", '"$@" >&-', "sh", *MEMLAB, *words.split()],
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 0
+    assert "Traceback" not in done.stderr

@@ -54,6 +54,14 @@ def test_the_list_fits_80_columns_and_tells_modelled_from_measured(store):
     assert memlab_runs("list").stdout == result.stdout
 
 
+def test_a_narrow_terminal_still_tells_which_run_is_which(store, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    heading, *lines = memlab_runs().stdout.splitlines()
+    assert all(len(line.rstrip()) <= 40 for line in [heading, *lines])
+    assert heading.split() == ["id", "kernel", "parameters", "time", "roof", "ok"]
+    assert next(line.split() for line in lines if line.startswith(" 1"))[:2] == ["1", "naive"]
+
+
 def test_what_is_wrong_with_a_run_is_seen_in_the_list(store, make_run):
     failed = replace(make_run().measurement.verification, status="failed")
     impossible = replace(make_run().placement, fraction_of_ceiling=1.07)

@@ -52,6 +52,11 @@ def test_the_phases_table(capsys: Capture) -> None:
         assert fact in shown
 
 
+def test_staging_that_saves_no_read_says_so(capsys: Capture) -> None:
+    shown = run("transpose-shared --width 64", capsys)
+    assert "read once there, which saves no read of global memory." in shown
+
+
 def test_a_long_way_is_shortened(capsys: Capture) -> None:
     shown = run("naive --width 512 --thread 3,2", capsys)
     assert "… 481 more …" in shown

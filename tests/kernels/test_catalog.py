@@ -216,6 +216,12 @@ def test_tolerance_lies_between_rounding_and_a_lost_term() -> None:
             "the launch has 125000 blocks in y; NVIDIA H200 allows 65535: "
             "use smaller sizes or a larger block",
         ),
+        (
+            "aligned",
+            {"n": 3000000000},
+            "a has 3000000000 elements; aligned indexes with 32 bits, which reach 2147482624: "
+            "use smaller sizes",
+        ),
         ("aligned", {"cache": "l1"}, "cache must be all or global, got 'l1'"),
         ("aligned", {"cache": 1}, "cache must be all or global, got '1'"),
         ("misaligned", {"offset": 32}, "offset must be at most 31, got 32: use 0 to 31"),

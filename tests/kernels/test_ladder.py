@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from memlab.device import emulated
+from memlab.device import execution
 from memlab.device.compile import compile_launch
 from memlab.device.cubin import machine_memory_instructions
 from memlab.device.devices import limits, open_device
@@ -73,13 +73,13 @@ def exact(matrix: Any, name: str) -> Any:
 def arrays(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What the last launch read and wrote."""
     seen: dict[str, Any] = {}
-    verify = emulated.verify
+    verify = execution.verify
 
     def spy(launch: Launch, inputs: Any, output: Any, index: Any) -> Any:
         seen.update(inputs, P=output.copy())
         return verify(launch, inputs, output, index)
 
-    monkeypatch.setattr(emulated, "verify", spy)
+    monkeypatch.setattr(execution, "verify", spy)
     return seen
 
 
@@ -199,9 +199,9 @@ def test_fewer_blocks_of_expensive_launches_are_sampled_and_count_the_same(
 ) -> None:
     launch = prepare("vectorized", m=190, k=30, n=220, tile=32, per_thread=4)
     whole = H200.run(launch, seed=1)
-    monkeypatch.setattr(emulated, "WHOLE_GRID_LANE_INSTRUCTIONS", 0)
+    monkeypatch.setattr(execution, "WHOLE_GRID_LANE_INSTRUCTIONS", 0)
     sampled = H200.run(launch, seed=1)
-    monkeypatch.setattr(emulated, "SAMPLE_LANE_INSTRUCTIONS", 1)
+    monkeypatch.setattr(execution, "SAMPLE_LANE_INSTRUCTIONS", 1)
     least = H200.run(launch, seed=1)
 
     assert whole.coverage.blocks_emulated == 6 * 7

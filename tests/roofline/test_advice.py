@@ -69,6 +69,20 @@ def test_spills_are_named_with_their_share() -> None:
     assert "50% of the traffic" in _advice(timed(replace(tiled, counters=spilled), 4e-3))
 
 
+def test_spills_that_the_emulator_cannot_count_come_first() -> None:
+    tiled = measurement("tiled16", "modelled")  # 128 x 128 blocks of 16 x 16 threads
+    spilling = replace(tiled, resources=replace(tiled.resources, local_bytes_per_thread=40))
+    # 40 B x 4,194,304 threads
+    assert _advice(spilling).startswith("The compiler spills 40 B a thread to local memory, 168 MB")
+
+
+def test_what_explains_next_to_nothing_is_left_out() -> None:
+    naive = replace(timed(measurement("naive"), 1.0), grid=(1, 1, 1))
+    assert _advice(naive) == (
+        "1 block leaves 131 of 132 multiprocessors idle: divide the work into more, smaller blocks."
+    )
+
+
 def test_a_short_last_wave_is_named() -> None:
     # 8 blocks a multiprocessor, 132 of them: 1056 slots, 1.06 waves.
     tiled = replace(measurement("copy"), grid=(1120, 1, 1))

@@ -59,6 +59,22 @@ def test_axes_are_whole_decades_whatever_the_runs(runs: list[Run]) -> None:
     assert chart.get_ylim() == pytest.approx((1e10, 1e14))
 
 
+def test_tensor_cores_raise_the_axes_and_push_no_other_run_off_them() -> None:
+    slow = measurement("tiled16")  # 17.2 GFLOP in 100 ms: near the foot of the axes
+    slow = replace(slow, time=replace(slow.time, median_s=0.1))
+    counters = replace(slow.counters, flop_tensor_fp16=slow.counters.flop_fp32, flop_fp32=0)
+    tensor = replace(slow, kernel="tensor-fp16", counters=counters)
+    fp16 = replace(CEILINGS[-1], key="fp16", label="FP16 tensor", value=989.4e12)
+    figure = draw([run_of(slow), run_of(tensor)], [*CEILINGS, fp16], "NVIDIA H200", DATE)
+
+    bottom, top = figure.axes[0].get_ylim()
+    assert bottom == pytest.approx(1e10)
+    assert top > 989.4e12
+    drawn = points(figure)
+    assert drawn
+    assert all(bottom < line.get_ydata()[0] < top for line in drawn)
+
+
 @given(scale=st.floats(1e-3, 1e3))
 def test_the_roofs_lie_within_the_axes_for_any_device(scale: float) -> None:
     scaled_up = [replace(each, value=each.value * scale) for each in CEILINGS]

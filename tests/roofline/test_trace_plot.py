@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memlab.device.access import Access, ArrayUse, Element, ThreadTrace, Trace
+from memlab.device.trace_records import Access, ArrayUse, Element, ThreadTrace, Trace
 from memlab.roofline.plot import render
 from memlab.roofline.trace_plot import _rectangles, draw, elements_csv
 

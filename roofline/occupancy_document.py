@@ -1,0 +1,79 @@
+"""The occupancy of a block as data: what it is of, and the JSON document."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, astuple, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from memlab.device.occupancy import (
+    RESOURCES,
+    Block,
+    allocation,
+    occupancy,
+    register_budget,
+    thresholds,
+)
+from memlab.roofline.units import parameters_text
+
+if TYPE_CHECKING:
+    from memlab.device.properties import DeviceProperties
+
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What the occupancy is of.
+
+    Attributes:
+        block: What a block asks for.
+        kernel: The kernel that was compiled; empty for bare numbers.
+        parameters: The kernel's parameters.
+        registers_given: Whether the registers were chosen or are the budget itself.
+    """
+
+    block: Block
+    kernel: str = ""
+    parameters: dict[str, int | str] = field(default_factory=dict)
+    registers_given: bool = True
+
+    @property
+    def label(self) -> str:
+        """The subject in a few words, for a title."""
+        if self.kernel:
+            return f"{self.kernel}, {parameters_text(self.parameters)}"
+        return f"{self.block.threads_per_block} threads a block"
+
+
+def document(properties: DeviceProperties, subject: Subject) -> dict[str, Any]:
+    """Give the occupancy of a block as a JSON document.
+
+    Raises:
+        UsageError: Not even one block fits.
+        DeviceError: The device's limits are not known.
+    """
+    block = subject.block
+    budget = register_budget(properties, block.threads_per_block, block.shared_bytes_per_block)
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "device": {
+            "name": properties.name,
+            "compute_capability": list(properties.compute_capability),
+        },
+        "kernel": subject.kernel or None,
+        "parameters": subject.parameters,
+        "block": asdict(block),
+        "allocation": asdict(allocation(properties, block)),
+        "occupancy": asdict(occupancy(properties, *astuple(block))),
+        "thresholds": {
+            resource: dict(
+                zip(
+                    ("below", "above"),
+                    (found and asdict(found) for found in thresholds(properties, block, resource)),
+                    strict=True,
+                )
+            )
+            for resource in RESOURCES
+        },
+        "register_budget": asdict(budget),
+    }
