@@ -71,14 +71,20 @@ class Listing:
     lines: tuple[ListedLine, ...]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Lay the listing out for the console's width; where it is narrow, source lines wrap."""
+        """Lay the listing out for the console's width.
+
+        Where it is narrow source lines wrap, and then the last columns go.
+        """
         columns = [each for each in COLUMNS if any(map(each.figure, self.lines))]
         number_width = len(str(max((line.number for line in self.lines), default=0)))
         widths = [
             max(map(len, (*each.heading.split("\n"), *map(each.figure, self.lines))))
             for each in columns
         ]
-        taken = number_width + 1 + sum(width + 1 for width in widths) + 1
+        taken = number_width + 2 + sum(width + 1 for width in widths)
+        while columns and taken + LEAST_SOURCE_COLUMNS > options.max_width:
+            columns.pop()
+            taken -= widths.pop() + 1
         room = max(options.max_width - taken, LEAST_SOURCE_COLUMNS)
         table = Table(
             Column("", justify="right", width=number_width),

@@ -154,6 +154,6 @@ def _fail(message: str, exit_code: int) -> int:
 
 def _with_help_hint(error: typer.TyperException) -> str:
     """Put what Typer has to say on one line, and say where the accepted options are."""
-    message = " ".join(error.format_message().split()).rstrip(".")
+    message = " ".join(error.format_message().split()).rstrip(".").replace("Value error, ", "")
     context = getattr(error, "ctx", None)
     return message if context is None else f"{message}; see '{context.command_path} --help'"

@@ -17,6 +17,9 @@ SCHEMA_VERSION = 1
 LABEL_WIDTH = 46
 """Columns that CUDA's deviceQuery gives to a label."""
 
+WIDE_COLUMNS = 70
+"""What the list of devices needs in full."""
+
 COMPUTE_MODES = (
     "Default (multiple host threads can use ::cudaSetDevice() with device simultaneously)",
     "Exclusive (only one host thread in one process is able to use ::cudaSetDevice() with this "
@@ -270,21 +273,25 @@ def _print_table(devices: dict[str, "DeviceProperties"]) -> None:
 
     from memlab.device.properties import peak_bandwidth_bytes_per_s, peak_flop_per_s
 
+    console = Console()
+    # A narrow terminal shows what --device takes and what it gives.
+    left_out = ("name", "memory") if console.width < WIDE_COLUMNS else ()
     table = Table(box=None, pad_edge=False)
-    for title in ("device", "name", "cc"):
-        table.add_column(title)
-    for title in ("memory", "bandwidth", "FP32"):
-        table.add_column(title, justify="right", no_wrap=True)
+    for title in ("device", "name", "cc", "memory", "bandwidth", "FP32"):
+        if title not in left_out:
+            right = title in ("memory", "bandwidth", "FP32")
+            table.add_column(title, justify="right" if right else "left", no_wrap=title != "name")
     for key, each in devices.items():
-        table.add_row(
-            key,
-            each.name,
-            _capability(each),
-            _scaled(each.total_memory_bytes, 2**30, ".1f", " GiB"),
-            _scaled(peak_bandwidth_bytes_per_s(each), 1e9, ".0f", " GB/s"),
-            _scaled(peak_flop_per_s(each, "fp32"), 1e12, ".1f", " TFLOP/s"),
-        )
-    Console().print(table)
+        cells = {
+            "device": key,
+            "name": each.name,
+            "cc": _capability(each),
+            "memory": _scaled(each.total_memory_bytes, 2**30, ".1f", " GiB"),
+            "bandwidth": _scaled(peak_bandwidth_bytes_per_s(each), 1e9, ".0f", " GB/s"),
+            "FP32": _scaled(peak_flop_per_s(each, "fp32"), 1e12, ".1f", " TFLOP/s"),
+        }
+        table.add_row(*(text for title, text in cells.items() if title not in left_out))
+    console.print(table)
 
 
 def _line(label: str, value: str) -> str:

@@ -6,6 +6,7 @@ The axes follow from the ceilings alone, so that pictures of one device can be l
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from memlab.device.measurement import flop_by_pipe
@@ -98,7 +99,7 @@ def draw_chart(
     if peak:
         _peak(axes, peak, bandwidths, "solid", reached.get("fp32"))
         _ridges(axes, peak, bandwidths)
-    for each in others:
+    for each in _merged(others):
         _peak(axes, each, bandwidths, "dashed", reached.get(each.key))
     _kernels(axes, [entry for entry in entries if is_on_chart(entry, ceilings)])
 
@@ -145,6 +146,16 @@ def _peaks(ceilings: Sequence[Ceiling], pipes: Collection[str]) -> list[Ceiling]
         each
         for each in ceilings
         if each.kind == "compute" and each.key in pipes and each.key not in ROOFS
+    ]
+
+
+def _merged(peaks: Sequence[Ceiling]) -> list[Ceiling]:
+    """Make one roof of peaks that are equal, as those of FP16 and BF16 are, under both names."""
+    alike: dict[float, list[Ceiling]] = {}
+    for each in peaks:
+        alike.setdefault(each.value, []).append(each)
+    return [
+        replace(same[0], label=" and ".join(each.label for each in same)) for same in alike.values()
     ]
 
 
@@ -264,7 +275,7 @@ def _peak(
         ha="right",
         va="bottom",
         fontsize=SMALL_POINTS,
-        zorder=5,
+        zorder=7,
         path_effects=_halo(),
     )
 

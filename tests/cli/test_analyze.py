@@ -53,6 +53,16 @@ def test_the_textbook_device_needs_48_operations_an_access(capsys: Capture) -> N
     assert ratio("naive -d pmpp --width 32", capsys)["needed_flop_per_access"] == 48.0
 
 
+def test_a_narrow_listing_keeps_its_line_numbers(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    assert main(["analyze", "naive", "--width", "16"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert all(len(line.rstrip()) <= 40 for line in lines)
+    assert any(line.startswith("17   ") and "M[row * k + i]" in line for line in lines)
+
+
 @pytest.mark.parametrize("tile", [2, 4, 16, 32])
 def test_a_tile_multiplies_the_ratio_by_its_width(tile: int, capsys: Capture) -> None:
     found = ratio(f"tiled -d a100 --width 64 --tile {tile}", capsys)

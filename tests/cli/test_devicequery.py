@@ -27,8 +27,10 @@ def query(monkeypatch):
     app = typer.Typer()
     app.command()(devicequery)
 
-    def run(*arguments):
-        result = CliRunner(env={"COLUMNS": "80"}).invoke(app, arguments, catch_exceptions=False)
+    def run(*arguments, columns=80):
+        result = CliRunner(env={"COLUMNS": str(columns)}).invoke(
+            app, arguments, catch_exceptions=False
+        )
         assert result.exit_code == 0
         return result.stdout
 
@@ -91,6 +93,9 @@ def test_the_list_has_every_device_in_80_columns(query):
     lines = query("--list").splitlines()
     assert [line.split()[0] for line in lines[1:]] == list(datasheet.names())
     assert max(len(line.rstrip()) for line in lines) <= 80
+    narrow = query("--list", columns=40).splitlines()
+    assert [line.split()[0] for line in narrow] == [line.split()[0] for line in lines]
+    assert max(len(line.rstrip()) for line in narrow) <= 40
     keys = [each["key"] for each in json.loads(query("--list", "--json"))["devices"]]
     assert keys == list(datasheet.names())
 

@@ -65,7 +65,10 @@ def test_tensor_cores_raise_the_axes_and_push_no_other_run_off_them() -> None:
     counters = replace(slow.counters, flop_tensor_fp16=slow.counters.flop_fp32, flop_fp32=0)
     tensor = replace(slow, kernel="tensor-fp16", counters=counters)
     fp16 = replace(CEILINGS[-1], key="fp16", label="FP16 tensor", value=989.4e12)
-    figure = draw([run_of(slow), run_of(tensor)], [*CEILINGS, fp16], "NVIDIA H200", DATE)
+    bf16 = replace(fp16, key="bf16", label="BF16 tensor")
+    counters = replace(counters, flop_tensor_fp16=0, flop_tensor_bf16=counters.flop_tensor_fp16)
+    runs = [slow, tensor, replace(tensor, kernel="tensor-bf16", counters=counters)]
+    figure = draw([run_of(each) for each in runs], [*CEILINGS, fp16, bf16], "NVIDIA H200", DATE)
 
     bottom, top = figure.axes[0].get_ylim()
     assert bottom == pytest.approx(1e10)
@@ -73,6 +76,8 @@ def test_tensor_cores_raise_the_axes_and_push_no_other_run_off_them() -> None:
     drawn = points(figure)
     assert drawn
     assert all(bottom < line.get_ydata()[0] < top for line in drawn)
+    texts = [text.get_text() for text in texts_of(figure)]
+    assert "FP16 tensor and BF16 tensor peak  989 TFLOP/s (datasheet)" in texts
 
 
 @given(scale=st.floats(1e-3, 1e3))
