@@ -49,6 +49,7 @@ ARCHITECTURE_FIGURES = (
     "shared_bytes_per_clock_per_sm",
     "register_latency_clocks",
     "shared_latency_clocks",
+    "constant_latency_clocks",
     "l1_latency_clocks",
     "barrier_latency_clocks",
 )

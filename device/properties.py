@@ -130,6 +130,7 @@ class DeviceProperties:
     dram_access_bytes: int | None = None
     register_latency_clocks: float | None = None
     shared_latency_clocks: float | None = None
+    constant_latency_clocks: float | None = None
     l1_latency_clocks: float | None = None
     l2_latency_clocks: float | None = None
     dram_latency_clocks: float | None = None

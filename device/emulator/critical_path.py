@@ -23,6 +23,7 @@ class Latencies:
 
     arithmetic: float
     shared: float
+    constant: float
     global_load: float
     barrier: float
 
@@ -67,7 +68,9 @@ def _latency(step: Step, latencies: Latencies) -> float:
         return latencies.barrier
     if step.row.kind in ("load", "atomic"):
         if step.row.space in ("const", "param"):
-            return latencies.arithmetic
+            # At a fixed address it is an operand of the instruction that uses it.
+            indexed = any(list(_registers(each)) for each in step.instruction.operands[1:])
+            return latencies.constant if indexed else latencies.arithmetic
         return latencies.shared if step.row.space == "shared" else latencies.global_load
     return latencies.shared if step.row.kind == "warp" else latencies.arithmetic
 
