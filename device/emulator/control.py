@@ -38,11 +38,6 @@ class Schedule:
         self.mask: Mask | None = None if self._full else self._live.copy()
         self.limit = _NEVER
 
-    @property
-    def live(self) -> Mask:
-        """Lanes that have not left the kernel."""
-        return self._live
-
     def jump(self, counter: int) -> None:
         """Send the whole running group to another program counter."""
         self.counter = counter

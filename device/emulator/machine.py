@@ -128,9 +128,7 @@ class Chunk:
                 if step.row.kind == "branch":
                     schedule.split(taken, step.target)
                     return True
-                schedule.split(taken, counter)  # those taken come back here, all of them
-                schedule.mask = taken
-                schedule.counter = counter
+                schedule.split(taken, counter)  # those taken lie lowest: they run on from here
         if step.row.kind == "branch":
             schedule.jump(step.target)
             return True
