@@ -1,20 +1,20 @@
 """`memlab run KERNEL`: launch a kernel once and report what it did to memory."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import typer
 
 from memlab.cli import options
 from memlab.cli.kernel_commands import EXIT_FINDING, kernel_group
 from memlab.cli.output import check_output, chosen_format, deliver
-from memlab.errors import UsageError
+from memlab.errors import MemlabError, UsageError
 
 if TYPE_CHECKING:
-    from memlab.device.measurement import Time
     from memlab.roofline.run import Run
 
+Found = TypeVar("Found")
 Counting = Literal["emulated", "ncu"]
 
 
@@ -93,12 +93,22 @@ def run_kernel(
 
     from memlab import lab
     from memlab.cli.progress import progress_bar
+    from memlab.device.ncu import ProfilerError
+    from memlab.kernels.cublas import LibraryError
 
     with progress_bar(quiet) as progress:
-        hardware = None
+        asked: dict[str, Any] = {"device": device, "seed": seed, "progress": progress}
+        hardware = bar = None
         if counters == "ncu":
-            hardware = _hardware_counters(name, parameters, device, seed, progress)
-        library = _cublas_time(name, parameters, device, seed, progress) if cublas else {}
+            hardware = _beside(
+                "hardware counters",
+                ProfilerError,
+                lambda: lab.hardware_counters(name, dict(parameters), **asked),
+            )
+        if cublas:
+            bar = _beside(
+                "cuBLAS", LibraryError, lambda: lab.cublas(name, dict(parameters), **asked)
+            )
         result = lab.run(
             name,
             dict(parameters),
@@ -108,7 +118,7 @@ def run_kernel(
             keep=not no_store,
             progress=progress,
             counters_ncu=hardware,
-            library_time=library,
+            library_time={"cublas": bar.time} if bar else {},
             samples=samples,
             timeout_s=timeout,
         )
@@ -123,43 +133,13 @@ def run_kernel(
         raise typer.Exit(EXIT_FINDING)
 
 
-def _hardware_counters(
-    name: str,
-    parameters: Mapping[str, int | str | None],
-    device: str | None,
-    seed: int,
-    progress: Any,
-) -> dict[str, float] | None:
-    """Count with Nsight Compute; where that cannot be, say why, and the run goes on without."""
-    from memlab import lab
-    from memlab.device.ncu import ProfilerError
-
+def _beside(what: str, missing: type[MemlabError], ask: Callable[[], Found]) -> Found | None:
+    """Ask for what stands beside a run; where it cannot be had, say why, and the run goes on."""
     try:
-        return lab.hardware_counters(
-            name, dict(parameters), device=device, seed=seed, progress=progress
-        )
-    except ProfilerError as error:
-        typer.echo(f"memlab: no hardware counters: {error}", err=True)
+        return ask()
+    except missing as error:
+        typer.echo(f"memlab: no {what}: {error}", err=True)
         return None
-
-
-def _cublas_time(
-    name: str,
-    parameters: Mapping[str, int | str | None],
-    device: str | None,
-    seed: int,
-    progress: Any,
-) -> "dict[str, Time]":
-    """Time cuBLAS; where that cannot be, say why, and the run goes on without."""
-    from memlab import lab
-    from memlab.errors import DeviceError
-
-    try:
-        bar = lab.cublas(name, dict(parameters), device=device, seed=seed, progress=progress)
-    except DeviceError as error:
-        typer.echo(f"memlab: no cuBLAS: {error}", err=True)
-        return {}
-    return {"cublas": bar.time}
 
 
 def _deliver(run: "Run", chosen: str, output: Path | None, force: bool, quiet: bool) -> None:

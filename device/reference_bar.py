@@ -56,7 +56,8 @@ def reference_bar(
         progress: Told what is being done.
 
     Raises:
-        DeviceError: There is no such GPU, or cuBLAS or its binding is not installed.
+        LibraryError: cuBLAS or its binding is not installed.
+        DeviceError: There is no such GPU.
         UsageError: The arrays do not fit.
     """
     time, verification = call(

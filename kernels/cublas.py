@@ -27,6 +27,10 @@ _TYPES = {
 """What the matrices hold and how cuBLAS is to compute, by what the kernel multiplies."""
 
 
+class LibraryError(DeviceError):
+    """There is no cuBLAS to compare with here; everything else works without it."""
+
+
 @contextmanager
 def product(
     launch: Launch, addresses: Mapping[str, int], stream: int = 0
@@ -42,7 +46,7 @@ def product(
         A function that queues the product once and returns.
 
     Raises:
-        DeviceError: cuBLAS or its binding is not installed, or cuBLAS refuses.
+        LibraryError: cuBLAS or its binding is not installed, or cuBLAS refuses.
     """
     cublas, handle = _opened()
     element = launch.defines.get("INPUT", "fp32").lower()
@@ -92,7 +96,7 @@ def _opened() -> tuple[Any, int]:
         return cublas, cublas.create()
     except Exception as error:  # the binding, the library or the driver may be what is missing
         reason = str(error).strip().partition("\n")[0]
-        raise DeviceError(
+        raise LibraryError(
             f"no cuBLAS to compare with ({reason}): on a machine with a GPU, "
             "pip install 'memlab[cublas]'"
         ) from error

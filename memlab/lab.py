@@ -21,6 +21,7 @@ from memlab.device.measurement import DeviceSummary
 from memlab.device.timing import TIMEOUT_S, Settings
 from memlab.errors import DeviceError, UsageError
 from memlab.kernels import catalog
+from memlab.kernels.cublas import LibraryError
 from memlab.roofline.advice import advise
 from memlab.roofline.analysis import Analysis, access_ratio
 from memlab.roofline.boundary import BoundaryCost, EdgeCase, edge_case, nearest_multiples
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     import pandas
     from matplotlib.figure import Figure
 
+    from memlab.device.compile import Compiled
     from memlab.device.measurement import Progress, Resources, Time
     from memlab.device.peak_records import Peaks
     from memlab.device.properties import DeviceProperties
@@ -105,7 +107,7 @@ def device_properties(device: str | None = None) -> DeviceProperties:
 
 def run(
     kernel: str,
-    parameters: Mapping[str, int | None],
+    parameters: Mapping[str, int | str | None],
     *,
     device: str | None = None,
     seed: int = 0,
@@ -206,7 +208,8 @@ def cublas(
     Raises:
         UsageError: An unknown kernel or device, a parameter out of range, or a kernel that is
             no product of row-major matrices.
-        DeviceError: There is no GPU or no cuBLAS here; says why and what to do.
+        LibraryError: There is no cuBLAS here; says why and what to do.
+        DeviceError: A GPU was asked for that is not available.
     """
     opened = open_device(device)
     launch = catalog.find(kernel).prepare(parameters, limits(opened.properties))
@@ -215,7 +218,7 @@ def cublas(
             f"cuBLAS multiplies row-major matrices, which {kernel} does not: leave out --cublas"
         )
     if opened.kind != "cuda":
-        raise DeviceError(
+        raise LibraryError(
             f"it runs on a GPU, and {opened.key} is emulated: choose a GPU with --device 0"
         )
     from memlab.device.reference_bar import reference_bar
@@ -240,8 +243,8 @@ def resources(
         UsageError: An unknown kernel, or a parameter out of range.
         DeviceError: The compiler is not available, or does not know the device.
     """
-    launch = catalog.find(kernel).prepare(parameters, limits(properties))
-    return launch, compile_launch(launch, properties.compute_capability).resources
+    launch, compiled = _compiled(kernel, parameters, properties)
+    return launch, compiled.resources
 
 
 def analyze(
@@ -333,8 +336,7 @@ def trace(
         MemlabError: The kernel itself failed.
     """
     properties = device_properties(device)
-    launch = catalog.find(kernel).prepare(parameters, limits(properties))
-    compiled = compile_launch(launch, properties.compute_capability)
+    launch, compiled = _compiled(kernel, parameters, properties)
     return tracing.trace(launch, compiled, block, thread, properties.name)
 
 
@@ -404,16 +406,30 @@ def peaks(
     return found
 
 
+def _compiled(
+    kernel: str, parameters: Mapping[str, int | str | None], properties: DeviceProperties
+) -> tuple[Launch, Compiled]:
+    launch = catalog.find(kernel).prepare(parameters, limits(properties))
+    return launch, compile_launch(launch, properties.compute_capability)
+
+
 def _now() -> datetime:
     """Tell the time, or what SOURCE_DATE_EPOCH says it is: documents can be made again alike."""
     epoch = os.environ.get("SOURCE_DATE_EPOCH")
-    return datetime.fromtimestamp(int(epoch), UTC) if epoch else datetime.now(UTC)
+    if not epoch:
+        return datetime.now(UTC)
+    try:
+        return datetime.fromtimestamp(int(epoch), UTC)
+    except (ValueError, OverflowError, OSError) as error:
+        raise UsageError(
+            f"SOURCE_DATE_EPOCH must be seconds since 1970, got {epoch!r}: correct or unset it"
+        ) from error
 
 
 def _run(
     device: Device,
     name: str,
-    parameters: Mapping[str, int | None],
+    parameters: Mapping[str, int | str | None],
     seed: int,
     progress: Progress | None,
 ) -> Run:

@@ -137,3 +137,9 @@ def test_a_notebook_gets_frames_and_properties() -> None:
     assert memlab.devicequery("rtx3070").compute_capability == (8, 6)
     with pytest.raises(UsageError, match="did you mean 'h200'"):
         memlab.devicequery("h20")
+
+
+def test_a_date_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "yesterday")
+    with pytest.raises(UsageError, match="SOURCE_DATE_EPOCH must be seconds since 1970"):
+        lab.run("tiled", {"width": 8}, device="h200", keep=False)

@@ -9,6 +9,7 @@ from memlab import lab
 from memlab.cli.app import main
 from memlab.cli.render import console, run_report
 from memlab.device.measurement import Time
+from memlab.errors import DeviceError
 from memlab.roofline.serialize import run_document, run_from_document
 
 BAR = {"cublas": Time(0.5e-3, "measured", samples=30)}
@@ -50,3 +51,14 @@ def test_the_bar_reaches_the_store(tmp_path) -> None:
         "tiled", {"width": 32}, device="h200", store=tmp_path / "runs.sqlite3", library_time=BAR
     )
     assert lab.Store(tmp_path / "runs.sqlite3").get(made.id).measurement.library_time == BAR
+
+
+def test_a_gpu_that_is_not_there_is_one_error(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(*_: object) -> None:
+        raise DeviceError("no GPU here")
+
+    monkeypatch.setattr(lab, "open_device", refuse)
+    assert main(["run", "tiled", "--device", "0", "--no-store", "--cublas"]) == 3
+    assert capsys.readouterr().err.splitlines() == ["memlab: error: no GPU here"]
