@@ -35,7 +35,7 @@ from memlab.device.compile import Compiled, compile_launch
 from memlab.device.cuda_device import CudaDevice, measure, prepare
 from memlab.device.cuda_session import Session
 from memlab.device.devices import limits
-from memlab.device.inputs import random_inputs
+from memlab.device.inputs import make_inputs
 from memlab.device.timing import Settings
 from memlab.kernels.catalog import find
 from memlab.kernels.launch import Buffer, Launch, Scalar
@@ -109,7 +109,7 @@ def _copy(size: int) -> Launch:
         ),
         flop=0,
         compulsory_bytes=2 * size,
-        reference=_identity,
+        references={"to": _identity},
         tolerance=0.0,
     )
 
@@ -163,7 +163,7 @@ def run_nvbench(file: str) -> None:
     def register(case: Case) -> None:
         def run(state: bench.State) -> None:
             launch = case.launch
-            inputs = random_inputs(launch, 0)
+            inputs = make_inputs(launch, 0)
             function = checked(
                 driver.cuModuleGetFunction(
                     checked(driver.cuModuleLoadData(case.compiled.cubin)), launch.entry.encode()

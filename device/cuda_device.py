@@ -16,7 +16,7 @@ from memlab.device.compile import compile_launch
 from memlab.device.cuda_driver import explained
 from memlab.device.cuda_session import Session
 from memlab.device.emulated import emulate, resident_blocks
-from memlab.device.inputs import random_inputs, unwritten
+from memlab.device.inputs import element_type, make_inputs, unwritten
 from memlab.device.measurement import (
     DeviceKind,
     DeviceSummary,
@@ -27,9 +27,9 @@ from memlab.device.measurement import (
 )
 from memlab.device.properties import DeviceProperties
 from memlab.device.timing import Samples, Settings, summarize
-from memlab.device.verification import checked_positions, compare
+from memlab.device.verification import Found, checked_positions, verify
 from memlab.device.worker import Worker
-from memlab.kernels.launch import Buffer, Launch
+from memlab.kernels.launch import Buffer, Launch, Scalar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from memlab.device.worker import Link
-    from memlab.kernels.launch import Arrays
 
 Result = TypeVar("Result")
 
@@ -167,14 +166,17 @@ def measure(
         DeviceError: The GPU cannot be used.
         MemlabError: The kernel faulted or did not end.
     """
-    output = launch.output
-    positions = checked_positions(launch, output.shape, seed)
-    # The reference may be any function, also one that no other process can import.
-    sent = replace(launch, reference=_left_behind)
+    positions = {
+        each.name: checked_positions(launch, each.shape, seed)
+        for each in launch.outputs
+        if each.name in launch.references
+    }
+    # A reference may be any function, also one that no other process can import.
+    sent = replace(launch, references={})
     with Worker(run_and_time, index, sent, cubin, seed, positions, settings) as worker:
-        expected = launch.reference(random_inputs(launch, seed), positions)
-        found, missing = worker.take(progress)
-        verification = compare(launch, found, expected, output.elements, missing)
+        inputs = make_inputs(launch, seed)
+        found = worker.take(progress)
+        verification = verify(launch, inputs, found)
         worker.go_on()
         other = meanwhile()
         cold, warm = worker.result(progress)
@@ -187,12 +189,12 @@ def run_and_time(
     launch: Launch,
     cubin: bytes,
     seed: int,
-    positions: NDArray[np.int64],
+    positions: Mapping[str, NDArray[np.int64]],
     settings: Settings,
 ) -> tuple[Samples, Samples]:
-    """What the worker does: run a launch once and hand over its output, then time it.
+    """What the worker does: run a launch once and hand over its outputs, then time it.
 
-    Handed over are the output's elements at `positions` and how many were never written.
+    Handed over are the outputs' elements at `positions` and how many were never written.
 
     Returns:
         Samples with cold and with warm caches.
@@ -204,14 +206,28 @@ def run_and_time(
         with explained(launch.kernel):
             ready.once()
         session.synchronize(launch.kernel)
-        output = ready.read(session, launch)
-        link.give((output.reshape(-1)[positions], unwritten(output)))
-        del output
+        link.give({each.name: _found(ready, session, each, positions) for each in launch.outputs})
         link.wait()
         link.report("timing, caches cold")
-        cold = session.time(ready.once, settings, flush=True, what=launch.kernel)
+        cold = session.time(
+            ready.once, settings, flush=True, what=launch.kernel, restore=ready.restore
+        )
         link.report("timing, caches warm")
-        return cold, session.time(ready.once, settings, flush=False, what=launch.kernel)
+        warm = session.time(
+            ready.once, settings, flush=False, what=launch.kernel, restore=ready.restore
+        )
+        return cold, warm
+
+
+def _found(
+    ready: Ready, session: Session, output: Buffer, positions: Mapping[str, NDArray[np.int64]]
+) -> Found:
+    if output.name not in positions:  # it has no reference
+        return Found(np.zeros(0, np.int64), np.zeros(0))
+    values, index = ready.read(session, output), positions[output.name]
+    # What the kernel also reads is not poisoned: there one cannot know.
+    missing = unwritten(values) if output.role == "out" else 0
+    return Found(index, values.reshape(-1)[index], missing)
 
 
 @dataclass(frozen=True)
@@ -222,16 +238,18 @@ class Ready:
         inputs: Its input arrays by name, as on the host.
         memory: Its arrays on the GPU by name.
         once: Queues it once.
+        restore: Queues copies that put back what it reads and overwrites; None where nothing is.
     """
 
     inputs: Mapping[str, NDArray[Any]]
     memory: Mapping[str, Any]
     once: Callable[[], None]
+    restore: Callable[[], None] | None = None
 
-    def read(self, session: Session, launch: Launch) -> NDArray[Any]:
-        """Wait for what was launched and copy the output to the host."""
-        output = launch.output
-        return session.read(self.memory[output.name], np.empty(output.shape, output.dtype))
+    def read(self, session: Session, output: Buffer) -> NDArray[Any]:
+        """Wait for what was launched and copy an output to the host."""
+        into = np.empty(output.shape, element_type(output.dtype))
+        return session.read(self.memory[output.name], into)
 
 
 def prepare(session: Session, launch: Launch, cubin: bytes, seed: int) -> Ready:
@@ -247,23 +265,31 @@ def prepare(session: Session, launch: Launch, cubin: bytes, seed: int) -> Ready:
         UsageError: The arrays do not fit.
         DeviceError: The driver cannot load the code.
     """
-    inputs = random_inputs(launch, seed)
+    inputs = make_inputs(launch, seed)
     constants = {each.name: inputs[each.name] for each in launch.constants}
     function = session.load(cubin, launch.entry, constants)
     memory = {
-        each.name: session.array(inputs[each.name] if each.role == "in" else each.nbytes)
+        each.name: session.array(each.nbytes if each.role == "out" else inputs[each.name])
         for each in launch.buffers
     }
     arguments = [
-        memory[each.name] if isinstance(each, Buffer) else np.dtype(each.dtype).type(each.value)
+        memory[each.name] if isinstance(each, Buffer) else _scalar(each)
         for each in launch.arguments
     ]
+    overwritten = [each for each in launch.buffers if each.role == "inout"]
+    kept = {each.name: session.array(inputs[each.name]) for each in overwritten}
 
     def once() -> None:
         session.launch(function, launch.grid, launch.block, arguments, launch.dynamic_shared_bytes)
 
-    return Ready(inputs, memory, once)
+    def restore() -> None:
+        for each in overwritten:
+            session.copy(kept[each.name], memory[each.name], each.nbytes)
+
+    return Ready(inputs, memory, once, restore if overwritten else None)
 
 
-def _left_behind(inputs: Arrays, flat_index: NDArray[np.int64]) -> NDArray[np.float64]:
-    raise NotImplementedError("the reference stays with the process that verifies")
+def _scalar(scalar: Scalar) -> Any:
+    """A scalar as PyCUDA passes it: of a 16-bit float, which it does not know, the bits."""
+    value = np.array(scalar.value, element_type(scalar.dtype))
+    return value.view(np.uint16)[()] if scalar.dtype == "bfloat16" else value[()]

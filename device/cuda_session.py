@@ -117,8 +117,8 @@ class Session:
 
         Args:
             cubin: The machine code.
-            entry: The kernel's `extern "C"` name.
-            constants: What its `__constant__` arrays hold, by symbol.
+            entry: The kernel's name in it.
+            constants: What its `__constant__` and `__device__` arrays hold, by symbol.
 
         Raises:
             DeviceError: The driver cannot load it.
@@ -170,6 +170,16 @@ class Session:
         cuda_driver.driver().memcpy_dtoh(into, allocation)
         return into
 
+    def copy(self, source: Any, target: Any, nbytes: int) -> None:
+        """Queue a copy from one allocation to another; it does not wait.
+
+        Args:
+            source: What `array` gave.
+            target: The same.
+            nbytes: How much, from the start of both.
+        """
+        cuda_driver.driver().memcpy_dtod_async(target, source, nbytes)
+
     def launch(
         self,
         function: Any,
@@ -215,6 +225,7 @@ class Session:
         flush: bool = True,
         what: str = "the kernel",
         report: Callable[[], None] | None = None,
+        restore: Callable[[], None] | None = None,
     ) -> Samples:
         """Time what `launch` queues, from its start to its end on the GPU.
 
@@ -229,12 +240,16 @@ class Session:
                 else it holds what the launch before left.
             what: Whom an error names.
             report: Called after every sample.
+            restore: Queues, before every sample, what puts back the arrays that a launch reads
+                and overwrites: else the tenth launch would not do the work of the first.
 
         Raises:
             MemlabError: A fault on the GPU, or it took too long.
         """
 
         def sample() -> Sample:
+            if restore is not None:
+                restore()
             taken = self._sample(launch, flush, what)
             if report is not None:
                 report()

@@ -23,6 +23,7 @@ from memlab.device.measurement import (
     Region,
     Time,
     Verification,
+    flop_by_pipe,
 )
 from memlab.device.occupancy import occupancy, shared_carveout_bytes
 from memlab.device.properties import SECTOR_BYTES, DeviceProperties
@@ -93,6 +94,11 @@ class Emulation:
     work: model.Work
     verification: Verification
 
+    def flop(self, launch: Launch) -> int:
+        """The algorithm's FLOPs, or, where nobody declared them, those that were executed."""
+        executed = sum(flop_by_pipe(self.counters).values())
+        return executed if launch.flop is None else launch.flop
+
     def measurement(
         self,
         launch: Launch,
@@ -107,7 +113,7 @@ class Emulation:
             kernel=launch.kernel,
             parameters=dict(launch.parameters),
             tile=launch.tile,
-            flop=launch.flop,
+            flop=self.flop(launch),
             compulsory_bytes=launch.compulsory_bytes,
             device=device,
             grid=launch.grid,

@@ -18,9 +18,9 @@ from memlab.device.emulator.memory import GlobalMemory
 from memlab.device.emulator.program import Program, load, with_constants
 from memlab.device.emulator.recording import Recorder
 from memlab.device.emulator.threads import Grid
-from memlab.device.inputs import POISON_BYTE, random_inputs
+from memlab.device.inputs import POISON_BYTE, element_type, make_inputs
 from memlab.device.measurement import Progress, Verification
-from memlab.device.verification import verify
+from memlab.device.verification import Found, verify
 from memlab.errors import UsageError
 from memlab.kernels.launch import Buffer, Launch
 
@@ -64,7 +64,10 @@ class Execution:
         sizes = {each.name: (each.nbytes, each.element_bytes) for each in launch.buffers}
         sizes |= {each.name: (each.size, 4) for each in program.globals}
         self.memory = GlobalMemory(sizes)
-        self.inputs = random_inputs(launch, seed, {b.name: self.array(b) for b in launch.buffers})
+        self.inputs = make_inputs(launch, seed, {b.name: self.array(b) for b in launch.buffers})
+        for buffer in launch.outputs:
+            if buffer.name in self.inputs:  # the kernel writes over what it reads: keep that
+                self.inputs[buffer.name] = self.inputs[buffer.name].copy()
         self.program = with_constants(
             program, {c.name: self.inputs[c.name] for c in launch.constants}
         )
@@ -87,15 +90,21 @@ class Execution:
 
     def array(self, buffer: Buffer) -> NDArray[Any]:
         """A buffer's elements, as a view of the emulated memory."""
-        return self.memory.bytes_of(buffer.name).view(buffer.dtype).reshape(buffer.shape)
+        raw = self.memory.bytes_of(buffer.name)
+        return raw.view(element_type(buffer.dtype)).reshape(buffer.shape)
 
     def reset(self) -> None:
-        """Poison the outputs and set module variables to their initial values."""
-        for buffer in self.launch.buffers:
-            if buffer.role == "out":
+        """Give the arrays that the kernel writes, and module variables, their initial values."""
+        for buffer in self.launch.outputs:
+            if buffer.name in self.inputs:
+                self.array(buffer)[...] = self.inputs[buffer.name]
+            else:
                 self.memory.bytes_of(buffer.name)[:] = POISON_BYTE
+        given = {each.name for each in self.launch.constants}
         for variable in self.program.globals:
             initial = variable.initial or bytes(variable.size)
+            if variable.name in given:
+                initial = self.inputs[variable.name].tobytes()
             self.memory.bytes_of(variable.name)[:] = np.frombuffer(initial, np.uint8)
         self.memory.forget_writes()
 
@@ -133,11 +142,13 @@ class Execution:
         return wanted, total
 
     def verify(self, whole: bool) -> Verification:
-        """Compare the outputs of the blocks that ran with the reference."""
-        output = self.launch.output
-        values = self.array(output)
-        index = np.arange(values.size) if whole else self.memory.elements_written(output.name)
-        return verify(self.launch, self.inputs, values, index)
+        """Compare the outputs of the blocks that ran with the references."""
+        found = {}
+        for output in self.launch.outputs:
+            values = self.array(output).reshape(-1)
+            index = np.arange(values.size) if whole else self.memory.elements_written(output.name)
+            found[output.name] = Found(index, values[index])
+        return verify(self.launch, self.inputs, found)
 
     def record(self, blocks: NDArray[np.int64], recorder: Recorder) -> Tally:
         """Run some blocks while a recorder watches, and count them."""
@@ -177,7 +188,7 @@ class Execution:
             if isinstance(argument, Buffer):
                 value = np.uint64(self.memory.find(argument.name).address).tobytes()
             else:
-                value = np.array(argument.value, argument.dtype).tobytes()
+                value = np.array(argument.value, element_type(argument.dtype)).tobytes()
             start = self.program.parameters[variable.name]
             space[start : start + variable.size] = value.ljust(variable.size, b"\0")
         return bytes(space)

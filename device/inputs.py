@@ -1,4 +1,4 @@
-"""What a kernel finds in memory: the same random inputs and poisoned outputs on every device."""
+"""What a kernel finds in memory: the same inputs and poisoned outputs on every device."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memlab.errors import UsageError
-from memlab.kernels.launch import Launch, Uniform
+from memlab.kernels.launch import Counting, Fill, Launch, NpyFile, Same, Uniform
 
 POISON_BYTE = 0xFF  # a NaN in every float format, so that an element never written is seen
 
 
-def random_inputs(
+def make_inputs(
     launch: Launch, seed: int, into: Mapping[str, NDArray[Any]] | None = None
 ) -> dict[str, NDArray[Any]]:
-    """Make the inputs of a launch: arguments and `__constant__` arrays.
+    """Make what a launch reads: arguments and `__constant__` arrays.
 
     Args:
         launch: What will run.
@@ -28,28 +28,93 @@ def random_inputs(
         Arrays by name, in the inputs' shapes and types.
 
     Raises:
-        UsageError: The seed is negative.
+        UsageError: The seed is negative, or a file does not hold such an array.
     """
     if seed < 0:
         raise UsageError(f"seed must be 0 or more, got {seed}: use 0")
     arrays = {}
     for number, each in enumerate(launch.inputs):
         given = (into or {}).get(each.name)
-        arrays[each.name] = np.empty(each.shape, each.dtype) if given is None else given
-        _draw(arrays[each.name], each.fill, np.random.default_rng([seed, number]))
+        array = np.empty(each.shape, element_type(each.dtype)) if given is None else given
+        arrays[each.name] = array
+        _fill(array, each.fill, np.random.default_rng([seed, number]))
     return arrays
 
 
+def element_type(name: str) -> np.dtype[Any]:
+    """NumPy's type of this name, `bfloat16` among them."""
+    if name == "bfloat16":
+        import ml_dtypes  # noqa: F401 (registers it)
+    return np.dtype(name)
+
+
+def load_array(path: str, shape: tuple[int, ...], dtype: str) -> NDArray[Any]:
+    """Read an array from a file in NumPy's format.
+
+    Args:
+        path: The file.
+        shape: What it must hold, in as many dimensions or flat.
+        dtype: Of what type.
+
+    Raises:
+        UsageError: There is no such file, or it does not hold such an array.
+    """
+    array: NDArray[Any]
+    try:
+        # Mapped, not read: of a large file what is needed. Pickles could run code: never.
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except OSError as error:
+        raise UsageError(
+            f"cannot read {path} ({error.strerror or error}): check the name"
+        ) from None
+    except (ValueError, EOFError) as error:
+        raise UsageError(
+            f"{path} is not an array in NumPy's format ({error}): write it with numpy.save"
+        ) from None
+    wanted, size = element_type(dtype), int(np.prod(shape))
+    # bfloat16 has no name in files: NumPy writes it as two raw bytes.
+    raw = wanted.name == "bfloat16" and array.dtype.itemsize == wanted.itemsize
+    if array.size != size or not (array.dtype == wanted or raw):
+        raise UsageError(
+            f"{path} holds {array.dtype}{list(array.shape)}, and {dtype}{list(shape)} is needed: "
+            "convert it with numpy, or declare what it holds"
+        )
+    return array.view(wanted).reshape(shape)
+
+
+def _fill(array: NDArray[Any], how: Fill | None, generator: np.random.Generator) -> None:
+    """Fill an array in place."""
+    match how:
+        case Same(value):
+            array[...] = value
+        case Counting():
+            array[...] = np.arange(array.size).reshape(array.shape).astype(array.dtype)
+        case NpyFile(path):
+            array[...] = load_array(path, array.shape, array.dtype.name)
+        case Uniform() | None:
+            _draw(array, how, generator)
+
+
 def _draw(array: NDArray[Any], how: Uniform | None, generator: np.random.Generator) -> None:
-    """Fill an array in place: floats uniform in [0, 1), integers over their range, or as told.
+    """Draw at random: floats uniform in [0, 1), integers over their range, or as told.
 
     Never zeros: these hide wrong indexing, and a GPU draws less power on them.
     """
-    if array.dtype.kind == "f":
-        generator.random(out=array, dtype=array.dtype)
+    if array.dtype.kind not in "iub":  # floats; those of `ml_dtypes` have a kind of their own
+        low, high = (0.0, 1.0) if how is None else (how.low, how.high)
+        drawn = array if array.dtype.itemsize >= 4 else np.empty(array.shape, np.float32)
+        generator.random(out=drawn, dtype=drawn.dtype)
         if how is not None:
-            array *= how.high - how.low
-            array += how.low
+            drawn *= high - low
+            drawn += low
+        if drawn is not array:
+            end = array.dtype.type(high)
+            below = np.nextafter(end, array.dtype.type(low))  # where rounding reaches the end
+            array[...] = drawn
+            array[array >= end] = below
+        return
+    if array.dtype.kind == "b":
+        array[...] = generator.integers(0, 2, array.shape)
         return
     info = np.iinfo(array.dtype)
     low, high = (info.min, info.max + 1) if how is None else (int(how.low), int(how.high))

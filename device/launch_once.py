@@ -1,53 +1,75 @@
-"""Launch one kernel of the catalog once on a GPU, and nothing else: what a profiler watches.
+"""Run one launch once on a GPU, and nothing else: what a profiler or a sanitizer watches.
 
-`python -m memlab.device.launch_once '{"kernel": "tiled", "parameters": {"width": 64, "tile": 16},
-"index": 0, "seed": 0}'` prints nothing. A profiler replays the launch many times, so nothing is
-timed or verified here: `memlab run` does both with no profiler around it.
+`python -m memlab.device.launch_once FILE` takes what `target` wrote and prints nothing. A
+profiler replays the launch many times, so nothing is timed or verified here: `memlab run` does
+both with no tool around it.
 """
 
 from __future__ import annotations
 
-import json
+import pickle
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from memlab.device import cuda_query
 from memlab.device.compile import compile_launch
 from memlab.device.cuda_device import prepare
 from memlab.device.cuda_driver import explained
 from memlab.device.cuda_session import Session
-from memlab.device.devices import limits
 from memlab.errors import MemlabError
-from memlab.kernels.catalog import find
+from memlab.kernels.launch import Launch
 
 
-def launch_once(kernel: str, parameters: Mapping[str, int | str], index: int, seed: int) -> None:
-    """Compile a kernel, fill its inputs, launch it and wait for it.
+@dataclass(frozen=True)
+class Request:
+    """What to run.
 
-    Args:
-        kernel: A name of the catalog.
-        parameters: Its parameters.
+    Attributes:
+        launch: The launch.
         index: Which GPU, as CUDA counts them.
         seed: Of the random inputs.
+    """
+
+    launch: Launch
+    index: int
+    seed: int
+
+
+@contextmanager
+def target(launch: Launch, index: int, seed: int) -> Iterator[tuple[str, ...]]:
+    """Give the command that runs a launch once; it works while the context lasts."""
+    # A reference may be any function, and nothing is verified.
+    request = Request(replace(launch, references={}), index, seed)
+    with TemporaryDirectory(prefix="memlab-") as folder:  # nobody else may write there
+        file = Path(folder, "request")
+        file.write_bytes(pickle.dumps(request))
+        yield (sys.executable, "-P", "-m", "memlab.device.launch_once", str(file))
+
+
+def launch_once(request: Request) -> None:
+    """Compile a launch, fill its inputs, start it and wait for it.
 
     Raises:
         MemlabError: The GPU cannot be used, or the kernel faulted.
     """
-    properties = cuda_query.query(index)
-    launch = find(kernel).prepare(parameters, limits(properties))
+    launch, properties = request.launch, cuda_query.query(request.index)
     compiled = compile_launch(launch, properties.compute_capability)
-    with Session(index) as session:
-        ready = prepare(session, launch, compiled.cubin, seed)
-        with explained(kernel):
+    with Session(request.index) as session:
+        ready = prepare(session, launch, compiled.cubin, request.seed)
+        with explained(launch.kernel):
             ready.once()
-        session.synchronize(kernel)
+        session.synchronize(launch.kernel)
         del ready  # its arrays are freed while the session stands
 
 
 def main() -> None:
-    """Do what the one argument says, as JSON; an error is one line on stderr."""
+    """Do what the request in the file says; an error is one line on stderr."""
     try:
-        launch_once(**json.loads(sys.argv[1]))
+        launch_once(pickle.loads(Path(sys.argv[1]).read_bytes()))
     except MemlabError as error:
         sys.exit(f"memlab: error: {error}")
 

@@ -233,6 +233,7 @@ class Verification:
         tolerance: The largest that rounding explains.
         checked: Output elements compared.
         total: Output elements there are.
+        worst: The element with this error in words, or what else is wrong.
     """
 
     status: Literal["passed", "failed", "skipped"]
@@ -240,6 +241,7 @@ class Verification:
     tolerance: float | None
     checked: int
     total: int
+    worst: str = ""
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,10 @@ what the emulator counted. Metric names: Nsight Compute's "Kernel Profiling Guid
 from __future__ import annotations
 
 import csv
-import json
 import os
 import shutil
 import signal
 import subprocess
-import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -125,7 +123,7 @@ def command(
         *("--metrics", ",".join(metrics)),
         *("--clock-control", "none", "--cache-control", "all"),
         *("--target-processes", "all"),
-        *("--kernel-name-base", "function", "--kernel-name", entry, "--launch-count", "1"),
+        *("--kernel-name-base", "mangled", "--kernel-name", entry, "--launch-count", "1"),
         *map(str, target),
     ]
 
@@ -187,11 +185,10 @@ def profile(
     more: Iterable[str] = (),
     timeout_s: float = TIMEOUT_S,
 ) -> dict[str, float]:
-    """Run a launch of the catalog once under Nsight Compute.
+    """Run a launch once under Nsight Compute.
 
     Args:
-        launch: What to run; the process under ncu makes it again from its kernel's name and
-            parameters.
+        launch: What to run.
         index: Which GPU, as CUDA counts them.
         seed: Of the random inputs.
         more: Metrics to collect besides those of `COUNTERS`.
@@ -209,18 +206,12 @@ def profile(
         raise ProfilerError(
             f"Nsight Compute (ncu) is not installed, or not on the PATH: {INSTALL_ADVICE}"
         )
-    request = json.dumps(
-        {
-            "kernel": launch.kernel,
-            "parameters": dict(launch.parameters),
-            "index": index,
-            "seed": seed,
-        }
-    )
-    target = (sys.executable, "-P", "-m", "memlab.device.launch_once", request)
+    from memlab.device.launch_once import target
+
     metrics = dict.fromkeys((*metrics_of(), *more))
     try:
-        output = _output(command(ncu, metrics, launch.entry, target), timeout_s)
+        with target(launch, index, seed) as words:
+            output = _output(command(ncu, metrics, launch.entry, words), timeout_s)
     except subprocess.TimeoutExpired:
         raise ProfilerError(
             f"Nsight Compute did not finish {launch.kernel} within {timeout_s:g} s: "

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from memlab.device.cuda_session import Session
-from memlab.device.inputs import random_inputs
+from memlab.device.inputs import make_inputs
 from memlab.device.measurement import Progress, Time, Verification
 from memlab.device.timing import Settings, summarize
-from memlab.device.verification import checked_positions, verify
+from memlab.device.verification import Found, checked_positions, verify
 from memlab.device.worker import call
 from memlab.kernels import cublas
 
@@ -63,6 +63,7 @@ def reference_bar(
     time, verification = call(
         measure, index, launch, seed, settings or Settings(), progress=progress
     )
+    assert launch.flop is not None  # the ladder declares its work
     return ReferenceBar(time, launch.flop / time.median_s, verification)
 
 
@@ -71,10 +72,10 @@ def measure(
 ) -> tuple[Time, Verification]:
     """Run, verify and time cuBLAS on a GPU: what a worker does; arguments as above."""
     link.report("preparing inputs")
-    inputs = random_inputs(launch, seed)
+    inputs = make_inputs(launch, seed)
     rounding = INPUT_ROUNDING.get(launch.defines.get("INPUT", ""), 0.0)
     expected = replace(launch, tolerance=launch.tolerance + rounding)
-    output = launch.output
+    (output,) = launch.outputs
     with Session(index, link, settings.timeout_s) as session:
         memory = {name: session.array(values) for name, values in inputs.items()}
         memory[output.name] = session.array(output.nbytes)
@@ -85,7 +86,8 @@ def measure(
             session.synchronize("cuBLAS")
             values = session.read(memory[output.name], np.empty(output.shape, output.dtype))
             positions = checked_positions(launch, output.shape, seed)
-            verification = verify(expected, inputs, values, positions)
+            found = Found(positions, values.reshape(-1)[positions])
+            verification = verify(expected, inputs, {output.name: found})
             link.report("timing cuBLAS, caches cold")
             cold = session.time(once, settings, flush=True, what="cuBLAS")
             link.report("timing cuBLAS, caches warm")

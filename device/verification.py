@@ -1,7 +1,9 @@
-"""Comparing what a kernel wrote with its float64 reference."""
+"""Comparing what a kernel wrote with its float64 references."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
@@ -9,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memlab.device.measurement import Verification
-from memlab.kernels.launch import Arrays, Launch
+from memlab.kernels.launch import Arrays, Buffer, Launch, Reference
 
 REFERENCE_FLOP = 2e10
 """Up to so much work the reference is computed whole, in a second or so on a CPU; of larger
@@ -18,54 +20,82 @@ REFERENCE_ELEMENTS = 2**25
 """And up to so many elements, for memory's sake: the reference is in float64."""
 
 
-def verify(
-    launch: Launch, inputs: Arrays, output: NDArray[Any], index: NDArray[np.int64]
-) -> Verification:
-    """Compare output elements with the reference.
+UNVERIFIED = Verification("skipped", None, None, 0, 0)
+"""Where there is no reference."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """What was found of one output.
+
+    Attributes:
+        index: Row-major positions of the elements to compare, in rising order.
+        values: What the output holds there.
+        unwritten: Elements, compared or not, that were never written.
+    """
+
+    index: NDArray[np.int64]
+    values: NDArray[Any]
+    unwritten: int = 0
+
+
+def verify(launch: Launch, inputs: Arrays, found: Mapping[str, Found]) -> Verification:
+    """Compare output elements with the references.
 
     The relative error of an element is |output - reference| / |reference|, or the absolute
-    error where the reference is 0; an element that was never written (the output is poisoned
-    with NaN before the launch) has an infinite one.
+    error where the reference is 0; for the scale `rms`, the reference's root mean square stands
+    in where it is larger. An element that was never written (outputs are poisoned with NaN
+    before the launch) has an infinite one, and so has an output of which nothing was found.
 
     Args:
         launch: What ran.
-        inputs: Its input arrays by name.
-        output: The output array, any shape.
-        index: Row-major positions to compare.
+        inputs: Its input arrays by name, as they were before.
+        found: Its outputs by name; those without a reference are passed over.
+
+    Returns:
+        The worst of all outputs, with all elements counted.
     """
-    found = output.reshape(-1)[index]
-    expected = launch.reference(inputs, index) if index.size else np.zeros(0)
-    return compare(launch, found, expected, output.size)
+    checks = [
+        _compare(launch, buffer, found[buffer.name], launch.references[buffer.name], inputs)
+        for buffer in launch.outputs
+        if buffer.name in launch.references
+    ]
+    if not checks:
+        return UNVERIFIED
+    worst = max(checks, key=lambda check: check.relative_error or 0.0)
+    return replace(
+        worst,
+        checked=sum(check.checked for check in checks),
+        total=sum(check.total for check in checks),
+    )
 
 
-def compare(
-    launch: Launch,
-    found: NDArray[Any],
-    expected: NDArray[np.float64],
-    total: int,
-    unwritten: int = 0,
+def _compare(
+    launch: Launch, output: Buffer, found: Found, reference: Reference, inputs: Arrays
 ) -> Verification:
-    """Compare output elements with what the reference gives for them; errors as in `verify`.
-
-    Args:
-        launch: What ran.
-        found: Elements of the output.
-        expected: What they must be, in the same shape.
-        total: Elements of the whole output.
-        unwritten: How many of these, compared or not, were never written: one fails it.
-    """
-    error = float("inf")
-    if found.size and not unwritten:
-        values = found.astype(np.float64)
-        scale = np.where(expected == 0, 1.0, np.abs(expected))
-        errors = np.abs(values - expected) / scale
-        error = float(np.where(np.isnan(errors), np.inf, errors).max())
+    error, worst = float("inf"), ""
+    if found.unwritten:
+        worst = f"{found.unwritten} of {output.elements} elements of {output.name} never written"
+    elif found.index.size:
+        values = found.values.astype(np.float64)
+        expected = reference(inputs, found.index)
+        scale = np.abs(expected)
+        if launch.error_scale == "rms":
+            scale = np.maximum(scale, np.sqrt(np.mean(np.square(expected))))
+        errors = np.abs(values - expected) / np.where(scale == 0, 1.0, scale)
+        errors[values == expected] = 0.0  # infinities that are meant
+        errors = np.where(np.isnan(errors), np.inf, errors)
+        at = int(errors.argmax())
+        error = float(errors[at])
+        place = ", ".join(str(each) for each in np.unravel_index(found.index[at], output.shape))
+        worst = f"{output.name}[{place}] is {values[at]:.9g}, must be {expected[at]:.9g}"
     return Verification(
         status="passed" if error <= launch.tolerance else "failed",
         relative_error=error,
         tolerance=launch.tolerance,
-        checked=int(found.size),
-        total=total,
+        checked=int(found.index.size),
+        total=output.elements,
+        worst=worst,
     )
 
 

@@ -95,7 +95,7 @@ def launch_scattered(kernel: Kernel, values: Mapping[str, Any], limits: Limits) 
         launch,
         arguments=(a, index, *rest),
         compulsory_bytes=3 * n * WORD_BYTES,
-        reference=_gathered,
+        references={"b": _gathered},
     )
 
 

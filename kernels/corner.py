@@ -50,7 +50,7 @@ def _with_n_column_major(launch: Launch) -> Launch:
         else each
         for each in launch.arguments
     )
-    return replace(launch, arguments=arguments, reference=_product, library="")
+    return replace(launch, arguments=arguments, references={"P": _product}, library="")
 
 
 def _product(inputs: Arrays, flat_index: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -208,12 +208,16 @@ class Kernel:
             arguments=arguments,
             flop=flop,
             compulsory_bytes=compulsory_bytes,
-            reference=reference,
+            references={each.name: reference for each in arguments if _is_output(each)},
             tolerance=tolerance,
             tile=tile,
             constants=constants,
             compile_options=compile_options,
         )
+
+
+def _is_output(argument: Buffer | Scalar) -> bool:
+    return isinstance(argument, Buffer) and argument.role == "out"
 
 
 def _check_memory(launch: Launch, limits: Limits) -> None:

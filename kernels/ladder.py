@@ -190,7 +190,7 @@ def launch_tensor(
                 for each in product.arguments
             ),
             compulsory_bytes=element_bytes * (m * k + k * n) + FLOAT_BYTES * m * n,
-            reference=partial(_reference, element),
+            references={"P": partial(_reference, element)},
             tolerance=tensor_tolerance(k),
         )
 

@@ -36,6 +36,29 @@ class Uniform:
 
 
 @dataclass(frozen=True)
+class Same:
+    """An array whose elements are all alike."""
+
+    value: float
+
+
+@dataclass(frozen=True)
+class Counting:
+    """An array of 0, 1, 2 and so on, in row-major order."""
+
+
+@dataclass(frozen=True)
+class NpyFile:
+    """An array read from a file in NumPy's format, of the very shape and type."""
+
+    path: str
+
+
+Fill: TypeAlias = Uniform | Same | Counting | NpyFile
+"""Where the elements of an array come from."""
+
+
+@dataclass(frozen=True)
 class Buffer:
     """An array argument in global memory.
 
@@ -43,15 +66,16 @@ class Buffer:
         name: The parameter's name in the kernel's source.
         shape: Elements in each dimension, row-major.
         dtype: NumPy's name of the element type.
-        role: Whether the kernel reads it or writes it.
-        fill: How an input is drawn; None for floats in [0, 1) and integers over their range.
+        role: Whether the kernel reads it, writes it, or reads what it then overwrites.
+        fill: What it holds before the launch, where the kernel reads it; None for random
+            elements, floats in [0, 1) and integers over their range.
     """
 
     name: str
     shape: tuple[int, ...]
     dtype: str
-    role: Literal["in", "out"]
-    fill: Uniform | None = None
+    role: Literal["in", "out", "inout"]
+    fill: Fill | None = None
 
     @property
     def elements(self) -> int:
@@ -71,7 +95,7 @@ class Buffer:
 
 @dataclass(frozen=True)
 class Constant:
-    """A `__constant__` array, filled before the launch.
+    """A `__constant__` or `__device__` array, filled before the launch.
 
     Attributes:
         name: The symbol in the kernel's source.
@@ -83,7 +107,7 @@ class Constant:
     name: str
     shape: tuple[int, ...]
     dtype: str
-    fill: Uniform | None = None
+    fill: Fill | None = None
 
 
 @dataclass(frozen=True)
@@ -106,25 +130,32 @@ class Launch:
     """A kernel with everything that one launch of it needs.
 
     Attributes:
-        kernel: Its name in the catalog.
+        kernel: Its name in the catalog, or what stands for it on the command line.
         parameters: What the user chose, with defaults filled in.
         source: The CUDA C++ text.
         source_name: The file name that compiler messages and counters carry.
-        entry: The `extern "C"` name of the `__global__` function.
+        entry: The name of the `__global__` function in the compiled code: as in the source
+            where that says `extern "C"`, else mangled.
         defines: Preprocessor definitions, name to value.
         grid: Blocks in x, y, z.
         block: Threads of a block in x, y, z.
         dynamic_shared_bytes: Size of the `extern __shared__` array, bytes.
         arguments: The arguments in the kernel's order.
-        flop: Floating-point operations of the algorithm (an FMA is two).
+        flop: Floating-point operations of the algorithm (an FMA is two); None where only
+            executing the kernel tells.
         compulsory_bytes: Each input read once and each output written once, bytes.
-        reference: The expected output, see `Reference`.
+        references: What the outputs must hold, by their names; those that are missing are not
+            verified.
         tolerance: Largest relative error that rounding can explain.
+        error_scale: What an error is relative to: each `element`, or at least the `rms` (root
+            mean square) of the output's elements, where sums of mixed signs may cancel.
         tile: Edge of the tile that is staged or of the square block, for plots by tile width.
-        constants: What the source's `__constant__` arrays hold.
+        constants: What the source's `__constant__` and `__device__` arrays hold.
         compile_options: More of NVRTC's options, such as `--maxrregcount=32`.
         library: The vendor's library that computes the same from the same arguments (`cublas`),
             or nothing.
+        name_expression: The C++ expression that names the function (`sgemm<32>`), by which
+            NVRTC instantiates a template; empty where `entry` says it all.
     """
 
     kernel: str
@@ -137,14 +168,16 @@ class Launch:
     block: Dim3
     dynamic_shared_bytes: int
     arguments: tuple[Buffer | Scalar, ...]
-    flop: int
+    flop: int | None
     compulsory_bytes: int
-    reference: Reference
+    references: Mapping[str, Reference]
     tolerance: float
     tile: int | None = None
     constants: tuple[Constant, ...] = ()
     compile_options: tuple[str, ...] = ()
     library: str = ""
+    name_expression: str = ""
+    error_scale: Literal["element", "rms"] = "element"
 
     @property
     def buffers(self) -> tuple[Buffer, ...]:
@@ -152,15 +185,14 @@ class Launch:
         return tuple(each for each in self.arguments if isinstance(each, Buffer))
 
     @property
-    def output(self) -> Buffer:
-        """The one array that the kernel writes."""
-        (output,) = (each for each in self.buffers if each.role == "out")
-        return output
+    def outputs(self) -> tuple[Buffer, ...]:
+        """The arrays that the kernel writes, in its order."""
+        return tuple(each for each in self.buffers if each.role != "in")
 
     @property
     def inputs(self) -> tuple[Buffer | Constant, ...]:
-        """All that is drawn at random: the inputs among the arguments, then the constants."""
-        return (*(each for each in self.buffers if each.role == "in"), *self.constants)
+        """All that is filled: what the kernel reads of the arguments, then the constants."""
+        return (*(each for each in self.buffers if each.role != "out"), *self.constants)
 
     @property
     def blocks(self) -> int:

@@ -129,7 +129,7 @@ def product(
         ),
         flop=2 * m * n * k,
         compulsory_bytes=FLOAT_BYTES * (m * k + k * n + m * n),
-        reference=reference,
+        references={"P": reference},
         tolerance=tolerance(k),
         tile=tile,
         library="cublas",

@@ -6,7 +6,7 @@ The command line and `import memlab` both call these; here the rooms meet.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -19,7 +19,7 @@ from memlab.device.devices import Device, gpu_index, gpu_names, limits, open_dev
 from memlab.device.emulated import count, emulate
 from memlab.device.measurement import DeviceSummary
 from memlab.device.timing import TIMEOUT_S, Settings
-from memlab.errors import DeviceError, UsageError
+from memlab.errors import DeviceError, Incomplete, UsageError
 from memlab.kernels import catalog
 from memlab.kernels.cublas import LibraryError
 from memlab.roofline.advice import advise
@@ -139,8 +139,9 @@ def run(
             be written.
         DeviceError: The device or the compiler is not available.
         MemlabError: The kernel itself failed.
+        Incomplete: The run could not be stored after all; carries it.
     """
-    settings = Settings(samples, timeout_s=TIMEOUT_S if timeout_s is None else timeout_s)
+    settings = _settings(samples, timeout_s)
     runs = Store(store) if keep else None
     if runs is not None:
         runs.check()
@@ -195,6 +196,8 @@ def cublas(
     device: str | None = None,
     seed: int = 0,
     progress: Progress | None = None,
+    samples: int | None = None,
+    timeout_s: float | None = None,
 ) -> ReferenceBar:
     """Time cuBLAS on the matrices that a kernel multiplies: the bar for the ladder.
 
@@ -204,6 +207,8 @@ def cublas(
         device: See `device_properties`; it must be a GPU.
         seed: Of the random inputs.
         progress: As for `run`.
+        samples: As for `run`.
+        timeout_s: As for `run`.
 
     Raises:
         UsageError: An unknown kernel or device, a parameter out of range, or a kernel that is
@@ -223,7 +228,8 @@ def cublas(
         )
     from memlab.device.reference_bar import reference_bar
 
-    return reference_bar(gpu_index(opened.key), launch, seed, progress=progress)
+    settings = _settings(samples, timeout_s)
+    return reference_bar(gpu_index(opened.key), launch, seed, settings, progress)
 
 
 def resources(
@@ -292,6 +298,7 @@ def analyze(
     if multiples is not None:
         here = edge_case(launch, emulation.counters)
         boundary = BoundaryCost(here, edge(multiples[0]), edge(multiples[1]))
+    flop = emulation.flop(launch)
     return Analysis(
         kernel=kernel,
         parameters=dict(launch.parameters),
@@ -301,12 +308,12 @@ def analyze(
         grid=launch.grid,
         block=launch.block,
         resources=compiled.resources,
-        flop=launch.flop,
+        flop=flop,
         compulsory_bytes=launch.compulsory_bytes,
         coverage=emulation.coverage,
         counters=emulation.counters,
         lines=emulation.lines,
-        ratio=access_ratio(launch.flop, emulation.region, emulation.counters, properties),
+        ratio=access_ratio(flop, emulation.region, emulation.counters, properties),
         boundary=boundary,
         verification=emulation.verification,
     )
@@ -353,16 +360,34 @@ def roofline(
     Raises:
         UsageError: An unknown device, or a store that cannot be used.
         DeviceError: The device or the compiler is not available.
+        Incomplete: Some runs cannot be read or the ladder could not be stored; carries the
+            roofline of what there is.
     """
     opened, kept = open_device(device), Store(store)
-    runs = kept.runs(device=opened.key)
+    peaks = kept.peaks(opened.key, opened.properties.name)
+    missing: list[Incomplete] = []
+
+    def what_there_is(work: Callable[[], list[Run]]) -> list[Run]:
+        try:
+            return work()
+        except Incomplete as error:
+            missing.append(error)
+            return list(error.result)
+
+    runs = what_there_is(lambda: kept.runs(device=opened.key))
     if not runs:
         kept.check()
         ladder = [_run(opened, kernel, parameters, 0, progress) for kernel, parameters in LADDER]
-        runs = [kept.add(made) for made in ladder]  # all of it or, if interrupted, nothing
-    peaks = kept.peaks(opened.key, opened.properties.name)
-    measured = measured_ceilings(peaks) if peaks else ()
-    return Roofline(opened.properties, ceilings(opened.properties), tuple(runs), measured)
+        runs = what_there_is(lambda: kept.add_all(ladder))
+    gathered = Roofline(
+        opened.properties,
+        ceilings(opened.properties),
+        tuple(runs),
+        measured_ceilings(peaks) if peaks else (),
+    )
+    if missing:
+        raise Incomplete("; ".join(map(str, missing)), gathered)
+    return gathered
 
 
 def peaks(
@@ -384,6 +409,7 @@ def peaks(
         UsageError: An unknown device, or a store that cannot be written.
         DeviceError: The device is emulated, or cannot be used.
         MemlabError: A micro-benchmark gave a wrong result.
+        Incomplete: The peaks could not be stored after all; carries them.
     """
     from memlab.device.peaks import measure
 
@@ -404,6 +430,10 @@ def peaks(
     if kept is not None:
         kept.add_peaks(found)
     return found
+
+
+def _settings(samples: int | None, timeout_s: float | None) -> Settings:
+    return Settings(samples, timeout_s=TIMEOUT_S if timeout_s is None else timeout_s)
 
 
 def _compiled(

@@ -1,11 +1,15 @@
 """What every room's tests share."""
 
-from collections.abc import Callable
+import os
+import tempfile
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from memlab.device import execution
 from memlab.device.measurement import (
     Counters,
     Coverage,
@@ -17,6 +21,7 @@ from memlab.device.measurement import (
     Time,
     Verification,
 )
+from memlab.kernels.launch import Launch
 from memlab.roofline.run import Placement, Run
 
 FLOP = 2 * 2048**3
@@ -103,3 +108,55 @@ def make_run() -> Callable[..., Run]:
         return replace(_RUN, measurement=replace(_RUN.measurement, **changes))
 
     return make
+
+
+@pytest.fixture(scope="session")
+def as_ordinary_user() -> Callable[[Callable[[], object]], str]:
+    """Call in a child that may not do what only root may; give back its error as text."""
+
+    def call(action: Callable[[], object]) -> str:
+        reader, writer = os.pipe()
+        child = os.fork()
+        if child == 0:
+            try:
+                if os.geteuid() == 0:
+                    os.setuid(65534)
+                action()
+                os.write(writer, b"no error")
+            except BaseException as error:
+                os.write(writer, f"{type(error).__name__}: {error}".encode())
+            finally:
+                os._exit(0)
+        os.close(writer)
+        os.waitpid(child, 0)
+        with os.fdopen(reader) as said:
+            return said.read()
+
+    return call
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """An empty folder that every user may write to; pytest's own are closed to others."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o777)
+        yield folder
+        folder.chmod(0o700)
+
+
+@pytest.fixture
+def arrays(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What the last launch that ran whole in the emulator read and wrote, by name."""
+    seen: dict[str, Any] = {}
+    verify = execution.verify
+
+    def spy(launch: Launch, inputs: Any, found: Any) -> Any:
+        written = {
+            each.name: found[each.name].values.reshape(each.shape) for each in launch.outputs
+        }
+        seen.update({**inputs, **written})
+        return verify(launch, inputs, found)
+
+    monkeypatch.setattr(execution, "verify", spy)
+    return seen

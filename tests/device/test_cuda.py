@@ -11,9 +11,9 @@ from memlab.device import cuda_driver, cuda_query, datasheet, devices
 from memlab.device.compile import compile_kernel
 from memlab.device.cuda_device import with_datasheet
 from memlab.device.devices import limits, open_device
-from memlab.device.inputs import POISON_BYTE, random_inputs, unwritten
+from memlab.device.inputs import POISON_BYTE, make_inputs, unwritten
 from memlab.device.properties import DeviceProperties, figures
-from memlab.device.verification import checked_positions, compare
+from memlab.device.verification import Found, checked_positions, verify
 from memlab.errors import DeviceError, UsageError
 from memlab.kernels.catalog import find
 from memlab.kernels.launch import Launch
@@ -159,12 +159,16 @@ def test_of_large_outputs_first_last_and_random_rows_are_compared() -> None:
 
 def test_an_element_that_was_not_written_fails() -> None:
     launch = naive(64)
-    inputs = random_inputs(launch, 0)
+    inputs = make_inputs(launch, 0)
     output = (inputs["M"].astype(np.float64) @ inputs["N"]).astype(np.float32)
     compared = np.arange(64)
-    expected = launch.reference(inputs, compared)
-    assert compare(launch, output[0], expected, output.size, unwritten(output)).status == "passed"
+
+    def status() -> str:
+        found = Found(compared, output[0], unwritten(output))
+        return verify(launch, inputs, {"P": found}).status
+
+    assert status() == "passed"
 
     output[40, 5] = np.frombuffer(bytes([POISON_BYTE] * 4), np.float32)[0]  # not compared
 
-    assert compare(launch, output[0], expected, output.size, unwritten(output)).status == "failed"
+    assert status() == "failed"

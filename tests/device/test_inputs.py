@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from memlab.device.inputs import random_inputs
+from memlab.device.inputs import make_inputs
 from memlab.errors import UsageError
 from memlab.kernels.catalog import find
 from memlab.kernels.kernel import Limits
@@ -17,7 +17,7 @@ def scattered(n: int) -> Launch:
 
 
 def test_indices_stay_in_the_array() -> None:
-    index = random_inputs(scattered(1000), seed=3)["index"]
+    index = make_inputs(scattered(1000), seed=3)["index"]
 
     assert index.dtype == np.int32
     assert index.min() >= 0
@@ -26,7 +26,7 @@ def test_indices_stay_in_the_array() -> None:
 
 
 def test_floats_fill_the_unit_interval() -> None:
-    values = random_inputs(scattered(1000), seed=3)["a"]
+    values = make_inputs(scattered(1000), seed=3)["a"]
 
     assert 0 <= values.min() < 0.01
     assert 0.99 < values.max() < 1
@@ -35,7 +35,7 @@ def test_floats_fill_the_unit_interval() -> None:
 def test_constants_are_inputs() -> None:
     launch = find("filter-constant").prepare({"n": 10}, LIMITS)
 
-    assert {name: array.shape for name, array in random_inputs(launch, seed=0).items()} == {
+    assert {name: array.shape for name, array in make_inputs(launch, seed=0).items()} == {
         "in": (25,),
         "coefficients": (16,),
     }
@@ -45,17 +45,17 @@ def test_arrays_given_are_filled_in_place() -> None:
     launch = scattered(100)
     given = {"index": np.zeros(100, np.int32)}
 
-    arrays = random_inputs(launch, seed=5, into=given)
+    arrays = make_inputs(launch, seed=5, into=given)
 
     assert arrays["index"] is given["index"]
-    for name, array in random_inputs(launch, seed=5).items():
+    for name, array in make_inputs(launch, seed=5).items():
         np.testing.assert_array_equal(arrays[name], array)
 
 
 def test_seeds_and_arrays_differ() -> None:
     launch = find("naive").prepare({"width": 8}, LIMITS)
 
-    first, second = random_inputs(launch, seed=1), random_inputs(launch, seed=2)
+    first, second = make_inputs(launch, seed=1), make_inputs(launch, seed=2)
 
     assert not np.array_equal(first["M"], second["M"])
     assert not np.array_equal(first["M"], first["N"])
@@ -63,4 +63,4 @@ def test_seeds_and_arrays_differ() -> None:
 
 def test_a_negative_seed_is_wrong_usage() -> None:
     with pytest.raises(UsageError, match="seed must be 0 or more, got -1"):
-        random_inputs(scattered(8), seed=-1)
+        make_inputs(scattered(8), seed=-1)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from memlab.device.devices import limits, open_device
-from memlab.device.inputs import random_inputs
+from memlab.device.inputs import make_inputs
 from memlab.device.measurement import LineCounters, Measurement
 from memlab.kernels.catalog import CATALOG
 from memlab.kernels.launch import Launch
@@ -119,7 +119,7 @@ def test_bus_utilisation_is_that_of_the_lessons(
 
 def test_bus_utilisation_of_scattered_reads() -> None:
     launch = prepare("scattered", {"n": 65536})
-    warps = np.sort(random_inputs(launch, 0)["index"].reshape(-1, 32), axis=1)
+    warps = np.sort(make_inputs(launch, 0)["index"].reshape(-1, 32), axis=1)
     words, lines, sectors = (
         sum(len(set(warp)) for warp in (warps // unit).tolist()) for unit in (1, 32, 8)
     )

@@ -5,8 +5,10 @@ columns of device and launch attributes.
 """
 
 import json
+import pickle
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -119,6 +121,8 @@ def test_a_launch_goes_through_ncu(install, launch, tmp_path) -> None:
     install(
         "import json, os, pathlib, sys\n"
         f"pathlib.Path({str(tmp_path / 'words')!r}).write_text(json.dumps(sys.argv[1:]))\n"
+        f"pathlib.Path({str(tmp_path / 'seen')!r}).write_bytes(\n"
+        "    pathlib.Path(sys.argv[-1]).read_bytes())\n"
         f"print(pathlib.Path({str(RECORDED)!r}).read_text())\n"
     )
 
@@ -131,12 +135,10 @@ def test_a_launch_goes_through_ncu(install, launch, tmp_path) -> None:
     collected = words[words.index("--metrics") + 1].split(",")
     assert {ncu.DURATION, "dram__bytes_read.sum", "sm__cycles_elapsed.max"} <= set(collected)
     assert len(set(collected)) == len(collected)
-    assert json.loads(words[-1]) == {
-        "kernel": "tiled",
-        "parameters": {"width": 64, "tile": 16},
-        "index": 1,
-        "seed": 7,
-    }
+    seen = pickle.loads((tmp_path / "seen").read_bytes())
+    assert (seen.index, seen.seed) == (1, 7)
+    assert seen.launch == replace(launch, references={})
+    assert not Path(words[-1]).exists()  # nothing is left behind
 
 
 def test_a_launch_that_never_ends_is_given_up_and_leaves_no_process(

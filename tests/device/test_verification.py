@@ -6,21 +6,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from memlab.device.verification import verify
+from memlab.device.verification import Found, verify
 from memlab.kernels.catalog import find
 from memlab.kernels.kernel import Limits
 
 LAUNCH = replace(
     find("naive").prepare({"width": 2}, Limits("any")),
-    reference=lambda inputs, index: inputs["expected"].reshape(-1)[index],
+    references={"P": lambda inputs, index: inputs["expected"].reshape(-1)[index]},
     tolerance=1e-5,
 )
 EXPECTED = np.array([[1.0, -2.0], [0.0, 4.0]])
 
 
 def check(output: Any, index: Any = (0, 1, 2, 3)) -> Any:
-    values = np.array(output, np.float32)
-    return verify(LAUNCH, {"expected": EXPECTED}, values, np.array(index, np.int64))
+    at = np.array(index, np.int64)
+    values = np.array(output, np.float32).reshape(-1)[at]
+    return verify(LAUNCH, {"expected": EXPECTED}, {"P": Found(at, values)})
 
 
 def test_rounding_passes() -> None:
@@ -46,6 +47,19 @@ def test_a_wrong_element_fails(output: Any, error: float) -> None:
 
     assert found.status == "failed"
     assert found.relative_error == pytest.approx(error)
+
+
+def test_the_worst_element_is_named() -> None:
+    assert check([[1, -2], [0, 5]]).worst == "P[1, 1] is 5, must be 4"
+
+
+def test_sums_that_cancel_are_measured_by_the_size_of_the_whole() -> None:
+    launch = replace(LAUNCH, error_scale="rms")  # of 1, -2, 0 and 4: 2.2913
+    found = Found(np.arange(4), np.array([1.0, -2.0, 0.25, 4.0]))
+
+    error = verify(launch, {"expected": EXPECTED}, {"P": found}).relative_error
+
+    assert error == pytest.approx(0.25 / 5.25**0.5)
 
 
 def test_only_the_elements_named_count() -> None:

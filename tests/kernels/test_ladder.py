@@ -69,20 +69,6 @@ def exact(matrix: Any, name: str) -> Any:
     return np.ldexp(np.floor(fraction * 2**11 + 0.5), exponent - 11)
 
 
-@pytest.fixture
-def arrays(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """What the last launch read and wrote."""
-    seen: dict[str, Any] = {}
-    verify = execution.verify
-
-    def spy(launch: Launch, inputs: Any, output: Any, index: Any) -> Any:
-        seen.update(inputs, P=output.copy())
-        return verify(launch, inputs, output, index)
-
-    monkeypatch.setattr(execution, "verify", spy)
-    return seen
-
-
 CASES = [
     (name, parameters, sizes)
     for name, several in SMALL.items()
