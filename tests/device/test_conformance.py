@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from memlab.device.properties import figures
 from memlab.device.timing import Settings
 from memlab.errors import DeviceError, MemlabError
 from memlab.kernels.catalog import CATALOG, find
-from memlab.kernels.launch import Launch
+from memlab.kernels.launch import Buffer, Constant, Counting, Launch, Same, Scalar, Uniform
 
 DEVICES = ("h200", "rtx3070", pytest.param("cuda:0", marks=pytest.mark.gpu))
 
@@ -88,6 +89,71 @@ def test_a_fault_is_one_error_and_the_next_run_works(
         device.run(broken(device, STORE, fault), seed=5)
 
     assert device.run(launch(device, m=33, k=40, n=35), seed=5).verification.status == "passed"
+
+
+OWN = """
+__constant__ float weight[4];
+__device__ unsigned int offset[2];
+
+extern "C" __global__ void own(unsigned short scale, const int *x, float *y, double *z, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    y[i] = y[i] * __uint_as_float(scale << 16) + weight[i % 4];  // scale is a bfloat16
+    z[i] = (double)x[i] + offset[i % 2];
+}
+"""
+
+
+def own_launch(n: int) -> Launch:
+    """What a catalog kernel never has: several outputs, one read before it is overwritten."""
+    at: dict[str, Any] = {
+        "y": lambda inputs, i: inputs["y"][i] * 1.5 + inputs["weight"][i % 4],
+        "z": lambda inputs, i: inputs["x"][i].astype(float) + inputs["offset"][i % 2],
+    }
+    return Launch(
+        kernel="own",
+        parameters={},
+        source=OWN,
+        source_name="own.cu",
+        entry="own",
+        defines={},
+        grid=(-(-n // 128), 1, 1),
+        block=(128, 1, 1),
+        dynamic_shared_bytes=0,
+        arguments=(
+            Scalar("scale", "bfloat16", 1.5),
+            Buffer("x", (n,), "int32", "in", Counting()),
+            Buffer("y", (n,), "float32", "inout", Uniform(1.0, 2.0)),
+            Buffer("z", (n,), "float64", "out"),
+            Scalar("n", "int32", n),
+        ),
+        flop=None,
+        compulsory_bytes=(4 + 2 * 4 + 8) * n,
+        references=at,
+        tolerance=1e-6,
+        constants=(
+            Constant("weight", (4,), "float32"),
+            Constant("offset", (2,), "uint32", Same(7)),
+        ),
+    )
+
+
+def test_outputs_of_all_kinds_verify(device: Device) -> None:
+    verification = device.run(own_launch(1000), seed=6).verification
+
+    assert verification.status == "passed"
+    assert verification.checked == verification.total == 2000
+
+
+@pytest.mark.parametrize(("old", "new"), [("y[i] *", "x[i] *"), ("offset[i % 2]", "offset[0] + 1")])
+def test_one_wrong_output_of_several_fails(device: Device, old: str, new: str) -> None:
+    wrong = replace(own_launch(1000), source=OWN.replace(old, new))
+
+    assert device.run(wrong, seed=6).verification.status == "failed"
+
+
+def test_flops_nobody_declared_are_those_executed(device: Device) -> None:
+    assert device.run(own_launch(1000), seed=6).flop == 3 * 1000  # an FMA and an addition each
 
 
 def test_shared_memory_beyond_48_kib_is_granted(device: Device) -> None:
