@@ -1,6 +1,7 @@
 """What a command writes: in which format, and where.
 
-Files are written whole or not at all, and never over another without `--force`.
+Files are written whole or not at all, and never over another without `--force`. What cannot be
+kept where it should be is printed all the same.
 """
 
 from __future__ import annotations
@@ -8,15 +9,17 @@ from __future__ import annotations
 import os
 import secrets
 import stat
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import typer
 
-from memlab.errors import UsageError
+from memlab.errors import Incomplete, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
+
+Result = TypeVar("Result")
 
 FORMATS = {".json": "json", ".csv": "csv"}
 """What a file's extension asks for, where a command has nothing more to give."""
@@ -54,8 +57,25 @@ def chosen_format(
     return formats[output.suffix.lower()]
 
 
+def salvage(work: Callable[[], Result]) -> tuple[Result, int]:
+    """Do the work of a command; where it is incomplete, say why and give what there is.
+
+    Args:
+        work: Gives what the command shows.
+
+    Returns:
+        What it gave, and the exit code to leave with once that is shown: 0, or the error's.
+    """
+    try:
+        return work(), 0
+    except Incomplete as error:
+        typer.echo(f"memlab: error: {error}", err=True)
+        result: Result = error.result
+        return result, error.exit_code
+
+
 def deliver(text: str, output: Path | None, force: bool, quiet: bool) -> None:
-    """Write a document to a file, or to stdout where none was named.
+    """Write a document to a file, or to stdout where none was named or it cannot be written.
 
     Args:
         text: The document, with its last line ended.
@@ -64,12 +84,16 @@ def deliver(text: str, output: Path | None, force: bool, quiet: bool) -> None:
         quiet: Whether to say nothing of it.
 
     Raises:
-        UsageError: As `write_output`.
+        UsageError: As `write_output`; stdout then has the document.
     """
     if output is None:
         typer.echo(text, nl=False)
         return
-    write_output(output, text, force)
+    try:
+        write_output(output, text, force)
+    except UsageError:
+        typer.echo(text, nl=False)  # the work behind it may have taken an hour
+        raise
     if not quiet:
         typer.echo(f"memlab: wrote {output}", err=True)
 

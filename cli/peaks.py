@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from memlab.cli import options
+from memlab.cli.output import salvage
 from memlab.cli.picture import check_picture, write_picture
 from memlab.cli.progress import progress_bar
 
@@ -43,7 +44,9 @@ def peaks(
     from memlab.roofline.peaks_document import peaks_document
 
     with progress_bar(quiet) as progress:
-        found = lab.peaks(device=device, store=store, keep=not no_store, progress=progress)
+        found, code = salvage(
+            lambda: lab.peaks(device=device, store=store, keep=not no_store, progress=progress)
+        )
     text = json.dumps(peaks_document(found), indent=2) + "\n"
     if as_json:
         typer.echo(text, nl=False)
@@ -55,6 +58,8 @@ def peaks(
         from memlab.roofline.peaks_plot import draw
 
         write_picture(output, draw(found), text, force=force, quiet=quiet, data_suffix=".json")
+    if code:
+        raise typer.Exit(code)
 
 
 def report(peaks: "Peaks") -> "RenderableType":

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from memlab.cli import options
+from memlab.cli.output import salvage
 from memlab.cli.picture import check_picture, write_picture
 from memlab.cli.progress import progress_bar
 
@@ -33,5 +34,9 @@ def roofline(
     from memlab import lab
 
     with progress_bar(quiet) as progress:
-        gathered = lab.roofline(device=device, store=store, progress=progress)
+        gathered, code = salvage(
+            lambda: lab.roofline(device=device, store=store, progress=progress)
+        )
     write_picture(output, gathered.figure(), gathered.csv(), force=force, quiet=quiet)
+    if code:
+        raise typer.Exit(code)

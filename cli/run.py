@@ -8,7 +8,7 @@ import typer
 
 from memlab.cli import options
 from memlab.cli.kernel_commands import EXIT_FINDING, kernel_group
-from memlab.cli.output import check_output, chosen_format, deliver
+from memlab.cli.output import check_output, chosen_format, deliver, salvage
 from memlab.errors import MemlabError, UsageError
 
 if TYPE_CHECKING:
@@ -107,20 +107,26 @@ def run_kernel(
             )
         if cublas:
             bar = _beside(
-                "cuBLAS", LibraryError, lambda: lab.cublas(name, dict(parameters), **asked)
+                "cuBLAS",
+                LibraryError,
+                lambda: lab.cublas(
+                    name, dict(parameters), **asked, samples=samples, timeout_s=timeout
+                ),
             )
-        result = lab.run(
-            name,
-            dict(parameters),
-            device=device,
-            seed=seed,
-            store=store,
-            keep=not no_store,
-            progress=progress,
-            counters_ncu=hardware,
-            library_time={"cublas": bar.time} if bar else {},
-            samples=samples,
-            timeout_s=timeout,
+        result, code = salvage(
+            lambda: lab.run(
+                name,
+                dict(parameters),
+                device=device,
+                seed=seed,
+                store=store,
+                keep=not no_store,
+                progress=progress,
+                counters_ncu=hardware,
+                library_time={"cublas": bar.time} if bar else {},
+                samples=samples,
+                timeout_s=timeout,
+            )
         )
     _deliver(result, chosen, output, force, quiet)
     verification = result.measurement.verification
@@ -130,7 +136,9 @@ def run_kernel(
             f"rounding explains {verification.tolerance:.3g}",
             err=True,
         )
-        raise typer.Exit(EXIT_FINDING)
+        code = code or EXIT_FINDING
+    if code:
+        raise typer.Exit(code)
 
 
 def _beside(what: str, missing: type[MemlabError], ask: Callable[[], Found]) -> Found | None:

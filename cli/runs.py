@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from memlab.cli import options
+from memlab.cli.output import salvage
 from memlab.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from rich.table import Table
 
@@ -70,14 +71,18 @@ def list_runs(
 ) -> None:
     """List the stored runs, newest last: what 'memlab runs' alone does."""
     opened = _open(store)
-    found = opened.runs(_device_key(device), kernel)
+    found, code = salvage(lambda: opened.runs(_device_key(device), kernel))
     if as_json:
         typer.echo(_json_text(found))
-        return
-    if not found:
+    elif found:
+        _print_table(found)
+    elif not code:
         typer.echo(_nothing_found(opened, device, kernel), err=True)
-        return
+    if code:
+        raise typer.Exit(code)
 
+
+def _print_table(found: Sequence[Run]) -> None:
     from rich.console import Console
 
     console = Console(highlight=False)
@@ -129,15 +134,17 @@ def export(
     if output is not None:
         check_output(output, force)
     opened = _open(store)
-    found = opened.runs(_device_key(device), kernel)
-    if not found:
+    found, code = salvage(lambda: opened.runs(_device_key(device), kernel))
+    if not (found or code):
         typer.echo(_nothing_found(opened, device, kernel), err=True)
     text = runs_csv(found) if chosen == "csv" else _json_text(found) + "\n"
     if output is None:
         typer.echo(text, nl=False)
-        return
-    write_output(output, text, force)
-    typer.echo(f"memlab: wrote {_count(found)} to {output}", err=True)
+    else:
+        write_output(output, text, force)
+        typer.echo(f"memlab: wrote {_count(found)} to {output}", err=True)
+    if code:
+        raise typer.Exit(code)
 
 
 @runs_app.command()
@@ -161,14 +168,13 @@ def delete(
         raise UsageError("--device and --kernel choose among --all: give them, or numbers")
     opened = _open(store)
     if every:
-        found = opened.runs(_device_key(device), kernel)
-        if not found:
+        run_ids = opened.ids(_device_key(device), kernel)
+        if not run_ids:
             typer.echo(_nothing_found(opened, device, kernel), err=True)
             return
-        if not (yes or _agreed(f"Delete {_count(found)} from {opened.path}?")):
+        if not (yes or _agreed(f"Delete {_count(run_ids)} from {opened.path}?")):
             typer.echo("memlab: nothing was deleted", err=True)
             return
-        run_ids = [run.id for run in found if run.id is not None]
     chosen = set(run_ids or ())
     opened.delete(chosen)
     typer.echo(f"memlab: deleted {_count(chosen)}", err=True)
@@ -191,7 +197,7 @@ def _agreed(question: str) -> bool:
     return typer.confirm(question, err=True)
 
 
-def _count(runs: Sequence[Run] | set[int]) -> str:
+def _count(runs: Sequence[Run] | Collection[int]) -> str:
     return f"{len(runs)} run" + ("" if len(runs) == 1 else "s")
 
 

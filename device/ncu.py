@@ -16,6 +16,7 @@ import subprocess
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from memlab.device.launch_request import target
 from memlab.errors import DeviceError
 from memlab.kernels.launch import Launch
 
@@ -206,8 +207,6 @@ def profile(
         raise ProfilerError(
             f"Nsight Compute (ncu) is not installed, or not on the PATH: {INSTALL_ADVICE}"
         )
-    from memlab.device.launch_once import target
-
     metrics = dict.fromkeys((*metrics_of(), *more))
     try:
         with target(launch, index, seed) as words:

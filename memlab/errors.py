@@ -7,6 +7,7 @@ received and the next step.
 
 import difflib
 from collections.abc import Iterable
+from typing import Any
 
 
 class MemlabError(Exception):
@@ -19,6 +20,18 @@ class UsageError(MemlabError):
     """What was asked for cannot be: a bad value, an unknown name, a file in the way."""
 
     exit_code = 2
+
+
+class Incomplete(UsageError):
+    """The work is done, but not all of it could be kept or read.
+
+    Attributes:
+        result: What there is: all that the call would have given, but for what the message says.
+    """
+
+    def __init__(self, message: str, result: Any) -> None:
+        super().__init__(message)
+        self.result = result
 
 
 class DeviceError(MemlabError):

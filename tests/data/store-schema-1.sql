@@ -1,0 +1,15 @@
+-- A store of schema 1, as memlab 0.1.0 made it at its first commit with a store; see README.md.
+PRAGMA application_id = 1835819362;
+PRAGMA user_version = 1;
+BEGIN TRANSACTION;
+CREATE TABLE runs (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        kernel TEXT NOT NULL,
+        device TEXT NOT NULL COLLATE NOCASE,
+        device_name TEXT NOT NULL COLLATE NOCASE,
+        document TEXT NOT NULL
+    );
+INSERT INTO "runs" VALUES(1,'tiled','h200','NVIDIA H200','{"schema_version": 1, "id": null, "created_at": "2026-07-14T09:30:05Z", "memlab_version": "0.1.0", "kernel": "tiled", "parameters": {"m": 2048, "k": 2048, "n": 2048, "tile": 16}, "tile": 16, "flop": 17179869184, "compulsory_bytes": 50331648, "device": {"name": "NVIDIA H200", "kind": "emulated", "compute_capability": "9.0", "key": "h200"}, "launch": {"grid": [128, 128, 1], "block": [16, 16, 1], "dynamic_shared_bytes": 0}, "resources": {"registers_per_thread": 32, "static_shared_bytes": 2048, "local_bytes_per_thread": 0}, "occupancy": {"blocks_per_sm": 8, "warps_per_sm": 64, "theoretical": 1.0, "limiter": "warps and registers", "limits": {"blocks": 32, "warps": 8, "registers": 8, "shared memory": 21}}, "coverage": {"blocks_emulated": 800, "blocks_total": 16384}, "counters": {"global_load_requests": 33554432, "global_load_sectors": 134217728, "global_store_requests": 131072, "global_store_sectors": 524288, "shared_load_instructions": 335544320, "shared_load_wavefronts": 402653184, "shared_store_instructions": 33554432, "shared_store_wavefronts": 33554432, "shared_excessive_wavefronts": 0, "local_load_sectors": 0, "local_store_sectors": 0, "l1_read_sector_hits": 6423474, "l2_read_sectors": 113966300, "l2_read_sector_hits": 112162106, "l2_write_sectors": 524288, "dram_read_bytes": 33575936, "dram_write_bytes": 12285952, "requested_load_bytes": 4294967296, "requested_store_bytes": 16777216, "flop_fp32": 17179869184, "flop_fp64": 0, "thread_instructions": 32933675010, "warp_instructions": 1029177344}, "lines": [{"line": 0, "text": "", "global_requests": 0, "global_sectors": 0, "shared_instructions": 0, "shared_wavefronts": 0, "shared_excessive_wavefronts": 0, "flop": 0, "thread_instructions": 0}, {"line": 31, "text": "    sum += a[y][i] * b[i][x];", "global_requests": 0, "global_sectors": 0, "shared_instructions": 0, "shared_wavefronts": 0, "shared_excessive_wavefronts": 0, "flop": 17179869184, "thread_instructions": 0}], "time": {"median_s": 0.00225, "provenance": "modelled", "samples": 0, "minimum_s": null, "lower_quartile_s": null, "upper_quartile_s": null, "bounds_s": {"dram": 1.2e-05, "l1": 0.002}}, "roofline": {"flop_per_s": 7635497415111.111, "intensity_flop_per_byte": {"requested": 3.98, "l1": 0.28, "l2": 4.69, "dram": 374.6, "compulsory": 341.3}, "bound": "l1", "ceiling": "l1", "ceiling_flop_per_s": 9400000000000.0, "fraction_of_ceiling": 0.81}, "verification": {"status": "passed", "relative_error": 3.1e-06, "tolerance": 2.7e-05, "checked": 204800, "total": 4194304}, "advice": ["Shared memory is the limit.", "Let a thread compute more outputs."]}');
+DELETE FROM "sqlite_sequence";
+INSERT INTO "sqlite_sequence" VALUES('runs',3);
+COMMIT;
