@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from functools import cache
+from importlib import metadata
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from memlab.device import compile_cache, compile_process, headers
 from memlab.device import cubin as cubin_file
+from memlab.device.compile_cache import Output
+from memlab.device.compile_errors import CompileError, explained
 from memlab.device.measurement import Resources
 from memlab.device.properties import dotted
 from memlab.errors import DeviceError, UsageError
@@ -18,26 +23,6 @@ if TYPE_CHECKING:
 
 Architecture: TypeAlias = tuple[int, int]
 """A compute capability: major and minor."""
-
-_HELP = {
-    "open source file": "NVRTC compiles device code alone and brings no header files: "
-    "remove the #include, or add the folder it lies in with -I",
-    "uses too much shared data": "__shared__ arrays of fixed size may take 48 KiB a block: "
-    "use a smaller tile, or extern __shared__ sized at launch",
-}
-"""What the log says, and the next step then."""
-
-
-class CompileError(UsageError):
-    """The source does not compile.
-
-    Attributes:
-        log: All that the compiler said, naming file and line.
-    """
-
-    def __init__(self, log: str, advice: str) -> None:
-        super().__init__(f"{log}\n{advice}")
-        self.log = log
 
 
 @dataclass(frozen=True)
@@ -67,24 +52,34 @@ def compile_kernel(
     defines: Mapping[str, str],
     *,
     options: Sequence[str] = (),
+    name_expression: str = "",
 ) -> Compiled:
     """Compile one kernel to PTX and cubin.
 
+    What was compiled before is taken from the cache (`compile_cache`).
+
     Args:
         source: The CUDA C++ text.
-        source_name: The file name that the compiler's messages and line table carry.
-        entry: The `extern "C"` name of the `__global__` function.
+        source_name: The file name that the compiler's messages and line table carry, with the
+            folder in which an `#include "..."` is looked up first.
+        entry: The name of the `__global__` function in the compiled code: as in the source where
+            that says `extern "C"`, else mangled.
         architecture: The compute capability to compile for.
         defines: Preprocessor definitions, name to value.
-        options: More of NVRTC's options, such as `--maxrregcount=32`; `-arch=sm_90a` takes the
-            place of plain sm_90, for instructions that later GPUs will not have.
+        options: More of NVRTC's options, such as `--maxrregcount=32` or `-IDIR`; `-arch=sm_90a`
+            takes the place of plain sm_90, for instructions that later GPUs will not have.
+        name_expression: The C++ expression that names the function (`sgemm<32>`), by which NVRTC
+            instantiates a template.
 
     Raises:
         CompileError: The source does not compile.
-        UsageError: The source has no such kernel.
+        NameExpressionError: The name expression names no kernel of the source.
+        UsageError: The source has no such kernel, is no text, or includes a file from elsewhere
+            than the folders named.
         DeviceError: NVRTC is not installed, or does not know this architecture.
     """
-    output = _compile(source, source_name, architecture, "sm", _arguments(defines, options))
+    arguments = _arguments(defines, options)
+    output = _compile(source, source_name, architecture, "sm", arguments, name_expression)
     resources = cubin_file.resources(output.cubin, entry)
     return Compiled(architecture, output.ptx, output.cubin, resources, output.log)
 
@@ -98,6 +93,7 @@ def compile_launch(launch: Launch, architecture: Architecture) -> Compiled:
         architecture,
         launch.defines,
         options=launch.compile_options,
+        name_expression=launch.name_expression,
     )
 
 
@@ -127,6 +123,23 @@ def compile_cubin(
     return _compile(source, source_name, architecture, "sm", arguments).cubin
 
 
+def compile_debug(
+    source: str,
+    source_name: str,
+    architecture: Architecture,
+    defines: Mapping[str, str],
+    *,
+    options: Sequence[str] = (),
+    name_expression: str = "",
+) -> Output:
+    """Compile with the debugger's information (`-G`), which tells all names and types.
+
+    Otherwise as `compile_kernel`.
+    """
+    arguments = ["-G", *_arguments(defines, options, lines=False)]
+    return _compile(source, source_name, architecture, "sm", arguments, name_expression)
+
+
 @cache
 def nvrtc_version() -> tuple[int, int]:
     """NVRTC's version, major and minor.
@@ -149,16 +162,14 @@ def supported_architectures() -> tuple[Architecture, ...]:
     return tuple(divmod(number, 10) for number in sorted(numbers))
 
 
-def _arguments(defines: Mapping[str, str], options: Sequence[str]) -> list[str]:
+def _arguments(
+    defines: Mapping[str, str], options: Sequence[str], *, lines: bool = True
+) -> list[str]:
     definitions = [f"-D{name}={value}" for name, value in defines.items()]
-    return ["-std=c++17", "-lineinfo", *definitions, *options]
-
-
-@dataclass(frozen=True)
-class _Output:
-    ptx: str
-    cubin: bytes  # Empty where the architecture is a virtual one, `compute_XY`.
-    log: str
+    usual = ["-lineinfo"] if lines else []
+    if not any(option.startswith(("-std=", "--std=")) for option in options):
+        usual.insert(0, "-std=c++17")
+    return [*usual, *definitions, *options]
 
 
 def _compile(
@@ -167,21 +178,96 @@ def _compile(
     architecture: Architecture,
     kind: str,
     arguments: Sequence[str],
-) -> _Output:
-    """Run NVRTC; `kind` is `sm` for machine code and PTX, `compute` for PTX alone."""
+    name_expression: str = "",
+) -> Output:
+    """Compile, or take what was compiled before from the same text by the same compiler.
+
+    `kind` is `sm` for machine code and PTX, `compute` for PTX alone.
+    """
     _check_architecture(architecture)
+    _check_text(source, source_name, arguments, name_expression)
     if not any(argument.startswith("-arch=") for argument in arguments):
         arguments = [f"-arch={kind}_{architecture[0]}{architecture[1]}", *arguments]
-    encoded = [argument.encode() for argument in arguments]
-    (program,) = _call("nvrtcCreateProgram", source.encode(), source_name.encode(), 0, [], [])
+    # Some editors start a file with a byte order mark, which NVRTC takes for a part of C++.
+    source = source.removeprefix("\ufeff")
+    included = headers.find(source, source_name, arguments)
+    arguments = [*arguments, *included.options]
+    key = compile_cache.key(
+        [dotted(nvrtc_version()), _nvrtc_package(), source, source_name, name_expression],
+        arguments,
+        included.packages,
+        [each for header in included.own for each in header],
+    )
+    output = compile_cache.load(key)
+    if output is None:
+        output = _run(source, source_name, architecture, arguments, name_expression)
+        compile_cache.store(key, output)
+    return output
+
+
+def _run(
+    source: str,
+    source_name: str,
+    architecture: Architecture,
+    arguments: Sequence[str],
+    name_expression: str,
+) -> Output:
+    """Run NVRTC in a process of its own."""
     try:
+        answer = compile_process.call(
+            lambda: _answer(source, source_name, arguments, name_expression)
+        )
+    except compile_process.Lost as lost:
+        if name_expression and lost.crashed:
+            # With what makes it crash left out it may say what is wrong.
+            _run(source, source_name, architecture, arguments, "")
+        advice = "leave out parts of the source to find what the compiler cannot take"
+        raise CompileError(f"NVRTC {lost} while compiling {source_name}", advice) from None
+    if isinstance(answer, str):
+        target = f"with NVRTC {dotted(nvrtc_version())} for {dotted(architecture)}"
+        raise explained(answer, source_name, target, name_expression)
+    if isinstance(answer, DeviceError):
+        raise answer
+    return answer
+
+
+def _answer(
+    source: str, source_name: str, arguments: Sequence[str], name_expression: str
+) -> Output | str | DeviceError:
+    """What NVRTC gives: the output, the log of a failure, or that it cannot be used."""
+    try:
+        text = source.encode(errors="replace")
+        (program,) = _call("nvrtcCreateProgram", text, os.fsencode(source_name), 0, [], [])
+        expression = os.fsencode(name_expression)
+        if expression:
+            _call("nvrtcAddNameExpression", program, expression)
+        encoded = [os.fsencode(argument) for argument in arguments]
         result, *_ = _nvrtc().nvrtcCompileProgram(program, len(encoded), encoded)
         log = _text(program, "ProgramLog")
         if result != _nvrtc().nvrtcResult.NVRTC_SUCCESS:
-            raise CompileError(log or str(result), _advice(log, source_name, architecture))
-        return _Output(_text(program, "PTX"), _bytes(program, "CUBIN"), log)
-    finally:
-        _call("nvrtcDestroyProgram", program)
+            return log or str(result)
+        lowered = _call("nvrtcGetLoweredName", program, expression)[0] if expression else b""
+        return Output(_text(program, "PTX"), _bytes(program, "CUBIN"), log, lowered.decode())
+    except DeviceError as error:
+        return error
+    # The program is not destroyed: the process ends with it.
+
+
+def _check_text(
+    source: str, source_name: str, arguments: Sequence[str], name_expression: str
+) -> None:
+    """See that C's end of a string is not met early, nor a line begun by a name."""
+    if "\0" in source:
+        line = source[: source.index("\0")].count("\n") + 1
+        message = f"{source_name} holds a NUL byte in line {line}: save it as text in UTF-8"
+        raise UsageError(message)
+    for each in (source_name, *arguments, name_expression):
+        if any(character in each for character in "\0\n\r"):
+            raise UsageError(f"{each!r} holds a line break or a NUL byte: leave that out")
+        try:
+            os.fsencode(each)
+        except UnicodeEncodeError:
+            raise UsageError(f"{each!r} is no text that a file name could be: mend it") from None
 
 
 def _check_architecture(architecture: Architecture) -> None:
@@ -201,13 +287,13 @@ def _number(architecture: Architecture) -> int:
     return 10 * architecture[0] + architecture[1]
 
 
-def _advice(log: str, source_name: str, architecture: Architecture) -> str:
-    for phrase, advice in _HELP.items():
-        if phrase in log:
-            return advice
-    compiler = f"NVRTC {dotted(nvrtc_version())}"
-    target = f"compute capability {dotted(architecture)}"
-    return f"{compiler} could not compile {source_name} for {target}: correct what it names above"
+@cache
+def _nvrtc_package() -> str:
+    """The package's version, which has one figure more than NVRTC itself tells."""
+    try:
+        return metadata.version("nvidia-cuda-nvrtc")
+    except metadata.PackageNotFoundError:
+        return ""
 
 
 @cache

@@ -1,8 +1,14 @@
+import os
+import re
+import signal
 import sys
+import time
 
 import pytest
 
 from memlab.device import compile as compiler
+from memlab.device import compile_process
+from memlab.device.compile_errors import CompileError
 from memlab.errors import DeviceError, UsageError
 
 SCALE = """extern "C" __global__ void scale(float* values) {
@@ -51,19 +57,24 @@ def test_options_reach_the_compiler():
 
 def test_an_error_names_file_and_line_and_ends_with_a_next_step():
     source = "\n\n__global__ void broken() { missing(); }"
-    with pytest.raises(compiler.CompileError) as caught:
+    with pytest.raises(CompileError) as caught:
         compiler.compile_ptx(source, "my kernel.cu", HOPPER, {})
     assert caught.value.exit_code == 2
     assert 'my kernel.cu(3): error: identifier "missing" is undefined' in caught.value.log
     message, _, advice = str(caught.value).rpartition("\n")
     assert message == caught.value.log
-    assert "my kernel.cu for compute capability 9.0" in advice
+    assert re.fullmatch(r"could not compile my kernel.cu with NVRTC 13.\d for 9.0: .*", advice)
 
 
 @pytest.mark.parametrize(
     ("source", "said", "advised"),
     [
-        ("#include <stdio.h>\n__global__ void k() {}", "k.cu(1)", "remove the #include"),
+        ("#include <stdio.h>\n__global__ void k() {}", "k.cu(1)", "host's <stdio.h>"),
+        ("#include <vector>\n__global__ void k() {}", "k.cu(1)", "__CUDACC_RTC__"),
+        ("#include <cstdint>\n__global__ void k() {}", "k.cu(1)", "<cuda/std/cstdint>"),
+        ("__global__ void k(uint32_t n) {}", "k.cu(1)", "#include <cuda/std/cstdint>"),
+        ('#include "mine.h"\n__global__ void k() {}', "k.cu(1)", "mine.h lies in with -I DIR"),
+        ("__global__ void k() {}\nint main() {}", "k.cu(2)", "__CUDACC_RTC__"),
         (
             "__global__ void k(int* p) { __shared__ int s[12289]; s[*p] = 1; *p = s[p[1]]; }",
             "too much shared data",
@@ -72,10 +83,102 @@ def test_an_error_names_file_and_line_and_ends_with_a_next_step():
     ],
 )
 def test_frequent_errors_have_their_own_advice(source, said, advised):
-    with pytest.raises(compiler.CompileError) as caught:
+    with pytest.raises(CompileError) as caught:
         compiler.compile_cubin(source, "k.cu", HOPPER, {})
     assert said in caught.value.log
     assert advised in str(caught.value).splitlines()[-1]
+
+
+def test_every_error_comes_through_with_file_and_line(tmp_path):
+    (tmp_path / "part.h").write_text("\n__device__ int two() { return absent; }\n")
+    source = """#include "part.h"
+template <int N> __device__ void few() { static_assert(N > 3, "too few"); }
+__global__ void k(float* p) { few<2>(); first(); second(); }"""
+    with pytest.raises(CompileError) as caught:
+        compiler.compile_ptx(source, str(tmp_path / "k.cu"), HOPPER, {})
+    log = caught.value.log
+    assert f'{tmp_path}/part.h(2): error: identifier "absent" is undefined' in log
+    assert f'{tmp_path}/k.cu(3): error: identifier "first" is undefined' in log
+    assert f'{tmp_path}/k.cu(3): error: identifier "second" is undefined' in log
+    assert f'{tmp_path}/k.cu(2): error: static assertion failed with "too few"' in log
+    assert "4 errors detected" in log
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        (SCALE + "\0hidden", "scale.cu holds a NUL byte in line 4"),
+        (b"\xff\xfe_\0_\0".decode(errors="replace"), "holds a NUL byte in line 1"),
+        ("", "no kernel 'scale'"),
+    ],
+)
+def test_what_is_no_source_is_a_usage_error(source, said):
+    with pytest.raises(UsageError, match=said):
+        compiler.compile_kernel(source, "scale.cu", "scale", HOPPER, {"FACTOR": "2"})
+
+
+@pytest.mark.parametrize("before", ["\ufeff", "// caf\udce9\n"])
+def test_a_byte_order_mark_and_stray_bytes_in_comments_do_no_harm(before):
+    ptx = compiler.compile_ptx(before + SCALE, "scale.cu", HOPPER, {"FACTOR": "2"})
+    assert ".entry scale(" in ptx
+
+
+def test_the_standard_can_be_chosen_without_a_warning():
+    source = "static_assert(__cplusplus == 202002L); __global__ void k() {}"
+    compiled = compiler.compile_kernel(source, "k.cu", "_Z1kv", HOPPER, {}, options=("-std=c++20",))
+    assert compiled.log == ""
+
+
+TEMPLATES = """namespace space {
+template <int N> __global__ void fill(float* out) { out[threadIdx.x] = N; }
+}
+namespace { __global__ void hidden(float* out) { *out = 1; } }
+__device__ float helper(float x) { return x; }
+__global__ void plain(float* out) { *out = helper(2); }"""
+
+
+@pytest.mark.parametrize(
+    ("expression", "entry"),
+    [
+        ("space::fill<32>", "_ZN5space4fillILi32EEEvPf"),
+        ("space::fill< 4 * 8 >", "_ZN5space4fillILi32EEEvPf"),
+        ("plain", "_Z5plainPf"),
+    ],
+)
+def test_a_name_expression_makes_the_kernel_be_there(expression, entry):
+    compiled = compiler.compile_kernel(
+        TEMPLATES, "t.cu", entry, HOPPER, {}, name_expression=expression
+    )
+    assert f".entry {entry}(" in compiled.ptx
+
+
+@pytest.mark.parametrize(
+    ("expression", "reason"),
+    [
+        ("space::fill", "cannot determine which instance"),
+        ("plan", 'identifier "plan" is undefined'),
+        ("helper", "non-__global__"),
+        ("plain; other", "Extra tokens"),
+        ("plain\n#include <x>", "line break"),
+    ],
+)
+def test_a_name_expression_that_names_no_kernel_is_said_without_nvrtcs_file(expression, reason):
+    with pytest.raises(UsageError) as caught:
+        compiler.compile_kernel(TEMPLATES, "t.cu", "k", HOPPER, {}, name_expression=expression)
+    message = str(caught.value)
+    assert reason in message
+    assert not isinstance(caught.value, CompileError)
+    assert "__nv_name_map" not in message
+    assert "\n" not in message
+
+
+def test_an_error_in_the_source_comes_before_one_in_the_name():
+    with pytest.raises(CompileError) as caught:
+        compiler.compile_kernel(
+            TEMPLATES + "\n!", "t.cu", "k", HOPPER, {}, name_expression="space::fill<true ? 1>"
+        )
+    assert "t.cu(7): error: expected a declaration" in caught.value.log
+    assert "__nv_name_map" not in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ["scael", "other"])
@@ -100,26 +203,30 @@ def test_every_architecture_compiles():
         assert f".target sm_{architecture[0]}{architecture[1]}" in ptx
 
 
-def test_programs_are_destroyed_when_the_source_is_wrong(monkeypatch):
-    from cuda.bindings import nvrtc
+def test_what_makes_nvrtc_crash_is_said_in_its_own_words_where_it_has_any():
+    source = "template <foo T> __global__ void copy(T* p) { *p = 1; }"
+    with pytest.raises(CompileError, match=r'k.cu\(1\): error: identifier "foo" is undefined'):
+        compiler.compile_kernel(source, "k.cu", "k", HOPPER, {}, name_expression="copy<int>")
 
-    live = []
-    create, destroy = nvrtc.nvrtcCreateProgram, nvrtc.nvrtcDestroyProgram
 
-    def counting_create(*arguments):
-        live.append("program")
-        return create(*arguments)
-
-    def counting_destroy(program):
-        live.pop()
-        return destroy(program)
-
-    monkeypatch.setattr(nvrtc, "nvrtcCreateProgram", counting_create)
-    monkeypatch.setattr(nvrtc, "nvrtcDestroyProgram", counting_destroy)
-    with pytest.raises(compiler.CompileError):
-        compiler.compile_ptx("wrong", "wrong.cu", HOPPER, {})
-    compiler.compile_ptx(SCALE, "scale.cu", HOPPER, {"FACTOR": "2"})
-    assert live == []
+@pytest.mark.parametrize(
+    ("work", "limits", "said"),
+    [
+        (lambda: os.kill(os.getpid(), signal.SIGSEGV), {}, "crashed .SIGSEGV."),
+        (lambda: os._exit(3), {}, "crashed .no result."),
+        (lambda: time.sleep(60), {"LONGEST_S": 0.1}, "did not end within 0.1 s"),
+        (lambda: bytearray(1 << 30), {"MOST_BYTES": 1 << 28}, "crashed .no result."),
+    ],
+)
+def test_a_compiler_that_is_lost_is_said_to_be(work, limits, said, monkeypatch):
+    for name, value in limits.items():
+        monkeypatch.setattr(compile_process, name, value)
+    monkeypatch.setattr(compiler, "_answer", lambda *_: work())
+    monkeypatch.setenv("MEMLAB_CACHE", "off")
+    with pytest.raises(CompileError, match=f"NVRTC {said} while compiling scale.cu\n"):
+        compiler.compile_ptx(SCALE, "scale.cu", HOPPER, {"FACTOR": "2"})
+    with pytest.raises(ChildProcessError):  # None is left behind.
+        os.waitpid(-1, os.WNOHANG)
 
 
 def test_without_the_bindings_it_says_what_to_install(monkeypatch):

@@ -1,0 +1,112 @@
+"""One run of the compiler in a process that may be lost.
+
+NVRTC crashes on some wrong sources (13.5: `template <foo T>`, and a name expression for it), and a
+few lines of macros can keep it busy for ever. A forked child costs some milliseconds and has the
+library loaded already.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import pickle
+import resource
+import select
+import signal
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from memlab.errors import MemlabError
+
+LONGEST_S = 120.0
+"""How long one compilation may take; all of CUDA's headers together take some two seconds."""
+MOST_BYTES = 8 << 30
+"""How much memory it may take beyond what the process already has mapped."""
+
+Result = TypeVar("Result")
+
+
+class Lost(MemlabError):
+    """The child gave no result; the message says why.
+
+    Attributes:
+        crashed: Whether it ended of itself, and not because it took too long.
+    """
+
+    def __init__(self, message: str, crashed: bool) -> None:
+        super().__init__(message)
+        self.crashed = crashed
+
+
+def call(work: Callable[[], Result]) -> Result:
+    """Give what a function returns, called in a child process; it may raise nothing.
+
+    Raises:
+        Lost: The child crashed, or took too long or too much memory.
+    """
+    reader, writer = os.pipe()
+    with warnings.catch_warnings():
+        # The child runs the compiler and ends: of other threads' locks it needs none.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        try:
+            child = os.fork()
+        except OSError as error:  # No memory, or too many processes.
+            os.close(reader)
+            os.close(writer)
+            raise Lost(f"could not be started ({error.strerror})", crashed=False) from error
+    if child == 0:
+        _work(work, writer)
+    os.close(writer)
+    answer = None
+    try:
+        answer = _read(reader)
+    finally:
+        os.close(reader)
+        if answer is None:
+            os.kill(child, signal.SIGKILL)
+        _, status = os.waitpid(child, 0)
+    if answer is None:
+        raise Lost(f"did not end within {LONGEST_S:g} s", crashed=False)
+    try:
+        result: Result = pickle.loads(answer)
+    except (EOFError, pickle.UnpicklingError):
+        how = signal.Signals(os.WTERMSIG(status)).name if os.WIFSIGNALED(status) else "no result"
+        raise Lost(f"crashed ({how})", crashed=True) from None
+    return result
+
+
+def _work(work: Callable[[], object], writer: int) -> None:
+    """The child's whole life."""
+    try:
+        faulthandler.disable()
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, 1)
+        os.dup2(nowhere, 2)
+        _limit(resource.RLIMIT_CORE, 0)
+        mapped_pages = int(Path("/proc/self/statm").read_text().split()[0])
+        _limit(resource.RLIMIT_AS, mapped_pages * resource.getpagesize() + MOST_BYTES)
+        with os.fdopen(writer, "wb") as pipe:
+            pipe.write(pickle.dumps(work()))
+    finally:
+        os._exit(0)  # Whatever is cleared away at an end is the parent's.
+
+
+def _limit(which: int, value: int) -> None:
+    _, most = resource.getrlimit(which)
+    value = value if most == resource.RLIM_INFINITY else min(value, most)
+    resource.setrlimit(which, (value, most))
+
+
+def _read(reader: int) -> bytes | None:
+    """All that comes through a pipe until it is closed; None where that takes too long."""
+    end = time.monotonic() + LONGEST_S
+    parts: list[bytes] = []
+    while select.select([reader], [], [], max(0.0, end - time.monotonic()))[0]:
+        part = os.read(reader, 1 << 20)
+        if not part:
+            return b"".join(parts)
+        parts.append(part)
+    return None

@@ -1,0 +1,241 @@
+"""The header files of a source: CUDA's own, from pip packages, and the user's.
+
+NVRTC brings no header files, and a CUDA toolkit need not be there: the packages hold the same
+files. The user's are looked up here as the compiler will look them up, for two ends: what was
+compiled from them before is worth nothing once they change, and a source from a stranger shall
+read nothing but what lies in the folders named.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from memlab.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+PACKAGES = ("nvidia-cuda-runtime", "nvidia-cuda-crt", "nvidia-cuda-cccl")
+"""What NVIDIA publishes its headers as: `cuda_fp16.h` and the like; what these include in turn;
+libcu++ and CUB."""
+
+LARGEST_HEADER_BYTES = 16 << 20
+"""No header is longer; what is, is data that was named by mistake."""
+
+_GAP = r"(?:[ \t\f\v]|/\*[^\n]{0,200}?\*/)*"
+_INCLUDE = re.compile(
+    rf"(?:(?P<directive>(?:\#|%:){_GAP}include(?:_next)?\b)|__has_include(?:_next)?{_GAP}\()"
+    rf"{_GAP}(?:\"(?P<quoted>[^\"\n\0]+)\"|<(?P<angled>[^>\n\0]+)>)?"
+)
+_C_HEADERS = {"assert.h", "ctype.h", "errno.h", "float.h", "limits.h", "math.h", "stdarg.h"} | {
+    "stdbool.h",
+    "stddef.h",
+    "stdint.h",
+    "stdio.h",
+    "stdlib.h",
+    "string.h",
+    "time.h",
+    "unistd.h",
+}
+_SPLICE = re.compile(r"\\[ \t]*\r?\n")
+
+
+@dataclass(frozen=True)
+class Headers:
+    """What a source's `#include` lines need.
+
+    Attributes:
+        options: NVRTC's options that let it find CUDA's headers; none where nothing is included.
+        packages: The versions of CUDA's headers, `name==version`.
+        own: The user's headers that the source can reach: path and content.
+    """
+
+    options: tuple[str, ...] = ()
+    packages: tuple[str, ...] = ()
+    own: tuple[tuple[str, bytes], ...] = ()
+
+
+def find(source: str, source_name: str, options: Sequence[str]) -> Headers:
+    """Find what a source includes, directly or through its own headers.
+
+    A name in quotes is looked up beside the file that includes it, then, as one in angle brackets
+    is, in the folders of `-I` and last among CUDA's headers. Branches that the preprocessor would
+    skip are followed too.
+
+    Args:
+        source: The CUDA C++ text.
+        source_name: Its file name, by whose folder it lies in.
+        options: NVRTC's options, from which `-I` is read.
+
+    Raises:
+        UsageError: A header lies outside the source's folder and those of `-I`, is no regular
+            file, is too long, or is named by a macro, so that nobody could tell.
+    """
+    if not any(_included_names(source, Path(source_name))):
+        return Headers()
+    folders = _named_folders(options)
+    return Headers(
+        options=tuple(f"-I{folder}" for folder in package_folders()),
+        packages=_package_versions(),
+        own=tuple(_own_headers(source, source_name, folders).items()),
+    )
+
+
+@cache
+def package_folders() -> tuple[str, ...]:
+    """The folders of CUDA's headers among the installed packages; empty without them."""
+    for name in PACKAGES:
+        try:
+            package = metadata.distribution(name)
+        except metadata.PackageNotFoundError:
+            continue
+        root = Path(str(package.locate_file("nvidia")))
+        major = package.version.partition(".")[0]
+        # All packages of a major version share one folder; earlier each had its own.
+        include = root / f"cu{major}" / "include"
+        if include.is_dir():
+            return tuple(str(each) for each in (include, include / "cccl") if each.is_dir())
+    return ()
+
+
+def missing_packages() -> tuple[str, ...]:
+    """Which of `PACKAGES` are not installed."""
+    installed = {version.partition("==")[0] for version in _package_versions()}
+    return tuple(name for name in PACKAGES if name not in installed)
+
+
+def advice(name: str) -> str:
+    """Say what to do about a header that the compiler did not find, by the name it includes."""
+    stem = name if "." not in name else "c" + name.removesuffix(".h")
+    replacement = f"cuda/std/{stem}"
+    if any((Path(folder) / replacement).is_file() for folder in package_folders()):
+        return (
+            f"NVRTC compiles device code alone, without the host's <{name}>: include "
+            f"<{replacement}> in its place, or hide it with #ifndef __CUDACC_RTC__"
+        )
+    missing = missing_packages()
+    if missing and not _is_of_the_host(name):
+        return (
+            f"CUDA's headers come with `pip install {' '.join(missing)}`, "
+            "one of your own is found with -I DIR"
+        )
+    if _is_of_the_host(name):
+        return (
+            f"NVRTC compiles device code alone, without the host's <{name}> (printf, assert and "
+            "mathematics are built in): remove it, or hide it with #ifndef __CUDACC_RTC__"
+        )
+    return (
+        f"name the folder that {name} lies in with -I DIR, "
+        "or hide what only host code needs with #ifndef __CUDACC_RTC__"
+    )
+
+
+def _is_of_the_host(name: str) -> bool:
+    """Whether a header looks like one of the C++ or C standard library."""
+    return ("." not in name and "/" not in name) or name in _C_HEADERS
+
+
+@cache
+def _package_versions() -> tuple[str, ...]:
+    versions = []
+    for name in PACKAGES:
+        try:
+            versions.append(f"{name}=={metadata.version(name)}")
+        except metadata.PackageNotFoundError:
+            continue
+    return tuple(versions)
+
+
+def _spliced(source: str) -> str:
+    """The text with lines joined that end in a backslash."""
+    return _SPLICE.sub("", source)
+
+
+def _named_folders(options: Sequence[str]) -> list[str]:
+    """The folders of `-IDIR` and `--include-path=DIR`."""
+    prefixes = ("-I", "--include-path=")
+    return [
+        option.removeprefix(prefix) or "."
+        for option in options
+        for prefix in prefixes
+        if option.startswith(prefix)
+    ]
+
+
+def _own_headers(source: str, source_name: str, folders: Sequence[str]) -> dict[str, bytes]:
+    """Path and content of every header that does not belong to the packages."""
+    mine = [Path(folder) for folder in folders]
+    theirs = [Path(folder) for folder in package_folders()]
+    allowed = [real for folder in (Path(source_name).parent, *mine) if (real := _resolved(folder))]
+    packages = [real for folder in theirs if (real := _resolved(folder))]
+    found: dict[str, bytes] = {}
+    waiting = [(source, Path(source_name))]
+    while waiting:
+        text, includer = waiting.pop()
+        for name, quoted in _included_names(text, includer):
+            beside = [includer.parent] if quoted else []
+            for folder in (*beside, *mine, *theirs):
+                path = folder / name  # An absolute name stays what it is.
+                real = _resolved(path)
+                if real is None or real.is_dir() or str(real) in found:
+                    continue
+                if any(map(real.is_relative_to, packages)):
+                    break
+                if not real.is_file():
+                    message = f"{includer} includes {name}, which is no regular file: remove that"
+                    raise UsageError(message)
+                if not any(map(real.is_relative_to, allowed)):
+                    message = (
+                        f"{includer} includes {name}, which lies outside the folder of "
+                        f"{source_name} and those named: add -I {real.parent}"
+                    )
+                    raise UsageError(message)
+                content = found[str(real)] = _content(real, f"{includer} includes {name}")
+                waiting.append((content.decode("latin-1"), path))
+    return found
+
+
+def _included_names(text: str, includer: Path) -> Iterator[tuple[str, bool]]:
+    """The names in a text's `#include` lines, and whether they stand in quotes."""
+    text = _spliced(text)
+    for match in _INCLUDE.finditer(text):
+        name = match["quoted"] or match["angled"]
+        if name is not None:
+            yield name, match["quoted"] is not None
+        elif match["directive"] and _starts_a_line(text, match.start()):
+            message = (
+                f"{includer} has an #include whose file is named by a macro, which is not "
+                "followed: write the file's name in quotes or angle brackets"
+            )
+            raise UsageError(message)
+
+
+def _starts_a_line(text: str, position: int) -> bool:
+    """Whether nothing but space and comments stand before a position, else it is prose."""
+    before = text[max(0, position - 200) : position].rpartition("\n")[2].strip()
+    return not before or before.endswith("*/")
+
+
+def _resolved(path: Path) -> Path | None:
+    """The path free of links; None where none is there, or can be."""
+    try:
+        real = path.resolve()
+        return real if real.exists() else None
+    except (OSError, RuntimeError, ValueError):  # Too long a name; a link to itself; a NUL.
+        return None
+
+
+def _content(path: Path, what: str) -> bytes:
+    try:
+        size = path.stat().st_size
+        if size > LARGEST_HEADER_BYTES:
+            message = f"{what}, of {size} bytes: a header has at most {LARGEST_HEADER_BYTES}"
+            raise UsageError(message)
+        return path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{what}, which cannot be read: {error.strerror}") from error

@@ -1,0 +1,243 @@
+"""Headers of CUDA with no toolkit, the user's own, and the cache that must know both."""
+
+import os
+from importlib import metadata
+
+import pytest
+
+from memlab.device import compile as compiler
+from memlab.device import compile_cache, headers
+from memlab.device.compile_errors import CompileError
+from memlab.errors import UsageError
+
+HOPPER = (9, 0)
+KERNEL = 'extern "C" __global__ void k(int* p) { *p = VALUE; }\n'
+
+ALL_OF_CUDA = """#include <cuda_fp16.h>
+#include <cuda_bf16.h>
+#include <mma.h>
+#include <cooperative_groups.h>
+#include <cuda/std/array>
+#include <cuda/atomic>
+#include <cub/block/block_reduce.cuh>
+using Reduce = cub::BlockReduce<float, 128>;
+extern "C" __global__ void k(half* h, __nv_bfloat16* b, cuda::atomic<int>* counter, float* sum) {
+  __shared__ Reduce::TempStorage storage;
+  cuda::std::array<float, 2> pair = {__half2float(h[0]), __bfloat162float(b[0])};
+  auto block = cooperative_groups::this_thread_block();
+  nvcuda::wmma::fragment<nvcuda::wmma::accumulator, 16, 16, 16, float> tile;
+  nvcuda::wmma::fill_fragment(tile, pair[0] + pair[1]);
+  float total = Reduce(storage).Sum(tile.x[0]);
+  block.sync();
+  if (block.thread_rank() == 0) { *sum = total; ++*counter; }
+}"""
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    folder = tmp_path / "cache"
+    monkeypatch.setenv("MEMLAB_CACHE", str(folder))
+    return folder
+
+
+@pytest.fixture
+def runs(monkeypatch):
+    """The runs of the compiler, one line each."""
+    lines = []
+    run = compiler._run
+
+    def counted(*arguments):
+        lines.append(arguments)
+        return run(*arguments)
+
+    monkeypatch.setattr(compiler, "_run", counted)
+    return lines
+
+
+def value(name, source=KERNEL, **options):
+    """What the kernel stores, read from its PTX."""
+    ptx = compiler.compile_kernel(source, str(name), "k", HOPPER, {}, **options).ptx
+    (store,) = (line for line in ptx.splitlines() if "st.global" in line)
+    operand = store.rpartition(",")[2].strip(" ;")
+    if operand.startswith("%"):
+        (move,) = (line for line in ptx.splitlines() if f"\t{operand}, " in line and "mov" in line)
+        operand = move.rpartition(",")[2].strip(" ;")
+    return int(operand)
+
+
+def test_headers_of_cuda_compile_with_no_toolkit_and_once(cache, runs):
+    first = compiler.compile_kernel(ALL_OF_CUDA, "all.cu", "k", HOPPER, {})
+    assert first.log == ""
+    assert compiler.compile_kernel(ALL_OF_CUDA, "all.cu", "k", HOPPER, {}) == first
+    assert len(runs) == 1
+
+
+def test_a_source_that_includes_nothing_needs_no_folders():
+    assert headers.find("// see the #include of FILE\n" + KERNEL, "k.cu", ()) == headers.Headers()
+
+
+def test_missing_packages_are_named(monkeypatch):
+    def missing(name):
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "distribution", missing)
+    monkeypatch.setattr(metadata, "version", missing)
+    monkeypatch.setenv("MEMLAB_CACHE", "off")
+    caches = (headers.package_folders, headers._package_versions, compiler._nvrtc_package)
+    for each in caches:
+        each.cache_clear()
+    try:
+        with pytest.raises(CompileError) as caught:
+            compiler.compile_ptx("#include <cuda/atomic>\n", "k.cu", HOPPER, {})
+    finally:
+        for each in caches:
+            each.cache_clear()
+    last = str(caught.value).splitlines()[-1]
+    assert "pip install nvidia-cuda-runtime nvidia-cuda-crt nvidia-cuda-cccl" in last
+
+
+def test_own_headers_lie_beside_their_includer_then_in_the_folders_named(tmp_path, monkeypatch):
+    for folder, content in [
+        ("mine", '#include "parts/a.h"'),
+        ("mine/parts", '#include "value.h"'),
+        ("other", ""),
+        ("here", ""),
+    ]:
+        (tmp_path / folder).mkdir()
+        name = "a.h" if folder == "mine/parts" else "top.h"
+        (tmp_path / folder / name).write_text(content + "\n")
+    (tmp_path / "mine/value.h").write_text("#define VALUE 1\n")
+    (tmp_path / "mine/parts/value.h").write_text("#define VALUE 2\n")
+    (tmp_path / "other/value.h").write_text("#define VALUE 3\n")
+    (tmp_path / "here/value.h").write_text("#define VALUE 4\n")
+    monkeypatch.chdir(tmp_path / "here")  # Where one stands is not where the source lies.
+
+    assert value(tmp_path / "mine/k.cu", '#include "value.h"\n' + KERNEL) == 1
+    assert value("../mine/k.cu", '#include "top.h"\n' + KERNEL) == 2
+    other = (f"-I{tmp_path / 'other'}",)
+    assert value("../mine/k.cu", "#include <value.h>\n" + KERNEL, options=other) == 3
+
+
+@pytest.mark.parametrize(
+    "include",
+    [
+        '#include "outer.h"',
+        "#  include /* so */ <outer.h>",
+        '%:include "outer.h"',
+        '#inc\\\nlude "outer.h"',
+        '/**/ # /**/ include"outer.h"',
+        '#if __has_include("outer.h")\n#include "outer.h"\n#endif',
+    ],
+)
+def test_a_header_that_changed_is_compiled_anew(include, tmp_path, cache, runs):
+    (tmp_path / "outer.h").write_text('#include "inner.h"\n')
+    inner = tmp_path / "inner.h"
+    seen = []
+    for content in ("1", "1", "2", "1"):
+        inner.write_text(f"#define VALUE {content}\n")
+        source = f"{include}\n{KERNEL}"
+        seen.append(value(tmp_path / "k.cu", source, options=(f"-I{tmp_path}",)))
+    assert seen == [1, 1, 2, 1]
+    assert len(runs) == 2
+
+
+def test_a_header_that_appears_before_another_is_seen(tmp_path, cache):
+    for name in ("early", "late"):
+        (tmp_path / name).mkdir()
+    options = (f"-I{tmp_path / 'early'}", f"-I{tmp_path / 'late'}")
+    source = "#include <value.h>\n" + KERNEL
+    (tmp_path / "late/value.h").write_text("#define VALUE 1\n")
+    assert value("k.cu", source, options=options) == 1
+    (tmp_path / "early/value.h").write_text("#define VALUE 2\n")
+    assert value("k.cu", source, options=options) == 2
+
+
+def test_only_the_folders_named_are_read(tmp_path):
+    mine, outside = tmp_path / "mine", tmp_path / "outside"
+    mine.mkdir()
+    outside.mkdir()
+    (outside / "value.h").write_text("#define VALUE 7\n")
+    (mine / "link.h").symlink_to(outside / "value.h")
+    os.mkfifo(mine / "pipe.h")
+    name = str(mine / "k.cu")
+    for include in (f'"{outside}/value.h"', '"../outside/value.h"', '"link.h"'):
+        with pytest.raises(UsageError, match=rf"lies outside .* add -I {outside}$"):
+            value(name, f"#include {include}\n{KERNEL}")
+        assert value(name, f"#include {include}\n{KERNEL}", options=(f"-I{outside}",)) == 7
+    for include in ('"pipe.h"', '"/dev/zero"'):
+        with pytest.raises(UsageError, match="no regular file"):
+            value(name, f"#include {include}\n{KERNEL}")
+    with pytest.raises(UsageError, match="named by a macro"):
+        value(name, f'#define FILE "{outside}/value.h"\n#include FILE\n{KERNEL}')
+
+
+def test_headers_that_include_each_other_end(tmp_path):
+    (tmp_path / "a.h").write_text('#pragma once\n#include "b.h"\n')
+    (tmp_path / "b.h").write_text('#pragma once\n#include "a.h"\n#define VALUE 5\n')
+    assert value(tmp_path / "k.cu", '#include "a.h"\n' + KERNEL) == 5
+
+
+def ways_to_damage(data):
+    yield b""
+    yield data[: len(data) // 2]
+    yield data.replace(b"\n", b"", 1)
+    yield data[:-1] + bytes([data[-1] ^ 1])
+    yield b'{"sizes": [1, 2], "sha256": 3}\n'
+    yield b"[" * 100_000
+
+
+def test_a_damaged_file_is_compiled_anew(cache, runs):
+    source = KERNEL.replace("VALUE", "3")
+    assert value("k.cu", source) == 3
+    (path,) = cache.iterdir()
+    whole = path.read_bytes()
+    for count, damaged in enumerate(ways_to_damage(whole), 2):
+        path.write_bytes(damaged)
+        assert value("k.cu", source) == 3
+        assert len(runs) == count
+        assert path.read_bytes() == whole
+
+
+def test_what_it_was_compiled_from_and_with_makes_the_key(cache, runs):
+    def compiled(source="__global__ void k(int* p) { *p = 1; }", name="k.cu", **options):
+        return compiler.compile_kernel(source, name, "_Z1kPi", HOPPER, {}, **options)
+
+    compiled()
+    compiled(source="__global__ void k(int* p) { *p = 2; }")
+    compiled(name="other.cu")
+    compiled(options=("-DA=1",))
+    compiled(options=("-DA=1", "-DB=1"))
+    compiled(name_expression="k")
+    assert len(runs) == len(list(cache.iterdir())) == 6
+    compiled(options=("-DA=1",))
+    assert len(runs) == 6
+
+
+def test_errors_are_not_kept(cache):
+    for _ in range(2):
+        with pytest.raises(CompileError):
+            compiler.compile_ptx("wrong", "wrong.cu", HOPPER, {})
+    assert not cache.exists()
+
+
+def test_without_a_place_to_keep_it_everything_still_compiles(tmp_path, monkeypatch):
+    source = KERNEL.replace("VALUE", "4")
+    (tmp_path / "file").write_text("")
+    for place in ("off", str(tmp_path / "file"), str(tmp_path / "file/below"), "/proc/none"):
+        monkeypatch.setenv("MEMLAB_CACHE", place)
+        assert value("k.cu", source) == 4
+    assert [each.name for each in tmp_path.iterdir()] == ["file"]
+
+
+def test_what_was_used_longest_ago_goes_first(cache, monkeypatch):
+    output = compile_cache.Output("ptx", b"x" * 1000, "", "")
+    cache.mkdir()
+    (cache / "mine.txt").write_text("y" * 5000)
+    monkeypatch.setattr(compile_cache, "LARGEST_CACHE_BYTES", 3600)
+    for number, name in enumerate("abc"):
+        compile_cache.store(name, output)
+        os.utime(cache / f"{name}.memlab-compiled", (number, number))
+    assert compile_cache.load("a") == output  # It is used now.
+    compile_cache.store("d", output)
+    assert [compile_cache.load(name) is not None for name in "abcd"] == [True, False, True, True]
+    assert (cache / "mine.txt").exists()
