@@ -8,27 +8,27 @@ shared memory says what it stages and a multiplication says what it multiplies.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
 
+from memlab.device.budget import Budget, OutOfTime
 from memlab.device.compile import Compiled
 from memlab.device.emulator import parser, sampling
 from memlab.device.emulator.counters import Tally
 from memlab.device.emulator.parser import (
     TYPE_BYTES,
     Immediate,
-    Module,
     Operand,
     Register,
     Vector,
 )
 from memlab.device.emulator.program import Program, Step, destinations, load
 from memlab.device.emulator.recording import RecordedAccess, Recorder, Stretch
-from memlab.device.execution import Execution, check_host_memory
-from memlab.device.symbols import dimensions, source_name
+from memlab.device.execution import Execution
+from memlab.device.naming import Names
+from memlab.device.properties import WARP_SIZE
 from memlab.device.trace_records import (
     Access,
     ArrayUse,
@@ -47,10 +47,15 @@ SMALL_BLOCK = 16
 WHOLE_GRID_LANE_INSTRUCTIONS = 20_000_000
 """Launches up to this size run whole, to count reads over the grid; about a second."""
 
-WORD_BYTES = 4
 
-
-def trace(launch: Launch, compiled: Compiled, block: Dim3, thread: Dim3, device: str) -> Trace:
+def trace(
+    launch: Launch,
+    compiled: Compiled,
+    block: Dim3,
+    thread: Dim3,
+    device: str,
+    budget: Budget | None = None,
+) -> Trace:
     """Follow one thread of one block.
 
     Args:
@@ -59,27 +64,28 @@ def trace(launch: Launch, compiled: Compiled, block: Dim3, thread: Dim3, device:
         block: The block's index in the grid, x, y, z.
         thread: The thread's index in the block, x, y, z.
         device: The name of the device that it was compiled for.
+        budget: The time and memory that it may take; None takes the defaults.
 
     Raises:
-        UsageError: The block or the thread is outside the launch, or the host has too little
-            memory for the arrays.
+        UsageError: The block or the thread is outside the launch, or it needs more memory than is
+            allowed.
         PtxError: The compiled kernel has an instruction that the emulator does not know.
         KernelFault: The kernel touched memory that is not its own.
+        OutOfTime: The time was up before the thread was at its end.
     """
     _check_inside("block", block, launch.grid, "grid", "blocks")
     _check_inside("thread", thread, launch.block, "block", "threads")
-    check_host_memory(launch)
     source = launch.source.splitlines()
     module = parser.parse(compiled.ptx)
     program = load(module, launch.entry, source)
-    execution = Execution(launch, program, 0, source)
+    execution = Execution(launch, program, 0, source, budget)
 
     small = launch.threads_per_block <= SMALL_BLOCK
     wanted = _linear(thread, launch.block)
     lanes = np.arange(launch.threads_per_block) if small else np.array([wanted])
     recorder = Recorder(execution.memory, lanes)
     tally = execution.record(np.array([block], np.int64), recorder)
-    names = _Names(launch, module, execution)
+    names = Names(launch, module, execution)
     threads = tuple(
         _follow(execution.program, recorder.stretches, column, names, index)
         for column, index in enumerate(_threads(launch.block) if small else [thread])
@@ -114,7 +120,7 @@ def _check_inside(what: str, index: Dim3, extent: Dim3, of: str, members: str) -
         shown = ", ".join(map(str, index[:used]))
         raise UsageError(
             f"{what} ({shown}) is outside the {of} of {' x '.join(map(str, extent))} {members}: "
-            f"use --{what} {','.join(map(str, nearest[:used]))}"
+            f"use --{what}-index {','.join(map(str, nearest[:used]))}"
         )
 
 
@@ -127,103 +133,13 @@ def _threads(extent: Dim3) -> list[Dim3]:
     return [(each % x, each // x % y, each // (x * y)) for each in range(prod(extent))]
 
 
-# --- Names -------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Array:
-    """Where an array lies in its state space, and how it is subscripted."""
-
-    name: str
-    start: int
-    size: int
-    element_bytes: int
-    shape: tuple[int, ...]
-
-
-class _Names:
-    """Finds the element that an address belongs to."""
-
-    def __init__(self, launch: Launch, module: Module, execution: Execution) -> None:
-        program, shapes = execution.program, {each.name: each.shape for each in launch.buffers}
-        entry = module.entries[launch.entry]
-        sizes = {each.name: each.size for each in (*module.variables, *entry.variables)}
-        declared = dimensions(launch.source, launch.defines)
-        shared_bytes = program.static_shared_bytes + launch.dynamic_shared_bytes
-        self._known: dict[tuple[str, int, int], tuple[Element, ...]] = {}
-        self._arrays: dict[str, list[_Array]] = {
-            "global": [
-                _Array(
-                    source_name(each.name),
-                    each.address,
-                    each.size,
-                    each.element_bytes,
-                    shapes.get(each.name, (each.size // each.element_bytes,)),
-                )
-                for each in execution.memory.allocations
-            ],
-            "shared": _arrays(program.shared, sizes, shared_bytes, declared),
-            "const": _arrays(program.const, sizes, len(program.const_image), declared),
-            "local": _arrays(program.local, sizes, program.local_bytes, declared),
-        }
-
-    def knows(self, space: str) -> bool:
-        """Whether a state space holds arrays of the program."""
-        return space in self._arrays
-
-    def elements(self, space: str, address: int, size: int) -> tuple[Element, ...]:
-        """Name what lies in `size` bytes from an address on."""
-        key = (space, address, size)
-        if key not in self._known:
-            self._known[key] = self._find(*key)
-        return self._known[key]
-
-    def _find(self, space: str, address: int, size: int) -> tuple[Element, ...]:
-        array = next(
-            each
-            for each in reversed(self._arrays[space])
-            if each.start <= address < each.start + max(each.size, 1)
-        )
-        first = (address - array.start) // array.element_bytes
-        return tuple(
-            Element(space, array.name, index, _subscripts(index, array.shape))
-            for index in range(first, first + max(size // array.element_bytes, 1))
-        )
-
-
-def _subscripts(index: int, shape: tuple[int, ...]) -> tuple[int, ...]:
-    found: list[int] = []
-    for extent in reversed(shape[1:]):
-        index, inner = divmod(index, extent)
-        found.append(inner)
-    return (index, *reversed(found))
-
-
-def _arrays(
-    places: Mapping[str, int],
-    sizes: Mapping[str, int],
-    end: int,
-    declared: Mapping[str, tuple[int, ...]],
-) -> list[_Array]:
-    """Arrays by their places; where the source does not say their dimensions, rows of words."""
-    arrays = []
-    for symbol, start in sorted(places.items(), key=lambda each: each[1]):
-        name = source_name(symbol)
-        size = sizes.get(symbol) or end - start  # an array sized at launch is the last one
-        shape = declared.get(name)
-        if shape is None or size % prod(shape):
-            shape = (-(-size // WORD_BYTES),)
-        arrays.append(_Array(name, start, size, max(size // prod(shape), 1), shape))
-    return arrays
-
-
 # --- One thread --------------------------------------------------------------------------------
 
 
 class _Thread:
     """Walks along the instructions that one lane ran, and remembers what registers hold."""
 
-    def __init__(self, names: _Names) -> None:
+    def __init__(self, names: Names) -> None:
         self.steps: list[Access | Operation] = []
         self.barriers = 0
         self._names = names
@@ -314,7 +230,7 @@ def _follow(
     program: Program,
     stretches: Sequence[Stretch],
     column: int,
-    names: _Names,
+    names: Names,
     thread: Dim3,
 ) -> ThreadTrace:
     """Walk along one lane's way through the program."""
@@ -337,11 +253,14 @@ def _place(access: RecordedAccess | None, column: int) -> tuple[str, int] | None
 def _whole_grid(
     launch: Launch, execution: Execution, tally: Tally
 ) -> tuple[Recorder, Tally] | None:
-    """Count what the whole grid does, if it is small enough to be executed whole."""
-    if sum(tally.lanes) * launch.blocks > WHOLE_GRID_LANE_INSTRUCTIONS:
+    """Count what the whole grid does, if it is small enough to be executed whole in time."""
+    if sum(tally.warps) * WARP_SIZE * launch.blocks > WHOLE_GRID_LANE_INSTRUCTIONS:
         return None
     recorder = Recorder(execution.memory)
-    return recorder, execution.record(sampling.all_blocks(launch.grid), recorder)
+    try:
+        return recorder, execution.record(sampling.WholeGrid(launch.grid), recorder)
+    except OutOfTime:
+        return None
 
 
 def _uses(

@@ -10,7 +10,8 @@ CHAPTER = (HOUSE / "docs" / "architecture.md").read_text("utf-8").partition("## 
 
 
 @pytest.mark.parametrize(
-    "room", ["memlab", "cli", "roofline", "device", "device/emulator", "kernels"]
+    "room",
+    ["memlab", "cli", "roofline", "device", "device/emulator", "device/emulator/checks", "kernels"],
 )
 def test_every_module_has_its_line(room: str) -> None:
     modules = {each.stem for each in (HOUSE / room).glob("*.py")} - {"__init__"}

@@ -6,5 +6,5 @@ against the other at load. `machine` then runs the program over the `threads` of
 `binding` and `accesses` tie each instruction to its `operands` once, and `control` decides who runs
 next. `memory` holds the address spaces, `counters` counts requests, sectors and wavefronts,
 `sampling` chooses the blocks of a large grid, and `caches` follows the recorded addresses through
-L1 and L2.
+L1 and L2. `checks` watches a run for mistakes.
 """

@@ -6,24 +6,34 @@ offsets of their own, until the register is written.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from memlab.device.emulator import memory
 from memlab.device.emulator.binding import Action
 from memlab.device.emulator.control import Mask
-from memlab.device.emulator.counters import Patterns, Tally, Trace
-from memlab.device.emulator.isa import NUMPY_TYPES
+from memlab.device.emulator.counters import Pattern, Patterns, Tally, Trace
+from memlab.device.emulator.isa import NUMPY_TYPES, Row
 from memlab.device.emulator.memory import AccessFault, GlobalMemory, KernelFault, Lanes, Segment
-from memlab.device.emulator.operands import Operands, value_of
-from memlab.device.emulator.parser import TYPE_BYTES, Address, Register, Vector
+from memlab.device.emulator.operands import Operands, Source, value_of
+from memlab.device.emulator.parser import (
+    TYPE_BYTES,
+    Address,
+    Operand,
+    PtxError,
+    Register,
+    Vector,
+)
 from memlab.device.emulator.program import Program, Step
 from memlab.device.emulator.recording import Recorder
 from memlab.device.emulator.threads import Threads
 from memlab.device.properties import LINE_BYTES, SECTOR_BYTES, WARP_SIZE
+
+if TYPE_CHECKING:
+    from memlab.device.emulator.checks.checker import Checker
 
 
 @dataclass
@@ -35,7 +45,7 @@ class _Located:
     low: int
     high: int
     misalignment: int
-    pattern: int
+    pattern: Pattern | None
     base: Lanes
 
 
@@ -46,22 +56,27 @@ class Accesses:
         self,
         threads: Threads,
         operands: Operands,
-        segments: dict[str, Segment],
+        segments: Mapping[str, Segment],
         patterns: Patterns,
         tally: Tally,
         trace: Trace | None,
         recorder: Recorder | None,
+        checker: Checker | None = None,
     ) -> None:
-        """Count into a tally; tell the trace of global accesses and the recorder of all."""
+        """Count into a tally; tell the trace of global accesses and the recorder of all.
+
+        A checker decides which lanes may touch memory; nothing is counted then.
+        """
         self.lanes, self._threads, self._alive = threads.lanes, threads, threads.alive
         self._operands, self._segments, self._patterns = operands, segments, patterns
         self._tally, self._trace, self._recorder = tally, trace, recorder
+        self._checker = checker
         self._located: dict[tuple[str, str, int], _Located] = {}
 
     def load(self, index: int, step: Step) -> Action:
         """A load of one value or a vector."""
         row, (to, source) = step.row, step.instruction.operands
-        items = to.items if isinstance(to, Vector) else (to,)
+        items = _items(to, row)
         dtype = NUMPY_TYPES[row.to[0]]
         targets = [self._operands.destinations(item, row.to[:1])[0] for item in items]
         assert isinstance(source, Address)
@@ -87,11 +102,11 @@ class Accesses:
     def store(self, index: int, step: Step) -> Action:
         """A store of one value or a vector."""
         row, (destination, source) = step.row, step.instruction.operands
-        items = source.items if isinstance(source, Vector) else (source,)
+        items = _items(source, row)
         dtype = NUMPY_TYPES[row.of[0]]
         sources = [self._operands.source(item, row.of[0]) for item in items]
         assert isinstance(destination, Address)
-        access = self._accessor(index, step, destination)
+        access = self._accessor(index, step, destination, sources)
         stored_bytes = dtype.itemsize * row.vector
 
         def run(mask: Mask | None) -> None:
@@ -137,7 +152,7 @@ class Accesses:
         return run
 
     def _accessor(
-        self, index: int, step: Step, operand: Address
+        self, index: int, step: Step, operand: Address, sources: Sequence[Source] = ()
     ) -> Callable[[Mask | None], list[tuple[Segment, Lanes, int, Mask | None]]]:
         """How one memory instruction finds its elements; counts each time it does.
 
@@ -145,10 +160,14 @@ class Accesses:
         that take part, in order), elements to add to them, and those lanes (None for all).
         """
         row, offset, tally = step.row, operand.offset, self._tally
-        width = TYPE_BYTES[(row.to if row.kind == "load" else row.of)[0]]
-        size, shift = width * row.vector, width.bit_length() - 1
         base = self._operands.address_base(operand)
         name = operand.base.name if isinstance(operand.base, Register) else f"{int(base):#x}"
+        if base.itemsize < 8 and row.space in ("generic", "global"):
+            raise PtxError(f"{row.opcode} takes an address of 64 bits, not {name}")
+        if self._checker is not None:
+            return self._checker.accessor(index, step, operand, sources)
+        width = TYPE_BYTES[(row.to if row.kind == "load" else row.of)[0]]
+        size, shift = width * row.vector, width.bit_length() - 1
 
         def find(segment: Segment, window: int, mask: Mask | None) -> tuple[Lanes, int]:
             key = (name, segment.name, shift)
@@ -160,7 +179,12 @@ class Accesses:
                 if mask is None:
                     self._located[key] = located
             low, high = located.low + offset, located.high + offset + size
-            if (located.misalignment | offset) & (size - 1) or not segment.check(low, high):
+            refused = row.kind != "load" and segment.name in memory.READ_ONLY
+            if (
+                (located.misalignment | offset) & (size - 1)
+                or refused
+                or not segment.check(low, high)
+            ):
                 self._fault(segment, base - window, offset, size, step, mask)
             self._count(index, step, segment, located, offset, mask)
             if self._recorder is not None:
@@ -210,9 +234,9 @@ class Accesses:
         name: str,
     ) -> _Located:
         """Find where addresses lie in a segment, without the instruction's own offset."""
-        if not address.ndim or segment.name in ("const", "param"):
-            pattern, lane_0 = -1, address
-        else:
+        pattern: Pattern | None = None
+        lane_0 = address
+        if address.ndim and segment.name not in ("const", "param"):
             pattern, lane_0 = self._pattern(name, address, mask)
         taking = address if mask is None or not address.ndim else address[mask]
         low, high = int(taking.min()), int(taking.max())
@@ -223,7 +247,7 @@ class Accesses:
             position = position + lane_base
         return _Located(version, position >> shift, low, high, misalignment, pattern, lane_0)
 
-    def _pattern(self, site: str, address: Lanes, mask: Mask | None) -> tuple[int, Lanes]:
+    def _pattern(self, site: str, address: Lanes, mask: Mask | None) -> tuple[Pattern, Lanes]:
         """Intern the pattern of a warp's addresses; also give the sector where each starts."""
         rows = address.reshape(-1, WARP_SIZE)
         if mask is None:
@@ -253,7 +277,7 @@ class Accesses:
         tally, counted = self._tally, step.counted_bytes
         if counted == 0 or segment.name in ("param", "param::func"):
             return
-        if located.pattern < 0:  # one address for all lanes
+        if located.pattern is None:  # one address for all lanes
             taking = self._alive if mask is None else mask
             address = np.broadcast_to(located.base, self.lanes)
             located.pattern, located.base = self._pattern("", address, taking)
@@ -269,7 +293,7 @@ class Accesses:
             tally.wavefronts[index] += sectors.lines
             tally.used[index] += sectors.addresses * counted
             if self._trace is not None:
-                self._trace.events.append((index, located.base, sectors))
+                self._trace.access(index, located.base, sectors)
         elif segment.name == "const":
             constants = self._patterns.sectors(located.pattern, offset)
             tally.requests[index] += constants.requests
@@ -296,8 +320,9 @@ class Accesses:
 def segments(program: Program, threads: Threads, global_memory: GlobalMemory) -> dict[str, Segment]:
     """The state spaces of a chunk by name: global memory, and what its lanes have of their own."""
     grid, lanes = threads.grid, threads.lanes
-    shared_start = -(-program.static_shared_bytes // 16) * 16
-    shared_bytes = shared_start + grid.dynamic_shared_bytes
+    shared_bytes = program.static_shared_bytes  # what lies behind belongs to no array
+    if grid.dynamic_shared_bytes:
+        shared_bytes = -(-shared_bytes // 16) * 16 + grid.dynamic_shared_bytes
     padded = -(-shared_bytes // 16) * 16
     block_of_lane = np.arange(lanes, dtype=np.int64) // grid.padded_threads
     lane = np.arange(lanes, dtype=np.int64)
@@ -328,18 +353,35 @@ def segments(program: Program, threads: Threads, global_memory: GlobalMemory) ->
     }
 
 
+def _items(operand: Operand, row: Row) -> tuple[Operand, ...]:
+    """The registers of one value or of a vector."""
+    items = operand.items if isinstance(operand, Vector) else (operand,)
+    if len(items) != row.vector:
+        raise PtxError(f"{row.opcode} moves {row.vector} registers, not {len(items)}")
+    return items
+
+
 def _combine(
     elements: Lanes, where: Lanes, values: Sequence[Lanes], function: Callable[..., Any]
 ) -> Lanes:
     """Apply an atomic in lane order; gives what each lane found.
 
-    Lanes at distinct addresses go at once, those at one address one after the other.
+    Lanes at distinct addresses go at once, those at one address one after the other; or, where
+    that means fewer steps, the lanes at one address at once, one address after the other.
     """
     order = np.argsort(where, kind="stable")
     ordered = where[order]
     starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
-    rank = np.arange(len(ordered)) - np.repeat(starts, np.diff([*starts, len(ordered)]))
+    counts = np.diff([*starts, len(ordered)])
     old = np.empty(len(where), elements.dtype)
+    if isinstance(function, np.ufunc) and len(starts) < counts.max():
+        for lanes in np.split(order, starts[1:]):
+            at = where[lanes[0]]
+            steps = np.concatenate((elements[at : at + 1], values[0][lanes]))
+            found = function.accumulate(steps, dtype=elements.dtype)
+            old[lanes], elements[at] = found[:-1], found[-1]
+        return old
+    rank = np.arange(len(ordered)) - np.repeat(starts, counts)
     by_rank = np.argsort(rank, kind="stable")
     for members in np.split(by_rank, np.cumsum(np.bincount(rank))[:-1]):
         lanes = order[members]

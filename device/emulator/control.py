@@ -8,7 +8,8 @@ lane can run.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,9 @@ from numpy.typing import NDArray
 from memlab.device.properties import WARP_SIZE
 
 Mask = NDArray[np.bool_]
+
+Opener: TypeAlias = Callable[[dict[int, Mask]], tuple[dict[int, Mask], dict[int, Mask]]]
+"""Says which of the parked groups go on, and which wait on, when no other lane can run."""
 
 _NEVER = 1 << 60  # a program counter behind every instruction
 
@@ -29,7 +33,9 @@ class Schedule:
         limit: Where the running group meets another one, at the latest.
     """
 
-    def __init__(self, live: Mask) -> None:
+    def __init__(self, live: Mask, opener: Opener | None = None) -> None:
+        """Begin with the lanes that are threads; without an opener all barriers open at once."""
+        self._opener = opener
         self._live = live.copy()
         self._full = bool(live.all())
         self._ready: dict[int, Mask] = {}
@@ -63,14 +69,16 @@ class Schedule:
 
     def park(self) -> bool:
         """Hold the running group at a barrier before the next instruction."""
-        if self.mask is None or (
-            not self._ready and not self._parked and np.array_equal(self.mask, self._live)
+        if self._opener is None and (
+            self.mask is None
+            or (not self._ready and not self._parked and np.array_equal(self.mask, self._live))
         ):
             self.counter += 1  # everyone is here
             return True
         resume = self.counter + 1
         waiting = self._parked.get(resume)
-        self._parked[resume] = self.mask if waiting is None else waiting | self.mask
+        running = self._running()
+        self._parked[resume] = running if waiting is None else waiting | running
         return self._next()
 
     def merge(self) -> None:
@@ -94,11 +102,16 @@ class Schedule:
     def _next(self) -> bool:
         if not self._ready:
             # No lane can run: every live lane of every block waits, so the barriers open.
-            self._ready, self._parked = self._parked, {}
+            opener = self._opener or _open_all
+            self._ready, self._parked = opener(self._parked)
         if not self._ready:
             return False
         self._dequeue()
         return True
+
+
+def _open_all(parked: dict[int, Mask]) -> tuple[dict[int, Mask], dict[int, Mask]]:
+    return parked, {}
 
 
 def warps_of(mask: Mask) -> Any:

@@ -7,6 +7,7 @@ here knows an opcode: rows of the table say what to do.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,12 +17,17 @@ from memlab.device.emulator.accesses import Accesses, segments
 from memlab.device.emulator.binding import Action
 from memlab.device.emulator.control import Mask, Schedule, warps_of
 from memlab.device.emulator.counters import Patterns, Tally, Trace
+from memlab.device.emulator.lowering import MALFORMED, malformed
 from memlab.device.emulator.memory import GlobalMemory, KernelFault
 from memlab.device.emulator.operands import Operands
 from memlab.device.emulator.program import Program, Step
 from memlab.device.emulator.recording import Recorder
 from memlab.device.emulator.threads import Grid, Threads
 from memlab.device.properties import WARP_SIZE
+
+if TYPE_CHECKING:
+    from memlab.device.budget import Deadline
+    from memlab.device.emulator.checks.checker import Checker
 
 
 class Chunk:
@@ -42,43 +48,54 @@ class Chunk:
         trace: Trace | None = None,
         source: Sequence[str] = (),
         recorder: Recorder | None = None,
+        checker: Checker | None = None,
+        deadline: Deadline | None = None,
     ) -> None:
         """Prepare blocks, given by their coordinates (shape (blocks, 3)), for running."""
+        self._deadline = deadline
         self.program, self.trace, self._recorder = program, trace, recorder
+        self._checker = checker
         self.tally = Tally.zeros(len(program.steps))
         self._threads = Threads(grid, blocks, source)
         self.lanes = self._threads.lanes
         places = {each.name: global_memory.find(each.name).address for each in program.globals}
         self._operands = Operands(program, self._threads, places)
+        spaces = segments(program, self._threads, global_memory)
+        if checker is not None:
+            checker.begin(self._threads, self._operands, spaces)
         self._accesses = Accesses(
-            self._threads,
-            self._operands,
-            segments(program, self._threads, global_memory),
-            patterns,
-            self.tally,
-            trace,
-            recorder,
+            self._threads, self._operands, spaces, patterns, self.tally, trace, recorder, checker
         )
-        self._actions = [self._bind(index, step) for index, step in enumerate(program.steps)]
+        self._actions: list[Action | None] = []
+        for index, step in enumerate(program.steps):
+            try:
+                self._actions.append(self._bind(index, step))
+            except MALFORMED as error:
+                raise malformed(step.instruction, source) from error
 
     def run(self) -> Tally:
         """Run every lane to its end.
 
         Raises:
             KernelFault: An access outside memory or misaligned; names source line, block
-                and thread.
+                and thread. With a checker such accesses are left out instead.
+            OutOfTime: The deadline passed; names where a thread was then.
         """
         with np.errstate(all="ignore"):
             self._run()
         return self.tally
 
     def _run(self) -> None:
-        schedule = Schedule(self._threads.alive)
+        checker = self._checker
+        schedule = Schedule(self._threads.alive, None if checker is None else checker.open)
         steps, actions, end = self.program.steps, self._actions, len(self.program.steps)
         lanes_change, warps_change = [0] * (end + 1), [0] * (end + 1)
+        deadline = self._deadline
         going = True
         while going:
             start, mask = schedule.counter, schedule.mask
+            if deadline is not None and deadline.passed():
+                raise deadline.error(self._place(steps[min(start, end - 1)], mask))
             stop = min(schedule.limit, end)
             counter = start
             while counter < stop:
@@ -101,6 +118,8 @@ class Chunk:
             schedule.counter = counter
             if not at_control:
                 if counter >= end:
+                    if checker is not None:
+                        checker.control(end, schedule.mask)
                     going = schedule.exit()
                 else:
                     schedule.merge()
@@ -126,11 +145,19 @@ class Chunk:
                 return True
             if count < lanes:
                 if step.row.kind == "branch":
+                    if self._checker is not None:
+                        self._checker.control(counter, taken)
                     schedule.split(taken, step.target)
                     return True
                 schedule.split(taken, counter)  # those taken lie lowest: they run on from here
+        if self._checker is not None and step.row.kind in ("branch", "exit"):
+            self._checker.control(counter, schedule.mask)
         if step.row.kind == "branch":
             schedule.jump(step.target)
+            return True
+        checker = self._checker if step.row.kind == "nothing" else None
+        if checker is not None and checker.passes(counter, schedule.mask):
+            schedule.jump(counter + 1)
             return True
         return schedule.exit() if step.row.kind == "exit" else schedule.park()
 
@@ -141,7 +168,12 @@ class Chunk:
             case "branch" | "exit" | "barrier":
                 return None
             case "nothing":
-                return _do_nothing
+                if self._checker is None:
+                    return _do_nothing
+                ordering = self._checker.ordering(step)
+                if ordering is None:
+                    return None
+                action = ordering
             case "lanes":
                 action = binding.lane_by_lane(operands, step)
             case "warp":
@@ -163,11 +195,15 @@ class Chunk:
 
     def _trap(self, step: Step) -> Action:
         def run(mask: Mask | None) -> None:
-            lane = int(np.flatnonzero(self._threads.alive if mask is None else mask)[0])
-            where = self._threads.place(lane, step.instruction)
+            where = self._place(step, mask)
             raise KernelFault(f"the kernel stopped itself (trap), {where}")
 
         return run
+
+    def _place(self, step: Step, mask: Mask | None) -> str:
+        """Where the first of some lanes is, in words."""
+        lane = int(np.flatnonzero(self._threads.alive if mask is None else mask)[0])
+        return self._threads.place(lane, step.instruction)
 
 
 def _do_nothing(mask: Mask | None) -> None:

@@ -73,6 +73,13 @@ def copy_async(instruction: Instruction) -> Iterable[Instruction]:
     yield _instead(instruction, f"st.shared{vector}.b32", destination, words)
 
 
+def is_copy(instruction: Instruction) -> bool:
+    """Whether it is the store that stands for the writing half of `cp.async`."""
+    values = instruction.operands[1] if instruction.opcode.startswith("st.") else None
+    first = values.items[0] if isinstance(values, Vector) else values
+    return first == _WORDS[0]
+
+
 def load_matrices(instruction: Instruction) -> Iterable[Instruction]:
     """`ldmatrix`: each lane loads the row that it names; then rows are handed out by matrix.
 

@@ -147,7 +147,7 @@ def test_wide_loads_name_every_element() -> None:
         (
             (2, 0, 0),
             ORIGIN,
-            "block (2, 0) is outside the grid of 2 x 2 x 1 blocks: use --block 1,0",
+            "block (2, 0) is outside the grid of 2 x 2 x 1 blocks: use --block-index 1,0",
         ),
         ((0, -1, 0), ORIGIN, "block (0, -1) is outside the grid of 2 x 2 x 1 blocks: use --block"),
         (

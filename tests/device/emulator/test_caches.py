@@ -234,3 +234,23 @@ def test_a_thinned_simulation_comes_near_the_whole_one(seed: int) -> None:
         thinned, _ = caches.dram_bytes(made, grid, cache, generator)
 
     assert thinned == pytest.approx(whole, rel=0.15)
+
+
+def test_a_large_simulation_thinned_out_finds_the_same_rate(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One line in some, in a cache smaller by as much, is missed as often."""
+    generator = np.random.default_rng(1)
+    windows = np.sort(generator.integers(0, 200, 20_000)).tolist()
+    sectors = generator.integers(0, 4_000, 20_000).tolist()
+    read = replace(stream(windows, sectors, [(0, 0, 0)] * 20_000), windows=200)
+    geometry = CacheGeometry(1, 2, 64 * 1024, 0, 64)
+
+    def rate() -> float:
+        return caches.l1_miss_rate(read, (8, 1, 1), geometry, np.random.default_rng(0))
+
+    whole = rate()
+    monkeypatch.setattr(caches, "_LARGEST_L1_SIMULATION", 10_000)
+
+    assert 0.1 < whole < 0.9
+    assert rate() == pytest.approx(whole, rel=0.1)

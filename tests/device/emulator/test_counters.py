@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ptx import kernel, run
 
+from memlab.device.emulator import counters
 from memlab.device.emulator.counters import (
     Patterns,
     count_local,
@@ -110,3 +111,17 @@ def test_shared_conflicts_are_wavefronts_beyond_the_ideal() -> None:
     """
     counted = run(kernel(body), {}).counted("st.shared.u32")
     assert (counted["requests"], counted["wavefronts"], counted["excessive"]) == (1, 32, 31)
+
+
+def test_patterns_that_never_come_again_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What one costs stays right, for those in use too."""
+    monkeypatch.setattr(counters, "_MOST_HELD_BYTES", 20_000)
+    generator, patterns, active = np.random.default_rng(2), Patterns(), np.array([True])
+    straight = np.arange(32).reshape(1, 32) * 4
+    kept = patterns.intern("kept", straight, active)
+    for number in range(200):
+        drawn = generator.integers(0, 1000, (1, 32)) * 4
+        pattern = patterns.intern("drawn", drawn, active)
+        assert patterns.sectors(pattern, 0).sectors == len(np.unique(drawn // 32)), number
+    assert sum(map(len, patterns._known)) < 20_000
+    assert patterns.sectors(kept, 4).sectors == 5

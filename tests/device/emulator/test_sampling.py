@@ -13,7 +13,7 @@ grids = st.tuples(st.integers(1, 40), st.integers(1, 20), st.integers(1, 5))
 
 
 def test_blocks_come_in_launch_order() -> None:
-    blocks = sampling.all_blocks((2, 3, 2))
+    blocks = sampling.WholeGrid((2, 3, 2))[:]
 
     assert [tuple(block) for block in blocks] == [
         (x, y, z) for z in range(2) for y in range(3) for x in range(2)
@@ -39,7 +39,7 @@ def test_a_stratum_holds_blocks_of_one_kind(grid: tuple[int, int, int], seed: in
     def at_edges(blocks: np.ndarray) -> np.ndarray:
         return (blocks == 0) * 1 + (blocks == np.array(grid) - 1) * 2
 
-    exact = (at_edges(sampling.all_blocks(grid)) ** 2).sum(axis=0)
+    exact = (at_edges(sampling.WholeGrid(grid)[:]) ** 2).sum(axis=0)
     scaled = sum(
         (at_edges(stratum.blocks) ** 2).sum(axis=0) * stratum.size / len(stratum.blocks)
         for stratum in sampling.strata(grid, seed)
@@ -55,3 +55,22 @@ def test_the_centre_is_at_the_far_edge_only_of_a_grid_one_block_wide(
     for at, extent in zip(sampling.center(grid), grid, strict=True):
         assert at < extent - 1 or extent == 1
         assert at > 0 or extent <= 2
+
+
+@given(st.integers(1, 500))
+def test_the_first_few_lie_evenly_among_all(count: int) -> None:
+    order = list(sampling.spread(count))
+
+    assert sorted(order) == list(range(count))
+    for few in (count // 4, count // 2):
+        chosen = sorted(order[:few])
+        gaps = np.diff([*chosen, chosen[0] + count]) if chosen else np.zeros(1)
+        assert gaps.max() <= 4 * count / max(few, 1)
+
+
+def test_a_whole_grid_gives_slices_of_what_no_memory_holds() -> None:
+    grid = sampling.WholeGrid((10**5, 10**4, 60))
+
+    assert len(grid) == 6 * 10**10
+    assert grid[10**9 + 7 : 10**9 + 9].tolist() == [[7, 0, 1], [8, 0, 1]]
+    assert grid[len(grid) - 1 : len(grid) + 5].tolist() == [[10**5 - 1, 10**4 - 1, 59]]

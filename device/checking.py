@@ -1,0 +1,302 @@
+"""Checks a launch for what Compute Sanitizer finds, in the emulator.
+
+`emulator/checks` sees mistakes as instructions, addresses and threads. Here they get words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memlab.device.budget import Budget, OutOfTime
+from memlab.device.compile import Compiled
+from memlab.device.emulator import parser
+from memlab.device.emulator.checks.checker import Checker
+from memlab.device.emulator.checks.observations import Observation, Spot
+from memlab.device.emulator.dependence import depends_on_data
+from memlab.device.emulator.machine import Chunk
+from memlab.device.emulator.sampling import Blocks, WholeGrid, coordinates, strata
+from memlab.device.execution import Execution
+from memlab.device.findings import TOOLS, CheckReport, Finding, Place, Tool
+from memlab.device.measurement import Coverage, DeviceSummary, Progress
+from memlab.device.naming import Array, Names
+from memlab.device.properties import WARP_SIZE
+from memlab.device.verification import UNVERIFIED
+from memlab.kernels.launch import Buffer, Launch
+
+WHOLE_GRID_LANE_INSTRUCTIONS = 150_000_000
+"""Launches up to this size are checked whole, in some seconds; of larger ones, a sample is."""
+
+_NOWHERE_ELEMENTS = 1 << 40  # an address so far from every array belongs to none
+
+
+def check(
+    launch: Launch,
+    compiled: Compiled,
+    device: DeviceSummary,
+    seed: int = 0,
+    tools: Collection[Tool] = TOOLS,
+    progress: Progress | None = None,
+    budget: Budget | None = None,
+) -> CheckReport:
+    """Execute a launch on the CPU and look for mistakes in it; accesses at fault are left out.
+
+    Args:
+        launch: What to check.
+        compiled: The launch, compiled.
+        device: What it was compiled for.
+        seed: Of the random inputs and of the sample of blocks.
+        tools: What to look for.
+        progress: Told what is being done, and which fraction of it is over.
+        budget: How long it may take, and how much memory.
+
+    Raises:
+        PtxError: The compiled kernel has an instruction that the emulator does not know.
+        UsageError: It needs more memory than is allowed.
+        KernelFault: The kernel stopped itself.
+        OutOfTime: The time was up before anything was found or any block done.
+    """
+    report = progress or (lambda what, fraction: None)
+    report("preparing inputs", None)
+    execution = Execution.of(launch, compiled, seed, budget)
+    names = Names(launch, parser.parse(compiled.ptx), execution)
+    outputs = [each for each in launch.outputs if each.role == "out"]
+    checker = Checker(
+        execution.program,
+        execution.grid,
+        execution.memory,
+        {each: [(a.start, a.start + a.size) for a in names.arrays(each)] for each in _SPACES},
+        [each.name for each in outputs],
+        tools,
+    )
+    coverage = _run(execution, checker, report, budget or Budget())
+    report("verifying", None)
+    whole = coverage.blocks_emulated == launch.blocks
+    words = _Words(launch, execution, checker, names)
+    findings = [words.finding(each) for each in checker.observations()]
+    if whole and "initcheck" in tools:
+        for output in outputs:
+            findings += words.never_written(output)
+    return CheckReport(
+        kernel=launch.kernel,
+        parameters=dict(launch.parameters),
+        source_name=launch.source_name,
+        device=device,
+        grid=launch.grid,
+        block=launch.block,
+        tools=tuple(each for each in TOOLS if each in tools),
+        coverage=coverage,
+        findings=tuple(sorted(findings, key=_order)),
+        verification=(
+            replace(UNVERIFIED, worst="the time limit cut blocks short")
+            if coverage.timed_out
+            else execution.verify(whole)
+        ),
+    )
+
+
+def _run(execution: Execution, checker: Checker, report: Progress, budget: Budget) -> Coverage:
+    """Run the grid, or where that is dear a sample of its blocks, until the time is up.
+
+    Raises:
+        OutOfTime: It was up before any block was done or any mistake found.
+        UsageError: Remembering all accesses needs more memory than is allowed.
+    """
+    launch, step, done = execution.launch, execution.chunk_blocks, 0
+
+    def coverage(timed_out: bool) -> Coverage:
+        dependent = depends_on_data(execution.program)
+        return Coverage(done, launch.blocks, dependent, timed_out)
+
+    try:
+        # What a block costs is known when some have run: the first, which run in any case.
+        blocks: Blocks = WholeGrid(launch.grid)
+        cost = _run_chunk(execution, checker, blocks[:step])
+        done = len(blocks[:step])
+        if cost / done * launch.blocks > WHOLE_GRID_LANE_INSTRUCTIONS:
+            blocks = _sample(execution, done, cost / done)
+        elif done < launch.blocks:
+            budget.check(checker.memory_bytes, "to remember who touched what")
+        for start in range(done, len(blocks), step):
+            report("checking", start / len(blocks))
+            _run_chunk(execution, checker, blocks[start : start + step])
+            done += len(blocks[start : start + step])
+    except OutOfTime:
+        if not done and not checker.observations():
+            raise
+        return coverage(timed_out=True)
+    return coverage(timed_out=False)
+
+
+def _run_chunk(execution: Execution, checker: Checker, blocks: NDArray[np.int64]) -> int:
+    """Run some blocks; give the instructions of their warps, times their lanes."""
+    chunk = Chunk(
+        execution.program,
+        execution.grid,
+        blocks,
+        execution.memory,
+        execution.patterns,
+        source=execution.source,
+        checker=checker,
+        deadline=execution.deadline,
+    )
+    return sum(chunk.run().warps) * WARP_SIZE
+
+
+def _sample(execution: Execution, first: int, cost_per_block: float) -> NDArray[np.int64]:
+    """The first blocks and a sample of the others, in launch order, as coordinates."""
+    grid = execution.launch.grid
+    most = WHOLE_GRID_LANE_INSTRUCTIONS / cost_per_block
+    drawn = np.concatenate([each.blocks for each in strata(grid, execution.seed, most)])
+    order = drawn[:, 0] + grid[0] * (drawn[:, 1] + grid[1] * drawn[:, 2])
+    return coordinates(np.union1d(np.arange(first), order), grid)
+
+
+_SPACES = ("global", "shared", "local", "const")
+
+
+def _order(finding: Finding) -> tuple[int, int, str, int]:
+    other = finding.other.line if finding.other else 0
+    return TOOLS.index(finding.tool), finding.at.line, finding.kind, other
+
+
+# --- Words -------------------------------------------------------------------------------------
+
+_ACCESS = {"load": "read", "store": "write", "atomic": "atomic access", "reduce": "atomic access"}
+
+
+@dataclass(frozen=True)
+class _Words:
+    """Turns what was observed into findings."""
+
+    launch: Launch
+    execution: Execution
+    checker: Checker
+    names: Names
+
+    def finding(self, seen: Observation) -> Finding:
+        at = self._place(seen.at)
+        other = None if seen.other is None else self._place(seen.other)
+        describe: Callable[[Observation, Place | None], str] = {
+            "memcheck": self._memcheck,
+            "initcheck": self._initcheck,
+            "racecheck": self._racecheck,
+            "synccheck": self._synccheck,
+        }[seen.tool]
+        (tool,) = (each for each in TOOLS if each == seen.tool)
+        return Finding(
+            tool=tool,
+            kind=seen.kind,
+            message=describe(seen, other),
+            space=seen.space,
+            element=self._element(seen) if seen.space else "",
+            at=at,
+            other=other,
+            count=seen.count,
+        )
+
+    def never_written(self, output: Buffer) -> list[Finding]:
+        """A finding for an output with elements that nothing was stored to."""
+        missing = self.checker.never_written(output.name)
+        if not missing.size:
+            return []
+        more = f" and {missing.size - 1} more" if missing.size > 1 else ""
+        element = f"{output.name}[{missing[0]}]{more} of {output.elements} elements"
+        message = "no thread writes to elements of an output"
+        at = Place(0, "", None, None)
+        return [
+            Finding(
+                "initcheck", "never written", message, "global", element, at, None, missing.size
+            )
+        ]
+
+    # --- One sentence a tool ---------------------------------------------------------------
+
+    def _memcheck(self, seen: Observation, other: Place | None) -> str:
+        access, size = self._access(seen.at)
+        if seen.kind == "misaligned":
+            return (
+                f"misaligned {access} of {size} bytes in {seen.space} memory; "
+                f"the address must be a multiple of {size}"
+            )
+        if access != "read" and seen.space in ("const", "param"):
+            return f"{access} of {size} bytes in {seen.space} memory, which a kernel only reads"
+        return f"{access} of {size} bytes outside {self._what(seen)}"
+
+    def _initcheck(self, seen: Observation, other: Place | None) -> str:
+        access, size = self._access(seen.at)
+        whose = {"shared": "its block", "local": "it"}.get(seen.space, "any thread")
+        return f"{access} of {size} bytes of {seen.space} memory before {whose} has written there"
+
+    def _racecheck(self, seen: Observation, other: Place | None) -> str:
+        assert seen.other is not None
+        second, first = self._access(seen.at)[0], self._access(seen.other)[0]
+        if self._block(seen.at) != self._block(seen.other):
+            nothing = "no fence and atomic orders the blocks"
+        elif self.checker.same_warp(seen.at, seen.other):
+            nothing = "no barrier or __syncwarp lies between"
+        else:
+            nothing = "no barrier lies between"
+        article = "an" if first.startswith("a") else "a"
+        return f"{second} races with {article} {first} by another thread: {nothing}"
+
+    def _synccheck(self, seen: Observation, other: Place | None) -> str:
+        if seen.kind == "invalid mask":
+            if other is None:
+                return "a thread waits with a mask that does not name itself"
+            return "the mask names threads that do not come to this barrier"
+        if seen.kind == "divergent barrier":
+            return (
+                "not all threads of the block wait at this barrier: it lies in a divergent branch"
+            )
+        return "threads of the block exit without reaching this barrier"
+
+    # --- Parts of sentences ----------------------------------------------------------------
+
+    def _access(self, spot: Spot) -> tuple[str, int]:
+        """What kind of access an instruction is, and how many bytes a thread it moves."""
+        row = self.execution.program.steps[spot.step].row
+        types = row.to if row.kind == "load" else row.of
+        return _ACCESS[row.kind], parser.TYPE_BYTES[types[0]] * row.vector
+
+    def _array(self, seen: Observation) -> Array | None:
+        arrays = self.names.arrays(seen.space)
+        return arrays[seen.array] if 0 <= seen.array < len(arrays) else None
+
+    def _index(self, seen: Observation, array: Array) -> int:
+        return (seen.address - array.start) // array.element_bytes
+
+    def _what(self, seen: Observation) -> str:
+        array = self._array(seen)
+        if array is None or abs(self._index(seen, array)) > _NOWHERE_ELEMENTS:
+            return f"{seen.space} memory"
+        return f"{array.name} in {seen.space} memory"
+
+    def _element(self, seen: Observation) -> str:
+        array = self._array(seen)
+        if array is None:
+            return f"{seen.space} address {seen.address:#x}"
+        index = self._index(seen, array)
+        if abs(index) > _NOWHERE_ELEMENTS:
+            where = "a null pointer" if 0 <= seen.address < 4096 else "where nothing is allocated"
+            return f"{seen.space} address {seen.address:#x}, {where}"
+        if array.shape == (1,) and index == 0 and seen.space != "global":
+            return array.name
+        element = array.element(seen.space, index)
+        if seen.space == "global":
+            return f"{element.flat} of {prod(array.shape)} elements"
+        return f"{element.name} of {' x '.join(map(str, array.shape))} elements"
+
+    def _block(self, spot: Spot) -> object:
+        return self.checker.place(spot)[1]
+
+    def _place(self, spot: Spot) -> Place:
+        line, block, thread = self.checker.place(spot)
+        x, y, _ = self.launch.block
+        source = self.execution.source
+        text = source[line - 1].strip() if 0 < line <= len(source) else ""
+        return Place(line, text, block, (thread % x, thread // x % y, thread // (x * y)))

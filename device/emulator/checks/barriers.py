@@ -1,0 +1,265 @@
+"""synccheck: which barriers open, and whom they waited for in vain.
+
+With a checker the emulator asks here, when no thread can run, which of the waiting ones go on. A
+barrier opens when all its threads wait at it: of a block, those that have not exited. Where a
+block can open none, the group that lies lowest in the program goes on alone: those that it waited
+for are then met where they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from memlab.device.emulator.checks.observations import THREAD_BITS, Lanes, Observations
+from memlab.device.emulator.checks.order import Order
+from memlab.device.emulator.checks.publication import Publication
+from memlab.device.emulator.operands import Operands, value_of
+from memlab.device.emulator.parser import Immediate
+from memlab.device.emulator.program import Step
+from memlab.device.emulator.threads import Threads
+from memlab.device.properties import WARP_SIZE
+
+Parked = dict[int, Lanes]
+"""Groups of waiting lanes, as masks, by the instruction that they go on with."""
+
+_BIT = np.uint32(1) << np.arange(WARP_SIZE, dtype=np.uint32)
+_NOBODY = np.zeros(0, np.int64)
+
+
+def is_warp_barrier(step: Step) -> bool:
+    """Whether it is `__syncwarp`."""
+    return step.row.opcode == "bar.warp.sync"
+
+
+def is_partial(step: Step) -> bool:
+    """Whether it is a barrier of a block that not all of its threads need to reach."""
+    barrier, *count = step.instruction.operands or (Immediate("int", 0),)
+    whole = isinstance(barrier, Immediate) and not barrier.bits and not count
+    return step.row.kind == "barrier" and not whole
+
+
+def _is_aligned(step: Step) -> bool:
+    """Whether all threads must wait at this very instruction (PTX ISA, "barrier")."""
+    words = step.instruction.opcode.split(".")
+    return words[0] == "bar" or "aligned" in words
+
+
+def _bits(lanes: Lanes) -> Lanes:
+    """The lanes of each warp as a bit mask."""
+    return np.asarray((lanes.reshape(-1, WARP_SIZE) * _BIT).sum(axis=1, dtype=np.uint32))
+
+
+def _lanes(bits: Lanes) -> Lanes:
+    """Bit masks of warps as a mask of lanes."""
+    return np.asarray((bits[:, None] & _BIT != 0).reshape(-1))
+
+
+class Barriers:
+    """The waiting lanes of a chunk of blocks."""
+
+    def __init__(
+        self,
+        observations: Observations,
+        steps: Sequence[Step],
+        threads: Threads,
+        numbers: Lanes,
+        operands: Operands,
+        order: Order,
+        publication: Publication,
+    ) -> None:
+        """Watch a chunk; `numbers` are its lanes' threads."""
+        self._observations, self._steps, self._numbers = observations, steps, numbers
+        self._threads, self._order, self._publication = threads, order, publication
+        self._targets = np.array([each.target for each in steps] + [-1])
+        self._block = np.arange(threads.lanes) // threads.grid.padded_threads
+        self._live = threads.alive.copy()
+        self._place = np.full(threads.lanes, -1, np.int64)  # where a lane waits or has ended
+        self._came_from = np.full(threads.lanes, -1, np.int64)  # the last branch it took
+        self._apart = np.zeros(threads.lanes, np.bool_)  # has left a barrier without the others
+        self._sources = {
+            index: [operands.source(each, "u32") for each in step.instruction.operands]
+            for index, step in enumerate(steps)
+            if step.row.kind == "barrier" or is_warp_barrier(step)
+        }
+
+    def branched(self, step: int, lanes: Lanes | None) -> None:
+        """Lanes, given as a mask, take a branch; None for all of the chunk."""
+        self._came_from[slice(None) if lanes is None else lanes] = step
+
+    def exited(self, step: int, lanes: Lanes | None) -> None:
+        """Lanes end; where a branch led straight to the exit, the source ends them there."""
+        chosen = slice(None) if lanes is None else lanes
+        came = self._came_from[chosen]
+        last = min(step, len(self._steps) - 1)
+        self._place[chosen] = np.where(self._targets[came] == step, came, last)
+        self._live[chosen] = False
+
+    def passes(self, step: int, lanes: Lanes) -> bool:
+        """Whether lanes, given as a mask, need not wait at a `__syncwarp`: all are there."""
+        self._place[lanes] = step
+        met = self._warps_met(lanes)
+        if sum(int(np.count_nonzero(each)) for _, each in met) < np.count_nonzero(lanes):
+            return False
+        self._open_warps(met)
+        return True
+
+    def open(self, parked: Parked) -> tuple[Parked, Parked]:
+        """Say which lanes go on, and which wait on; some go on wherever any waits."""
+        waiting = np.zeros(self._threads.lanes, np.bool_)
+        for resume, lanes in parked.items():
+            self._place[lanes] = resume - 1
+            waiting |= lanes
+        if len(parked) == 1 and np.array_equal(waiting, self._threads.alive):
+            (step,) = (self._steps[resume - 1] for resume in parked)
+            if step.row.kind == "barrier" and not is_partial(step):
+                self._meet_blocks(np.arange(len(self._threads.blocks)))
+                return parked, {}
+        met = self._warps_met(waiting)
+        self._open_warps(met)
+        going = np.logical_or.reduce([np.zeros_like(waiting), *(lanes for _, lanes in met)])
+        for block in np.setdiff1d(self._block[waiting], self._block[going]).tolist():
+            inside = waiting & (self._block == block)
+            opened = self._open_block(block, inside)
+            going |= self._force(block, inside) if opened is None else opened
+        return (
+            {resume: lanes & going for resume, lanes in parked.items() if (lanes & going).any()},
+            {resume: lanes & ~going for resume, lanes in parked.items() if (lanes & ~going).any()},
+        )
+
+    # --- Warps -------------------------------------------------------------------------------
+
+    def _warps_met(self, waiting: Lanes) -> list[tuple[np.uint32, Lanes]]:
+        """Lanes, by mask, that wait at a `__syncwarp` where all that it names do with that mask."""
+        met = []
+        for mask, here in self._by_mask(waiting):
+            missing = mask & _bits(self._live) & ~_bits(here)
+            opened = here & np.repeat(missing == 0, WARP_SIZE)
+            if opened.any():
+                met.append((mask, opened))
+        return met
+
+    def _open_warps(self, met: list[tuple[np.uint32, Lanes]]) -> None:
+        for mask, opened in met:
+            unnamed = np.flatnonzero(opened & ~np.tile(_BIT & mask != 0, len(opened) // WARP_SIZE))
+            if unnamed.size:
+                self._report("invalid mask", unnamed, _NOBODY, unnamed.size)
+            self._meet_warps(opened)
+
+    def _by_mask(self, waiting: Lanes) -> list[tuple[np.uint32, Lanes]]:
+        """The lanes that wait at a `__syncwarp`, by the mask that they gave to it."""
+        masks = np.full(len(waiting), -1, np.int64)
+        for step in np.unique(self._place[waiting]).tolist():
+            if is_warp_barrier(self._steps[step]):
+                at = waiting & (self._place == step)
+                masks[at] = self._value(step, 0)[at]
+        return [(np.uint32(each), masks == each) for each in np.unique(masks[masks >= 0]).tolist()]
+
+    # --- Blocks ------------------------------------------------------------------------------
+
+    def _open_block(self, block: int, waiting: Lanes) -> Lanes | None:
+        """Open a block's barrier that all have reached; None where there is none."""
+        live = self._live & (self._block == block)
+        numbers, counts = self._barriers_of(waiting)
+        for number in np.unique(numbers[numbers >= 0]).tolist():
+            here = numbers == number
+            expected = int(counts[here].max())
+            if expected and np.count_nonzero(here) >= expected:
+                self._meet(here)
+                return np.asarray(here)
+            if expected or not np.array_equal(here, live):
+                continue
+            steps = np.unique(self._place[here]).tolist()
+            if len(steps) > 1 and any(_is_aligned(self._steps[each]) for each in steps):
+                continue
+            gone = np.flatnonzero((self._block == block) & self._threads.alive & ~live)
+            if gone.size:
+                # Who waited at a barrier in another branch is gone for that reason.
+                kind = "divergent barrier" if self._apart[gone].all() else "barrier not reached"
+                self._report(kind, np.flatnonzero(here), gone, gone.size)
+            self._meet_blocks(np.array([block]))
+            return np.asarray(here)
+        return None
+
+    def _force(self, block: int, waiting: Lanes) -> Lanes:
+        """Let the group go on that lies lowest in the program, and say who did not come."""
+        step = int(self._place[waiting].min())
+        here = waiting & (self._place == step)
+        if is_warp_barrier(self._steps[step]):
+            for mask, lanes in self._by_mask(here):
+                missing = mask & _bits(self._live) & ~_bits(lanes)
+                absent = np.flatnonzero(_lanes(missing) & np.repeat(_bits(lanes) != 0, WARP_SIZE))
+                in_vain = np.flatnonzero(lanes & np.repeat(missing != 0, WARP_SIZE))
+                self._report("invalid mask", in_vain, absent, absent.size)
+            self._meet_warps(here)
+            return np.asarray(here)
+        numbers, counts = self._barriers_of(waiting)
+        expected = int(counts[here].max())
+        if expected:  # such a barrier may stand in several places
+            here = numbers == numbers[here][0]
+        inside = (self._block == block) & self._threads.alive & ~here
+        absent, kind = np.flatnonzero(inside & self._live), "divergent barrier"
+        if not absent.size:
+            absent, kind = np.flatnonzero(inside), "barrier not reached"
+        lacking = expected - int(np.count_nonzero(here)) if expected else absent.size
+        self._report(kind, np.flatnonzero(here), absent, lacking)
+        self._meet_blocks(np.array([block]))
+        self._apart |= here
+        return np.asarray(here)
+
+    def _barriers_of(self, waiting: Lanes) -> tuple[Lanes, Lanes]:
+        """Which barrier of its block each lane waits at, -1 for none, and how many it needs."""
+        numbers = np.full(len(waiting), -1, np.int64)
+        counts = np.zeros(len(waiting), np.int64)
+        for step in np.unique(self._place[waiting]).tolist():
+            if self._steps[step].row.kind == "barrier":
+                at = waiting & (self._place == step)
+                given = len(self._sources[step])
+                numbers[at] = self._value(step, 0)[at] if given else 0
+                counts[at] = self._value(step, 1)[at] if given > 1 else 0
+        return numbers, counts
+
+    def _value(self, step: int, operand: int) -> Lanes:
+        return np.broadcast_to(value_of(self._sources[step][operand]), len(self._place))
+
+    # --- What follows ------------------------------------------------------------------------
+
+    def _meet_blocks(self, blocks: Lanes) -> None:
+        self._order.meet_block(blocks)
+        if self._publication.in_use:
+            first = int(self._numbers[0]) >> THREAD_BITS
+            for block in blocks.tolist():
+                self._publication.meet_block(first + block)
+
+    def _meet_warps(self, lanes: Lanes) -> None:
+        """Lanes of each warp go on together."""
+        if self._order.group == WARP_SIZE:
+            self._meet(lanes)
+            return
+        for warp in np.unique(np.flatnonzero(lanes) // WARP_SIZE).tolist():
+            members = np.zeros_like(lanes)
+            members[warp * WARP_SIZE : (warp + 1) * WARP_SIZE] = True
+            self._meet(lanes & members)
+
+    def _meet(self, lanes: Lanes) -> None:
+        """Lanes of each group, a warp's or a block's, go on together."""
+        self._order.meet(lanes)
+        if self._publication.in_use:
+            for group in self._order.groups(np.flatnonzero(lanes)):
+                self._publication.meet(self._numbers[group].tolist())
+
+    def _report(self, kind: str, waiting: Lanes, absent: Lanes, count: int) -> None:
+        """Name the first thread that waited, and the first that did not come, if any."""
+        at, other = int(waiting[0]), int(absent[0]) if absent.size else None
+        self._observations.add(
+            "synccheck",
+            kind,
+            int(self._place[at]),
+            "",
+            np.zeros(1, np.int64),
+            self._numbers[[at]],
+            None if other is None else self._place[[other]],
+            None if other is None else self._numbers[[other]],
+            times=count,
+        )

@@ -1,0 +1,309 @@
+"""Watches a launch for the four tools: what a `Chunk` calls where a checker is given to it.
+
+Lanes whose access is at fault are left out of it and the run goes on, so that all mistakes are
+seen: a load gives them 0, a store is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memlab.device.emulator import macros, memory
+from memlab.device.emulator.binding import Action
+from memlab.device.emulator.checks import barriers, strength
+from memlab.device.emulator.checks.barriers import Barriers, Parked
+from memlab.device.emulator.checks.bounds import Bounds, Extents
+from memlab.device.emulator.checks.event import Event
+from memlab.device.emulator.checks.initialisation import Initialisation
+from memlab.device.emulator.checks.observations import (
+    THREAD_BITS,
+    Lanes,
+    Observation,
+    Observations,
+    Spot,
+)
+from memlab.device.emulator.checks.order import Order
+from memlab.device.emulator.checks.provenance import arrays_meant
+from memlab.device.emulator.checks.publication import Publication
+from memlab.device.emulator.checks.races import Races
+from memlab.device.emulator.memory import GlobalMemory, Segment
+from memlab.device.emulator.operands import Operands, Source, value_of
+from memlab.device.emulator.parser import TYPE_BYTES, Address, Immediate
+from memlab.device.emulator.program import Program, Step
+from memlab.device.emulator.threads import Grid, Threads
+from memlab.device.properties import WARP_SIZE
+from memlab.kernels.launch import Dim3
+
+Found = list[tuple[Segment, Lanes, int, Lanes | None]]
+"""For each segment touched: element positions, elements to add, and the lanes (None for all)."""
+
+_WIDEST_BYTES = 32  # of one access
+
+
+class Checker:
+    """The four tools over one launch, chunk after chunk."""
+
+    def __init__(
+        self,
+        program: Program,
+        grid: Grid,
+        global_memory: GlobalMemory,
+        extents: Mapping[str, Extents],
+        outputs: Collection[str],
+        tools: Collection[str],
+    ) -> None:
+        """Prepare a launch.
+
+        Args:
+            program: What runs.
+            grid: Its geometry and arguments.
+            global_memory: Its arrays.
+            extents: By state space, where its arrays start and end, by rising address.
+            outputs: Arrays that hold nothing before the launch.
+            tools: Those to check with; the others' mistakes are not looked for.
+        """
+        self._program, self._tools = program, tools
+        self._memory_bytes = global_memory.data.size
+        lines = [step.instruction.source_line for step in program.steps]
+        self._observations = Observations(
+            lines, {space: np.array([start for start, _ in e]) for space, e in extents.items()}
+        )
+        self._unit_bytes = {each: _narrowest(program, each) for each in ("global", "shared")}
+        self._unit_bytes["local"] = _narrowest(program, "local")
+        meant = arrays_meant(program, global_memory, grid.parameters)
+        self._bounds = Bounds(self._observations, extents, meant)
+        self._initialisation = None
+        if "initcheck" in tools:
+            self._initialisation = Initialisation(
+                self._observations, global_memory, outputs, self._unit_bytes
+            )
+        self._races = None
+        if "racecheck" in tools:
+            units = global_memory.data.size // self._unit_bytes["global"] + 1
+            self._races = Races(self._observations, program.steps, units)
+        self._copies = frozenset(
+            index for index, step in enumerate(program.steps) if macros.is_copy(step.instruction)
+        )
+        self._group = 0
+        if any(map(barriers.is_warp_barrier, program.steps)):
+            self._group = WARP_SIZE
+        if any(map(barriers.is_partial, program.steps)):
+            self._group = grid.padded_threads
+        self._blocks: list[Dim3] = []
+        self._order = Order(0, 1, 0, 0)
+
+    # --- What a chunk calls ------------------------------------------------------------------
+
+    def begin(self, threads: Threads, operands: Operands, segments: Mapping[str, Segment]) -> None:
+        """Take the blocks that run next."""
+        self._threads, self._operands, self._segments = threads, operands, segments
+        padded = threads.grid.padded_threads
+        lane = np.arange(threads.lanes, dtype=np.int64)
+        self._numbers = (len(self._blocks) + lane // padded << THREAD_BITS) | lane % padded
+        self._blocks += [(int(x), int(y), int(z)) for x, y, z in threads.blocks]
+        self._order = Order(threads.lanes, padded, self._group, self._order.time)
+        publication = Publication()
+        if self._initialisation is not None:
+            self._initialisation.begin(segments)
+        if self._races is not None:
+            units = segments["shared"].data.size // self._unit_bytes["shared"] + 1
+            self._races.begin(threads, self._numbers, self._order, units)
+            publication = self._races.publication
+        self.barriers = Barriers(
+            self._observations,
+            self._program.steps,
+            threads,
+            self._numbers,
+            operands,
+            self._order,
+            publication,
+        )
+
+    def open(self, parked: Parked) -> tuple[Parked, Parked]:
+        """Say which waiting lanes go on, and which wait on."""
+        return self.barriers.open(parked)
+
+    def passes(self, index: int, mask: Lanes | None) -> bool:
+        """Whether lanes, None for all, need not wait at an instruction where some may have to."""
+        return self.barriers.passes(index, self._active(mask))
+
+    def control(self, index: int, lanes: Lanes | None) -> None:
+        """Lanes, None for all, carry out a branch or an exit, at the end of the program too."""
+        steps = self._program.steps
+        if index < len(steps) and steps[index].row.kind == "branch":
+            self.barriers.branched(index, lanes)
+        else:
+            self.barriers.exited(index, lanes)
+
+    def ordering(self, step: Step) -> Action | None:
+        """What an instruction that computes nothing does; None for one that may have to wait."""
+        if barriers.is_warp_barrier(step):
+            return None
+        races, opcode = self._races, step.row.opcode
+        if races is None:
+            return _do_nothing
+        if strength.is_fence(step):
+            scope = strength.scope_of(step)
+            return lambda mask: races.fence(self._active(mask), scope)
+        if opcode == "cp.async.commit_group":
+            return lambda mask: races.copies.commit(self._active(mask))
+        if opcode.startswith("cp.async.wait"):
+            but = None
+            if opcode == "cp.async.wait_group":
+                (count,) = step.instruction.operands
+                assert isinstance(count, Immediate)
+                but = count.bits
+            return lambda mask: races.copies.wait(self._active(mask), self._order.time, but)
+        return _do_nothing
+
+    def accessor(
+        self, index: int, step: Step, operand: Address, sources: Sequence[Source]
+    ) -> Callable[[Lanes | None], Found]:
+        """How a memory instruction finds its elements; checks them each time it does.
+
+        What it returns is as in `accesses`; lanes at fault are sent to memory of their own.
+        """
+        row, offset = step.row, operand.offset
+        width = TYPE_BYTES[(row.to if row.kind == "load" else row.of)[0]]
+        size, shift = width * row.vector, width.bit_length() - 1
+        kind = row.kind if row.kind in ("load", "store") else "atomic"
+        base, lanes = self._operands.address_base(operand), self._threads.lanes
+        nowhere = Segment("nowhere", np.zeros(_WIDEST_BYTES, np.uint8), _WIDEST_BYTES)
+
+        def access(mask: Lanes | None) -> Found:
+            active = self._active(mask)
+            address = np.broadcast_to(base, lanes).astype(np.int64) + offset
+            found: Found = []
+            refused = None
+            for segment, start, taking in self._by_space(row.space, address, active):
+                inside = address - start if start else address
+                good = self._bounds.permitted(
+                    index, segment, inside, taking, self._numbers, size, kind == "load"
+                )
+                if good is not taking:
+                    refused = (taking & ~good) if refused is None else refused | (taking & ~good)
+                chosen = None if mask is None and good is active else good
+                position = inside if segment.origin == 0 else inside - segment.origin
+                if segment.lane_base is not None:
+                    position = position + segment.lane_base
+                if chosen is not None:
+                    position = position[chosen]
+                if position.size:
+                    self._watch(index, kind, segment, inside, position, chosen, size, sources)
+                    found.append((segment, position >> shift, 0, chosen))
+            if refused is not None:
+                nowhere.data[:] = 0
+                found.append((nowhere, np.zeros(np.count_nonzero(refused), np.int64), 0, refused))
+            return found
+
+        return access
+
+    @property
+    def memory_bytes(self) -> int:
+        """What remembering every access to global memory takes, once all of it was touched."""
+        units = self._memory_bytes // self._unit_bytes["global"]
+        races = 0 if self._races is None else 8 * (4 if self._group else 3)
+        return units * (races + (self._initialisation is not None))
+
+    # --- What was found ----------------------------------------------------------------------
+
+    def observations(self) -> list[Observation]:
+        """The mistakes seen by the chosen tools."""
+        return [each for each in self._observations.all() if each.tool in self._tools]
+
+    def never_written(self, name: str) -> NDArray[np.int64]:
+        """Row-major positions of an output's elements that nothing was stored to."""
+        if self._initialisation is None:
+            return np.zeros(0, np.int64)
+        return self._initialisation.never_written(name)
+
+    def place(self, spot: Spot) -> tuple[int, Dim3, int]:
+        """Source line, block and thread (in the order of lanes) of an instruction carried out."""
+        steps = self._program.steps
+        step = steps[min(spot.step, len(steps) - 1)]
+        thread = spot.thread & ((1 << THREAD_BITS) - 1)
+        return step.instruction.source_line, self._blocks[spot.thread >> THREAD_BITS], thread
+
+    @staticmethod
+    def same_warp(one: Spot, other: Spot) -> bool:
+        """Whether two threads are of one warp."""
+        return one.thread // WARP_SIZE == other.thread // WARP_SIZE
+
+    # --- Within ------------------------------------------------------------------------------
+
+    def _active(self, mask: Lanes | None) -> Lanes:
+        return self._threads.alive if mask is None else mask
+
+    def _by_space(
+        self, space: str, address: Lanes, active: Lanes
+    ) -> Iterator[tuple[Segment, int, Lanes]]:
+        """The segments that lanes touch, where each begins, and the lanes."""
+        if space != "generic":
+            yield self._segments[space], 0, active
+            return
+        for name, window in memory.WINDOWS.items():
+            inside = active & (address >= window) & (address < window + memory.WINDOW_BYTES)
+            if inside.any():
+                whole = bool((inside == active).all())
+                start = 0 if name == "global" else window
+                yield self._segments[name], start, active if whole else inside
+                if whole:
+                    return
+                active = active & ~inside
+        if active.any():
+            yield self._segments["global"], 0, active
+
+    def _watch(
+        self,
+        index: int,
+        kind: str,
+        segment: Segment,
+        address: Lanes,
+        position: Lanes,
+        chosen: Lanes | None,
+        size: int,
+        sources: Sequence[Source],
+    ) -> None:
+        """Tell the tools of an access that is inside its memory."""
+        if segment.name not in self._unit_bytes:
+            return
+        lanes = np.arange(len(address)) if chosen is None else np.flatnonzero(chosen)
+
+        def values() -> Lanes:
+            given = [np.broadcast_to(value_of(each), len(address))[lanes] for each in sources]
+            return np.ascontiguousarray(np.stack(given, axis=1)).view(np.uint8)
+
+        event = Event(
+            step=index,
+            kind=kind,
+            segment=segment,
+            lanes=lanes,
+            threads=self._numbers if chosen is None else self._numbers[chosen],
+            address=address if chosen is None else address[chosen],
+            position=position,
+            size=size,
+            unit_bytes=self._unit_bytes[segment.name],
+            values=values if kind == "store" else None,
+        )
+        if self._initialisation is not None:
+            self._initialisation.access(event)
+        if self._races is not None and segment.name != "local":
+            self._races.access(event, index in self._copies)
+
+
+def _narrowest(program: Program, space: str) -> int:
+    """Bytes of a program's narrowest access to a state space, 16 at most."""
+    widths = [
+        TYPE_BYTES[(step.row.to if step.row.kind == "load" else step.row.of)[0]]
+        for step in program.steps
+        if step.row.kind in ("load", "store", "atomic", "reduce")
+        and step.row.space in (space, "generic")
+    ]
+    return min(widths, default=16)
+
+
+def _do_nothing(mask: Lanes | None) -> None:
+    return None

@@ -1,0 +1,281 @@
+"""racecheck: two threads at one place, one of them writing, and nothing that orders them.
+
+Each access is compared with those that `shadow` keeps. Whether two are ordered is asked of what
+the threads know of each other, not of the order in which the emulator happens to run them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from memlab.device.emulator.checks.barriers import is_partial, is_warp_barrier
+from memlab.device.emulator.checks.copies import Copies
+from memlab.device.emulator.checks.event import Event
+from memlab.device.emulator.checks.observations import THREAD_BITS, Lanes, Observations
+from memlab.device.emulator.checks.order import Order
+from memlab.device.emulator.checks.publication import Publication
+from memlab.device.emulator.checks.shadow import COPY, THREAD, TIME_SHIFT, Shadow
+from memlab.device.emulator.checks.strength import (
+    PLAIN,
+    STRONG,
+    VOLATILE,
+    is_fence,
+    strengths,
+)
+from memlab.device.emulator.program import Step
+from memlab.device.emulator.threads import Threads
+
+
+class Races:
+    """Follows the accesses to shared and global memory."""
+
+    def __init__(
+        self, observations: Observations, steps: Sequence[Step], global_units: int
+    ) -> None:
+        """Begin a launch of a program whose accesses touch so many units of global memory."""
+        self._observations = observations
+        self._lines = np.array([step.instruction.source_line for step in steps])
+        self._strength = strengths(steps)
+        self._stores = np.array([step.row.kind == "store" for step in steps])
+        self._tickets = np.array([step.row.kind == "atomic" for step in steps])
+        self._has_fences = any(map(is_fence, steps)) or any(
+            each.releases is not None for each in self._strength
+        )
+        self.publication = Publication()
+        self._warps_apart = any(is_warp_barrier(step) or is_partial(step) for step in steps)
+        self._global = Shadow(global_units, self._warps_apart)
+        self._events: list[tuple[int, int]] = [(0, 0)]  # step and strength by time
+
+    def begin(self, threads: Threads, numbers: Lanes, order: Order, shared_units: int) -> None:
+        """Take other blocks.
+
+        Args:
+            threads: Theirs.
+            numbers: Each lane's thread.
+            order: What their threads know of each other.
+            shared_units: Units of shared memory of all of them.
+        """
+        self.order, self._numbers = order, numbers
+        self._padded = threads.grid.padded_threads
+        self._first = int(numbers[0]) >> THREAD_BITS
+        self._shared = Shadow(shared_units, self._warps_apart)
+        self.copies = Copies(threads.lanes)
+        self._fenced = np.full((2, threads.lanes), -1, np.int64)  # by scope
+        self._stored = np.full(threads.lanes, -1, np.int64)
+        self.publication.begin()
+
+    def fence(self, lanes: Lanes, scope: int) -> None:
+        """Lanes, given as a mask, carry out a fence for `DEVICE` or `BLOCK`."""
+        self._fenced[scope, lanes] = self.order.time
+
+    def access(self, event: Event, copies: bool) -> None:
+        """Take one instruction; `copies` for the store of an asynchronous copy."""
+        shadow = self._shadow(event)
+        level = self._level(event)
+        self.order.time += 1
+        self._events.append((event.step, level))
+        now = event.spread((self.order.time << TIME_SHIFT) | event.threads)
+        units = event.units
+        written = [shadow.written[units]]
+        if shadow.updated is not None:
+            written += shadow.updated.at(units)
+        if self._has_fences:
+            self._synchronise(event, level)
+        if event.kind == "load":
+            self._compare("RAW", event, level, now, written)
+            shadow.read.add(units, now)
+        else:
+            read = shadow.read.at(units)
+            self._read = np.unique(units[self._compare("WAR", event, level, now, read)])
+            self._compare("WAW", event, level, now, written)
+            if level == STRONG:
+                shadow.update(units, now)
+            else:
+                shadow.written[units] = now | COPY if copies else now
+                self._compare_with_itself(event, level, now, shadow.written[units] & ~COPY)
+            if copies:
+                self.copies.issued(self.order.time, event.lanes)
+            if event.kind == "store":
+                self._stored[event.lanes] = self.order.time
+
+    # --- Comparing ---------------------------------------------------------------------------
+
+    def _compare(
+        self, hazard: str, event: Event, level: int, now: Lanes, kept: Sequence[Lanes]
+    ) -> Lanes:
+        """Look for earlier accesses of other threads that nothing orders before these.
+
+        Args:
+            hazard: What to call them.
+            event: These accesses.
+            level: How strong they are.
+            now: Time and thread of each unit touched.
+            kept: What is kept of earlier accesses to these units.
+
+        Returns:
+            The places among the units where there are any; some may be there twice.
+        """
+        conflicts = [self._conflicts(hazard, event, level, now, earlier) for earlier in kept]
+        places = np.concatenate(conflicts)
+        if places.size:
+            named = [earlier[each] for earlier, each in zip(kept, conflicts, strict=True)]
+            self._observe(hazard, event, places, np.concatenate(named))
+        return places
+
+    def _conflicts(
+        self, hazard: str, event: Event, level: int, now: Lanes, earlier: Lanes
+    ) -> Lanes:
+        """The places among the units where an earlier access conflicts."""
+        late = earlier > (event.spread(self.order.since[event.lanes]) << TIME_SHIFT | THREAD)
+        if event.space == "global":  # of other blocks, threads know nothing by time
+            apart = ((earlier ^ now) & THREAD) >> THREAD_BITS != 0
+            late |= (earlier != 0) & apart
+        late &= ((earlier ^ now) & THREAD != 0) | (earlier >= COPY)
+        places = np.flatnonzero(late)
+        if places.size:
+            places = self._unordered(event, level, places, earlier[places])
+        if places.size and hazard == "WAW":
+            places = places[~self._same_value_again(event, places, earlier[places])]
+        return places
+
+    def _unordered(self, event: Event, level: int, places: Lanes, earlier: Lanes) -> Lanes:
+        """Those of the places where nothing orders the earlier access before this one."""
+        _, levels = self._looked_up(earlier)
+        both_strong = np.maximum(levels, level) == STRONG
+        race = ~(both_strong & (np.minimum(levels, level) >= VOLATILE))
+        race &= ~self._ordered(event, places, earlier)
+        updates = self._shadow(event).updated
+        atomic = np.flatnonzero(race & (levels == STRONG))
+        if updates is not None and atomic.size:
+            # Who draws the last ticket knows that all others were drawn before.
+            last = updates.last[event.units[places[atomic]]]
+            steps, _ = self._looked_up(last)
+            race[atomic] = ~(self._tickets[steps] & self._ordered(event, places[atomic], last))
+        return np.asarray(places[race])
+
+    def _ordered(self, event: Event, places: Lanes, earlier: Lanes) -> Lanes:
+        """Whether an earlier access to each of the places comes before this one in any run."""
+        lanes, threads = event.lanes[event.lane_of(places)], event.threads[event.lane_of(places)]
+        other_threads, times = earlier & THREAD, (earlier & ~COPY) >> TIME_SHIFT
+        ordered = np.zeros(len(places), np.bool_)
+        inside = np.flatnonzero(other_threads >> THREAD_BITS == threads >> THREAD_BITS)
+        others = self._lane(other_threads[inside])
+        known = self.order.known(lanes[inside], others)
+        known[others == lanes[inside]] = self.order.time
+        copied = earlier[inside] >= COPY
+        arrived = times[inside]
+        arrived[copied] = self.copies.completed(arrived[copied], others[copied])
+        ordered[inside] = arrived <= known
+        if self._has_fences:
+            for each in np.flatnonzero(~ordered & (earlier < COPY)).tolist():
+                ordered[each] = self.publication.knows(
+                    int(threads[each]), int(other_threads[each]), int(times[each])
+                )
+        return ordered
+
+    def _same_value_again(self, event: Event, places: Lanes, earlier: Lanes) -> Lanes:
+        """Whether a store leaves the bytes at each of the places as an earlier store did.
+
+        Compute Sanitizer leaves out such writes, by default. Where others read meanwhile, the
+        bytes may be the same only in the emulator, whose threads have all read before one wrote.
+        """
+        if event.values is None:
+            return np.zeros(len(places), np.bool_)
+        unit = event.unit_bytes
+        old = event.segment.data[: event.segment.data.size // unit * unit].reshape(-1, unit)
+        new = event.values().reshape(-1, unit)
+        equal = (old[event.units[places]] == new[places]).all(axis=1)
+        steps, _ = self._looked_up(earlier)
+        return np.asarray(equal & self._stores[steps] & ~np.isin(event.units[places], self._read))
+
+    def _compare_with_itself(self, event: Event, level: int, now: Lanes, left: Lanes) -> None:
+        """Look for lanes that stored different values to one place at once."""
+        lost = np.flatnonzero(left != now)
+        if not lost.size or level == STRONG or event.values is None:
+            return
+        winners = np.searchsorted(event.threads, left[lost] & THREAD)
+        new = event.values().reshape(len(event.lanes), event.width, -1)
+        within = self._within(event, lost, winners)
+        differ = (new[event.lane_of(lost), lost % event.width] != new[winners, within]).any(axis=1)
+        lost = lost[differ | np.isin(event.units[lost], self._read)]
+        if lost.size:
+            self._observe("WAW", event, lost, left[lost])
+
+    @staticmethod
+    def _within(event: Event, lost: Lanes, winners: Lanes) -> Lanes:
+        """Which unit of the winner's bytes lies where the other lane's unit does."""
+        first = event.position[winners] // event.unit_bytes
+        return np.asarray(event.units[lost] - first)
+
+    def _observe(self, hazard: str, event: Event, places: Lanes, earlier: Lanes) -> None:
+        """Name an access once for each line that it races with."""
+        steps, _ = self._looked_up(earlier)
+        pairs = np.stack([event.lane_of(places), self._lines[steps]])
+        _, first = np.unique(pairs, axis=1, return_index=True)
+        places, earlier, steps = places[first], earlier[first], steps[first]
+        self._observations.add(
+            "racecheck",
+            hazard,
+            event.step,
+            event.space,
+            event.addresses(places),
+            event.threads[event.lane_of(places)],
+            steps,
+            earlier & THREAD,
+        )
+
+    def _shadow(self, event: Event) -> Shadow:
+        return self._shared if event.space == "shared" else self._global
+
+    def _looked_up(self, earlier: Lanes) -> tuple[Lanes, Lanes]:
+        """Instruction and strength of earlier accesses."""
+        times, back = np.unique((earlier & ~COPY) >> TIME_SHIFT, return_inverse=True)
+        found = np.array([self._events[each] for each in times.tolist()])
+        return found[back, 0], found[back, 1]
+
+    def _lane(self, threads: Lanes) -> Lanes:
+        """The lanes of threads of this chunk."""
+        block = (threads >> THREAD_BITS) - self._first
+        return np.asarray(block * self._padded + (threads & ((1 << THREAD_BITS) - 1)))
+
+    # --- Atomics behind fences ---------------------------------------------------------------
+
+    def _level(self, event: Event) -> int:
+        """A volatile store right behind a fence is a flag, as strong as an atomic."""
+        level = self._strength[event.step].level
+        if level == VOLATILE and event.kind == "store":
+            fenced = self._fenced[:, event.lanes].max(axis=0)
+            stored = self._stored[event.lanes]
+            if ((fenced >= 0) & (fenced >= stored)).all():
+                return STRONG
+        return level
+
+    def _synchronise(self, event: Event, level: int) -> None:
+        """Lane by lane, let strong reads acquire and strong writes behind a fence publish."""
+        if level == PLAIN:
+            return
+        atomic, releases = event.kind == "atomic", self._strength[event.step].releases
+        for unit, thread, lane in zip(
+            event.units[:: event.width].tolist(),
+            event.threads.tolist(),
+            event.lanes.tolist(),
+            strict=True,
+        ):
+            # What is for the block alone is published at a place of the block's own.
+            places = ((event.space, unit), (f"{event.space} of {thread >> THREAD_BITS}", unit))
+            if event.kind != "store":
+                for place in places:
+                    self.publication.acquire(place, thread, atomic)
+            if event.kind == "load" or level != STRONG:
+                continue
+            fenced = self._fenced[:, lane].tolist()
+            if releases is not None:
+                fenced[releases] = self.order.time
+            known = self.order.knows_others(lane)
+            others = [(int(self._numbers[each]), until) for each, until in known]
+            since = int(self.order.since[lane])
+            for place, time in zip(places, fenced, strict=True):
+                if time >= 0:
+                    self.publication.publish(place, thread, time, since, others, not atomic)
