@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from memlab.device import cuda_query, datasheet
+from memlab.device.budget import Budget
 from memlab.device.compile import compile_launch
 from memlab.device.cuda_driver import explained
 from memlab.device.cuda_session import Session
@@ -65,19 +66,22 @@ class CudaDevice:
 
     kind: DeviceKind = "cuda"
 
-    def __init__(self, index: int, settings: Settings | None = None) -> None:
+    def __init__(
+        self, index: int, settings: Settings | None = None, budget: Budget | None = None
+    ) -> None:
         """Query a GPU.
 
         Args:
             index: Its number, from 0, as CUDA counts.
             settings: When to stop timing a launch, and when to give one up.
+            budget: The time and memory that emulating it, for its counters, may take.
 
         Raises:
             DeviceError: There is no such GPU, or no way to use one.
         """
         self.index, self.key = index, f"cuda:{index}"
         self.properties = with_datasheet(cuda_query.query(index))
-        self._settings = settings or Settings()
+        self._settings, self._budget = settings or Settings(), budget
 
     def run(self, launch: Launch, seed: int, progress: Progress | None = None) -> Measurement:
         """Compile a launch, run it on the GPU, verify it, time it, and count it by emulation.
@@ -104,7 +108,7 @@ class CudaDevice:
             seed,
             self._settings,
             progress,
-            meanwhile=lambda: emulate(launch, compiled, properties, seed, progress),
+            meanwhile=lambda: emulate(launch, compiled, properties, seed, progress, self._budget),
         )
         summary = DeviceSummary(properties.name, "cuda", properties.compute_capability, self.key)
         return emulation.measurement(launch, compiled, summary, resident, time, verification)
@@ -252,7 +256,9 @@ class Ready:
         return session.read(self.memory[output.name], into)
 
 
-def prepare(session: Session, launch: Launch, cubin: bytes, seed: int) -> Ready:
+def prepare(
+    session: Session, launch: Launch, cubin: bytes, seed: int, poison: bool = True
+) -> Ready:
     """Load a launch's code, draw its inputs, copy them to the GPU, and poison its outputs.
 
     Args:
@@ -260,6 +266,7 @@ def prepare(session: Session, launch: Launch, cubin: bytes, seed: int) -> Ready:
         launch: What will run.
         cubin: Its machine code.
         seed: Of the inputs.
+        poison: Whether to poison the outputs at all; a sanitizer takes that for writing them.
 
     Raises:
         UsageError: The arrays do not fit.
@@ -269,7 +276,7 @@ def prepare(session: Session, launch: Launch, cubin: bytes, seed: int) -> Ready:
     constants = {each.name: inputs[each.name] for each in launch.constants}
     function = session.load(cubin, launch.entry, constants)
     memory = {
-        each.name: session.array(each.nbytes if each.role == "out" else inputs[each.name])
+        each.name: session.array(each.nbytes if each.role == "out" else inputs[each.name], poison)
         for each in launch.buffers
     }
     arguments = [
@@ -290,6 +297,7 @@ def prepare(session: Session, launch: Launch, cubin: bytes, seed: int) -> Ready:
 
 
 def _scalar(scalar: Scalar) -> Any:
-    """A scalar as PyCUDA passes it: of a 16-bit float, which it does not know, the bits."""
+    """A scalar as PyCUDA passes it: of a type that it does not know, the bits."""
     value = np.array(scalar.value, element_type(scalar.dtype))
-    return value.view(np.uint16)[()] if scalar.dtype == "bfloat16" else value[()]
+    unknown = scalar.dtype in ("bfloat16", "bool")
+    return value.view(f"u{value.itemsize}")[()] if unknown else value[()]

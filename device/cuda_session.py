@@ -131,11 +131,12 @@ class Session:
                 driver.memcpy_htod(address, np.ascontiguousarray(values))
             return module.get_function(entry)
 
-    def array(self, content: int | NDArray[Any]) -> Any:
+    def array(self, content: int | NDArray[Any], poison: bool = True) -> Any:
         """Allocate memory on the GPU; it lives as long as what this returns.
 
         Args:
-            content: An array to copy there; or a size in bytes, which are poisoned with 0xFF.
+            content: An array to copy there; or a size in bytes.
+            poison: Whether to fill these bytes with 0xFF, so that one never written is seen.
 
         Raises:
             UsageError: There is not as much free.
@@ -150,10 +151,10 @@ class Session:
             )
         with explained("the allocation"):
             allocation = driver.mem_alloc(max(size, 1))
-            if isinstance(content, int):
-                driver.memset_d8(allocation, POISON_BYTE, max(size, 1))
-            else:
+            if not isinstance(content, int):
                 driver.memcpy_htod(allocation, np.ascontiguousarray(content))
+            elif poison:
+                driver.memset_d8(allocation, POISON_BYTE, max(size, 1))
             return allocation
 
     def read(self, allocation: Any, into: NDArray[Any]) -> NDArray[Any]:

@@ -14,6 +14,7 @@ from memlab.kernels.kernel import Limits
 from memlab.kernels.launch import Launch
 
 if TYPE_CHECKING:
+    from memlab.device.budget import Budget
     from memlab.device.timing import Settings
 
 DEFAULT_DATASHEET = "h200"
@@ -38,13 +39,16 @@ class Device(Protocol):
         ...
 
 
-def open_device(name: str | None = None, settings: Settings | None = None) -> Device:
+def open_device(
+    name: str | None = None, settings: Settings | None = None, budget: Budget | None = None
+) -> Device:
     """Open a device.
 
     Args:
         name: A datasheet's name, or a GPU as `0` or `cuda:0`; None takes `MEMLAB_DEVICE` from
             the environment, else the first GPU, else the emulated H200.
         settings: How a GPU times a launch; an emulated device has nothing to time.
+        budget: The time and memory that emulating a launch may take; None takes the defaults.
 
     Raises:
         UsageError: No such device; gives the nearest names.
@@ -53,19 +57,19 @@ def open_device(name: str | None = None, settings: Settings | None = None) -> De
     wished = os.environ.get(VARIABLE)
     key = (name or wished or default_device()).strip().lower()
     try:
-        return _open(key, settings)
+        return _open(key, settings, budget)
     except UsageError as error:
         if name or not wished:
             raise
         raise UsageError(f"{VARIABLE}={wished}: {error}") from error
 
 
-def _open(name: str, settings: Settings | None) -> Device:
+def _open(name: str, settings: Settings | None, budget: Budget | None) -> Device:
     if name.isdecimal() or name.startswith("cuda"):
         from memlab.device.cuda_device import CudaDevice
 
-        return CudaDevice(gpu_index(name), settings)
-    return EmulatedDevice(name, datasheet.load(name))
+        return CudaDevice(gpu_index(name), settings, budget)
+    return EmulatedDevice(name, datasheet.load(name), budget)
 
 
 def gpu_names() -> list[str]:

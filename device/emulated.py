@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from memlab.device import model, totals
+from memlab.device.budget import Budget
 from memlab.device.compile import Compiled, compile_launch
 from memlab.device.emulator import caches
 from memlab.device.emulator.critical_path import Latencies, warp_clocks
@@ -40,8 +41,11 @@ class EmulatedDevice:
 
     kind: DeviceKind = "emulated"
 
-    def __init__(self, key: str, properties: DeviceProperties) -> None:
+    def __init__(
+        self, key: str, properties: DeviceProperties, budget: Budget | None = None
+    ) -> None:
         self.key, self.properties = key, properties
+        self._budget = budget or Budget()
 
     def run(self, launch: Launch, seed: int, progress: Progress | None = None) -> Measurement:
         """Compile a launch, execute it, verify it, count it, and model its time.
@@ -54,13 +58,14 @@ class EmulatedDevice:
         Raises:
             CompileError: The source does not compile.
             PtxError: The compiled kernel has an instruction that the emulator does not know.
-            UsageError: The host has too little memory for the arrays, or no block fits an SM.
+            UsageError: It needs more memory than is allowed, or no block fits an SM.
             KernelFault: The kernel touched memory that is not its own.
+            OutOfTime: The time was up before there was anything to report.
         """
         report = progress or (lambda what, fraction: None)
         report("compiling", None)
         compiled = compile_launch(launch, self.properties.compute_capability)
-        emulation = emulate(launch, compiled, self.properties, seed, progress)
+        emulation = emulate(launch, compiled, self.properties, seed, progress, self._budget)
         resident = resident_blocks(launch, compiled, self.properties)
         return emulation.measurement(
             launch,
@@ -135,6 +140,7 @@ def emulate(
     properties: DeviceProperties,
     seed: int,
     progress: Progress | None = None,
+    budget: Budget | None = None,
 ) -> Emulation:
     """Execute a launch on the CPU and count it as the given device would.
 
@@ -144,18 +150,21 @@ def emulate(
         properties: The device: its caches and limits, whether it is here or not.
         seed: Of the random inputs and of the sample of blocks.
         progress: Told what is being done, and which fraction of it is over.
+        budget: The time and memory that it may take; None takes the defaults.
 
     Raises:
         PtxError: The compiled kernel has an instruction that the emulator does not know.
-        UsageError: The host has too little memory for the arrays, or no block fits an SM.
+        UsageError: It needs more memory than is allowed, or no block fits an SM.
         KernelFault: The kernel touched memory that is not its own.
+        OutOfTime: The time was up before there was anything to report.
     """
     report = progress or (lambda what, fraction: None)
     resident = resident_blocks(launch, compiled, properties)
     report("preparing inputs", None)
-    execution = Execution.of(launch, compiled, seed)
+    execution = Execution.of(launch, compiled, seed, budget)
     program, probe = execution.program, execution.probe()
-    emulated, tally = execution.count(probe.lane_instructions_per_block, report)
+    counted = execution.count(probe.lane_instructions_per_block, report)
+    tally = counted.tally
     report("modelling caches and time", None)
     carveout = shared_carveout_bytes(
         properties,
@@ -171,19 +180,24 @@ def emulate(
         l1_wavefronts=totals.l1_wavefronts(program, tally),
         warp_clocks=warp_clocks(program, probe.path, _latencies(counters, properties)),
     )
+    execution.check_roles()
     report("verifying", None)
     return Emulation(
-        coverage=Coverage(emulated, launch.blocks),
+        coverage=counted.coverage,
         counters=counters,
         lines=totals.by_line(program, tally, execution.source),
         region=totals.region(program, tally),
         work=work,
-        verification=execution.verify(whole=emulated == launch.blocks),
+        verification=execution.verify(whole=counted.coverage.blocks_emulated == launch.blocks),
     )
 
 
 def count(
-    launch: Launch, compiled: Compiled, seed: int, progress: Progress | None = None
+    launch: Launch,
+    compiled: Compiled,
+    seed: int,
+    progress: Progress | None = None,
+    budget: Budget | None = None,
 ) -> Counters:
     """Execute a launch on the CPU and count it, without caches: those of `Counters` stay 0.
 
@@ -192,14 +206,15 @@ def count(
         compiled: The launch, compiled.
         seed: Of the random inputs and of the sample of blocks.
         progress: Told what is being done, and which fraction of it is over.
+        budget: The time and memory that it may take; None takes the defaults.
 
     Raises:
-        PtxError, UsageError, KernelFault: As `emulate`.
+        PtxError, UsageError, KernelFault, OutOfTime: As `emulate`.
     """
-    execution = Execution.of(launch, compiled, seed)
+    execution = Execution.of(launch, compiled, seed, budget)
     cost = execution.probe().lane_instructions_per_block
-    _, tally = execution.count(cost, progress or (lambda what, fraction: None))
-    return totals.whole_grid(execution.program, tally)
+    counted = execution.count(cost, progress or (lambda what, fraction: None))
+    return totals.whole_grid(execution.program, counted.tally)
 
 
 def resident_blocks(launch: Launch, compiled: Compiled, properties: DeviceProperties) -> Occupancy:

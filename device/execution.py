@@ -2,65 +2,112 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from dataclasses import dataclass
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from memlab.device.budget import Budget, Deadline, OutOfTime
 from memlab.device.compile import Compiled
 from memlab.device.emulator import caches, parser, sampling
+from memlab.device.emulator.caches import PROBE_BLOCKS
 from memlab.device.emulator.counters import Patterns, Tally, Trace
+from memlab.device.emulator.dependence import adds_up_globally, depends_on_data
 from memlab.device.emulator.machine import Chunk
-from memlab.device.emulator.memory import GlobalMemory
-from memlab.device.emulator.program import Program, load, with_constants
+from memlab.device.emulator.memory import GlobalMemory, noted_bytes
+from memlab.device.emulator.program import (
+    Program,
+    address_registers,
+    load,
+    with_constants,
+)
 from memlab.device.emulator.recording import Recorder
+from memlab.device.emulator.sampling import Blocks, WholeGrid, spread, strata
 from memlab.device.emulator.threads import Grid
 from memlab.device.inputs import POISON_BYTE, element_type, make_inputs
-from memlab.device.measurement import Progress, Verification
-from memlab.device.verification import Found, verify
+from memlab.device.measurement import Coverage, Progress, Verification
+from memlab.device.properties import WARP_SIZE
+from memlab.device.verification import UNVERIFIED, Found, verify
 from memlab.errors import UsageError
 from memlab.kernels.launch import Buffer, Launch
 
-WHOLE_GRID_LANE_INSTRUCTIONS = 300_000_000
-"""Launches up to this size run whole, in about a second; of larger ones, blocks are sampled."""
+WHOLE_GRID_LANE_INSTRUCTIONS = 600_000_000
+"""Launches up to this size run whole: 140 instructions by each of 4 million threads. Measured on
+one core of a server of 2021: 200 to 500 million a second, so up to 3 s."""
+DATA_DEPENDENT_LANE_INSTRUCTIONS = 1_200_000_000
+"""And up to this size where only executing every block counts exactly. These run at 100 to 350
+million a second (histograms, sparse products, gathers), so up to about 8 s."""
 SAMPLE_LANE_INSTRUCTIONS = 800_000_000
 """Samples of larger blocks are smaller, so that they too take a few seconds."""
 CHUNK_LANES = 16_384
 """Lanes at once: registers of this length stay in a CPU's L2 cache, and calls are few."""
+CHUNK_BYTES = 2**28
+"""Registers, local and shared memory of the lanes at once: of threads that have much of their
+own, fewer run together."""
 
-
-def check_host_memory(launch: Launch) -> None:
-    """Refuse arrays that the host cannot hold.
-
-    Raises:
-        UsageError: Names the bytes needed and available.
-    """
-    needed = sum(each.nbytes for each in launch.buffers)
-    available = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    if needed > available:
-        raise UsageError(
-            f"emulating this launch needs {needed} bytes of host memory for its arrays; "
-            f"{available} are free: use smaller sizes, or a GPU with --device 0"
-        )
+_OVERHEAD_INSTRUCTIONS = 10  # of each lane: as many take as long as beginning a chunk (0.4 ms)
+_LANE_BYTES = 128  # of each lane: special registers, masks and what an instruction needs besides
+_ADDRESS_BYTES = 24  # of each lane for a register that addresses memory: where that lies
 
 
 @dataclass(frozen=True)
 class Probe:
-    """What a block and its neighbours showed."""
+    """What a block and its neighbours showed.
+
+    Attributes:
+        stream: What they touched.
+        path: The instructions that a warp ran.
+        lane_instructions_per_block: What emulating a block costs: the instructions of its warps,
+            times their lanes, since lanes that are masked off cost the same, and its share of
+            what a chunk costs besides.
+    """
 
     stream: caches.Stream
     path: list[tuple[int, int]]
     lane_instructions_per_block: float
 
 
+@dataclass(frozen=True)
+class Counted:
+    """What running a grid, or a sample of it, counted.
+
+    Attributes:
+        tally: Whole-grid counts.
+        coverage: How much of the grid they come from.
+    """
+
+    tally: Tally
+    coverage: Coverage
+
+
 class Execution:
     """One launch in the emulator, with its memory."""
 
-    def __init__(self, launch: Launch, program: Program, seed: int, source: list[str]) -> None:
+    def __init__(
+        self,
+        launch: Launch,
+        program: Program,
+        seed: int,
+        source: list[str],
+        budget: Budget | None = None,
+    ) -> None:
+        """Lay out memory and draw the inputs; from now on the time runs.
+
+        Raises:
+            UsageError: The launch has not as many arguments as the program declares, or the arrays
+                and a block's lanes need more memory than is allowed.
+        """
+        declared, given = len(program.parameter_variables), len(launch.arguments)
+        if declared != given:
+            raise UsageError(f"{launch.kernel} takes {declared} arguments, the launch has {given}")
+        budget = budget or Budget()
         self.launch, self.seed, self.source = launch, seed, source
+        self.deadline = Deadline(budget.timeout_s)
+        self._chunk_bytes = _chunk_bytes(launch, program, budget)
         sizes = {each.name: (each.nbytes, each.element_bytes) for each in launch.buffers}
         sizes |= {each.name: (each.size, 4) for each in program.globals}
         self.memory = GlobalMemory(sizes)
@@ -73,20 +120,22 @@ class Execution:
         )
         self.grid = Grid(launch.grid, launch.block, launch.dynamic_shared_bytes, self._parameters())
         self.patterns = Patterns()
+        self._half_done = False
         self.reset()
 
     @classmethod
-    def of(cls, launch: Launch, compiled: Compiled, seed: int) -> Execution:
+    def of(
+        cls, launch: Launch, compiled: Compiled, seed: int, budget: Budget | None = None
+    ) -> Execution:
         """Load a compiled launch and draw its inputs.
 
         Raises:
             PtxError: It has an instruction that the emulator does not know.
-            UsageError: The host has too little memory for the arrays.
+            UsageError: It needs more memory than is allowed.
         """
-        check_host_memory(launch)
         source = launch.source.splitlines()
         program = load(parser.parse(compiled.ptx), launch.entry, source)
-        return cls(launch, program, seed, source)
+        return cls(launch, program, seed, source, budget)
 
     def array(self, buffer: Buffer) -> NDArray[Any]:
         """A buffer's elements, as a view of the emulated memory."""
@@ -115,42 +164,95 @@ class Execution:
         """
         probes = caches.probe_blocks(self.launch.grid, sampling.center(self.launch.grid))
         trace = Trace()
-        tally = self._run(probes, trace)
+        try:
+            tally = self._run(probes, trace)
+        except OutOfTime as error:
+            raise self._out_of_time(error, 0) from None
         self.reset()
         return Probe(
             stream=caches.record(self.program, trace, probes),
             path=trace.path,
-            lane_instructions_per_block=sum(tally.lanes) / len(probes),
+            lane_instructions_per_block=sum(tally.warps) * WARP_SIZE / len(probes)
+            + _OVERHEAD_INSTRUCTIONS * self.grid.padded_threads,
         )
 
-    def count(self, cost_per_block: float, report: Progress) -> tuple[int, Tally]:
-        """Run the grid, or a sample of it; give the blocks run and whole-grid counts."""
-        if cost_per_block * self.launch.blocks <= WHOLE_GRID_LANE_INSTRUCTIONS:
-            parts = [sampling.Stratum(sampling.all_blocks(self.launch.grid), self.launch.blocks)]
+    def count(self, cost_per_block: float, report: Progress) -> Counted:
+        """Run the grid, or a sample of it, until it is done or the time is up.
+
+        Args:
+            cost_per_block: From the probe.
+            report: Told which fraction is over.
+
+        Raises:
+            OutOfTime: The time was up before every kind of block had run.
+        """
+        grid, dependent = self.launch.grid, depends_on_data(self.program)
+        affordable = DATA_DEPENDENT_LANE_INSTRUCTIONS if dependent else WHOLE_GRID_LANE_INSTRUCTIONS
+        parts: list[tuple[Blocks, int]]
+        if cost_per_block * self.launch.blocks <= affordable:
+            parts = [(WholeGrid(grid), self.launch.blocks)]
         else:
             most = SAMPLE_LANE_INSTRUCTIONS / cost_per_block
-            parts = sampling.strata(self.launch.grid, self.seed, most)
-        wanted = sum(len(part.blocks) for part in parts)
-        total, done = Tally.zeros(len(self.program.steps)), 0
-        for part in parts:
-            counted = Tally.zeros(len(self.program.steps))
-            for blocks in self._chunks(part.blocks):
-                counted.add(self._run(blocks, None))
-                done += len(blocks)
-                report("emulating", done / wanted)
-            total.add(counted, part.size, len(part.blocks))
-        return wanted, total
+            parts = [(each.blocks, each.size) for each in strata(grid, self.seed, most)]
+        wanted = sum(len(blocks) for blocks, _ in parts)
+        counted = [Tally.zeros(len(self.program.steps)) for _ in parts]
+        done = [0] * len(parts)
+        in_time, longest_s = True, 0.0
+        for part, chunk in self._in_turns([blocks for blocks, _ in parts], dependent):
+            begun_s = self.deadline.left()
+            if all(done) and begun_s < longest_s:  # it would be cut short, and its outputs with it
+                in_time = False
+                break
+            try:
+                counted[part].add(self._run(chunk, None))
+            except OutOfTime as error:
+                if not all(done):
+                    raise self._out_of_time(error, sum(done)) from None
+                in_time = False
+                break
+            longest_s = max(longest_s, begun_s - self.deadline.left())
+            done[part] += len(chunk)
+            report("emulating", sum(done) / wanted)
+        total = Tally.zeros(len(self.program.steps))
+        for tally, (_, size), blocks in zip(counted, parts, done, strict=True):
+            total.add(tally, size, blocks)
+        coverage = Coverage(sum(done), self.launch.blocks, dependent, not in_time)
+        return Counted(total, coverage)
 
     def verify(self, whole: bool) -> Verification:
-        """Compare the outputs of the blocks that ran with the references."""
+        """Compare the outputs of the blocks that ran with the references.
+
+        Outputs that blocks add up together hold what the reference says only when all ran.
+        """
+        reason = ""
+        if self._half_done:
+            reason = "the time limit cut blocks short"
+        elif not whole and adds_up_globally(self.program):
+            reason = "blocks add up results with atomics, and not all of them ran"
+        if reason and self.launch.references:
+            return replace(UNVERIFIED, worst=reason)
         found = {}
         for output in self.launch.outputs:
             values = self.array(output).reshape(-1)
             index = np.arange(values.size) if whole else self.memory.elements_written(output.name)
-            found[output.name] = Found(index, values[index])
+            found[output.name] = Found(index, values if whole else values[index])
         return verify(self.launch, self.inputs, found)
 
-    def record(self, blocks: NDArray[np.int64], recorder: Recorder) -> Tally:
+    def check_roles(self) -> None:
+        """Refuse a launch whose kernel wrote to an array that it was said only to read.
+
+        Raises:
+            UsageError: Names the array.
+        """
+        for buffer in self.launch.buffers:
+            written = self.memory.elements_written(buffer.name)
+            if buffer.role == "in" and written.size:
+                raise UsageError(
+                    f"{self.launch.kernel} writes to {buffer.name}[{written[0]}], and "
+                    f"{buffer.name} is an input: declare it inout: or out:"
+                )
+
+    def record(self, blocks: Blocks, recorder: Recorder) -> Tally:
         """Run some blocks while a recorder watches, and count them."""
         counted = Tally.zeros(len(self.program.steps))
         for chunk in self._chunks(blocks):
@@ -172,13 +274,47 @@ class Execution:
             trace,
             self.source,
             recorder,
+            deadline=self.deadline,
         )
-        return chunk.run()
+        try:
+            return chunk.run()
+        except OutOfTime:
+            self._half_done = True
+            raise
 
-    def _chunks(self, blocks: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
-        step = max(1, CHUNK_LANES // self.grid.padded_threads)
+    @property
+    def chunk_blocks(self) -> int:
+        """How many blocks run at once."""
+        lanes = CHUNK_LANES // self.grid.padded_threads
+        own = self._chunk_bytes // _block_bytes(self.launch, self.program)
+        return max(1, min(lanes, own))
+
+    def _chunks(self, blocks: Blocks) -> Iterator[NDArray[np.int64]]:
+        step = self.chunk_blocks
         for start in range(0, len(blocks), step):
             yield blocks[start : start + step]
+
+    def _in_turns(
+        self, parts: Sequence[Blocks], dependent: bool
+    ) -> Iterator[tuple[int, NDArray[np.int64]]]:
+        """The chunks of each part in turn, with the part's number.
+
+        So that what has run when the time is up stands for the rest, a part that is the whole
+        grid is not run from one end to the other; but where blocks may wait for what others
+        wrote, those launched before them must run before them.
+        """
+        if len(parts) == 1 and not dependent:
+            step = self.chunk_blocks
+            for number in spread(-(-len(parts[0]) // step)):
+                yield 0, parts[0][number * step : (number + 1) * step]
+            return
+        for turn in itertools.zip_longest(*map(self._chunks, parts)):
+            yield from ((part, chunk) for part, chunk in enumerate(turn) if chunk is not None)
+
+    def _out_of_time(self, error: OutOfTime, blocks: int) -> OutOfTime:
+        return self.deadline.error(
+            f"{error.reached} ({blocks} of {self.launch.blocks} blocks done)"
+        )
 
     def _parameters(self) -> bytes:
         space = bytearray(self.program.parameter_bytes)
@@ -192,3 +328,31 @@ class Execution:
             start = self.program.parameters[variable.name]
             space[start : start + variable.size] = value.ljust(variable.size, b"\0")
         return bytes(space)
+
+
+def _block_bytes(launch: Launch, program: Program) -> int:
+    """What a block's lanes have of their own, bytes."""
+    lanes = -(-launch.threads_per_block // WARP_SIZE) * WARP_SIZE
+    registers = sum(parser.TYPE_BYTES[each] for each in program.registers.values())
+    addresses = len(address_registers(program)) * _ADDRESS_BYTES
+    own = registers + addresses + program.local_bytes + program.argument_bytes + _LANE_BYTES
+    return lanes * own + program.static_shared_bytes + launch.dynamic_shared_bytes
+
+
+def _chunk_bytes(launch: Launch, program: Program, budget: Budget) -> int:
+    """How much memory the blocks that run at once may have of their own.
+
+    Raises:
+        UsageError: Not even the probe's few blocks fit beside the arrays.
+    """
+    arrays = sum(each.nbytes for each in launch.buffers) + sum(
+        each.size for each in program.globals
+    )
+    kept = sum(each.nbytes for each in launch.outputs if each.role == "inout")
+    kept += sum(math.prod(each.shape) * 8 for each in launch.constants)
+    unit = noted_bytes(each.element_bytes for each in launch.buffers)
+    needed = arrays + arrays // unit + kept  # a byte for each unit says whether it was written
+    least = PROBE_BLOCKS * _block_bytes(launch, program)
+    what = f"{needed} for its arrays, {least} for the threads of {PROBE_BLOCKS} blocks"
+    budget.check(needed + least, what)
+    return max(min(CHUNK_BYTES, budget.allowed_bytes() - needed), 1)

@@ -65,10 +65,23 @@ class Coverage:
     Attributes:
         blocks_emulated: Blocks executed instruction by instruction.
         blocks_total: Blocks of the grid.
+        data_dependent: Whether what the kernel does to memory may depend on the data in it; then
+            the counts of a part of the grid are estimates.
+        timed_out: Whether the time limit stopped it before as many ran as were meant to.
     """
 
     blocks_emulated: int
     blocks_total: int
+    data_dependent: bool = False
+    timed_out: bool = False
+
+    @property
+    def remark(self) -> str:
+        """What a reader of the counts must know besides, in words; mostly nothing."""
+        remarks = ["stopped at the time limit"] if self.timed_out else []
+        if self.data_dependent and self.blocks_emulated < self.blocks_total:
+            remarks.append("estimates, since accesses depend on data")
+        return "; ".join(remarks)
 
 
 @dataclass(frozen=True)

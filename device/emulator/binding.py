@@ -11,7 +11,7 @@ from memlab.device.emulator.control import Mask
 from memlab.device.emulator.counters import Tally
 from memlab.device.emulator.isa import NUMPY_TYPES, Row
 from memlab.device.emulator.operands import Operands, Source, value_of
-from memlab.device.emulator.parser import Vector
+from memlab.device.emulator.parser import PtxError, Vector
 from memlab.device.emulator.program import Step
 
 Action: TypeAlias = Callable[["Mask | None"], None]
@@ -86,7 +86,10 @@ def together(operands: Operands, step: Step, alive: Mask, size: int) -> Action:
 def _unpack(operands: Operands, to: Vector, row: Row, sources: Sequence[Source]) -> Action:
     """Split one value over several registers, lowest bits first."""
     count, lanes, function = len(to.items), operands.lanes, row.function
-    part = np.dtype(f"u{NUMPY_TYPES[row.to[0]].itemsize // count}")
+    whole = NUMPY_TYPES[row.to[0]]
+    if whole.itemsize % count:
+        raise PtxError(f"{row.opcode} cannot be split over {count} registers")
+    part = np.dtype(f"u{whole.itemsize // count}")
     writers = [operands.destination(item, f"b{part.itemsize * 8}")[0] for item in to.items]
     assert function is not None
 

@@ -26,8 +26,11 @@ Ints = NDArray[np.int64]
 
 SECTORS_PER_LINE = LINE_BYTES // SECTOR_BYTES
 """L1 and L2 allocate lines and fill sectors."""
+PROBE_BLOCKS = 5
+"""Blocks that are recorded: one, its neighbours in x, y, z, and one to check by."""
 _WINDOWS = 256  # a window must be short against the reuse that the cache can hold
 _LARGEST_SIMULATION = 2_000_000  # accesses; more are thinned out by lines, capacity with them
+_LARGEST_L1_SIMULATION = 8_000_000  # likewise, of one multiprocessor
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,8 @@ class Stream:
         windows: How many windows there are.
         load_sectors: Sectors of cacheable loads before rows were made distinct.
         cacheable_share: Those over the sectors of all loads.
+        recorded_share: Accesses that were recorded over all that the block does; those left out
+            are taken to be like them.
     """
 
     origin: tuple[int, int, int]
@@ -63,6 +68,7 @@ class Stream:
     windows: int
     load_sectors: int
     cacheable_share: float
+    recorded_share: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -164,6 +170,7 @@ def record(program: Program, trace: Trace, probes: Ints) -> Stream:
         windows=windows,
         load_sectors=cacheable_loads,
         cacheable_share=cacheable_loads / all_loads if all_loads else 1.0,
+        recorded_share=len(trace.events) / max(trace.seen, len(trace.events), 1),
     )
 
 
@@ -250,10 +257,33 @@ def l1_miss_rate(
     order = np.arange(geometry.resident_blocks, dtype=np.int64) * geometry.multiprocessors
     order = order[order < total]
     blocks = coordinates(order, grid)
-    sectors = translate(stream, blocks, generator)[:, chosen]
-    window = np.repeat(stream.window[chosen], len(blocks))
-    missed = misses(window, sectors.T.reshape(-1), SECTORS_PER_LINE, geometry.l1_bytes)
-    return int(missed.sum()) / (stream.load_sectors * len(blocks))
+    thinning = 1
+    while len(blocks) * int(chosen.sum()) // thinning > _LARGEST_L1_SIMULATION:
+        thinning *= 2
+    if thinning == 1:
+        sectors = translate(stream, blocks, generator)[:, chosen]
+        window, sector = np.repeat(stream.window[chosen], len(blocks)), sectors.T.reshape(-1)
+    else:
+        window, sector = _thinned_loads(stream, blocks, thinning, generator)
+    missed = misses(window, sector, SECTORS_PER_LINE, geometry.l1_bytes / thinning)
+    return min(int(missed.sum()) * thinning / (stream.load_sectors * len(blocks)), 1.0)
+
+
+def _thinned_loads(
+    stream: Stream, blocks: Ints, thinning: int, generator: np.random.Generator
+) -> tuple[Ints, Ints]:
+    """The cacheable loads of blocks in time order, of one line in `thinning`."""
+    chosen = np.flatnonzero(~stream.store & stream.cached)
+    windows: list[Ints] = []
+    sectors: list[Ints] = []
+    for block in blocks:
+        sector = translate(stream, block[None], generator)[0, chosen]
+        kept = _hash(sector // SECTORS_PER_LINE) % thinning == 0
+        windows.append(stream.window[chosen][kept])
+        sectors.append(sector[kept])
+    window, sector = np.concatenate(windows), np.concatenate(sectors)
+    order = np.argsort(window, kind="stable")
+    return window[order], sector[order]
 
 
 def dram_bytes(
@@ -307,9 +337,9 @@ def dram_bytes(
     drawn_bytes = bytes_read(~affine)
     if reach_bytes <= geometry.l2_bytes:
         drawn_bytes = min(drawn_bytes, reach_bytes)
-    read_bytes = bytes_read(affine) + drawn_bytes
+    read_bytes = (bytes_read(affine) + drawn_bytes) / stream.recorded_share
     written = len(np.unique(unit[store])) * thinning * geometry.dram_access_bytes
-    written = int(written * total / simulated)
+    written = int(written * total / simulated / stream.recorded_share)
     footprint = written + read_bytes
     evicted = max(0.0, 1 - geometry.l2_bytes / footprint) if footprint else 0.0
     return int(read_bytes), int(written * evicted)
@@ -348,6 +378,14 @@ def _thinned(
         batch = shifts[start : start + step]
         if stream.affine[rows[0]]:
             sectors = stream.sector[rows] + batch[:, None]
+        elif thinning > 1:  # draw as many as would be kept, from one line in so many
+            drawn = rows[generator.integers(len(rows), size=len(batch) * len(rows) // thinning)]
+            first, last = stream.low[drawn] // SECTORS_PER_LINE, stream.high[drawn]
+            lines = np.maximum((last // SECTORS_PER_LINE - first + 1) // thinning, 1)
+            line = first + thinning * generator.integers(lines)
+            sector = line * SECTORS_PER_LINE + generator.integers(SECTORS_PER_LINE, size=len(line))
+            yield drawn, np.clip(sector, stream.low[drawn], last)
+            continue
         else:
             size = (len(batch), len(rows))
             sectors = generator.integers(stream.low[rows], stream.high[rows] + 1, size=size)

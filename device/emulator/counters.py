@@ -16,6 +16,9 @@ from memlab.device.properties import SECTOR_BYTES, WARP_SIZE
 
 Lanes = NDArray[Any]
 
+_MOST_EVENTS = 200_000
+_LARGEST_TRACE = 10_000_000  # warps and sectors in them; the models take seconds for so many
+_MOST_HELD_BYTES = 2**27  # of patterns: hundreds of whole chunks' ones
 BANKS = 32
 BANK_BYTES = 4
 
@@ -125,53 +128,84 @@ def count_local(relative: Lanes, active: Lanes, offset: int, width: int) -> Sect
     return count_sectors(sectors.reshape(len(active), -1) * SECTOR_BYTES, active, 0)
 
 
+class Pattern:
+    """The addresses of a chunk's warps relative to where each starts, and what they cost.
+
+    Attributes:
+        relative: As in `count_sectors`.
+        active: Warps that take part, shape (warps,).
+        costs: What was counted, by what was asked.
+    """
+
+    def __init__(self, relative: Lanes, active: Lanes) -> None:
+        self.relative, self.active = relative, active
+        self.costs: dict[tuple[str, int, int], Any] = {}
+
+
 class Patterns:
-    """Interns address patterns, so that what each costs is computed once."""
+    """Interns address patterns, so that what each costs is computed once.
+
+    Where data decides the addresses, hardly one comes again: then all are forgotten from time to
+    time, so that they take no more than so much memory.
+    """
 
     def __init__(self) -> None:
-        self._numbers: dict[bytes, int] = {}
-        self._known: list[tuple[Lanes, Lanes]] = []
-        self._recent: dict[Any, list[int]] = {}
-        self._sectors: dict[tuple[int, int], SectorCount] = {}
-        self._wavefronts: dict[tuple[int, int, int], WavefrontCount] = {}
-        self._local: dict[tuple[int, int, int], SectorCount] = {}
+        self._known: dict[bytes, Pattern] = {}
+        self._recent: dict[Any, list[Pattern]] = {}
+        self._held_bytes = 0
 
-    def intern(self, site: Any, relative: Lanes, active: Lanes) -> int:
-        """The number of a pattern; `site` is where it was seen, to try its last ones first."""
+    def intern(self, site: Any, relative: Lanes, active: Lanes) -> Pattern:
+        """The one pattern like this; `site` is where it was seen, to try its last ones first."""
         recent = self._recent.setdefault(site, [])
-        for number in recent:
-            known, known_active = self._known[number]
-            if np.array_equal(known, relative) and np.array_equal(known_active, active):
-                return number
+        for each in recent:
+            if np.array_equal(each.relative, relative) and np.array_equal(each.active, active):
+                return each
         key = relative.tobytes() + active.tobytes()
-        number = self._numbers.setdefault(key, len(self._known))
-        if number == len(self._known):
-            self._known.append((relative, active))
-        recent.insert(0, number)
+        pattern = self._known.get(key)
+        if pattern is None:
+            self._hold(2 * len(key))
+            pattern = self._known[key] = Pattern(relative, active)
+        recent = self._recent.setdefault(site, [])
+        recent.insert(0, pattern)
         del recent[8:]  # unrolled loops alternate between a few alignments
-        return number
+        return pattern
 
-    def sectors(self, number: int, offset: int) -> SectorCount:
+    def sectors(self, pattern: Pattern, offset: int) -> SectorCount:
         """The sectors of a pattern whose addresses all move by `offset` bytes."""
-        key = (number, offset)
-        if key not in self._sectors:
-            self._sectors[key] = count_sectors(*self._known[number], offset)
-        return self._sectors[key]
+        found: SectorCount | None = pattern.costs.get(("global", offset, 0))
+        if found is None:
+            found = count_sectors(pattern.relative, pattern.active, offset)
+            self._keep(pattern, ("global", offset, 0), found)
+        return found
 
-    def local(self, number: int, offset: int, width: int) -> SectorCount:
+    def local(self, pattern: Pattern, offset: int, width: int) -> SectorCount:
         """The sectors of a local-memory pattern whose addresses all move by `offset` bytes."""
-        key = (number, offset, width)
-        if key not in self._local:
-            self._local[key] = count_local(*self._known[number], offset, width)
-        return self._local[key]
+        found: SectorCount | None = pattern.costs.get(("local", offset, width))
+        if found is None:
+            found = count_local(pattern.relative, pattern.active, offset, width)
+            self._keep(pattern, ("local", offset, width), found)
+        return found
 
-    def wavefronts(self, number: int, offset: int, width: int) -> WavefrontCount:
+    def wavefronts(self, pattern: Pattern, offset: int, width: int) -> WavefrontCount:
         """The wavefronts of a pattern whose addresses all move by `offset` bytes."""
-        key = (number, offset % BANK_BYTES, width)
-        if key not in self._wavefronts:
-            relative, active = self._known[number]
-            self._wavefronts[key] = count_wavefronts(relative + key[1], active, width)
-        return self._wavefronts[key]
+        moved = offset % BANK_BYTES
+        found: WavefrontCount | None = pattern.costs.get(("shared", moved, width))
+        if found is None:
+            found = count_wavefronts(pattern.relative + moved, pattern.active, width)
+            pattern.costs["shared", moved, width] = found
+        return found
+
+    def _keep(self, pattern: Pattern, asked: tuple[str, int, int], found: SectorCount) -> None:
+        pattern.costs[asked] = found
+        self._hold(found.per_warp.nbytes + found.offsets.nbytes)
+
+    def _hold(self, more_bytes: int) -> None:
+        """Make room; a pattern that is in use lives on with who uses it."""
+        self._held_bytes += more_bytes
+        if self._held_bytes > _MOST_HELD_BYTES:
+            self._known.clear()
+            self._recent.clear()
+            self._held_bytes = more_bytes
 
 
 @dataclass
@@ -220,7 +254,17 @@ class Trace:
         events: One tuple a global access: instruction, base address of each warp rounded down
             to its sector (shape (warps,)), and its `SectorCount`.
         path: Instructions that the first warp ran, as (first, behind the last) of each stretch.
+        seen: How many global accesses there were: of very many only the first are kept.
     """
 
     events: list[tuple[int, NDArray[np.int64], SectorCount]] = field(default_factory=list)
     path: list[tuple[int, int]] = field(default_factory=list)
+    seen: int = 0
+    _size: int = 0
+
+    def access(self, index: int, base: NDArray[np.int64], sectors: SectorCount) -> None:
+        """Take note of a global access."""
+        self.seen += 1
+        self._size += base.size + sectors.sectors
+        if len(self.events) < _MOST_EVENTS and self._size < _LARGEST_TRACE:
+            self.events.append((index, base, sectors))

@@ -8,11 +8,10 @@ takes at least a clock an instruction.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from memlab.device.emulator.parser import Address, Negated, Operand, Pair, Register, Vector
-from memlab.device.emulator.program import Program, Step
+from memlab.device.emulator.program import Program, Step, reads, registers_of, writes
 
 _LONGEST_PATH = 200_000  # instructions followed; what lies behind is scaled from them
 
@@ -39,8 +38,8 @@ def warp_clocks(program: Program, path: Sequence[tuple[int, int]], latencies: La
     Returns:
         SM clocks from its first instruction to its last.
     """
-    reads = [tuple(_reads(step)) for step in program.steps]
-    writes = [tuple(_writes(step)) for step in program.steps]
+    read = [tuple(reads(step)) for step in program.steps]
+    written = [tuple(writes(step)) for step in program.steps]
     cost = [_latency(step, latencies) for step in program.steps]
     barrier = [step.row.kind == "barrier" for step in program.steps]
     ready: dict[str, float] = {}
@@ -50,10 +49,10 @@ def warp_clocks(program: Program, path: Sequence[tuple[int, int]], latencies: La
         begin, clock = clock, clock + stop - start
         for index in range(start, stop):
             issue = begin
-            for register in reads[index]:
+            for register in read[index]:
                 issue = max(issue, ready.get(register, 0.0))
             clock = max(clock, issue)
-            for register in writes[index]:
+            for register in written[index]:
                 ready[register] = issue + cost[index]
         if barrier[stop - 1]:
             clock += cost[stop - 1]
@@ -69,35 +68,7 @@ def _latency(step: Step, latencies: Latencies) -> float:
     if step.row.kind in ("load", "atomic"):
         if step.row.space in ("const", "param"):
             # At a fixed address it is an operand of the instruction that uses it.
-            indexed = any(list(_registers(each)) for each in step.instruction.operands[1:])
+            indexed = any(list(registers_of(each)) for each in step.instruction.operands[1:])
             return latencies.constant if indexed else latencies.arithmetic
         return latencies.shared if step.row.space == "shared" else latencies.global_load
     return latencies.shared if step.row.kind == "warp" else latencies.arithmetic
-
-
-def _registers(operand: Operand) -> Iterator[str]:
-    if isinstance(operand, Register):
-        yield operand.name
-    elif isinstance(operand, Negated):
-        yield operand.register.name
-    elif isinstance(operand, Address):
-        if isinstance(operand.base, Register):
-            yield operand.base.name
-    elif isinstance(operand, Pair):
-        yield from _registers(operand.first)
-        yield from _registers(operand.second)
-    elif isinstance(operand, Vector):
-        for item in operand.items:
-            yield from _registers(item)
-
-
-def _reads(step: Step) -> Iterator[str]:
-    if step.instruction.guard:
-        yield step.instruction.guard
-    for operand in step.instruction.operands[1 if step.row.to else 0 :]:
-        yield from _registers(operand)
-
-
-def _writes(step: Step) -> Iterator[str]:
-    if step.row.to:
-        yield from _registers(step.instruction.operands[0])

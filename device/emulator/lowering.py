@@ -25,6 +25,13 @@ from memlab.device.emulator.parser import (
     Vector,
     renamed,
 )
+from memlab.device.emulator.threads import shortened
+
+DEEPEST_CALLS = 64
+"""Functions that call one another; deeper ones than people write come from recursion unrolled."""
+MOST_COPIED = 250_000
+"""Instructions put in place of calls: functions that call others twice each double with every
+level. Copying so many takes some seconds."""
 
 
 @dataclass
@@ -52,6 +59,10 @@ def lower(module: Module, entry: Entry, source: Sequence[str] = ()) -> Entry:
     return _Lowering(module, source).body(entry, ())
 
 
+_ADDRESS_AT = {"load": 1, "atomic": 1, "store": 0, "reduce": 0}
+"""Which operand of a memory access says where."""
+
+
 def row_of(instruction: Instruction, source: Sequence[str] = ()) -> isa.Row:
     """The row of an instruction.
 
@@ -70,6 +81,10 @@ def row_of(instruction: Instruction, source: Sequence[str] = ()) -> isa.Row:
             f"{instruction.opcode} has {len(operands)} operands, the emulator knows it with "
             f"{expected} ({where})"
         )
+    at = _ADDRESS_AT.get(row.kind)
+    if at is not None and not (at < len(operands) and isinstance(operands[at], Address)):
+        where = place(instruction, source)
+        raise PtxError(f"{instruction.opcode} has no [address] as operand {at + 1} ({where})")
     return row
 
 
@@ -78,8 +93,18 @@ def place(instruction: Instruction, source: Sequence[str]) -> str:
     where = f"PTX line {instruction.ptx_line}"
     if 0 < instruction.source_line <= len(source):
         text = source[instruction.source_line - 1].strip()
-        where += f", source line {instruction.source_line}: {text}"
+        where += f", source line {instruction.source_line}: {shortened(text)}"
     return where
+
+
+MALFORMED = (ArithmeticError, AssertionError, LookupError, TypeError, ValueError)
+"""What comes of operands that are not those an opcode has."""
+
+
+def malformed(instruction: Instruction, source: Sequence[str] = ()) -> PtxError:
+    """The error for an instruction whose operands do not suit its opcode."""
+    where = place(instruction, source)
+    return PtxError(f"{instruction.opcode} does not take such operands ({where})")
 
 
 class _Lowering:
@@ -87,9 +112,11 @@ class _Lowering:
         self._module, self._source = module, source
         self._flat: dict[str, Entry] = {}
         self._sites = itertools.count(1)
+        self._copied, self._file = 0, ""
 
     def body(self, entry: Entry, callers: tuple[str, ...]) -> Entry:
         """A kernel or function, flat."""
+        self._file = self._file or entry.file
         flat = _Flat({**entry.registers, **macros.REGISTERS}, list(entry.variables))
         labels_at: dict[int, list[str]] = {}
         for label, index in entry.labels.items():
@@ -99,10 +126,13 @@ class _Lowering:
             flat.labels.update(dict.fromkeys(labels_at.get(index, ()), len(flat.instructions)))
             instruction = _in_its_space(each, own)
             row = row_of(instruction, self._source)
-            if row.kind == "call":
-                self._call(flat, instruction, (*callers, entry.name))
-            else:
-                flat.instructions.extend(_expanded(instruction, row))
+            try:
+                if row.kind == "call":
+                    self._call(flat, instruction, (*callers, entry.name))
+                else:
+                    flat.instructions.extend(_expanded(instruction, row))
+            except MALFORMED as error:
+                raise malformed(instruction, self._source) from error
         end = labels_at.get(len(entry.instructions), ())
         flat.labels.update(dict.fromkeys(end, len(flat.instructions)))
         return replace(
@@ -117,11 +147,17 @@ class _Lowering:
         """Put the called function's body here."""
         results, name, arguments = _signature(call)
         function = self._module.functions.get(name)
+        if len(callers) > DEEPEST_CALLS:
+            raise PtxError(
+                f"calls are nested {len(callers)} deep; the emulator goes {DEEPEST_CALLS} deep "
+                f"({place(call, self._source)}): call fewer functions from one another"
+            )
         if function is None or name in callers:
             why = "calls itself" if name in callers else "has no body in this PTX"
             raise PtxError(
                 f"the emulator cannot call {name}, which {why} ({place(call, self._source)}): "
-                "take the call out; printf, malloc and recursion need a GPU"
+                "take the call out; recursion, printf, assert, malloc and calls through pointers "
+                "need a GPU"
             )
         if name not in self._flat:
             self._flat[name] = self.body(function, callers)
@@ -143,10 +179,19 @@ class _Lowering:
             if names.get(each.name, each.name) not in known
         ]
         start = len(flat.instructions)
+        self._copied += len(callee.instructions)
+        if self._copied > MOST_COPIED:
+            raise PtxError(
+                f"with its calls put in place the kernel has more than {MOST_COPIED} "
+                f"instructions ({place(call, self._source)}): call fewer functions, or smaller ones"
+            )
         flat.labels.update((names[label], start + at) for label, at in callee.labels.items())
+        foreign = callee.file != self._file
         for instruction in callee.instructions:
             returns = instruction.opcode.startswith("ret")
             step = macros.jump(instruction, end) if returns else instruction
+            if foreign:  # of a header: the line that called it
+                step = replace(step, source_line=call.source_line)
             flat.instructions.append(renamed(step, names, flat.registers))
         flat.labels[end] = len(flat.instructions)
 
@@ -173,7 +218,9 @@ def _in_its_space(instruction: Instruction, own: set[str] | None) -> Instruction
     name, _, rest = instruction.opcode.partition(".param.")
     if name not in ("ld", "st"):
         return instruction
-    address = next(each for each in instruction.operands if isinstance(each, Address))
+    address = next((each for each in instruction.operands if isinstance(each, Address)), None)
+    if address is None:
+        return instruction
     if own is not None and not (isinstance(address.base, Symbol) and address.base.name not in own):
         return instruction
     return replace(instruction, opcode=f"{name}.param::func.{rest}")

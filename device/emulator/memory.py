@@ -7,6 +7,7 @@ memory have windows of their own, everything else is global.
 from __future__ import annotations
 
 import bisect
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,6 +46,9 @@ def is_in_space(space: str, address: Lanes) -> Lanes:
     return inside[space]
 
 
+READ_ONLY = ("const", "param")
+"""State spaces that a kernel can have an address in, and never store to."""
+_WHAT_IT_HOLDS = {"const": "__constant__ memory", "param": "the kernel's arguments"}
 _ALIGNMENT_BYTES = 512
 """Alignment of every allocation: cuMemAlloc's, CUDA driver API."""
 _GUARD_BYTES = 4096  # unmapped bytes behind each allocation, so that an overrun is seen
@@ -131,7 +135,8 @@ class GlobalMemory(Segment):
             end += -(-(size + _GUARD_BYTES) // _ALIGNMENT_BYTES) * _ALIGNMENT_BYTES
         super().__init__("global", np.zeros(end + 16, np.uint8), end)
         self._starts = [each.address for each in self.allocations]
-        self._words_written = np.zeros(end // 4 + 4, np.bool_)
+        self._unit = noted_bytes(element_bytes for _, element_bytes in arrays.values())
+        self._units_written = np.zeros(end // self._unit + 16, np.bool_)
 
     def find(self, name: str) -> Allocation:
         """The allocation of a name."""
@@ -144,16 +149,16 @@ class GlobalMemory(Segment):
         return self.data[start : start + found.size]
 
     def elements_written(self, name: str) -> NDArray[np.int64]:
-        """Row-major positions of the elements (of 4 bytes or more) that were stored to."""
+        """Row-major positions of the elements that were stored to."""
         found = self.find(name)
-        start = (found.address - GLOBAL_BASE) // 4
-        words = np.flatnonzero(self._words_written[start : start + -(-found.size // 4)])
-        per_element = max(found.element_bytes // 4, 1)
-        return np.unique(words // per_element) if per_element > 1 else words
+        start = (found.address - GLOBAL_BASE) // self._unit
+        units = np.flatnonzero(self._units_written[start : start + found.size // self._unit])
+        per_element = found.element_bytes // self._unit
+        return np.unique(units // per_element) if per_element > 1 else units
 
     def forget_writes(self) -> None:
         """Start anew remembering which elements are stored to."""
-        self._words_written[:] = False
+        self._units_written[:] = False
 
     def check(self, low: int, high: int) -> bool:
         """Whether all bytes lie in one allocation."""
@@ -173,14 +178,25 @@ class GlobalMemory(Segment):
         return f"{nearest.name}[{element}] of {count} elements"
 
     def written(self, low_byte: Lanes, count: int) -> None:
-        """Remember stores, by 4-byte word."""
-        word = low_byte >> 2
-        for step in range(max(count // 4, 1)):
-            self._words_written[word + step] = True
+        """Remember stores."""
+        first = low_byte >> (self._unit.bit_length() - 1)
+        for step in range(max(count // self._unit, 1)):
+            self._units_written[first + step] = True
+
+
+def noted_bytes(element_bytes: Iterable[int]) -> int:
+    """In what pieces stores are remembered: words, or elements where some are smaller."""
+    return min(4, *element_bytes, 4)
 
 
 def find_fault(segment: Segment, addresses: Lanes, size: int, what: str) -> AccessFault:
-    """Build the error for the first lane whose access is outside memory or misaligned."""
+    """Build the error for the first lane whose access memory does not allow."""
+    if what == "write" and segment.name in READ_ONLY:
+        return AccessFault(
+            f"illegal address: {what} of {size} bytes at {segment.describe(int(addresses[0]))}: "
+            f"{_WHAT_IT_HOLDS[segment.name]} can only be read",
+            0,
+        )
     for lane, address in enumerate(addresses.tolist()):
         if address % size:
             return AccessFault(

@@ -150,7 +150,7 @@ def register_alignment(
         if name == "and":
             return max(of(each) for each in sources)
         if name == "shl" and isinstance(sources[1], Immediate):
-            return of(sources[0]) << min(sources[1].bits, 4)
+            return of(sources[0]) << min(sources[1].bits & 0xFFFF_FFFF, 4)
         if name in ("mul", "mad") and suffix.split(".")[0] in ("lo", "wide"):
             product = of(sources[0]) * of(sources[1])
             return min([product, *(of(each) for each in sources[2:])])

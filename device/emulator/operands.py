@@ -113,6 +113,8 @@ class Operands:
         kind = dtype.kind if dtype.itemsize < register.itemsize and dtype.kind != "f" else None
         wide = np.dtype(f"{kind}{register.itemsize}") if kind else dtype
         view = register if ptx_type == "pred" else register.view(wide)
+        if view.size != self.lanes or (register.dtype == np.bool_) != (ptx_type == "pred"):
+            raise PtxError(f"register {name} cannot hold a result of type {ptx_type}")
         target = view if wide == dtype else None
         versions, tracked = self.versions, name in self.versions
 

@@ -10,7 +10,7 @@ import re
 import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from memlab.errors import UsageError
 
@@ -144,6 +144,7 @@ class Entry:
         instructions: The body.
         labels: The instruction index that each label stands before.
         results: What a function returns.
+        file: The number of the file that its lines are in.
     """
 
     name: str
@@ -153,6 +154,7 @@ class Entry:
     instructions: tuple[Instruction, ...]
     labels: Mapping[str, int]
     results: tuple[Variable, ...] = ()
+    file: str = ""
 
 
 @dataclass(frozen=True)
@@ -171,7 +173,7 @@ _FLOAT_BITS = re.compile(r"0([fF])([0-9a-fA-F]{8})$|0([dD])([0-9a-fA-F]{16})$")
 _FLOAT = re.compile(r"[+-]?(\d+\.\d*|\.\d+|\d+[eE])([eE]?[+-]?\d+)?$")
 _ADDRESS = re.compile(r"\[\s*([%$\w.]+)\s*(?:\+\s*([+-]?\w+)|(-\s*\w+))?\s*\]$")
 _LABEL = re.compile(r"([$%A-Za-z_][\w$]*)\s*:(?!:)")
-_LOC = re.compile(r"\.loc\s+(\d+)\s+(\d+)\s+(\d+)")
+_LOC = re.compile(r"\.loc\s+(\d+)\s+(\d+)\s+(\d+)(?:.*\binlined_at\s+(\d+)\s+(\d+)\s+(\d+))?")
 _HEADER = re.compile(
     r"(?:\.(?:visible|weak|extern)\s+)*\.(entry|func)\s*(?:\(([^)]*)\)\s*)?([\w$]+)\s*(?:\(([^)]*)\))?"
 )
@@ -190,16 +192,40 @@ def parse(text: str) -> Module:
     Raises:
         PtxError: The text is not PTX that can be read; names the line.
     """
+    statements = _Reader(text)
+    try:
+        return _module(iter(statements))
+    except (ValueError, LookupError, StopIteration, RecursionError) as error:
+        # A number that is none, a list that ends too soon, braces without end.
+        raise PtxError(f"PTX line {statements.line}: not understood") from error
+
+
+class _Reader:
+    """The statements of a text with their lines.
+
+    Attributes:
+        line: Of the statement that is being read.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.line, self._text = 1, text
+
+    def __iter__(self) -> Iterator[tuple[int, str]]:
+        for line, statement in _statements(self._text):
+            self.line = line
+            yield line, statement
+
+
+def _module(statements: Iterator[tuple[int, str]]) -> Module:
     version, target = "", ""
     variables: list[Variable] = []
     entries: dict[str, Entry] = {}
     functions: dict[str, Entry] = {}
-    statements = _statements(text)
     for line, statement in statements:
         if statement.startswith(".version"):
-            version = statement.split()[1]
+            version = statement.removeprefix(".version").strip()
         elif statement.startswith(".target"):
-            target = statement.split()[1].rstrip(",")
+            target = statement.removeprefix(".target").split(",")[0].strip()
         elif match := _HEADER.match(statement):
             kind, results, name, parameters = match.groups()
             if statement.endswith("{"):
@@ -255,43 +281,72 @@ def renamed(
 
 
 def _statements(text: str) -> Iterator[tuple[int, str]]:
-    """Yield (line, statement): directives, headers up to `{`, labels with `:`, `{` and `}`."""
-    text = re.sub(r"/\*.*?\*/", lambda match: re.sub(r"[^\n]", " ", match[0]), text, flags=re.S)
-    pending, start, skip_section = "", 0, False
-    for number, raw in enumerate(text.splitlines(), 1):
+    """Yield (line, statement): directives, headers up to `{`, labels with `:`, `{` and `}`.
+
+    Each character is looked at a few times, whatever the text: a kernel may have megabytes.
+    """
+    pieces: list[str] = []  # of a statement that goes on
+    start, skip_section, header = 0, False, False
+    for number, raw in enumerate(_without_comments(text).splitlines(), 1):
         line = raw.split("//", 1)[0].strip()
         if skip_section:
             skip_section = "}" not in line
             continue
-        if not pending and line.startswith(
+        if not pieces and line.startswith(
             (".version", ".target", ".address_size", ".file", ".loc ", ".loc\t")
         ):
             yield number, line
             continue
-        if not pending and line.startswith(".section"):
+        if not pieces and line.startswith(".section"):
             skip_section = True
             continue
-        while line:
-            if not pending:
+        at = 0
+        while at < len(line):
+            if not pieces:
                 start = number
-                label = _LABEL.match(line)
+                label = _LABEL.match(line, at)
                 if label:
                     yield number, label[1] + ":"
-                    line = line[label.end() :].strip()
+                    at = _behind_blanks(line, label.end())
                     continue
             # A brace stands alone (a scope), ends a header, or belongs to a vector or initializer.
-            scope = line[0] in "{}" and not pending
-            header = (pending or line).startswith(".") and _HEADER.match(pending + line)
-            end = re.match(r"[{}]", line) if scope else re.search(r"[;{]" if header else ";", line)
+            scope = line[at] in "{}" and not pieces
+            if len(pieces) < _HEADER_PIECES:
+                beginning = "".join(pieces) + line[at : at + _HEADER_CHARACTERS]
+                header = _HEADER_START.match(beginning) is not None
+            end = (_BRACE if scope else _HEADER_END if header else _END).search(line, at)
             if end is None:
-                pending += line + " "
+                pieces.append(line[at:] + " ")
                 break
-            piece = pending + line[: end.start()] + ("" if end[0] == ";" else end[0])
-            line, pending = line[end.end() :].strip(), ""
-            if piece.strip():
-                yield start, piece.strip()
-    if pending:
-        raise PtxError(f"PTX line {start}: unfinished statement: {pending[:60]}")
+            pieces.append(line[at : end.start()] + ("" if end[0] == ";" else end[0]))
+            statement = "".join(pieces).strip()
+            pieces, at = [], _behind_blanks(line, end.end())
+            if statement:
+                yield start, statement
+    if pieces:
+        raise PtxError(f"PTX line {start}: unfinished statement: {''.join(pieces)[:60]}")
+
+
+_HEADER_PIECES = 8  # lines within which a statement shows whether it is a header
+_HEADER_CHARACTERS = 200  # and of a line
+_HEADER_START = re.compile(r"(?:\.(?:visible|weak|extern)\s+)*\.(?:entry|func)\b")
+_BRACE, _HEADER_END, _END = re.compile(r"[{}]"), re.compile(r"[;{]"), re.compile(";")
+_BLANKS = re.compile(r"\s*")
+
+
+def _behind_blanks(line: str, at: int) -> int:
+    blanks = _BLANKS.match(line, at)
+    assert blanks is not None
+    return blanks.end()
+
+
+def _without_comments(text: str) -> str:
+    """The text with blanks in the place of `/* … */`; lines stay where they are."""
+    kept, at = [], 0
+    while (start := text.find("/*", at)) >= 0 and (end := text.find("*/", start + 2)) >= 0:
+        kept += [text[at:start], re.sub(r"[^\n]", " ", text[start : end + 2])]
+        at = end + 2
+    return "".join(kept) + text[at:]
 
 
 @dataclass
@@ -336,7 +391,8 @@ def _entry(
 ) -> Entry:
     body = _Body()
     body.open()
-    source_line = 0
+    source_line, file = 0, ""
+    lines: dict[tuple[str | Any, ...], int] = {}  # what each .loc came from, in the body's own file
     for line, statement in statements:
         if statement == "{":
             body.open()
@@ -351,12 +407,19 @@ def _entry(
                     tuple(_with_tables(body)),
                     body.labels,
                     tuple(_formal(results, first_line)),
+                    file,
                 )
         elif statement.startswith((".loc ", ".loc\t")):
             match = _LOC.match(statement)
             if match is None:
                 raise PtxError(f"PTX line {line}: not understood: {statement[:60]}")
-            source_line = int(match[2]) or source_line
+            file = file or match[1]
+            if match[1] == file:
+                found = int(match[2])
+            else:  # inlined from a header: the line that called it
+                found = int(match[5] or 0) if match[4] == file else lines.get(match.groups()[3:], 0)
+            lines[match.groups()[:3]] = found
+            source_line = found or source_line
         elif statement.startswith(".reg"):
             body.registers.update(
                 (body.unique(each), kind) for each, kind in _registers(statement, line)
@@ -446,19 +509,22 @@ def _variables(statement: str, line: int) -> list[Variable]:
             type_name,
             align or TYPE_BYTES[type_name],
             size,
-            _initial_bytes(initial, type_name, size, line) if initial else None,
+            _initial_bytes(name, initial, type_name, size, line) if initial else None,
         )
     ]
 
 
-def _initial_bytes(text: str, type_name: str, size: int, line: int) -> bytes:
+def _initial_bytes(name: str, text: str, type_name: str, size: int, line: int) -> bytes:
     values = [each.strip() for each in text.replace("{", " ").replace("}", " ").split(",")]
     width = TYPE_BYTES[type_name]
     out = bytearray()
     for value in filter(None, values):
         literal = _literal(value)
         if literal is None:
-            raise PtxError(f"PTX line {line}: initial value not understood: {value[:40]}")
+            raise PtxError(
+                f"PTX line {line}: {name} starts with {value[:40]}, which is no number; the "
+                "emulator knows addresses of functions and variables in kernels alone: set it there"
+            )
         out += (literal.bits & ((1 << (8 * width)) - 1)).to_bytes(width, "little")
     return bytes(out.ljust(size, b"\0"))
 
@@ -512,9 +578,14 @@ def _operand(text: str, line: int) -> Operand:
     if text.startswith("!"):
         return Negated(Register(text[1:].strip()))
     if text.startswith(("{", "(")):
-        return Vector(tuple(_operand(each, line) for each in _split(text[1:-1])))
+        items = list(_split(text[1:-1]))
+        if any(each.startswith(("{", "(")) for each in items):
+            raise PtxError(f"PTX line {line}: a vector within a vector: {text[:40]}")
+        return Vector(tuple(_operand(each, line) for each in items))
     if text.startswith("["):
         match = _ADDRESS.match(text)
+        if match is None and "," in text:  # of a texture or a tensor: with coordinates
+            return Vector(tuple(_operand(each, line) for each in _split(text[1:-1])))
         if match is None:
             raise PtxError(f"PTX line {line}: address not understood: {text}")
         name, plus, minus = match.groups()

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from numpy.typing import NDArray
 
 from memlab.device.emulator import isa
-from memlab.device.emulator.lowering import lower, row_of
+from memlab.device.emulator.lowering import lower, place, row_of
 from memlab.device.emulator.merging import counted_widths
 from memlab.device.emulator.parser import (
     TYPE_BYTES,
@@ -17,6 +17,7 @@ from memlab.device.emulator.parser import (
     Entry,
     Instruction,
     Module,
+    Negated,
     Operand,
     Pair,
     PtxError,
@@ -104,6 +105,10 @@ def load(module: Module, name: str, source: Sequence[str] = ()) -> Program:
         raise PtxError(f"no kernel {name!r} in this PTX; {nearest(name, module.entries)}")
     entry = lower(module, module.entries[name], source)
     rows = [row_of(instruction, source) for instruction in entry.instructions]
+    for instruction in entry.instructions:
+        guard = instruction.guard
+        if guard is not None and entry.registers.get(guard) != "pred":
+            raise PtxError(f"{guard} is no predicate register ({place(instruction, source)})")
     variables = (*module.variables, *entry.variables)
     parameters, parameter_bytes = _layout(entry.parameters, 1)
     static = [each for each in variables if each.space == "shared" and each.size]
@@ -199,10 +204,41 @@ def destinations(step: Step) -> tuple[Operand, ...]:
     return first.items if isinstance(first, Vector) else (first,)
 
 
+def registers_of(operand: Operand) -> Iterator[str]:
+    """The registers that an operand names."""
+    if isinstance(operand, Register):
+        yield operand.name
+    elif isinstance(operand, Negated):
+        yield operand.register.name
+    elif isinstance(operand, Address):
+        if isinstance(operand.base, Register):
+            yield operand.base.name
+    elif isinstance(operand, Pair):
+        yield from registers_of(operand.first)
+        yield from registers_of(operand.second)
+    elif isinstance(operand, Vector):
+        for item in operand.items:
+            yield from registers_of(item)
+
+
+def reads(step: Step) -> Iterator[str]:
+    """The registers that an instruction reads: its guard, its sources and its address."""
+    if step.instruction.guard:
+        yield step.instruction.guard
+    for operand in step.instruction.operands[1 if step.row.to else 0 :]:
+        yield from registers_of(operand)
+
+
+def writes(step: Step) -> Iterator[str]:
+    """The registers that an instruction writes."""
+    if step.row.to:
+        yield from registers_of(step.instruction.operands[0])
+
+
 def _target(instruction: Instruction, row: isa.Row, entry: Entry) -> int:
     if row.kind != "branch":
         return -1
-    label = instruction.operands[0]
+    label = instruction.operands[0] if instruction.operands else None
     if not isinstance(label, Symbol) or label.name not in entry.labels:
         raise PtxError(f"PTX line {instruction.ptx_line}: no such label: {instruction.operands}")
     return entry.labels[label.name]

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +21,36 @@ from memlab.kernels.launch import Dim3
 
 INTERIOR_SAMPLE = 16
 EDGE_SAMPLE = 4
+
+
+class Blocks(Protocol):
+    """Coordinates of blocks, shape (blocks, 3): an array, or what gives slices of one."""
+
+    def __len__(self) -> int:
+        """How many blocks."""
+        ...
+
+    def __getitem__(self, part: slice, /) -> NDArray[np.int64]:
+        """Some of them, as an array."""
+        ...
+
+
+@dataclass(frozen=True)
+class WholeGrid:
+    """Every block of a grid in launch order (x fastest).
+
+    A grid may have more blocks than memory holds numbers: only slices become arrays.
+    """
+
+    grid: Dim3
+
+    def __len__(self) -> int:
+        """How many blocks."""
+        return math.prod(self.grid)
+
+    def __getitem__(self, part: slice) -> NDArray[np.int64]:
+        """Coordinates of the blocks from one place in launch order to another."""
+        return coordinates(np.arange(*part.indices(len(self)), dtype=np.int64), self.grid)
 
 
 @dataclass(frozen=True)
@@ -32,12 +64,6 @@ class Stratum:
 
     blocks: NDArray[np.int64]
     size: int
-
-
-def all_blocks(grid: Dim3) -> NDArray[np.int64]:
-    """Coordinates of every block in launch order (x fastest), shape (blocks, 3)."""
-    order = np.arange(grid[0] * grid[1] * grid[2], dtype=np.int64)
-    return coordinates(order, grid)
 
 
 def coordinates(order: NDArray[np.int64], grid: Dim3) -> NDArray[np.int64]:
@@ -65,6 +91,19 @@ def strata(grid: Dim3, seed: int, most: float = math.inf) -> list[Stratum]:
         interior, edge = interior // 2, max(edge // 2, 1)
         drawn = _draw(grid, seed, interior, edge)
     return drawn
+
+
+def spread(count: int) -> Iterator[int]:
+    """Give the numbers below a count, each once, so that the first few lie evenly among all.
+
+    Counting with the bits reversed does that (van der Corput's sequence): each falls into the
+    middle of the largest gap that is left.
+    """
+    bits = (count - 1).bit_length()
+    for number in range(1 << bits):
+        place = int(f"{number:0{bits}b}"[::-1], 2) if bits else 0
+        if place < count:
+            yield place
 
 
 def _draw(grid: Dim3, seed: int, interior_sample: int, edge_sample: int) -> list[Stratum]:

@@ -18,6 +18,8 @@ from memlab.device.emulator.parser import Instruction
 from memlab.device.properties import WARP_SIZE
 from memlab.kernels.launch import Dim3
 
+_LONGEST_TEXT = 100  # of a source line in a message
+
 
 @dataclass(frozen=True)
 class Grid:
@@ -46,6 +48,11 @@ class Grid:
         return -(-self.threads // WARP_SIZE) * WARP_SIZE
 
 
+def shortened(text: str) -> str:
+    """A source line for a message: whole, unless it is one that no person wrote."""
+    return text if len(text) <= _LONGEST_TEXT else text[: _LONGEST_TEXT - 3] + "..."
+
+
 class Threads:
     """The lanes of some blocks of a grid.
 
@@ -71,7 +78,7 @@ class Threads:
         where = f"by block {block} thread ({thread % x}, {thread // x % y}, {thread // x // y})"
         line = instruction.source_line
         text = self._source[line - 1].strip() if 0 < line <= len(self._source) else ""
-        return f"{where}, line {line}: {text}"
+        return f"{where}, line {line}: {shortened(text)}"
 
     def special_registers(self) -> dict[str, Lanes]:
         """The special registers but clocks, by name (PTX ISA, chapter "Special Registers").
