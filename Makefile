@@ -1,11 +1,13 @@
 # memlab's own commands; `make help` lists them. Everything is installed into .venv.
 PYTHON ?= python3
 BIN := .venv/bin
+SEED := $(shell date +%s)
+TIMES := 10
 EXTRA := $(if $(shell command -v nvidia-smi),[gpu])
 ROOMS := cli kernels device roofline
 
 .DEFAULT_GOAL := help
-.PHONY: help roofline test check format bench gpu-test gpu-bench docs clean
+.PHONY: help roofline test check fuzz format bench gpu-test gpu-bench docs clean
 
 help: ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -22,6 +24,10 @@ check: .venv/developing build/lint ## lint, types, import floors, format
 	$(BIN)/mypy
 	cd build/lint && $(CURDIR)/$(BIN)/lint-imports --no-logo --config $(CURDIR)/pyproject.toml
 
+fuzz: .venv/developing ## the fuzz tests with TIMES=10 as many cases, drawn from SEED
+	@echo "make fuzz SEED=$(SEED) TIMES=$(TIMES)  # draws these cases again"
+	MEMLAB_FUZZ=$(TIMES) $(BIN)/python -m pytest tests/fuzz -n auto --hypothesis-seed=$(SEED)
+
 format: .venv/developing ## format the code
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
@@ -32,9 +38,10 @@ bench: .venv/developing ## speed of the emulator, and model against hardware
 gpu-test: .venv/developing ## run the tests that need a GPU
 	$(BIN)/python -m pytest -m gpu
 
-gpu-bench: .venv/developing ## times and counters on a GPU against NVBench and Nsight Compute
+gpu-bench: .venv/developing ## times, counters and checks on a GPU against NVIDIA's tools
 	$(BIN)/python -m benchmarks.gpu docs/results
 	$(BIN)/python -m benchmarks.counters
+	$(BIN)/python -m benchmarks.sanitizer docs/results
 
 docs: .venv/installed ## make the lessons in docs/gallery again
 	$(BIN)/python docs/make.py

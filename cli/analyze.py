@@ -7,12 +7,13 @@ import typer
 
 from memlab.cli import options
 from memlab.cli.kernel_commands import EXIT_FINDING, kernel_group
-from memlab.cli.output import check_output, chosen_format, deliver
+from memlab.cli.output import check_output, chosen_format, deliver, note_time_limit
 from memlab.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from memlab.kernels.own import OwnKernel
     from memlab.roofline.analysis import Analysis
 
 FORMATS = {".html": "html", ".htm": "html", ".json": "json", ".csv": "csv"}
@@ -30,7 +31,7 @@ Page = Annotated[
 
 
 def analyze_kernel(
-    name: str,
+    target: "str | OwnKernel",
     parameters: "Mapping[str, int | str | None]",
     *,
     device: options.Device = None,
@@ -39,6 +40,9 @@ def analyze_kernel(
     output: Page = None,
     force: options.Force = False,
     quiet: options.Quiet = False,
+    seed: options.Seed = 0,
+    timeout: options.Timeout = None,
+    memory_limit: options.MemoryLimit = None,
 ) -> None:
     """Count one kernel, print or write what that says, and leave with 1 if its output is wrong."""
     chosen = chosen_format(as_json, as_csv, output, FORMATS)
@@ -49,7 +53,16 @@ def analyze_kernel(
     from memlab.cli.progress import progress_bar
 
     with progress_bar(quiet) as progress:
-        analysis = lab.analyze(name, parameters, device=device, progress=progress)
+        analysis = lab.analyze(
+            target,
+            parameters,
+            device=device,
+            seed=seed,
+            progress=progress,
+            timeout_s=timeout,
+            memory_bytes=memory_limit,
+        )
+    note_time_limit(analysis.coverage, quiet)
     if chosen == "report":
         from memlab.cli.analyze_report import listing_console, report
 

@@ -12,7 +12,7 @@ from rich.padding import Padding
 from rich.table import Column, Table
 from rich.text import Text
 
-from memlab.cli.render import LABEL_COLUMNS, REPORT_COLUMNS, bound_label, percent
+from memlab.cli.render import LABEL_COLUMNS, REPORT_COLUMNS, Screen, bound_label, percent
 from memlab.roofline.analysis_text import (
     boundary_rows,
     boundary_text,
@@ -44,8 +44,7 @@ HEAT_STYLES = ("", "yellow", "bold yellow", "bold dark_orange", "bold red")
 
 def listing_console() -> Console:
     """Give the console for listings on stdout: wider than a report where the terminal is."""
-    wide = Console(highlight=False)
-    return Console(highlight=False, width=min(max(wide.width, 40), WIDEST_LISTING))
+    return Screen(highlight=False, width=min(max(Console().width, 40), WIDEST_LISTING))
 
 
 def report(analysis: Analysis) -> RenderableType:
@@ -54,7 +53,7 @@ def report(analysis: Analysis) -> RenderableType:
         _heading(analysis),
         _ratio(analysis),
         _intensity(analysis),
-        _boundary(analysis),
+        *([_boundary(analysis)] if analysis.knows_sizes else []),
         Listing(shown_lines(analysis.listing)),
     ]
     return Group(sections[0], *(part for section in sections[1:] for part in ("", section)))
@@ -200,6 +199,8 @@ def _heading(analysis: Analysis) -> RenderableType:
             style="dim",
         ),
     )
+    if coverage.remark:
+        grid.add_row("", Text(coverage.remark, style="yellow"))
     return _narrow(grid)
 
 

@@ -6,6 +6,7 @@ import errno
 import io
 import os
 import sys
+import traceback
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -27,10 +28,12 @@ COMMANDS = {
     "devicequery": ("devicequery:devicequery", "Show what a device has: limits, clocks, peaks."),
     "run": ("run:run_app", "Run a kernel: verify it, count it, time it."),
     "analyze": ("analyze:analyze_app", "Say what a kernel asks of memory, line by line."),
+    "check": ("check:check_app", "Find wrong accesses, races and barriers, with no GPU."),
     "trace": ("trace:trace_app", "Follow one thread: what it reads and stages."),
     "occupancy": ("occupancy:occupancy_app", "Show what limits the blocks an SM holds."),
-    "roofline": ("roofline:roofline", "Draw the recorded runs under the device's roofs."),
+    "roofline": ("roofline:roofline_app", "Draw the recorded runs under the device's roofs."),
     "peaks": ("peaks:peaks", "Measure a GPU's ceilings and latencies."),
+    "init": ("init:init", "Write a memlab.toml for kernels of your own."),
     "kernels": ("kernels:kernels", "List the kernels and their parameters."),
     "runs": ("runs:runs_app", "List, show, export and delete stored runs."),
     "explain": ("explain:explain", "Explain a term, a counter or a kernel."),
@@ -124,7 +127,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = app(args=arguments, prog_name="memlab", standalone_mode=False)
         sys.stdout.flush()
     except MemlabError as error:
-        return _fail(str(error), error.exit_code)
+        return _fail(str(error), error.exit_code, log=getattr(error, "log", ""))
     except typer.TyperException as error:
         return _fail(_with_help_hint(error), error.exit_code)
     except (KeyboardInterrupt, typer.Abort):
@@ -133,7 +136,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _abandon_stdout()
         return 1
     except MemoryError as error:  # a limit of this process: more than is free is refused before
-        return _fail(f"memory ran out ({error}): use smaller sizes", UsageError.exit_code)
+        return _fail(_out_of_memory(error), UsageError.exit_code)
     except OSError as error:
         if error.errno not in DISK_IS_FULL or error.filename is not None:
             raise
@@ -142,13 +145,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code if isinstance(code, int) else 0
 
 
+def _out_of_memory(error: BaseException) -> str:
+    """What to say; what is still held is let go first, since even a line takes memory."""
+    said, cause = "", error.__context__
+    traceback.clear_frames(error.__traceback__)
+    while cause is not None:
+        traceback.clear_frames(cause.__traceback__)
+        said, cause = str(cause) or said, cause.__context__
+    reason = str(error) or said
+    return f"memory ran out{f' ({reason})' if reason else ''}: use smaller sizes"
+
+
 def _abandon_stdout() -> None:
     """Keep Python's last flush of stdout from failing aloud, as `signal`'s notes advise."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _fail(message: str, exit_code: int) -> int:
-    typer.echo(f"memlab: error: {message}", err=True)
+def _fail(message: str, exit_code: int, log: str = "") -> int:
+    """Print an error: on one line, but for a compiler's log, which keeps its own."""
+    from memlab.cli.output import printable
+
+    lines = message.expandtabs().split("\n") if log else [message]
+    typer.echo("memlab: error: " + "\n".join(map(printable, lines)), err=True)
     return exit_code
 
 

@@ -1,4 +1,4 @@
-"""The kernels of the catalog as sub-commands: what `memlab run`, `analyze`, `trace` … share."""
+"""Kernels as sub-commands, the catalog's and one's own: what `memlab run`, `trace` … share."""
 
 import inspect
 from collections.abc import Callable
@@ -7,31 +7,34 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from memlab.errors import UsageError
+from memlab.cli import own
+from memlab.errors import UsageError, nearest
 
 if TYPE_CHECKING:
     from memlab.kernels.kernel import Kernel, Parameter
+    from memlab.kernels.own import OwnKernel
 
 EXIT_FINDING = 1
 """What a command leaves with whose kernel wrote a wrong result."""
 
 
 def kernel_group(work: Callable[..., None]) -> type[TyperGroup]:
-    """Make a group of commands, one for each kernel of the catalog.
+    """Make a group of commands, one for each kernel of the catalog and any of one's own.
 
     Args:
-        work: Called with the kernel's name, its parameters by name, and by keyword the options
-            that it declares itself: those follow the kernel's own on the command line.
+        work: Called with the kernel's name and its parameters by name, or with an `OwnKernel`
+            and nothing; and by keyword with the options that it declares itself: those follow
+            the kernel's own on the command line.
     """
 
     class KernelGroup(TyperGroup):
-        """The kernels of the catalog as sub-commands, made when they are asked for."""
+        """Kernels as sub-commands, made when they are asked for."""
 
         def list_commands(self, ctx: Any) -> list[str]:
-            """Name the kernels, in the catalog's order."""
+            """Name the kernels, in the catalog's order, then those in `memlab.toml`."""
             from memlab.kernels.catalog import CATALOG
 
-            return list(CATALOG)
+            return [*CATALOG, *own.names()]
 
         def get_command(self, ctx: Any, cmd_name: str) -> Any:
             """Make a kernel's command.
@@ -39,11 +42,31 @@ def kernel_group(work: Callable[..., None]) -> type[TyperGroup]:
             Raises:
                 UsageError: There is no such kernel; the message gives the nearest names.
             """
-            from memlab.kernels.catalog import CATALOG, find
+            from memlab.kernels.catalog import CATALOG
 
-            if ctx.resilient_parsing and cmd_name not in CATALOG:
-                return None  # a word being completed is no error yet
-            return _command(find(cmd_name), work)
+            if cmd_name in CATALOG:
+                return _command(CATALOG[cmd_name], work)
+            try:
+                kernel = own.find(cmd_name)
+                if kernel is None:
+                    raise _unknown(cmd_name)
+            except UsageError:
+                if ctx.resilient_parsing:
+                    return None  # a word being completed is no error yet
+                raise
+            return _own_command(kernel, work)
+
+        def format_commands(self, ctx: Any, formatter: Any) -> None:
+            """Write the list of kernels, then how one's own are named."""
+            super().format_commands(ctx, formatter)
+            with formatter.section("Kernels of your own"):
+                help_of_it = f"{ctx.command_path} {own.PLACEHOLDER} --help"
+                formatter.write_dl(
+                    [
+                        (own.PLACEHOLDER, f"A kernel in a file; '{help_of_it}' shows its options."),
+                        ("NAME", "One in ./memlab.toml, which 'memlab init FILE.cu' writes."),
+                    ]
+                )
 
         def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
             """Parse what stands before a kernel's name.
@@ -66,10 +89,21 @@ def kernel_group(work: Callable[..., None]) -> type[TyperGroup]:
     return KernelGroup
 
 
+def _unknown(name: str) -> UsageError:
+    from memlab.kernels.catalog import CATALOG
+
+    listing = f"'memlab kernels' lists all; one of your own is {own.PLACEHOLDER}"
+    return UsageError(
+        f"unknown kernel {name!r}: {nearest(name, [*CATALOG, *own.names()], listing)}"
+    )
+
+
 def _kernel_with(option: str) -> str | None:
     """Name a kernel that has this option, the first that a lesson meets."""
     from memlab.kernels.catalog import CATALOG
 
+    if option in own.TAKEN:
+        return own.PLACEHOLDER
     owners = (
         kernel.name
         for kernel in CATALOG.values()
@@ -78,24 +112,45 @@ def _kernel_with(option: str) -> str | None:
     return next(owners, None)
 
 
+def _own_command(kernel: "OwnKernel", work: Callable[..., None]) -> Any:
+    """Make the command of one's own kernel: the choices of a launch, then what every one takes."""
+
+    def command(**given: Any) -> None:
+        work(own.chosen(kernel, given), {}, **given)
+
+    signature = inspect.Signature([*own.DECLARED, *own.beside(_common(work))])
+    command.__signature__ = signature  # type: ignore[attr-defined]
+    place = f"{kernel.entry or 'the kernel'} in {kernel.source}"
+    return _alone(kernel.target, f"A kernel of your own: {place}.", command)
+
+
+def _common(work: Callable[..., None]) -> list[inspect.Parameter]:
+    """The options that a command declares for every kernel."""
+    return [
+        each
+        for each in inspect.signature(work).parameters.values()
+        if each.kind is inspect.Parameter.KEYWORD_ONLY
+    ]
+
+
+def _alone(name: str, summary: str, command: Callable[..., None]) -> Any:
+    alone = typer.Typer(add_completion=False, rich_markup_mode=None)
+    alone.command(name, help=summary)(command)
+    return typer.main.get_command(alone)
+
+
 def _command(kernel: "Kernel", work: Callable[..., None]) -> Any:
     """Make the kernel's command: its own parameters first, then what every one takes."""
 
     def command(**given: Any) -> None:
-        own = {parameter.name: given.pop(parameter.name) for parameter in kernel.parameters}
-        work(kernel.name, own, **given)
+        chosen = {parameter.name: given.pop(parameter.name) for parameter in kernel.parameters}
+        work(kernel.name, chosen, **given)
 
     taken = {parameter.name for parameter in kernel.parameters}
-    common = [
-        each
-        for each in inspect.signature(work).parameters.values()
-        if each.kind is inspect.Parameter.KEYWORD_ONLY and each.name not in taken
-    ]
+    common = [each for each in _common(work) if each.name not in taken]
     signature = inspect.Signature([*map(_option, kernel.parameters), *common])
     command.__signature__ = signature  # type: ignore[attr-defined]
-    alone = typer.Typer(add_completion=False, rich_markup_mode=None)
-    alone.command(kernel.name, help=f"{kernel.summary}.")(command)
-    return typer.main.get_command(alone)
+    return _alone(kernel.name, f"{kernel.summary}.", command)
 
 
 def _option(parameter: "Parameter") -> inspect.Parameter:

@@ -13,8 +13,11 @@ SCHEMA_VERSION = 1
 
 
 def kernels(as_json: options.Json = False) -> None:
-    """List the kernels, and the parameters that each one takes."""
+    """List the kernels and the parameters of each, then those in the folder's memlab.toml."""
     from memlab.kernels.catalog import CATALOG
+    from memlab.kernels.project import kernels as named_in_project
+
+    own_kernels = named_in_project()
 
     if as_json:
         import json
@@ -22,10 +25,16 @@ def kernels(as_json: options.Json = False) -> None:
         document = {
             "schema_version": SCHEMA_VERSION,
             "kernels": [_document(kernel) for kernel in CATALOG.values()],
+            "own_kernels": [
+                {"name": name, "source": kernel.source, "entry": kernel.entry}
+                for name, kernel in own_kernels.items()
+            ],
         }
         typer.echo(json.dumps(document, indent=2))
         return
-    typer.echo("\n\n".join("\n".join(_lines(kernel)) for kernel in CATALOG.values()))
+    own = [f"{name}\n  In memlab.toml: {kernel.source}" for name, kernel in own_kernels.items()]
+    catalog = ["\n".join(_lines(kernel)) for kernel in CATALOG.values()]
+    typer.echo("\n\n".join((*catalog, *own)))
 
 
 def _document(kernel: "Kernel") -> dict[str, object]:

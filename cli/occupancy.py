@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from memlab.device.properties import DeviceProperties
+    from memlab.kernels.own import OwnKernel
     from memlab.roofline.occupancy_document import Subject
 
 EXAMPLES = "'memlab occupancy tiled' or 'memlab occupancy --threads 256 --registers 40'"
@@ -38,7 +39,7 @@ Hidden = Annotated[int | None, typer.Option(hidden=True)]
 
 
 def occupancy_of_kernel(
-    name: str,
+    target: "str | OwnKernel",
     parameters: "Mapping[str, int | str | None]",
     *,
     device: options.Device = None,
@@ -52,7 +53,7 @@ def occupancy_of_kernel(
 ) -> None:
     """Compile one kernel for the device and show its occupancy."""
     if (threads, registers, shared) != (None, None, None):
-        raise _both(name)
+        raise _both(target if isinstance(target, str) else target.target)
     if output is not None:
         check_picture(output, force)
 
@@ -61,14 +62,14 @@ def occupancy_of_kernel(
     from memlab.roofline.occupancy_document import Subject
 
     properties = lab.device_properties(device)
-    launch, resources = lab.resources(name, parameters, properties)
+    launch, resources = lab.resources(target, parameters, properties)
     subject = Subject(
         block=Block(
             launch.threads_per_block,
             resources.registers_per_thread,
             resources.static_shared_bytes + launch.dynamic_shared_bytes,
         ),
-        kernel=name,
+        kernel=launch.kernel,
         parameters=dict(launch.parameters),
     )
     _deliver(properties, subject, as_json, output, force, quiet)

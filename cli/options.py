@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from memlab.errors import UsageError
+
 
 def device_names(incomplete: str) -> list[str]:
     """Complete a device: the datasheets' names (a GPU's index is quicker typed)."""
@@ -45,5 +47,51 @@ Store = Annotated[
         "--store",
         metavar="PATH",
         help="The file that keeps runs. [default: $MEMLAB_STORE, else one in your data folder]",
+    ),
+]
+
+
+def _seed(text: str) -> int:
+    try:
+        seed = int(text)
+    except ValueError:
+        seed = -1
+    if seed < 0:
+        raise UsageError(f"seed must be a whole number, 0 or more, got {text!r}: use --seed 0")
+    return seed
+
+
+Seed = Annotated[int, typer.Option(parser=_seed, metavar="S", help="Seed of the random inputs.")]
+
+
+def _timeout(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise UsageError(f"timeout must be seconds, got {text!r}: use --timeout 60") from None
+
+
+def _memory(text: str) -> int:
+    from memlab.device.budget import parse_size
+
+    return parse_size(text)
+
+
+Timeout = Annotated[
+    float | None,
+    typer.Option(
+        "--timeout",
+        parser=_timeout,
+        metavar="SECONDS",
+        help="Stop a launch that takes longer, in the emulator or on a GPU. [default: 60]",
+    ),
+]
+MemoryLimit = Annotated[
+    int | None,
+    typer.Option(
+        "--memory-limit",
+        parser=_memory,
+        metavar="SIZE",
+        help="Memory that the emulator may take, such as 4GiB. [default: what is free]",
     ),
 ]

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
+    from memlab.device.measurement import Coverage
+
 Result = TypeVar("Result")
 
 FORMATS = {".json": "json", ".csv": "csv"}
@@ -57,6 +59,36 @@ def chosen_format(
     return formats[output.suffix.lower()]
 
 
+def say(message: str) -> None:
+    """Write a message on stderr, on one line whatever the names in it hold."""
+    typer.echo(f"memlab: {printable(message)}", err=True)
+
+
+def printable(text: str, but: str = "") -> str:
+    """Text with what moves a terminal's cursor or changes its colours written as escapes.
+
+    Args:
+        text: From whoever it may be.
+        but: Characters that stay.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        each if each.isprintable() or each in but else each.encode("unicode_escape").decode()
+        for each in text
+    )
+
+
+def note_time_limit(coverage: Coverage, quiet: bool) -> None:
+    """Say on stderr that a launch was stopped at the time limit, with how much of it had run."""
+    if coverage.timed_out and not quiet:
+        say(
+            f"stopped at the time limit: {coverage.blocks_emulated:,} of "
+            f"{coverage.blocks_total:,} blocks ran and stand for the rest; "
+            "allow more with --timeout"
+        )
+
+
 def salvage(work: Callable[[], Result]) -> tuple[Result, int]:
     """Do the work of a command; where it is incomplete, say why and give what there is.
 
@@ -69,7 +101,7 @@ def salvage(work: Callable[[], Result]) -> tuple[Result, int]:
     try:
         return work(), 0
     except Incomplete as error:
-        typer.echo(f"memlab: error: {error}", err=True)
+        say(f"error: {error}")
         result: Result = error.result
         return result, error.exit_code
 
@@ -95,7 +127,7 @@ def deliver(text: str, output: Path | None, force: bool, quiet: bool) -> None:
         typer.echo(text, nl=False)  # the work behind it may have taken an hour
         raise
     if not quiet:
-        typer.echo(f"memlab: wrote {output}", err=True)
+        say(f"wrote {output}")
 
 
 def check_output(path: Path, force: bool, option: str = "--output") -> None:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import typer
-
-from memlab.cli.output import check_output, write_output
+from memlab.cli.output import check_output, say, write_output
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -69,4 +67,4 @@ def write_picture(
     write_output(path, render(figure, image_format(path)), force, option)
     write_output(beside, data, force, option)
     if not quiet:
-        typer.echo(f"memlab: wrote {path} and {beside}", err=True)
+        say(f"wrote {path} and {beside}")

@@ -31,7 +31,7 @@ def progress_bar(quiet: bool = False) -> Iterator[Callable[[str, float | None], 
 
     bar = Progress(
         SpinnerColumn(),
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=None),
         TimeElapsedColumn(),
         console=Console(stderr=True),

@@ -59,10 +59,27 @@ COUNTER_LABELS = {
 BINARY_PREFIXES = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
-def console() -> Console:
-    """Give the console for reports on stdout; colours as the terminal and `NO_COLOR` say."""
-    wide = Console(highlight=False)
-    return wide if wide.width <= REPORT_COLUMNS else Console(highlight=False, width=REPORT_COLUMNS)
+def console(most: int = REPORT_COLUMNS) -> Console:
+    """Give the console for reports on stdout; colours as the terminal and `NO_COLOR` say.
+
+    Args:
+        most: Columns that are used of a wide terminal. One that says it has none does not know.
+    """
+    return Screen(highlight=False, width=min(Console().width or REPORT_COLUMNS, most))
+
+
+class Screen(Console):
+    """A console on which what is shown moves no cursor and changes no colour.
+
+    Names of files and kernels, source lines and stored runs may come from strangers.
+    """
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterator[Segment]:
+        """Lay out, with control characters written as escapes."""
+        for text, style, control in super().render(renderable, options):
+            yield Segment(text if control else printable(text, but="\n\t"), style, control)
 
 
 def run_report(run: Run) -> RenderableType:
@@ -177,7 +194,8 @@ def _launch_facts(measurement: Measurement) -> Iterable[tuple[str, str]]:
     yield (
         "emulated",
         f"{coverage.blocks_emulated:,} of {coverage.blocks_total:,} blocks "
-        f"({percent(coverage.blocks_emulated / coverage.blocks_total)})",
+        f"({percent(coverage.blocks_emulated / coverage.blocks_total)})"
+        + (f"; {coverage.remark}" if coverage.remark else ""),
     )
 
 
@@ -299,7 +317,7 @@ def _intensity(run: Run) -> RenderableType:
         [
             (
                 bound_label(level),
-                "-" if intensity[level] is None else digits(intensity[level] or 0.0),
+                "-" if intensity.get(level) is None else digits(intensity[level] or 0.0),
                 scaled(moved[level], "B"),
                 "",
             )
@@ -388,7 +406,8 @@ def _roof(placement: Placement) -> Text:
 
 def _verified(verification: Verification) -> Text:
     if verification.status == "skipped":
-        return Text("skipped: nothing to compare with", style="yellow")
+        reason = verification.worst or "nothing to compare with"
+        return Text(f"skipped: {reason}", style="yellow")
     style = "green" if verification.status == "passed" else "bold red"
     share = f"{verification.checked:,} of {verification.total:,} outputs"
     error = verification.relative_error
@@ -398,4 +417,6 @@ def _verified(verification: Verification) -> Text:
         if error is None or allowed is None
         else f"\nerror {error:.1e}, rounding explains {allowed:.1e}"
     )
+    if verification.status == "failed" and verification.worst:
+        detail += f"\n{verification.worst}"
     return Text.assemble((verification.status, style), f", {share}{detail}")

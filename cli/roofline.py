@@ -1,42 +1,101 @@
 """`memlab roofline`: the recorded runs of a device as one picture, with its data beside it."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from memlab.cli import options
+from memlab.cli.kernel_commands import EXIT_FINDING, kernel_group
 from memlab.cli.output import salvage
 from memlab.cli.picture import check_picture, write_picture
 from memlab.cli.progress import progress_bar
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from memlab.kernels.own import OwnKernel
+
 DEFAULT_PICTURE = Path("roofline.png")
 
+Picture = Annotated[
+    Path,
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="FILE",
+        help="The picture: .png, .svg or .pdf. Its data goes beside it as .csv.",
+    ),
+]
 
-def roofline(
+
+def roofline_with_kernel(
+    target: "str | OwnKernel",
+    parameters: "Mapping[str, int | str | None]",
+    *,
     device: options.Device = None,
-    output: Annotated[
-        Path,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            help="The picture: .png, .svg or .pdf. Its data goes beside it as .csv.",
-        ),
-    ] = DEFAULT_PICTURE,
+    output: Picture = DEFAULT_PICTURE,
+    force: options.Force = False,
+    quiet: options.Quiet = False,
+    store: options.Store = None,
+    seed: options.Seed = 0,
+    timeout: options.Timeout = None,
+    memory_limit: options.MemoryLimit = None,
+) -> None:
+    """Run one kernel, keep the run, and draw it among those recorded before."""
+    limits = {"timeout_s": timeout, "memory_bytes": memory_limit}
+    _draw((target, parameters), device, output, force, quiet, store, seed=seed, **limits)
+
+
+roofline_app = typer.Typer(
+    cls=kernel_group(roofline_with_kernel),
+    invoke_without_command=True,
+    rich_markup_mode=None,
+    subcommand_metavar="[KERNEL [OPTIONS]]",
+)
+
+
+@roofline_app.callback()
+def roofline(
+    context: typer.Context,
+    device: options.Device = None,
+    output: Picture = DEFAULT_PICTURE,
     force: options.Force = False,
     quiet: options.Quiet = False,
     store: options.Store = None,
 ) -> None:
-    """Draw the recorded runs of a device under its roofs; with none, run the ladder first."""
+    """Draw the recorded runs of a device under its roofs; with none, run the ladder first.
+
+    With a KERNEL, run that and keep the run, then draw it among the others.
+    """
+    if context.invoked_subcommand is None:
+        _draw((), device, output, force, quiet, store)
+        return
+    # What stands before the kernel's name holds for it too.
+    before = {name: value for name, value in context.params.items() if value}
+    context.default_map = {context.invoked_subcommand: before}
+
+
+def _draw(
+    kernel: tuple[Any, ...],
+    device: str | None,
+    output: Path,
+    force: bool,
+    quiet: bool,
+    store: Path | None,
+    **how: Any,
+) -> None:
     check_picture(output, force)
 
     from memlab import lab
 
     with progress_bar(quiet) as progress:
         gathered, code = salvage(
-            lambda: lab.roofline(device=device, store=store, progress=progress)
+            lambda: lab.roofline(*kernel, device=device, store=store, progress=progress, **how)
         )
     write_picture(output, gathered.figure(), gathered.csv(), force=force, quiet=quiet)
+    if kernel and gathered.runs[-1].measurement.verification.status == "failed":
+        typer.echo("memlab: verification failed: the point is of a wrong program", err=True)
+        code = code or EXIT_FINDING
     if code:
         raise typer.Exit(code)

@@ -8,24 +8,15 @@ import typer
 
 from memlab.cli import options
 from memlab.cli.kernel_commands import EXIT_FINDING, kernel_group
-from memlab.cli.output import check_output, chosen_format, deliver, salvage
+from memlab.cli.output import check_output, chosen_format, deliver, note_time_limit, salvage, say
 from memlab.errors import MemlabError, UsageError
 
 if TYPE_CHECKING:
+    from memlab.kernels.own import OwnKernel
     from memlab.roofline.run import Run
 
 Found = TypeVar("Found")
 Counting = Literal["emulated", "ncu"]
-
-
-def _seed(text: str) -> int:
-    try:
-        seed = int(text)
-    except ValueError:
-        seed = -1
-    if seed < 0:
-        raise UsageError(f"seed must be a whole number, 0 or more, got {text!r}: use --seed 0")
-    return seed
 
 
 def _samples(text: str) -> int:
@@ -37,15 +28,8 @@ def _samples(text: str) -> int:
         ) from None
 
 
-def _timeout(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise UsageError(f"timeout must be seconds, got {text!r}: use --timeout 60") from None
-
-
 def run_kernel(
-    name: str,
+    target: "str | OwnKernel",
     parameters: Mapping[str, int | None],
     *,
     device: options.Device = None,
@@ -56,9 +40,7 @@ def run_kernel(
     quiet: options.Quiet = False,
     store: options.Store = None,
     no_store: Annotated[bool, typer.Option("--no-store", help="Do not keep this run.")] = False,
-    seed: Annotated[
-        int, typer.Option(parser=_seed, metavar="S", help="Seed of the random inputs.")
-    ] = 0,
+    seed: options.Seed = 0,
     samples: Annotated[
         int | None,
         typer.Option(
@@ -69,15 +51,8 @@ def run_kernel(
             "[default: 30 and on, until the median is sure to 0.5%]",
         ),
     ] = None,
-    timeout: Annotated[
-        float | None,
-        typer.Option(
-            "--timeout",
-            parser=_timeout,
-            metavar="SECONDS",
-            help="Give up a launch on a GPU that takes longer. [default: 60]",
-        ),
-    ] = None,
+    timeout: options.Timeout = None,
+    memory_limit: options.MemoryLimit = None,
     counters: Annotated[
         Counting,
         typer.Option("--counters", help="ncu: also count in hardware, with Nsight Compute."),
@@ -103,19 +78,19 @@ def run_kernel(
             hardware = _beside(
                 "hardware counters",
                 ProfilerError,
-                lambda: lab.hardware_counters(name, dict(parameters), **asked),
+                lambda: lab.hardware_counters(target, dict(parameters), **asked),
             )
         if cublas:
             bar = _beside(
                 "cuBLAS",
                 LibraryError,
                 lambda: lab.cublas(
-                    name, dict(parameters), **asked, samples=samples, timeout_s=timeout
+                    target, dict(parameters), **asked, samples=samples, timeout_s=timeout
                 ),
             )
         result, code = salvage(
             lambda: lab.run(
-                name,
+                target,
                 dict(parameters),
                 device=device,
                 seed=seed,
@@ -126,15 +101,17 @@ def run_kernel(
                 library_time={"cublas": bar.time} if bar else {},
                 samples=samples,
                 timeout_s=timeout,
+                memory_bytes=memory_limit,
             )
         )
+    note_time_limit(result.measurement.coverage, quiet)
     _deliver(result, chosen, output, force, quiet)
     verification = result.measurement.verification
     if verification.status == "failed":
-        typer.echo(
-            f"memlab: verification failed: relative error {verification.relative_error:.3g}, "
-            f"rounding explains {verification.tolerance:.3g}",
-            err=True,
+        say(
+            f"verification failed: {verification.worst}{': ' if verification.worst else ''}"
+            f"relative error {verification.relative_error:.3g}, "
+            f"rounding explains {verification.tolerance:.3g}"
         )
         code = code or EXIT_FINDING
     if code:
@@ -146,7 +123,7 @@ def _beside(what: str, missing: type[MemlabError], ask: Callable[[], Found]) -> 
     try:
         return ask()
     except missing as error:
-        typer.echo(f"memlab: no {what}: {error}", err=True)
+        say(f"no {what}: {error}")
         return None
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from memlab.cli import options
-from memlab.cli.output import salvage
+from memlab.cli.output import salvage, say
 from memlab.errors import UsageError
 
 if TYPE_CHECKING:
@@ -77,16 +77,16 @@ def list_runs(
     elif found:
         _print_table(found)
     elif not code:
-        typer.echo(_nothing_found(opened, device, kernel), err=True)
+        say(_nothing_found(opened, device, kernel))
     if code:
         raise typer.Exit(code)
 
 
 def _print_table(found: Sequence[Run]) -> None:
-    from rich.console import Console
+    from memlab.cli.render import console
 
-    console = Console(highlight=False)
-    console.print(_table(found, console.width))
+    screen = console(most=sys.maxsize)
+    screen.print(_table(found, screen.width))
     if any(run.measurement.time.provenance != "measured" for run in found):
         typer.echo("~ modelled, not measured", err=True)
     if any(run.placement.fraction_of_ceiling > 1 for run in found):
@@ -136,13 +136,13 @@ def export(
     opened = _open(store)
     found, code = salvage(lambda: opened.runs(_device_key(device), kernel))
     if not (found or code):
-        typer.echo(_nothing_found(opened, device, kernel), err=True)
+        say(_nothing_found(opened, device, kernel))
     text = runs_csv(found) if chosen == "csv" else _json_text(found) + "\n"
     if output is None:
         typer.echo(text, nl=False)
     else:
         write_output(output, text, force)
-        typer.echo(f"memlab: wrote {_count(found)} to {output}", err=True)
+        say(f"wrote {_count(found)} to {output}")
     if code:
         raise typer.Exit(code)
 
@@ -170,14 +170,14 @@ def delete(
     if every:
         run_ids = opened.ids(_device_key(device), kernel)
         if not run_ids:
-            typer.echo(_nothing_found(opened, device, kernel), err=True)
+            say(_nothing_found(opened, device, kernel))
             return
         if not (yes or _agreed(f"Delete {_count(run_ids)} from {opened.path}?")):
-            typer.echo("memlab: nothing was deleted", err=True)
+            say("nothing was deleted")
             return
     chosen = set(run_ids or ())
     opened.delete(chosen)
-    typer.echo(f"memlab: deleted {_count(chosen)}", err=True)
+    say(f"deleted {_count(chosen)}")
 
 
 def _open(path: options.Store) -> Store:
@@ -204,7 +204,7 @@ def _count(runs: Sequence[Run] | Collection[int]) -> str:
 def _nothing_found(store: Store, device: str | None, kernel: str | None) -> str:
     of_kernel = f" of {kernel}" if kernel else ""
     on_device = f" on {device}" if device else ""
-    return f"memlab: no runs{of_kernel}{on_device} in {store.path}; 'memlab run' makes them"
+    return f"no runs{of_kernel}{on_device} in {store.path}; 'memlab run' makes them"
 
 
 def _json_text(runs: Sequence[Run]) -> str:
@@ -232,6 +232,8 @@ def _table(runs: Sequence[Run], width: int) -> Table:
         "roof": right,
         "ok": {"no_wrap": True},
     }
+    if any(map(_is_own, runs)):  # whose names are longer
+        columns["parameters"]["max_width"] = 11
     shown = [name for name in columns if width >= WIDE_COLUMNS or name not in WIDE_ONLY]
     for name in shown:
         table.add_column(name, **columns[name])
@@ -239,6 +241,17 @@ def _table(runs: Sequence[Run], width: int) -> Table:
         cells = dict(zip(columns, _cells(run), strict=True))
         table.add_row(*(cells[name] for name in shown))
     return table
+
+
+def _is_own(run: Run) -> bool:
+    """Whether this is a kernel of one's own, which has arguments where others have parameters."""
+    return "grid" in run.measurement.parameters
+
+
+def _brief(run: Run) -> dict[str, int | str]:
+    """The parameters without lists that would fill a column; 'memlab runs show' has them all."""
+    parameters = run.measurement.parameters
+    return {name: parameters[name] for name in parameters if name not in ("args", "constants")}
 
 
 def _cells(run: Run) -> list[str]:
@@ -255,7 +268,7 @@ def _cells(run: Run) -> list[str]:
         str(run.id),
         run.created_at[:10],
         escape(measurement.kernel),
-        escape(parameters_text(measurement.parameters)),
+        escape(parameters_text(_brief(run))),
         escape(measurement.device.key),
         time_label(measurement.time),
         digits(placement.flop_per_s / 1e9),

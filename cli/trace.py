@@ -14,17 +14,25 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from memlab.kernels.launch import Dim3
+    from memlab.kernels.own import OwnKernel
 
 EXAMPLE = "'memlab trace naive --width 4 --tile 2 --block 0,1 --thread 1,1'"
 
 
-Block = Annotated[
+BlockIndex = Annotated[
     str,
-    typer.Option("--block", metavar="X,Y[,Z]", help="blockIdx of the thread's block."),
+    typer.Option(
+        "--block", "--block-index", metavar="X,Y[,Z]", help="blockIdx of the thread's block."
+    ),
 ]
 Thread = Annotated[
     str,
-    typer.Option("--thread", metavar="X,Y[,Z]", help="threadIdx of the thread in its block."),
+    typer.Option(
+        "--thread",
+        "--thread-index",
+        metavar="X,Y[,Z]",
+        help="threadIdx of the thread in its block.",
+    ),
 ]
 Picture = Annotated[
     Path | None,
@@ -37,25 +45,37 @@ Picture = Annotated[
 
 
 def trace_kernel(
-    name: str,
+    target: "str | OwnKernel",
     parameters: "Mapping[str, int | str | None]",
     *,
-    block: Block = "0,0",
+    block_index: BlockIndex = "0,0",
     thread: Thread = "0,0",
     plot: Picture = None,
     device: options.Device = None,
+    timeout: options.Timeout = None,
+    memory_limit: options.MemoryLimit = None,
     as_json: options.Json = False,
     force: options.Force = False,
     quiet: options.Quiet = False,
 ) -> None:
     """Follow one thread of one kernel and show its way."""
-    block_index, thread_index = _index("--block", block), _index("--thread", thread)
+    # Of one's own kernel, --block is the launch's.
+    block_option = "--block" if isinstance(target, str) else "--block-index"
+    followed_block, thread_index = _index(block_option, block_index), _index("--thread", thread)
     if plot is not None:
         check_picture(plot, force, "--plot")
 
     from memlab import lab
 
-    found = lab.trace(name, parameters, block=block_index, thread=thread_index, device=device)
+    found = lab.trace(
+        target,
+        parameters,
+        block=followed_block,
+        thread=thread_index,
+        device=device,
+        timeout_s=timeout,
+        memory_bytes=memory_limit,
+    )
     if as_json:
         import json
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -61,15 +63,21 @@ def load_array(path: str, shape: tuple[int, ...], dtype: str) -> NDArray[Any]:
     """
     array: NDArray[Any]
     try:
-        # Mapped, not read: of a large file what is needed. Pickles could run code: never.
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
+        if Path(path).exists() and not Path(path).is_file():  # a pipe would have us wait
+            raise UsageError(f"{path} is no file: name one that numpy.save wrote")
+        with warnings.catch_warnings(action="ignore"):
+            # Mapped, not read: of a large file what is needed. Pickles could run code: never.
+            array = np.lib.format.open_memmap(path, mode="r")
+    except UsageError:
+        raise
     except OSError as error:
         raise UsageError(
             f"cannot read {path} ({error.strerror or error}): check the name"
         ) from None
-    except (ValueError, EOFError) as error:
+    except Exception as error:  # whatever NumPy's parser meets in a damaged file
+        reason = " ".join(str(error).split())
         raise UsageError(
-            f"{path} is not an array in NumPy's format ({error}): write it with numpy.save"
+            f"{path} is not an array in NumPy's format ({reason}): write it with numpy.save"
         ) from None
     wanted, size = element_type(dtype), int(np.prod(shape))
     # bfloat16 has no name in files: NumPy writes it as two raw bytes.

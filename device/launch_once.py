@@ -29,7 +29,7 @@ def launch_once(request: Request) -> None:
     launch, properties = request.launch, cuda_query.query(request.index)
     compiled = compile_launch(launch, properties.compute_capability)
     with Session(request.index) as session:
-        ready = prepare(session, launch, compiled.cubin, request.seed)
+        ready = prepare(session, launch, compiled.cubin, request.seed, request.poison)
         with explained(launch.kernel):
             ready.once()
         session.synchronize(launch.kernel)

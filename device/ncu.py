@@ -9,14 +9,12 @@ what the emulator counted. Metric names: Nsight Compute's "Kernel Profiling Guid
 from __future__ import annotations
 
 import csv
-import os
 import shutil
-import signal
 import subprocess
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from memlab.device.launch_request import target
+from memlab.device.launch_request import target, watch
 from memlab.errors import DeviceError
 from memlab.kernels.launch import Launch
 
@@ -210,7 +208,7 @@ def profile(
     metrics = dict.fromkeys((*metrics_of(), *more))
     try:
         with target(launch, index, seed) as words:
-            output = _output(command(ncu, metrics, launch.entry, words), timeout_s)
+            output = watch(command(ncu, metrics, launch.entry, words), timeout_s)
     except subprocess.TimeoutExpired:
         raise ProfilerError(
             f"Nsight Compute did not finish {launch.kernel} within {timeout_s:g} s: "
@@ -219,26 +217,6 @@ def profile(
     except OSError as error:
         raise ProfilerError(f"{ncu} does not start ({error}): reinstall Nsight Compute") from error
     return parse(output)
-
-
-def _output(words: list[str], timeout_s: float) -> str:
-    """Run a command and give all that it printed, messages first."""
-    with subprocess.Popen(
-        words,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        errors="replace",
-        env={**os.environ, "LC_ALL": "C"},  # no separators in the figures
-        start_new_session=True,
-    ) as process:
-        try:
-            output, messages = process.communicate(timeout=timeout_s)
-        except BaseException:
-            # Out of time or interrupted: the process that ncu started must leave the GPU too.
-            os.killpg(process.pid, signal.SIGKILL)
-            raise
-    return f"{messages}\n{output}"
 
 
 def _explain(output: str) -> str:

@@ -170,9 +170,9 @@ class Kernel:
                 raise UsageError(f"{self.name} has no parameter {name!r}: {nearest(name, names)}")
         chosen = {each.name: each.checked(values.get(each.name)) for each in self.parameters}
         launch = self.make_launch(self, chosen, limits)
-        _check_memory(launch, limits)
+        check_memory(launch, limits)
         _check_indices(launch, self.max_elements)
-        _check_geometry(launch, limits)
+        check_geometry(launch, limits)
         return launch
 
     def launch(
@@ -220,7 +220,12 @@ def _is_output(argument: Buffer | Scalar) -> bool:
     return isinstance(argument, Buffer) and argument.role == "out"
 
 
-def _check_memory(launch: Launch, limits: Limits) -> None:
+def check_memory(launch: Launch, limits: Limits) -> None:
+    """Refuse arrays that the device's memory does not hold.
+
+    Raises:
+        UsageError: Names the arrays, the bytes they need and those that there are.
+    """
     available = limits.total_memory_bytes
     needed = sum(buffer.nbytes for buffer in launch.buffers)
     if available is not None and needed > available:
@@ -243,7 +248,12 @@ def _check_indices(launch: Launch, reach: int) -> None:
             )
 
 
-def _check_geometry(launch: Launch, limits: Limits) -> None:
+def check_geometry(launch: Launch, limits: Limits) -> None:
+    """Refuse a grid or a block that is too long in one dimension.
+
+    Raises:
+        UsageError: Names the extent, the limit and what to change.
+    """
     for what, extents, allowed, cure in (
         ("threads of a block", launch.block, limits.max_block_dim, "a smaller block"),
         ("blocks", launch.grid, limits.max_grid_dim, "smaller sizes or a larger block"),

@@ -7,7 +7,7 @@ that the roofline needs to know of the work it asked for. It knows no device.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 from string import ascii_lowercase
 from typing import TYPE_CHECKING, Literal, TypeAlias
@@ -84,8 +84,8 @@ class Buffer:
 
     @property
     def element_bytes(self) -> int:
-        """Bytes of one element: NumPy's names of types end in their bits."""
-        return int(self.dtype.lstrip(ascii_lowercase)) // 8
+        """Bytes of one element: NumPy's names of types end in their bits, but for `bool`."""
+        return int(self.dtype.lstrip(ascii_lowercase) or 8) // 8
 
     @property
     def nbytes(self) -> int:
@@ -147,6 +147,7 @@ class Launch:
         references: What the outputs must hold, by their names; those that are missing are not
             verified.
         tolerance: Largest relative error that rounding can explain.
+        tolerances: The same for single outputs, by name, where theirs are others.
         error_scale: What an error is relative to: each `element`, or at least the `rms` (root
             mean square) of the output's elements, where sums of mixed signs may cancel.
         tile: Edge of the tile that is staged or of the square block, for plots by tile width.
@@ -178,6 +179,7 @@ class Launch:
     library: str = ""
     name_expression: str = ""
     error_scale: Literal["element", "rms"] = "element"
+    tolerances: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def buffers(self) -> tuple[Buffer, ...]:

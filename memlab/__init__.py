@@ -6,6 +6,7 @@ For a notebook or a script:
 
     memlab.devicequery("a100").total_memory_bytes
     run = memlab.run("tiled", width=1024, tile=16)
+    memlab.run("saxpy.cu:saxpy", grid=16, block=256, args=["f32=2", "f32[4096]", ...])
     memlab.roofline().figure()
 
 Each function is the command of the same name and returns dataclasses; `frame` makes pandas
@@ -14,7 +15,7 @@ frames of runs.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 # Importing a package puts its name into its parent: it is done here, before `def roofline`, so
 # that no later import replaces the function. The package itself is empty.
@@ -50,34 +51,43 @@ def run(
     keep: bool = False,
     samples: int | None = None,
     timeout_s: float | None = None,
-    **parameters: int,
+    memory_bytes: int | None = None,
+    **parameters: Any,
 ) -> Run:
-    """Run a kernel of the catalog, e.g. `run("tiled", width=1024, tile=16)`.
+    """Run a kernel: of the catalog, e.g. `run("tiled", width=1024, tile=16)`, or one's own.
 
     Args:
-        kernel: Its name.
+        kernel: Its name in the catalog, `FILE.cu:ENTRY`, or its name in the current folder's
+            `memlab.toml`.
         device: See `devicequery`.
         seed: Of the random inputs.
         store: The file to keep the run in, with `keep`; None takes the user's.
         keep: Whether to keep the run for `roofline`.
         samples: How many launches a GPU times; None takes as many as the median needs.
-        timeout_s: How long one launch on a GPU may take, seconds; None allows a minute.
-        **parameters: The kernel's own parameters.
+        timeout_s: How long one launch may take, emulated or on a GPU, seconds; None allows a
+            minute.
+        memory_bytes: How much of the host's memory the emulator may take; None allows what is
+            free.
+        **parameters: The kernel's own parameters; of one's own, the fields of
+            `memlab.kernels.own.OwnKernel`: `grid`, `block`, `args`, `defines` and so on.
 
     Raises:
         memlab.errors.MemlabError: See `memlab.lab.run`.
     """
     from memlab import lab
+    from memlab.kernels import catalog, own, project
 
+    named = None if kernel in catalog.CATALOG else project.find(kernel)
     return lab.run(
-        kernel,
-        parameters,
+        kernel if named is None else own.configured(named, parameters),
+        {} if named is not None else parameters,
         device=device,
         seed=seed,
         store=store,
         keep=keep,
         samples=samples,
         timeout_s=timeout_s,
+        memory_bytes=memory_bytes,
     )
 
 

@@ -6,21 +6,26 @@ The command line and `import memlab` both call these; here the rooms meet.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from memlab.device import datasheet, ncu, tracing
+from memlab.device import checking, datasheet, ncu, sanitizer, tracing
+from memlab.device.budget import EMULATION_TIMEOUT_S, Budget
 from memlab.device.compile import compile_launch
 from memlab.device.devices import Device, gpu_index, gpu_names, limits, open_device
 from memlab.device.emulated import count, emulate
+from memlab.device.findings import TOOLS
 from memlab.device.measurement import DeviceSummary
+from memlab.device.references import references
+from memlab.device.signature import signature_of
+from memlab.device.signature import signatures as signatures_in
 from memlab.device.timing import TIMEOUT_S, Settings
 from memlab.errors import DeviceError, Incomplete, UsageError
-from memlab.kernels import catalog
+from memlab.kernels import catalog, own
 from memlab.kernels.cublas import LibraryError
 from memlab.roofline.advice import advise
 from memlab.roofline.analysis import Analysis, access_ratio
@@ -34,13 +39,16 @@ if TYPE_CHECKING:
     import pandas
     from matplotlib.figure import Figure
 
-    from memlab.device.compile import Compiled
+    from memlab.device.findings import CheckReport, Tool
     from memlab.device.measurement import Progress, Resources, Time
     from memlab.device.peak_records import Peaks
     from memlab.device.properties import DeviceProperties
     from memlab.device.reference_bar import ReferenceBar
+    from memlab.device.sanitizer import SanitizerReport
     from memlab.device.trace_records import Trace
     from memlab.kernels.launch import Dim3, Launch
+    from memlab.kernels.own import OwnKernel
+    from memlab.kernels.signature import Signature
 
 LADDER: tuple[tuple[str, Mapping[str, int]], ...] = (
     ("naive", {"width": 2048}),
@@ -106,7 +114,7 @@ def device_properties(device: str | None = None) -> DeviceProperties:
 
 
 def run(
-    kernel: str,
+    kernel: str | OwnKernel,
     parameters: Mapping[str, int | str | None],
     *,
     device: str | None = None,
@@ -118,12 +126,14 @@ def run(
     library_time: Mapping[str, Time] | None = None,
     samples: int | None = None,
     timeout_s: float | None = None,
+    memory_bytes: int | None = None,
 ) -> Run:
     """Compile, execute, verify, count, time and place one kernel.
 
     Args:
-        kernel: A name of the catalog.
-        parameters: Its parameters; what is missing or None takes its default.
+        kernel: A name of the catalog, or one's own.
+        parameters: Its parameters, if it is of the catalog; what is missing or None takes its
+            default.
         device: See `device_properties`.
         seed: Of the random inputs.
         store: The file to keep the run in; None takes the user's.
@@ -132,20 +142,22 @@ def run(
         counters_ncu: What `hardware_counters` gave for the same launch, to keep with the run.
         library_time: How long a vendor's library took for the same work, to keep with the run.
         samples: How many launches a GPU times; None takes as many as the median needs.
-        timeout_s: How long one launch on a GPU may take; None allows a minute.
+        timeout_s: How long one launch may take, emulated or on a GPU; None allows a minute.
+        memory_bytes: How much of the host's memory the emulator may take; None allows what is
+            free.
 
     Raises:
         UsageError: An unknown kernel or device, a parameter out of range, a store that cannot
             be written.
         DeviceError: The device or the compiler is not available.
-        MemlabError: The kernel itself failed.
+        MemlabError: The kernel itself failed, or took too long.
         Incomplete: The run could not be stored after all; carries it.
     """
-    settings = _settings(samples, timeout_s)
+    settings, budget = _settings(samples, timeout_s), _budget(timeout_s, memory_bytes)
     runs = Store(store) if keep else None
     if runs is not None:
         runs.check()
-    made = _run(open_device(device, settings), kernel, parameters, seed, progress)
+    made = _run(open_device(device, settings, budget), kernel, parameters, seed, progress)
     measurement = replace(
         made.measurement, counters_ncu=counters_ncu, library_time=dict(library_time or {})
     )
@@ -154,7 +166,7 @@ def run(
 
 
 def hardware_counters(
-    kernel: str,
+    kernel: str | OwnKernel,
     parameters: Mapping[str, int | str | None],
     *,
     device: str | None = None,
@@ -164,7 +176,7 @@ def hardware_counters(
     """Count a launch in hardware, with Nsight Compute.
 
     Args:
-        kernel: A name of the catalog.
+        kernel: As for `run`.
         parameters: As for `run`.
         device: See `device_properties`; it must be a GPU.
         seed: Of the random inputs.
@@ -183,14 +195,14 @@ def hardware_counters(
             f"Nsight Compute counts on a GPU, and {opened.key} is emulated: "
             "choose a GPU with --device 0"
         )
-    launch = catalog.find(kernel).prepare(parameters, limits(opened.properties))
+    launch = _launch(kernel, parameters, opened.properties)
     if progress is not None:
         progress("counting with Nsight Compute", None)
     return ncu.counters(ncu.profile(launch, index=gpu_index(opened.key), seed=seed))
 
 
 def cublas(
-    kernel: str,
+    kernel: str | OwnKernel,
     parameters: Mapping[str, int | str | None],
     *,
     device: str | None = None,
@@ -202,7 +214,7 @@ def cublas(
     """Time cuBLAS on the matrices that a kernel multiplies: the bar for the ladder.
 
     Args:
-        kernel: A name of the catalog.
+        kernel: As for `run`.
         parameters: As for `run`.
         device: See `device_properties`; it must be a GPU.
         seed: Of the random inputs.
@@ -217,10 +229,11 @@ def cublas(
         DeviceError: A GPU was asked for that is not available.
     """
     opened = open_device(device)
-    launch = catalog.find(kernel).prepare(parameters, limits(opened.properties))
+    launch = _launch(kernel, parameters, opened.properties)
     if launch.library != "cublas":
         raise UsageError(
-            f"cuBLAS multiplies row-major matrices, which {kernel} does not: leave out --cublas"
+            f"cuBLAS multiplies row-major matrices, which {launch.kernel} does not: "
+            "leave out --cublas"
         )
     if opened.kind != "cuda":
         raise LibraryError(
@@ -233,12 +246,14 @@ def cublas(
 
 
 def resources(
-    kernel: str, parameters: Mapping[str, int | str | None], properties: DeviceProperties
+    kernel: str | OwnKernel,
+    parameters: Mapping[str, int | str | None],
+    properties: DeviceProperties,
 ) -> tuple[Launch, Resources]:
     """Compile a kernel for a device, without running it.
 
     Args:
-        kernel: A name of the catalog.
+        kernel: As for `run`.
         parameters: As for `run`.
         properties: The device, from `device_properties`.
 
@@ -249,58 +264,84 @@ def resources(
         UsageError: An unknown kernel, or a parameter out of range.
         DeviceError: The compiler is not available, or does not know the device.
     """
-    launch, compiled = _compiled(kernel, parameters, properties)
-    return launch, compiled.resources
+    launch = _launch(kernel, parameters, properties, executed=False)
+    return launch, compile_launch(launch, properties.compute_capability).resources
+
+
+def signatures(kernel: OwnKernel, *, device: str | None = None) -> tuple[Signature, ...]:
+    """Read what one's own kernels take.
+
+    Args:
+        kernel: One, or a file without an entry: all that are in it.
+        device: See `device_properties`; it decides what they are compiled for.
+
+    Raises:
+        UsageError: There is no such file, device or kernel, or it does not compile.
+        DeviceError: The compiler is not available.
+    """
+    source, capability = own.read_source(kernel), device_properties(device).compute_capability
+    defines, chosen = own.defines(kernel), own.compile_options(kernel)
+    if not kernel.entry:
+        found = signatures_in(source, kernel.source, capability, defines, options=chosen)
+        if found:
+            return found
+    return (signature_of(source, kernel.source, kernel.entry, capability, defines, options=chosen),)
 
 
 def analyze(
-    kernel: str,
+    kernel: str | OwnKernel,
     parameters: Mapping[str, int | str | None],
     *,
     device: str | None = None,
     seed: int = 0,
     progress: Progress | None = None,
+    timeout_s: float | None = None,
+    memory_bytes: int | None = None,
 ) -> Analysis:
     """Count what a kernel does to memory, on any machine, and time nothing.
 
     A launch whose blocks reach over the edge is counted at the nearest multiples too.
 
     Args:
-        kernel: A name of the catalog.
+        kernel: As for `run`.
         parameters: As for `run`.
         device: See `device_properties`; a GPU is asked for its figures and runs nothing.
         seed: Of the random inputs.
         progress: As for `run`.
+        timeout_s: How long emulating a launch may take; None allows a minute.
+        memory_bytes: As for `run`.
 
     Raises:
         UsageError: An unknown kernel or device, a parameter out of range.
         DeviceError: The device or the compiler is not available.
-        MemlabError: The kernel itself failed.
+        MemlabError: The kernel itself failed, or took too long.
     """
-    opened, chosen = open_device(device), catalog.find(kernel)
+    opened, budget = open_device(device), _budget(timeout_s, memory_bytes)
     properties = opened.properties
-    capability, allowed = properties.compute_capability, limits(properties)
-    launch = chosen.prepare(parameters, allowed)
+    capability = properties.compute_capability
+    launch = _launch(kernel, parameters, properties)
     compiled = compile_launch(launch, capability)
-    emulation = emulate(launch, compiled, properties, seed, progress)
+    emulation = emulate(launch, compiled, properties, seed, progress, budget)
 
     def prepare(values: Mapping[str, int | str]) -> Launch:
-        return chosen.prepare(values, allowed)
+        return _launch(kernel, values, properties)
 
     def edge(values: Mapping[str, int | str] | None) -> EdgeCase | None:
         if values is None:
             return None
         other = prepare(values)
-        return edge_case(other, count(other, compile_launch(other, capability), seed, progress))
+        compiled = compile_launch(other, capability)
+        return edge_case(other, count(other, compiled, seed, progress, budget))
 
-    multiples = nearest_multiples(launch.parameters, prepare)
+    # What the sizes of one's own kernel are, and how they go together, only its author knows.
+    multiples = nearest_multiples(launch.parameters, prepare) if isinstance(kernel, str) else None
     boundary = None
     if multiples is not None:
         here = edge_case(launch, emulation.counters)
         boundary = BoundaryCost(here, edge(multiples[0]), edge(multiples[1]))
     flop = emulation.flop(launch)
     return Analysis(
-        kernel=kernel,
+        kernel=launch.kernel,
         parameters=dict(launch.parameters),
         source=launch.source,
         source_name=launch.source_name,
@@ -316,54 +357,154 @@ def analyze(
         ratio=access_ratio(flop, emulation.region, emulation.counters, properties),
         boundary=boundary,
         verification=emulation.verification,
+        knows_sizes=isinstance(kernel, str),
+    )
+
+
+def check(
+    kernel: str | OwnKernel,
+    parameters: Mapping[str, int | str | None],
+    *,
+    device: str | None = None,
+    seed: int = 0,
+    tools: Sequence[Tool] = TOOLS,
+    progress: Progress | None = None,
+    timeout_s: float | None = None,
+    memory_bytes: int | None = None,
+) -> CheckReport:
+    """Find what is wrong with a kernel's accesses and barriers, on any machine.
+
+    Args:
+        kernel: As for `run`.
+        parameters: As for `run`.
+        device: See `device_properties`; a GPU is asked for its figures and runs nothing.
+        seed: Of the random inputs.
+        tools: What to check for.
+        progress: As for `run`.
+        timeout_s: As for `analyze`.
+        memory_bytes: As for `run`.
+
+    Raises:
+        UsageError: An unknown kernel or device, a parameter out of range, or too little memory.
+        DeviceError: The device or the compiler is not available.
+        MemlabError: The kernel stopped itself, or the time was up before any block was done.
+    """
+    opened, budget = open_device(device), _budget(timeout_s, memory_bytes)
+    properties = opened.properties
+    capability = properties.compute_capability
+    launch = _launch(kernel, parameters, properties)
+    compiled = compile_launch(launch, capability)
+    summary = DeviceSummary(properties.name, opened.kind, capability, opened.key)
+    return checking.check(launch, compiled, summary, seed, tools, progress, budget)
+
+
+def compute_sanitizer(
+    kernel: str | OwnKernel,
+    parameters: Mapping[str, int | str | None],
+    *,
+    device: str | None = None,
+    seed: int = 0,
+    tools: Sequence[Tool] = TOOLS,
+    progress: Progress | None = None,
+    timeout_s: float | None = None,
+) -> SanitizerReport:
+    """Check a launch with NVIDIA's Compute Sanitizer, on a GPU.
+
+    Args:
+        kernel: As for `run`.
+        parameters: As for `run`.
+        device: See `device_properties`; it must be a GPU.
+        seed: Of the random inputs.
+        tools: What to check for.
+        progress: As for `run`.
+        timeout_s: How long one tool may take; None allows five minutes.
+
+    Raises:
+        UsageError: An unknown kernel or device, a parameter out of range.
+        SanitizerError: It cannot run here; says why and what to do.
+    """
+    opened = open_device(device)
+    if opened.kind != "cuda":
+        raise sanitizer.SanitizerError(
+            f"it runs on a GPU, and {opened.key} is emulated: choose a GPU with --device 0"
+        )
+    launch = _launch(kernel, parameters, opened.properties)
+    return sanitizer.sanitize(
+        launch,
+        index=gpu_index(opened.key),
+        seed=seed,
+        tools=tools,
+        timeout_s=sanitizer.TIMEOUT_S if timeout_s is None else timeout_s,
+        progress=progress,
     )
 
 
 def trace(
-    kernel: str,
+    kernel: str | OwnKernel,
     parameters: Mapping[str, int | str | None],
     *,
     block: Dim3 = (0, 0, 0),
     thread: Dim3 = (0, 0, 0),
     device: str | None = None,
+    timeout_s: float | None = None,
+    memory_bytes: int | None = None,
 ) -> Trace:
     """Follow one thread through a launch: what it touches, in the program's own names.
 
     Args:
-        kernel: A name of the catalog.
+        kernel: As for `run`.
         parameters: As for `run`.
         block: The block's index in the grid, x, y, z.
         thread: The thread's index in the block, x, y, z.
         device: See `device_properties`; it decides what the kernel is compiled for.
+        timeout_s: As for `analyze`.
+        memory_bytes: As for `run`.
 
     Raises:
         UsageError: An unknown kernel or device, a parameter out of range, a block or thread
             outside the launch.
         DeviceError: The device or the compiler is not available.
-        MemlabError: The kernel itself failed.
+        MemlabError: The kernel itself failed, or took too long.
     """
-    properties = device_properties(device)
-    launch, compiled = _compiled(kernel, parameters, properties)
-    return tracing.trace(launch, compiled, block, thread, properties.name)
+    properties, budget = device_properties(device), _budget(timeout_s, memory_bytes)
+    launch = _launch(kernel, parameters, properties)
+    compiled = compile_launch(launch, properties.compute_capability)
+    return tracing.trace(launch, compiled, block, thread, properties.name, budget)
 
 
 def roofline(
-    *, device: str | None = None, store: Path | None = None, progress: Progress | None = None
+    kernel: str | OwnKernel | None = None,
+    parameters: Mapping[str, int | str | None] | None = None,
+    *,
+    device: str | None = None,
+    seed: int = 0,
+    store: Path | None = None,
+    progress: Progress | None = None,
+    timeout_s: float | None = None,
+    memory_bytes: int | None = None,
 ) -> Roofline:
     """Gather the recorded runs of a device; where there are none, run the ladder first.
 
     Args:
+        kernel: One to run and record first, as for `run`; None runs none.
+        parameters: As for `run`.
         device: See `device_properties`.
+        seed: Of the random inputs of the kernel.
         store: The file that keeps runs; None takes the user's.
         progress: As for `run`.
+        timeout_s: As for `run`.
+        memory_bytes: As for `run`.
 
     Raises:
-        UsageError: An unknown device, or a store that cannot be used.
+        UsageError: An unknown kernel or device, a parameter out of range, or a store that cannot
+            be used.
         DeviceError: The device or the compiler is not available.
-        Incomplete: Some runs cannot be read or the ladder could not be stored; carries the
+        MemlabError: The kernel itself failed.
+        Incomplete: Some runs cannot be read or what ran could not be stored; carries the
             roofline of what there is.
     """
-    opened, kept = open_device(device), Store(store)
+    settings, budget = _settings(None, timeout_s), _budget(timeout_s, memory_bytes)
+    opened, kept = open_device(device, settings, budget), Store(store)
     peaks = kept.peaks(opened.key, opened.properties.name)
     missing: list[Incomplete] = []
 
@@ -374,7 +515,13 @@ def roofline(
             missing.append(error)
             return list(error.result)
 
+    fresh: list[Run] = []
+    if kernel is not None:
+        kept.check()
+        made = _run(opened, kernel, parameters or {}, seed, progress)
+        fresh = what_there_is(lambda: kept.add_all([made]))
     runs = what_there_is(lambda: kept.runs(device=opened.key))
+    runs += [each for each in fresh if each.id is None]  # what could not be stored is drawn too
     if not runs:
         kept.check()
         ladder = [_run(opened, kernel, parameters, 0, progress) for kernel, parameters in LADDER]
@@ -432,15 +579,42 @@ def peaks(
     return found
 
 
+def _budget(timeout_s: float | None, memory_bytes: int | None) -> Budget:
+    return Budget(EMULATION_TIMEOUT_S if timeout_s is None else timeout_s, memory_bytes)
+
+
 def _settings(samples: int | None, timeout_s: float | None) -> Settings:
     return Settings(samples, timeout_s=TIMEOUT_S if timeout_s is None else timeout_s)
 
 
-def _compiled(
-    kernel: str, parameters: Mapping[str, int | str | None], properties: DeviceProperties
-) -> tuple[Launch, Compiled]:
-    launch = catalog.find(kernel).prepare(parameters, limits(properties))
-    return launch, compile_launch(launch, properties.compute_capability)
+def _launch(
+    kernel: str | OwnKernel,
+    parameters: Mapping[str, int | str | None],
+    properties: DeviceProperties,
+    *,
+    executed: bool = True,
+) -> Launch:
+    """Make a launch for a device, of a kernel of the catalog or of one's own.
+
+    Args:
+        kernel: As for `run`.
+        parameters: As for `run`.
+        properties: The device.
+        executed: Whether it will run; of one's own kernel, arguments may else be missing.
+    """
+    if isinstance(kernel, str):
+        return catalog.find(kernel).prepare(parameters, limits(properties))
+    source = own.read_source(kernel)
+    signature = signature_of(
+        source,
+        kernel.source,
+        kernel.entry,
+        properties.compute_capability,
+        own.defines(kernel),
+        options=own.compile_options(kernel),
+    )
+    launch = own.launch(kernel, signature, source, limits(properties), executed=executed)
+    return replace(launch, references=references(kernel, launch)) if executed else launch
 
 
 def _now() -> datetime:
@@ -458,12 +632,12 @@ def _now() -> datetime:
 
 def _run(
     device: Device,
-    name: str,
+    kernel: str | OwnKernel,
     parameters: Mapping[str, int | str | None],
     seed: int,
     progress: Progress | None,
 ) -> Run:
-    launch = catalog.find(name).prepare(parameters, limits(device.properties))
+    launch = _launch(kernel, parameters, device.properties)
     measurement = device.run(launch, seed, progress)
     roofs = ceilings(device.properties)
     placement = place(measurement, roofs)

@@ -113,6 +113,8 @@ class Analysis:
         ratio: The compute-to-global-memory-access ratio; None without global accesses.
         boundary: What blocks that reach over the edge cost; None where none does.
         verification: The output of the blocks that ran, against the reference.
+        knows_sizes: Whether memlab knows which parameters are sizes, so that a missing `boundary`
+            says something: of the catalog's kernels alone.
     """
 
     kernel: str
@@ -131,6 +133,7 @@ class Analysis:
     ratio: AccessRatio | None
     boundary: BoundaryCost | None
     verification: Verification
+    knows_sizes: bool = True
 
     @property
     def bytes_moved(self) -> dict[str, int]:

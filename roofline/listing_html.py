@@ -92,7 +92,9 @@ th:first-child, td:first-child { text-align: left; padding-left: 0; }
 def page(analysis: Analysis) -> str:
     """Give the analysis as an HTML document; every text in it is escaped."""
     title = f"{analysis.kernel}, {parameters_text(analysis.parameters)}"
-    sections = [_ratio(analysis), _intensity(analysis), _boundary(analysis)]
+    sections = [_ratio(analysis), _intensity(analysis)]
+    if analysis.knows_sizes:
+        sections.append(_boundary(analysis))
     return "\n".join(
         (
             "<!DOCTYPE html>",
@@ -124,6 +126,7 @@ def _header(analysis: Analysis) -> str:
         f"block {block}",
         f"{analysis.resources.registers_per_thread} registers a thread",
         f"{coverage.blocks_emulated:,} of {coverage.blocks_total:,} blocks emulated",
+        *([coverage.remark] if coverage.remark else []),
         "counted, not timed",
     )
     return (

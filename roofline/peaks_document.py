@@ -9,7 +9,7 @@ from typing import Any
 from memlab.device.measurement import DeviceSummary
 from memlab.device.peak_records import Footprint, Latency, Peaks, Rate
 from memlab.errors import UsageError
-from memlab.roofline.serialize import record
+from memlab.roofline.records import checked, record
 
 SCHEMA_VERSION = 1
 """Raised when a key's meaning changes or a key goes; a new key does not raise it."""
@@ -50,7 +50,7 @@ def peaks_from_document(document: Mapping[str, Any]) -> Peaks:
     try:
         device = document["device"]
         major, minor = device["compute_capability"].split(".")
-        return record(
+        found = record(
             Peaks,
             {
                 **document,
@@ -62,7 +62,8 @@ def peaks_from_document(document: Mapping[str, Any]) -> Peaks:
                 "footprints": tuple(record(Footprint, each) for each in document["footprints"]),
             },
         )
+        return checked(found)
     except KeyError as missing:
         raise UsageError(f"the peaks document has no {missing}") from missing
-    except (AttributeError, TypeError, ValueError) as error:
+    except (AttributeError, TypeError, ValueError, OverflowError) as error:
         raise UsageError(f"the peaks document is malformed: {error}") from error

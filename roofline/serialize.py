@@ -13,9 +13,8 @@ import io
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, fields
-from functools import cache
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from memlab.device.measurement import (
     Counters,
@@ -30,14 +29,11 @@ from memlab.device.measurement import (
 )
 from memlab.device.properties import dotted
 from memlab.errors import UsageError
+from memlab.roofline.records import checked, record
 from memlab.roofline.run import LEVELS, Placement, Run
 
 if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
-
     from memlab.kernels.launch import Dim3
-
-    Record = TypeVar("Record", bound=DataclassInstance)
 
 SCHEMA_VERSION = 1
 """Raised when a key's meaning changes or a key goes; a new key does not raise it."""
@@ -101,10 +97,10 @@ def run_from_document(document: Mapping[str, Any]) -> Run:
             f"the run document has schema_version {version!r}; this memlab reads {SCHEMA_VERSION}"
         )
     try:
-        return _run(document)
+        return checked(_run(document))
     except KeyError as missing:
         raise UsageError(f"the run document has no {missing}") from missing
-    except (AttributeError, TypeError, ValueError) as error:
+    except (AttributeError, TypeError, ValueError, OverflowError) as error:
         raise UsageError(f"the run document is malformed: {error}") from error
 
 
@@ -212,7 +208,7 @@ def runs_csv(runs: Iterable[Run]) -> str:
 
 
 def _run(document: Mapping[str, Any]) -> Run:
-    device, launch = document["device"], document["launch"]
+    device, launch, ncu = document["device"], document["launch"], document.get("counters_ncu")
     major, minor = device["compute_capability"].split(".")
     measurement = Measurement(
         kernel=document["kernel"],
@@ -231,7 +227,7 @@ def _run(document: Mapping[str, Any]) -> Run:
         lines=tuple(record(LineCounters, line) for line in document["lines"]),
         time=record(Time, document["time"]),
         verification=record(Verification, document["verification"]),
-        counters_ncu=document.get("counters_ncu"),
+        counters_ncu=None if ncu is None else {name: float(ncu[name]) for name in ncu},
         library_time={
             name: record(Time, time) for name, time in document.get("library_time", {}).items()
         },
@@ -262,30 +258,6 @@ def _plain(value: object) -> Any:
             return number
         return "NaN" if math.isnan(number) else "Infinity" if number > 0 else "-Infinity"
     raise TypeError(f"{type(value).__name__} has no place in a run document")
-
-
-def record(kind: type[Record], values: Mapping[str, Any]) -> Record:
-    """Make a dataclass from a JSON object, whatever else the object holds.
-
-    Raises:
-        TypeError: A field that has no default is missing.
-    """
-    types = _field_types(kind)
-    return kind(**{name: _typed(types[name], values[name]) for name in types if name in values})
-
-
-@cache
-def _field_types(kind: type[DataclassInstance]) -> dict[str, Any]:
-    return get_type_hints(kind)
-
-
-def _typed(expected: Any, value: Any) -> Any:
-    """Restore what JSON lost: floats written as whole numbers or as a name."""
-    if get_origin(expected) is dict:
-        return {key: _typed(get_args(expected)[1], each) for key, each in value.items()}
-    if value is not None and float in (expected, *get_args(expected)):
-        return float(value)
-    return value
 
 
 def _dim3(values: Iterable[int]) -> Dim3:

@@ -50,6 +50,7 @@ RC: dict[Any, Any] = {
     "xtick.labelsize": TEXT_POINTS,
     "ytick.labelsize": TEXT_POINTS,
     "text.usetex": False,
+    "text.parse_math": False,  # names may hold dollar signs, and mean no formula
     "axes.unicode_minus": False,
 }
 """Matplotlib settings that the picture sets itself, whatever a user's matplotlibrc says."""

@@ -100,6 +100,14 @@ _RUN = Run(
 )
 
 
+@pytest.fixture(scope="session", autouse=True)
+def compile_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What tests compile stays out of the user's folder, and is compiled by this very code."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MEMLAB_CACHE", str(tmp_path_factory.mktemp("compiled")))
+        yield
+
+
 @pytest.fixture(scope="session")
 def make_run() -> Callable[..., Run]:
     """`make_run(kernel="naive")`: a believable run, with fields of its measurement changed."""

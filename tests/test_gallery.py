@@ -3,6 +3,7 @@
 import importlib
 import json
 import re
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 import typer
 
-from memlab.cli.app import app
+from memlab.cli.app import app, main
 
 DOCS = Path(__file__).parent.parent / "docs"
 sys.path.insert(0, str(DOCS))
@@ -27,16 +28,25 @@ MEASURED = re.compile(
     r"|sectors|requests|wavefronts|instructions|clocks))"
 )
 
+FILLED = re.compile(r"\{\{.+?\}\}|```console\n.+?```|```cuda \S+\n```", re.DOTALL)
+
 each_lesson = pytest.mark.parametrize("page", LESSONS, ids=lambda page: page.name)
 
 
 def test_there_are_lessons() -> None:
-    assert [each.name[:2] for each in LESSONS] == [f"{n:02}" for n in range(1, 14)]
+    assert [each.name[:2] for each in LESSONS] == [f"{n:02}" for n in range(1, 16)]
 
 
 @each_lesson
-def test_every_command_is_accepted(page: Any) -> None:
+def test_every_command_is_accepted(
+    page: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Click reads each command to its last option, without running it; so those in the text."""
+    shutil.copytree(lesson.EXAMPLES, tmp_path / "room")
+    monkeypatch.chdir(tmp_path / "room")
+    for words in page.commands:
+        if words[0] == "init":  # what it writes names kernels
+            assert main([*words, "--quiet"]) == 0
     mentioned = [tuple(each.split()) for each in re.findall(r"`memlab\s([^`]+)`", page.text)]
     for words in (*page.commands, *page.figures.values(), *mentioned):
         command: Any = typer.main.get_command(app)
@@ -76,8 +86,10 @@ def test_the_page_is_made_from_its_lesson(page: Any) -> None:
 
     for words in page.commands:
         assert f"{lesson.PROMPT}{lesson.shlex.join(words)}\n" in made
-    for between in re.split(r"\{\{.+?\}\}|```console\n.+?```", page.text, flags=re.DOTALL):
+    for between in re.split(FILLED, page.text):
         assert between in made
+    for name in re.findall(r"```cuda (\S+)\n```", page.text):
+        assert (lesson.EXAMPLES / name).read_text(encoding="utf-8") in made
     for picture in re.findall(r"\]\((images/.+?)\)", made):
         assert (make.GALLERY / picture).is_file()
     assert f"({page.name}.md)" in (make.GALLERY / make.INDEX).read_text(encoding="utf-8")

@@ -62,7 +62,12 @@ def test_a_run_becomes_the_document_that_other_tools_read() -> None:
         "dynamic_shared_bytes": 0,
     }
     assert document["resources"]["static_shared_bytes"] == 2 * 16 * 16 * 4
-    assert document["coverage"] == {"blocks_emulated": 16, "blocks_total": 16}
+    assert document["coverage"] == {
+        "blocks_emulated": 16,
+        "blocks_total": 16,
+        "data_dependent": False,
+        "timed_out": False,
+    }
     assert document["time"]["provenance"] == "modelled"
     assert document["verification"]["checked"] == 64 * 64
     assert document["verification"]["status"] == "passed"

@@ -90,6 +90,7 @@ def test_words_become_a_request(asked: dict[str, Any], tmp_path: Path) -> None:
         "library_time": {},
         "samples": None,
         "timeout_s": None,
+        "memory_bytes": None,
     }
 
 

@@ -71,3 +71,48 @@ def test_only_the_elements_named_count() -> None:
 
 def test_nothing_to_compare_is_no_success() -> None:
     assert check(EXPECTED, index=()).status == "failed"
+
+
+@pytest.mark.parametrize("odd", [np.inf, -np.inf, 1e300])
+def test_an_odd_value_of_the_reference_hides_no_error_beside_it(odd: float) -> None:
+    launch = replace(LAUNCH, error_scale="rms")
+    at, expected = np.arange(4), np.array([1.0, 2.0, odd, -3.0])
+
+    good = verify(launch, {"expected": expected}, {"P": Found(at, expected)})
+    bad = verify(launch, {"expected": expected[[0, 1, 3, 2]]}, {"P": Found(at, expected)})
+
+    assert good.status == "passed"
+    assert bad.status == "failed"
+
+
+def test_each_output_has_its_own_tolerance_and_the_one_that_fails_is_told() -> None:
+    """Counts must be equal; an error that rounding explains in floats is none."""
+    launch = LAUNCH
+    other = replace(launch.outputs[0], name="Q")
+    two = replace(
+        launch,
+        arguments=(*launch.arguments, other),
+        references={
+            "P": lambda inputs, index: EXPECTED.reshape(-1)[index],
+            "Q": lambda inputs, index: EXPECTED.reshape(-1)[index],
+        },
+        tolerances={"P": 0.5, "Q": 0.0},
+    )
+    at = np.arange(4)
+    close = EXPECTED.reshape(-1) * 1.25
+    nearly = EXPECTED.reshape(-1) + np.array([0, 0, 0, 1e-9])
+
+    found = verify(two, {}, {"P": Found(at, close), "Q": Found(at, nearly)})
+
+    assert (found.status, found.tolerance, found.total) == ("failed", 0.0, 8)
+    assert found.worst.startswith("Q[1, 1] is ")
+
+
+def test_nan_never_agrees() -> None:
+    """A kernel and a reference that both read what was never written would else agree."""
+    at, expected = np.arange(4), np.array([1.0, 2.0, np.nan, 4.0])
+
+    found = verify(LAUNCH, {"expected": expected}, {"P": Found(at, expected)})
+
+    assert found.status == "failed"
+    assert found.worst == "P[1, 0] has no reference but NaN"

@@ -1,0 +1,104 @@
+"""What can be chosen for a launch of one's own kernel: how each value is read and checked.
+
+Values come as words from the command line, as TOML's types from a file, or from Python.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from memlab.errors import UsageError
+
+STANDARDS = ("c++11", "c++14", "c++17", "c++20")
+"""The dialects of C++ that NVRTC documents."""
+LARGEST_EXTENT = 2**31 - 1
+"""Blocks that a grid of any GPU has in x (CUDA C++ Programming Guide, technical specifications)."""
+MOST_REGISTERS = 255
+"""Registers a thread can have (CUDA C++ Programming Guide, technical specifications)."""
+
+
+def _extents(what: str, value: Any) -> tuple[int, ...]:
+    """Read `16,16`, 16 or (16, 16)."""
+    parts = value.split(",") if isinstance(value, str) else value
+    try:
+        found = tuple(
+            int(each, 0) if isinstance(each, str) else operator.index(each)
+            for each in (parts if isinstance(parts, Sequence) else (parts,))
+        )
+    except (TypeError, ValueError):
+        found = ()
+    if not 1 <= len(found) <= 3 or min(found) < 1 or max(found) > LARGEST_EXTENT:
+        raise UsageError(
+            f"{what} takes one to three whole numbers from 1 to {LARGEST_EXTENT}, got {value!r}: "
+            f"use --{what} 16 or --{what} 16,16"
+        )
+    return found
+
+
+def _whole(least: int, most: int) -> Callable[[str, Any], int]:
+    def read(what: str, value: Any) -> int:
+        try:
+            number = int(value, 0) if isinstance(value, str) else operator.index(value)
+        except (TypeError, ValueError):
+            number = least - 1
+        if not least <= number <= most:
+            raise UsageError(
+                f"{what} must be a whole number from {least} to {most}, got {value!r}: "
+                f"use --{what} {max(least, 32)}"
+            )
+        return number
+
+    return read
+
+
+def _texts(what: str, value: Any) -> tuple[str, ...]:
+    texts = tuple(value) if isinstance(value, (list, tuple)) else (value,)
+    for each in texts:
+        if not isinstance(each, str):
+            raise UsageError(f"{what} takes texts, got {each!r}: write it in quotes")
+    return texts
+
+
+def _standard(what: str, value: Any) -> str:
+    if value not in STANDARDS:
+        raise UsageError(f"{what} must be one of {', '.join(STANDARDS)}, got {value!r}")
+    return str(value)
+
+
+def _tolerance(what: str, value: Any) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not 0 <= number < math.inf:
+        raise UsageError(f"{what} must be a number, 0 or more, got {value!r}: use --{what} 1e-4")
+    return number
+
+
+def _reference(what: str, value: Any) -> str:
+    file, _, function = str(value).rpartition(":")
+    if not file.endswith(".py") or not function.isidentifier():
+        raise UsageError(
+            f"{what} names a function in a Python file, got {value!r}: write FILE.py:FUNCTION"
+        )
+    return str(value)
+
+
+READERS: dict[str, Callable[[str, Any], Any]] = {
+    "grid": _extents,
+    "block": _extents,
+    "shared": _whole(0, LARGEST_EXTENT),
+    "defines": _texts,
+    "include": _texts,
+    "std": _standard,
+    "max_registers": _whole(1, MOST_REGISTERS),
+    "args": _texts,
+    "constants": _texts,
+    "expect": _texts,
+    "reference": _reference,
+    "tolerance": _tolerance,
+}
+"""How the value of each choice is read and checked: its name for messages, then the value."""

@@ -1,0 +1,136 @@
+"""`memlab init`: what it writes runs at once, and it writes over nothing."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tomllib
+from pathlib import Path
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from memlab.cli.app import main
+from memlab.kernels import project
+
+EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
+
+MANY = """\
+struct Pair { int a; float b; };
+__constant__ float table[8];
+__global__ void transpose(const float* in, float* out, int rows, int columns) {
+  int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y;
+  if (x < columns && y < rows) out[x * rows + y] = in[y * columns + x] * table[x % 8];
+}
+__global__ void cube(double* v, long long nx, long long ny, long long nz) {
+  int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y;
+  for (int z = 0; x < nx && y < ny && z < nz; ++z) v[(z * ny + y) * nx + x] += 1;
+}
+__global__ void copy4(const float4* x, float4* y, void* scratch, bool wrap) {
+  y[blockIdx.x * blockDim.x + threadIdx.x] = x[blockIdx.x * blockDim.x + threadIdx.x];
+}
+__global__ void by_value(Pair pair, float* y) { y[0] = pair.b; }
+template <int N> __global__ void tiled(float* y) { y[0] = N; }
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, with kernels in it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MEMLAB_STORE", str(tmp_path / "runs.sqlite3"))
+    monkeypatch.setenv("MEMLAB_DEVICE", "h200")
+    shutil.copy(EXAMPLES / "saxpy.cu", tmp_path)
+    (tmp_path / "many.cu").write_text(MANY)
+    return tmp_path
+
+
+def test_what_is_written_runs_at_once(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["init", "saxpy.cu"]) == 0
+    assert capsys.readouterr().err == (
+        "memlab: wrote memlab.toml: correct the sizes, then 'memlab run saxpy'\n"
+    )
+    text = Path("memlab.toml").read_text("utf-8")
+    assert text.startswith("#:schema ./memlab.schema.json\n")
+    assert json.loads(Path("memlab.schema.json").read_text("utf-8")) == project.schema()
+    assert tomllib.loads(text)["kernels"]["saxpy"]["args"] == [
+        "f32=1",
+        "in:f32[1048576]",
+        "inout:f32[1048576]",
+        "i32=1048576",
+    ]
+
+    assert main(["run", "saxpy", "--json"]) == 0
+    run = json.loads(capsys.readouterr().out)
+    assert (run["kernel"], run["flop"]) == ("saxpy", 2 * 2**20)
+
+
+def test_every_kernel_of_a_file_is_written_and_runs(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["init", "many.cu"]) == 0
+    text = Path("memlab.toml").read_text("utf-8")
+    document = tomllib.loads(text)
+    Draft202012Validator(project.schema()).validate(document)
+
+    # `transpose` is a kernel of the catalog too.
+    assert set(document["kernels"]) == {"my-transpose", "cube", "copy4"}
+    assert "# by_value takes pair (Pair) by value" in text
+    assert document["kernels"]["my-transpose"]["constants"] == ["table=random"]
+    assert document["kernels"]["copy4"]["args"] == [
+        "in:f32[1048576,4]",
+        "inout:f32[1048576,4]",
+        "inout:u8[1048576]",
+        "bool=1",
+    ]
+    for name in document["kernels"]:
+        assert main(["analyze", name, "--json"]) == 0, capsys.readouterr().err
+
+
+def test_a_template_and_how_it_is_compiled_are_kept(folder: Path) -> None:
+    assert main(["init", "many.cu:tiled<32>", "-q", "-D", "A=1", "--std", "c++20"]) == 0
+
+    (name,) = tomllib.loads(Path("memlab.toml").read_text("utf-8"))["kernels"]
+    assert name == "tiled-32"
+    assert main(["analyze", name, "--json"]) == 0
+
+
+def test_what_exists_stays_unless_forced(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("memlab.toml").write_text("mine")
+    assert main(["init", "saxpy.cu"]) == 2
+    assert "memlab.toml exists: add --force to overwrite it, or" in capsys.readouterr().err
+    assert Path("memlab.toml").read_text() == "mine"
+
+    assert main(["init", "saxpy.cu", "-o", "other.toml"]) == 0
+    Path("memlab.schema.json").write_text("old")
+    Path("other.toml").unlink()
+    assert main(["init", "saxpy.cu", "-o", "other.toml"]) == 2
+    assert not Path("other.toml").exists()
+    assert main(["init", "saxpy.cu", "--force"]) == 0
+    assert set(project.kernels()) == {"saxpy"}
+    assert json.loads(Path("memlab.schema.json").read_text("utf-8")) == project.schema()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["tiled"], "'tiled' is no file of CUDA C++: name one, as in saxpy.cu:saxpy"),
+        (["missing.cu"], "cannot read missing.cu"),
+        (["saxpy.cu:saxpi"], "did you mean 'saxpy'?"),
+        (["many.cu:by_value"], "by_value takes pair (Pair) by value, which memlab cannot pass"),
+        (["saxpy.cu", "-o", "below/memlab.toml"], "saxpy.cu lies outside the folder below"),
+        (["saxpy.cu", "-o", "missing/memlab.toml"], "the folder missing does not exist"),
+        (["saxpy.cu", "--std", "c++3"], "std must be one of"),
+    ],
+)
+def test_what_cannot_be_written_is_one_line(
+    words: list[str], said: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "below").mkdir()
+
+    assert main(["init", *words]) == 2
+    out, err = capsys.readouterr()
+    assert not out
+    assert said in err
+    assert err.count("\n") == 1
+    assert not list(folder.rglob("*.toml"))

@@ -1,0 +1,11 @@
+// Sum of an array: a grid-stride loop, shuffles within a warp, one atomic a warp.
+__global__ void reduce_shuffle(const float *x, float *total, int n)
+{
+    float sum = 0.0f;
+    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x)
+        sum += x[i];
+    for (int offset = 16; offset > 0; offset /= 2)
+        sum += __shfl_down_sync(0xffffffff, sum, offset);
+    if (threadIdx.x % 32 == 0)
+        atomicAdd(total, sum);
+}

@@ -1,0 +1,35 @@
+// The tiled product for rectangles of notes on chapter 5 of "Programming Massively Parallel
+// Processors" (fourth edition), which stores to `P[Row*j+Col]` where P has l columns: at 40 x 24 it
+// writes past its end, and leaves holes before.
+//
+// launch: --grid 2,3 --block 16,16 --arg in:f32[40,20] --arg in:f32[20,24] --arg out:f32[40,24] --arg i32=40 --arg i32=20 --arg i32=24
+// unplaced: initcheck: never written
+// reference: rectangle
+#define TILE_WIDTH 16
+
+__global__ void MatrixMulKernel(const float* M, const float* N, float* P, int j, int k, int l) {
+  __shared__ float ds_M[TILE_WIDTH][TILE_WIDTH];
+  __shared__ float ds_N[TILE_WIDTH][TILE_WIDTH];
+  int tx = threadIdx.x, ty = threadIdx.y;
+  int Row = blockIdx.y * blockDim.y + ty;
+  int Col = blockIdx.x * blockDim.x + tx;
+  float Pvalue = 0;
+  for (int p = 0; p < ceil(k / (float)TILE_WIDTH); ++p) {
+    if (p * TILE_WIDTH + tx < k && Row < j) {
+      ds_M[ty][tx] = M[Row * k + p * TILE_WIDTH + tx];
+    } else ds_M[ty][tx] = 0.0f;
+    if (p * TILE_WIDTH + ty < k && Col < l) {
+      ds_N[ty][tx] = N[(p * TILE_WIDTH + ty) * l + Col];
+    } else ds_N[ty][tx] = 0.0f;
+    __syncthreads();
+    for (int i = 0; i < TILE_WIDTH; ++i) Pvalue += ds_M[ty][i] * ds_N[i][tx];
+    __syncthreads();
+  }
+  if (Row < j && Col < l) {
+#ifdef FIXED
+    P[Row * l + Col] = Pvalue;
+#else
+    P[Row * j + Col] = Pvalue;  // BUG memcheck: out of bounds
+#endif
+  }
+}
