@@ -1,9 +1,11 @@
 """A lesson: a page of Markdown with holes for what `memlab` prints.
 
-Three things in it are not plain Markdown:
+Four things in it are not plain Markdown:
 
 - A ```console block holds commands, each on a line that begins with `$ memlab`. On the page, each
   is followed by what it printed.
+- A ```cuda block that is empty and names a file shows that file of docs/examples; every lesson's
+  commands find these files where they run.
 - A comment `<!-- figures … -->` names documents, a line each: `naive = memlab analyze naive`. The
   command is run with `--json`.
 - `{{ naive.flop / 1e9 | .2f }}` is a figure out of such a document: keys, indices, sums, products
@@ -24,9 +26,11 @@ from pathlib import Path
 from typing import Any
 
 PROMPT = "$ memlab "
+EXAMPLES = Path(__file__).parent / "examples"
 
 _FIGURES = re.compile(r"<!-- figures\n(.*?)-->\n+", re.DOTALL)
 _CONSOLE = re.compile(r"```console\n(.*?)```", re.DOTALL)
+_SOURCE = re.compile(r"```cuda (\S+)\n```")
 _HOLE = re.compile(r"\{\{(.+?)\}\}", re.DOTALL)
 _OPERATIONS: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
@@ -129,8 +133,12 @@ def render(
             shown.append(f"{PROMPT}{shlex.join(command)}\n{output}\n")
         return "```console\n" + "\n".join(shown) + "```"
 
-    # What commands print may hold braces, so the holes are filled first.
-    return _CONSOLE.sub(show, _HOLE.sub(fill, lesson.text))
+    def source(block: re.Match[str]) -> str:
+        text = (EXAMPLES / block[1]).read_text(encoding="utf-8").strip("\n")
+        return f"```cuda\n{text}\n```"
+
+    # What commands print and sources say may hold braces, so the holes are filled first.
+    return _SOURCE.sub(source, _CONSOLE.sub(show, _HOLE.sub(fill, lesson.text)))
 
 
 def evaluate(expression: str, documents: Mapping[str, Any]) -> Any:
