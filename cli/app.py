@@ -7,6 +7,7 @@ import io
 import os
 import sys
 import traceback
+from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,6 +15,7 @@ import typer
 from typer.core import TyperGroup
 
 from memlab.errors import MemlabError, UsageError, nearest
+from memlab.roofline.units import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -119,8 +121,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         0 done, 1 a finding, 2 wrong usage, 3 device or back end not available, 130 interrupted.
     """
-    if sys.stdout is None:  # closed by whoever started us: `memlab run tiled >&-`
-        sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115 - for the process's life
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:  # closed by whoever started us: `memlab run tiled >&-`
+            setattr(sys, name, open(os.devnull, mode))  # noqa: PTH123, SIM115 - for good
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal that cannot spell µ gets a ?
     try:
@@ -163,10 +166,9 @@ def _abandon_stdout() -> None:
 
 def _fail(message: str, exit_code: int, log: str = "") -> int:
     """Print an error: on one line, but for a compiler's log, which keeps its own."""
-    from memlab.cli.output import printable
-
     lines = message.expandtabs().split("\n") if log else [message]
-    typer.echo("memlab: error: " + "\n".join(map(printable, lines)), err=True)
+    with suppress(OSError):  # where stderr cannot be written to, the code says it
+        typer.echo("memlab: error: " + "\n".join(map(printable, lines)), err=True)
     return exit_code
 
 

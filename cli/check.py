@@ -67,7 +67,7 @@ def check_kernel(
     if output is not None:
         check_output(output, force)
 
-    from memlab import lab
+    from memlab import gpu, lab
     from memlab.cli.progress import progress_bar
     from memlab.device.sanitizer import SanitizerError, side_by_side
 
@@ -81,7 +81,7 @@ def check_kernel(
         )
         if with_ is not None:
             try:
-                beside = lab.compute_sanitizer(target, parameters, **asked, timeout_s=timeout)
+                beside = gpu.compute_sanitizer(target, parameters, **asked, timeout_s=timeout)
                 pairs = side_by_side(report.findings, beside.findings)
             except SanitizerError as error:
                 say(f"no compute-sanitizer: {error}")

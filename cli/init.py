@@ -1,6 +1,7 @@
 """`memlab init FILE.cu`: write a memlab.toml for its kernels, to be corrected and kept."""
 
 import os
+import tomllib
 from pathlib import Path
 from typing import Annotated
 
@@ -57,17 +58,19 @@ def init(
     keeps_schema = _holds(schema, project.schema_text())
     _check(output, force)
     if not keeps_schema:
+        if schema.exists() and not schema.is_file():
+            raise UsageError(f"{schema} is no file, and the schema belongs there: move it away")
         check_output(schema, force)
     chosen = own.configured(
         own.OwnKernel(*place), {"defines": define, "include": include, "std": std}
     )
     found = lab.signatures(chosen, device=device)
-    text = scaffold.document(own.moved(chosen, output.parent), found)
+    text = scaffold.document(own.moved(chosen, output.parent), found, own.read_source(chosen))
     write_output(output, text, force)
     if not keeps_schema:
         write_output(schema, project.schema_text(), force)
     if not quiet:
-        first = scaffold.table_names(found)[0]
+        first = next(iter(tomllib.loads(text)["kernels"]))
         say(f"wrote {output}: correct the sizes, then 'memlab run {first}'")
 
 
@@ -82,6 +85,7 @@ def _check(output: Path, force: bool) -> None:
 
 def _holds(path: Path, text: str) -> bool:
     try:
-        return path.read_text(encoding="utf-8") == text
+        whole = text.encode()  # of another size, or a pipe, it is not even opened
+        return path.is_file() and path.stat().st_size == len(whole) and path.read_bytes() == whole
     except (OSError, ValueError):
         return False

@@ -9,11 +9,13 @@ from __future__ import annotations
 import os
 import secrets
 import stat
+from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
 import typer
 
 from memlab.errors import Incomplete, UsageError
+from memlab.roofline.units import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -61,22 +63,8 @@ def chosen_format(
 
 def say(message: str) -> None:
     """Write a message on stderr, on one line whatever the names in it hold."""
-    typer.echo(f"memlab: {printable(message)}", err=True)
-
-
-def printable(text: str, but: str = "") -> str:
-    """Text with what moves a terminal's cursor or changes its colours written as escapes.
-
-    Args:
-        text: From whoever it may be.
-        but: Characters that stay.
-    """
-    if text.isprintable():
-        return text
-    return "".join(
-        each if each.isprintable() or each in but else each.encode("unicode_escape").decode()
-        for each in text
-    )
+    with suppress(OSError):  # that no one can be told is no fault of the work
+        typer.echo(f"memlab: {printable(message)}", err=True)
 
 
 def note_time_limit(coverage: Coverage, quiet: bool) -> None:
@@ -151,7 +139,8 @@ def write_output(path: Path, data: bytes | str, force: bool, option: str = "--ou
     """Write a file so that it is there whole or, if anything fails, is as it was before.
 
     The data goes to a new file in the same folder, which then takes the name in one step. A
-    link is followed; a pipe or a terminal (`/dev/stdout`) is written to as it is.
+    link is followed, with `force` alone; a pipe or a terminal (`/dev/stdout`) is written to as
+    it is.
 
     Args:
         path: The file to be written.
@@ -162,7 +151,8 @@ def write_output(path: Path, data: bytes | str, force: bool, option: str = "--ou
     Raises:
         UsageError: As `check_output`, or the disk is full.
     """
-    content = data.encode() if isinstance(data, str) else data
+    # Names of files may hold bytes that are no UTF-8.
+    content = data.encode(errors="backslashreplace") if isinstance(data, str) else data
     try:
         _check(path, force, option)
         if _is_special(path):
@@ -184,7 +174,7 @@ def _check(path: Path, force: bool, option: str) -> None:
         )
     if _is_special(path):
         return
-    if path.exists() and not force:
+    if os.path.lexists(path) and not force:  # a link to nothing yet leads elsewhere too
         raise UsageError(
             f"{path} exists: add --force to overwrite it, or choose another file with {option}"
         )

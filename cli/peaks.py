@@ -40,12 +40,12 @@ def peaks(
 
     import json
 
-    from memlab import lab
+    from memlab import gpu
     from memlab.roofline.peaks_document import peaks_document
 
     with progress_bar(quiet) as progress:
         found, code = salvage(
-            lambda: lab.peaks(device=device, store=store, keep=not no_store, progress=progress)
+            lambda: gpu.peaks(device=device, store=store, keep=not no_store, progress=progress)
         )
     text = json.dumps(peaks_document(found), indent=2) + "\n"
     if as_json:

@@ -27,11 +27,14 @@ def check_picture(
         UsageError: The extension names no format of pictures, or as `check_output`.
     """
     import logging
+    import warnings
 
     from memlab.roofline.plot import image_format
 
     # Where the home folder is read-only matplotlib would tell of its own caches at length.
     logging.getLogger("matplotlib").setLevel(logging.ERROR)
+    # A name in a script that the font lacks is drawn as boxes; no message makes it better.
+    warnings.filterwarnings("ignore", r"Glyph .* missing from font", UserWarning)
     image_format(path)
     check_output(path, force, option)
     check_output(path.with_suffix(data_suffix), force, option)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console, Group
 from rich.padding import Padding
+from rich.segment import Segment
 from rich.table import Column, Table
 from rich.text import Text
 
@@ -15,12 +16,12 @@ from memlab.roofline import bus
 from memlab.roofline.ceilings import LABELS
 from memlab.roofline.placement import bytes_moved
 from memlab.roofline.run import LEVELS
-from memlab.roofline.units import digits, parameters_text, scaled
+from memlab.roofline.units import digits, parameters_text, printable, scaled
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from rich.console import RenderableType
+    from rich.console import ConsoleOptions, RenderableType
 
     from memlab.device.measurement import Counters, Measurement, Time, Verification
     from memlab.roofline.run import Placement, Run

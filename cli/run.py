@@ -66,7 +66,7 @@ def run_kernel(
     if output is not None:
         check_output(output, force)
 
-    from memlab import lab
+    from memlab import gpu, lab
     from memlab.cli.progress import progress_bar
     from memlab.device.ncu import ProfilerError
     from memlab.kernels.cublas import LibraryError
@@ -78,13 +78,13 @@ def run_kernel(
             hardware = _beside(
                 "hardware counters",
                 ProfilerError,
-                lambda: lab.hardware_counters(target, dict(parameters), **asked),
+                lambda: gpu.hardware_counters(target, dict(parameters), **asked),
             )
         if cublas:
             bar = _beside(
                 "cuBLAS",
                 LibraryError,
-                lambda: lab.cublas(
+                lambda: gpu.cublas(
                     target, dict(parameters), **asked, samples=samples, timeout_s=timeout
                 ),
             )

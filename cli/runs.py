@@ -248,17 +248,11 @@ def _is_own(run: Run) -> bool:
     return "grid" in run.measurement.parameters
 
 
-def _brief(run: Run) -> dict[str, int | str]:
-    """The parameters without lists that would fill a column; 'memlab runs show' has them all."""
-    parameters = run.measurement.parameters
-    return {name: parameters[name] for name in parameters if name not in ("args", "constants")}
-
-
 def _cells(run: Run) -> list[str]:
     from rich.markup import escape
 
     from memlab.cli.render import time_label
-    from memlab.roofline.units import digits, parameters_text
+    from memlab.roofline.units import brief, digits, parameters_text
 
     measurement, placement = run.measurement, run.placement
     fraction = placement.fraction_of_ceiling
@@ -268,7 +262,7 @@ def _cells(run: Run) -> list[str]:
         str(run.id),
         run.created_at[:10],
         escape(measurement.kernel),
-        escape(parameters_text(_brief(run))),
+        escape(parameters_text(brief(measurement.parameters))),
         escape(measurement.device.key),
         time_label(measurement.time),
         digits(placement.flop_per_s / 1e9),

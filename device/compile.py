@@ -186,6 +186,8 @@ def _compile(
     """
     _check_architecture(architecture)
     _check_text(source, source_name, arguments, name_expression)
+    if source_name.startswith("-"):  # else NVRTC takes it for an option
+        source_name = f"./{source_name}"
     if not any(argument.startswith("-arch=") for argument in arguments):
         arguments = [f"-arch={kind}_{architecture[0]}{architecture[1]}", *arguments]
     # Some editors start a file with a byte order mark, which NVRTC takes for a part of C++.
@@ -261,6 +263,8 @@ def _check_text(
         line = source[: source.index("\0")].count("\n") + 1
         message = f"{source_name} holds a NUL byte in line {line}: save it as text in UTF-8"
         raise UsageError(message)
+    if '"' in source_name:  # it ends the name in NVRTC's own PTX
+        raise UsageError(f"{source_name} has a quotation mark in its name: rename it")
     for each in (source_name, *arguments, name_expression):
         if any(character in each for character in "\0\n\r"):
             raise UsageError(f"{each!r} holds a line break or a NUL byte: leave that out")

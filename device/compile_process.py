@@ -86,6 +86,8 @@ def _work(work: Callable[[], object], writer: int) -> None:
         os.dup2(nowhere, 1)
         os.dup2(nowhere, 2)
         _limit(resource.RLIMIT_CORE, 0)
+        # Where the parent is killed there is nobody to end this.
+        _limit(resource.RLIMIT_CPU, int(LONGEST_S) + 10)
         mapped_pages = int(Path("/proc/self/statm").read_text().split()[0])
         _limit(resource.RLIMIT_AS, mapped_pages * resource.getpagesize() + MOST_BYTES)
         with os.fdopen(writer, "wb") as pipe:

@@ -27,10 +27,12 @@ libcu++ and CUB."""
 LARGEST_HEADER_BYTES = 16 << 20
 """No header is longer; what is, is data that was named by mistake."""
 
-_GAP = r"(?:[ \t\f\v]|/\*[^\n]{0,200}?\*/)*"
+# Possessive, or a line of comments would be taken apart in exponentially many ways.
+_GAP = r"(?:[ \t\f\v\r]|/\*[^\n]{0,200}?\*/)*+"
 _INCLUDE = re.compile(
     rf"(?:(?P<directive>(?:\#|%:){_GAP}include(?:_next)?\b)|__has_include(?:_next)?{_GAP}\()"
     rf"{_GAP}(?:\"(?P<quoted>[^\"\n\0]+)\"|<(?P<angled>[^>\n\0]+)>)?"
+    rf"|(?P<hidden>(?:\#|%:){_GAP}/\*)"
 )
 _C_HEADERS = {"assert.h", "ctype.h", "errno.h", "float.h", "limits.h", "math.h", "stdarg.h"} | {
     "stdbool.h",
@@ -42,7 +44,7 @@ _C_HEADERS = {"assert.h", "ctype.h", "errno.h", "float.h", "limits.h", "math.h",
     "time.h",
     "unistd.h",
 }
-_SPLICE = re.compile(r"\\[ \t]*\r?\n")
+_SPLICE = re.compile(r"\\\r?\n")
 
 
 @dataclass(frozen=True)
@@ -151,9 +153,14 @@ def _package_versions() -> tuple[str, ...]:
     return tuple(versions)
 
 
-def _spliced(source: str) -> str:
-    """The text with lines joined that end in a backslash."""
-    return _SPLICE.sub("", source)
+def _readings(text: str) -> Iterator[str]:
+    """The text with lines joined that end in a backslash, as the compiler reads it.
+
+    What C++11 and 14 take for trigraphs later dialects do not: then both readings are given.
+    """
+    yield _SPLICE.sub("", text)
+    if "??=" in text or "??/" in text:
+        yield _SPLICE.sub("", text.replace("??=", "#").replace("??/", "\\"))
 
 
 def _named_folders(options: Sequence[str]) -> list[str]:
@@ -196,23 +203,26 @@ def _own_headers(source: str, source_name: str, folders: Sequence[str]) -> dict[
                     )
                     raise UsageError(message)
                 content = found[str(real)] = _content(real, f"{includer} includes {name}")
-                waiting.append((content.decode("latin-1"), path))
+                waiting.append((content.decode(errors="surrogateescape"), path))
     return found
 
 
 def _included_names(text: str, includer: Path) -> Iterator[tuple[str, bool]]:
     """The names in a text's `#include` lines, and whether they stand in quotes."""
-    text = _spliced(text)
-    for match in _INCLUDE.finditer(text):
-        name = match["quoted"] or match["angled"]
-        if name is not None:
-            yield name, match["quoted"] is not None
-        elif match["directive"] and _starts_a_line(text, match.start()):
-            message = (
-                f"{includer} has an #include whose file is named by a macro, which is not "
-                "followed: write the file's name in quotes or angle brackets"
-            )
-            raise UsageError(message)
+    for reading in _readings(text):
+        for match in _INCLUDE.finditer(reading):
+            name = match["quoted"] or match["angled"]
+            if name is not None:
+                yield name, match["quoted"] is not None
+            elif _starts_a_line(reading, match.start()) and (match["directive"] or match["hidden"]):
+                where = (
+                    "whose file is named by a macro" if match["directive"] else "behind comments"
+                )
+                message = (
+                    f"{includer} has an #include {where}, which is not followed: write the "
+                    "file's name behind it in quotes or angle brackets"
+                )
+                raise UsageError(message)
 
 
 def _starts_a_line(text: str, position: int) -> bool:

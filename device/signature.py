@@ -94,7 +94,7 @@ def signature_of(
     if not entry:
         there = _read(compiled(""))
         if len(there) == 1:
-            return there[0]
+            return _lasting(there[0], source_name)
         raise UsageError(_choice(source_name, there, declared))
     try:
         output = compiled(entry)
@@ -106,8 +106,23 @@ def signature_of(
         raise UsageError(_absence(source_name, entry, error.reason, there, declared)) from error
     for each in _read(output):
         if each.linkage_name == output.lowered_name:
-            return replace(each, name_expression=entry)
+            return _lasting(replace(each, name_expression=entry), source_name)
     raise UsageError(f"{source_name} has a variable {entry!r}, but no such kernel: name a kernel")
+
+
+def _lasting(signature: Signature, source_name: str) -> Signature:
+    """A kernel, unless its name in the compiled code is another one each time.
+
+    Raises:
+        UsageError: So it is in an unnamed namespace of a file that defines nothing outside one.
+    """
+    unnamed = re.search(r"(\d+)(_GLOBAL__N_\w+)", signature.linkage_name)
+    if unnamed and re.search(r"_[0-9a-f]{8}_\d+$", unnamed[2][: int(unnamed[1])]):
+        raise UsageError(
+            f"{source_name}: {signature.name} is in an unnamed namespace, or its template "
+            "arguments are, and so is called otherwise whenever it is compiled: move it out"
+        )
+    return signature
 
 
 def _declared(source: str) -> Iterator[tuple[str, str]]:

@@ -88,9 +88,8 @@ def bind(
             parameter; the message numbers arguments from 0.
     """
     if len(texts) != len(parameters):
-        declared = ", ".join(f"{each.spelling} {each.name}".strip() for each in parameters)
         raise UsageError(
-            f"the kernel takes {len(parameters)} arguments ({declared}), got {len(texts)}: "
+            f"the kernel takes {declared(parameters)}, got {len(texts)}: "
             "give one --arg for each, in this order"
         )
     return tuple(
@@ -99,11 +98,25 @@ def bind(
     )
 
 
+def declared(parameters: Sequence[KernelParameter]) -> str:
+    """How messages name what a kernel takes: `2 arguments (float * y, int n)`."""
+    listed = ", ".join(f"{each.spelling} {each.name}".strip() for each in parameters)
+    count = f"{len(parameters)} argument{'' if len(parameters) == 1 else 's'}"
+    return f"{count} ({listed})" if parameters else "no arguments"
+
+
 def _label(index: int, parameter: KernelParameter) -> str:
     """How messages name a parameter: `argument 2 (y, float *)`."""
     number = f"argument {index}"
     names = [each for each in (parameter.name, parameter.spelling) if each != number]
     return f"{number} ({', '.join(names)})"
+
+
+def instead_of(parameter: KernelParameter) -> str:
+    """What to do about a parameter that memlab cannot pass."""
+    if "(*" in parameter.spelling:
+        return "call the function by its name in the kernel, or choose it with -D"
+    return "pass its members one by one, or a pointer to it"
 
 
 def read(text: str) -> ScalarSpecification | ArraySpecification:
@@ -168,9 +181,9 @@ def fill(dtype: str, text: str) -> Fill | None:
 
 def _bound(text: str, parameter: KernelParameter, label: str) -> Buffer | Scalar:
     if parameter.kind == "structure":
+        what = "a function" if "(*" in parameter.spelling else "a structure"
         raise UsageError(
-            f"{label} is a structure passed by value, which memlab cannot pass: "
-            "pass its members one by one, or a pointer to it"
+            f"{label} is {what} passed by value, which memlab cannot pass: {instead_of(parameter)}"
         )
     try:
         given = read(text)

@@ -64,7 +64,9 @@ def _texts(what: str, value: Any) -> tuple[str, ...]:
 
 def _standard(what: str, value: Any) -> str:
     if value not in STANDARDS:
-        raise UsageError(f"{what} must be one of {', '.join(STANDARDS)}, got {value!r}")
+        raise UsageError(
+            f"{what} must be one of {', '.join(STANDARDS)}, got {value!r}: use --{what} c++17"
+        )
     return str(value)
 
 

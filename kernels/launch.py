@@ -205,3 +205,8 @@ class Launch:
     def threads_per_block(self) -> int:
         """Threads of one block."""
         return self.block[0] * self.block[1] * self.block[2]
+
+
+def source_lines(source: str) -> list[str]:
+    """The lines of a source as compilers count them: other breaks, such as form feeds, end none."""
+    return source.removesuffix("\n").split("\n")

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memlab.errors import UsageError, nearest
-from memlab.kernels.arguments import DTYPES, bind, fill
+from memlab.kernels.arguments import DTYPES, bind, declared, fill
 from memlab.kernels.choices import READERS
 from memlab.kernels.kernel import check_geometry, check_memory
 from memlab.kernels.launch import Buffer, Constant, Dim3, Launch
@@ -217,6 +218,8 @@ def launch(
             needs more than the device has.
     """
     name = _text(kernel.name or f"{Path(kernel.source).name}:{kernel.entry or signature.name}")
+    if executed and signature.parameters and not kernel.args:
+        raise UsageError(_without_arguments(kernel, signature))
     arguments = bind(kernel.args, signature.parameters) if kernel.args or executed else ()
     constants = _constants(kernel, signature)
     buffers = [each for each in arguments if isinstance(each, Buffer)]
@@ -250,6 +253,15 @@ def launch(
     check_geometry(made, limits)
     _check_block(made, limits)
     return made
+
+
+def _without_arguments(kernel: OwnKernel, signature: Signature) -> str:
+    """What to say to who has only named a kernel yet."""
+    by_hand = "give --grid, --block and one --arg for each, in this order"
+    written = f"or let 'memlab init {shlex.quote(kernel.source)}' write them into a file"
+    return f"{kernel.target} takes {declared(signature.parameters)}, and none are given: " + (
+        by_hand if kernel.name else f"{by_hand}, {written}"
+    )
 
 
 def _constants(kernel: OwnKernel, signature: Signature) -> tuple[Constant, ...]:

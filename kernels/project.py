@@ -153,7 +153,7 @@ def _said(error: ValidationError, place: str) -> str:
     if error.validator in ("pattern", "not") and "propertyNames" in error.absolute_schema_path:
         return f"{where}{_shortened(value)} is no name for a kernel: use letters, digits, - and _"
     key = next((str(each) for each in reversed(error.absolute_path) if isinstance(each, str)), "")
-    description = str(rule.get("description", "")) or _description(key)
+    description = str(rule.get("description", "")).rstrip(".") or _description(key)
     return f"{place or 'it'} = {_shortened(value)} is not accepted. {description}: {_example(key)}"
 
 

@@ -1,8 +1,8 @@
 """What `memlab init` writes: a `memlab.toml` that runs at once, for its user to correct.
 
 Sizes are guesses, since no compiled kernel tells them. The guesses are safe for what most kernels
-do with their whole numbers: the product of all of them is at most an array's elements, and there
-are as many threads.
+do with their whole numbers: the product of all of them, and of as many as the grid has axes, is at
+most an array's elements.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ import itertools
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from memlab.errors import UsageError
-from memlab.kernels.arguments import DTYPES, LARGEST_FLOATS
+from memlab.kernels.arguments import DTYPES, LARGEST_FLOATS, instead_of
 from memlab.kernels.catalog import CATALOG
 from memlab.kernels.project import SCHEMA_FILE
 
@@ -25,8 +26,10 @@ if TYPE_CHECKING:
 
 ELEMENTS = 2**20
 """Of every array: 4 MiB of floats, which the emulator runs whole in a second."""
-BLOCKS = {1: (256,), 2: (16, 16), 3: (16, 16)}
-"""Threads of a block, by how many whole numbers the kernel takes."""
+BLOCKS = {1: (256,), 2: (16, 16), 3: (8, 8, 4)}
+"""Threads of a block, by how many axes of it the kernel asks for its place on."""
+INDICES = ("i32", "i64", "u32", "u64")
+"""Types in which kernels keep indices: their arrays count, so that each lies in every array."""
 SMALLEST_SIZE_BITS = 32
 """Whole numbers of fewer bits are flags and the like, not sizes."""
 
@@ -48,26 +51,32 @@ _OPTIONAL = """\
 """
 
 
-def document(kernel: OwnKernel, signatures: Sequence[Signature]) -> str:
+def document(kernel: OwnKernel, signatures: Sequence[Signature], source: str = "") -> str:
     """Write a `memlab.toml`.
 
     Args:
         kernel: The file, and how it is compiled.
         signatures: Its kernels, one or more.
+        source: Its text, which tells how many axes a kernel works on.
 
     Raises:
         UsageError: Each takes a structure by value; where some do, these are left out.
     """
-    tables, refused, names = [], [], table_names(signatures)
-    for name, each in zip(names, signatures, strict=True):
+    tables, refused, written = [], [], []
+    shared = {
+        name for name, times in Counter(each.name for each in signatures).items() if times > 1
+    }
+    for name, each in zip(table_names(signatures), signatures, strict=True):
+        entry = each.linkage_name if each.name in shared else each.name  # of overloads
         try:
-            tables.append(_table(name, kernel, each))
+            tables.append(_table(name, kernel, each, kernel.entry or entry, _body(source, each)))
+            written.append(name)
         except UsageError as error:
             refused.append(error)
             tables.append(f"# {error}\n")
-    if len(refused) == len(tables):
+    if not written:
         raise refused[0]
-    return "\n".join([_HEAD.format(schema=SCHEMA_FILE, name=names[0]), *tables])
+    return "\n".join([_HEAD.format(schema=SCHEMA_FILE, name=written[0]), *tables])
 
 
 def table_names(signatures: Sequence[Signature]) -> list[str]:
@@ -81,26 +90,27 @@ def table_names(signatures: Sequence[Signature]) -> list[str]:
     return names
 
 
-def _table(name: str, kernel: OwnKernel, signature: Signature) -> str:
+def _table(name: str, kernel: OwnKernel, signature: Signature, entry: str, body: str) -> str:
     for each in signature.parameters:
         if each.kind == "structure":
             raise UsageError(
                 f"{signature.name} takes {each.name} ({each.spelling}) by value, which memlab "
-                "cannot pass: pass its members one by one, or a pointer to it"
+                f"cannot pass: {instead_of(each)}"
             )
+    block = BLOCKS[_axes("threadIdx", body)]
+    axes = max(len(block), _axes("blockIdx", body))
     sizes = [each for each in signature.parameters if _is_size(each)]
-    size = 2 ** (int(math.log2(ELEMENTS)) // max(len(sizes), 1))
-    block = BLOCKS[min(max(len(sizes), 1), 3)]
-    grid = [-(-size // each) for each in block]
+    size = 2 ** (int(math.log2(ELEMENTS)) // max(len(sizes), axes))
+    grid = [-(-size // threads) for threads in (*block, 1, 1)[:axes]]
     return "\n".join(
         (
             f"[kernels.{name}]",
             f"source = {_quoted(kernel.source)}",
-            f"entry = {_quoted(kernel.entry or signature.name)}",
-            f"grid = {_extents(grid)}  # blocks in x, y, z",
-            f"block = {_extents(block)}  # threads of a block",
+            f"entry = {_quoted(entry)}",
+            f"grid = {_extents(grid)}  # blocks in x, y, z: a guess",
+            f"block = {_extents(block)}  # threads of a block: a guess",
             *_compiled_with(kernel),
-            "# The arguments in the kernel's order. The sizes are a guess: put yours.",
+            "# The arguments in the kernel's order; their sizes are a guess too: put yours.",
             "# in: is only read, out: only written, inout: read and overwritten.",
             "args = [",
             *_arguments(signature.parameters, size),
@@ -109,6 +119,20 @@ def _table(name: str, kernel: OwnKernel, signature: Signature) -> str:
             _OPTIONAL.format(output=_an_output(signature.parameters)),
         )
     )
+
+
+def _body(source: str, signature: Signature) -> str:
+    """The part of a source that a kernel seems to stand in: from its declaration to the next."""
+    name = signature.name.partition("<")[0].rpartition("::")[2]
+    parts = source.split("__global__")
+    return next(
+        (each for each in parts if re.match(rf"[^;{{}}]*\b{re.escape(name)}\s*\(", each)), source
+    )
+
+
+def _axes(index: str, body: str) -> int:
+    """How many axes of `threadIdx` or `blockIdx` a kernel looks at."""
+    return next((axes for axes, axis in ((3, "z"), (2, "y")) if f"{index}.{axis}" in body), 1)
 
 
 def _is_size(parameter: KernelParameter) -> bool:
@@ -133,6 +157,8 @@ def _arguments(parameters: Sequence[KernelParameter], size: int) -> Iterator[str
 
 def _elements(parameter: KernelParameter) -> str:
     """Type and dimensions of an array; of structures, rows of their members or bytes."""
+    if parameter.dtype in INDICES:
+        return f"{parameter.dtype}[{ELEMENTS}]=arange"
     if parameter.dtype:
         return f"{parameter.dtype}[{ELEMENTS}]"
     if not parameter.element_bytes:

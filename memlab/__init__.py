@@ -7,6 +7,7 @@ For a notebook or a script:
     memlab.devicequery("a100").total_memory_bytes
     run = memlab.run("tiled", width=1024, tile=16)
     memlab.run("saxpy.cu:saxpy", grid=16, block=256, args=["f32=2", "f32[4096]", ...])
+    memlab.check("tiled", width=100).findings
     memlab.roofline().figure()
 
 Each function is the command of the same name and returns dataclasses; `frame` makes pandas
@@ -26,11 +27,26 @@ if TYPE_CHECKING:
 
     import pandas
 
+    from memlab.device.findings import CheckReport
+    from memlab.device.measurement import Occupancy
     from memlab.device.properties import DeviceProperties
+    from memlab.device.trace_records import Trace
+    from memlab.kernels.launch import Dim3
+    from memlab.kernels.own import OwnKernel
     from memlab.lab import Roofline
+    from memlab.roofline.analysis import Analysis
     from memlab.roofline.run import Run
 
-__all__ = ["devicequery", "frame", "roofline", "run"]
+__all__ = [
+    "analyze",
+    "check",
+    "devicequery",
+    "frame",
+    "occupancy",
+    "roofline",
+    "run",
+    "trace",
+]
 
 # The rooms are imported where they are used: `memlab --help` must not wait for NumPy.
 
@@ -75,12 +91,9 @@ def run(
         memlab.errors.MemlabError: See `memlab.lab.run`.
     """
     from memlab import lab
-    from memlab.kernels import catalog, own, project
 
-    named = None if kernel in catalog.CATALOG else project.find(kernel)
     return lab.run(
-        kernel if named is None else own.configured(named, parameters),
-        {} if named is not None else parameters,
+        *_target(kernel, parameters),
         device=device,
         seed=seed,
         store=store,
@@ -88,6 +101,86 @@ def run(
         samples=samples,
         timeout_s=timeout_s,
         memory_bytes=memory_bytes,
+    )
+
+
+def analyze(
+    kernel: str,
+    *,
+    device: str | None = None,
+    seed: int = 0,
+    timeout_s: float | None = None,
+    memory_bytes: int | None = None,
+    **parameters: Any,
+) -> Analysis:
+    """Count what a kernel does to memory, line by line: see `run` and `memlab.lab.analyze`."""
+    from memlab import lab
+
+    return lab.analyze(
+        *_target(kernel, parameters),
+        device=device,
+        seed=seed,
+        timeout_s=timeout_s,
+        memory_bytes=memory_bytes,
+    )
+
+
+def check(
+    kernel: str,
+    *,
+    device: str | None = None,
+    seed: int = 0,
+    timeout_s: float | None = None,
+    memory_bytes: int | None = None,
+    **parameters: Any,
+) -> CheckReport:
+    """Find wrong accesses, races and barriers in a kernel: see `run` and `memlab.lab.check`."""
+    from memlab import lab
+
+    return lab.check(
+        *_target(kernel, parameters),
+        device=device,
+        seed=seed,
+        timeout_s=timeout_s,
+        memory_bytes=memory_bytes,
+    )
+
+
+def trace(
+    kernel: str,
+    *,
+    block_index: Dim3 = (0, 0, 0),
+    thread_index: Dim3 = (0, 0, 0),
+    device: str | None = None,
+    timeout_s: float | None = None,
+    memory_bytes: int | None = None,
+    **parameters: Any,
+) -> Trace:
+    """Follow one thread, chosen by its indices x, y, z: see `run` and `memlab.lab.trace`."""
+    from memlab import lab
+
+    return lab.trace(
+        *_target(kernel, parameters),
+        block=block_index,
+        thread=thread_index,
+        device=device,
+        timeout_s=timeout_s,
+        memory_bytes=memory_bytes,
+    )
+
+
+def occupancy(kernel: str, *, device: str | None = None, **parameters: Any) -> Occupancy:
+    """Say how many of a kernel's blocks an SM holds, and what limits them: see `run`."""
+    from memlab import lab
+    from memlab.device import occupancy as device_occupancy
+
+    properties = lab.device_properties(device)
+    launch, needed = lab.resources(*_target(kernel, parameters), properties)
+    return device_occupancy.occupancy(
+        properties,
+        launch.threads_per_block,
+        needed.registers_per_thread,
+        needed.static_shared_bytes + launch.dynamic_shared_bytes,
     )
 
 
@@ -103,3 +196,11 @@ def frame(*runs: Run) -> pandas.DataFrame:
     from memlab.roofline import table
 
     return table.frame(runs)
+
+
+def _target(kernel: str, parameters: dict[str, Any]) -> tuple[str | OwnKernel, dict[str, Any]]:
+    """The kernel that a name means, with what was chosen of it, and parameters of the catalog."""
+    from memlab.kernels import catalog, own, project
+
+    named = None if kernel in catalog.CATALOG else project.find(kernel)
+    return (kernel, parameters) if named is None else (own.configured(named, parameters), {})

@@ -5,28 +5,23 @@ The command line and `import memlab` both call these; here the rooms meet.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from memlab.device import checking, datasheet, ncu, sanitizer, tracing
-from memlab.device.budget import EMULATION_TIMEOUT_S, Budget
+from memlab.device import checking, datasheet, tracing
 from memlab.device.compile import compile_launch
-from memlab.device.devices import Device, gpu_index, gpu_names, limits, open_device
+from memlab.device.devices import Device, gpu_names, open_device
 from memlab.device.emulated import count, emulate
 from memlab.device.findings import TOOLS
 from memlab.device.measurement import DeviceSummary
-from memlab.device.references import references
 from memlab.device.signature import signature_of
 from memlab.device.signature import signatures as signatures_in
-from memlab.device.timing import TIMEOUT_S, Settings
-from memlab.errors import DeviceError, Incomplete, UsageError
-from memlab.kernels import catalog, own
-from memlab.kernels.cublas import LibraryError
+from memlab.errors import Incomplete
+from memlab.kernels import own
+from memlab.launching import budget_of, now, prepared, settings_of
 from memlab.roofline.advice import advise
 from memlab.roofline.analysis import Analysis, access_ratio
 from memlab.roofline.boundary import BoundaryCost, EdgeCase, edge_case, nearest_multiples
@@ -41,10 +36,7 @@ if TYPE_CHECKING:
 
     from memlab.device.findings import CheckReport, Tool
     from memlab.device.measurement import Progress, Resources, Time
-    from memlab.device.peak_records import Peaks
     from memlab.device.properties import DeviceProperties
-    from memlab.device.reference_bar import ReferenceBar
-    from memlab.device.sanitizer import SanitizerReport
     from memlab.device.trace_records import Trace
     from memlab.kernels.launch import Dim3, Launch
     from memlab.kernels.own import OwnKernel
@@ -153,7 +145,7 @@ def run(
         MemlabError: The kernel itself failed, or took too long.
         Incomplete: The run could not be stored after all; carries it.
     """
-    settings, budget = _settings(samples, timeout_s), _budget(timeout_s, memory_bytes)
+    settings, budget = settings_of(samples, timeout_s), budget_of(timeout_s, memory_bytes)
     runs = Store(store) if keep else None
     if runs is not None:
         runs.check()
@@ -163,86 +155,6 @@ def run(
     )
     made = replace(made, measurement=measurement)
     return made if runs is None else runs.add(made)
-
-
-def hardware_counters(
-    kernel: str | OwnKernel,
-    parameters: Mapping[str, int | str | None],
-    *,
-    device: str | None = None,
-    seed: int = 0,
-    progress: Progress | None = None,
-) -> dict[str, float]:
-    """Count a launch in hardware, with Nsight Compute.
-
-    Args:
-        kernel: As for `run`.
-        parameters: As for `run`.
-        device: See `device_properties`; it must be a GPU.
-        seed: Of the random inputs.
-        progress: As for `run`.
-
-    Returns:
-        Whole-grid totals by the names of `Counters`, and `duration_s`.
-
-    Raises:
-        UsageError: An unknown kernel or device, or a parameter out of range.
-        ProfilerError: There are no hardware counters here; says why and what to do.
-    """
-    opened = open_device(device)
-    if opened.kind != "cuda":
-        raise ncu.ProfilerError(
-            f"Nsight Compute counts on a GPU, and {opened.key} is emulated: "
-            "choose a GPU with --device 0"
-        )
-    launch = _launch(kernel, parameters, opened.properties)
-    if progress is not None:
-        progress("counting with Nsight Compute", None)
-    return ncu.counters(ncu.profile(launch, index=gpu_index(opened.key), seed=seed))
-
-
-def cublas(
-    kernel: str | OwnKernel,
-    parameters: Mapping[str, int | str | None],
-    *,
-    device: str | None = None,
-    seed: int = 0,
-    progress: Progress | None = None,
-    samples: int | None = None,
-    timeout_s: float | None = None,
-) -> ReferenceBar:
-    """Time cuBLAS on the matrices that a kernel multiplies: the bar for the ladder.
-
-    Args:
-        kernel: As for `run`.
-        parameters: As for `run`.
-        device: See `device_properties`; it must be a GPU.
-        seed: Of the random inputs.
-        progress: As for `run`.
-        samples: As for `run`.
-        timeout_s: As for `run`.
-
-    Raises:
-        UsageError: An unknown kernel or device, a parameter out of range, or a kernel that is
-            no product of row-major matrices.
-        LibraryError: There is no cuBLAS here; says why and what to do.
-        DeviceError: A GPU was asked for that is not available.
-    """
-    opened = open_device(device)
-    launch = _launch(kernel, parameters, opened.properties)
-    if launch.library != "cublas":
-        raise UsageError(
-            f"cuBLAS multiplies row-major matrices, which {launch.kernel} does not: "
-            "leave out --cublas"
-        )
-    if opened.kind != "cuda":
-        raise LibraryError(
-            f"it runs on a GPU, and {opened.key} is emulated: choose a GPU with --device 0"
-        )
-    from memlab.device.reference_bar import reference_bar
-
-    settings = _settings(samples, timeout_s)
-    return reference_bar(gpu_index(opened.key), launch, seed, settings, progress)
 
 
 def resources(
@@ -264,7 +176,7 @@ def resources(
         UsageError: An unknown kernel, or a parameter out of range.
         DeviceError: The compiler is not available, or does not know the device.
     """
-    launch = _launch(kernel, parameters, properties, executed=False)
+    launch = prepared(kernel, parameters, properties, executed=False)
     return launch, compile_launch(launch, properties.compute_capability).resources
 
 
@@ -316,15 +228,15 @@ def analyze(
         DeviceError: The device or the compiler is not available.
         MemlabError: The kernel itself failed, or took too long.
     """
-    opened, budget = open_device(device), _budget(timeout_s, memory_bytes)
+    opened, budget = open_device(device), budget_of(timeout_s, memory_bytes)
     properties = opened.properties
     capability = properties.compute_capability
-    launch = _launch(kernel, parameters, properties)
+    launch = prepared(kernel, parameters, properties)
     compiled = compile_launch(launch, capability)
     emulation = emulate(launch, compiled, properties, seed, progress, budget)
 
     def prepare(values: Mapping[str, int | str]) -> Launch:
-        return _launch(kernel, values, properties)
+        return prepared(kernel, values, properties)
 
     def edge(values: Mapping[str, int | str] | None) -> EdgeCase | None:
         if values is None:
@@ -389,54 +301,13 @@ def check(
         DeviceError: The device or the compiler is not available.
         MemlabError: The kernel stopped itself, or the time was up before any block was done.
     """
-    opened, budget = open_device(device), _budget(timeout_s, memory_bytes)
+    opened, budget = open_device(device), budget_of(timeout_s, memory_bytes)
     properties = opened.properties
     capability = properties.compute_capability
-    launch = _launch(kernel, parameters, properties)
+    launch = prepared(kernel, parameters, properties)
     compiled = compile_launch(launch, capability)
     summary = DeviceSummary(properties.name, opened.kind, capability, opened.key)
     return checking.check(launch, compiled, summary, seed, tools, progress, budget)
-
-
-def compute_sanitizer(
-    kernel: str | OwnKernel,
-    parameters: Mapping[str, int | str | None],
-    *,
-    device: str | None = None,
-    seed: int = 0,
-    tools: Sequence[Tool] = TOOLS,
-    progress: Progress | None = None,
-    timeout_s: float | None = None,
-) -> SanitizerReport:
-    """Check a launch with NVIDIA's Compute Sanitizer, on a GPU.
-
-    Args:
-        kernel: As for `run`.
-        parameters: As for `run`.
-        device: See `device_properties`; it must be a GPU.
-        seed: Of the random inputs.
-        tools: What to check for.
-        progress: As for `run`.
-        timeout_s: How long one tool may take; None allows five minutes.
-
-    Raises:
-        UsageError: An unknown kernel or device, a parameter out of range.
-        SanitizerError: It cannot run here; says why and what to do.
-    """
-    opened = open_device(device)
-    if opened.kind != "cuda":
-        raise sanitizer.SanitizerError(
-            f"it runs on a GPU, and {opened.key} is emulated: choose a GPU with --device 0"
-        )
-    launch = _launch(kernel, parameters, opened.properties)
-    return sanitizer.sanitize(
-        launch,
-        index=gpu_index(opened.key),
-        seed=seed,
-        tools=tools,
-        timeout_s=sanitizer.TIMEOUT_S if timeout_s is None else timeout_s,
-        progress=progress,
-    )
 
 
 def trace(
@@ -466,8 +337,8 @@ def trace(
         DeviceError: The device or the compiler is not available.
         MemlabError: The kernel itself failed, or took too long.
     """
-    properties, budget = device_properties(device), _budget(timeout_s, memory_bytes)
-    launch = _launch(kernel, parameters, properties)
+    properties, budget = device_properties(device), budget_of(timeout_s, memory_bytes)
+    launch = prepared(kernel, parameters, properties)
     compiled = compile_launch(launch, properties.compute_capability)
     return tracing.trace(launch, compiled, block, thread, properties.name, budget)
 
@@ -503,7 +374,7 @@ def roofline(
         Incomplete: Some runs cannot be read or what ran could not be stored; carries the
             roofline of what there is.
     """
-    settings, budget = _settings(None, timeout_s), _budget(timeout_s, memory_bytes)
+    settings, budget = settings_of(None, timeout_s), budget_of(timeout_s, memory_bytes)
     opened, kept = open_device(device, settings, budget), Store(store)
     peaks = kept.peaks(opened.key, opened.properties.name)
     missing: list[Incomplete] = []
@@ -537,99 +408,6 @@ def roofline(
     return gathered
 
 
-def peaks(
-    *,
-    device: str | None = None,
-    store: Path | None = None,
-    keep: bool = True,
-    progress: Progress | None = None,
-) -> Peaks:
-    """Measure a GPU's ceilings and latencies; later rooflines on it draw them.
-
-    Args:
-        device: See `device_properties`; it must be a GPU.
-        store: The file to keep them in; None takes the user's.
-        keep: Whether to keep them at all.
-        progress: As for `run`.
-
-    Raises:
-        UsageError: An unknown device, or a store that cannot be written.
-        DeviceError: The device is emulated, or cannot be used.
-        MemlabError: A micro-benchmark gave a wrong result.
-        Incomplete: The peaks could not be stored after all; carries them.
-    """
-    from memlab.device.peaks import measure
-
-    opened = open_device(device)
-    if opened.kind != "cuda":
-        raise DeviceError(
-            f"peaks are measured on a GPU, and {opened.key} is emulated: choose a GPU with "
-            f"--device 0, or see its datasheet with 'memlab devicequery --device {opened.key}'"
-        )
-    kept = Store(store) if keep else None
-    if kept is not None:
-        kept.check()
-    found = replace(
-        measure(gpu_index(opened.key), opened.properties, progress),
-        created_at=_now().isoformat(timespec="seconds"),
-        memlab_version=version("memlab"),
-    )
-    if kept is not None:
-        kept.add_peaks(found)
-    return found
-
-
-def _budget(timeout_s: float | None, memory_bytes: int | None) -> Budget:
-    return Budget(EMULATION_TIMEOUT_S if timeout_s is None else timeout_s, memory_bytes)
-
-
-def _settings(samples: int | None, timeout_s: float | None) -> Settings:
-    return Settings(samples, timeout_s=TIMEOUT_S if timeout_s is None else timeout_s)
-
-
-def _launch(
-    kernel: str | OwnKernel,
-    parameters: Mapping[str, int | str | None],
-    properties: DeviceProperties,
-    *,
-    executed: bool = True,
-) -> Launch:
-    """Make a launch for a device, of a kernel of the catalog or of one's own.
-
-    Args:
-        kernel: As for `run`.
-        parameters: As for `run`.
-        properties: The device.
-        executed: Whether it will run; of one's own kernel, arguments may else be missing.
-    """
-    if isinstance(kernel, str):
-        return catalog.find(kernel).prepare(parameters, limits(properties))
-    source = own.read_source(kernel)
-    signature = signature_of(
-        source,
-        kernel.source,
-        kernel.entry,
-        properties.compute_capability,
-        own.defines(kernel),
-        options=own.compile_options(kernel),
-    )
-    launch = own.launch(kernel, signature, source, limits(properties), executed=executed)
-    return replace(launch, references=references(kernel, launch)) if executed else launch
-
-
-def _now() -> datetime:
-    """Tell the time, or what SOURCE_DATE_EPOCH says it is: documents can be made again alike."""
-    epoch = os.environ.get("SOURCE_DATE_EPOCH")
-    if not epoch:
-        return datetime.now(UTC)
-    try:
-        return datetime.fromtimestamp(int(epoch), UTC)
-    except (ValueError, OverflowError, OSError) as error:
-        raise UsageError(
-            f"SOURCE_DATE_EPOCH must be seconds since 1970, got {epoch!r}: correct or unset it"
-        ) from error
-
-
 def _run(
     device: Device,
     kernel: str | OwnKernel,
@@ -637,13 +415,13 @@ def _run(
     seed: int,
     progress: Progress | None,
 ) -> Run:
-    launch = _launch(kernel, parameters, device.properties)
+    launch = prepared(kernel, parameters, device.properties)
     measurement = device.run(launch, seed, progress)
     roofs = ceilings(device.properties)
     placement = place(measurement, roofs)
     return Run(
         id=None,
-        created_at=_now().isoformat(timespec="seconds"),
+        created_at=now().isoformat(timespec="seconds"),
         memlab_version=version("memlab"),
         measurement=measurement,
         placement=placement,

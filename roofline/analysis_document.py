@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from memlab.device.properties import dotted
+from memlab.roofline.serialize import plain
 
 if TYPE_CHECKING:
     from memlab.roofline.analysis import AccessRatio, Analysis
@@ -40,23 +41,26 @@ LINE_COLUMNS = (
 def document(analysis: Analysis) -> dict[str, Any]:
     """Give an analysis as a JSON document in base units, with the unit in the key."""
     device = analysis.device
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "kernel": analysis.kernel,
-        "parameters": dict(analysis.parameters),
-        "device": asdict(device) | {"compute_capability": dotted(device.compute_capability)},
-        "launch": {"grid": list(analysis.grid), "block": list(analysis.block)},
-        "resources": asdict(analysis.resources),
-        "coverage": asdict(analysis.coverage),
-        "flop": analysis.flop,
-        "compute_to_global_memory_access_ratio": _ratio(analysis.ratio),
-        "intensity_flop_per_byte": analysis.intensity_flop_per_byte,
-        "bytes": analysis.bytes_moved,
-        "counters": asdict(analysis.counters),
-        "boundary": None if analysis.boundary is None else _boundary(analysis.boundary),
-        "lines": [line_row(each) for each in analysis.listing],
-        "verification": asdict(analysis.verification),
-    }
+    found: dict[str, Any] = plain(
+        {
+            "schema_version": SCHEMA_VERSION,
+            "kernel": analysis.kernel,
+            "parameters": dict(analysis.parameters),
+            "device": asdict(device) | {"compute_capability": dotted(device.compute_capability)},
+            "launch": {"grid": list(analysis.grid), "block": list(analysis.block)},
+            "resources": asdict(analysis.resources),
+            "coverage": asdict(analysis.coverage),
+            "flop": analysis.flop,
+            "compute_to_global_memory_access_ratio": _ratio(analysis.ratio),
+            "intensity_flop_per_byte": analysis.intensity_flop_per_byte,
+            "bytes": analysis.bytes_moved,
+            "counters": asdict(analysis.counters),
+            "boundary": None if analysis.boundary is None else _boundary(analysis.boundary),
+            "lines": [line_row(each) for each in analysis.listing],
+            "verification": asdict(analysis.verification),
+        }
+    )
+    return found
 
 
 def lines_csv(analysis: Analysis) -> str:

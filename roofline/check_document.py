@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from memlab.device.properties import dotted
+from memlab.roofline.serialize import plain
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,7 +48,8 @@ def document(
             "notes": list(beside.notes),
         }
         shown["side_by_side"] = [_pair(each) for each in pairs]
-    return shown
+    found: dict[str, Any] = plain(shown)
+    return found
 
 
 def _finding(finding: Finding) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from memlab.device.measurement import LineCounters
 from memlab.device.properties import SECTOR_BYTES, WARP_SIZE
+from memlab.kernels.launch import source_lines
 from memlab.roofline.bus import of_line
 from memlab.roofline.placement import L1_PASS_BYTES
 
@@ -77,7 +78,7 @@ def listing(source: str, lines: Iterable[LineCounters]) -> tuple[ListedLine, ...
     if not any(hot.values()):
         hot = {number: each.thread_instructions for number, each in counted.items()}
     whole = sum(hot.values()) or 1
-    numbered = list(enumerate(source.splitlines(), 1))
+    numbered = list(enumerate(source_lines(source), 1))
     if 0 in counted and _port_bytes(counted[0]):
         numbered.append((0, ""))
     return tuple(

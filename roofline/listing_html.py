@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from html import escape
+import html
 from typing import TYPE_CHECKING
 
 from memlab.roofline.analysis_text import (
@@ -16,7 +16,7 @@ from memlab.roofline.analysis_text import (
 )
 from memlab.roofline.ceilings import LABELS
 from memlab.roofline.run import LEVELS
-from memlab.roofline.units import digits, parameters_text, scaled
+from memlab.roofline.units import digits, parameters_text, printable, scaled
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -87,6 +87,11 @@ th:first-child, td:first-child { text-align: left; padding-left: 0; }
   vertical-align: -.2em; margin-right: .4em; }
 @media print { body { padding: 0; max-width: none; } .listing { overflow: visible; } }
 """
+
+
+def escape(text: str) -> str:
+    """Text for the page; what would turn the words after it round is shown as what it is."""
+    return html.escape(printable(text, but="\t"))
 
 
 def page(analysis: Analysis) -> str:

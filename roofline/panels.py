@@ -18,7 +18,7 @@ from memlab.roofline.style import (
     fit,
     marker_looks,
 )
-from memlab.roofline.units import digits, parameters_text, scaled
+from memlab.roofline.units import brief, digits, parameters_text, scaled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -203,7 +203,7 @@ def cells(run: Run) -> tuple[str, ...]:
     levels = (placement.intensity_flop_per_byte.get(level) for level in MARKERS)
     return (
         measurement.kernel,
-        parameters_text(measurement.parameters),
+        parameters_text(brief(measurement.parameters)),
         f"{mark}{scaled(measurement.time.median_s, 's')} {measurement.time.provenance}",
         f"{_gflop_per_s(run):,.0f}" if placement.flop_per_s else "no FLOPs",
         *(digits(level) if level else "–" for level in levels),

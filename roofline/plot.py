@@ -14,6 +14,7 @@ from memlab.errors import UsageError
 from memlab.roofline.chart import draw_chart, is_on_chart
 from memlab.roofline.panels import draw_legend, draw_table, draw_tiles, table_inches
 from memlab.roofline.style import DOTS_PER_INCH, QUIET, RC, SMALL_POINTS, entries, fit
+from memlab.roofline.units import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -116,10 +117,13 @@ def render(figure: Figure, image_format: str) -> bytes:
         UsageError: The format is none of `FORMATS`.
     """
     import matplotlib
+    from matplotlib.text import Text
 
     if image_format not in FORMATS:
         raise UsageError(f"a picture cannot be saved as {image_format!r}: use png, svg or pdf")
     timeless = {"png": {"Software": None}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
+    for text in figure.findobj(Text):  # XML has no control characters
+        text.set_text(printable(text.get_text(), but="\n"))
     data = io.BytesIO()
     with matplotlib.rc_context(RC | {"svg.hashsalt": "memlab", "pdf.fonttype": 42}):
         figure.savefig(

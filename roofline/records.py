@@ -66,7 +66,8 @@ def _misfit(expected: Any, value: Any, place: str) -> str:
     if not isinstance(value, origin or expected) or isinstance(value, bool) != (expected is bool):
         return place
     if is_dataclass(expected):
-        types = _field_types(type(value))
+        kind: type[DataclassInstance] = type(value)
+        types = _field_types(kind)
         parts = [(types[name], getattr(value, name), f"{place}.{name}") for name in types]
     elif origin is dict:
         parts = [(arguments[1], each, f"{place}.{key}") for key, each in value.items()]

@@ -79,7 +79,29 @@ def run_document(run: Run) -> dict[str, Any]:
         "verification": asdict(measurement.verification),
         "advice": run.advice,
     }
-    return {key: _plain(value) for key, value in document.items()}
+    return {key: plain(value) for key, value in document.items()}
+
+
+def plain(value: object) -> Any:
+    """Reduce a value to what strict JSON has: NumPy's numbers become Python's, infinity a string.
+
+    Raises:
+        TypeError: It is neither text, number nor a collection of these.
+    """
+    if value is None or isinstance(value, str | bool):
+        return value
+    if isinstance(value, Mapping):
+        return {str(key): plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(each) for each in value]
+    if isinstance(value, Integral):
+        return int(value)
+    if isinstance(value, Real):
+        number = float(value)
+        if math.isfinite(number):
+            return number
+        return "NaN" if math.isnan(number) else "Infinity" if number > 0 else "-Infinity"
+    raise TypeError(f"{type(value).__name__} has no place in a document")
 
 
 def run_from_document(document: Mapping[str, Any]) -> Run:
@@ -240,24 +262,6 @@ def _run(document: Mapping[str, Any]) -> Run:
         placement=record(Placement, document["roofline"]),
         advice=tuple(document["advice"]),
     )
-
-
-def _plain(value: object) -> Any:
-    """Reduce a value to what JSON has; NumPy's numbers become Python's."""
-    if value is None or isinstance(value, str | bool):
-        return value
-    if isinstance(value, Mapping):
-        return {str(key): _plain(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
-    if isinstance(value, Integral):
-        return int(value)
-    if isinstance(value, Real):
-        number = float(value)
-        if math.isfinite(number):
-            return number
-        return "NaN" if math.isnan(number) else "Infinity" if number > 0 else "-Infinity"
-    raise TypeError(f"{type(value).__name__} has no place in a run document")
 
 
 def _dim3(values: Iterable[int]) -> Dim3:

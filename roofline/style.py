@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from memlab.roofline.run import Run
-from memlab.roofline.units import parameters_text
+from memlab.roofline.units import brief, parameters_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from matplotlib.text import Text
 
@@ -101,8 +101,8 @@ def entries(runs: Sequence[Run]) -> list[Entry]:
     """
     colors: dict[tuple[str, str], str] = {}
     sizes = {_size(run) for run in runs}
-    others = {(run.measurement.kernel, _others(run)) for run in runs}
-    kernels = [kernel for kernel, _ in others]
+    kernels = {run.measurement.kernel for run in runs}
+    differing = {kernel: _differing(runs, kernel) for kernel in kernels}
     result = []
     for run in runs:
         kernel, tile = run.measurement.kernel, run.measurement.tile
@@ -111,7 +111,7 @@ def entries(runs: Sequence[Run]) -> list[Entry]:
             part
             for part, needed in (
                 (_size(run), len(sizes) > 1),
-                (_others(run), kernels.count(kernel) > 1),
+                (_others(run, differing[kernel]), True),
             )
             if part and needed
         )
@@ -140,13 +140,25 @@ def _size(run: Run) -> str:
     return str(extents[0]) if len(set(extents)) == 1 else "x".join(map(str, extents))
 
 
-def _others(run: Run) -> str:
-    """The parameters that are neither an extent nor the tile: `stride 2`."""
+def _others(run: Run, names: Collection[str]) -> str:
+    """Some of the parameters, of those that are neither an extent nor the tile: `stride 2`."""
     parameters = run.measurement.parameters.items()
     return parameters_text(
-        {name: value for name, value in parameters if name not in (*EXTENTS, "tile")}
+        {
+            name: value
+            for name, value in parameters
+            if name in names and name not in (*EXTENTS, "tile")
+        }
     )
 
 
+def _differing(runs: Iterable[Run], kernel: str) -> Collection[str]:
+    """The parameters in which runs of one kernel differ; lists only where nothing else does."""
+    given = [run.measurement.parameters for run in runs if run.measurement.kernel == kernel]
+    names = {name for each in given for name in each}
+    differ = {name: 0 for name in sorted(names) if len({each.get(name) for each in given}) > 1}
+    return brief(differ) or differ
+
+
 def _rest(run: Run) -> str:
-    return f"{_size(run)}, {_others(run)}"
+    return f"{_size(run)}, {_others(run, run.measurement.parameters)}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from memlab.device.trace_records import Access, Element, Operation, phases, value_name
+from memlab.roofline.serialize import plain
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,25 +17,31 @@ SCHEMA_VERSION = 1
 
 def document(trace: Trace) -> dict[str, Any]:
     """Give a trace as a JSON document, whole."""
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "kernel": trace.kernel,
-        "parameters": dict(trace.parameters),
-        "device": trace.device,
-        "grid": trace.grid,
-        "block": trace.block,
-        "block_index": trace.block_index,
-        "thread": trace.followed.thread,
-        "barriers": trace.followed.barriers,
-        "steps": [_step_document(each) for each in trace.followed.steps],
-        "phases": [
-            {"thread": thread.thread, "phases": [_phase_document(each) for each in phases(thread)]}
-            for thread in trace.threads
-        ],
-        "arrays": [_use_document(each) for each in trace.arrays],
-        "shared_reads_per_store": trace.shared_reuse,
-        "staged_share": trace.staged_share,
-    }
+    found: dict[str, Any] = plain(
+        {
+            "schema_version": SCHEMA_VERSION,
+            "kernel": trace.kernel,
+            "parameters": dict(trace.parameters),
+            "device": trace.device,
+            "grid": trace.grid,
+            "block": trace.block,
+            "block_index": trace.block_index,
+            "thread": trace.followed.thread,
+            "barriers": trace.followed.barriers,
+            "steps": [_step_document(each) for each in trace.followed.steps],
+            "phases": [
+                {
+                    "thread": thread.thread,
+                    "phases": [_phase_document(each) for each in phases(thread)],
+                }
+                for thread in trace.threads
+            ],
+            "arrays": [_use_document(each) for each in trace.arrays],
+            "shared_reads_per_store": trace.shared_reuse,
+            "staged_share": trace.staged_share,
+        }
+    )
+    return found
 
 
 def _step_document(step: Access | Operation) -> dict[str, Any]:

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from planted import FOLDER
 
-from memlab import lab
 from memlab.cli.app import main
 from memlab.device.findings import TOOLS, Finding, Place
 from memlab.device.sanitizer import SanitizerReport
@@ -169,7 +168,7 @@ def test_both_verdicts_stand_side_by_side(capsys: Capture, monkeypatch: pytest.M
         places = [Place(line, "its line", (0, 0, 0), (1, 0, 0)) for line in lines]
         found = [Finding("memcheck", "out of bounds", "Invalid", "global", "", p) for p in places]
         report = SanitizerReport("2026.3", TOOLS, tuple(found), ("memcheck: a note",))
-        monkeypatch.setattr(lab, "compute_sanitizer", lambda *_, **__: report)
+        monkeypatch.setattr("memlab.gpu.compute_sanitizer", lambda *_, **__: report)
 
     with_both = f"{PAST_THE_END} --with compute-sanitizer"
     theirs(9, 7)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import tomllib
 from pathlib import Path
@@ -18,6 +19,7 @@ EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 MANY = """\
 struct Pair { int a; float b; };
 __constant__ float table[8];
+__global__ void by_value(Pair pair, float* y) { y[0] = pair.b; }
 __global__ void transpose(const float* in, float* out, int rows, int columns) {
   int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y;
   if (x < columns && y < rows) out[x * rows + y] = in[y * columns + x] * table[x % 8];
@@ -29,7 +31,12 @@ __global__ void cube(double* v, long long nx, long long ny, long long nz) {
 __global__ void copy4(const float4* x, float4* y, void* scratch, bool wrap) {
   y[blockIdx.x * blockDim.x + threadIdx.x] = x[blockIdx.x * blockDim.x + threadIdx.x];
 }
-__global__ void by_value(Pair pair, float* y) { y[0] = pair.b; }
+__global__ void gather(const float* x, const int* from, float* y, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) y[i] = x[from[i]];
+}
+__global__ void fill(float* y) { y[blockIdx.x * blockDim.x + threadIdx.x] = 1; }
+__global__ void fill(double* y) { y[blockIdx.x * blockDim.x + threadIdx.x] = 1; }
 template <int N> __global__ void tiled(float* y) { y[0] = N; }
 """
 
@@ -69,12 +76,13 @@ def test_every_kernel_of_a_file_is_written_and_runs(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["init", "many.cu"]) == 0
+    assert "'memlab run my-transpose'" in capsys.readouterr().err  # the first that is written
     text = Path("memlab.toml").read_text("utf-8")
     document = tomllib.loads(text)
     Draft202012Validator(project.schema()).validate(document)
 
     # `transpose` is a kernel of the catalog too.
-    assert set(document["kernels"]) == {"my-transpose", "cube", "copy4"}
+    assert set(document["kernels"]) == {"my-transpose", "cube", "copy4", "gather", "fill", "fill-2"}
     assert "# by_value takes pair (Pair) by value" in text
     assert document["kernels"]["my-transpose"]["constants"] == ["table=random"]
     assert document["kernels"]["copy4"]["args"] == [
@@ -83,6 +91,14 @@ def test_every_kernel_of_a_file_is_written_and_runs(
         "inout:u8[1048576]",
         "bool=1",
     ]
+    # As many axes as the kernel looks at, all of whose extents together are the elements.
+    for name, grid, block in (
+        ("my-transpose", [64, 64], [16, 16]),
+        ("cube", [4, 4], [16, 16]),
+        ("gather", 4096, 256),
+    ):
+        table = document["kernels"][name]
+        assert (table["grid"], table["block"]) == (grid, block)
     for name in document["kernels"]:
         assert main(["analyze", name, "--json"]) == 0, capsys.readouterr().err
 
@@ -93,6 +109,22 @@ def test_a_template_and_how_it_is_compiled_are_kept(folder: Path) -> None:
     (name,) = tomllib.loads(Path("memlab.toml").read_text("utf-8"))["kernels"]
     assert name == "tiled-32"
     assert main(["analyze", name, "--json"]) == 0
+
+
+def test_what_lies_in_a_strangers_folder_is_neither_waited_for_nor_followed(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    os.mkfifo("memlab.schema.json")
+    assert main(["init", "saxpy.cu", "--force"]) == 2
+    assert "memlab.schema.json is no file" in capsys.readouterr().err
+    Path("memlab.schema.json").unlink()
+
+    for name in ("memlab.schema.json", "memlab.toml"):
+        Path(name).symlink_to(folder.parent / "elsewhere")
+        assert main(["init", "saxpy.cu"]) == 2
+        assert f"{name} exists: add --force" in capsys.readouterr().err
+        Path(name).unlink()
+    assert not (folder.parent / "elsewhere").exists()
 
 
 def test_what_exists_stays_unless_forced(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -157,7 +157,7 @@ def test_peaks_on_a_full_disk_are_printed(
         properties = DeviceProperties("NVIDIA H200", (9, 0))
 
     known = peaks_from_document(json.loads(RESULTS.read_text()))
-    monkeypatch.setattr("memlab.lab.open_device", lambda name: Gpu())
+    monkeypatch.setattr("memlab.gpu.open_device", lambda name: Gpu())
     monkeypatch.setattr(peaks, "measure", lambda index, properties, progress: known)
     with full_disk():
         assert main(["peaks", "--json"]) == 2

@@ -68,11 +68,14 @@ def test_what_fails_halfway_leaves_the_old_file_and_nothing_else(tmp_path, monke
     assert [*tmp_path.iterdir()] == [path]
 
 
-def test_a_link_is_followed(tmp_path):
+def test_a_link_is_followed_only_when_asked(tmp_path):
     (tmp_path / "data").mkdir()
     link = tmp_path / "latest.csv"
     link.symlink_to(Path("data") / "figures.csv")
-    write_output(link, "1", force=False)
+    with pytest.raises(UsageError, match=r"latest\.csv exists: add --force"):
+        write_output(link, "1", force=False)  # to a file that is not there yet
+    assert not link.exists()
+    write_output(link, "1", force=True)
     write_output(link, "2", force=True)
     assert link.is_symlink()
     assert (tmp_path / "data" / "figures.csv").read_text() == "2"

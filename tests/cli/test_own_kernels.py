@@ -311,6 +311,7 @@ ARGUMENTS = "--arg f32=2 --arg f32[128] --arg inout:f32[128] --arg i32=128"
 @pytest.mark.parametrize(
     ("words", "said"),
     [
+        ("saxpy.cu", "or let 'memlab init saxpy.cu' write them into a file"),
         (f"{SAXPY} --arg f32=2", "takes 4 arguments (float a, const float * x, float * y, int n)"),
         (
             f"{SAXPY} {ARGUMENTS}".replace("inout:f32[128]", "f32=2.0"),
@@ -410,6 +411,24 @@ def test_names_of_files_are_text_everywhere(
     assert "<script>" not in page
     assert main(["roofline", *target, "-q"]) == 0
     assert main(["occupancy", *target, "-q", "-o", "occupancy.svg"]) == 0
+
+
+@pytest.mark.parametrize("command", ["run --no-store", "analyze", "check", "trace"])
+def test_json_is_strict_whatever_the_numbers_are(
+    command: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Which has no infinity: the error of an output that is NaN where 1 was expected."""
+    Path("nan.cu").write_text("__global__ void k(float* y, float s) { y[threadIdx.x] += s; }")
+    Path("one.py").write_text("def one(y, s):\n    return y * 0 + 1\n")
+    name, *options = command.split()
+    launch = "nan.cu:k --grid 1 --block 32 --arg inout:f32[32] --arg f32=nan --json -q"
+    reference = [] if name == "trace" else ["--reference", "one.py:one"]
+
+    assert main([name, *launch.split(), *reference, *options]) == (0 if name == "trace" else 1)
+    found = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
+    assert found["schema_version"] == 1
+    if reference:
+        assert found["verification"]["relative_error"] == "Infinity"
 
 
 def test_a_name_in_the_file_stands_for_a_kernel(

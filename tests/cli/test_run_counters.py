@@ -28,7 +28,7 @@ def laboratory(monkeypatch: pytest.MonkeyPatch, make_run: Callable[..., Run]) ->
         return make_run(counters_ncu=counters_ncu)
 
     lab.run = run  # type: ignore[attr-defined]
-    lab.hardware_counters = lambda *_, **options: HARDWARE  # type: ignore[attr-defined]
+    monkeypatch.setattr("memlab.gpu.hardware_counters", lambda *_, **options: HARDWARE)
     monkeypatch.setitem(sys.modules, "memlab.lab", lab)
     monkeypatch.setattr(memlab, "lab", lab, raising=False)
     return lab
@@ -61,12 +61,12 @@ def test_json_has_them_and_null_where_nobody_asked(
 
 
 def test_without_counters_the_run_goes_on_and_one_line_says_why(
-    laboratory: ModuleType, capsys: pytest.CaptureFixture[str]
+    laboratory: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def refuse(*_: object, **options: object) -> None:
         raise ProfilerError("the driver lets only administrators read hardware counters")
 
-    laboratory.hardware_counters = refuse  # type: ignore[attr-defined]
+    monkeypatch.setattr("memlab.gpu.hardware_counters", refuse)
 
     assert main(["run", "tiled", "--counters", "ncu", "--json"]) == 0
 

@@ -59,6 +59,6 @@ def test_a_gpu_that_is_not_there_is_one_error(
     def refuse(*_: object) -> None:
         raise DeviceError("no GPU here")
 
-    monkeypatch.setattr(lab, "open_device", refuse)
+    monkeypatch.setattr("memlab.gpu.open_device", refuse)
     assert main(["run", "tiled", "--device", "0", "--no-store", "--cublas"]) == 3
     assert capsys.readouterr().err.splitlines() == ["memlab: error: no GPU here"]

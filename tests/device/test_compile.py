@@ -117,6 +117,19 @@ def test_what_is_no_source_is_a_usage_error(source, said):
         compiler.compile_kernel(source, "scale.cu", "scale", HOPPER, {"FACTOR": "2"})
 
 
+def test_a_file_name_is_no_option_of_the_compiler(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "other.cu").write_text("#error other")
+    for name in ("--preinclude=other.cu", "-DFACTOR=3.cu", "-h"):
+        ptx = compiler.compile_ptx(SCALE, name, HOPPER, {"FACTOR": "2.0f"})
+        assert "0f40000000" in ptx or "add.f32" in ptx  # times 2.0, or added to itself
+
+
+def test_a_file_name_that_would_break_the_ptx_is_refused():
+    with pytest.raises(UsageError, match=r"quotation mark .* rename it"):
+        compiler.compile_ptx(SCALE, 'a"b.cu', HOPPER, {"FACTOR": "2"})
+
+
 @pytest.mark.parametrize("before", ["\ufeff", "// caf\udce9\n"])
 def test_a_byte_order_mark_and_stray_bytes_in_comments_do_no_harm(before):
     ptx = compiler.compile_ptx(before + SCALE, "scale.cu", HOPPER, {"FACTOR": "2"})

@@ -171,6 +171,36 @@ def test_only_the_folders_named_are_read(tmp_path):
         value(name, f'#define FILE "{outside}/value.h"\n#include FILE\n{KERNEL}')
 
 
+@pytest.mark.parametrize(
+    ("text", "options"),
+    [
+        (f"#/*{'x' * 300}*/include FILE", ()),
+        ("#/*\n*/include FILE", ()),
+        ("#include /*\n*/ FILE", ()),
+        ("// \\ \n#include FILE", ()),  # no line splice for NVRTC
+        ("??=include FILE", ("-std=c++11",)),
+        ("#??/\ninclude FILE", ("-std=c++14",)),
+        ('#include "ordinär/link.h"', ()),
+        ('#include "header.h"', ()),
+        (f"{'/**/' * 60}#{'/**/' * 60}include{'/**/' * 60} FILE", ()),
+    ],
+)
+def test_no_spelling_hides_what_is_included(text, options, tmp_path):
+    mine, outside = tmp_path / "mine", tmp_path / "value.h"
+    (mine / "ordinär").mkdir(parents=True)
+    outside.write_text("#define VALUE 7\n")
+    (mine / "ordinär/link.h").symlink_to(outside)
+    (mine / "header.h").write_text('#include "ordinär/link.h"\n')
+    source = f'#define FILE "{outside}"\n{text}\n{KERNEL}'
+    with pytest.raises(UsageError, match=r"which is not followed|lies outside the folder"):
+        value(mine / "k.cu", source, options=options)
+
+
+def test_comments_before_what_is_no_include_are_read_in_time():
+    line = "#" + "/**/" * 60 + "define VALUE 3\n"
+    assert value("k.cu", line + KERNEL) == 3
+
+
 def test_headers_that_include_each_other_end(tmp_path):
     (tmp_path / "a.h").write_text('#pragma once\n#include "b.h"\n')
     (tmp_path / "b.h").write_text('#pragma once\n#include "a.h"\n#define VALUE 5\n')

@@ -99,6 +99,13 @@ def test_a_lines_figures() -> None:
     assert (add.lanes_off, add.lanes_off_share) == (160, 0.5)
 
 
+def test_lines_are_those_of_the_compiler() -> None:
+    """NVRTC takes neither a form feed nor Unicode's separators for the end of a line."""
+    source = SOURCE.replace("// head", "\f// he\u2028ad \x85 \x1c")
+    assert [line.text for line in listing(source, (LOAD, ADD))][1:] == [HOSTILE, "s += a[i];"]
+    assert listing(source, (LOAD, ADD))[1].counters == LOAD
+
+
 def test_what_no_line_owns_is_listed_only_if_it_moves_memory() -> None:
     silent = LineCounters(0, "", thread_instructions=5, warp_instructions=1)
     assert [each.number for each in listing(SOURCE, (silent, LOAD))] == [1, 2, 3]
@@ -181,6 +188,13 @@ def test_the_page_is_escaped_whole_and_self_contained(analysis: Analysis) -> Non
     assert "&lt;kernel&gt;" in text
     assert "&lt;A &amp; B&gt;" in text
     assert "a&lt;b&gt;.cu" in text
+
+
+def test_the_page_turns_no_words_round(analysis: Analysis) -> None:
+    source = SOURCE.replace("// head", "\t/* \u202e } \u2066if (admin)\x1b */")
+    text = page(replace(analysis, source=source, kernel="\u202euc.live"))
+    assert "\t/* \\u202e } \\u2066if (admin)\\x1b */" in text
+    assert not {"\u202e", "\u2066", "\x1b"} & set(text)
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from matplotlib.text import Text
 from memlab.errors import UsageError
 from memlab.roofline.chart import limits, spread
 from memlab.roofline.plot import RUNS_AT_MOST, draw, image_format, render, save
+from memlab.roofline.style import entries
 from memlab.roofline.table import frame, picture_csv
 from memlab.roofline.units import digits, scaled, short
 
@@ -207,3 +208,27 @@ def test_figures_read_as_a_person_writes_them(value: float, unit: str, text: str
 def test_plain_figures_have_three_digits() -> None:
     assert [digits(x) for x in (0.25, 8, 13.898, 1365.6)] == ["0.250", "8.00", "13.9", "1,370"]
     assert [short(x) for x in (0.25, 8, 100)] == ["0.25", "8", "100"]
+
+
+def test_labels_say_how_runs_of_ones_own_kernel_differ() -> None:
+    def own(kernel: str, **parameters: int | str) -> Run:
+        return run_of(
+            replace(measurement("tiled16"), kernel=kernel, parameters=parameters, tile=None)
+        )
+
+    runs = [
+        own("a.cu:f", grid="16", block="256", args="f32[4096] i32=4096"),
+        own("a.cu:f", grid="32", block="256", args="f32[8192] i32=8192"),
+        own("a.cu:f", grid="32", block="256", defines="FAST", args="f32[8192] i32=8192"),
+        own("b.cu:g", grid="16", block="256", args="i32=1"),
+        own("b.cu:g", grid="16", block="256", args="i32=2"),
+        own("c.cu:h", grid="16", block="256", args="i32=2"),
+    ]
+    assert [entry.label for entry in entries(runs)] == [
+        "a.cu:f · grid 16",
+        "a.cu:f · grid 32",
+        "a.cu:f · grid 32, defines FAST",
+        "b.cu:g · args i32=1",
+        "b.cu:g · args i32=2",
+        "c.cu:h",
+    ]
