@@ -9,6 +9,7 @@ from typer.core import TyperGroup
 
 from memlab.cli import own
 from memlab.errors import UsageError, nearest
+from memlab.roofline.units import printable
 
 if TYPE_CHECKING:
     from memlab.kernels.kernel import Kernel, Parameter
@@ -55,6 +56,11 @@ def kernel_group(work: Callable[..., None]) -> type[TyperGroup]:
                     return None  # a word being completed is no error yet
                 raise
             return _own_command(kernel, work)
+
+        def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+            """Find a command; how it was named is shown in its help."""
+            name, command, rest = super().resolve_command(ctx, args)
+            return name if name is None else printable(name), command, rest
 
         def format_commands(self, ctx: Any, formatter: Any) -> None:
             """Write the list of kernels, then how one's own are named."""
@@ -120,8 +126,8 @@ def _own_command(kernel: "OwnKernel", work: Callable[..., None]) -> Any:
 
     signature = inspect.Signature([*own.DECLARED, *own.beside(_common(work))])
     command.__signature__ = signature  # type: ignore[attr-defined]
-    place = f"{kernel.entry or 'the kernel'} in {kernel.source}"
-    return _alone(kernel.target, f"A kernel of your own: {place}.", command)
+    place = printable(f"{kernel.entry or 'the kernel'} in {kernel.source}")
+    return _alone(printable(kernel.target), f"A kernel of your own: {place}.", command)
 
 
 def _common(work: Callable[..., None]) -> list[inspect.Parameter]:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from memlab.cli import options
+from memlab.roofline.units import printable
 
 if TYPE_CHECKING:
     from memlab.kernels.kernel import Kernel
@@ -32,7 +33,10 @@ def kernels(as_json: options.Json = False) -> None:
         }
         typer.echo(json.dumps(document, indent=2))
         return
-    own = [f"{name}\n  In memlab.toml: {kernel.source}" for name, kernel in own_kernels.items()]
+    own = [
+        f"{name}\n  In memlab.toml: {printable(kernel.source)}"
+        for name, kernel in own_kernels.items()
+    ]
     catalog = ["\n".join(_lines(kernel)) for kernel in CATALOG.values()]
     typer.echo("\n\n".join((*catalog, *own)))
 

@@ -27,6 +27,9 @@ libcu++ and CUB."""
 LARGEST_HEADER_BYTES = 16 << 20
 """No header is longer; what is, is data that was named by mistake."""
 
+MOST_INCLUDES = 10_000
+"""No source and its own headers have more `#include` lines; each is looked up in every folder."""
+
 # Possessive, or a line of comments would be taken apart in exponentially many ways.
 _GAP = r"(?:[ \t\f\v\r]|/\*[^\n]{0,200}?\*/)*+"
 _INCLUDE = re.compile(
@@ -181,10 +184,16 @@ def _own_headers(source: str, source_name: str, folders: Sequence[str]) -> dict[
     allowed = [real for folder in (Path(source_name).parent, *mine) if (real := _resolved(folder))]
     packages = [real for folder in theirs if (real := _resolved(folder))]
     found: dict[str, bytes] = {}
-    waiting = [(source, Path(source_name))]
+    waiting, names = [(source, Path(source_name))], 0
     while waiting:
         text, includer = waiting.pop()
         for name, quoted in _included_names(text, includer):
+            names += 1
+            if names > MOST_INCLUDES:
+                raise UsageError(
+                    f"{source_name} and its headers have more than {MOST_INCLUDES} #include lines: "
+                    "remove those that repeat"
+                )
             beside = [includer.parent] if quoted else []
             for folder in (*beside, *mine, *theirs):
                 path = folder / name  # An absolute name stays what it is.

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from memlab.device.findings import Finding, Place, Tool
-from memlab.kernels.launch import Dim3, Launch
+from memlab.kernels.launch import Dim3, Launch, source_lines
 
 _LINE = re.compile(r"^\s*=========(?: (.*))?$")
 _INVALID = re.compile(r"Invalid __(\w+)__ (\w+) of size ([\d,]+) bytes?")
@@ -131,7 +131,7 @@ def _place(lines: Iterable[str], launch: Launch) -> Place:
         at = _AT.match(line)
         if at and not number and Path(at[1]).name == Path(launch.source_name).name:
             number = int(at[2])
-    source = launch.source.splitlines()
+    source = source_lines(launch.source)
     text = source[number - 1].strip() if 0 < number <= len(source) else ""
     return Place(number, text, block, thread)
 

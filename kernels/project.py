@@ -101,7 +101,7 @@ def _read(path: Path) -> Mapping[str, Any] | None:
             raise UsageError(
                 f"{path} is no file of at most {LARGEST_FILE_BYTES} bytes: move it away"
             )
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))  # some editors begin with a mark
     except OSError as error:
         raise UsageError(f"cannot read {path} ({error.strerror}): check its permissions") from None
     except UnicodeDecodeError:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 from memlab.device.measurement import flop_by_pipe
 from memlab.roofline.ceilings import MEMORY_LEVELS, by_key
 from memlab.roofline.style import INK, MARKERS, PAPER, QUIET, SMALL_POINTS, fit
-from memlab.roofline.units import scaled, short
+from memlab.roofline.units import printable, scaled, short
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -325,7 +325,7 @@ def _kernels(axes: Axes, entries: Sequence[Entry]) -> None:
                 [y],
                 marker=MARKERS[level],
                 zorder=6,
-                gid=f"{entry.label} {level}",
+                gid=printable(f"{entry.label} {level}"),
                 **entry.marker,
             )
     _kernel_labels(axes, entries)

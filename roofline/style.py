@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from memlab.roofline.run import Run
-from memlab.roofline.units import brief, parameters_text
+from memlab.roofline.units import brief, parameters_text, printable
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -127,7 +127,8 @@ def fit(text: Text, inches: float) -> None:
     In the middle, since a kernel's name and its tile stand at the two ends.
     """
     figure = text.get_figure(root=True)
-    whole = text.get_text()
+    whole = printable(text.get_text(), but="\n")  # of what it cannot draw it finds no width
+    text.set_text(whole)
     keep = len(whole)
     while figure and keep > 2 and text.get_window_extent().width / figure.dpi > inches:
         keep -= 1

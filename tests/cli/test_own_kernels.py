@@ -413,6 +413,31 @@ def test_names_of_files_are_text_everywhere(
     assert main(["occupancy", *target, "-q", "-o", "occupancy.svg"]) == 0
 
 
+def test_nothing_that_lists_a_name_moves_the_cursor(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = "\x1b[31mred\u202e.cu"
+    shutil.copy("saxpy.cu", name)
+    (folder / "memlab.toml").write_text(
+        '[kernels.red]\nsource = "\\u001b[31mred\\u202e.cu"\nentry = "saxpy"\nblock = 32\n'
+    )
+    for words in (
+        ["run", f"{name}:saxpy", "--help"],
+        ["run", "red", "--help"],
+        ["run", "--help"],
+        ["run", "red"],
+        ["kernels"],
+        ["kernels", "--json"],
+        ["occupancy", "red"],
+        ["occupancy", f"{name}:saxpy", "--block", "32"],
+        ["init", name],
+    ):
+        main(words)
+        said = "".join(capsys.readouterr())
+        assert said
+        assert not {"\x1b", "\u202e"} & set(said), words
+
+
 @pytest.mark.parametrize("command", ["run --no-store", "analyze", "check", "trace"])
 def test_json_is_strict_whatever_the_numbers_are(
     command: str, folder: Path, capsys: pytest.CaptureFixture[str]

@@ -1,5 +1,6 @@
 import os
 import re
+import resource
 import signal
 import sys
 import time
@@ -240,6 +241,13 @@ def test_a_compiler_that_is_lost_is_said_to_be(work, limits, said, monkeypatch):
         compiler.compile_ptx(SCALE, "scale.cu", HOPPER, {"FACTOR": "2"})
     with pytest.raises(ChildProcessError):  # None is left behind.
         os.waitpid(-1, os.WNOHANG)
+
+
+def test_a_compiler_whose_parent_is_killed_ends_too():
+    def limit():
+        return resource.getrlimit(resource.RLIMIT_CPU)[0]
+
+    assert 0 < compile_process.call(limit) <= 2 * compile_process.LONGEST_S
 
 
 def test_without_the_bindings_it_says_what_to_install(monkeypatch):

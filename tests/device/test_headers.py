@@ -196,6 +196,12 @@ def test_no_spelling_hides_what_is_included(text, options, tmp_path):
         value(mine / "k.cu", source, options=options)
 
 
+def test_no_source_has_headers_looked_up_for_minutes(tmp_path):
+    lines = "".join(f'#include "absent{number}.h"\n' for number in range(20_000))
+    with pytest.raises(UsageError, match="more than 10000 #include lines"):
+        value(tmp_path / "k.cu", lines + KERNEL)
+
+
 def test_comments_before_what_is_no_include_are_read_in_time():
     line = "#" + "/**/" * 60 + "define VALUE 3\n"
     assert value("k.cu", line + KERNEL) == 3

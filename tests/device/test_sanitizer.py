@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from memlab import lab
+from memlab import gpu, lab
 from memlab.device import sanitizer
 from memlab.device.findings import TOOLS, Finding, Place
 from memlab.device.sanitizer import SanitizerError
@@ -283,7 +283,7 @@ def test_a_real_gpu_and_memlab_agree(defines, lines) -> None:
         str(PAST_THE_END), grid=(4,), block=(256,), args=arguments, defines=tuple(defines)
     )
 
-    theirs = lab.compute_sanitizer(kernel, {}, device="0", tools=("memcheck",))
+    theirs = gpu.compute_sanitizer(kernel, {}, device="0", tools=("memcheck",))
 
     assert [each.at.line for each in theirs.findings] == lines
     assert [each.at.line for each in lab.check(kernel, {}, device="0").findings] == lines

@@ -74,6 +74,11 @@ def test_a_file_gives_its_kernels_by_name(folder: Path) -> None:
     assert project.find("tiled") is None
 
 
+def test_a_byte_order_mark_does_no_harm(folder: Path) -> None:
+    (folder / "memlab.toml").write_text("\ufeff" + WHOLE, "utf-8")
+    assert list(project.kernels()) == ["saxpy", "other"]
+
+
 def test_without_a_file_there_are_none(folder: Path) -> None:
     assert project.kernels() == {}
 

@@ -232,3 +232,10 @@ def test_labels_say_how_runs_of_ones_own_kernel_differ() -> None:
         "b.cu:g · args i32=2",
         "c.cu:h",
     ]
+
+
+def test_a_name_with_control_characters_leaves_the_picture_whole() -> None:
+    hostile = run_of(replace(measurement("tiled16"), kernel="\x1b[31m\x00<a>\u202e&\ud800.cu:k"))
+    svg = render(picture([hostile]), "svg")
+    assert ElementTree.fromstring(svg).tag == "{http://www.w3.org/2000/svg}svg"
+    assert render(picture([hostile]), "pdf")
