@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import prod
 
 import numpy as np
@@ -18,14 +18,13 @@ from memlab.device.emulator import parser
 from memlab.device.emulator.checks.checker import Checker
 from memlab.device.emulator.checks.observations import Observation, Spot
 from memlab.device.emulator.dependence import depends_on_data
-from memlab.device.emulator.machine import Chunk
+from memlab.device.emulator.memory import KernelFault
 from memlab.device.emulator.sampling import Blocks, WholeGrid, coordinates, strata
 from memlab.device.execution import Execution
 from memlab.device.findings import TOOLS, CheckReport, Finding, Place, Tool
 from memlab.device.measurement import Coverage, DeviceSummary, Progress
 from memlab.device.naming import Array, Names
 from memlab.device.properties import WARP_SIZE
-from memlab.device.verification import UNVERIFIED
 from memlab.kernels.launch import Buffer, Launch
 
 WHOLE_GRID_LANE_INSTRUCTIONS = 150_000_000
@@ -57,7 +56,7 @@ def check(
     Raises:
         PtxError: The compiled kernel has an instruction that the emulator does not know.
         UsageError: It needs more memory than is allowed.
-        KernelFault: The kernel stopped itself.
+        KernelFault: The kernel stopped itself, and nothing was found before.
         OutOfTime: The time was up before anything was found or any block done.
     """
     report = progress or (lambda what, fraction: None)
@@ -73,9 +72,9 @@ def check(
         [each.name for each in outputs],
         tools,
     )
-    coverage = _run(execution, checker, report, budget or Budget())
+    done, stop = _run(execution, checker, report, budget or Budget())
     report("verifying", None)
-    whole = coverage.blocks_emulated == launch.blocks
+    whole = done == launch.blocks
     words = _Words(launch, execution, checker, names)
     findings = [words.finding(each) for each in checker.observations()]
     if whole and "initcheck" in tools:
@@ -89,62 +88,49 @@ def check(
         grid=launch.grid,
         block=launch.block,
         tools=tuple(each for each in TOOLS if each in tools),
-        coverage=coverage,
-        findings=tuple(sorted(findings, key=_order)),
-        verification=(
-            replace(UNVERIFIED, worst="the time limit cut blocks short")
-            if coverage.timed_out
-            else execution.verify(whole)
+        coverage=Coverage(
+            done, launch.blocks, depends_on_data(execution.program), isinstance(stop, OutOfTime)
         ),
+        findings=tuple(sorted(findings, key=_order)),
+        verification=execution.verify(whole),
     )
 
 
-def _run(execution: Execution, checker: Checker, report: Progress, budget: Budget) -> Coverage:
-    """Run the grid, or where that is dear a sample of its blocks, until the time is up.
+def _run(
+    execution: Execution, checker: Checker, report: Progress, budget: Budget
+) -> tuple[int, OutOfTime | KernelFault | None]:
+    """Run the grid, or where that is dear a sample of its blocks, until something stops it.
+
+    Returns:
+        How many blocks are done, and what stopped the others.
 
     Raises:
-        OutOfTime: It was up before any block was done or any mistake found.
+        OutOfTime: The time was up before any block was done or any mistake found.
+        KernelFault: The kernel stopped itself before any mistake was found.
         UsageError: Remembering all accesses needs more memory than is allowed.
     """
     launch, step, done = execution.launch, execution.chunk_blocks, 0
-
-    def coverage(timed_out: bool) -> Coverage:
-        dependent = depends_on_data(execution.program)
-        return Coverage(done, launch.blocks, dependent, timed_out)
-
     try:
         # What a block costs is known when some have run: the first, which run in any case.
         blocks: Blocks = WholeGrid(launch.grid)
-        cost = _run_chunk(execution, checker, blocks[:step])
-        done = len(blocks[:step])
+        tally = execution.run(blocks[:step], checker=checker)
+        done, cost = len(blocks[:step]), sum(tally.warps) * WARP_SIZE
         if cost / done * launch.blocks > WHOLE_GRID_LANE_INSTRUCTIONS:
             blocks = _sample(execution, done, cost / done)
         elif done < launch.blocks:
-            budget.check(checker.memory_bytes, "to remember who touched what")
+            arrays, notes = execution.memory.data.size, checker.memory_bytes
+            budget.check(
+                arrays + notes, f"{arrays} for its arrays, {notes} to know who touched what"
+            )
         for start in range(done, len(blocks), step):
             report("checking", start / len(blocks))
-            _run_chunk(execution, checker, blocks[start : start + step])
+            execution.run(blocks[start : start + step], checker=checker)
             done += len(blocks[start : start + step])
-    except OutOfTime:
-        if not done and not checker.observations():
-            raise
-        return coverage(timed_out=True)
-    return coverage(timed_out=False)
-
-
-def _run_chunk(execution: Execution, checker: Checker, blocks: NDArray[np.int64]) -> int:
-    """Run some blocks; give the instructions of their warps, times their lanes."""
-    chunk = Chunk(
-        execution.program,
-        execution.grid,
-        blocks,
-        execution.memory,
-        execution.patterns,
-        source=execution.source,
-        checker=checker,
-        deadline=execution.deadline,
-    )
-    return sum(chunk.run().warps) * WARP_SIZE
+    except (OutOfTime, KernelFault) as stop:
+        if checker.observations() or (done and isinstance(stop, OutOfTime)):
+            return done, stop
+        raise
+    return done, None
 
 
 def _sample(execution: Execution, first: int, cost_per_block: float) -> NDArray[np.int64]:
@@ -217,6 +203,10 @@ class _Words:
     # --- One sentence a tool ---------------------------------------------------------------
 
     def _memcheck(self, seen: Observation, other: Place | None) -> str:
+        if seen.kind == "trap":
+            trap = self.execution.program.steps[seen.at.step].row.opcode == "trap"
+            what = "the kernel stops itself (trap)" if trap else "an assertion fails"
+            return f"{what}; nothing behind it was checked"
         access, size = self._access(seen.at)
         if seen.kind == "misaligned":
             return (

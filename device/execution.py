@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from memlab.device.emulator.caches import PROBE_BLOCKS
 from memlab.device.emulator.counters import Patterns, Tally, Trace
 from memlab.device.emulator.dependence import adds_up_globally, depends_on_data
 from memlab.device.emulator.machine import Chunk
-from memlab.device.emulator.memory import GlobalMemory, noted_bytes
+from memlab.device.emulator.memory import GlobalMemory, KernelFault, noted_bytes
 from memlab.device.emulator.program import (
     Program,
     address_registers,
@@ -33,7 +33,10 @@ from memlab.device.measurement import Coverage, Progress, Verification
 from memlab.device.properties import WARP_SIZE
 from memlab.device.verification import UNVERIFIED, Found, verify
 from memlab.errors import UsageError
-from memlab.kernels.launch import Buffer, Launch
+from memlab.kernels.launch import Buffer, Launch, source_lines
+
+if TYPE_CHECKING:
+    from memlab.device.emulator.checks.checker import Checker
 
 WHOLE_GRID_LANE_INSTRUCTIONS = 600_000_000
 """Launches up to this size run whole: 140 instructions by each of 4 million threads. Measured on
@@ -120,7 +123,7 @@ class Execution:
         )
         self.grid = Grid(launch.grid, launch.block, launch.dynamic_shared_bytes, self._parameters())
         self.patterns = Patterns()
-        self._half_done = False
+        self._cut_short = ""  # by what
         self.reset()
 
     @classmethod
@@ -133,7 +136,7 @@ class Execution:
             PtxError: It has an instruction that the emulator does not know.
             UsageError: It needs more memory than is allowed.
         """
-        source = launch.source.splitlines()
+        source = source_lines(launch.source)
         program = load(parser.parse(compiled.ptx), launch.entry, source)
         return cls(launch, program, seed, source, budget)
 
@@ -165,7 +168,7 @@ class Execution:
         probes = caches.probe_blocks(self.launch.grid, sampling.center(self.launch.grid))
         trace = Trace()
         try:
-            tally = self._run(probes, trace)
+            tally = self.run(probes, trace=trace)
         except OutOfTime as error:
             raise self._out_of_time(error, 0) from None
         self.reset()
@@ -204,7 +207,7 @@ class Execution:
                 in_time = False
                 break
             try:
-                counted[part].add(self._run(chunk, None))
+                counted[part].add(self.run(chunk))
             except OutOfTime as error:
                 if not all(done):
                     raise self._out_of_time(error, sum(done)) from None
@@ -225,8 +228,8 @@ class Execution:
         Outputs that blocks add up together hold what the reference says only when all ran.
         """
         reason = ""
-        if self._half_done:
-            reason = "the time limit cut blocks short"
+        if self._cut_short:
+            reason = f"{self._cut_short} cut blocks short"
         elif not whole and adds_up_globally(self.program):
             reason = "blocks add up results with atomics, and not all of them ran"
         if reason and self.launch.references:
@@ -256,15 +259,23 @@ class Execution:
         """Run some blocks while a recorder watches, and count them."""
         counted = Tally.zeros(len(self.program.steps))
         for chunk in self._chunks(blocks):
-            counted.add(self._run(chunk, None, recorder))
+            counted.add(self.run(chunk, recorder=recorder))
         return counted
 
-    def _run(
+    def run(
         self,
         blocks: NDArray[np.int64],
-        trace: Trace | None,
+        *,
+        trace: Trace | None = None,
         recorder: Recorder | None = None,
+        checker: Checker | None = None,
     ) -> Tally:
+        """Run some blocks at once, and count them; whoever is given watches.
+
+        Raises:
+            KernelFault: The kernel touched memory that is not its own, or stopped itself.
+            OutOfTime: The time was up.
+        """
         chunk = Chunk(
             self.program,
             self.grid,
@@ -274,12 +285,14 @@ class Execution:
             trace,
             self.source,
             recorder,
-            deadline=self.deadline,
+            checker,
+            self.deadline,
         )
         try:
             return chunk.run()
-        except OutOfTime:
-            self._half_done = True
+        except (KernelFault, OutOfTime) as error:
+            timed_out = isinstance(error, OutOfTime)
+            self._cut_short = "the time limit" if timed_out else "a fault"
             raise
 
     @property

@@ -18,14 +18,6 @@ Tool: TypeAlias = Literal["memcheck", "initcheck", "racecheck", "synccheck"]
 TOOLS: tuple[Tool, ...] = get_args(Tool)
 """All tools, in the order of reports."""
 
-KINDS: Mapping[Tool, tuple[str, ...]] = {
-    "memcheck": ("out of bounds", "misaligned"),
-    "initcheck": ("uninitialized read", "never written"),
-    "racecheck": ("RAW", "WAR", "WAW"),
-    "synccheck": ("divergent barrier", "barrier not reached", "invalid mask"),
-}
-"""What each tool finds. RAW, WAR and WAW are hazards: read after write, and so on."""
-
 
 @dataclass(frozen=True)
 class Place:
@@ -50,7 +42,10 @@ class Finding:
 
     Attributes:
         tool: Which tool found it.
-        kind: One of the tool's `KINDS`.
+        kind: Of memcheck `out of bounds`, `misaligned`, `trap`; of initcheck `uninitialized read`,
+            `never written`; of racecheck the hazards `RAW` (read after write), `WAR`, `WAW`, and
+            `RAW or WAR` from who does not tell them apart; of synccheck `divergent barrier`,
+            `barrier not reached`, `invalid mask`.
         message: What is wrong, in a sentence without its place.
         space: State space of the address (`global`, `shared`, `local`, `const`, `param`); empty
             where there is none.

@@ -40,7 +40,7 @@ from memlab.device.trace_records import (
     Value,
 )
 from memlab.errors import UsageError
-from memlab.kernels.launch import Dim3, Launch
+from memlab.kernels.launch import Dim3, Launch, source_lines
 
 SMALL_BLOCK = 16
 """Blocks of up to so many threads are followed whole: a table of more no one reads."""
@@ -75,7 +75,7 @@ def trace(
     """
     _check_inside("block", block, launch.grid, "grid", "blocks")
     _check_inside("thread", thread, launch.block, "block", "threads")
-    source = launch.source.splitlines()
+    source = source_lines(launch.source)
     module = parser.parse(compiled.ptx)
     program = load(module, launch.entry, source)
     execution = Execution(launch, program, 0, source, budget)
@@ -257,6 +257,7 @@ def _whole_grid(
     if sum(tally.warps) * WARP_SIZE * launch.blocks > WHOLE_GRID_LANE_INSTRUCTIONS:
         return None
     recorder = Recorder(execution.memory)
+    execution.reset()  # the block has run once already
     try:
         return recorder, execution.record(sampling.WholeGrid(launch.grid), recorder)
     except OutOfTime:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from memlab.device.emulator import memory
+from memlab.device.emulator import integers, memory
 from memlab.device.emulator.binding import Action
 from memlab.device.emulator.control import Mask
 from memlab.device.emulator.counters import Pattern, Patterns, Tally, Trace
@@ -115,6 +115,8 @@ class Accesses:
                 position = position + moved
                 for number, values in enumerate(map(value_of, sources)):
                     value = values if chosen is None or not values.ndim else values[chosen]
+                    if value.ndim and not position.ndim:
+                        value = value[-1]  # one address for all: the last lane's stays
                     elements[position + number] = value
                 segment.written(position * dtype.itemsize, stored_bytes)
 
@@ -127,8 +129,14 @@ class Accesses:
         source = operands[1 if has_result else 0]
         given = operands[2:] if has_result else operands[1:]
         dtype = NUMPY_TYPES[row.of[0]]
-        sources = [self._operands.source(o, t) for o, t in zip(given, row.of, strict=True)]
-        write = self._operands.destinations(operands[0], row.to)[0][0] if has_result else None
+        # A vector's elements are atomic one by one: their sources, by element.
+        parts = [_items(each, row) for each in given]
+        sources = [
+            [self._operands.source(o[number], t) for o, t in zip(parts, row.of, strict=True)]
+            for number in range(row.vector)
+        ]
+        results = _items(operands[0], row) if has_result else ()
+        writers = [self._operands.destination(each, row.to[0])[0] for each in results]
         function = row.function
         assert isinstance(source, Address)
         assert function is not None
@@ -138,16 +146,17 @@ class Accesses:
             for segment, position, moved, chosen in access(mask):
                 count = self.lanes if chosen is None else int(np.count_nonzero(chosen))
                 where = np.broadcast_to(position + moved, count)
-                values = [
-                    np.broadcast_to(v if chosen is None or not v.ndim else v[chosen], count)
-                    for v in map(value_of, sources)
-                ]
-                old = _combine(segment.typed(dtype), where, values, function)
-                segment.written(where * dtype.itemsize, dtype.itemsize)
-                if write is not None:
-                    value = np.zeros(self.lanes, dtype)
-                    value[slice(None) if chosen is None else chosen] = old
-                    write(value, chosen)
+                for number, each in enumerate(sources):
+                    values = [
+                        np.broadcast_to(v if chosen is None or not v.ndim else v[chosen], count)
+                        for v in map(value_of, each)
+                    ]
+                    old = _combine(segment.typed(dtype), where + number, values, function)
+                    if writers:
+                        value = np.zeros(self.lanes, dtype)
+                        value[slice(None) if chosen is None else chosen] = old
+                        writers[number](value, chosen)
+                segment.written(where * dtype.itemsize, dtype.itemsize * row.vector)
 
         return run
 
@@ -209,17 +218,10 @@ class Accesses:
             taking = self._alive if mask is None else mask
             address = np.broadcast_to(base, self.lanes) + offset
             found = []
-            for space, window in memory.WINDOWS.items():
-                inside = (address >= window) & (address < window + memory.WINDOW_BYTES)
-                chosen: Mask | None = taking & inside
-                if chosen is not None and chosen.any():
-                    taking = taking & ~chosen
-                    chosen = None if chosen.all() else chosen
-                    segment = self._segments[space]
-                    start = 0 if space == "global" else window
-                    found.append((segment, *find(segment, start, chosen), chosen))
-            if taking.any():
-                self._fault(self._segments["global"], base, offset, size, step, taking)
+            for space, start, lanes in memory.by_space(address, taking):
+                chosen = None if lanes.all() else lanes
+                segment = self._segments[space]
+                found.append((segment, *find(segment, start, chosen), chosen))
             return found
 
         return access_generic
@@ -306,9 +308,12 @@ class Accesses:
     def _fault(
         self, segment: Segment, base: Lanes, offset: int, size: int, step: Step, mask: Mask | None
     ) -> None:
-        """Stop at the first lane whose access is at fault, and say where it is."""
+        """Stop at the first lane whose access is at fault, if one is, and say where it is."""
         taking = np.flatnonzero(self._alive if mask is None else mask)
         addresses = np.broadcast_to(base, self.lanes)[taking].astype(np.int64) + offset
+        aligned = not (addresses % size).any()
+        if isinstance(segment, GlobalMemory) and aligned and segment.holds(addresses, size):
+            return  # not all in one array, but each in one
         what = "read" if step.row.kind == "load" else "write"
         try:
             raise memory.find_fault(segment, addresses, size, what)
@@ -369,6 +374,8 @@ def _combine(
     Lanes at distinct addresses go at once, those at one address one after the other; or, where
     that means fewer steps, the lanes at one address at once, one address after the other.
     """
+    if function is integers.swap_if_equal:
+        return _swap(elements, where, *values)
     order = np.argsort(where, kind="stable")
     ordered = where[order]
     starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
@@ -388,4 +395,28 @@ def _combine(
         found = elements[where[lanes]]
         old[lanes] = found
         elements[where[lanes]] = function(found, *(value[lanes] for value in values))
+    return old
+
+
+def _swap(elements: Lanes, where: Lanes, compare: Lanes, new: Lanes) -> Lanes:
+    """Compare and swap in lane order; gives what each lane found.
+
+    Of the lanes at one address that have not been served, those before the first that finds what
+    it compares with find the same and change nothing: a step a swap, not a step a lane.
+    """
+    old = np.empty(len(where), elements.dtype)
+    left = np.arange(len(where))
+    while left.size:
+        at = where[left]
+        found = elements[at]
+        swaps = found == compare[left]
+        old[left] = found
+        if not swaps.any():
+            break
+        addresses, first = np.unique(at[swaps], return_index=True)
+        first = left[swaps][first]
+        elements[addresses] = new[first]
+        # Again for the lanes behind the one that swapped at their address.
+        place = np.minimum(np.searchsorted(addresses, at), len(addresses) - 1)
+        left = left[(addresses[place] == at) & (left > first[place])]
     return old

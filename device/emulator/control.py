@@ -3,7 +3,8 @@
 Lanes that part at a branch become groups. Running the group with the lowest program counter
 makes lanes meet again where their paths join, with no analysis of the program: compilers lay
 code out so that a join lies behind both of its arms. `bar.sync` parks a group until no other
-lane can run.
+lane can run. A group that waits in a loop for what another one will write is put off: it *yields*
+until the others have gone as far as they can, as threads have progressed since Volta.
 """
 
 from __future__ import annotations
@@ -31,11 +32,20 @@ class Schedule:
         counter: Program counter of the running group.
         mask: Its lanes; None when every lane of the chunk runs, which is the fast path.
         limit: Where the running group meets another one, at the latest.
+        rounds_in_vain: How often all that yielded have run again and only yielded again.
     """
 
-    def __init__(self, live: Mask, opener: Opener | None = None) -> None:
-        """Begin with the lanes that are threads; without an opener all barriers open at once."""
-        self._opener = opener
+    def __init__(
+        self, live: Mask, opener: Opener | None = None, block_lanes: int = WARP_SIZE
+    ) -> None:
+        """Begin with the lanes that are threads; without an opener all barriers open at once.
+
+        `block_lanes` are the lanes of a block.
+        """
+        self._opener, self._block_lanes = opener, block_lanes
+        self._yielded: dict[int, Mask] = {}
+        self._loops: dict[int, int] = {}  # of those that yielded: first and last instruction
+        self.rounds_in_vain = 0
         self._live = live.copy()
         self._full = bool(live.all())
         self._ready: dict[int, Mask] = {}
@@ -46,6 +56,7 @@ class Schedule:
 
     def jump(self, counter: int) -> None:
         """Send the whole running group to another program counter."""
+        self._progress()
         self.counter = counter
         if self._ready:
             self._enqueue(counter, self._running())
@@ -53,6 +64,7 @@ class Schedule:
 
     def split(self, taken: Mask, target: int) -> None:
         """Send the lanes in `taken` to `target` and the others to the next instruction."""
+        self._progress()
         running = self._running()
         self._enqueue(target, taken & running)
         self._enqueue(self.counter + 1, running & ~taken)
@@ -60,6 +72,7 @@ class Schedule:
 
     def exit(self) -> bool:
         """End the running group; False when no lane is left."""
+        self._progress()
         if self.mask is None:
             self._live[:] = False
         else:
@@ -69,6 +82,7 @@ class Schedule:
 
     def park(self) -> bool:
         """Hold the running group at a barrier before the next instruction."""
+        self._progress()
         if self._opener is None and (
             self.mask is None
             or (not self._ready and not self._parked and np.array_equal(self.mask, self._live))
@@ -80,6 +94,17 @@ class Schedule:
         running = self._running()
         self._parked[resume] = running if waiting is None else waiting | running
         return self._next()
+
+    def give_way(self, end: int) -> None:
+        """Put the running group off until the others can go no further.
+
+        It is at the head of a loop whose last instruction is `end`.
+        """
+        waiting = self._yielded.get(self.counter)
+        running = self._running()
+        self._yielded[self.counter] = running if waiting is None else waiting | running
+        self._loops[self.counter] = end
+        self._next()
 
     def merge(self) -> None:
         """Join the group that waits where the running group has arrived."""
@@ -100,14 +125,49 @@ class Schedule:
         self.mask = None if self._full and not self._ready and bool(mask.all()) else mask
 
     def _next(self) -> bool:
-        if not self._ready:
-            # No lane can run: every live lane of every block waits, so the barriers open.
+        if not self._ready and self._parked:
+            # No lane can run: every live lane waits, so the barriers open; but those of blocks
+            # that have lanes on their way to one stay shut, unless these wait in vain.
             opener = self._opener or _open_all
-            self._ready, self._parked = opener(self._parked)
+            staying: dict[int, Mask] = {}
+            opening = self._parked
+            if self._yielded and (self._opener is None or not self.rounds_in_vain):
+                held = self._blocks_with(self._yielded)
+                staying, opening = _chosen(self._parked, held), _chosen(self._parked, ~held)
+            if opening:
+                self._ready, opening = opener(opening)
+                self.rounds_in_vain = 0
+            self._parked = _joined(staying, opening)
+        if not self._ready and self._yielded:
+            self._ready, self._yielded = self._yielded, {}
+            self.rounds_in_vain += 1
         if not self._ready:
             return False
         self._dequeue()
         return True
+
+    def _progress(self) -> None:
+        """Note that the running group is elsewhere than where groups have yielded."""
+        if self.rounds_in_vain and not any(
+            start <= self.counter <= end for start, end in self._loops.items()
+        ):
+            self.rounds_in_vain = 0
+
+    def _blocks_with(self, groups: dict[int, Mask]) -> Mask:
+        """All lanes of the blocks that have lanes in some groups."""
+        lanes = np.logical_or.reduce(list(groups.values())).reshape(-1, self._block_lanes)
+        return np.repeat(lanes.any(axis=1), self._block_lanes)
+
+
+def _chosen(groups: dict[int, Mask], lanes: Mask) -> dict[int, Mask]:
+    return {counter: mask & lanes for counter, mask in groups.items() if (mask & lanes).any()}
+
+
+def _joined(a: dict[int, Mask], b: dict[int, Mask]) -> dict[int, Mask]:
+    joined = dict(a)
+    for counter, mask in b.items():
+        joined[counter] = joined[counter] | mask if counter in joined else mask
+    return joined
 
 
 def _open_all(parked: dict[int, Mask]) -> tuple[dict[int, Mask], dict[int, Mask]]:

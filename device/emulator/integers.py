@@ -97,10 +97,13 @@ def add_carry(a: Lanes, b: Lanes, carry: Lanes) -> tuple[Lanes, Lanes]:
     return whole, (total < a) | (whole < total)
 
 
-def subtract_borrow(a: Lanes, b: Lanes, borrow: Lanes) -> tuple[Lanes, Lanes]:
-    """Unsigned difference and borrow out."""
-    difference = a - b
-    return difference - borrow.astype(a.dtype), (a < b) | ((difference == 0) & borrow)
+def subtract_carry(a: Lanes, b: Lanes, carry: Lanes) -> tuple[Lanes, Lanes]:
+    """Unsigned `a + ~b + carry` and carry out: set where nothing was borrowed.
+
+    The PTX ISA calls the flag a borrow, which is the same to a chain of subtractions; what NVIDIA's
+    compiler makes of a 128-bit division reads it by `addc`, where it is the adder's carry.
+    """
+    return add_carry(a, ~b, carry)
 
 
 def multiply_add_carry(half: str) -> Function:
@@ -114,9 +117,9 @@ def multiply_add_carry(half: str) -> Function:
     return run
 
 
-def without_carry_in(function: Function) -> Function:
-    """A function of a carry, with none coming in."""
-    return lambda *sources: function(*sources, np.array(False))
+def without_carry_in(function: Function, carry: bool = False) -> Function:
+    """A function of a carry, with always the same coming in."""
+    return lambda *sources: function(*sources, np.array(carry))
 
 
 def without_carry_out(function: Function) -> Function:
@@ -135,21 +138,39 @@ def dot(a: Lanes, b: Lanes, c: Lanes, a_part: str, b_part: str, start: int = 0) 
     return total.astype(c.dtype)
 
 
-def byte_distances(add: str) -> Function:
-    """`vabsdiff4`: `|a - b|` of each byte; with `.add` their sum plus `c`."""
+def part_distances(add: str, parts: int) -> Function:
+    """`vabsdiff2`, `vabsdiff4`: `|a - b|` of each half or byte; with `.add` their sum plus `c`."""
+    bits = 32 // parts
 
     def run(a: Lanes, b: Lanes, c: Lanes) -> Lanes:
         total = c if add else np.uint32(0)
-        for place in range(4):
-            shift = np.uint32(8 * place)
-            x, y = (each >> shift & np.uint32(255) for each in (a, b))
+        for place in range(parts):
+            shift = np.uint32(bits * place)
+            x, y = (each >> shift & np.uint32((1 << bits) - 1) for each in (a, b))
             total = total + (distance(x, y) if add else distance(x, y) << shift)
         return np.asarray(total)
 
     return run
 
 
+def rectified(function: Function) -> Function:
+    """`.relu`: negative results become 0."""
+    return lambda a, b: np.maximum(function(a, b), 0)
+
+
 # --- Bits ----------------------------------------------------------------------------------
+
+
+def bit_mask(mode: str) -> Function:
+    """`bmsk`: so many ones from a bit on; beyond 31 both are clamped to 32, or wrap."""
+
+    def run(start: Lanes, width: Lanes) -> Lanes:
+        if mode == "wrap":
+            start, width = start & np.uint32(31), width & np.uint32(31)
+        ones = (np.uint64(1) << np.minimum(width, 32).astype(np.uint64)) - np.uint64(1)
+        return (ones << np.minimum(start, 32).astype(np.uint64)).astype(np.uint32)
+
+    return run
 
 
 def popcount(value: Lanes) -> Lanes:

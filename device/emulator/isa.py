@@ -16,12 +16,15 @@ import numpy as np
 
 from memlab.device.emulator import (
     arithmetic,
+    bytewide,
     comparison,
     conversion,
     integers,
     macros,
+    mbarrier,
     tensor,
     warp,
+    wmma,
 )
 from memlab.device.emulator.arithmetic import Function
 from memlab.device.emulator.memory import WINDOWS, is_in_space
@@ -108,14 +111,27 @@ op(
     to="s32",
     of="{1} {2} s32",
 )
-op("vabsdiff4.u32.u32.u32{,.add}", make=integers.byte_distances, to="u32", of="u32 u32 u32")
+for parts in (2, 4):
+    op(
+        f"vabsdiff{parts}.u32.u32.u32{{,.add}}",
+        make=partial(integers.part_distances, parts=parts),
+        to="u32",
+        of="u32 u32 u32",
+    )
+for name, function in (("min", np.minimum), ("max", np.maximum)):
+    rectified = integers.rectified(function)
+    op(f"{name}.relu.s32", rectified, "s32", "s32 s32")
+    op(f"{name}.s32.relu", rectified, "s32", "s32 s32")  # as NVRTC 13.5 spells it
+    op(f"{name}.relu.s16x2", arithmetic.packed(rectified, "i2"), "b32", "b32 b32")
+    op(f"{name}.s16x2.relu", arithmetic.packed(rectified, "i2"), "b32", "b32 b32")
 
 # Extended precision: the carry flag is one more source, one more destination.
 for bits in (32, 64):
     word = f"u{bits}"
     types = f"{{s{bits},u{bits}}}"
-    for name, function in (("add", integers.add_carry), ("sub", integers.subtract_borrow)):
-        first, only = integers.without_carry_in(function), integers.without_carry_out(function)
+    for name, function in (("add", integers.add_carry), ("sub", integers.subtract_carry)):
+        first = integers.without_carry_in(function, carry=name == "sub")
+        only = integers.without_carry_out(function)
         pair = f"{word} {word}"
         op(f"{name}.cc.{types}", first, f"{word} pred", pair, carry="out")
         op(f"{name}c.{types}", only, word, f"{pair} pred", carry="in")
@@ -151,6 +167,7 @@ op("bfind.{s32,u32,s64,u64}", integers.find_leading, "u32", "{0}")
 op("bfind.shiftamt.{s32,u32,s64,u64}", integers.shift_to_leading, "u32", "{0}")
 op("bfe.{s32,u32,s64,u64}", integers.extract, "{0}", "{0} u32 u32")
 op("bfi.{b32,b64}", integers.insert, "{0}", "{0} {0} u32 u32")
+op("bmsk.{clamp,wrap}.b32", make=integers.bit_mask, to="u32", of="u32 u32")
 op("fns.b32", integers.find_nth, "u32", "u32 u32 s32")
 op("lop3.b32", integers.lookup, "u32", "u32 u32 u32 u32")
 op("prmt.b32", integers.permute, "u32", "u32 u32 u32")
@@ -353,6 +370,12 @@ for number, modifiers, whole in (
 for number, modifiers in (("f32", "{,.ftz}{,.sat}"), ("f16", "{}{,.sat}"), ("f64", "{}{,.sat}")):
     pattern = f"cvt.{{rni,rzi,rmi,rpi}}{modifiers}.{number}.{number}"
     op(pattern, None, number, number, make=conversion.to_integral)
+op(
+    "cvt.{rni,rzi,rmi,rpi}.bf16.bf16",
+    make=lambda mode: arithmetic.kept(conversion.TO_INTEGRAL[mode], "bf16"),
+    to="bf16",
+    of="bf16",
+)
 _ROUNDED = "{.rn,.rz,.rm,.rp}"
 for pattern, pairs in (
     ("cvt{}{,.ftz}{,.sat}", "f32.f32 f32.f16 f64.f32"),
@@ -373,6 +396,11 @@ for number, mode in itertools.product(("f16", "bf16"), ("rn", "rz")):
     op(f"cvt.{mode}.relu.{number}.f32", positive, number, "f32")
     op(f"cvt.{mode}.{number}x2.f32", conversion.pair_of(function), "u32", "f32 f32")
     op(f"cvt.{mode}.relu.{number}x2.f32", conversion.pair_of(positive), "u32", "f32 f32")
+for number, relu in itertools.product(bytewide.FORMATS, ("", ".relu")):
+    encode = bytewide.encoded(number, bool(relu))
+    op(f"cvt.rn.satfinite{relu}.{number}x2.f32", encode, "u16", "f32 f32")
+    op(f"cvt.rn.satfinite{relu}.{number}x2.f16x2", bytewide.of_pair(encode), "u16", "u32")
+    op(f"cvt.rn{relu}.f16x2.{number}x2", bytewide.decoded(number, bool(relu)), "u32", "u16")
 op("cvt.{rna,rn,rz}.tf32.f32", make=conversion.to_tf32, to="u32", of="f32")
 
 # --- Memory --------------------------------------------------------------------------------
@@ -434,8 +462,16 @@ for suffix, space in (("", "generic"), (".global", "global"), (".shared", "share
         name = f"add.noftz.{number}"
         op(f"atom{suffix}.{name}", function, number, number, kind="atomic", space=space)
         op(f"red{suffix}.{name}", function, "", number, kind="reduce", space=space)
+    in_vectors: dict[str, Function] = {"f32": np.add, **_HALF_SUMS}
+    for number, count in itertools.product(in_vectors, (2, 4, 8)):
+        if count * TYPE_BYTES[number] > 16 or space == "shared":
+            continue
+        of_many: dict[str, Any] = {"space": space, "vector": count}
+        end = f"{suffix}.add{'' if number == 'f32' else '.noftz'}.v{count}.{number}"
+        op(f"atom{end}", in_vectors[number], number, number, kind="atomic", **of_many)
+        op(f"red{end}", in_vectors[number], "", number, kind="reduce", **of_many)
     op(
-        f"atom{suffix}.exch.{{b32,b64}}",
+        f"atom{suffix}.exch.{{b32,b64,b128}}",
         lambda old, new: new,
         "{0}",
         "{0}",
@@ -443,7 +479,7 @@ for suffix, space in (("", "generic"), (".global", "global"), (".shared", "share
         space=space,
     )
     op(
-        f"atom{suffix}.cas.{{{BITS}}}",
+        f"atom{suffix}.cas.{{b128,{BITS}}}",
         integers.swap_if_equal,
         "{0}",
         "{0} {0}",
@@ -507,20 +543,76 @@ for count, trans in itertools.product((1, 2, 4), ("", ".trans")):
         kind="warp",
     )
 
+for of_a, of_b, (rows, depth), end in itertools.product(
+    ("s8", "u8"), ("s8", "u8"), ((8, 16), (16, 16), (16, 32)), ("", ".satfinite")
+):
+    op(
+        f"mma.sync.m{rows}n8k{depth}.row.col{end}.s32.{of_a}.{of_b}.s32",
+        tensor.multiply_add(depth, (of_a, of_b), "s32", bool(end), rows),
+        " ".join(["b32"] * (rows // 4)),
+        f"{_PACKED[rows * depth // 128]} {_PACKED[depth // 16]} {_PACKED[rows // 4]}",
+        kind="warp",
+    )
+op(
+    "mma.sync.m8n8k4.row.col.f64.f64.f64.f64",
+    tensor.multiply_add(4, "f64", "f64", rows=8),
+    "f64 f64",
+    "b64 b64 b128",
+    kind="warp",
+    flops=2 * 8 * 8 * 4 // 32,
+)
+op("stmatrix.sync.m8n8.{x1,x2,x4}{,.trans}{,.shared}.b16", macros.store_matrices, kind="macro")
+for trans in ("", ".trans"):
+    gathered = tensor.gathered_rows(bool(trans))
+    opcode = f"stmatrix.sync.m8n8{trans}.b16 rows"
+    op(opcode, gathered, "b32 b32 b32 b32", "b32 b32 b32 b32", kind="warp")
+op("wmma.address.{row,col}", make=wmma.address, to="u64", of="u64 u32 u32 u32 u32 u32 u32")
+op("wmma.column", wmma.column, "u64", "u64 u32 u32 u32")
+for opcode in wmma.moves():
+    op(opcode, wmma.move, kind="macro")
+for each in wmma.products():
+    op(each.opcode, wmma.flattened, kind="macro")
+    word = "f64" if each.element == "f64" else "b32"
+    op(
+        f"{each.opcode} result",
+        wmma.multiply_add(each),
+        " ".join([word] * each.registers("d")),
+        " ".join([word] * sum(map(each.registers, "abc"))),
+        kind="warp",
+        flops=0 if each.result == "s32" else each.flop // 32,
+        tensor={"f16": "fp16", "tf32": "tf32", "bf16": "bf16"}.get(each.element, ""),
+    )
+
 # --- Control -------------------------------------------------------------------------------
 op("bra", kind="branch")
 op("brx.idx", macros.branch_by_index, kind="macro")
 op("call", kind="call")
 op("{ret,exit}", kind="exit")
 op("trap", kind="trap")
+op("__assertfail", of="u64", kind="trap")
+op("vprintf", of="u64 u64", kind="print")
 op("{bar,barrier}.sync", kind="barrier")
 for name in ("bar", "barrier"):
     op(f"{name}.red.{{popc.u32,and.pred,or.pred}}", macros.reduce_at_barrier, kind="macro")
 op("bar.red.popc.u32 result", warp.block_vote("popc"), "u32", "pred", kind="block")
 op("bar.red.{and,or}.pred result", make=warp.block_vote, to="pred", of="pred", kind="block")
+op("{bar,barrier}.arrive", kind="arrive")
 op("bar.warp.sync", kind="nothing")
 op("membar{,.gl,.cta,.sys}", kind="nothing")
-op("fence{,.sc,.proxy.alias,.proxy.async,.proxy.async.global}", kind="nothing")
+op("mbarrier.init{,.shared}.b64", mbarrier.init, kind="macro")
+op("mbarrier.inval{,.shared}.b64", kind="nothing")
+op("mbarrier.{arrive,arrive_drop}{,.noComplete}{,.shared}.b64", mbarrier.arrive, kind="macro")
+op("mbarrier.{test_wait,try_wait}{,.parity}{,.shared}.b64", mbarrier.wait, kind="macro")
+op("cp.async.mbarrier.arrive{,.noinc}{,.shared}.b64", mbarrier.arrive_when_copied, kind="macro")
+op("mbarrier.pending_count.b64", mbarrier.pending, "u32", "u64")
+op("mbarrier.init.word", mbarrier.initial, "u64", "u32")
+op("mbarrier.over", mbarrier.is_over, "pred", "u64 u64")
+op("mbarrier.over.parity", mbarrier.is_over_by_parity, "pred", "u64 u32")
+for suffix, space in (("", "generic"), (".shared", "shared")):
+    for name, drop in (("arrive", False), ("arrive_drop", True)):
+        opcode, function = f"atom{suffix}.{name}.u64 mbarrier", mbarrier.arrived(drop)
+        op(opcode, function, "u64", "u64", kind="atomic", space=space)
+op("fence{,.sc,.mbarrier_init,.proxy.alias,.proxy.async,.proxy.async.global}", kind="nothing")
 op("cp.async.{commit_group,wait_group,wait_all}", kind="nothing")
 op("prefetch{,.global,.local}.{L1,L2}", kind="nothing")
 op("{prefetchu.L1,discard.global.L2,discard.L2,nanosleep.u32,brkpt,pmevent}", kind="nothing")

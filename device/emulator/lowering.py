@@ -15,6 +15,7 @@ from memlab.device.emulator import isa, macros
 from memlab.device.emulator.parser import (
     Address,
     Entry,
+    Immediate,
     Instruction,
     Module,
     Pair,
@@ -23,6 +24,7 @@ from memlab.device.emulator.parser import (
     Symbol,
     Variable,
     Vector,
+    function_address,
     renamed,
 )
 from memlab.device.emulator.threads import shortened
@@ -124,7 +126,7 @@ class _Lowering:
         own = None if callers else {each.name for each in entry.parameters}
         for index, each in enumerate(entry.instructions):
             flat.labels.update(dict.fromkeys(labels_at.get(index, ()), len(flat.instructions)))
-            instruction = _in_its_space(each, own)
+            instruction = self._with_addresses(_in_its_space(each, own))
             row = row_of(instruction, self._source)
             try:
                 if row.kind == "call":
@@ -143,10 +145,58 @@ class _Lowering:
             labels=flat.labels,
         )
 
+    def _with_addresses(self, instruction: Instruction) -> Instruction:
+        """An instruction that takes the address of a function, with what stands for it."""
+        functions = self._module.functions
+        if not instruction.opcode.startswith(("mov", "selp", "st", "setp")):
+            return instruction
+        operands = tuple(
+            Immediate("int", function_address(each.name))
+            if isinstance(each, Symbol) and each.name in functions
+            else each
+            for each in instruction.operands
+        )
+        return replace(instruction, operands=operands)
+
+    def _call_through(self, flat: _Flat, call: Instruction, callers: tuple[str, ...]) -> bool:
+        """Put here, one behind the other, all functions that a pointer may lead to.
+
+        These take and give as many values as the call; those that are being called are left out.
+        Says whether there is one.
+        """
+        results, name, arguments = _signature(call)
+        place_of_pointer = next(n for n, o in enumerate(call.operands) if o == Register(name))
+        end = f"{name}@{next(self._sites)}"
+        found = False
+        for function in self._module.functions.values():
+            same = (len(function.results), len(function.parameters)) == (
+                len(results),
+                len(arguments),
+            )
+            if not same or function.name in callers:
+                continue
+            found = True
+            behind = f"{end}#{function.name}"
+            address = Immediate("int", function_address(function.name))
+            flat.instructions += macros.unless_equal(call, Register(name), address, behind)
+            operands = list(call.operands)
+            operands[place_of_pointer] = Symbol(function.name)
+            self._call(flat, replace(call, operands=tuple(operands)), callers)
+            flat.instructions.append(macros.jump(call, end))
+            flat.labels[behind] = len(flat.instructions)
+        flat.instructions.append(macros.instead(call, "trap"))
+        flat.labels[end] = len(flat.instructions)
+        return found
+
     def _call(self, flat: _Flat, call: Instruction, callers: tuple[str, ...]) -> None:
         """Put the called function's body here."""
         results, name, arguments = _signature(call)
+        if name.startswith("%") and not call.guard and self._call_through(flat, call, callers):
+            return
         function = self._module.functions.get(name)
+        if function is None and name in macros.SAYING:
+            flat.instructions += macros.say(call, name, arguments)
+            return
         if len(callers) > DEEPEST_CALLS:
             raise PtxError(
                 f"calls are nested {len(callers)} deep; the emulator goes {DEEPEST_CALLS} deep "
@@ -154,10 +204,10 @@ class _Lowering:
             )
         if function is None or name in callers:
             why = "calls itself" if name in callers else "has no body in this PTX"
+            why = "is a pointer to no function of this PTX" if name.startswith("%") else why
             raise PtxError(
                 f"the emulator cannot call {name}, which {why} ({place(call, self._source)}): "
-                "take the call out; recursion, printf, assert, malloc and calls through pointers "
-                "need a GPU"
+                "take the call out; recursion and malloc need a GPU"
             )
         if name not in self._flat:
             self._flat[name] = self.body(function, callers)

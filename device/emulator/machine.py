@@ -7,27 +7,34 @@ here knows an opcode: rows of the table say what to do.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from memlab.device.emulator import binding
+from memlab.device.emulator import binding, printing
 from memlab.device.emulator.accesses import Accesses, segments
 from memlab.device.emulator.binding import Action
 from memlab.device.emulator.control import Mask, Schedule, warps_of
 from memlab.device.emulator.counters import Patterns, Tally, Trace
 from memlab.device.emulator.lowering import MALFORMED, malformed
 from memlab.device.emulator.memory import GlobalMemory, KernelFault
-from memlab.device.emulator.operands import Operands
+from memlab.device.emulator.operands import Operands, value_of
+from memlab.device.emulator.parser import PtxError
 from memlab.device.emulator.program import Program, Step
 from memlab.device.emulator.recording import Recorder
-from memlab.device.emulator.threads import Grid, Threads
+from memlab.device.emulator.rendezvous import Rendezvous, is_partial
+from memlab.device.emulator.threads import Grid, Threads, shortened
+from memlab.device.emulator.waiting import Waiting
 from memlab.device.properties import WARP_SIZE
 
 if TYPE_CHECKING:
     from memlab.device.budget import Deadline
     from memlab.device.emulator.checks.checker import Checker
+
+
+_ROUNDS_IN_VAIN = 3  # of all groups that wait: then none of a probe's blocks can go on
 
 
 class Chunk:
@@ -61,11 +68,13 @@ class Chunk:
         places = {each.name: global_memory.find(each.name).address for each in program.globals}
         self._operands = Operands(program, self._threads, places)
         spaces = segments(program, self._threads, global_memory)
+        self._memory, self._spaces = global_memory, spaces
         if checker is not None:
             checker.begin(self._threads, self._operands, spaces)
         self._accesses = Accesses(
             self._threads, self._operands, spaces, patterns, self.tally, trace, recorder, checker
         )
+        self._rendezvous = Rendezvous(program.steps, self._operands, self._threads)
         self._actions: list[Action | None] = []
         for index, step in enumerate(program.steps):
             try:
@@ -78,7 +87,8 @@ class Chunk:
 
         Raises:
             KernelFault: An access outside memory or misaligned; names source line, block
-                and thread. With a checker such accesses are left out instead.
+                and thread. With a checker such accesses are left out instead. Or the kernel
+                stopped itself.
             OutOfTime: The deadline passed; names where a thread was then.
         """
         with np.errstate(all="ignore"):
@@ -87,10 +97,32 @@ class Chunk:
 
     def _run(self) -> None:
         checker = self._checker
-        schedule = Schedule(self._threads.alive, None if checker is None else checker.open)
-        steps, actions, end = self.program.steps, self._actions, len(self.program.steps)
+        opener = None if checker is None else checker.open
+        if opener is None and any(map(is_partial, self.program.steps)):
+            opener = self._rendezvous.open
+        block_lanes = self._threads.grid.padded_threads
+        schedule = Schedule(self._threads.alive, opener, block_lanes)
+        self._waiting = Waiting(self.program, self._operands.register)
+        end = len(self.program.steps)
         lanes_change, warps_change = [0] * (end + 1), [0] * (end + 1)
-        deadline = self._deadline
+        try:
+            self._run_groups(schedule, lanes_change, warps_change)
+        except KernelFault:
+            # A probe's blocks may be one block several times, which then does too often what it
+            # should do once: what is wrong in truth is found when the grid runs.
+            if self.trace is None:
+                raise
+        np_lanes = np.cumsum(lanes_change[:-1])
+        np_warps = np.cumsum(warps_change[:-1])
+        self.tally.lanes = [a + int(b) for a, b in zip(self.tally.lanes, np_lanes, strict=True)]
+        self.tally.warps = [a + int(b) for a, b in zip(self.tally.warps, np_warps, strict=True)]
+
+    def _run_groups(
+        self, schedule: Schedule, lanes_change: list[int], warps_change: list[int]
+    ) -> None:
+        """Run group after group; the lists take by how many lanes and warps more run there."""
+        steps, actions, end = self.program.steps, self._actions, len(self.program.steps)
+        checker, deadline = self._checker, self._deadline
         going = True
         while going:
             start, mask = schedule.counter, schedule.mask
@@ -125,10 +157,6 @@ class Chunk:
                     schedule.merge()
             else:
                 going = self._transfer(schedule, steps[counter], counter, lanes)
-        np_lanes = np.cumsum(lanes_change[:-1])
-        np_warps = np.cumsum(warps_change[:-1])
-        self.tally.lanes = [a + int(b) for a, b in zip(self.tally.lanes, np_lanes, strict=True)]
-        self.tally.warps = [a + int(b) for a, b in zip(self.tally.warps, np_warps, strict=True)]
 
     def _transfer(self, schedule: Schedule, step: Step, counter: int, lanes: int) -> bool:
         """Carry out a branch, an exit or a barrier for the running group."""
@@ -147,19 +175,36 @@ class Chunk:
                 if step.row.kind == "branch":
                     if self._checker is not None:
                         self._checker.control(counter, taken)
+                    waits = self._waits(step, counter, taken)
                     schedule.split(taken, step.target)
-                    return True
+                    return not waits or self._give_way(schedule, step, counter)
                 schedule.split(taken, counter)  # those taken lie lowest: they run on from here
         if self._checker is not None and step.row.kind in ("branch", "exit"):
             self._checker.control(counter, schedule.mask)
         if step.row.kind == "branch":
+            waits = self._waits(step, counter, schedule.mask)
             schedule.jump(step.target)
-            return True
+            return not waits or self._give_way(schedule, step, counter)
         checker = self._checker if step.row.kind == "nothing" else None
         if checker is not None and checker.passes(counter, schedule.mask):
             schedule.jump(counter + 1)
             return True
         return schedule.exit() if step.row.kind == "exit" else schedule.park()
+
+    def _waits(self, step: Step, counter: int, lanes: Mask | None) -> bool:
+        """Whether lanes that take a branch do so to wait for another thread."""
+        if step.target > counter:
+            return False
+        return self._waiting.turn(counter, self._threads.alive if lanes is None else lanes)
+
+    def _give_way(self, schedule: Schedule, step: Step, counter: int) -> bool:
+        """Let others run before the group that waits; False where nothing is left to run.
+
+        A probe's blocks may wait for blocks that are not among them: it ends there.
+        """
+        if schedule.counter == step.target:  # else another group runs first
+            schedule.give_way(counter)
+        return self.trace is None or schedule.rounds_in_vain < _ROUNDS_IN_VAIN
 
     def _bind(self, index: int, step: Step) -> Action | None:
         """What running an instruction calls; None for one that decides who runs next."""
@@ -176,13 +221,22 @@ class Chunk:
                 action = ordering
             case "lanes":
                 action = binding.lane_by_lane(operands, step)
+            case "arrive":
+                if self._checker is not None:
+                    raise PtxError(
+                        f"the checks do not follow {step.row.opcode}, in line "
+                        f"{step.instruction.source_line}: put bar.sync in its place"
+                    )
+                action = partial(self._rendezvous.arrive, index)
             case "warp":
                 action = binding.together(operands, step, threads.alive, WARP_SIZE)
             case "block":
                 size = threads.grid.padded_threads
                 action = binding.together(operands, step, threads.alive, size)
+            case "print":
+                action = self._print(step)
             case "trap":
-                action = self._trap(step)
+                action = self._trap(index, step)
             case "load":
                 action = self._accesses.load(index, step)
             case "store":
@@ -193,10 +247,31 @@ class Chunk:
                 raise AssertionError(f"{kind} is replaced before a program is loaded")
         return binding.guarded(operands, index, step, action, self.tally)
 
-    def _trap(self, step: Step) -> Action:
+    def _trap(self, index: int, step: Step) -> Action:
+        """`trap`, or an assertion that failed, with the address of its text."""
+        texts = [self._operands.source(each, "u64") for each in step.instruction.operands]
+
         def run(mask: Mask | None) -> None:
+            if self._checker is not None:
+                self._checker.stopped(index, mask)
             where = self._place(step, mask)
-            raise KernelFault(f"the kernel stopped itself (trap), {where}")
+            if not texts:
+                raise KernelFault(f"the kernel stopped itself (trap), {where}")
+            lane = int(np.flatnonzero(self._threads.alive if mask is None else mask)[0])
+            address = int(np.broadcast_to(value_of(texts[0]), self.lanes)[lane])
+            asserted = printing.text_at(self._memory, address)
+            raise KernelFault(f"assertion failed: {shortened(asserted)}, {where}")
+
+        return run
+
+    def _print(self, step: Step) -> Action:
+        """`printf`; a probe, whose blocks run again, does not."""
+        form, values = (self._operands.source(each, "u64") for each in step.instruction.operands)
+
+        def run(mask: Mask | None) -> None:
+            lanes = self._threads.alive if mask is None else mask
+            if self.trace is None:
+                printing.print_lanes(self._memory, self._spaces, form, values, lanes)
 
         return run
 

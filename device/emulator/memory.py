@@ -7,7 +7,7 @@ memory have windows of their own, everything else is global.
 from __future__ import annotations
 
 import bisect
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,6 +44,25 @@ def is_in_space(space: str, address: Lanes) -> Lanes:
     if space == "global":
         return np.asarray(~np.logical_or.reduce(list(inside.values())))
     return inside[space]
+
+
+def by_space(address: Lanes, lanes: Lanes) -> Iterator[tuple[str, int, Lanes]]:
+    """Tell lanes, given as a mask, apart by the state space that their generic addresses lie in.
+
+    Gives its name, the generic address of its first byte (0 for global memory) and its lanes: the
+    mask itself where these are all. What lies in no window is global.
+    """
+    for name, window in WINDOWS.items():
+        inside = lanes & (address >= window) & (address < window + WINDOW_BYTES)
+        if inside.any():
+            rest = lanes & ~inside
+            more = bool(rest.any())
+            yield name, 0 if name == "global" else window, inside if more else lanes
+            if not more:
+                return
+            lanes = rest
+    if lanes.any():
+        yield "global", 0, lanes
 
 
 READ_ONLY = ("const", "param")
@@ -122,9 +141,14 @@ class Segment:
 
 
 class GlobalMemory(Segment):
-    """Global memory: allocations with guards between them."""
+    """Global memory: allocations with guards between them.
+
+    Attributes:
+        printed: How often the launch has printed.
+    """
 
     origin = GLOBAL_BASE
+    printed = 0
 
     def __init__(self, arrays: dict[str, tuple[int, int]]) -> None:
         """Lay out arrays given as name to (bytes, bytes an element)."""
@@ -164,6 +188,15 @@ class GlobalMemory(Segment):
         """Whether all bytes lie in one allocation."""
         index = bisect.bisect_right(self._starts, low) - 1
         return index >= 0 and high <= self._starts[index] + self.allocations[index].size
+
+    def holds(self, addresses: Lanes, size: int) -> bool:
+        """Whether each access of `size` bytes lies in an array, be they different ones."""
+        if not self.allocations:
+            return False
+        starts = np.array(self._starts, np.int64)
+        ends = starts + np.array([each.size for each in self.allocations], np.int64)
+        index = np.searchsorted(starts, addresses, "right") - 1
+        return bool(((index >= 0) & (addresses + size <= ends[index])).all())
 
     def describe(self, address: int) -> str:
         """An address as the nearest array's element."""

@@ -28,7 +28,7 @@ from memlab.device.emulator.parser import (
     Vector,
 )
 from memlab.device.emulator.program import Program, address_registers
-from memlab.device.emulator.threads import Threads
+from memlab.device.emulator.threads import CLOCKS, Threads
 
 Source: TypeAlias = Lanes | Callable[[], Lanes]
 """An array (0-dimensional for a constant), or where it must be computed a function that gives it
@@ -38,7 +38,6 @@ Destination: TypeAlias = tuple[Callable[[Any, "Mask | None"], None], Lanes | Non
 """How to write a value, and the array to compute into directly where there is one. The writer
 called with a value of None only notes that the array has changed."""
 
-_CLOCKS = frozenset(("%clock", "%clock_hi", "%clock64", "%globaltimer", "%globaltimer_lo"))
 _CLOCK_STEP = 64  # each read of a clock finds it this much later, so that waiting ends
 
 
@@ -72,10 +71,17 @@ class Operands:
         """An operand as lanes of a type."""
         dtype = NUMPY_TYPES[ptx_type]
         if isinstance(operand, Register):
-            if operand.name in _CLOCKS:
+            if operand.name in CLOCKS:
                 return lambda: np.array(next(self._clock), np.uint64).astype(dtype)
             special = self._special.get(operand.name)
-            return _narrow(self.register(operand.name) if special is None else special, dtype)
+            register = self.register(operand.name) if special is None else special
+            if (
+                special is None
+                and np.bool_ != register.dtype
+                and register.itemsize < dtype.itemsize
+            ):
+                return lambda: register.astype(dtype)
+            return _narrow(register, dtype)
         if isinstance(operand, Immediate):
             return _constant(operand, dtype)
         if isinstance(operand, Symbol):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import struct
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
@@ -120,6 +121,8 @@ class Variable:
         align: Alignment, bytes.
         size: Whole size, bytes; 0 for an `extern` array of unknown size.
         initial: Its initial bytes, or None for zeros.
+        fault: Why its initial bytes are not known, or nothing: a kernel that uses it cannot run.
+        symbols: Then, what it starts with, as written.
     """
 
     space: str
@@ -128,6 +131,8 @@ class Variable:
     align: int
     size: int
     initial: bytes | None = None
+    fault: str = ""
+    symbols: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -168,12 +173,15 @@ class Module:
     functions: Mapping[str, Entry] = field(default_factory=dict)
 
 
+_LARGEST_OFFSET = 2**62 - 1  # so that the sum of two is a signed number of 64 bits
 _INTEGER = re.compile(r"[+-]?(0[xX][0-9a-fA-F]+|0[bB][01]+|\d+)U?$")
 _FLOAT_BITS = re.compile(r"0([fF])([0-9a-fA-F]{8})$|0([dD])([0-9a-fA-F]{16})$")
 _FLOAT = re.compile(r"[+-]?(\d+\.\d*|\.\d+|\d+[eE])([eE]?[+-]?\d+)?$")
 _ADDRESS = re.compile(r"\[\s*([%$\w.]+)\s*(?:\+\s*([+-]?\w+)|(-\s*\w+))?\s*\]$")
 _LABEL = re.compile(r"([$%A-Za-z_][\w$]*)\s*:(?!:)")
-_LOC = re.compile(r"\.loc\s+(\d+)\s+(\d+)\s+(\d+)(?:.*\binlined_at\s+(\d+)\s+(\d+)\s+(\d+))?")
+_LOC = re.compile(
+    r"\.loc\s+(\d+)\s+(\d{1,10})\s+(\d+)(?:.*\binlined_at\s+(\d+)\s+(\d{1,10})\s+(\d+))?"
+)
 _HEADER = re.compile(
     r"(?:\.(?:visible|weak|extern)\s+)*\.(entry|func)\s*(?:\(([^)]*)\)\s*)?([\w$]+)\s*(?:\(([^)]*)\))?"
 )
@@ -239,7 +247,24 @@ def _module(statements: Iterator[tuple[int, str]]) -> Module:
             raise PtxError(f"PTX line {line}: not understood: {statement[:60]}")
     if not version:
         raise PtxError("not PTX: there is no .version directive")
-    return Module(version, target, tuple(variables), entries, functions)
+    known = tuple(_with_functions(each, functions) for each in variables)
+    return Module(version, target, known, entries, functions)
+
+
+def function_address(name: str) -> int:
+    """What stands for the address of a function: calls through pointers are told apart by it."""
+    return 0x7A00_0000_0000 + 16 * zlib.crc32(name.encode())
+
+
+def _with_functions(variable: Variable, functions: Mapping[str, Entry]) -> Variable:
+    """The variable; one that starts with addresses of functions gets what stands for them."""
+    names = [each.strip() for each in variable.symbols]
+    if not names or not all(each in functions or _INTEGER.match(each) for each in names):
+        return variable
+    width = TYPE_BYTES[variable.type]
+    words = [function_address(n) if n in functions else int(n.rstrip("U"), 0) for n in names]
+    initial = b"".join((each % (1 << 8 * width)).to_bytes(width, "little") for each in words)
+    return replace(variable, initial=initial.ljust(variable.size, b"\0"), fault="")
 
 
 def renamed(
@@ -484,7 +509,9 @@ def _variables(statement: str, line: int) -> list[Variable]:
             align = int(words.pop(0))
         elif word[1:] in TYPE_BYTES:
             type_name = word[1:]
-        elif word in (".ptr", ".global", ".const", ".shared", ".local", ".managed", ".attribute"):
+        elif word.startswith(".attribute"):
+            continue  # such as `.attribute(.managed)`: where the memory lies changes no result
+        elif word in (".ptr", ".global", ".const", ".shared", ".local"):
             # `.ptr .align 1` describes what a pointer points to, not the parameter itself.
             if word == ".ptr":
                 words = [each for each in words if not each.startswith(".")]
@@ -502,16 +529,14 @@ def _variables(statement: str, line: int) -> list[Variable]:
     for extent in re.findall(r"\[([^\]]*)\]", extents):
         count *= int(extent.strip() or "0", 0)
     size = count * TYPE_BYTES[type_name]
-    return [
-        Variable(
-            space,
-            name,
-            type_name,
-            align or TYPE_BYTES[type_name],
-            size,
-            _initial_bytes(name, initial, type_name, size, line) if initial else None,
-        )
-    ]
+    variable = Variable(space, name, type_name, align or TYPE_BYTES[type_name], size)
+    if not initial:
+        return [variable]
+    try:
+        return [replace(variable, initial=_initial_bytes(name, initial, type_name, size, line))]
+    except PtxError as error:  # it may be of no concern to the kernel that runs
+        symbols = tuple(filter(None, re.split(r"[{},\s]+", initial)))
+        return [replace(variable, fault=str(error), symbols=symbols)]
 
 
 def _initial_bytes(name: str, text: str, type_name: str, size: int, line: int) -> bytes:
@@ -590,8 +615,11 @@ def _operand(text: str, line: int) -> Operand:
             raise PtxError(f"PTX line {line}: address not understood: {text}")
         name, plus, minus = match.groups()
         offset = int(plus or (minus or "0").replace(" ", ""), 0)
-        if name[0].isdigit():
-            return Address(None, int(name, 0) + offset)
+        absolute = int(name, 0) if name[0].isdigit() else None
+        if max(abs(offset), absolute or 0) > _LARGEST_OFFSET:
+            raise PtxError(f"PTX line {line}: address beyond 64 bits: {text}")
+        if absolute is not None:
+            return Address(None, absolute + offset)
         return Address(Register(name) if name.startswith("%") else Symbol(name), offset)
     literal = _literal(text)
     if literal is not None:

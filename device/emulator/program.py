@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,6 +26,7 @@ from memlab.device.emulator.parser import (
     Variable,
     Vector,
 )
+from memlab.device.emulator.threads import is_special
 from memlab.errors import nearest
 
 _STATIC_ALIGNMENT_BYTES = 16
@@ -103,19 +104,24 @@ def load(module: Module, name: str, source: Sequence[str] = ()) -> Program:
     """
     if name not in module.entries:
         raise PtxError(f"no kernel {name!r} in this PTX; {nearest(name, module.entries)}")
-    entry = lower(module, module.entries[name], source)
+    written = module.entries[name]
+    _check_variables(module.variables, {n for i in written.instructions for n in _symbols(i)})
+    entry = lower(module, written, source)
     rows = [row_of(instruction, source) for instruction in entry.instructions]
     for instruction in entry.instructions:
         guard = instruction.guard
         if guard is not None and entry.registers.get(guard) != "pred":
             raise PtxError(f"{guard} is no predicate register ({place(instruction, source)})")
+    _check_registers(entry, source)
     variables = (*module.variables, *entry.variables)
     parameters, parameter_bytes = _layout(entry.parameters, 1)
     static = [each for each in variables if each.space == "shared" and each.size]
     shared, static_bytes = _layout(static, _STATIC_ALIGNMENT_BYTES)
     dynamic_start = -(-static_bytes // _STATIC_ALIGNMENT_BYTES) * _STATIC_ALIGNMENT_BYTES
-    for each in variables:
-        if each.space == "shared" and not each.size:
+    named = {name for each in entry.instructions for name in _symbols(each)}
+    _check_variables(variables, named)
+    for each in variables:  # one that only other kernels of the file name is none of this one's
+        if each.space == "shared" and not each.size and each.name in named:
             shared[each.name] = dynamic_start
     local, local_bytes = _layout([each for each in variables if each.space == "local"], 1)
     calls = [each for each in variables if each.space == "param"]
@@ -202,6 +208,34 @@ def destinations(step: Step) -> tuple[Operand, ...]:
     if isinstance(first, Pair):
         return first.first, first.second
     return first.items if isinstance(first, Vector) else (first,)
+
+
+def _check_variables(variables: Sequence[Variable], named: Collection[str]) -> None:
+    """Refuse what uses a variable whose initial bytes are not known."""
+    for each in variables:
+        if each.fault and each.name in named:
+            raise PtxError(each.fault)
+
+
+def _check_registers(entry: Entry, source: Sequence[str]) -> None:
+    """Refuse what reads a special register that the emulator does not have."""
+    known = {"_", *entry.registers}
+    for instruction in entry.instructions:
+        for operand in instruction.operands:
+            for name in registers_of(operand):
+                if name not in known:
+                    if not is_special(name):
+                        where = place(instruction, source)
+                        raise PtxError(f"the emulator has no special register {name} ({where})")
+                    known.add(name)
+
+
+def _symbols(instruction: Instruction) -> Iterator[str]:
+    """The variables and labels that an instruction names."""
+    for operand in instruction.operands:
+        named = operand.base if isinstance(operand, Address) else operand
+        if isinstance(named, Symbol):
+            yield named.name
 
 
 def registers_of(operand: Operand) -> Iterator[str]:

@@ -33,7 +33,9 @@ Kind = Literal[
     "branch",
     "exit",
     "barrier",
+    "arrive",
     "trap",
+    "print",
     "macro",
     "call",
     "nothing",
@@ -51,7 +53,8 @@ class Row:
             same with (blocks, threads). `macro`: `function(instruction)` gives what takes its
             place. `call`: a function, put in its place.
             `load`, `store`: memory. `atomic`: read, combine by `function(old, *sources)`,
-            write, give the old value; `reduce`: the same without it. `nothing`: ordering only.
+            write, give the old value; `reduce`: the same without it. `arrive`: tells a barrier
+            without waiting. `trap`: ends the run. `print`: `printf`. `nothing`: ordering only.
         to: Types of the destinations.
         of: Types of the sources, addresses left out.
         function: What is computed.
@@ -150,6 +153,8 @@ def find(opcode: str, pair: bool = False) -> Row | None:
         pair: Whether it has two destinations, `d|p`.
     """
     name, *qualifiers = opcode.replace("::cta", "").replace("::entry", "").split(".")
+    if name == "barrier" and "cluster" in qualifiers:
+        return None  # not a scope there: another barrier
     kept = [each for each in qualifiers if each not in _WITHOUT_EFFECT]
     end = " d|p" if pair else ""
     return TABLE.get(opcode + end) or TABLE.get(".".join([name, *kept]) + end)

@@ -24,7 +24,7 @@ Mask = NDArray[np.bool_]
 Table = NDArray[np.int64]
 
 ROWS, COLUMNS = 16, 8
-"""Of the accumulator, in every shape that is known here."""
+"""Of the accumulator, in most shapes."""
 
 _LANE = np.arange(32)
 _GROUP, _MEMBER = _LANE // 4, _LANE % 4
@@ -48,40 +48,69 @@ def _fp32(words: Lanes) -> Lanes:
 
 
 _ELEMENTS: dict[str, tuple[int, Callable[[Lanes], Lanes]]] = {
+    "s8": (4, lambda words: words.view(np.int8)),
+    "u8": (4, lambda words: words.view(np.uint8)),
+    "s32": (1, lambda words: words.view(np.int32)),
+    "f64": (1, lambda words: words.view(np.float64)),
     "tf32": (1, _tf32),
     "f16": (2, _fp16),
     "bf16": (2, _bf16),
     "f32": (1, _fp32),
 }
-"""Elements in a 32-bit register, and how to see them."""
+"""Elements in a register (of 64 bits for `f64`, else of 32), and how to see them."""
+
+_RESULTS = {"f32": np.float32, "f16": np.float16, "f64": np.float64}
 
 
-def multiply_add(depth: int, element: str, accumulator: str) -> Callable[..., Any]:
-    """`mma.sync.m16n8k<depth>`: D (16 x 8) = A (16 x depth) B (depth x 8) + C (16 x 8).
+def multiply_add(
+    depth: int,
+    element: str | tuple[str, str],
+    accumulator: str,
+    clamp: bool = False,
+    rows: int = 16,
+) -> Callable[..., Any]:
+    """`mma.sync.m<rows>n8k<depth>`: D (rows x 8) = A (rows x depth) B (depth x 8) + C (rows x 8).
 
     Args:
         depth: The extent along k.
-        element: PTX's type of A and B: `tf32`, `f16` or `bf16`.
-        accumulator: PTX's type of C and D: `f32` or `f16`.
+        element: PTX's type of A and B: `tf32`, `f16`, `bf16`, `s8`, `u8` or `f64`; both where they
+            differ.
+        accumulator: PTX's type of C and D: `f32`, `f16`, `s32` or `f64`.
+        clamp: Whether integers end at the range's ends (`.satfinite`) in place of wrapping.
+        rows: 16 or 8.
 
     Returns:
         `run(active, a, b, c)`: from each lane's registers of A, B and C, packed into one value a
-        lane, shape (warps, 32), to its registers of D as 32-bit words.
+        lane, shape (warps, 32), to its registers of D, as 32-bit words but for `f64`.
     """
-    packed = _ELEMENTS[element][0]
-    a_table, b_table = _a_table(depth, packed), _b_table(depth, packed)
-    c_table = _c_table()
-    dtype = np.dtype(np.float32 if accumulator == "f32" else np.float16)
+    left_type, right_type = (element, element) if isinstance(element, str) else element
+    packed = _ELEMENTS[left_type][0]
+    a_table, b_table = _a_table(depth, packed, rows), _b_table(depth, packed)
+    c_table = _c_table(rows)
+    word = np.float64 if accumulator == "f64" else np.uint32
 
     def run(active: Mask, a: Lanes, b: Lanes, c: Lanes) -> tuple[Lanes, ...]:
-        left, right = _matrix(a, element, a_table), _matrix(b, element, b_table)
-        total = (left @ right + _matrix(c, accumulator, c_table)).astype(dtype)
-        fragments = np.empty((len(total), 32 * 4), dtype)
+        left, right = _matrix(a, left_type, a_table), _matrix(b, right_type, b_table)
+        total = rounded_sum(left, right, _matrix(c, accumulator, c_table), accumulator, clamp)
+        fragments = np.empty((len(total), c_table.size), total.dtype)
         fragments[:, c_table] = total
-        words = fragments.reshape(-1, 32, 4).view(np.uint32)
+        words = fragments.reshape(-1, 32, c_table.size // 32).view(word)
         return tuple(words[:, :, register] for register in range(words.shape[2]))
 
     return run
+
+
+def rounded_sum(left: Lanes, right: Lanes, added: Lanes, ptx_type: str, clamp: bool) -> Lanes:
+    """A B + C of float64 matrices in PTX's type of the result; integers wrap, or end where it does.
+
+    Sums of products of bytes are exact in float64.
+    """
+    total = np.asarray(left @ right + added)
+    if ptx_type != "s32":
+        return total.astype(_RESULTS[ptx_type])
+    if clamp:
+        total = np.clip(total, -(2.0**31), 2.0**31 - 1)
+    return total.astype(np.int64).astype(np.int32)
 
 
 def loaded_matrices(count: int, transposed: bool) -> Callable[..., Any]:
@@ -101,14 +130,15 @@ def loaded_matrices(count: int, transposed: bool) -> Callable[..., Any]:
     return run
 
 
-def _a_table(depth: int, packed: int) -> Table:
-    """Where element (row, k) of A lies among all lanes' elements, shape (16, depth)."""
-    table = np.empty((ROWS, depth), np.int64)
-    registers = depth // (4 * packed) * 2
+def _a_table(depth: int, packed: int, rows: int) -> Table:
+    """Where element (row, k) of A lies among all lanes' elements, shape (rows, depth)."""
+    table = np.empty((rows, depth), np.int64)
+    blocks = rows // 8
+    registers = depth // (4 * packed) * blocks
     for register in range(registers):
         for part in range(packed):
-            row = _GROUP + 8 * (register % 2)
-            k = register // 2 * 4 * packed + packed * _MEMBER + part
+            row = _GROUP + 8 * (register % blocks)
+            k = register // blocks * 4 * packed + packed * _MEMBER + part
             table[row, k] = (_LANE * registers + register) * packed + part
     return table
 
@@ -124,15 +154,38 @@ def _b_table(depth: int, packed: int) -> Table:
     return table
 
 
-def _c_table() -> Table:
-    """The same of C and D, shape (16, 8): two neighbours in a row, then two 8 rows below."""
-    table = np.empty((ROWS, COLUMNS), np.int64)
-    for number in range(4):
-        table[_GROUP + 8 * (number // 2), 2 * _MEMBER + number % 2] = 4 * _LANE + number
+def _c_table(rows: int) -> Table:
+    """The same of C and D, shape (rows, 8): two neighbours in a row, then two 8 rows below."""
+    table = np.empty((rows, COLUMNS), np.int64)
+    held = rows // 4
+    for number in range(held):
+        table[_GROUP + 8 * (number // 2), 2 * _MEMBER + number % 2] = held * _LANE + number
     return table
 
 
 def _matrix(fragments: Lanes, element: str, table: Table) -> NDArray[np.float64]:
     """Put the lanes' fragments together, shape (warps, rows, columns)."""
-    words = np.ascontiguousarray(fragments).view(np.uint32).reshape(len(fragments), -1)
-    return _ELEMENTS[element][1](words)[:, table].astype(np.float64)
+    return elements_of(np.ascontiguousarray(fragments), element)[:, table]
+
+
+def elements_of(registers: Lanes, element: str) -> NDArray[np.float64]:
+    """All lanes' elements of a fragment, lane after lane, shape (warps, elements)."""
+    words = registers.view(np.uint64 if element == "f64" else np.uint32)
+    return _ELEMENTS[element][1](words.reshape(len(registers), -1)).astype(np.float64)
+
+
+def gathered_rows(transposed: bool) -> Callable[..., Any]:
+    """`stmatrix.m8n8` before its stores: rows of 16 bytes from the lanes that have their parts.
+
+    The reverse of `loaded_matrices`, of four matrices.
+    """
+
+    def run(active: Mask, *given: Lanes) -> Any:
+        words = np.ascontiguousarray(np.stack(given, axis=1))  # (warps, matrix, lane)
+        matrices = words.view(np.uint16).reshape(-1, 4, 8, 8)
+        if transposed:
+            matrices = np.ascontiguousarray(matrices.swapaxes(2, 3))
+        rows = np.ascontiguousarray(matrices).view(np.uint32).reshape(-1, 32, 4)
+        return tuple(rows[:, :, number] for number in range(4))
+
+    return run

@@ -20,6 +20,14 @@ from memlab.kernels.launch import Dim3
 
 _LONGEST_TEXT = 100  # of a source line in a message
 
+CLOCKS = frozenset(("%clock", "%clock_hi", "%clock64", "%globaltimer", "%globaltimer_lo"))
+"""Special registers that each read finds later."""
+
+
+def is_special(register: str) -> bool:
+    """Whether it is one of PTX's special registers that the emulator has."""
+    return register in CLOCKS or register in _ONE_THREAD.special_registers()
+
 
 @dataclass(frozen=True)
 class Grid:
@@ -117,3 +125,6 @@ class Threads:
         lanes["%dynamic_smem_size"] = np.array(grid.dynamic_shared_bytes, np.uint32)
         lanes["%nwarpid"] = np.array(grid.padded_threads // WARP_SIZE, np.uint32)
         return lanes
+
+
+_ONE_THREAD = Threads(Grid((1, 1, 1), (1, 1, 1), 0, b""), np.zeros((1, 3), np.int64))

@@ -219,6 +219,21 @@ def test_an_array_sized_at_launch_lies_behind_the_others() -> None:
     assert (read.element, at(read)[1]) == ("last[31] of 31 elements", place(0, 0))
 
 
+def test_an_array_that_another_kernel_sizes_at_launch_is_not_this_ones() -> None:
+    source = """k(float* a, float* b, int n) {
+  __shared__ float s[32];
+  float* p = n ? a : s;
+  p[threadIdx.x + 1] = 1;
+  b[threadIdx.x] = 2;
+}
+extern "C" __global__ void other(float* b) {
+  extern __shared__ float last[];
+  last[threadIdx.x] = 1;
+}"""
+    arguments = (counter("a", 32), output("b", 32), Scalar("n", "int32", 0))
+    assert only(run(source, *arguments)).element == "s[32] of 32 elements"
+
+
 # --- initcheck ---------------------------------------------------------------------------------
 
 UNWRITTEN = """k(const float* a, float* b, float* c, int n) {
@@ -425,6 +440,14 @@ def test_a_flag_behind_a_fence_orders_two_warps() -> None:
     for fence in ("__threadfence_block()", "__threadfence()"):
         assert run(FLAG.replace("FENCE", fence), *arguments, block=64).findings == ()
     found = only(run(FLAG.replace("FENCE", ""), *arguments, block=64))
+    assert (found.kind, found.count, found.at.line) == ("RAW", 32, line(FLAG, "read"))
+    # What was copied asynchronously is published like a store, once it was waited for.
+    copy = 'asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"('
+    copy += '(unsigned)__cvta_generic_to_shared(s + t)), "l"(a + t));'
+    source = FLAG.replace("FENCE", "__threadfence()").replace("s[t] = a[t];", copy + "WAIT")
+    waiting = source.replace("WAIT", 'asm volatile("cp.async.wait_all;");')
+    assert run(waiting, *arguments, block=64).findings == ()
+    found = only(run(source.replace("WAIT", ""), *arguments, block=64))
     assert (found.kind, found.count, found.at.line) == ("RAW", 32, line(FLAG, "read"))
 
 
@@ -643,6 +666,13 @@ def test_barriers_of_some_warps_order_those_alone() -> None:
     assert (lonely.tool, lonely.kind, lonely.count) == ("synccheck", "barrier not reached", 32)
 
 
+def test_a_warp_that_is_not_full_counts_as_one_at_a_barrier() -> None:
+    # PTX ISA, "bar": the count of threads is a multiple of the warp's size.
+    arguments = (floats("a", 32), output("b", 18))
+    source = PIPE.replace("THIRD", "1").replace("63 - t", "t - 32")
+    assert run(source, *arguments, block=50).findings == ()
+
+
 MASKS = """k(const float* a, float* b) {
   __shared__ float s[32];
   int t = threadIdx.x;
@@ -715,6 +745,24 @@ def test_an_endless_kernel_ends_with_what_was_found() -> None:
     assert report.verification.status == "skipped"
     with pytest.raises(OutOfTime):
         run(endless.replace("FROM", "1"), *arguments, budget=short)
+
+
+def test_a_kernel_that_stops_itself_keeps_what_was_found() -> None:
+    source = """k(const float* a, float* b) {
+  b[threadIdx.x] = a[threadIdx.x + 1];
+  if (threadIdx.x > 29) __trap(); // trap
+}"""
+    report = run(source, floats("a", 32), output("b", 32), grid=3)
+    stray, stop = report.findings
+    assert stray.element == "a[32] of 32 elements"
+    assert (stop.tool, stop.kind, stop.count) == ("memcheck", "trap", 2 * 3)
+    assert at(stop) == (line(source, "trap"), place(0, 30))
+    assert report.coverage.blocks_emulated == 0
+    assert report.verification.status == "skipped"
+    asserting = source.replace("if (threadIdx.x > 29) __trap()", "assert(threadIdx.x < 30)")
+    stray, stop = run(asserting, floats("a", 32), output("b", 32), grid=3).findings
+    assert (stop.kind, stop.count, stop.at.line) == ("trap", 2 * 3, line(source, "trap"))
+    assert "assertion" in stop.message
 
 
 def test_findings_come_in_the_order_of_the_tools() -> None:

@@ -283,16 +283,11 @@ REFUSED = {
         'extern "C" __global__ void k(float *o, int n) { o[threadIdx.x] = f(n + threadIdx.x); }',
         r"which calls itself .*source line [23]: ",
     ),
-    "a table of functions": (
-        "__device__ __noinline__ int f(int n) { return n + 1; }\n"
-        "__device__ __noinline__ int g(int n) { return n * 3; }\n"
-        "__device__ int (*table[2])(int) = {f, g};\n"
-        'extern "C" __global__ void k(float *o, int n) { o[0] = table[n & 1](n); }',
-        "table starts with _Z1fi, which is no number",
-    ),
-    "printf": (
-        'extern "C" __global__ void k(float *o, int n) {\n    printf("%d", n);\n}',
-        r"vprintf, which has no body .*source line 2: printf",
+    "a grid that waits for all of itself": (
+        "#include <cooperative_groups.h>\n"
+        'extern "C" __global__ void k(float *o, int n) {\n'
+        "    cooperative_groups::this_grid().sync();\n}",
+        r"no special register %envreg\d .*source line 3: cooperative_groups",
     ),
     "malloc": (
         'extern "C" __global__ void k(float *o, int n) {\n    int *p = (int *)malloc(4 * n);\n'

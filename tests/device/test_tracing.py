@@ -16,7 +16,7 @@ from memlab.device.tracing import trace
 from memlab.errors import UsageError
 from memlab.kernels.catalog import find
 from memlab.kernels.kernel import Limits
-from memlab.kernels.launch import Dim3
+from memlab.kernels.launch import Buffer, Dim3, Launch, Uniform
 
 ORIGIN = (0, 0, 0)
 
@@ -183,3 +183,39 @@ def test_a_trace_changes_nothing_that_is_counted() -> None:
         )
         tallies.append(chunk.run())
     assert tallies[0] == tallies[1] == tallies[2]
+
+
+FIRST_BLOCK = """extern "C" __global__ void k(const float* a, float* b, unsigned* done) {
+  __shared__ bool first;
+  if (threadIdx.x == 0) first = atomicAdd(done, 1u) == 0;
+  __syncthreads();
+  if (first) b[threadIdx.x] = a[threadIdx.x];
+}"""
+
+
+def test_the_grid_begins_with_the_memory_that_the_block_began_with() -> None:
+    launch = Launch(
+        kernel="k",
+        parameters={},
+        source=FIRST_BLOCK,
+        source_name="k.cu",
+        entry="k",
+        defines={},
+        grid=(3, 1, 1),
+        block=(32, 1, 1),
+        dynamic_shared_bytes=0,
+        arguments=(
+            Buffer("a", (32,), "float32", "in"),
+            Buffer("b", (32,), "float32", "out"),
+            Buffer("done", (1,), "uint32", "inout", Uniform(0, 1)),
+        ),
+        flop=None,
+        compulsory_bytes=0,
+        references={},
+        tolerance=0.0,
+    )
+    found = trace(launch, compile_launch(launch, (9, 0)), ORIGIN, ORIGIN, "test")
+    reads = {each.array: each.grid_reads for each in found.arrays}
+
+    # Each block adds one; only the first finds none there, and reads all of a.
+    assert reads["a"] == {1: 32}

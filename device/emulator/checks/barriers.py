@@ -16,8 +16,8 @@ from memlab.device.emulator.checks.observations import THREAD_BITS, Lanes, Obser
 from memlab.device.emulator.checks.order import Order
 from memlab.device.emulator.checks.publication import Publication
 from memlab.device.emulator.operands import Operands, value_of
-from memlab.device.emulator.parser import Immediate
 from memlab.device.emulator.program import Step
+from memlab.device.emulator.rendezvous import is_partial
 from memlab.device.emulator.threads import Threads
 from memlab.device.properties import WARP_SIZE
 
@@ -31,13 +31,6 @@ _NOBODY = np.zeros(0, np.int64)
 def is_warp_barrier(step: Step) -> bool:
     """Whether it is `__syncwarp`."""
     return step.row.opcode == "bar.warp.sync"
-
-
-def is_partial(step: Step) -> bool:
-    """Whether it is a barrier of a block that not all of its threads need to reach."""
-    barrier, *count = step.instruction.operands or (Immediate("int", 0),)
-    whole = isinstance(barrier, Immediate) and not barrier.bits and not count
-    return step.row.kind == "barrier" and not whole
 
 
 def _is_aligned(step: Step) -> bool:
@@ -73,6 +66,9 @@ class Barriers:
         self._observations, self._steps, self._numbers = observations, steps, numbers
         self._threads, self._order, self._publication = threads, order, publication
         self._targets = np.array([each.target for each in steps] + [-1])
+        self._whole = np.array(
+            [each.row.kind == "barrier" and not is_partial(each) for each in steps]
+        )
         self._block = np.arange(threads.lanes) // threads.grid.padded_threads
         self._live = threads.alive.copy()
         self._place = np.full(threads.lanes, -1, np.int64)  # where a lane waits or has ended
@@ -111,14 +107,10 @@ class Barriers:
         for resume, lanes in parked.items():
             self._place[lanes] = resume - 1
             waiting |= lanes
-        if len(parked) == 1 and np.array_equal(waiting, self._threads.alive):
-            (step,) = (self._steps[resume - 1] for resume in parked)
-            if step.row.kind == "barrier" and not is_partial(step):
-                self._meet_blocks(np.arange(len(self._threads.blocks)))
-                return parked, {}
-        met = self._warps_met(waiting)
+        going = self._open_whole_blocks(waiting)
+        met = self._warps_met(waiting & ~going)
         self._open_warps(met)
-        going = np.logical_or.reduce([np.zeros_like(waiting), *(lanes for _, lanes in met)])
+        going = np.logical_or.reduce([going, *(lanes for _, lanes in met)])
         for block in np.setdiff1d(self._block[waiting], self._block[going]).tolist():
             inside = waiting & (self._block == block)
             opened = self._open_block(block, inside)
@@ -158,6 +150,17 @@ class Barriers:
 
     # --- Blocks ------------------------------------------------------------------------------
 
+    def _open_whole_blocks(self, waiting: Lanes) -> Lanes:
+        """Open the barriers at which all threads of a block wait, and none has exited."""
+        size = self._threads.grid.padded_threads
+        there, alive = waiting.reshape(-1, size), self._threads.alive.reshape(-1, size)
+        place = self._place.reshape(-1, size)
+        first = place[:, :1]  # a block's first lane is always a thread
+        whole = ((there == alive) & ((place == first) | ~alive)).all(axis=1)
+        whole &= self._whole[first[:, 0]]
+        self._meet_blocks(np.flatnonzero(whole))
+        return np.repeat(whole, size) & waiting
+
     def _open_block(self, block: int, waiting: Lanes) -> Lanes | None:
         """Open a block's barrier that all have reached; None where there is none."""
         live = self._live & (self._block == block)
@@ -165,7 +168,7 @@ class Barriers:
         for number in np.unique(numbers[numbers >= 0]).tolist():
             here = numbers == number
             expected = int(counts[here].max())
-            if expected and np.count_nonzero(here) >= expected:
+            if expected and self._arrived(here) >= expected:
                 self._meet(here)
                 return np.asarray(here)
             if expected or not np.array_equal(here, live):
@@ -202,11 +205,17 @@ class Barriers:
         absent, kind = np.flatnonzero(inside & self._live), "divergent barrier"
         if not absent.size:
             absent, kind = np.flatnonzero(inside), "barrier not reached"
-        lacking = expected - int(np.count_nonzero(here)) if expected else absent.size
+        lacking = expected - self._arrived(here) if expected else absent.size
         self._report(kind, np.flatnonzero(here), absent, lacking)
         self._meet_blocks(np.array([block]))
         self._apart |= here
         return np.asarray(here)
+
+    def _arrived(self, here: Lanes) -> int:
+        """Threads at a barrier that counts them: of a warp, those that there are not are there."""
+        missing = (self._live & ~here).reshape(-1, WARP_SIZE)
+        warps = here.reshape(-1, WARP_SIZE).any(axis=1)
+        return int(np.count_nonzero(~missing[warps]))
 
     def _barriers_of(self, waiting: Lanes) -> tuple[Lanes, Lanes]:
         """Which barrier of its block each lane waits at, -1 for none, and how many it needs."""
@@ -255,9 +264,9 @@ class Barriers:
         self._observations.add(
             "synccheck",
             kind,
-            int(self._place[at]),
             "",
             np.zeros(1, np.int64),
+            int(self._place[at]),
             self._numbers[[at]],
             None if other is None else self._place[[other]],
             None if other is None else self._numbers[[other]],

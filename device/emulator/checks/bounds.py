@@ -73,9 +73,9 @@ class Bounds:
                 self._observations.add(
                     "memcheck",
                     kind,
-                    step,
                     segment.name,
                     address[wrong],
+                    step,
                     threads[wrong],
                     array=array if space == segment.name else None,
                 )

@@ -6,7 +6,7 @@ seen: a load gives them 0, a store is lost.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,7 @@ from memlab.device.emulator.memory import GlobalMemory, Segment
 from memlab.device.emulator.operands import Operands, Source, value_of
 from memlab.device.emulator.parser import TYPE_BYTES, Address, Immediate
 from memlab.device.emulator.program import Program, Step
+from memlab.device.emulator.rendezvous import is_partial
 from memlab.device.emulator.threads import Grid, Threads
 from memlab.device.properties import WARP_SIZE
 from memlab.kernels.launch import Dim3
@@ -71,8 +72,9 @@ class Checker:
         self._observations = Observations(
             lines, {space: np.array([start for start, _ in e]) for space, e in extents.items()}
         )
-        self._unit_bytes = {each: _narrowest(program, each) for each in ("global", "shared")}
-        self._unit_bytes["local"] = _narrowest(program, "local")
+        self._unit_bytes = {
+            each: _narrowest(program, each) for each in ("global", "shared", "local")
+        }
         meant = arrays_meant(program, global_memory, grid.parameters)
         self._bounds = Bounds(self._observations, extents, meant)
         self._initialisation = None
@@ -90,7 +92,7 @@ class Checker:
         self._group = 0
         if any(map(barriers.is_warp_barrier, program.steps)):
             self._group = WARP_SIZE
-        if any(map(barriers.is_partial, program.steps)):
+        if any(map(is_partial, program.steps)):
             self._group = grid.padded_threads
         self._blocks: list[Dim3] = []
         self._order = Order(0, 1, 0, 0)
@@ -138,6 +140,12 @@ class Checker:
         else:
             self.barriers.exited(index, lanes)
 
+    def stopped(self, index: int, mask: Lanes | None) -> None:
+        """Lanes, None for all, stop the kernel; nothing else runs then."""
+        threads = self._numbers[self._active(mask)]
+        nowhere = np.zeros(len(threads), np.int64)
+        self._observations.add("memcheck", "trap", "", nowhere, index, threads)
+
     def ordering(self, step: Step) -> Action | None:
         """What an instruction that computes nothing does; None for one that may have to wait."""
         if barriers.is_warp_barrier(step):
@@ -156,7 +164,7 @@ class Checker:
                 (count,) = step.instruction.operands
                 assert isinstance(count, Immediate)
                 but = count.bits
-            return lambda mask: races.copies.wait(self._active(mask), self._order.time, but)
+            return lambda mask: races.wait(self._active(mask), but)
         return _do_nothing
 
     def accessor(
@@ -177,14 +185,17 @@ class Checker:
             active = self._active(mask)
             address = np.broadcast_to(base, lanes).astype(np.int64) + offset
             found: Found = []
-            refused = None
-            for segment, start, taking in self._by_space(row.space, address, active):
+            refused = active
+            spaces = [(row.space, 0, active)]
+            if row.space == "generic":
+                spaces = list(memory.by_space(address, active))
+            for space, start, taking in spaces:
+                segment = self._segments[space]
                 inside = address - start if start else address
                 good = self._bounds.permitted(
                     index, segment, inside, taking, self._numbers, size, kind == "load"
                 )
-                if good is not taking:
-                    refused = (taking & ~good) if refused is None else refused | (taking & ~good)
+                refused = refused & ~good
                 chosen = None if mask is None and good is active else good
                 position = inside if segment.origin == 0 else inside - segment.origin
                 if segment.lane_base is not None:
@@ -194,7 +205,7 @@ class Checker:
                 if position.size:
                     self._watch(index, kind, segment, inside, position, chosen, size, sources)
                     found.append((segment, position >> shift, 0, chosen))
-            if refused is not None:
+            if refused.any():
                 nowhere.data[:] = 0
                 found.append((nowhere, np.zeros(np.count_nonzero(refused), np.int64), 0, refused))
             return found
@@ -237,25 +248,6 @@ class Checker:
     def _active(self, mask: Lanes | None) -> Lanes:
         return self._threads.alive if mask is None else mask
 
-    def _by_space(
-        self, space: str, address: Lanes, active: Lanes
-    ) -> Iterator[tuple[Segment, int, Lanes]]:
-        """The segments that lanes touch, where each begins, and the lanes."""
-        if space != "generic":
-            yield self._segments[space], 0, active
-            return
-        for name, window in memory.WINDOWS.items():
-            inside = active & (address >= window) & (address < window + memory.WINDOW_BYTES)
-            if inside.any():
-                whole = bool((inside == active).all())
-                start = 0 if name == "global" else window
-                yield self._segments[name], start, active if whole else inside
-                if whole:
-                    return
-                active = active & ~inside
-        if active.any():
-            yield self._segments["global"], 0, active
-
     def _watch(
         self,
         index: int,
@@ -286,7 +278,7 @@ class Checker:
             position=position,
             size=size,
             unit_bytes=self._unit_bytes[segment.name],
-            values=values if kind == "store" else None,
+            values=values,
         )
         if self._initialisation is not None:
             self._initialisation.access(event)

@@ -26,7 +26,7 @@ class Event:
         position: Byte position of each in the segment's data, shape (n,).
         size: Bytes that a lane moves.
         unit_bytes: Bytes of a unit of memory, the finest that is told apart in this space.
-        values: For a store, gives the bytes that each lane writes, shape (n, size).
+        values: Of a store, gives the bytes that each lane writes, shape (n, size).
     """
 
     step: int
@@ -38,7 +38,7 @@ class Event:
     position: Lanes
     size: int
     unit_bytes: int
-    values: Callable[[], Lanes] | None
+    values: Callable[[], Lanes]
 
     @property
     def space(self) -> str:

@@ -50,9 +50,9 @@ class Initialisation:
                 self._observations.add(
                     "initcheck",
                     "uninitialized read",
-                    event.step,
                     event.space,
                     event.addresses(missing),
+                    event.step,
                     event.threads[event.lane_of(missing)],
                 )
         if event.kind != "load":

@@ -70,23 +70,23 @@ class Observations:
         self,
         tool: str,
         kind: str,
-        step: int,
         space: str,
         addresses: Lanes,
+        steps: int | Lanes,
         threads: Lanes,
         other_steps: Lanes | None = None,
         other_threads: Lanes | None = None,
         array: int | None = None,
         times: int = 1,
     ) -> None:
-        """Take note of one instruction's mistakes.
+        """Take note of mistakes of one kind.
 
         Args:
             tool: Which tool saw them.
             kind: One of its kinds.
-            step: The instruction's place in the program.
             space: The state space; empty where there is none.
             addresses: Byte address of each, shape (mistakes,).
+            steps: The instruction of each, as its place in the program.
             threads: The thread of each.
             other_steps: The other instruction of each.
             other_threads: The thread that carried it out.
@@ -98,10 +98,11 @@ class Observations:
             arrays = np.full(len(threads), -1 if array is None else array)
         else:
             arrays = np.maximum(np.searchsorted(starts, addresses, "right") - 1, 0)
-        line = int(self._lines[step])
+        steps = np.broadcast_to(steps, len(threads))
         others = np.full(len(threads), -1) if other_steps is None else self._lines[other_steps]
-        for which, other_line in {*zip(arrays.tolist(), others.tolist(), strict=True)}:
-            chosen = np.flatnonzero((arrays == which) & (others == other_line))
+        keys, of = np.unique([self._lines[steps], arrays, others], axis=1, return_inverse=True)
+        for number, (line, which, other_line) in enumerate(keys.T.tolist()):
+            chosen = np.flatnonzero(of.reshape(-1) == number)
             first = int(chosen[np.argmin(threads[chosen])])
             other = None
             if other_steps is not None and other_threads is not None:
@@ -112,7 +113,7 @@ class Observations:
                 space,
                 which,
                 int(addresses[first]),
-                Spot(step, int(threads[first])),
+                Spot(int(steps[first]), int(threads[first])),
                 other,
                 len(chosen) * times,
             )

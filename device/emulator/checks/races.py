@@ -6,11 +6,12 @@ the threads know of each other, not of the order in which the emulator happens t
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 
 import numpy as np
 
-from memlab.device.emulator.checks.barriers import is_partial, is_warp_barrier
+from memlab.device.emulator.checks.barriers import is_warp_barrier
 from memlab.device.emulator.checks.copies import Copies
 from memlab.device.emulator.checks.event import Event
 from memlab.device.emulator.checks.observations import THREAD_BITS, Lanes, Observations
@@ -25,11 +26,20 @@ from memlab.device.emulator.checks.strength import (
     strengths,
 )
 from memlab.device.emulator.program import Step
+from memlab.device.emulator.rendezvous import is_partial
 from memlab.device.emulator.threads import Threads
+
+_TURNED = {"RAW": "WAR", "WAR": "RAW", "WAW": "WAW"}
+"""What a hazard is called when the other access is told first."""
 
 
 class Races:
-    """Follows the accesses to shared and global memory."""
+    """Follows the accesses to shared and global memory.
+
+    Attributes:
+        copies: The asynchronous copies on their way.
+        publication: What was published by fences and atomics, and who knows of it.
+    """
 
     def __init__(
         self, observations: Observations, steps: Sequence[Step], global_units: int
@@ -46,7 +56,7 @@ class Races:
         self.publication = Publication()
         self._warps_apart = any(is_warp_barrier(step) or is_partial(step) for step in steps)
         self._global = Shadow(global_units, self._warps_apart)
-        self._events: list[tuple[int, int]] = [(0, 0)]  # step and strength by time
+        self._steps, self._levels = array("i", [0]), array("b", [PLAIN])  # by time
 
     def begin(self, threads: Threads, numbers: Lanes, order: Order, shared_units: int) -> None:
         """Take other blocks.
@@ -70,12 +80,26 @@ class Races:
         """Lanes, given as a mask, carry out a fence for `DEVICE` or `BLOCK`."""
         self._fenced[scope, lanes] = self.order.time
 
+    def wait(self, lanes: Lanes, but: int | None) -> None:
+        """Lanes, given as a mask, wait for their copies, as in `Copies.arrived`.
+
+        From then on a copy is a store of that moment.
+        """
+        units, marks = self.copies.arrived(lanes, but)
+        last = self._shared.written[units] == marks
+        units, marks = units[last], marks[last]
+        steps, _ = self._looked_up(marks)
+        for step in np.unique(steps).tolist():
+            self._tick(step, PLAIN)
+            here = steps == step
+            now = self.order.time << TIME_SHIFT | marks[here] & THREAD
+            self._shared.written[units[here]] = now
+
     def access(self, event: Event, copies: bool) -> None:
         """Take one instruction; `copies` for the store of an asynchronous copy."""
         shadow = self._shadow(event)
         level = self._level(event)
-        self.order.time += 1
-        self._events.append((event.step, level))
+        self._tick(event.step, level)
         now = event.spread((self.order.time << TIME_SHIFT) | event.threads)
         units = event.units
         written = [shadow.written[units]]
@@ -94,9 +118,9 @@ class Races:
                 shadow.update(units, now)
             else:
                 shadow.written[units] = now | COPY if copies else now
-                self._compare_with_itself(event, level, now, shadow.written[units] & ~COPY)
+                self._compare_with_itself(event, now, shadow.written[units] & ~COPY)
             if copies:
-                self.copies.issued(self.order.time, event.lanes)
+                self.copies.issued(units, now | COPY, event.spread(event.lanes))
             if event.kind == "store":
                 self._stored[event.lanes] = self.order.time
 
@@ -158,18 +182,15 @@ class Races:
     def _ordered(self, event: Event, places: Lanes, earlier: Lanes) -> Lanes:
         """Whether an earlier access to each of the places comes before this one in any run."""
         lanes, threads = event.lanes[event.lane_of(places)], event.threads[event.lane_of(places)]
-        other_threads, times = earlier & THREAD, (earlier & ~COPY) >> TIME_SHIFT
+        other_threads, times = earlier & THREAD, earlier >> TIME_SHIFT
         ordered = np.zeros(len(places), np.bool_)
         inside = np.flatnonzero(other_threads >> THREAD_BITS == threads >> THREAD_BITS)
         others = self._lane(other_threads[inside])
         known = self.order.known(lanes[inside], others)
         known[others == lanes[inside]] = self.order.time
-        copied = earlier[inside] >= COPY
-        arrived = times[inside]
-        arrived[copied] = self.copies.completed(arrived[copied], others[copied])
-        ordered[inside] = arrived <= known
+        ordered[inside] = times[inside] <= known
         if self._has_fences:
-            for each in np.flatnonzero(~ordered & (earlier < COPY)).tolist():
+            for each in np.flatnonzero(~ordered).tolist():
                 ordered[each] = self.publication.knows(
                     int(threads[each]), int(other_threads[each]), int(times[each])
                 )
@@ -181,7 +202,7 @@ class Races:
         Compute Sanitizer leaves out such writes, by default. Where others read meanwhile, the
         bytes may be the same only in the emulator, whose threads have all read before one wrote.
         """
-        if event.values is None:
+        if event.kind != "store":
             return np.zeros(len(places), np.bool_)
         unit = event.unit_bytes
         old = event.segment.data[: event.segment.data.size // unit * unit].reshape(-1, unit)
@@ -190,50 +211,63 @@ class Races:
         steps, _ = self._looked_up(earlier)
         return np.asarray(equal & self._stores[steps] & ~np.isin(event.units[places], self._read))
 
-    def _compare_with_itself(self, event: Event, level: int, now: Lanes, left: Lanes) -> None:
-        """Look for lanes that stored different values to one place at once."""
+    def _compare_with_itself(self, event: Event, now: Lanes, left: Lanes) -> None:
+        """Look for lanes that stored different values to one place at once.
+
+        What they move is aligned: where two lanes meet, they do so with the same part of it.
+        """
         lost = np.flatnonzero(left != now)
-        if not lost.size or level == STRONG or event.values is None:
+        if not lost.size:
             return
         winners = np.searchsorted(event.threads, left[lost] & THREAD)
         new = event.values().reshape(len(event.lanes), event.width, -1)
-        within = self._within(event, lost, winners)
-        differ = (new[event.lane_of(lost), lost % event.width] != new[winners, within]).any(axis=1)
+        part = lost % event.width
+        differ = (new[event.lane_of(lost), part] != new[winners, part]).any(axis=1)
         lost = lost[differ | np.isin(event.units[lost], self._read)]
         if lost.size:
             self._observe("WAW", event, lost, left[lost])
 
-    @staticmethod
-    def _within(event: Event, lost: Lanes, winners: Lanes) -> Lanes:
-        """Which unit of the winner's bytes lies where the other lane's unit does."""
-        first = event.position[winners] // event.unit_bytes
-        return np.asarray(event.units[lost] - first)
-
     def _observe(self, hazard: str, event: Event, places: Lanes, earlier: Lanes) -> None:
-        """Name an access once for each line that it races with."""
+        """Name an access once for each line that it races with.
+
+        Which of two blocks runs first is the emulator's choice: their races are told in the order
+        of the program.
+        """
         steps, _ = self._looked_up(earlier)
         pairs = np.stack([event.lane_of(places), self._lines[steps]])
         _, first = np.unique(pairs, axis=1, return_index=True)
-        places, earlier, steps = places[first], earlier[first], steps[first]
-        self._observations.add(
-            "racecheck",
-            hazard,
-            event.step,
-            event.space,
-            event.addresses(places),
-            event.threads[event.lane_of(places)],
-            steps,
-            earlier & THREAD,
-        )
+        places, others, steps = places[first], earlier[first] & THREAD, steps[first]
+        threads = event.threads[event.lane_of(places)]
+        turned = (steps > event.step) & ((threads ^ others) >> THREAD_BITS != 0)
+        at, other = np.where(turned, steps, event.step), np.where(turned, event.step, steps)
+        by, other_by = np.where(turned, others, threads), np.where(turned, threads, others)
+        for kind, chosen in ((hazard, ~turned), (_TURNED[hazard], turned)):
+            if chosen.any():
+                self._observations.add(
+                    "racecheck",
+                    kind,
+                    event.space,
+                    event.addresses(places)[chosen],
+                    at[chosen],
+                    by[chosen],
+                    other[chosen],
+                    other_by[chosen],
+                )
 
     def _shadow(self, event: Event) -> Shadow:
         return self._shared if event.space == "shared" else self._global
 
     def _looked_up(self, earlier: Lanes) -> tuple[Lanes, Lanes]:
         """Instruction and strength of earlier accesses."""
-        times, back = np.unique((earlier & ~COPY) >> TIME_SHIFT, return_inverse=True)
-        found = np.array([self._events[each] for each in times.tolist()])
-        return found[back, 0], found[back, 1]
+        times = (earlier & ~COPY) >> TIME_SHIFT
+        steps, levels = np.frombuffer(self._steps, np.intc), np.frombuffer(self._levels, np.int8)
+        return steps[times], levels[times]
+
+    def _tick(self, step: int, level: int) -> None:
+        """One more access: its time, and what is looked up by it."""
+        self.order.time += 1
+        self._steps.append(step)
+        self._levels.append(level)
 
     def _lane(self, threads: Lanes) -> Lanes:
         """The lanes of threads of this chunk."""

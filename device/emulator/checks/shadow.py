@@ -14,7 +14,7 @@ TIME_SHIFT = 32
 THREAD = (1 << TIME_SHIFT) - 1
 """The thread of an access."""
 COPY = 1 << 62
-"""Marks an asynchronous copy: later than any time until its thread has waited for it."""
+"""Marks an asynchronous copy on its way: later than any time. What was waited for has no mark."""
 
 _WARP_BITS = WARP_SIZE.bit_length() - 1
 

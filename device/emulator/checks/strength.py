@@ -106,7 +106,9 @@ class _Places:
         """The register that an address goes back to, and how far it lies behind that."""
         base, offset = address.base, address.offset
         name = base.name if isinstance(base, (Register, Symbol)) else ""
-        while name in self._sums:
+        met: set[str] = set()  # a sum of itself, which nothing began, has no end
+        while name in self._sums and name not in met:
+            met.add(name)
             name, more = self._sums[name]
             offset += more
         return name, offset

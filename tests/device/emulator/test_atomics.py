@@ -43,3 +43,26 @@ def test_lanes_come_one_after_the_other(
 
     np.testing.assert_array_equal(old, found)
     np.testing.assert_array_equal(elements, expected)
+
+
+@settings(deadline=None)
+@given(
+    places=st.lists(st.integers(0, 5), min_size=1, max_size=60),
+    compared=st.lists(st.integers(0, 3), min_size=60, max_size=60),
+    stored=st.lists(st.integers(0, 3), min_size=60, max_size=60),
+)
+def test_compare_and_swap_goes_lane_by_lane(
+    places: list[int], compared: list[int], stored: list[int]
+) -> None:
+    where, elements = np.array(places), np.arange(6, dtype="u4") % 4
+    given_values = [np.array(each[: len(where)], "u4") for each in (compared, stored)]
+    expected, found = elements.copy(), []
+    for place, compare, new in zip(where, *given_values, strict=True):
+        found.append(expected[place])
+        if expected[place] == compare:
+            expected[place] = new
+
+    old = _combine(elements, where, given_values, integers.swap_if_equal)
+
+    np.testing.assert_array_equal(old, found)
+    np.testing.assert_array_equal(elements, expected)

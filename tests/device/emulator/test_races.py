@@ -1,6 +1,8 @@
 """Races and barriers against brute force: random programs, and every pair of their accesses."""
 
+from collections.abc import Mapping, Sequence
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 from hypothesis import example, given, settings
@@ -15,6 +17,7 @@ from memlab.device.emulator.memory import GlobalMemory
 from memlab.device.emulator.parser import parse
 from memlab.device.emulator.program import load
 from memlab.device.emulator.threads import Grid
+from memlab.device.findings import TOOLS
 
 THREADS = (0, 1, 2, 32, 33)  # those that do something, of two warps
 OPCODES = {
@@ -48,9 +51,55 @@ def observe(operations: list[Operation]) -> list[tuple[Observation, int, int]]:
     return found
 
 
-def text_of(operations: list[Operation]) -> str:
+BLOCKS = 3
+BLOCK_BYTES = 8  # of global memory, for each block
+ANYWHERE = {
+    **OPCODES,
+    "global load": "ld.global.u16 %r1, [%rd0+{0}]",
+    "global store": "st.global.u32 [%rd0+{0}], {1}",
+    "global atomic": "red.global.add.u32 [%rd0+{0}], {1}",
+    "exit": "exit",
+}
+
+
+def checked(
+    operations: list[Operation], chunk: int, tools: Sequence[str] = TOOLS, apart: bool = True
+) -> set[tuple[Any, ...]]:
+    """All that is found in several blocks, so many of them at a time.
+
+    Each has a part of the array in global memory, or all have the same.
+    """
+    start = f"mov.u32 %r5, %ctaid.x; mul.lo.u32 %r5, %r5, {BLOCK_BYTES * apart};"
+    start += "cvt.u64.u32 %rd0, %r5; mov.u64 %rd1, cells_of_all; add.u64 %rd0, %rd0, %rd1;"
+    text = text_of(operations, f".reg .b64 %rd<2>; {start}", ANYWHERE)
+    cells = f".visible .global .align 8 .b8 cells_of_all[{BLOCK_BYTES * BLOCKS}];"
+    program = load(parse(kernel(text, functions=cells)), "k")
+    memory = GlobalMemory({"cells_of_all": (BLOCK_BYTES * BLOCKS, 4)})
+    address = memory.find("cells_of_all").address
+    extents = {
+        "global": [(address, address + BLOCK_BYTES * BLOCKS)],
+        "shared": [(0, program.static_shared_bytes)],
+    }
+    grid = Grid((BLOCKS, 1, 1), (64, 1, 1), 0, b"")
+    checker = Checker(program, grid, memory, extents, ("cells_of_all",), tools)
+    blocks = np.array([(each, 0, 0) for each in range(BLOCKS)])
+    for first in range(0, BLOCKS, chunk):
+        here = blocks[first : first + chunk]
+        Chunk(program, grid, here, memory, Patterns(), checker=checker).run()
+    found = set()
+    for each in checker.observations():
+        other = None if each.other is None else checker.place(each.other)
+        what = (each.tool, each.kind, each.space, each.array, each.address, each.count)
+        found.add((*what, checker.place(each.at), other))
+    return found
+
+
+def text_of(
+    operations: list[Operation], start: str = "", opcodes: Mapping[str, str] = OPCODES
+) -> str:
     """PTX in which each operation has a line of its own, from 1, and barriers every thread."""
     lines = [".reg .pred %p<2>; .reg .b32 %r<9>; .shared .align 4 .b8 cells[12];"]
+    lines.append(start)
     lines.append("mov.u32 %r0, %tid.x; shr.u32 %r2, %r0, 5; mov.u32 %r3, %lanemask_eq;")
     for number, (kind, which, cell) in enumerate(operations, 1):
         lines.append(f".loc 1 {number} 1")
@@ -71,7 +120,7 @@ def text_of(operations: list[Operation]) -> str:
             lines.append(f"setp.ne.and.u32 %p1, %r4, 0, %p1; @%p1 bar.warp.sync {which};")
             continue
         lines.append(f"setp.eq.u32 %p1, %r0, {which};")
-        lines.append(f"@%p1 {OPCODES[kind].format(4 * cell, number)};")
+        lines.append(f"@%p1 {opcodes[kind].format(4 * cell, number)};")
     return "\n".join([*lines, "ret;"])
 
 
@@ -146,3 +195,41 @@ def test_every_pair_reported_races(operations: list[Operation]) -> None:
         assert (each.other.thread, each.at.thread) == (operations[one][1], operations[two][1])
         kinds = (operations[one][0], operations[two][0])
         assert each.kind == {"load": "WAR"}.get(kinds[0], HAZARDS[kinds[1]])
+
+
+ACCESSES_ANYWHERE = st.tuples(
+    st.sampled_from(list(ANYWHERE)), st.sampled_from(THREADS), st.integers(0, 1)
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.one_of(ACCESSES_ANYWHERE, BARRIERS, WARP_BARRIERS), min_size=2, max_size=12))
+def test_findings_depend_neither_on_the_blocks_at_once_nor_on_the_other_tools(
+    operations: list[Operation],
+) -> None:
+    found = checked(operations, BLOCKS)
+
+    assert checked(operations, 1) == checked(operations, 2) == found
+    for tool in TOOLS:
+        assert checked(operations, BLOCKS, (tool,)) == {each for each in found if each[0] == tool}
+
+
+GLOBAL_ACCESSES = st.tuples(
+    st.sampled_from([each for each in ANYWHERE if "global" in each]), st.just(0), st.just(0)
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(GLOBAL_ACCESSES, min_size=1, max_size=5), st.integers(1, BLOCKS))
+def test_blocks_race_wherever_one_writes_and_another_comes(
+    operations: list[Operation], chunk: int
+) -> None:
+    # Thread 0 of each block does the same at one place. One store leaves what other blocks store.
+    kinds = [kind for kind, _, _ in operations]
+    stores = kinds.count("global store")
+    racing = stores > 1 or ({*kinds} != {"global atomic"} and len({*kinds}) > 1)
+    found = checked(operations, chunk, ("racecheck",), apart=False)
+
+    assert bool(found) == racing
+    for *_, (at, _, _), (other, _, _) in found:
+        assert at >= other  # told in the order of the program, whoever ran first

@@ -10,7 +10,8 @@ from ptx import kernel, run
 
 from memlab.device.emulator import isa
 
-MMA = [opcode for opcode in isa.TABLE if opcode.startswith("mma")]
+MMA = [each for each in isa.TABLE if re.fullmatch(r"mma\S+\.(f16|f32)", each)]
+"""Those of whole numbers and of float64 are among the strangers' kernels."""
 LDMATRIX = [opcode for opcode in isa.TABLE if re.fullmatch(r"ldmatrix\S+", opcode)]
 
 Place = tuple[int, int]

@@ -1,0 +1,112 @@
+"""What kernels say: strings in memory, and `printf`.
+
+The text goes to stderr, lane after lane, so that stdout carries results alone.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+import sys
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from memlab.device.emulator.control import Mask
+from memlab.device.emulator.memory import GLOBAL_BASE, LOCAL_WINDOW, GlobalMemory, Segment
+from memlab.device.emulator.operands import Source, value_of
+
+MOST_LINES = 1000
+"""Of a launch; what is printed beyond is left out."""
+
+_LONGEST_BYTES = 4096  # of a string
+_CONVERSION = re.compile(r"%([-+ #0]*)(\*|\d+)?(?:\.(\*|\d+))?(hh|h|ll|l|j|z|t)?([a-zA-Z%])")
+_WIDE = ("l", "ll", "j", "z", "t")
+
+
+def text_at(memory: GlobalMemory, address: int) -> str:
+    """The string at a generic address; what lies outside the arrays is not read."""
+    start = address - GLOBAL_BASE
+    if not memory.check(address, address + 1):
+        return "(a string that is not in global memory)"
+    raw = memory.data[start : start + _LONGEST_BYTES].tobytes()
+    return raw.partition(b"\0")[0].decode(errors="replace")
+
+
+def formatted(form: str, arguments: bytes, string: Callable[[int], str]) -> str:
+    """What `printf` prints.
+
+    Args:
+        form: Its format.
+        arguments: The values behind one another, each aligned to its size, as `vprintf` takes them.
+        string: The string at an address.
+    """
+    at = 0
+
+    def take(kind: str) -> int | float:
+        nonlocal at
+        size = struct.calcsize(kind)
+        at = -(-at // size) * size
+        (value,) = struct.unpack_from(f"<{kind}", arguments.ljust(at + size, b"\0"), at)
+        at += size
+        return value  # type: ignore[no-any-return]
+
+    def one(match: re.Match[str]) -> str:
+        flags, width, precision, length, letter = match.groups()
+        if letter == "%":
+            return "%"
+        width = str(take("i")) if width == "*" else width or ""
+        precision = str(take("i")) if precision == "*" else precision
+        spec = f"%{flags}{width}" + ("" if precision is None else f".{precision}")
+        if letter in "di":
+            return (spec + "d") % take("q" if length in _WIDE else "i")
+        if letter in "uoxX":
+            value = take("Q" if length in _WIDE else "I")
+            return (spec + letter.replace("u", "d")) % value
+        if letter in "eEfFgG":
+            return (spec + letter) % take("d")
+        if letter in "aA":
+            return (f"%{flags}{width}s") % float(take("d")).hex()
+        if letter == "c":
+            return (spec + "c") % (int(take("i")) & 0xFF)
+        if letter == "s":
+            return (spec + "s") % string(int(take("Q")))
+        if letter == "p":
+            return (f"%{flags}{width}s") % hex(int(take("Q")))
+        return match[0]
+
+    return _CONVERSION.sub(one, form)
+
+
+def print_lanes(
+    memory: GlobalMemory,
+    segments: Mapping[str, Segment],
+    form: Source,
+    arguments: Source,
+    lanes: Mask,
+) -> None:
+    """Print for each of some lanes, until a launch has printed enough.
+
+    Args:
+        memory: Holds the formats and strings, and how many lines were printed.
+        segments: The state spaces of the chunk.
+        form: Each lane's address of its format.
+        arguments: Each lane's address of its values, in its local memory.
+        lanes: As a mask.
+    """
+    local = segments["local"]
+    forms, starts = (np.broadcast_to(value_of(each), len(lanes)) for each in (form, arguments))
+    lines = []
+    for lane in np.flatnonzero(lanes).tolist():
+        if memory.printed >= MOST_LINES:
+            break
+        memory.printed += 1
+        offset, values = int(starts[lane]) - LOCAL_WINDOW, b""
+        if local.lane_base is not None and 0 <= offset < local.size:
+            start = int(local.lane_base[lane])
+            values = local.data[start + offset : start + local.size].tobytes()
+        text = text_at(memory, int(forms[lane]))
+        lines.append(formatted(text, values, lambda address: text_at(memory, address)))
+        if memory.printed == MOST_LINES:
+            lines.append(f"(what is printed after {MOST_LINES} calls of printf is left out)\n")
+    sys.stderr.write("".join(lines))

@@ -1,0 +1,94 @@
+"""Rows that were not recorded on hardware, against Python's integers and other libraries."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+from ptx import map_lanes
+
+RNG = np.random.default_rng(11)
+WORDS = RNG.integers(0, 2**32, 512).astype("u4")
+OTHERS = RNG.integers(0, 2**32, 512).astype("u4")
+
+
+@pytest.mark.parametrize("mode", ["clamp", "wrap"])
+def test_a_mask_has_so_many_ones_from_a_bit_on(mode: str) -> None:
+    start, width = (RNG.integers(0, 40, 512).astype("u4") for _ in range(2))
+
+    found = map_lanes(f"bmsk.{mode}.b32 %o, %i0, %i1;", [start, width], "u4")
+
+    def mask(at: int, count: int) -> int:
+        at, count = (at % 32, count % 32) if mode == "wrap" else (min(at, 32), min(count, 32))
+        return ((1 << count) - 1 << at) % 2**32
+
+    assert found.tolist() == [mask(int(a), int(b)) for a, b in zip(start, width, strict=True)]
+
+
+def test_halves_are_subtracted_without_sign() -> None:
+    halves = [each.view("u2").reshape(-1, 2).astype(int) for each in (WORDS, OTHERS)]
+    distance = np.abs(halves[0] - halves[1])
+
+    plain = map_lanes("vabsdiff2.u32.u32.u32 %o, %i0, %i1, 0;", [WORDS, OTHERS], "u4")
+    summed = map_lanes("vabsdiff2.u32.u32.u32.add %o, %i0, %i1, 9;", [WORDS, OTHERS], "u4")
+
+    assert plain.tolist() == (distance[:, 0] + (distance[:, 1] << 16)).tolist()
+    assert summed.tolist() == (distance.sum(axis=1) + 9).tolist()
+
+
+@pytest.mark.parametrize(("opcode", "extreme"), [("min", np.minimum), ("max", np.maximum)])
+def test_extremes_below_zero_become_zero(opcode: str, extreme: np.ufunc) -> None:
+    whole = map_lanes(f"{opcode}.relu.s32 %o, %i0, %i1;", [WORDS, OTHERS], "i4")
+    halves = map_lanes(f"{opcode}.s16x2.relu %o, %i0, %i1;", [WORDS, OTHERS], "u4")
+
+    assert np.array_equal(whole, np.maximum(extreme(WORDS.view("i4"), OTHERS.view("i4")), 0))
+    expected = np.maximum(extreme(WORDS.view("i2"), OTHERS.view("i2")), 0)
+    assert np.array_equal(halves.view("i2"), expected)
+
+
+def test_a_subtraction_leaves_the_carry_of_an_adder() -> None:
+    # A 128-bit division, as NVIDIA's compiler makes it, asks by addc whether nothing was borrowed.
+    lines = "sub.cc.u32 %t0, %i0, %i1; addc.u32 %o, 0, 0;"
+    other = np.where(RNG.integers(0, 2, 512), OTHERS, WORDS)
+
+    assert np.array_equal(map_lanes(lines, [WORDS, other], "u4"), other <= WORDS)
+
+
+@pytest.mark.parametrize(
+    ("mode", "rounded"), [("rni", np.rint), ("rzi", np.trunc), ("rmi", np.floor), ("rpi", np.ceil)]
+)
+def test_bfloat16_is_rounded_to_whole_numbers(mode: str, rounded: np.ufunc) -> None:
+    values = (RNG.uniform(-40, 40, 512)).astype(ml_dtypes.bfloat16)
+
+    found = map_lanes(f"cvt.{mode}.bf16.bf16 %o, %i0;", [values.view("u2")], "u2")
+
+    expected = rounded(values.astype("f4")).astype(ml_dtypes.bfloat16)
+    assert np.array_equal(found, expected.view("u2"))
+
+
+FORMATS = [("e4m3", ml_dtypes.float8_e4m3fn, 448.0), ("e5m2", ml_dtypes.float8_e5m2, 57344.0)]
+
+
+@pytest.mark.parametrize(("name", "kind", "largest"), FORMATS)
+def test_numbers_of_a_byte_are_rounded_and_clamped(name: str, kind: type, largest: float) -> None:
+    exact = np.arange(256, dtype="u1").view(kind).astype("f4")
+    exact = exact[np.isfinite(exact)]
+    ties = (np.sort(exact)[:-1] + np.sort(exact)[1:]) / 2
+    values = np.concatenate(
+        [exact, ties, np.nextafter(ties, np.float32(9e9)), [1e9, -1e9, np.inf, -np.inf, -0.0]]
+    ).astype("f4")
+
+    found = map_lanes(f"cvt.rn.satfinite.{name}x2.f32 %o, %i0, 0f40000000;", [values], "u2")
+
+    expected = np.clip(values, -largest, largest).astype(kind)
+    assert np.array_equal(found >> 8, expected.view("u1"))
+    assert set((found & 255).tolist()) == {int(np.array(2, kind).view("u1"))}
+
+
+@pytest.mark.parametrize(("name", "kind", "largest"), FORMATS)
+def test_numbers_of_a_byte_become_halves(name: str, kind: type, largest: float) -> None:
+    codes = np.arange(256, dtype="u2")
+    pairs = codes | (codes[::-1] << 8)
+
+    found = map_lanes(f"cvt.rn.f16x2.{name}x2 %o, %i0;", [pairs], "u4").view("f2").reshape(-1, 2)
+
+    exact = codes.astype("u1").view(kind).astype("f2")
+    np.testing.assert_array_equal(found, np.stack([exact, exact[::-1]], axis=1))
