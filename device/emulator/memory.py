@@ -134,6 +134,8 @@ class Segment:
 
     def describe(self, address: int) -> str:
         """An address in words."""
+        if self.name == "shared" and not self.size:
+            return f"shared offset {address}, and the launch has none: add --shared BYTES"
         return f"{self.name} offset {address} of {self.size} bytes"
 
     def written(self, low_byte: Lanes, count: int) -> None:
@@ -176,9 +178,10 @@ class GlobalMemory(Segment):
         """Row-major positions of the elements that were stored to."""
         found = self.find(name)
         start = (found.address - GLOBAL_BASE) // self._unit
-        units = np.flatnonzero(self._units_written[start : start + found.size // self._unit])
-        per_element = found.element_bytes // self._unit
-        return np.unique(units // per_element) if per_element > 1 else units
+        per_element = max(found.element_bytes // self._unit, 1)
+        count = found.size // found.element_bytes * per_element
+        units = self._units_written[start : start + count]
+        return np.flatnonzero(units.reshape(-1, per_element).any(axis=1))
 
     def forget_writes(self) -> None:
         """Start anew remembering which elements are stored to."""
