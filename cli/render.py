@@ -89,12 +89,9 @@ def run_report(run: Run) -> RenderableType:
     sections = [
         _heading(run),
         facts("Launch", _launch_facts(measurement)),
-        _global_counters(measurement.counters),
-        _bus_utilisation(measurement.counters),
-        _shared_counters(measurement.counters),
-        _constant_counters(measurement.counters),
+        *([] if measurement.coverage.not_counted else _counted(measurement.counters)),
         _hardware_counters(measurement),
-        _intensity(run),
+        None if measurement.coverage.not_counted else _intensity(run),
         facts("Result", _result_facts(run)),
         _advice(run.advice),
     ]
@@ -192,6 +189,9 @@ def _launch_facts(measurement: Measurement) -> Iterable[tuple[str, str]]:
         "occupancy",
         f"{percent(occupancy.theoretical)}, {blocks} an SM, limited by {occupancy.limiter}",
     )
+    if coverage.not_counted:
+        yield "not counted", coverage.not_counted
+        return
     yield (
         "emulated",
         f"{coverage.blocks_emulated:,} of {coverage.blocks_total:,} blocks "
@@ -211,6 +211,13 @@ def _shared(static_bytes: int, dynamic_bytes: int) -> str:
         if size
     ]
     return " + ".join(parts) + " a block" if parts else "none"
+
+
+def _counted(counters: Counters) -> Iterable[RenderableType | None]:
+    yield _global_counters(counters)
+    yield _bus_utilisation(counters)
+    yield _shared_counters(counters)
+    yield _constant_counters(counters)
 
 
 def _global_counters(counters: Counters) -> RenderableType:
@@ -351,8 +358,9 @@ def _result_facts(run: Run) -> Iterable[tuple[str, RenderableType]]:
             f"{scaled(its_time.median_s, 's')} {its_time.provenance}; "
             f"this kernel reaches {percent(share)} of its rate",
         )
-    yield "bound by", bound_label(placement.bound)
-    yield "of the roof", _roof(placement)
+    if not measurement.coverage.not_counted:
+        yield "bound by", bound_label(placement.bound)
+        yield "of the roof", _roof(placement)
     yield "verified", _verified(measurement.verification)
 
 

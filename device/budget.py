@@ -41,6 +41,10 @@ class OutOfTime(MemlabError):
         self.reached = reached
 
 
+class TooLarge(UsageError):
+    """Emulating a launch needs more memory than it may take."""
+
+
 class Deadline:
     """A moment, some seconds from when it is made."""
 
@@ -101,7 +105,7 @@ class Budget:
             what: What for, in words.
 
         Raises:
-            UsageError: Names the bytes needed and allowed.
+            TooLarge: Names the bytes needed and allowed.
         """
         allowed = self.allowed_bytes()
         if needed <= allowed:
@@ -111,7 +115,7 @@ class Budget:
         else:
             limit = "are allowed"
             cure = f"use smaller sizes, or --memory-limit {-(-needed // 2**20)}MiB"
-        raise UsageError(
+        raise TooLarge(
             f"emulating this launch needs {needed} bytes of host memory ({what}); "
             f"{allowed} {limit}: {cure}"
         )

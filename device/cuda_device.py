@@ -16,7 +16,7 @@ from memlab.device.budget import Budget
 from memlab.device.compile import compile_launch
 from memlab.device.cuda_driver import explained
 from memlab.device.cuda_session import Session
-from memlab.device.emulated import emulate, resident_blocks
+from memlab.device.emulated import emulate_if_possible, resident_blocks
 from memlab.device.inputs import element_type, make_inputs, unwritten
 from memlab.device.measurement import (
     DeviceKind,
@@ -108,7 +108,9 @@ class CudaDevice:
             seed,
             self._settings,
             progress,
-            meanwhile=lambda: emulate(launch, compiled, properties, seed, progress, self._budget),
+            meanwhile=lambda: emulate_if_possible(
+                launch, compiled, properties, seed, progress, self._budget
+            ),
         )
         summary = DeviceSummary(properties.name, "cuda", properties.compute_capability, self.key)
         return emulation.measurement(launch, compiled, summary, resident, time, verification)

@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from memlab.device import model, totals
-from memlab.device.budget import Budget
+from memlab.device.budget import Budget, OutOfTime, TooLarge
 from memlab.device.compile import Compiled, compile_launch
 from memlab.device.emulator import caches
 from memlab.device.emulator.critical_path import Latencies, warp_clocks
+from memlab.device.emulator.parser import PtxError
 from memlab.device.execution import Execution
 from memlab.device.measurement import (
     Counters,
@@ -28,6 +29,7 @@ from memlab.device.measurement import (
 )
 from memlab.device.occupancy import occupancy, shared_carveout_bytes
 from memlab.device.properties import SECTOR_BYTES, DeviceProperties
+from memlab.device.verification import UNVERIFIED
 from memlab.kernels.launch import Launch
 
 
@@ -190,6 +192,37 @@ def emulate(
         work=work,
         verification=execution.verify(whole=counted.coverage.blocks_emulated == launch.blocks),
     )
+
+
+def emulate_if_possible(
+    launch: Launch,
+    compiled: Compiled,
+    properties: DeviceProperties,
+    seed: int,
+    progress: Progress | None = None,
+    budget: Budget | None = None,
+) -> Emulation:
+    """As `emulate`, but a launch that the emulator cannot execute is only not counted.
+
+    That is for one that runs on a GPU: there it has its time without counters. A fault is none
+    of these reasons: the GPU may not have noticed it.
+
+    Raises:
+        UsageError: No block fits an SM, or the kernel writes to an input.
+        KernelFault: The kernel touched memory that is not its own.
+    """
+    try:
+        return emulate(launch, compiled, properties, seed, progress, budget)
+    except (PtxError, TooLarge, OutOfTime) as reason:
+        nothing = Counters()
+        return Emulation(
+            coverage=Coverage(0, launch.blocks, not_counted=str(reason)),
+            counters=nothing,
+            lines=(),
+            region=Region(0, 0, loops=False),
+            work=model.Work(launch.blocks, nothing, 0, 0.0),
+            verification=UNVERIFIED,
+        )
 
 
 def count(

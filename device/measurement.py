@@ -68,12 +68,15 @@ class Coverage:
         data_dependent: Whether what the kernel does to memory may depend on the data in it; then
             the counts of a part of the grid are estimates.
         timed_out: Whether the time limit stopped it before as many ran as were meant to.
+        not_counted: Why there are no counters at all, though the launch ran on a GPU; empty where
+            there are.
     """
 
     blocks_emulated: int
     blocks_total: int
     data_dependent: bool = False
     timed_out: bool = False
+    not_counted: str = ""
 
     @property
     def remark(self) -> str:

@@ -128,6 +128,16 @@ def _wrong_result(case: Case) -> Finding | None:
     )
 
 
+def _without_counters(case: Case) -> Finding | None:
+    if not case.measurement.coverage.not_counted:
+        return None
+    return Finding(
+        1.0,
+        "Nothing was counted, so only the time is known: --counters ncu counts in hardware, where "
+        "Nsight Compute may.",
+    )
+
+
 def _above_a_limit(case: Case) -> Finding | None:
     fraction = case.placement.fraction_of_ceiling
     if fraction <= 1.0:
@@ -354,7 +364,11 @@ def _label(key: str) -> str:
     return LABELS.get(key, key)
 
 
-DOUBTS: tuple[Callable[[Case], Finding | None], ...] = (_wrong_result, _above_a_limit)
+DOUBTS: tuple[Callable[[Case], Finding | None], ...] = (
+    _wrong_result,
+    _without_counters,
+    _above_a_limit,
+)
 """What makes every other figure meaningless; the first that speaks speaks alone."""
 
 RULES: tuple[Callable[[Case], Finding | None], ...] = (

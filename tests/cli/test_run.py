@@ -16,7 +16,14 @@ import memlab
 from memlab.cli.app import main
 from memlab.cli.progress import progress_bar
 from memlab.cli.render import capacity, percent, run_report, time_label
-from memlab.device.measurement import Coverage, Occupancy, Resources, Time, Verification
+from memlab.device.measurement import (
+    Counters,
+    Coverage,
+    Occupancy,
+    Resources,
+    Time,
+    Verification,
+)
 from memlab.kernels.catalog import find
 from memlab.kernels.kernel import Limits
 from memlab.roofline.run import Run
@@ -129,6 +136,23 @@ def test_a_fraction_above_the_roof_is_flagged(
 
     assert "107% of 43.4 TFLOP/s" in (out := capsys.readouterr().out)
     assert "invalid: above a physical limit" in out
+
+
+def test_a_run_that_was_not_counted_shows_its_time_and_the_reason(
+    asked: dict[str, Any], capsys: pytest.CaptureFixture[str], make_run: MakeRun
+) -> None:
+    asked["answer"] = make_run(
+        coverage=Coverage(0, 16384, not_counted="the emulator cannot call f"),
+        counters=Counters(),
+        flop=0,
+    )
+
+    assert main(["run", "tiled"]) == 0
+
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "not counted the emulator cannot call f" in shown
+    assert "Global memory" not in shown
+    assert "of the roof" not in shown
 
 
 def test_failed_verification_is_reported_and_ends_with_1(

@@ -15,7 +15,7 @@ from memlab.cli.app import main
 from memlab.device import budget, datasheet, execution
 from memlab.device.budget import Budget, Deadline, OutOfTime, parse_size
 from memlab.device.compile import compile_launch
-from memlab.device.emulated import EmulatedDevice
+from memlab.device.emulated import EmulatedDevice, emulate_if_possible
 from memlab.device.emulator import counters
 from memlab.device.emulator.memory import KernelFault
 from memlab.device.emulator.parser import PtxError, parse
@@ -530,3 +530,32 @@ def test_what_data_decides_runs_whole_up_to_a_larger_size(
     assert sampled.coverage.blocks_emulated < 64
     assert sampled.coverage.remark == "estimates, since accesses depend on data"
     assert sampled.counters.global_store_sectors == pytest.approx(sectors, rel=0.1)
+
+
+def test_what_a_gpu_runs_and_the_emulator_cannot_is_only_not_counted() -> None:
+    recursive = (
+        "__device__ __noinline__ int f(int n) { return n < 2 ? n : f(n - 1) + f(n - 2); }\n"
+        'extern "C" __global__ void k(float *o) { o[threadIdx.x] = f(threadIdx.x); }'
+    )
+    endless = 'extern "C" __global__ void k(volatile float *o) { while (*o != 5) *o = 4; }'
+    properties = datasheet.load("h200")
+    for source, limits, reason in (
+        (recursive, Budget(), "calls itself"),
+        (endless, Budget(timeout_s=0.2), "limit of 0.2 s"),
+        (endless, Budget(memory_bytes=1000), "1000 are allowed"),
+    ):
+        launch = launch_of(source, OUT)
+        compiled = compile_launch(launch, (9, 0))
+
+        emulation = emulate_if_possible(launch, compiled, properties, 3, budget=limits)
+
+        assert reason in emulation.coverage.not_counted
+        assert emulation.coverage.blocks_emulated == 0
+        assert emulation.flop(launch) == 0
+
+
+def test_a_fault_that_a_gpu_may_not_notice_is_told() -> None:
+    stray = launch_of('extern "C" __global__ void k(float *o) { o[4096 + threadIdx.x] = 1; }', OUT)
+
+    with pytest.raises(KernelFault, match=r"o\[4096\] of 4096 elements"):
+        emulate_if_possible(stray, compile_launch(stray, (9, 0)), datasheet.load("h200"), 3)
