@@ -27,20 +27,9 @@ def init(
         ),
     ] = DEFAULT_FILE,
     force: Annotated[bool, typer.Option("--force", help="Overwrite what exists.")] = False,
-    define: Annotated[
-        list[str] | None,
-        typer.Option("--define", "-D", metavar="NAME[=VALUE]", help="Define a macro."),
-    ] = None,
-    include: Annotated[
-        list[str] | None,
-        typer.Option("--include", "-I", metavar="DIR", help="Look for header files in DIR too."),
-    ] = None,
-    std: Annotated[
-        str | None,
-        typer.Option(
-            "--std", metavar="DIALECT", help="c++11, c++14, c++17 or c++20. [default: c++17]"
-        ),
-    ] = None,
+    define: options.Defines = None,
+    include: options.Include = None,
+    std: options.Std = None,
     device: options.Device = None,
     quiet: options.Quiet = False,
 ) -> None:

@@ -50,6 +50,19 @@ Store = Annotated[
     ),
 ]
 
+Defines = Annotated[
+    list[str] | None,
+    typer.Option("--define", "-D", metavar="NAME[=VALUE]", help="Define a macro."),
+]
+Include = Annotated[
+    list[str] | None,
+    typer.Option("--include", "-I", metavar="DIR", help="Look for header files in DIR too."),
+]
+Std = Annotated[
+    str | None,
+    typer.Option("--std", metavar="DIALECT", help="c++11, c++14, c++17 or c++20. [default: c++17]"),
+]
+
 
 def _seed(text: str) -> int:
     try:

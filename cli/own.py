@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
+from memlab.cli import options
 from memlab.errors import UsageError
 
 if TYPE_CHECKING:
@@ -50,20 +51,9 @@ def choices(
             help="Fill a __constant__ or __device__ array; FILL as of an argument.",
         ),
     ] = None,
-    defines: Annotated[
-        list[str] | None,
-        typer.Option("--define", "-D", metavar="NAME[=VALUE]", help="Define a macro."),
-    ] = None,
-    include: Annotated[
-        list[str] | None,
-        typer.Option("--include", "-I", metavar="DIR", help="Look for header files in DIR too."),
-    ] = None,
-    std: Annotated[
-        str | None,
-        typer.Option(
-            "--std", metavar="DIALECT", help="c++11, c++14, c++17 or c++20. [default: c++17]"
-        ),
-    ] = None,
+    defines: options.Defines = None,
+    include: options.Include = None,
+    std: options.Std = None,
     max_registers: Annotated[
         str | None,
         typer.Option("--max-registers", metavar="N", help="The most registers a thread may have."),
