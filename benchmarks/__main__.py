@@ -15,6 +15,7 @@ def main() -> int:
         ("Whole commands", commands.runs),
         ("Start-up", commands.start_up),
         ("Kernels of one's own, 4 million elements", own.runs),
+        ("Headers", own.headers),
         ("Emulator, lane-operations a second", emulator.speed),
     ):
         found = measure()

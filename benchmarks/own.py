@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
+import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from unittest.mock import patch
 
 from benchmarks.commands import MEMLAB, cost
 from benchmarks.report import Figure
+from memlab.device import compile_cache
+from memlab.device.compile import compile_kernel
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "cli"))
 
 from ten_kernels import KERNELS
 
+HEADERS = ("cuda_fp16.h", "cuda_bf16.h", "mma.h", "cooperative_groups.h", "cuda/std/array")
+ENTRY = "_Z1kPf"  # `void k(float *)`, mangled
 ELEMENTS = 4_000_000
 MOST_S = 10.0
 
@@ -38,3 +45,19 @@ def runs() -> list[Figure]:
             figures.append(Figure(f"{case.name}: wall", taken.wall_s, "s", MOST_S))
             figures.append(Figure(f"{case.name}: wrong counts", different, "of 4", 0))
     return figures
+
+
+def headers() -> list[Figure]:
+    """Compiling CUDA's headers, all at once: the first time, and from the cache."""
+    includes = "".join(f"#include <{name}>\n" for name in HEADERS)
+    source = includes + "__global__ void k(float *x) { *x = 1; }\n"
+    with TemporaryDirectory() as folder, patch.dict(os.environ, {compile_cache.VARIABLE: folder}):
+        taken = []
+        for _ in range(2):
+            started = time.perf_counter()
+            compile_kernel(source, "headers.cu", ENTRY, (9, 0), {}, name_expression="k")
+            taken.append(time.perf_counter() - started)
+    return [
+        Figure("five of CUDA's headers, compiled: wall", taken[0], "s"),
+        Figure("the same from the cache: wall", taken[1], "s"),
+    ]
