@@ -67,6 +67,7 @@ def test_a_run_becomes_the_document_that_other_tools_read() -> None:
         "blocks_total": 16,
         "data_dependent": False,
         "timed_out": False,
+        "not_counted": "",
     }
     assert document["time"]["provenance"] == "modelled"
     assert document["verification"]["checked"] == 64 * 64
