@@ -7,7 +7,7 @@ import typer
 
 from memlab.cli import options
 from memlab.cli.kernel_commands import EXIT_FINDING, kernel_group
-from memlab.cli.output import salvage
+from memlab.cli.output import salvage, say
 from memlab.cli.picture import check_picture, write_picture
 from memlab.cli.progress import progress_bar
 
@@ -95,7 +95,7 @@ def _draw(
         )
     write_picture(output, gathered.figure(), gathered.csv(), force=force, quiet=quiet)
     if kernel and gathered.runs[-1].measurement.verification.status == "failed":
-        typer.echo("memlab: verification failed: the point is of a wrong program", err=True)
+        say("verification failed: the point is of a wrong program")
         code = code or EXIT_FINDING
     if code:
         raise typer.Exit(code)

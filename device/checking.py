@@ -62,7 +62,7 @@ def check(
     report = progress or (lambda what, fraction: None)
     report("preparing inputs", None)
     execution = Execution.of(launch, compiled, seed, budget)
-    names = Names(launch, parser.parse(compiled.ptx), execution)
+    names = Names(launch, execution)
     outputs = [each for each in launch.outputs if each.role == "out"]
     checker = Checker(
         execution.program,

@@ -248,8 +248,10 @@ class Execution:
             UsageError: Names the array.
         """
         for buffer in self.launch.buffers:
+            if buffer.role != "in":
+                continue
             written = self.memory.elements_written(buffer.name)
-            if buffer.role == "in" and written.size:
+            if written.size:
                 raise UsageError(
                     f"{self.launch.kernel} writes to {buffer.name}[{written[0]}], and "
                     f"{buffer.name} is an input: declare it inout: or out:"

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 
-from memlab.device.emulator.parser import Module
 from memlab.device.execution import Execution
 from memlab.device.symbols import dimensions, source_name
 from memlab.device.trace_records import Element
@@ -41,10 +40,9 @@ class Array:
 class Names:
     """Finds the element that an address belongs to."""
 
-    def __init__(self, launch: Launch, module: Module, execution: Execution) -> None:
+    def __init__(self, launch: Launch, execution: Execution) -> None:
         program, shapes = execution.program, {each.name: each.shape for each in launch.buffers}
-        entry = module.entries[launch.entry]
-        sizes = {each.name: each.size for each in (*module.variables, *entry.variables)}
+        sizes = program.sizes
         declared = dimensions(launch.source, launch.defines)
         dynamic = max(program.shared.values(), default=0)  # an array sized at launch is the last
         shared_bytes = dynamic + launch.dynamic_shared_bytes

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from memlab.device.budget import Budget, OutOfTime
 from memlab.device.compile import Compiled
-from memlab.device.emulator import parser, sampling
+from memlab.device.emulator import sampling
 from memlab.device.emulator.counters import Tally
 from memlab.device.emulator.parser import (
     TYPE_BYTES,
@@ -24,7 +24,7 @@ from memlab.device.emulator.parser import (
     Register,
     Vector,
 )
-from memlab.device.emulator.program import Program, Step, destinations, load
+from memlab.device.emulator.program import Program, Step, destinations
 from memlab.device.emulator.recording import RecordedAccess, Recorder, Stretch
 from memlab.device.execution import Execution
 from memlab.device.naming import Names
@@ -40,7 +40,7 @@ from memlab.device.trace_records import (
     Value,
 )
 from memlab.errors import UsageError
-from memlab.kernels.launch import Dim3, Launch, source_lines
+from memlab.kernels.launch import Dim3, Launch
 
 SMALL_BLOCK = 16
 """Blocks of up to so many threads are followed whole: a table of more no one reads."""
@@ -75,19 +75,17 @@ def trace(
     """
     _check_inside("block", block, launch.grid, "grid", "blocks")
     _check_inside("thread", thread, launch.block, "block", "threads")
-    source = source_lines(launch.source)
-    module = parser.parse(compiled.ptx)
-    program = load(module, launch.entry, source)
-    execution = Execution(launch, program, 0, source, budget)
+    execution = Execution.of(launch, compiled, 0, budget)
+    program = execution.program
 
     small = launch.threads_per_block <= SMALL_BLOCK
     wanted = _linear(thread, launch.block)
     lanes = np.arange(launch.threads_per_block) if small else np.array([wanted])
     recorder = Recorder(execution.memory, lanes)
     tally = execution.record(np.array([block], np.int64), recorder)
-    names = Names(launch, module, execution)
+    names = Names(launch, execution)
     threads = tuple(
-        _follow(execution.program, recorder.stretches, column, names, index)
+        _follow(program, recorder.stretches, column, names, index)
         for column, index in enumerate(_threads(launch.block) if small else [thread])
     )
     written = {each.name: execution.memory.elements_written(each.name) for each in launch.buffers}

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memlab.device import ncu, sanitizer
-from memlab.device.devices import gpu_index, open_device
+from memlab.device.devices import Device, gpu_index, open_device
 from memlab.device.findings import TOOLS
 from memlab.errors import DeviceError, UsageError
 from memlab.kernels.cublas import LibraryError
@@ -50,11 +50,7 @@ def hardware_counters(
         ProfilerError: There are no hardware counters here; says why and what to do.
     """
     opened = open_device(device)
-    if opened.kind != "cuda":
-        raise ncu.ProfilerError(
-            f"Nsight Compute counts on a GPU, and {opened.key} is emulated: "
-            "choose a GPU with --device 0"
-        )
+    _need_gpu(opened, "Nsight Compute counts", ncu.ProfilerError)
     launch = prepared(kernel, parameters, opened.properties)
     if progress is not None:
         progress("counting with Nsight Compute", None)
@@ -95,10 +91,7 @@ def cublas(
             f"cuBLAS multiplies row-major matrices, which {launch.kernel} does not: "
             "leave out --cublas"
         )
-    if opened.kind != "cuda":
-        raise LibraryError(
-            f"it runs on a GPU, and {opened.key} is emulated: choose a GPU with --device 0"
-        )
+    _need_gpu(opened, "it runs", LibraryError)
     from memlab.device.reference_bar import reference_bar
 
     settings = settings_of(samples, timeout_s)
@@ -131,10 +124,7 @@ def compute_sanitizer(
         SanitizerError: It cannot run here; says why and what to do.
     """
     opened = open_device(device)
-    if opened.kind != "cuda":
-        raise sanitizer.SanitizerError(
-            f"it runs on a GPU, and {opened.key} is emulated: choose a GPU with --device 0"
-        )
+    _need_gpu(opened, "it runs", sanitizer.SanitizerError)
     launch = prepared(kernel, parameters, opened.properties)
     return sanitizer.sanitize(
         launch,
@@ -186,3 +176,8 @@ def peaks(
     if kept is not None:
         kept.add_peaks(found)
     return found
+
+
+def _need_gpu(opened: Device, what: str, error: type[DeviceError]) -> None:
+    if opened.kind != "cuda":
+        raise error(f"{what} on a GPU, and {opened.key} is emulated: choose a GPU with --device 0")

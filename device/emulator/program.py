@@ -62,6 +62,7 @@ class Program:
         parameters: Parameter name to byte offset in the parameter space.
         parameter_variables: The parameters, in order.
         parameter_bytes: Size of the parameter space.
+        sizes: Variable of any space to its bytes; 0 for one that is sized at launch.
         shared: Shared variable to byte offset; dynamic arrays start behind the static ones.
         static_shared_bytes: Bytes of the static shared variables.
         local: Local variable to byte offset.
@@ -79,6 +80,7 @@ class Program:
     parameters: Mapping[str, int]
     parameter_variables: tuple[Variable, ...]
     parameter_bytes: int
+    sizes: Mapping[str, int]
     shared: Mapping[str, int]
     static_shared_bytes: int
     local: Mapping[str, int]
@@ -151,6 +153,7 @@ def load(module: Module, name: str, source: Sequence[str] = ()) -> Program:
         parameters=parameters,
         parameter_variables=entry.parameters,
         parameter_bytes=parameter_bytes,
+        sizes={each.name: each.size for each in variables},
         shared=shared,
         static_shared_bytes=static_bytes,
         local=local,
