@@ -9,6 +9,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from memlab.device.occupancy import max_warps
+from memlab.roofline.layout import fit
 from memlab.roofline.style import (
     DOTS_PER_INCH,
     INK,
@@ -18,7 +19,6 @@ from memlab.roofline.style import (
     RC,
     SMALL_POINTS,
     TEXT_POINTS,
-    fit,
 )
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from memlab.roofline.ceilings import LABELS
-from memlab.roofline.chart import axes_inches, spread
+from memlab.roofline.layout import axes_inches, fit, spread
 from memlab.roofline.style import (
     ALARM,
     HAIRLINE,
@@ -15,7 +15,6 @@ from memlab.roofline.style import (
     QUIET,
     SMALL_POINTS,
     TEXT_POINTS,
-    fit,
     marker_looks,
 )
 from memlab.roofline.units import brief, digits, parameters_text, scaled

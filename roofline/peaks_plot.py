@@ -9,7 +9,7 @@ import itertools
 import math
 from typing import TYPE_CHECKING
 
-from memlab.roofline.chart import spread
+from memlab.roofline.layout import spread
 from memlab.roofline.style import (
     DOTS_PER_INCH,
     HAIRLINE,

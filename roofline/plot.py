@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 from memlab.errors import UsageError
 from memlab.roofline.chart import draw_chart, is_on_chart
+from memlab.roofline.layout import fit
 from memlab.roofline.panels import draw_legend, draw_table, draw_tiles, table_inches
-from memlab.roofline.style import DOTS_PER_INCH, QUIET, RC, SMALL_POINTS, entries, fit
+from memlab.roofline.style import DOTS_PER_INCH, QUIET, RC, SMALL_POINTS, entries
 from memlab.roofline.units import printable
 
 if TYPE_CHECKING:

@@ -6,12 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from memlab.roofline.run import Run
-from memlab.roofline.units import brief, parameters_text, printable
+from memlab.roofline.units import brief, parameters_text
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
-
-    from matplotlib.text import Text
 
     from memlab.device.measurement import Provenance
 
@@ -119,20 +117,6 @@ def entries(runs: Sequence[Run]) -> list[Entry]:
         label = f"{label} · {rest}" if rest else label
         result.append(Entry(run, color, label, (kernel, rest)))
     return result
-
-
-def fit(text: Text, inches: float) -> None:
-    """Shorten a text in the middle, with an ellipsis, until it is no wider than so many inches.
-
-    In the middle, since a kernel's name and its tile stand at the two ends.
-    """
-    figure = text.get_figure(root=True)
-    whole = printable(text.get_text(), but="\n")  # of what it cannot draw it finds no width
-    text.set_text(whole)
-    keep = len(whole)
-    while figure and keep > 2 and text.get_window_extent().width / figure.dpi > inches:
-        keep -= 1
-        text.set_text(whole[: (keep + 1) // 2] + "…" + whole[len(whole) - keep // 2 :])
 
 
 def _size(run: Run) -> str:

@@ -15,9 +15,11 @@ from example_runs import CEILINGS, ladder, measurement, run, run_of
 from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.text import Text
+from matplotlib.transforms import Affine2D
 
 from memlab.errors import UsageError
-from memlab.roofline.chart import limits, spread
+from memlab.roofline.chart import limits
+from memlab.roofline.layout import spread
 from memlab.roofline.plot import RUNS_AT_MOST, draw, image_format, render, save
 from memlab.roofline.style import entries
 from memlab.roofline.table import frame, picture_csv
@@ -127,6 +129,32 @@ def test_no_text_is_cut_or_written_over_another(runs: list[Run]) -> None:
     for index, (name, box) in enumerate(boxes):
         for other_name, other in boxes[index + 1 :]:
             assert not box.overlaps(other), (name, other_name)
+
+
+@pytest.mark.parametrize("flop_per_byte", [0.02, 0.05, 0.1, 0.25, 1.0])
+def test_no_roofs_label_covers_a_point(flop_per_byte: float) -> None:
+    # Just under the lowest roof, where most kernels that stream their arrays are.
+    base = run("row_sum")
+    at = dict.fromkeys(base.placement.intensity_flop_per_byte, flop_per_byte)
+    placements = [
+        replace(
+            base.placement, intensity_flop_per_byte=at, flop_per_s=share * flop_per_byte * 4.814e12
+        )
+        for share in (0.7, 0.95)
+    ]
+    figure = picture([replace(base, placement=each) for each in placements])
+    chart = figure.axes[0]
+    labels = [text for text in chart.texts if text.get_rotation()]
+    assert len(labels) == 3
+    for label in labels:
+        turned, angle = label.get_window_extent(), label.get_rotation()
+        label.set_rotation(0)
+        upright = label.get_window_extent()
+        middle = ((turned.x0 + turned.x1) / 2, (turned.y0 + turned.y1) / 2)
+        for each in placements:
+            point = chart.transData.transform((flop_per_byte, each.flop_per_s))
+            x, y = Affine2D().translate(*(-at for at in middle)).rotate_deg(-angle).transform(point)
+            assert abs(x) > upright.width / 2 or abs(y) > upright.height / 2, label.get_text()
 
 
 def test_what_is_not_on_the_chart_is_named_under_it() -> None:
