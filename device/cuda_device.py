@@ -47,6 +47,7 @@ ARCHITECTURE_FIGURES = (
     "l1_cache_bytes_per_sm",
     "l1_bytes_per_clock_per_sm",
     "shared_bytes_per_clock_per_sm",
+    "constant_passes_per_clock_per_sm",
     "register_latency_clocks",
     "shared_latency_clocks",
     "constant_latency_clocks",

@@ -316,7 +316,7 @@ def _latencies(counters: Counters, properties: DeviceProperties) -> Latencies:
     return Latencies(
         arithmetic=properties.register_latency_clocks or 0.0,
         shared=properties.shared_latency_clocks or 0.0,
-        constant=properties.constant_latency_clocks or properties.shared_latency_clocks or 0.0,
+        constant=model.constant_load_latency_clocks(counters, properties),
         global_load=model.global_load_latency_clocks(l1_hits, l2_hits, properties),
         barrier=properties.barrier_latency_clocks or 0.0,
     )

@@ -2,11 +2,12 @@
 
 Two kinds of bounds. A *throughput* bound is work over the rate of the unit that does it: issue
 slots, FP32, FP64 and tensor pipes, the L1's wavefronts (shared memory and global accesses share its
-one port), L2 bytes, DRAM bytes. The *latency* bound is the time a warp takes alone, times how often
-an SM is filled anew. A closed queueing system with these demands runs no faster than the larger of
-the two and no slower than their sum (asymptotic and balanced job bounds: Zahorjan et al., "Balanced
-Job Bound Analysis of Queueing Networks", CACM 25(2), 1982); the model is the middle of that
-interval. No constant is fitted to a kernel; all come from the device's properties.
+one port), the constant cache's passes, L2 bytes, DRAM bytes. The *latency* bound is the time a warp
+takes alone, times how often an SM is filled anew. A closed queueing system with these demands runs
+no faster than the larger of the two and no slower than their sum (asymptotic and balanced job
+bounds: Zahorjan et al., "Balanced Job Bound Analysis of Queueing Networks", CACM 25(2), 1982); the
+model is the middle of that interval. No constant is fitted to a kernel; all come from the device's
+properties.
 """
 
 from __future__ import annotations
@@ -84,6 +85,9 @@ def throughput_bounds_s(work: Work, properties: DeviceProperties) -> dict[str, f
         if properties.l1_bytes_per_clock_per_sm:
             rate = properties.l1_bytes_per_clock_per_sm / WAVEFRONT_BYTES
             bounds["l1"] = work.l1_wavefronts / rate * busiest
+        if properties.constant_passes_per_clock_per_sm:
+            rate = properties.constant_passes_per_clock_per_sm
+            bounds["constant cache"] = counters.constant_load_passes / rate * busiest
         if properties.l2_bytes_per_clock:
             sectors = counters.l2_read_sectors + counters.l2_write_sectors
             bounds["l2"] = sectors * SECTOR_BYTES / (properties.l2_bytes_per_clock * clock)
@@ -105,6 +109,15 @@ def latency_bound_s(work: Work, occupancy: Occupancy, properties: DeviceProperti
         return 0.0
     rounds = max(1.0, math.ceil(work.blocks / count) / max(occupancy.blocks_per_sm, 1))
     return rounds * work.warp_clocks / clock
+
+
+def constant_load_latency_clocks(counters: Counters, properties: DeviceProperties) -> float:
+    """Mean latency of an indexed constant load, its addresses served one by one: SM clocks."""
+    first = properties.constant_latency_clocks or properties.shared_latency_clocks or 0.0
+    if not counters.constant_load_requests or not properties.constant_passes_per_clock_per_sm:
+        return first
+    others = counters.constant_load_passes / counters.constant_load_requests - 1
+    return first + others / properties.constant_passes_per_clock_per_sm
 
 
 def global_load_latency_clocks(

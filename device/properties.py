@@ -54,6 +54,7 @@ class DeviceProperties:
         tensor_flop_per_s: Dense peaks of the tensor cores by input type, `tf32`, `fp16`, `bf16`.
         tensor_clock_hz: The clock that `tensor_flop_per_s` assumes.
         l1_cache_bytes_per_sm: The unified array that L1 and shared memory divide among them.
+        constant_passes_per_clock_per_sm: Addresses that the constant cache serves, one word each.
         l2_bytes_per_clock: Bytes that all of the L2 gives in one SM clock.
         dram_access_bytes: What one missed 32-byte sector makes DRAM read.
         register_latency_clocks: From an FMA to one that depends on it.
@@ -126,6 +127,7 @@ class DeviceProperties:
     l1_cache_bytes_per_sm: int | None = None
     l1_bytes_per_clock_per_sm: float | None = None
     shared_bytes_per_clock_per_sm: float | None = None
+    constant_passes_per_clock_per_sm: float | None = None
     l2_bytes_per_clock: float | None = None
     dram_access_bytes: int | None = None
     register_latency_clocks: float | None = None

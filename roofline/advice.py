@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from memlab.device.measurement import Measurement, flop_by_pipe
-from memlab.device.properties import CUDA_CORE_KINDS, SECTOR_BYTES, DeviceProperties
+from memlab.device.properties import CUDA_CORE_KINDS, SECTOR_BYTES, DeviceProperties, clock_hz
 from memlab.roofline.ceilings import LABELS, MEMORY_LEVELS
 from memlab.roofline.placement import (
     L1_PASS_BYTES,
@@ -201,6 +201,22 @@ def _bank_conflicts(case: Case) -> Finding | None:
     )
 
 
+def _divergent_constants(case: Case) -> Finding | None:
+    counters, properties = case.measurement.counters, case.properties
+    clock, rate = clock_hz(properties), properties.constant_passes_per_clock_per_sm
+    excessive = counters.constant_load_passes - counters.constant_load_requests
+    if excessive <= 0 or not clock or not rate or not properties.multiprocessor_count:
+        return None
+    excessive_s = excessive / rate / properties.multiprocessor_count / clock
+    passes = counters.constant_load_passes / counters.constant_load_requests
+    return Finding(
+        min(1.0, excessive_s / case.measurement.time.median_s),
+        f"The lanes of a warp want {short(passes)} different addresses a constant load, and the "
+        "constant cache serves one at a time: index it alike in a whole warp, or move the table to "
+        "shared or global memory.",
+    )
+
+
 def _uncoalesced(case: Case) -> Finding | None:
     counters = case.measurement.counters
     requests = counters.global_load_requests + counters.global_store_requests
@@ -375,6 +391,7 @@ RULES: tuple[Callable[[Case], Finding | None], ...] = (
     _idle_multiprocessors,
     _low_occupancy,
     _bank_conflicts,
+    _divergent_constants,
     _uncoalesced,
     _spills,
     _unseen_spills,

@@ -49,6 +49,8 @@ def work(
         (work(flop_fp64=33454080000000), "fp64", 1.0),
         # One wavefront of 128 bytes an SM and clock.
         (work(wavefronts=261360000000), "l1", 1.0),
+        # An SM's constant cache serves an address each two clocks.
+        (work(constant_load_passes=130680000000), "constant cache", 1.0),
         # 4200 bytes a clock for all of the L2.
         (work(l2_read_sectors=259875000000), "l2", 1.0),
         # 133 blocks on 132 SMs: one SM does two.

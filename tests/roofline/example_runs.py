@@ -43,6 +43,7 @@ H200 = DeviceProperties(
     fp32_lanes_per_sm=128,
     fp64_lanes_per_sm=64,
     l1_bytes_per_clock_per_sm=128,
+    constant_passes_per_clock_per_sm=0.5,
     l2_bytes_per_clock=5120,
 )
 

@@ -69,6 +69,14 @@ def test_spills_are_named_with_their_share() -> None:
     assert "50% of the traffic" in _advice(timed(replace(tiled, counters=spilled), 4e-3))
 
 
+def test_lanes_that_want_different_constants_are_named() -> None:
+    copy = measurement("copy")
+    # 16 addresses a load, as a filter whose taps each half-warp numbers for itself.
+    taps = {"constant_load_requests": 2_097_152, "constant_load_passes": 33_554_432}
+    slow = replace(copy, counters=replace(copy.counters, **taps))
+    assert "want 16 different addresses a constant load" in _advice(timed(slow, 268e-6))
+
+
 def test_spills_that_the_emulator_cannot_count_come_first() -> None:
     tiled = measurement("tiled16", "modelled")  # 128 x 128 blocks of 16 x 16 threads
     spilling = replace(tiled, resources=replace(tiled.resources, local_bytes_per_thread=40))
