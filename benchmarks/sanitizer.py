@@ -1,10 +1,11 @@
 """memlab's check beside compute-sanitizer on this GPU: every planted bug and its mended twin.
 
-    python -m benchmarks.sanitizer [FOLDER] [--jobs N]
+    python -m benchmarks.sanitizer [FOLDER] [--jobs N] [--timeout SECONDS]
 
 Runs `memlab check --with compute-sanitizer` on each file of `tests/data/planted`, as it is and with
-`-D FIXED`, each in a process of its own, and prints both verdicts. With a folder, writes there
-`check.csv`, a row for each line that either of them names, and `check.md`, a row a file.
+`-D FIXED`, each in a process of its own, and prints both verdicts, each as soon as it is there.
+With a folder, writes there `check.csv`, a row for each line that either of them names, and
+`check.md`, a row a file.
 """
 
 from __future__ import annotations
@@ -32,10 +33,10 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 from planted import PLANTED, Planted  # noqa: E402 - it lies beside the files that it reads
 
-TIMEOUT_S = 4 * sanitizer.TIMEOUT_S
-"""For one file: four tools, each with its own limit."""
+TOOL_TIMEOUT_S = 90
+"""For one tool of one file: a kernel whose barrier is not reached may wait for ever."""
 JOBS = 6
-"""Files at once: most of the time is the start of processes."""
+"""Files at once: most of the time is the start of processes. Compute Sanitizer has ten ports."""
 
 COLUMNS = ("file", "twin", "tool", "lines", "planted", "memlab", "compute_sanitizer", "note")
 
@@ -69,21 +70,29 @@ class Verdict:
         return self.document is not None and "compute_sanitizer" in self.document
 
 
-def judge(planted: Planted, fixed: bool, options: Sequence[str]) -> Verdict:
-    """Check one file in a process of its own; whatever happens there ends up in the note."""
+def judge(planted: Planted, fixed: bool, options: Sequence[str], timeout_s: float) -> Verdict:
+    """Check one file in a process of its own; whatever happens there ends up in the note.
+
+    Args:
+        planted: The file.
+        fixed: Whether to compile it with `-D FIXED`.
+        options: More words for `memlab check`.
+        timeout_s: For each tool, seconds.
+    """
+    longest_s = (len(TOOLS) + 1) * timeout_s + 60  # memlab's own check, and what starts them all
     words = [
         *(sys.executable, "-c", "import sys; from memlab.cli.app import main; sys.exit(main())"),
         *("check", str(planted.path), *planted.words, "--json"),
         *(("-D", "FIXED") if fixed else ()),
-        *options,
+        *("--timeout", f"{timeout_s:g}", *options),
     ]
     try:
         done = subprocess.run(
-            words, check=False, capture_output=True, text=True, timeout=TIMEOUT_S, cwd=ROOT
+            words, check=False, capture_output=True, text=True, timeout=longest_s, cwd=ROOT
         )
         document = json.loads(done.stdout)
     except subprocess.TimeoutExpired:
-        return Verdict(planted, fixed, None, f"not finished within {TIMEOUT_S:g} s")
+        return Verdict(planted, fixed, None, f"not finished within {longest_s:g} s")
     except json.JSONDecodeError:
         last = done.stderr.strip().splitlines()[-1:] or ["it printed nothing"]
         return Verdict(planted, fixed, None, f"exit code {done.returncode}: {last[0]}")
@@ -235,6 +244,7 @@ def main(arguments: Sequence[str]) -> int:
     words = argparse.ArgumentParser(prog="benchmarks.sanitizer")
     words.add_argument("folder", nargs="?", type=Path)
     words.add_argument("--jobs", type=int, default=JOBS)
+    words.add_argument("--timeout", type=float, default=TOOL_TIMEOUT_S, help="seconds a tool")
     given = words.parse_args(arguments)
     try:
         properties = open_device(next(iter(gpu_names()), "0")).properties
@@ -248,7 +258,11 @@ def main(arguments: Sequence[str]) -> int:
     options = ("--device", "0", "--with", "compute-sanitizer", "--quiet")
     cases = [(planted, fixed) for planted in PLANTED for fixed in (False, True)]
     with ThreadPoolExecutor(given.jobs) as pool:
-        verdicts = list(pool.map(lambda case: judge(*case, options), cases))
+        verdicts = []
+        for each in pool.map(lambda case: judge(*case, options, given.timeout), cases):
+            verdicts.append(each)
+            said = f"memlab: {_of_memlab(each)}; compute-sanitizer: {_of_sanitizer(each)}"
+            print(f"{each.planted.path.name}, {each.twin}: {said}", file=sys.stderr, flush=True)
     if not any(each.has_both for each in verdicts):
         print(f"compute-sanitizer never ran: {verdicts[0].note}", file=sys.stderr)
         return DeviceError.exit_code

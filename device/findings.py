@@ -45,7 +45,8 @@ class Finding:
         kind: Of memcheck `out of bounds`, `misaligned`, `trap`; of initcheck `uninitialized read`,
             `never written`; of racecheck the hazards `RAW` (read after write), `WAR`, `WAW`, and
             `RAW or WAR` from who does not tell them apart; of synccheck `divergent barrier`,
-            `barrier not reached`, `invalid mask`.
+            `barrier not reached`, `invalid mask`. What Compute Sanitizer alone knows keeps its
+            words: `not writable`, `missing wait`.
         message: What is wrong, in a sentence without its place.
         space: State space of the address (`global`, `shared`, `local`, `const`, `param`); empty
             where there is none.

@@ -46,6 +46,11 @@ def target(
         yield (sys.executable, "-P", "-m", "memlab.device.launch_once", str(file))
 
 
+def done(file: str | Path) -> Path:
+    """Name the file that says that the launch asked for in a file ended well."""
+    return Path(f"{file}.done")
+
+
 def watch(words: Sequence[str], timeout_s: float) -> str:
     """Run a tool around the command of `target`; out of time, end all that it started.
 

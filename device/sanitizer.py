@@ -17,14 +17,17 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from memlab.device.findings import TOOLS, Finding, Tool
-from memlab.device.launch_request import target, watch
+from memlab.device.launch_request import done, target, watch
 from memlab.device.measurement import Progress
-from memlab.device.sanitizer_text import message, parse
+from memlab.device.sanitizer_text import errors, message, parse
 from memlab.errors import DeviceError
 from memlab.kernels.launch import Launch
 
 PACKAGE = "nvidia-cuda-sanitizer-api"
-INSTALL_ADVICE = f"install it with 'pip install {PACKAGE}', or add its folder to PATH"
+INSTALL_ADVICE = "install it with pip install 'memlab[sanitizer]', or add its folder to PATH"
+
+_STARTER = "TreeLauncherSubreaper"
+"""What starts the launch. It lies beside the program; no pip package before 13.4.92 has it."""
 
 TIMEOUT_S = 300.0
 """Instrumented kernels run tens to thousands of times slower."""
@@ -42,7 +45,14 @@ _PRINTED_RECORDS = 100_000
 _SUMMARY = re.compile(r"^\s*========= (?:ERROR|RACECHECK) SUMMARY: ", re.M)
 """The last line of a log that is whole."""
 
+_EVERY_LOG = re.compile(r"COMPUTE-SANITIZER$| SUMMARY: ")
+
+_PROCESS = re.compile(r"process didn't|couldn't find exit|Target app|No attachable|Could not")
+"""Errors that only say that the launch ended or was not reached, not why."""
+
 _OPTIONS = {
+    "--target-processes": "application-only",  # the compiler runs in a child of the launch
+    "--launch-timeout": "0",  # `watch` ends it; by itself it waits some seconds for CUDA's start
     "--print-limit": str(_PRINTED_RECORDS),
     "--show-backtrace": "device",
     "--demangle": "no",
@@ -103,9 +113,14 @@ def find() -> Path | None:
     except PackageNotFoundError:
         packaged = []
     places = [Path(str(each)) for each in packaged]
-    found = [each for each in places if each.parts[-2:] == ("bin", "compute-sanitizer")]
+    found = [each.with_name("compute-sanitizer") for each in places if _starts(each)]
     found += [each for place in _INSTALLED for each in sorted(Path("/").glob(place), reverse=True)]
     return next((each for each in found if each.is_file()), None)
+
+
+def _starts(file: Path) -> bool:
+    """Whether a file of the package is what starts a launch of 64 bits."""
+    return file.name == _STARTER and file.parent.name != "x86"
 
 
 def command(
@@ -121,8 +136,9 @@ def command(
         target_words: The command that launches the kernel.
     """
     known = {name: value for name, value in _OPTIONS.items() if f"{name} " in usage}
+    literal = str(log).replace("%", "%%")  # %p and %q mean something there
     return [
-        *(str(sanitizer), "--tool", tool, "--log-file", str(log)),
+        *(str(sanitizer), "--tool", tool, "--log-file", literal),
         *(word for option in known.items() for word in option),
         *map(str, target_words),
     ]
@@ -204,6 +220,7 @@ def _run(
             # Poisoned outputs would count as initialised.
             with target(launch, index, seed, poison=False) as words:
                 said = watch(command(sanitizer, usage, tool, log, words), timeout_s)
+                ended = done(words[-1]).exists()
         except subprocess.TimeoutExpired:
             raise SanitizerError(
                 f"compute-sanitizer did not finish {tool} of {launch.kernel} within "
@@ -211,8 +228,9 @@ def _run(
             ) from None
         text = log.read_text(errors="replace") if log.exists() else ""
     found, notes = parse(text, tool, launch)
-    # A launch that failed without a finding has not been checked.
-    if not _SUMMARY.search(text) or (not found and _failures(said)):
+    # `ERROR SUMMARY: 0 errors` stands below a launch that crashed or never started, too, and below
+    # one on a GPU that it does not support.
+    if not _SUMMARY.search(text) or (not found and (errors(text) or not ended)):
         raise SanitizerError(_explain(text, said))
     return found, notes
 
@@ -233,16 +251,30 @@ def _usage(sanitizer: Path) -> str:
 
 def _explain(log: str, said: str) -> str:
     """Say in one line why there is no verdict."""
-    failures = _failures(said)
-    if failures:
+    failures, its_own = _failures(said), [each for each in errors(log) if not _PROCESS.match(each)]
+    unsupported = [each for each in its_own if each.startswith("Device not supported")]
+    if unsupported:
+        return (
+            f"compute-sanitizer gave no verdict ({unsupported[0]}): it refuses GPUs that its "
+            "release does not know, and any in WSL or a sandboxed container"
+        )
+    if failures and not its_own:
         return f"the launch failed ({failures[-1]})"
-    own = [line.strip() for line in said.splitlines() if line.strip()]
+    # What it says of a wrong option ends with all that it knows.
+    words = said.partition("Usage: compute-sanitizer")[0].splitlines()
+    own = [line.strip() for line in words if line.strip()]
+    if not own and "couldn't find exit code" in log:
+        return (
+            "compute-sanitizer could not start the launch, as where parts of it are missing: "
+            f"{INSTALL_ADVICE}"
+        )
     if "before first instrumented API call" in log:
         cause = own[-1] if own else "as in a sandboxed container, or where the driver is missing"
         return f"the launch ended before it used CUDA ({cause}): see 'memlab doctor'"
-    lines = [line for line in map(message, log.splitlines()) if line.strip()]
-    cause = next((line.strip() for line in reversed(lines)), own[-1] if own else "it said nothing")
-    return f"compute-sanitizer gave no verdict ({cause}): see 'memlab doctor'"
+    lines = [line.strip() for line in map(message, log.splitlines())]
+    rest = [line for line in lines if line and not _EVERY_LOG.search(line)]
+    causes = [*its_own, *own[-1:], *errors(log), *rest[-1:], "the launch did not run to its end"]
+    return f"compute-sanitizer gave no verdict ({causes[0]}): see 'memlab doctor'"
 
 
 def _failures(said: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Compute Sanitizer's text read, and its command built, without Compute Sanitizer."""
+"""Compute Sanitizer found, started, and believed or not, without Compute Sanitizer."""
 
 import json
 import pickle
@@ -6,16 +6,19 @@ import re
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from memlab import gpu, lab
-from memlab.device import sanitizer
+from memlab.device import launch_once, launch_request, sanitizer
+from memlab.device.devices import open_device
 from memlab.device.findings import TOOLS, Finding, Place
 from memlab.device.sanitizer import SanitizerError
-from memlab.device.sanitizer_text import parse
+from memlab.errors import DeviceError, MemlabError
 from memlab.kernels.catalog import find
 from memlab.kernels.kernel import Limits
 from memlab.kernels.launch import Launch
@@ -49,73 +52,6 @@ def install(monkeypatch, tmp_path):
         monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
 
     return write
-
-
-def line(number: int) -> str:
-    return SOURCE.splitlines()[number - 1].strip()
-
-
-def test_memcheck_is_read(launch) -> None:
-    found, notes = parse(TEXTS["memcheck"], "memcheck", launch)
-
-    misaligned, outside = found
-    assert (misaligned.kind, misaligned.space, misaligned.count) == ("misaligned", "global", 1)
-    # In a header: the frame in the kernel's own file says where.
-    assert misaligned.at == Place(8, line(8), (0, 0, 0), (0, 1, 0))
-    assert (outside.kind, outside.space, outside.count) == ("out of bounds", "global", 2)
-    assert outside.at == Place(9, line(9), (3, 0, 0), (230, 0, 0))  # the lower of both threads
-    assert "a[i + 1] - a[i]" in outside.at.text
-    (note,) = notes
-    assert "unspecified launch failure" in note
-
-
-def test_racecheck_is_read(launch) -> None:
-    found, notes = parse(TEXTS["racecheck"], "racecheck", launch)
-
-    first, second = found
-    assert not notes
-    assert (first.kind, first.count, first.at.line, first.other) == (
-        "RAW or WAR",
-        508,
-        7,
-        Place(9, line(9), None, None),
-    )
-    assert (second.kind, second.count, second.at.line) == ("WAW", 4, 7)
-
-
-def test_initcheck_is_read(launch) -> None:
-    found, _ = parse(TEXTS["initcheck"], "initcheck", launch)
-
-    assert [(each.kind, each.space, each.at.line) for each in found] == [
-        ("uninitialized read", "global", 0),
-        ("uninitialized read", "shared", 7),
-    ]
-    assert found[0].at == Place(0, "", (1, 0, 0), (31, 0, 0))
-
-
-def test_older_releases_name_the_function_behind_the_line(launch) -> None:
-    text = (
-        "========= ERROR: Race reported between Read access at 0xf10 in past_the_end.cu:9:f(int)\n"
-        "=========     and Write access at 0x8a0 in /a/past_the_end.cu:7:f(int) [16 hazards]\n"
-    )
-
-    (found,), _ = parse(text, "racecheck", launch)
-
-    assert found.other is not None
-    assert (found.at.line, found.other.line, found.count) == (9, 7, 16)
-
-
-def test_synccheck_is_read(launch) -> None:
-    found, _ = parse(TEXTS["synccheck"], "synccheck", launch)
-
-    assert [(each.kind, each.at.line) for each in found] == [
-        ("divergent barrier", 8),
-        ("invalid mask", 9),
-    ]
-
-
-def test_a_clean_kernel_has_no_finding(launch) -> None:
-    assert parse(TEXTS["nothing"], "memcheck", launch) == ([], [])
 
 
 def test_both_verdicts_are_matched_by_tool_and_line() -> None:
@@ -187,13 +123,71 @@ def test_a_tool_without_a_verdict_is_a_note(install, launch) -> None:
     assert all("an illegal address" in each for each in failed)
 
 
-def test_what_was_not_printed_is_said(launch) -> None:
-    more = "========= ERROR SUMMARY: 9 errors were not printed. Use --print-limit option\n"
+CLEAN = "========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors\n"
+UNSUPPORTED = """\
+========= COMPUTE-SANITIZER
+========= Error: Failed to initialize WDDM debugger interface.
+=========
+========= Error: Device not supported. Please refer to the documentation
+=========
+========= RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)
+"""
+UNTRACKED = """\
+========= COMPUTE-SANITIZER
+========= Internal Sanitizer Error: The Sanitizer didn't track the launch. Errors may go undetected.
+=========
+========= ERROR SUMMARY: 1 error
+"""
 
-    assert parse(more, "memcheck", launch) == (
-        [],
-        ["memcheck: ERROR SUMMARY: 9 errors were not printed. Use --print-limit option"],
+
+@pytest.mark.parametrize(
+    ("log", "ended", "why"),
+    [
+        (CLEAN, True, None),
+        (CLEAN, False, "gave no verdict"),  # 2024.1 on Windows, where nothing was started
+        (
+            CLEAN.replace("ERR", "Error: process didn't terminate\n========= ERR"),
+            False,
+            "terminate",
+        ),
+        (UNSUPPORTED, True, "Device not supported"),  # in WSL the launch itself runs on
+        (UNTRACKED, True, "didn't track the launch"),
+    ],
+)
+def test_a_clean_log_is_believed_only_of_a_launch_that_was_watched_to_its_end(
+    install, launch, log, ended, why
+) -> None:
+    install(
+        "import pathlib, sys\n"
+        "if '--help' in sys.argv: sys.exit()\n"
+        f"pathlib.Path(sys.argv[sys.argv.index('--log-file') + 1]).write_text({log!r})\n"
+        f"{ended} and pathlib.Path(sys.argv[-1] + '.done').touch()\n"
     )
+
+    if why is None:
+        report = sanitizer.sanitize(launch, tools=("racecheck",))
+        assert (report.tools, report.findings, report.notes) == (("racecheck",), (), ())
+    else:
+        with pytest.raises(SanitizerError, match=why):
+            sanitizer.sanitize(launch, tools=("racecheck",))
+
+
+@pytest.mark.parametrize("error", [None, MemlabError("no memory")])
+def test_the_process_that_is_watched_says_that_it_ended_well(
+    launch, monkeypatch, tmp_path, error
+) -> None:
+    def run(request) -> None:
+        assert request.launch.kernel == "tiled"
+        if error is not None:
+            raise error
+
+    monkeypatch.setattr(launch_once, "launch_once", run)
+    with launch_request.target(launch, 0, 0) as words:
+        monkeypatch.setattr(sys, "argv", words[-2:])
+        with nullcontext() if error is None else pytest.raises(SystemExit, match="no memory"):
+            launch_once.main()
+
+        assert launch_request.done(words[-1]).exists() == (error is None)
 
 
 def test_a_launch_that_never_ends_is_given_up_and_leaves_no_process(
@@ -228,11 +222,24 @@ def test_a_launch_that_never_ends_is_given_up_and_leaves_no_process(
             "",
             "as in a sandboxed container",
         ),
-        ("", "", "gave no verdict (it said nothing)"),
+        ("", "", "gave no verdict (the launch did not run to its end)"),
         (
             "========= COMPUTE-SANITIZER\n========= Internal Sanitizer Error: no memory\n",
             "",
             "(Internal Sanitizer Error: no memory)",
+        ),
+        (
+            "",
+            "the argument for option '--demangle' is invalid\n"
+            "Usage: compute-sanitizer [options] [your-program]\n\nGeneral options:\n  --help\n",
+            "gave no verdict (the argument for option '--demangle' is invalid)",
+        ),
+        (
+            "========= COMPUTE-SANITIZER\n"
+            "========= Error: Target application terminated before first instrumented API call\n"
+            "========= Error: couldn't find exit code.\n",
+            "",
+            "could not start the launch, as where parts of it are missing: install it",
         ),
     ],
 )
@@ -255,11 +262,46 @@ def test_why_there_is_no_verdict_is_one_line(install, launch, log, said, message
 def test_without_it_the_message_says_how_to_get_it(launch, monkeypatch) -> None:
     monkeypatch.setattr(sanitizer, "find", lambda: None)
 
-    with pytest.raises(SanitizerError, match="pip install nvidia-cuda-sanitizer-api"):
+    with pytest.raises(SanitizerError, match=r"pip install 'memlab\[sanitizer\]'"):
         sanitizer.sanitize(launch)
 
 
-def test_the_options_are_those_of_an_installed_release() -> None:
+@pytest.mark.parametrize(
+    ("files", "found"),
+    [
+        # Before 13.4.92 what starts the launch was left out.
+        (("bin/compute-sanitizer", "lib/libsanitizer-collection.so"), None),
+        (
+            (
+                "bin/compute-sanitizer",
+                "compute-sanitizer/x86/TreeLauncherSubreaper",
+                "compute-sanitizer/TreeLauncherSubreaper",
+                "compute-sanitizer/compute-sanitizer",
+            ),
+            "compute-sanitizer/compute-sanitizer",
+        ),
+    ],
+)
+def test_a_pip_package_is_taken_if_it_is_whole(monkeypatch, tmp_path, files, found) -> None:
+    root = tmp_path / "nvidia/cu13"
+    for each in files:
+        (root / each).parent.mkdir(parents=True, exist_ok=True)
+        (root / each).touch()
+    listed = [SimpleNamespace(locate=lambda each=each: root / each) for each in files]
+    monkeypatch.setattr(sanitizer, "files", lambda package: listed)
+    monkeypatch.setattr(sanitizer.shutil, "which", lambda name: None)
+    monkeypatch.setattr(sanitizer, "_INSTALLED", ())
+
+    assert sanitizer.find() == (found and root / found)
+
+
+def test_a_percent_sign_in_the_logs_path_is_meant_literally() -> None:
+    words = sanitizer.command(Path("cs"), "", "memcheck", Path("/tmp/%p/log"), ["python"])
+
+    assert words[words.index("--log-file") + 1] == "/tmp/%%p/log"
+
+
+def test_the_options_are_those_of_an_installed_release(tmp_path) -> None:
     """It refuses an option that it does not know before it looks for a GPU."""
     program = sanitizer.find()
     if program is None:
@@ -268,9 +310,12 @@ def test_the_options_are_those_of_an_installed_release() -> None:
     usage = done.stdout
     assert "--padding" in usage
     for tool in TOOLS:
-        words = sanitizer.command(program, usage, tool, Path("/dev/null"), ["/bin/true"])
+        log = tmp_path / "100%" / tool
+        log.parent.mkdir(exist_ok=True)
+        words = sanitizer.command(program, usage, tool, log, ["/bin/true"])
         done = subprocess.run(words, check=False, capture_output=True, text=True)
-        assert "unrecognised" not in done.stdout + done.stderr
+        assert done.stdout + done.stderr == ""  # a wrong option brings the whole usage
+        assert "before first instrumented API call" in log.read_text()
 
 
 @pytest.mark.gpu
@@ -278,6 +323,10 @@ def test_the_options_are_those_of_an_installed_release() -> None:
 def test_a_real_gpu_and_memlab_agree(defines, lines) -> None:
     if sanitizer.find() is None:
         pytest.skip("Compute Sanitizer is not installed")
+    try:
+        open_device("0")
+    except DeviceError as error:
+        pytest.skip(str(error))
     arguments = ("in:f32[1000]", "out:f32[1000]", "i32=1000")
     kernel = OwnKernel(
         str(PAST_THE_END), grid=(4,), block=(256,), args=arguments, defines=tuple(defines)
