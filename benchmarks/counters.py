@@ -1,11 +1,13 @@
 """Emulated counters against Nsight Compute's, on every kernel of the catalog.
 
-    python -m benchmarks.counters [--recorded]
+    python -m benchmarks.counters [--recorded] [FOLDER]
 
 Writes three rows a launch, of the hardware, of the emulated device and their relative difference,
-to `docs/results/h200-counters.csv`, when and on what to the `.json` beside it, and the differences
-as a table to the `.md`. It needs a GPU whose counters may be read; with `--recorded` it
-needs none: the hardware's rows are then those of the last time, and the emulated ones are new.
+to `h200-counters.csv` in the folder (`docs/results`), when and on what to the `.json` beside it,
+and the differences as a table to the `.md`. It needs a GPU whose counters may be read; with
+`--recorded` it needs none: the hardware's rows are then those of the last time, and the emulated
+ones are new. The hardware's rows are written as they come, so that what was stopped can be
+completed with `--recorded`.
 """
 
 from __future__ import annotations
@@ -32,7 +34,6 @@ from memlab.device.facts import examine
 from memlab.device.measurement import Measurement, Time
 from memlab.device.properties import DeviceProperties
 from memlab.device.timing import Settings
-from memlab.device.worker import call
 from memlab.errors import MemlabError
 from memlab.kernels.catalog import CATALOG, find
 from memlab.kernels.kernel import Limits
@@ -40,7 +41,7 @@ from memlab.kernels.launch import Launch, Scalar
 
 DATASHEET = "h200"
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
-TABLE = RESULTS / f"{DATASHEET}-counters.csv"
+TABLE = f"{DATASHEET}-counters.csv"
 AGREES = 0.001
 """Relative difference that a table need not show."""
 SAMPLES = 15
@@ -189,7 +190,8 @@ def hardware_rows(wanted: Iterable[Launch]) -> Iterator[Row]:
 def _measured(launch: Launch, more: Iterable[str], architecture: Architecture) -> Row:
     metrics = ncu.profile(launch, more=more)
     cubin = compile_launch(launch, architecture).cubin
-    time, verification = call(measure, 0, launch, cubin, 0, Settings(samples=SAMPLES))
+    settings = Settings(samples=SAMPLES)
+    time, verification, _ = measure(0, launch, cubin, 0, settings, None, meanwhile=lambda: None)
     if verification.status == "failed":
         raise MemlabError("its result is wrong")
     return hardware_row(metrics, time)
@@ -266,9 +268,9 @@ def markdown(rows: list[Row]) -> str:
     return "\n".join(lines)
 
 
-def recorded_rows(wanted: Iterable[Launch]) -> Iterator[Row]:
+def recorded_rows(wanted: Iterable[Launch], table: Path) -> Iterator[Row]:
     """The hardware's rows of the last time; a launch that it did not hold is left empty."""
-    with TABLE.open(newline="") as file:
+    with table.open(newline="") as file:
         rows = [row for row in csv.DictReader(file) if row["source"] == "hardware"]
     held = {(row["kernel"], row["parameters"]): row for row in rows}
     for launch in wanted:
@@ -281,6 +283,7 @@ def recorded_rows(wanted: Iterable[Launch]) -> Iterator[Row]:
 def circumstances() -> Row:
     """When and on what the hardware's rows were taken."""
     facts = examine()
+    gpu = next(iter(facts.gpus), None)
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "memlab_version": version("memlab"),
@@ -288,33 +291,57 @@ def circumstances() -> Row:
         "driver_cuda": facts.driver_cuda,
         "nvrtc": facts.nvrtc,
         "pycuda": facts.pycuda,
-        "gpu": facts.gpus[0].name,
-        "sm_clock_hz": facts.gpus[0].sm_clock_hz,
-        "memory_clock_hz": facts.gpus[0].memory_clock_hz,
-        "slowdowns": facts.gpus[0].slowdowns,
+        "gpu": None if gpu is None else gpu.name,
+        "sm_clock_hz": None if gpu is None else gpu.sm_clock_hz,
+        "memory_clock_hz": None if gpu is None else gpu.memory_clock_hz,
+        "slowdowns": () if gpu is None else gpu.slowdowns,
     }
+
+
+def measured_rows(wanted: Sequence[Launch], table: Path) -> list[Row]:
+    """The hardware's rows, each written when it is there.
+
+    Raises:
+        SystemExit: There are none: what was found before is not written over.
+    """
+    rows: list[Row] = []
+    for row in hardware_rows(wanted):
+        rows.append(row)
+        if len(row) > 1:
+            write(
+                table, [identity(launch) | row for launch, row in zip(wanted, rows, strict=False)]
+            )
+    if not any(len(row) > 1 for row in rows):
+        sys.exit("no launch was measured, so nothing is written")
+    table.with_suffix(".json").write_text(json.dumps(circumstances(), indent=2) + "\n")
+    return rows
 
 
 def main() -> None:
     """Measure, compare and write."""
     arguments = argparse.ArgumentParser(description="Emulated counters against Nsight Compute's.")
     arguments.add_argument("--recorded", action="store_true", help="keep the hardware's rows")
-    recorded = arguments.parse_args().recorded
+    arguments.add_argument("folder", type=Path, nargs="?", default=RESULTS, help="for the results")
+    given = arguments.parse_args()
 
+    given.folder.mkdir(parents=True, exist_ok=True)
+    table = given.folder / TABLE
     wanted = launches(limits(datasheet.load(DATASHEET)))
-    hardware = list((recorded_rows if recorded else hardware_rows)(wanted))
-    if not recorded:
-        RESULTS.mkdir(parents=True, exist_ok=True)
-        TABLE.with_suffix(".json").write_text(json.dumps(circumstances(), indent=2) + "\n")
+    hardware = list((recorded_rows if given.recorded else measured_rows)(wanted, table))
     rows: list[Row] = []
     for launch, measured, emulated in zip(wanted, hardware, emulated_rows(wanted), strict=True):
         for row in (measured, emulated, difference_row(measured, emulated)):
             rows.append(identity(launch) | row)
-    with TABLE.open("w", newline="") as file:
+    write(table, rows)
+    table.with_suffix(".md").write_text(markdown(rows) + "\n")
+
+
+def write(table: Path, rows: Iterable[Row]) -> None:
+    """Write rows as CSV."""
+    with table.open("w", newline="") as file:
         writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
         writer.writeheader()
         writer.writerows({key: _cell(value) for key, value in row.items()} for row in rows)
-    TABLE.with_suffix(".md").write_text(markdown(rows) + "\n")
 
 
 def _cell(value: Any) -> Any:

@@ -55,8 +55,11 @@ MATMULS = [
     for width in (2048, 4096)
     for kernel, tile in (("naive", 16), ("tiled", 8), ("tiled", 16), ("tiled", 32))
 ]
-SHORT = ("tiled", 16, 256)
-"""A kernel of less than 20 us."""
+SHORT: dict[str, tuple[str, dict[str, int]]] = {
+    "tiled 16, 256": ("tiled", {"width": 256, "tile": 16}),
+    "aligned 16 MiB": ("aligned", {"n": 2**22}),
+}
+"""Kernels of less than 20 us: one that waits for few loads at a time, and one that streams."""
 
 COPY = """
 extern "C" __global__ void copy(const float4* from, float4* to, long long count) {
@@ -81,8 +84,10 @@ def cases(properties: DeviceProperties) -> list[Case]:
         f"{kernel} {tile}, {width}": find(kernel).prepare(
             {"width": width, "tile": tile}, limits(properties)
         )
-        for kernel, tile, width in (*MATMULS, SHORT)
+        for kernel, tile, width in MATMULS
     }
+    for name, (kernel, parameters) in SHORT.items():
+        launches[name] = find(kernel).prepare(parameters, limits(properties))
     launches["copy 1 GiB"] = _copy(GIBIBYTE)
     return [
         Case(name, launch, compile_launch(launch, properties.compute_capability))

@@ -6,7 +6,9 @@ none. Both run the code that one call of the compiler made.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -17,7 +19,7 @@ from memlab.device.compile import compile_launch
 from memlab.device.cuda_driver import explained
 from memlab.device.cuda_session import Session
 from memlab.device.emulated import emulate_if_possible, resident_blocks
-from memlab.device.inputs import element_type, make_inputs, unwritten
+from memlab.device.inputs import element_type, make_inputs, packed, unwritten
 from memlab.device.measurement import (
     DeviceKind,
     DeviceSummary,
@@ -30,7 +32,7 @@ from memlab.device.properties import DeviceProperties
 from memlab.device.timing import Samples, Settings, summarize
 from memlab.device.verification import Found, checked_positions, verify
 from memlab.device.worker import Worker
-from memlab.kernels.launch import Buffer, Launch, Scalar
+from memlab.kernels.launch import Buffer, Launch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -40,6 +42,8 @@ if TYPE_CHECKING:
     from memlab.device.worker import Link
 
 Result = TypeVar("Result")
+
+STDOUT = 1  # the descriptor, which the driver writes to past Python
 
 ARCHITECTURE_FIGURES = (
     "fp32_lanes_per_sm",
@@ -215,6 +219,7 @@ def run_and_time(
         session.synchronize(launch.kernel)
         link.give({each.name: _found(ready, session, each, positions) for each in launch.outputs})
         link.wait()
+        _hush()
         link.report("timing, caches cold")
         cold = session.time(
             ready.once, settings, flush=True, what=launch.kernel, restore=ready.restore
@@ -224,6 +229,12 @@ def run_and_time(
             ready.once, settings, flush=False, what=launch.kernel, restore=ready.restore
         )
         return cold, warm
+
+
+def _hush() -> None:
+    """Drop what the process prints from now on: a kernel that prints does at every launch."""
+    with Path(os.devnull).open("wb") as nowhere:
+        os.dup2(nowhere.fileno(), STDOUT)
 
 
 def _found(
@@ -243,7 +254,8 @@ class Ready:
 
     Attributes:
         inputs: Its input arrays by name, as on the host.
-        memory: Its arrays on the GPU by name.
+        memory: Its arrays on the GPU by name; they are freed with this record, and `once` knows
+            their addresses alone.
         once: Queues it once.
         restore: Queues copies that put back what it reads and overwrites; None where nothing is.
     """
@@ -282,10 +294,8 @@ def prepare(
         each.name: session.array(each.nbytes if each.role == "out" else inputs[each.name], poison)
         for each in launch.buffers
     }
-    arguments = [
-        memory[each.name] if isinstance(each, Buffer) else _scalar(each)
-        for each in launch.arguments
-    ]
+    addresses = {name: int(allocation) for name, allocation in memory.items()}
+    arguments = _as_words(packed(launch.arguments, addresses))
     overwritten = [each for each in launch.buffers if each.role == "inout"]
     kept = {each.name: session.array(inputs[each.name]) for each in overwritten}
 
@@ -299,8 +309,11 @@ def prepare(
     return Ready(inputs, memory, once, restore if overwritten else None)
 
 
-def _scalar(scalar: Scalar) -> Any:
-    """A scalar as PyCUDA passes it: of a type that it does not know, the bits."""
-    value = np.array(scalar.value, element_type(scalar.dtype))
-    unknown = scalar.dtype in ("bfloat16", "bool")
-    return value.view(f"u{value.itemsize}")[()] if unknown else value[()]
+def _as_words(arguments: bytes) -> list[Any]:
+    """Arguments as numbers that PyCUDA puts together to the same bytes again.
+
+    It passes numbers alone, and knows no alignment of structures: words lie where they must.
+    """
+    whole = len(arguments) // 8 * 8
+    words = np.frombuffer(arguments[:whole], np.uint64)
+    return [*words, *np.frombuffer(arguments[whole:], np.uint8)]

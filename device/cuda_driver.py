@@ -42,6 +42,12 @@ FAULTS: dict[str, tuple[type[MemlabError], str, str]] = {
         "jumped out of its code (CUDA_ERROR_INVALID_PC)",
         "look for a call through a bad function pointer",
     ),
+    "global/shared address space": (
+        MemlabError,
+        "used an address of one kind of memory as one of another "
+        "(CUDA_ERROR_INVALID_ADDRESS_SPACE)",
+        "look for pointers that inline assembly or a cast took from one to the other",
+    ),
     "hardware stack error": (
         MemlabError,
         "overran its stack (CUDA_ERROR_HARDWARE_STACK_ERROR)",
@@ -120,7 +126,8 @@ def device_count() -> int:
     Raises:
         DeviceError: There is no driver, or PyCUDA is missing or does not fit.
     """
-    return int(driver().Device.count())
+    with explained("memlab"):
+        return int(driver().Device.count())
 
 
 @cache
@@ -156,7 +163,8 @@ def device(index: int) -> Any:
             f"there is no GPU {index}; CUDA shows {known} (CUDA_VISIBLE_DEVICES may hide some): "
             f"choose one of these, or {WITHOUT_GPU}"
         )
-    return driver().Device(index)
+    with explained("memlab"):
+        return driver().Device(index)
 
 
 def attribute(device: Any, name: str | int) -> int | None:
@@ -203,7 +211,7 @@ def _cannot_import(error: ImportError) -> str:
     if "libcuda.so" in reason:
         return f"no NVIDIA driver is installed here ({reason}): install one, or {WITHOUT_GPU}"
     return (
-        f"PyCUDA cannot be loaded, it may be built for another CUDA ({reason}): "
-        "pip install --force-reinstall --no-cache-dir --no-binary pycuda pycuda, "
+        f"PyCUDA cannot be loaded, it may be built for another CUDA ({reason}): update the NVIDIA "
+        "driver, pip install --force-reinstall --no-cache-dir --no-binary pycuda pycuda, "
         f"or {WITHOUT_GPU}"
     )

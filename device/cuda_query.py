@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from memlab.device import cuda_driver
-from memlab.device.cuda_driver import attribute
+from memlab.device.cuda_driver import attribute, explained
 from memlab.device.properties import DeviceProperties
 
 QUERIED = "queried: cuDeviceGetAttribute"
@@ -73,6 +74,11 @@ def query(index: int) -> DeviceProperties:
     Raises:
         DeviceError: There is no such GPU, or no way to use one.
     """
+    with explained(f"the query of GPU {index}"):
+        return _query(index)
+
+
+def _query(index: int) -> DeviceProperties:
     driver, device = cuda_driver.driver(), cuda_driver.device(index)
     numbers = {
         field: value * unit
@@ -113,11 +119,12 @@ def query(index: int) -> DeviceProperties:
 
 
 def _peer_access(index: int) -> dict[str, bool]:
-    """Say for every other GPU whether this one can access its memory directly."""
+    """Say for other GPUs whether this one can access their memory; left out is what is refused."""
     driver = cuda_driver.driver()
     device = driver.Device(index)
-    return {
-        f"cuda:{other}": bool(device.can_access_peer(driver.Device(other)))
-        for other in range(driver.Device.count())
-        if other != index
-    }
+    known = {}
+    for other in range(driver.Device.count()):
+        if other != index:
+            with suppress(driver.Error):
+                known[f"cuda:{other}"] = bool(device.can_access_peer(driver.Device(other)))
+    return known

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -84,7 +84,9 @@ class Session:
             # The primary context: other libraries in this process would find the same one.
             context = device.retain_primary_context()
             context.push()
-            stack.callback(context.pop)
+            # Detaching pops it too. After `pop` alone PyCUDA lets go of it by a call that is for
+            # other contexts, and prints that this failed.
+            stack.callback(context.detach)
             self.l2_bytes = attribute(device, "L2_CACHE_SIZE") or DEFAULT_L2_BYTES
             self.multiprocessors = attribute(device, "MULTIPROCESSOR_COUNT") or 1
             self._architecture: tuple[int, int] = device.compute_capability()
@@ -104,11 +106,16 @@ class Session:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        try:
-            self._stack.close()
-        except cuda_driver.driver().Error:
-            if error is None:  # after a fault every call fails: the fault is what to tell
-                raise
+        driver = cuda_driver.driver()
+        with explained("memlab"):
+            if error is None:
+                self._stack.close()
+                return
+            with suppress(driver.Error):
+                driver.mem_get_info()  # After a fault every call fails, and clearing away aloud.
+                self._stack.close()
+            if isinstance(error, driver.Error):
+                raise error
 
     def load(
         self, cubin: bytes, entry: str, constants: Mapping[str, NDArray[Any]] | None = None
@@ -143,7 +150,8 @@ class Session:
         """
         driver = cuda_driver.driver()
         size = content if isinstance(content, int) else content.nbytes
-        free, _ = driver.mem_get_info()
+        with explained("the allocation"):
+            free, _ = driver.mem_get_info()
         if size > free:
             raise UsageError(
                 f"an array of {size} bytes does not fit the GPU, which has {free} bytes free: "
@@ -168,7 +176,8 @@ class Session:
             `into`.
         """
         self.synchronize()
-        cuda_driver.driver().memcpy_dtoh(into, allocation)
+        with explained("the kernel"):
+            cuda_driver.driver().memcpy_dtoh(into, allocation)
         return into
 
     def copy(self, source: Any, target: Any, nbytes: int) -> None:
@@ -200,7 +209,7 @@ class Session:
         """
         if shared_bytes > DEFAULT_SHARED_LIMIT_BYTES:
             attributes = cuda_driver.driver().function_attribute
-            function.setattribute(attributes.MAX_DYNAMIC_SHARED_SIZE_BYTES, shared_bytes)
+            function.set_attribute(attributes.MAX_DYNAMIC_SHARED_SIZE_BYTES, shared_bytes)
         function(*arguments, grid=grid, block=block, shared=shared_bytes)
 
     def synchronize(self, what: str = "the kernel") -> None:
@@ -256,17 +265,20 @@ class Session:
                 report()
             return taken
 
-        # The first launch of all loads the code, which waits for the GPU: it may not be held.
-        launch()
-        self.synchronize(what)
-        if flush:
-            self._flush_l2()
+        with explained(what):
+            # The first launch of all loads the code, which waits for the GPU: it may not be held.
+            if restore is not None:
+                restore()
+            launch()
             self.synchronize(what)
-        settle(sample, settings, time.monotonic)
-        return collect(sample, settings, time.monotonic)
+            if flush:
+                self._flush_l2()
+                self.synchronize(what)
+            settle(sample, settings, time.monotonic)
+            return collect(sample, settings, time.monotonic)
 
     def _sample(self, launch: Callable[[], None], flush: bool, what: str) -> Sample:
-        with explained(what), self._guarded(what):
+        with self._guarded(what):
             if flush:
                 self._flush_l2()
             self._flags[:] = 0

@@ -37,6 +37,9 @@ REPORT_S = 0.1
 GONE_S = 10.0
 """How long a killed worker may take: the driver first clears away what it left on the GPU."""
 
+UNWANTED = ("CUDA_LAUNCH_BLOCKING",)
+"""Variables that a worker does without: each launch would wait, also for one that holds it back."""
+
 _KINDS = {each.exit_code: each for each in (MemlabError, UsageError, DeviceError)}
 
 
@@ -110,6 +113,8 @@ class Worker:
             stdout=self._output,
             stderr=self._output,
             pass_fds=(its_end.fileno(),),
+            env={name: value for name, value in os.environ.items() if name not in UNWANTED},
+            process_group=0,  # Ctrl-C is for the caller, who decides what becomes of a worker
         )
         its_end.close()
         with suppress(ConnectionError):  # it died at once: waiting for it will say of what
@@ -200,8 +205,6 @@ def serve(file_descriptor: int) -> None:
     Args:
         file_descriptor: The worker's end of the pipe.
     """
-    # Ctrl-C reaches the whole process group: the caller decides what becomes of a worker.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     connection = Connection(file_descriptor)
     try:
         function, arguments = connection.recv()

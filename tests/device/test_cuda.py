@@ -3,20 +3,23 @@
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from memlab.device import cuda_driver, cuda_query, datasheet, devices
 from memlab.device.compile import compile_kernel
-from memlab.device.cuda_device import with_datasheet
+from memlab.device.cuda_device import _as_words, with_datasheet
+from memlab.device.cuda_session import Session
 from memlab.device.devices import limits, open_device
-from memlab.device.inputs import POISON_BYTE, make_inputs, unwritten
+from memlab.device.inputs import POISON_BYTE, make_inputs, packed, unwritten
 from memlab.device.properties import DeviceProperties, figures
 from memlab.device.verification import Found, checked_positions, verify
 from memlab.errors import DeviceError, UsageError
+from memlab.kernels.arguments import DTYPES
 from memlab.kernels.catalog import find
-from memlab.kernels.launch import Launch
+from memlab.kernels.launch import Launch, Scalar
 
 ATTRIBUTES = json.loads((Path(__file__).parents[1] / "data" / "h200-attributes.json").read_text())[
     "attributes"
@@ -139,6 +142,62 @@ def test_timing_kernels_compile_without_spills(
 
     assert compiled.resources.local_bytes_per_thread == 0
     assert compiled.log == ""
+
+
+def test_a_driver_that_fails_is_one_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Error(Exception):
+        pass
+
+    class Device:
+        @staticmethod
+        def count() -> int:
+            raise Error("cuDeviceGetCount failed: unknown error")
+
+    monkeypatch.setattr(cuda_driver, "driver", lambda: SimpleNamespace(Error=Error, Device=Device))
+    monkeypatch.setattr(cuda_driver, "in_sight", lambda: True)
+    with pytest.raises(DeviceError, match=r"cuDeviceGetCount failed.*--device h200"):
+        cuda_query.query(0)
+
+    assert devices.gpu_names() == []
+
+
+class Function:
+    """What PyCUDA's has: any other name it takes for that of an attribute to read."""
+
+    def __init__(self) -> None:
+        self.asked: list[object] = []
+
+    def set_attribute(self, attribute: str, value: int) -> None:
+        self.asked += [attribute, value]
+
+    def __call__(self, *arguments: object, **launch: object) -> None:
+        self.asked.append(launch["shared"])
+
+
+@pytest.mark.parametrize(
+    ("shared", "asked"), [(48 * 1024, [49152]), (64 * 1024, ["most", 65536, 65536])]
+)
+def test_shared_memory_beyond_the_default_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch, shared: int, asked: list[object]
+) -> None:
+    names = SimpleNamespace(MAX_DYNAMIC_SHARED_SIZE_BYTES="most")
+    monkeypatch.setattr(cuda_driver, "driver", lambda: SimpleNamespace(function_attribute=names))
+    function = Function()
+    Session(0).launch(function, (1, 1, 1), (32, 1, 1), [], shared)
+
+    assert function.asked == asked
+
+
+@pytest.mark.parametrize("dtype", DTYPES.values())
+def test_arguments_are_numbers_that_pycuda_packs(dtype: str) -> None:
+    arguments = packed(
+        [Scalar("x", dtype, 1), Scalar("y", "float64", 2.5), Scalar("z", dtype, 0)], {}
+    )
+    words = _as_words(arguments)
+
+    assert all(isinstance(each, np.number) for each in words)
+    assert {each.dtype.char for each in words} <= set("bBhHiIlLqQfd")  # pycuda._pvt_struct.pack
+    assert b"".join(each.tobytes() for each in words) == arguments
 
 
 def test_small_outputs_are_compared_whole() -> None:

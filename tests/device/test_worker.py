@@ -60,6 +60,14 @@ def echo(link: Link) -> str:
     return "second"
 
 
+def group(link: Link) -> int:
+    return os.getpgrp()
+
+
+def environment(link: Link) -> dict[str, str]:
+    return dict(os.environ)
+
+
 def alive(process: int) -> bool:
     try:
         os.kill(process, 0)
@@ -73,6 +81,20 @@ def wait_until_gone(process: int) -> bool:
     while alive(process) and time.monotonic() < deadline:
         time.sleep(0.02)
     return not alive(process)
+
+
+def test_launches_never_wait_in_a_worker(monkeypatch) -> None:
+    monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", "1")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    found = call(environment)
+
+    assert "CUDA_LAUNCH_BLOCKING" not in found
+    assert found["CUDA_VISIBLE_DEVICES"] == "0"
+
+
+def test_an_interrupt_of_the_caller_is_none_of_the_worker() -> None:
+    """A terminal's Ctrl-C goes to a group; one that a worker died of would hide whose it was."""
+    assert call(group) != os.getpgrp()
 
 
 def test_work_is_done_in_another_process() -> None:
