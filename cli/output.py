@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 import typer
 
 from memlab.errors import Incomplete, UsageError
-from memlab.roofline.units import printable
+from memlab.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -44,21 +44,29 @@ def chosen_format(
         `json`, `csv`, one of the formats, or `report`.
 
     Raises:
-        UsageError: Both options were given, or the extension asks for nothing known.
+        UsageError: Both options were given, the extension asks for another format than the
+            option, or for nothing known.
     """
     if as_json and as_csv:
         raise UsageError("--json and --csv were both given: choose one")
-    if as_json or as_csv:
-        return "json" if as_json else "csv"
+    option = "json" if as_json else "csv" if as_csv else ""
     if output is None:
-        return "report"
-    if output.suffix.lower() not in formats:
-        *others, last = (f".{each}" for each in dict.fromkeys(formats.values()))
+        return option or "report"
+    named = (FORMATS | dict(formats)).get(output.suffix.lower(), "")
+    if option and named not in ("", option):
         raise UsageError(
-            f"cannot tell the format of {output} from its extension: "
-            f"use {', '.join(others)} or {last}, or add --json or --csv"
+            f"--{option} was given, and {output} is named as {named.upper()}: choose one"
         )
-    return formats[output.suffix.lower()]
+    if option or named in formats.values():
+        return option or named
+    *others, last = (f".{each}" for each in dict.fromkeys(formats.values()))
+    taken = " or ".join(filter(None, (", ".join(others), last)))
+    if named:
+        raise UsageError(f"no {named.upper()} is written here, for {output}: use {taken}")
+    options = " or ".join(f"--{each}" for each in ("json", "csv") if each in formats.values())
+    raise UsageError(
+        f"cannot tell the format of {output} from its extension: use {taken}, or add {options}"
+    )
 
 
 def say(message: str) -> None:
@@ -92,6 +100,18 @@ def salvage(work: Callable[[], Result]) -> tuple[Result, int]:
         say(f"error: {error}")
         result: Result = error.result
         return result, error.exit_code
+
+
+def json_text(document: object) -> str:
+    """Write a JSON document as all commands do, its last line ended."""
+    import json
+
+    return json.dumps(document, indent=2) + "\n"
+
+
+def print_json(document: object) -> None:
+    """Write a JSON document to stdout."""
+    typer.echo(json_text(document), nl=False)
 
 
 def deliver(text: str, output: Path | None, force: bool, quiet: bool) -> None:
@@ -138,9 +158,9 @@ def check_output(path: Path, force: bool, option: str = "--output") -> None:
 def write_output(path: Path, data: bytes | str, force: bool, option: str = "--output") -> None:
     """Write a file so that it is there whole or, if anything fails, is as it was before.
 
-    The data goes to a new file in the same folder, which then takes the name in one step. A
-    link is followed, with `force` alone; a pipe or a terminal (`/dev/stdout`) is written to as
-    it is.
+    The data goes to a new file in the same folder, which then takes the name in one step; without
+    `force`, only if nobody has taken it meanwhile. A link is followed, with `force` alone; a pipe
+    or a terminal (`/dev/stdout`) is written to as it is.
 
     Args:
         path: The file to be written.
@@ -157,8 +177,12 @@ def write_output(path: Path, data: bytes | str, force: bool, option: str = "--ou
         _check(path, force, option)
         if _is_special(path):
             path.write_bytes(content)
+        elif force:
+            _write_whole(path.resolve(), content, _replace)
         else:
-            _replace(path.resolve(), content)
+            _write_whole(path, content, _take_name)
+    except FileExistsError as error:
+        raise _exists(path, option) from error
     except OSError as error:
         raise _cannot_write(path, error, option) from error
 
@@ -175,9 +199,7 @@ def _check(path: Path, force: bool, option: str) -> None:
     if _is_special(path):
         return
     if os.path.lexists(path) and not force:  # a link to nothing yet leads elsewhere too
-        raise UsageError(
-            f"{path} exists: add --force to overwrite it, or choose another file with {option}"
-        )
+        raise _exists(path, option)
     if not os.access(path.resolve().parent, os.W_OK | os.X_OK):
         raise UsageError(
             f"the folder {folder} is read-only: choose another file with {option}, "
@@ -190,7 +212,7 @@ def _is_special(path: Path) -> bool:
     return path.exists() and not stat.S_ISREG(path.stat().st_mode)
 
 
-def _replace(path: Path, content: bytes) -> None:
+def _write_whole(path: Path, content: bytes, put: Callable[[Path, Path], None]) -> None:
     # A short name: the target's own may already be as long as a name can be.
     part = path.with_name(f".memlab-{secrets.token_hex(4)}.part")
     try:
@@ -198,11 +220,41 @@ def _replace(path: Path, content: bytes) -> None:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())  # else a power cut could leave the name with no content
-        if path.exists():
-            part.chmod(stat.S_IMODE(path.stat().st_mode))
-        part.replace(path)
+        put(part, path)
     finally:
         part.unlink(missing_ok=True)
+
+
+def _replace(part: Path, path: Path) -> None:
+    """Give a file's name to another one."""
+    if path.exists():
+        part.chmod(stat.S_IMODE(path.stat().st_mode))
+    part.replace(path)
+
+
+def _take_name(part: Path, path: Path) -> None:
+    """Give a file a name that is free, as none of two writers at once can find it.
+
+    Raises:
+        FileExistsError: It is not free.
+    """
+    try:
+        os.link(part, path)
+    except FileExistsError:
+        raise
+    except OSError:  # not every file system has links; there an empty file keeps the name
+        path.open("xb").close()
+        try:
+            part.replace(path)
+        except BaseException:
+            path.unlink()
+            raise
+
+
+def _exists(path: Path, option: str) -> UsageError:
+    return UsageError(
+        f"{path} exists: add --force to overwrite it, or choose another file with {option}"
+    )
 
 
 def _cannot_write(path: Path, error: OSError, option: str) -> UsageError:

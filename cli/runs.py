@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from memlab.cli import options
-from memlab.cli.output import salvage, say
+from memlab.cli.output import (
+    check_output,
+    chosen_format,
+    deliver,
+    json_text,
+    print_json,
+    salvage,
+    say,
+)
 from memlab.errors import UsageError
 
 if TYPE_CHECKING:
@@ -41,6 +48,9 @@ WIDE_COLUMNS = 75
 WIDE_ONLY = ("date", "device", "GFLOP/s", "bound")
 """Left out on a narrower terminal, and found with `memlab runs show`."""
 
+CELL_CHARACTERS = 300
+"""Longer names are shortened in the table, and found whole with `memlab runs show`."""
+
 runs_app = typer.Typer(invoke_without_command=True, rich_markup_mode=None)
 
 
@@ -56,10 +66,7 @@ def runs(
     if context.invoked_subcommand is None:
         list_runs(device, kernel, as_json, store)
         return
-    # What stands before the sub-command holds for it: `memlab runs --store FILE delete 3`.
-    given = {"device": device, "kernel": kernel, "as_json": as_json, "store": store}
-    given = {name: value for name, value in given.items() if value}
-    context.default_map = {context.invoked_subcommand: given}
+    options.hand_on(context)
 
 
 @runs_app.command("list")
@@ -73,7 +80,7 @@ def list_runs(
     opened = _open(store)
     found, code = salvage(lambda: opened.runs(_device_key(device), kernel))
     if as_json:
-        typer.echo(_json_text(found))
+        print_json(_documents(found))
     elif found:
         _print_table(found)
     elif not code:
@@ -83,7 +90,7 @@ def list_runs(
 
 
 def _print_table(found: Sequence[Run]) -> None:
-    from memlab.cli.render import console
+    from memlab.cli.report_parts import console
 
     screen = console(most=sys.maxsize)
     screen.print(_table(found, screen.width))
@@ -104,10 +111,11 @@ def show(
     if as_json:
         from memlab.roofline.serialize import run_document
 
-        typer.echo(json.dumps(run_document(found), indent=2))
+        print_json(run_document(found))
         return
 
-    from memlab.cli.render import console, run_report
+    from memlab.cli.render import run_report
+    from memlab.cli.report_parts import console
 
     console().print(run_report(found))
 
@@ -127,7 +135,6 @@ def export(
 
     JSON, the default, holds all there is of a run; CSV holds a row a run.
     """
-    from memlab.cli.output import check_output, chosen_format, write_output
     from memlab.roofline.serialize import runs_csv
 
     chosen = chosen_format(as_json, as_csv, output)
@@ -137,11 +144,9 @@ def export(
     found, code = salvage(lambda: opened.runs(_device_key(device), kernel))
     if not (found or code):
         say(_nothing_found(opened, device, kernel))
-    text = runs_csv(found) if chosen == "csv" else _json_text(found) + "\n"
-    if output is None:
-        typer.echo(text, nl=False)
-    else:
-        write_output(output, text, force)
+    text = runs_csv(found) if chosen == "csv" else json_text(_documents(found))
+    deliver(text, output, force, quiet=True)
+    if output is not None:
         say(f"wrote {_count(found)} to {output}")
     if code:
         raise typer.Exit(code)
@@ -207,11 +212,11 @@ def _nothing_found(store: Store, device: str | None, kernel: str | None) -> str:
     return f"no runs{of_kernel}{on_device} in {store.path}; 'memlab run' makes them"
 
 
-def _json_text(runs: Sequence[Run]) -> str:
-    """An array of the documents that `memlab run --json` prints."""
+def _documents(runs: Sequence[Run]) -> list[dict[str, Any]]:
+    """The documents that `memlab run --json` prints."""
     from memlab.roofline.serialize import run_document
 
-    return json.dumps([run_document(run) for run in runs], indent=2)
+    return [run_document(run) for run in runs]
 
 
 def _table(runs: Sequence[Run], width: int) -> Table:
@@ -252,7 +257,7 @@ def _cells(run: Run) -> list[str]:
     from rich.markup import escape
 
     from memlab.cli.render import time_label
-    from memlab.roofline.units import brief, digits, parameters_text
+    from memlab.roofline.units import brief, digits, parameters_text, shortened
 
     measurement, placement = run.measurement, run.placement
     fraction = placement.fraction_of_ceiling
@@ -261,8 +266,8 @@ def _cells(run: Run) -> list[str]:
     return [
         str(run.id),
         run.created_at[:10],
-        escape(measurement.kernel),
-        escape(parameters_text(brief(measurement.parameters))),
+        escape(shortened(measurement.kernel, CELL_CHARACTERS)),
+        escape(shortened(parameters_text(brief(measurement.parameters)), CELL_CHARACTERS)),
         escape(measurement.device.key),
         time_label(measurement.time),
         digits(placement.flop_per_s / 1e9),

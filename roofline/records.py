@@ -1,20 +1,74 @@
-"""Records out of JSON: what it lost is restored, and a value of another type is refused."""
+"""Records out of JSON: what it lost is restored, and what no run can hold is refused.
+
+A document may come from anyone. What is of another type or beyond all bounds is refused here,
+once, so that reports and pictures need not ask whether they may divide by a time.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import is_dataclass
+from dataclasses import dataclass, is_dataclass
 from functools import cache
+from reprlib import repr as shown
 from types import UnionType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from memlab.errors import UsageError
+from memlab.roofline.units import shortened
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
     Record = TypeVar("Record", bound=DataclassInstance)
 
-LARGEST_INTEGER = 2**256
-"""No count comes near, and figures that are made of it stay within what a float holds."""
+
+@dataclass(frozen=True)
+class Bounds:
+    """What a field may hold, also where it is a collection: each part of that.
+
+    Attributes:
+        least: The least that a number may be, and
+        most: The most.
+        or_nan: Whether it may be no number at all.
+        longest: Characters of a text.
+    """
+
+    least: float = 0
+    most: float = 2**128
+    or_nan: bool = False
+    longest: int = 1000
+
+
+USUAL = Bounds()
+"""No count comes near: the largest grid has 2^63 blocks, and a block's counts are far below 2^64.
+What is computed from such numbers stays within what a float holds."""
+
+ANY_TEXT = Bounds(longest=2**20)
+"""What people name, write and are told has no length of its own."""
+
+INT32_MAX, INT64_MAX = 2**31 - 1, 2**63 - 1
+
+UNUSUAL = {
+    "Coverage.blocks_total": Bounds(least=1),  # divides
+    "Coverage.not_counted": ANY_TEXT,
+    "Latency.clock_hz": Bounds(least=1),  # divides
+    "LineCounters.text": ANY_TEXT,
+    "Measurement.kernel": ANY_TEXT,
+    "Measurement.parameters": ANY_TEXT,
+    "Measurement.tile": Bounds(most=INT32_MAX),  # frames hold it in 64 bits, a grid in these
+    "Rate.value": Bounds(least=1),  # divides, and stands on a logarithmic axis
+    "Run.advice": ANY_TEXT,
+    "Run.id": Bounds(most=INT64_MAX),  # as SQLite's
+    "Time.median_s": Bounds(least=1e-15),  # divides; a clock takes 10^5 times that
+    "Verification.relative_error": Bounds(most=math.inf, or_nan=True),  # of outputs that are so
+    "Verification.unverified": ANY_TEXT,
+    "Verification.worst": ANY_TEXT,
+}
+"""Fields that are not as `USUAL` says, by class and name."""
+
+MOST_SAID = 200
+"""Characters of what is wrong with a document that are told; Python quotes the whole value."""
 
 
 def record(kind: type[Record], values: Mapping[str, Any]) -> Record:
@@ -39,15 +93,25 @@ def restored(expected: Any, value: Any) -> Any:
 
 
 def checked(value: Record) -> Record:
-    """Give back a record of which every part has the type that its field declares.
+    """Give back a record of which every part is as its field declares, and within its bounds.
 
     Raises:
-        TypeError: One has not; names the first.
+        ValueError: One is not; names the first.
     """
-    place = _misfit(type(value), value, type(value).__name__)
-    if place:
-        raise TypeError(f"{place} has a value of another type")
+    fault = _fault(type(value), value, type(value).__name__, USUAL)
+    if fault:
+        raise ValueError(fault)
     return value
+
+
+def malformed(what: str, error: Exception) -> UsageError:
+    """Give the error for a document that does not hold what it should.
+
+    Args:
+        what: It is a document of: `run`, `peaks`.
+        error: What `record` or `checked` raised.
+    """
+    return UsageError(f"the {what} document is malformed: {shortened(str(error), MOST_SAID)}")
 
 
 @cache
@@ -55,28 +119,43 @@ def _field_types(kind: type[DataclassInstance]) -> dict[str, Any]:
     return get_type_hints(kind)
 
 
-def _misfit(expected: Any, value: Any, place: str) -> str:
-    """The place of the first part that is not of its type; empty where all are."""
+def _fault(expected: Any, value: Any, place: str, bounds: Bounds) -> str:
+    """What is wrong with the first part that is not as it must be; empty where all are."""
     origin, arguments = get_origin(expected), get_args(expected)
-    parts: list[tuple[Any, Any, str]]
+    another_type = f"{place} has a value of another type"
     if origin in (Union, UnionType):
-        return "" if any(not _misfit(each, value, place) for each in arguments) else place
+        faults = [_fault(each, value, place, bounds) for each in arguments]
+        told = (each for each in faults if each != another_type)
+        return "" if "" in faults else next(told, another_type)
     if origin is Literal:
-        return "" if value in arguments else place
+        return "" if value in arguments else another_type
     if not isinstance(value, origin or expected) or isinstance(value, bool) != (expected is bool):
-        return place
+        return another_type
+    parts: list[tuple[Any, Any, str, Bounds]] = []
     if is_dataclass(expected):
         kind: type[DataclassInstance] = type(value)
-        types = _field_types(kind)
-        parts = [(types[name], getattr(value, name), f"{place}.{name}") for name in types]
+        for name, declared in _field_types(kind).items():
+            own = UNUSUAL.get(f"{kind.__name__}.{name}", USUAL)
+            parts.append((declared, getattr(value, name), f"{place}.{name}", own))
     elif origin is dict:
-        parts = [(arguments[1], each, f"{place}.{key}") for key, each in value.items()]
+        parts = [(str, key, f"a name in {place}", USUAL) for key in value]
+        parts += [(arguments[1], each, f"{place}.{key}", bounds) for key, each in value.items()]
     elif origin is tuple:
         kinds = arguments[:1] * len(value) if arguments[-1] is Ellipsis else arguments
         if len(kinds) != len(value):
-            return place
-        parts = [(kind, each, place) for kind, each in zip(kinds, value, strict=True)]
+            return another_type
+        parts = [(kind, each, place, bounds) for kind, each in zip(kinds, value, strict=True)]
     else:
-        too_large = isinstance(value, int) and abs(value) > LARGEST_INTEGER
-        return place if too_large else ""
-    return next(filter(None, (_misfit(*part) for part in parts)), "")
+        return _beyond(value, place, bounds)
+    return next(filter(None, (_fault(*part) for part in parts)), "")
+
+
+def _beyond(value: Any, place: str, bounds: Bounds) -> str:
+    """What is wrong with a text or a number of the right type."""
+    if isinstance(value, str) and len(value) > bounds.longest:
+        return f"{place} has {len(value)} characters, and must have {bounds.longest} at most"
+    if not isinstance(value, int | float) or bounds.least <= value <= bounds.most:
+        return ""
+    if bounds.or_nan and math.isnan(value):
+        return ""
+    return f"{place} is {shown(value)}, and must be from {bounds.least:g} to {bounds.most:g}"

@@ -18,7 +18,7 @@ from memlab.roofline.store_file import PEAKS_SINCE, StoreFile
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from memlab.device.peak_records import Peaks
@@ -85,9 +85,9 @@ class Store:
         Raises:
             Incomplete: They cannot be stored; carries the runs.
         """
-        rows = [_row(run) for run in runs]
         insert = "INSERT INTO runs (kernel, device, device_name, document) VALUES (?, ?, ?, ?)"
         try:
+            rows = [_row(run) for run in runs]
             with self._file.writing() as connection:
                 ids = [connection.execute(insert, row).lastrowid for row in rows]
         except UsageError as error:
@@ -101,8 +101,8 @@ class Store:
         Raises:
             Incomplete: They cannot be stored; carries the peaks.
         """
-        document = json.dumps(peaks_document(peaks), allow_nan=False)
         try:
+            document = _readable(peaks_document(peaks), peaks_from_document)
             with self._file.writing() as connection:
                 connection.execute(
                     "INSERT INTO peaks (device, device_name, document) VALUES (?, ?, ?)",
@@ -241,9 +241,23 @@ def _named(run_ids: list[int]) -> str:
 def _row(run: Run) -> tuple[str, str, str, str]:
     """Give the columns of a run, but for its id."""
     device = run.measurement.device
-    document = json.dumps(run_document(replace(run, id=None)), allow_nan=False)
+    document = _readable(run_document(replace(run, id=None)), run_from_document)
     kernel, key, name = map(_text, (run.measurement.kernel, device.key, device.name))
     return kernel, key, name, document
+
+
+def _readable(document: Mapping[str, Any], read: Callable[[Any], object]) -> str:
+    """Write a document as JSON, once it is sure that it can be read again.
+
+    Raises:
+        UsageError: It cannot: what was reported as stored would be lost.
+    """
+    text = json.dumps(document, allow_nan=False)
+    try:
+        read(json.loads(text))
+    except UsageError as error:
+        raise UsageError(f"{error}: keep it in a file with --output") from error
+    return text
 
 
 def _decode(run_id: int, document: bytes) -> Run:

@@ -10,10 +10,12 @@ from __future__ import annotations
 import os
 import sqlite3
 from contextlib import closing, contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memlab.errors import UsageError
+from memlab.roofline.units import shortened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,6 +55,7 @@ PEAKS_SINCE = 2
 
 # A reason and what to do about it.
 _READ_ONLY = ("it or its folder is read-only", "change the permissions")
+_DAMAGED = ("it is damaged", "restore it from a copy")
 _NOT_READABLE = ("permission denied", "change the permissions")
 
 _LOCK_WAIT_S = 30.0
@@ -137,6 +140,9 @@ class StoreFile:
         # EXTRA is FULL and syncs the folder once the journal is gone, without which a commit
         # may be undone by a power cut (https://sqlite.org/pragma.html#pragma_synchronous).
         connection.execute("PRAGMA synchronous = EXTRA")
+        # For a file that a stranger may have made (https://sqlite.org/security.html).
+        connection.execute("PRAGMA trusted_schema = OFF")
+        connection.execute("PRAGMA cell_size_check = ON")
         # Damaged text is then found where it is read as JSON, and hides no other run.
         connection.text_factory = bytes
         return connection
@@ -158,6 +164,11 @@ class StoreFile:
                 f"{self.path} was written by a newer memlab (schema {version}; this one knows up "
                 f"to {SCHEMA_VERSION}): update memlab, or choose another file with --store"
             )
+        # A view under a table's name may never end, and a trigger take back what was stored.
+        foreign = _definitions(connection) ^ _own_definitions(version)
+        if version < 1 or foreign:
+            named = ", ".join(sorted(f"{kind} {name}" for kind, name, _ in foreign))
+            raise self._not_a_store(f"not as memlab makes one: {shortened(named, 200)}")
         return version
 
     def _need_folder(self) -> None:
@@ -187,6 +198,8 @@ class StoreFile:
             yield
         except sqlite3.DatabaseError as error:
             raise self._explain(error, verb) from error
+        except UnicodeDecodeError as error:  # SQLite quotes what is damaged, Python decodes that
+            raise self._cannot(verb, *_DAMAGED) from error
         except OSError as error:
             raise UsageError(
                 f"cannot {verb} the store {self.path} ({error.strerror or error}): "
@@ -211,8 +224,7 @@ class StoreFile:
                 reason = str(error)
                 remedy = "look to the disk it is on and to your quota"
             case sqlite3.SQLITE_CORRUPT:
-                reason = f"it is damaged: {error}"
-                remedy = "restore it from a copy"
+                reason, remedy = f"{_DAMAGED[0]}: {error}", _DAMAGED[1]
             case _:
                 reason = str(error)
                 remedy = "look to the disk it is on"
@@ -242,6 +254,30 @@ def _make_folder(folder: Path) -> None:
             os.fsync(parent)
         finally:
             os.close(parent)
+
+
+def _definitions(connection: sqlite3.Connection) -> set[tuple[str, str, str]]:
+    """Give the kind, name and SQL of all that a database declares, but for its statistics."""
+    query = "SELECT CAST(type AS TEXT), CAST(name AS TEXT), CAST(sql AS TEXT) FROM sqlite_schema"
+    rows = (
+        [(each or b"").decode(errors="replace") for each in row]
+        for row in connection.execute(query)
+    )
+    return {
+        (kind, name, " ".join(sql.split()))
+        for kind, name, sql in rows
+        if not (kind == "table" and name.startswith("sqlite_stat"))  # what ANALYZE makes
+    }
+
+
+@cache
+def _own_definitions(version: int) -> set[tuple[str, str, str]]:
+    """Give what our own steps declare, up to a version of the tables."""
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.text_factory = bytes
+        for step in _STEPS[: max(version, 0)]:
+            connection.execute(step)
+        return _definitions(connection)
 
 
 def _pragma(connection: sqlite3.Connection, name: str) -> int:

@@ -1,4 +1,4 @@
-"""Documents of runs, as a store from elsewhere may hold them: read and shown, or refused."""
+"""Documents as a store from elsewhere may hold them: read, shown and drawn, or refused."""
 
 from __future__ import annotations
 
@@ -6,25 +6,54 @@ import functools
 import io
 import json
 import operator
-from collections.abc import Callable, Iterator
+import random
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import redirect_stdout
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 from unicodedata import category
 
-from fuzzing import ODD, cases
+import pytest
+from fuzzing import ODD, TIMES, cases
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memlab.cli.render import console, run_report
+from memlab.cli.render import run_report
+from memlab.cli.report_parts import console
 from memlab.cli.runs import _table
+from memlab.device import datasheet
+from memlab.device.measurement import Time, flop_by_pipe
 from memlab.errors import UsageError
-from memlab.roofline.run import Run
+from memlab.roofline.ceilings import ceilings, measured_ceilings
+from memlab.roofline.peaks_document import peaks_document, peaks_from_document
+from memlab.roofline.plot import RUNS_AT_MOST, draw, render
+from memlab.roofline.run import Ceiling, Run
 from memlab.roofline.serialize import run_document, run_from_document, runs_csv
+from memlab.roofline.store import Store
+from memlab.roofline.table import picture_csv
 
+RESULTS = Path(__file__).parents[2] / "docs" / "results" / "h200-peaks.json"
+H200 = datasheet.load("h200")
+ROOFS = ceilings(H200)
+
+ABSURD = (0, -1, float("nan"), "Infinity", 2**200)
+GONE = object()
+"""A part that is taken away."""
 STRANGE = st.one_of(
-    st.sampled_from([None, True, 0, -1, 0.5, 1e308, 10**400, "Infinity", "NaN", [], [[]], {}]),
+    st.sampled_from([None, True, 0.5, 1e-320, 1e308, 10**400, "-Infinity", [], [[]], {}, GONE]),
     ODD,
 )
+
+
+@pytest.fixture(scope="module")
+def document(make_run: Callable[..., Run]) -> Any:
+    """A run with all that a document can hold."""
+    time = Time(2e-3, "measured", 30, 1e-3, 1e-3, 3e-3, {"l1": 1e-3}, 1e-3, 3e-3, 1, 1e9, 0.01)
+    time = replace(time, warm_samples=9, warm_median_s=1e-3, warm_lower_quartile_s=1e-3)
+    beside = {"counters_ncu": {"l2_read_sectors": 7.0, "duration_s": 2e-3}}
+    run = make_run(time=time, library_time={"cublas": time}, dynamic_shared_bytes=8, **beside)
+    return json.loads(json.dumps(run_document(run)))
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -39,25 +68,113 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
             yield (*path, key)
 
 
-@given(data=st.data())
-@cases(60)
-def test_a_changed_document_is_shown_or_refused(
-    make_run: Callable[..., Run], data: st.DataObject
-) -> None:
-    document = json.loads(json.dumps(run_document(make_run())))
-    *way, last = data.draw(st.sampled_from(list(places(document))))
-    around = functools.reduce(operator.getitem, way, document)
-    if isinstance(around, dict) and data.draw(st.booleans()):
-        del around[last]
+def changed(document: Any, place: tuple[Any, ...], value: object) -> Any:
+    """The document with another value at one place."""
+    other = json.loads(json.dumps(document))
+    around = functools.reduce(operator.getitem, place[:-1], other)
+    if value is GONE:
+        del around[place[-1]]
     else:
-        around[last] = data.draw(STRANGE)
+        around[place[-1]] = value
+    return other
+
+
+def accepted(document: Any, read: Callable[[Any], Any]) -> Any:
+    """What a document holds; None where it is refused, in a line."""
+    said = ""
     try:
-        run = run_from_document(document)
-    except UsageError:
-        return
+        return read(document)
+    except UsageError as error:
+        said = str(error)
+    assert 0 < len(said) < 300
+    return None
+
+
+def show(run: Run) -> None:
+    """Print a run as the commands do; nothing of it drives the terminal."""
     screen = io.StringIO()
     with redirect_stdout(screen):
         console().print(run_report(run))
         console().print(_table([run], 80))
-    runs_csv([run])
     assert not [each for each in screen.getvalue() if category(each) == "Cc" and each != "\n"]
+
+
+def draw_all(runs: Sequence[Run], measured: Sequence[Ceiling] = ()) -> None:
+    """Draw runs, each one of them: as many in a picture as it takes."""
+    for start in range(0, len(runs), RUNS_AT_MOST):
+        apart = []
+        for number, run in enumerate(runs[start : start + RUNS_AT_MOST]):
+            parameters = {**run.measurement.parameters, "case": number}
+            apart.append(replace(run, measurement=replace(run.measurement, parameters=parameters)))
+        render(draw(apart, ROOFS, H200.name, "2026", measured), "svg")
+
+
+def test_every_number_of_a_run_that_is_absurd(document: Any) -> None:
+    seen: dict[str, Run] = {}
+    drawn: dict[str, Run] = {}
+    for place in places(document):
+        for value in ABSURD:
+            run = accepted(changed(document, place, value), run_from_document)
+            if run is None or repr(run) in seen:
+                continue
+            seen[repr(run)] = run
+            show(run)
+            measured = run.measurement
+            looks = (
+                run.placement,
+                measured.tile,
+                measured.parameters,
+                flop_by_pipe(measured.counters),
+            )
+            drawn[repr(looks)] = run
+    assert 40 < len(seen) < 200
+    runs_csv(seen.values())
+    picture_csv(seen.values(), ROOFS)
+    draw_all([*drawn.values()])
+
+
+def test_every_number_of_measured_peaks_that_is_absurd(make_run: Callable[..., Run]) -> None:
+    known = json.loads(RESULTS.read_text())
+    for name in ("rates", "latencies", "footprints"):
+        known[name] = known[name][:1]
+    drawn = {}
+    for place in places(known):
+        for value in ABSURD:
+            peaks = accepted(changed(known, place, value), peaks_from_document)
+            if peaks is not None:
+                peaks_document(peaks)
+                drawn[repr(measured_ceilings(peaks))] = measured_ceilings(peaks)
+    assert drawn
+    for measured in drawn.values():
+        draw_all([make_run()], measured)
+
+
+@given(data=st.data())
+@cases(60)
+def test_a_part_that_is_strange(document: Any, data: st.DataObject) -> None:
+    place = data.draw(st.sampled_from(list(places(document))))
+    run = accepted(changed(document, place, data.draw(STRANGE)), run_from_document)
+    if run is not None:
+        show(run)
+        runs_csv([run])
+
+
+def test_a_file_whose_bytes_are_damaged(tmp_path: Path, make_run: Callable[..., Run]) -> None:
+    store = Store(tmp_path / "runs.sqlite3")
+    store.add_all([make_run()] * 3)
+    sound, chance = store.path.read_bytes(), random.Random(5)
+    said = []
+    for _ in range(100 * (TIMES or 1)):
+        damaged = bytearray(sound)
+        for _ in range(chance.choice((1, 3, 20))):
+            damaged[chance.randrange(chance.choice((100, 4096, len(sound))))] = chance.randrange(
+                256
+            )
+        store.path.write_bytes(damaged)
+        for use in (store.runs, store.ids, lambda: store.add(make_run())):
+            try:
+                use()
+            except UsageError as error:
+                said.append(str(error))
+    assert said
+    assert not [each for each in said if "\n" in each]

@@ -1,16 +1,17 @@
 import sqlite3
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from memlab.device.measurement import DeviceSummary
-from memlab.errors import UsageError
+from memlab.errors import Incomplete, UsageError
 from memlab.roofline import store_file
 from memlab.roofline.store import Store
-from memlab.roofline.store_file import default_store_path
+from memlab.roofline.store_file import StoreFile, default_store_path
 
 
 @pytest.fixture
@@ -120,9 +121,33 @@ def damaged_store(path):
     path.write_bytes(content)
 
 
+def store_and(*statements):
+    """A store of ours in which someone has made something of their own."""
+
+    def make(path):
+        with StoreFile(path).writing() as connection:
+            for statement in statements:
+                connection.execute(statement)
+
+    return make
+
+
+# A view like these may also be WITH RECURSIVE, and never end.
+VIEW = "CREATE VIEW runs AS SELECT 1 AS id, 'naive' AS kernel, '{}' AS document"
+TRIGGER = "CREATE TRIGGER lose AFTER INSERT ON runs BEGIN DELETE FROM runs; END"
+GENERATED = "ALTER TABLE runs ADD COLUMN more TEXT AS (upper(document)) VIRTUAL"
+CHECKED = "CREATE TABLE runs (id INTEGER, document TEXT CHECK (length(document) < 9))"
+
+
 @pytest.mark.parametrize(
     ("make", "said"),
     [
+        (store_and("DROP TABLE runs", VIEW), ["not a memlab store", "view runs"]),
+        (store_and(TRIGGER), ["not a memlab store", "trigger lose"]),
+        (store_and(GENERATED), ["not a memlab store", "table runs"]),
+        (store_and("DROP TABLE runs", CHECKED), ["not a memlab store", "table runs"]),
+        (store_and("DROP TABLE peaks"), ["not a memlab store", "table peaks"]),
+        (store_and("PRAGMA user_version = -1"), ["not a memlab store"]),
         (foreign_text, ["not a memlab store", "not an SQLite database", "--store"]),
         (foreign_database, ["not a memlab store", "another program's", "--store"]),
         (newer_store, ["newer memlab", "schema 3", "up to 2", "update memlab"]),
@@ -142,6 +167,23 @@ def test_a_file_that_is_not_ours_is_refused_and_left_alone(store, make_run, make
         refused(action, store.path, *said)
     assert store.path.read_bytes() == before
     assert [*store.path.parent.iterdir()] == [store.path]
+
+
+def test_statistics_that_sqlite_made_do_no_harm(store, make_run):
+    store.add(make_run())
+    with closing(sqlite3.connect(store.path)) as connection:
+        connection.execute("ANALYZE")
+    assert store.add(make_run()).id == 2
+    assert len(store.runs()) == 2
+
+
+def test_what_could_not_be_read_again_is_not_said_to_be_stored(store, make_run):
+    run = make_run(kernel="k" * (2**20 + 1))
+    with pytest.raises(Incomplete, match=r"not stored: .*kernel has 1048577 characters") as failure:
+        store.add(run)
+    assert failure.value.result == run
+    assert "--output" in str(failure.value)
+    assert store.runs() == []
 
 
 def test_a_path_where_no_file_can_be_is_refused(tmp_path, make_run):

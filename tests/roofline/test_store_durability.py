@@ -112,11 +112,11 @@ def test_a_write_that_was_killed_halfway_is_undone_by_the_next_reader(store, mak
 
 def test_a_write_waits_for_the_disk(store, make_run, monkeypatch):
     """What a power cut needs, which no test here can make."""
-    settings = []
+    settings = []  # and trusts nothing that a file declares
 
     class Watched(sqlite3.Connection):
         def close(self):
-            asked = ("synchronous", "journal_mode")
+            asked = ("synchronous", "journal_mode", "trusted_schema")
             settings.append([self.execute(f"PRAGMA {each}").fetchone()[0] for each in asked])
             super().close()
 
@@ -125,7 +125,7 @@ def test_a_write_waits_for_the_disk(store, make_run, monkeypatch):
         sqlite3, "connect", lambda *given, **named: connect(*given, factory=Watched, **named)
     )
     store.add(make_run())
-    assert settings == [[3, b"delete"]]  # 3 is EXTRA
+    assert settings == [[3, b"delete", 0]]  # 3 is EXTRA
 
 
 @pytest.mark.parametrize("runs", [1, 20])
