@@ -6,16 +6,22 @@ classes are NVIDIA's (PTX Writer's Guide to Interoperability, Debug Information)
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
+from collections import defaultdict
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from io import BytesIO
 from math import prod
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from elftools.elf.elffile import ELFFile
 
+from memlab.device.cubin import launch_bounds
 from memlab.device.headers import package_folders
-from memlab.kernels.signature import KernelParameter, ModuleVariable, Signature
+from memlab.errors import UsageError
+from memlab.kernels.signature import KernelParameter, ModuleVariable, Part, Signature
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,13 +33,62 @@ POINTER_BYTES = 8
 
 _SPACES: dict[int, Literal["const", "global"]] = {4: "const", 5: "global"}  # 8 is shared memory.
 _QUALIFIERS = {"const_type": "const", "volatile_type": "volatile", "restrict_type": "__restrict__"}
+_POINTERS = ("pointer_type", "reference_type", "rvalue_reference_type")
+_STRUCTURES = ("structure_type", "class_type", "union_type")
 _BOOLEAN, _FLOAT = 2, 4
 _SIGNED = (5, 6)  # signed, signed_char
 _UNSIGNED = (7, 8, 16)  # unsigned, unsigned_char, UTF
 _HALVES = {"__half": "f16", "__nv_bfloat16": "bf16"}
 
-_LENGTH = re.compile(r"L?(\d+)")  # An L marks what other files cannot see.
+_LENGTH = re.compile(r"L?(\d{1,9})")  # An L marks what other files cannot see.
 _ENTRY = re.compile(r"\.entry\s+([\w$]+)")
+_PARAMETER = re.compile(r"\.param\s+(?:\.align\s+(\d+))?")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a variable is divided into elements.
+
+    Attributes:
+        shape: Elements in each dimension, row-major; the first is 0 where it is sized at launch.
+            Empty for a member that is no array.
+        element_bytes: Bytes of one element.
+        members: What an element holds where it is a structure. Neither this nor the type is
+            compared: namesakes are told apart by their sizes.
+        dtype: The short name of the elements' type, where it is a number's.
+    """
+
+    shape: tuple[int, ...]
+    element_bytes: int
+    members: tuple[Member, ...] = field(default=(), compare=False, repr=False)
+    dtype: str = field(default="", compare=False)
+
+    @property
+    def size(self) -> int:
+        """Bytes of all elements."""
+        return prod(self.shape) * self.element_bytes
+
+    def filling(self, size: int) -> Layout | None:
+        """The layout with as many rows as so many bytes hold; None where it has other bytes."""
+        row = prod(self.shape[1:]) * self.element_bytes
+        if not row or size % row or self.shape[0] not in (0, size // row):
+            return None
+        return replace(self, shape=(size // row, *self.shape[1:]))
+
+
+@dataclass(frozen=True)
+class Member:
+    """A member of a structure.
+
+    Attributes:
+        name: Its name; empty for a base class, or a structure or union that has none.
+        start: Its first byte in the structure.
+        layout: How it is divided itself.
+    """
+
+    name: str
+    start: int
+    layout: Layout
 
 
 def read(ptx: str, cubin: bytes) -> tuple[Signature, ...]:
@@ -42,17 +97,129 @@ def read(ptx: str, cubin: bytes) -> tuple[Signature, ...]:
     Args:
         ptx: The PTX, which tells kernels from other functions.
         cubin: The machine code of the same compilation, with debug information (`-G`).
+
+    Raises:
+        UsageError: Types or blocks lie too deep in one another.
     """
-    entries = set(_ENTRY.findall(ptx))
+    entries = dict(_entries(ptx))
+    with _within_reach():
+        top = _top(cubin)
+        variables = tuple(_variable(die) for die in top if _can_be_filled(die))
+        return tuple(
+            Signature(
+                _qualified_name(die),
+                name,
+                _parameters(die, entries[name]),
+                variables,
+                bounds=launch_bounds(cubin, name),
+            )
+            for die in top
+            if die.tag == "DW_TAG_subprogram" and (name := _linkage_name(die)) in entries
+        )
+
+
+def _entries(ptx: str) -> Iterator[tuple[str, list[int]]]:
+    """The kernels, each with the alignment of its parameters, bytes, where PTX tells it; else 1."""
+    for match in _ENTRY.finditer(ptx):
+        listed = ptx[match.end() : ptx.find(")", match.end())]
+        yield match[1], [int(each or 1) for each in _PARAMETER.findall(listed)]
+
+
+def layouts(cubin: bytes) -> dict[str, tuple[Layout, ...]]:
+    """Read how variables are divided into elements; what is no array is one of one element.
+
+    Args:
+        cubin: Machine code with debug information (`-G`).
+
+    Returns:
+        By symbol; of a function's variables, by that which a `static` one would have (Itanium C++
+        ABI, section 5.1.6), the layouts of all that share a name there.
+
+    Raises:
+        UsageError: As of `read`.
+    """
+    found = defaultdict(list)
+    with _within_reach():
+        for die in _top(cubin):
+            if die.tag == "DW_TAG_variable":
+                found[_linkage_name(die)].append(_type(die))
+            elif die.tag == "DW_TAG_subprogram":
+                function = _linkage_name(die)
+                scope = function[1:] if function.startswith("_Z") else f"Z{len(function)}{function}"
+                for variable in _inside(die):
+                    name = _text(variable, "name")
+                    found[f"_Z{scope}E{len(name)}{name}"].append(_type(variable))
+        return {
+            symbol: tuple(layout for kind in kinds if (layout := _layout(kind)))
+            for symbol, kinds in found.items()
+        }
+
+
+@contextmanager
+def _within_reach() -> Iterator[None]:
+    """Turn too deep a nesting, where pyelftools follows it or this module, into an error."""
+    try:
+        yield
+    except RecursionError:
+        message = "the source has blocks or types too deep in one another to follow: nest them less"
+        raise UsageError(message) from None
+
+
+def _top(cubin: bytes) -> list[Die]:
+    """What the source declares outside functions, and they."""
     # Relocations would give addresses, which are not asked for, and pyelftools has not all kinds.
     dwarf = ELFFile(BytesIO(cubin)).get_dwarf_info(relocate_dwarf_sections=False)
-    top = [die for unit in dwarf.iter_CUs() for die in _of_the_source(dwarf, unit)]
-    variables = tuple(_variable(die) for die in top if _can_be_filled(die))
-    return tuple(
-        Signature(_qualified_name(die), _linkage_name(die), _parameters(die), variables)
-        for die in top
-        if die.tag == "DW_TAG_subprogram" and _linkage_name(die) in entries
-    )
+    return [die for unit in dwarf.iter_CUs() for die in _of_the_source(dwarf, unit)]
+
+
+def _inside(function: Die) -> Iterator[Die]:
+    """A function's variables, in its blocks too."""
+    waiting = [function]
+    while waiting:
+        for die in waiting.pop().iter_children():
+            if die.tag == "DW_TAG_variable":
+                yield die
+            elif die.tag == "DW_TAG_lexical_block":
+                waiting.append(die)
+
+
+def _layout(kind: Die) -> Layout | None:
+    element, _ = _element(kind)
+    if not (nbytes := _nbytes(element)):
+        return None
+    return Layout(_shape(kind) or (1,), nbytes, _members(element, {}), _dtype(element))
+
+
+def _members(whole: Die, known: dict[int, tuple[Member, ...]]) -> tuple[Member, ...]:
+    """The members of a structure; none of another type. Each structure is read once."""
+    if _tag(whole) not in _STRUCTURES or _dtype(whole):
+        return ()
+    if whole.offset not in known:
+        known[whole.offset] = tuple(
+            Member(
+                _text(child, "name"),
+                _start(child),
+                Layout(
+                    _shape(_type(child)),
+                    _nbytes(element),
+                    _members(element, known),
+                    _dtype(element),
+                ),
+            )
+            for child in whole.iter_children()
+            if child.tag in ("DW_TAG_member", "DW_TAG_inheritance")
+            and not _value(child, "external")  # what is static lies elsewhere
+            for element, _ in [_element(_type(child))]
+        )
+    return known[whole.offset]
+
+
+def _start(member: Die) -> int:
+    """The first byte of a member in its structure; in a union all start at 0."""
+    found = _value(member, "data_member_location")
+    if isinstance(found, list):  # DW_OP_plus_uconst, and a number of seven bits a byte
+        found = sum((byte & 0x7F) << 7 * place for place, byte in enumerate(found[1:]))
+    return found or 0
 
 
 def _of_the_source(dwarf: Any, unit: Any) -> Iterator[Die]:
@@ -70,18 +237,20 @@ def _of_the_source(dwarf: Any, unit: Any) -> Iterator[Die]:
             yield die
 
 
-def _parameters(function: Die) -> tuple[KernelParameter, ...]:
+def _parameters(function: Die, alignments: list[int]) -> tuple[KernelParameter, ...]:
     dies = [die for die in function.iter_children() if die.tag == "DW_TAG_formal_parameter"]
     return tuple(
-        _parameter(_text(die, "name") or f"argument {number}", _type(die))
-        for number, die in enumerate(dies)
+        _parameter(_text(die, "name") or f"argument {number}", _type(die), alignment_bytes)
+        for number, (die, alignment_bytes) in enumerate(
+            zip(dies, itertools.chain(alignments, itertools.repeat(1)), strict=False)
+        )
     )
 
 
-def _parameter(name: str, kind: Die) -> KernelParameter:
+def _parameter(name: str, kind: Die, alignment_bytes: int) -> KernelParameter:
     plain, _ = _unqualified(kind)
     spelling = _spelling(kind)
-    if _tag(plain) in ("pointer_type", "reference_type", "rvalue_reference_type"):
+    if _tag(plain) in _POINTERS:
         target, readonly = _element(_type(plain))
         if _tag(target) == "subroutine_type":
             return KernelParameter(name, "structure", "", spelling, POINTER_BYTES)
@@ -96,14 +265,64 @@ def _parameter(name: str, kind: Die) -> KernelParameter:
             _member_dtype(target),
         )
     dtype = _dtype(plain)
+    if dtype:
+        return KernelParameter(name, "scalar", dtype, spelling, _nbytes(plain))
     return KernelParameter(
         name,
-        "scalar" if dtype else "structure",
-        dtype,
+        "structure",
+        "",
         spelling,
         _nbytes(plain),
         member_dtype=_member_dtype(plain),
+        parts=_parts(plain),
+        alignment_bytes=alignment_bytes,
     )
+
+
+def _parts(structure: Die) -> tuple[Part, ...] | None:
+    """A structure taken apart into what it holds, however deep; None where parts share bytes."""
+    if _tag(structure) not in _STRUCTURES:
+        return None
+    try:
+        return tuple(_parts_of("", structure, 0))
+    except _OverlapError:
+        return None
+
+
+class _OverlapError(Exception):
+    """There is a union or a bit-field."""
+
+
+def _parts_of(name: str, kind: Die, offset_bytes: int) -> Iterator[Part]:
+    """What lies at a place of a structure.
+
+    Raises:
+        _OverlapError: Parts of it share bytes.
+    """
+    plain, _ = _unqualified(kind)
+    if not _nbytes(plain):
+        return
+    dtype = _dtype(plain)
+    if _tag(plain) == "array_type":
+        element, _ = _element(plain)
+        for number, index in enumerate(itertools.product(*map(range, _shape(plain)))):
+            subscripts = "".join(f"[{each}]" for each in index)
+            start = offset_bytes + number * _nbytes(element)
+            yield from _parts_of(name + subscripts, element, start)
+    elif dtype or _tag(plain) not in _STRUCTURES:
+        yield Part(name, dtype, offset_bytes, _spelling(kind))
+    elif _tag(plain) == "union_type":
+        raise _OverlapError
+    else:
+        for child in plain.iter_children():
+            if child.tag not in ("DW_TAG_member", "DW_TAG_inheritance"):
+                continue
+            if _value(child, "bit_size"):
+                raise _OverlapError
+            if _value(child, "data_member_location") is None:  # what is static lies elsewhere
+                continue
+            inner = ".".join(filter(None, (name, _text(child, "name"))))  # bases have no name
+            yield from _parts_of(inner, _type(child), offset_bytes + _start(child))
 
 
 def _variable(die: Die) -> ModuleVariable:
@@ -209,7 +428,7 @@ def _nbytes(die: Die) -> int:
     plain, _ = _unqualified(die)
     if _tag(plain) == "array_type":
         return prod(_shape(plain)) * _nbytes(_element(plain)[0])
-    if _tag(plain) in ("pointer_type", "reference_type", "rvalue_reference_type"):
+    if _tag(plain) in _POINTERS:
         return POINTER_BYTES
     return 0 if _tag(plain) == "void" else _value(plain, "byte_size") or 0
 
@@ -220,7 +439,7 @@ def _dtype(plain: Die) -> str:
     if _tag(plain) == "enumeration_type":
         values = [_value(child, "const_value") for child in plain.iter_children()]
         return f"{'i' if any(value < 0 for value in values if value is not None) else 'u'}{bits}"
-    if _tag(plain) in ("structure_type", "class_type") and bits == 16:
+    if _tag(plain) in _STRUCTURES and bits == 16:
         return _HALVES.get(_text(plain, "name"), "")
     if _tag(plain) != "base_type":
         return ""
@@ -236,19 +455,29 @@ def _dtype(plain: Die) -> str:
 
 def _member_dtype(plain: Die) -> str:
     """The one type of all members of a structure that has no gaps; empty where there is none."""
-    if _tag(plain) not in ("structure_type", "class_type") or _dtype(plain):
+    if _tag(plain) not in _STRUCTURES or _dtype(plain):
         return ""
-    members = [_type(child) for child in plain.iter_children() if child.tag == "DW_TAG_member"]
-    elements = [_element(member)[0] for member in members]
-    dtypes = {_dtype(element) or _member_dtype(element) for element in elements}
-    whole = sum(map(_nbytes, members)) == _nbytes(plain)
-    return dtypes.pop() if len(dtypes) == 1 and whole else ""
+    dtypes, seen, waiting = set(), set(), [plain]
+    while waiting:  # Each structure once, of however many others it is a member.
+        whole = waiting.pop()
+        if whole.offset in seen:
+            continue
+        seen.add(whole.offset)
+        members = [_type(child) for child in whole.iter_children() if child.tag == "DW_TAG_member"]
+        if sum(map(_nbytes, members)) != _nbytes(whole):
+            return ""
+        for element, _ in map(_element, members):
+            if _tag(element) in _STRUCTURES and not _dtype(element):
+                waiting.append(element)
+            else:
+                dtypes.add(_dtype(element))
+    return dtypes.pop() if len(dtypes) == 1 else ""
 
 
 def _spelling(die: Die, declarator: str = "") -> str:
     """A type as C++ writes it, around what stands for the name: `int (*)[8]`."""
     tag = _tag(die)
-    if tag in ("pointer_type", "reference_type", "rvalue_reference_type"):
+    if tag in _POINTERS:
         sign = {"pointer_type": "*", "reference_type": "&"}.get(tag, "&&")
         target = _type(die)
         if _tag(target) in ("array_type", "subroutine_type"):

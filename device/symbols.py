@@ -1,106 +1,85 @@
-"""The program's own names: mangled symbols made readable, dimensions read from declarations.
+"""The program's own names: mangled symbols made readable, arrays divided as the source does it.
 
 PTX knows a static `__shared__` array as a run of bytes under a mangled name. The name is in the
-symbol (Itanium C++ ABI, section 5.1); the dimensions are only in the source.
+symbol (Itanium C++ ABI, section 5.1); the dimensions are known to the compiler alone, which tells a
+debugger of them.
 """
 
 from __future__ import annotations
 
-import ast
-import operator
 import re
-from collections.abc import Mapping
-from math import prod
+from typing import TYPE_CHECKING
 
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
-_DECLARATION = re.compile(
-    r"__(?:shared|constant)__\s+(?:__align__\s*\([^)]*\)\s*)?[\w\s]*?((?:\b\w+\s*(?:\[[^\]]*\]\s*)+,?\s*)+)[;=]"
-)
-_DECLARATOR = re.compile(r"(\w+)\s*((?:\[[^\]]*\]\s*)+)")
-_MACRO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+(.+)$", re.M)
-_CONSTANTS = re.compile(r"\bconst(?:expr)?\s+(?:int|unsigned|size_t)\s+([^;]+);")
-_CONSTANT = re.compile(r"(\w+)\s*=\s*([^,]+)")
-_TERNARY = re.compile(r"^(.+?)\?(.+):(.+)$", re.S)
-_CAST = re.compile(r"\(\s*(?:int|unsigned|size_t)\s*\)")
+from memlab.device import dwarf
+from memlab.device.compile import compile_debug
+from memlab.errors import MemlabError
 
-_OPERATORS = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.floordiv,
-    ast.Mod: operator.mod,
-    ast.LShift: operator.lshift,
-    ast.RShift: operator.rshift,
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
-    ast.Eq: operator.eq,
-    ast.NotEq: operator.ne,
-}
-_DEEPEST = 20  # constants that refer to constants; more is a circle
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from memlab.device.compile import Architecture
+    from memlab.device.dwarf import Layout
+    from memlab.kernels.launch import Launch
+
+# NVRTC tells a debugger nothing of a `__shared__` variable inside a function. Without that word it
+# is one more local variable, of which it tells; outside functions, one of the device. What is sized
+# at launch must keep the word: what it stands for is that of CUDA's own crt/host_defines.h.
+_SHARED_AS_LOCAL = "#undef __shared__\n#define __shared__\n"
+_SIZED_AT_LAUNCH = re.compile(r"\bextern(\s+(?:\w+\s+){0,3})__shared__\b")
+_STAYS_SHARED = r"extern\1__attribute__((shared))"
+
+_LENGTH = re.compile(r"E(\d{1,9})")
+_NAMESAKE = r"__?\d+_?"  # ends the second and later ones of a name in a function
+_TAKEN_APART = r"_\$_\d+"  # ends what is left of a structure that needs no address
+_ENDING = re.compile(rf"(?:{_NAMESAKE}|{_TAKEN_APART})?")
 
 
 def source_name(symbol: str) -> str:
     """Give the name that the source has for a variable: `M_tile` for `_ZZ5tiledE6M_tile`."""
-    local = re.match(r"_ZZ.*E(\d+)(\w+)$", symbol)
-    if local:
-        length = int(local[1])
-        return local[2][:length]
+    for length in _LENGTH.finditer(symbol) if symbol.startswith("_ZZ") else ():
+        end = length.end() + int(length[1])
+        if end <= len(symbol) and _ENDING.fullmatch(symbol, end):
+            return symbol[length.end() : end]
     return "local" if symbol.startswith("__local_depot") else symbol
 
 
-def dimensions(source: str, defines: Mapping[str, str]) -> dict[str, tuple[int, ...]]:
-    """Read the dimensions of the `__shared__` and `__constant__` arrays that a source declares.
+def layouts(launch: Launch, architecture: Architecture) -> Mapping[str, tuple[Layout, ...]]:
+    """Ask the compiler how the variables of a launch's kernel are divided into elements.
 
     Args:
-        source: The CUDA C++ text.
-        defines: Preprocessor definitions from outside, name to value.
+        launch: What is, or would be, launched.
+        architecture: The compute capability to compile for.
 
     Returns:
-        Extents by the array's name. One that is sized at launch, or by an expression that is
-        more than integers and named constants, is missing.
+        By the variable's symbol, the layouts of all in one function that have its name; empty
+        where the compiler does not tell.
     """
-    text = _COMMENT.sub("", source)
-    constants = dict(_MACRO.findall(text))
-    for group in _CONSTANTS.findall(text):
-        constants.update(_CONSTANT.findall(group))
-    constants |= defines
-    found = {}
-    for declaration in _DECLARATION.findall(text):
-        for name, extents in _DECLARATOR.findall(declaration):
-            values = [_value(each, constants) for each in re.findall(r"\[([^\]]*)\]", extents)]
-            known = tuple(value for value in values if value is not None)
-            if len(known) == len(values) and prod(known) > 0:
-                found[name] = known
-    return found
-
-
-def _value(text: str, constants: Mapping[str, str], depth: int = 0) -> int | None:
-    """Compute an integer expression of C++; None where it is more than this understands."""
-    choice = _TERNARY.match(text)
-    if choice:
-        condition, yes, no = (_value(each, constants, depth) for each in choice.groups())
-        return None if condition is None else yes if condition else no
+    source = launch.source.removeprefix("\ufeff")
     try:
-        tree = ast.parse(_CAST.sub("", text).strip(), mode="eval")
-        return _compute(tree.body, constants, depth)
-    except (SyntaxError, ValueError, ZeroDivisionError, KeyError, TypeError):
-        return None
+        output = compile_debug(
+            _SHARED_AS_LOCAL + _SIZED_AT_LAUNCH.sub(_STAYS_SHARED, source),
+            launch.source_name,
+            architecture,
+            launch.defines,
+            options=["-default-device", *launch.compile_options],
+            name_expression=launch.name_expression,
+        )
+        return dwarf.layouts(output.cubin)
+    except MemlabError:  # Names are a convenience: without them there are addresses.
+        return {}
 
 
-def _compute(node: ast.expr, constants: Mapping[str, str], depth: int) -> int:
-    if isinstance(node, ast.Constant) and isinstance(node.value, int):
-        return int(node.value)
-    if isinstance(node, ast.Name) and depth < _DEEPEST:
-        value = _value(constants[node.id], constants, depth + 1)
-        if value is not None:
-            return value
-    if isinstance(node, ast.BinOp):
-        left, right = (_compute(each, constants, depth) for each in (node.left, node.right))
-        return int(_OPERATORS[type(node.op)](left, right))
-    if isinstance(node, ast.Compare) and len(node.ops) == 1:
-        left = _compute(node.left, constants, depth)
-        right = _compute(node.comparators[0], constants, depth)
-        return int(_OPERATORS[type(node.ops[0])](left, right))
-    raise ValueError(ast.dump(node))
+def layout_of(symbol: str, size: int, known: Mapping[str, tuple[Layout, ...]]) -> Layout | None:
+    """Choose the layout of a variable.
+
+    Args:
+        symbol: Its name in the compiled code.
+        size: Bytes.
+        known: What `layouts` gives.
+
+    Returns:
+        The layout that fills its bytes; None where there is none, or more than one.
+    """
+    named = known.get(symbol) or known.get(re.sub(f"{_NAMESAKE}$", "", symbol), ())
+    fitting = {each.filling(size) for each in named} - {None}
+    return fitting.pop() if len(fitting) == 1 else None

@@ -1,6 +1,7 @@
 """What the compiled kernel takes, against the PTX, the catalog, and a source read by eye."""
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -11,7 +12,7 @@ from memlab.device.signature import signature_of, signatures
 from memlab.errors import UsageError
 from memlab.kernels.catalog import CATALOG
 from memlab.kernels.launch import Buffer
-from memlab.kernels.signature import KernelParameter, ModuleVariable
+from memlab.kernels.signature import KernelParameter, LaunchBounds, ModuleVariable
 
 HOPPER = (9, 0)
 SHORT_NAMES = {
@@ -141,12 +142,50 @@ def test_types_are_read_as_the_source_says_them(architecture):
 
     for each, read in zip(PARAMETERS, signature.parameters, strict=True):
         name = re.search(r"(\w+)(?:\)[\[(].*)?$", each[0])[1]
-        assert read == KernelParameter(name, *each[1:])
+        assert replace(read, parts=None, alignment_bytes=1) == KernelParameter(name, *each[1:])
     ptx = compile_kernel(source, "k.cu", signature.linkage_name, architecture, {}).ptx
     assert [each.nbytes for each in signature.parameters] == declared_sizes(
         ptx, signature.linkage_name
     )
     assert signature.variables == ()  # The headers have hundreds.
+
+
+PASSED = """
+struct Empty {};
+struct Base { int b; static const int kOne = 1; };
+struct Derived : Base { float c[2][2]; struct { short s; double d; } in; Empty e; bool last; };
+struct __align__(16) Aligned { char a; };
+struct Held { const Base* base; int n; };
+union Either { int i; float f; };
+struct Bits { int low : 3; int high : 5; };
+struct Deep { int n; Either either; };
+__global__ void k(Derived, Empty, Aligned, Held, Either, Bits, Deep, int, const float*) {}
+"""
+
+
+@pytest.mark.parametrize("architecture", [(7, 5), (9, 0), (12, 1)])
+def test_structures_are_taken_apart(architecture):
+    """Offsets and alignments by hand, from C's rules."""
+    parameters = signature_of(PASSED, "k.cu", "k", architecture, {}).parameters
+    found = [
+        each.parts and [(one.name, one.dtype, one.offset_bytes) for one in each.parts]
+        for each in parameters
+    ]
+
+    assert found[0] == [
+        ("b", "i32", 0),
+        ("c[0][0]", "f32", 4),
+        ("c[0][1]", "f32", 8),
+        ("c[1][0]", "f32", 12),
+        ("c[1][1]", "f32", 16),
+        ("in.s", "i16", 24),
+        ("in.d", "f64", 32),
+        ("last", "bool", 41),
+    ]
+    assert found[1:4] == [(), [("a", "i8", 0)], [("base", "", 0), ("n", "i32", 8)]]
+    assert found[4:] == [None] * 5
+    assert parameters[3].parts[0].spelling == "const Base *"
+    assert [each.alignment_bytes for each in parameters[:7]] == [8, 1, 16, 8, 4, 4, 4]
 
 
 def test_variables_that_can_be_filled_are_listed(tmp_path):
@@ -273,3 +312,64 @@ def test_the_only_kernel_needs_no_name(source, name):
 def test_a_source_that_does_not_compile_says_so_whatever_is_named(entry):
     with pytest.raises(CompileError, match=r"k.cu\(16\): error: expected a declaration"):
         signature_of(KERNELS + "}", "k.cu", entry, HOPPER, {})
+
+
+def test_structures_of_structures_are_looked_into_once():
+    """Each has two of the one before: looked into by way of each member, 134 million times."""
+    doubled = "".join(f"struct S{i} {{ S{i - 1} a, b; }};" for i in range(1, 28))
+    source = (
+        f"struct S0 {{ float x; }}; {doubled} __global__ void k(S27* p) {{ p->a.a = p[1].a.a; }}"
+    )
+
+    assert signature_of(source, "k.cu", "k", HOPPER, {}).parameters[0].member_dtype == "f32"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        f"__global__ void k(int {'*' * 3000}p) {{}}",
+        f"__global__ void k(int* p) {{ {'{ int a = 1;' * 2000} *p = a; {'}' * 2000} }}",
+    ],
+)
+def test_what_lies_too_deep_is_refused_in_one_line(source):
+    with pytest.raises(UsageError, match="too deep in one another to follow: nest them less"):
+        signature_of(source, "k.cu", "k", HOPPER, {})
+
+
+@pytest.mark.parametrize("architecture", [(7, 5), (9, 0)])
+def test_what_nvrtc_cannot_compile_for_a_debugger_is_read_all_the_same(architecture):
+    source = """
+    __global__ void dots(const int* x, unsigned* y, int n) {
+      y[0] = __dp4a((unsigned)x[0], (unsigned)x[1], 2u) + __dp2a_lo(x[2], x[3], n);
+      y[1] = __dp2a_hi(x[4], x[5], __dp4a(x[6], x[7], n));
+    }"""
+
+    (found,) = signatures(source, "dots.cu", architecture, {})
+
+    assert [(each.name, each.dtype) for each in found.parameters] == [
+        ("x", "i32"),
+        ("y", "u32"),
+        ("n", "i32"),
+    ]
+
+
+def test_other_errors_stay_as_they_are():
+    source = "__global__ void dots(int* x) {\n  x[0] = __dp4a(x[1], x[2]);\n}"
+    with pytest.raises(CompileError, match=r"dots.cu\(2\).*__dp4a"):
+        signatures(source, "dots.cu", HOPPER, {})
+
+
+def test_which_blocks_a_kernel_may_be_launched_with():
+    source = """
+    __global__ void __launch_bounds__(96, 4) most(int* p) { *p = 1; }
+    __global__ void __block_size__((8, 4, 2)) exactly(int* p) { *p = 1; }
+    __global__ void any(int* p) { *p = 1; }
+    """
+
+    found = {each.name: each.bounds for each in signatures(source, "k.cu", HOPPER, {})}
+
+    assert found == {
+        "most": LaunchBounds(most_threads=96),
+        "exactly": LaunchBounds(block=(8, 4, 2)),
+        "any": LaunchBounds(),
+    }

@@ -1,0 +1,26 @@
+"""Formats of `printf` as no compiler checks them: a bounded text comes of each."""
+
+from __future__ import annotations
+
+from fuzzing import cases
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memlab.device.emulator.printing import WIDEST, formatted
+
+CONVERSIONS = st.from_regex(
+    r"%[-+ #0]{0,3}(\*|[0-9]{1,12})?(\.(\*|[0-9]{0,12}))?(hh|h|ll|l|j|z|t|L)?[a-zA-Z%]",
+    fullmatch=True,
+)
+
+
+@given(
+    st.lists(CONVERSIONS | st.text(max_size=5), max_size=8).map("".join),
+    st.binary(max_size=64) | st.just(b"\xff" * 64) | st.just(b"\xff\xff\xff\x7f" * 16),
+)
+@cases(100)
+def test_any_format_gives_a_bounded_text(form: str, arguments: bytes) -> None:
+    text = formatted(form, arguments, lambda address: "text")
+
+    # The longest that one conversion gives: digits, the 309 before the point, the sign, the prefix.
+    assert len(text) <= len(form) + form.count("%") * (2 * WIDEST)
