@@ -19,6 +19,7 @@ from memlab.device.emulator.counters import Patterns, Tally, Trace
 from memlab.device.emulator.dependence import adds_up_globally, depends_on_data
 from memlab.device.emulator.machine import Chunk
 from memlab.device.emulator.memory import GlobalMemory, KernelFault, noted_bytes
+from memlab.device.emulator.moves import Moves
 from memlab.device.emulator.program import (
     Program,
     address_registers,
@@ -26,9 +27,10 @@ from memlab.device.emulator.program import (
     with_constants,
 )
 from memlab.device.emulator.recording import Recorder
-from memlab.device.emulator.sampling import Blocks, WholeGrid, spread, strata
+from memlab.device.emulator.sampling import Blocks, Division, WholeGrid, spread, strata
 from memlab.device.emulator.threads import Grid
-from memlab.device.inputs import POISON_BYTE, element_type, make_inputs
+from memlab.device.inputs import POISON_BYTE, argument_bytes, element_type, make_inputs
+from memlab.device.kinds import divide
 from memlab.device.measurement import Coverage, Progress, Verification
 from memlab.device.properties import WARP_SIZE
 from memlab.device.verification import UNVERIFIED, Found, verify
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
 WHOLE_GRID_LANE_INSTRUCTIONS = 600_000_000
 """Launches up to this size run whole: 140 instructions by each of 4 million threads. Measured on
 one core of a server of 2021: 200 to 500 million a second, so up to 3 s."""
-DATA_DEPENDENT_LANE_INSTRUCTIONS = 1_200_000_000
+ESTIMATED_LANE_INSTRUCTIONS = 1_200_000_000
 """And up to this size where only executing every block counts exactly. These run at 100 to 350
 million a second (histograms, sparse products, gathers), so up to about 8 s."""
 SAMPLE_LANE_INSTRUCTIONS = 800_000_000
@@ -123,7 +125,7 @@ class Execution:
         )
         self.grid = Grid(launch.grid, launch.block, launch.dynamic_shared_bytes, self._parameters())
         self.patterns = Patterns()
-        self._cut_short = ""  # by what
+        self._cut_short = ""  # by what, since the arrays have been as they were given
         self.reset()
 
     @classmethod
@@ -159,6 +161,7 @@ class Execution:
                 initial = self.inputs[variable.name].tobytes()
             self.memory.bytes_of(variable.name)[:] = np.frombuffer(initial, np.uint8)
         self.memory.forget_writes()
+        self._cut_short = ""
 
     def probe(self) -> Probe:
         """Run a block in the middle of the grid and its neighbours, recording all they do.
@@ -190,13 +193,15 @@ class Execution:
             OutOfTime: The time was up before every kind of block had run.
         """
         grid, dependent = self.launch.grid, depends_on_data(self.program)
-        affordable = DATA_DEPENDENT_LANE_INSTRUCTIONS if dependent else WHOLE_GRID_LANE_INSTRUCTIONS
+        cost, most = cost_per_block * self.launch.blocks, SAMPLE_LANE_INSTRUCTIONS / cost_per_block
+        division = divide(self, most) if cost > WHOLE_GRID_LANE_INSTRUCTIONS else Division()
+        whole = WHOLE_GRID_LANE_INSTRUCTIONS if division.exact else ESTIMATED_LANE_INSTRUCTIONS
         parts: list[tuple[Blocks, int]]
-        if cost_per_block * self.launch.blocks <= affordable:
+        if cost <= whole:
             parts = [(WholeGrid(grid), self.launch.blocks)]
         else:
-            most = SAMPLE_LANE_INSTRUCTIONS / cost_per_block
-            parts = [(each.blocks, each.size) for each in strata(grid, self.seed, most)]
+            drawn = strata(grid, self.seed, most, division)
+            parts = [(each.blocks, each.size) for each in drawn]
         wanted = sum(len(blocks) for blocks, _ in parts)
         counted = [Tally.zeros(len(self.program.steps)) for _ in parts]
         done = [0] * len(parts)
@@ -219,7 +224,8 @@ class Execution:
         total = Tally.zeros(len(self.program.steps))
         for tally, (_, size), blocks in zip(counted, parts, done, strict=True):
             total.add(tally, size, blocks)
-        coverage = Coverage(sum(done), self.launch.blocks, dependent, not in_time)
+        estimated = sum(done) < self.launch.blocks and not division.exact
+        coverage = Coverage(sum(done), self.launch.blocks, estimated, not in_time)
         return Counted(total, coverage)
 
     def verify(self, whole: bool) -> Verification:
@@ -264,6 +270,11 @@ class Execution:
             counted.add(self.run(chunk, recorder=recorder))
         return counted
 
+    def follow(self, blocks: NDArray[np.int64], moves: Moves, deadline: Deadline) -> None:
+        """Run what decides in some blocks, following how their values move, until a deadline."""
+        for chunk in self._chunks(blocks):
+            self.run(chunk, moves=moves, deadline=deadline)
+
     def run(
         self,
         blocks: NDArray[np.int64],
@@ -271,6 +282,8 @@ class Execution:
         trace: Trace | None = None,
         recorder: Recorder | None = None,
         checker: Checker | None = None,
+        moves: Moves | None = None,
+        deadline: Deadline | None = None,
     ) -> Tally:
         """Run some blocks at once, and count them; whoever is given watches.
 
@@ -288,7 +301,8 @@ class Execution:
             self.source,
             recorder,
             checker,
-            self.deadline,
+            deadline or self.deadline,
+            moves,
         )
         try:
             return chunk.run()
@@ -333,13 +347,11 @@ class Execution:
 
     def _parameters(self) -> bytes:
         space = bytearray(self.program.parameter_bytes)
+        addresses = {each.name: each.address for each in self.memory.allocations}
         for argument, variable in zip(
             self.launch.arguments, self.program.parameter_variables, strict=True
         ):
-            if isinstance(argument, Buffer):
-                value = np.uint64(self.memory.find(argument.name).address).tobytes()
-            else:
-                value = np.array(argument.value, element_type(argument.dtype)).tobytes()
+            value = argument_bytes(argument, addresses)
             start = self.program.parameters[variable.name]
             space[start : start + variable.size] = value.ljust(variable.size, b"\0")
         return bytes(space)
