@@ -38,6 +38,9 @@ TOOL_TIMEOUT_S = 90
 JOBS = 6
 """Files at once: most of the time is the start of processes. Compute Sanitizer has ten ports."""
 
+MEMLAB = "import sys; from memlab.cli.app import main; sys.exit(main())"
+"""The command, of the same Python; `-P` keeps the working directory's folders out of its way."""
+
 COLUMNS = ("file", "twin", "tool", "lines", "planted", "memlab", "compute_sanitizer", "note")
 
 _CLEAN = "no findings"
@@ -81,15 +84,18 @@ def judge(planted: Planted, fixed: bool, options: Sequence[str], timeout_s: floa
     """
     longest_s = (len(TOOLS) + 1) * timeout_s + 60  # memlab's own check, and what starts them all
     words = [
-        *(sys.executable, "-c", "import sys; from memlab.cli.app import main; sys.exit(main())"),
+        *(
+            sys.executable,
+            "-P",
+            "-c",
+            "import sys; from memlab.cli.app import main; sys.exit(main())",
+        ),
         *("check", str(planted.path), *planted.words, "--json"),
         *(("-D", "FIXED") if fixed else ()),
         *("--timeout", f"{timeout_s:g}", *options),
     ]
     try:
-        done = subprocess.run(
-            words, check=False, capture_output=True, text=True, timeout=longest_s, cwd=ROOT
-        )
+        done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=longest_s)
         document = json.loads(done.stdout)
     except subprocess.TimeoutExpired:
         return Verdict(planted, fixed, None, f"not finished within {longest_s:g} s")
@@ -207,6 +213,8 @@ def _of_sanitizer(verdict: Verdict) -> str:
     given = verdict.document["compute_sanitizer"]["tools"]
     silent = [tool for tool in TOOLS if tool not in given]
     said = summary(verdict, lambda document: list(_theirs(document)))
+    if verdict.planted.beyond_sanitizer and said == "-":
+        said += f" ({verdict.planted.beyond_sanitizer})"
     return f"{said} (no verdict: {', '.join(silent)})" if silent else said
 
 

@@ -17,8 +17,7 @@ from memlab.device.compile import Compiled
 from memlab.device.emulator import parser
 from memlab.device.emulator.checks.checker import Checker
 from memlab.device.emulator.checks.observations import Observation, Spot
-from memlab.device.emulator.dependence import depends_on_data
-from memlab.device.emulator.memory import KernelFault
+from memlab.device.emulator.memory import KernelFault, nowhere
 from memlab.device.emulator.sampling import Blocks, WholeGrid, coordinates, strata
 from memlab.device.execution import Execution
 from memlab.device.findings import TOOLS, CheckReport, Finding, Place, Tool
@@ -62,13 +61,14 @@ def check(
     report = progress or (lambda what, fraction: None)
     report("preparing inputs", None)
     execution = Execution.of(launch, compiled, seed, budget)
-    names = Names(launch, execution)
+    names = Names(launch, execution, compiled.architecture)
     outputs = [each for each in launch.outputs if each.role == "out"]
     checker = Checker(
         execution.program,
         execution.grid,
         execution.memory,
-        {each: [(a.start, a.start + a.size) for a in names.arrays(each)] for each in _SPACES},
+        {each: names.ranges(each) for each in _SPACES},
+        [each.name for each in launch.buffers if each.role == "in"],
         [each.name for each in outputs],
         tools,
     )
@@ -88,9 +88,7 @@ def check(
         grid=launch.grid,
         block=launch.block,
         tools=tuple(each for each in TOOLS if each in tools),
-        coverage=Coverage(
-            done, launch.blocks, depends_on_data(execution.program), isinstance(stop, OutOfTime)
-        ),
+        coverage=Coverage(done, launch.blocks, done < launch.blocks, isinstance(stop, OutOfTime)),
         findings=tuple(sorted(findings, key=_order)),
         verification=execution.verify(whole),
     )
@@ -213,7 +211,12 @@ class _Words:
                 f"misaligned {access} of {size} bytes in {seen.space} memory; "
                 f"the address must be a multiple of {size}"
             )
-        if access != "read" and seen.space in ("const", "param"):
+        if seen.kind == "not writable" and seen.space == "global":
+            return (
+                f"{access} of {size} bytes to an array that the launch gives as an input; "
+                "where it is meant, declare inout: or out:"
+            )
+        if seen.kind == "not writable":
             return f"{access} of {size} bytes in {seen.space} memory, which a kernel only reads"
         return f"{access} of {size} bytes outside {self._what(seen)}"
 
@@ -236,8 +239,12 @@ class _Words:
 
     def _synccheck(self, seen: Observation, other: Place | None) -> str:
         if seen.kind == "invalid mask":
+            together = self.execution.program.steps[seen.at.step].row.kind == "warp"
             if other is None:
-                return "a thread waits with a mask that does not name itself"
+                does = "takes part" if together else "waits"
+                return f"a thread {does} with a mask that does not name itself"
+            if together:
+                return "threads of the warp that must take part are elsewhere"
             return "the mask names threads that do not come to this barrier"
         if seen.kind == "divergent barrier":
             return (
@@ -268,14 +275,16 @@ class _Words:
 
     def _element(self, seen: Observation) -> str:
         array = self._array(seen)
+        if array is None and seen.space == "global":
+            return nowhere(seen.address)
         if array is None:
             return f"{seen.space} address {seen.address:#x}"
         index = self._index(seen, array)
         if abs(index) > _NOWHERE_ELEMENTS:
-            where = "a null pointer" if 0 <= seen.address < 4096 else "where nothing is allocated"
-            return f"{seen.space} address {seen.address:#x}, {where}"
+            return nowhere(seen.address)
         if array.shape == (1,) and index == 0 and seen.space != "global":
-            return array.name
+            inside = seen.address - array.start
+            return next(array.within(seen.space, inside, inside + 1)).name
         element = array.element(seen.space, index)
         if seen.space == "global":
             return f"{element.flat} of {prod(array.shape)} elements"

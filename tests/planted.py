@@ -2,9 +2,10 @@
 
 The head of each file says how: `launch:` has the words behind the kernel's name on memlab's command
 line, `reference:` the function of `reference.py` that the output is compared with,
-`verification:` how that ends where it does not fail, and `unplaced:` what must be found that has no
-line. `// BUG tool: kind` stands at each line that a finding must name. With `-D FIXED` nothing may
-be found.
+`verification:` how that ends where it does not fail, `unplaced:` what must be found that has no
+line, and `beyond compute-sanitizer:` why that cannot find it, where it cannot.
+`// BUG tool: kind` stands at each line that a finding must name. With `-D FIXED` nothing may be
+found.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from pathlib import Path
 
 FOLDER = Path(__file__).parent / "data" / "planted"
 
-_HEAD = re.compile(r"^// (launch|reference|verification|unplaced): (.*)$", re.M)
+_HEAD = re.compile(
+    r"^// (launch|reference|verification|unplaced|beyond compute-sanitizer): (.*)$", re.M
+)
 _BUG = re.compile(r"// BUG (.*)$")
 
 Named = dict[tuple[str, str], set[int]]
@@ -33,12 +36,14 @@ class Planted:
         words: How it is launched, in words of the command line.
         bugs: What must be found, and where.
         verification: How comparing the output must end.
+        beyond_sanitizer: Why compute-sanitizer cannot find them; empty where it might.
     """
 
     path: Path
     words: tuple[str, ...]
     bugs: Named
     verification: str
+    beyond_sanitizer: str = ""
 
     @property
     def name(self) -> str:
@@ -63,7 +68,13 @@ def read(path: Path) -> Planted:
             tool, kind = each.split(": ")
             bugs[tool, kind].add(number)
     fails = "failed" if "reference" in head else "skipped"
-    return Planted(path, tuple(words), dict(bugs), head.get("verification", fails))
+    return Planted(
+        path,
+        tuple(words),
+        dict(bugs),
+        head.get("verification", fails),
+        head.get("beyond compute-sanitizer", ""),
+    )
 
 
 PLANTED = tuple(map(read, sorted(FOLDER.glob("*.cu"))))

@@ -14,7 +14,7 @@ import numpy as np
 
 from memlab.device.emulator import integers, memory
 from memlab.device.emulator.binding import Action
-from memlab.device.emulator.control import Mask
+from memlab.device.emulator.control import Mask, warps_of
 from memlab.device.emulator.counters import Pattern, Patterns, Tally, Trace
 from memlab.device.emulator.isa import NUMPY_TYPES, Row
 from memlab.device.emulator.memory import AccessFault, GlobalMemory, KernelFault, Lanes, Segment
@@ -187,22 +187,22 @@ class Accesses:
                 located = self._locate(segment, address, shift, version, mask, name)
                 if mask is None:
                     self._located[key] = located
-            low, high = located.low + offset, located.high + offset + size
+            rest = offset
+            if (located.misalignment | offset) & (size - 1):  # together they may be aligned
+                address = np.asarray(base - window).astype(np.int64) + offset
+                located, rest = self._locate(segment, address, shift, version, mask, name), 0
+            low, high = located.low + rest, located.high + rest + size
             refused = row.kind != "load" and segment.name in memory.READ_ONLY
-            if (
-                (located.misalignment | offset) & (size - 1)
-                or refused
-                or not segment.check(low, high)
-            ):
+            if located.misalignment & (size - 1) or refused or not segment.check(low, high):
                 self._fault(segment, base - window, offset, size, step, mask)
-            self._count(index, step, segment, located, offset, mask)
+            self._count(index, step, segment, located, rest, mask)
             if self._recorder is not None:
                 address = np.broadcast_to(base - window, self.lanes) + offset
                 active = self._alive if mask is None else mask
                 self._recorder.access(index, segment, address, size, active, row.kind != "store")
             lanes = self.lanes if mask is None else int(np.count_nonzero(mask))
             tally.bytes[index] += size * lanes
-            moved = offset >> shift
+            moved = rest >> shift
             if moved < 0 or located.low < segment.origin:
                 # A base before the memory's start would count from its end as an index.
                 return located.position + moved, 0
@@ -257,7 +257,10 @@ class Accesses:
             first = rows[:, 0]
         else:
             lanes = mask.reshape(-1, WARP_SIZE)
-            active = np.asarray(lanes.any(axis=1))
+            active = warps_of(mask)
+            if self._trace is None and not active.all():  # which warps they are, it alone asks
+                rows, lanes = rows[active], lanes[active]
+                active = np.ones(len(rows), np.bool_)
             first = rows[np.arange(len(rows)), lanes.argmax(axis=1)]
             rows = np.where(lanes, rows, first[:, None])
         line = first & ~np.int64(LINE_BYTES - 1)
@@ -304,6 +307,7 @@ class Accesses:
             local = self._patterns.local(located.pattern, offset, step.counted_bytes)
             tally.requests[index] += local.requests
             tally.sectors[index] += local.sectors
+            tally.wavefronts[index] += local.lines
 
     def _fault(
         self, segment: Segment, base: Lanes, offset: int, size: int, step: Step, mask: Mask | None

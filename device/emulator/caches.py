@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +45,7 @@ class Stream:
         window: When: 0 up to, not including, `windows`.
         sector: Which 32-byte sector.
         store: Whether it is written.
+        reads: Whether its bytes must be there: loads, and atomics, which the L2 carries out.
         cached: Whether L1 keeps it.
         move: Sectors it moves by for each block in x, y, z; shape (rows, 3).
         low: Where `affine` is false: the lowest sector that the instruction was seen at.
@@ -60,6 +62,7 @@ class Stream:
     window: Ints
     sector: Ints
     store: NDArray[np.bool_]
+    reads: NDArray[np.bool_]
     cached: NDArray[np.bool_]
     move: Ints
     low: Ints
@@ -136,6 +139,7 @@ def record(program: Program, trace: Trace, probes: Ints) -> Stream:
                 np.full(count, int(not row.bypass_l1)),
                 *(differences * steps).T,
                 affine.astype(np.int64),
+                np.full(count, int(row.kind != "store")),
             )
         )
         counts.append(per_warp)
@@ -143,7 +147,7 @@ def record(program: Program, trace: Trace, probes: Ints) -> Stream:
         touched.append(np.repeat(lines, per_warp) + sectors.offsets[: int(per_warp.sum())])
     if not trace.events:
         empty = np.zeros(0, np.int64)
-        warps, counts, touched = [(empty,) * 8], [empty], [empty]
+        warps, counts, touched = [(empty,) * 9], [empty], [empty]
     table = np.stack([np.concatenate(each) for each in zip(*warps, strict=True)], axis=1)
     count_of_warp, sector = np.concatenate(counts), np.concatenate(touched)
     loads = table[:, 2] == 0
@@ -162,6 +166,7 @@ def record(program: Program, trace: Trace, probes: Ints) -> Stream:
         window=table[:, 0],
         sector=sector + lowest,
         store=table[:, 2].astype(np.bool_),
+        reads=table[:, 8].astype(np.bool_),
         cached=table[:, 3].astype(np.bool_),
         move=table[:, 4:7],
         low=low,
@@ -286,17 +291,31 @@ def _thinned_loads(
     return window[order], sector[order]
 
 
+class DramBytes(NamedTuple):
+    """Bytes between the L2 and memory, for the whole grid.
+
+    Attributes:
+        loaded: Read for loads.
+        for_atomics: Read for atomics, which change in the L2 what is there.
+        written: Written back.
+    """
+
+    loaded: int
+    for_atomics: int
+    written: int
+
+
 def dram_bytes(
     stream: Stream, grid: Dim3, geometry: CacheGeometry, generator: np.random.Generator
-) -> tuple[int, int]:
-    """Bytes read from and written to memory, for the whole grid.
+) -> DramBytes:
+    """Count what moves to and from memory.
 
     Two waves of blocks go through the L2; what the second one misses is what every further wave
     misses. But accesses that are drawn at random from a range that fits the L2 miss each byte of
     it at most once. Written lines stay in the L2 as far as they fit beside the rest.
     """
     if not len(stream.sector):
-        return 0, 0
+        return DramBytes(0, 0, 0)
     total = grid[0] * grid[1] * grid[2]
     wave = geometry.multiprocessors * geometry.resident_blocks
     simulated = min(total, 2 * wave)
@@ -312,6 +331,7 @@ def dram_bytes(
     windows: list[Ints] = []
     units: list[Ints] = []
     stores: list[NDArray[np.bool_]] = []
+    readers: list[NDArray[np.bool_]] = []
     affines: list[NDArray[np.bool_]] = []
     for number, groups in enumerate(waves):
         for rows, shifts in groups:
@@ -319,35 +339,39 @@ def dram_bytes(
                 windows.append(stream.window[row] + number * stream.windows)
                 units.append(sector // unit_sectors)
                 stores.append(stream.store[row])
+                readers.append(stream.reads[row])
                 affines.append(stream.affine[row])
     window, unit = np.concatenate(windows), np.concatenate(units)
-    store, affine = np.concatenate(stores), np.concatenate(affines)
     order = np.argsort(window, kind="stable")
-    window, unit, store, affine = window[order], unit[order], store[order], affine[order]
+    window, unit = window[order], unit[order]
+    store, reads, affine = (np.concatenate(each)[order] for each in (stores, readers, affines))
     missed = misses(window, unit, SECTORS_PER_LINE // unit_sectors, geometry.l2_bytes / thinning)
     remaining = max(total - wave, 0) / min(wave, max(total - wave, 1))
 
     def bytes_read(chosen: NDArray[np.bool_]) -> float:
-        read = missed & ~store & chosen
+        read = missed & reads & chosen
         first = int((read & (window < stream.windows)).sum())
         later = int(read.sum()) - first
         return (first + later * remaining) * thinning * geometry.dram_access_bytes
 
-    reach_bytes = _reach_bytes(stream)
-    drawn_bytes = bytes_read(~affine)
-    if reach_bytes <= geometry.l2_bytes:
-        drawn_bytes = min(drawn_bytes, reach_bytes)
-    read_bytes = (bytes_read(affine) + drawn_bytes) / stream.recorded_share
+    def read_for(atomics: bool) -> float:
+        of_kind, reach_bytes = store == atomics, _reach_bytes(stream, atomics)
+        drawn_bytes = bytes_read(of_kind & ~affine)
+        if reach_bytes <= geometry.l2_bytes:
+            drawn_bytes = min(drawn_bytes, reach_bytes)
+        return (bytes_read(of_kind & affine) + drawn_bytes) / stream.recorded_share
+
+    loaded, for_atomics = read_for(False), read_for(True)
     written = len(np.unique(unit[store])) * thinning * geometry.dram_access_bytes
     written = int(written * total / simulated / stream.recorded_share)
-    footprint = written + read_bytes
+    footprint = written + loaded  # what atomics read lies where they write
     evicted = max(0.0, 1 - geometry.l2_bytes / footprint) if footprint else 0.0
-    return int(read_bytes), int(written * evicted)
+    return DramBytes(int(loaded), int(for_atomics), int(written * evicted))
 
 
-def _reach_bytes(stream: Stream) -> int:
-    """Size of the ranges that loads are drawn from which do not move in step."""
-    drawn = ~stream.affine & ~stream.store
+def _reach_bytes(stream: Stream, atomics: bool) -> int:
+    """Size of the ranges that loads, or atomics, are drawn from which do not move in step."""
+    drawn = ~stream.affine & stream.reads & (stream.store == atomics)
     ranges = np.unique(np.stack([stream.low[drawn], stream.high[drawn]], axis=1), axis=0)
     return int((ranges[:, 1] - ranges[:, 0] + 1).sum()) * SECTOR_BYTES
 

@@ -156,3 +156,22 @@ def between_floats_with(to: str, of: str, mode: str, ftz: str, sat: str) -> Func
         return flush(result) if to == "f32" else result
 
     return run
+
+
+def packed_integers(kind: str) -> Function:
+    """`cvt.pack.sat`: the second and the first source, clamped, from the lowest bits on.
+
+    The low bits of a third one, where there is one, fill what lies above.
+    """
+    bits = int(kind[1:])
+    low, high = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if kind[0] == "s" else (0, 2**bits - 1)
+
+    def run(a: Lanes, b: Lanes, *third: Lanes) -> Lanes:
+        upper, lower = (
+            np.clip(each.astype(np.int64), low, high) & (2**bits - 1) for each in (a, b)
+        )
+        both = upper << bits | lower
+        above = third[0].astype(np.int64) << 2 * bits if third else 0
+        return np.asarray(above | both).astype(np.uint32)
+
+    return run

@@ -217,8 +217,8 @@ class Tally:
         warps: Warps that executed it.
         requests: Warp-level memory instructions, after merging by ptxas.
         sectors: Sectors of global and local accesses.
-        wavefronts: Wavefronts of shared accesses; 128-byte lines of global ones; addresses, one
-            served after the other, of constant ones.
+        wavefronts: Wavefronts of shared accesses; 128-byte lines of global and local ones;
+            addresses, one served after the other, of constant ones.
         excessive: Wavefronts beyond the ideal.
         bytes: Bytes that the lanes asked for.
         used: Bytes of global memory that a warp asked for, those of several lanes once.

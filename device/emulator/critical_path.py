@@ -24,6 +24,7 @@ class Latencies:
     shared: float
     constant: float
     global_load: float
+    global_atomic: float
     barrier: float
 
 
@@ -70,5 +71,7 @@ def _latency(step: Step, latencies: Latencies) -> float:
             # At a fixed address it is an operand of the instruction that uses it.
             indexed = any(list(registers_of(each)) for each in step.instruction.operands[1:])
             return latencies.constant if indexed else latencies.arithmetic
-        return latencies.shared if step.row.space == "shared" else latencies.global_load
+        if step.row.space == "shared":
+            return latencies.shared
+        return latencies.global_load if step.row.kind == "load" else latencies.global_atomic
     return latencies.shared if step.row.kind == "warp" else latencies.arithmetic

@@ -173,6 +173,26 @@ def bit_mask(mode: str) -> Function:
     return run
 
 
+def extended(mode: str, kind: str) -> Function:
+    """`szext`: the low bits, as many as the second source says, with sign (`s32`) or without.
+
+    Of 32 and more, all are kept (`clamp`), or the count is taken modulo 32 (`wrap`).
+    """
+
+    def run(value: Lanes, count: Lanes) -> Lanes:
+        places = count & np.uint32(31)
+        above = ~np.uint32(0) << places
+        if mode == "clamp":
+            above = np.where(count >= 32, np.uint32(0), above)
+        kept = value & ~above
+        if kind == "s32":
+            sign = value >> (places - np.uint32(1) & np.uint32(31)) & np.uint32(1)
+            kept = np.where((places > 0) & (sign == 1), kept | above, kept)
+        return np.asarray(kept).view("i4" if kind == "s32" else "u4")
+
+    return run
+
+
 def popcount(value: Lanes) -> Lanes:
     """How many bits are set."""
     one, two, four = (value.dtype.type(each) for each in (1, 2, 4))

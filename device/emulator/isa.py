@@ -168,6 +168,7 @@ op("bfind.shiftamt.{s32,u32,s64,u64}", integers.shift_to_leading, "u32", "{0}")
 op("bfe.{s32,u32,s64,u64}", integers.extract, "{0}", "{0} u32 u32")
 op("bfi.{b32,b64}", integers.insert, "{0}", "{0} {0} u32 u32")
 op("bmsk.{clamp,wrap}.b32", make=integers.bit_mask, to="u32", of="u32 u32")
+op("szext.{clamp,wrap}.{s32,u32}", make=integers.extended, to="{1}", of="u32 u32")
 op("fns.b32", integers.find_nth, "u32", "u32 u32 s32")
 op("lop3.b32", integers.lookup, "u32", "u32 u32 u32 u32")
 op("prmt.b32", integers.permute, "u32", "u32 u32 u32")
@@ -358,6 +359,13 @@ op(
     to="{1}",
     of="{2}",
 )
+op("cvt.pack.sat.{s16,u16}.s32", make=conversion.packed_integers, to="u32", of="s32 s32")
+op(
+    "cvt.pack.sat.{s8,u8,s4,u4,s2,u2}.s32.b32",
+    make=conversion.packed_integers,
+    to="u32",
+    of="s32 s32 u32",
+)
 for number, modifiers, whole in (
     ("f32", "{,.ftz}{,.sat}", _ALL_INTEGERS),
     ("f16,f64", "{}{,.sat}", _ALL_INTEGERS),
@@ -437,6 +445,13 @@ for (suffix, space), (cache, bypass), count in itertools.product(
         op(f"ld{pattern}", None, "{0}", kind="load", **common)
     if space not in ("const", "param") and cache not in _ONLY_LOADS:
         op(f"st{pattern}", None, "", "{0}", kind="store", **common)
+
+for space, count in itertools.product(("", ".global"), (1, 2, 4)):  # `ldu`: as plain loads
+    moved = [each for each in _MEMORY_TYPES.split(",") if TYPE_BYTES[each] * count <= 16]
+    vector = "" if count == 1 else f".v{count}"
+    where: dict[str, Any] = {"space": space[1:] or "generic", "vector": count}
+    op(f"ldu{space}{vector}.{{{','.join(moved)}}}", None, "{0}", kind="load", **where)
+op("createpolicy.{fractional,range,range.global,cvt.L2}.b64", macros.policy, kind="macro")
 
 _ATOMICS: dict[str, tuple[str, Function]] = {
     "add": ("u32,s32,u64,f32,f64", np.add),
@@ -561,6 +576,7 @@ op(
     kind="warp",
     flops=2 * 8 * 8 * 4 // 32,
 )
+op("movmatrix.sync.m8n8.trans.b16", tensor.transposed, "b32", "b32", kind="warp")
 op("stmatrix.sync.m8n8.{x1,x2,x4}{,.trans}{,.shared}.b16", macros.store_matrices, kind="macro")
 for trans in ("", ".trans"):
     gathered = tensor.gathered_rows(bool(trans))

@@ -28,6 +28,7 @@ from memlab.device.emulator.parser import (
     renamed,
 )
 from memlab.device.emulator.threads import shortened
+from memlab.device.emulator.unsupported import advice
 
 DEEPEST_CALLS = 64
 """Functions that call one another; deeper ones than people write come from recursion unrolled."""
@@ -75,7 +76,8 @@ def row_of(instruction: Instruction, source: Sequence[str] = ()) -> isa.Row:
     row = isa.find(instruction.opcode, bool(operands) and isinstance(operands[0], Pair))
     if row is None:
         where = place(instruction, source)
-        raise PtxError(f"the emulator has no opcode {instruction.opcode} ({where})")
+        more = advice(instruction.opcode)
+        raise PtxError(f"the emulator has no opcode {instruction.opcode} ({where}){more}")
     expected = len(row.of) + 1
     if row.kind in ("lanes", "warp", "block") and not row.carry and len(operands) != expected:
         where = place(instruction, source)
@@ -203,11 +205,16 @@ class _Lowering:
                 f"({place(call, self._source)}): call fewer functions from one another"
             )
         if function is None or name in callers:
+            if function is None and name in ("malloc", "free"):
+                raise PtxError(
+                    f"the emulator has no heap for malloc, free, new and delete in a kernel "
+                    f"({place(call, self._source)}): give it an array as an argument in their place"
+                )
             why = "calls itself" if name in callers else "has no body in this PTX"
             why = "is a pointer to no function of this PTX" if name.startswith("%") else why
             raise PtxError(
                 f"the emulator cannot call {name}, which {why} ({place(call, self._source)}): "
-                "take the call out; recursion and malloc need a GPU"
+                "take the call out; recursion needs a GPU"
             )
         if name not in self._flat:
             self._flat[name] = self.body(function, callers)

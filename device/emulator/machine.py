@@ -32,6 +32,7 @@ from memlab.device.properties import WARP_SIZE
 if TYPE_CHECKING:
     from memlab.device.budget import Deadline
     from memlab.device.emulator.checks.checker import Checker
+    from memlab.device.emulator.moves import Moves
 
 
 _ROUNDS_IN_VAIN = 3  # of all groups that wait: then none of a probe's blocks can go on
@@ -57,6 +58,7 @@ class Chunk:
         recorder: Recorder | None = None,
         checker: Checker | None = None,
         deadline: Deadline | None = None,
+        moves: Moves | None = None,
     ) -> None:
         """Prepare blocks, given by their coordinates (shape (blocks, 3)), for running."""
         self._deadline = deadline
@@ -71,6 +73,9 @@ class Chunk:
         self._memory, self._spaces = global_memory, spaces
         if checker is not None:
             checker.begin(self._threads, self._operands, spaces)
+        self._moves = moves
+        if moves is not None:
+            moves.begin(self._threads, self._operands)
         self._accesses = Accesses(
             self._threads, self._operands, spaces, patterns, self.tally, trace, recorder, checker
         )
@@ -101,8 +106,11 @@ class Chunk:
         if opener is None and any(map(is_partial, self.program.steps)):
             opener = self._rendezvous.open
         block_lanes = self._threads.grid.padded_threads
-        schedule = Schedule(self._threads.alive, opener, block_lanes)
-        self._waiting = Waiting(self.program, self._operands.register)
+        self._waiting = Waiting(self.program, self._operands, self._spaces)
+        awake = self._waiting.awake
+        schedule = Schedule(self._threads.alive, opener, block_lanes, self.program.order, awake)
+        if checker is not None:
+            checker.barriers.schedule = schedule
         end = len(self.program.steps)
         lanes_change, warps_change = [0] * (end + 1), [0] * (end + 1)
         try:
@@ -195,7 +203,7 @@ class Chunk:
         """Whether lanes that take a branch do so to wait for another thread."""
         if step.target > counter:
             return False
-        return self._waiting.turn(counter, self._threads.alive if lanes is None else lanes)
+        return self._waiting.turn(step.target, self._threads.alive if lanes is None else lanes)
 
     def _give_way(self, schedule: Schedule, step: Step, counter: int) -> bool:
         """Let others run before the group that waits; False where nothing is left to run.
@@ -230,6 +238,8 @@ class Chunk:
                 action = partial(self._rendezvous.arrive, index)
             case "warp":
                 action = binding.together(operands, step, threads.alive, WARP_SIZE)
+                if self._checker is not None:
+                    action = self._checker.together(index, step, action)
             case "block":
                 size = threads.grid.padded_threads
                 action = binding.together(operands, step, threads.alive, size)
@@ -245,6 +255,8 @@ class Chunk:
                 action = self._accesses.atomic(index, step)
             case _:
                 raise AssertionError(f"{kind} is replaced before a program is loaded")
+        if self._moves is not None:
+            action = self._moves.follow(step, action)
         return binding.guarded(operands, index, step, action, self.tally)
 
     def _trap(self, index: int, step: Step) -> Action:

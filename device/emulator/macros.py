@@ -57,6 +57,11 @@ def branch_by_index(instruction: Instruction) -> Iterable[Instruction]:
     yield instead(instruction, "bra", last)
 
 
+def policy(instruction: Instruction) -> Iterable[Instruction]:
+    """`createpolicy`: any number, since what an access does with it changes nothing here."""
+    yield instead(instruction, "mov.b64", instruction.operands[0], Immediate("int", 1))
+
+
 def reduce_at_barrier(instruction: Instruction) -> Iterable[Instruction]:
     """`bar.red`: a barrier, then a vote of those whom it let go."""
     destination, barrier, *_, predicate = instruction.operands

@@ -65,6 +65,18 @@ def by_space(address: Lanes, lanes: Lanes) -> Iterator[tuple[str, int, Lanes]]:
         yield "global", 0, lanes
 
 
+NULL_PAGE_BYTES, NULL_REACH_BYTES = 4096, 2**32
+"""Nothing is allocated so low: who gets there has a null pointer, or an index from one."""
+
+
+def nowhere(address: int) -> str:
+    """A global address that is far from every array, in words."""
+    where = "where nothing is allocated"
+    if 0 <= address < NULL_REACH_BYTES:
+        where = "a null pointer" if address < NULL_PAGE_BYTES else "an index from a null pointer"
+    return f"global address {address:#x}, {where}"
+
+
 READ_ONLY = ("const", "param")
 """State spaces that a kernel can have an address in, and never store to."""
 _WHAT_IT_HOLDS = {"const": "__constant__ memory", "param": "the kernel's arguments"}
@@ -147,10 +159,12 @@ class GlobalMemory(Segment):
 
     Attributes:
         printed: How often the launch has printed.
+        printed_characters: How much.
     """
 
     origin = GLOBAL_BASE
     printed = 0
+    printed_characters = 0
 
     def __init__(self, arrays: dict[str, tuple[int, int]]) -> None:
         """Lay out arrays given as name to (bytes, bytes an element)."""
@@ -205,12 +219,12 @@ class GlobalMemory(Segment):
         """An address as the nearest array's element."""
         index = max(bisect.bisect_right(self._starts, address) - 1, 0)
         if not self.allocations:
-            return f"global address {address:#x}, where nothing is allocated"
+            return nowhere(address)
         nearest = self.allocations[index]
         element = (address - nearest.address) // nearest.element_bytes
         count = nearest.size // nearest.element_bytes
         if abs(element) > 1 << 40:
-            return f"global address {address:#x}, where nothing is allocated"
+            return nowhere(address)
         return f"{nearest.name}[{element}] of {count} elements"
 
     def written(self, low_byte: Lanes, count: int) -> None:

@@ -72,7 +72,8 @@ class Operands:
         dtype = NUMPY_TYPES[ptx_type]
         if isinstance(operand, Register):
             if operand.name in CLOCKS:
-                return lambda: np.array(next(self._clock), np.uint64).astype(dtype)
+                shift = 32 if operand.name.endswith("_hi") else 0
+                return lambda: np.array(next(self._clock) >> shift, np.uint64).astype(dtype)
             special = self._special.get(operand.name)
             register = self.register(operand.name) if special is None else special
             if (

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
+from memlab.device.properties import WARP_SIZE
 from memlab.errors import UsageError
 
 TYPE_BYTES: Mapping[str, int] = {
@@ -583,6 +584,8 @@ def _split(text: str) -> Iterator[str]:
 
 
 def _literal(text: str) -> Immediate | None:
+    if text == "WARP_SZ":  # PTX's one predefined constant (PTX ISA, "Identifiers")
+        return Immediate("int", WARP_SIZE)
     if _INTEGER.match(text):
         return Immediate("int", int(text.rstrip("U"), 0))
     if match := _FLOAT_BITS.match(text):

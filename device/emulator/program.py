@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from numpy.typing import NDArray
 
 from memlab.device.emulator import isa
+from memlab.device.emulator.layout import Order, order_of
 from memlab.device.emulator.lowering import lower, place, row_of
 from memlab.device.emulator.merging import counted_widths
 from memlab.device.emulator.parser import (
@@ -27,6 +29,7 @@ from memlab.device.emulator.parser import (
     Vector,
 )
 from memlab.device.emulator.threads import is_special
+from memlab.device.emulator.unsupported import advice
 from memlab.errors import nearest
 
 _STATIC_ALIGNMENT_BYTES = 16
@@ -90,6 +93,11 @@ class Program:
     const: Mapping[str, int]
     const_image: bytes
     globals: tuple[Variable, ...]
+
+    @cached_property
+    def order(self) -> Order | None:
+        """In which order its parts run; None for that of the instructions."""
+        return order_of(self.steps)
 
 
 def load(module: Module, name: str, source: Sequence[str] = ()) -> Program:
@@ -229,7 +237,9 @@ def _check_registers(entry: Entry, source: Sequence[str]) -> None:
                 if name not in known:
                     if not is_special(name):
                         where = place(instruction, source)
-                        raise PtxError(f"the emulator has no special register {name} ({where})")
+                        raise PtxError(
+                            f"the emulator has no special register {name} ({where}){advice(name)}"
+                        )
                     known.add(name)
 
 

@@ -101,7 +101,7 @@ _WITHOUT_EFFECT = frozenset(
     ["weak", "volatile", "relaxed", "acquire", "release", "acq_rel", "mmio"]
     + ["cta", "cluster", "gpu", "sys", "uni", "aligned"]
     + [f"L1::evict_{how}" for how in ("normal", "unchanged", "first", "last")]
-    + [f"L2::evict_{how}" for how in ("normal", "first", "last")]
+    + [f"L2::evict_{how}" for how in ("normal", "unchanged", "first", "last")]
     + ["L2::cache_hint", "L2::64B", "L2::128B", "L2::256B"]
 )
 

@@ -130,6 +130,13 @@ def loaded_matrices(count: int, transposed: bool) -> Callable[..., Any]:
     return run
 
 
+def transposed(active: Mask, given: Lanes) -> Lanes:
+    """`movmatrix.m8n8.trans`: the matrix whose rows lie four lanes each, its columns so."""
+    halves = np.ascontiguousarray(given).view(np.uint16).reshape(-1, 8, 8)
+    turned = np.ascontiguousarray(halves.swapaxes(1, 2))
+    return turned.reshape(-1, 64).view(np.uint32)
+
+
 def _a_table(depth: int, packed: int, rows: int) -> Table:
     """Where element (row, k) of A lies among all lanes' elements, shape (rows, depth)."""
     table = np.empty((rows, depth), np.int64)

@@ -20,7 +20,10 @@ from memlab.kernels.launch import Dim3
 
 _LONGEST_TEXT = 100  # of a source line in a message
 
-CLOCKS = frozenset(("%clock", "%clock_hi", "%clock64", "%globaltimer", "%globaltimer_lo"))
+CLOCKS = frozenset(
+    f"%{name}"
+    for name in ("clock", "clock_hi", "clock64", "globaltimer", "globaltimer_lo", "globaltimer_hi")
+)
 """Special registers that each read finds later."""
 
 

@@ -1,5 +1,7 @@
 """`check` on small kernels whose mistakes are known by hand, and on every kernel of the catalog."""
 
+from dataclasses import replace
+
 import pytest
 
 from memlab.device.budget import Budget, OutOfTime
@@ -134,6 +136,38 @@ def test_strays_are_named_counted_and_left_out() -> None:
     # b[0] gets what the null pointer gives, 0; b[1] nothing.
     assert unwritten.element == "b[1] of 80 elements"
     assert run(STRAYS, *arguments, grid=3, clean=True).findings == ()
+
+
+WRITES_AN_INPUT = """k(const float* a, unsigned* bins, float* b, unsigned* unknown) {
+  int i = threadIdx.x;
+  const_cast<float*>(a)[i] = 7; // store
+  atomicAdd(bins + i % 4, 1u); // atomic
+  unsigned* const places[] = {bins, unknown};
+  places[unknown[0]][i] = 9; // either
+  b[i] = a[i] + bins[0];
+}"""
+
+
+def test_a_write_to_an_input_is_named_and_lost() -> None:
+    """`run` refuses such a launch; a reference is computed of what the inputs were."""
+    bins = replace(counter("bins", 40), role="in")
+    arguments = (floats("a", 40), bins, output("b", 32), counter("unknown", 32))
+    store, atomic, either = run(WRITES_AN_INPUT, *arguments).findings
+
+    for each, mark, element, count in (
+        (store, "store", "a[0] of 40 elements", 32),
+        (atomic, "atomic", "bins[0] of 40 elements", 32),
+        (either, "either", "bins[0] of 40 elements", 32),
+    ):
+        assert (each.tool, each.kind, each.space) == ("memcheck", "not writable", "global")
+        assert at(each) == (line(WRITES_AN_INPUT, mark), place(0, 0))
+        assert (each.element, each.count) == (element, count)
+    assert "atomic access of 4 bytes to an array that the launch gives as an input" in (
+        atomic.message
+    )
+    declared = (replace(arguments[0], role="inout"), replace(bins, role="inout"), *arguments[2:])
+    kinds = {each.tool for each in run(WRITES_AN_INPUT, *declared).findings}
+    assert "memcheck" not in kinds
 
 
 INTO_THE_NEXT = """k(float* a, float* b) {
@@ -291,6 +325,49 @@ def test_bytes_of_a_word_and_vectors_are_told_apart() -> None:
     assert run(source, *arguments, block=63).findings == ()
 
 
+def test_padding_of_structures_given_as_bytes_need_not_be_written() -> None:
+    source = """k(unsigned char* bytes) {
+  struct Item { char a; float b; short c; double d; char e; };
+  Item* items = (Item*)bytes;
+  int t = threadIdx.x;
+  items[t].a = 1; items[t].b = 2; items[t].d = 4; items[t].e = 5;
+  if (t != 5) items[t].c = 3;
+  if (t == 7) items[t].e = 0;
+}"""
+    items = Buffer("bytes", (32 * 32,), "uint8", "out")
+    never = only(run(source, items))
+    # Of 32 bytes: a at 0, b at 4, c at 8, d at 16, e at 24. Without c, 8 in a row are left.
+    assert (never.kind, never.count) == ("never written", 8)
+    assert never.element == f"bytes[{5 * 32 + 8}] and 7 more of 1024 elements"
+    wide = "k(unsigned char* b) { struct S { float4 v; float w; }; S s = {{1, 2, 3, 4}, 5};"
+    wide += " S* to = (S*)b + threadIdx.x; to->v = s.v; if (threadIdx.x) to->w = s.w; }"
+    assert only(run(wide, items)).element == "bytes[16] and 15 more of 1024 elements"
+    plain = "k(unsigned char* b) { int t = threadIdx.x; b[t + (t > 6)] = 1; }"
+    assert only(run(plain, Buffer("b", (33,), "uint8", "out"))).element == "b[7] of 33 elements"
+
+
+def test_of_the_turns_of_a_loop_those_at_fault_are_found() -> None:
+    """All turns touch alike, which is worked out once; what is wrong with each is its own."""
+    source = """k(const float* a, float* b) {
+  __shared__ float s[9 * 64];
+  int t = threadIdx.x;
+  float x = 0;
+  for (int j = 0; j < 9; j++) if (j != 2) s[64 * j + t] = a[t];
+  __syncthreads();
+  s[64 * 4 + (t + 32) % 64] = 1; // write
+#pragma unroll 1
+  for (int j = 0; j < 10; j++) x += s[64 * j + t]; // read
+  b[t] = x;
+}"""
+    found = run(source, floats("a", 64), output("b", 64), block=64).findings
+    assert [(e.tool, e.kind, e.element, e.count) for e in found] == [
+        ("memcheck", "out of bounds", "s[576] of 576 elements", 64),
+        ("initcheck", "uninitialized read", "s[128] of 576 elements", 64),
+        ("racecheck", "RAW", "s[256] of 576 elements", 64),
+    ]
+    assert {at(each) for each in found} == {(line(source, "read"), place(0, 0))}
+
+
 # --- racecheck ---------------------------------------------------------------------------------
 
 NEIGHBOUR = """k(const float* a, float* b) {
@@ -415,6 +492,18 @@ def test_the_guess_of_a_compare_and_swap_does_no_harm() -> None:
     assert [(each.kind, at(each)) for each in found] == [("RAW", (line(SWAP, "read"), place(0, 1)))]
 
 
+def test_a_guess_by_another_route_to_the_same_place_is_one() -> None:
+    """The compiler adds the index to the pointer, and to what `cvta` made of the pointer."""
+    source = """k(unsigned* p, unsigned* q) {
+  unsigned *place = p + threadIdx.x, seen = __ldcg(OTHER), old;
+  while ((old = atomicCAS(place, seen, seen + 1)) != seen) seen = old;
+}"""
+    arguments = (counter("p", 32), counter("q", 32))
+    assert run(source.replace("OTHER", "place"), *arguments, grid=4).findings == ()
+    elsewhere = only(run(source.replace("OTHER", "p + (threadIdx.x ^ 1)"), *arguments, grid=4))
+    assert elsewhere.tool == "racecheck"
+
+
 FLAG = """k(const float* a, float* b) {
   __shared__ float s[32];
   __shared__ int ready;
@@ -518,6 +607,31 @@ def test_a_fence_publishes_what_its_thread_has_met_at_a_barrier() -> None:
     assert at(found) == (line(CUMULATIVE, "collect"), place(3, 1))
     assert (found.element, found.count) == ("parts[1] of 256 elements", 3 * 63)
     assert run(CUMULATIVE, *arguments, grid=4, block=64, clean=True).findings == ()
+
+
+ADDED_UP = """k(const float* a, float* sums, unsigned* done, float* total) {
+  __shared__ bool last;
+  int t = threadIdx.x;
+  atomicAdd(&sums[t], a[64 * blockIdx.x + t]); // add
+#ifdef CLEAN
+  __threadfence();
+#endif
+  __syncthreads();
+  if (t == 0) last = atomicAdd(done, 1u) == gridDim.x - 1;
+  __syncthreads();
+  if (last) total[t] = sums[t]; // collect
+}"""
+
+
+def test_an_atomic_whose_result_nobody_reads_is_no_ticket() -> None:
+    """That all have drawn a ticket does not say that what they added has arrived."""
+    sums = Buffer("sums", (64,), "float32", "inout", Uniform(0, 1))
+    arguments = (floats("a", 512), sums, counter("done"), output("total", 64))
+    found = only(run(ADDED_UP, *arguments, grid=8, block=64))
+    assert (found.kind, found.count) == ("RAW", 64)
+    assert at(found) == (line(ADDED_UP, "collect"), place(7, 0))
+    assert other(found)[0] == line(ADDED_UP, "add")
+    assert run(ADDED_UP, *arguments, grid=8, block=64, clean=True).findings == ()
 
 
 def test_the_same_value_from_many_threads_is_no_race() -> None:
@@ -708,6 +822,87 @@ def test_masks_name_those_who_come() -> None:
         "k(const float* a, float* b) { if (threadIdx.x < 9) { __syncwarp(); b[threadIdx.x] = 1; } }"
     )
     assert run(source, floats("a", 9), output("b", 9)).findings == ()
+
+
+TOGETHER = """k(const float* a, float* b) {
+  int t = threadIdx.x, left = t % 5;
+  float x = a[t];
+#ifdef CLEAN
+  unsigned mine = t < 16 ? 0xffffu : 0xffff0000u;
+#else
+  unsigned mine = t < 16 ? 0xffffu : 0xfffe0000u;
+#endif
+  x += __shfl_xor_sync(mine, x, 1, 16); // mine
+  if (__builtin_expect(t == 7, 0)) {
+    b[t] = x;
+    __threadfence();
+    x += 1;
+  }
+  unsigned mask = __ballot_sync(0xffffffffu, x > 0); // after an unlikely arm
+#pragma unroll 1
+  while (true) {
+#ifdef CLEAN
+    mask = __ballot_sync(mask, left > 0);
+    if (left == 0) break;
+#else
+    if (left == 0) break;
+    mask = __ballot_sync(mask, left > 0); // loop
+#endif
+    x += __shfl_sync(mask, x, __ffs(mask) - 1); // narrowed
+    --left;
+  }
+  __syncwarp();
+  b[t] = x;
+}"""
+
+
+def test_a_mask_names_all_who_compute_together_and_nobody_else() -> None:
+    mine, loop = run(TOGETHER, floats("a", 32), output("b", 32)).findings
+
+    assert {each.tool + ": " + each.kind for each in (mine, loop)} == {"synccheck: invalid mask"}
+    assert at(mine) == (line(TOGETHER, "mine"), place(0, 16))
+    assert (mine.other, mine.count) == (None, 1)
+    assert "a mask that does not name itself" in mine.message
+    # At each turn the mask still names those who left just before: 7, then 7, 6 and 6 lanes.
+    assert at(loop) == (line(TOGETHER, "loop"), place(0, 1))
+    assert other(loop)[1] == place(0, 0)
+    assert loop.count == 7 + 7 + 6 + 6
+    assert run(TOGETHER, floats("a", 32), output("b", 32), clean=True).findings == ()
+
+
+RETURNED = """k(const float* a, float* b, int n) {
+  int t = threadIdx.x;
+  if (t >= n) { b[t] = 0; return; }
+  float x = a[t];
+#pragma unroll 1
+  for (int d = 1; d < 32; d *= 2) x += __shfl_xor_sync(0xffffffffu, x, d);
+  if (x > 1) b[t] = x;
+  else b[t] = -x;
+}"""
+
+
+def test_a_mask_may_name_threads_that_have_returned() -> None:
+    """They can come no more (PTX ISA, "shfl.sync": all that have not exited must)."""
+    arguments = (floats("a", 32), output("b", 32), Scalar("n", "int32", 20))
+    assert run(RETURNED, *arguments).findings == ()
+
+
+@pytest.mark.parametrize("n", [20, 32])
+def test_ends_that_the_compiler_joins_are_no_place_to_meet(n: int) -> None:
+    """Both stores are one; threads behind the end come to it, and wait for nobody."""
+    source = """k(const float* a, float* b, int n) {
+  int t = threadIdx.x;
+  float x = a[t];
+  if (t >= n) { b[t] = x; return; }
+  x += __shfl_xor_sync(0xffffffffu, x, 1);
+  b[t] = x;
+}"""
+    arguments = (floats("a", 32), output("b", 32), Scalar("n", "int32", n))
+    assert run(source, *arguments).findings == ()
+    waits = source.replace("b[t] = x; return; }", "} else").replace(
+        "  b[t]", "  __syncwarp();\n  b[t]"
+    )
+    assert [each.count for each in run(waits, *arguments).findings] == [12] * (n == 20)
 
 
 def test_arms_of_a_branch_meet_at_a_warp_barrier() -> None:

@@ -76,6 +76,11 @@ def test_every_bug_shows() -> None:
         # Each step but the first reads what other threads have just written.
         ("missing_syncwarp", 12, "s[8] of 32 elements", (0, 0, 0), (0, 0, 0), 8 + 4 + 2 + 1),
         ("last_block_no_fence", 26, "sums[0] of 8 elements", (7, 0, 0), (0, 0, 0), 7),
+        ("writes_an_input", 16, "a[0] of 64 elements", (0, 0, 0), (0, 0, 0), 64),
+        ("constant_past_the_end", 12, "low[8] of 8 elements", (0, 0, 0), (0, 0, 0), 64),
+        ("unset_member", 19, "items[30] of 32 elements", (0, 0, 0), (1, 0, 0), 16),
+        # Of the last warp 28 threads are behind the end, in 5 steps.
+        ("shuffle_in_guard", 15, "", (1, 0, 0), (32, 0, 0), 5 * 28),
         # In the last of 2 blocks of 64, 112 - 64 and 100 - 64 threads have an element.
         ("barrier_behind_guard", 15, "", (1, 0, 0), (0, 0, 0), 16),
         ("early_return", 12, "", (1, 0, 0), (0, 0, 0), 28),

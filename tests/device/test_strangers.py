@@ -13,7 +13,7 @@ from memlab.device.budget import Budget
 from memlab.device.checking import check
 from memlab.device.compile import compile_launch
 from memlab.device.emulator.memory import KernelFault
-from memlab.device.emulator.printing import MOST_LINES, formatted
+from memlab.device.emulator.printing import MOST_CHARACTERS, MOST_LINES, WIDEST, formatted
 from memlab.device.execution import Execution
 from memlab.device.measurement import DeviceSummary
 from memlab.kernels.launch import Buffer, Launch, NpyFile, Scalar
@@ -141,3 +141,67 @@ def test_formats_are_those_of_c() -> None:
     text = formatted("%-4d|%u|%.3e|%llu|%#x|%*d%%", values + np.array([9], "i4").tobytes(), str)
 
     assert text == "-5  |7|2.500e+00|9223372036854775808|0xff|     9%"
+
+
+@pytest.mark.parametrize(
+    ("form", "values", "printed"),
+    [
+        ("%.*f|", (np.int32(-1), np.float64(1.5)), "1.500000|"),  # as without a precision
+        ("%*d|", (np.int32(-5), np.int32(7)), "7    |"),  # as with the flag -
+        ("%.f|", (np.float64(2.5),), "2|"),
+        ("%*d", (np.int32(2**31 - 1), np.int32(1)), "1".rjust(WIDEST)),
+        ("%999999999d", (np.int32(1),), "1".rjust(WIDEST)),
+        ("%.*d", (np.int32(2**31 - 1), np.int32(1)), "1".zfill(WIDEST)),
+        ("%.99999999f", (np.float64(0.5),), "0.5" + "0" * (WIDEST - 1)),
+        ("%9999999999d|", (np.int32(1),), "%9999999999d|"),  # no int
+        ("%*p", (np.int32(-(2**31)), np.int64(1)), "0x1".ljust(WIDEST)),
+    ],
+)
+def test_widths_and_precisions_are_those_of_c_and_bounded(
+    form: str, values: tuple[Any, ...], printed: str
+) -> None:
+    arguments = b""
+    for each in values:
+        arguments += bytes(-len(arguments) % each.nbytes) + each.tobytes()
+
+    assert formatted(form, arguments, str) == printed
+
+
+def print_from(body: str, threads: int) -> None:
+    """Run a kernel of one block that prints."""
+    run(
+        Launch(
+            kernel="k",
+            parameters={},
+            source=f'extern "C" __global__ void k() {{ {body} }}',
+            source_name="k.cu",
+            entry="k",
+            defines={},
+            grid=(1, 1, 1),
+            block=(threads, 1, 1),
+            dynamic_shared_bytes=0,
+            arguments=(),
+            flop=None,
+            compulsory_bytes=0,
+            references={},
+            tolerance=0.0,
+        ),
+        HOPPER,
+    )
+
+
+def test_what_is_printed_cannot_drive_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    print_from(r'printf("\033]0;pwn\007\033[2J%c%s\tend\n", 27, "\x9b" "1m\xe2\x80\xae\r");', 1)
+
+    assert capsys.readouterr().err == (
+        r"\x1b]0;pwn\x07\x1b[2J\x1b" + "\N{REPLACEMENT CHARACTER}" + r"1m\u202e\r" + "\tend\n"
+    )
+
+
+def test_all_that_is_printed_has_an_end(capsys: pytest.CaptureFixture[str]) -> None:
+    print_from(f'printf("{"%4096d" * 40}\\n", {", ".join(["1"] * 40)});', 32)
+
+    *whole, cut, last = capsys.readouterr().err.splitlines(keepends=True)
+    assert last == f"(what is printed after {MOST_CHARACTERS} characters is left out)\n"
+    assert len(whole) == MOST_CHARACTERS // (40 * 4096 + 1)
+    assert len("".join(whole) + cut) - 1 == MOST_CHARACTERS

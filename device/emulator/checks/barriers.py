@@ -1,4 +1,4 @@
-"""synccheck: which barriers open, and whom they waited for in vain.
+"""synccheck: which barriers open, whom they waited for in vain, and whom a warp misses.
 
 With a checker the emulator asks here, when no thread can run, which of the waiting ones go on. A
 barrier opens when all its threads wait at it: of a block, those that have not exited. Where a
@@ -15,6 +15,8 @@ import numpy as np
 from memlab.device.emulator.checks.observations import THREAD_BITS, Lanes, Observations
 from memlab.device.emulator.checks.order import Order
 from memlab.device.emulator.checks.publication import Publication
+from memlab.device.emulator.control import Schedule
+from memlab.device.emulator.layout import reached_from
 from memlab.device.emulator.operands import Operands, value_of
 from memlab.device.emulator.program import Step
 from memlab.device.emulator.rendezvous import is_partial
@@ -24,6 +26,9 @@ from memlab.device.properties import WARP_SIZE
 Parked = dict[int, Lanes]
 """Groups of waiting lanes, as masks, by the instruction that they go on with."""
 
+_MASKED = ("shfl", "vote", "match", "redux", "elect")
+"""Opcodes of what a warp's lanes compute together whose last operand names these lanes."""
+
 _BIT = np.uint32(1) << np.arange(WARP_SIZE, dtype=np.uint32)
 _NOBODY = np.zeros(0, np.int64)
 
@@ -31,6 +36,21 @@ _NOBODY = np.zeros(0, np.int64)
 def is_warp_barrier(step: Step) -> bool:
     """Whether it is `__syncwarp`."""
     return step.row.opcode == "bar.warp.sync"
+
+
+def is_collective(step: Step) -> bool:
+    """Whether lanes of a warp compute together: shuffles, votes, products of matrices."""
+    return step.row.kind == "warp" and ".sync" in step.row.opcode
+
+
+def _waits(step: Step) -> bool:
+    """Whether it waits for other threads of the warp or of the block."""
+    at_barrier = step.row.kind in ("barrier", "block") or is_warp_barrier(step)
+    return at_barrier or is_collective(step)
+
+
+def _is_masked(step: Step) -> bool:
+    return is_collective(step) and step.row.opcode.startswith(_MASKED)
 
 
 def _is_aligned(step: Step) -> bool:
@@ -50,7 +70,13 @@ def _lanes(bits: Lanes) -> Lanes:
 
 
 class Barriers:
-    """The waiting lanes of a chunk of blocks."""
+    """The waiting lanes of a chunk of blocks.
+
+    Attributes:
+        schedule: Where its other lanes are.
+    """
+
+    schedule: Schedule
 
     def __init__(
         self,
@@ -79,6 +105,12 @@ class Barriers:
             for index, step in enumerate(steps)
             if step.row.kind == "barrier" or is_warp_barrier(step)
         }
+        self._meetings: dict[tuple[int, int], bool] = {}
+        self._masks = {
+            index: operands.source(step.instruction.operands[-1], "u32")
+            for index, step in enumerate(steps)
+            if _is_masked(step)
+        }
 
     def branched(self, step: int, lanes: Lanes | None) -> None:
         """Lanes, given as a mask, take a branch; None for all of the chunk."""
@@ -100,6 +132,45 @@ class Barriers:
             return False
         self._open_warps(met)
         return True
+
+    def together(self, step: int, lanes: Lanes) -> None:
+        """Lanes, given as a mask, compute together; note who is named and not among them.
+
+        Who computes is to be named by the mask, and all whom it names are to be there but for those
+        that have exited (PTX ISA, "shfl.sync"), or will without waiting for any of these: compilers
+        join the ends of a kernel's ways. Without a mask all of a warp are to be there.
+        """
+        given = np.full(len(lanes), 0xFFFF_FFFF, np.uint32)
+        if step in self._masks:
+            given[:] = value_of(self._masks[step])
+        for mask in np.unique(given[lanes]):
+            here = lanes & (given == mask)
+            bits = _bits(here)
+            missing = np.where(bits != 0, mask & _bits(self._live) & ~bits, np.uint32(0))
+            self._place[here] = step
+            unnamed = np.flatnonzero(_lanes(bits & ~mask))
+            if unnamed.size:
+                self._report("invalid mask", unnamed, _NOBODY, unnamed.size)
+            if missing.any():
+                self._report_missing(step, here, _lanes(missing))
+
+    def _report_missing(self, step: int, here: Lanes, missing: Lanes) -> None:
+        """Report lanes that are elsewhere, given as a mask, if they meet these ones again."""
+        for place, group in self.schedule.others():
+            if (missing & group).any() and not self._meet_again(step, place):
+                missing = missing & ~group
+        if missing.any():
+            self._place[missing] = step  # where they should be
+            warps = missing.reshape(-1, WARP_SIZE).any(axis=1)
+            in_vain, absent = here & np.repeat(warps, WARP_SIZE), np.flatnonzero(missing)
+            self._report("invalid mask", np.flatnonzero(in_vain), absent, absent.size)
+
+    def _meet_again(self, one: int, other: int) -> bool:
+        """Whether lanes at two places may both come to where they wait for each other."""
+        if (one, other) not in self._meetings:
+            both = reached_from(self._steps, one) & reached_from(self._steps, other)
+            self._meetings[one, other] = any(_waits(self._steps[each]) for each in both)
+        return self._meetings[one, other]
 
     def open(self, parked: Parked) -> tuple[Parked, Parked]:
         """Say which lanes go on, and which wait on; some go on wherever any waits."""

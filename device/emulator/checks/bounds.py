@@ -1,8 +1,8 @@
-"""memcheck: accesses outside their array or off their alignment."""
+"""memcheck: accesses outside their array, off their alignment, or writes to what is only read."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -14,6 +14,9 @@ from memlab.device.emulator.memory import Segment
 Extents: TypeAlias = Sequence[tuple[int, int]]
 """Where each array of a state space starts and ends, by rising address."""
 
+Span: TypeAlias = tuple[int, int, int]
+"""Of some addresses the lowest, the highest, and all of them joined by a bitwise or."""
+
 
 class Bounds:
     """Says which lanes may touch what they ask for."""
@@ -23,12 +26,22 @@ class Bounds:
         observations: Observations,
         extents: Mapping[str, Extents],
         meant: Mapping[int, Origin],
+        inputs: Collection[int],
     ) -> None:
-        """Check a program; `meant` gives the array that a step's addresses were computed from."""
+        """Check a program.
+
+        Args:
+            observations: Where mistakes are noted.
+            extents: By state space, where its arrays start and end.
+            meant: The array that a step's addresses were computed from.
+            inputs: The arrays of global memory that the launch says are only read, by their order.
+        """
         self._observations, self._meant = observations, meant
         self._extents = {
             space: np.array(each, np.int64).reshape(-1, 2).T for space, each in extents.items()
         }
+        self._inputs = frozenset(inputs)
+        self._known: dict[tuple[int, str], tuple[Lanes, Lanes, Lanes]] = {}
 
     def permitted(
         self,
@@ -52,23 +65,24 @@ class Bounds:
             load: Whether it only reads.
         """
         taken = address[active]
-        if not taken.size:
+        if not taken.size or self.permits(step, segment, span_of(taken), size, load):
             return active
         space, array = self._meant.get(step, ("", -1))
-        starts, ends = self._extents.get(segment.name, np.array([[0], [segment.size]]))
-        if space == segment.name:
-            starts, ends = starts[[array]], ends[[array]]
-        low, high = int(taken.min()), int(taken.max()) + size
-        writable = load or segment.data.flags.writeable
-        aligned = not int(np.bitwise_or.reduce(taken)) & (size - 1)
-        if aligned and writable and bool(((starts <= low) & (high <= ends)).any()):
-            return active
+        starts, ends, permits = self._places(step, segment, load)
         misaligned = active & ((address & (size - 1)) != 0)
-        inside = np.zeros(len(address), np.bool_)
-        for start, end in zip(starts.tolist() if writable else (), ends.tolist(), strict=False):
-            inside |= (address >= start) & (address <= end - size)
+        inside, kept = np.zeros((2, len(address)), np.bool_)
+        for start, end, permitted in zip(starts, ends, permits, strict=True):
+            here = (address >= start) & (address <= end - size)
+            inside |= here
+            if not permitted:
+                kept |= here
+        kept &= active & ~misaligned
         outside = active & ~inside & ~misaligned
-        for kind, wrong in (("misaligned", misaligned), ("out of bounds", outside)):
+        for kind, wrong in (
+            ("misaligned", misaligned),
+            ("out of bounds", outside),
+            ("not writable", kept),
+        ):
             if wrong.any():
                 self._observations.add(
                     "memcheck",
@@ -79,4 +93,43 @@ class Bounds:
                     threads[wrong],
                     array=array if space == segment.name else None,
                 )
-        return np.asarray(active & inside & ~misaligned)
+        return np.asarray(active & inside & ~kept & ~misaligned)
+
+    def permits(self, step: int, segment: Segment, span: Span, size: int, load: bool) -> bool:
+        """Whether addresses are aligned, and all inside one array that takes this access.
+
+        Args:
+            step: The instruction.
+            segment: What it touches.
+            span: Of the addresses.
+            size: Bytes that each lane moves.
+            load: Whether it only reads.
+        """
+        low, high, bits = span
+        if bits & (size - 1):
+            return False
+        starts, ends, permits = self._places(step, segment, load)
+        return bool(((starts <= low) & (high + size <= ends) & permits).any())
+
+    def _places(self, step: int, segment: Segment, load: bool) -> tuple[Lanes, Lanes, Lanes]:
+        """The arrays that an instruction may mean: starts, ends, and whether it may do this."""
+        key = (step, segment.name)
+        if key not in self._known:
+            starts, ends = self._extents.get(segment.name, np.array([[0], [segment.size]]))
+            numbers = np.arange(len(starts))
+            space, array = self._meant.get(step, ("", -1))
+            if space == segment.name:
+                numbers = np.array([array])
+            takes = [load or self._is_writable(segment, each) for each in numbers.tolist()]
+            self._known[key] = starts[numbers], ends[numbers], np.array(takes, np.bool_)
+        return self._known[key]
+
+    def _is_writable(self, segment: Segment, array: int) -> bool:
+        if segment.name == "global":
+            return array not in self._inputs
+        return bool(segment.data.flags.writeable)
+
+
+def span_of(addresses: Lanes) -> Span:
+    """The span of addresses, of which there are some."""
+    return int(addresses.min()), int(addresses.max()), int(np.bitwise_or.reduce(addresses))

@@ -11,12 +11,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from memlab.device.emulator import macros, memory
+from memlab.device.emulator import macros
 from memlab.device.emulator.binding import Action
 from memlab.device.emulator.checks import barriers, strength
 from memlab.device.emulator.checks.barriers import Barriers, Parked
 from memlab.device.emulator.checks.bounds import Bounds, Extents
-from memlab.device.emulator.checks.event import Event
 from memlab.device.emulator.checks.initialisation import Initialisation
 from memlab.device.emulator.checks.observations import (
     THREAD_BITS,
@@ -26,22 +25,18 @@ from memlab.device.emulator.checks.observations import (
     Spot,
 )
 from memlab.device.emulator.checks.order import Order
-from memlab.device.emulator.checks.provenance import arrays_meant
+from memlab.device.emulator.checks.provenance import Origin, arrays_meant
 from memlab.device.emulator.checks.publication import Publication
 from memlab.device.emulator.checks.races import Races
+from memlab.device.emulator.checks.watched import Found, Tools, WatchedAccesses
 from memlab.device.emulator.memory import GlobalMemory, Segment
-from memlab.device.emulator.operands import Operands, Source, value_of
+from memlab.device.emulator.operands import Operands, Source
 from memlab.device.emulator.parser import TYPE_BYTES, Address, Immediate
 from memlab.device.emulator.program import Program, Step
 from memlab.device.emulator.rendezvous import is_partial
 from memlab.device.emulator.threads import Grid, Threads
 from memlab.device.properties import WARP_SIZE
 from memlab.kernels.launch import Dim3
-
-Found = list[tuple[Segment, Lanes, int, Lanes | None]]
-"""For each segment touched: element positions, elements to add, and the lanes (None for all)."""
-
-_WIDEST_BYTES = 32  # of one access
 
 
 class Checker:
@@ -53,6 +48,7 @@ class Checker:
         grid: Grid,
         global_memory: GlobalMemory,
         extents: Mapping[str, Extents],
+        inputs: Collection[str],
         outputs: Collection[str],
         tools: Collection[str],
     ) -> None:
@@ -63,10 +59,11 @@ class Checker:
             grid: Its geometry and arguments.
             global_memory: Its arrays.
             extents: By state space, where its arrays start and end, by rising address.
+            inputs: Arrays that the launch says are only read.
             outputs: Arrays that hold nothing before the launch.
             tools: Those to check with; the others' mistakes are not looked for.
         """
-        self._program, self._tools = program, tools
+        self._program, self._chosen = program, tools
         self._memory_bytes = global_memory.data.size
         lines = [step.instruction.source_line for step in program.steps]
         self._observations = Observations(
@@ -76,18 +73,24 @@ class Checker:
             each: _narrowest(program, each) for each in ("global", "shared", "local")
         }
         meant = arrays_meant(program, global_memory, grid.parameters)
-        self._bounds = Bounds(self._observations, extents, meant)
+        read_only = [n for n, each in enumerate(global_memory.allocations) if each.name in inputs]
+        bounds = Bounds(self._observations, extents, meant, read_only)
         self._initialisation = None
         if "initcheck" in tools:
             self._initialisation = Initialisation(
-                self._observations, global_memory, outputs, self._unit_bytes
+                self._observations,
+                global_memory,
+                {each: _widest_stored(program, global_memory, meant, each) for each in outputs},
+                self._unit_bytes,
             )
+        units = global_memory.data.size // self._unit_bytes["global"] + 1
+        self._scratch = {"global": np.empty(units, np.int32)}
         self._races = None
         if "racecheck" in tools:
-            units = global_memory.data.size // self._unit_bytes["global"] + 1
             self._races = Races(self._observations, program.steps, units)
-        self._copies = frozenset(
-            index for index, step in enumerate(program.steps) if macros.is_copy(step.instruction)
+        copies = [n for n, step in enumerate(program.steps) if macros.is_copy(step.instruction)]
+        self._tools = Tools(
+            bounds, self._initialisation, self._races, self._unit_bytes, frozenset(copies)
         )
         self._group = 0
         if any(map(barriers.is_warp_barrier, program.steps)):
@@ -101,11 +104,17 @@ class Checker:
 
     def begin(self, threads: Threads, operands: Operands, segments: Mapping[str, Segment]) -> None:
         """Take the blocks that run next."""
-        self._threads, self._operands, self._segments = threads, operands, segments
+        self._threads = threads
         padded = threads.grid.padded_threads
         lane = np.arange(threads.lanes, dtype=np.int64)
         self._numbers = (len(self._blocks) + lane // padded << THREAD_BITS) | lane % padded
         self._blocks += [(int(x), int(y), int(z)) for x, y, z in threads.blocks]
+        for space in ("shared", "local"):
+            units = segments[space].data.size // self._unit_bytes[space] + 1
+            self._scratch[space] = np.empty(units, np.int32)
+        self._watched = WatchedAccesses(
+            self._tools, threads, self._numbers, operands, segments, self._scratch
+        )
         self._order = Order(threads.lanes, padded, self._group, self._order.time)
         publication = Publication()
         if self._initialisation is not None:
@@ -139,6 +148,17 @@ class Checker:
             self.barriers.branched(index, lanes)
         else:
             self.barriers.exited(index, lanes)
+
+    def together(self, index: int, step: Step, action: Action) -> Action:
+        """What lanes of a warp compute together, watched."""
+        if not barriers.is_collective(step):
+            return action
+
+        def run(mask: Lanes | None) -> None:
+            self.barriers.together(index, self._active(mask))
+            action(mask)
+
+        return run
 
     def stopped(self, index: int, mask: Lanes | None) -> None:
         """Lanes, None for all, stop the kernel; nothing else runs then."""
@@ -174,56 +194,20 @@ class Checker:
 
         What it returns is as in `accesses`; lanes at fault are sent to memory of their own.
         """
-        row, offset = step.row, operand.offset
-        width = TYPE_BYTES[(row.to if row.kind == "load" else row.of)[0]]
-        size, shift = width * row.vector, width.bit_length() - 1
-        kind = row.kind if row.kind in ("load", "store") else "atomic"
-        base, lanes = self._operands.address_base(operand), self._threads.lanes
-        nowhere = Segment("nowhere", np.zeros(_WIDEST_BYTES, np.uint8), _WIDEST_BYTES)
-
-        def access(mask: Lanes | None) -> Found:
-            active = self._active(mask)
-            address = np.broadcast_to(base, lanes).astype(np.int64) + offset
-            found: Found = []
-            refused = active
-            spaces = [(row.space, 0, active)]
-            if row.space == "generic":
-                spaces = list(memory.by_space(address, active))
-            for space, start, taking in spaces:
-                segment = self._segments[space]
-                inside = address - start if start else address
-                good = self._bounds.permitted(
-                    index, segment, inside, taking, self._numbers, size, kind == "load"
-                )
-                refused = refused & ~good
-                chosen = None if mask is None and good is active else good
-                position = inside if segment.origin == 0 else inside - segment.origin
-                if segment.lane_base is not None:
-                    position = position + segment.lane_base
-                if chosen is not None:
-                    position = position[chosen]
-                if position.size:
-                    self._watch(index, kind, segment, inside, position, chosen, size, sources)
-                    found.append((segment, position >> shift, 0, chosen))
-            if refused.any():
-                nowhere.data[:] = 0
-                found.append((nowhere, np.zeros(np.count_nonzero(refused), np.int64), 0, refused))
-            return found
-
-        return access
+        return self._watched.accessor(index, step, operand, sources)
 
     @property
     def memory_bytes(self) -> int:
         """What remembering every access to global memory takes, once all of it was touched."""
         units = self._memory_bytes // self._unit_bytes["global"]
         races = 0 if self._races is None else 8 * (4 if self._group else 3)
-        return units * (races + (self._initialisation is not None))
+        return units * (races + (self._initialisation is not None) + 4)
 
     # --- What was found ----------------------------------------------------------------------
 
     def observations(self) -> list[Observation]:
         """The mistakes seen by the chosen tools."""
-        return [each for each in self._observations.all() if each.tool in self._tools]
+        return [each for each in self._observations.all() if each.tool in self._chosen]
 
     def never_written(self, name: str) -> NDArray[np.int64]:
         """Row-major positions of an output's elements that nothing was stored to."""
@@ -248,43 +232,6 @@ class Checker:
     def _active(self, mask: Lanes | None) -> Lanes:
         return self._threads.alive if mask is None else mask
 
-    def _watch(
-        self,
-        index: int,
-        kind: str,
-        segment: Segment,
-        address: Lanes,
-        position: Lanes,
-        chosen: Lanes | None,
-        size: int,
-        sources: Sequence[Source],
-    ) -> None:
-        """Tell the tools of an access that is inside its memory."""
-        if segment.name not in self._unit_bytes:
-            return
-        lanes = np.arange(len(address)) if chosen is None else np.flatnonzero(chosen)
-
-        def values() -> Lanes:
-            given = [np.broadcast_to(value_of(each), len(address))[lanes] for each in sources]
-            return np.ascontiguousarray(np.stack(given, axis=1)).view(np.uint8)
-
-        event = Event(
-            step=index,
-            kind=kind,
-            segment=segment,
-            lanes=lanes,
-            threads=self._numbers if chosen is None else self._numbers[chosen],
-            address=address if chosen is None else address[chosen],
-            position=position,
-            size=size,
-            unit_bytes=self._unit_bytes[segment.name],
-            values=values,
-        )
-        if self._initialisation is not None:
-            self._initialisation.access(event)
-        if self._races is not None and segment.name != "local":
-            self._races.access(event, index in self._copies)
-
 
 def _narrowest(program: Program, space: str) -> int:
     """Bytes of a program's narrowest access to a state space, 16 at most."""
@@ -295,6 +242,17 @@ def _narrowest(program: Program, space: str) -> int:
         and step.row.space in (space, "generic")
     ]
     return min(widths, default=16)
+
+
+def _widest_stored(
+    program: Program, memory: GlobalMemory, meant: Mapping[int, Origin], name: str
+) -> int:
+    """Bytes of the widest access that stores to an array what is wider than a byte; else 1."""
+    places = {each.name: ("global", number) for number, each in enumerate(memory.allocations)}
+    rows = [program.steps[index].row for index, array in meant.items() if array == places[name]]
+    stored = [(TYPE_BYTES[row.of[0]], row.vector) for row in rows if row.kind == "store"]
+    widths = [width * vector for width, vector in stored if width > 1]
+    return max(widths, default=1)
 
 
 def _do_nothing(mask: Lanes | None) -> None:

@@ -1,12 +1,13 @@
 """initcheck: reads of memory that nothing was written to, and outputs left unwritten.
 
 Written or not is known for each unit of memory: as many bytes as the program's narrowest access
-to that state space moves.
+to that state space moves. A read is at fault where all of an element is unwritten: what copies a
+structure reads its padding too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,11 +24,16 @@ class Initialisation:
         self,
         observations: Observations,
         memory: GlobalMemory,
-        outputs: Collection[str],
+        outputs: Mapping[str, int],
         unit_bytes: Mapping[str, int],
     ) -> None:
-        """Start with the outputs among the arrays of global memory unwritten."""
+        """Start with the outputs among the arrays of global memory unwritten.
+
+        `outputs` gives the bytes of the widest access that stores to each what is wider than a
+        byte; 1 where there is none, or it is not known.
+        """
         self._observations, self._memory, self._unit_bytes = observations, memory, unit_bytes
+        self._widest = outputs
         unit = unit_bytes["global"]
         self._empty: dict[str, Lanes] = {"global": np.zeros(memory.data.size // unit + 1, np.bool_)}
         for name in outputs:
@@ -42,8 +48,9 @@ class Initialisation:
     def access(self, event: Event) -> None:
         """Take one instruction."""
         empty = self._empty[event.space]
-        if event.kind != "store":
-            missing = np.flatnonzero(empty[event.units])
+        touched = event.touched.units
+        if event.kind != "store" and empty[touched].any():
+            missing = event.whole_elements(empty[event.units])
             if missing.size:
                 _, first = np.unique(event.lane_of(missing), return_index=True)
                 missing = missing[first]
@@ -56,15 +63,35 @@ class Initialisation:
                     event.threads[event.lane_of(missing)],
                 )
         if event.kind != "load":
-            empty[event.units] = False
+            empty[touched] = False
 
     def never_written(self, name: str) -> NDArray[np.int64]:
-        """Row-major positions of an output's elements that were not stored to."""
+        """Row-major positions of an output's elements that were not stored to.
+
+        Where the elements are bytes, they may be those of structures, which have padding.
+        """
         found = self._memory.find(name)
         by_byte = np.repeat(self._units_of(name), self._unit_bytes["global"])[: found.size]
+        if found.element_bytes == 1:
+            by_byte &= ~_padding(by_byte, self._widest[name])
         return np.flatnonzero(by_byte.reshape(-1, found.element_bytes).any(axis=1))
 
     def _units_of(self, name: str) -> Lanes:
         found, unit = self._memory.find(name), self._unit_bytes["global"]
         start = (found.address - GLOBAL_BASE) // unit
         return self._empty["global"][start : start - (-found.size // unit)]
+
+
+def _padding(empty: Lanes, widest: int) -> Lanes:
+    """Which bytes of an array of bytes, unwritten or not, may be padding of structures.
+
+    Padding goes up to where a member is aligned, as C++ aligns it, and is shorter than that; no
+    member is aligned to more than the widest access.
+    """
+    edges = np.flatnonzero(np.diff(empty.astype(np.int8), prepend=0, append=0))
+    starts, ends = edges[::2], edges[1::2]
+    aligned = 1 << np.ceil(np.log2(ends - starts + 1)).astype(np.int64)  # wider than the gap
+    fits = (aligned <= widest) & (ends % aligned == 0)
+    steps = np.zeros(len(empty) + 1, np.int8)
+    steps[starts[fits]], steps[ends[fits]] = 1, -1
+    return np.asarray(np.cumsum(steps[:-1], dtype=np.int8) != 0)

@@ -32,7 +32,7 @@ _UNKNOWN: Origin = ("", -1)
 
 
 def arrays_meant(program: Program, memory: GlobalMemory, parameters: bytes) -> dict[int, Origin]:
-    """Find the array of each access to global and shared memory.
+    """Find the array of each access to global, shared and constant memory.
 
     Args:
         program: The program.
@@ -44,8 +44,9 @@ def arrays_meant(program: Program, memory: GlobalMemory, parameters: bytes) -> d
     """
     at = {each.address: ("global", number) for number, each in enumerate(memory.allocations)}
     named = {each.name: at[memory.find(each.name).address] for each in program.globals}
-    by_start = sorted(program.shared, key=program.shared.__getitem__)
-    named |= {name: ("shared", number) for number, name in enumerate(by_start)}
+    for space, places in (("shared", program.shared), ("const", program.const)):
+        by_start = sorted(places, key=places.__getitem__)
+        named |= {name: (space, number) for number, name in enumerate(by_start)}
     known: dict[str, frozenset[Origin]] = {}
     changed = True
     while changed:

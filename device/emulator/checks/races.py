@@ -17,7 +17,14 @@ from memlab.device.emulator.checks.event import Event
 from memlab.device.emulator.checks.observations import THREAD_BITS, Lanes, Observations
 from memlab.device.emulator.checks.order import Order
 from memlab.device.emulator.checks.publication import Publication
-from memlab.device.emulator.checks.shadow import COPY, THREAD, TIME_SHIFT, Shadow
+from memlab.device.emulator.checks.shadow import (
+    COPY,
+    THREAD,
+    THREADS_APART,
+    TIME_SHIFT,
+    WARPS_APART,
+    Shadow,
+)
 from memlab.device.emulator.checks.strength import (
     PLAIN,
     STRONG,
@@ -25,7 +32,7 @@ from memlab.device.emulator.checks.strength import (
     is_fence,
     strengths,
 )
-from memlab.device.emulator.program import Step
+from memlab.device.emulator.program import Step, reads, writes
 from memlab.device.emulator.rendezvous import is_partial
 from memlab.device.emulator.threads import Threads
 
@@ -37,6 +44,7 @@ class Races:
     """Follows the accesses to shared and global memory.
 
     Attributes:
+        apart: As of `Shadow`.
         copies: The asynchronous copies on their way.
         publication: What was published by fences and atomics, and who knows of it.
     """
@@ -49,13 +57,17 @@ class Races:
         self._lines = np.array([step.instruction.source_line for step in steps])
         self._strength = strengths(steps)
         self._stores = np.array([step.row.kind == "store" for step in steps])
-        self._tickets = np.array([step.row.kind == "atomic" for step in steps])
+        read = {name for step in steps for name in reads(step)}
+        self._tickets = np.array(
+            [step.row.kind == "atomic" and not read.isdisjoint(writes(step)) for step in steps]
+        )
         self._has_fences = any(map(is_fence, steps)) or any(
             each.releases is not None for each in self._strength
         )
         self.publication = Publication()
-        self._warps_apart = any(is_warp_barrier(step) or is_partial(step) for step in steps)
-        self._global = Shadow(global_units, self._warps_apart)
+        warps_meet = any(is_warp_barrier(step) or is_partial(step) for step in steps)
+        self.apart = WARPS_APART if warps_meet else THREADS_APART
+        self._global = Shadow(global_units, self.apart)
         self._steps, self._levels = array("i", [0]), array("b", [PLAIN])  # by time
 
     def begin(self, threads: Threads, numbers: Lanes, order: Order, shared_units: int) -> None:
@@ -70,7 +82,7 @@ class Races:
         self.order, self._numbers = order, numbers
         self._padded = threads.grid.padded_threads
         self._first = int(numbers[0]) >> THREAD_BITS
-        self._shared = Shadow(shared_units, self._warps_apart)
+        self._shared = Shadow(shared_units, self.apart)
         self.copies = Copies(threads.lanes)
         self._fenced = np.full((2, threads.lanes), -1, np.int64)  # by scope
         self._stored = np.full(threads.lanes, -1, np.int64)
@@ -97,72 +109,99 @@ class Races:
 
     def access(self, event: Event, copies: bool) -> None:
         """Take one instruction; `copies` for the store of an asynchronous copy."""
-        shadow = self._shadow(event)
+        shadow, touched = self._shadow(event), event.touched
         level = self._level(event)
         self._tick(event.step, level)
-        now = event.spread((self.order.time << TIME_SHIFT) | event.threads)
-        units = event.units
-        written = [shadow.written[units]]
-        if shadow.updated is not None:
-            written += shadow.updated.at(units)
+        time = self.order.time
+        updated = [] if shadow.updated is None else shadow.updated.each
         if self._has_fences:
             self._synchronise(event, level)
         if event.kind == "load":
-            self._compare("RAW", event, level, now, written)
-            shadow.read.add(units, now)
+            self._compare("RAW", event, level, [shadow.written, *updated])
+            shadow.read.add(touched, time)
+            return
+        self._read = np.unique(event.units[self._compare("WAR", event, level, shadow.read.each)])
+        self._compare("WAW", event, level, [shadow.written, *updated])
+        if level == STRONG:
+            shadow.update(touched, time)
         else:
-            read = shadow.read.at(units)
-            self._read = np.unique(units[self._compare("WAR", event, level, now, read)])
-            self._compare("WAW", event, level, now, written)
-            if level == STRONG:
-                shadow.update(units, now)
-            else:
-                shadow.written[units] = now | COPY if copies else now
-                self._compare_with_itself(event, now, shadow.written[units] & ~COPY)
+            mark = COPY if copies else 0
+            shadow.written[touched.units] = mark | time << TIME_SHIFT | touched.threads
+            if touched.met.any():
+                self._compare_with_itself(event, shadow.written[event.units] & ~COPY)
             if copies:
-                self.copies.issued(units, now | COPY, event.spread(event.lanes))
-            if event.kind == "store":
-                self._stored[event.lanes] = self.order.time
+                lanes = event.spread(event.lanes)
+                self.copies.issued(event.units, COPY | self._now(event), lanes)
+        if event.kind == "store":
+            self._stored[event.lanes] = time
 
     # --- Comparing ---------------------------------------------------------------------------
 
-    def _compare(
-        self, hazard: str, event: Event, level: int, now: Lanes, kept: Sequence[Lanes]
-    ) -> Lanes:
+    def _now(self, event: Event) -> Lanes:
+        """Time and thread of each unit touched."""
+        return self.order.time << TIME_SHIFT | event.spread(event.threads)
+
+    def _compare(self, hazard: str, event: Event, level: int, kept: Sequence[Lanes]) -> Lanes:
         """Look for earlier accesses of other threads that nothing orders before these.
 
         Args:
             hazard: What to call them.
             event: These accesses.
             level: How strong they are.
-            now: Time and thread of each unit touched.
-            kept: What is kept of earlier accesses to these units.
+            kept: What is kept of earlier accesses, by unit.
 
         Returns:
             The places among the units where there are any; some may be there twice.
         """
-        conflicts = [self._conflicts(hazard, event, level, now, earlier) for earlier in kept]
-        places = np.concatenate(conflicts)
+        found = [
+            self._conflicts(hazard, event, level, each[event.units])
+            for each in kept
+            if self._may_conflict(event, each[event.touched.units])
+        ]
+        if not found:
+            return np.zeros(0, np.int64)
+        places = np.concatenate([conflicts for conflicts, _ in found])
         if places.size:
-            named = [earlier[each] for earlier, each in zip(kept, conflicts, strict=True)]
-            self._observe(hazard, event, places, np.concatenate(named))
+            self._observe(hazard, event, places, np.concatenate([earlier for _, earlier in found]))
         return places
 
-    def _conflicts(
-        self, hazard: str, event: Event, level: int, now: Lanes, earlier: Lanes
+    def _may_conflict(self, event: Event, earlier: Lanes) -> bool:
+        """Whether an earlier access to the units touched, each once, may conflict."""
+        touched = event.touched
+        late = self._late(event, earlier, touched.lanes, touched.threads, touched.met)
+        return bool(late.any())
+
+    def _late(
+        self, event: Event, earlier: Lanes, lanes: Lanes, threads: Lanes, met: Lanes | bool
     ) -> Lanes:
-        """The places among the units where an earlier access conflicts."""
-        late = earlier > (event.spread(self.order.since[event.lanes]) << TIME_SHIFT | THREAD)
+        """Where an earlier access is of another thread and later than all that this one knows.
+
+        Args:
+            event: These accesses.
+            earlier: Accesses to compare with.
+            lanes: Who now touches the same unit.
+            threads: The threads of these lanes.
+            met: Whether others of this instruction do so too, whoever they are.
+        """
+        late = earlier > (self.order.since[lanes] << TIME_SHIFT | THREAD)
         if event.space == "global":  # of other blocks, threads know nothing by time
-            apart = ((earlier ^ now) & THREAD) >> THREAD_BITS != 0
-            late |= (earlier != 0) & apart
-        late &= ((earlier ^ now) & THREAD != 0) | (earlier >= COPY)
-        places = np.flatnonzero(late)
+            apart = ((earlier ^ threads) & THREAD) >> THREAD_BITS != 0
+            late |= (earlier != 0) & (apart | met)
+        if late.any():
+            late &= ((earlier ^ threads) & THREAD != 0) | met | (earlier >= COPY)
+        return np.asarray(late)
+
+    def _conflicts(
+        self, hazard: str, event: Event, level: int, earlier: Lanes
+    ) -> tuple[Lanes, Lanes]:
+        """The places among the units where an earlier access conflicts, and these accesses."""
+        lanes, threads = event.spread(event.lanes), event.spread(event.threads)
+        places = np.flatnonzero(self._late(event, earlier, lanes, threads, False))
         if places.size:
             places = self._unordered(event, level, places, earlier[places])
         if places.size and hazard == "WAW":
             places = places[~self._same_value_again(event, places, earlier[places])]
-        return places
+        return places, earlier[places]
 
     def _unordered(self, event: Event, level: int, places: Lanes, earlier: Lanes) -> Lanes:
         """Those of the places where nothing orders the earlier access before this one."""
@@ -173,7 +212,7 @@ class Races:
         updates = self._shadow(event).updated
         atomic = np.flatnonzero(race & (levels == STRONG))
         if updates is not None and atomic.size:
-            # Who draws the last ticket knows that all others were drawn before.
+            # Who draws the last ticket, and looks at it, knows that all others were drawn before.
             last = updates.last[event.units[places[atomic]]]
             steps, _ = self._looked_up(last)
             race[atomic] = ~(self._tickets[steps] & self._ordered(event, places[atomic], last))
@@ -211,12 +250,13 @@ class Races:
         steps, _ = self._looked_up(earlier)
         return np.asarray(equal & self._stores[steps] & ~np.isin(event.units[places], self._read))
 
-    def _compare_with_itself(self, event: Event, now: Lanes, left: Lanes) -> None:
+    def _compare_with_itself(self, event: Event, left: Lanes) -> None:
         """Look for lanes that stored different values to one place at once.
 
         What they move is aligned: where two lanes meet, they do so with the same part of it.
+        `left` is what is kept of the last of them, for each unit touched.
         """
-        lost = np.flatnonzero(left != now)
+        lost = np.flatnonzero(left != self._now(event))
         if not lost.size:
             return
         winners = np.searchsorted(event.threads, left[lost] & THREAD)

@@ -5,9 +5,12 @@ An access is one number: its time, and below it its thread.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from memlab.device.emulator.checks.observations import Lanes
+from memlab.device.emulator.checks.touched import Touched
 from memlab.device.properties import WARP_SIZE
 
 TIME_SHIFT = 32
@@ -16,7 +19,10 @@ THREAD = (1 << TIME_SHIFT) - 1
 COPY = 1 << 62
 """Marks an asynchronous copy on its way: later than any time. What was waited for has no mark."""
 
-_WARP_BITS = WARP_SIZE.bit_length() - 1
+THREADS_APART = (0,)
+"""In what low bits of their numbers threads may differ that count as one: in none."""
+WARPS_APART = (0, WARP_SIZE.bit_length() - 1)
+"""The same where a unit's accesses are also kept for warps, which have barriers of their own."""
 
 
 class Kept:
@@ -29,31 +35,26 @@ class Kept:
         last: The last one.
     """
 
-    def __init__(self, units: int, warps_apart: bool) -> None:
-        """Begin with none; `warps_apart` where warps have barriers of their own."""
+    def __init__(self, units: int, apart: Sequence[int]) -> None:
+        """Begin with none; `apart` as of `Shadow`."""
         self.last = np.zeros(units, np.int64)
-        self._others = [np.zeros(units, np.int64)]  # the last by another thread than `last`
-        self._bits = [0]
-        if warps_apart:  # and by another warp
-            self._others.append(np.zeros(units, np.int64))
-            self._bits.append(_WARP_BITS)
+        # The last by another thread than `last`, and by another warp.
+        self._others = [(bits, np.zeros(units, np.int64)) for bits in apart]
 
-    def at(self, units: Lanes) -> list[Lanes]:
-        """What is kept of some units."""
-        return [self.last[units], *(each[units] for each in self._others)]
+    @property
+    def each(self) -> list[Lanes]:
+        """All that is kept: an access to each unit, several times."""
+        return [self.last, *(others for _, others in self._others)]
 
-    def add(self, units: Lanes, now: Lanes) -> None:
-        """Keep one more access to each of some units, of which some may be the same."""
+    def add(self, touched: Touched, time: int) -> None:
+        """Keep an instruction's accesses; of several threads at one unit the last and the first."""
+        units, now = touched.units, time << TIME_SHIFT | touched.threads
         before = self.last[units]
         self.last[units] = now
-        left = self.last[units]
-        # Of several threads at one unit the last is kept, and beside it the first.
-        lost = np.flatnonzero(left != now)[::-1]
-        for others, bits in zip(self._others, self._bits, strict=True):
-            other = np.flatnonzero((before != 0) & (((before ^ left) & THREAD) >> bits != 0))
+        for (bits, others), (at, threads) in zip(self._others, touched.others, strict=True):
+            other = np.flatnonzero((before != 0) & (((before ^ now) & THREAD) >> bits != 0))
             others[units[other]] = before[other]
-            apart = lost[((now[lost] ^ left[lost]) & THREAD) >> bits != 0]
-            others[units[apart]] = now[apart]
+            others[units[at]] = time << TIME_SHIFT | threads
 
 
 class Shadow:
@@ -65,15 +66,15 @@ class Shadow:
         updated: Atomic operations; None before the first.
     """
 
-    def __init__(self, units: int, warps_apart: bool) -> None:
-        """Begin with nothing done; `warps_apart` where warps have barriers of their own."""
-        self._units, self._warps_apart = units, warps_apart
+    def __init__(self, units: int, apart: Sequence[int]) -> None:
+        """Begin with nothing done; `apart` is `THREADS_APART`, or `WARPS_APART` too."""
+        self._units, self._apart = units, apart
         self.written = np.zeros(units, np.int64)
-        self.read = Kept(units, warps_apart)
+        self.read = Kept(units, apart)
         self.updated: Kept | None = None
 
-    def update(self, units: Lanes, now: Lanes) -> None:
-        """Keep atomic operations on some units."""
+    def update(self, touched: Touched, time: int) -> None:
+        """Keep an instruction's atomic operations."""
         if self.updated is None:
-            self.updated = Kept(self._units, self._warps_apart)
-        self.updated.add(units, now)
+            self.updated = Kept(self._units, self._apart)
+        self.updated.add(touched, time)

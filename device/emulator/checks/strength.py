@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
-from memlab.device.emulator.parser import Address, Immediate, Register, Symbol
+from memlab.device.emulator.parser import Address, Immediate, Operand, Register, Symbol
 from memlab.device.emulator.program import Step, destinations
 
 PLAIN, VOLATILE, STRONG = 0, 1, 2
@@ -18,6 +19,9 @@ PLAIN, VOLATILE, STRONG = 0, 1, 2
 
 DEVICE, BLOCK = 0, 1
 """For whom a fence or a release is: other blocks, too, or the thread's own alone."""
+
+Place: TypeAlias = tuple[tuple[str, ...], int]
+"""Registers and variables whose sum an address is, in order, and the bytes behind it."""
 
 _STRONG = frozenset(("relaxed", "acquire", "release", "acq_rel", "mmio"))
 
@@ -71,7 +75,7 @@ def _guesses(steps: Sequence[Step]) -> set[int]:
     an old value, the swap does not happen.
     """
     places = _Places(steps)
-    compared: set[tuple[str, tuple[str, int]]] = set()
+    compared: set[tuple[str, Place]] = set()
     for step in steps:
         if step.row.kind == "atomic" and ".cas." in step.row.opcode:
             _, address, compare, _ = step.instruction.operands
@@ -87,31 +91,41 @@ def _guesses(steps: Sequence[Step]) -> set[int]:
 
 
 class _Places:
-    """Addresses as a register and an offset, where registers are sums of others."""
+    """Addresses as sums, where registers are sums or copies of others."""
 
     def __init__(self, steps: Sequence[Step]) -> None:
         registers = [e.name for s in steps for e in destinations(s) if isinstance(e, Register)]
         written = Counter(registers)
-        self._sums: dict[str, tuple[str, int]] = {}
+        self._sums: dict[str, tuple[Operand, ...]] = {}
         self._copied: dict[str, set[str]] = {}
         for step in steps:
             match step.row.opcode.split("."), step.instruction.operands:
-                case ["add", *_], (Register(to), Register(base), Immediate("int", offset)):
-                    if written[to] == written[base] == 1:
-                        self._sums[to] = (base, offset)
+                case ["add" | "cvta", *_], (Register(to), *terms):
+                    named = [each.name for each in terms if isinstance(each, Register)]
+                    if all(written[each] <= 1 for each in (to, *named)):
+                        self._sums[to] = tuple(terms)
                 case ["mov", *_], (Register(to), Register(source)):
                     self._copied.setdefault(to, set()).add(source)
 
-    def of(self, address: Address) -> tuple[str, int]:
-        """The register that an address goes back to, and how far it lies behind that."""
-        base, offset = address.base, address.offset
-        name = base.name if isinstance(base, (Register, Symbol)) else ""
+    def of(self, address: Address) -> Place:
+        """What an address is the sum of, and how far it lies behind that."""
+        offset = address.offset
+        roots: list[str] = []
+        left: list[Operand] = [address.base] if address.base else []
         met: set[str] = set()  # a sum of itself, which nothing began, has no end
-        while name in self._sums and name not in met:
-            met.add(name)
-            name, more = self._sums[name]
-            offset += more
-        return name, offset
+        while left:
+            match left.pop():
+                case Register(name) if name in self._sums and name not in met:
+                    met.add(name)
+                    left += self._sums[name]
+                case Immediate("int", value):
+                    offset += value
+                case Symbol(name, more):
+                    roots.append(name)
+                    offset += more
+                case other:
+                    roots.append(str(other))
+        return tuple(sorted(roots)), offset
 
     def copies(self, register: str) -> set[str]:
         """The registers whose value may come to be in this one, itself among them."""

@@ -74,6 +74,7 @@ def stream(
         window=np.array(windows),
         sector=np.array(sectors),
         store=np.zeros(rows, np.bool_),
+        reads=np.ones(rows, np.bool_),
         cached=np.ones(rows, np.bool_),
         move=np.array(moves).reshape(rows, 3),
         low=np.array(sectors),
@@ -139,7 +140,7 @@ def test_what_does_not_move_in_step_is_drawn_from_where_it_was_seen() -> None:
 
 
 def test_each_input_is_read_once_where_the_l2_holds_it() -> None:
-    read, written = caches.dram_bytes(matrix_product(64, 16), (4, 4, 1), geometry(), GENERATOR)
+    read, _, written = caches.dram_bytes(matrix_product(64, 16), (4, 4, 1), geometry(), GENERATOR)
 
     assert read == 2 * 64 * 64 * 4
     assert written == 0
@@ -148,7 +149,7 @@ def test_each_input_is_read_once_where_the_l2_holds_it() -> None:
 def test_without_an_l2_each_window_is_read_anew() -> None:
     # A wave is 2 rows of 4 blocks. In each of 4 phases it touches 2 tiles of M and 4 of N; the
     # grid is 2 waves, and a tile is 16 x 16 x 4 bytes.
-    read, _ = caches.dram_bytes(matrix_product(64, 16), (4, 4, 1), geometry(l2_bytes=0), GENERATOR)
+    read, *_ = caches.dram_bytes(matrix_product(64, 16), (4, 4, 1), geometry(l2_bytes=0), GENERATOR)
 
     assert read == 2 * 4 * (2 + 4) * 1024
 
@@ -156,24 +157,30 @@ def test_without_an_l2_each_window_is_read_anew() -> None:
 def test_memory_is_read_by_its_own_access_size() -> None:
     far_apart = stream([0, 0], [0, 100], [(0, 0, 0)] * 2)
 
-    read, _ = caches.dram_bytes(far_apart, (1, 1, 1), geometry(dram_access_bytes=64), GENERATOR)
+    read, *_ = caches.dram_bytes(far_apart, (1, 1, 1), geometry(dram_access_bytes=64), GENERATOR)
 
     assert read == 2 * 64
 
 
-def test_written_lines_leave_an_l2_that_is_too_small() -> None:
+@pytest.mark.parametrize("atomic", [False, True])
+def test_written_lines_leave_an_l2_that_is_too_small(atomic: bool) -> None:
     blocks, each = 1 << 12, 1 << 7
     made = stream(
-        [0] * each, list(range(each)), [(each, 0, 0)] * each, store=np.ones(each, np.bool_)
+        [0] * each,
+        list(range(each)),
+        [(each, 0, 0)] * each,
+        store=np.ones(each, np.bool_),
+        reads=np.full(each, atomic),
     )
     total = blocks * each * 32
 
     kept = caches.dram_bytes(made, (blocks, 1, 1), geometry(l2_bytes=total), GENERATOR)
     spilled = caches.dram_bytes(made, (blocks, 1, 1), geometry(l2_bytes=total // 4), GENERATOR)
 
-    assert kept == (0, 0)
-    assert spilled[0] == 0
-    assert spilled[1] == pytest.approx(total * 3 / 4, rel=0.01)
+    read = total if atomic else 0  # an atomic changes what is there
+    assert kept == (0, read, 0)
+    assert spilled[:2] == (0, read)
+    assert spilled.written == pytest.approx(total * 3 / 4, rel=0.01)
 
 
 def test_blocks_on_one_multiprocessor_share_its_l1() -> None:
@@ -212,11 +219,11 @@ def test_what_touches_no_memory_reads_none() -> None:
     made = replace(
         stream([0], [0], [(0, 0, 0)]),
         **dict.fromkeys(("window", "sector", "low", "high"), nothing),
-        **dict.fromkeys(("store", "cached", "affine"), nothing.astype(np.bool_)),
+        **dict.fromkeys(("store", "reads", "cached", "affine"), nothing.astype(np.bool_)),
         move=np.zeros((0, 3), np.int64),
     )
 
-    assert caches.dram_bytes(made, (4, 4, 1), geometry(), GENERATOR) == (0, 0)
+    assert caches.dram_bytes(made, (4, 4, 1), geometry(), GENERATOR) == (0, 0, 0)
 
 
 @given(st.integers(0, 2**32))
@@ -228,10 +235,10 @@ def test_a_thinned_simulation_comes_near_the_whole_one(seed: int) -> None:
     made = stream(windows, list(sectors), [(0, 0, 0)] * 4096)
     made = replace(made, affine=np.zeros(4096, np.bool_), low=sectors * 0, high=sectors * 0 + 32767)
     cache, grid = geometry(l2_bytes=1 << 18), (8, 2, 1)
-    whole, _ = caches.dram_bytes(made, grid, cache, generator)
+    whole, *_ = caches.dram_bytes(made, grid, cache, generator)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(caches, "_LARGEST_SIMULATION", 16_384)
-        thinned, _ = caches.dram_bytes(made, grid, cache, generator)
+        thinned, *_ = caches.dram_bytes(made, grid, cache, generator)
 
     assert thinned == pytest.approx(whole, rel=0.15)
 

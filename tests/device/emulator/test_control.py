@@ -163,7 +163,7 @@ def test_calls_are_put_in_place() -> None:
 @pytest.mark.parametrize(
     ("functions", "name", "why"),
     [
-        (".extern .func malloc();", "malloc", "has no body in this PTX"),
+        (".extern .func elsewhere();", "elsewhere", "has no body in this PTX"),
         (".func again() { call again, (); ret; }", "again", "calls itself"),
     ],
 )
@@ -172,6 +172,12 @@ def test_calls_that_cannot_be_put_in_place_are_named(functions: str, name: str, 
     with pytest.raises(PtxError) as error:
         load(parse(text), "k", ["", "", "printf();"])
     assert f"cannot call {name}, which {why}" in str(error.value)
+
+
+def test_a_heap_is_named() -> None:
+    text = kernel(".loc 1 1 1\ncall malloc, (); ret;", functions=".extern .func malloc();")
+    with pytest.raises(PtxError, match=r"no heap for malloc.*line 1: new int\): give it an array"):
+        load(parse(text), "k", ["new int"])
 
 
 def test_trap_stops_the_kernel_and_names_the_thread() -> None:
@@ -192,24 +198,31 @@ def test_waiting_for_a_clock_ends() -> None:
     assert set(each_thread(body + STORE + "ret;")) == {1}
 
 
+def test_a_clock_of_two_halves_is_read_whole() -> None:
+    body = """.reg .pred %p<3>; .reg .b32 %r<4>;
+    again: mov.u32 %r1, %clock_hi; mov.u32 %r2, %clock; mov.u32 %r3, %clock_hi;
+    setp.ne.u32 %p1, %r1, %r3; @%p1 bra again; ret;"""
+    run(kernel(body, ".u64 unused"), {"unused": np.zeros(1)})
+
+
 def test_special_registers() -> None:
     names = ["%tid.x", "%tid.y", "%tid.z", "%ctaid.x", "%ctaid.y", "%laneid", "%warpid", "%ntid.y"]
-    names += ["%nctaid.x", "%lanemask_lt"]
+    names += ["%nctaid.x", "%lanemask_lt", "WARP_SZ"]
     body = [".reg .b32 %r<3>; .reg .b64 %a<4>; ld.param.u64 %a1, [out];"]
     body.append("mov.u32 %r1, %tid.z; mov.u32 %r2, %ntid.y; mul.lo.u32 %r1, %r1, %r2;")
     body.append("mov.u32 %r2, %tid.y; add.u32 %r1, %r1, %r2; mov.u32 %r2, %ntid.x;")
     body.append("mul.lo.u32 %r1, %r1, %r2; mov.u32 %r2, %tid.x; add.u32 %r1, %r1, %r2;")
     body.append("mov.u32 %r2, %ctaid.y; mad.lo.u32 %r1, %r2, 40, %r1;")
-    body.append("mul.wide.u32 %a2, %r1, 40; add.u64 %a1, %a1, %a2;")
+    body.append("mul.wide.u32 %a2, %r1, 44; add.u64 %a1, %a1, %a2;")
     for number, name in enumerate(names):
         body.append(f"mov.u32 %r1, {name}; st.global.u32 [%a1+{4 * number}], %r1;")
     text = kernel("\n".join([*body, "ret;"]), ".u64 out")
-    done = run(text, {"out": np.zeros((80, 10), "u4")}, grid=(1, 2, 1), block=(5, 4, 2))
+    done = run(text, {"out": np.zeros((80, 11), "u4")}, grid=(1, 2, 1), block=(5, 4, 2))
     for index, row in enumerate(done["out"].tolist()):
         block, thread = divmod(index, 40)
         lane = thread % 32
         place = [thread % 5, thread // 5 % 4, thread // 20]
-        assert row == [*place, 0, block, lane, thread // 32, 4, 1, 2**lane - 1]
+        assert row == [*place, 0, block, lane, thread // 32, 4, 1, 2**lane - 1, 32]
 
 
 def shuffled(mode: str, lane: int, b: int, c: int) -> tuple[int, bool]:

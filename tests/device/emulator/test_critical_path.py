@@ -7,7 +7,9 @@ import pytest
 from memlab.device.emulator import parser, program
 from memlab.device.emulator.critical_path import Latencies, warp_clocks
 
-LATENCIES = Latencies(arithmetic=4, shared=30, constant=28, global_load=300, barrier=20)
+LATENCIES = Latencies(
+    arithmetic=4, shared=30, constant=28, global_load=300, global_atomic=500, barrier=20
+)
 
 HEAD = """.version 8.0
 .target sm_80
@@ -49,6 +51,7 @@ def test_a_chain_waits_for_each_result() -> None:
         ("ld.shared.f32 %f1, [%r1];", 30),
         ("ld.param.f32 %f1, [data];", 4),
         ("ld.const.f32 %f1, [%rd1];", 28),
+        ("atom.global.add.f32 %f1, [%rd1], %f2;", 500),
     ],
 )
 def test_a_use_waits_for_its_load(load: str, latency: int) -> None:

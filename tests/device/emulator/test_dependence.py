@@ -7,9 +7,14 @@ import pytest
 from memlab.device import datasheet
 from memlab.device.compile import compile_ptx
 from memlab.device.devices import limits
-from memlab.device.emulator.dependence import adds_up_globally, depends_on_data
+from memlab.device.emulator.dependence import (
+    adds_up_globally,
+    depends_on_data,
+    read_by_sign,
+    what_decides,
+)
 from memlab.device.emulator.parser import parse
-from memlab.device.emulator.program import Program, load
+from memlab.device.emulator.program import Program, load, reads, writes
 from memlab.kernels.catalog import CATALOG
 
 HEAD = 'extern "C" __global__ void k(float *x, float *y, int *p, int n)'
@@ -61,6 +66,28 @@ def test_what_data_decides_is_found(what: str) -> None:
 @pytest.mark.parametrize("what", INDEPENDENT)
 def test_values_alone_decide_nothing(what: str) -> None:
     assert not depends_on_data(program(INDEPENDENT[what]))
+
+
+def test_what_branches_and_addresses_are_computed_from_is_found() -> None:
+    """All but the values that go through memory."""
+    found = program("float v = x[i]; v = v * v + 1; if (i < n) y[i] = v;")
+    registers, spaces = what_decides(found)
+
+    floats = {name for name, ptx_type in found.registers.items() if ptx_type == "f32"}
+    used = {name for step in found.steps for name in (*reads(step), *writes(step))}
+    assert registers.isdisjoint(floats)
+    assert registers >= {name for name in used - floats if name.startswith("%r")}
+    assert not spaces
+    kept = "__shared__ int s[64]; s[threadIdx.x] = i; __syncthreads(); y[s[0]] = 1;"
+    assert what_decides(program(kept))[1] == {"shared"}
+
+
+def test_registers_asked_for_their_sign_alone_are_found() -> None:
+    both = read_by_sign(program("if ((i | n) < 0) y[0] = 1;"))
+    stored = read_by_sign(program("int j = i | n; if (j < 0) p[0] = j;"))
+
+    assert len(both) == 3  # both sources too, which nothing else reads
+    assert not stored
 
 
 def test_of_the_catalog_only_the_scattered_access_follows_data() -> None:

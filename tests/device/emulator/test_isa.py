@@ -20,7 +20,7 @@ ROWS = {
     opcode: row
     for opcode, row in isa.TABLE.items()
     # The tensor cores' have their own test; what only other rows' macros use, the strangers'.
-    if not opcode.startswith(("mma", "ldmatrix", "stmatrix", "wmma", "mbarrier"))
+    if not opcode.startswith(("mma", "ldmatrix", "movmatrix", "stmatrix", "wmma", "mbarrier"))
 }
 COMPUTING = [row for row in ROWS.values() if row.kind in ("lanes", "warp")]
 
@@ -35,7 +35,7 @@ def _hardware() -> dict[str, str]:
 # and rows that are younger than the recording, which `test_younger_rows` holds to other truths.
 _NOT_COMPARED = re.compile(
     r"\w+\.(approx|full)|cvta|isspacep|\w+(\.rn)?(\.ftz)?\.f32x2|cvt\.sat\.[su]\d+\.[su]\d+"
-    r"|bmsk|vabsdiff2|(min|max)\..*relu|cvt\.r.i\.bf16\.bf16|cvt\..*e[45]m[23]x2"
+    r"|bmsk|szext|cvt\.pack|vabsdiff2|(min|max)\..*relu|cvt\.r.i\.bf16\.bf16|cvt\..*e[45]m[23]x2"
 )
 
 
@@ -194,7 +194,32 @@ def test_an_unknown_opcode_is_named_with_its_lines() -> None:
         load(parse(text), "k", source)
     assert str(error.value) == (
         "the emulator has no opcode wgmma.fence.sync.aligned (PTX line 8, source line 2: wgmma();)"
+        ": of the tensor cores' products it knows dense ones of f16, bf16, tf32, f64 and 8-bit "
+        "integers by mma and wmma; others need a GPU"
     )
+
+
+@pytest.mark.parametrize(
+    ("line", "advice"),
+    [
+        ("cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes", "--device a100"),
+        ("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32", "others need a GPU"),
+        ("mma.sp.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32", "others need a GPU"),
+        ("barrier.cluster.arrive", "launch plain blocks"),
+        ("mov.u32 %r0, %clusterid.x", "launch plain blocks"),
+        ("mov.u32 %r0, %pm3", "driver alone"),
+    ],
+)
+def test_what_is_not_run_comes_with_a_next_step(line: str, advice: str) -> None:
+    with pytest.raises(PtxError, match=f"the emulator has no .*source line 1: k.*{advice}"):
+        load(parse(kernel(f".reg .b32 %r<2>;\n.loc 1 1 1\n{line};\nret;")), "k", ["k()"])
+
+
+@pytest.mark.parametrize("shown", ["%warpsize", "warp_sz"])
+def test_what_ptx_does_not_define_is_named(shown: str) -> None:
+    text = kernel(f".reg .b32 %r<2>;\nmov.u32 %r0, {shown};\nret;", ".u64 a")
+    with pytest.raises(PtxError, match=shown):
+        run(text, {"a": np.zeros(1, "u4")})
 
 
 def test_a_wrong_number_of_operands_is_refused() -> None:

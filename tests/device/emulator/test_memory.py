@@ -46,6 +46,22 @@ def test_generic_addresses_reach_every_space() -> None:
     assert done["a"].tolist() == [i * 5 + (i % 3 == 0) for i in range(64)]
 
 
+def test_a_misaligned_register_and_its_offset_make_an_aligned_address() -> None:
+    # As compilers address a member of 8 bytes from another one's place in the structure.
+    body = (
+        START
+        + """
+    .shared .align 8 .b8 common[512]; .reg .b64 %d<3>;
+    mov.u32 %r5, common; mad.lo.u32 %r5, %r1, 16, %r5; add.u32 %r6, %r5, 12;
+    cvt.u64.u32 %d1, %r1; st.shared.u64 [%r6+-4], %d1; ld.shared.u64 %d2, [%r5+8];
+    ld.param.u64 %a1, [out]; mul.wide.u32 %a2, %r1, 8; add.u64 %a1, %a1, %a2;
+    add.u64 %a1, %a1, 4; st.global.u64 [%a1+-4], %d2; ret;
+    """
+    )
+    done = run(kernel(body, ".u64 out"), {"out": np.zeros(32, "u8")}, block=(32, 1, 1))
+    assert done["out"].tolist() == list(range(32))
+
+
 def test_each_block_has_its_own_shared_memory_and_dynamic_follows_static() -> None:
     body = (
         START
@@ -82,7 +98,7 @@ def test_each_block_has_its_own_shared_memory_and_dynamic_follows_static() -> No
             "illegal address: read of 4 bytes at shared offset 128 of",
         ),
         ("st.local.f32 [own+16], %f1;", "illegal address: write of 4 bytes at local offset 16"),
-        ("ld.u32 %r7, [%a8];", "where nothing is allocated"),
+        ("ld.u32 %r7, [%a8];", "global address 0x40, a null pointer"),
         ("atom.global.add.u32 %r7, [%a1+256], 1;", "illegal address: write of 4 bytes at a[64]"),
     ],
 )

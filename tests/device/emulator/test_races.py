@@ -42,7 +42,7 @@ def observe(operations: list[Operation]) -> list[tuple[Observation, int, int]]:
     memory = GlobalMemory({})
     extents = {"global": [], "shared": [(0, program.static_shared_bytes)]}
     grid = Grid((1, 1, 1), (64, 1, 1), 0, b"")
-    checker = Checker(program, grid, memory, extents, (), ("racecheck",))
+    checker = Checker(program, grid, memory, extents, (), (), ("racecheck",))
     Chunk(program, grid, np.array([(0, 0, 0)]), memory, Patterns(), checker=checker).run()
     found = []
     for each in checker.observations():
@@ -81,7 +81,7 @@ def checked(
         "shared": [(0, program.static_shared_bytes)],
     }
     grid = Grid((BLOCKS, 1, 1), (64, 1, 1), 0, b"")
-    checker = Checker(program, grid, memory, extents, ("cells_of_all",), tools)
+    checker = Checker(program, grid, memory, extents, (), ("cells_of_all",), tools)
     blocks = np.array([(each, 0, 0) for each in range(BLOCKS)])
     for first in range(0, BLOCKS, chunk):
         here = blocks[first : first + chunk]

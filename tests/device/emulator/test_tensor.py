@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from ptx import kernel, run
+from ptx import kernel, map_lanes, run
 
 from memlab.device.emulator import isa
 
@@ -141,6 +141,16 @@ def test_mma_ignores_what_tf32_does_not_hold() -> None:
     )
 
     np.testing.assert_array_equal(product, 1)
+
+
+def test_movmatrix_transposes() -> None:
+    matrices = np.arange(128, dtype="u2").reshape(2, 8, 8) * 37  # a warp each, four lanes a row
+
+    turned = map_lanes(
+        "movmatrix.sync.aligned.m8n8.trans.b16 %o, %i0;", [matrices.view("u4").reshape(-1)], "u4"
+    )
+
+    assert np.array_equal(turned.view("u2").reshape(2, 8, 8), matrices.transpose(0, 2, 1))
 
 
 def shared_tile() -> Any:

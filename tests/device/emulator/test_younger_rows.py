@@ -23,6 +23,36 @@ def test_a_mask_has_so_many_ones_from_a_bit_on(mode: str) -> None:
     assert found.tolist() == [mask(int(a), int(b)) for a, b in zip(start, width, strict=True)]
 
 
+@pytest.mark.parametrize("mode", ["clamp", "wrap"])
+def test_low_bits_are_extended(mode: str) -> None:
+    count = RNG.integers(0, 40, 512).astype("u4")
+
+    signed = map_lanes(f"szext.{mode}.s32 %o, %i0, %i1;", [WORDS, count], "i4")
+    unsigned = map_lanes(f"szext.{mode}.u32 %o, %i0, %i1;", [WORDS, count], "u4")
+
+    for word, number, with_sign, without in zip(WORDS, count, signed, unsigned, strict=True):
+        bits = int(number) % 32 if mode == "wrap" else min(int(number), 32)
+        low = int(word) % 2**bits
+        assert without == low
+        assert with_sign == (low - 2**bits if bits and low >> (bits - 1) else low)
+
+
+def test_integers_are_clamped_and_packed() -> None:
+    values = [np.array(each, "i4") for each in ([300, -5, 7, 2**31 - 1], [-300, 200, -1, 1])]
+    third = np.array([0x11223344, 0xAABBCCDD, 0, 0xFFFFFFFF], "u4")
+
+    def packed(kind: str, *given: np.ndarray) -> list[str]:
+        names = ", ".join(f"%i{number}" for number in range(len(given)))
+        found = map_lanes(f"cvt.pack.sat.{kind} %o, {names};", list(given), "u4")
+        return [f"{each:08x}" for each in found.tolist()]
+
+    assert packed("s16.s32", *values) == ["012cfed4", "fffb00c8", "0007ffff", "7fff0001"]
+    assert packed("u8.s32.b32", *values, third) == ["3344ff00", "ccdd00c8", "00000700", "ffffff01"]
+    assert packed("s8.s32.b32", *values, third) == ["33447f80", "ccddfb7f", "000007ff", "ffff7f01"]
+    assert packed("s4.s32.b32", *values, third)[0] == "22334478"
+    assert packed("u2.s32.b32", *values, third)[1] == "abbccdd3"
+
+
 def test_halves_are_subtracted_without_sign() -> None:
     halves = [each.view("u2").reshape(-1, 2).astype(int) for each in (WORDS, OTHERS)]
     distance = np.abs(halves[0] - halves[1])
