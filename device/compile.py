@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib import metadata
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from memlab.device import compile_cache, compile_process, headers
+from memlab.device import compile_cache, compile_process, headers, host_code
 from memlab.device import cubin as cubin_file
 from memlab.device.compile_cache import Output
 from memlab.device.compile_errors import CompileError, explained
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 
 Architecture: TypeAlias = tuple[int, int]
 """A compute capability: major and minor."""
+
+_UNKNOWN_TO_DEBUGGING = "Error: unsupported operation"
+"""All that NVRTC 13.5 says under `-G` of the dot products `__dp4a`, `__dp2a_lo` and `__dp2a_hi`
+for compute capabilities before 10.0; without `-G` it compiles them."""
 
 
 @dataclass(frozen=True)
@@ -137,7 +141,15 @@ def compile_debug(
     Otherwise as `compile_kernel`.
     """
     arguments = ["-G", *_arguments(defines, options, lines=False)]
-    return _compile(source, source_name, architecture, "sm", arguments, name_expression)
+    try:
+        return _compile(source, source_name, architecture, "sm", arguments, name_expression)
+    except CompileError as error:
+        if _UNKNOWN_TO_DEBUGGING not in error.log:
+            raise
+        # What the kernel takes does not depend on what these compute.
+        absent = [f"-D{name}(a,b,c)=(c)" for name in ("__dp4a", "__dp2a_lo", "__dp2a_hi")]
+        arguments = [*arguments, *absent]
+        return _compile(source, source_name, architecture, "sm", arguments, name_expression)
 
 
 @cache
@@ -166,7 +178,8 @@ def _arguments(
     defines: Mapping[str, str], options: Sequence[str], *, lines: bool = True
 ) -> list[str]:
     definitions = [f"-D{name}={value}" for name, value in defines.items()]
-    usual = ["-lineinfo"] if lines else []
+    # nvcc compiles __int128 wherever the compiler of the host does, NVRTC where it is told to.
+    usual = ["--device-int128", *(["-lineinfo"] if lines else [])]
     if not any(option.startswith(("-std=", "--std=")) for option in options):
         usual.insert(0, "-std=c++17")
     return [*usual, *definitions, *options]
@@ -202,7 +215,8 @@ def _compile(
     )
     output = compile_cache.load(key)
     if output is None:
-        output = _run(source, source_name, architecture, arguments, name_expression)
+        own = [content.decode(errors="replace") for _, content in included.own]
+        output = _run(source, source_name, architecture, arguments, name_expression, own)
         compile_cache.store(key, output)
     return output
 
@@ -213,12 +227,25 @@ def _run(
     architecture: Architecture,
     arguments: Sequence[str],
     name_expression: str,
+    own_headers: Sequence[str] = (),
 ) -> Output:
-    """Run NVRTC in a process of its own."""
+    """Run NVRTC in a process of its own, and again without the host code that it cannot take."""
+    text = source
+    left_out: list[str] = []
     try:
-        answer = compile_process.call(
-            lambda: _answer(source, source_name, arguments, name_expression)
-        )
+        for _ in range(host_code.MOST_PASSES):
+            answer = compile_process.call(
+                partial(_answer, text, source_name, arguments, name_expression)
+            )
+            if not isinstance(answer, str):
+                break
+            before = text, arguments
+            text, faults = host_code.without(text, source_name, answer, own_headers)
+            left_out.extend(faults)
+            if host_code.PLAIN_FUNCTION in answer:
+                arguments = [*arguments, host_code.AS_OF_THE_DEVICE]
+            if (text, arguments) == before:
+                break
     except compile_process.Lost as lost:
         if name_expression and lost.crashed:
             # With what makes it crash left out it may say what is wrong.
@@ -227,7 +254,7 @@ def _run(
         raise CompileError(f"NVRTC {lost} while compiling {source_name}", advice) from None
     if isinstance(answer, str):
         target = f"with NVRTC {dotted(nvrtc_version())} for {dotted(architecture)}"
-        raise explained(answer, source_name, target, name_expression)
+        raise explained(answer, source_name, target, name_expression, left_out)
     if isinstance(answer, DeviceError):
         raise answer
     return answer
@@ -243,7 +270,8 @@ def _answer(
         expression = os.fsencode(name_expression)
         if expression:
             _call("nvrtcAddNameExpression", program, expression)
-        encoded = [os.fsencode(argument) for argument in arguments]
+        # NVRTC's own cache would start the driver of a GPU, which a forked child must leave alone.
+        encoded = [b"--no-cache", *(os.fsencode(argument) for argument in arguments)]
         result, *_ = _nvrtc().nvrtcCompileProgram(program, len(encoded), encoded)
         log = _text(program, "ProgramLog")
         if result != _nvrtc().nvrtcResult.NVRTC_SUCCESS:

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from memlab.device import headers
 from memlab.errors import UsageError
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_GUARD = "between #ifndef __CUDACC_RTC__ and #endif"
 _HELP = (
     (
         r"uses too much shared data",
@@ -14,11 +19,49 @@ _HELP = (
         "use a smaller tile, or extern __shared__ sized at launch",
     ),
     (
-        r"not allowed in JIT mode",
-        "NVRTC compiles device code alone: "
-        "hide what only the host needs between #ifndef __CUDACC_RTC__ and #endif",
+        r"cccl/thrust/\S+\(\d+\): error",
+        f"Thrust is called by the host: hide its #include and what uses it {_GUARD}",
     ),
-    (r'identifier "u?int\d+_t" is undefined', "put #include <cuda/std/cstdint> before it"),
+    (
+        r"cccl/cub/\S+\(\d+\): .*#error",
+        "NVRTC takes of CUB what blocks, warps and threads call: include that in place of the "
+        "whole, such as <cub/block/block_reduce.cuh>",
+    ),
+    (
+        r"device-side kernel launch|identifier \"cuda[A-Z]|not allowed in JIT mode",
+        f"NVRTC compiles device code alone: hide what only the host needs {_GUARD}",
+    ),
+    (
+        r'"std" has no member "(min|max|swap)"',
+        "put #include <algorithm> before it, or call min and max without std::",
+    ),
+    (
+        r'"std" has no member "\w*_t"',
+        "put #include <cstdint>, <cstddef> or <type_traits> before it",
+    ),
+    (
+        r'"std" has no member "numeric_limits"',
+        "put #include <limits> before it",
+    ),
+    (
+        r'"std" has no member',
+        "put the #include before it that has it (<cmath>, <type_traits>, <utility>), or take it "
+        f"from libcu++, cuda::std in <cuda/std/...>; hide what only the host needs {_GUARD}",
+    ),
+    (r'identifier "u?int\w*\d+_t" is undefined', "put #include <cstdint> before it"),
+    (
+        r'identifier "(INFINITY|NAN|HUGE_VALF?|M_\w+)" is undefined',
+        "put #include <math.h> before it",
+    ),
+    (r'identifier "(FLT|DBL)_\w+" is undefined', "put #include <float.h> before it"),
+    (
+        r'identifier "(CHAR_BIT|U?(INT|CHAR|SHRT|LONG|LLONG)_(MIN|MAX))" is undefined',
+        "put #include <limits.h> before it",
+    ),
+    (
+        r'identifier "(uint|ushort|ulong)" is undefined',
+        "put #include <sys/types.h> before it, as these are no words of C++",
+    ),
     (r'identifier "(__)?half2?" is undefined', "put #include <cuda_fp16.h> before it"),
     (r'identifier "(__)?nv_bfloat16\d?" is undefined', "put #include <cuda_bf16.h> before it"),
 )
@@ -57,7 +100,9 @@ class NameExpressionError(UsageError):
         self.reason = reason
 
 
-def explained(log: str, source_name: str, target: str, name_expression: str) -> UsageError:
+def explained(
+    log: str, source_name: str, target: str, name_expression: str, left_out: Sequence[str] = ()
+) -> UsageError:
     """Make an error of the compiler's log.
 
     Args:
@@ -65,16 +110,22 @@ def explained(log: str, source_name: str, target: str, name_expression: str) -> 
         source_name: The file name that it was given.
         target: The compiler and the architecture, for a message.
         name_expression: The name expression that it was given, or nothing.
+        left_out: What it said of host code, which was then left out.
     """
     reason = _NAME_MAP.search(log)
     if reason and not _ERROR.search(log):
         return NameExpressionError(source_name, name_expression, reason[1])
     # NVRTC puts the name expression into a file of its own making.
     log = log.replace("__nv_name_map", f"the name {name_expression!r}")
+    advice = _advice(log) or f"could not compile {source_name} {target}: correct what it names"
+    if left_out:
+        log = "\n".join((log, "Left out before, as host code that NVRTC cannot take:", *left_out))
+    return CompileError(log, advice)
+
+
+def _advice(log: str) -> str:
+    """The next step after a frequent error, or nothing."""
     header = _MISSING_HEADER.search(log)
     if header:
-        return CompileError(log, headers.advice(header[1]))
-    for pattern, advice in _HELP:
-        if re.search(pattern, log):
-            return CompileError(log, advice)
-    return CompileError(log, f"could not compile {source_name} {target}: correct what it names")
+        return headers.advice(header[1])
+    return next((advice for pattern, advice in _HELP if re.search(pattern, log)), "")

@@ -6,6 +6,7 @@ A cubin is an ELF file. Its sections and attributes are those that `cuobjdump --
 
 from __future__ import annotations
 
+import math
 import struct
 from bisect import bisect_right
 from collections import Counter
@@ -21,6 +22,7 @@ from elftools.elf.elffile import ELFFile
 
 from memlab.device.measurement import Resources
 from memlab.errors import UsageError, nearest
+from memlab.kernels.signature import LaunchBounds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,6 +51,8 @@ cubin counts it in, and names its end `.nv.reservedSmem.cap` (CUDA C++ Programmi
 Compute Capabilities: "reserved shared memory per thread block")."""
 
 # Attributes of `.nv.info`, by the names that cuobjdump prints.
+EIATTR_MAX_THREADS = 0x05
+EIATTR_REQNTID = 0x10
 EIATTR_FRAME_SIZE = 0x11
 EIATTR_MIN_STACK_SIZE = 0x12
 EIATTR_REGCOUNT = 0x2F
@@ -150,6 +154,23 @@ def resources(cubin: bytes, entry: str) -> Resources:
     )
 
 
+def launch_bounds(cubin: bytes, entry: str) -> LaunchBounds:
+    """Read which blocks a kernel may be launched with: a driver refuses all others.
+
+    Raises:
+        UsageError: The bytes are no cubin, or hold no kernel of this name.
+    """
+    elf = _open(cubin)
+    _code(elf, entry)
+    records = dict(_records(elf.get_section_by_name(f".nv.info.{entry}")))
+    block = records.get(EIATTR_REQNTID, b"")
+    most = records.get(EIATTR_MAX_THREADS, b"")
+    return LaunchBounds(
+        most_threads=math.prod(struct.unpack("<3I", most)) if most else 0,
+        block=struct.unpack("<3I", block) if block else None,
+    )
+
+
 def instruction_count(cubin: bytes, entry: str) -> int:
     """Count the machine instructions of a kernel and of the functions it calls.
 
@@ -227,24 +248,28 @@ def _code(elf: ELFFile, entry: str) -> Section:
 
 
 def _attributes(elf: ELFFile, entry: str) -> Iterator[tuple[int, int]]:
-    """The attributes in `.nv.info` that give one number for one function, for this function.
+    """The attributes in `.nv.info` that give one number for one function, for this function."""
+    symbols: Any = elf.get_section_by_name(".symtab")
+    for attribute, data in _records(elf.get_section_by_name(".nv.info")):
+        if len(data) == 8:
+            symbol, value = struct.unpack("<II", data)
+            if symbols.get_symbol(symbol).name == entry:
+                yield attribute, value
+
+
+def _records(info: Any) -> Iterator[tuple[int, bytes]]:
+    """The attributes of a section of them whose values are longer than two bytes.
 
     A record is its format and its attribute, a byte each, then two bytes of value or size.
     """
-    symbols: Any = elf.get_section_by_name(".symtab")
-    info: Any = elf.get_section_by_name(".nv.info")
     data = info.data()
     position = 0
     while position < len(data):
         value_format, attribute, size = struct.unpack_from("<BBH", data, position)
         position += 4
-        if value_format != EIFMT_SVAL:
-            continue
-        if size == 8:
-            symbol, value = struct.unpack_from("<II", data, position)
-            if symbols.get_symbol(symbol).name == entry:
-                yield attribute, value
-        position += size
+        if value_format == EIFMT_SVAL:
+            yield attribute, data[position : position + size]
+            position += size
 
 
 def _words(code: Section) -> Iterator[int]:

@@ -27,6 +27,10 @@ libcu++ and CUB."""
 LARGEST_HEADER_BYTES = 16 << 20
 """No header is longer; what is, is data that was named by mistake."""
 
+HOST_HEADERS = Path(__file__).parent / "host_headers"
+"""Stand-ins for headers of the host, which sources include as they are: with the types, macros and
+small functions of them that device code may use, most with nothing. They are searched last."""
+
 MOST_INCLUDES = 10_000
 """No source and its own headers have more `#include` lines; each is looked up in every folder."""
 
@@ -37,16 +41,6 @@ _INCLUDE = re.compile(
     rf"{_GAP}(?:\"(?P<quoted>[^\"\n\0]+)\"|<(?P<angled>[^>\n\0]+)>)?"
     rf"|(?P<hidden>(?:\#|%:){_GAP}/\*)"
 )
-_C_HEADERS = {"assert.h", "ctype.h", "errno.h", "float.h", "limits.h", "math.h", "stdarg.h"} | {
-    "stdbool.h",
-    "stddef.h",
-    "stdint.h",
-    "stdio.h",
-    "stdlib.h",
-    "string.h",
-    "time.h",
-    "unistd.h",
-}
 _SPLICE = re.compile(r"\\\r?\n")
 
 
@@ -55,9 +49,9 @@ class Headers:
     """What a source's `#include` lines need.
 
     Attributes:
-        options: NVRTC's options that let it find CUDA's headers; none where nothing is included.
+        options: NVRTC's options that let it find these headers; none where nothing is included.
         packages: The versions of CUDA's headers, `name==version`.
-        own: The user's headers that the source can reach: path and content.
+        own: The other headers that the source can reach, the user's above all: path and content.
     """
 
     options: tuple[str, ...] = ()
@@ -69,8 +63,8 @@ def find(source: str, source_name: str, options: Sequence[str]) -> Headers:
     """Find what a source includes, directly or through its own headers.
 
     A name in quotes is looked up beside the file that includes it, then, as one in angle brackets
-    is, in the folders of `-I` and last among CUDA's headers. Branches that the preprocessor would
-    skip are followed too.
+    is, in the folders of `-I`, then among CUDA's headers and last among `HOST_HEADERS`. Branches
+    that the preprocessor would skip are followed too.
 
     Args:
         source: The CUDA C++ text.
@@ -85,7 +79,7 @@ def find(source: str, source_name: str, options: Sequence[str]) -> Headers:
         return Headers()
     folders = _named_folders(options)
     return Headers(
-        options=tuple(f"-I{folder}" for folder in package_folders()),
+        options=tuple(f"-I{folder}" for folder in (*package_folders(), HOST_HEADERS)),
         packages=_package_versions(),
         own=tuple(_own_headers(source, source_name, folders).items()),
     )
@@ -116,33 +110,29 @@ def missing_packages() -> tuple[str, ...]:
 
 def advice(name: str) -> str:
     """Say what to do about a header that the compiler did not find, by the name it includes."""
-    stem = name if "." not in name else "c" + name.removesuffix(".h")
-    replacement = f"cuda/std/{stem}"
-    if any((Path(folder) / replacement).is_file() for folder in package_folders()):
+    of_the_host = "." not in name and "/" not in name
+    if any((Path(folder) / "cuda/std" / name).is_file() for folder in package_folders()):
         return (
             f"NVRTC compiles device code alone, without the host's <{name}>: include "
-            f"<{replacement}> in its place, or hide it with #ifndef __CUDACC_RTC__"
+            f"<cuda/std/{name}> in its place, or hide it with #ifndef __CUDACC_RTC__"
         )
-    missing = missing_packages()
-    if missing and not _is_of_the_host(name):
-        return (
-            f"CUDA's headers come with `pip install {' '.join(missing)}`, "
-            "one of your own is found with -I DIR"
-        )
-    if _is_of_the_host(name):
+    if of_the_host:
         return (
             f"NVRTC compiles device code alone, without the host's <{name}> (printf, assert and "
             "mathematics are built in): remove it, or hide it with #ifndef __CUDACC_RTC__"
+        )
+    if name.startswith("curand"):
+        return f"{name} comes with `pip install nvidia-curand`"
+    missing = missing_packages()
+    if missing:
+        return (
+            f"CUDA's headers come with `pip install {' '.join(missing)}`, "
+            "one of your own is found with -I DIR"
         )
     return (
         f"name the folder that {name} lies in with -I DIR, "
         "or hide what only host code needs with #ifndef __CUDACC_RTC__"
     )
-
-
-def _is_of_the_host(name: str) -> bool:
-    """Whether a header looks like one of the C++ or C standard library."""
-    return ("." not in name and "/" not in name) or name in _C_HEADERS
 
 
 @cache
@@ -181,7 +171,8 @@ def _own_headers(source: str, source_name: str, folders: Sequence[str]) -> dict[
     """Path and content of every header that does not belong to the packages."""
     mine = [Path(folder) for folder in folders]
     theirs = [Path(folder) for folder in package_folders()]
-    allowed = [real for folder in (Path(source_name).parent, *mine) if (real := _resolved(folder))]
+    readable = (Path(source_name).parent, *mine, HOST_HEADERS)
+    allowed = [real for folder in readable if (real := _resolved(folder))]
     packages = [real for folder in theirs if (real := _resolved(folder))]
     found: dict[str, bytes] = {}
     waiting, names = [(source, Path(source_name))], 0
@@ -195,7 +186,7 @@ def _own_headers(source: str, source_name: str, folders: Sequence[str]) -> dict[
                     "remove those that repeat"
                 )
             beside = [includer.parent] if quoted else []
-            for folder in (*beside, *mine, *theirs):
+            for folder in (*beside, *mine, *theirs, HOST_HEADERS):
                 path = folder / name  # An absolute name stays what it is.
                 real = _resolved(path)
                 if real is None or real.is_dir() or str(real) in found:

@@ -2,6 +2,7 @@ import os
 import re
 import resource
 import signal
+import subprocess
 import sys
 import time
 
@@ -70,12 +71,19 @@ def test_an_error_names_file_and_line_and_ends_with_a_next_step():
 @pytest.mark.parametrize(
     ("source", "said", "advised"),
     [
-        ("#include <stdio.h>\n__global__ void k() {}", "k.cu(1)", "host's <stdio.h>"),
-        ("#include <vector>\n__global__ void k() {}", "k.cu(1)", "__CUDACC_RTC__"),
-        ("#include <cstdint>\n__global__ void k() {}", "k.cu(1)", "<cuda/std/cstdint>"),
-        ("__global__ void k(uint32_t n) {}", "k.cu(1)", "#include <cuda/std/cstdint>"),
+        ("#include <concepts>\n__global__ void k() {}", "k.cu(1)", "<cuda/std/concepts>"),
+        ("#include <stdfloat>\n__global__ void k() {}", "k.cu(1)", "__CUDACC_RTC__"),
+        ("#include <curand_kernel.h>\n", "k.cu(1)", "pip install nvidia-curand"),
+        ("#include <cub/cub.cuh>\n", "cub.cuh", "<cub/block/block_reduce.cuh>"),
+        ("#include <thrust/sort.h>\n", "thrust", "__CUDACC_RTC__"),
+        ("__global__ void k(uint32_t n) {}", "k.cu(1)", "#include <cstdint>"),
+        ("__global__ void k(uint n) {}", "k.cu(1)", "#include <sys/types.h>"),
+        ("__global__ void k(float* p) { *p = INFINITY; }", "k.cu(1)", "#include <math.h>"),
+        ("__global__ void k(float* p) { *p = FLT_MAX; }", "k.cu(1)", "#include <float.h>"),
+        ("__global__ void k(int* p) { *p = INT_MAX; }", "k.cu(1)", "#include <limits.h>"),
+        ("__global__ void k(int* p) { *p = std::min(*p, 1); }", "k.cu(1)", "min and max without"),
+        ("__global__ void k(int* p) { k<<<1, 1>>>(p); }", "k.cu(1)", "__CUDACC_RTC__"),
         ('#include "mine.h"\n__global__ void k() {}', "k.cu(1)", "mine.h lies in with -I DIR"),
-        ("__global__ void k() {}\nint main() {}", "k.cu(2)", "__CUDACC_RTC__"),
         (
             "__global__ void k(int* p) { __shared__ int s[12289]; s[*p] = 1; *p = s[p[1]]; }",
             "too much shared data",
@@ -248,6 +256,20 @@ def test_a_compiler_whose_parent_is_killed_ends_too():
         return resource.getrlimit(resource.RLIMIT_CPU)[0]
 
     assert 0 < compile_process.call(limit) <= 2 * compile_process.LONGEST_S
+
+
+def test_the_compiler_leaves_a_gpu_alone(tmp_path):
+    """NVRTC's own cache loads the driver and starts it, in a fork of a process that may use it."""
+    program = (
+        "from memlab.device.compile import compile_ptx\n"
+        "compile_ptx('__global__ void f() {}', 'f.cu', (9, 0), {})"
+    )
+    watched = {"LD_DEBUG": "libs", "LD_DEBUG_OUTPUT": str(tmp_path / "libraries")}
+    environment = {**os.environ, "MEMLAB_CACHE": "off", **watched}
+    subprocess.run([sys.executable, "-c", program], env=environment, check=True)
+    looked_for = "".join(file.read_text(errors="replace") for file in tmp_path.iterdir())
+    assert "find library=libc.so.6" in looked_for
+    assert "find library=libcuda.so" not in looked_for
 
 
 def test_without_the_bindings_it_says_what_to_install(monkeypatch):

@@ -1,8 +1,12 @@
 """Headers of CUDA with no toolkit, the user's own, and the cache that must know both."""
 
+import math
 import os
+import re
+import struct
 from importlib import metadata
 
+import numpy as np
 import pytest
 
 from memlab.device import compile as compiler
@@ -277,3 +281,72 @@ def test_what_was_used_longest_ago_goes_first(cache, monkeypatch):
     compile_cache.store("d", output)
     assert [compile_cache.load(name) is not None for name in "abcd"] == [True, False, True, True]
     assert (cache / "mine.txt").exists()
+
+
+USED = """using namespace std;
+constexpr float least = -INFINITY;
+template <class T> struct Least { static constexpr T value = std::numeric_limits<T>::lowest(); };
+static_assert(INT_MAX == 2147483647 && LLONG_MIN < -9223372036854775807LL && CHAR_BIT == 8, "");
+static_assert(UINT32_MAX == 4294967295U && sizeof(std::uint64_t) == 8 && sizeof(int16_t) == 2, "");
+static_assert(std::is_same<uint, unsigned int>::value && sizeof(ushort) == 2, "");
+static_assert(offsetof(int2, y) == 4 && std::is_same<int*, intptr_t>::value == false, "");
+__constant__ double values[] = {  // its initialisers must be constants
+  M_PI, M_E, FLT_MAX, FLT_MIN, FLT_EPSILON, DBL_MAX, DBL_MIN, DBL_EPSILON, HUGE_VAL, least,
+  Least<float>::value, std::min(3.0, 2.0), std::max(2.5, 3.5), std::clamp(5.0, 1.0, 4.0), -NAN};
+extern "C" __global__ void k(float* in, size_t n, std::ptrdiff_t m) {
+  std::swap(in[0], in[1]);
+  in[2] = fmaxf(in[2], std::sqrt(in[3])) + sqrtf(abs(in[4])) + std::pow(in[5], 2) + min(n, n);
+  in[3] = std::isnan(in[6]) + isinf(in[7]) + max(1, 2) + std::abs(in[8]) + floor(in[9]) + m;
+  std::pair<int, float> both{1, 2.0f};
+  std::array<int, 3> three{1, 2, 3};
+  memset(in, three[0], both.first);
+  assert(in[4] > 0);
+  printf("%f", in[4]);
+}
+"""
+
+
+def test_the_stand_ins_give_what_c_gives_and_go_together_with_libcudacxx():
+    names = [
+        str(path.relative_to(headers.HOST_HEADERS))
+        for path in sorted(headers.HOST_HEADERS.rglob("*"))
+        if path.is_file()
+    ]
+    assert {"cmath", "stdint.h", "vector", "sys/types.h"} < set(names)
+    cuda = ["cuda.h", "cuda_runtime.h", "cooperative_groups.h", "cuda/atomic", "cuda/std/cmath"]
+    for order in (cuda + names, names[::-1] + cuda):
+        source = "".join(f"#include <{name}>\n" for name in order) + USED
+        ptx = compiler.compile_ptx(source, "k.cu", HOPPER, {})
+    given = re.search(r"values\[\d+\] = \{(.*?)\}", ptx)[1].split(", ")
+    *numbers, last = struct.unpack("<15d", bytes(map(int, given)))
+    single, double, infinity = np.finfo(np.float32), np.finfo(np.float64), math.inf
+    expected = [math.pi, math.e]
+    for each in (single, double):
+        expected += [each.max, each.tiny, each.eps]
+    assert numbers == [*expected, infinity, -infinity, single.min, 2, 3.5, 4]
+    assert math.isnan(last)
+
+
+def test_stand_ins_need_no_recent_dialect():
+    source = "#include <cmath>\n#include <cstdint>\n#include <climits>\n#include <cfloat>\n"
+    source += 'static_assert(sizeof(uint8_t) == 1, "");\n' + KERNEL
+    assert value("k.cu", source, options=("-std=c++11", "-DVALUE=INT_MAX")) == 2147483647
+
+
+def test_stand_ins_come_last_and_lead_nowhere_else(tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "vector").write_text("#define VALUE 1\n")
+    (tmp_path / "mine/vector").write_text("#define VALUE 2\n")
+    name = tmp_path / "k.cu"
+    assert value(name, '#include "vector"\n' + KERNEL) == 1
+    assert value(name, "#include <vector>\n" + KERNEL, options=(f"-I{tmp_path}/mine",)) == 2
+    assert value(name, "#include <vector>\n#define VALUE 3\n" + KERNEL) == 3
+    for include in ("<../headers.py>", "<sys/../../headers.py>", f'"{headers.__file__}"'):
+        with pytest.raises(UsageError, match="lies outside the folder"):
+            value(name, f"#include {include}\n{KERNEL}")
+
+
+def test_assert_is_switched_off_each_time_it_is_included():
+    source = "#define NDEBUG\n#include <cassert>\n" + KERNEL.replace("*p =", "assert(*p); *p =")
+    assert value("k.cu", source, options=("-DVALUE=3",)) == 3
+    assert "__assertfail" not in compiler.compile_ptx(source, "k.cu", HOPPER, {"VALUE": "3"})

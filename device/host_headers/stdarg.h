@@ -1,0 +1,1 @@
+// Device functions take no variable arguments, and va_list is built in.

@@ -1,0 +1,1 @@
+// bool, true and false are of the language.

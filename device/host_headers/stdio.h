@@ -1,0 +1,1 @@
+// printf is built in; files are the host's.

@@ -1,0 +1,1 @@
+// For host code alone: nothing in device code may use it.
