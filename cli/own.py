@@ -37,7 +37,9 @@ def choices(
             metavar="SPEC",
             help="An argument; repeat it in the kernel's order. TYPE=VALUE is a scalar, as "
             "f32=2.0; [in:|out:|inout:]TYPE[DIM,...][=FILL] an array: what is read only, written "
-            "only, or read and overwritten. TYPE: f16 bf16 f32 f64 i8 to i64 u8 to u64 bool. "
+            "only, or read and overwritten; struct=VALUE,VALUE,... a structure, its numbers in "
+            "order, or struct=@FILE.npy its bytes; null a null pointer. "
+            "TYPE: f16 bf16 f32 f64 i8 to i64 u8 to u64 bool. "
             "FILL: random (floats in [0, 1), whole numbers over their range; the default), "
             "zeros, ones, a number, arange, randint:LO:HI (up to HI - 1), uniform:LO:HI, "
             "@FILE.npy.",
@@ -73,8 +75,9 @@ def choices(
             "--reference",
             metavar="FILE.py:FUNCTION",
             help="Verify by a Python function, which takes the kernel's arguments as NumPy "
-            "arrays and numbers and returns the outputs, or changes its arrays. It runs that "
-            "file's code, which nothing else here does.",
+            "arrays and numbers and returns the outputs, None for one that is not to be "
+            "verified, or changes its arrays. It runs that file's code, which nothing else here "
+            "does.",
         ),
     ] = None,
     tolerance: Annotated[

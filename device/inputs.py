@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +11,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memlab.errors import UsageError
-from memlab.kernels.launch import Counting, Fill, Launch, NpyFile, Same, Uniform
+from memlab.kernels.launch import (
+    Argument,
+    Buffer,
+    Counting,
+    Fill,
+    Launch,
+    NpyFile,
+    Null,
+    Same,
+    Scalar,
+    Structure,
+    Uniform,
+    Values,
+)
 
+POINTER_BYTES = 8
 POISON_BYTE = 0xFF  # a NaN in every float format, so that an element never written is seen
 
 
@@ -41,6 +55,45 @@ def make_inputs(
         arrays[each.name] = array
         _fill(array, each.fill, np.random.default_rng([seed, number]))
     return arrays
+
+
+def argument_bytes(argument: Argument, addresses: Mapping[str, int]) -> bytes:
+    """What a kernel gets for one parameter.
+
+    Args:
+        argument: The argument.
+        addresses: Where the arrays lie, by name.
+
+    Raises:
+        UsageError: A file does not hold such a structure.
+    """
+    match argument:
+        case Buffer(name):
+            return addresses[name].to_bytes(POINTER_BYTES, "little")
+        case Null():
+            return bytes(POINTER_BYTES)
+        case Scalar(_, dtype, value):
+            return np.array(value, element_type(dtype)).tobytes()
+    if argument.path:
+        return load_array(argument.path, (argument.nbytes,), "uint8").tobytes()
+    whole = bytearray(argument.nbytes)
+    for offset, member in argument.members:
+        part = argument_bytes(member, {})
+        whole[offset : offset + len(part)] = part
+    return bytes(whole)
+
+
+def packed(arguments: Sequence[Argument], addresses: Mapping[str, int]) -> bytes:
+    """All that a kernel gets, each argument at a multiple of its alignment, as C lays out members.
+
+    Arguments and errors are those of `argument_bytes`.
+    """
+    whole = b""
+    for each in arguments:
+        part = argument_bytes(each, addresses)
+        alignment = each.alignment_bytes if isinstance(each, Structure) else len(part)
+        whole = whole.ljust(-(-len(whole) // alignment) * alignment, b"\0") + part
+    return whole
 
 
 def element_type(name: str) -> np.dtype[Any]:
@@ -99,6 +152,8 @@ def _fill(array: NDArray[Any], how: Fill | None, generator: np.random.Generator)
             array[...] = np.arange(array.size).reshape(array.shape).astype(array.dtype)
         case NpyFile(path):
             array[...] = load_array(path, array.shape, array.dtype.name)
+        case Values(given):
+            array[...] = given
         case Uniform() | None:
             _draw(array, how, generator)
 
@@ -130,6 +185,11 @@ def _draw(array: NDArray[Any], how: Uniform | None, generator: np.random.Generat
 
 
 def unwritten(output: NDArray[Any]) -> int:
-    """Count the elements of an output that still hold nothing but poison."""
+    """Count the elements of an output that still hold nothing but poison.
+
+    Whole numbers may well be all ones, such as -1 for what was not found: of these none count.
+    """
+    if output.dtype.kind in "iub":
+        return 0
     raw = np.ascontiguousarray(output).reshape(-1).view(f"u{output.dtype.itemsize}")
     return int(np.count_nonzero(raw == np.iinfo(raw.dtype).max))

@@ -18,7 +18,16 @@ from numpy.typing import NDArray
 
 from memlab.device.inputs import POISON_BYTE, element_type, load_array
 from memlab.errors import UsageError, nearest
-from memlab.kernels.launch import Arrays, Buffer, Launch, Reference, Scalar
+from memlab.kernels.launch import (
+    Argument,
+    Arrays,
+    Buffer,
+    Launch,
+    Null,
+    Reference,
+    Scalar,
+    Structure,
+)
 from memlab.kernels.own import OwnKernel
 
 LARGEST_SOURCE_BYTES = 16 << 20
@@ -75,9 +84,8 @@ def _expected(text: str, launch: Launch) -> tuple[Buffer, str]:
 
 
 def _from_file(path: str, output: Buffer) -> Reference:
-    def reference(inputs: Arrays, index: NDArray[np.int64]) -> NDArray[np.float64]:
-        array = load_array(path, output.shape, output.dtype)
-        return array.reshape(-1)[index].astype(np.float64)
+    def reference(inputs: Arrays, index: NDArray[np.int64]) -> NDArray[Any]:
+        return load_array(path, output.shape, output.dtype).reshape(-1)[index]
 
     return reference
 
@@ -89,57 +97,74 @@ class _Computed:
         """Load the function; outputs that are `known` it may pass over."""
         self._where, self._launch, self._known = where, launch, known
         self._function = _load(where)
-        self._found: dict[str, NDArray[np.float64]] = {}
+        self._found: dict[str, NDArray[Any] | None] = {}
 
     def of(self, output: Buffer) -> Reference:
         """What an output must hold."""
 
-        def reference(inputs: Arrays, index: NDArray[np.int64]) -> NDArray[np.float64]:
+        def reference(inputs: Arrays, index: NDArray[np.int64]) -> NDArray[Any] | None:
             if not self._found:
                 self._found = self._call(inputs)
             values = self._found[output.name]
-            return values if index.size == values.size else values[index]
+            return values if values is None or index.size == values.size else values[index]
 
         return reference
 
-    def _call(self, inputs: Arrays) -> dict[str, NDArray[np.float64]]:
+    def _call(self, inputs: Arrays) -> dict[str, NDArray[Any] | None]:
         given = {each.name: _before(each, inputs) for each in self._launch.arguments}
         returned = _guarded(self._where, lambda: self._function(*given.values()))
         by_name = self._by_name(given if returned is None else returned)
+        if not self._known and all(by_name.get(each.name) is None for each in self._launch.outputs):
+            raise UsageError(
+                f"{self._where} returned nothing for any output: return an array for one at least"
+            )
         return {
-            each.name: self._values(each, by_name[each.name])
+            each.name: self._values(each, by_name.get(each.name))
             for each in self._launch.outputs
             if each.name not in self._known
         }
 
     def _by_name(self, returned: Any) -> Mapping[str, Any]:
-        """What was returned, by the names of outputs.
+        """What was returned, by the names of outputs; of those left out, nothing is said.
 
         Raises:
-            UsageError: An output is missing, or there is one too many.
+            UsageError: There is no such argument, or a tuple has not one place for each output.
         """
         names = [each.name for each in self._launch.outputs]
         if isinstance(returned, Mapping):
-            missing = [name for name in names if name not in returned and name not in self._known]
-            if missing:
-                raise UsageError(
-                    f"{self._where} returned nothing for {', '.join(missing)}: "
-                    "return an array for each output"
-                )
+            known = [each.name for each in self._launch.arguments]
+            for name in returned:
+                if name not in known:
+                    hint = nearest(str(name), known)
+                    raise UsageError(f"{self._where} returned something for {name!r}: {hint}")
             return returned
         arrays = returned if isinstance(returned, tuple) else (returned,)
         if len(arrays) != len(names):
             raise UsageError(
                 f"{self._where} returned {len(arrays)} arrays; the outputs are "
-                f"{', '.join(names) or 'none'}: return one for each, in this order"
+                f"{', '.join(names) or 'none'}: return one for each, in this order, None for one "
+                "that is not to be verified"
             )
         return dict(zip(names, arrays, strict=True))
 
-    def _values(self, output: Buffer, value: Any) -> NDArray[np.float64]:
+    def _values(self, output: Buffer, value: Any) -> NDArray[Any] | None:
+        """What was returned for an output, flat: integers as they are, all others in float64.
+
+        None stays None: it says nothing of this output.
+
+        Raises:
+            UsageError: It is no array of real numbers in the output's shape.
+        """
+        if value is None:
+            return None
+        values: NDArray[Any] | None
         try:
             array = np.asarray(value)
+            if array.dtype.kind == "O":  # such as Python's integers, which may fit 64 bits
+                array = np.array(array.tolist())
             real = array if array.dtype.kind != "c" else None
-            values = None if real is None else real.astype(np.float64)
+            whole = array.dtype.kind in "iub"
+            values = array if whole else None if real is None else real.astype(np.float64)
         except (TypeError, ValueError):
             values = None
         if values is None:
@@ -154,10 +179,20 @@ class _Computed:
         return values.reshape(-1)
 
 
-def _before(argument: Buffer | Scalar, inputs: Arrays) -> Any:
-    """An argument as the kernel finds it; of an array a copy, for the function may work in it."""
+def _before(argument: Argument, inputs: Arrays) -> Any:
+    """An argument as the kernel finds it; of an array a copy, for the function may work in it.
+
+    A structure is the tuple of its numbers, or its bytes where a file gave these; a null pointer is
+    None.
+    """
     if isinstance(argument, Scalar):
         return bool(argument.value) if argument.dtype == "bool" else argument.value
+    if isinstance(argument, Structure) and argument.path:
+        return load_array(argument.path, (argument.nbytes,), "uint8").copy()
+    if isinstance(argument, Structure):
+        return tuple(_before(member, inputs) for _, member in argument.members)
+    if isinstance(argument, Null):
+        return None
     if argument.name in inputs:
         return inputs[argument.name].copy()
     poisoned = np.full(argument.nbytes, POISON_BYTE, np.uint8)

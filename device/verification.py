@@ -1,4 +1,4 @@
-"""Comparing what a kernel wrote with its float64 references."""
+"""Comparing what a kernel wrote with its references: whole numbers exactly, others in float64."""
 
 from __future__ import annotations
 
@@ -47,50 +47,66 @@ def verify(launch: Launch, inputs: Arrays, found: Mapping[str, Found]) -> Verifi
 
     The relative error of an element is |output - reference| / |reference|, or the absolute
     error where the reference is 0; for the scale `rms`, the reference's root mean square stands
-    in where it is larger. An element that was never written (outputs are poisoned with NaN
-    before the launch) has an infinite one, and so has an output of which nothing was found.
+    in where it is larger. Whole numbers, where the reference has such too, have no error only where
+    they are equal, however large they are. An element that was never written (outputs are poisoned
+    with NaN before the launch) has an infinite one, and so has an output of which nothing was
+    found.
 
     Args:
         launch: What ran.
         inputs: Its input arrays by name, as they were before.
-        found: Its outputs by name; those without a reference are passed over.
+        found: Its outputs by name; those without a reference are named as unverified.
 
     Returns:
         The worst of all outputs, with all elements counted.
     """
-    checks = [
-        _compare(launch, buffer, found[buffer.name], launch.references[buffer.name], inputs)
-        for buffer in launch.outputs
-        if buffer.name in launch.references
-    ]
+    checks, unverified = [], []
+    for buffer in launch.outputs:
+        reference = launch.references.get(buffer.name)
+        check = reference and _compare(launch, buffer, found[buffer.name], reference, inputs)
+        if check:
+            checks.append(check)
+        else:
+            unverified.append(buffer.name)
+    names = ", ".join(unverified)
     if not checks:
-        return UNVERIFIED
+        reason = f"no reference says anything of {names}" if launch.references else ""
+        return replace(UNVERIFIED, worst=reason, unverified=names)
     worst = max(checks, key=lambda check: (check.status == "failed", check.relative_error or 0.0))
     return replace(
         worst,
         checked=sum(check.checked for check in checks),
         total=sum(check.total for check in checks),
+        wrong=sum(check.wrong for check in checks),
+        unverified=names,
     )
 
 
 def _compare(
     launch: Launch, output: Buffer, found: Found, reference: Reference, inputs: Arrays
-) -> Verification:
-    error, worst = float("inf"), ""
-    if found.unwritten:
-        worst = f"{found.unwritten} of {output.elements} elements of {output.name} never written"
-    elif found.index.size:
-        expected = reference(inputs, found.index)
+) -> Verification | None:
+    """Compare one output; None where the reference says nothing of it."""
+    expected = reference(inputs, found.index)
+    if expected is None:
+        return None
+    tolerance = launch.tolerances.get(output.name, launch.tolerance)
+    error, wrong, worst = float("inf"), found.unwritten, ""
+    if found.index.size:
         least = _root_mean_square(expected) if launch.error_scale == "rms" else 0.0
-        error, at = max(
-            _largest_error(found.values, expected, least, piece) for piece in _pieces(expected.size)
-        )
+        pieces = [
+            _errors(found.values, expected, least, tolerance, piece)
+            for piece in _pieces(expected.size)
+        ]
+        error, at, _ = max(pieces)
+        wrong = max(sum(count for _, _, count in pieces), found.unwritten)
         place = ", ".join(str(each) for each in np.unravel_index(found.index[at], output.shape))
-        value = float(found.values[at])
-        worst = f"{output.name}[{place}] is {value:.9g}, must be {expected[at]:.9g}"
+        value, right = _text(found.values, at), _text(expected, at)
+        worst = f"{output.name}[{place}] is {value}, must be {right}"
         if np.isnan(expected[at]):  # computed from what was never written, most likely
             worst = f"{output.name}[{place}] has no reference but NaN"
-    tolerance = launch.tolerances.get(output.name, launch.tolerance)
+    if found.unwritten:
+        error = float("inf")
+        worst = f"{found.unwritten} of {output.elements} elements of {output.name} never written"
     return Verification(
         status="passed" if error <= tolerance else "failed",
         relative_error=error,
@@ -98,24 +114,45 @@ def _compare(
         checked=int(found.index.size),
         total=output.elements,
         worst=worst,
+        wrong=wrong,
     )
 
 
-def _largest_error(
-    found: NDArray[Any], expected: NDArray[np.float64], least: float, piece: slice
-) -> tuple[float, int]:
-    """The largest error among some elements, relative to `least` or more, and its position."""
-    values, right = found[piece].astype(np.float64), expected[piece]
+def _errors(
+    found: NDArray[Any], expected: NDArray[Any], least: float, tolerance: float, piece: slice
+) -> tuple[float, int, int]:
+    """The largest error among some elements, its position, and how many are beyond the tolerance.
+
+    Errors are relative to `least` or more.
+    """
+    values, right = found[piece].astype(np.float64), expected[piece].astype(np.float64)
+    equal = values == right  # infinities that are meant, too
+    exact = _are_whole(found) and _are_whole(expected)
+    if exact:  # float64 has not all of them; NumPy compares signed with unsigned by value
+        equal = found[piece] == expected[piece]
     scale = np.maximum(np.abs(right), least)
     with np.errstate(invalid="ignore", over="ignore"):
-        errors = np.abs(values - right) / np.where(scale == 0, 1.0, scale)
-    errors[values == right] = 0.0  # infinities that are meant
+        differences = np.abs(values - right)
+        if exact:
+            differences = np.maximum(differences, 1.0)
+        errors = differences / np.where(scale == 0, 1.0, scale)
+    errors[equal] = 0.0
     errors[np.isnan(errors)] = np.inf
     at = int(errors.argmax())
-    return float(errors[at]), piece.start + at
+    return float(errors[at]), piece.start + at, int(np.count_nonzero(errors > tolerance))
 
 
-def _root_mean_square(values: NDArray[np.float64]) -> float:
+def _are_whole(values: NDArray[Any]) -> bool:
+    """Whether these are integers or truth values."""
+    return values.dtype.kind in "iub"
+
+
+def _text(values: NDArray[Any], at: int) -> str:
+    """An element in words: of whole numbers every digit."""
+    return str(int(values[at])) if _are_whole(values) else f"{float(values[at]):.9g}"
+
+
+def _root_mean_square(values: NDArray[Any]) -> float:
     """The root mean square of the values that are finite; one infinity must not hide all errors."""
     largest, total, count = 0.0, 0.0, 0
     for piece in _pieces(values.size):
@@ -129,8 +166,9 @@ def _root_mean_square(values: NDArray[np.float64]) -> float:
     return largest * math.sqrt(total / count)
 
 
-def _finite(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    return values[np.isfinite(values)]
+def _finite(values: NDArray[Any]) -> NDArray[np.float64]:
+    real = values.astype(np.float64)
+    return real[np.isfinite(real)]
 
 
 def _pieces(size: int) -> Iterator[slice]:

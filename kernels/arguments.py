@@ -10,13 +10,25 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from memlab.errors import UsageError, nearest
-from memlab.kernels.launch import Buffer, Counting, Fill, NpyFile, Same, Scalar, Uniform
+from memlab.kernels.launch import (
+    Argument,
+    Buffer,
+    Counting,
+    Fill,
+    NpyFile,
+    Null,
+    Same,
+    Scalar,
+    Structure,
+    Uniform,
+    Values,
+)
 
 if TYPE_CHECKING:
-    from memlab.kernels.signature import KernelParameter
+    from memlab.kernels.signature import KernelParameter, Part
 
 DTYPES = {
     "f64": "float64",
@@ -52,11 +64,13 @@ _SPECIFICATION = re.compile(
     re.DOTALL,
 )
 _EXAMPLES = "write f32=2.0, i32[1024], inout:f32[64,64]=ones or f32[4096]=@x.npy"
+_STRUCTURE, _NULL = "struct", "null"
+_PARTS_TOLD = 8
 
 
 @dataclass(frozen=True)
 class ScalarSpecification:
-    """A scalar as it was written: `f32=2.0`."""
+    """A scalar as it was written: `f32=2.0`; given in Python it has no type yet, nor is it read."""
 
     dtype: str
     value: int | float
@@ -74,13 +88,36 @@ class ArraySpecification:
     text: str
 
 
+@dataclass(frozen=True)
+class StructureSpecification:
+    """A structure as it was written: `struct=1,2.5,3`, or its bytes `struct=@FILE.npy`."""
+
+    values: tuple[str, ...]
+    path: str
+    text: str
+
+
+@dataclass(frozen=True)
+class NullSpecification:
+    """The pointer that was written `null`."""
+
+    text: str = _NULL
+
+
+Specification: TypeAlias = (
+    ScalarSpecification | ArraySpecification | StructureSpecification | NullSpecification
+)
+"""An argument, taken apart but not yet checked against a parameter."""
+
+
 def bind(
-    texts: Sequence[str], parameters: Sequence[KernelParameter]
-) -> tuple[Buffer | Scalar, ...]:
+    texts: Sequence[str | Specification], parameters: Sequence[KernelParameter]
+) -> tuple[Argument, ...]:
     """Read the arguments of a kernel and check each against its parameter.
 
     Args:
-        texts: A specification for each parameter, in the kernel's order.
+        texts: A specification for each parameter, in the kernel's order; as text or, from Python,
+            taken apart already.
         parameters: What the compiled kernel declares.
 
     Raises:
@@ -112,14 +149,38 @@ def _label(index: int, parameter: KernelParameter) -> str:
     return f"{number} ({', '.join(names)})"
 
 
-def instead_of(parameter: KernelParameter) -> str:
-    """What to do about a parameter that memlab cannot pass."""
-    if "(*" in parameter.spelling:
-        return "call the function by its name in the kernel, or choose it with -D"
-    return "pass its members one by one, or a pointer to it"
+def obstacle(parameter: KernelParameter) -> str:
+    """Why memlab cannot pass a parameter, and what to do instead; empty where it can."""
+    if "(*" in parameter.spelling and parameter.kind == "structure":
+        return (
+            "is a function passed by value, which memlab cannot pass: call the function by its "
+            "name in the kernel, or choose it with -D"
+        )
+    for each in parameter.parts or ():
+        if not each.dtype:
+            return (
+                f"is a structure whose member {each.name} ({each.spelling}) is no number, and "
+                "memlab passes numbers alone: pass it as an argument of its own"
+            )
+    return ""
 
 
-def read(text: str) -> ScalarSpecification | ArraySpecification:
+def structure_hint(parameter: KernelParameter) -> str:
+    """How to write a structure: `write struct=1.0,1 (x f32, n i32)`."""
+    if parameter.parts is None:
+        return f"write {_STRUCTURE}=@FILE.npy, a file with its {parameter.nbytes} bytes as u8"
+    if not parameter.parts:
+        return f"write {_STRUCTURE}, for it has no members"
+    told, more = parameter.parts[:_PARTS_TOLD], parameter.parts[_PARTS_TOLD:]
+    example = ",".join([*(_some(each.dtype) for each in told), *(["..."] if more else [])])
+    listed = ", ".join(f"{each.name} {each.dtype}" for each in told)
+    if more:
+        whole = f"{_STRUCTURE}=@FILE.npy with its {parameter.nbytes} bytes as u8"
+        return f"write {_STRUCTURE}={example} ({listed}, and {len(more)} more), or {whole}"
+    return f"write {_STRUCTURE}={example} ({listed})"
+
+
+def read(text: str) -> Specification:
     """Take a specification apart.
 
     Raises:
@@ -129,8 +190,18 @@ def read(text: str) -> ScalarSpecification | ArraySpecification:
     if match is None:
         raise UsageError(f"{text!r} is no argument: {_EXAMPLES}")
     role, kind, shape, value = match.group("role", "type", "shape", "value")
+    if text.strip() == _NULL:
+        return NullSpecification(text)
+    if kind == _STRUCTURE and role is None and shape is None:
+        return _structure(text, value)
+    if kind == _STRUCTURE:
+        raise UsageError(
+            f"{text!r} is no {_STRUCTURE} passed by value: write its members, {_STRUCTURE}=1,2; an "
+            "array of structures is one of their members, f32[N,3], or of bytes, u8[N,12]"
+        )
     if kind not in DTYPES:
-        raise UsageError(f"{text!r} has the unknown type {kind!r}: {nearest(kind, DTYPES)}")
+        known = [*DTYPES, _STRUCTURE, _NULL]
+        raise UsageError(f"{text!r} has the unknown type {kind!r}: {nearest(kind, known)}")
     if role is not None and role not in ROLES:
         raise UsageError(f"{text!r} has the unknown prefix {role!r}: use in:, out: or inout:")
     if shape is not None:
@@ -179,42 +250,77 @@ def fill(dtype: str, text: str) -> Fill | None:
     return fills[text]
 
 
-def _bound(text: str, parameter: KernelParameter, label: str) -> Buffer | Scalar:
-    if parameter.kind == "structure":
-        what = "a function" if "(*" in parameter.spelling else "a structure"
-        raise UsageError(
-            f"{label} is {what} passed by value, which memlab cannot pass: {instead_of(parameter)}"
-        )
+def _bound(text: str | Specification, parameter: KernelParameter, label: str) -> Argument:
+    if reason := obstacle(parameter):
+        raise UsageError(f"{label} {reason}")
     try:
-        given = read(text)
+        given = read(text) if isinstance(text, str) else text
     except UsageError as error:
+        if parameter.kind == "structure" and _STRUCTURE not in str(text):  # `float3=1,2,3`, say
+            hint = structure_hint(parameter)
+            raise UsageError(f"{label} is a structure, got {text!r}: {hint}") from None
         raise UsageError(f"{label}: {error}") from None
-    if parameter.kind == "scalar":
-        return _bound_scalar(given, parameter, label)
-    return _bound_array(given, parameter, label)
+    bound = {"scalar": _bound_scalar, "pointer": _bound_array, "structure": _bound_structure}
+    return bound[parameter.kind](given, parameter, label)
 
 
-def _bound_scalar(
-    given: ScalarSpecification | ArraySpecification, parameter: KernelParameter, label: str
-) -> Scalar:
+def _bound_scalar(given: Specification, parameter: KernelParameter, label: str) -> Argument:
     dtype = parameter.dtype
-    if isinstance(given, ArraySpecification):
+    if not isinstance(given, ScalarSpecification):
         raise UsageError(
             f"{label} takes a scalar, got {given.text!r}: write {dtype}={_some(dtype)}"
         )
-    if given.dtype != dtype:
-        value = given.text.partition("=")[2].strip()
-        raise UsageError(f"{label} is {dtype}, got {given.text!r}: write {dtype}={value}")
-    return Scalar(parameter.name, DTYPES[dtype], given.value)
+    value = given.value
+    if not given.dtype:
+        value = _number(dtype, given.text, label)
+    elif given.dtype != dtype:
+        written = given.text.partition("=")[2].strip()
+        raise UsageError(f"{label} is {dtype}, got {given.text!r}: write {dtype}={written}")
+    return Scalar(parameter.name, DTYPES[dtype], value)
 
 
-def _bound_array(
-    given: ScalarSpecification | ArraySpecification, parameter: KernelParameter, label: str
-) -> Buffer:
+def _bound_structure(given: Specification, parameter: KernelParameter, label: str) -> Argument:
+    hint = structure_hint(parameter)
+    if not isinstance(given, StructureSpecification):
+        raise UsageError(f"{label} is a structure passed by value, got {given.text!r}: {hint}")
+    parts: tuple[Part, ...] = parameter.parts or ()
+    if parameter.parts is None and not given.path:
+        raise UsageError(f"{label} has members that are no numbers or share their bytes: {hint}")
+    if not given.path and len(given.values) != len(parts):
+        raise UsageError(
+            f"{label} is a structure of {len(parts)} numbers, got {given.text!r}: {hint}"
+        )
+    name, size, alignment = parameter.name, parameter.nbytes, parameter.alignment_bytes
+    if given.path:
+        return Structure(name, size, alignment, path=given.path)
+    values = (
+        _number(each.dtype, value, f"{label}.{each.name}")
+        for each, value in zip(parts, given.values, strict=True)
+    )
+    scalars = (
+        Scalar(each.name, DTYPES[each.dtype], value)
+        for each, value in zip(parts, values, strict=True)
+    )
+    offsets = (each.offset_bytes for each in parts)
+    return Structure(name, size, alignment, tuple(zip(offsets, scalars, strict=True)))
+
+
+def _number(dtype: str, text: str, label: str) -> int | float:
+    try:
+        return _scalar(dtype, text)
+    except UsageError as error:
+        raise UsageError(f"{label}: {error}") from None
+
+
+def _bound_array(given: Specification, parameter: KernelParameter, label: str) -> Argument:
     role, dtype = "in" if parameter.readonly else "inout", parameter.dtype
-    if isinstance(given, ScalarSpecification):
-        example = f"{role}:{dtype or given.dtype}[N]"
-        raise UsageError(f"{label} takes an array, got {given.text!r}: write {example}")
+    if isinstance(given, NullSpecification):
+        return Null(parameter.name)
+    if not isinstance(given, ArraySpecification):
+        example = dtype or (given.dtype if isinstance(given, ScalarSpecification) else "") or "u8"
+        raise UsageError(
+            f"{label} takes an array, got {given.text!r}: write {role}:{example}[N], or {_NULL}"
+        )
     if parameter.readonly and given.role != "in":
         raise UsageError(
             f"{label} is a pointer to const, which no kernel writes through, "
@@ -222,9 +328,10 @@ def _bound_array(
         )
     if dtype and given.dtype != dtype:
         extents = ",".join(map(str, given.shape))
-        raise UsageError(
-            f"{label} points to {dtype}, got {given.text!r}: write {given.role}:{dtype}[{extents}]"
-        )
+        cure = f"write {given.role}:{dtype}[{extents}]"
+        if isinstance(given.fill, Values):
+            cure = f"convert it, array.astype({DTYPES[dtype]!r})"
+        raise UsageError(f"{label} points to {dtype}, got {given.text!r}: {cure}")
     array = Buffer(parameter.name, given.shape, DTYPES[given.dtype], given.role, given.fill)
     if not dtype and parameter.element_bytes and array.nbytes % parameter.element_bytes:
         raise UsageError(
@@ -232,6 +339,16 @@ def _bound_array(
             f"of {array.nbytes} bytes: give a multiple of {parameter.element_bytes}"
         )
     return array
+
+
+def _structure(text: str, value: str | None) -> StructureSpecification:
+    written = (value or "").strip()
+    if written == "@":
+        raise UsageError("@ names no file: write @FILE.npy")
+    if written.startswith("@"):
+        return StructureSpecification((), written[1:], text)
+    values = tuple(each.strip() for each in written.split(",")) if written else ()
+    return StructureSpecification(values, "", text)
 
 
 def _array(text: str, dtype: str, shape: str, role: Role, value: str | None) -> ArraySpecification:

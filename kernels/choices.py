@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from memlab.errors import UsageError
+from memlab.kernels import given
+from memlab.kernels.arguments import Specification
 
 STANDARDS = ("c++11", "c++14", "c++17", "c++20")
 """The dialects of C++ that NVRTC documents."""
@@ -62,6 +64,35 @@ def _texts(what: str, value: Any) -> tuple[str, ...]:
     return texts
 
 
+def _arguments(what: str, value: Any) -> tuple[str | Specification, ...]:
+    """Read texts, and from Python numbers and arrays."""
+    found = []
+    for number, each in enumerate(value if isinstance(value, (list, tuple)) else (value,)):
+        try:
+            found.append(given.argument(each))
+        except UsageError as error:
+            raise UsageError(f"{what}[{number}]: {error}") from None
+    return tuple(found)
+
+
+def _defines(what: str, value: Any) -> tuple[str, ...]:
+    """Read texts `NAME=VALUE`, or a mapping of names to values."""
+    if not isinstance(value, Mapping):
+        return _texts(what, value)
+    for name, each in value.items():
+        if not isinstance(name, str) or not isinstance(each, str | int | float | None):
+            raise UsageError(
+                f"{what} takes names with texts, numbers or None, got {name!r}: {each!r}: write "
+                "{'TILE': 32}"
+            )
+    return tuple(name if each is None else f"{name}={_macro(each)}" for name, each in value.items())
+
+
+def _macro(value: str | float) -> str:
+    """What stands for a value in C++; truth values as numbers, which `#if` knows too."""
+    return str(int(value) if isinstance(value, bool) else value)
+
+
 def _standard(what: str, value: Any) -> str:
     if value not in STANDARDS:
         raise UsageError(
@@ -93,11 +124,11 @@ READERS: dict[str, Callable[[str, Any], Any]] = {
     "grid": _extents,
     "block": _extents,
     "shared": _whole(0, LARGEST_EXTENT),
-    "defines": _texts,
+    "defines": _defines,
     "include": _texts,
     "std": _standard,
     "max_registers": _whole(1, MOST_REGISTERS),
-    "args": _texts,
+    "args": _arguments,
     "constants": _texts,
     "expect": _texts,
     "reference": _reference,

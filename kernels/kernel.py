@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from memlab.errors import UsageError, nearest
-from memlab.kernels.launch import Buffer, Constant, Dim3, Launch, Reference, Scalar
+from memlab.kernels.launch import Argument, Buffer, Constant, Dim3, Launch, Reference
 
 INT_INDEXED_ELEMENTS = 2**31 - 1024
 """Elements of an array that `int` indices reach, less a block's width: the threads beyond the
@@ -180,7 +180,7 @@ class Kernel:
         parameters: Mapping[str, int | str],
         grid: Dim3,
         block: Dim3,
-        arguments: tuple[Buffer | Scalar, ...],
+        arguments: tuple[Argument, ...],
         *,
         flop: int,
         compulsory_bytes: int,
@@ -216,7 +216,7 @@ class Kernel:
         )
 
 
-def _is_output(argument: Buffer | Scalar) -> bool:
+def _is_output(argument: Argument) -> bool:
     return isinstance(argument, Buffer) and argument.role == "out"
 
 

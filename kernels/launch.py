@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from math import prod
 from string import ascii_lowercase
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 if TYPE_CHECKING:
     import numpy as np
@@ -22,9 +22,10 @@ Dim3: TypeAlias = tuple[int, int, int]
 Arrays: TypeAlias = "Mapping[str, NDArray[np.generic]]"
 """Array arguments by name."""
 
-Reference: TypeAlias = "Callable[[Arrays, NDArray[np.int64]], NDArray[np.float64]]"
-"""`reference(inputs, flat_index)`: the float64 values that the output must hold at these
-row-major positions, computed from the input arrays alone (constants are among them)."""
+Reference: TypeAlias = "Callable[[Arrays, NDArray[np.int64]], NDArray[Any] | None]"
+"""`reference(inputs, flat_index)`: the values that the output must hold at these row-major
+positions, computed from the input arrays alone (constants are among them): of whole numbers
+integers, which are compared exactly, else float64. None where nothing is said of this output."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,14 @@ class NpyFile:
     path: str
 
 
-Fill: TypeAlias = Uniform | Same | Counting | NpyFile
+@dataclass(frozen=True, eq=False)
+class Values:
+    """An array given in Python, of the very shape and type."""
+
+    array: NDArray[Any]
+
+
+Fill: TypeAlias = Uniform | Same | Counting | NpyFile | Values
 """Where the elements of an array come from."""
 
 
@@ -126,6 +134,40 @@ class Scalar:
 
 
 @dataclass(frozen=True)
+class Structure:
+    """A structure passed by value.
+
+    Attributes:
+        name: The parameter's name in the kernel's source.
+        nbytes: Its size.
+        alignment_bytes: What its place among the arguments is a multiple of.
+        members: Its numbers, each after the byte at which it starts; the rest is zeros.
+        path: The file in NumPy's format that holds its bytes instead; empty for none.
+    """
+
+    name: str
+    nbytes: int
+    alignment_bytes: int
+    members: tuple[tuple[int, Scalar], ...] = ()
+    path: str = ""
+
+
+@dataclass(frozen=True)
+class Null:
+    """A null pointer, for an array that is left out.
+
+    Attributes:
+        name: The parameter's name in the kernel's source.
+    """
+
+    name: str
+
+
+Argument: TypeAlias = Buffer | Scalar | Structure | Null
+"""What is passed for one parameter."""
+
+
+@dataclass(frozen=True)
 class Launch:
     """A kernel with everything that one launch of it needs.
 
@@ -168,7 +210,7 @@ class Launch:
     grid: Dim3
     block: Dim3
     dynamic_shared_bytes: int
-    arguments: tuple[Buffer | Scalar, ...]
+    arguments: tuple[Argument, ...]
     flop: int | None
     compulsory_bytes: int
     references: Mapping[str, Reference]

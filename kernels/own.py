@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memlab.errors import UsageError, nearest
-from memlab.kernels.arguments import DTYPES, bind, declared, fill
+from memlab.kernels.arguments import DTYPES, Specification, bind, declared, fill
 from memlab.kernels.choices import READERS
 from memlab.kernels.kernel import check_geometry, check_memory
 from memlab.kernels.launch import Buffer, Constant, Dim3, Launch
 
 if TYPE_CHECKING:
     from memlab.kernels.kernel import Limits
-    from memlab.kernels.signature import ModuleVariable, Signature
+    from memlab.kernels.signature import LaunchBounds, ModuleVariable, Signature
 
 LARGEST_SOURCE_BYTES = 16 << 20
 """No source is longer; what is, is data that was named by mistake."""
@@ -50,7 +50,7 @@ class OwnKernel:
         include: Folders in which to look for header files.
         std: The dialect of C++, one of `STANDARDS`; empty for the usual one.
         max_registers: The most registers that a thread may have; None leaves it to the compiler.
-        args: A specification for each argument: see `arguments`.
+        args: A specification for each argument, as text or taken apart: see `arguments`.
         constants: What `__constant__` and `__device__` arrays hold, `NAME=FILL`.
         expect: What outputs must hold, `IDX=@FILE.npy` by the number or name of the argument.
         reference: A Python function that computes the outputs, `FILE.py:FUNCTION`.
@@ -67,7 +67,7 @@ class OwnKernel:
     include: tuple[str, ...] = ()
     std: str = ""
     max_registers: int | None = None
-    args: tuple[str, ...] = ()
+    args: tuple[str | Specification, ...] = ()
     constants: tuple[str, ...] = ()
     expect: tuple[str, ...] = ()
     reference: str = ""
@@ -106,7 +106,8 @@ def configured(kernel: OwnKernel, given: Mapping[str, Any]) -> OwnKernel:
     Args:
         kernel: It stays as it is.
         given: Values by the names of `CHOICES`, as from Python, TOML or words; None chooses
-            nothing. `grid` and `block` are a number, up to three, or `X,Y,Z`.
+            nothing. `grid` and `block` are a number, up to three, or `X,Y,Z`; `args` texts or what
+            `given.argument` takes; `defines` texts, or values by name.
 
     Raises:
         UsageError: There is no such choice, or it cannot have such a value.
@@ -252,6 +253,7 @@ def launch(
     check_memory(made, limits)
     check_geometry(made, limits)
     _check_block(made, limits)
+    _check_bounds(made, signature.bounds)
     return made
 
 
@@ -328,6 +330,22 @@ def _check_block(launch: Launch, limits: Limits) -> None:
             )
 
 
+def _check_bounds(launch: Launch, bounds: LaunchBounds) -> None:
+    """Refuse a block that the kernel was not compiled for, as a GPU's driver does."""
+    if bounds.block not in (None, launch.block):
+        demanded = ",".join(map(str, bounds.block))
+        raise UsageError(
+            f"{launch.kernel} is declared __block_size__, for blocks of {demanded} threads in x, "
+            f"y, z, not {','.join(map(str, launch.block))}: use --block {demanded}"
+        )
+    if 0 < bounds.most_threads < launch.threads_per_block:
+        raise UsageError(
+            f"a block has {launch.threads_per_block} threads; {launch.kernel} is declared "
+            f"__launch_bounds__({bounds.most_threads}), and a GPU refuses more: use a smaller "
+            "--block, or raise the bound"
+        )
+
+
 def _shown(kernel: OwnKernel) -> dict[str, int | str]:
     """What was chosen, as it is kept with the run: all that tells one launch from another."""
     shown: dict[str, int | str] = {
@@ -337,7 +355,7 @@ def _shown(kernel: OwnKernel) -> dict[str, int | str]:
         "defines": " ".join(kernel.defines),
         "std": kernel.std,
         "max_registers": kernel.max_registers or 0,
-        "args": " ".join(kernel.args),
+        "args": " ".join(each if isinstance(each, str) else each.text for each in kernel.args),
         "constants": " ".join(kernel.constants),
     }
     return {

@@ -16,9 +16,10 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from memlab.errors import UsageError
-from memlab.kernels.arguments import DTYPES, LARGEST_FLOATS, instead_of
+from memlab.kernels.arguments import DTYPES, LARGEST_FLOATS, obstacle, structure_hint
 from memlab.kernels.catalog import CATALOG
 from memlab.kernels.project import SCHEMA_FILE
+from memlab.kernels.signature import LaunchBounds
 
 if TYPE_CHECKING:
     from memlab.kernels.own import OwnKernel
@@ -60,7 +61,7 @@ def document(kernel: OwnKernel, signatures: Sequence[Signature], source: str = "
         source: Its text, which tells how many axes a kernel works on.
 
     Raises:
-        UsageError: Each takes a structure by value; where some do, these are left out.
+        UsageError: Each takes what memlab cannot pass; where some do, these are left out.
     """
     tables, refused, written = [], [], []
     shared = {
@@ -92,23 +93,26 @@ def table_names(signatures: Sequence[Signature]) -> list[str]:
 
 def _table(name: str, kernel: OwnKernel, signature: Signature, entry: str, body: str) -> str:
     for each in signature.parameters:
-        if each.kind == "structure":
-            raise UsageError(
-                f"{signature.name} takes {each.name} ({each.spelling}) by value, which memlab "
-                f"cannot pass: {instead_of(each)}"
-            )
-    block = BLOCKS[_axes("threadIdx", body)]
+        reason = obstacle(each)
+        if each.kind == "structure" and each.parts is None and not reason:
+            reason = f"cannot be filled member by member: {structure_hint(each)}"
+        if reason:
+            raise UsageError(f"{signature.name}: {each.name} ({each.spelling}) {reason}")
+    block = _block(_axes("threadIdx", body), signature.bounds)
+    guess = "a guess" if signature.bounds == LaunchBounds() else "what the kernel is declared for"
     axes = max(len(block), _axes("blockIdx", body))
-    sizes = [each for each in signature.parameters if _is_size(each)]
+    scalars = [each.dtype for each in signature.parameters if each.kind == "scalar"]
+    members = [one.dtype for each in signature.parameters for one in each.parts or ()]
+    sizes = [dtype for dtype in (*scalars, *members) if _is_size(dtype)]
     size = 2 ** (int(math.log2(ELEMENTS)) // max(len(sizes), axes))
-    grid = [-(-size // threads) for threads in (*block, 1, 1)[:axes]]
+    grid = [max(size // threads, 1) for threads in (*block, 1, 1)[:axes]]  # none beyond the arrays
     return "\n".join(
         (
             f"[kernels.{name}]",
             f"source = {_quoted(kernel.source)}",
             f"entry = {_quoted(entry)}",
             f"grid = {_extents(grid)}  # blocks in x, y, z: a guess",
-            f"block = {_extents(block)}  # threads of a block: a guess",
+            f"block = {_extents(block)}  # threads of a block: {guess}",
             *_compiled_with(kernel),
             "# The arguments in the kernel's order; their sizes are a guess too: put yours.",
             "# in: is only read, out: only written, inout: read and overwritten.",
@@ -135,13 +139,29 @@ def _axes(index: str, body: str) -> int:
     return next((axes for axes, axis in ((3, "z"), (2, "y")) if f"{index}.{axis}" in body), 1)
 
 
-def _is_size(parameter: KernelParameter) -> bool:
-    kind = parameter.dtype
+def _block(axes: int, bounds: LaunchBounds) -> tuple[int, ...]:
+    """The block that a kernel is declared for, else the usual one for so many axes."""
+    if bounds.block:
+        needed = max(
+            axes, *(place for place, extent in enumerate(bounds.block, 1) if extent > 1), 1
+        )
+        return bounds.block[:needed]
+    if axes == 1 and bounds.most_threads:
+        return (bounds.most_threads,)  # who bounds a block launches it so
+    block = list(BLOCKS[axes])
+    while math.prod(block) > (bounds.most_threads or math.inf):
+        longest = max(range(axes), key=lambda axis: (block[axis], axis))
+        block[longest] //= 2
+    return tuple(block)
+
+
+def _is_size(dtype: str) -> bool:
+    """Whether a number of this type may say how many elements there are."""
     return (
-        parameter.kind == "scalar"
-        and kind not in LARGEST_FLOATS
-        and kind != "bool"
-        and int(kind[1:]) >= SMALLEST_SIZE_BITS
+        dtype != ""
+        and dtype not in LARGEST_FLOATS
+        and dtype != "bool"
+        and int(dtype[1:]) >= SMALLEST_SIZE_BITS
     )
 
 
@@ -149,10 +169,17 @@ def _arguments(parameters: Sequence[KernelParameter], size: int) -> Iterator[str
     for each in parameters:
         if each.kind == "pointer":
             text = f"{'in' if each.readonly else 'inout'}:{_elements(each)}"
+        elif each.kind == "scalar":
+            text = f"{each.dtype}={_value(each.dtype, size)}"
         else:
-            text = f"{each.dtype}={size if _is_size(each) else 1}"
+            values = ",".join(_value(one.dtype, size) for one in each.parts or ())
+            text = f"struct={values}" if values else "struct"
         comment = f"{each.name}: {each.spelling}"
         yield f"  {_quoted(text) + ',':<28}  # {' '.join(comment.split())}"
+
+
+def _value(dtype: str, size: int) -> str:
+    return str(size if _is_size(dtype) else 1)
 
 
 def _elements(parameter: KernelParameter) -> str:

@@ -5,6 +5,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from memlab.kernels.launch import Dim3
+
+
+@dataclass(frozen=True)
+class Part:
+    """A number in a structure, however deep; what is no number, such as a pointer, is one too.
+
+    Attributes:
+        name: How C++ reaches it from the structure: `x`, `corner.y`, `weights[2]`.
+        dtype: Its type in memlab's short names; empty for what is no number.
+        offset_bytes: Where it starts in the structure.
+        spelling: Its type as C++ writes it.
+    """
+
+    name: str
+    dtype: str
+    offset_bytes: int
+    spelling: str
+
 
 @dataclass(frozen=True)
 class KernelParameter:
@@ -23,6 +42,11 @@ class KernelParameter:
         readonly: Whether it is a pointer to const.
         member_dtype: Where the type, or what is pointed to, is a structure of members that are
             all of one type without gaps (`float4`, a complex number), that type.
+        parts: Of a structure by value, its numbers in the order of their declaration, those of
+            its bases first, none of an empty one; None for what cannot be taken apart so: unions,
+            bit-fields, pointers to functions.
+        alignment_bytes: Of a structure by value, what its address among the arguments is a
+            multiple of.
     """
 
     name: str
@@ -33,6 +57,8 @@ class KernelParameter:
     element_bytes: int = 0
     readonly: bool = False
     member_dtype: str = ""
+    parts: tuple[Part, ...] | None = None
+    alignment_bytes: int = 1
 
 
 @dataclass(frozen=True)
@@ -59,6 +85,19 @@ class ModuleVariable:
 
 
 @dataclass(frozen=True)
+class LaunchBounds:
+    """Which blocks a kernel may be launched with.
+
+    Attributes:
+        most_threads: The most threads of a block, as `__launch_bounds__` says; 0 where it does not.
+        block: The threads of a block in x, y and z, as `__block_size__` says; None where any do.
+    """
+
+    most_threads: int = 0
+    block: Dim3 | None = None
+
+
+@dataclass(frozen=True)
 class Signature:
     """A kernel as the compiler sees it.
 
@@ -69,6 +108,7 @@ class Signature:
         variables: The variables of its module.
         name_expression: What the compiler must be told so that the kernel is there at all, a
             template above all; empty where it is there anyhow.
+        bounds: Which blocks it may be launched with.
     """
 
     name: str
@@ -76,3 +116,4 @@ class Signature:
     parameters: tuple[KernelParameter, ...]
     variables: tuple[ModuleVariable, ...]
     name_expression: str = ""
+    bounds: LaunchBounds = LaunchBounds()

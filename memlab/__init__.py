@@ -6,7 +6,7 @@ For a notebook or a script:
 
     memlab.devicequery("a100").total_memory_bytes
     run = memlab.run("tiled", width=1024, tile=16)
-    memlab.run("saxpy.cu:saxpy", grid=16, block=256, args=["f32=2", "f32[4096]", ...])
+    memlab.run("saxpy.cu:saxpy", grid=16, block=256, args=[2.0, x, memlab.inout(y), y.size])
     memlab.check("tiled", width=100).findings
     memlab.roofline().figure()
 
@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from memlab import roofline as _roofline_room  # noqa: F401
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     import pandas
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from memlab.device.measurement import Occupancy
     from memlab.device.properties import DeviceProperties
     from memlab.device.trace_records import Trace
+    from memlab.kernels.arguments import ArraySpecification
     from memlab.kernels.launch import Dim3
     from memlab.kernels.own import OwnKernel
     from memlab.lab import Roofline
@@ -42,7 +44,9 @@ __all__ = [
     "check",
     "devicequery",
     "frame",
+    "inout",
     "occupancy",
+    "out",
     "roofline",
     "run",
     "trace",
@@ -85,7 +89,10 @@ def run(
         memory_bytes: How much of the host's memory the emulator may take; None allows what is
             free.
         **parameters: The kernel's own parameters; of one's own, the fields of
-            `memlab.kernels.own.OwnKernel`: `grid`, `block`, `args`, `defines` and so on.
+            `memlab.kernels.own.OwnKernel`: `grid`, `block`, `args`, `defines` and so on. An
+            argument is a text as after `--arg`, or a number; a NumPy array, which is only read;
+            `inout(array)`; `out(shape, dtype)`; a tuple for a structure; None for a null pointer.
+            `defines` may be a mapping, `{"TILE": 32}`.
 
     Raises:
         memlab.errors.MemlabError: See `memlab.lab.run`.
@@ -102,6 +109,37 @@ def run(
         timeout_s=timeout_s,
         memory_bytes=memory_bytes,
     )
+
+
+def inout(array: object) -> ArraySpecification:
+    """An argument of one's own kernel: an array that the kernel reads and overwrites.
+
+    The kernel gets a copy; this array stays as it is.
+
+    Args:
+        array: What NumPy takes for an array, in the kernel's shape and type.
+
+    Raises:
+        memlab.errors.UsageError: It is empty, or of no type that kernels take.
+    """
+    from memlab.kernels import given
+
+    return given.array(array, "inout")
+
+
+def out(shape: int | Sequence[int], dtype: object) -> ArraySpecification:
+    """An argument of one's own kernel: an array that the kernel only writes.
+
+    Args:
+        shape: Elements in each dimension, row-major.
+        dtype: NumPy's type or its name, or memlab's: `numpy.float32`, `float32`, `f32`.
+
+    Raises:
+        memlab.errors.UsageError: It has no elements, or is of no type that kernels take.
+    """
+    from memlab.kernels import given
+
+    return given.output(shape, dtype)
 
 
 def analyze(

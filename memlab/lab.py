@@ -60,12 +60,14 @@ class Roofline:
         ceilings: Its roofs.
         runs: The runs, oldest first.
         measured: What `peaks` found of the roofs on this very device; empty where it did not run.
+        fresh: The run of the kernel that was asked for; None where none was.
     """
 
     properties: DeviceProperties
     ceilings: tuple[Ceiling, ...]
     runs: tuple[Run, ...]
     measured: tuple[Ceiling, ...] = ()
+    fresh: Run | None = None
 
     def figure(self) -> Figure:
         """Draw it: see `memlab.roofline.plot.draw`."""
@@ -266,6 +268,7 @@ def analyze(
         coverage=emulation.coverage,
         counters=emulation.counters,
         lines=emulation.lines,
+        accesses=emulation.accesses,
         ratio=access_ratio(flop, emulation.region, emulation.counters, properties),
         boundary=boundary,
         verification=emulation.verification,
@@ -317,6 +320,8 @@ def trace(
     block: Dim3 = (0, 0, 0),
     thread: Dim3 = (0, 0, 0),
     device: str | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
     timeout_s: float | None = None,
     memory_bytes: int | None = None,
 ) -> Trace:
@@ -328,6 +333,8 @@ def trace(
         block: The block's index in the grid, x, y, z.
         thread: The thread's index in the block, x, y, z.
         device: See `device_properties`; it decides what the kernel is compiled for.
+        seed: Of the random inputs.
+        progress: As for `run`.
         timeout_s: As for `analyze`.
         memory_bytes: As for `run`.
 
@@ -340,7 +347,16 @@ def trace(
     properties, budget = device_properties(device), budget_of(timeout_s, memory_bytes)
     launch = prepared(kernel, parameters, properties)
     compiled = compile_launch(launch, properties.compute_capability)
-    return tracing.trace(launch, compiled, block, thread, properties.name, budget)
+    return tracing.trace(
+        launch,
+        compiled,
+        block,
+        thread,
+        properties.name,
+        budget,
+        seed=seed,
+        progress=progress,
+    )
 
 
 def roofline(
@@ -402,6 +418,7 @@ def roofline(
         ceilings(opened.properties),
         tuple(runs),
         measured_ceilings(peaks) if peaks else (),
+        fresh[0] if fresh else None,
     )
     if missing:
         raise Incomplete("; ".join(map(str, missing)), gathered)
@@ -425,5 +442,5 @@ def _run(
         memlab_version=version("memlab"),
         measurement=measurement,
         placement=placement,
-        advice=advise(measurement, placement, device.properties, roofs),
+        advice=advise(measurement, placement, device.properties),
     )

@@ -19,7 +19,11 @@ EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 MANY = """\
 struct Pair { int a; float b; };
 __constant__ float table[8];
-__global__ void by_value(Pair pair, float* y) { y[0] = pair.b; }
+__global__ void by_value(Pair pair, dim3 size, float* y) { y[0] = pair.b; }
+struct Row { float* values; int n; };
+union Either { int a; float b; };
+__global__ void by_pointer(Row row) { row.values[0] = row.n; }
+__global__ void either(Either it, float* y) { y[0] = it.b; }
 __global__ void transpose(const float* in, float* out, int rows, int columns) {
   int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y;
   if (x < columns && y < rows) out[x * rows + y] = in[y * columns + x] * table[x % 8];
@@ -76,14 +80,24 @@ def test_every_kernel_of_a_file_is_written_and_runs(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["init", "many.cu"]) == 0
-    assert "'memlab run my-transpose'" in capsys.readouterr().err  # the first that is written
+    assert "'memlab run by_value'" in capsys.readouterr().err  # the first that is written
     text = Path("memlab.toml").read_text("utf-8")
     document = tomllib.loads(text)
     Draft202012Validator(project.schema()).validate(document)
 
     # `transpose` is a kernel of the catalog too.
-    assert set(document["kernels"]) == {"my-transpose", "cube", "copy4", "gather", "fill", "fill-2"}
-    assert "# by_value takes pair (Pair) by value" in text
+    assert set(document["kernels"]) == {
+        "by_value",
+        "my-transpose",
+        "cube",
+        "copy4",
+        "gather",
+        "fill",
+        "fill-2",
+    }
+    assert "# by_pointer: row (Row) is a structure whose member values (float *) is no" in text
+    assert "# either: it (Either) cannot be filled" in text
+    assert document["kernels"]["by_value"]["args"][:2] == ["struct=32,1", "struct=32,32,32"]
     assert document["kernels"]["my-transpose"]["constants"] == ["table=random"]
     assert document["kernels"]["copy4"]["args"] == [
         "in:f32[1048576,4]",
@@ -101,6 +115,24 @@ def test_every_kernel_of_a_file_is_written_and_runs(
         assert (table["grid"], table["block"]) == (grid, block)
     for name in document["kernels"]:
         assert main(["analyze", name, "--json"]) == 0, capsys.readouterr().err
+
+
+def test_blocks_are_those_that_kernels_are_declared_for(folder: Path) -> None:
+    (folder / "bounded.cu").write_text("""
+        __global__ void __launch_bounds__(96) line(float* y) {
+          y[blockIdx.x * blockDim.x + threadIdx.x] = 1;
+        }
+        __global__ void __launch_bounds__(100) plane(float* y) { y[threadIdx.x + threadIdx.y] = 1; }
+        __global__ void __launch_bounds__(5) small(float* y) { y[threadIdx.x + threadIdx.z] = 1; }
+        __global__ void __block_size__((32, 2, 1)) sized(float* y) { y[threadIdx.x] = 1; }
+    """)
+    assert main(["init", "bounded.cu", "-q"]) == 0
+
+    tables = tomllib.loads(Path("memlab.toml").read_text("utf-8"))["kernels"]
+    blocks = {name: table["block"] for name, table in tables.items()}
+    assert blocks == {"line": 96, "plane": [8, 8], "small": [2, 2, 1], "sized": [32, 2]}
+    assert tables["line"]["grid"] * 96 <= 2**20, "no thread stands beyond the array"
+    assert main(["analyze", "line", "--json"]) == 0
 
 
 def test_a_template_and_how_it_is_compiled_are_kept(folder: Path) -> None:
@@ -149,7 +181,8 @@ def test_what_exists_stays_unless_forced(folder: Path, capsys: pytest.CaptureFix
         (["tiled"], "'tiled' is no file of CUDA C++: name one, as in saxpy.cu:saxpy"),
         (["missing.cu"], "cannot read missing.cu"),
         (["saxpy.cu:saxpi"], "did you mean 'saxpy'?"),
-        (["many.cu:by_value"], "by_value takes pair (Pair) by value, which memlab cannot pass"),
+        (["many.cu:by_pointer"], "by_pointer: row (Row) is a structure whose member values"),
+        (["many.cu:either"], "write struct=@FILE.npy, a file with its 4 bytes as u8"),
         (["saxpy.cu", "-o", "below/memlab.toml"], "saxpy.cu lies outside the folder below"),
         (["saxpy.cu", "-o", "missing/memlab.toml"], "the folder missing does not exist"),
         (["saxpy.cu", "--std", "c++3"], "std must be one of"),

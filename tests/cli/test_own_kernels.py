@@ -103,6 +103,9 @@ def too_many(values, bins):
 def nothing_for_it(values, bins):
     return {}
 
+def something_else(values, bins):
+    return {"bin": bins}
+
 def one_too_few(values):
     return values
 """
@@ -220,6 +223,31 @@ def test_module_arrays_are_filled(run: Run, folder: Path) -> None:
     assert found["parameters"]["constants"] == "coefficients=@coefficients.npy table=arange"
 
 
+@pytest.mark.parametrize(
+    ("function", "holds"),
+    [
+        ("np.full(32, 2**53 + 1)", True),
+        ("np.full(32, 2**53)", False),
+        ("np.full(32, 2**53 + 1, np.uint64)", True),
+        ("[2**53 + 1] * 32", True),
+        ("np.array([2**53] * 32, object)", False),
+    ],
+)
+def test_whole_numbers_must_be_equal_to_the_last_bit(
+    folder: Path, function: str, holds: bool
+) -> None:
+    """Those of 64 bits are not all numbers of float64: 2**53 + 1 is the first that is none."""
+    Path("long.cu").write_text(
+        "__global__ void k(long long* c) { c[threadIdx.x] = (1ll << 53) + 1; }"
+    )
+    Path("long.py").write_text(f"import numpy as np\ndef f(c): return {function}")
+    np.save("long.npy", np.full(32, 2**53 + holds))
+    command = "long.cu --grid 1 --block 32 --arg out:i64[32]"
+    for how in ("--reference long.py:f", "--expect 0=@long.npy"):
+        code = main(["run", *shlex.split(f"{command} {how}"), "--no-store"])
+        assert code == (0 if holds else 1)
+
+
 @pytest.mark.parametrize("function", ["several", "as_tuple", "as_dict"])
 def test_a_reference_gives_outputs_in_every_way(function: str, run: Run) -> None:
     """Three outputs of three types, from arrays changed in place, a tuple and a dict."""
@@ -273,7 +301,8 @@ def test_the_seed_decides_what_random_is(run: Run, arrays: dict[str, Any]) -> No
         ("too_short", "returned an array of shape [3] for bins, which has [256]"),
         ("complex_numbers", "returned no real numbers for bins"),
         ("too_many", "returned 2 arrays; the outputs are bins"),
-        ("nothing_for_it", "returned nothing for bins"),
+        ("nothing_for_it", "returned nothing for any output: return an array for one"),
+        ("something_else", "returned something for 'bin': did you mean 'bins'?"),
         ("one_too_few", "TypeError: one_too_few() takes 1 positional argument but 2 were given"),
         ("cuont", "references.py has no function 'cuont': did you mean 'count'?"),
     ],

@@ -6,6 +6,7 @@ import sys
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from memlab.device.devices import Device, limits, open_device
@@ -14,7 +15,17 @@ from memlab.device.properties import figures
 from memlab.device.timing import Settings
 from memlab.errors import DeviceError, MemlabError
 from memlab.kernels.catalog import CATALOG, find
-from memlab.kernels.launch import Buffer, Constant, Counting, Launch, Same, Scalar, Uniform
+from memlab.kernels.launch import (
+    Buffer,
+    Constant,
+    Counting,
+    Launch,
+    Null,
+    Same,
+    Scalar,
+    Structure,
+    Uniform,
+)
 
 DEVICES = ("h200", "rtx3070", pytest.param("cuda:0", marks=pytest.mark.gpu))
 
@@ -95,10 +106,14 @@ OWN = """
 __constant__ float weight[4];
 __device__ unsigned int offset[2];
 
-extern "C" __global__ void own(unsigned short scale, const int *x, float *y, double *z, int n) {
+extern "C" __global__ void own(unsigned short scale, const int *x, float *y, double *z, int n,
+                               unsigned short shift, bool shifted) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= n) return;
     y[i] = y[i] * __uint_as_float(scale << 16) + weight[i % 4];  // scale is a bfloat16
+    float half;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(half) : "h"(shift));
+    if (shifted) y[i] += half;
     z[i] = (double)x[i] + offset[i % 2];
 }
 """
@@ -107,7 +122,7 @@ extern "C" __global__ void own(unsigned short scale, const int *x, float *y, dou
 def own_launch(n: int) -> Launch:
     """What a catalog kernel never has: several outputs, one read before it is overwritten."""
     at: dict[str, Any] = {
-        "y": lambda inputs, i: inputs["y"][i] * 1.5 + inputs["weight"][i % 4],
+        "y": lambda inputs, i: inputs["y"][i] * 1.5 + inputs["weight"][i % 4] + 0.25,
         "z": lambda inputs, i: inputs["x"][i].astype(float) + inputs["offset"][i % 2],
     }
     return Launch(
@@ -126,6 +141,8 @@ def own_launch(n: int) -> Launch:
             Buffer("y", (n,), "float32", "inout", Uniform(1.0, 2.0)),
             Buffer("z", (n,), "float64", "out"),
             Scalar("n", "int32", n),
+            Scalar("shift", "float16", 0.25),
+            Scalar("shifted", "bool", 1),
         ),
         flop=None,
         compulsory_bytes=(4 + 2 * 4 + 8) * n,
@@ -145,6 +162,51 @@ def test_outputs_of_all_kinds_verify(device: Device) -> None:
     assert verification.checked == verification.total == 2000
 
 
+PASSED = """
+struct Empty {};
+struct Mixed { short s; double d; bool b; };
+extern "C" __global__ void passed(
+    char a, Empty, float3 f, const float* nothing, Mixed m, bool t, float4 v, double* y) {
+  double all[] = {double(a), f.x, f.y, f.z, nothing ? 1. : 7., double(m.s), m.d, double(m.b),
+                  double(t), v.x, v.y, v.z, v.w};
+  for (int i = 0; i < 13; ++i) y[i] = all[i];
+}
+"""
+
+
+def test_structures_and_null_pointers_arrive(device: Device) -> None:
+    def structure(name: str, size: int, alignment: int, *members: Any) -> Structure:
+        listed = tuple((at, Scalar(name, dtype, value)) for at, dtype, value in members)
+        return Structure(name, size, alignment, listed)
+
+    passed = replace(
+        own_launch(1),
+        kernel="passed",
+        entry="passed",
+        source=PASSED,
+        grid=(1, 1, 1),
+        block=(1, 1, 1),
+        arguments=(
+            Scalar("a", "int8", -5),
+            structure("empty", 1, 1),
+            structure("f", 12, 4, *((4 * i, "float32", i + 0.5) for i in range(3))),
+            Null("nothing"),
+            structure("m", 24, 8, (0, "int16", -9), (8, "float64", 2.25), (16, "bool", 1)),
+            Scalar("t", "bool", 1),
+            structure("v", 16, 16, *((4 * i, "float32", 10 + i) for i in range(4))),
+            Buffer("y", (13,), "float64", "out"),
+        ),
+        constants=(),
+        references={
+            "y": lambda inputs, at: np.array(
+                [-5, 0.5, 1.5, 2.5, 7, -9, 2.25, 1, 1, 10, 11, 12, 13]
+            )[at]
+        },
+    )
+
+    assert device.run(passed, seed=6).verification.status == "passed"
+
+
 @pytest.mark.parametrize(("old", "new"), [("y[i] *", "x[i] *"), ("offset[i % 2]", "offset[0] + 1")])
 def test_one_wrong_output_of_several_fails(device: Device, old: str, new: str) -> None:
     wrong = replace(own_launch(1000), source=OWN.replace(old, new))
@@ -153,7 +215,7 @@ def test_one_wrong_output_of_several_fails(device: Device, old: str, new: str) -
 
 
 def test_flops_nobody_declared_are_those_executed(device: Device) -> None:
-    assert device.run(own_launch(1000), seed=6).flop == 3 * 1000  # an FMA and an addition each
+    assert device.run(own_launch(1000), seed=6).flop == 4 * 1000  # an FMA and two additions each
 
 
 def test_shared_memory_beyond_48_kib_is_granted(device: Device) -> None:

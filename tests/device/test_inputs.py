@@ -1,13 +1,20 @@
 """Inputs: the same on every device, in the range asked for, filled in place where given."""
 
+import ctypes
+import struct
+from typing import Any
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from memlab.device.inputs import make_inputs
+from memlab.device.cuda_device import _as_words
+from memlab.device.inputs import POISON_BYTE, make_inputs, packed, unwritten
 from memlab.errors import UsageError
 from memlab.kernels.catalog import find
 from memlab.kernels.kernel import Limits
-from memlab.kernels.launch import Launch
+from memlab.kernels.launch import Argument, Buffer, Launch, Null, Scalar, Structure
 
 LIMITS = Limits("any")
 
@@ -64,3 +71,67 @@ def test_seeds_and_arrays_differ() -> None:
 def test_a_negative_seed_is_wrong_usage() -> None:
     with pytest.raises(UsageError, match="seed must be 0 or more, got -1"):
         make_inputs(scattered(8), seed=-1)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "count"), [("float32", 3), ("float16", 3), ("float64", 3), ("int32", 0), ("uint8", 0)]
+)
+def test_only_what_no_number_looks_like_counts_as_unwritten(dtype: str, count: int) -> None:
+    """A kernel may write -1 or 255; nothing that it computes is NaN with all bits set."""
+    output = np.zeros(8, dtype)
+    output.view(np.uint8)[: 3 * output.itemsize] = POISON_BYTE
+
+    assert unwritten(output) == count
+
+
+C_TYPES: dict[str, Any] = {
+    "int8": ctypes.c_int8,
+    "uint16": ctypes.c_uint16,
+    "int32": ctypes.c_int32,
+    "uint64": ctypes.c_uint64,
+    "float32": ctypes.c_float,
+    "float64": ctypes.c_double,
+    "bool": ctypes.c_bool,
+}
+KINDS = st.sampled_from(sorted(C_TYPES))
+
+
+def _structure(name: str, kinds: list[str]) -> tuple[Any, Structure]:
+    """A structure of the C compiler's and the same as an argument; its numbers count from 1."""
+    fields = [(f"m{at}", C_TYPES[kind]) for at, kind in enumerate(kinds)]
+    made = type("Made", (ctypes.Structure,), {"_fields_": fields})
+    members = tuple(
+        (getattr(made, f"m{at}").offset, Scalar(f"m{at}", kind, 1 if kind == "bool" else at + 1))
+        for at, kind in enumerate(kinds)
+    )
+    return made, Structure(name, ctypes.sizeof(made), ctypes.alignment(made), members)
+
+
+@given(st.lists(KINDS | st.lists(KINDS, min_size=1, max_size=5) | st.sampled_from("*0")))
+def test_arguments_lie_where_a_compiler_puts_the_members_of_a_structure(kinds: list[Any]) -> None:
+    arguments: list[Argument] = []
+    fields: list[Any] = []
+    values: list[Any] = []
+    for at, kind in enumerate(kinds):
+        name = f"a{at}"
+        if isinstance(kind, list):
+            made, structure = _structure(name, kind)
+            fields.append((name, made))
+            values.append(made(*(member.value for _, member in structure.members)))
+            arguments.append(structure)
+        elif kind in "*0":
+            fields.append((name, ctypes.c_uint64))
+            values.append(0x7F00_0000_1234 if kind == "*" else 0)
+            arguments.append(Buffer(name, (1,), "float32", "in") if kind == "*" else Null(name))
+        else:
+            fields.append((name, C_TYPES[kind]))
+            values.append(1 if kind == "bool" else at + 1)
+            arguments.append(Scalar(name, kind, values[-1]))
+    whole = type("Whole", (ctypes.Structure,), {"_fields_": fields})(*values)
+
+    found = packed(arguments, {each.name: 0x7F00_0000_1234 for each in arguments})
+
+    assert found == bytes(whole)[: len(found)]
+    assert ctypes.sizeof(whole) - len(found) < 8  # what C appends, for the next of an array
+    words = _as_words(found)  # as PyCUDA puts them together again
+    assert struct.pack("".join(each.dtype.char for each in words), *words) == found

@@ -49,6 +49,51 @@ def test_a_wrong_element_fails(output: Any, error: float) -> None:
     assert found.relative_error == pytest.approx(error)
 
 
+@pytest.mark.parametrize(
+    ("output", "wrong"),
+    [
+        ([[1, -2], [0, 4]], 0),
+        ([[1 + 1e-6, -2], [0, 4 + 1e-5]], 0),  # rounding
+        ([[1, -2], [0, 5]], 1),
+        ([[9, np.nan], [np.inf, 4]], 3),
+    ],
+)
+def test_every_wrong_element_is_counted_and_no_other(output: Any, wrong: int) -> None:
+    assert check(output).wrong == wrong
+
+
+def test_wrong_elements_are_counted_through_all_of_an_array() -> None:
+    """Which is compared in pieces of 65,536."""
+    size, generator = 200_000, np.random.default_rng(3)
+    launch = replace(find("naive").prepare({"m": 1, "k": 1, "n": size}, Limits("any")), tolerance=0)
+    launch = replace(launch, references={"P": lambda inputs, index: np.ones(index.size)})
+    values = np.ones(size, np.float32)
+    values[generator.choice(size, 777, replace=False)] = 2
+    found = verify(launch, {}, {"P": Found(np.arange(size), values)})
+
+    assert (found.status, found.wrong) == ("failed", 777)
+
+
+def test_of_what_nothing_is_said_only_the_name_is_told() -> None:
+    """Though it holds nothing but NaN: scratch, say, and the other output still counts."""
+    second = replace(LAUNCH.outputs[0], name="scratch")
+    launch = replace(
+        LAUNCH,
+        arguments=(*LAUNCH.arguments, second),
+        references={**LAUNCH.references, "scratch": lambda inputs, index: None},
+    )
+    found = {
+        "P": Found(np.arange(4), EXPECTED.reshape(-1)),
+        "scratch": Found(np.arange(4), np.full(4, np.nan), unwritten=4),
+    }
+    both = verify(launch, {"expected": EXPECTED}, found)
+    none = verify(replace(launch, references={"P": lambda *_: None}), {}, found)
+
+    assert (both.status, both.checked, both.wrong, both.unverified) == ("passed", 4, 0, "scratch")
+    assert (none.status, none.unverified) == ("skipped", "P, scratch")
+    assert none.worst == "no reference says anything of P, scratch"
+
+
 def test_the_worst_element_is_named() -> None:
     assert check([[1, -2], [0, 5]]).worst == "P[1, 1] is 5, must be 4"
 
@@ -116,3 +161,42 @@ def test_nan_never_agrees() -> None:
 
     assert found.status == "failed"
     assert found.worst == "P[1, 0] has no reference but NaN"
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value", "reference_dtype", "reference"),
+    [
+        ("int64", 2**53 + 1, "int64", 2**53),  # float64 has only the even ones from here on
+        ("uint64", 2**64 - 1, "uint64", 2**64 - 2),
+        ("uint64", 2**64 - 1, "int64", -1),  # the same bits
+        ("int64", -(2**63), "uint64", 2**63),
+        ("int32", -1, "uint32", 2**32 - 1),
+    ],
+)
+def test_whole_numbers_that_float64_confuses_differ(
+    dtype: str, value: int, reference_dtype: str, reference: int
+) -> None:
+    whole = replace(LAUNCH, tolerance=0.0, error_scale="rms")
+    inputs = {"expected": np.full(4, reference, reference_dtype)}
+    values = np.full(4, value, dtype)
+
+    found = verify(whole, inputs, {"P": Found(np.arange(4), values)})
+    same = verify(whole, {"expected": values}, {"P": Found(np.arange(4), values)})
+
+    assert (found.status, same.status) == ("failed", "passed")
+    assert found.worst == f"P[0, 0] is {value}, must be {reference}"
+    assert same.relative_error == 0
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_whole_numbers_pass_exactly_where_pythons_are_equal(seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    whole = replace(LAUNCH, tolerance=0.0)
+    for dtype in (np.int8, np.int64, np.uint64):
+        info = np.iinfo(dtype)
+        values = generator.integers(info.max - 2, info.max, 4, dtype, endpoint=True)
+        reference = generator.integers(info.max - 2, info.max, 4, dtype, endpoint=True)
+        for signed in (np.int64, np.uint64):
+            expected = reference.astype(signed)
+            found = verify(whole, {"expected": expected}, {"P": Found(np.arange(4), values)})
+            assert (found.status == "passed") == (values.tolist() == expected.tolist())

@@ -12,8 +12,17 @@ from hypothesis import strategies as st
 
 from memlab.errors import UsageError
 from memlab.kernels.arguments import DTYPES, LARGEST_FLOATS, bind, read
-from memlab.kernels.launch import Buffer, Counting, NpyFile, Same, Scalar, Uniform
-from memlab.kernels.signature import KernelParameter
+from memlab.kernels.launch import (
+    Buffer,
+    Counting,
+    NpyFile,
+    Null,
+    Same,
+    Scalar,
+    Structure,
+    Uniform,
+)
+from memlab.kernels.signature import KernelParameter, Part
 
 SAXPY = (
     KernelParameter("a", "scalar", "f32", "float", 4),
@@ -107,6 +116,8 @@ def test_every_filling_is_understood(text: str, fill: Any) -> None:
         (0, "", "'' is no argument: write f32=2.0"),
         (1, "out:f32[4]", "(x, const float *) is a pointer to const, which no kernel writes"),
         (2, "f32=2.0", "argument 2 (y, float *) takes an array, got 'f32=2.0': write inout:f32[N]"),
+        (1, "struct=1", "takes an array, got 'struct=1': write in:f32[N], or null"),
+        (3, "struct=1", "takes a scalar, got 'struct=1': write i32=1"),
         (2, "out:f32[4]=zeros", "leave out =zeros, or write inout:"),
         (2, "io:f32[4]", "unknown prefix 'io': use in:, out: or inout:"),
         (2, "f64[4]", "points to f32, got 'f64[4]': write in:f32[4]"),
@@ -136,13 +147,85 @@ def test_what_is_wrong_is_said_of_the_parameter(number: int, text: str, said: st
     assert f"argument {number} (" in str(error.value)
 
 
-def test_a_structure_by_value_and_a_wrong_count_are_refused() -> None:
-    by_value = KernelParameter("p", "structure", "", "Params", 24)
+def structure(*parts: tuple[str, str, int, str] | None) -> KernelParameter:
+    """A parameter of 24 bytes, of these parts; of None it cannot be taken apart."""
+    taken = None if None in parts else tuple(Part(*each) for each in parts if each)
+    return KernelParameter("p", "structure", "", "Params", 24, parts=taken, alignment_bytes=8)
 
-    with pytest.raises(
-        UsageError, match=r"argument 0 \(p, Params\) is a structure passed by value"
-    ):
-        bind(["f32=1"], [by_value])
+
+PAIR = structure(("scale", "f64", 0, "double"), ("at[1]", "i16", 12, "short"))
+
+
+@pytest.mark.parametrize(
+    ("parameter", "text", "members", "path"),
+    [
+        (PAIR, "struct=0.5, -3", ((0, "scale", "float64", 0.5), (12, "at[1]", "int16", -3)), ""),
+        (PAIR, "struct=@p.npy", (), "p.npy"),
+        (structure(), "struct", (), ""),
+        (structure(None), "struct=@a,b=c.npy", (), "a,b=c.npy"),
+    ],
+)
+def test_a_structure_is_its_numbers_or_its_bytes(
+    parameter: KernelParameter, text: str, members: Any, path: str
+) -> None:
+    expected = tuple((at, Scalar(*rest)) for at, *rest in members)
+
+    assert bind([text], [parameter]) == (Structure("p", 24, 8, expected, path),)
+
+
+@pytest.mark.parametrize(
+    ("parameter", "text", "said"),
+    [
+        (PAIR, "f32=1", "passed by value, got 'f32=1': write struct=2.0,1 (scale f64, at[1] i16)"),
+        (PAIR, "null", "passed by value, got 'null': write struct="),
+        (PAIR, "struct=1", "is a structure of 2 numbers, got 'struct=1': write struct=2.0,1"),
+        (PAIR, "struct=1,2,3", "is a structure of 2 numbers, got 'struct=1,2,3'"),
+        (PAIR, "struct=1,", "argument 0 (p, Params).at[1]: '' is no i16"),
+        (PAIR, "struct=1,40000", "(p, Params).at[1]: '40000' is no i16: write a whole number"),
+        (PAIR, "struct=@", "@ names no file"),
+        (PAIR, "struct[3]=1", "'struct[3]=1' is no struct passed by value: write its members"),
+        (PAIR, "in:struct=1,2", "is no struct passed by value"),
+        (PAIR, "double2=1,2", "is a structure, got 'double2=1,2': write struct=2.0,1 (scale f64,"),
+        (structure(), "struct=1", "is a structure of 0 numbers, got 'struct=1': write struct, for"),
+        (structure(None), "struct=1", "write struct=@FILE.npy, a file with its 24 bytes as u8"),
+        (
+            structure(("n", "i32", 0, "int"), ("data", "", 8, "float *")),
+            "struct=1,2",
+            "argument 0 (p, Params) is a structure whose member data (float *) is no number",
+        ),
+        (
+            KernelParameter("f", "structure", "", "void (*)(int)", 8),
+            "struct",
+            "argument 0 (f, void (*)(int)) is a function passed by value",
+        ),
+    ],
+)
+def test_what_a_structure_cannot_be_is_said(
+    parameter: KernelParameter, text: str, said: str
+) -> None:
+    with pytest.raises(UsageError) as error:
+        bind([text], [parameter])
+
+    assert said in str(error.value)
+
+
+def test_long_structures_are_told_in_part() -> None:
+    parts = [(f"a[{at}]", "f32", 4 * at, "float") for at in range(100)]
+    with pytest.raises(UsageError) as error:
+        bind(["struct"], [structure(*parts)])
+
+    assert "a[7] f32, and 92 more), or struct=@FILE.npy with its 24 bytes" in str(error.value)
+
+
+def test_a_pointer_may_be_null_and_nothing_else() -> None:
+    bound = bind(["f32=1", "null", " null ", "i32=1"], SAXPY)
+
+    assert bound[1:3] == (Null("x"), Null("y"))
+    with pytest.raises(UsageError, match=r"argument 0 \(a, float\) takes a scalar, got 'null'"):
+        bind(["null", "null", "null", "i32=1"], SAXPY)
+
+
+def test_a_wrong_count_is_refused() -> None:
     with pytest.raises(UsageError, match=r"takes 4 arguments \(float a, .*int n\), got 1"):
         bind(["f32=1"], SAXPY)
 
@@ -171,7 +254,7 @@ def test_floats_are_taken_where_the_largest_finite_value_allows(value: float, dt
         assert fits
 
 
-@given(st.text(alphabet="inout:f32i[],=@randint:0x_e.-* \n\x00é", max_size=24))
+@given(st.text(alphabet="inout:f32i[],=@randint:0x_e.-*structl \n\x00é", max_size=24))
 def test_any_text_is_an_argument_or_a_usage_error(text: str) -> None:
     said = ""
     try:
@@ -179,5 +262,5 @@ def test_any_text_is_an_argument_or_a_usage_error(text: str) -> None:
     except UsageError as error:
         said = str(error)
     else:
-        assert found.dtype in DTYPES
+        assert found.text == text
     assert "\n" not in said

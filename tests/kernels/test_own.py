@@ -13,7 +13,7 @@ from memlab.kernels import own
 from memlab.kernels.kernel import Limits
 from memlab.kernels.launch import Constant, Launch
 from memlab.kernels.own import OwnKernel, configured, split
-from memlab.kernels.signature import KernelParameter, ModuleVariable, Signature
+from memlab.kernels.signature import KernelParameter, LaunchBounds, ModuleVariable, Signature
 
 SIGNATURE = Signature(
     "saxpy",
@@ -184,7 +184,7 @@ def test_later_choices_add_to_lists_and_replace_the_rest() -> None:
         ({"tolerance": "nan"}, "tolerance must be a number, 0 or more, got 'nan'"),
         ({"reference": "f.py"}, "reference names a function in a Python file, got 'f.py'"),
         ({"reference": "f.py:a;b"}, "reference names a function in a Python file"),
-        ({"args": [1]}, "args takes texts, got 1"),
+        ({"args": [{1}]}, "args[0]: an argument cannot be an object of type set"),
         ({"width": 5}, "no choice 'width'"),
     ],
 )
@@ -199,3 +199,27 @@ def test_a_source_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
     for path in ("missing.cu", str(tmp_path), "a\0.cu", "a" * 5000 + ".cu"):
         with pytest.raises(UsageError, match=r"cannot read|is no file"):
             own.read_source(OwnKernel(path))
+
+
+@pytest.mark.parametrize(
+    ("bounds", "block", "message"),
+    [
+        (LaunchBounds(128), (128,), ""),
+        (LaunchBounds(128), (129,), r"129 threads; .* is declared __launch_bounds__\(128\)"),
+        (LaunchBounds(128), (16, 16), r"256 threads; .*use a smaller --block"),
+        (LaunchBounds(block=(64, 2, 1)), (64, 2), ""),
+        (LaunchBounds(block=(64, 2, 1)), (128,), "not 128,1,1: use --block 64,2,1"),
+    ],
+)
+def test_a_block_that_a_gpu_refuses_is_refused(
+    bounds: LaunchBounds, block: tuple[int, ...], message: str
+) -> None:
+    def launch() -> Launch:
+        kernel, signature = replace(SAXPY, block=block), replace(SIGNATURE, bounds=bounds)
+        return own.launch(kernel, signature, "text", LIMITS, executed=False)
+
+    if message:
+        with pytest.raises(UsageError, match=message):
+            launch()
+    else:
+        assert launch().block[: len(block)] == block
