@@ -1,4 +1,7 @@
-"""A picture that a command draws, with its data in a file beside it."""
+"""A picture that a command draws, with its data in a file beside it.
+
+Pictures in several formats share that file, as long as they have the same data.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,12 @@ if TYPE_CHECKING:
 
 
 def check_picture(
-    path: Path, force: bool, option: str = "--output", data_suffix: str = ".csv"
+    path: Path,
+    force: bool,
+    option: str = "--output",
+    data_suffix: str = ".csv",
+    *,
+    repeatable: bool = True,
 ) -> None:
     """Refuse what `write_picture` could not write, before the work that fills it.
 
@@ -22,6 +30,7 @@ def check_picture(
         force: Whether files that exist may be overwritten.
         option: What the picture was asked for with, for messages.
         data_suffix: Extension of the file with its data.
+        repeatable: Whether the same command gives the same data again.
 
     Raises:
         UsageError: The extension names no format of pictures, or as `check_output`.
@@ -37,7 +46,9 @@ def check_picture(
     warnings.filterwarnings("ignore", r"Glyph .* missing from font", UserWarning)
     image_format(path)
     check_output(path, force, option)
-    check_output(path.with_suffix(data_suffix), force, option)
+    beside = path.with_suffix(data_suffix)
+    if not (repeatable and _is_of_another_picture(beside)):  # else its data will tell
+        check_output(beside, force, option)
 
 
 def write_picture(
@@ -67,7 +78,25 @@ def write_picture(
     from memlab.roofline.plot import image_format, render
 
     beside = path.with_suffix(data_suffix)
+    shared = not force and _is_of_another_picture(beside) and _holds(beside, data)
+    if not shared:
+        check_output(beside, force, option)  # before the picture, which would lack its data
     write_output(path, render(figure, image_format(path)), force, option)
-    write_output(beside, data, force, option)
+    if not shared:
+        write_output(beside, data, force, option)
     if not quiet:
-        say(f"wrote {path} and {beside}")
+        say(f"wrote {path}; its data is in {beside}" if shared else f"wrote {path} and {beside}")
+
+
+def _holds(path: Path, data: str) -> bool:
+    try:
+        return path.read_text(encoding="utf-8") == data
+    except (OSError, UnicodeError):  # what cannot be read is not what would be written
+        return False
+
+
+def _is_of_another_picture(beside: Path) -> bool:
+    """Whether a file with data lies beside a picture already."""
+    from memlab.roofline.plot import FORMATS
+
+    return beside.is_file() and any(beside.with_suffix(f".{each}").is_file() for each in FORMATS)

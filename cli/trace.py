@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from memlab.cli import options
-from memlab.cli.kernel_commands import kernel_group
+from memlab.cli.kernel_commands import kernel_app
+from memlab.cli.output import print_json
 from memlab.cli.picture import check_picture, write_picture
 from memlab.errors import UsageError
 
@@ -15,9 +16,6 @@ if TYPE_CHECKING:
 
     from memlab.kernels.launch import Dim3
     from memlab.kernels.own import OwnKernel
-
-EXAMPLE = "'memlab trace naive --width 4 --tile 2 --block 0,1 --thread 1,1'"
-
 
 BlockIndex = Annotated[
     str,
@@ -38,6 +36,8 @@ Picture = Annotated[
     Path | None,
     typer.Option(
         "--plot",
+        "--output",
+        "-o",
         metavar="FILE",
         help="Draw the elements to FILE: .png, .svg or .pdf. Their data goes beside it as .csv.",
     ),
@@ -52,6 +52,7 @@ def trace_kernel(
     thread: Thread = "0,0",
     plot: Picture = None,
     device: options.Device = None,
+    seed: options.Seed = 0,
     timeout: options.Timeout = None,
     memory_limit: options.MemoryLimit = None,
     as_json: options.Json = False,
@@ -66,24 +67,26 @@ def trace_kernel(
         check_picture(plot, force, "--plot")
 
     from memlab import lab
+    from memlab.cli.progress import progress_bar
 
-    found = lab.trace(
-        target,
-        parameters,
-        block=followed_block,
-        thread=thread_index,
-        device=device,
-        timeout_s=timeout,
-        memory_bytes=memory_limit,
-    )
+    with progress_bar(quiet) as progress:
+        found = lab.trace(
+            target,
+            parameters,
+            block=followed_block,
+            thread=thread_index,
+            device=device,
+            seed=seed,
+            progress=progress,
+            timeout_s=timeout,
+            memory_bytes=memory_limit,
+        )
     if as_json:
-        import json
-
         from memlab.roofline.trace_document import document
 
-        typer.echo(json.dumps(document(found), indent=2))
+        print_json(document(found))
     else:
-        from memlab.cli.render import console
+        from memlab.cli.report_parts import console
         from memlab.cli.trace_report import report
 
         console().print(report(found))
@@ -112,16 +115,8 @@ def _index(option: str, text: str) -> "Dim3":
     return x, y, z
 
 
-trace_app = typer.Typer(
-    cls=kernel_group(trace_kernel),
-    invoke_without_command=True,
-    rich_markup_mode=None,
-    subcommand_metavar="KERNEL [OPTIONS]",
+trace_app = kernel_app(
+    trace_kernel,
+    "memlab trace naive --width 4 --tile 2 --block 0,1 --thread 1,1",
+    "Follow one thread: what it reads, stages and multiplies.",
 )
-
-
-@trace_app.callback()
-def trace(context: typer.Context) -> None:
-    """Follow one thread: what it reads, stages and multiplies."""
-    if context.invoked_subcommand is None:
-        raise UsageError(f"which kernel? for example {EXAMPLE}; see 'memlab trace --help'")

@@ -7,19 +7,26 @@ from math import prod
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rich.console import Group
-from rich.padding import Padding
 from rich.table import Column, Table
 from rich.text import Text
 
-from memlab.device.trace_records import Access, Element, Operation, phases, value_name
-from memlab.roofline.units import digits, parameters_text, short
+from memlab.cli.report_parts import (
+    LABEL_COLUMNS,
+    bare_table,
+    heading,
+    indented,
+    kernel_text,
+    spaced,
+)
+from memlab.device.trace_records import MATRIX_PRODUCTS, Operation, phases, told, value_name
+from memlab.roofline.units import digits, extent_text, short
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from rich.console import RenderableType
 
-    from memlab.device.trace_records import Phase, ThreadTrace, Trace
+    from memlab.device.trace_records import Access, Phase, ThreadTrace, Trace
     from memlab.kernels.launch import Dim3
 
     Item = TypeVar("Item")
@@ -40,26 +47,28 @@ def report(trace: Trace) -> RenderableType:
         sections.append(_results(trace.followed))
     else:
         sections.append(_steps(trace.followed))
+    if any(each.opcode in MATRIX_PRODUCTS for each in trace.followed.operations):
+        sections.append(
+            Text("A × is a product of matrices by the thread's whole warp, on its tensor cores.")
+        )
     sections.append(_reads(trace))
-    return Group(sections[0], *(part for section in sections[1:] for part in ("", section)))
+    return spaced(sections)
 
 
 def _heading(trace: Trace) -> RenderableType:
-    grid = Table.grid(Column(), Column(justify="right"), expand=True, padding=(0, 1))
-    grid.add_row(
-        Text.assemble((trace.kernel, "bold cyan"), "  ", parameters_text(trace.parameters)),
-        Text(f"grid {_extent(trace.grid)}, block {_extent(trace.block)}", style="dim"),
+    followed = Text.assemble(
+        ("block ", "dim"),
+        _index(trace.block_index, trace.grid),
+        ("  thread ", "dim"),
+        _index(trace.followed.thread, trace.block),
     )
-    grid.add_row(
-        Text.assemble(
-            ("block ", "dim"),
-            _index(trace.block_index, trace.grid),
-            ("  thread ", "dim"),
-            _index(trace.followed.thread, trace.block),
+    return heading(
+        (
+            kernel_text(trace.kernel, trace.parameters),
+            f"grid {_extent(trace.grid)}, block {_extent(trace.block)}",
         ),
-        Text("x, y as in CUDA; emulated on this CPU", style="dim"),
+        (followed, "x, y as in CUDA; emulated on this CPU"),
     )
-    return grid
 
 
 def _nothing(trace: Trace) -> RenderableType:
@@ -72,16 +81,14 @@ def _nothing(trace: Trace) -> RenderableType:
 
 def _steps(thread: ThreadTrace) -> RenderableType:
     """List what a thread does where it stages nothing: a row an operation, load or store."""
-    table = Table(
+    table = bare_table(
         Column(Text("Step", style="bold"), justify="right", width=7),
         Column(Text("line", style="dim"), justify="right"),
         Column(Text("with indices", style="dim")),
         Column(Text("with subscripts", style="dim")),
-        box=None,
-        padding=(0, 2, 0, 0),
-        pad_edge=False,
+        gap=2,
     )
-    rows = list(enumerate(_told(thread.steps), 1))
+    rows = list(enumerate(told(thread.steps), 1))
     for row in _shortened(rows, STEPS_SHOWN):
         if isinstance(row, int):
             table.add_row("", "", Text(f"… {row:,} more …", style="dim"), "")
@@ -97,31 +104,12 @@ def _steps(thread: ThreadTrace) -> RenderableType:
     return table
 
 
-def _told(steps: Sequence[Access | Operation]) -> Iterator[Access | Operation]:
-    """Leave out loads whose element shows in what is made of it."""
-    used = {
-        operand
-        for step in steps
-        for operand in (step.operands if isinstance(step, Operation) else (step.source,))
-    }
-    for step in steps:
-        if not (isinstance(step, Access) and step.kind == "load" and step.element in used):
-            yield step
-
-
 def _step_texts(step: Access | Operation) -> tuple[Text, str]:
     if isinstance(step, Operation):
         return Text(step.flat, style="cyan"), step.text
-    element = step.element
-    flat = element.flat if element.space == "global" else element.name
-    if step.kind == "load":
-        return Text.assemble(("read ", "dim"), flat), f"read {element.name}"
-    source = step.source
-    computed = not isinstance(source, Element)
-    origin = source.flat if isinstance(source, Element) else value_name(source)
-    return (
-        Text.assemble(("write ", "dim"), (flat, "green"), "" if computed else f" = {origin}"),
-        f"write {element.name}" + ("" if computed else f" = {value_name(source)}"),
+    what, _, rest = step.flat.partition(" ")
+    return Text.assemble((f"{what} ", "dim"), (rest, "" if step.kind == "load" else "green")), (
+        step.text
     )
 
 
@@ -133,13 +121,11 @@ def _phases(trace: Trace) -> Iterator[RenderableType]:
         if number < 0:
             yield Text(f"… {-number:,} more phases …", style="dim")
             continue
-        table = Table(
-            Column(Text(f"Phase {number} of {count}", style="bold"), width=17),
+        table = bare_table(
+            Column(Text(f"Phase {number} of {count}", style="bold"), width=LABEL_COLUMNS),
             Column(Text("into shared memory", style="dim")),
-            Column(Text("computes from it", style="dim")),
-            box=None,
-            padding=(0, 2, 0, 0),
-            pad_edge=False,
+            Column(Text("reads and computes", style="dim")),
+            gap=2,
         )
         for thread, its in by_thread:
             _add_phase(table, trace, thread, its[number - 1 : number])
@@ -147,17 +133,9 @@ def _phases(trace: Trace) -> Iterator[RenderableType]:
 
 
 def _add_phase(table: Table, trace: Trace, thread: ThreadTrace, mine: Sequence[Phase]) -> None:
-    staged = [
-        f"{value_name(each.source)} → {each.element.name}"
-        for phase in mine
-        for each in phase.staged
-    ]
-    computed = [
-        f"{'+ ' if rank else '  '}{operation.text}"
-        for phase in mine
-        for rank, operation in enumerate(phase.operations)
-    ]
-    rows = list(zip_longest(staged, computed, fillvalue="")) or [("", "")]
+    staged = [_staged(each) for phase in mine for each in phase.staged]
+    used = [_used(each, rank == 0) for phase in mine for rank, each in enumerate(phase.used)]
+    rows = list(zip_longest(staged, used, fillvalue="")) or [("", "")]
     label = f"  thread {_index(thread.thread, trace.block)}"
     bold = "bold" if thread is trace.followed and len(trace.threads) > 1 else ""
     for row in _shortened(rows, ROWS_OF_A_PHASE):
@@ -170,25 +148,45 @@ def _add_phase(table: Table, trace: Trace, thread: ThreadTrace, mine: Sequence[P
         label = ""
 
 
+def _staged(access: Access) -> str:
+    if access.kind == "atomic":
+        return access.text
+    return f"{value_name(access.source)} → {access.element.name}"
+
+
+def _used(step: Access | Operation, first: bool) -> str:
+    """A step, with the sign of the sum that it adds to; what comes first may begin one."""
+    if step.text.startswith(("+ ", "- ")):
+        return step.text
+    adds = isinstance(step, Operation) and step.adds_up and not first
+    return f"{'+ ' if adds else '  '}{step.text}"
+
+
 def _results(thread: ThreadTrace) -> RenderableType:
     """Say what the thread writes to global memory at last."""
     written = [each for each in thread.touches("global") if each.kind != "load"]
-    names = ", ".join(each.element.label for each in written[:4])
+    names = ", ".join(_result(each) for each in written[:4])
     more = f" and {len(written) - 4:,} more" if len(written) > 4 else ""
     line = f"Thread {', '.join(map(str, thread.thread[:2]))} writes {names}{more}"
-    waits = f"; it waits at {thread.barriers:,} barriers." if thread.barriers != 1 else "."
+    waits = f"; it waits at {thread.barriers:,} barriers." if thread.barriers > 1 else "."
     return Text((line if written else "The thread writes nothing") + waits)
 
 
+def _result(access: Access) -> str:
+    """What is written, and where it comes from if that is known."""
+    source = "" if access.source is None else value_name(access.source)
+    if access.kind == "atomic":
+        return f"{access.element.label} (atomic {access.operation}{source and f' of {source}'})"
+    return f"{access.element.label}{source and f' = {source}'}"
+
+
 def _reads(trace: Trace) -> RenderableType:
-    table = Table(
-        Column(Text("Global memory", style="bold"), width=17),
+    table = bare_table(
+        Column(Text("Global memory", style="bold"), width=LABEL_COLUMNS),
         Column(Text("elements", style="dim"), justify="right"),
         Column(Text("in this block", style="dim")),
         Column(Text("over the grid", style="dim")),
-        box=None,
-        padding=(0, 2, 0, 0),
-        pad_edge=False,
+        gap=2,
     )
     for use in trace.arrays:
         count = prod(use.shape)
@@ -206,14 +204,21 @@ def _reads(trace: Trace) -> RenderableType:
 
 
 def _note(text: str) -> RenderableType:
-    return Padding(Text(text, style="dim"), (0, 0, 0, 2))
+    return indented(Text(text, style="dim"))
 
 
 def _reuse_text(trace: Trace, reuse: float) -> str:
     """Say what shared memory saves: each read there would be one of global memory without it."""
+    if reuse < 1:
+        return (
+            f"No more than {short(100 * reuse)}% of what is stored in shared memory is read there."
+        )
     text = f"A value stored in shared memory is read {_times(reuse)} there"
     if (trace.staged_share or 0) > 1:
-        return f"{text}; where blocks reach over the edge, zeros are stored too."
+        return (
+            f"{text}; more is stored there than is read from global memory: zeros beyond an edge, "
+            "or what was computed."
+        )
     if reuse == 1:
         return f"{text}, which saves no read of global memory."
     times = {count for use in trace.arrays for count in use.grid_reads or {}}
@@ -265,4 +270,4 @@ def _index(index: Dim3, extent: Dim3) -> str:
 
 def _extent(extent: Dim3) -> str:
     used = 3 if extent[2] > 1 else 2
-    return " x ".join(map(str, extent[:used]))
+    return extent_text(extent[:used])

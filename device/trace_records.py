@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
 from typing import Literal, TypeAlias
 
 from memlab.kernels.launch import Dim3
@@ -18,22 +19,31 @@ class Element:
         array: Its name in the source.
         index: Row-major position in the array.
         subscripts: The position in each of its dimensions.
+        member: What of it, where it is a structure, as the program writes it: `.x`.
+        dtype: The short name of its type, `f32`; empty where it is not known.
     """
 
     space: str
     array: str
     index: int
     subscripts: tuple[int, ...]
+    member: str = ""
+    dtype: str = field(default="", compare=False, repr=False)
 
     @property
     def name(self) -> str:
         """As a program with the array's dimensions writes it: `M[3][0]`."""
-        return self.array + "".join(f"[{each}]" for each in self.subscripts)
+        return self.array + "".join(f"[{each}]" for each in self.subscripts) + self.member
 
     @property
     def flat(self) -> str:
         """As a program with a pointer writes it: `M[12]`."""
-        return f"{self.array}[{self.index}]"
+        return f"{self.array}[{self.index}]{self.member}"
+
+    @property
+    def short(self) -> str:
+        """With one index in global memory, which programs address by pointers, else as `name`."""
+        return self.flat if self.space == "global" else self.name
 
     @property
     def label(self) -> str:
@@ -42,8 +52,66 @@ class Element:
         return f"{self.flat} = {self.name}" if both else self.name
 
 
-Value: TypeAlias = Element | float | None
-"""Where a value comes from: it was loaded, it is a constant, or it was computed."""
+@dataclass(frozen=True)
+class Argument:
+    """A scalar argument of the kernel.
+
+    Attributes:
+        name: The parameter's name in the source.
+        value: What was passed.
+    """
+
+    name: str
+    value: int | float
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some elements of an array that are moved or multiplied as one.
+
+    Attributes:
+        array: The array's name.
+        first: The lowest position in each of its dimensions.
+        last: The highest.
+        count: Elements; fewer than lie between the two where they are no block.
+    """
+
+    array: str
+    first: tuple[int, ...]
+    last: tuple[int, ...]
+    count: int
+
+    @classmethod
+    def of(cls, elements: Iterable[Value]) -> Part | None:
+        """What some elements are together; None where not all are elements, and of one array."""
+        places: set[tuple[int, ...]] = set()
+        arrays = set()
+        for each in elements:
+            if not isinstance(each, Element):
+                return None
+            arrays.add(each.array)
+            places.add(each.subscripts)
+        if len(arrays) != 1:
+            return None
+        first, last = (tuple(map(end, zip(*places, strict=True))) for end in (min, max))
+        return cls(arrays.pop(), first, last, len(places))
+
+    @property
+    def name(self) -> str:
+        """Its block of the array, `N_tile[0…15][0…7]`, or `32 of M_tile[0…61]`."""
+        ends = tuple(zip(self.first, self.last, strict=True))
+        block = "".join(f"[{low}]" if low == high else f"[{low}…{high}]" for low, high in ends)
+        whole = self.count == prod(high - low + 1 for low, high in ends)
+        return f"{'' if whole else f'{self.count} of '}{self.array}{block}"
+
+    def holds(self, element: Element) -> bool:
+        """Whether an element lies in its block."""
+        places = zip(self.first, element.subscripts, self.last, strict=False)
+        return element.array == self.array and all(low <= at <= high for low, at, high in places)
+
+
+Value: TypeAlias = Element | Argument | Part | float | None
+"""Where a value comes from: it was loaded or passed, it is a constant, or it was computed."""
 
 Kind: TypeAlias = Literal["load", "store", "atomic"]
 
@@ -57,7 +125,8 @@ class Access:
         kind: `atomic` both reads and writes.
         element: What it touches.
         phase: See `Phase`; 0 before the first.
-        source: For a store, where the stored value comes from.
+        source: Where the stored value, or that of an atomic operation, comes from.
+        operation: Of an atomic, what it does, as PTX names it: `add`, `max`, `cas` …
     """
 
     line: int
@@ -65,11 +134,34 @@ class Access:
     element: Element
     phase: int
     source: Value = None
+    operation: str = ""
+
+    @property
+    def text(self) -> str:
+        """What it does: `b[1][2] = square[2][1]`, `atomic add of 1 to bins[3]`, `read words[6]`.
+
+        A value that was computed is left out.
+        """
+        return self._text(lambda each: each.name)
+
+    @property
+    def flat(self) -> str:
+        """The same as a program with pointers writes it."""
+        return self._text(lambda each: each.short)
+
+    def _text(self, name: Callable[[Element], str]) -> str:
+        target, known = name(self.element), self.source is not None
+        source = _shown(self.source, name)
+        if self.kind == "load":
+            return f"read {target}"
+        if self.kind == "atomic":
+            return f"atomic {self.operation}{f' of {source}' if known else ''} to {target}"
+        return f"write {target}{f' = {source}' if known else ''}"
 
 
 @dataclass(frozen=True)
 class Operation:
-    """One floating-point instruction that uses what was loaded.
+    """One instruction that computes with what was loaded.
 
     Attributes:
         line: The source line, from 1; 0 where the compiler names none.
@@ -85,27 +177,52 @@ class Operation:
 
     @property
     def text(self) -> str:
-        """What it does with what was loaded: `M[3][0] * N[0][1]`; sums it adds to are left out."""
+        """What it does with what was loaded: `M[3][0] * N[0][1]`, `+ a[2][1]`.
+
+        A sum that was computed before, to which it adds, is left out.
+        """
         return self._text(lambda each: each.name)
 
     @property
     def flat(self) -> str:
         """The same as a program with pointers writes it: `M[12] * N[1]`."""
-        return self._text(lambda each: each.flat if each.space == "global" else each.name)
+        return self._text(lambda each: each.short)
+
+    @property
+    def adds_up(self) -> bool:
+        """Whether it adds to a sum that was computed before."""
+        return self.opcode in _PRODUCTS and self.operands[2:] == (None,)
 
     def _text(self, name: Callable[[Element], str]) -> str:
-        def shown(value: Value) -> str:
-            if isinstance(value, Element):
-                return name(value)
-            return "…" if value is None else f"{value:g}"
+        shown = [_shown(each, name) for each in self.operands]
+        if self.opcode in _PRODUCTS:
+            begins = self.operands[2:] == (0.0,)  # a sum, with this product
+            rest = [] if begins or self.adds_up else shown[2:]
+            return " + ".join([" * ".join(shown[:2]), *rest])
+        if self.opcode in MATRIX_PRODUCTS:
+            return " × ".join(shown)
+        sign = {"add": "+", "sub": "-", "div": "/"}.get(self.opcode)
+        if sign is None or len(shown) != 2:
+            return f"{self.opcode}({', '.join(shown)})"
+        for running in (None, 0.0):
+            if sign == "+" and running in self.operands:
+                return f"+ {shown[self.operands.index(running) - 1]}"
+        if sign == "-" and self.operands[0] is None:
+            return f"- {shown[1]}"
+        return f"{shown[0]} {sign} {shown[1]}"
 
-        if self.opcode in ("fma", "mul"):
-            product = " * ".join(map(shown, self.operands[:2]))
-            rest = [name(each) for each in self.operands[2:] if isinstance(each, Element)]
-            return " + ".join([product, *rest])
-        known = [name(each) for each in self.operands if isinstance(each, Element)]
-        sign = {"add": " + ", "sub": " - "}.get(self.opcode, ", ")
-        return sign.join(known)
+
+_PRODUCTS = ("fma", "mad", "mul")
+MATRIX_PRODUCTS = ("mma", "wmma")
+"""Opcodes of what a warp does on its tensor cores: the operands are parts of arrays."""
+
+
+def _shown(value: Value, name: Callable[[Element], str]) -> str:
+    if isinstance(value, Element):
+        return name(value)
+    if isinstance(value, Argument | Part):
+        return value.name
+    return "…" if value is None else f"{value:g}"
 
 
 @dataclass(frozen=True)
@@ -142,17 +259,23 @@ class Phase:
     """A round of filling shared memory and using it.
 
     It begins where a thread stores to shared memory after having read there; barriers keep the
-    threads of a block in the same one.
+    threads of a block in the same one. What comes before the first belongs to it.
 
     Attributes:
         number: From 1.
-        staged: Stores to shared memory, with the source of each.
-        operations: What is computed.
+        staged: Stores to shared memory, with the source of each, and atomics there.
+        used: What is computed, read without being computed with, and written elsewhere as it was
+            loaded, in order.
     """
 
     number: int
     staged: tuple[Access, ...]
-    operations: tuple[Operation, ...]
+    used: tuple[Access | Operation, ...]
+
+    @property
+    def operations(self) -> tuple[Operation, ...]:
+        """What is computed."""
+        return tuple(each for each in self.used if isinstance(each, Operation))
 
 
 @dataclass(frozen=True)
@@ -213,20 +336,35 @@ def phases(thread: ThreadTrace) -> tuple[Phase, ...]:
     """Cut what a thread does into its phases; none where it touches no shared memory."""
     last = max((each.phase for each in thread.steps), default=0)
     staged: list[list[Access]] = [[] for _ in range(last + 1)]
-    computed: list[list[Operation]] = [[] for _ in range(last + 1)]
-    for step in thread.steps:
-        if isinstance(step, Operation):
-            computed[step.phase].append(step)
-        elif step.element.space == "shared" and step.kind != "load":
-            staged[step.phase].append(step)
+    used: list[list[Access | Operation]] = [[] for _ in range(last + 1)]
+    for step in told(thread.steps) if last else ():
+        phase = max(step.phase, 1)
+        if isinstance(step, Operation) or step.kind == "load":
+            used[phase].append(step)
+        elif step.element.space == "shared":
+            staged[phase].append(step)
+        elif step.source is not None or step.kind == "atomic":
+            used[phase].append(step)
     return tuple(
-        Phase(number, tuple(staged[number]), tuple(computed[number]))
-        for number in range(1, last + 1)
+        Phase(number, tuple(staged[number]), tuple(used[number])) for number in range(1, last + 1)
     )
+
+
+def told(steps: Sequence[Access | Operation]) -> Iterator[Access | Operation]:
+    """Leave out loads whose element shows in what is made of it."""
+    used: set[Value] = set()
+    for step in steps:
+        used.update(step.operands if isinstance(step, Operation) else (step.source,))
+    parts = [each for each in used if isinstance(each, Part)]
+    for step in steps:
+        if (
+            isinstance(step, Operation)
+            or step.kind != "load"
+            or (step.element not in used and not any(each.holds(step.element) for each in parts))
+        ):
+            yield step
 
 
 def value_name(value: Value) -> str:
     """A value's origin as a person reads it: an element's name, a number, or `computed`."""
-    if isinstance(value, Element):
-        return value.name
-    return "computed" if value is None else f"{value:g}"
+    return "computed" if value is None else _shown(value, lambda each: each.name)

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from memlab.device.trace_records import Access, Element, Operation, phases, value_name
+from memlab.device.trace_records import (
+    Access,
+    Argument,
+    Element,
+    Operation,
+    Part,
+    phases,
+    value_name,
+)
 from memlab.roofline.serialize import plain
 
 if TYPE_CHECKING:
@@ -59,6 +67,7 @@ def _step_document(step: Access | Operation) -> dict[str, Any]:
         "phase": step.phase or None,
         **_element_document(step.element),
         **({} if step.kind == "load" else {"source": _value_document(step.source)}),
+        **({"operation": step.operation} if step.kind == "atomic" else {}),
     }
 
 
@@ -73,6 +82,16 @@ def _element_document(element: Element) -> dict[str, Any]:
 
 
 def _value_document(value: Value) -> Any:
+    if isinstance(value, Argument):
+        return {"argument": value.name, "value": value.value}
+    if isinstance(value, Part):
+        return {
+            "array": value.array,
+            "first": list(value.first),
+            "last": list(value.last),
+            "elements": value.count,
+            "name": value.name,
+        }
     return _element_document(value) if isinstance(value, Element) else value
 
 
@@ -84,6 +103,7 @@ def _phase_document(phase: Phase) -> dict[str, Any]:
             for each in phase.staged
         ],
         "operations": [each.text for each in phase.operations],
+        "moved": [each.text for each in phase.used if isinstance(each, Access)],
     }
 
 

@@ -1,6 +1,7 @@
 """`memlab trace`: what is shown, written and refused; what is followed is tested in device."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,29 @@ def test_the_phases_table(capsys: Capture) -> None:
 def test_staging_that_saves_no_read_says_so(capsys: Capture) -> None:
     shown = run("transpose-shared --width 64", capsys)
     assert "read once there, which saves no read of global memory." in shown
+
+
+def test_what_is_read_from_shared_memory_and_not_computed_with_is_shown(capsys: Capture) -> None:
+    shown = run("bank-stride --n 64 --stride 2 --thread 3", capsys)
+    assert "a[3] → words[3] write b[3] = words[6]" in shown
+    assert "Thread 3, 0 writes b[3] = words[6]." in shown
+    # 1024 words are stored, 64 of them read.
+    assert "No more than 6.25% of what is stored in shared memory is read there." in shown
+
+
+def test_matrix_products_are_shown_as_those_of_the_warp(capsys: Capture) -> None:
+    shown = run("tensor-bf16 --width 32 --tile 64", capsys)
+    assert "N[0][1] → N_tile[0][1]" in shown
+    assert "32 of M_tile[0…63] × N_tile[0…15][0…7]" in " ".join(
+        re.sub(r"[NM]\[\d+\]\S+ → \S+", "", shown).split()
+    )
+    assert "A × is a product of matrices by the thread's whole warp" in shown
+
+
+def test_the_seed_decides_what_is_read(capsys: Capture) -> None:
+    first = run("scattered --n 64 --thread 3 --seed 0", capsys)
+    assert first == run("scattered --n 64 --thread 3", capsys)
+    assert first != run("scattered --n 64 --thread 3 --seed 1", capsys)
 
 
 def test_a_long_way_is_shortened(capsys: Capture) -> None:
@@ -112,6 +136,29 @@ def test_a_picture_comes_with_its_data(tmp_path: Path, capsys: Capture) -> None:
     assert capsys.readouterr().err == ""
 
 
+def test_pictures_share_a_file_of_the_same_data(tmp_path: Path, capsys: Capture) -> None:
+    words = ["trace", "naive", "--width", "4", "--tile", "2"]
+    assert main([*words, "--plot", "walk.png"]) == 0
+    data = (tmp_path / "walk.csv").read_bytes()
+    assert main([*words, "-o", "walk.svg"]) == 0
+    assert "wrote walk.svg; its data is in walk.csv" in capsys.readouterr().err
+
+    # Of another thread the data is other: nothing is written over, nor a picture without data.
+    assert main([*words, "--thread", "1", "--output", "walk.pdf"]) == 2
+    assert "walk.csv exists: add --force" in capsys.readouterr().err
+    assert not (tmp_path / "walk.pdf").exists()
+    assert (tmp_path / "walk.csv").read_bytes() == data
+
+
+def test_data_of_no_picture_is_left_alone(tmp_path: Path, capsys: Capture) -> None:
+    (tmp_path / "walk.csv").write_text("mine\n")
+    assert main(["trace", "naive", "--width", "4", "--tile", "2", "--plot", "walk.png"]) == 2
+    out, err = capsys.readouterr()
+    assert "walk.csv exists: add --force" in err
+    assert not out
+    assert (tmp_path / "walk.csv").read_text() == "mine\n"
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -119,8 +166,8 @@ def test_a_picture_comes_with_its_data(tmp_path: Path, capsys: Capture) -> None:
         ("naive --block 1;2", "--block takes whole numbers x,y or x,y,z, got '1;2'"),
         ("naive --block 1,", "--block takes whole numbers x,y or x,y,z, got '1,'"),
         ("naive --thread 1,2,3,4", "--thread takes whole numbers x,y or x,y,z, got '1,2,3,4'"),
-        ("naive --width 4 --tile 2 --block 2,0", "2 x 2 x 1 blocks: use --block-index 1,0"),
-        ("naive --width 4 --tile 2 --thread=-1,0", "2 x 2 x 1 threads: use --thread-index 0,0"),
+        ("naive --width 4 --tile 2 --block 2,0", "2 x 2 x 1 blocks: use block 1,0"),
+        ("naive --width 4 --tile 2 --thread=-1,0", "2 x 2 x 1 threads: use thread 0,0"),
         ("naive --plot a.gif", "a picture cannot be saved as 'gif'"),
         ("naive --plot nowhere/a.png", "the folder nowhere does not exist"),
         ("naive --width 0", "width must be at least 1, got 0"),

@@ -1,5 +1,7 @@
 """Traces against the lessons' own walks, done by hand, and against counts that NumPy gives."""
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,12 +13,13 @@ from memlab.device.emulator.machine import Chunk
 from memlab.device.emulator.program import load
 from memlab.device.emulator.recording import Recorder
 from memlab.device.execution import Execution
-from memlab.device.trace_records import Trace, phases, value_name
+from memlab.device.inputs import make_inputs
+from memlab.device.trace_records import Trace, phases, told, value_name
 from memlab.device.tracing import trace
 from memlab.errors import UsageError
 from memlab.kernels.catalog import find
 from memlab.kernels.kernel import Limits
-from memlab.kernels.launch import Buffer, Dim3, Launch, Uniform
+from memlab.kernels.launch import Buffer, Counting, Dim3, Launch, Same, Scalar, Uniform
 
 ORIGIN = (0, 0, 0)
 
@@ -147,13 +150,17 @@ def test_wide_loads_name_every_element() -> None:
         (
             (2, 0, 0),
             ORIGIN,
-            "block (2, 0) is outside the grid of 2 x 2 x 1 blocks: use --block-index 1,0",
+            "block (2, 0) is outside the grid of 2 x 2 x 1 blocks: use block 1,0",
         ),
-        ((0, -1, 0), ORIGIN, "block (0, -1) is outside the grid of 2 x 2 x 1 blocks: use --block"),
+        (
+            (0, -1, 0),
+            ORIGIN,
+            "block (0, -1) is outside the grid of 2 x 2 x 1 blocks: use block 0,0",
+        ),
         (
             ORIGIN,
             (0, 9, 0),
-            "thread (0, 9) is outside the block of 2 x 2 x 1 threads: use --thread",
+            "thread (0, 9) is outside the block of 2 x 2 x 1 threads: use thread 0,1",
         ),
         (ORIGIN, (0, 0, 1), "thread (0, 0, 1) is outside the block of 2 x 2 x 1 threads"),
     ],
@@ -185,6 +192,252 @@ def test_a_trace_changes_nothing_that_is_counted() -> None:
     assert tallies[0] == tallies[1] == tallies[2]
 
 
+# --- Kernels of one's own ---------------------------------------------------------------------
+
+
+def launch_of(
+    source: str,
+    arguments: tuple[Buffer | Scalar, ...],
+    grid: Dim3 = (1, 1, 1),
+) -> Launch:
+    return Launch(
+        kernel="k",
+        parameters={},
+        source=source,
+        source_name="k.cu",
+        entry="k",
+        defines={},
+        grid=grid,
+        block=(32, 1, 1),
+        dynamic_shared_bytes=0,
+        arguments=arguments,
+        flop=None,
+        compulsory_bytes=0,
+        references={},
+        tolerance=0.0,
+    )
+
+
+def told_of(source: str, *arguments: Buffer | Scalar, thread: int = 3) -> list[str]:
+    """What one thread of a warp does, a text a step."""
+    launch = launch_of(f'extern "C" __global__ void k{source}', arguments)
+    found = trace(launch, compile_launch(launch, (9, 0)), ORIGIN, (thread, 0, 0), "test")
+    return [each.text for each in told(found.followed.steps)]
+
+
+def floats(name: str, count: int = 64) -> Buffer:
+    return Buffer(name, (count,), "float32", "out" if name == "b" else "in")
+
+
+def test_members_of_structures_are_named() -> None:
+    source = """(const float* a, float* b) {
+      struct Edge { short from, to; double length; struct { float x, y; } at; };
+      __shared__ Edge edges[4][8];
+      __shared__ int count;
+      int i = threadIdx.x;
+      edges[i / 8][i % 8].at.y = a[i];
+      edges[i / 8][i % 8].length = a[i + 32];
+      if (i == 3) count = a[63];
+      __syncthreads();
+      b[i] = edges[i / 8][(i + 1) % 8].at.y;
+      b[i + 32] = edges[i / 8][i % 8].length * count;
+    }"""
+    assert told_of(source, floats("a"), floats("b")) == [
+        "write edges[0][3].at.y = a[3]",
+        "write edges[0][3].length = a[35]",
+        "write count = a[63]",
+        "write b[3] = edges[0][4].at.y",
+        "edges[0][3].length * count",
+        "write b[35]",
+    ]
+
+
+def test_wide_elements_name_what_each_of_their_words_holds() -> None:
+    source = """(const unsigned short* a, float* b) {
+      __shared__ uint2 pairs[32];
+      int i = threadIdx.x;
+      pairs[i] = reinterpret_cast<const uint2*>(a)[i];
+      __syncthreads();
+      b[i] = __uint_as_float(pairs[31 - i].y);
+    }"""
+    halves = Buffer("a", (128,), "uint16", "in")
+    assert told_of(source, halves, floats("b")) == [
+        "write pairs[3].x = a[12…13]",
+        "write pairs[3].y = a[14…15]",
+        "write b[3] = pairs[28].y",
+    ]
+
+
+def test_bytes_of_a_word_are_told_apart() -> None:
+    source = """(const uchar4* a, unsigned char* b) {
+      uchar4 c = a[threadIdx.x];
+      b[threadIdx.x] = c.x;
+      b[threadIdx.x + 32] = c.z;
+    }"""
+    given = Buffer("a", (128,), "uint8", "in")
+    written = told_of(source, given, Buffer("b", (64,), "uint8", "out"))
+    assert written[-2:] == ["write b[3] = a[12]", "write b[35] = a[14]"]
+
+
+def test_both_halves_of_a_packed_operation_are_told() -> None:
+    source = """(const unsigned* a, unsigned* b) {
+      unsigned result, left = a[threadIdx.x], right = a[threadIdx.x + 32];
+      asm("fma.rn.f16x2 %0, %1, %2, %1;" : "=r"(result) : "r"(left), "r"(right));
+      b[threadIdx.x] = result;
+    }"""
+    halves = (Buffer("a", (128,), "float16", "in"), Buffer("b", (128,), "float16", "out"))
+    assert told_of(source, *halves)[:2] == ["a[6] * a[70] + a[6]", "a[7] * a[71] + a[7]"]
+
+
+def test_scalar_arguments_are_named_through_calls_too() -> None:
+    source = """(const float* a, float* b, float scale, int add);
+    __device__ __noinline__ float times(const float* a, float by) { return a[3] * by; }
+    extern "C" __global__ void k(const float* a, float* b, float scale, int add) {
+      b[threadIdx.x] = times(a, scale) + 1e-30f;
+      b[threadIdx.x + 32] = a[8] * scale + a[9];
+      b[add] = 2.0f * a[threadIdx.x];
+    }"""
+    given = (Scalar("scale", "float32", 2.5), Scalar("add", "int32", 40))
+    found = told_of(source, floats("a"), floats("b"), *given)
+    assert found[0] == "a[3] * scale"
+    assert "a[8] * scale + a[9]" in found
+    assert "a[3] + a[3]" in found  # the compiler's way to double
+
+
+def test_atomics_and_reads_that_only_address_are_told() -> None:
+    source = """(const int* a, int* b) {
+      __shared__ int bins[4];
+      if (threadIdx.x < 4) bins[threadIdx.x] = 0;
+      __syncthreads();
+      atomicAdd(&bins[a[threadIdx.x] & 3], 1);
+      __syncthreads();
+      if (threadIdx.x < 4) atomicMax(&b[threadIdx.x], bins[threadIdx.x]);
+    }"""
+    counted = Buffer("a", (32,), "int32", "in", Counting())
+    assert told_of(source, counted, Buffer("b", (4,), "int32", "inout", Same(0))) == [
+        "write bins[3] = 0",
+        "read a[3]",
+        "atomic add of 1 to bins[3]",
+        "atomic max of bins[3] to b[3]",
+    ]
+
+
+def test_literals_are_read_as_the_type_of_their_element() -> None:
+    """Compilers store a float or a double by its bits."""
+    source = """(const float* a, float* b) {
+      struct Both { double length; float width; int count; };
+      __shared__ Both s[32];
+      s[threadIdx.x].length = -1.5;
+      s[threadIdx.x].width = -1e30f;
+      s[threadIdx.x].count = -7;
+      __syncthreads();
+      Both c = s[31 - threadIdx.x];
+      b[threadIdx.x] = c.length + c.width + c.count;
+      b[threadIdx.x + 32] = 1e6f;
+    }"""
+    found = told_of(source, floats("a"), floats("b"))
+    assert {each for each in found if " = " in each} == {
+        "write s[3].length = -1.5",
+        "write s[3].width = -1e+30",
+        "write s[3].count = -7",
+        "write b[35] = 1e+06",
+    }
+
+
+def test_what_lies_behind_an_array_is_named_after_it() -> None:
+    source = """(const float* a, float* b) {
+      __shared__ float three[3];
+      __shared__ float four[4];
+      four[threadIdx.x & 3] = three[1] = a[threadIdx.x];
+      __syncthreads();
+      b[threadIdx.x] = *(volatile float*)(three + 3) + four[threadIdx.x & 3];
+    }"""
+    assert "three[3] + four[3]" in told_of(source, floats("a"), floats("b"))
+
+
+def test_shared_reads_that_feed_no_arithmetic_are_told() -> None:
+    """Thread (2, 1) transposes element (2, 1); stride 2 gives thread 3 the word 6."""
+    square = follow("transpose-padded", ORIGIN, (2, 1, 0), width=8).followed
+    assert [each.text for each in phases(square)[0].used] == ["write b[1][2] = square[2][1]"]
+    words = follow("bank-stride", ORIGIN, (3, 0, 0), n=64, stride=2).followed
+    assert [each.text for each in phases(words)[0].used] == ["write b[3] = words[6]"]
+
+
+def test_what_comes_before_the_first_phase_belongs_to_it() -> None:
+    source = """(const float* a, float* b) {
+      __shared__ float s[32];
+      s[threadIdx.x] = a[threadIdx.x] + a[threadIdx.x + 32];
+      __syncthreads();
+      b[threadIdx.x] = s[31 - threadIdx.x];
+    }"""
+    launch = launch_of(f'extern "C" __global__ void k{source}', (floats("a"), floats("b")))
+    found = trace(launch, compile_launch(launch, (9, 0)), ORIGIN, (3, 0, 0), "test")
+    (phase,) = phases(found.followed)
+    assert [each.text for each in phase.used] == ["a[3] + a[35]", "write b[3] = s[28]"]
+
+
+@pytest.mark.parametrize("lane", [0, 37])
+def test_the_matrices_that_a_warp_multiplies(lane: int) -> None:
+    """Of tensor.cu: 2 steps of 16 along k, 4 fragments of 16 rows by 4 of 8 columns a step."""
+    found = follow("tensor-fp16", ORIGIN, (lane, 0, 0), width=32, tile=64).followed
+    wanted = []
+    for step, r, c in itertools.product(range(2), range(4), range(4)):
+        rows, chunks = range(16 * r, 16 * r + 16), range(2 * step, 2 * step + 2)
+        left = {4 * row + (chunk ^ (row >> 1 & 3)) for row in rows for chunk in chunks}
+        column = lane // 32 * 32 + 8 * c
+        wanted.append(
+            f"32 of M_tile[{min(left)}…{max(left)}] × "
+            f"N_tile[{16 * step}…{16 * step + 15}][{column}…{column + 7}]"
+        )
+    assert sorted(each.text for each in found.operations) == sorted(wanted)
+    stores = [each.text for each in found.touches("shared") if each.kind == "store"]
+    row, chunk = lane // 4, lane % 4
+    place = 4 * row + (chunk ^ (row >> 1 & 3))
+    assert f"write M_tile[{place}].y = M[{row}][{8 * chunk + 2}…{8 * chunk + 3}]" in stores
+    assert f"write N_tile[{lane // 8}][{lane % 8 * 8 + 2}] = " in "\n".join(stores)
+
+
+def test_matrices_loaded_by_wmma() -> None:
+    source = """
+    #include <mma.h>
+    using namespace nvcuda;
+    extern "C" __global__ void k(const half* a, const half* b, float* c) {
+      __shared__ half left[16][24];
+      for (int i = threadIdx.x; i < 256; i += 32) left[i / 16][i % 16] = a[i];
+      __syncwarp();
+      wmma::fragment<wmma::matrix_a, 16, 16, 16, half, wmma::row_major> x;
+      wmma::fragment<wmma::matrix_b, 16, 16, 16, half, wmma::col_major> y;
+      wmma::fragment<wmma::accumulator, 16, 16, 16, float> z;
+      wmma::fill_fragment(z, 0.0f);
+      wmma::load_matrix_sync(x, &left[0][0], 24);
+      wmma::load_matrix_sync(y, b + 16, 32);
+      wmma::mma_sync(z, x, y, z);
+      wmma::store_matrix_sync(c, z, 16, wmma::mem_row_major);
+    }"""
+    arguments = (
+        Buffer("a", (16, 16), "float16", "in"),
+        Buffer("b", (16, 32), "float16", "in"),
+        Buffer("c", (16, 16), "float32", "out"),
+    )
+    launch = launch_of(source, arguments)
+    found = trace(launch, compile_launch(launch, (9, 0)), ORIGIN, (5, 0, 0), "test")
+    assert [each.text for each in found.followed.operations] == [
+        "left[0…15][0…15] × b[0…15][16…31]"
+    ]
+
+
+def test_the_inputs_are_those_of_the_seed() -> None:
+    launch = find("scattered").prepare({"n": 64}, Limits("test"))
+    compiled = compile_launch(launch, (8, 0))
+    sources = set()
+    for seed in (0, 1):
+        found = trace(launch, compiled, ORIGIN, (3, 0, 0), "test", seed=seed)
+        index = int(make_inputs(launch, seed)["index"][3])
+        assert found.followed.steps[-1].text == f"write b[3] = a[{index}]"
+        sources.add(index)
+    assert len(sources) == 2
+
+
 FIRST_BLOCK = """extern "C" __global__ void k(const float* a, float* b, unsigned* done) {
   __shared__ bool first;
   if (threadIdx.x == 0) first = atomicAdd(done, 1u) == 0;
@@ -194,26 +447,12 @@ FIRST_BLOCK = """extern "C" __global__ void k(const float* a, float* b, unsigned
 
 
 def test_the_grid_begins_with_the_memory_that_the_block_began_with() -> None:
-    launch = Launch(
-        kernel="k",
-        parameters={},
-        source=FIRST_BLOCK,
-        source_name="k.cu",
-        entry="k",
-        defines={},
-        grid=(3, 1, 1),
-        block=(32, 1, 1),
-        dynamic_shared_bytes=0,
-        arguments=(
-            Buffer("a", (32,), "float32", "in"),
-            Buffer("b", (32,), "float32", "out"),
-            Buffer("done", (1,), "uint32", "inout", Uniform(0, 1)),
-        ),
-        flop=None,
-        compulsory_bytes=0,
-        references={},
-        tolerance=0.0,
+    arguments = (
+        Buffer("a", (32,), "float32", "in"),
+        Buffer("b", (32,), "float32", "out"),
+        Buffer("done", (1,), "uint32", "inout", Uniform(0, 1)),
     )
+    launch = launch_of(FIRST_BLOCK, arguments, grid=(3, 1, 1))
     found = trace(launch, compile_launch(launch, (9, 0)), ORIGIN, ORIGIN, "test")
     reads = {each.array: each.grid_reads for each in found.arrays}
 
