@@ -14,6 +14,7 @@ from memlab.device.emulator.critical_path import Latencies, warp_clocks
 from memlab.device.emulator.parser import PtxError
 from memlab.device.execution import Execution
 from memlab.device.measurement import (
+    AccessCounters,
     Counters,
     Coverage,
     DeviceKind,
@@ -26,7 +27,9 @@ from memlab.device.measurement import (
     Time,
     Verification,
     flop_by_pipe,
+    global_atomic_sectors,
 )
+from memlab.device.naming import accessed_arrays
 from memlab.device.occupancy import occupancy, shared_carveout_bytes
 from memlab.device.properties import SECTOR_BYTES, DeviceProperties
 from memlab.device.verification import UNVERIFIED
@@ -89,6 +92,7 @@ class Emulation:
         coverage: How much of the grid was executed.
         counters: Whole-grid totals.
         lines: The same by source line.
+        accesses: The same by access to memory.
         region: What the loops did.
         work: What the time model needs.
         verification: The outputs of the blocks that ran, against the reference.
@@ -97,6 +101,7 @@ class Emulation:
     coverage: Coverage
     counters: Counters
     lines: tuple[LineCounters, ...]
+    accesses: tuple[AccessCounters, ...]
     region: Region
     work: model.Work
     verification: Verification
@@ -179,7 +184,6 @@ def emulate(
     work = model.Work(
         blocks=launch.blocks,
         counters=counters,
-        l1_wavefronts=totals.l1_wavefronts(program, tally),
         warp_clocks=warp_clocks(program, probe.path, _latencies(counters, properties)),
     )
     execution.check_roles()
@@ -188,6 +192,7 @@ def emulate(
         coverage=counted.coverage,
         counters=counters,
         lines=totals.by_line(program, tally, execution.source),
+        accesses=totals.by_access(program, tally, accessed_arrays(launch, execution)),
         region=totals.region(program, tally),
         work=work,
         verification=execution.verify(whole=counted.coverage.blocks_emulated == launch.blocks),
@@ -219,8 +224,9 @@ def emulate_if_possible(
             coverage=Coverage(0, launch.blocks, not_counted=str(reason)),
             counters=nothing,
             lines=(),
+            accesses=(),
             region=Region(0, 0, loops=False),
-            work=model.Work(launch.blocks, nothing, 0, 0.0),
+            work=model.Work(launch.blocks, nothing, 0.0),
             verification=UNVERIFIED,
         )
 
@@ -291,18 +297,19 @@ def _with_caches(
     """Add what the cache models say to the counted requests and sectors."""
     generator = np.random.default_rng(seed)
     rate = caches.l1_miss_rate(stream, launch.grid, geometry, generator)
-    read, written = caches.dram_bytes(stream, launch.grid, geometry, generator)
+    dram = caches.dram_bytes(stream, launch.grid, geometry, generator)
     hits = round(counters.global_load_sectors * stream.cacheable_share * (1 - rate))
     l2_reads = counters.global_load_sectors - hits
-    l2_misses = min(read // SECTOR_BYTES, l2_reads)
+    l2_misses = min(dram.loaded // SECTOR_BYTES, l2_reads)
     return replace(
         counters,
         l1_read_sector_hits=hits,
         l2_read_sectors=l2_reads,
         l2_read_sector_hits=l2_reads - l2_misses,
-        l2_write_sectors=counters.global_store_sectors,
-        dram_read_bytes=read,
-        dram_write_bytes=written,
+        # The L1 writes local stores through as well: an H200 counts both of filter-local's here.
+        l2_write_sectors=counters.global_store_sectors + counters.local_store_sectors,
+        dram_read_bytes=dram.loaded + dram.for_atomics,
+        dram_write_bytes=dram.written,
     )
 
 
@@ -313,10 +320,16 @@ def _latencies(counters: Counters, properties: DeviceProperties) -> Latencies:
     l2_hits = (
         counters.l2_read_sector_hits / counters.l2_read_sectors if counters.l2_read_sectors else 1.0
     )
+    atomics = global_atomic_sectors(counters)
+    read_by_atomics = counters.dram_read_bytes // SECTOR_BYTES - (
+        counters.l2_read_sectors - counters.l2_read_sector_hits
+    )
+    atomic_hits = max(0.0, 1 - read_by_atomics / atomics) if atomics else 1.0
     return Latencies(
         arithmetic=properties.register_latency_clocks or 0.0,
         shared=properties.shared_latency_clocks or 0.0,
         constant=model.constant_load_latency_clocks(counters, properties),
         global_load=model.global_load_latency_clocks(l1_hits, l2_hits, properties),
+        global_atomic=model.global_load_latency_clocks(0.0, atomic_hits, properties),
         barrier=properties.barrier_latency_clocks or 0.0,
     )

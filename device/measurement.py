@@ -65,8 +65,8 @@ class Coverage:
     Attributes:
         blocks_emulated: Blocks executed instruction by instruction.
         blocks_total: Blocks of the grid.
-        data_dependent: Whether what the kernel does to memory may depend on the data in it; then
-            the counts of a part of the grid are estimates.
+        estimated: Whether the counts are estimates: blocks that did not run may do otherwise than
+            those that stand for them, since data or their index decides what they do.
         timed_out: Whether the time limit stopped it before as many ran as were meant to.
         not_counted: Why there are no counters at all, though the launch ran on a GPU; empty where
             there are.
@@ -74,7 +74,7 @@ class Coverage:
 
     blocks_emulated: int
     blocks_total: int
-    data_dependent: bool = False
+    estimated: bool = False
     timed_out: bool = False
     not_counted: str = ""
 
@@ -82,8 +82,8 @@ class Coverage:
     def remark(self) -> str:
         """What a reader of the counts must know besides, in words; mostly nothing."""
         remarks = ["stopped at the time limit"] if self.timed_out else []
-        if self.data_dependent and self.blocks_emulated < self.blocks_total:
-            remarks.append("estimates, since accesses depend on data")
+        if self.estimated:
+            remarks.append("estimates, since blocks may differ by data or index")
         return "; ".join(remarks)
 
 
@@ -93,6 +93,10 @@ class Counters:
 
     A request is one warp-level instruction; a sector is 32 bytes; a wavefront is one pass
     of the shared-memory pipe, excessive ones being those beyond the ideal for the width.
+    `global_atomic_*` are atomics that give their old value back, `global_reduction_*` those whose
+    value nobody reads: ptxas makes them another instruction (RED), and Nsight Compute counts them
+    apart. `l1_wavefronts` are passes through the port of L1 and shared memory: the wavefronts of
+    shared accesses, and a pass for each 128-byte line of a global or local request.
     `flop_tensor_*` are those of `mma` by the type of its factors; Nsight Compute counts them as
     operations of the tensor pipe.
     `requested_*` is what the threads asked for, each lane its own bytes: the textbook's
@@ -113,6 +117,13 @@ class Counters:
     shared_excessive_wavefronts: int = 0
     local_load_sectors: int = 0
     local_store_sectors: int = 0
+    global_atomic_requests: int = 0
+    global_atomic_sectors: int = 0
+    global_reduction_requests: int = 0
+    global_reduction_sectors: int = 0
+    shared_atomic_instructions: int = 0
+    shared_atomic_wavefronts: int = 0
+    l1_wavefronts: int = 0
     l1_read_sector_hits: int = 0
     l2_read_sectors: int = 0
     l2_read_sector_hits: int = 0
@@ -121,6 +132,7 @@ class Counters:
     dram_write_bytes: int = 0
     requested_load_bytes: int = 0
     requested_store_bytes: int = 0
+    requested_atomic_bytes: int = 0
     global_load_lines: int = 0
     global_load_used_bytes: int = 0
     global_store_lines: int = 0
@@ -134,6 +146,16 @@ class Counters:
     flop_tensor_bf16: int = 0
     thread_instructions: int = 0
     warp_instructions: int = 0
+
+
+def global_atomic_sectors(counters: Counters) -> int:
+    """Sectors of global atomics, whether their old value is read or not; the L2 does them all."""
+    return counters.global_atomic_sectors + counters.global_reduction_sectors
+
+
+def l2_sectors(counters: Counters) -> int:
+    """Sectors between the L1s and the L2: reads, writes and atomics."""
+    return counters.l2_read_sectors + counters.l2_write_sectors + global_atomic_sectors(counters)
 
 
 def flop_by_pipe(counters: Counters) -> dict[str, int]:
@@ -162,6 +184,9 @@ class LineCounters:
         line: Line number in the kernel's source, from 1; 0 where the compiler names none.
         text: The line as written.
         requested_bytes: Bytes of global memory that the threads ask for, each lane its own.
+        local_sectors: Sectors of local memory, loads and stores together.
+        constant_requests: Indexed loads of constant memory by warps.
+        constant_passes: Addresses that the constant cache serves for them, one after another.
     """
 
     line: int
@@ -177,6 +202,27 @@ class LineCounters:
     thread_instructions: int = 0
     warp_instructions: int = 0
     requested_bytes: int = 0
+    local_requests: int = 0
+    local_sectors: int = 0
+    constant_requests: int = 0
+    constant_passes: int = 0
+
+
+@dataclass(frozen=True)
+class AccessCounters:
+    """What one source line does to one array in one direction.
+
+    Attributes:
+        space: `global`, `shared`, `local` or `constant`.
+        direction: `load`, `store`, `atomic`, or `reduction`, an atomic whose result nobody reads.
+        array: The array's name in the source; empty where it is not known.
+        counters: The counters of these instructions alone.
+    """
+
+    space: str
+    direction: str
+    array: str
+    counters: LineCounters
 
 
 @dataclass(frozen=True)
@@ -250,6 +296,9 @@ class Verification:
         checked: Output elements compared.
         total: Output elements there are.
         worst: The element with this error in words, or what else is wrong.
+        wrong: Elements whose error is beyond what rounding explains, or that were never written;
+            0 too in failed runs that were stored before they were counted.
+        unverified: The outputs of which no reference says anything, `scratch, flags`.
     """
 
     status: Literal["passed", "failed", "skipped"]
@@ -258,6 +307,8 @@ class Verification:
     checked: int
     total: int
     worst: str = ""
+    wrong: int = 0
+    unverified: str = ""
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,14 @@
 """The time model: counters and device properties to the time of one launch.
 
 Two kinds of bounds. A *throughput* bound is work over the rate of the unit that does it: issue
-slots, FP32, FP64 and tensor pipes, the L1's wavefronts (shared memory and global accesses share its
-one port), the constant cache's passes, L2 bytes, DRAM bytes. The *latency* bound is the time a warp
-takes alone, times how often an SM is filled anew. A closed queueing system with these demands runs
-no faster than the larger of the two and no slower than their sum (asymptotic and balanced job
-bounds: Zahorjan et al., "Balanced Job Bound Analysis of Queueing Networks", CACM 25(2), 1982); the
-model is the middle of that interval. No constant is fitted to a kernel; all come from the device's
-properties.
+slots, FP32, FP64 and tensor pipes, the L1's wavefronts (shared memory, global and local accesses
+share its one port), the constant cache's passes, L2 bytes, DRAM bytes. The *latency* bound is the
+time a warp takes alone, times how often an SM is filled anew. A closed queueing system with these
+demands runs no faster than the larger of the two and no slower than their sum (asymptotic and
+balanced job bounds: Zahorjan et al., "Balanced Job Bound Analysis of Queueing Networks", CACM
+25(2), 1982); the model is the middle of that interval. No constant is fitted to a kernel; all come
+from the device's properties. Atomics move their sectors; that they wait for one another at an
+address is not modelled.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from memlab.device.measurement import Counters, Occupancy, Time, flop_by_pipe
+from memlab.device.measurement import Counters, Occupancy, Time, flop_by_pipe, l2_sectors
 from memlab.device.properties import (
     SECTOR_BYTES,
     DeviceProperties,
@@ -37,14 +38,11 @@ class Work:
     Attributes:
         blocks: Blocks of the grid.
         counters: Whole-grid totals.
-        l1_wavefronts: Passes through the L1's port: wavefronts of shared accesses and 128-byte
-            lines of global ones.
         warp_clocks: SM clocks that one warp takes alone.
     """
 
     blocks: int
     counters: Counters
-    l1_wavefronts: int
     warp_clocks: float
 
 
@@ -84,13 +82,13 @@ def throughput_bounds_s(work: Work, properties: DeviceProperties) -> dict[str, f
                 bounds[kind] = flop / (peak / count) * busiest * clock
         if properties.l1_bytes_per_clock_per_sm:
             rate = properties.l1_bytes_per_clock_per_sm / WAVEFRONT_BYTES
-            bounds["l1"] = work.l1_wavefronts / rate * busiest
+            bounds["l1"] = counters.l1_wavefronts / rate * busiest
         if properties.constant_passes_per_clock_per_sm:
             rate = properties.constant_passes_per_clock_per_sm
             bounds["constant cache"] = counters.constant_load_passes / rate * busiest
         if properties.l2_bytes_per_clock:
-            sectors = counters.l2_read_sectors + counters.l2_write_sectors
-            bounds["l2"] = sectors * SECTOR_BYTES / (properties.l2_bytes_per_clock * clock)
+            rate = properties.l2_bytes_per_clock * clock
+            bounds["l2"] = SECTOR_BYTES * l2_sectors(counters) / rate
     bandwidth = peak_bandwidth_bytes_per_s(properties)
     if bandwidth:
         achievable = bandwidth * (properties.dram_achievable_fraction or 1.0)

@@ -27,6 +27,10 @@ COUNTERS: Mapping[str, Mapping[str, int]] = {
     "global_load_sectors": {_GLOBAL.format("sectors", "ld"): 1},
     "global_store_requests": {_GLOBAL.format("requests", "st"): 1},
     "global_store_sectors": {_GLOBAL.format("sectors", "st"): 1},
+    "global_atomic_requests": {_GLOBAL.format("requests", "atom"): 1},
+    "global_atomic_sectors": {_GLOBAL.format("sectors", "atom"): 1},
+    "global_reduction_requests": {_GLOBAL.format("requests", "red"): 1},
+    "global_reduction_sectors": {_GLOBAL.format("sectors", "red"): 1},
     "shared_load_instructions": {"smsp__inst_executed_op_shared_ld.sum": 1},
     # Those attributed to instructions. The plain l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st
     # lay 5 to 16% above on tiled, and differed from run to run.

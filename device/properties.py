@@ -30,6 +30,9 @@ DATA_RATE = 2
 CUDA_CORE_KINDS = ("fp32", "fp64")
 """Arithmetic that has lanes in a multiprocessor; other kinds are the tensor cores'."""
 
+PEAK_KINDS = ("fp64", "fp32", "tf32", "fp16", "bf16")
+"""Kinds of arithmetic that have a peak, the CUDA cores' first."""
+
 BYTES_PER_VALUE = 4
 """Size of the single-precision value that the textbook's ratio counts accesses of."""
 
@@ -189,6 +192,11 @@ def clock_hz(properties: DeviceProperties) -> float | None:
     return properties.peak_clock_hz or properties.clock_rate_hz
 
 
+def clock_of_peak_hz(properties: DeviceProperties, kind: str) -> float | None:
+    """Give the clock at which `peak_flop_per_s` holds for the same `kind`, in Hz."""
+    return clock_hz(properties) if kind in CUDA_CORE_KINDS else properties.tensor_clock_hz
+
+
 def peak_bandwidth_bytes_per_s(properties: DeviceProperties) -> float | None:
     """Compute the peak bandwidth of the device's memory.
 
@@ -215,7 +223,7 @@ def peak_flop_per_s(properties: DeviceProperties, kind: str) -> float | None:
         kind: `fp32` or `fp64` for the CUDA cores, `tf32`, `fp16` or `bf16` for the tensor cores.
 
     Returns:
-        FLOP a second at `clock_hz`, or `tensor_clock_hz`; None where a factor is unknown.
+        FLOP a second at `clock_of_peak_hz`; None where a factor is unknown.
     """
     if kind not in CUDA_CORE_KINDS:
         return properties.tensor_flop_per_s.get(kind)
@@ -256,3 +264,9 @@ def required_compute_to_global_access_ratio(properties: DeviceProperties) -> flo
 def dotted(numbers: tuple[int, int]) -> str:
     """Write a compute capability or a version: `9.0`."""
     return f"{numbers[0]}.{numbers[1]}"
+
+
+def architecture_name(compute_capability: tuple[int, int]) -> str:
+    """Name the architecture of a compute capability as NVIDIA's compilers do: `sm_90`."""
+    major, minor = compute_capability
+    return f"sm_{major}{minor}"

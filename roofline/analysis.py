@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from memlab.device.measurement import (
+        AccessCounters,
         Counters,
         Coverage,
         DeviceSummary,
@@ -115,6 +116,7 @@ class Analysis:
         verification: The output of the blocks that ran, against the reference.
         knows_sizes: Whether memlab knows which parameters are sizes, so that a missing `boundary`
             says something: of the catalog's kernels alone.
+        accesses: The counters by source line and access to memory.
     """
 
     kernel: str
@@ -134,6 +136,7 @@ class Analysis:
     boundary: BoundaryCost | None
     verification: Verification
     knows_sizes: bool = True
+    accesses: tuple[AccessCounters, ...] = ()
 
     @property
     def bytes_moved(self) -> dict[str, int]:
@@ -148,7 +151,7 @@ class Analysis:
     @property
     def listing(self) -> tuple[ListedLine, ...]:
         """The source with what each line did."""
-        return listing(self.source, self.lines)
+        return listing(self.source, self.lines, self.accesses)
 
 
 def access_ratio(

@@ -7,13 +7,14 @@ import io
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from memlab.device.measurement import flop_by_pipe
 from memlab.device.properties import dotted
 from memlab.roofline.serialize import plain
 
 if TYPE_CHECKING:
     from memlab.roofline.analysis import AccessRatio, Analysis
     from memlab.roofline.boundary import BoundaryCost, EdgeCase
-    from memlab.roofline.listing import ListedLine
+    from memlab.roofline.listing import Listed, ListedAccess, ListedLine
 
 SCHEMA_VERSION = 1
 
@@ -30,12 +31,19 @@ LINE_COLUMNS = (
     "shared_instructions",
     "shared_wavefronts",
     "shared_excessive_wavefronts",
+    "local_sectors",
+    "constant_requests",
+    "constant_passes",
+    "passes_per_request",
     "flop",
     "thread_instructions",
     "warp_instructions",
     "lanes_off",
 )
 """The columns of the listing, in JSON and CSV."""
+
+ACCESS_COLUMNS = LINE_COLUMNS[2:]
+"""What of them is said of one access of a line too, in JSON."""
 
 
 def document(analysis: Analysis) -> dict[str, Any]:
@@ -51,12 +59,16 @@ def document(analysis: Analysis) -> dict[str, Any]:
             "resources": asdict(analysis.resources),
             "coverage": asdict(analysis.coverage),
             "flop": analysis.flop,
+            "flop_executed": sum(flop_by_pipe(analysis.counters).values()),
             "compute_to_global_memory_access_ratio": _ratio(analysis.ratio),
             "intensity_flop_per_byte": analysis.intensity_flop_per_byte,
             "bytes": analysis.bytes_moved,
             "counters": asdict(analysis.counters),
             "boundary": None if analysis.boundary is None else _boundary(analysis.boundary),
-            "lines": [line_row(each) for each in analysis.listing],
+            "lines": [
+                line_row(each) | {"accesses": [_access(access) for access in each.accesses]}
+                for each in analysis.listing
+            ],
             "verification": asdict(analysis.verification),
         }
     )
@@ -74,12 +86,21 @@ def lines_csv(analysis: Analysis) -> str:
 
 def line_row(line: ListedLine) -> dict[str, Any]:
     """Give a line of the listing: a value for each of `LINE_COLUMNS`, None where not executed."""
+    return {"line": line.number, "text": line.text, **_figures(line)}
+
+
+def _access(access: ListedAccess) -> dict[str, Any]:
+    named = {"space": access.space, "direction": access.direction, "array": access.array}
+    return named | _figures(access)
+
+
+def _figures(line: Listed) -> dict[str, Any]:
+    """Give a value for each of `ACCESS_COLUMNS`."""
     counted = line.counters
-    row: dict[str, Any] = dict.fromkeys(LINE_COLUMNS)
-    row |= {"line": line.number, "text": line.text, "heat": line.heat}
     if counted is None:
-        return row
-    return row | {
+        return dict.fromkeys(ACCESS_COLUMNS) | {"heat": line.heat}
+    return {
+        "heat": line.heat,
         "global_requests": counted.global_requests,
         "global_sectors": counted.global_sectors,
         "sectors_per_request": line.sectors_per_request,
@@ -89,6 +110,10 @@ def line_row(line: ListedLine) -> dict[str, Any]:
         "shared_instructions": counted.shared_instructions,
         "shared_wavefronts": counted.shared_wavefronts,
         "shared_excessive_wavefronts": counted.shared_excessive_wavefronts,
+        "local_sectors": counted.local_sectors,
+        "constant_requests": counted.constant_requests,
+        "constant_passes": counted.constant_passes,
+        "passes_per_request": line.passes_per_request,
         "flop": counted.flop,
         "thread_instructions": counted.thread_instructions,
         "warp_instructions": counted.warp_instructions,

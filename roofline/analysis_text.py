@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from memlab.roofline.ceilings import LABELS
+from memlab.device.measurement import flop_by_pipe
+from memlab.roofline.ceilings import ceiling_label
 from memlab.roofline.units import scaled, short
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from memlab.device.measurement import Counters
     from memlab.roofline.analysis import Analysis
     from memlab.roofline.boundary import BoundaryCost, EdgeCase
-    from memlab.roofline.listing import ListedLine
+    from memlab.roofline.listing import Listed, ListedLine
 
 HEAT_FROM = (0.001, 0.05, 0.2, 0.5)
 """Shares of the traffic from which a line is warm, warmer, hot, hottest."""
@@ -37,14 +39,19 @@ def shown_lines(lines: Sequence[ListedLine]) -> tuple[ListedLine, ...]:
     return tuple(lines)
 
 
-def wastes_bus(line: ListedLine) -> bool:
+def wastes_bus(line: Listed) -> bool:
     """Say whether most of what moves for a line was not asked for."""
     return line.bus_utilisation is not None and line.bus_utilisation < POOR_BUS
 
 
-def wastes_lanes(line: ListedLine) -> bool:
+def wastes_lanes(line: Listed) -> bool:
     """Say whether many lanes idle at a line."""
     return (line.lanes_off_share or 0) > MANY_LANES_OFF
+
+
+def wastes_passes(line: Listed) -> bool:
+    """Say whether a line's constant loads want more than one address a warp."""
+    return (line.passes_per_request or 0) > 1
 
 
 def compact(count: int) -> str:
@@ -54,9 +61,20 @@ def compact(count: int) -> str:
     return str(count) if count < 1000 else scaled(count, "").replace(" ", "")
 
 
+def flop_text(flop: int, counters: Counters) -> str:
+    """Say how many FLOPs the algorithm has and how many ran; nothing where that is the same."""
+    executed = sum(flop_by_pipe(counters).values())
+    declared, ran = (scaled(each, "").strip() for each in (flop, executed))
+    if declared == ran or not executed:  # what was not counted is no 0
+        return ""
+    return f"{declared} of the algorithm, {ran} executed"
+
+
 def ratio_facts(analysis: Analysis) -> Iterator[tuple[str, str]]:
     """Say what the ratio is, and what it means on the device, as label and text."""
     ratio = analysis.ratio
+    if both := flop_text(analysis.flop, analysis.counters):
+        yield "FLOP", both
     if ratio is None:
         yield "ratio", "none: the kernel asks nothing of global memory"
         return
@@ -75,7 +93,7 @@ def ratio_facts(analysis: Analysis) -> Iterator[tuple[str, str]]:
         return
     of_peak = ""
     if fraction is not None and peak is not None:
-        pipe = LABELS.get(ratio.pipe, ratio.pipe)
+        pipe = ceiling_label(ratio.pipe)
         of_peak = f", {100 * fraction:.1f}% of {scaled(peak, 'FLOP/s')} {pipe}"
     yield "bound", exact(bound) + of_peak
     if fraction == 1:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from memlab.device.measurement import flop_by_pipe
 from memlab.device.properties import WARP_SIZE
 from memlab.errors import UsageError
+from memlab.roofline.placement import global_sectors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -77,8 +79,8 @@ def edge_case(launch: Launch, counters: Counters) -> EdgeCase:
         threads=launch.blocks * launch.threads_per_block,
         lane_slots=slots,
         lanes_off=slots - counters.thread_instructions,
-        flop_executed=counters.flop_fp32 + counters.flop_fp64,
-        sectors=counters.global_load_sectors + counters.global_store_sectors,
+        flop_executed=sum(flop_by_pipe(counters).values()),
+        sectors=global_sectors(counters),
         work=launch.flop or launch.compulsory_bytes,
     )
 

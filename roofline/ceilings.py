@@ -32,8 +32,7 @@ LABELS = {
     "fp16": "FP16 tensor",
     "bf16": "BF16 tensor",
 }
-"""How a person reads a ceiling's key; a bound that is no ceiling reads as its own name."""
-
+"""How a person reads a ceiling's key."""
 
 TELLING: tuple[Provenance, ...] = (
     "modelled",
@@ -94,6 +93,11 @@ def ceilings(properties: DeviceProperties) -> tuple[Ceiling, ...]:
         for key, (value, fields) in group.items()
         if value is not None
     )
+
+
+def ceiling_label(key: str) -> str:
+    """Name a ceiling, or what else binds a launch, as a person reads it: `l1` is `L1 / shared`."""
+    return LABELS.get(key, key)
 
 
 def measured_ceilings(peaks: Peaks) -> tuple[Ceiling, ...]:

@@ -10,20 +10,22 @@ from typing import TYPE_CHECKING
 
 from memlab.device.measurement import flop_by_pipe
 from memlab.roofline.ceilings import MEMORY_LEVELS, by_key
-from memlab.roofline.layout import LABEL_GAP_INCHES, axes_inches, fit, place_inches, spread
+from memlab.roofline.layout import LABEL_GAP_INCHES, axes_inches, fit_name, place_inches, spread
 from memlab.roofline.roofs import draw_roofs, other_peaks
-from memlab.roofline.style import MARKERS
-from memlab.roofline.units import printable, scaled
+from memlab.roofline.style import MARKERS, SMALL_POINTS
+from memlab.roofline.units import scaled
+from memlab.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from matplotlib.axes import Axes
 
+    from memlab.roofline.roofs import Line
     from memlab.roofline.run import Ceiling
     from memlab.roofline.style import Entry
 
-LABEL_INCHES = 1.65
+LABEL_INCHES = 1.95
 """Room for a kernel's label right of the axes."""
 
 Limits = tuple[tuple[float, float], tuple[float, float]]
@@ -83,7 +85,8 @@ def draw_chart(
     points = [
         (x, entry.run.placement.flop_per_s) for entry in drawn for x in _intensities(entry).values()
     ]
-    draw_roofs(axes, ceilings, measured, pipes, points)
+    gaps = [gap for entry in drawn if (gap := _gap_to_roof(entry))]
+    draw_roofs(axes, ceilings, measured, pipes, points, gaps)
     _kernels(axes, drawn)
 
 
@@ -128,8 +131,11 @@ def _kernels(axes: Axes, entries: Sequence[Entry]) -> None:
         level_x = _intensities(entry)
         points = sorted(level_x.values())
         y = entry.run.placement.flop_per_s
-        axes.plot(points, [y] * len(points), color=entry.color, lw=1.2, zorder=4)
-        _gap_to_roof(axes, entry, level_x)
+        axes.plot(points, [y] * len(points), lw=1.2, zorder=4, **entry.line)
+        if gap := _gap_to_roof(entry):
+            axes.plot(*zip(*gap, strict=True), color=entry.color, lw=1.6, ls=":", zorder=4)
+        for level, x in level_x.items():
+            axes.plot([x], [y], marker=MARKERS[level], zorder=6, **entry.cutout)
         for level, x in level_x.items():
             axes.plot(
                 [x],
@@ -142,13 +148,13 @@ def _kernels(axes: Axes, entries: Sequence[Entry]) -> None:
     _kernel_labels(axes, entries)
 
 
-def _gap_to_roof(axes: Axes, entry: Entry, level_x: dict[str, float]) -> None:
-    """Dot the way up to the lowest roof: what is missing to 100 % of it."""
-    placement = entry.run.placement
+def _gap_to_roof(entry: Entry) -> Line | None:
+    """Give the way up to the lowest roof, if any: what is missing to 100 % of it."""
+    placement, level_x = entry.run.placement, _intensities(entry)
     x = level_x.get(placement.ceiling, max(level_x.values(), default=0.0))
-    if x and placement.ceiling_flop_per_s > placement.flop_per_s:
-        ends = [placement.flop_per_s, placement.ceiling_flop_per_s]
-        axes.plot([x, x], ends, color=entry.color, lw=1.6, ls=":", zorder=4)
+    if not x or placement.ceiling_flop_per_s <= placement.flop_per_s:
+        return None
+    return (x, placement.flop_per_s), (x, placement.ceiling_flop_per_s)
 
 
 def _intensities(entry: Entry) -> dict[str, float]:
@@ -175,11 +181,18 @@ def _kernel_labels(axes: Axes, entries: Sequence[Entry]) -> None:
             [min(max(last / width, 0.0), 1.0), 1.0, 1.025, 1.035],
             [at / height, at / height, place / height, place / height],
             transform=axes.transAxes,
-            color=entry.color,
             lw=0.8,
             alpha=0.6,
             clip_on=False,
             zorder=1,
+            **entry.line,
         )
-        label = axes.text(1.042, place / height, entry.label, transform=axes.transAxes, va="center")
-        fit(label, LABEL_INCHES)
+        label = axes.text(
+            1.042,
+            place / height,
+            "",
+            transform=axes.transAxes,
+            va="center",
+            fontsize=SMALL_POINTS,
+        )
+        fit_name(label, entry.name, entry.rest, LABEL_INCHES)

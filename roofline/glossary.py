@@ -159,7 +159,7 @@ def _nearest(wanted: str) -> str:
 
 
 def _folded(name: str) -> str:
-    return " ".join(re.split(r"[\s_-]+", name.lower().strip(" _-")))
+    return " ".join(re.split(r"[\s_-]+", name.lower().strip(" _-.")))
 
 
 @cache

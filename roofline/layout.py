@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from typing import TYPE_CHECKING, cast
 
-from memlab.roofline.units import printable
+from memlab.roofline.units import shortened
+from memlab.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,19 +19,40 @@ if TYPE_CHECKING:
 LABEL_GAP_INCHES = 0.2
 """Least distance between the base lines of two labels."""
 
+LEAST_NAME_INCHES = 0.7
+"""Where less than this is left for a name, what follows it is shortened with it."""
+
+MOST_CHARACTERS = 1000
+"""No text that must fit is longer, whatever a kernel is called; wider ones measure slowly."""
+
 
 def fit(text: Text, inches: float) -> None:
-    """Shorten a text in the middle, with an ellipsis, until it is no wider than so many inches.
-
-    In the middle, since a kernel's name and its tile stand at the two ends.
-    """
+    """Shorten a text in the middle, with an ellipsis, until it is no wider than so many inches."""
+    # Of what matplotlib cannot draw it finds no width.
+    whole = printable(shortened(text.get_text(), MOST_CHARACTERS), but="\n")
     figure = text.get_figure(root=True)
-    whole = printable(text.get_text(), but="\n")  # of what it cannot draw it finds no width
-    text.set_text(whole)
-    keep = len(whole)
-    while figure and keep > 2 and text.get_window_extent().width / figure.dpi > inches:
-        keep -= 1
-        text.set_text(whole[: (keep + 1) // 2] + "…" + whole[len(whole) - keep // 2 :])
+
+    def too_wide(keep: int) -> bool:
+        text.set_text(shortened(whole, keep))
+        return figure is not None and text.get_window_extent().width / figure.dpi > inches
+
+    if too_wide(len(whole)):
+        keep = 2 + bisect_left(range(3, len(whole)), True, key=too_wide)
+        text.set_text(shortened(whole, keep))
+
+
+def fit_name(text: Text, name: str, rest: str, inches: float) -> None:
+    """Write a name and what tells it from others of that name, and shorten the name first."""
+    figure, rest = text.get_figure(root=True), printable(shortened(rest, MOST_CHARACTERS))
+    text.set_text(rest)
+    left = inches - (text.get_window_extent().width / figure.dpi if figure and rest else 0.0)
+    if left < LEAST_NAME_INCHES:
+        text.set_text(name + rest)
+        fit(text, inches)
+        return
+    text.set_text(name)
+    fit(text, left)
+    text.set_text(text.get_text() + rest)
 
 
 def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:

@@ -12,23 +12,21 @@ from memlab.roofline.bus import of_line
 from memlab.roofline.placement import L1_PASS_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
+
+    from memlab.device.measurement import AccessCounters
 
 
 @dataclass(frozen=True)
-class ListedLine:
-    """One line of the source.
+class Listed:
+    """What the instructions of a line, or of one access in it, did.
 
     Attributes:
-        number: From 1; 0 for what the compiler assigns to no line.
-        text: As written.
-        counters: What it did; None for a line that is not executed.
-        heat: Its share of the bytes through the L1 / shared port, 0 to 1; without any such
-            bytes in the program, its share of the instructions.
+        counters: Their counters; None where nothing was executed.
+        heat: Their share of the bytes through the L1 / shared port, 0 to 1; without any such
+            bytes in the program, their share of the instructions.
     """
 
-    number: int
-    text: str
     counters: LineCounters | None
     heat: float
 
@@ -39,6 +37,14 @@ class ListedLine:
         if counted is None or not counted.global_requests:
             return None
         return counted.global_sectors / counted.global_requests
+
+    @property
+    def passes_per_request(self) -> float | None:
+        """Addresses that the constant cache serves for a load; None without such loads."""
+        counted = self.counters
+        if counted is None or not counted.constant_requests:
+            return None
+        return counted.constant_passes / counted.constant_requests
 
     @property
     def bus_utilisation(self) -> float | None:
@@ -62,30 +68,89 @@ class ListedLine:
         return self.lanes_off / (WARP_SIZE * self.counters.warp_instructions)
 
 
-def listing(source: str, lines: Iterable[LineCounters]) -> tuple[ListedLine, ...]:
+@dataclass(frozen=True)
+class ListedAccess(Listed):
+    """What a line does to one array in one direction.
+
+    Attributes:
+        space: `global`, `shared`, `local` or `constant`.
+        direction: `load`, `store`, `atomic` or `reduction`.
+        array: The array's name in the source; empty where it is not known.
+    """
+
+    space: str
+    direction: str
+    array: str
+
+    @property
+    def text(self) -> str:
+        """It in words: `load M`."""
+        return f"{self.direction} {self.array or f'{self.space} memory'}"
+
+
+@dataclass(frozen=True)
+class ListedLine(Listed):
+    """One line of the source.
+
+    Attributes:
+        number: From 1; 0 for what the compiler assigns to no line.
+        text: As written.
+        accesses: What it does to memory.
+    """
+
+    number: int
+    text: str
+    accesses: tuple[ListedAccess, ...] = ()
+
+    @property
+    def mixed(self) -> tuple[ListedAccess, ...]:
+        """The accesses whose figures the line's own ones mix: several to the same space."""
+        spaces = [each.space for each in self.accesses]
+        return tuple(each for each in self.accesses if spaces.count(each.space) > 1)
+
+
+def listing(
+    source: str, lines: Iterable[LineCounters], accesses: Sequence[AccessCounters] = ()
+) -> tuple[ListedLine, ...]:
     """Annotate a source.
 
     Args:
         source: The text.
         lines: Counters by line.
+        accesses: Counters by access.
 
     Returns:
         Every line of the source in order. What has no line, if it did anything to memory,
         stands behind them with the number 0.
     """
     counted = {each.line: each for each in lines}
-    hot = {number: _port_bytes(each) for number, each in counted.items()}
-    if not any(hot.values()):
-        hot = {number: each.thread_instructions for number, each in counted.items()}
-    whole = sum(hot.values()) or 1
+    heat = _port_bytes if any(map(_port_bytes, counted.values())) else _instructions
+    whole = sum(map(heat, counted.values())) or 1
     numbered = list(enumerate(source_lines(source), 1))
     if 0 in counted and _port_bytes(counted[0]):
         numbered.append((0, ""))
+    found: dict[int, list[ListedAccess]] = {}
+    for each in accesses:
+        mine = each.counters
+        found.setdefault(mine.line, []).append(
+            ListedAccess(mine, heat(mine) / whole, each.space, each.direction, each.array)
+        )
     return tuple(
-        ListedLine(number, text, counted.get(number), hot.get(number, 0) / whole)
+        ListedLine(
+            counted.get(number),
+            heat(counted[number]) / whole if number in counted else 0.0,
+            number,
+            text,
+            tuple(found.get(number, ())),
+        )
         for number, text in numbered
     )
 
 
 def _port_bytes(line: LineCounters) -> int:
-    return SECTOR_BYTES * line.global_sectors + L1_PASS_BYTES * line.shared_wavefronts
+    sectors = line.global_sectors + line.local_sectors
+    return SECTOR_BYTES * sectors + L1_PASS_BYTES * line.shared_wavefronts
+
+
+def _instructions(line: LineCounters) -> int:
+    return line.thread_instructions

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 from typing import TYPE_CHECKING
 
+from memlab.device.properties import architecture_name
 from memlab.roofline.analysis_text import (
     boundary_rows,
     boundary_text,
@@ -13,16 +14,18 @@ from memlab.roofline.analysis_text import (
     ratio_facts,
     wastes_bus,
     wastes_lanes,
+    wastes_passes,
 )
-from memlab.roofline.ceilings import LABELS
+from memlab.roofline.ceilings import ceiling_label
 from memlab.roofline.run import LEVELS
-from memlab.roofline.units import digits, parameters_text, printable, scaled
+from memlab.roofline.units import digits, extent_text, parameters_text, scaled
+from memlab.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from memlab.roofline.analysis import Analysis
-    from memlab.roofline.listing import ListedLine
+    from memlab.roofline.listing import Listed
 
 COLUMNS = (
     ("share", "share of the bytes through the L1 / shared port"),
@@ -30,6 +33,8 @@ COLUMNS = (
     ("sectors", "32-byte sectors a request"),
     ("bus", "bytes asked for over bytes moved in sectors"),
     ("excessive", "wavefronts of shared memory beyond the ideal"),
+    ("local", "32-byte sectors of local memory"),
+    ("passes", "addresses that the constant cache serves one after another, a request"),
     ("FLOP", "floating-point operations executed; an FMA is two"),
     ("lanes off", "lanes of issued warp instructions that did nothing"),
 )
@@ -65,26 +70,45 @@ th:first-child, td:first-child { text-align: left; padding-left: 0; }
 .panels p { margin: .7rem 0 0; }
 .listing { border: 1px solid var(--line); border-radius: 10px; overflow-x: auto; }
 .listing table { font-size: 13px; line-height: 1.55; }
-.listing th, .listing td { padding: 0 .6rem; }
+.listing th, .listing td { padding: 0 .6rem; vertical-align: baseline; }
 .listing thead th { position: sticky; top: 0; background: var(--panel);
   border-bottom: 1px solid var(--line); padding-top: .45rem; padding-bottom: .45rem;
   text-decoration: underline dotted var(--line); text-underline-offset: 3px; cursor: help; }
 .listing thead th:nth-child(-n+2) { text-align: left; text-decoration: none; cursor: auto; }
 .listing td { width: 1%; }
 .listing .number { color: var(--quiet); text-align: right; user-select: none; }
-.listing .code { text-align: left; white-space: pre; width: auto; padding-left: .4rem;
+.listing .code { text-align: left; white-space: pre-wrap; overflow-wrap: anywhere; tab-size: 4;
+  width: auto; min-width: 16rem; padding-left: .4rem;
   font-family: ui-monospace, "SF Mono", Menlo, Consolas, "DejaVu Sans Mono", monospace; }
-.listing tr.cold .code { color: var(--quiet); }
-.listing tr.h1 td { background: rgb(var(--heat) / .07); }
-.listing tr.h2 td { background: rgb(var(--heat) / .16); }
-.listing tr.h3 td { background: rgb(var(--heat) / .28); }
-.listing tr.h4 td { background: rgb(var(--heat) / .42); }
+.listing tr.cold .code, .listing tr.access .code { color: var(--quiet); }
+.listing tr.access .code { font-style: italic; }
+.listing tr.h1 { background: rgb(var(--heat) / .07); }
+.listing tr.h2 { background: rgb(var(--heat) / .16); }
+.listing tr.h3 { background: rgb(var(--heat) / .28); }
+.listing tr.h4 { background: rgb(var(--heat) / .42); }
 .listing tr:hover td { box-shadow: inset 0 0 0 99px rgb(0 114 178 / .07); }
 .poor { color: var(--bad); font-weight: 650; }
 .legend { display: flex; flex-wrap: wrap; gap: .4rem 1.4rem; margin: .8rem .2rem 0;
   color: var(--quiet); font-size: 13px; }
 .legend i { display: inline-block; width: 1.1em; height: 1.1em; border-radius: 3px;
   vertical-align: -.2em; margin-right: .4em; }
+@media (max-width: 800px) {
+  body { padding: 1.5rem 1rem 3rem; }
+  .panels table { font-size: 12px; }
+  .panels th, .panels td { padding-left: .4rem; }
+  .panels section { padding: 1rem .8rem; }
+  .listing, .listing table, .listing tbody { display: block; }
+  .listing thead { display: none; }
+  .listing tr { display: flex; flex-wrap: wrap; padding-left: 2.6rem; }
+  .listing td { width: auto; }
+  .listing td:empty { display: none; }
+  .listing .number { flex: 0 0 2.6rem; margin-left: -2.6rem; padding-left: .2rem; }
+  .listing .number:empty { display: block; }
+  .listing .code { flex: 0 0 100%; min-width: 0; }
+  .listing td[data-name] { font-size: 12px; padding-left: .4rem; }
+  .listing td[data-name]::before { content: attr(data-name) " "; color: var(--quiet);
+    font-weight: 400; }
+}
 @media print { body { padding: 0; max-width: none; } .listing { overflow: visible; } }
 """
 
@@ -123,12 +147,10 @@ def page(analysis: Analysis) -> str:
 
 def _header(analysis: Analysis) -> str:
     device, coverage = analysis.device, analysis.coverage
-    architecture = "sm_{}{}".format(*device.compute_capability)
-    grid, block = (" x ".join(map(str, each)) for each in (analysis.grid, analysis.block))
     facts = (
-        f"{device.name}, {architecture}",
-        f"grid {grid}",
-        f"block {block}",
+        f"{device.name}, {architecture_name(device.compute_capability)}",
+        f"grid {extent_text(analysis.grid)}",
+        f"block {extent_text(analysis.block)}",
         f"{analysis.resources.registers_per_thread} registers a thread",
         f"{coverage.blocks_emulated:,} of {coverage.blocks_total:,} blocks emulated",
         *([coverage.remark] if coverage.remark else []),
@@ -156,7 +178,7 @@ def _intensity(analysis: Analysis) -> str:
     intensity, moved = analysis.intensity_flop_per_byte, analysis.bytes_moved
     rows = [
         (
-            LABELS.get(level, level),
+            ceiling_label(level),
             "-" if intensity[level] is None else digits(intensity[level] or 0.0),
             scaled(moved[level], "B"),
         )
@@ -188,15 +210,21 @@ def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def _listing(analysis: Analysis) -> str:
     """Give the source; a column with nothing to say is left out."""
-    figures = [_figures(line) for line in analysis.listing]
-    used = [column for column in range(len(COLUMNS)) if any(row[column][0] for row in figures)]
+    rows: list[tuple[str, str, str, list[tuple[str, str]]]] = []
+    for line in analysis.listing:
+        level = heat_level(line.heat)
+        look = f"h{level}" if level else "" if line.counters else "cold"
+        rows.append((look, str(line.number or ""), line.text, _figures(line)))
+        indent = line.text[: len(line.text) - len(line.text.lstrip())] + "    "
+        rows += [("access", "", indent + each.text, _figures(each)) for each in line.mixed]
+    used = [column for column in range(len(COLUMNS)) if any(row[3][column][0] for row in rows)]
     head = "".join(
         f'<th scope="col" title="{escape(said)}">{escape(name)}</th>'
         for name, said in (COLUMNS[column] for column in used)
     )
-    rows = "\n".join(
-        _line(line, [row[column] for column in used])
-        for line, row in zip(analysis.listing, figures, strict=True)
+    body = "\n".join(
+        _row(look, number, text, [(COLUMNS[column][0], *figures[column]) for column in used])
+        for look, number, text, figures in rows
     )
     names = ("warm", "warmer", "hot", "hottest")
     shares = ("0.1%", "5%", "20%", "50%")
@@ -208,39 +236,37 @@ def _listing(analysis: Analysis) -> str:
     return (
         '<div class="listing"><table><thead><tr><th></th>'
         f'<th scope="col">{escape(analysis.source_name)}</th>{head}</tr></thead>'
-        f'<tbody>\n{rows}\n</tbody></table></div><p class="legend">{legend}</p>'
+        f'<tbody>\n{body}\n</tbody></table></div><p class="legend">{legend}</p>'
     )
 
 
-def _figures(line: ListedLine) -> list[tuple[str, str]]:
+def _figures(line: Listed) -> list[tuple[str, str]]:
     """Give the text and the look of each of `COLUMNS`."""
     counted = line.counters
     if counted is None:
         return [("", "")] * len(COLUMNS)
-    bus, off, per_request = (
-        line.bus_utilisation,
-        line.lanes_off_share or 0.0,
-        line.sectors_per_request,
-    )
+    bus, off = line.bus_utilisation, line.lanes_off_share or 0.0
+    per_request, passes = line.sectors_per_request, line.passes_per_request
     return [
         (f"{100 * line.heat:.1f}%" if heat_level(line.heat) else "", ""),
         (compact(counted.global_requests), ""),
         ("" if per_request is None else f"{per_request:.3g}", ""),
         ("" if bus is None else f"{100 * bus:.0f}%", "poor" if wastes_bus(line) else ""),
         (compact(counted.shared_excessive_wavefronts), "poor"),
+        (compact(counted.local_sectors), ""),
+        ("" if passes is None else f"{passes:.3g}", "poor" if wastes_passes(line) else ""),
         (compact(counted.flop), ""),
         (f"{100 * off:.1f}%" if off >= 0.0005 else "", "poor" if wastes_lanes(line) else ""),
     ]
 
 
-def _line(line: ListedLine, figures: Sequence[tuple[str, str]]) -> str:
-    level = heat_level(line.heat)
-    look = f"h{level}" if level else "" if line.counters else "cold"
+def _row(look: str, number: str, text: str, figures: Iterable[tuple[str, str, str]]) -> str:
+    """Give a row; a figure is its column's name, its text and its look."""
     cells = "".join(
-        f'<td class="{look_}">{text}</td>' if look_ and text else f"<td>{text}</td>"
-        for text, look_ in figures
+        f'<td class="{look_}" data-name="{escape(name)}">{figure}</td>' if figure else "<td></td>"
+        for name, figure, look_ in figures
     )
     return (
-        f'<tr class="{look}"><td class="number">{line.number or ""}</td>'
-        f'<td class="code">{escape(line.text)}</td>{cells}</tr>'
+        f'<tr class="{look}"><td class="number">{number}</td>'
+        f'<td class="code">{escape(text)}</td>{cells}</tr>'
     )

@@ -1,11 +1,11 @@
-"""What stands beside the roofline: performance by tile width, the legend, the table of runs."""
+"""What explains the roofline: the legend of its markers, and the table of runs."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from memlab.roofline.ceilings import LABELS
-from memlab.roofline.layout import axes_inches, fit, spread
+from memlab.roofline.ceilings import ceiling_label
+from memlab.roofline.layout import fit
 from memlab.roofline.style import (
     ALARM,
     HAIRLINE,
@@ -14,7 +14,6 @@ from memlab.roofline.style import (
     MARKERS,
     QUIET,
     SMALL_POINTS,
-    TEXT_POINTS,
     marker_looks,
 )
 from memlab.roofline.units import brief, digits, parameters_text, scaled
@@ -30,13 +29,10 @@ if TYPE_CHECKING:
     from memlab.roofline.run import Run
     from memlab.roofline.style import Entry
 
-NAMES_INCHES = 1.0
-"""Room for the names of the kernels in the panel by tile width."""
-
 HEADER_INCHES = 0.62
 ROW_INCHES = 0.29
 TABLE_COLUMNS = (
-    ("kernel", 0.75, "left"),
+    ("kernel", 0.82, "left"),
     ("parameters", 2.85, "left"),
     ("time", 7.0, "right"),
     ("GFLOP/s", 8.05, "right"),
@@ -49,69 +45,8 @@ TABLE_COLUMNS = (
 )
 """Heading, place in inches from the left, alignment."""
 
-CELL_INCHES = {"kernel": 2.0, "parameters": 2.45}
+CELL_INCHES = {"kernel": 1.95, "parameters": 2.6}
 """Room for the cells whose length is the user's choice."""
-
-
-def draw_tiles(axes: Axes, entries: Sequence[Entry]) -> None:
-    """Draw GFLOP/s over the tile width, a line for each kernel at one size."""
-    axes.set_title("GFLOP/s by tile width", loc="left", fontsize=TEXT_POINTS, fontweight="bold")
-    axes.spines[["top", "right"]].set_visible(False)
-    tiled = [entry for entry in entries if entry.run.measurement.tile and _gflop_per_s(entry.run)]
-    if not tiled:
-        axes.set_axis_off()
-        axes.text(0.0, 0.9, "no run has a tile width", transform=axes.transAxes, color=QUIET)
-        return
-    widths = sorted({_tile(entry) for entry in tiled})
-    place = {width: index for index, width in enumerate(widths)}
-    most = max(_gflop_per_s(entry.run) for entry in tiled)
-    for series in dict.fromkeys(entry.series for entry in tiled):
-        line = sorted((each for each in tiled if each.series == series), key=_tile)
-        axes.plot(
-            [place[_tile(entry)] for entry in line],
-            [_gflop_per_s(entry.run) for entry in line],
-            color=line[0].color,
-            lw=1.2,
-            zorder=2,
-        )
-    for entry in tiled:
-        axes.plot(
-            [place[_tile(entry)]],
-            [_gflop_per_s(entry.run)],
-            marker="o",
-            zorder=3,
-            **entry.marker,
-        )
-    # The right part of the panel is for the names.
-    span = len(widths) - 1 + 0.6
-    axes.set_xlim(-0.3, span - 0.3 + span * NAMES_INCHES / (axes_inches(axes)[0] - NAMES_INCHES))
-    axes.set_ylim(0, 1.12 * most)
-    axes.set_xticks(range(len(widths)), [str(width) for width in widths])
-    axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
-    axes.locator_params(axis="y", nbins=5)
-    axes.grid(visible=True, axis="y", color="#EEEEEE", linewidth=0.8)
-    axes.set_axisbelow(True)
-    axes.set_xlabel("tile width", labelpad=4)
-    _name_series(axes, tiled, place)
-
-
-def _name_series(axes: Axes, tiled: Sequence[Entry], place: dict[int, int]) -> None:
-    """Write each kernel's name right of its last point, one above the other where they meet."""
-    last = {entry.series: entry for entry in sorted(tiled, key=_tile)}
-    ordered = sorted(last.values(), key=lambda entry: _gflop_per_s(entry.run))
-    gap = 0.08 * axes.get_ylim()[1]
-    wanted = [_gflop_per_s(entry.run) for entry in ordered]
-    heights = spread(wanted, gap, gap / 2, axes.get_ylim()[1] - gap / 2)
-    for entry, height in zip(ordered, heights, strict=True):
-        name = axes.annotate(
-            " ".join(filter(None, entry.series)),
-            xy=(place[_tile(entry)], height),
-            xytext=(9, 0),
-            textcoords="offset points",
-            va="center",
-            fontsize=SMALL_POINTS,
-        )
-        fit(name, NAMES_INCHES)
 
 
 def draw_legend(axes: Axes) -> None:
@@ -178,18 +113,17 @@ def draw_table(figure: Figure, entries: Sequence[Entry], top_inches: float) -> N
     rule(0.45, 13.65, top_inches - HEADER_INCHES + 0.02, QUIET)
     for index, entry in enumerate(entries):
         y = top_inches - HEADER_INCHES - ROW_INCHES * (index + 0.5)
-        figure.add_artist(
-            Line2D(
-                [0.58 / width],
-                [y / height],
-                marker="o",
-                **entry.marker,
-            )
-        )
+        ends = [0.42 / width, 0.74 / width]
+        figure.add_artist(Line2D(ends, [y / height] * 2, lw=1.2, **entry.line))
+        for looks in (entry.cutout, entry.marker):
+            figure.add_artist(Line2D([0.58 / width], [y / height], marker="o", **looks))
         for (heading, x, align), cell in zip(TABLE_COLUMNS, cells(entry.run), strict=True):
             text = write(x, y, cell, align)
-            if heading in CELL_INCHES:
-                fit(text, CELL_INCHES[heading])
+            if room := CELL_INCHES.get(heading):
+                fit(text, room)
+                if "…" in text.get_text():  # smaller rather than shorter
+                    text.set(text=cell, fontsize=SMALL_POINTS)
+                    fit(text, room)
             if heading == "bound" and entry.run.placement.fraction_of_ceiling > 1.0:
                 text.set(color=ALARM, fontweight="bold")
 
@@ -206,13 +140,9 @@ def cells(run: Run) -> tuple[str, ...]:
         f"{mark}{scaled(measurement.time.median_s, 's')} {measurement.time.provenance}",
         f"{_gflop_per_s(run):,.0f}" if placement.flop_per_s else "no FLOPs",
         *(digits(level) if level else "–" for level in levels),
-        LABELS.get(placement.bound, placement.bound) if fraction <= 1.0 else "invalid",
+        ceiling_label(placement.bound) if fraction <= 1.0 else "invalid",
         f"{fraction:.0%} of {'L1' if placement.ceiling == 'l1' else placement.ceiling.upper()}",
     )
-
-
-def _tile(entry: Entry) -> int:
-    return entry.run.measurement.tile or 0
 
 
 def _gflop_per_s(run: Run) -> float:

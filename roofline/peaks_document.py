@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
+from reprlib import repr as shown
 from typing import Any
 
 from memlab.device.measurement import DeviceSummary
 from memlab.device.peak_records import Footprint, Latency, Peaks, Rate
 from memlab.errors import UsageError
-from memlab.roofline.records import checked, record
+from memlab.roofline.records import checked, malformed, record
 
 SCHEMA_VERSION = 1
 """Raised when a key's meaning changes or a key goes; a new key does not raise it."""
@@ -45,7 +46,8 @@ def peaks_from_document(document: Mapping[str, Any]) -> Peaks:
     version = document.get("schema_version")
     if version != SCHEMA_VERSION:
         raise UsageError(
-            f"the peaks document has schema_version {version!r}; this memlab reads {SCHEMA_VERSION}"
+            f"the peaks document has schema_version {shown(version)}; "
+            f"this memlab reads {SCHEMA_VERSION}"
         )
     try:
         device = document["device"]
@@ -66,4 +68,4 @@ def peaks_from_document(document: Mapping[str, Any]) -> Peaks:
     except KeyError as missing:
         raise UsageError(f"the peaks document has no {missing}") from missing
     except (AttributeError, TypeError, ValueError, OverflowError) as error:
-        raise UsageError(f"the peaks document is malformed: {error}") from error
+        raise malformed("peaks", error) from error

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from memlab.device.measurement import flop_by_pipe
+from memlab.device.measurement import flop_by_pipe, global_atomic_sectors, l2_sectors
 from memlab.device.properties import SECTOR_BYTES
 from memlab.errors import UsageError
 from memlab.roofline.ceilings import MEMORY_LEVELS, by_key
@@ -65,7 +65,8 @@ def bytes_moved(measurement: Counted) -> dict[str, int]:
     - `l1`: what passes the port that L1 and shared memory have in common: the sectors of global
       and local accesses, as a hierarchical roofline counts them, and 128 B for each wavefront of
       shared memory, which takes the whole port for a clock however few bytes it is for.
-    - `l2`: sectors between the L1s and the L2. `dram`: bytes between the L2 and the chips.
+    - `l2`: sectors between the L1s and the L2, those of atomics among them.
+    - `dram`: bytes between the L2 and the chips.
     - `compulsory`: each input read once and each output written once.
 
     Returns:
@@ -73,9 +74,13 @@ def bytes_moved(measurement: Counted) -> dict[str, int]:
     """
     counters = measurement.counters
     return {
-        "requested": counters.requested_load_bytes + counters.requested_store_bytes,
-        "l1": SECTOR_BYTES * _l1_sectors(counters) + L1_PASS_BYTES * shared_wavefronts(counters),
-        "l2": SECTOR_BYTES * (counters.l2_read_sectors + counters.l2_write_sectors),
+        "requested": counters.requested_load_bytes
+        + counters.requested_store_bytes
+        + counters.requested_atomic_bytes,
+        "l1": SECTOR_BYTES
+        * (global_sectors(counters) + counters.local_load_sectors + counters.local_store_sectors)
+        + L1_PASS_BYTES * shared_wavefronts(counters),
+        "l2": SECTOR_BYTES * l2_sectors(counters),
         "dram": counters.dram_read_bytes + counters.dram_write_bytes,
         "compulsory": measurement.compulsory_bytes,
     }
@@ -116,8 +121,9 @@ def utilisation(measurement: Measurement, ceilings: Sequence[Ceiling]) -> dict[s
     """Give the share of the time for which each resource is busy, by the ceiling's key.
 
     It is the least time over the time, but for the L1 / shared port: a request takes it for a
-    whole pass even if it fills only part of the 128 B, so its passes count where they are more
-    than the bytes say.
+    pass for each line it touches, however little of the line it wants, so its passes count where
+    they are more than the bytes say. Of a modelled time it is the model's own share, which is
+    the busiest multiprocessor's; of a measured one the mean over all of them.
     """
     shares = {
         key: least_s / measurement.time.median_s
@@ -125,7 +131,8 @@ def utilisation(measurement: Measurement, ceilings: Sequence[Ceiling]) -> dict[s
     }
     if "l1" in shares:
         port_bytes_per_s = by_key(ceilings)["l1"].value
-        passes_s = L1_PASS_BYTES * l1_passes(measurement.counters) / port_bytes_per_s
+        mean_s = L1_PASS_BYTES * measurement.counters.l1_wavefronts / port_bytes_per_s
+        passes_s = measurement.time.bounds_s.get("l1", mean_s)
         shares["l1"] = max(shares["l1"], passes_s / measurement.time.median_s)
     return shares
 
@@ -156,35 +163,33 @@ def place(measurement: Measurement, ceilings: Sequence[Ceiling]) -> Placement:
         )
     ceiling = max(least_s, key=lambda key: least_s[key])
     time_s = measurement.time.median_s
+    busy = utilisation(measurement, ceilings)
     return Placement(
         flop_per_s=measurement.flop / time_s,
         intensity_flop_per_byte=intensities(measurement),
-        bound=_bound(measurement.time.bounds_s, utilisation(measurement, ceilings)),
+        bound=_bound(measurement.time.bounds_s, busy),
         ceiling=ceiling,
         ceiling_flop_per_s=measurement.flop / least_s[ceiling] if least_s[ceiling] else 0.0,
         fraction_of_ceiling=least_s[ceiling] / time_s,
+        busy=busy,
+    )
+
+
+def global_sectors(counters: Counters) -> int:
+    """Sectors of global loads, stores and atomics together."""
+    return (
+        counters.global_load_sectors
+        + counters.global_store_sectors
+        + global_atomic_sectors(counters)
     )
 
 
 def shared_wavefronts(counters: Counters) -> int:
-    """Wavefronts of shared-memory loads and stores together."""
-    return counters.shared_load_wavefronts + counters.shared_store_wavefronts
-
-
-def l1_passes(counters: Counters) -> int:
-    """Least passes through the L1 / shared port: one a global request, or its sectors by four."""
-    loads = max(counters.global_load_requests, counters.global_load_sectors // 4)
-    stores = max(counters.global_store_requests, counters.global_store_sectors // 4)
-    local = (counters.local_load_sectors + counters.local_store_sectors) // 4
-    return loads + stores + local + shared_wavefronts(counters)
-
-
-def _l1_sectors(counters: Counters) -> int:
+    """Wavefronts of shared-memory loads, stores and atomics together."""
     return (
-        counters.global_load_sectors
-        + counters.global_store_sectors
-        + counters.local_load_sectors
-        + counters.local_store_sectors
+        counters.shared_load_wavefronts
+        + counters.shared_store_wavefronts
+        + counters.shared_atomic_wavefronts
     )
 
 

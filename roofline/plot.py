@@ -1,4 +1,4 @@
-"""The picture: a roofline with its kernels, performance by tile width and a table, as a figure.
+"""The picture: a roofline with its kernels, a panel beside it and a table, as a figure.
 
 Matplotlib is used through its objects alone, never through pyplot, so that drawing changes no
 global state and the same runs give the same bytes.
@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memlab.errors import UsageError
+from memlab.roofline.beside import draw_beside
+from memlab.roofline.ceilings import by_key
 from memlab.roofline.chart import draw_chart, is_on_chart
 from memlab.roofline.layout import fit
-from memlab.roofline.panels import draw_legend, draw_table, draw_tiles, table_inches
+from memlab.roofline.panels import draw_legend, draw_table, table_inches
 from memlab.roofline.style import DOTS_PER_INCH, QUIET, RC, SMALL_POINTS, entries
-from memlab.roofline.units import printable
+from memlab.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -89,7 +91,9 @@ def draw(
         _title(figure, [entry.run for entry in shown], device_name, date)
         chart = figure.add_axes(box(0.95, CHART_TOP_INCHES, *CHART_INCHES))
         draw_chart(chart, shown, ceilings, measured)
-        draw_tiles(figure.add_axes(box(10.95, CHART_TOP_INCHES + 0.2, 2.75, 2.45)), shown)
+        beside = figure.add_axes(box(11.1, CHART_TOP_INCHES + 0.2, 2.55, 2.45))
+        dram = by_key(ceilings).get("dram")
+        draw_beside(beside, shown, dram.value if dram else 0.0)
         draw_legend(figure.add_axes(box(10.35, CHART_TOP_INCHES + 3.5, 3.35, 1.3)))
         draw_table(figure, shown, height - ABOVE_TABLE_INCHES)
         for rank, note in enumerate(reversed(notes)):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from memlab.roofline.ceilings import MEMORY_LEVELS, by_key
 from memlab.roofline.layout import LABEL_GAP_INCHES, axes_inches, figure_of, place_inches
-from memlab.roofline.style import INK, MARKERS, PAPER, QUIET, SMALL_POINTS
+from memlab.roofline.style import INK, MARKERS, QUIET, SMALL_POINTS, halo
 from memlab.roofline.units import scaled, short
 
 if TYPE_CHECKING:
@@ -21,6 +21,12 @@ if TYPE_CHECKING:
 ROOFS = (*MEMORY_LEVELS, "fp32")
 """The ceilings that are always drawn; another peak is drawn when a run used its pipe."""
 
+DOT_INCHES = 0.1
+"""Distance between the dots that stand for a line where a label is placed."""
+
+POINT_WEIGHT = 10
+"""Dots that a label rather covers than a kernel's point: an inch of a line."""
+
 LABEL_STEP_INCHES = 0.02
 """Distance between the places along a roof that are tried for its label."""
 
@@ -29,6 +35,12 @@ MARKER_INCHES = 0.13
 
 POINT_INCHES = 0.07
 """Room that a kernel's point takes around its centre."""
+
+TEXT_INCHES = 0.17
+"""Room that a line of small text takes in height."""
+
+Point = tuple[float, float]
+Line = tuple[Point, Point]
 
 REACHED: dict[str, Any] = {"color": INK, "lw": 1.0, "linestyle": (0, (4, 2)), "zorder": 2}
 """Matplotlib's looks of a measured ceiling."""
@@ -48,7 +60,8 @@ def draw_roofs(
     ceilings: Sequence[Ceiling],
     measured: Sequence[Ceiling],
     pipes: Collection[str],
-    points: Sequence[tuple[float, float]],
+    points: Sequence[Point],
+    lines: Sequence[Line] = (),
 ) -> None:
     """Draw a device's roofs and ridge points on log-log axes whose size and limits are final.
 
@@ -57,22 +70,26 @@ def draw_roofs(
         ceilings: The device's.
         measured: What was reached of them: a dashed line each and a second figure in its label.
         pipes: Keys of the peaks of the pipes that the runs used.
-        points: What the labels should leave free, in FLOP/B and FLOP/s.
+        points: Kernels' points, which the labels leave free if they can, in FLOP/B and FLOP/s.
+        lines: Kernels' lines, which are worth less to the labels than a point.
     """
+    heights = [place_inches(axes, *point)[1] for point in points]
     known, reached = by_key(ceilings), by_key(measured)
     bandwidths = [known[level] for level in MEMORY_LEVELS if level in known]
     bandwidths.sort(key=lambda ceiling: -ceiling.value)
     peak, others = known.get("fp32"), other_peaks(ceilings, pipes)
     highest = max((each.value for each in (peak, *others) if each), default=axes.get_ylim()[1])
-    for index, ceiling in enumerate(bandwidths):
-        below = _label_below(bandwidths, index)
-        _bandwidth(axes, ceiling, highest, reached.get(ceiling.key))
-        _bandwidth_label(axes, ceiling, highest, reached.get(ceiling.key), below, points)
+    written = []
     if peak:
-        _peak(axes, peak, bandwidths, "solid", reached.get("fp32"))
-        _ridges(axes, peak, bandwidths)
+        written.append(_peak(axes, peak, bandwidths, "solid", reached.get("fp32"), heights))
+        _ridges(axes, peak, bandwidths, heights)
     for each in _merged(others):
-        _peak(axes, each, bandwidths, "dashed", reached.get(each.key))
+        written.append(_peak(axes, each, bandwidths, "dashed", reached.get(each.key), heights))
+    in_the_way = [*lines, *written]
+    for index, ceiling in enumerate(bandwidths):
+        below, measured_one = _label_below(bandwidths, index), reached.get(ceiling.key)
+        _bandwidth(axes, ceiling, highest, measured_one)
+        _bandwidth_label(axes, ceiling, highest, measured_one, below, points, in_the_way)
 
 
 def _merged(peaks: Sequence[Ceiling]) -> list[Ceiling]:
@@ -80,9 +97,15 @@ def _merged(peaks: Sequence[Ceiling]) -> list[Ceiling]:
     alike: dict[float, list[Ceiling]] = {}
     for each in peaks:
         alike.setdefault(each.value, []).append(each)
-    return [
-        replace(same[0], label=" and ".join(each.label for each in same)) for same in alike.values()
-    ]
+    return [replace(same[0], label=_both([each.label for each in same])) for same in alike.values()]
+
+
+def _both(labels: Sequence[str]) -> str:
+    """Join names; what all end in is said once: `FP16 and BF16 tensor`."""
+    firsts, lasts = zip(*(label.rpartition(" ")[::2] for label in labels), strict=True)
+    if len(labels) == 1 or not all(firsts) or len(set(lasts)) > 1:
+        return " and ".join(labels)
+    return f"{' and '.join(firsts)} {lasts[0]}"
 
 
 def _label_below(bandwidths: Sequence[Ceiling], index: int) -> bool:
@@ -113,9 +136,10 @@ def _bandwidth_label(
     highest: float,
     reached: Ceiling | None,
     below: bool,
-    points: Sequence[tuple[float, float]],
+    points: Sequence[Point],
+    lines: Sequence[Line],
 ) -> None:
-    """Write a roof's label along it, led by its level's marker, where it covers fewest points."""
+    """Write a roof's label along it, led by its level's marker, where it covers least."""
     from matplotlib.transforms import Affine2D
 
     width, height = axes_inches(axes)
@@ -134,14 +158,22 @@ def _bandwidth_label(
         rotation_mode="anchor",
         fontsize=SMALL_POINTS,
         zorder=7,  # a point may lie under a label, never over it
-        path_effects=_halo(),
+        path_effects=halo(),
     )
     box, dots_per_inch = label.get_window_extent(), figure_of(axes).dpi
     shape = MARKER_INCHES + box.width / dots_per_inch, box.height / dots_per_inch
-    turned = [
-        tuple(roof.inverted().transform(place_inches(axes, *point)).tolist()) for point in points
+
+    def turned(places: Sequence[Point]) -> list[Point]:
+        return [(x, y) for x, y in roof.inverted().transform(places).tolist()] if places else []
+
+    marks = [place_inches(axes, *point) for point in points]
+    dots = [
+        dot
+        for foot, top in lines
+        for dot in _dotted(*(place_inches(axes, *p) for p in (foot, top)))
     ]
-    start = _freest(0.22, math.dist(entrance, end) - shape[0], shape, turned)
+    last = math.dist(entrance, end) - shape[0] - TEXT_INCHES  # below what the peaks are called
+    start = _freest(0.22, last, shape, turned(marks), turned(dots))
     label.set(position=(start + MARKER_INCHES, 0.055), rotation=angle)
     # Upright: a turned square would be another level's marker.
     axes.plot(
@@ -156,22 +188,38 @@ def _bandwidth_label(
     )
 
 
+def _dotted(start: Point, end: Point) -> list[Point]:
+    """Make points, in inches, of a line between two."""
+    steps = max(1, round(math.dist(start, end) / DOT_INCHES))
+    return [
+        (start[0] + (end[0] - start[0]) * i / steps, start[1] + (end[1] - start[1]) * i / steps)
+        for i in range(steps + 1)
+    ]
+
+
 def _freest(
-    first: float, last: float, shape: tuple[float, float], points: Sequence[tuple[float, float]]
+    first: float,
+    last: float,
+    shape: tuple[float, float],
+    points: Sequence[Point],
+    dots: Sequence[Point],
 ) -> float:
-    """Find the first start along a roof at which a label covers the fewest points.
+    """Find the first start along a roof where a label covers fewest points and dots.
 
     Args:
         first: Least start along the roof in inches.
         last: Greatest.
         shape: The label's length along the roof and reach off it, in inches.
         points: Their places along the roof and off it to the label's side, in inches.
+        dots: Those of what lines are made of.
     """
     near = [along for along, off in points if -POINT_INCHES < off < shape[1] + POINT_INCHES]
+    crossing = [along for along, off in dots if 0 < off < shape[1]]
 
     def covered(start: float) -> int:
         end = start + shape[0] + POINT_INCHES
-        return sum(start - POINT_INCHES < along < end for along in near)
+        marks = sum(start - POINT_INCHES < along < end for along in near)
+        return POINT_WEIGHT * marks + sum(start < along < end for along in crossing)
 
     steps = max(0, int((last - first) / LABEL_STEP_INCHES))
     return min((first + step * LABEL_STEP_INCHES for step in range(steps + 1)), key=covered)
@@ -183,24 +231,39 @@ def _peak(
     bandwidths: Sequence[Ceiling],
     style: str,
     reached: Ceiling | None,
-) -> None:
+    heights: Sequence[float],
+) -> Line:
+    """Draw a peak with its label over it, or under it where a kernel's line is in the way.
+
+    Returns:
+        Where the label lies: a line through its middle.
+    """
     left, right = axes.get_xlim()
     if bandwidths:
         left = max(left, ceiling.value / bandwidths[0].value)
     axes.plot([left, right], [ceiling.value] * 2, color=INK, lw=1.8, linestyle=style, zorder=2)
     if reached:
         axes.plot([left, right], [reached.value] * 2, **REACHED)
-    axes.annotate(
+    at = place_inches(axes, right, ceiling.value)[1]
+    over, under = (
+        sum(low < height < low + TEXT_INCHES for height in heights)
+        for low in (at, at - TEXT_INCHES)
+    )
+    label = axes.annotate(
         _roof_text(ceiling, "FLOP/s", "peak", reached),
         xy=(right, ceiling.value),
-        xytext=(-4, 4),
+        xytext=(-4, -3 if over > under else 3),
         textcoords="offset points",
         ha="right",
-        va="bottom",
+        va="top" if over > under else "bottom",
         fontsize=SMALL_POINTS,
         zorder=7,
-        path_effects=_halo(),
+        path_effects=halo(),
     )
+    box = label.get_window_extent()
+    middle = (box.y0 + box.y1) / 2
+    start, end = axes.transData.inverted().transform([(box.x0, middle), (box.x1, middle)]).tolist()
+    return (start[0], start[1]), (end[0], end[1])
 
 
 def _roof_text(ceiling: Ceiling, unit: str, word: str = "", reached: Ceiling | None = None) -> str:
@@ -213,14 +276,21 @@ def _roof_text(ceiling: Ceiling, unit: str, word: str = "", reached: Ceiling | N
     return f"{text}, {number if same else f'{number} {its_unit}'} {reached.provenance}"
 
 
-def _ridges(axes: Axes, peak: Ceiling, bandwidths: Sequence[Ceiling]) -> None:
+def _ridges(
+    axes: Axes, peak: Ceiling, bandwidths: Sequence[Ceiling], heights: Sequence[float]
+) -> None:
     """Drop a line from each ridge point, to a height where no other line crosses its label."""
     bottom, top = axes.get_ylim()
     decade_inches = axes_inches(axes)[1] / math.log10(top / bottom)
-    for rank, ceiling in enumerate(bandwidths):
+    up = 0.08
+    for ceiling in bandwidths:
         ridge = peak.value / ceiling.value
         # The first ridge is labelled lowest: the lines to its right end above its label.
-        foot = bottom * 10 ** ((0.08 + LABEL_GAP_INCHES * rank) / decade_inches)
+        for height in sorted(heights):
+            if -TEXT_INCHES < up - height < 0.05:
+                up = height + 0.05
+        foot = bottom * 10 ** (up / decade_inches)
+        up += LABEL_GAP_INCHES
         axes.plot([ridge, ridge], [foot, peak.value], color=QUIET, lw=0.8, ls=(0, (1, 2)), zorder=1)
         axes.plot([ridge], [peak.value], "o", ms=5, color=INK, zorder=3)
         axes.annotate(
@@ -231,7 +301,7 @@ def _ridges(axes: Axes, peak: Ceiling, bandwidths: Sequence[Ceiling]) -> None:
             va="bottom",
             fontsize=SMALL_POINTS,
             color=QUIET,
-            path_effects=_halo(),
+            path_effects=halo(),
         )
 
 
@@ -242,9 +312,3 @@ def _slope_degrees(axes: Axes) -> float:
     rise = height / math.log10(top / bottom)
     run = width / math.log10(right / left)
     return math.degrees(math.atan2(rise, run))
-
-
-def _halo() -> list[object]:
-    from matplotlib.patheffects import withStroke
-
-    return [withStroke(linewidth=3, foreground=PAPER)]

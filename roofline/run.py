@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from memlab.device.measurement import Measurement, Provenance
 
@@ -40,6 +40,8 @@ class Placement:
         ceiling_flop_per_s: The lowest roof over this kernel's intensities.
         ceiling: Which one that is, a ceiling's key.
         fraction_of_ceiling: `flop_per_s` over it; above 1 the measurement is invalid.
+        busy: Share of the time for which each resource is busy, by the ceiling's key; empty in
+            a run that an older version stored.
     """
 
     flop_per_s: float
@@ -48,6 +50,7 @@ class Placement:
     ceiling: str
     ceiling_flop_per_s: float
     fraction_of_ceiling: float
+    busy: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

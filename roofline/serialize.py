@@ -12,8 +12,9 @@ import csv
 import io
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from numbers import Integral, Real
+from reprlib import repr as shown
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from memlab.device.measurement import (
@@ -29,7 +30,7 @@ from memlab.device.measurement import (
 )
 from memlab.device.properties import dotted
 from memlab.errors import UsageError
-from memlab.roofline.records import checked, record
+from memlab.roofline.records import checked, malformed, record
 from memlab.roofline.run import LEVELS, Placement, Run
 
 if TYPE_CHECKING:
@@ -116,14 +117,15 @@ def run_from_document(document: Mapping[str, Any]) -> Run:
     version = document.get("schema_version")
     if version != SCHEMA_VERSION:
         raise UsageError(
-            f"the run document has schema_version {version!r}; this memlab reads {SCHEMA_VERSION}"
+            f"the run document has schema_version {shown(version)}; "
+            f"this memlab reads {SCHEMA_VERSION}"
         )
     try:
         return checked(_run(document))
     except KeyError as missing:
         raise UsageError(f"the run document has no {missing}") from missing
     except (AttributeError, TypeError, ValueError, OverflowError) as error:
-        raise UsageError(f"the run document is malformed: {error}") from error
+        raise malformed("run", error) from error
 
 
 ROW_COLUMNS = (
@@ -162,6 +164,7 @@ ROW_COLUMNS = (
     "tolerance",
     "elements_checked",
     "elements_total",
+    "elements_wrong",
     "advice",
 )
 """The columns of `run_row` in order; the same for every kernel, with or without any run."""
@@ -215,6 +218,7 @@ def run_row(run: Run) -> dict[str, Cell]:
         "tolerance": verification.tolerance,
         "elements_checked": verification.checked,
         "elements_total": verification.total,
+        "elements_wrong": verification.wrong,
         "advice": " ".join(run.advice),
     }
     return row
@@ -244,7 +248,7 @@ def _run(document: Mapping[str, Any]) -> Run:
         dynamic_shared_bytes=launch["dynamic_shared_bytes"],
         resources=record(Resources, document["resources"]),
         occupancy=record(Occupancy, document["occupancy"]),
-        coverage=record(Coverage, document["coverage"]),
+        coverage=_coverage(document["coverage"]),
         counters=record(Counters, document["counters"]),
         lines=tuple(record(LineCounters, line) for line in document["lines"]),
         time=record(Time, document["time"]),
@@ -262,6 +266,13 @@ def _run(document: Mapping[str, Any]) -> Run:
         placement=record(Placement, document["roofline"]),
         advice=tuple(document["advice"]),
     )
+
+
+def _coverage(document: Mapping[str, Any]) -> Coverage:
+    """Read a coverage; early ones said only whether data decides what a kernel does."""
+    read = record(Coverage, document)
+    sampled = read.blocks_emulated < read.blocks_total
+    return replace(read, estimated=True) if sampled and document.get("data_dependent") else read
 
 
 def _dim3(values: Iterable[int]) -> Dim3:

@@ -1,4 +1,4 @@
-"""How the picture looks: one colour a kernel and size, one marker a level, hollow if modelled."""
+"""How the picture looks: one line a kernel and size, one marker a level, hollow if modelled."""
 
 from __future__ import annotations
 
@@ -17,6 +17,9 @@ PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 """Okabe and Ito's colour-blind safe colours ("Color Universal Design", 2008), without the yellow
 that a projector loses on white."""
 
+STROKES: tuple[Any, ...] = ("solid", (0, (3.5, 1.5)))
+"""Matplotlib's line styles: what comes after as many kernels as there are colours is dashed."""
+
 INK = "#222222"
 QUIET = "#666666"
 HAIRLINE = "#CCCCCC"
@@ -30,6 +33,9 @@ LEVEL_NAMES = {"requested": "requested", "l1": "L1 / shared", "l2": "L2", "dram"
 
 EXTENTS = ("width", "height", "m", "k", "n")
 """Parameters that say how large the work is; of others a label gives the name too."""
+
+RIM_POINTS = 0.7
+"""Width of the gap around a marker."""
 
 DOTS_PER_INCH = 150
 TEXT_POINTS = 11.0
@@ -61,19 +67,43 @@ class Entry:
     Attributes:
         run: What is drawn.
         color: The colour of its kernel at its size.
-        label: Its short name beside the line.
-        series: What runs that differ only by tile have in common.
+        stroke: The style of its lines, which tells it from another of this colour.
+        name: Its kernel, and its tile where it has one.
+        rest: How it differs from other runs of the kernel, led by a dot; empty where it does not.
+        series: What runs that differ only by tile have in common: kernel and rest.
     """
 
     run: Run
     color: str
-    label: str
+    stroke: Any
+    name: str
+    rest: str
     series: tuple[str, str]
+
+    @property
+    def label(self) -> str:
+        """What it is called beside the line."""
+        return self.name + self.rest
+
+    @property
+    def line(self) -> dict[str, Any]:
+        """Matplotlib's looks of its lines, but for their width."""
+        return {"color": self.color, "linestyle": self.stroke}
 
     @property
     def marker(self) -> dict[str, Any]:
         """Matplotlib's looks of its markers."""
         return marker_looks(self.color, self.run.measurement.time.provenance)
+
+    @property
+    def cutout(self) -> dict[str, Any]:
+        """Looks of the gap around its markers, so that two that overlap do not look like one."""
+        size = self.marker["markersize"] + 2 * RIM_POINTS
+        return self.marker | {
+            "markersize": size,
+            "markerfacecolor": PAPER,
+            "markeredgecolor": PAPER,
+        }
 
 
 def marker_looks(color: str, provenance: Provenance) -> dict[str, Any]:
@@ -91,31 +121,40 @@ def marker_looks(color: str, provenance: Provenance) -> dict[str, Any]:
     }
 
 
-def entries(runs: Sequence[Run]) -> list[Entry]:
-    """Give each run its colour and label.
+def halo() -> list[object]:
+    """Matplotlib's path effects of a text that is read over lines."""
+    from matplotlib.patheffects import withStroke
 
-    A label says the sizes where the runs differ in them, and other parameters where runs of one
-    kernel do.
+    return [withStroke(linewidth=3, foreground=PAPER)]
+
+
+def entries(runs: Sequence[Run]) -> list[Entry]:
+    """Give each run its looks and label.
+
+    A label says size and other parameters only where runs of its kernel differ in them.
     """
-    colors: dict[tuple[str, str], str] = {}
-    sizes = {_size(run) for run in runs}
     kernels = {run.measurement.kernel for run in runs}
     differing = {kernel: _differing(runs, kernel) for kernel in kernels}
+    # Colours are few: those with FLOPs, which alone are on the chart, choose first.
+    first = sorted(runs, key=lambda run: not run.placement.flop_per_s)
+    kinds = list(dict.fromkeys((run.measurement.kernel, _rest(run)) for run in first))
     result = []
     for run in runs:
         kernel, tile = run.measurement.kernel, run.measurement.tile
-        color = colors.setdefault((kernel, _rest(run)), PALETTE[len(colors) % len(PALETTE)])
-        rest = ", ".join(
-            part
-            for part, needed in (
-                (_size(run), len(sizes) > 1),
-                (_others(run, differing[kernel]), True),
+        turn, place = divmod(kinds.index((kernel, _rest(run))), len(PALETTE))
+        sized = any(name in EXTENTS for name in differing[kernel])
+        size = _size(run) if sized else ""
+        rest = ", ".join(filter(None, (size, _others(run, differing[kernel]))))
+        result.append(
+            Entry(
+                run,
+                PALETTE[place],
+                STROKES[turn % len(STROKES)],
+                kernel if tile is None else f"{kernel} {tile}",
+                f" · {rest}" if rest else "",
+                (kernel, f" · {rest}" if rest else ""),
             )
-            if part and needed
         )
-        label = " ".join([kernel, *([] if tile is None else [str(tile)])])
-        label = f"{label} · {rest}" if rest else label
-        result.append(Entry(run, color, label, (kernel, rest)))
     return result
 
 

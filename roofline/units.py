@@ -1,19 +1,19 @@
-"""Figures as a person reads them: three digits and a decimal prefix; and names, safe to show."""
+"""Figures as a person reads them: three digits and a decimal prefix; and long names."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from unicodedata import category
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from memlab.device.measurement import Verification
 
 PREFIXES = {-9: "n", -6: "µ", -3: "m", 0: "", 3: "k", 6: "M", 9: "G", 12: "T", 15: "P"}
 """SI prefixes by power of ten."""
 
 LISTS = ("args", "constants")
 """What a kernel of one's own is given where others have parameters."""
-
-_NOT_SHOWN = ("Cc", "Cf", "Co", "Cs", "Cn", "Zl", "Zp")
-"""Unicode's categories of what controls, has no meaning or ends a line."""
 
 
 def scaled(value: float, unit: str) -> str:
@@ -31,6 +31,11 @@ def scaled(value: float, unit: str) -> str:
 def parameters_text(parameters: Mapping[str, int | str]) -> str:
     """Write a kernel's parameters as they would be chosen: `width 2048, tile 16`."""
     return ", ".join(f"{name} {value}" for name, value in parameters.items())
+
+
+def extent_text(extents: Sequence[int]) -> str:
+    """Write the extents of a grid or a block: `64 x 64 x 1`."""
+    return " x ".join(map(str, extents))
 
 
 def brief(parameters: Mapping[str, int | str]) -> dict[str, int | str]:
@@ -52,18 +57,21 @@ def short(value: float) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def printable(text: str, but: str = "") -> str:
-    """Text with what moves a terminal's cursor, colours it or turns it round written as escapes.
+def compared_text(verification: Verification) -> str:
+    """Say how many outputs were compared, and of these were wrong: `1 of 16,384 outputs wrong`."""
+    wrong, checked, total = verification.wrong, verification.checked, verification.total
+    if not wrong:
+        return f"{checked:,} of {total:,} outputs"
+    if checked == total or wrong > checked:
+        return f"{wrong:,} of {total:,} outputs wrong"
+    return f"{wrong:,} of {checked:,} outputs wrong, out of {total:,}"
 
-    Args:
-        text: From whoever it may be: names of files and kernels, source lines, stored runs.
-        but: Characters that stay.
+
+def shortened(text: str, most: int) -> str:
+    """Leave out the middle of a text, for an ellipsis, so that so many characters stay.
+
+    The middle, since a kernel's name and its tile stand at the two ends.
     """
-    if text.isprintable():
+    if len(text) <= most:
         return text
-    return "".join(
-        each
-        if each in but or category(each) not in _NOT_SHOWN
-        else each.encode("unicode_escape").decode()
-        for each in text
-    )
+    return text[: (most + 1) // 2] + "…" + text[len(text) - most // 2 :]

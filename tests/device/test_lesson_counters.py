@@ -10,7 +10,7 @@ import pytest
 
 from memlab.device.devices import limits, open_device
 from memlab.device.inputs import make_inputs
-from memlab.device.measurement import LineCounters, Measurement
+from memlab.device.measurement import Counters, LineCounters, Measurement
 from memlab.kernels.catalog import CATALOG
 from memlab.kernels.launch import Launch
 from memlab.roofline import bus
@@ -217,3 +217,28 @@ def test_too_few_registers_spill() -> None:
 
 def _is_number(text: str) -> bool:
     return text.replace(".", "").replace("e+", "").isdigit()
+
+
+def bytes_moved_l1(counters: Counters) -> int:
+    sectors = counters.global_load_sectors + counters.global_store_sectors
+    sectors += counters.local_load_sectors + counters.local_store_sectors
+    return 32 * sectors + 128 * (counters.shared_load_wavefronts + counters.shared_store_wavefronts)
+
+
+def test_local_memory_takes_the_port_and_its_stores_reach_the_l2() -> None:
+    """An H200 counted 1,048,576 sectors written to the L2: as many local ones as those of `out`."""
+    measurement = run("filter-local", n=4194304)
+
+    counters = measurement.counters
+    assert counters.l2_write_sectors == 1_048_576
+    assert counters.local_store_sectors == counters.global_store_sectors == 524_288
+    # No pass moves more than a line, so the port's bound holds the bytes that pass it.
+    small: tuple[tuple[str, Parameters], ...] = (
+        ("row-sum", {"width": 256}),
+        ("naive", {"width": 64}),
+        ("transpose-shared", {"width": 64}),
+        ("misaligned", {"n": 4096}),
+    )
+    others = [run(name, **parameters).counters for name, parameters in small]
+    for each in (counters, *others):
+        assert 128 * each.l1_wavefronts >= bytes_moved_l1(each)

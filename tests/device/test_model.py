@@ -26,15 +26,12 @@ works = st.builds(
     model.Work,
     blocks=st.integers(1, 10**6),
     counters=counts,
-    l1_wavefronts=st.integers(0, 10**12),
     warp_clocks=st.floats(0, 1e7),
 )
 
 
-def work(
-    blocks: int = 132, wavefronts: int = 0, clocks: float = 0.0, **counters: int
-) -> model.Work:
-    return model.Work(blocks, Counters(**counters), wavefronts, clocks)
+def work(blocks: int = 132, clocks: float = 0.0, **counters: int) -> model.Work:
+    return model.Work(blocks, Counters(**counters), clocks)
 
 
 @pytest.mark.parametrize(
@@ -48,7 +45,7 @@ def work(
         (work(flop_fp32=66908160000000), "fp32", 1.0),
         (work(flop_fp64=33454080000000), "fp64", 1.0),
         # One wavefront of 128 bytes an SM and clock.
-        (work(wavefronts=261360000000), "l1", 1.0),
+        (work(l1_wavefronts=261360000000), "l1", 1.0),
         # An SM's constant cache serves an address each two clocks.
         (work(constant_load_passes=130680000000), "constant cache", 1.0),
         # 4200 bytes a clock for all of the L2.
@@ -91,7 +88,10 @@ def test_more_work_is_never_faster(done: model.Work, name: str, more: int) -> No
     before = model.time_of(done, FULL, H200).median_s
 
     assert model.time_of(replace(done, counters=counters), FULL, H200).median_s >= before
-    slower = replace(done, l1_wavefronts=done.l1_wavefronts + more, warp_clocks=1e7)
+    wavefronts = done.counters.l1_wavefronts + more
+    slower = replace(
+        done, counters=replace(done.counters, l1_wavefronts=wavefronts), warp_clocks=1e7
+    )
     assert model.time_of(slower, FULL, H200).median_s >= before
 
 

@@ -61,12 +61,29 @@ def test_low_occupancy_names_its_limiter() -> None:
     assert "Occupancy is 25% (16 warps a multiprocessor), limited by registers" in _advice(slow)
 
 
-def test_spills_are_named_with_their_share() -> None:
+def test_arrays_indexed_at_run_time_are_told_from_spilled_registers() -> None:
     tiled = measurement("tiled16")
     # As many bytes again as pass the port already: half of the new total.
-    spilled = replace(tiled.counters, local_load_sectors=60146320384 // 32)
-    assert "Local memory" in _advice(timed(replace(tiled, counters=spilled), 4e-3))
-    assert "50% of the traffic" in _advice(timed(replace(tiled, counters=spilled), 4e-3))
+    indexed = replace(tiled.counters, local_load_sectors=60146320384 // 32)
+    kept = replace(tiled.resources, local_bytes_per_thread=64)
+    advice = _advice(timed(replace(tiled, counters=indexed, resources=kept), 4e-3))
+    assert "Arrays indexed at run time lie in local memory, 64 B a thread" in advice
+    assert "50% of the traffic" in advice
+    assert "unroll the loops" in advice
+    assert "registers" not in advice  # more of them cannot be indexed either
+    assert "local memory" not in _advice(timed(replace(tiled, counters=indexed), 4e-3))
+
+
+def test_no_padding_is_advised_for_banks_that_data_chooses() -> None:
+    shared = measurement("transpose_shared")
+    assert "pad the rows" in _advice(shared)
+    histogram = replace(
+        shared.counters,
+        shared_load_wavefronts=131072,
+        shared_atomic_instructions=131072,
+        shared_atomic_wavefronts=131072 + shared.counters.shared_excessive_wavefronts,
+    )
+    assert "pad the rows" not in _advice(replace(shared, counters=histogram))
 
 
 def test_lanes_that_want_different_constants_are_named() -> None:
@@ -75,6 +92,14 @@ def test_lanes_that_want_different_constants_are_named() -> None:
     taps = {"constant_load_requests": 2_097_152, "constant_load_passes": 33_554_432}
     slow = replace(copy, counters=replace(copy.counters, **taps))
     assert "want 16 different addresses a constant load" in _advice(timed(slow, 268e-6))
+
+
+def test_full_issue_slots_are_named() -> None:
+    copy = measurement("copy")
+    # 132 x 4 schedulers at 1.98 GHz have 10.45 M slots in 10 us.
+    executed = {"warp_instructions": 8_000_000, "thread_instructions": 240_000_000}
+    busy = timed(replace(copy, counters=replace(copy.counters, **executed)), 10e-6)
+    assert "Instructions fill 77% of the issue slots, with 30 of 32 lanes on" in _advice(busy)
 
 
 def test_spills_that_the_emulator_cannot_count_come_first() -> None:
@@ -95,6 +120,37 @@ def test_a_short_last_wave_is_named() -> None:
     # 8 blocks a multiprocessor, 132 of them: 1056 slots, 1.06 waves.
     tiled = replace(measurement("copy"), grid=(1120, 1, 1))
     assert "1120 blocks are 1.06 waves of 1056, so 47%" in _advice(tiled)
+
+
+@pytest.mark.parametrize(
+    ("blocks", "says"),
+    [
+        # 8 blocks a multiprocessor, 132 of them: within one wave of 1056.
+        (140, "140 blocks over 132 multiprocessors: 8 get 2, 124 get 1 and wait"),
+        (265, "265 blocks over 132 multiprocessors: 1 gets 3, 131 get 2 and wait"),
+        (264, "No roof explains"),
+        (1056, "No roof explains"),
+    ],
+)
+def test_blocks_within_one_wave_are_counted_by_multiprocessor(blocks: int, says: str) -> None:
+    advice = _advice(replace(measurement("copy"), grid=(blocks, 1, 1)))
+    assert says in advice
+    assert "waves" not in advice
+
+
+def test_dram_reads_are_compared_with_what_is_to_be_read() -> None:
+    # A load of every other word: 33.6 MB read for 16.8, and stores that never leave the L2.
+    copy = measurement("copy")
+    strided = {"global_load_sectors": 1048576, "l2_read_sectors": 1048576}
+    counters = replace(copy.counters, dram_read_bytes=32 * 2**20, dram_write_bytes=0, **strided)
+    advice = run_of(timed(replace(copy, counters=counters), 9.97e-6)).advice
+    assert len(advice) == 1
+    assert "touch 6 sectors a request where the bytes asked for fill 4" in advice[0]
+    # The same reads by whole sectors: the second half of them is a rereading.
+    whole = replace(counters, global_load_sectors=524288)
+    assert "DRAM reads 33.6 MB where 16.8 MB are compulsory" in _advice(
+        timed(replace(copy, counters=whole), 9.97e-6)
+    )
 
 
 def test_dram_at_its_limit_is_told_apart_from_dram_wasted() -> None:

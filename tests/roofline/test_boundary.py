@@ -90,3 +90,9 @@ def test_a_case_counts_lanes_and_sectors() -> None:
     case = edge_case(launch, counters)
     assert (case.threads, case.lane_slots, case.lanes_off, case.sectors) == (144, 96, 6, 7)
     assert (case.flop_executed, case.work) == (8, 2000)
+
+
+def test_flops_of_the_tensor_cores_count_at_the_edge() -> None:
+    launch = find("tensor-fp16").prepare({"width": 100}, LIMITS)
+    counters = Counters(flop_tensor_fp16=4096, flop_fp32=2)
+    assert edge_case(launch, counters).flop_executed == 4098

@@ -6,6 +6,7 @@ from html.parser import HTMLParser
 import pytest
 
 from memlab.device.measurement import (
+    AccessCounters,
     Counters,
     Coverage,
     DeviceSummary,
@@ -188,6 +189,37 @@ def test_the_page_is_escaped_whole_and_self_contained(analysis: Analysis) -> Non
     assert "&lt;kernel&gt;" in text
     assert "&lt;A &amp; B&gt;" in text
     assert "a&lt;b&gt;.cu" in text
+
+
+def test_an_access_has_its_row_only_where_figures_mix(analysis: Analysis) -> None:
+    one = LineCounters(2, "", global_requests=5, global_sectors=20, global_lines=5)
+    two = LineCounters(2, "", global_requests=5, global_sectors=30, global_lines=15)
+    stray = LineCounters(2, "", shared_instructions=1, shared_wavefronts=1)
+    accesses = (
+        AccessCounters("global", "load", "<a>", one),
+        AccessCounters("global", "store", "", two),
+        AccessCounters("shared", "load", "tile", stray),
+    )
+    listed = listing(SOURCE, (LOAD, ADD), accesses)
+    assert [each.text for each in listed[1].mixed] == ["load <a>", "store global memory"]
+    assert [each.sectors_per_request for each in listed[1].mixed] == [4.0, 6.0]
+    # 20 sectors of 32 bytes of the 5440 bytes of all lines.
+    assert listed[1].mixed[0].heat == pytest.approx(640 / 5440)
+    assert listed[2].mixed == ()
+
+    text = page(replace(analysis, accesses=accesses))
+    tags = _Tags()
+    tags.feed(text)
+    assert "    load <a>" in tags.code
+    assert not any("tile" in each for each in tags.code)
+
+
+def test_figures_stay_on_a_narrow_screen(analysis: Analysis) -> None:
+    """Source lines fold, and on a telephone each figure carries its column's name."""
+    text = page(analysis)
+    assert "white-space: pre-wrap" in text
+    assert '<td class="" data-name="sectors">5</td>' in text
+    assert "content: attr(data-name)" in text
 
 
 def test_the_page_turns_no_words_round(analysis: Analysis) -> None:

@@ -13,7 +13,7 @@ from memlab.device.measurement import Counters
 from memlab.device.properties import DeviceProperties
 from memlab.errors import UsageError
 from memlab.roofline.ceilings import by_key, ceilings
-from memlab.roofline.placement import place
+from memlab.roofline.placement import bytes_moved, place
 from memlab.roofline.run import LEVELS
 
 # FLOPs are 2 x 2048^3 = 17 179 869 184. L1 bytes by hand:
@@ -77,6 +77,37 @@ def test_the_models_largest_bound_is_the_bound() -> None:
     assert bound(dram=1e-5, shared=2e-3, issue=1e-3) == "l1"
     assert bound(dram=1e-5, l2=2e-4, latency=2e-3) == "latency"
     assert bound(issue=2e-3, l1=1e-3) == "issue"
+
+
+def test_the_port_is_as_busy_as_its_passes_make_it() -> None:
+    """Passes by hand over 132 ports at 1.98 GHz; the bytes of naive would be a third of it."""
+    measured = place(measurement("naive"), CEILINGS)
+    passes_s = 805_568_512 / (132 * 1.98e9)
+    assert measured.busy["l1"] == pytest.approx(passes_s / 3182.672024e-6, rel=1e-4)
+    assert measured.bound == "l1"
+
+    # A modelled time's port is as busy as the model's own bound says, which few blocks raise.
+    modelled = measurement("row_sum", "modelled")
+    time = replace(modelled.time, bounds_s={"l1": 0.9 * modelled.time.median_s})
+    placed = place(replace(modelled, time=time), CEILINGS)
+    assert (placed.bound, placed.busy["l1"]) == ("l1", pytest.approx(0.9))
+
+
+def test_atomics_have_their_bytes_at_each_level() -> None:
+    counters = Counters(
+        global_atomic_sectors=3,
+        global_reduction_sectors=5,
+        requested_atomic_bytes=64,
+        dram_read_bytes=128,
+    )
+    moved = bytes_moved(replace(measurement("tiled16"), counters=counters))
+    assert moved == {
+        "requested": 64,
+        "l1": 256,
+        "l2": 256,
+        "dram": 128,
+        "compulsory": 3 * 4 * 2048**2,
+    }
 
 
 def test_a_time_below_a_physical_limit_is_kept_and_seen() -> None:

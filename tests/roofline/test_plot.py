@@ -9,11 +9,13 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
+import numpy as np
 import pandas
 import pytest
 from example_runs import CEILINGS, ladder, measurement, run, run_of
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from matplotlib.lines import Line2D
 from matplotlib.text import Text
 from matplotlib.transforms import Affine2D
 
@@ -21,7 +23,7 @@ from memlab.errors import UsageError
 from memlab.roofline.chart import limits
 from memlab.roofline.layout import spread
 from memlab.roofline.plot import RUNS_AT_MOST, draw, image_format, render, save
-from memlab.roofline.style import entries
+from memlab.roofline.style import PALETTE, entries
 from memlab.roofline.table import frame, picture_csv
 from memlab.roofline.units import digits, scaled, short
 
@@ -29,7 +31,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from matplotlib.figure import Figure
-    from matplotlib.lines import Line2D
 
     from memlab.roofline.run import Run
 
@@ -50,8 +51,8 @@ def picture(runs: list[Run]) -> Figure:
     return draw(runs, CEILINGS, "NVIDIA H200", DATE)
 
 
-def points(figure: Figure) -> list[Line2D]:
-    return [line for line in figure.axes[0].lines if (line.get_gid() or "").startswith("tiled")]
+def points(figure: Figure, kernel: str = "tiled") -> list[Line2D]:
+    return [line for line in figure.axes[0].lines if (line.get_gid() or "").startswith(kernel)]
 
 
 @pytest.mark.parametrize("runs", [[], ladder(), [run("copy"), run("row_sum")]])
@@ -80,7 +81,7 @@ def test_tensor_cores_raise_the_axes_and_push_no_other_run_off_them() -> None:
     assert drawn
     assert all(bottom < line.get_ydata()[0] < top for line in drawn)
     texts = [text.get_text() for text in texts_of(figure)]
-    assert "FP16 tensor and BF16 tensor peak  989 TFLOP/s (datasheet)" in texts
+    assert "FP16 and BF16 tensor peak  989 TFLOP/s (datasheet)" in texts
 
 
 @given(scale=st.floats(1e-3, 1e3))
@@ -155,6 +156,113 @@ def test_no_roofs_label_covers_a_point(flop_per_byte: float) -> None:
             point = chart.transData.transform((flop_per_byte, each.flop_per_s))
             x, y = Affine2D().translate(*(-at for at in middle)).rotate_deg(-angle).transform(point)
             assert abs(x) > upright.width / 2 or abs(y) > upright.height / 2, label.get_text()
+
+
+def at(name: str, flop_per_s: float, **changes: object) -> Run:
+    """A run of one of the kernels under another name and parameters, as fast as wanted."""
+    base = replace(measurement(name, "modelled"), **changes)  # type: ignore[arg-type]
+    return run_of(replace(base, time=replace(base.time, median_s=base.flop / flop_per_s)))
+
+
+@given(st.lists(st.floats(1.01e10, 1e12), min_size=1, max_size=8))
+@settings(max_examples=5, deadline=None)
+def test_no_runs_line_goes_through_a_ridges_label(rates: list[float]) -> None:
+    figure = picture([at("row_sum", rate, kernel=f"k{i}") for i, rate in enumerate(rates)])
+    chart = figure.axes[0]
+    labels = [text for text in chart.texts if "ridge" in text.get_text()]
+    assert len(labels) == 3
+    for label in labels:
+        box = label.get_window_extent()
+        for rate in rates:
+            height = chart.transData.transform((1.0, rate))[1]
+            assert not box.y0 < height < box.y1, label.get_text()
+
+
+def test_a_peaks_label_makes_way_for_a_run_just_above_it() -> None:
+    def label(*rates: float) -> Text:
+        runs = [at("tiled16", rate, kernel=f"k{i}") for i, rate in enumerate(rates)]
+        texts = picture(runs).axes[0].texts
+        return next(text for text in texts if "FP32 peak" in text.get_text())
+
+    assert label(1e13).get_va() == "bottom"
+    assert label(1e13, 80e12).get_va() == "top"
+
+
+def test_sizes_are_said_only_where_they_tell_runs_apart() -> None:
+    def sized(kernel: str, width: int) -> Run:
+        parameters: dict[str, int | str] = {"width": width, "tile": 64}
+        return at("tiled16", 1e13, kernel=kernel, tile=64, parameters=parameters)
+
+    runs = [sized("a", 1024), sized("b", 2048), sized("c", 512), sized("c", 1024)]
+    assert [entry.label for entry in entries(runs)] == ["a 64", "b 64", "c 64 · 512", "c 64 · 1024"]
+
+
+def test_what_is_too_long_loses_its_name_before_its_size() -> None:
+    runs = [
+        at("tiled16", rate, kernel=kernel, parameters={"width": width, "tile": 16})
+        for kernel, width, rate in (
+            ("register-tiled-1d", 512, 1e12),
+            ("register-tiled-1d", 1024, 2e12),
+            ("register-tiled-2d", 512, 3e12),
+            ("register-tiled-2d", 1024, 4e12),
+        )
+    ]
+    for axes in picture(runs).axes[:2]:
+        named = [text.get_text() for text in axes.texts if " · " in text.get_text()]
+        assert len(set(named)) == 4
+        assert {name.partition(" · ")[2] for name in named} == {"512", "1024"}
+
+
+def test_more_kernels_than_colours_still_look_different() -> None:
+    still = [run("copy"), run("transpose_shared")]
+    runs = [*still, *(at("tiled16", 1e12 * (i + 1), kernel=f"k{i}") for i in range(10))]
+    looks = [(entry.color, str(entry.stroke)) for entry in entries(runs)]
+    assert len(set(looks)) == len(runs)
+    # Those with FLOPs, which alone are on the chart, have the solid lines.
+    assert [stroke for _, stroke in looks[2:9]] == ["solid"] * 7
+    drawn = picture(runs).findobj(Line2D, include_self=False)
+    table = {(line.get_color(), line.get_linestyle()) for line in drawn if line.axes is None}
+    assert len({looks for looks in table if looks[0] in PALETTE and looks[1] != "None"}) == 12
+
+
+def test_neither_of_two_hollow_markers_that_overlap_looks_filled() -> None:
+    # A blue ring 4% above an orange one: 0.02 decades, less than the width of a ring.
+    figure = picture([at("naive", 5.25e12), at("tiled16", 5.05e12)])
+    figure.canvas.draw()
+    chart, pixels = figure.axes[0], np.asarray(figure.canvas.buffer_rgba())  # type: ignore[attr-defined]
+    upper, lower = points(figure, "naive")[-1], points(figure)[-1]
+    x, y = chart.transData.transform(lower.get_xydata()[0])
+    over = chart.transData.transform(upper.get_xydata()[0])[1]
+    radius = 7.5 / 2 * figure.dpi / 72
+    column = pixels[:, round(x), :3].astype(int)
+    between = column[len(column) - round(over + radius) - 3 : len(column) - round(y)]
+    white = between.min(axis=1) > 200
+    # From above: paper, the blue ring, a gap, the orange ring, the orange one's hole.
+    assert np.count_nonzero(np.diff(white.astype(int)) < 0) == 2
+
+
+def test_rates_that_differ_widely_stand_on_a_logarithmic_axis() -> None:
+    slow, fast = at("naive", 7e12), at("tiled32", 240e12, kernel="tensor")
+    assert picture([slow, fast]).axes[1].get_yscale() == "log"
+    assert picture([slow, at("tiled32", 9e12)]).axes[1].get_yscale() == "linear"
+
+
+def test_no_line_leads_from_measured_to_modelled_times() -> None:
+    both = [*ladder("measured"), *ladder("modelled")]
+    lines = [line for line in picture(both).axes[1].lines if line.get_linewidth() == 1.2]
+    # Tiled at 8, 16 and 32, twice; naive has a point alone.
+    assert sorted(len(line.get_xdata()) for line in lines) == [1, 1, 3, 3]
+
+
+def test_without_tiles_the_panel_says_what_each_run_made_of_the_dram() -> None:
+    copy, row_sum = run("copy"), run("row_sum", "modelled")
+    panel = picture([copy, row_sum]).axes[1]
+    # 2 x 4 x 4194304 B in 17.6 us, filled; 8192^2 floats in 1.08 ms, hollow.
+    widths = [bar.get_width() for bar in panel.patches]
+    assert widths == pytest.approx([1.9030e12, 2.4961e11], rel=1e-3)
+    texts = {text.get_text() for text in panel.texts}
+    assert {"copy", "1.90 TB/s", "row_sum", "~250 GB/s", "DRAM"} <= texts
+    assert [bar.get_facecolor()[:3] == (1.0, 1.0, 1.0) for bar in panel.patches] == [False, True]
 
 
 def test_what_is_not_on_the_chart_is_named_under_it() -> None:

@@ -2,7 +2,8 @@ import csv
 import io
 import json
 import math
-from dataclasses import asdict, replace
+import re
+from dataclasses import asdict, fields, is_dataclass, replace
 from typing import get_type_hints
 
 import numpy as np
@@ -10,7 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memlab.device.measurement import Counters, DeviceSummary, LineCounters, Measurement
+from memlab.device.measurement import (
+    Counters,
+    Coverage,
+    DeviceSummary,
+    LineCounters,
+    Measurement,
+    Time,
+    Verification,
+)
 from memlab.errors import UsageError
 from memlab.roofline.run import Run
 from memlab.roofline.serialize import (
@@ -26,7 +35,32 @@ devices = st.builds(DeviceSummary, compute_capability=capabilities)
 runs = st.builds(Run, measurement=st.builds(Measurement, device=devices))
 
 
-@given(runs)
+def believable(value):
+    """A record with its numbers such as launches have; the error of an output may be any."""
+    if isinstance(value, float):
+        return min(abs(value), 1e30) if math.isfinite(value) else 1.0
+    if isinstance(value, int) and not isinstance(value, bool):
+        return min(abs(value), 2**62)
+    if isinstance(value, dict):
+        return {key: believable(each) for key, each in value.items()}
+    if isinstance(value, tuple):
+        return tuple(map(believable, value))
+    if not is_dataclass(value):
+        return value
+    parts = {field.name: believable(getattr(value, field.name)) for field in fields(value)}
+    match value:
+        case Measurement():
+            parts["tile"] = value.tile and abs(value.tile) % 1024
+        case Coverage():
+            parts["blocks_total"] += 1
+        case Time():
+            parts["median_s"] += 1e-9
+        case Verification(relative_error=float(error)):
+            parts["relative_error"] = error if math.isnan(error) else abs(error)
+    return replace(value, **parts)
+
+
+@given(runs.map(believable))
 def test_everything_in_a_run_survives_strict_json(run):
     restored = run_from_document(json.loads(json.dumps(run_document(run), allow_nan=False)))
     # By repr, to which NaN equals itself, and 1 and (1, 2) differ from 1.0 and [1, 2].
@@ -85,6 +119,15 @@ def test_the_document_has_the_agreed_keys(make_run):
     assert levels <= set(document["roofline"]["intensity_flop_per_byte"])
 
 
+@pytest.mark.parametrize(("ran", "estimated"), [(800, True), (16384, False)])
+def test_a_sample_that_followed_data_stays_an_estimate(make_run, ran, estimated):
+    """Early documents said whether data decides the accesses, also where all blocks ran."""
+    document = run_document(make_run())
+    del document["coverage"]["estimated"]
+    document["coverage"] |= {"blocks_emulated": ran, "data_dependent": True}
+    assert run_from_document(document).measurement.coverage.estimated is estimated
+
+
 def test_a_document_of_a_neighbouring_version_is_read(make_run):
     document = run_document(make_run())
     document["colour"] = "blue"
@@ -92,6 +135,45 @@ def test_a_document_of_a_neighbouring_version_is_read(make_run):
     del document["counters"]["warp_instructions"]
     restored = run_from_document(document).measurement.counters
     assert restored == replace(make_run().measurement.counters, warp_instructions=0)
+
+
+@pytest.mark.parametrize(
+    ("group", "name", "value", "bound"),
+    [
+        ("time", "median_s", 0, "from 1e-15 to"),
+        ("time", "minimum_s", "NaN", "from 0 to"),
+        ("coverage", "blocks_total", 0, "from 1 to"),
+        ("roofline", "fraction_of_ceiling", "Infinity", "to 3.40282e+38"),
+        ("counters", "flop_fp32", 2**200, "to 3.40282e+38"),
+        ("counters", "flop_fp32", -1, "from 0 to"),
+        ("verification", "relative_error", -0.5, "from 0 to inf"),
+        ("device", "compute_capability", "-1.0", "from 0 to"),
+        ("roofline", "bound", "x" * 1001, "1000 at most"),
+        ("device", "name", "x" * 10**7, "1000 at most"),
+        ("occupancy", "limits", {"x" * 1001: 1}, "1000 at most"),
+        ("verification", "worst", "x" * (2**20 + 1), "1048576 at most"),
+    ],
+)
+def test_what_no_launch_gives_is_refused_in_one_short_line(make_run, group, name, value, bound):
+    document = json.loads(json.dumps(run_document(make_run())))
+    document[group][name] = value
+    with pytest.raises(UsageError, match=re.escape(bound)) as refusal:
+        run_from_document(document)
+    assert name in str(refusal.value)
+    assert len(str(refusal.value)) < 300
+
+
+def test_a_number_that_a_frame_or_the_store_cannot_hold_is_refused(make_run):
+    for name in ("tile", "id"):
+        for least in (2**31 if name == "tile" else 2**63, 2**100):
+            document = run_document(make_run()) | {name: least}
+            with pytest.raises(UsageError, match=f"{name} is .* must be from 0 to"):
+                run_from_document(document)
+
+
+def test_names_that_people_chose_are_read_however_long(make_run):
+    run = make_run(kernel="k" * 2**20, parameters={"args": "f32=1" * 10**5})
+    assert run_from_document(run_document(run)) == run
 
 
 @pytest.mark.parametrize(
