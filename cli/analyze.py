@@ -6,9 +6,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from memlab.cli import options
-from memlab.cli.kernel_commands import EXIT_FINDING, kernel_group
-from memlab.cli.output import check_output, chosen_format, deliver, note_time_limit
-from memlab.errors import UsageError
+from memlab.cli.kernel_commands import EXIT_FINDING, kernel_app
+from memlab.cli.output import (
+    check_output,
+    chosen_format,
+    deliver,
+    json_text,
+    note_time_limit,
+    say,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -70,7 +76,7 @@ def analyze_kernel(
     else:
         deliver(_text(analysis, chosen), output, force, quiet)
     if analysis.verification.status == "failed":
-        typer.echo("memlab: verification failed: the counts are of a wrong program", err=True)
+        say("verification failed: the counts are of a wrong program")
         raise typer.Exit(EXIT_FINDING)
 
 
@@ -83,23 +89,11 @@ def _text(analysis: "Analysis", chosen: str) -> str:
 
     if chosen == "csv":
         return lines_csv(analysis)
-    import json
-
-    return json.dumps(document(analysis), indent=2) + "\n"
+    return json_text(document(analysis))
 
 
-analyze_app = typer.Typer(
-    cls=kernel_group(analyze_kernel),
-    invoke_without_command=True,
-    rich_markup_mode=None,
-    subcommand_metavar="KERNEL [OPTIONS]",
+analyze_app = kernel_app(
+    analyze_kernel,
+    "memlab analyze naive",
+    "Say what a kernel asks of memory, line by line; nothing is timed.",
 )
-
-
-@analyze_app.callback()
-def analyze(context: typer.Context) -> None:
-    """Say what a kernel asks of memory, line by line; nothing is timed."""
-    if context.invoked_subcommand is None:
-        raise UsageError(
-            "which kernel? for example 'memlab analyze naive'; see 'memlab analyze --help'"
-        )

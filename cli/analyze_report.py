@@ -8,11 +8,25 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rich.console import Console, Group
-from rich.padding import Padding
-from rich.table import Column, Table
+from rich.constrain import Constrain
+from rich.table import Column
 from rich.text import Text
 
-from memlab.cli.render import LABEL_COLUMNS, REPORT_COLUMNS, Screen, bound_label, percent
+from memlab.cli.report_parts import (
+    REPORT_COLUMNS,
+    TAB,
+    Screen,
+    bare_table,
+    device_text,
+    facts,
+    figures,
+    heading,
+    indented,
+    kernel_text,
+    percent,
+    prose,
+    spaced,
+)
 from memlab.roofline.analysis_text import (
     boundary_rows,
     boundary_text,
@@ -22,21 +36,20 @@ from memlab.roofline.analysis_text import (
     shown_lines,
     wastes_bus,
     wastes_lanes,
+    wastes_passes,
 )
+from memlab.roofline.ceilings import ceiling_label
 from memlab.roofline.run import LEVELS
-from memlab.roofline.units import digits, parameters_text, scaled
+from memlab.roofline.units import digits, scaled
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from rich.console import ConsoleOptions, RenderableType, RenderResult
 
     from memlab.roofline.analysis import Analysis
-    from memlab.roofline.listing import ListedLine
+    from memlab.roofline.listing import Listed, ListedLine
 
 WIDEST_LISTING = 130
 LEAST_SOURCE_COLUMNS = 24
-TAB = 4
 
 HEAT_STYLES = ("", "yellow", "bold yellow", "bold dark_orange", "bold red")
 """From cold to hot; where there is no colour, the column of shares says the same."""
@@ -49,14 +62,14 @@ def listing_console() -> Console:
 
 def report(analysis: Analysis) -> RenderableType:
     """Give the whole report of an analysis."""
-    sections: list[RenderableType] = [
+    sections = (
         _heading(analysis),
-        _ratio(analysis),
+        _narrow(facts("Compute-to-global-memory-access ratio", ratio_facts(analysis))),
         _intensity(analysis),
-        *([_boundary(analysis)] if analysis.knows_sizes else []),
+        _boundary(analysis) if analysis.knows_sizes else None,
         Listing(shown_lines(analysis.listing)),
-    ]
-    return Group(sections[0], *(part for section in sections[1:] for part in ("", section)))
+    )
+    return spaced(sections)
 
 
 @dataclass(frozen=True)
@@ -74,27 +87,24 @@ class Listing:
 
         Where it is narrow source lines wrap, and then the last columns go.
         """
-        columns = [each for each in COLUMNS if any(map(each.figure, self.lines))]
+        shown = [each for line in self.lines for each in (line, *line.mixed)]
+        columns = [each for each in COLUMNS if any(map(each.figure, shown))]
         number_width = len(str(max((line.number for line in self.lines), default=0)))
         widths = [
-            max(map(len, (*each.heading.split("\n"), *map(each.figure, self.lines))))
-            for each in columns
+            max(map(len, (*each.heading.split("\n"), *map(each.figure, shown)))) for each in columns
         ]
         taken = number_width + 2 + sum(width + 1 for width in widths)
         while columns and taken + LEAST_SOURCE_COLUMNS > options.max_width:
             columns.pop()
             taken -= widths.pop() + 1
         room = max(options.max_width - taken, LEAST_SOURCE_COLUMNS)
-        table = Table(
+        table = bare_table(
             Column("", justify="right", width=number_width),
             Column(Text("Source", style="bold"), width=room, no_wrap=True),
             *(
                 Column(Text(each.heading, style="dim"), justify="right", width=width, no_wrap=True)
                 for each, width in zip(columns, widths, strict=True)
             ),
-            box=None,
-            padding=(0, 1, 0, 0),
-            pad_edge=False,
         )
         for line in self.lines:
             heat = HEAT_STYLES[heat_level(line.heat)]
@@ -103,6 +113,15 @@ class Listing:
                 Text(_wrapped(line.text, room), style=heat or ("" if line.counters else "dim")),
                 *(Text(each.figure(line), style=each.style(line) or heat) for each in columns),
             )
+            for access in line.mixed:
+                table.add_row(
+                    "",
+                    Text(_wrapped(_indent(line.text) + access.text, room), style="dim italic"),
+                    *(
+                        Text(each.figure(access), style=each.style(access) or "dim")
+                        for each in columns
+                    ),
+                )
         yield table
 
 
@@ -120,42 +139,41 @@ def _wrapped(text: str, width: int) -> str:
     )
 
 
-def _heat(line: ListedLine) -> str:
+def _indent(text: str) -> str:
+    """The white space that a line's accesses stand behind."""
+    text = text.expandtabs(TAB)
+    return " " * (len(text) - len(text.lstrip()) + TAB)
+
+
+def _heat(line: Listed) -> str:
     return percent(round(line.heat, 3)) if line.heat >= 0.0005 else ""
 
 
-def _requests(line: ListedLine) -> str:
-    return compact(line.counters.global_requests) if line.counters else ""
+def _count(counter: str) -> Callable[[Listed], str]:
+    return lambda line: compact(getattr(line.counters, counter)) if line.counters else ""
 
 
-def _sectors(line: ListedLine) -> str:
+def _sectors(line: Listed) -> str:
     each = line.sectors_per_request
     return "" if each is None else f"{each:.3g}"
 
 
-def _bus(line: ListedLine) -> str:
+def _bus(line: Listed) -> str:
     return "" if line.bus_utilisation is None else percent(line.bus_utilisation)
 
 
-def _bus_style(line: ListedLine) -> str:
-    return "red" if wastes_bus(line) else ""
+def _passes(line: Listed) -> str:
+    each = line.passes_per_request
+    return "" if each is None else f"{each:.3g}"
 
 
-def _excessive(line: ListedLine) -> str:
-    return compact(line.counters.shared_excessive_wavefronts) if line.counters else ""
-
-
-def _flop(line: ListedLine) -> str:
-    return compact(line.counters.flop) if line.counters else ""
-
-
-def _off(line: ListedLine) -> str:
+def _off(line: Listed) -> str:
     share = line.lanes_off_share
     return "" if not share or share < 0.0005 else percent(round(share, 3))
 
 
-def _off_style(line: ListedLine) -> str:
-    return "red" if wastes_lanes(line) else ""
+def _red(wastes: Callable[[Listed], bool]) -> Callable[[Listed], str]:
+    return lambda line: "red" if wastes(line) else ""
 
 
 @dataclass(frozen=True)
@@ -169,88 +187,56 @@ class Figure:
     """
 
     heading: str
-    figure: Callable[[ListedLine], str]
-    style: Callable[[ListedLine], str] = lambda line: ""
+    figure: Callable[[Listed], str]
+    style: Callable[[Listed], str] = lambda line: ""
 
 
 COLUMNS = (
     Figure("traffic\nshare", _heat),
-    Figure("re-\nquests", _requests),
+    Figure("re-\nquests", _count("global_requests")),
     Figure("sect.\n/req.", _sectors),
-    Figure("bus\nutil.", _bus, _bus_style),
-    Figure("excess\nwavef.", _excessive, lambda line: "red"),
-    Figure("\nFLOP", _flop),
-    Figure("lanes\noff", _off, _off_style),
+    Figure("bus\nutil.", _bus, _red(wastes_bus)),
+    Figure("excess\nwavef.", _count("shared_excessive_wavefronts"), lambda line: "red"),
+    Figure("local\nsect.", _count("local_sectors")),
+    Figure("passes\n/req.", _passes, _red(wastes_passes)),
+    Figure("\nFLOP", _count("flop")),
+    Figure("lanes\noff", _off, _red(wastes_lanes)),
 )
 
 
 def _heading(analysis: Analysis) -> RenderableType:
-    device = analysis.device
-    grid = Table.grid(Column(), Column(justify="right"), expand=True, padding=(0, 1))
-    grid.add_row(
-        Text.assemble((analysis.kernel, "bold cyan"), "  ", parameters_text(analysis.parameters)),
-        Text.assemble((device.name, "bold"), ", sm_{}{}".format(*device.compute_capability)),
-    )
     coverage = analysis.coverage
-    grid.add_row(
-        Text("counted, not timed", style="dim"),
-        Text(
-            f"{coverage.blocks_emulated:,} of {coverage.blocks_total:,} blocks emulated",
-            style="dim",
-        ),
+    blocks = f"{coverage.blocks_emulated:,} of {coverage.blocks_total:,} blocks emulated"
+    remarks = [("", Text(coverage.remark, style="yellow"))] if coverage.remark else []
+    return _narrow(
+        heading(
+            (kernel_text(analysis.kernel, analysis.parameters), device_text(analysis.device)),
+            ("counted, not timed", blocks),
+            *remarks,
+        )
     )
-    if coverage.remark:
-        grid.add_row("", Text(coverage.remark, style="yellow"))
-    return _narrow(grid)
-
-
-def _ratio(analysis: Analysis) -> RenderableType:
-    title = Text("Compute-to-global-memory-access ratio", style="bold")
-    grid = Table.grid(Column(width=LABEL_COLUMNS), Column(), padding=(0, 1, 0, 0))
-    for label, value in ratio_facts(analysis):
-        grid.add_row(Text(f"  {label}", style="dim"), value)
-    return Group(title, _narrow(grid))
 
 
 def _intensity(analysis: Analysis) -> RenderableType:
-    table = _figures("Intensity", ("FLOP/B", "bytes"))
     intensity, moved = analysis.intensity_flop_per_byte, analysis.bytes_moved
+    rows = []
     for level in LEVELS:
         value = intensity[level]
-        table.add_row(
-            Text(f"  {bound_label(level)}", style="dim"),
-            "-" if value is None else digits(value),
-            scaled(moved[level], "B"),
-        )
-    return table
+        shown = "-" if value is None else digits(value)
+        rows.append((ceiling_label(level), shown, scaled(moved[level], "B")))
+    return figures("Intensity", ("FLOP/B", "bytes"), rows)
 
 
 def _boundary(analysis: Analysis) -> RenderableType:
     cost = analysis.boundary
     if cost is None:
-        return Group(
-            Text("Boundary checks", style="bold"),
-            Text("  No block reaches over the edge: the sizes are multiples of the block's."),
-        )
+        none = "No block reaches over the edge: the sizes are multiples of the block's."
+        return prose("Boundary checks", none)
     headings, rows = boundary_rows(cost)
-    table = _figures("Boundary checks", headings)
-    for label, *values in rows:
-        table.add_row(Text(f"  {label}", style="dim"), *values)
-    return Group(table, _narrow(Padding(Text(boundary_text(cost)), (0, 0, 0, 2))))
-
-
-def _figures(title: str, headings: Sequence[str]) -> Table:
-    return Table(
-        Column(Text(title, style="bold"), width=LABEL_COLUMNS),
-        *(Column(Text(each, style="dim"), justify="right", width=17) for each in headings),
-        box=None,
-        padding=(0, 1, 0, 0),
-        pad_edge=False,
-    )
+    said = _narrow(indented(Text(boundary_text(cost))))
+    return Group(figures("Boundary checks", headings, rows), said)
 
 
 def _narrow(part: RenderableType) -> RenderableType:
     """Keep text at a report's width, however wide the listing may be."""
-    from rich.constrain import Constrain
-
     return Constrain(part, REPORT_COLUMNS)

@@ -15,7 +15,7 @@ import typer
 from typer.core import TyperGroup
 
 from memlab.errors import MemlabError, UsageError, nearest
-from memlab.roofline.units import printable
+from memlab.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

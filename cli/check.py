@@ -6,19 +6,29 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from memlab.cli import options
-from memlab.cli.kernel_commands import EXIT_FINDING, kernel_group
-from memlab.cli.output import check_output, deliver, say
+from memlab.cli.kernel_commands import EXIT_FINDING, kernel_app
+from memlab.cli.output import (
+    check_output,
+    chosen_format,
+    deliver,
+    json_text,
+    note_time_limit,
+    say,
+)
 from memlab.errors import UsageError, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from memlab.device.findings import CheckReport, Tool
+    from memlab.device.findings import Tool
     from memlab.device.sanitizer import Pair, SanitizerReport
     from memlab.kernels.own import OwnKernel
 
 ALL = "all"
 """What `--tool` takes besides the tools."""
+
+FORMATS = {".json": "json"}
+"""What a file's extension asks for."""
 
 Beside = Literal["compute-sanitizer"]
 
@@ -64,6 +74,7 @@ def check_kernel(
 ) -> None:
     """Check one kernel, print or write what was found, and leave with 1 if anything was."""
     tools = _tools(tool)
+    chosen = chosen_format(as_json, False, output, FORMATS)
     if output is not None:
         check_output(output, force)
 
@@ -85,11 +96,14 @@ def check_kernel(
                 pairs = side_by_side(report.findings, beside.findings)
             except SanitizerError as error:
                 say(f"no compute-sanitizer: {error}")
-    if as_json or output is not None:
-        _write(report, beside, pairs, output, force, quiet)
+    note_time_limit(report.coverage, quiet)
+    if chosen == "json":
+        from memlab.roofline.check_document import document
+
+        deliver(json_text(document(report, beside, pairs)), output, force, quiet)
     else:
         from memlab.cli.check_report import check_report
-        from memlab.cli.render import console
+        from memlab.cli.report_parts import console
 
         console().print(check_report(report, beside, pairs))
     if report.findings or report.verification.status == "failed" or (beside and beside.findings):
@@ -112,34 +126,8 @@ def _tools(chosen: list[str] | None) -> "tuple[Tool, ...]":
     return tuple(each for each in TOOLS if each in chosen)
 
 
-def _write(
-    report: "CheckReport",
-    beside: "SanitizerReport | None",
-    pairs: "tuple[Pair, ...]",
-    output: Path | None,
-    force: bool,
-    quiet: bool,
-) -> None:
-    import json
-
-    from memlab.roofline.check_document import document
-
-    text = json.dumps(document(report, beside, pairs), indent=2) + "\n"
-    deliver(text, output, force, quiet)
-
-
-check_app = typer.Typer(
-    cls=kernel_group(check_kernel),
-    invoke_without_command=True,
-    rich_markup_mode=None,
-    subcommand_metavar="KERNEL [OPTIONS]",
+check_app = kernel_app(
+    check_kernel,
+    "memlab check tiled",
+    "Find what is wrong with a kernel's accesses and barriers; no GPU is needed.",
 )
-
-
-@check_app.callback()
-def check(context: typer.Context) -> None:
-    """Find what is wrong with a kernel's accesses and barriers; no GPU is needed."""
-    if context.invoked_subcommand is None:
-        raise UsageError(
-            "which kernel? for example 'memlab check tiled'; see 'memlab check --help'"
-        )

@@ -10,8 +10,9 @@ from rich.padding import Padding
 from rich.table import Column, Table
 from rich.text import Text
 
+from memlab.cli.report_parts import TAB, bare_table, device_text, heading, kernel_text, spaced
 from memlab.device.findings import TOOLS
-from memlab.roofline.units import parameters_text
+from memlab.roofline.units import compared_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -53,22 +54,17 @@ def check_report(
         parts += [_finding(each, report.source_name, "compute-sanitizer: ") for each in theirs]
         parts.append(_side_by_side(beside, pairs))
     parts.append(_summary(report, len(theirs)))
-    return Group(parts[0], *(part for each in parts[1:] for part in ("", each)))
+    return spaced(parts)
 
 
 def _heading(report: CheckReport) -> RenderableType:
-    device, coverage = report.device, report.coverage
-    grid = Table.grid(Column(), Column(justify="right"), expand=True, padding=(0, 1))
-    grid.add_row(
-        Text.assemble(
-            (_shown(report.kernel), "bold cyan"), "  ", _shown(parameters_text(report.parameters))
-        ),
-        Text.assemble((device.name, "bold"), ", sm_{}{}".format(*device.compute_capability)),
-    )
+    coverage = report.coverage
     blocks = f"{coverage.blocks_emulated:,} of {coverage.blocks_total:,} blocks checked"
     blocks += " in time" if coverage.timed_out else ""
-    grid.add_row(Text(", ".join(report.tools), style="dim"), Text(blocks, style="dim"))
-    return grid
+    return heading(
+        (kernel_text(report.kernel, report.parameters), device_text(report.device)),
+        (", ".join(report.tools), blocks),
+    )
 
 
 def _finding(finding: Finding, source_name: str, by: str = "") -> RenderableType:
@@ -98,25 +94,19 @@ _RELATION = {"racecheck": "against ", "synccheck": "without "}
 
 
 def _head(place: str, tool: str, what: str) -> Text:
-    return Text.assemble((_shown(place), "bold"), (f"{tool}: ", "bold red"), (what, "bold"))
+    return Text.assemble((place, "bold"), (f"{tool}: ", "bold red"), (what, "bold"))
 
 
 def _source(place: Place) -> Iterator[RenderableType]:
     """The source line, numbered, where there is one."""
     if place.text:
         table = Table.grid(Column(width=MARGIN_COLUMNS, justify="right"), Column(), padding=(0, 1))
-        table.add_row(Text(f"{place.line} |", style="dim"), Text(_shown(place.text)))
+        table.add_row(Text(f"{place.line} |", style="dim"), Text(place.text.expandtabs(TAB)))
         yield table
 
 
 def _fact(text: str) -> RenderableType:
-    return Padding(Text(_shown(text)), (0, 0, 0, MARGIN_COLUMNS + 1))
-
-
-def _shown(text: str) -> str:
-    """Give text of a stranger's file as it can be printed: no character of it drives a terminal."""
-    tabbed = text.expandtabs(4)
-    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in tabbed)
+    return Padding(Text(text), (0, 0, 0, MARGIN_COLUMNS + 1))
 
 
 def _who(place: Place) -> str:
@@ -138,18 +128,18 @@ def _verification(report: CheckReport) -> RenderableType:
     if checked.relative_error is not None and checked.tolerance is not None:
         error, allowed = f"{checked.relative_error:.1e}", f"{checked.tolerance:.1e}"
         lines.append(_fact(f"relative error {error}, rounding explains {allowed}"))
+    if checked.wrong:
+        lines.append(_fact(compared_text(checked)))
     return Group(*lines)
 
 
 def _side_by_side(beside: SanitizerReport, pairs: Sequence[Pair]) -> RenderableType:
     name = f"compute-sanitizer {beside.version}".strip()
-    table = Table(
+    table = bare_table(
         Column(Text("Side by side" if pairs else "Neither finds anything", style="bold")),
         Column(Text("memlab", style="dim")),
         Column(Text(name, style="dim")),
-        box=None,
-        padding=(0, 2, 0, 0),
-        pad_edge=False,
+        gap=2,
     )
     for pair in pairs:
         lines = ", ".join(str(each) if each else "?" for each in pair.lines)
@@ -158,7 +148,7 @@ def _side_by_side(beside: SanitizerReport, pairs: Sequence[Pair]) -> RenderableT
         table.add_row(
             Text(place, style="dim"), _verdict(pair.memlab), _verdict(pair.sanitizer, theirs)
         )
-    notes = [Text(_shown(f"  {each}"), style="dim") for each in beside.notes]
+    notes = [Text(f"  {each}", style="dim") for each in beside.notes]
     return Group(table, *notes)
 
 
@@ -190,4 +180,6 @@ def _summary(report: CheckReport, theirs: int) -> RenderableType:
     checked = report.verification
     reason = checked.worst or "no reference"
     verified = "verified" if checked.status == "passed" else f"not verified: {reason}"
+    if checked.status == "passed" and checked.unverified:
+        verified += f", but not {checked.unverified}"
     return Text.assemble(("no findings", "bold green"), f" in {covered}; output {verified}")

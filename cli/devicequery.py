@@ -1,18 +1,16 @@
 """`memlab devicequery`: what CUDA's deviceQuery prints, and what a memory lab needs besides."""
 
-import json
 import textwrap
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from memlab.cli import options
+from memlab.cli.output import print_json
 
 if TYPE_CHECKING:
     from memlab.device.properties import DeviceProperties
-
-SCHEMA_VERSION = 1
 
 LABEL_WIDTH = 46
 """Columns that CUDA's deviceQuery gives to a label."""
@@ -30,15 +28,6 @@ COMPUTE_MODES = (
 )
 """As CUDA's deviceQuery spells `CUcomputemode`."""
 
-PEAKS = {
-    "fp64": "FP64",
-    "fp32": "FP32",
-    "tf32": "TF32 tensor",
-    "fp16": "FP16 tensor",
-    "bf16": "BF16 tensor",
-}
-"""Kinds of arithmetic that have a peak, and how a person reads them."""
-
 MEMORY_LAB_LIMITS = {
     "Opt-in shared memory per block:": "max_shared_memory_per_block_optin_bytes",
     "Reserved shared memory per block:": "reserved_shared_memory_per_block_bytes",
@@ -55,18 +44,18 @@ def devicequery(
 ) -> None:
     """Show what a device has: limits, sizes, clocks, peaks, each with its provenance."""
     from memlab import lab
+    from memlab.roofline.device_document import device_document, devices_document
 
     if not list_devices:
         properties = lab.device_properties(device)
         if as_json:
-            print(json.dumps({"schema_version": SCHEMA_VERSION, **document(properties)}, indent=2))
+            print_json(device_document(properties))
         else:
             print("\n".join((*device_query_lines(properties), "", *memory_lab_lines(properties))))
         return
     devices = {name: lab.device_properties(name) for name in lab.device_names()}
     if as_json:
-        listed = [{"key": key, **document(each)} for key, each in devices.items()]
-        print(json.dumps({"schema_version": SCHEMA_VERSION, "devices": listed}, indent=2))
+        print_json(devices_document(devices))
     else:
         _print_table(devices)
 
@@ -108,13 +97,15 @@ def device_query_lines(properties: "DeviceProperties") -> Iterator[str]:
 
 
 def _compute_rows(p: "DeviceProperties") -> tuple[tuple[str, str], ...]:
+    from memlab.device.properties import dotted
+
     count, lanes = p.multiprocessor_count, p.fp32_lanes_per_sm
     cores = None if count is None or lanes is None else count * lanes
     multiprocessors = (
         f"({_text(count, '03')}) Multiprocessors, ({_text(lanes, '03')}) CUDA Cores/MP:"
     )
     return (
-        ("CUDA Capability Major/Minor version number:", _capability(p)),
+        ("CUDA Capability Major/Minor version number:", dotted(p.compute_capability)),
         ("Total amount of global memory:", _memory(p.total_memory_bytes)),
         (multiprocessors, f"{_text(cores)} CUDA Cores"),
         ("GPU Max Clock rate:", _clock(p.clock_rate_hz)),
@@ -193,6 +184,7 @@ def memory_lab_lines(properties: "DeviceProperties") -> Iterator[str]:
         properties: The device; what is not known reads `unknown`.
     """
     from memlab.device import properties as of
+    from memlab.roofline.ceilings import ceiling_label
 
     p = properties
 
@@ -207,13 +199,15 @@ def memory_lab_lines(properties: "DeviceProperties") -> Iterator[str]:
     bandwidth = of.bandwidth_figures(p)
     peak = of.peak_bandwidth_bytes_per_s(p)
     yield line("Peak memory bandwidth:", _scaled(peak, 1e9, ".1f", " GB/s"), *bandwidth)
-    for kind, name in PEAKS.items():
+    for kind in of.PEAK_KINDS:
         rate = _scaled(of.peak_flop_per_s(p, kind), 1e12, ".4g", " TFLOP/s at ")
-        clock = _scaled(_peak_clock_hz(p, kind), 1e6, ".0f", " MHz")
-        yield line(f"Peak {name}:", rate + clock, *of.peak_figures(p, kind))
-    for kind, name in PEAKS.items():
+        clock = _scaled(of.clock_of_peak_hz(p, kind), 1e6, ".0f", " MHz")
+        yield line(f"Peak {ceiling_label(kind)}:", rate + clock, *of.peak_figures(p, kind))
+    for kind in of.PEAK_KINDS:
         ridge = _scaled(of.ridge_flop_per_byte(p, kind), 1, ".4g", " FLOP/B")
-        yield line(f"Ridge point {name}:", ridge, *of.peak_figures(p, kind), *bandwidth)
+        yield line(
+            f"Ridge point {ceiling_label(kind)}:", ridge, *of.peak_figures(p, kind), *bandwidth
+        )
     ratio = _scaled(of.required_compute_to_global_access_ratio(p), 1, ".4g", " FLOP an access")
     names = (*of.peak_figures(p, "fp32"), *bandwidth)
     yield line("Compute-to-global-memory-access ratio needed:", ratio, *names)
@@ -223,55 +217,11 @@ def memory_lab_lines(properties: "DeviceProperties") -> Iterator[str]:
         yield from textwrap.wrap(f"Assumed, not known: {', '.join(assumed)}.", 79)
 
 
-def document(properties: "DeviceProperties") -> dict[str, Any]:
-    """Give a device as JSON has it: every figure in base units, with provenance and source.
-
-    Args:
-        properties: The device. What is not known is left out of `figures`, and null elsewhere.
-    """
-    from memlab.device import properties as of
-
-    p = properties
-    bandwidth = of.bandwidth_figures(p)
-    peaks = {kind: of.peak_figures(p, kind) for kind in PEAKS}
-
-    def derived(value: float | None, names: tuple[str, ...]) -> dict[str, Any] | None:
-        if value is None:
-            return None
-        return {"value": value, "provenance": of.provenance(p, *names), "from": names}
-
-    def peak(kind: str, names: tuple[str, ...]) -> dict[str, Any] | None:
-        known = derived(of.peak_flop_per_s(p, kind), names)
-        return known and known | {"clock_hz": _peak_clock_hz(p, kind)}
-
-    return {
-        "name": p.name,
-        "compute_capability": _capability(p),
-        "figures": {
-            name: {
-                "value": value,
-                "provenance": of.provenance(p, name),
-                "source": p.sources.get(name),
-            }
-            for name, value in of.figures(p).items()
-        },
-        "peak_memory_bandwidth_bytes_per_s": derived(of.peak_bandwidth_bytes_per_s(p), bandwidth),
-        "peak_flop_per_s": {kind: peak(kind, names) for kind, names in peaks.items()},
-        "ridge_flop_per_byte": {
-            kind: derived(of.ridge_flop_per_byte(p, kind), names + bandwidth)
-            for kind, names in peaks.items()
-        },
-        "required_compute_to_global_access_ratio": derived(
-            of.required_compute_to_global_access_ratio(p), peaks["fp32"] + bandwidth
-        ),
-    }
-
-
 def _print_table(devices: dict[str, "DeviceProperties"]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from memlab.device.properties import peak_bandwidth_bytes_per_s, peak_flop_per_s
+    from memlab.device.properties import dotted, peak_bandwidth_bytes_per_s, peak_flop_per_s
 
     console = Console()
     # A narrow terminal shows what --device takes and what it gives.
@@ -285,7 +235,7 @@ def _print_table(devices: dict[str, "DeviceProperties"]) -> None:
         cells = {
             "device": key,
             "name": each.name,
-            "cc": _capability(each),
+            "cc": dotted(each.compute_capability),
             "memory": _scaled(each.total_memory_bytes, 2**30, ".1f", " GiB"),
             "bandwidth": _scaled(peak_bandwidth_bytes_per_s(each), 1e9, ".0f", " GB/s"),
             "FP32": _scaled(peak_flop_per_s(each, "fp32"), 1e12, ".1f", " TFLOP/s"),
@@ -298,16 +248,6 @@ def _line(label: str, value: str) -> str:
     # CUDA's deviceQuery writes these two labels with their blanks, one fewer than the column.
     width = 0 if label.startswith("Max dimension") else LABEL_WIDTH
     return f"  {label:<{width}} {value}"
-
-
-def _capability(p: "DeviceProperties") -> str:
-    return ".".join(str(part) for part in p.compute_capability)
-
-
-def _peak_clock_hz(p: "DeviceProperties", kind: str) -> float | None:
-    from memlab.device.properties import CUDA_CORE_KINDS, clock_hz
-
-    return clock_hz(p) if kind in CUDA_CORE_KINDS else p.tensor_clock_hz
 
 
 def _text(value: object, spec: str = "") -> str:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from memlab.cli import options
+from memlab.cli.output import print_json
 
 if TYPE_CHECKING:
     from memlab.device.diagnosis import Diagnosis, Finding
@@ -25,9 +26,7 @@ def doctor(as_json: options.Json = False, store: options.Store = None) -> None:
     diagnosis = diagnose(facts)
     findings = (*diagnosis.findings, _store(store))
     if as_json:
-        import json
-
-        typer.echo(json.dumps(_document(facts, diagnosis, findings), indent=2))
+        print_json(_document(facts, diagnosis, findings))
     else:
         _print_table(findings, _verdict(diagnosis))
     if not (diagnosis.gpu_works or diagnosis.emulator_works):
@@ -76,7 +75,7 @@ def _print_table(findings: "tuple[Finding, ...]", verdict: str) -> None:
     from rich.table import Column, Table
     from rich.text import Text
 
-    from memlab.cli.render import console
+    from memlab.cli.report_parts import console
 
     table = Table.grid(Column(), Column(no_wrap=True), Column(), padding=(0, 2, 0, 0))
     for finding in findings:

@@ -52,16 +52,9 @@ def explain(
         typer.echo(json.dumps(document, indent=2, ensure_ascii=False))
         return
 
-    from memlab.cli.render import console
+    from memlab.cli.report_parts import console, spaced
 
-    screen = console()
-    if not name:
-        screen.print(_listing(entries))
-        return
-    for number, entry in enumerate(entries):
-        if number:
-            screen.print()
-        screen.print(_page(entry))
+    console().print(spaced(map(_page, entries)) if name else _listing(entries))
 
 
 def _everything() -> "Iterable[Entry]":
@@ -80,24 +73,25 @@ def _listing(entries: "Iterable[Entry]") -> "RenderableType":
     from rich.console import Group
     from rich.text import Text
 
-    from memlab.cli.render import REPORT_COLUMNS
+    from memlab.cli.report_parts import REPORT_COLUMNS, spaced
 
-    parts: list[RenderableType] = []
+    kinds: list[RenderableType] = []
     for kind, group in groupby(entries, key=lambda entry: entry.kind):
         # A no-break space keeps a name of several words on one line.
         listed = ", ".join(entry.name.replace(" ", "\N{NO-BREAK SPACE}") for entry in group)
         lines = textwrap.wrap(listed, REPORT_COLUMNS - 2, break_on_hyphens=False)
         names = textwrap.indent("\n".join(lines), "  ").replace("\N{NO-BREAK SPACE}", " ")
-        parts += [Text(kind.capitalize(), style="bold"), Text(names), ""]
-    return Group(*parts, Text("memlab explain NAME tells what one is.", style="dim"))
+        kinds.append(Group(Text(kind.capitalize(), style="bold"), Text(names)))
+    return spaced((*kinds, Text("memlab explain NAME tells what one is.", style="dim")))
 
 
 def _page(entry: "Entry") -> "RenderableType":
     """Write one entry: its paragraphs, then unit, formula and where it comes from."""
     from rich.console import Group
-    from rich.padding import Padding
     from rich.table import Column, Table
     from rich.text import Text
+
+    from memlab.cli.report_parts import heading, indented, spaced
 
     facts = Table.grid(Column(width=LABEL_COLUMNS), Column(overflow="fold"), padding=(0, 1, 0, 0))
     for label, lines in (
@@ -115,9 +109,8 @@ def _page(entry: "Entry") -> "RenderableType":
     parameters = Table.grid(Column(no_wrap=True), Column(), padding=(0, 2, 0, 0))
     for option, meaning in entry.parameters:
         parameters.add_row(Text(option, style="cyan"), Text(meaning))
-    heading = Table.grid(Column(), Column(justify="right"), expand=True)
-    heading.add_row(Text(entry.name, style="bold cyan"), Text(entry.kind, style="dim"))
-    parts: list[RenderableType] = [*map(Text, entry.paragraphs)]
-    parts += [each for each in (parameters, facts) if each.row_count]
-    spaced = [line for part in parts for line in (part, "")]
-    return Group(heading, Padding(Group(*spaced[:-1]), (0, 0, 0, 2)))
+    tables = (each for each in (parameters, facts) if each.row_count)
+    return Group(
+        heading((Text(entry.name, style="bold cyan"), entry.kind)),
+        indented(spaced((*map(Text, entry.paragraphs), *tables))),
+    )

@@ -9,7 +9,7 @@ from typer.core import TyperGroup
 
 from memlab.cli import own
 from memlab.errors import UsageError, nearest
-from memlab.roofline.units import printable
+from memlab.text import printable
 
 if TYPE_CHECKING:
     from memlab.kernels.kernel import Kernel, Parameter
@@ -19,14 +19,50 @@ EXIT_FINDING = 1
 """What a command leaves with whose kernel wrote a wrong result."""
 
 
-def kernel_group(work: Callable[..., None]) -> type[TyperGroup]:
-    """Make a group of commands, one for each kernel of the catalog and any of one's own.
+def kernel_app(work: Callable[..., None], example: str, summary: str) -> typer.Typer:
+    """Make a command that takes a kernel.
 
     Args:
         work: Called with the kernel's name and its parameters by name, or with an `OwnKernel`
             and nothing; and by keyword with the options that it declares itself: those follow
             the kernel's own on the command line.
+        example: A whole command line, for whoever names no kernel.
+        summary: What the command does, in a sentence.
     """
+
+    def alone(context: typer.Context) -> None:
+        if context.invoked_subcommand is None:
+            raise UsageError(
+                f"which kernel? for example '{example}'; see '{context.command_path} --help'"
+            )
+
+    alone.__doc__ = summary
+    return _app(work, alone, "KERNEL [OPTIONS]")
+
+
+def optional_kernel_app(work: Callable[..., None], alone: Callable[..., None]) -> typer.Typer:
+    """Make a command that takes a kernel, or none.
+
+    Args:
+        work: As for `kernel_app`.
+        alone: What the command does with no kernel, and before one; its docstring is the help.
+    """
+    return _app(work, alone, "[KERNEL [OPTIONS]]")
+
+
+def _app(work: Callable[..., None], alone: Callable[..., None], metavar: str) -> typer.Typer:
+    app = typer.Typer(
+        cls=_kernel_group(work),
+        invoke_without_command=True,
+        rich_markup_mode=None,
+        subcommand_metavar=metavar,
+    )
+    app.callback()(alone)
+    return app
+
+
+def _kernel_group(work: Callable[..., None]) -> type[TyperGroup]:
+    """Make a group of commands, one for each kernel of the catalog and any of one's own."""
 
     class KernelGroup(TyperGroup):
         """Kernels as sub-commands, made when they are asked for."""
@@ -78,12 +114,17 @@ def kernel_group(work: Callable[..., None]) -> type[TyperGroup]:
             """Parse what stands before a kernel's name.
 
             Raises:
-                UsageError: It is an option of kernels, and no kernel is named.
+                UsageError: It is an option, which belongs behind a kernel's name.
             """
             try:
                 return super().parse_args(ctx, args)
             except typer.TyperException as error:
                 option = getattr(error, "option_name", "")
+                if option in {each for one in _common(work) for each in own.spellings(one)}:
+                    raise UsageError(
+                        f"{option} stands before the kernel, and options stand behind it: "
+                        f"write '{ctx.command_path} KERNEL {option} ...'"
+                    ) from error
                 name = _kernel_with(option)
                 if name is None:
                     raise

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 import typer
 
 from memlab.cli import options
-from memlab.roofline.units import printable
+from memlab.cli.output import print_json
+from memlab.text import printable
 
 if TYPE_CHECKING:
     from memlab.kernels.kernel import Kernel
@@ -21,8 +22,6 @@ def kernels(as_json: options.Json = False) -> None:
     own_kernels = named_in_project()
 
     if as_json:
-        import json
-
         document = {
             "schema_version": SCHEMA_VERSION,
             "kernels": [_document(kernel) for kernel in CATALOG.values()],
@@ -31,7 +30,7 @@ def kernels(as_json: options.Json = False) -> None:
                 for name, kernel in own_kernels.items()
             ],
         }
-        typer.echo(json.dumps(document, indent=2))
+        print_json(document)
         return
     own = [
         f"{name}\n  In memlab.toml: {printable(kernel.source)}"

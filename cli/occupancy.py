@@ -1,12 +1,13 @@
 """`memlab occupancy`: the blocks a multiprocessor holds, what binds, what would change it."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from memlab.cli import options
-from memlab.cli.kernel_commands import kernel_group
+from memlab.cli.kernel_commands import optional_kernel_app
+from memlab.cli.output import print_json
 from memlab.cli.picture import check_picture, write_picture
 from memlab.errors import UsageError
 
@@ -75,15 +76,6 @@ def occupancy_of_kernel(
     _deliver(properties, subject, as_json, output, force, quiet)
 
 
-occupancy_app = typer.Typer(
-    cls=kernel_group(occupancy_of_kernel),
-    invoke_without_command=True,
-    rich_markup_mode=None,
-    subcommand_metavar="[KERNEL [OPTIONS]]",
-)
-
-
-@occupancy_app.callback()
 def occupancy(
     context: typer.Context,
     threads: Annotated[
@@ -114,13 +106,7 @@ def occupancy(
     if context.invoked_subcommand is not None:
         if given != (None, None, None):
             raise _both(context.invoked_subcommand)
-        # What stands before the kernel's name holds for it too.
-        before: dict[str, Any] = {
-            name: context.params[name]
-            for name in ("device", "as_json", "output", "force", "quiet")
-            if context.params[name]
-        }
-        context.default_map = {context.invoked_subcommand: before}
+        options.hand_on(context)
         return
     if given == (None, None, None):
         raise UsageError(f"which block? name a kernel or give numbers: {EXAMPLES}")
@@ -144,6 +130,9 @@ def occupancy(
     else:
         subject = Subject(Block(threads, registers, shared))
     _deliver(properties, subject, as_json, output, force, quiet)
+
+
+occupancy_app = optional_kernel_app(occupancy_of_kernel, occupancy)
 
 
 def _both(kernel: str) -> UsageError:
@@ -181,14 +170,12 @@ def _deliver(
     quiet: bool,
 ) -> None:
     if as_json:
-        import json
-
         from memlab.roofline.occupancy_document import document
 
-        typer.echo(json.dumps(document(properties, subject), indent=2))
+        print_json(document(properties, subject))
     else:
         from memlab.cli.occupancy_report import report
-        from memlab.cli.render import console
+        from memlab.cli.report_parts import console
 
         console().print(report(properties, subject))
     if output is not None:

@@ -5,12 +5,22 @@ from __future__ import annotations
 from dataclasses import astuple
 from typing import TYPE_CHECKING
 
-from rich.console import Group
-from rich.padding import Padding
-from rich.table import Column, Table
+from rich.table import Column
 from rich.text import Text
 
-from memlab.cli.render import BAR_COLUMNS, LABEL_COLUMNS, capacity, facts, percent
+from memlab.cli.report_parts import (
+    LABEL_COLUMNS,
+    bar,
+    bare_table,
+    capacity,
+    device_text,
+    facts,
+    heading,
+    kernel_text,
+    percent,
+    prose,
+    spaced,
+)
 from memlab.device.occupancy import (
     REGISTERS_PER_ALLOCATION,
     RESOURCES,
@@ -24,7 +34,6 @@ from memlab.device.occupancy import (
     resource_limits,
     thresholds,
 )
-from memlab.roofline.units import parameters_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,12 +68,9 @@ def report(properties: DeviceProperties, subject: Subject) -> RenderableType:
         facts("Occupancy", _occupancy_facts(properties, found)),
         _limits(properties, found, given),
         facts("Next threshold", _threshold_facts(properties, subject.block, found)),
-        Group(
-            Text("Registers", style="bold"),
-            Padding(Text(budget_text(properties, subject.block)), (0, 0, 0, 2)),
-        ),
+        prose("Registers", budget_text(properties, subject.block)),
     )
-    return Group(sections[0], *(part for section in sections[1:] for part in ("", section)))
+    return spaced(sections)
 
 
 def threshold_text(resource: str, threshold: Threshold, found: Occupancy) -> str:
@@ -102,15 +108,12 @@ def budget_text(properties: DeviceProperties, block: Block) -> str:
 
 
 def _heading(properties: DeviceProperties, subject: Subject) -> RenderableType:
-    major, minor = properties.compute_capability
-    grid = Table.grid(Column(), Column(justify="right"), expand=True, padding=(0, 1))
     name = (
-        Text.assemble((subject.kernel, "bold cyan"), "  ", parameters_text(subject.parameters))
+        kernel_text(subject.kernel, subject.parameters)
         if subject.kernel
         else Text(subject.label, style="bold cyan")
     )
-    grid.add_row(name, Text.assemble((properties.name, "bold"), f", sm_{major}{minor}"))
-    return grid
+    return heading((name, device_text(properties)))
 
 
 def _block_facts(
@@ -140,16 +143,8 @@ def _occupancy_facts(
         f"{_blocks(found.blocks_per_sm)} an SM, "
         f"{found.warps_per_sm} of {_warps(max_warps(properties))}",
     )
-    filled = round(BAR_COLUMNS * found.theoretical)
-    yield (
-        "theoretical",
-        Text.assemble(
-            (percent(found.theoretical), "bold"),
-            "  ",
-            ("━" * filled, "cyan"),
-            ("─" * (BAR_COLUMNS - filled), "dim"),
-        ),
-    )
+    share = Text.assemble((percent(found.theoretical), "bold"), "  ", bar(found.theoretical))
+    yield "theoretical", share
     yield "limited by", found.limiter
 
 
@@ -164,14 +159,11 @@ def _limits(properties: DeviceProperties, found: Occupancy, given: Allocation) -
         "shared memory": f"{capacity(given.carveout_bytes)} carved out of the L1, "
         f"{capacity(given.shared_bytes_per_block)} a block",
     }
-    table = Table(
+    table = bare_table(
         Column(Text("Limit", style="bold"), width=LABEL_COLUMNS),
         Column(Text("blocks", style="dim"), justify="right"),
         Column(),
         Column(),
-        box=None,
-        padding=(0, 1, 0, 0),
-        pad_edge=False,
     )
     binding = found.limiter.split(" and ")
     for name, limit in found.limits.items():

@@ -10,6 +10,12 @@ import typer
 from memlab.errors import UsageError
 
 
+def hand_on(context: typer.Context) -> None:
+    """Let what stands before a sub-command hold for it: `memlab runs --store FILE delete 3`."""
+    given = {name: value for name, value in context.params.items() if value}
+    context.default_map = {context.invoked_subcommand or "": given}
+
+
 def device_names(incomplete: str) -> list[str]:
     """Complete a device: the datasheets' names (a GPU's index is quicker typed)."""
     from memlab.device import datasheet

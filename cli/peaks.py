@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from memlab.cli import options
-from memlab.cli.output import salvage
+from memlab.cli.output import json_text, salvage
 from memlab.cli.picture import check_picture, write_picture
 from memlab.cli.progress import progress_bar
 
@@ -36,9 +36,7 @@ def peaks(
 ) -> None:
     """Measure a GPU's ceilings and latencies; later rooflines on it draw them."""
     if output is not None:
-        check_picture(output, force, data_suffix=".json")
-
-    import json
+        check_picture(output, force, data_suffix=".json", repeatable=False)
 
     from memlab import gpu
     from memlab.roofline.peaks_document import peaks_document
@@ -47,11 +45,11 @@ def peaks(
         found, code = salvage(
             lambda: gpu.peaks(device=device, store=store, keep=not no_store, progress=progress)
         )
-    text = json.dumps(peaks_document(found), indent=2) + "\n"
+    text = json_text(peaks_document(found))
     if as_json:
         typer.echo(text, nl=False)
     else:
-        from memlab.cli.render import console
+        from memlab.cli.report_parts import console
 
         console().print(report(found))
     if output is not None:

@@ -5,30 +5,36 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from rich.console import Console, Group
-from rich.padding import Padding
-from rich.segment import Segment
-from rich.table import Column, Table
 from rich.text import Text
 
-from memlab.device.measurement import DRIFT_LIMIT
+from memlab.cli.report_parts import (
+    bar,
+    capacity,
+    device_text,
+    facts,
+    figures,
+    heading,
+    kernel_text,
+    percent,
+    prose,
+    spaced,
+)
+from memlab.device.measurement import DRIFT_LIMIT, global_atomic_sectors
 from memlab.roofline import bus
-from memlab.roofline.ceilings import LABELS
+from memlab.roofline.analysis_text import flop_text
+from memlab.roofline.ceilings import ceiling_label
 from memlab.roofline.placement import bytes_moved
 from memlab.roofline.run import LEVELS
-from memlab.roofline.units import digits, parameters_text, printable, scaled
+from memlab.roofline.units import compared_text, digits, extent_text, scaled
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable
 
-    from rich.console import ConsoleOptions, RenderableType
+    from rich.console import RenderableType
 
     from memlab.device.measurement import Counters, Measurement, Time, Verification
     from memlab.roofline.run import Placement, Run
 
-REPORT_COLUMNS = 80
-LABEL_COLUMNS = 17
-BAR_COLUMNS = 20
 SHOWN_BOUNDS = 3
 """Bounds of the time model that are shown, the longest first."""
 
@@ -37,6 +43,10 @@ COUNTER_LABELS = {
     "global_load_sectors": "load sectors",
     "global_store_requests": "store requests",
     "global_store_sectors": "store sectors",
+    "global_atomic_requests": "global atomics",
+    "global_atomic_sectors": "  sectors",
+    "global_reduction_requests": "reductions",
+    "global_reduction_sectors": "  sectors",
     "local_load_sectors": "local loads",
     "local_store_sectors": "local stores",
     "l1_read_sector_hits": "L1 load hits",
@@ -49,6 +59,8 @@ COUNTER_LABELS = {
     "shared_load_wavefronts": "  wavefronts",
     "shared_store_instructions": "shared stores",
     "shared_store_wavefronts": "  wavefronts",
+    "shared_atomic_instructions": "shared atomics",
+    "shared_atomic_wavefronts": "  wavefronts",
     "shared_excessive_wavefronts": "excessive",
     "flop_fp32": "FP32 FLOP",
     "flop_fp64": "FP64 FLOP",
@@ -57,79 +69,28 @@ COUNTER_LABELS = {
 }
 """What Nsight Compute counts too, in the order of the report."""
 
-BINARY_PREFIXES = ("B", "KiB", "MiB", "GiB", "TiB")
-
-
-def console(most: int = REPORT_COLUMNS) -> Console:
-    """Give the console for reports on stdout; colours as the terminal and `NO_COLOR` say.
-
-    Args:
-        most: Columns that are used of a wide terminal. One that says it has none does not know.
-    """
-    return Screen(highlight=False, width=min(Console().width or REPORT_COLUMNS, most))
-
-
-class Screen(Console):
-    """A console on which what is shown moves no cursor and changes no colour.
-
-    Names of files and kernels, source lines and stored runs may come from strangers.
-    """
-
-    def render(
-        self, renderable: RenderableType, options: ConsoleOptions | None = None
-    ) -> Iterator[Segment]:
-        """Lay out, with control characters written as escapes."""
-        for text, style, control in super().render(renderable, options):
-            yield Segment(text if control else printable(text, but="\n\t"), style, control)
+ALWAYS_SHOWN = ("global loads", "global stores", "L2 reads", "L2 writes")
+"""Rows of global memory that are there even if nothing was counted."""
 
 
 def run_report(run: Run) -> RenderableType:
     """Give the whole report of one run: what was launched, what it did, what that means."""
     measurement = run.measurement
-    sections = [
+    sections = (
         _heading(run),
         facts("Launch", _launch_facts(measurement)),
         *([] if measurement.coverage.not_counted else _counted(measurement.counters)),
         _hardware_counters(measurement),
         None if measurement.coverage.not_counted else _intensity(run),
         facts("Result", _result_facts(run)),
-        _advice(run.advice),
-    ]
-    shown = [section for section in sections if section is not None]
-    return Group(shown[0], *(part for section in shown[1:] for part in ("", section)))
-
-
-def capacity(size: int) -> str:
-    """Format a capacity with a binary prefix: `227 KiB`, `139.8 GiB`."""
-    value, step = float(size), 0
-    while value >= 1024 and step < len(BINARY_PREFIXES) - 1:
-        value, step = value / 1024, step + 1
-    return f"{value:.1f}".removesuffix(".0") + f" {BINARY_PREFIXES[step]}"
-
-
-def percent(fraction: float) -> str:
-    """Format a share of one: `51.9%`; what is not zero does not read as zero."""
-    if 0 < fraction < 0.001:
-        return "<0.1%"
-    return f"{100 * fraction:.1f}%".replace(".0%", "%")
+        prose("Advice", " ".join(run.advice)) if run.advice else None,
+    )
+    return spaced(sections)
 
 
 def time_label(time: Time) -> str:
     """Format a time so that a modelled one cannot be taken for a measured one: `~1.86 ms`."""
     return _approximately(time) + scaled(time.median_s, "s")
-
-
-def bound_label(key: str) -> str:
-    """Name what binds as a person reads it: `l1` is `L1 / shared`."""
-    return LABELS.get(key, key)
-
-
-def facts(title: str, rows: Iterable[tuple[str, RenderableType]]) -> RenderableType:
-    """Give a section of a report: a title, and a fact a line as label and value."""
-    grid = Table.grid(Column(width=LABEL_COLUMNS), Column(), padding=(0, 1, 0, 0))
-    for label, value in rows:
-        grid.add_row(Text(f"  {label}", style="dim"), value)
-    return Group(Text(title, style="bold"), grid)
 
 
 def _approximately(time: Time) -> str:
@@ -138,48 +99,22 @@ def _approximately(time: Time) -> str:
 
 def _heading(run: Run) -> RenderableType:
     measurement, device = run.measurement, run.measurement.device
-    major, minor = device.compute_capability
     created = run.created_at[:16].replace("T", " ") + " UTC"
-    grid = Table.grid(Column(), Column(justify="right"), expand=True, padding=(0, 1))
-    grid.add_row(
-        Text.assemble(
-            (measurement.kernel, "bold cyan"), "  ", parameters_text(measurement.parameters)
+    return heading(
+        (kernel_text(measurement.kernel, measurement.parameters), device_text(device)),
+        (
+            "not stored" if run.id is None else f"run {run.id}, {created}",
+            "emulated on this CPU" if device.kind == "emulated" else device.key,
         ),
-        Text.assemble((device.name, "bold"), f", sm_{major}{minor}"),
     )
-    grid.add_row(
-        Text("not stored" if run.id is None else f"run {run.id}, {created}", style="dim"),
-        Text("emulated on this CPU" if device.kind == "emulated" else device.key, style="dim"),
-    )
-    return grid
-
-
-def _advice(sentences: Sequence[str]) -> RenderableType | None:
-    if not sentences:
-        return None
-    return Group(Text("Advice", style="bold"), Padding(Text(" ".join(sentences)), (0, 0, 0, 2)))
-
-
-def _figures(title: str, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
-    """A section of figures, right-aligned; every section has the same columns."""
-    table = Table(
-        Column(Text(title, style="bold"), width=LABEL_COLUMNS),
-        *(Column(Text(heading, style="dim"), justify="right", width=17) for heading in headings),
-        box=None,
-        padding=(0, 1, 0, 0),
-        pad_edge=False,
-    )
-    for label, *figures in rows:
-        table.add_row(Text(f"  {label}", style="dim"), *figures)
-    return table
 
 
 def _launch_facts(measurement: Measurement) -> Iterable[tuple[str, str]]:
     resources, occupancy = measurement.resources, measurement.occupancy
     coverage = measurement.coverage
     threads = math.prod(measurement.block)
-    yield "grid", f"{_extent(measurement.grid)} = {math.prod(measurement.grid):,} blocks"
-    yield "block", f"{_extent(measurement.block)} = {threads:,} threads"
+    yield "grid", f"{extent_text(measurement.grid)} = {math.prod(measurement.grid):,} blocks"
+    yield "block", f"{extent_text(measurement.block)} = {threads:,} threads"
     yield "registers", f"{resources.registers_per_thread} a thread"
     yield "shared memory", _shared(resources.static_shared_bytes, measurement.dynamic_shared_bytes)
     if resources.local_bytes_per_thread:
@@ -198,10 +133,6 @@ def _launch_facts(measurement: Measurement) -> Iterable[tuple[str, str]]:
         f"({percent(coverage.blocks_emulated / coverage.blocks_total)})"
         + (f"; {coverage.remark}" if coverage.remark else ""),
     )
-
-
-def _extent(extents: tuple[int, int, int]) -> str:
-    return " x ".join(map(str, extents))
 
 
 def _shared(static_bytes: int, dynamic_bytes: int) -> str:
@@ -224,12 +155,15 @@ def _global_counters(counters: Counters) -> RenderableType:
     rows = [
         ("global loads", counters.global_load_requests, counters.global_load_sectors),
         ("global stores", counters.global_store_requests, counters.global_store_sectors),
+        ("global atomics", counters.global_atomic_requests, counters.global_atomic_sectors),
+        ("reductions", counters.global_reduction_requests, counters.global_reduction_sectors),
         ("local loads", 0, counters.local_load_sectors),
         ("local stores", 0, counters.local_store_sectors),
         ("L2 reads", 0, counters.l2_read_sectors),
         ("L2 writes", 0, counters.l2_write_sectors),
+        ("L2 atomics", 0, global_atomic_sectors(counters)),
     ]
-    return _figures(
+    return figures(
         "Global memory",
         ("requests", "sectors", "a request"),
         [
@@ -240,7 +174,7 @@ def _global_counters(counters: Counters) -> RenderableType:
                 f"{sectors / requests:.2f}" if requests else "",
             )
             for label, requests, sectors in rows
-            if sectors or not label.startswith("local")
+            if sectors or label in ALWAYS_SHOWN
         ],
     )
 
@@ -253,7 +187,7 @@ def _bus_utilisation(counters: Counters) -> RenderableType | None:
         if share is not None
     ]
     headings = ("128-byte lines", "32-byte sectors", "")
-    return _figures("Bus utilisation", headings, rows) if rows else None
+    return figures("Bus utilisation", headings, rows) if rows else None
 
 
 def _constant_counters(counters: Counters) -> RenderableType | None:
@@ -261,17 +195,18 @@ def _constant_counters(counters: Counters) -> RenderableType | None:
     if not requests:
         return None
     row = ("loads", f"{requests:,}", f"{passes:,}", f"{passes / requests:.2f}")
-    return _figures("Constant memory", ("requests", "passes", "a request"), [row])
+    return figures("Constant memory", ("requests", "passes", "a request"), [row])
 
 
 def _shared_counters(counters: Counters) -> RenderableType | None:
     rows = [
         ("loads", counters.shared_load_instructions, counters.shared_load_wavefronts),
         ("stores", counters.shared_store_instructions, counters.shared_store_wavefronts),
+        ("atomics", counters.shared_atomic_instructions, counters.shared_atomic_wavefronts),
     ]
     if not any(instructions for _, instructions, _ in rows):
         return None
-    return _figures(
+    return figures(
         "Shared memory",
         ("instructions", "wavefronts", "an instruction"),
         [
@@ -283,6 +218,7 @@ def _shared_counters(counters: Counters) -> RenderableType | None:
                     f"{wavefronts / instructions:.2f}" if instructions else "",
                 )
                 for label, instructions, wavefronts in rows
+                if instructions or label != "atomics"
             ),
             ("excessive", "", f"{counters.shared_excessive_wavefronts:,}", ""),
         ],
@@ -303,7 +239,7 @@ def _hardware_counters(measurement: Measurement) -> RenderableType | None:
     if duration_s is not None:
         shown = f"{time_label(time)} {time.provenance}"
         rows.append(("time", shown, scaled(duration_s, "s"), difference(time.median_s, duration_s)))
-    return _figures("Counters", ("emulated", "Nsight Compute", "difference"), rows)
+    return figures("Counters", ("emulated", "Nsight Compute", "difference"), rows)
 
 
 def difference(ours: float, theirs: float) -> str:
@@ -319,12 +255,12 @@ def difference(ours: float, theirs: float) -> str:
 def _intensity(run: Run) -> RenderableType:
     moved = bytes_moved(run.measurement)
     intensity = run.placement.intensity_flop_per_byte
-    return _figures(
+    return figures(
         "Intensity",
         ("FLOP/B", "bytes", ""),
         [
             (
-                bound_label(level),
+                ceiling_label(level),
                 "-" if intensity.get(level) is None else digits(intensity[level] or 0.0),
                 scaled(moved[level], "B"),
                 "",
@@ -343,13 +279,15 @@ def _result_facts(run: Run) -> Iterable[tuple[str, RenderableType]]:
         longest = sorted(time.bounds_s.items(), key=lambda each: -each[1])[:SHOWN_BOUNDS]
         yield (
             "bounds alone",
-            ", ".join(f"{bound_label(name)} {scaled(seconds, 's')}" for name, seconds in longest),
+            ", ".join(f"{ceiling_label(name)} {scaled(seconds, 's')}" for name, seconds in longest),
         )
     if measurement.flop:
         rate = f"{_approximately(time)}{scaled(placement.flop_per_s, 'FLOP/s')}"
     else:  # a copy or a transpose: its work is the bytes that it must move
         bytes_per_s = measurement.compulsory_bytes / time.median_s
         rate = f"{_approximately(time)}{scaled(bytes_per_s, 'B/s')}"
+    if both := flop_text(measurement.flop, measurement.counters):
+        yield "FLOP", both
     yield "rate", Text.assemble((rate, "bold"), f" {time.provenance}")
     for library, its_time in measurement.library_time.items():
         share = its_time.median_s / time.median_s
@@ -359,7 +297,12 @@ def _result_facts(run: Run) -> Iterable[tuple[str, RenderableType]]:
             f"this kernel reaches {percent(share)} of its rate",
         )
     if not measurement.coverage.not_counted:
-        yield "bound by", bound_label(placement.bound)
+        yield "bound by", ceiling_label(placement.bound)
+        passes = measurement.counters.l1_wavefronts
+        if passes and "l1" in placement.busy:
+            where = "on the busiest SM" if "l1" in time.bounds_s else "on average"
+            busy = percent(placement.busy["l1"])
+            yield "L1 port", f"{scaled(passes, '')} passes, busy {busy} of the time {where}"
         yield "of the roof", _roof(placement)
     yield "verified", _verified(measurement.verification)
 
@@ -396,7 +339,7 @@ def _timing_facts(time: Time) -> Iterable[tuple[str, RenderableType]]:
 
 def _roof(placement: Placement) -> Text:
     fraction = placement.fraction_of_ceiling
-    label = bound_label(placement.ceiling)
+    label = ceiling_label(placement.ceiling)
     ceiling = placement.ceiling_flop_per_s
     roof = f"{scaled(ceiling, 'FLOP/s')} ({label})" if ceiling else label
     if fraction > 1:
@@ -404,13 +347,7 @@ def _roof(placement: Placement) -> Text:
             (f"{percent(fraction)} of {roof}", "bold red"),
             "\ninvalid: above a physical limit, so the time or a counter is wrong",
         )
-    filled = round(BAR_COLUMNS * fraction)
-    return Text.assemble(
-        (percent(fraction), "bold"),
-        f" of {roof}  ",
-        ("━" * filled, "cyan"),
-        ("─" * (BAR_COLUMNS - filled), "dim"),
-    )
+    return Text.assemble((percent(fraction), "bold"), f" of {roof}  ", bar(fraction))
 
 
 def _verified(verification: Verification) -> Text:
@@ -418,7 +355,7 @@ def _verified(verification: Verification) -> Text:
         reason = verification.worst or "nothing to compare with"
         return Text(f"skipped: {reason}", style="yellow")
     style = "green" if verification.status == "passed" else "bold red"
-    share = f"{verification.checked:,} of {verification.total:,} outputs"
+    share = compared_text(verification)
     error = verification.relative_error
     allowed = verification.tolerance
     detail = (
@@ -428,4 +365,6 @@ def _verified(verification: Verification) -> Text:
     )
     if verification.status == "failed" and verification.worst:
         detail += f"\n{verification.worst}"
+    if verification.unverified:
+        detail += f"\nnot verified: {verification.unverified}"
     return Text.assemble((verification.status, style), f", {share}{detail}")

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from memlab.cli import options
-from memlab.cli.kernel_commands import EXIT_FINDING, kernel_group
-from memlab.cli.output import salvage, say
+from memlab.cli.kernel_commands import EXIT_FINDING, optional_kernel_app
+from memlab.cli.output import note_time_limit, salvage, say
 from memlab.cli.picture import check_picture, write_picture
 from memlab.cli.progress import progress_bar
 
@@ -47,15 +47,6 @@ def roofline_with_kernel(
     _draw((target, parameters), device, output, force, quiet, store, seed=seed, **limits)
 
 
-roofline_app = typer.Typer(
-    cls=kernel_group(roofline_with_kernel),
-    invoke_without_command=True,
-    rich_markup_mode=None,
-    subcommand_metavar="[KERNEL [OPTIONS]]",
-)
-
-
-@roofline_app.callback()
 def roofline(
     context: typer.Context,
     device: options.Device = None,
@@ -71,9 +62,10 @@ def roofline(
     if context.invoked_subcommand is None:
         _draw((), device, output, force, quiet, store)
         return
-    # What stands before the kernel's name holds for it too.
-    before = {name: value for name, value in context.params.items() if value}
-    context.default_map = {context.invoked_subcommand: before}
+    options.hand_on(context)
+
+
+roofline_app = optional_kernel_app(roofline_with_kernel, roofline)
 
 
 def _draw(
@@ -93,8 +85,11 @@ def _draw(
         gathered, code = salvage(
             lambda: lab.roofline(*kernel, device=device, store=store, progress=progress, **how)
         )
+    fresh = gathered.fresh
+    if fresh is not None:
+        note_time_limit(fresh.measurement.coverage, quiet)
     write_picture(output, gathered.figure(), gathered.csv(), force=force, quiet=quiet)
-    if kernel and gathered.runs[-1].measurement.verification.status == "failed":
+    if fresh is not None and fresh.measurement.verification.status == "failed":
         say("verification failed: the point is of a wrong program")
         code = code or EXIT_FINDING
     if code:

@@ -7,8 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 import typer
 
 from memlab.cli import options
-from memlab.cli.kernel_commands import EXIT_FINDING, kernel_group
-from memlab.cli.output import check_output, chosen_format, deliver, note_time_limit, salvage, say
+from memlab.cli.kernel_commands import EXIT_FINDING, kernel_app
+from memlab.cli.output import (
+    check_output,
+    chosen_format,
+    deliver,
+    json_text,
+    note_time_limit,
+    salvage,
+    say,
+)
 from memlab.errors import MemlabError, UsageError
 
 if TYPE_CHECKING:
@@ -108,8 +116,12 @@ def run_kernel(
     _deliver(result, chosen, output, force, quiet)
     verification = result.measurement.verification
     if verification.status == "failed":
+        from memlab.roofline.units import compared_text
+
+        said = f"{compared_text(verification)}; " if verification.wrong else ""
+        said += f"{verification.worst}: " if verification.worst else ""
         say(
-            f"verification failed: {verification.worst}{': ' if verification.worst else ''}"
+            f"verification failed: {said}"
             f"relative error {verification.relative_error:.3g}, "
             f"rounding explains {verification.tolerance:.3g}"
         )
@@ -129,29 +141,16 @@ def _beside(what: str, missing: type[MemlabError], ask: Callable[[], Found]) -> 
 
 def _deliver(run: "Run", chosen: str, output: Path | None, force: bool, quiet: bool) -> None:
     if chosen == "report":
-        from memlab.cli.render import console, run_report
+        from memlab.cli.render import run_report
+        from memlab.cli.report_parts import console
 
         console().print(run_report(run))
         return
 
-    import json
-
     from memlab.roofline.serialize import run_document, runs_csv
 
-    text = runs_csv([run]) if chosen == "csv" else json.dumps(run_document(run), indent=2) + "\n"
+    text = runs_csv([run]) if chosen == "csv" else json_text(run_document(run))
     deliver(text, output, force, quiet)
 
 
-run_app = typer.Typer(
-    cls=kernel_group(run_kernel),
-    invoke_without_command=True,
-    rich_markup_mode=None,
-    subcommand_metavar="KERNEL [OPTIONS]",
-)
-
-
-@run_app.callback()
-def run(context: typer.Context) -> None:
-    """Run a kernel and see what it does to memory."""
-    if context.invoked_subcommand is None:
-        raise UsageError("which kernel? 'memlab kernels' lists them; see 'memlab run --help'")
+run_app = kernel_app(run_kernel, "memlab run tiled", "Run a kernel and see what it does to memory.")

@@ -26,6 +26,8 @@ class Traffic:
     load_sectors: int = 0
     store_requests: int = 0
     store_sectors: int = 0
+    reduction_requests: int = 0
+    reduction_sectors: int = 0
 
     def load(self, elements: Any, width: int, active: Any) -> None:
         requests, sectors = brute_force(elements, width, active)
@@ -36,6 +38,11 @@ class Traffic:
         requests, sectors = brute_force(elements, width, active)
         self.store_requests += requests
         self.store_sectors += sectors
+
+    def reduce(self, elements: Any, width: int, active: Any) -> None:
+        requests, sectors = brute_force(elements, width, active)
+        self.reduction_requests += requests
+        self.reduction_sectors += sectors
 
 
 def brute_force(elements: Any, width: int, active: Any) -> tuple[int, int]:
@@ -94,6 +101,7 @@ def reduce_shuffle(n: int) -> Case:
     first = threads(blocks)
     for i in range(0, n, first.size):
         traffic.load(first + i, 4, first + i < n)
+    traffic.reduce(0 * first, 4, first % WARP == 0)
     arguments = (f"in:f32[{n}]", "inout:f32[1]=zeros", f"i32={n}")
     return Case("reduce_shuffle.cu:reduce_shuffle", str(blocks), "256", arguments, traffic)
 
@@ -111,8 +119,13 @@ def histogram(n: int) -> Case:
     blocks, traffic = -(-n // 512), Traffic()
     i = threads(blocks, 512)
     traffic.load(i, 1, i < n)
-    arguments = (f"u8[{n}]", "inout:u32[256]=zeros", f"i32={n}")
-    return Case("histogram.cu:histogram", str(blocks), "512", arguments, traffic)
+    data = np.random.default_rng(7).integers(0, 256, n, np.uint8)
+    for block in range(blocks):  # adds up the bins that it counted anything in
+        counted = np.bincount(data[512 * block : 512 * (block + 1)], minlength=256)
+        traffic.reduce(np.arange(256), 4, counted > 0)
+    arguments = (f"u8[{n}]=@bytes.npy", "inout:u32[256]=zeros", f"i32={n}")
+    files = {"bytes.npy": data}
+    return Case("histogram.cu:histogram", str(blocks), "512", arguments, traffic, files)
 
 
 def stencil3d(n: int) -> Case:

@@ -98,6 +98,82 @@ def test_lines_carry_what_they_did(capsys: Capture) -> None:
     assert sum(float(row["heat"]) for row in rows) == pytest.approx(1.0)
 
 
+def accesses(line: dict[str, Any]) -> dict[str, tuple[float, float]]:
+    """Sectors a request and bus utilisation, by direction and array."""
+    return {
+        f"{each['direction']} {each['array']}": (
+            each["sectors_per_request"],
+            each["bus_utilisation"],
+        )
+        for each in line["accesses"]
+    }
+
+
+def test_a_line_that_loads_and_stores_tells_them_apart(capsys: Capture) -> None:
+    """Transposing: rows are read whole, of a column's sectors each gives one word of eight."""
+    lines = document("transpose --width 64", capsys)["lines"]
+    (line,) = (each for each in lines if "b[" in each["text"] and "a[" in each["text"])
+    assert accesses(line) == {"load a": (4.0, 1.0), "store b": (32.0, 0.125)}
+    assert line["sectors_per_request"] == 18.0
+
+    assert main(["analyze", "transpose", "--width", "64"]) == 0
+    shown = [" ".join(each.split()) for each in capsys.readouterr().out.splitlines()]
+    requests = 64 * 64 // 32
+    assert f"load a 11.1% {requests} 4 100%" in shown
+    assert f"store b 88.9% {requests} 32 12.5%" in shown
+
+
+def test_two_operands_in_one_line_have_figures_of_their_own(capsys: Capture) -> None:
+    """Down a column 32 lanes want 32 sectors, along a row one word is for all of them."""
+    lines = document("matmul-column-major --width 64", capsys)["lines"]
+    (product,) = (each for each in lines if "sum +=" in each["text"])
+    assert accesses(product) == {"load N": (32.0, 0.125), "load M": (1.0, 0.125)}
+
+
+def test_accesses_to_different_memories_need_no_rows(capsys: Capture) -> None:
+    assert main(["analyze", "transpose-shared", "--width", "64"]) == 0
+    out = capsys.readouterr().out
+    assert "load a" not in out
+    assert "store square" not in out
+
+
+def test_divergent_constants_show_their_passes(capsys: Capture) -> None:
+    """Each of 16 threads begins at another tap: 16 passes a load."""
+    words = "filter-constant-divergent --n 4096"
+    lines = document(words, capsys)["lines"]
+    (line,) = (each for each in lines if "sum +=" in each["text"])
+    assert line["passes_per_request"] == 16.0
+    assert line["constant_passes"] == 16 * line["constant_requests"] == 4096 * 16 // 32 * 16
+
+    assert main(["analyze", *words.split()]) == 0
+    out = capsys.readouterr().out
+    assert "passes" in out
+    assert main(["analyze", "filter-registers", "--n", "4096"]) == 0
+    assert "passes" not in capsys.readouterr().out
+
+
+def test_local_memory_has_its_share_of_the_traffic(capsys: Capture) -> None:
+    """A local array of 16 words: a line for each of a warp's loads of it, as of shared memory."""
+    found = document("filter-local --n 4096", capsys)
+    (line,) = (each for each in found["lines"] if "sum +=" in each["text"])
+    loads = 4096 * 16 // 32
+    assert line["local_sectors"] == 4 * loads == found["counters"]["local_load_sectors"]
+    port = 32 * (line["global_sectors"] + line["local_sectors"])
+    assert line["heat"] == pytest.approx(port / found["bytes"]["l1"])
+
+
+def test_flops_of_the_algorithm_and_executed_ones_stand_side_by_side(capsys: Capture) -> None:
+    """Blur: ten a pixel declared, and a division by nine that takes about ten in the machine."""
+    found = document("blur --width 64 --height 64", capsys)
+    assert found["flop_executed"] == found["counters"]["flop_fp32"] > 1.5 * found["flop"]
+    assert main(["analyze", "blur", "--width", "64", "--height", "64"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    both = f"{found['flop'] / 1e3:.1f} k of the algorithm, {found['flop_executed'] / 1e3:.1f} k"
+    assert f"FLOP {both} executed" in shown
+    assert main(["analyze", "naive", "--width", "64"]) == 0
+    assert "of the algorithm" not in capsys.readouterr().out
+
+
 def test_a_warp_on_a_partial_block_has_lanes_off(capsys: Capture) -> None:
     """Blocks of 2 x 2 threads fill 4 lanes of a warp's 32."""
     lines = document("naive --width 4 --tile 2", capsys)["lines"]
@@ -118,6 +194,7 @@ def test_json_keys(capsys: Capture) -> None:
         "resources",
         "coverage",
         "flop",
+        "flop_executed",
         "compute_to_global_memory_access_ratio",
         "intensity_flop_per_byte",
         "bytes",

@@ -2,14 +2,17 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from planted import FOLDER
 
+from memlab import lab
 from memlab.cli.app import main
 from memlab.device.findings import TOOLS, Finding, Place
+from memlab.device.measurement import Coverage
 from memlab.device.sanitizer import SanitizerReport
 
 Capture = pytest.CaptureFixture[str]
@@ -153,6 +156,29 @@ def test_a_document_is_written_whole_and_over_nothing(capsys: Capture, tmp_path:
 
     assert main(words) == 2
     assert "--force" in capsys.readouterr().err
+
+
+def test_a_file_that_is_named_otherwise_is_refused_before_the_work(capsys: Capture) -> None:
+    for words in ("-o found.csv", "--json -o found.csv"):
+        assert main(["check", *PAST_THE_END.split(), *words.split()]) == 2
+        out, err = capsys.readouterr()
+        assert out == ""
+        assert "CSV" in err
+    assert not Path("found.csv").exists()
+
+
+def test_a_check_that_the_time_limit_stopped_says_so_beside_its_document(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check = lab.check
+    partly = Coverage(3, 16, timed_out=True)
+    monkeypatch.setattr(
+        lab, "check", lambda *given, **named: replace(check(*given, **named), coverage=partly)
+    )
+    main(["check", *PAST_THE_END.split(), "--json"])
+    out, err = capsys.readouterr()
+    assert json.loads(out)["coverage"]["blocks_emulated"] == 3
+    assert "stopped at the time limit: 3 of 16 blocks" in err
 
 
 def test_without_a_gpu_compute_sanitizer_is_left_out_in_one_line(capsys: Capture) -> None:

@@ -1,13 +1,17 @@
 """`memlab explain`: terms, kernels, the list of all, and names that are nearly right."""
 
 import json
+import re
 
 import pytest
 
+from memlab.cli import analyze_report
 from memlab.cli.app import main
 from memlab.cli.explain import _complete
 from memlab.device.measurement import Counters
 from memlab.kernels.catalog import CATALOG
+from memlab.roofline import glossary
+from memlab.roofline.panels import TABLE_COLUMNS
 
 Capture = pytest.CaptureFixture[str]
 
@@ -74,3 +78,52 @@ def test_completion_gives_words_that_explain_takes(capsys: Capture) -> None:
     for word in words:
         explain(word, capsys)
     assert "tiled" in _complete("ti")
+
+
+def labels(report: str) -> set[str]:
+    """What names figures in a report: the headings of its columns and what begins its lines."""
+    found = set()
+    for line in report.partition("\n\n")[2].partition("   Source")[0].splitlines():
+        if label := re.match(r"  (\S.{0,15}?) {2,}\S", line):
+            found.add(label[1])
+        elif not line.startswith(" "):
+            found.update(re.split(r" {2,}", line.strip())[1:])
+    return {each for each in found if not re.search(r"[mkn] \d", each)}  # sizes
+
+
+@pytest.mark.parametrize(
+    ("command", "among"),
+    [
+        ("run tiled --width 64 --no-store", "excessive"),
+        ("run filter-constant-divergent --n 65536 --no-store", "passes"),
+        ("run filter-local --n 65536 --no-store", "local loads"),
+        ("run transpose --width 256 --no-store", "rate"),
+        ("analyze naive --m 100 --k 57 --n 75", "lane slots"),
+        ("occupancy tiled", "resident"),
+    ],
+)
+def test_every_label_of_a_report_is_known(command: str, among: str, capsys: Capture) -> None:
+    assert main([*command.split(), "--device", "h200"]) == 0
+    shown = labels(capsys.readouterr().out)
+    assert among in shown
+    for label in shown:
+        assert glossary.find(label), label
+
+
+def test_every_heading_of_a_listing_and_of_the_picture_is_known() -> None:
+    listing = (
+        re.sub("-\n|\n(?=/)", "", each.heading).replace("\n", " ")
+        for each in analyze_report.COLUMNS
+    )
+    picture = (heading for heading, _, _ in TABLE_COLUMNS[2:])  # after kernel and parameters
+    for label in (*listing, *picture, "effective bandwidth", "tile width"):
+        assert glossary.find(label.strip()), label
+
+
+def test_whatever_may_bind_is_known(capsys: Capture) -> None:
+    words = "run filter-constant-divergent --n 65536 --no-store --json --device h200"
+    assert main(words.split()) == 0
+    bounds = json.loads(capsys.readouterr().out)["time"]["bounds_s"]
+    assert {"issue", "constant cache", "latency"} <= set(bounds)
+    for bound in bounds:
+        assert glossary.find(bound)[0].kind in ("roofline", "intensity"), bound

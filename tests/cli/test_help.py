@@ -84,7 +84,7 @@ def test_a_kernels_help_shows_its_own_parameters(capsys: pytest.CaptureFixture[s
     ("words", "message"),
     [
         ("anlyze", "unknown command 'anlyze': did you mean 'analyze'?"),
-        ("run", "which kernel? 'memlab kernels' lists them; see 'memlab run --help'"),
+        ("run", "which kernel? for example 'memlab run tiled'; see 'memlab run --help'"),
         ("run naiv", "unknown kernel 'naiv': did you mean 'naive'?"),
         (
             "run zzz",

@@ -1,12 +1,13 @@
 import errno
 import os
+import re
 import stat
 import threading
 from pathlib import Path
 
 import pytest
 
-from memlab.cli.output import check_output, write_output
+from memlab.cli.output import FORMATS, check_output, chosen_format, write_output
 from memlab.errors import UsageError
 
 
@@ -35,6 +36,26 @@ def test_an_existing_file_is_replaced_only_when_asked(tmp_path):
     assert stat.S_IMODE(path.stat().st_mode) == 0o640
 
 
+@pytest.mark.parametrize("links", [True, False])
+def test_of_two_writers_at_once_none_loses_its_file(tmp_path, monkeypatch, links):
+    path, wait = tmp_path / "figures.csv", os.fsync
+
+    def and_meanwhile(descriptor):
+        monkeypatch.setattr(os, "fsync", wait)
+        write_output(path, "theirs", force=False)
+
+    def no_links(*_):
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    if not links:
+        monkeypatch.setattr(os, "link", no_links)
+    monkeypatch.setattr(os, "fsync", and_meanwhile)
+    with pytest.raises(UsageError, match=r"figures\.csv exists: add --force"):
+        write_output(path, "ours", force=False)
+    assert path.read_text() == "theirs"
+    assert [*tmp_path.iterdir()] == [path]
+
+
 def test_a_path_that_cannot_be_written_is_refused_before_the_work(tmp_path):
     (tmp_path / "file").touch()
     for path, said in [
@@ -51,6 +72,35 @@ def test_a_path_that_cannot_be_written_is_refused_before_the_work(tmp_path):
 
 def test_a_name_as_long_as_names_can_be_is_written(tmp_path):
     write_output(tmp_path / ("x" * 255), "data", force=False)
+
+
+CSV_ALONE = {".csv": "csv"}
+
+
+@pytest.mark.parametrize(
+    ("as_json", "as_csv", "name", "formats", "chosen"),
+    [
+        (False, False, None, FORMATS, "report"),
+        (True, False, None, FORMATS, "json"),
+        (False, False, "a.CSV", FORMATS, "csv"),
+        (False, True, "a.csv", FORMATS, "csv"),
+        (True, False, "a.dat", FORMATS, "json"),
+        (True, False, "a.csv", FORMATS, "--json was given, and a.csv is named as CSV"),
+        (False, True, "a.json", FORMATS, "--csv was given, and a.json is named as JSON"),
+        (True, False, "a.html", FORMATS | {".html": "html"}, "a.html is named as HTML"),
+        (False, False, "a.json", CSV_ALONE, "no JSON is written here, for a.json: use .csv"),
+        (False, False, "a.dat", CSV_ALONE, "use .csv, or add --csv"),
+        (False, False, "a.dat", FORMATS, "use .json or .csv, or add --json or --csv"),
+        (True, True, None, FORMATS, "both given"),
+    ],
+)
+def test_the_format_is_what_option_and_extension_both_say(as_json, as_csv, name, formats, chosen):
+    output = None if name is None else Path(name)
+    if chosen in ("report", "json", "csv"):
+        assert chosen_format(as_json, as_csv, output, formats) == chosen
+    else:
+        with pytest.raises(UsageError, match=re.escape(chosen)):
+            chosen_format(as_json, as_csv, output, formats)
 
 
 @pytest.mark.parametrize("fault", [OSError(errno.ENOSPC, "No space left"), KeyboardInterrupt()])

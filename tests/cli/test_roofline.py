@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import csv
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from memlab import lab
 from memlab.cli.app import main
+from memlab.device.measurement import Coverage, Verification
 from memlab.roofline.store import Store
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from memlab.roofline.run import Run
 
 SIGNATURES = {"png": b"\x89PNG\r\n", "svg": b"<?xml", "pdf": b"%PDF-"}
 
@@ -85,6 +92,37 @@ def test_bad_input_is_one_line_and_nothing_is_written(
     assert message in err
     assert err.count("\n") == 1
     assert {path.name for path in folder.iterdir()} == {"there.png", "data.csv"}
+
+
+@pytest.mark.parametrize("wrong", [True, False])
+def test_the_run_that_was_asked_for_is_judged(
+    wrong: bool,
+    folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    make_run: Callable[..., Run],
+) -> None:
+    """Not another process's, which was stored a moment later."""
+    failed = Verification("failed", 0.5, 1e-5, 9, 9)
+    ours = make_run(verification=failed, coverage=Coverage(5, 16, timed_out=True))
+    theirs = make_run(kernel="naive")
+    if not wrong:
+        ours, theirs = make_run(), make_run(kernel="naive", verification=failed)
+    add_all = Store.add_all
+
+    def and_others(store: Store, runs: Sequence[Run]) -> list[Run]:
+        stored = add_all(store, runs)
+        add_all(store, [theirs])
+        return stored
+
+    monkeypatch.setattr(Store, "add_all", and_others)
+    monkeypatch.setattr(lab, "_run", lambda *_: ours)
+    assert main(["roofline", "tiled"]) == int(wrong)
+
+    err = capsys.readouterr().err
+    assert ("verification failed" in err) == wrong
+    assert ("stopped at the time limit: 5 of 16 blocks" in err) == wrong
+    assert len(Store().runs()) == 2
 
 
 def test_force_overwrites_both(folder: Path) -> None:

@@ -15,7 +15,8 @@ import pytest
 import memlab
 from memlab.cli.app import main
 from memlab.cli.progress import progress_bar
-from memlab.cli.render import capacity, percent, run_report, time_label
+from memlab.cli.render import run_report, time_label
+from memlab.cli.report_parts import capacity, percent
 from memlab.device.measurement import (
     Counters,
     Coverage,
@@ -211,6 +212,7 @@ def test_csv_is_a_header_and_a_row(
         ),
         ("--seed -1", "seed must be a whole number, 0 or more, got '-1'"),
         ("--json --csv", "--json and --csv were both given"),
+        ("--json -o run.csv", "--json was given, and run.csv is named as CSV"),
         ("-o run.png", "cannot tell the format of run.png"),
         ("-o nowhere/run.json", "the folder nowhere does not exist"),
         ("-o there.json", "there.json exists: add --force"),

@@ -7,7 +7,8 @@ import pytest
 
 from memlab import lab
 from memlab.cli.app import main
-from memlab.cli.render import console, run_report
+from memlab.cli.render import run_report
+from memlab.cli.report_parts import console
 from memlab.device.measurement import Time
 from memlab.errors import DeviceError
 from memlab.roofline.serialize import run_document, run_from_document

@@ -1,12 +1,15 @@
 import csv
+import errno
 import io
 import json
+import os
 from dataclasses import replace
 
 import pytest
 from typer.testing import CliRunner
 
 from memlab.cli import runs as runs_module
+from memlab.cli.app import main
 from memlab.cli.runs import runs_app
 from memlab.device.measurement import DeviceSummary
 from memlab.errors import UsageError
@@ -113,8 +116,28 @@ def test_export_writes_a_file_whole_and_only_over_another_when_asked(store, tmp_
         ("tiled-dynamic", 0.00225),
     ]
     assert "--force" in refused("export", "-o", str(path))
-    memlab_runs("export", "-o", str(path), "--json", "--force")
+    assert "choose" in refused("export", "-o", str(path), "--json", "--force")
+    path = tmp_path / "runs.json"
+    path.write_text("older")
+    memlab_runs("export", "-o", str(path), "--force")
     assert json.loads(path.read_text()) == [run_document(run) for run in store.runs()]
+
+
+def test_an_export_that_cannot_be_written_is_printed(store, tmp_path, monkeypatch, capsys):
+    def full(_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    assert main(["runs", "export", "-o", str(tmp_path / "runs.json")]) == 2
+    out, err = capsys.readouterr()
+    assert [run["id"] for run in json.loads(out)] == [1, 2, 3]
+    assert "No space left" in err
+    assert "wrote" not in err
+
+
+def test_a_name_without_end_fills_no_screen(store, make_run):
+    store.add(make_run(kernel="k" * 2**20, parameters={"grid": "1" * 2**20}))
+    assert len(memlab_runs().stdout) < 20_000
 
 
 def test_delete_takes_what_was_named(store):

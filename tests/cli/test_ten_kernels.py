@@ -30,7 +30,7 @@ def test_a_kernel_is_verified_and_moves_what_its_addresses_say(
     assert run["coverage"]["blocks_emulated"] == run["coverage"]["blocks_total"]
     counted = {
         f"{kind}_{unit}": run["counters"][f"global_{kind}_{unit}"]
-        for kind in ("load", "store")
+        for kind in ("load", "store", "reduction")
         for unit in ("requests", "sectors")
     }
     assert counted == vars(case.traffic)

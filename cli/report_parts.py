@@ -1,0 +1,142 @@
+"""What reports in a terminal are made of: the console, heading, sections, figures."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.console import Console, Group
+from rich.padding import Padding
+from rich.segment import Segment
+from rich.table import Column, Table
+from rich.text import Text
+
+from memlab.device.properties import architecture_name
+from memlab.roofline.units import parameters_text
+from memlab.text import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from rich.console import ConsoleOptions, RenderableType
+
+    from memlab.device.measurement import DeviceSummary
+    from memlab.device.properties import DeviceProperties
+
+REPORT_COLUMNS = 80
+LABEL_COLUMNS = 17
+FIGURE_COLUMNS = 17
+BAR_COLUMNS = 20
+TAB = 4
+
+BINARY_PREFIXES = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+class Screen(Console):
+    """A console on which what is shown moves no cursor and changes no colour.
+
+    Names of files and kernels, source lines and stored runs may come from strangers.
+    """
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterator[Segment]:
+        """Lay out, with control characters written as escapes."""
+        for text, style, control in super().render(renderable, options):
+            yield Segment(text if control else printable(text, but="\n\t"), style, control)
+
+
+def console(most: int = REPORT_COLUMNS) -> Console:
+    """Give the console for reports on stdout; colours as the terminal and `NO_COLOR` say.
+
+    Args:
+        most: Columns that are used of a wide terminal. One that says it has none does not know.
+    """
+    return Screen(highlight=False, width=min(Console().width or REPORT_COLUMNS, most))
+
+
+def spaced(sections: Iterable[RenderableType | None]) -> Group:
+    """Put sections under each other, a blank line between; None is one with nothing to say."""
+    parts = [part for each in sections if each is not None for part in ("", each)]
+    return Group(*parts[1:])
+
+
+def heading(*rows: tuple[Text | str, Text | str]) -> Table:
+    """Give the head of a report: what stands left and right in each row, plain words dim."""
+    grid = Table.grid(Column(), Column(justify="right"), expand=True, padding=(0, 1))
+    for row in rows:
+        grid.add_row(*(each if isinstance(each, Text) else Text(each, style="dim") for each in row))
+    return grid
+
+
+def kernel_text(kernel: str, parameters: Mapping[str, int | str]) -> Text:
+    """Name a kernel and its parameters, for a heading."""
+    return Text.assemble((kernel, "bold cyan"), "  ", parameters_text(parameters))
+
+
+def device_text(device: DeviceSummary | DeviceProperties) -> Text:
+    """Name a device and its architecture, for a heading: `NVIDIA H200, sm_90`."""
+    architecture = architecture_name(device.compute_capability)
+    return Text.assemble((device.name, "bold"), f", {architecture}")
+
+
+def facts(title: str, rows: Iterable[tuple[str, RenderableType]]) -> RenderableType:
+    """Give a section of a report: a title, and a fact a line as label and value."""
+    grid = Table.grid(Column(width=LABEL_COLUMNS), Column(), padding=(0, 1, 0, 0))
+    for label, value in rows:
+        grid.add_row(Text(f"  {label}", style="dim"), value)
+    return Group(Text(title, style="bold"), grid)
+
+
+def figures(title: str, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+    """Give a section of figures, right-aligned; every section has the same columns."""
+    table = bare_table(
+        Column(Text(title, style="bold"), width=LABEL_COLUMNS),
+        *(
+            Column(Text(each, style="dim"), justify="right", width=FIGURE_COLUMNS)
+            for each in headings
+        ),
+    )
+    for label, *values in rows:
+        table.add_row(Text(f"  {label}", style="dim"), *values)
+    return table
+
+
+def bare_table(*columns: Column, gap: int = 1) -> Table:
+    """Give a table without rules.
+
+    Args:
+        columns: Its columns.
+        gap: Blanks between two of them.
+    """
+    return Table(*columns, box=None, padding=(0, gap, 0, 0), pad_edge=False)
+
+
+def prose(title: str, text: str) -> RenderableType:
+    """Give a section of a report that is one paragraph."""
+    return Group(Text(title, style="bold"), indented(Text(text)))
+
+
+def indented(part: RenderableType) -> RenderableType:
+    """Put a part of a section under its title."""
+    return Padding(part, (0, 0, 0, 2))
+
+
+def bar(fraction: float) -> Text:
+    """Draw a share of one as a bar."""
+    filled = round(BAR_COLUMNS * fraction)
+    return Text.assemble(("━" * filled, "cyan"), ("─" * (BAR_COLUMNS - filled), "dim"))
+
+
+def capacity(size: int) -> str:
+    """Format a capacity with a binary prefix: `227 KiB`, `139.8 GiB`."""
+    value, step = float(size), 0
+    while value >= 1024 and step < len(BINARY_PREFIXES) - 1:
+        value, step = value / 1024, step + 1
+    return f"{value:.1f}".removesuffix(".0") + f" {BINARY_PREFIXES[step]}"
+
+
+def percent(fraction: float) -> str:
+    """Format a share of one: `51.9%`; what is not zero does not read as zero."""
+    if 0 < fraction < 0.001:
+        return "<0.1%"
+    return f"{100 * fraction:.1f}%".replace(".0%", "%")
