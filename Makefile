@@ -12,8 +12,9 @@ ROOMS := cli kernels device roofline
 help: ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-roofline: .venv/installed ## run the main job and draw roofline.png and roofline.csv
-	$(BIN)/memlab roofline --force --output roofline.png
+roofline: .venv/installed ## run the textbook's ladder and draw roofline.png and roofline.csv
+	mkdir -p build && rm -f build/roofline.db*
+	$(BIN)/memlab roofline --force --store build/roofline.db --output roofline.png
 
 test: .venv/developing ## run the tests that need no GPU, with coverage
 	$(BIN)/python -m pytest -m "not gpu" -n auto --cov --cov-report=term-missing

@@ -9,7 +9,8 @@ Four things in it are not plain Markdown:
 - A comment `<!-- figures … -->` names documents, a line each: `naive = memlab analyze naive`. The
   command is run with `--json`.
 - `{{ naive.flop / 1e9 | .2f }}` is a figure out of such a document: keys, indices, sums, products
-  and quotients, then Python's format (a whole number has commas if none is given).
+  and quotients, then Python's format (a whole number has commas if none is given). A run that was
+  recorded on a GPU too has what that gave under `measured`: `{{ naive.measured.duration_ns }}`.
 
 So nothing that a command prints is typed by hand, and a figure in the text cannot grow old.
 """
@@ -17,6 +18,7 @@ So nothing that a command prints is typed by hand, and a figure in the text cann
 from __future__ import annotations
 
 import ast
+import csv
 import operator
 import re
 import shlex
@@ -27,6 +29,8 @@ from typing import Any
 
 PROMPT = "$ memlab "
 EXAMPLES = Path(__file__).parent / "examples"
+RECORDED = Path(__file__).parent / "results" / "h200-counters.csv"
+"""What every kernel of the catalog did on an H200, by `python -m benchmarks.counters`."""
 
 _FIGURES = re.compile(r"<!-- figures\n(.*?)-->\n+", re.DOTALL)
 _CONSOLE = re.compile(r"```console\n(.*?)```", re.DOTALL)
@@ -102,6 +106,34 @@ def read(path: Path) -> Lesson:
     if not lesson.text.startswith("# ") or not lesson.question:
         raise LessonError(f"{path.name}: begin with '# Title', then the question as '> …'")
     return lesson
+
+
+def with_measured(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Give a run's document with what the hardware gave for the same launch, if that was recorded.
+
+    Returns:
+        The document; its `measured` has the figures of the row in `RECORDED` that has the run's
+        kernel and parameters.
+    """
+    if not isinstance(document.get("parameters"), Mapping):
+        return document
+    parameters = " ".join(f"{name}={value}" for name, value in document["parameters"].items())
+    launch = (document["kernel"], parameters, "hardware")
+    with RECORDED.open(newline="", encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            if (row["kernel"], row["parameters"], row["source"]) == launch:
+                return {**document, "measured": _figures_in(row)}
+    return document
+
+
+def _figures_in(row: Mapping[str, str]) -> dict[str, float]:
+    figures = {}
+    for name, text in row.items():
+        try:
+            figures[name] = float(text)
+        except ValueError:
+            continue  # words, or what was not measured
+    return figures
 
 
 def render(

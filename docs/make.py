@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from lesson import EXAMPLES, Lesson, LessonError, Words, read, render
+from lesson import EXAMPLES, Lesson, LessonError, Words, read, render, with_measured
 
 HERE = Path(__file__).parent
 LESSONS, GALLERY = HERE / "lessons", HERE / "gallery"
@@ -76,7 +76,10 @@ def page(lesson: Lesson, folder: Path) -> str:
     shutil.copytree(EXAMPLES, folder)
     (folder / IMAGES).mkdir()
     outputs = {words: run(words, folder) for words in lesson.commands}
-    documents = {name: json.loads(run(words, folder)) for name, words in lesson.figures.items()}
+    documents = {
+        name: with_measured(json.loads(run(words, folder)))
+        for name, words in lesson.figures.items()
+    }
     origin = f"<!-- Made by `make docs` from docs/lessons/{lesson.name}.md: change that. -->\n\n"
     return origin + render(lesson, outputs, documents)
 

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pandas
 import pytest
 import typer
 
@@ -109,6 +110,31 @@ def test_runs_carry_the_date_of_the_lessons(tmp_path: Path) -> None:
     run = json.loads(make.run(words, tmp_path))
 
     assert run["created_at"] == "2026-11-20T00:00:00+00:00"
+
+
+@pytest.mark.parametrize("number", ["08", "09", "11"])
+def test_a_modelled_time_has_the_measured_one_beside_it(number: str) -> None:
+    """Of these the model is too far off to be believed alone."""
+    page = next(each for each in LESSONS if each.name.startswith(number))
+
+    modelled = re.findall(r"\{\{ (\w+)\.time\.median_s \* 1e6 \|", page.text)
+
+    assert modelled
+    for name in modelled:
+        assert f"{{{{ {name}.measured.duration_ns / 1e3 |" in page.text, name
+
+
+def test_what_was_measured_is_of_the_same_launch() -> None:
+    recorded = pandas.read_csv(lesson.RECORDED).query("source == 'hardware'")
+    row = recorded.query("kernel == 'transpose' and parameters == 'width=2048'").iloc[0]
+
+    run = lesson.with_measured({"kernel": "transpose", "parameters": {"width": 2048}})
+    other = lesson.with_measured({"kernel": "transpose", "parameters": {"width": 2047}})
+
+    assert run["measured"]["duration_ns"] == row.duration_ns
+    assert "kernel" not in run["measured"]
+    assert "measured" not in other
+    assert "measured" not in lesson.with_measured({"figures": {}})
 
 
 def test_holes_are_filled_from_documents() -> None:

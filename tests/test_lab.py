@@ -65,7 +65,7 @@ def test_a_run_becomes_the_document_that_other_tools_read() -> None:
     assert document["coverage"] == {
         "blocks_emulated": 16,
         "blocks_total": 16,
-        "data_dependent": False,
+        "estimated": False,
         "timed_out": False,
         "not_counted": "",
     }

@@ -100,7 +100,7 @@ def test_check_of_a_register_that_adds_to_itself() -> None:
         lambda: arguments.read(f"f32[{2**62},{2**62}]"),
         lambda: own.configured(OwnKernel("x.cu"), {"shared": HUGE}),
         lambda: own.configured(OwnKernel("x.cu"), {"grid": f"1,{HUGE}"}),
-        lambda: own.configured(OwnKernel("x.cu"), {"args": 3}),
+        lambda: own.configured(OwnKernel("x.cu"), {"args": [object()]}),
     ],
 )
 def test_numbers_beyond_all_sense(read: Callable[[], Any]) -> None:

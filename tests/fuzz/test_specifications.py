@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,15 +12,15 @@ from fuzzing import NUMBERS, ODD, WORDS, cases
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memlab.device.inputs import element_type, make_inputs
+from memlab.device.inputs import argument_bytes, element_type, make_inputs
 from memlab.device.references import references
 from memlab.errors import MemlabError, UsageError
 from memlab.kernels import arguments, own
 from memlab.kernels.choices import STANDARDS
 from memlab.kernels.kernel import Limits
-from memlab.kernels.launch import Counting, NpyFile, Same, Scalar, Uniform
+from memlab.kernels.launch import Counting, NpyFile, Null, Same, Scalar, Structure, Uniform
 from memlab.kernels.own import OwnKernel
-from memlab.kernels.signature import KernelParameter, ModuleVariable, Signature
+from memlab.kernels.signature import KernelParameter, ModuleVariable, Part, Signature
 
 LIMITS = Limits("NVIDIA H200", total_memory_bytes=140 << 30)
 TYPES = st.sampled_from(sorted(arguments.DTYPES))
@@ -43,7 +44,12 @@ ARRAYS = st.tuples(
     | st.tuples(st.sampled_from(["randint", "uniform"]), NUMBERS, NUMBERS).map(":".join),
 ).map(lambda part: f"{part[0]}{part[1]}[{part[2]}]{part[3]}")
 SCALARS = st.tuples(TYPES, NUMBERS).map("=".join)
-TEXTS = st.one_of(ARRAYS, SCALARS, st.lists(PARTS, max_size=8).map("".join), WORDS)
+STRUCTURES = st.one_of(
+    st.lists(NUMBERS, max_size=3).map(lambda values: f"struct={','.join(values)}"),
+    st.sampled_from(["struct", "struct=@x.npy", "null"]),
+)
+PAIR = (Part("x", "f32", 0, "float"), Part("n", "u8", 5, "unsigned char"))
+TEXTS = st.one_of(ARRAYS, SCALARS, STRUCTURES, st.lists(PARTS, max_size=8).map("".join), WORDS)
 EXTENTS = st.one_of(NUMBERS, st.lists(NUMBERS, max_size=4).map(",".join), WORDS)
 
 
@@ -102,6 +108,7 @@ def parameters() -> st.SearchStrategy[KernelParameter]:
             nbytes=8,
             element_bytes=16 if wide and kind == "pointer" else 0,
             readonly=readonly and kind == "pointer",
+            parts=PAIR if wide and kind == "structure" else None,
         ),
         kinds,
         TYPES,
@@ -119,7 +126,13 @@ def test_an_argument_is_one_of_its_parameter_or_refused(
         (bound,) = arguments.bind([text], [parameter])
     except UsageError:
         return
-    if isinstance(bound, Scalar):
+    if isinstance(bound, Structure):
+        assert parameter.kind == "structure"
+        assert bool(bound.path) != bool(bound.members)
+        assert len(argument_bytes(replace(bound, path=""), {})) == parameter.nbytes
+    elif isinstance(bound, Null):
+        assert parameter.kind == "pointer"
+    elif isinstance(bound, Scalar):
         assert parameter.kind == "scalar"
         held = element_type(bound.dtype).type(bound.value)
         assert math.isnan(bound.value) or math.isfinite(bound.value) == math.isfinite(float(held))
