@@ -33,9 +33,9 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 from planted import PLANTED, Planted  # noqa: E402 - it lies beside the files that it reads
 
-TOOL_TIMEOUT_S = 90
+TOOL_TIMEOUT_S = 40
 """For one tool of one file: a kernel whose barrier is not reached may wait for ever."""
-JOBS = 6
+JOBS = 9
 """Files at once: most of the time is the start of processes. Compute Sanitizer has ten ports."""
 
 MEMLAB = "import sys; from memlab.cli.app import main; sys.exit(main())"

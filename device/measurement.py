@@ -153,9 +153,14 @@ def global_atomic_sectors(counters: Counters) -> int:
     return counters.global_atomic_sectors + counters.global_reduction_sectors
 
 
+def written_sectors(counters: Counters) -> int:
+    """Sectors that the L2 takes from the L1s: writes and atomics."""
+    return counters.l2_write_sectors + global_atomic_sectors(counters)
+
+
 def l2_sectors(counters: Counters) -> int:
-    """Sectors between the L1s and the L2: reads, writes and atomics."""
-    return counters.l2_read_sectors + counters.l2_write_sectors + global_atomic_sectors(counters)
+    """Sectors between the L1s and the L2, either way."""
+    return counters.l2_read_sectors + written_sectors(counters)
 
 
 def flop_by_pipe(counters: Counters) -> dict[str, int]:

@@ -2,13 +2,14 @@
 
 Two kinds of bounds. A *throughput* bound is work over the rate of the unit that does it: issue
 slots, FP32, FP64 and tensor pipes, the L1's wavefronts (shared memory, global and local accesses
-share its one port), the constant cache's passes, L2 bytes, DRAM bytes. The *latency* bound is the
-time a warp takes alone, times how often an SM is filled anew. A closed queueing system with these
-demands runs no faster than the larger of the two and no slower than their sum (asymptotic and
-balanced job bounds: Zahorjan et al., "Balanced Job Bound Analysis of Queueing Networks", CACM
-25(2), 1982); the model is the middle of that interval. No constant is fitted to a kernel; all come
-from the device's properties. Atomics move their sectors; that they wait for one another at an
-address is not modelled.
+share its one port), the constant cache's passes, L2 bytes, DRAM bytes, starting blocks. The
+*latency* bound is the time a warp takes alone, times how often an SM is filled anew. A closed
+queueing system with these demands runs no faster than the larger of the two and no slower than
+their sum (asymptotic and balanced job bounds: Zahorjan et al., "Balanced Job Bound Analysis of
+Queueing Networks", CACM 25(2), 1982); the model is the middle of that interval, and no kernel is
+shorter than one that does nothing. No constant is fitted to a kernel; all come from the device's
+properties. Atomics move their sectors; that they wait for one another at an address is not
+modelled.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from memlab.device.measurement import Counters, Occupancy, Time, flop_by_pipe, l2_sectors
+from memlab.device.measurement import Counters, Occupancy, Time, flop_by_pipe, written_sectors
 from memlab.device.properties import (
     SECTOR_BYTES,
     DeviceProperties,
@@ -58,6 +59,7 @@ def time_of(work: Work, occupancy: Occupancy, properties: DeviceProperties) -> T
     latency = latency_bound_s(work, occupancy, properties)
     throughput = max(bounds.values(), default=0.0)
     seconds = (max(throughput, latency) + throughput + latency) / 2
+    seconds = max(seconds, properties.shortest_kernel_s or 0.0)
     return Time(median_s=seconds, provenance="modelled", bounds_s={**bounds, "latency": latency})
 
 
@@ -87,8 +89,12 @@ def throughput_bounds_s(work: Work, properties: DeviceProperties) -> dict[str, f
             rate = properties.constant_passes_per_clock_per_sm
             bounds["constant cache"] = counters.constant_load_passes / rate * busiest
         if properties.l2_bytes_per_clock:
-            rate = properties.l2_bytes_per_clock * clock
-            bounds["l2"] = SECTOR_BYTES * l2_sectors(counters) / rate
+            given, taken = counters.l2_read_sectors, written_sectors(counters)
+            taking = properties.l2_write_bytes_per_clock or properties.l2_bytes_per_clock
+            clocks = given / properties.l2_bytes_per_clock + taken / taking
+            bounds["l2"] = SECTOR_BYTES * clocks / clock  # the same slices give and take
+    if clock and properties.blocks_per_clock:
+        bounds["launch"] = work.blocks / properties.blocks_per_clock / clock
     bandwidth = peak_bandwidth_bytes_per_s(properties)
     if bandwidth:
         achievable = bandwidth * (properties.dram_achievable_fraction or 1.0)

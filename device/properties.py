@@ -59,6 +59,9 @@ class DeviceProperties:
         l1_cache_bytes_per_sm: The unified array that L1 and shared memory divide among them.
         constant_passes_per_clock_per_sm: Addresses that the constant cache serves, one word each.
         l2_bytes_per_clock: Bytes that all of the L2 gives in one SM clock.
+        l2_write_bytes_per_clock: Bytes that it takes; None where only what it gives is known.
+        blocks_per_clock: Blocks that the device starts in one SM clock.
+        shortest_kernel_s: How long a kernel takes that does nothing, as a profiler times it.
         dram_access_bytes: What one missed 32-byte sector makes DRAM read.
         register_latency_clocks: From an FMA to one that depends on it.
         dram_achievable_fraction: Bandwidth that a plain read reaches, over the peak.
@@ -132,7 +135,10 @@ class DeviceProperties:
     shared_bytes_per_clock_per_sm: float | None = None
     constant_passes_per_clock_per_sm: float | None = None
     l2_bytes_per_clock: float | None = None
+    l2_write_bytes_per_clock: float | None = None
     dram_access_bytes: int | None = None
+    blocks_per_clock: float | None = None
+    shortest_kernel_s: float | None = None
     register_latency_clocks: float | None = None
     shared_latency_clocks: float | None = None
     constant_latency_clocks: float | None = None

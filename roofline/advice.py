@@ -123,5 +123,6 @@ RULES: tuple[Callable[[Case], Finding | None], ...] = (
     memory_advice.dram,
     work_advice.arithmetic,
     work_advice.issue,
+    work_advice.starting_blocks,
 )
 """All that is looked for; the order decides only between equal shares."""

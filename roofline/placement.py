@@ -32,12 +32,6 @@ LATENCY_BOUND_BELOW = 0.6
 """Where no resource reaches this share of its peak, latency binds: Nsight Compute's rule
 ("below 60.0% of peak typically indicate latency issues", section GPU Speed Of Light)."""
 
-MODEL_BOUNDS = {"shared": "l1"}
-"""Names of a time model's bounds that are another ceiling's key: the two share a port."""
-
-NOT_RESOURCES = ("latency", "launch", "barrier", "dependency", "waves")
-"""Names of a time model's bounds that are no throughput: they read as `latency`."""
-
 
 class Counted(Protocol):
     """What the counts of a launch tell without its time: a measurement, or an analysis."""
@@ -195,7 +189,6 @@ def shared_wavefronts(counters: Counters) -> int:
 
 def _bound(bounds_s: Mapping[str, float], busy: Mapping[str, float]) -> str:
     if bounds_s:
-        longest = max(bounds_s, key=lambda name: bounds_s[name])
-        return "latency" if longest in NOT_RESOURCES else MODEL_BOUNDS.get(longest, longest)
+        return max(bounds_s, key=lambda name: bounds_s[name])
     busiest = max(busy, key=lambda key: busy[key])
     return busiest if busy[busiest] >= LATENCY_BOUND_BELOW else "latency"

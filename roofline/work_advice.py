@@ -108,3 +108,19 @@ def issue(case: Case) -> Finding | None:
         f"{properties.warp_size} lanes on: fewer of them do the same work with wider accesses "
         "(float4), several elements a thread and indices computed once.",
     )
+
+
+def starting_blocks(case: Case) -> Finding | None:
+    """Blocks so short that starting them is the work."""
+    properties, blocks = case.properties, math.prod(case.measurement.grid)
+    clock = clock_hz(properties)
+    if not clock or not properties.blocks_per_clock:
+        return None
+    share = blocks / properties.blocks_per_clock / clock / case.measurement.time.median_s
+    if share < LATENCY_BOUND_BELOW:
+        return None
+    return Finding(
+        share,
+        f"Starting {blocks:,} blocks takes {share:.0%} of the time, whatever they do: fewer blocks "
+        "whose threads do several elements each, or one launch for the work of several.",
+    )

@@ -15,6 +15,9 @@ H200 = replace(
     datasheet.load("h200"),
     dram_achievable_fraction=0.94,
     l2_bytes_per_clock=4200.0,
+    l2_write_bytes_per_clock=2100.0,
+    blocks_per_clock=0.84,
+    shortest_kernel_s=1.31e-6,
     l1_latency_clocks=32.0,
     l2_latency_clocks=281.0,
     dram_latency_clocks=659.0,
@@ -50,6 +53,11 @@ def work(blocks: int = 132, clocks: float = 0.0, **counters: int) -> model.Work:
         (work(constant_load_passes=130680000000), "constant cache", 1.0),
         # 4200 bytes a clock for all of the L2.
         (work(l2_read_sectors=259875000000), "l2", 1.0),
+        # Half of that for what it takes, atomics too.
+        (work(l2_write_sectors=129937500000), "l2", 1.0),
+        (work(global_reduction_sectors=129937500000), "l2", 1.0),
+        # 0.84 blocks a clock on the whole device.
+        (work(blocks=1663200000), "launch", 1.0),
         # 133 blocks on 132 SMs: one SM does two.
         (work(blocks=133, flop_fp32=66908160000000), "fp32", 264 / 133),
     ],
@@ -58,7 +66,12 @@ def test_each_bound_is_work_over_rate(done: model.Work, bound: str, seconds: flo
     bounds = model.throughput_bounds_s(done, H200)
 
     assert bounds.pop(bound) == pytest.approx(seconds, rel=1e-6)
+    bounds.pop("launch", None)  # every launch has blocks
     assert not any(bounds.values())
+
+
+def test_no_kernel_is_shorter_than_one_that_does_nothing() -> None:
+    assert model.time_of(work(blocks=1), FULL, H200).median_s == 1.31e-6
 
 
 def test_blocks_beyond_those_resident_wait_for_the_next_round() -> None:

@@ -45,6 +45,7 @@ H200 = DeviceProperties(
     fp64_lanes_per_sm=64,
     l1_bytes_per_clock_per_sm=128,
     constant_passes_per_clock_per_sm=0.5,
+    blocks_per_clock=0.84,
     l2_bytes_per_clock=5120,
 )
 

@@ -102,6 +102,12 @@ def test_full_issue_slots_are_named() -> None:
     assert "Instructions fill 77% of the issue slots, with 30 of 32 lanes on" in _advice(busy)
 
 
+def test_blocks_that_cost_more_than_they_do_are_named() -> None:
+    # 16,384 blocks at 0.84 a clock of 1.98 GHz take 9.85 us.
+    copy = replace(measurement("copy"), grid=(16384, 1, 1))
+    assert "Starting 16,384 blocks takes 79% of the time" in _advice(timed(copy, 12.5e-6))
+
+
 def test_spills_that_the_emulator_cannot_count_come_first() -> None:
     tiled = measurement("tiled16", "modelled")  # 128 x 128 blocks of 16 x 16 threads
     spilling = replace(tiled, resources=replace(tiled.resources, local_bytes_per_thread=40))
@@ -144,8 +150,10 @@ def test_dram_reads_are_compared_with_what_is_to_be_read() -> None:
     strided = {"global_load_sectors": 1048576, "l2_read_sectors": 1048576}
     counters = replace(copy.counters, dram_read_bytes=32 * 2**20, dram_write_bytes=0, **strided)
     advice = run_of(timed(replace(copy, counters=counters), 9.97e-6)).advice
-    assert len(advice) == 1
-    assert "touch 6 sectors a request where the bytes asked for fill 4" in advice[0]
+    assert not any("DRAM" in sentence for sentence in advice)
+    assert any(
+        "touch 6 sectors a request where the bytes asked for fill 4" in each for each in advice
+    )
     # The same reads by whole sectors: the second half of them is a rereading.
     whole = replace(counters, global_load_sectors=524288)
     assert "DRAM reads 33.6 MB where 16.8 MB are compulsory" in _advice(

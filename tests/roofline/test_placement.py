@@ -74,7 +74,7 @@ def test_the_models_largest_bound_is_the_bound() -> None:
     def bound(**bounds_s: float) -> str:
         return place(replace(tiled, time=replace(tiled.time, bounds_s=bounds_s)), CEILINGS).bound
 
-    assert bound(dram=1e-5, shared=2e-3, issue=1e-3) == "l1"
+    assert bound(dram=1e-5, l1=2e-3, issue=1e-3) == "l1"
     assert bound(dram=1e-5, l2=2e-4, latency=2e-3) == "latency"
     assert bound(issue=2e-3, l1=1e-3) == "issue"
 
