@@ -61,20 +61,6 @@ SHORT: dict[str, tuple[str, dict[str, int]]] = {
 }
 """Kernels of less than 20 us: one that waits for few loads at a time, and one that streams."""
 
-FMA_STEPS = 640
-"""About 13 us of four dependent chains in each of 1024 threads a multiprocessor."""
-FMA = """
-extern "C" __global__ void chains(const float* from, float* to, float factor, float more, int steps) {
-  int i = blockIdx.x * blockDim.x + threadIdx.x;
-  float a = from[i], b = a + 1, c = a + 2, d = a + 3;
-  for (int step = 0; step < steps; ++step) {
-    a = fmaf(a, factor, more), b = fmaf(b, factor, more);
-    c = fmaf(c, factor, more), d = fmaf(d, factor, more);
-  }
-  to[i] = a + b + c + d;
-}
-"""
-
 COPY = """
 extern "C" __global__ void copy(const float4* from, float4* to, long long count) {
   long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
@@ -102,7 +88,6 @@ def cases(properties: DeviceProperties) -> list[Case]:
     }
     for name, (kernel, parameters) in SHORT.items():
         launches[name] = find(kernel).prepare(parameters, limits(properties))
-    launches["fma"] = _fma(properties.multiprocessor_count or 1)
     launches["copy 1 GiB"] = _copy(GIBIBYTE)
     return [
         Case(name, launch, compile_launch(launch, properties.compute_capability))
@@ -132,37 +117,6 @@ def _copy(size: int) -> Launch:
         references={"to": _identity},
         tolerance=0.0,
     )
-
-
-def _fma(blocks: int) -> Launch:
-    threads = 1024 * blocks
-    return Launch(
-        kernel="fma",
-        parameters={},
-        source=FMA,
-        source_name="fma.cu",
-        entry="chains",
-        defines={},
-        grid=(blocks, 1, 1),
-        block=(1024, 1, 1),
-        dynamic_shared_bytes=0,
-        arguments=(
-            Buffer("from", (threads,), "float32", "in"),
-            Buffer("to", (threads,), "float32", "out"),
-            Scalar("factor", "float32", 0.5),
-            Scalar("more", "float32", 0.25),
-            Scalar("steps", "int32", FMA_STEPS),
-        ),
-        flop=8 * FMA_STEPS * threads,
-        compulsory_bytes=8 * threads,
-        references={"to": _fixed_point},
-        tolerance=1e-6,
-    )
-
-
-def _fixed_point(inputs: Arrays, flat_index: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Halving and adding a quarter ends at a half, wherever it begins: four of them."""
-    return np.full(flat_index.size, 2.0)
 
 
 def _identity(inputs: Arrays, flat_index: NDArray[np.int64]) -> NDArray[np.float64]:

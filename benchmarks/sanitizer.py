@@ -190,15 +190,11 @@ def summary(verdict: Verdict, findings: Callable[[Mapping[str, Any]], list[Any]]
     tools = " and ".join(dict.fromkeys(each["tool"] for each in found))
     if verdict.fixed:
         return tools or _CLEAN
-    bugs = verdict.planted.bugs
-    missed = [
-        f"{tool}: {kind}"
-        for (tool, kind), lines in bugs.items()
-        if not lines <= {line for each in found if each["tool"] == tool for line in _lines(each)}
-    ]
-    if not bugs:
+    places = {(tool, line) for (tool, _), lines in verdict.planted.bugs.items() for line in lines}
+    hit = places & {(each["tool"], line) for each in found for line in _lines(each)}
+    if not places:
         return tools or _CLEAN
-    return "found" if not missed else "-" if len(missed) == len(bugs) else f"not {missed[0]}"
+    return "found" if hit == places else f"{len(hit)} of {len(places)} places" if hit else "-"
 
 
 def _of_memlab(verdict: Verdict) -> str:

@@ -42,6 +42,9 @@ TEXT_INCHES = 0.17
 Point = tuple[float, float]
 Line = tuple[Point, Point]
 
+SAME = 0.01
+"""Measured anew within this share: the label need not say it twice."""
+
 REACHED: dict[str, Any] = {"color": INK, "lw": 1.0, "linestyle": (0, (4, 2)), "zorder": 2}
 """Matplotlib's looks of a measured ceiling."""
 
@@ -269,7 +272,9 @@ def _peak(
 def _roof_text(ceiling: Ceiling, unit: str, word: str = "", reached: Ceiling | None = None) -> str:
     name = f"{ceiling.label} {word}".strip()
     text = f"{name}  {scaled(ceiling.value, unit)} ({ceiling.provenance})"
-    if reached is None:
+    if reached is None or (
+        ceiling.provenance == "measured" and abs(reached.value / ceiling.value - 1) < SAME
+    ):
         return text
     number, its_unit = scaled(reached.value, unit).split(" ")
     same = scaled(ceiling.value, unit).endswith(f" {its_unit}")

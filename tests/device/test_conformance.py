@@ -239,7 +239,8 @@ def test_counts_repeat(device: Device, measurement: Measurement) -> None:
     again = device.run(launch(device, "tiled", width=128), seed=1)
 
     assert again.counters == measurement.counters
-    assert again.time.median_s == pytest.approx(measurement.time.median_s, rel=0.05)
+    if device.kind == "emulated":  # how well times on a GPU repeat, benchmarks.gpu measures
+        assert again.time == measurement.time
 
 
 def test_the_properties_a_launch_depends_on_are_known(device: Device) -> None:

@@ -1,0 +1,94 @@
+"""Rates of this GPU that the time model takes from a measurement, where no datasheet gives them.
+
+    python -m benchmarks.rates
+
+Starting blocks, the shortest kernel, and stores into the L2, by CUDA events behind a blocking
+kernel. Two events with nothing between them take time too, which is taken off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from memlab.device import cuda_query
+from memlab.device.compile import compile_cubin
+from memlab.device.cuda_session import Session
+from memlab.device.properties import SECTOR_BYTES, clock_hz
+from memlab.device.timing import Settings
+
+SOURCE = """
+extern "C" __global__ void nothing() {}
+
+extern "C" __global__ void fill(float4* to, int count, int times) {
+  for (int time = 0; time < times; ++time)
+    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x)
+      to[i] = make_float4(time, i, time, i);
+}
+
+extern "C" __global__ void touch(float* to, int count, int times) {
+  for (int time = 0; time < times; ++time)
+    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x)
+      to[8 * i] = time;
+}
+"""
+GRIDS = (1, 132, 16_384, 65_536, 262_144)
+THREADS = 256
+STORED_BYTES = 16 * 2**20
+"""Stays in the L2, half of which is nearer to some multiprocessors than to others."""
+FEW, MANY = 4, 12
+"""Passes over these bytes; the difference of two launches holds no start and no end."""
+BLOCKS_PER_SM, FILLING = 4, 512
+SETTINGS = Settings(samples=100)
+
+
+def main() -> None:
+    """Measure and print."""
+    properties = cuda_query.query(0)
+    hertz, multiprocessors = clock_hz(properties) or 1.0, properties.multiprocessor_count or 1
+    cubin = compile_cubin(SOURCE, "rates.cu", properties.compute_capability, {})
+    with Session(0) as session:
+        kernels = {name: session.load(cubin, name) for name in ("nothing", "fill", "touch")}
+
+        def median_s(launch: Callable[[], None]) -> float:
+            return session.time(launch, SETTINGS, flush=False).median_s
+
+        events_s = median_s(lambda: None)
+        print(f"{properties.name}; two events with nothing between them: {events_s * 1e6:.2f} us")
+        empty_s = {
+            blocks: median_s(
+                lambda blocks=blocks: session.launch(  # type: ignore[misc]
+                    kernels["nothing"], (blocks, 1, 1), (THREADS, 1, 1), []
+                )
+            )
+            - events_s
+            for blocks in GRIDS
+        }
+        for blocks, seconds in empty_s.items():
+            print(f"{blocks:,} blocks of {THREADS} threads that do nothing: {seconds * 1e6:.2f} us")
+        block_s = (empty_s[GRIDS[-1]] - empty_s[GRIDS[-2]]) / (GRIDS[-1] - GRIDS[-2])
+        print(f"a block: {block_s * 1e9:.3f} ns, {1 / block_s / hertz:.3f} a clock")
+
+        memory = session.array(np.zeros(STORED_BYTES, np.uint8))
+        for name, each_bytes in (("fill", 16), ("touch", SECTOR_BYTES)):
+            few_s, many_s = (
+                median_s(
+                    lambda name=name, each=each_bytes, times=times: session.launch(  # type: ignore[misc]
+                        kernels[name],
+                        (BLOCKS_PER_SM * multiprocessors, 1, 1),
+                        (FILLING, 1, 1),
+                        [memory, np.int32(STORED_BYTES // each), np.int32(times)],
+                    )
+                )
+                for times in (FEW, MANY)
+            )
+            rate = STORED_BYTES / SECTOR_BYTES * (MANY - FEW) / (many_s - few_s)
+            print(
+                f"{name}: {rate / 1e9:.1f} G sectors/s into the L2, "
+                f"{SECTOR_BYTES * rate / hertz:.0f} bytes of sectors a clock"
+            )
+
+
+if __name__ == "__main__":
+    main()
