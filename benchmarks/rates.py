@@ -66,7 +66,7 @@ def main() -> None:
             for blocks in GRIDS
         }
         for blocks, seconds in empty_s.items():
-            print(f"{blocks:,} blocks of {THREADS} threads that do nothing: {seconds * 1e6:.2f} us")
+            print(f"{blocks:,} x {THREADS} threads that do nothing: {seconds * 1e6:.2f} us")
         block_s = (empty_s[GRIDS[-1]] - empty_s[GRIDS[-2]]) / (GRIDS[-1] - GRIDS[-2])
         print(f"a block: {block_s * 1e9:.3f} ns, {1 / block_s / hertz:.3f} a clock")
 
