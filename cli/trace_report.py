@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import zip_longest
 from math import prod
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Group
 from rich.table import Column, Table
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
     from memlab.device.trace_records import Access, Phase, ThreadTrace, Trace
     from memlab.kernels.launch import Dim3
-
-    Item = TypeVar("Item")
 
 STEPS_SHOWN = (24, 8)
 """Steps at the beginning and at the end of a long way; what lies between is counted."""

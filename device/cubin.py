@@ -63,7 +63,6 @@ INSTRUCTION_BYTES = 16
 """Size of one instruction from compute capability 7.0 on."""
 
 # The low 9 bits of an instruction are its opcode; the 3 above them say where operands lie.
-_NOP = 0x118
 _WITH_WIDTH: dict[int, InstructionKind] = {
     0x180: "generic_load",  # LD
     0x181: "global_load",  # LDG
@@ -169,20 +168,6 @@ def launch_bounds(cubin: bytes, entry: str) -> LaunchBounds:
         most_threads=math.prod(struct.unpack("<3I", most)) if most else 0,
         block=struct.unpack("<3I", block) if block else None,
     )
-
-
-def instruction_count(cubin: bytes, entry: str) -> int:
-    """Count the machine instructions of a kernel and of the functions it calls.
-
-    The NOPs that fill the end of the section are left out.
-
-    Raises:
-        UsageError: The bytes are no cubin, or hold no kernel of this name.
-    """
-    words = list(_words(_code(_open(cubin), entry)))
-    while words and _opcode(words[-1]) == _NOP:
-        words.pop()
-    return len(words)
 
 
 def opcode_counts(cubin: bytes, entry: str) -> Counter[int]:

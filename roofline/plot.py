@@ -141,15 +141,6 @@ def render(figure: Figure, image_format: str) -> bytes:
     return data.getvalue()
 
 
-def save(figure: Figure, path: Path) -> None:
-    """Write a figure to a file, in the format that the extension says.
-
-    Raises:
-        UsageError: The extension is none of `FORMATS`.
-    """
-    Path(path).write_bytes(render(figure, image_format(Path(path))))
-
-
 def _newest_of_each(runs: Sequence[Run]) -> list[Run]:
     newest: dict[object, Run] = {}
     for run in runs:

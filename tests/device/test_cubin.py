@@ -170,15 +170,6 @@ def test_without_line_information_the_line_is_zero():
     assert [(each.kind, each.line, each.file) for each in found] == [("global_store", 0, "")]
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_instruction_count_grows_by_what_is_added(architecture):
-    def count(sleeps):
-        source = f'extern "C" __global__ void k() {{ {"__nanosleep(1);" * sleeps} }}'
-        return cubin.instruction_count(compile_cubin(source, "k.cu", architecture, {}), "k")
-
-    assert count(25) - count(5) == 20
-
-
 MNEMONICS = {
     "LD": "generic_load",
     "LDG": "global_load",
