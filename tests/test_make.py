@@ -13,7 +13,11 @@ ROOT = Path(__file__).parents[1]
 @pytest.mark.skipif(shutil.which("make") is None, reason="there is no make")
 def test_the_main_job_has_an_empty_store_of_its_own():
     told = subprocess.run(
-        ["make", "--dry-run", "roofline"], cwd=ROOT, capture_output=True, text=True, check=True
+        ["make", "--no-print-directory", "--dry-run", "roofline"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     *_, emptied, drawn = told.stdout.strip().splitlines()
     words = shlex.split(drawn)
