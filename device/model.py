@@ -93,14 +93,23 @@ def throughput_bounds_s(work: Work, properties: DeviceProperties) -> dict[str, f
             taking = properties.l2_write_bytes_per_clock or properties.l2_bytes_per_clock
             clocks = given / properties.l2_bytes_per_clock + taken / taking
             bounds["l2"] = SECTOR_BYTES * clocks / clock  # the same slices give and take
-    if clock and properties.blocks_per_clock:
-        bounds["launch"] = work.blocks / properties.blocks_per_clock / clock
+    starting_s = starting_blocks_s(work.blocks, properties)
+    if starting_s:
+        bounds["launch"] = starting_s
     bandwidth = peak_bandwidth_bytes_per_s(properties)
     if bandwidth:
         achievable = bandwidth * (properties.dram_achievable_fraction or 1.0)
         moved = counters.dram_read_bytes + counters.dram_write_bytes
         bounds["dram"] = moved / achievable
     return bounds
+
+
+def starting_blocks_s(blocks: int, properties: DeviceProperties) -> float:
+    """How long a device takes to start so many blocks: seconds; 0 where its rate is not known."""
+    clock = clock_hz(properties)
+    if not clock or not properties.blocks_per_clock:
+        return 0.0
+    return blocks / properties.blocks_per_clock / clock
 
 
 def latency_bound_s(work: Work, occupancy: Occupancy, properties: DeviceProperties) -> float:

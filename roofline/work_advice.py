@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from memlab.device.measurement import flop_by_pipe
-from memlab.device.model import SCHEDULERS_PER_SM
+from memlab.device.model import SCHEDULERS_PER_SM, starting_blocks_s
 from memlab.device.properties import CUDA_CORE_KINDS, clock_hz
 from memlab.roofline.advice_case import Case, Finding
 from memlab.roofline.ceilings import ceiling_label
@@ -112,11 +112,8 @@ def issue(case: Case) -> Finding | None:
 
 def starting_blocks(case: Case) -> Finding | None:
     """Blocks so short that starting them is the work."""
-    properties, blocks = case.properties, math.prod(case.measurement.grid)
-    clock = clock_hz(properties)
-    if not clock or not properties.blocks_per_clock:
-        return None
-    share = blocks / properties.blocks_per_clock / clock / case.measurement.time.median_s
+    blocks = math.prod(case.measurement.grid)
+    share = starting_blocks_s(blocks, case.properties) / case.measurement.time.median_s
     if share < LATENCY_BOUND_BELOW:
         return None
     return Finding(
