@@ -190,6 +190,7 @@ def trace(
     block_index: Dim3 = (0, 0, 0),
     thread_index: Dim3 = (0, 0, 0),
     device: str | None = None,
+    seed: int = 0,
     timeout_s: float | None = None,
     memory_bytes: int | None = None,
     **parameters: Any,
@@ -202,6 +203,7 @@ def trace(
         block=block_index,
         thread=thread_index,
         device=device,
+        seed=seed,
         timeout_s=timeout_s,
         memory_bytes=memory_bytes,
     )

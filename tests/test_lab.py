@@ -149,3 +149,11 @@ def test_a_date_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "yesterday")
     with pytest.raises(UsageError, match="SOURCE_DATE_EPOCH must be seconds since 1970"):
         lab.run("tiled", {"width": 8}, device="h200", keep=False)
+
+
+def test_a_trace_follows_the_run_of_its_seed() -> None:
+    first, again, other = (
+        memlab.trace("scattered", n=256, device="h200", seed=seed) for seed in (0, 0, 1)
+    )
+    assert first == again
+    assert first != other
