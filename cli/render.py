@@ -19,7 +19,7 @@ from memlab.cli.report_parts import (
     prose,
     spaced,
 )
-from memlab.device.measurement import DRIFT_LIMIT, global_atomic_sectors
+from memlab.device.measurement import DRIFT_LIMIT, EVENT_PAIR_SHARE, global_atomic_sectors
 from memlab.roofline import bus
 from memlab.roofline.analysis_text import flop_text
 from memlab.roofline.ceilings import ceiling_label
@@ -326,6 +326,9 @@ def _timing_facts(time: Time) -> Iterable[tuple[str, RenderableType]]:
     if low is not None and high is not None:
         width = percent((high - low) / 2 / time.median_s)
         yield "", f"\N{PLUS-MINUS SIGN}{width}, 95% confidence of the median"
+    if time.event_pair_s is not None and time.event_pair_s > EVENT_PAIR_SHARE * time.median_s:
+        alone = scaled(time.event_pair_s, "s")
+        yield "", f"{alone} of it is the two events; a profiler's duration leaves that out"
     if time.warm_median_s is not None:
         yield "caches warm", f"{scaled(time.warm_median_s, 's')}, median of {time.warm_samples}"
     if time.clock_hz is not None:

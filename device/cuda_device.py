@@ -43,6 +43,9 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
+EVENT_PAIR = Settings(samples=100, settle_s=0.0)
+"""For two events without a launch; the clock has settled under the launch's own load."""
+
 STDOUT = 1  # the descriptor, which the driver writes to past Python
 
 ARCHITECTURE_FIGURES = (
@@ -190,8 +193,8 @@ def measure(
         verification = verify(launch, inputs, found)
         worker.go_on()
         other = meanwhile()
-        cold, warm = worker.result(progress)
-    return summarize(cold, warm), verification, other
+        cold, warm, event_pair = worker.result(progress)
+    return summarize(cold, warm, event_pair), verification, other
 
 
 def run_and_time(
@@ -202,13 +205,13 @@ def run_and_time(
     seed: int,
     positions: Mapping[str, NDArray[np.int64]],
     settings: Settings,
-) -> tuple[Samples, Samples]:
+) -> tuple[Samples, Samples, Samples]:
     """What the worker does: run a launch once and hand over its outputs, then time it.
 
     Handed over are the outputs' elements at `positions` and how many were never written.
 
     Returns:
-        Samples with cold and with warm caches.
+        Samples with cold and with warm caches, and of two events with nothing between them.
     """
     link.report("preparing inputs")
     with Session(index, link, settings.timeout_s) as session:
@@ -228,7 +231,8 @@ def run_and_time(
         warm = session.time(
             ready.once, settings, flush=False, what=launch.kernel, restore=ready.restore
         )
-        return cold, warm
+        event_pair = session.time(lambda: None, EVENT_PAIR, flush=False)
+        return cold, warm, event_pair
 
 
 def _hush() -> None:

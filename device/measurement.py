@@ -18,6 +18,10 @@ DeviceKind = Literal["emulated", "cuda"]
 Progress: TypeAlias = Callable[[str, float | None], None]
 """Told what is being done, and which fraction of it is over, or None where that is not known."""
 
+EVENT_PAIR_SHARE = 0.01
+"""Of a time, from which on what two events take by themselves is worth knowing: other tools that
+use events agree to about this much, and one that uses none lies further off."""
+
 DRIFT_LIMIT = 0.03
 """SM clocks further than this from their median make a time suspect: as much as the DVFS steps
 of a power-limited GPU, and more than the 1% that two measurements should agree to."""
@@ -270,6 +274,8 @@ class Time:
         warm_median_s: Their median, seconds.
         warm_lower_quartile_s: Their first quartile, seconds.
         warm_upper_quartile_s: Their third quartile, seconds.
+        event_pair_s: What two CUDA events take with nothing between them, seconds: a part of all
+            these times that a profiler's kernel duration does not hold.
     """
 
     median_s: float
@@ -288,6 +294,7 @@ class Time:
     warm_median_s: float | None = None
     warm_lower_quartile_s: float | None = None
     warm_upper_quartile_s: float | None = None
+    event_pair_s: float | None = None
 
 
 @dataclass(frozen=True)

@@ -236,12 +236,13 @@ def drift(samples: Sequence[Sample]) -> float | None:
     return max(abs(clock - middle) for clock in clocks) / middle
 
 
-def summarize(cold: Samples, warm: Samples) -> Time:
-    """Put two measurements of one kernel into a record.
+def summarize(cold: Samples, warm: Samples, event_pair: Samples | None = None) -> Time:
+    """Put the measurements of one kernel into a record.
 
     Args:
         cold: With caches emptied before every launch; the time that is reported.
         warm: With caches as the launch before left them.
+        event_pair: Of no launch at all.
     """
     first, third = cold.quartiles_s
     low, high = cold.interval_s
@@ -262,6 +263,7 @@ def summarize(cold: Samples, warm: Samples) -> Time:
         warm_median_s=warm.median_s,
         warm_lower_quartile_s=warm_first,
         warm_upper_quartile_s=warm_third,
+        event_pair_s=None if event_pair is None else event_pair.median_s,
     )
 
 

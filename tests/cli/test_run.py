@@ -282,6 +282,7 @@ def test_report_of_a_gpu_tells_how_sure_the_time_is(
         clock_drift=drift,
         warm_samples=31,
         warm_median_s=1.811e-3,
+        event_pair_s=1.28e-6,
     )
     console = Console(width=80, record=True, file=io.StringIO())
     console.print(run_report(make_run(time=time)))
@@ -296,6 +297,17 @@ def test_report_of_a_gpu_tells_how_sure_the_time_is(
     ):
         assert fact in shown
     assert "~" not in shown
+    assert "events" not in shown  # 1.28 us would be less than a thousandth
+
+
+def test_report_tells_what_two_events_add_to_a_short_time(make_run: MakeRun) -> None:
+    from rich.console import Console
+
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(run_report(make_run(time=Time(14.2e-6, "measured", 30, event_pair_s=1.28e-6))))
+
+    shown = " ".join(console.export_text().split())
+    assert "1.28 \N{MICRO SIGN}s of it is the two events" in shown
 
 
 @pytest.mark.parametrize(

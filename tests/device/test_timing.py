@@ -218,8 +218,9 @@ def test_quartiles_and_fences_by_hand() -> None:
 
 def test_warm_and_cold_stay_apart() -> None:
     cold, warm = Samples((Sample(2.0),) * 3), Samples((Sample(1.0),) * 5)
-    time = summarize(cold, warm)
+    time = summarize(cold, warm, Samples((Sample(0.25), Sample(0.5), Sample(0.375))))
 
     assert (time.median_s, time.samples) == (2.0, 3)
     assert (time.warm_median_s, time.warm_samples) == (1.0, 5)
+    assert time.event_pair_s == 0.375
     assert time.provenance == "measured"
