@@ -24,103 +24,24 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from memlab.device.compile import Compiled, compile_launch
+from benchmarks.gpu_cases import Case, cases
 from memlab.device.cuda_device import CudaDevice, measure, prepare
 from memlab.device.cuda_session import Session
-from memlab.device.devices import limits
 from memlab.device.inputs import make_inputs
 from memlab.device.timing import Settings
-from memlab.kernels.catalog import find
-from memlab.kernels.launch import Buffer, Launch, Scalar
+from memlab.kernels.launch import Buffer, Scalar
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from memlab.device.measurement import Time, Verification
     from memlab.device.properties import DeviceProperties
-    from memlab.kernels.launch import Arrays
 
-GIBIBYTE = 2**30
 NCU_LAUNCHES = 12
-
-MATMULS = [
-    (kernel, tile, width)
-    for width in (2048, 4096)
-    for kernel, tile in (("naive", 16), ("tiled", 8), ("tiled", 16), ("tiled", 32))
-]
-SHORT: dict[str, tuple[str, dict[str, int]]] = {
-    "tiled 16, 256": ("tiled", {"width": 256, "tile": 16}),
-    "aligned 16 MiB": ("aligned", {"n": 2**22}),
-}
-"""Kernels of less than 20 us: one that waits for few loads at a time, and one that streams."""
-
-COPY = """
-extern "C" __global__ void copy(const float4* from, float4* to, long long count) {
-  long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
-  if (i < count) to[i] = from[i];
-}
-"""
-
-
-@dataclass(frozen=True)
-class Case:
-    """A launch to time, compiled."""
-
-    name: str
-    launch: Launch
-    compiled: Compiled
-
-
-def cases(properties: DeviceProperties) -> list[Case]:
-    """The launches that are compared."""
-    launches = {
-        f"{kernel} {tile}, {width}": find(kernel).prepare(
-            {"width": width, "tile": tile}, limits(properties)
-        )
-        for kernel, tile, width in MATMULS
-    }
-    for name, (kernel, parameters) in SHORT.items():
-        launches[name] = find(kernel).prepare(parameters, limits(properties))
-    launches["copy 1 GiB"] = _copy(GIBIBYTE)
-    return [
-        Case(name, launch, compile_launch(launch, properties.compute_capability))
-        for name, launch in launches.items()
-    ]
-
-
-def _copy(size: int) -> Launch:
-    count = size // 16
-    return Launch(
-        kernel="copy",
-        parameters={},
-        source=COPY,
-        source_name="copy.cu",
-        entry="copy",
-        defines={},
-        grid=(count // 256, 1, 1),
-        block=(256, 1, 1),
-        dynamic_shared_bytes=0,
-        arguments=(
-            Buffer("from", (size // 4,), "float32", "in"),
-            Buffer("to", (size // 4,), "float32", "out"),
-            Scalar("count", "int64", count),
-        ),
-        flop=0,
-        compulsory_bytes=2 * size,
-        references={"to": _identity},
-        tolerance=0.0,
-    )
-
-
-def _identity(inputs: Arrays, flat_index: NDArray[np.int64]) -> NDArray[np.float64]:
-    return inputs["from"][flat_index].astype(np.float64)
 
 
 def memlab_times(case: Case) -> tuple[Time, Verification]:
@@ -185,6 +106,7 @@ def run_nvbench(file: str) -> None:
                         )
                     values.append(np.array([int(memory[-1])], np.uint64))
                 else:
+                    assert isinstance(each, Scalar)
                     values.append(np.array([each.value], each.dtype))
             pointers = np.array([value.ctypes.data for value in values], np.uint64)
 
@@ -284,6 +206,7 @@ def _row(
         "samples": str(time.samples),
         "iqr_%": f"{100 * spread / time.median_s:.2f}",
         "again_%": _difference(again[0].median_s, time.median_s),
+        "events_us": f"{(time.event_pair_s or 0) * 1e6:.2f}",
         "warm_us": f"{(time.warm_median_s or 0) * 1e6:.2f}",
         "warm_iqr_%": f"{100 * warm_spread / (time.warm_median_s or 1):.2f}",
         "clock_MHz": "" if time.clock_hz is None else f"{time.clock_hz / 1e6:.0f}",

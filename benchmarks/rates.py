@@ -3,15 +3,18 @@
     python -m benchmarks.rates
 
 Starting blocks, the shortest kernel, and stores into the L2, by CUDA events behind a blocking
-kernel. Two events with nothing between them take time too, which is taken off.
+kernel. Two events with nothing between them take time too, which is taken off. And in what steps
+the time between two events grows while a kernel between them waits longer and longer.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
 import numpy as np
 
+from benchmarks.gpu_cases import SOURCE as TIMED
 from memlab.device import cuda_query
 from memlab.device.compile import compile_cubin
 from memlab.device.cuda_session import Session
@@ -41,6 +44,10 @@ FEW, MANY = 4, 12
 """Passes over these bytes; the difference of two launches holds no start and no end."""
 BLOCKS_PER_SM, FILLING = 4, 512
 SETTINGS = Settings(samples=100)
+WAITS_CLOCKS = range(36_000, 37_300, 20)
+BRIEF = Settings(samples=50, settle_s=0.0)
+TICK_S = 32e-9
+"""All times between events are multiples of it."""
 
 
 def main() -> None:
@@ -69,6 +76,27 @@ def main() -> None:
             print(f"{blocks:,} x {THREADS} threads that do nothing: {seconds * 1e6:.2f} us")
         block_s = (empty_s[GRIDS[-1]] - empty_s[GRIDS[-2]]) / (GRIDS[-1] - GRIDS[-2])
         print(f"a block: {block_s * 1e9:.3f} ns, {1 / block_s / hertz:.3f} a clock")
+
+        timed = compile_cubin(TIMED.read_text(), TIMED.name, properties.compute_capability, {})
+        wait, marks = session.load(timed, "wait"), session.array(4 * multiprocessors)
+        ends = Counter(
+            round(
+                session.time(
+                    lambda clocks=clocks: session.launch(  # type: ignore[misc]
+                        wait, (multiprocessors, 1, 1), (32, 1, 1), [marks, np.int64(clocks)]
+                    ),
+                    BRIEF,
+                    flush=False,
+                ).median_s
+                / TICK_S
+            )
+            for clocks in WAITS_CLOCKS
+        )
+        first, last = (1e6 * clocks / hertz for clocks in (WAITS_CLOCKS[0], WAITS_CLOCKS[-1]))
+        print(
+            f"events around {len(WAITS_CLOCKS)} waits of {first:.2f} to {last:.2f} us: "
+            + ", ".join(f"{t * TICK_S * 1e6:.2f} us ({n})" for t, n in sorted(ends.items()))
+        )
 
         memory = session.array(np.zeros(STORED_BYTES, np.uint8))
         for name, each_bytes in (("fill", 16), ("touch", SECTOR_BYTES)):
