@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from memlab.device import cuda_query, datasheet, ncu
-from memlab.device.compile import Architecture, compile_launch
+from memlab.device.compile import compile_launch
 from memlab.device.cuda_device import measure
 from memlab.device.devices import limits
 from memlab.device.emulated import EmulatedDevice
@@ -34,6 +34,7 @@ from memlab.device.facts import examine
 from memlab.device.measurement import Measurement, Time
 from memlab.device.properties import DeviceProperties
 from memlab.device.timing import Settings
+from memlab.device.unit import Architecture
 from memlab.errors import MemlabError
 from memlab.kernels.catalog import CATALOG, find
 from memlab.kernels.kernel import Limits

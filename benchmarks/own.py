@@ -14,6 +14,7 @@ from benchmarks.commands import MEMLAB, cost
 from benchmarks.report import Figure
 from memlab.device import compile_cache
 from memlab.device.compile import compile_kernel
+from memlab.device.unit import Unit
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "cli"))
 
@@ -51,11 +52,12 @@ def headers() -> list[Figure]:
     """Compiling CUDA's headers, all at once: the first time, and from the cache."""
     includes = "".join(f"#include <{name}>\n" for name in HEADERS)
     source = includes + "__global__ void k(float *x) { *x = 1; }\n"
+    unit = Unit(source, "headers.cu", (9, 0), name_expression="k")
     with TemporaryDirectory() as folder, patch.dict(os.environ, {compile_cache.VARIABLE: folder}):
         taken = []
         for _ in range(2):
             started = time.perf_counter()
-            compile_kernel(source, "headers.cu", ENTRY, (9, 0), {}, name_expression="k")
+            compile_kernel(unit, ENTRY)
             taken.append(time.perf_counter() - started)
     return [
         Figure("five of CUDA's headers, compiled: wall", taken[0], "s"),

@@ -13,10 +13,16 @@ import os
 import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import astuple, dataclass
+from dataclasses import astuple
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import platformdirs
+
+from memlab.device.unit import Output, Unit
+
+if TYPE_CHECKING:
+    from memlab.device.headers import Headers
 
 VARIABLE = "MEMLAB_CACHE"
 """In the environment: the folder for what was compiled, or `off`."""
@@ -26,23 +32,6 @@ LARGEST_CACHE_BYTES = 256 << 20
 
 _FORMAT = "memlab 1"
 _SUFFIX = ".memlab-compiled"
-
-
-@dataclass(frozen=True)
-class Output:
-    """What one run of the compiler gives.
-
-    Attributes:
-        ptx: The PTX.
-        cubin: The machine code; empty where the architecture is a virtual one, `compute_XY`.
-        log: The compiler's warnings.
-        lowered_name: What the name expression is called in the compiled code; empty without one.
-    """
-
-    ptx: str
-    cubin: bytes
-    log: str
-    lowered_name: str
 
 
 def folder() -> Path | None:
@@ -55,8 +44,20 @@ def folder() -> Path | None:
     return platformdirs.user_cache_path("memlab", appauthor=False) / "compiled"
 
 
-def key(*groups: Sequence[str | bytes]) -> str:
-    """The SHA-256 of all that an output depends on, in hexadecimal."""
+def key(unit: Unit, included: Headers, compiler: Sequence[str]) -> str:
+    """The SHA-256 of all that an output depends on, in hexadecimal.
+
+    Args:
+        unit: What is compiled.
+        included: The headers that it can reach.
+        compiler: The compiler's versions.
+    """
+    groups: tuple[Sequence[str | bytes], ...] = (
+        (*compiler, unit.source, unit.source_name, unit.name_expression),
+        unit.arguments,
+        included.packages,
+        [each for header in included.own for each in header],
+    )
     digest = hashlib.sha256(_FORMAT.encode())
     for group in groups:
         digest.update(len(group).to_bytes(8, "little"))

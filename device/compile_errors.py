@@ -6,10 +6,13 @@ import re
 from typing import TYPE_CHECKING
 
 from memlab.device import headers
+from memlab.device.properties import dotted
 from memlab.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from memlab.device.unit import Unit
 
 _GUARD = "between #ifndef __CUDACC_RTC__ and #endif"
 _HELP = (
@@ -100,24 +103,22 @@ class NameExpressionError(UsageError):
         self.reason = reason
 
 
-def explained(
-    log: str, source_name: str, target: str, name_expression: str, left_out: Sequence[str] = ()
-) -> UsageError:
+def explained(log: str, unit: Unit, compiler: str, left_out: Sequence[str]) -> UsageError:
     """Make an error of the compiler's log.
 
     Args:
-        log: All that NVRTC said.
-        source_name: The file name that it was given.
-        target: The compiler and the architecture, for a message.
-        name_expression: The name expression that it was given, or nothing.
+        log: All that it said.
+        unit: What it compiled.
+        compiler: Its name and version.
         left_out: What it said of host code, which was then left out.
     """
     reason = _NAME_MAP.search(log)
     if reason and not _ERROR.search(log):
-        return NameExpressionError(source_name, name_expression, reason[1])
+        return NameExpressionError(unit.source_name, unit.name_expression, reason[1])
     # NVRTC puts the name expression into a file of its own making.
-    log = log.replace("__nv_name_map", f"the name {name_expression!r}")
-    advice = _advice(log) or f"could not compile {source_name} {target}: correct what it names"
+    log = log.replace("__nv_name_map", f"the name {unit.name_expression!r}")
+    target = f"{unit.source_name} with {compiler} for {dotted(unit.architecture)}"
+    advice = _advice(log) or f"could not compile {target}: correct what it names"
     if left_out:
         log = "\n".join((log, "Left out before, as host code that NVRTC cannot take:", *left_out))
     return CompileError(log, advice)

@@ -27,10 +27,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from memlab.device import cuda_driver
-from memlab.device.compile import compile_cubin
+from memlab.device.compile import compile_unit
 from memlab.device.cuda_driver import attribute, explained
 from memlab.device.inputs import POISON_BYTE
 from memlab.device.timing import TIMEOUT_S, Sample, Samples, Settings, collect, settle
+from memlab.device.unit import Unit
 from memlab.errors import MemlabError, UsageError
 
 if TYPE_CHECKING:
@@ -322,8 +323,8 @@ class Session:
         from importlib import resources
 
         path = resources.files("memlab.kernels").joinpath("support", file)
-        source = path.read_text(encoding="utf-8")
-        return self.load(compile_cubin(source, file, self._architecture, {}), entry)
+        unit = Unit(path.read_text(encoding="utf-8"), file, self._architecture)
+        return self.load(compile_unit(unit).cubin, entry)
 
     @contextmanager
     def _guarded(self, what: str) -> Iterator[None]:

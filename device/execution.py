@@ -1,11 +1,10 @@
-"""One launch in the emulator: its memory, which blocks run, and what they counted."""
+"""One launch in the emulator: its memory, and its blocks run in it."""
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,10 +12,10 @@ from numpy.typing import NDArray
 
 from memlab.device.budget import Budget, Deadline, OutOfTime
 from memlab.device.compile import Compiled
-from memlab.device.emulator import caches, parser, sampling
+from memlab.device.emulator import parser
 from memlab.device.emulator.caches import PROBE_BLOCKS
 from memlab.device.emulator.counters import Patterns, Tally, Trace
-from memlab.device.emulator.dependence import adds_up_globally, depends_on_data
+from memlab.device.emulator.dependence import adds_up_globally
 from memlab.device.emulator.machine import Chunk
 from memlab.device.emulator.memory import GlobalMemory, KernelFault, noted_bytes
 from memlab.device.emulator.moves import Moves
@@ -27,11 +26,10 @@ from memlab.device.emulator.program import (
     with_constants,
 )
 from memlab.device.emulator.recording import Recorder
-from memlab.device.emulator.sampling import Blocks, Division, WholeGrid, spread, strata
+from memlab.device.emulator.sampling import Blocks
 from memlab.device.emulator.threads import Grid
 from memlab.device.inputs import POISON_BYTE, argument_bytes, element_type, make_inputs
-from memlab.device.kinds import divide
-from memlab.device.measurement import Coverage, Progress, Verification
+from memlab.device.measurement import Verification
 from memlab.device.properties import WARP_SIZE
 from memlab.device.verification import UNVERIFIED, Found, verify
 from memlab.errors import UsageError
@@ -40,53 +38,14 @@ from memlab.kernels.launch import Buffer, Launch, source_lines
 if TYPE_CHECKING:
     from memlab.device.emulator.checks.checker import Checker
 
-WHOLE_GRID_LANE_INSTRUCTIONS = 600_000_000
-"""Launches up to this size run whole: 140 instructions by each of 4 million threads. Measured on
-one core of a server of 2021: 200 to 500 million a second, so up to 3 s."""
-ESTIMATED_LANE_INSTRUCTIONS = 1_200_000_000
-"""And up to this size where only executing every block counts exactly. These run at 100 to 350
-million a second (histograms, sparse products, gathers), so up to about 8 s."""
-SAMPLE_LANE_INSTRUCTIONS = 800_000_000
-"""Samples of larger blocks are smaller, so that they too take a few seconds."""
 CHUNK_LANES = 16_384
 """Lanes at once: registers of this length stay in a CPU's L2 cache, and calls are few."""
 CHUNK_BYTES = 2**28
 """Registers, local and shared memory of the lanes at once: of threads that have much of their
 own, fewer run together."""
 
-_OVERHEAD_INSTRUCTIONS = 10  # of each lane: as many take as long as beginning a chunk (0.4 ms)
 _LANE_BYTES = 128  # of each lane: special registers, masks and what an instruction needs besides
 _ADDRESS_BYTES = 24  # of each lane for a register that addresses memory: where that lies
-
-
-@dataclass(frozen=True)
-class Probe:
-    """What a block and its neighbours showed.
-
-    Attributes:
-        stream: What they touched.
-        path: The instructions that a warp ran.
-        lane_instructions_per_block: What emulating a block costs: the instructions of its warps,
-            times their lanes, since lanes that are masked off cost the same, and its share of
-            what a chunk costs besides.
-    """
-
-    stream: caches.Stream
-    path: list[tuple[int, int]]
-    lane_instructions_per_block: float
-
-
-@dataclass(frozen=True)
-class Counted:
-    """What running a grid, or a sample of it, counted.
-
-    Attributes:
-        tally: Whole-grid counts.
-        coverage: How much of the grid they come from.
-    """
-
-    tally: Tally
-    coverage: Coverage
 
 
 class Execution:
@@ -163,71 +122,6 @@ class Execution:
         self.memory.forget_writes()
         self._cut_short = ""
 
-    def probe(self) -> Probe:
-        """Run a block in the middle of the grid and its neighbours, recording all they do.
-
-        The memory is then as it was before.
-        """
-        probes = caches.probe_blocks(self.launch.grid, sampling.center(self.launch.grid))
-        trace = Trace()
-        try:
-            tally = self.run(probes, trace=trace)
-        except OutOfTime as error:
-            raise self._out_of_time(error, 0) from None
-        self.reset()
-        return Probe(
-            stream=caches.record(self.program, trace, probes),
-            path=trace.path,
-            lane_instructions_per_block=sum(tally.warps) * WARP_SIZE / len(probes)
-            + _OVERHEAD_INSTRUCTIONS * self.grid.padded_threads,
-        )
-
-    def count(self, cost_per_block: float, report: Progress) -> Counted:
-        """Run the grid, or a sample of it, until it is done or the time is up.
-
-        Args:
-            cost_per_block: From the probe.
-            report: Told which fraction is over.
-
-        Raises:
-            OutOfTime: The time was up before every kind of block had run.
-        """
-        grid, dependent = self.launch.grid, depends_on_data(self.program)
-        cost, most = cost_per_block * self.launch.blocks, SAMPLE_LANE_INSTRUCTIONS / cost_per_block
-        division = divide(self, most) if cost > WHOLE_GRID_LANE_INSTRUCTIONS else Division()
-        whole = WHOLE_GRID_LANE_INSTRUCTIONS if division.exact else ESTIMATED_LANE_INSTRUCTIONS
-        parts: list[tuple[Blocks, int]]
-        if cost <= whole:
-            parts = [(WholeGrid(grid), self.launch.blocks)]
-        else:
-            drawn = strata(grid, self.seed, most, division)
-            parts = [(each.blocks, each.size) for each in drawn]
-        wanted = sum(len(blocks) for blocks, _ in parts)
-        counted = [Tally.zeros(len(self.program.steps)) for _ in parts]
-        done = [0] * len(parts)
-        in_time, longest_s = True, 0.0
-        for part, chunk in self._in_turns([blocks for blocks, _ in parts], dependent):
-            begun_s = self.deadline.left()
-            if all(done) and begun_s < longest_s:  # it would be cut short, and its outputs with it
-                in_time = False
-                break
-            try:
-                counted[part].add(self.run(chunk))
-            except OutOfTime as error:
-                if not all(done):
-                    raise self._out_of_time(error, sum(done)) from None
-                in_time = False
-                break
-            longest_s = max(longest_s, begun_s - self.deadline.left())
-            done[part] += len(chunk)
-            report("emulating", sum(done) / wanted)
-        total = Tally.zeros(len(self.program.steps))
-        for tally, (_, size), blocks in zip(counted, parts, done, strict=True):
-            total.add(tally, size, blocks)
-        estimated = sum(done) < self.launch.blocks and not division.exact
-        coverage = Coverage(sum(done), self.launch.blocks, estimated, not in_time)
-        return Counted(total, coverage)
-
     def verify(self, whole: bool) -> Verification:
         """Compare the outputs of the blocks that ran with the references.
 
@@ -266,13 +160,13 @@ class Execution:
     def record(self, blocks: Blocks, recorder: Recorder) -> Tally:
         """Run some blocks while a recorder watches, and count them."""
         counted = Tally.zeros(len(self.program.steps))
-        for chunk in self._chunks(blocks):
+        for chunk in self.chunks(blocks):
             counted.add(self.run(chunk, recorder=recorder))
         return counted
 
     def follow(self, blocks: NDArray[np.int64], moves: Moves, deadline: Deadline) -> None:
         """Run what decides in some blocks, following how their values move, until a deadline."""
-        for chunk in self._chunks(blocks):
+        for chunk in self.chunks(blocks):
             self.run(chunk, moves=moves, deadline=deadline)
 
     def run(
@@ -297,12 +191,12 @@ class Execution:
             blocks,
             self.memory,
             self.patterns,
-            trace,
-            self.source,
-            recorder,
-            checker,
-            deadline or self.deadline,
-            moves,
+            source=self.source,
+            deadline=deadline or self.deadline,
+            trace=trace,
+            recorder=recorder,
+            checker=checker,
+            moves=moves,
         )
         try:
             return chunk.run()
@@ -318,32 +212,11 @@ class Execution:
         own = self._chunk_bytes // _block_bytes(self.launch, self.program)
         return max(1, min(lanes, own))
 
-    def _chunks(self, blocks: Blocks) -> Iterator[NDArray[np.int64]]:
+    def chunks(self, blocks: Blocks) -> Iterator[NDArray[np.int64]]:
+        """Blocks in their order, as many as run at once."""
         step = self.chunk_blocks
         for start in range(0, len(blocks), step):
             yield blocks[start : start + step]
-
-    def _in_turns(
-        self, parts: Sequence[Blocks], dependent: bool
-    ) -> Iterator[tuple[int, NDArray[np.int64]]]:
-        """The chunks of each part in turn, with the part's number.
-
-        So that what has run when the time is up stands for the rest, a part that is the whole
-        grid is not run from one end to the other; but where blocks may wait for what others
-        wrote, those launched before them must run before them.
-        """
-        if len(parts) == 1 and not dependent:
-            step = self.chunk_blocks
-            for number in spread(-(-len(parts[0]) // step)):
-                yield 0, parts[0][number * step : (number + 1) * step]
-            return
-        for turn in itertools.zip_longest(*map(self._chunks, parts)):
-            yield from ((part, chunk) for part, chunk in enumerate(turn) if chunk is not None)
-
-    def _out_of_time(self, error: OutOfTime, blocks: int) -> OutOfTime:
-        return self.deadline.error(
-            f"{error.reached} ({blocks} of {self.launch.blocks} blocks done)"
-        )
 
     def _parameters(self) -> bytes:
         space = bytearray(self.program.parameter_bytes)

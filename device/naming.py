@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from memlab.device.compile import Architecture
-from memlab.device.dwarf import Layout, Member
+from memlab.device.dwarf_layouts import Layout, Member
 from memlab.device.emulator.checks.provenance import arrays_meant
 from memlab.device.execution import Execution
 from memlab.device.symbols import layout_of, layouts, source_name
 from memlab.device.trace_records import Element
+from memlab.device.unit import Architecture
 from memlab.kernels.launch import Launch
 
 WORD_BYTES = 4

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from memlab.device.compile import compile_cubin
+from memlab.device.compile import compile_unit
 from memlab.device.cuda_session import Session
 from memlab.device.properties import DeviceProperties
 from memlab.device.timing import Samples, Settings
+from memlab.device.unit import Unit
 from memlab.errors import MemlabError
 from memlab.kernels import microbenchmarks as kernels
 
@@ -50,9 +51,8 @@ class Bench:
         if (file, specific) not in self.cubins:
             major, minor = self.properties.compute_capability
             options = (f"-arch=sm_{major}{minor}a",) if specific else ()
-            self.cubins[file, specific] = compile_cubin(
-                kernels.source(file), file, (major, minor), {}, options=options
-            )
+            unit = Unit(kernels.source(file), file, (major, minor), options=options)
+            self.cubins[file, specific] = compile_unit(unit).cubin
         return self.session.load(self.cubins[file, specific], entry)
 
     def time(self, launch: Callable[[], None], what: str, settings: Settings = SETTINGS) -> Samples:

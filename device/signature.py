@@ -9,7 +9,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from memlab.device import dwarf
+from memlab.device import dwarf_signatures
 from memlab.device.compile import compile_debug
 from memlab.device.compile_errors import NameExpressionError
 from memlab.errors import UsageError, nearest
@@ -17,8 +17,7 @@ from memlab.errors import UsageError, nearest
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from memlab.device.compile import Architecture
-    from memlab.device.compile_cache import Output
+    from memlab.device.unit import Output, Unit
     from memlab.kernels.signature import Signature
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)", re.S)  # An unclosed one: to the end.
@@ -28,86 +27,47 @@ _KERNEL = re.compile(
 )
 
 
-def signatures(
-    source: str,
-    source_name: str,
-    architecture: Architecture,
-    defines: Mapping[str, str],
-    *,
-    options: Sequence[str] = (),
-    name_expression: str = "",
-) -> tuple[Signature, ...]:
+def signatures(unit: Unit) -> tuple[Signature, ...]:
     """Read what each kernel of a source takes, in the source's order.
 
     Templates are among them where they are instantiated: in the source, or by the name
-    expression. Arguments and errors are those of `compile.compile_kernel`.
+    expression. Errors are those of `compile.compile_unit`.
     """
-    output = compile_debug(
-        source,
-        source_name,
-        architecture,
-        defines,
-        options=options,
-        name_expression=name_expression,
-    )
-    return _read(output)
+    return _read(compile_debug(unit))
 
 
-def signature_of(
-    source: str,
-    source_name: str,
-    entry: str,
-    architecture: Architecture,
-    defines: Mapping[str, str],
-    *,
-    options: Sequence[str] = (),
-) -> Signature:
+def signature_of(unit: Unit, entry: str) -> Signature:
     """Read what one kernel takes.
 
     Args:
-        source: The CUDA C++ text.
-        source_name: Its file name, as the user gave it.
+        unit: The source and how it is compiled, without a name expression.
         entry: The kernel as C++ names it (`saxpy`, `space::saxpy`, `sgemm<32>`) or by its name in
             the compiled code; empty for the only one there is.
-        architecture: The compute capability to compile for.
-        defines: Preprocessor definitions, name to value.
-        options: More of NVRTC's options.
 
     Raises:
         CompileError: The source does not compile.
         UsageError: There is no such kernel, it is not the only one of that name, or it is a
-            template without its arguments; and what `compile.compile_kernel` raises.
-        DeviceError: As of `compile.compile_kernel`.
+            template without its arguments; and what `compile.compile_unit` raises.
+        DeviceError: As of `compile.compile_unit`.
     """
-
-    def compiled(expression: str) -> Output:
-        return compile_debug(
-            source,
-            source_name,
-            architecture,
-            defines,
-            options=options,
-            name_expression=expression,
-        )
-
-    declared = dict(_declared(source))
+    declared, name = dict(_declared(unit.source)), unit.source_name
     if not entry:
-        there = _read(compiled(""))
+        there = signatures(unit)
         if len(there) == 1:
-            return _lasting(there[0], source_name)
-        raise UsageError(_choice(source_name, there, declared))
+            return _lasting(there[0], name)
+        raise UsageError(_choice(name, there, declared))
     try:
-        output = compiled(entry)
+        output = compile_debug(replace(unit, name_expression=entry))
     except NameExpressionError as error:
-        there = _read(compiled(""))
+        there = signatures(unit)
         for each in there:
             if each.linkage_name == entry:
                 return each
-        raise UsageError(_absence(source_name, entry, error.reason, there, declared)) from error
+        raise UsageError(_absence(name, entry, error.reason, there, declared)) from error
     for each in _read(output):
         if each.linkage_name == output.lowered_name:
-            return _lasting(replace(each, name_expression=entry), source_name)
-    raise UsageError(f"{source_name} has a variable {entry!r}, but no such kernel: name a kernel")
+            return _lasting(replace(each, name_expression=entry), name)
+    raise UsageError(f"{name} has a variable {entry!r}, but no such kernel: name a kernel")
 
 
 def _lasting(signature: Signature, source_name: str) -> Signature:
@@ -199,4 +159,4 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _read(output: Output) -> tuple[Signature, ...]:
-    return dwarf.read(output.ptx, output.cubin)
+    return dwarf_signatures.read(output.ptx, output.cubin)

@@ -8,17 +8,19 @@ debugger of them.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from memlab.device import dwarf
+from memlab.device import dwarf_layouts
 from memlab.device.compile import compile_debug
+from memlab.device.unit import Unit
 from memlab.errors import MemlabError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from memlab.device.compile import Architecture
-    from memlab.device.dwarf import Layout
+    from memlab.device.dwarf_layouts import Layout
+    from memlab.device.unit import Architecture
     from memlab.kernels.launch import Launch
 
 # NVRTC tells a debugger nothing of a `__shared__` variable inside a function. Without that word it
@@ -54,17 +56,12 @@ def layouts(launch: Launch, architecture: Architecture) -> Mapping[str, tuple[La
         By the variable's symbol, the layouts of all in one function that have its name; empty
         where the compiler does not tell.
     """
-    source = launch.source.removeprefix("\ufeff")
+    unit = Unit.of(launch, architecture)
+    source = _SIZED_AT_LAUNCH.sub(_STAYS_SHARED, unit.source.removeprefix("\ufeff"))
+    options = ("-default-device", *unit.options)
+    unit = replace(unit, source=_SHARED_AS_LOCAL + source, options=options)
     try:
-        output = compile_debug(
-            _SHARED_AS_LOCAL + _SIZED_AT_LAUNCH.sub(_STAYS_SHARED, source),
-            launch.source_name,
-            architecture,
-            launch.defines,
-            options=["-default-device", *launch.compile_options],
-            name_expression=launch.name_expression,
-        )
-        return dwarf.layouts(output.cubin)
+        return dwarf_layouts.layouts(compile_debug(unit).cubin)
     except MemlabError:  # Names are a convenience: without them there are addresses.
         return {}
 

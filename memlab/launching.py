@@ -13,8 +13,9 @@ from memlab.device.devices import limits
 from memlab.device.references import references
 from memlab.device.signature import signature_of
 from memlab.device.timing import TIMEOUT_S, Settings
+from memlab.device.unit import Unit
 from memlab.errors import UsageError
-from memlab.kernels import catalog, own
+from memlab.kernels import catalog, own, own_launch
 
 if TYPE_CHECKING:
     from memlab.device.properties import DeviceProperties
@@ -44,17 +45,27 @@ def prepared(
     """
     if isinstance(kernel, str):
         return catalog.find(kernel).prepare(parameters, limits(properties))
-    source = own.read_source(kernel)
-    signature = signature_of(
-        source,
+    unit = unit_of(kernel, properties)
+    signature = signature_of(unit, kernel.entry)
+    launch = own_launch.launch(
+        kernel, signature, unit.source, limits(properties), executed=executed
+    )
+    return replace(launch, references=references(kernel, launch)) if executed else launch
+
+
+def unit_of(kernel: OwnKernel, properties: DeviceProperties) -> Unit:
+    """Make what a device's compiler takes of the file of one's own kernel.
+
+    Raises:
+        UsageError: There is no such file or folder, or a definition is malformed.
+    """
+    return Unit(
+        own.read_source(kernel),
         kernel.source,
-        kernel.entry,
         properties.compute_capability,
         own.defines(kernel),
-        options=own.compile_options(kernel),
+        own.compile_options(kernel),
     )
-    launch = own.launch(kernel, signature, source, limits(properties), executed=executed)
-    return replace(launch, references=references(kernel, launch)) if executed else launch
 
 
 def budget_of(timeout_s: float | None, memory_bytes: int | None) -> Budget:

@@ -2,9 +2,12 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from machine_code import access_of, accesses
 
 from memlab.device import cubin
-from memlab.device.compile import compile_cubin, supported_architectures
+from memlab.device.compile import compile_unit
+from memlab.device.nvrtc import architectures
+from memlab.device.unit import Unit
 from memlab.errors import UsageError
 
 DATA = Path(__file__).parent.parent / "data"
@@ -62,40 +65,23 @@ __global__ void vector_copy(const float4* in, float4* out) { out[threadIdx.x] = 
 
 @pytest.fixture(scope="module", params=ARCHITECTURES, ids=lambda it: f"sm_{it[0]}{it[1]}")
 def code(request):
-    if request.param not in supported_architectures():
+    if request.param not in architectures():
         pytest.skip(f"this NVRTC does not compile for {request.param}")
-    return compile_cubin(KERNELS, "kernels.cu", request.param, {})
+    return compile_unit(Unit(KERNELS, "kernels.cu", request.param)).cubin
 
 
 @pytest.fixture(scope="module")
 def h200_code():
     source = (DATA / "h200-kernels.cu").read_text()
-    return compile_cubin(source, "h200-kernels.cu", (9, 0), {})
-
-
-def accesses(code, entry):
-    """How often each kind and width stands in the machine code."""
-    found = cubin.machine_memory_instructions(code, entry)
-    return Counter((each.kind, each.width_bytes) for each in found)
-
-
-def test_entries_are_the_kernels(code):
-    assert cubin.entries(code) == (
-        "dynamic_shared",
-        "local_array",
-        "no_shared",
-        "recursive",
-        "static_shared",
-        "vector_copy",
-    )
+    return compile_unit(Unit(source, "h200-kernels.cu", (9, 0))).cubin
 
 
 def test_static_shared_counts_neither_dynamic_nor_reserved(code):
     shared = {
-        entry: cubin.resources(code, entry).static_shared_bytes for entry in cubin.entries(code)
+        entry: cubin.resources(code, entry).static_shared_bytes
+        for entry in ("static_shared", "dynamic_shared", "no_shared")
     }
-    assert shared.pop("static_shared") == 32 * 32 * 4
-    assert set(shared.values()) == {0}
+    assert shared == {"static_shared": 32 * 32 * 4, "dynamic_shared": 0, "no_shared": 0}
 
 
 def test_local_bytes_are_the_array_that_is_indexed(code):
@@ -110,17 +96,20 @@ def test_unbounded_recursion_has_a_finite_frame(code):
 def test_registers_are_those_of_the_hardware(h200_code):
     registers = {
         entry: max(cubin.resources(h200_code, entry).registers_per_thread, H200_FEWEST_REGISTERS)
-        for entry in cubin.entries(h200_code)
+        for entry in H200_REGISTERS
     }
     assert registers == H200_REGISTERS
 
 
 def test_a_float4_copy_is_one_wide_load_and_one_wide_store(code):
-    assert accesses(code, "vector_copy") == {("global_load", 16): 1, ("global_store", 16): 1}
+    assert Counter(accesses(code, "vector_copy")) == {
+        ("global_load", 16): 1,
+        ("global_store", 16): 1,
+    }
 
 
 def test_local_memory_is_found_with_its_width(code):
-    found = accesses(code, "local_array")
+    found = Counter(accesses(code, "local_array"))
     assert found["local_store", 4] > 0
     assert found["local_load", 4] == 1
 
@@ -128,46 +117,16 @@ def test_local_memory_is_found_with_its_width(code):
 def test_neighbouring_shared_loads_are_merged_as_the_hardware_counted(h200_code):
     # Per warp and tile the H200 counted 40 shared load instructions at T = 32: the 32 words of
     # a row of `a`, four at a time, and 32 single words of `b`; at T = 16 it counted 20.
-    assert accesses(h200_code, "tiled32") == {
+    assert Counter(accesses(h200_code, "tiled32")) == {
         ("global_load", 4): 2,
         ("global_store", 4): 1,
         ("shared_store", 4): 2,
         ("shared_load", 16): 8,
         ("shared_load", 4): 32,
     }
-    tiled16 = accesses(h200_code, "tiled16")
+    tiled16 = Counter(accesses(h200_code, "tiled16"))
     assert tiled16["shared_load", 16] * 4 == tiled16["shared_load", 4]
     assert tiled16["shared_load", 16] % 4 == 0
-
-
-def test_instructions_know_their_source_line(code):
-    lines = KERNELS.splitlines()
-    for each in cubin.machine_memory_instructions(code, "static_shared"):
-        assert each.file == "kernels.cu"
-        text = lines[each.line - 1]
-        match each.kind:
-            case "shared_store" | "global_load":
-                assert "= out[threadIdx.x]" in text
-            case "shared_load" | "global_store":
-                assert "= tile[threadIdx.x][threadIdx.y]" in text
-
-
-def test_a_line_of_a_header_keeps_the_headers_name():
-    source = """#line 7 "twice.h"
-__device__ void twice(float* value) { *value = *value * 2; }
-#line 1 "kernel.cu"
-extern "C" __global__ void k(float* out) { twice(out); }
-"""
-    found = cubin.machine_memory_instructions(compile_cubin(source, "kernel.cu", (9, 0), {}), "k")
-    assert [(each.file, each.line) for each in found] == [("twice.h", 7)] * 2
-
-
-def test_without_line_information_the_line_is_zero():
-    source = 'extern "C" __global__ void k(int* out) { out[threadIdx.x] = 1; }\n'
-    code = compile_cubin(source, "k.cu", (9, 0), {})
-    stripped = code.replace(b".debug_line\0", b".debug_none\0")
-    found = cubin.machine_memory_instructions(stripped, "k")
-    assert [(each.kind, each.line, each.file) for each in found] == [("global_store", 0, "")]
 
 
 MNEMONICS = {
@@ -207,7 +166,7 @@ def expected_access(mnemonic):
 def test_instructions_decode_as_nvdisasm_reads_them():
     lines = (DATA / "nvdisasm-instructions.txt").read_text().splitlines()
     known = [line.split() for line in lines if not line.startswith("#")]
-    decoded = {(word, name): cubin.memory_access(int(word, 16)) for _, word, name in known}
+    decoded = {(word, name): access_of(int(word, 16)) for _, word, name in known}
     assert decoded == {(word, name): expected_access(name) for _, word, name in known}
 
 
@@ -218,4 +177,4 @@ def test_bytes_that_are_no_cubin_are_a_usage_error():
 
 def test_a_kernel_that_is_not_there_is_named_with_its_neighbours(code):
     with pytest.raises(UsageError, match=r"no kernel 'vektor_copy'.*'vector_copy'"):
-        cubin.machine_memory_instructions(code, "vektor_copy")
+        cubin.resources(code, "vektor_copy")

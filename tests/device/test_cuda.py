@@ -15,6 +15,7 @@ from memlab.device.cuda_session import Session
 from memlab.device.devices import limits, open_device
 from memlab.device.inputs import POISON_BYTE, make_inputs, packed, unwritten
 from memlab.device.properties import DeviceProperties, figures
+from memlab.device.unit import Unit
 from memlab.device.verification import Found, checked_positions, verify
 from memlab.errors import DeviceError, UsageError
 from memlab.kernels.arguments import DTYPES
@@ -138,7 +139,7 @@ def test_a_mistyped_gpu_is_wrong_usage(name: str) -> None:
 def test_timing_kernels_compile_without_spills(
     file: str, entry: str, capability: tuple[int, int]
 ) -> None:
-    compiled = compile_kernel((SUPPORT / file).read_text(), file, entry, capability, {})
+    compiled = compile_kernel(Unit((SUPPORT / file).read_text(), file, capability), entry)
 
     assert compiled.resources.local_bytes_per_thread == 0
     assert compiled.log == ""

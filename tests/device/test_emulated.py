@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from memlab.cli.app import main
-from memlab.device import budget, datasheet, execution
+from memlab.device import budget, counting, datasheet
 from memlab.device.devices import limits
 from memlab.device.emulated import EmulatedDevice
 from memlab.device.emulator.memory import KernelFault
@@ -170,7 +170,7 @@ def test_a_sample_counts_what_the_whole_launch_does(
 ) -> None:
     launch = prepared(kernel, tile, (150, 57, 131))
     whole = run(launch)
-    monkeypatch.setattr(execution, "WHOLE_GRID_LANE_INSTRUCTIONS", 0)
+    monkeypatch.setattr(counting, "WHOLE_GRID_LANE_INSTRUCTIONS", 0)
     sampled = run(launch)
 
     assert sampled.coverage.blocks_emulated < whole.coverage.blocks_emulated

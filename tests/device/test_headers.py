@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from memlab.device import compile as compiler
-from memlab.device import compile_cache, headers
+from memlab.device import compile_cache, headers, nvrtc
 from memlab.device.compile_errors import CompileError
+from memlab.device.unit import Output, Unit
 from memlab.errors import UsageError
 
 HOPPER = (9, 0)
@@ -60,7 +61,7 @@ def runs(monkeypatch):
 
 def value(name, source=KERNEL, **options):
     """What the kernel stores, read from its PTX."""
-    ptx = compiler.compile_kernel(source, str(name), "k", HOPPER, {}, **options).ptx
+    ptx = compiler.compile_kernel(Unit(source, str(name), HOPPER, **options), "k").ptx
     (store,) = (line for line in ptx.splitlines() if "st.global" in line)
     operand = store.rpartition(",")[2].strip(" ;")
     if operand.startswith("%"):
@@ -70,9 +71,9 @@ def value(name, source=KERNEL, **options):
 
 
 def test_headers_of_cuda_compile_with_no_toolkit_and_once(cache, runs):
-    first = compiler.compile_kernel(ALL_OF_CUDA, "all.cu", "k", HOPPER, {})
+    first = compiler.compile_kernel(Unit(ALL_OF_CUDA, "all.cu", HOPPER), "k")
     assert first.log == ""
-    assert compiler.compile_kernel(ALL_OF_CUDA, "all.cu", "k", HOPPER, {}) == first
+    assert compiler.compile_kernel(Unit(ALL_OF_CUDA, "all.cu", HOPPER), "k") == first
     assert len(runs) == 1
 
 
@@ -87,12 +88,12 @@ def test_missing_packages_are_named(monkeypatch):
     monkeypatch.setattr(metadata, "distribution", missing)
     monkeypatch.setattr(metadata, "version", missing)
     monkeypatch.setenv("MEMLAB_CACHE", "off")
-    caches = (headers.package_folders, headers._package_versions, compiler._nvrtc_package)
+    caches = (headers.package_folders, headers._package_versions, nvrtc.package_version)
     for each in caches:
         each.cache_clear()
     try:
         with pytest.raises(CompileError) as caught:
-            compiler.compile_ptx("#include <cuda/atomic>\n", "k.cu", HOPPER, {})
+            compiler.compile_unit(Unit("#include <cuda/atomic>\n", "k.cu", HOPPER))
     finally:
         for each in caches:
             each.cache_clear()
@@ -240,7 +241,7 @@ def test_a_damaged_file_is_compiled_anew(cache, runs):
 
 def test_what_it_was_compiled_from_and_with_makes_the_key(cache, runs):
     def compiled(source="__global__ void k(int* p) { *p = 1; }", name="k.cu", **options):
-        return compiler.compile_kernel(source, name, "_Z1kPi", HOPPER, {}, **options)
+        return compiler.compile_kernel(Unit(source, name, HOPPER, **options), "_Z1kPi")
 
     compiled()
     compiled(source="__global__ void k(int* p) { *p = 2; }")
@@ -256,7 +257,7 @@ def test_what_it_was_compiled_from_and_with_makes_the_key(cache, runs):
 def test_errors_are_not_kept(cache):
     for _ in range(2):
         with pytest.raises(CompileError):
-            compiler.compile_ptx("wrong", "wrong.cu", HOPPER, {})
+            compiler.compile_unit(Unit("wrong", "wrong.cu", HOPPER))
     assert not cache.exists()
 
 
@@ -270,7 +271,7 @@ def test_without_a_place_to_keep_it_everything_still_compiles(tmp_path, monkeypa
 
 
 def test_what_was_used_longest_ago_goes_first(cache, monkeypatch):
-    output = compile_cache.Output("ptx", b"x" * 1000, "", "")
+    output = Output("ptx", b"x" * 1000, "", "")
     cache.mkdir()
     (cache / "mine.txt").write_text("y" * 5000)
     monkeypatch.setattr(compile_cache, "LARGEST_CACHE_BYTES", 3600)
@@ -316,7 +317,7 @@ def test_the_stand_ins_give_what_c_gives_and_go_together_with_libcudacxx():
     cuda = ["cuda.h", "cuda_runtime.h", "cooperative_groups.h", "cuda/atomic", "cuda/std/cmath"]
     for order in (cuda + names, names[::-1] + cuda):
         source = "".join(f"#include <{name}>\n" for name in order) + USED
-        ptx = compiler.compile_ptx(source, "k.cu", HOPPER, {})
+        ptx = compiler.compile_unit(Unit(source, "k.cu", HOPPER)).ptx
     given = re.search(r"values\[\d+\] = \{(.*?)\}", ptx)[1].split(", ")
     *numbers, last = struct.unpack("<15d", bytes(map(int, given)))
     single, double, infinity = np.finfo(np.float32), np.finfo(np.float64), math.inf
@@ -349,4 +350,5 @@ def test_stand_ins_come_last_and_lead_nowhere_else(tmp_path):
 def test_assert_is_switched_off_each_time_it_is_included():
     source = "#define NDEBUG\n#include <cassert>\n" + KERNEL.replace("*p =", "assert(*p); *p =")
     assert value("k.cu", source, options=("-DVALUE=3",)) == 3
-    assert "__assertfail" not in compiler.compile_ptx(source, "k.cu", HOPPER, {"VALUE": "3"})
+    unit = Unit(source, "k.cu", HOPPER, {"VALUE": "3"})
+    assert "__assertfail" not in compiler.compile_unit(unit).ptx

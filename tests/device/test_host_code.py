@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from memlab.device import compile as compiler
 from memlab.device import host_code
 from memlab.device.compile_errors import CompileError
+from memlab.device.unit import Unit
 
 HOPPER = (9, 0)
 
@@ -86,8 +87,8 @@ def test_a_file_with_its_main_gives_what_its_kernel_gives_alone():
     alone = "\n".join(alone).replace("constexpr", "__device__ constexpr")
     alone = alone.replace("inline", "__device__ inline")
     options = ["-lineinfo"]
-    whole = compiler.compile_kernel(MIXED, "k.cu", "scale", HOPPER, {}, options=options)
-    part = compiler.compile_kernel(alone, "k.cu", "scale", HOPPER, {}, options=options)
+    whole = compiler.compile_kernel(Unit(MIXED, "k.cu", HOPPER, options=options), "scale")
+    part = compiler.compile_kernel(Unit(alone, "k.cu", HOPPER, options=options), "scale")
     assert body(whole.ptx) == body(part.ptx)
     assert "on_the_host" not in whole.ptx
 
@@ -108,7 +109,7 @@ def test_a_file_with_its_main_gives_what_its_kernel_gives_alone():
 )
 def test_faults_of_device_code_are_reported_and_not_left_out(source, said):
     with pytest.raises(CompileError) as caught:
-        compiler.compile_ptx(f"int main() {{ puts(0); }}\n{source}\n", "k.cu", HOPPER, {})
+        compiler.compile_unit(Unit(f"int main() {{ puts(0); }}\n{source}\n", "k.cu", HOPPER))
     assert said in caught.value.log
 
 
@@ -116,7 +117,7 @@ def test_headers_of_ones_own_say_what_marks_device_code(tmp_path):
     (tmp_path / "macros.h").write_text("#define GPU_CODE __device__\n")
     source = '#include "macros.h"\nGPU_CODE int f() { return absent; }\nint main() { puts(0); }\n'
     with pytest.raises(CompileError, match=r"k\.cu\(2\): error: identifier .absent. is undefined"):
-        compiler.compile_ptx(source, str(tmp_path / "k.cu"), HOPPER, {})
+        compiler.compile_unit(Unit(source, str(tmp_path / "k.cu"), HOPPER))
 
 
 HOST = (

@@ -7,11 +7,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from memlab.device import datasheet, execution, kinds
+from memlab.device import counting, datasheet, kinds
 from memlab.device.compile import compile_launch
+from memlab.device.counting import Counted
 from memlab.device.devices import limits
 from memlab.device.emulator.sampling import WholeGrid
-from memlab.device.execution import Counted, Execution
+from memlab.device.execution import Execution
 from memlab.kernels.catalog import CATALOG
 from memlab.kernels.launch import Buffer, Dim3, Launch, Scalar
 
@@ -49,8 +50,8 @@ def executed(body: str, grid: Dim3, block: Dim3, n: int = 0, m: int = 1) -> Exec
 
 
 def counted(found: Execution) -> Counted:
-    cost = found.probe().lane_instructions_per_block
-    return found.count(cost, lambda what, fraction: None)
+    cost = counting.probe(found).lane_instructions_per_block
+    return counting.count(found, cost, lambda what, fraction: None)
 
 
 def requests(found: Execution) -> int:
@@ -64,8 +65,8 @@ def _global(found: Execution, by_step: list[int]) -> int:
 
 @pytest.fixture
 def only_samples(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(execution, "WHOLE_GRID_LANE_INSTRUCTIONS", 0)
-    monkeypatch.setattr(execution, "ESTIMATED_LANE_INSTRUCTIONS", 0)
+    monkeypatch.setattr(counting, "WHOLE_GRID_LANE_INSTRUCTIONS", 0)
+    monkeypatch.setattr(counting, "ESTIMATED_LANE_INSTRUCTIONS", 0)
 
 
 # --- What a sample got wrong -------------------------------------------------------------------
@@ -114,7 +115,7 @@ def test_what_is_not_followed_is_an_estimate(condition: str) -> None:
 
 
 def test_what_is_estimated_runs_whole_up_to_a_larger_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(execution, "WHOLE_GRID_LANE_INSTRUCTIONS", 0)
+    monkeypatch.setattr(counting, "WHOLE_GRID_LANE_INSTRUCTIONS", 0)
     found = executed("if (bx % 100 == 50) o[tx] = 1;", (10_000, 1, 1), (32, 1, 1))
 
     result = counted(found)

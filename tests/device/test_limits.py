@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from memlab.cli.app import main
-from memlab.device import budget, datasheet, execution
+from memlab.device import budget, counting, datasheet, execution
 from memlab.device.budget import Budget, Deadline, OutOfTime, parse_size
 from memlab.device.compile import compile_launch
 from memlab.device.emulated import EmulatedDevice, emulate_if_possible
@@ -109,17 +109,17 @@ def test_what_has_run_when_the_time_is_up_stands_for_the_rest(
     whole: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not whole:
-        monkeypatch.setattr(execution, "WHOLE_GRID_LANE_INSTRUCTIONS", 0)
+        monkeypatch.setattr(counting, "WHOLE_GRID_LANE_INSTRUCTIONS", 0)
     monkeypatch.setattr(execution, "CHUNK_LANES", 64)
     launch = launch_of(FILL, OUT, Scalar("n", "int32", 4096), blocks=64)
     one = executed(launch)
-    cost = one.probe().lane_instructions_per_block
-    complete = one.count(cost, lambda what, fraction: None)
+    cost = counting.probe(one).lane_instructions_per_block
+    complete = counting.count(one, cost, lambda what, fraction: None)
 
     cut = executed(launch)
-    cut.probe()
+    counting.probe(cut)
     cut.deadline = Passes(12)  # asked before each block and in it
-    counted = cut.count(cost, lambda what, fraction: None)
+    counted = counting.count(cut, cost, lambda what, fraction: None)
 
     assert 3 <= counted.coverage.blocks_emulated < complete.coverage.blocks_emulated
     assert counted.coverage.timed_out
@@ -130,12 +130,12 @@ def test_what_has_run_when_the_time_is_up_stands_for_the_rest(
 
 
 def test_counts_need_a_block_of_every_kind(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(execution, "WHOLE_GRID_LANE_INSTRUCTIONS", 0)
+    monkeypatch.setattr(counting, "WHOLE_GRID_LANE_INSTRUCTIONS", 0)
     cut = executed(launch_of(FILL, OUT, Scalar("n", "int32", 4096), blocks=64))
     cut.deadline = Passes(3)  # the first and the last block are of another kind than the others
 
     with pytest.raises(OutOfTime, match=r"of 64 blocks done"):
-        cut.count(1e9, lambda what, fraction: None)
+        counting.count(cut, 1e9, lambda what, fraction: None)
 
 
 def ones(inputs: Arrays, index: np.ndarray) -> np.ndarray:
@@ -151,12 +151,12 @@ def test_what_ran_in_time_is_verified_and_what_was_cut_short_is_not(
 
     stopped = executed(launch)
     stopped.deadline = Passes(20)
-    assert stopped.count(1, lambda what, fraction: None).coverage.timed_out
+    assert counting.count(stopped, 1, lambda what, fraction: None).coverage.timed_out
     assert stopped.verify(whole=False).status == "passed"
 
     cut = executed(launch)
     cut.deadline = Sudden(4)  # before, in and behind the first chunk, before the second: in that
-    assert cut.count(1, lambda what, fraction: None).coverage.timed_out
+    assert counting.count(cut, 1, lambda what, fraction: None).coverage.timed_out
     verification = cut.verify(whole=False)
     assert (verification.status, verification.relative_error) == ("skipped", None)
     assert "time limit" in verification.worst
@@ -213,7 +213,7 @@ def test_threads_with_much_memory_of_their_own_run_fewer_at_once() -> None:
     execution_ = executed(launch, memory_bytes=2**26)
 
     assert 1 <= execution_.chunk_blocks * 64 * 65536 <= 2**26
-    assert execution_.count(1, lambda what, fraction: None).coverage.blocks_emulated == 64
+    assert counting.count(execution_, 1, lambda what, fraction: None).coverage.blocks_emulated == 64
     assert (execution_.array(OUT) == 4).all()
     assert executed(launch_of(FILL, OUT, Scalar("n", "int32", 5))).chunk_blocks == 256
 
@@ -385,7 +385,7 @@ def test_an_argument_without_grid_constant_is_the_threads_own() -> None:
     o[blockIdx.x * blockDim.x + threadIdx.x] = n;
 }"""
     execution_ = executed(launch_of(source, OUT, Scalar("n", "int32", 5)))
-    execution_.count(1, lambda what, fraction: None)
+    counting.count(execution_, 1, lambda what, fraction: None)
 
     assert execution_.array(OUT)[:128].tolist() == [5 + each % 64 for each in range(128)]
 
@@ -484,7 +484,7 @@ def test_sums_over_blocks_that_did_not_all_run_are_not_judged(
     )
 
     assert run(launch).verification.status == "passed"
-    monkeypatch.setattr(execution, "WHOLE_GRID_LANE_INSTRUCTIONS", 0)
+    monkeypatch.setattr(counting, "WHOLE_GRID_LANE_INSTRUCTIONS", 0)
     sampled = run(launch).verification
     assert (sampled.status, "atomics" in sampled.worst) == ("skipped", True)
 
@@ -494,7 +494,7 @@ def test_a_sample_of_small_elements_is_verified(
     dtype: str, ctype: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Elements smaller than a word, of which a word's others were not written."""
-    monkeypatch.setattr(execution, "WHOLE_GRID_LANE_INSTRUCTIONS", 0)
+    monkeypatch.setattr(counting, "WHOLE_GRID_LANE_INSTRUCTIONS", 0)
     one = {"uint8": 1, "float16": 0x3C00}[dtype]
     source = f"""extern "C" __global__ void k({ctype} *o, int n) {{
     o[(blockIdx.x * blockDim.x + threadIdx.x) * 3] = n;
@@ -521,9 +521,9 @@ def test_what_data_decides_runs_whole_up_to_a_larger_size(
     drawn = executed(launch).inputs["p"].reshape(-1, 32)
     sectors = sum(len(np.unique(warp * 4 // 32)) for warp in drawn)
 
-    monkeypatch.setattr(execution, "WHOLE_GRID_LANE_INSTRUCTIONS", 0)
+    monkeypatch.setattr(counting, "WHOLE_GRID_LANE_INSTRUCTIONS", 0)
     whole = run(launch)
-    monkeypatch.setattr(execution, "ESTIMATED_LANE_INSTRUCTIONS", 0)
+    monkeypatch.setattr(counting, "ESTIMATED_LANE_INSTRUCTIONS", 0)
     sampled = run(launch)
 
     assert whole.coverage == Coverage(64, 64)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from strangers import HOPPER, STRANGERS, Stranger, assertions_that_hold
 
+from memlab.device import counting
 from memlab.device.budget import Budget
 from memlab.device.checking import check
 from memlab.device.compile import compile_launch
@@ -64,7 +65,11 @@ def launch_of(stranger: Stranger, folder: Path) -> Launch:
 def run(launch: Launch, architecture: tuple[int, int]) -> dict[str, Any]:
     """The outputs, run as `memlab run` does: a probe first."""
     execution = Execution.of(launch, compile_launch(launch, architecture), 0, BUDGET)
-    execution.count(execution.probe().lane_instructions_per_block, lambda what, fraction: None)
+    counting.count(
+        execution,
+        counting.probe(execution).lane_instructions_per_block,
+        lambda what, fraction: None,
+    )
     return {each.name: execution.array(each).copy() for each in launch.outputs}
 
 

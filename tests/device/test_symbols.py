@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memlab.device.compile import compile_ptx
+from memlab.device.compile import compile_unit
 from memlab.device.symbols import layout_of, layouts, source_name
+from memlab.device.unit import Unit
 from memlab.kernels.launch import Launch
 
 HOPPER = (9, 0)
@@ -59,7 +60,7 @@ def read(source: str, at_launch: int = 0) -> dict[str, tuple[tuple[int, ...], in
     launch = launch_of(source)
     known = layouts(launch, HOPPER)
     found = {}
-    ptx = compile_ptx(source, "k.cu", HOPPER, launch.defines)
+    ptx = compile_unit(Unit.of(launch, HOPPER)).ptx
     for bits, symbol, elements in _VARIABLE.findall(ptx):
         unsized = elements == "[]"
         count = int(elements.strip("[]") or 1)

@@ -8,9 +8,10 @@ from fuzzing import cases, seldom
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memlab.device.dwarf import Layout
+from memlab.device.dwarf_layouts import Layout
 from memlab.device.signature import signatures
 from memlab.device.symbols import layout_of, layouts
+from memlab.device.unit import Unit
 from memlab.errors import MemlabError
 from memlab.kernels.launch import Launch
 
@@ -63,7 +64,7 @@ def sources(draw: st.DrawFn) -> str:
 @cases(40)
 def test_any_source_is_read_or_refused(source: str, size: int) -> None:
     with suppress(MemlabError):
-        signatures(source, "k.cu", HOPPER, {})
+        signatures(Unit(source, "k.cu", HOPPER))
     launch = Launch(
         kernel="k",
         parameters={},

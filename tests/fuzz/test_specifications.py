@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from memlab.device.inputs import argument_bytes, element_type, make_inputs
 from memlab.device.references import references
 from memlab.errors import MemlabError, UsageError
-from memlab.kernels import arguments, own
+from memlab.kernels import arguments, own, own_launch
 from memlab.kernels.choices import STANDARDS
 from memlab.kernels.kernel import Limits
 from memlab.kernels.launch import Counting, NpyFile, Null, Same, Scalar, Structure, Uniform
@@ -206,7 +206,7 @@ def test_choices_make_a_launch_within_limits_or_are_refused(
 ) -> None:
     try:
         kernel = own.configured(OwnKernel("x.cu", entry), chosen)
-        launch = own.launch(kernel, SIGNATURE, "", LIMITS)
+        launch = own_launch.launch(kernel, SIGNATURE, "", LIMITS)
     except UsageError:
         return
     assert all(1 <= n <= most for n, most in zip(launch.grid, LIMITS.max_grid_dim, strict=True))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import io
 import sys
 from dataclasses import replace
 from types import ModuleType
@@ -11,11 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from elftools.elf.elffile import ELFFile
+from machine_code import accesses, opcodes
 
-from memlab.device import execution
+from memlab.device import counting
 from memlab.device.compile import compile_launch
-from memlab.device.cubin import machine_memory_instructions
 from memlab.device.devices import limits, open_device
 from memlab.device.emulated import EmulatedDevice
 from memlab.device.measurement import Measurement
@@ -57,11 +55,6 @@ def prepare(name: str, device: Any = H200, **values: int) -> Launch:
 
 def exact(matrix: Any, name: str) -> Any:
     """A matrix as the tensor cores see it, in float64; TF32 rounded by arithmetic, not by bits."""
-    if name == "tensor-fp16":
-        return matrix.view(np.float16).astype(np.float64)
-    if name == "tensor-bf16":
-        exponent = (matrix >> 7).astype(np.int64) - 127  # all are positive
-        return np.ldexp(1 + (matrix & 127) / 128, exponent)
     wide = matrix.astype(np.float64)
     if name != "tensor-tf32":
         return wide
@@ -185,21 +178,15 @@ def test_fewer_blocks_of_expensive_launches_are_sampled_and_count_the_same(
 ) -> None:
     launch = prepare("vectorized", m=190, k=30, n=220, tile=32, per_thread=4)
     whole = H200.run(launch, seed=1)
-    monkeypatch.setattr(execution, "WHOLE_GRID_LANE_INSTRUCTIONS", 0)
+    monkeypatch.setattr(counting, "WHOLE_GRID_LANE_INSTRUCTIONS", 0)
     sampled = H200.run(launch, seed=1)
-    monkeypatch.setattr(execution, "SAMPLE_LANE_INSTRUCTIONS", 1)
+    monkeypatch.setattr(counting, "SAMPLE_LANE_INSTRUCTIONS", 1)
     least = H200.run(launch, seed=1)
 
     assert whole.coverage.blocks_emulated == 6 * 7
     assert sampled.coverage.blocks_emulated == 4 + 4 * 4 + 16  # corners, edges, interior
     assert least.coverage.blocks_emulated == 4 + 4 + 1
     assert whole.counters == sampled.counters == least.counters
-
-
-def opcodes(cubin: bytes, entry: str) -> list[int]:
-    """The low 9 bits of every machine instruction."""
-    code = ELFFile(io.BytesIO(cubin)).get_section_by_name(f".text.{entry}").data()
-    return [int.from_bytes(code[at : at + 2], "little") & 0x1FF for at in range(0, len(code), 16)]
 
 
 FFMA, HMMA = 0x023, 0x03C  # as nvdisasm prints 0x...7223 and 0x...723c
@@ -226,8 +213,8 @@ def test_machine_code_is_what_the_step_promises(
 ) -> None:
     launch = prepare(name)
     compiled = compile_launch(launch, architecture)
-    accesses = machine_memory_instructions(compiled.cubin, launch.entry)
-    widths = {each.width_bytes for each in accesses if each.kind == "shared_load"}
+    made = accesses(compiled.cubin, launch.entry)
+    widths = {width_bytes for kind, width_bytes in made if kind == "shared_load"}
     found = opcodes(compiled.cubin, launch.entry).count(unit)
 
     assert found
@@ -235,7 +222,7 @@ def test_machine_code_is_what_the_step_promises(
     assert shared_load_bytes in (None, widths)
     assert compiled.resources.local_bytes_per_thread == 0
     if name in ("vectorized", "double-buffered", "tensor-fp16"):
-        assert ("global_load", 16) in {(each.kind, each.width_bytes) for each in accesses}
+        assert ("global_load", 16) in made
 
 
 @pytest.mark.parametrize(
@@ -342,9 +329,7 @@ def test_tensor_tolerance_lies_between_truncation_and_a_lost_term() -> None:
     """A tensor core that cuts off after every 4 products passes; one that loses a term does not."""
     rng = np.random.default_rng(11)
     for k in (4, 57, 1024, 4096):
-        terms = np.pad(
-            rng.uniform(0.125, 1, (200, k)) * rng.uniform(0.125, 1, (200, k)), ((0, 0), (0, -k % 4))
-        )
+        terms = np.pad(rng.random((200, k)) * rng.random((200, k)), ((0, 0), (0, -k % 4)))
         total = np.zeros(200, np.float32)
         for four in np.split(terms, terms.shape[1] // 4, axis=1):
             kept = total + four.sum(axis=1)

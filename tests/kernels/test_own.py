@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from memlab.errors import UsageError
-from memlab.kernels import own
+from memlab.kernels import own, own_launch
+from memlab.kernels.arguments import fill
 from memlab.kernels.kernel import Limits
 from memlab.kernels.launch import Constant, Launch
 from memlab.kernels.own import OwnKernel, configured, split
@@ -42,7 +43,8 @@ LIMITS = Limits("a GPU", total_memory_bytes=2**20)
 
 
 def launched(limits: Limits = LIMITS, executed: bool = True, **changes: Any) -> Launch:
-    return own.launch(replace(SAXPY, **changes), SIGNATURE, "text", limits, executed=executed)
+    kernel = replace(SAXPY, **changes)
+    return own_launch.launch(kernel, SIGNATURE, "text", limits, executed=executed)
 
 
 @pytest.mark.parametrize(
@@ -110,7 +112,7 @@ def test_constants_get_type_and_shape_from_the_source() -> None:
     assert by_name["_ZN2ns5tableE"].shape == (3, 5)
     assert (by_name["corners"].shape, by_name["corners"].dtype) == ((7, 4), "float32")
     assert by_name["alpha"] == Constant("alpha", (1,), "float64", by_name["alpha"].fill)
-    assert by_name["alpha"].fill == own.fill("f64", "2")
+    assert by_name["alpha"].fill == fill("f64", "2")
 
 
 def test_an_occupancy_needs_no_more_than_a_block() -> None:
@@ -153,7 +155,7 @@ def test_a_parameter_may_not_be_called_as_a_variable() -> None:
     signature = replace(SIGNATURE, variables=(variable,))
 
     with pytest.raises(UsageError, match="parameter y has the name of a __constant__"):
-        own.launch(SAXPY, signature, "", LIMITS)
+        own_launch.launch(SAXPY, signature, "", LIMITS)
 
 
 def test_later_choices_add_to_lists_and_replace_the_rest() -> None:
@@ -216,7 +218,7 @@ def test_a_block_that_a_gpu_refuses_is_refused(
 ) -> None:
     def launch() -> Launch:
         kernel, signature = replace(SAXPY, block=block), replace(SIGNATURE, bounds=bounds)
-        return own.launch(kernel, signature, "text", LIMITS, executed=False)
+        return own_launch.launch(kernel, signature, "text", LIMITS, executed=False)
 
     if message:
         with pytest.raises(UsageError, match=message):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from memlab.device import datasheet
-from memlab.device.compile import compile_ptx
+from memlab.device.compile import compile_unit
 from memlab.device.devices import limits
 from memlab.device.emulator.dependence import (
     adds_up_globally,
@@ -15,6 +15,7 @@ from memlab.device.emulator.dependence import (
 )
 from memlab.device.emulator.parser import parse
 from memlab.device.emulator.program import Program, load, reads, writes
+from memlab.device.unit import Unit
 from memlab.kernels.catalog import CATALOG
 
 HEAD = 'extern "C" __global__ void k(float *x, float *y, int *p, int n)'
@@ -54,7 +55,7 @@ INDEPENDENT = {
 
 
 def program(body: str) -> Program:
-    text = compile_ptx(f"{HEAD} {{ {THREAD} {body} }}", "k.cu", (9, 0), {})
+    text = compile_unit(Unit(f"{HEAD} {{ {THREAD} {body} }}", "k.cu", (9, 0))).ptx
     return load(parse(text), "k")
 
 
@@ -95,13 +96,7 @@ def test_of_the_catalog_only_the_scattered_access_follows_data() -> None:
     found = set()
     for name, kernel in CATALOG.items():
         launch = kernel.prepare({}, limits(datasheet.load("h200")))
-        text = compile_ptx(
-            launch.source,
-            launch.source_name,
-            (9, 0),
-            launch.defines,
-            options=launch.compile_options,
-        )
+        text = compile_unit(Unit.of(launch, (9, 0))).ptx
         if depends_on_data(load(parse(text), launch.entry)):
             found.add(name)
     assert found == {"scattered"}

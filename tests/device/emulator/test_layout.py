@@ -15,6 +15,7 @@ from memlab.device.compile import compile_kernel
 from memlab.device.emulator.layout import order_of
 from memlab.device.emulator.parser import parse
 from memlab.device.emulator.program import load
+from memlab.device.unit import Unit
 
 START = """
 .reg .pred %p<3>; .reg .b32 %r<9>; .reg .b32 %n<64>; .reg .b64 %a<4>;
@@ -111,7 +112,7 @@ UNLIKELY = """extern "C" __global__ void k(const float* a, float* b) {
 @pytest.mark.parametrize("expected", ["", "[[unlikely]]"])
 def test_lanes_are_shuffled_with_what_an_unlikely_arm_made(expected: str) -> None:
     source = UNLIKELY.replace("EXPECTED", expected)
-    ptx = compile_kernel(source, "k.cu", "k", (9, 0), {}, options=("--std=c++20",)).ptx
+    ptx = compile_kernel(Unit(source, "k.cu", (9, 0), options=("--std=c++20",)), "k").ptx
     program, before = load(parse(ptx), "k"), np.arange(65, dtype="f4") ** 2
     a, b = program.parameters
     after = run(ptx, {a: before, b: np.zeros(65, "f4")}, block=(64, 1, 1))[b]

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
+from machine_code import accesses
 
-from memlab.device import cubin
-from memlab.device.compile import compile_kernel
+from memlab.device.compile import compile_kernel, compile_launch
 from memlab.device.emulator import parser, program
+from memlab.device.unit import Unit
 from memlab.kernels.catalog import find
 from memlab.kernels.kernel import Limits
 
@@ -57,9 +58,9 @@ BETWEEN = {
 
 
 def widths_of_machine_code(code: bytes, entry: str) -> dict[str, Counter[int | None]]:
-    found = cubin.machine_memory_instructions(code, entry)
+    found = accesses(code, entry)
     return {
-        kind: Counter(each.width_bytes for each in found if each.kind == f"shared_{kind}")
+        kind: Counter(width_bytes for what, width_bytes in found if what == f"shared_{kind}")
         for kind in ("load", "store")
     }
 
@@ -82,9 +83,7 @@ def test_tiled_counts_the_shared_accesses_of_its_machine_code(
     tile: int, architecture: tuple[int, int]
 ) -> None:
     launch = find("tiled").prepare({"tile": tile}, Limits("any"))
-    compiled = compile_kernel(
-        launch.source, launch.source_name, launch.entry, architecture, launch.defines
-    )
+    compiled = compile_launch(launch, architecture)
 
     counted = widths_counted(compiled.ptx, launch.entry)
 
@@ -114,7 +113,7 @@ def test_every_choice_of_neighbours_is_joined_as_ptxas_does(
     source = "".join(
         KERNEL.format(entry=entry, type=element, body=body) for entry, body in bodies.items()
     )
-    compiled = compile_kernel(source, "all.cu", "k1", (9, 0), {})
+    compiled = compile_kernel(Unit(source, "all.cu", (9, 0)), "k1")
 
     wrong = {
         str(places)
@@ -128,7 +127,7 @@ def test_every_choice_of_neighbours_is_joined_as_ptxas_does(
 @pytest.mark.parametrize("between", BETWEEN)
 def test_what_lies_between_decides(between: str) -> None:
     source = KERNEL.format(entry="kernel", type="float", body=BETWEEN[between])
-    compiled = compile_kernel(source, "between.cu", "kernel", (9, 0), {})
+    compiled = compile_kernel(Unit(source, "between.cu", (9, 0)), "kernel")
 
     assert widths_counted(compiled.ptx, "kernel") == widths_of_machine_code(
         compiled.cubin, "kernel"

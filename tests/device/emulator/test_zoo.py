@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from ptx import run
 
-from memlab.device.compile import compile_ptx
+from memlab.device.compile import compile_unit
+from memlab.device.unit import Unit
 
 SOURCE = (Path(__file__).parents[2] / "data" / "zoo.cu").read_text()
 ARCHITECTURES = [(7, 5), (8, 0), (9, 0), (10, 0), (12, 0)]
@@ -25,7 +26,7 @@ every_architecture = pytest.mark.parametrize(
 
 @cache
 def compiled(architecture: tuple[int, int], *options: str) -> str:
-    return compile_ptx(SOURCE, "zoo.cu", architecture, {}, options=options)
+    return compile_unit(Unit(SOURCE, "zoo.cu", architecture, options=options)).ptx
 
 
 def launch(text: str, entry: str, arrays: dict[str, Any], scalars: Any = None, **more: Any) -> Any:
