@@ -1,25 +1,30 @@
 """Rates of this GPU that the time model takes from a measurement, where no datasheet gives them.
 
-    python -m benchmarks.rates
+    python -m benchmarks.rates [FOLDER]
 
 Starting blocks, the shortest kernel, and stores into the L2, by CUDA events behind a blocking
 kernel. Two events with nothing between them take time too, which is taken off. And in what steps
 the time between two events grows while a kernel between them waits longer and longer.
+With a folder, writes `…-rates.txt` there too.
 """
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import numpy as np
 
 from benchmarks.gpu_cases import SOURCE as TIMED
+from benchmarks.gpu_results import head, prefix
 from memlab.device import cuda_query
-from memlab.device.compile import compile_cubin
+from memlab.device.compile import compile_unit
 from memlab.device.cuda_session import Session
-from memlab.device.properties import SECTOR_BYTES, clock_hz
+from memlab.device.properties import SECTOR_BYTES, DeviceProperties, clock_hz
 from memlab.device.timing import Settings
+from memlab.device.unit import Unit
 
 SOURCE = """
 extern "C" __global__ void nothing() {}
@@ -50,11 +55,10 @@ TICK_S = 32e-9
 """All times between events are multiples of it."""
 
 
-def main() -> None:
-    """Measure and print."""
-    properties = cuda_query.query(0)
+def rates(properties: DeviceProperties) -> Iterator[str]:
+    """Measure, a line for each rate."""
     hertz, multiprocessors = clock_hz(properties) or 1.0, properties.multiprocessor_count or 1
-    cubin = compile_cubin(SOURCE, "rates.cu", properties.compute_capability, {})
+    cubin = compile_unit(Unit(SOURCE, "rates.cu", properties.compute_capability)).cubin
     with Session(0) as session:
         kernels = {name: session.load(cubin, name) for name in ("nothing", "fill", "touch")}
 
@@ -62,7 +66,7 @@ def main() -> None:
             return session.time(launch, SETTINGS, flush=False).median_s
 
         events_s = median_s(lambda: None)
-        print(f"{properties.name}; two events with nothing between them: {events_s * 1e6:.2f} us")
+        yield f"two events with nothing between them: {events_s * 1e6:.2f} us"
         empty_s = {
             blocks: median_s(
                 lambda blocks=blocks: session.launch(  # type: ignore[misc]
@@ -73,11 +77,12 @@ def main() -> None:
             for blocks in GRIDS
         }
         for blocks, seconds in empty_s.items():
-            print(f"{blocks:,} x {THREADS} threads that do nothing: {seconds * 1e6:.2f} us")
+            yield f"{blocks:,} x {THREADS} threads that do nothing: {seconds * 1e6:.2f} us"
         block_s = (empty_s[GRIDS[-1]] - empty_s[GRIDS[-2]]) / (GRIDS[-1] - GRIDS[-2])
-        print(f"a block: {block_s * 1e9:.3f} ns, {1 / block_s / hertz:.3f} a clock")
+        yield f"a block: {block_s * 1e9:.3f} ns, {1 / block_s / hertz:.3f} a clock"
 
-        timed = compile_cubin(TIMED.read_text(), TIMED.name, properties.compute_capability, {})
+        unit = Unit(TIMED.read_text(), TIMED.name, properties.compute_capability)
+        timed = compile_unit(unit).cubin
         wait, marks = session.load(timed, "wait"), session.array(4 * multiprocessors)
         ends = Counter(
             round(
@@ -93,7 +98,7 @@ def main() -> None:
             for clocks in WAITS_CLOCKS
         )
         first, last = (1e6 * clocks / hertz for clocks in (WAITS_CLOCKS[0], WAITS_CLOCKS[-1]))
-        print(
+        yield (
             f"events around {len(WAITS_CLOCKS)} waits of {first:.2f} to {last:.2f} us: "
             + ", ".join(f"{t * TICK_S * 1e6:.2f} us ({n})" for t, n in sorted(ends.items()))
         )
@@ -112,11 +117,23 @@ def main() -> None:
                 for times in (FEW, MANY)
             )
             rate = STORED_BYTES / SECTOR_BYTES * (MANY - FEW) / (many_s - few_s)
-            print(
+            yield (
                 f"{name}: {rate / 1e9:.1f} G sectors/s into the L2, "
                 f"{SECTOR_BYTES * rate / hertz:.0f} bytes of sectors a clock"
             )
 
 
+def main(folder: Path | None) -> None:
+    """Measure, print, and write where a folder is given."""
+    properties = cuda_query.query(0)
+    lines = [head(properties.name)]
+    print(lines[0])
+    for line in rates(properties):
+        print(line, flush=True)
+        lines.append(line)
+    if folder is not None:
+        (folder / f"{prefix(properties.name)}-rates.txt").write_text("\n".join(lines) + "\n")
+
+
 if __name__ == "__main__":
-    main()
+    main(Path(sys.argv[1]) if sys.argv[1:] else None)

@@ -14,25 +14,33 @@ class Figure:
         name: What was measured.
         value: What came out.
         unit: Its unit.
-        most: The limit that it must not exceed; None where it is only stated.
+        most: The limit that it must not exceed; None where there is none.
+        least: The limit that it must reach; None where there is none.
     """
 
     name: str
     value: float
     unit: str
     most: float | None = None
+    least: float | None = None
 
     @property
     def missed(self) -> bool:
-        """Whether it is above its limit."""
-        return self.most is not None and not self.value <= self.most
+        """Whether it is beyond a limit."""
+        too_much = self.most is not None and not self.value <= self.most
+        return too_much or (self.least is not None and not self.value >= self.least)
 
     def line(self) -> str:
         """The figure, its limit beside it and how it stands to that."""
         text = f"{self.name:<52}{self.value:>9.3g} {self.unit:<6}"
-        if self.most is None:
+        limits = [
+            f"{sign} {limit:g}"
+            for sign, limit in ((">=", self.least), ("<=", self.most))
+            if limit is not None
+        ]
+        if not limits:
             return text.rstrip()
-        return f"{text}{f'<= {self.most:g}':>8}  {'MISSED' if self.missed else 'ok'}"
+        return f"{text}{', '.join(limits):>8}  {'MISSED' if self.missed else 'ok'}"
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -4,8 +4,8 @@
 
 Runs `memlab check --with compute-sanitizer` on each file of `tests/data/planted`, as it is and with
 `-D FIXED`, each in a process of its own, and prints both verdicts, each as soon as it is there.
-With a folder, writes there `check.csv`, a row for each line that either of them names, and
-`check.md`, a row a file.
+With a folder, writes there `…-check.csv`, a row for each line that either of them names, and
+`…-check.md`, a row a file.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from __future__ import annotations
 import argparse
 import csv
 import json
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from benchmarks.gpu_results import head as gpu_head
+from benchmarks.gpu_results import prefix
 from memlab.device import sanitizer
 from memlab.device.devices import gpu_names, open_device
 from memlab.device.findings import TOOLS
@@ -273,30 +273,21 @@ def main(arguments: Sequence[str]) -> int:
 
     release = next(each.document for each in verdicts if each.has_both and each.document)
     head = (
-        f"{properties.name}, driver {_driver()}, "
-        f"compute-sanitizer {release['compute_sanitizer']['version']}, "
-        f"memlab {version('memlab')}, {datetime.now(UTC):%Y-%m-%d}"
+        f"{gpu_head(properties.name)}, "
+        f"compute-sanitizer {release['compute_sanitizer']['version']}, memlab {version('memlab')}"
     )
     text = markdown(verdicts, head)
     print(text)
     if given.folder is not None:
         given.folder.mkdir(parents=True, exist_ok=True)
-        (given.folder / "check.md").write_text(text)
-        with (given.folder / "check.csv").open("w", newline="") as file:
+        name = prefix(properties.name)
+        (given.folder / f"{name}-check.md").write_text(text)
+        with (given.folder / f"{name}-check.csv").open("w", newline="") as file:
             writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
             writer.writeheader()
             for each in verdicts:
                 writer.writerows(rows(each))
     return 0
-
-
-def _driver() -> str:
-    smi = shutil.which("nvidia-smi")
-    if smi is None:
-        return "unknown"
-    query = [smi, "--query-gpu=driver_version", "--format=csv,noheader"]
-    done = subprocess.run(query, check=False, capture_output=True, text=True)
-    return next(iter(done.stdout.split()), "unknown")
 
 
 if __name__ == "__main__":
