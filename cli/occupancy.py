@@ -1,5 +1,6 @@
 """`memlab occupancy`: the blocks a multiprocessor holds, what binds, what would change it."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -59,20 +60,12 @@ def occupancy_of_kernel(
         check_picture(output, force)
 
     from memlab import lab
-    from memlab.device.occupancy import Block
+    from memlab.device.occupancy import block_of
     from memlab.roofline.occupancy_document import Subject
 
     properties = lab.device_properties(device)
     launch, resources = lab.resources(target, parameters, properties)
-    subject = Subject(
-        block=Block(
-            launch.threads_per_block,
-            resources.registers_per_thread,
-            resources.static_shared_bytes + launch.dynamic_shared_bytes,
-        ),
-        kernel=launch.kernel,
-        parameters=dict(launch.parameters),
-    )
+    subject = Subject(block_of(launch, resources), launch.kernel, dict(launch.parameters))
     _deliver(properties, subject, as_json, output, force, quiet)
 
 
@@ -118,17 +111,17 @@ def occupancy(
         check_picture(output, force)
 
     from memlab import lab
-    from memlab.device.occupancy import Block, register_budget
+    from memlab.device.occupancy import Block
+    from memlab.device.occupancy_thresholds import register_budget
     from memlab.roofline.occupancy_document import Subject
 
     properties = lab.device_properties(device)
     _check_limits(properties, given)
-    shared = shared or 0
+    block = Block(threads, registers or 1, shared or 0)
     if registers is None:
-        registers = register_budget(properties, threads, shared).registers_per_thread
-        subject = Subject(Block(threads, registers, shared), registers_given=False)
-    else:
-        subject = Subject(Block(threads, registers, shared))
+        most = register_budget(properties, block).registers_per_thread
+        block = replace(block, registers_per_thread=most)
+    subject = Subject(block, registers_given=registers is not None)
     _deliver(properties, subject, as_json, output, force, quiet)
 
 

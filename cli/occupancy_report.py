@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import astuple
 from typing import TYPE_CHECKING
 
 from rich.table import Column
@@ -28,12 +27,12 @@ from memlab.device.occupancy import (
     Allocation,
     Block,
     allocation,
+    max_registers,
     max_warps,
     occupancy,
-    register_budget,
     resource_limits,
-    thresholds,
 )
+from memlab.device.occupancy_thresholds import register_budget, thresholds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from memlab.device.measurement import Occupancy
-    from memlab.device.occupancy import Threshold
+    from memlab.device.occupancy_thresholds import Threshold
     from memlab.device.properties import DeviceProperties
     from memlab.roofline.occupancy_document import Subject
 
@@ -61,7 +60,7 @@ def report(properties: DeviceProperties, subject: Subject) -> RenderableType:
         DeviceError: The device's limits are not known.
     """
     block = subject.block
-    found, given = occupancy(properties, *astuple(block)), allocation(properties, block)
+    found, given = occupancy(properties, block), allocation(properties, block)
     sections = (
         _heading(properties, subject),
         facts("Block", _block_facts(properties, subject, given)),
@@ -88,14 +87,14 @@ def threshold_text(resource: str, threshold: Threshold, found: Occupancy) -> str
 
 def budget_text(properties: DeviceProperties, block: Block) -> str:
     """Say how many registers a thread may have, and why division promises more."""
-    budget = register_budget(properties, block.threads_per_block, block.shared_bytes_per_block)
+    budget = register_budget(properties, block)
     most, divided = budget.registers_per_thread, budget.by_division
     full = budget.warps_per_sm == max_warps(properties)
     kept = "full occupancy" if full else "the most that this block size and shared memory allow"
     text = f"Up to {most} a thread keep {budget.warps_per_sm} warps resident, {kept}."
     if divided == most:
         return text
-    file = properties.max_registers_per_multiprocessor or 0
+    file = max_registers(properties)
     unit = REGISTERS_PER_ALLOCATION // properties.warp_size
     taken = -(-divided // unit) * unit
     rounding = f", so {divided} take {taken}" if taken > divided else ""
@@ -150,11 +149,10 @@ def _occupancy_facts(
 
 def _limits(properties: DeviceProperties, found: Occupancy, given: Allocation) -> RenderableType:
     """List what each resource alone would allow, the binding ones marked."""
-    registers = properties.max_registers_per_multiprocessor or 0
     why = {
         "blocks": f"{_blocks(found.limits['blocks'])} an SM, however small",
         "warps": f"{_warps(max_warps(properties))} an SM, {given.warps_per_block} a block",
-        "registers": f"{registers:,} an SM, "
+        "registers": f"{max_registers(properties):,} an SM, "
         f"{given.registers_per_warp * given.warps_per_block:,} a block",
         "shared memory": f"{capacity(given.carveout_bytes)} carved out of the L1, "
         f"{capacity(given.shared_bytes_per_block)} a block",

@@ -21,7 +21,7 @@ from memlab.device.emulator.memory import KernelFault, nowhere
 from memlab.device.emulator.sampling import Blocks, WholeGrid, coordinates, strata
 from memlab.device.execution import Execution
 from memlab.device.findings import TOOLS, CheckReport, Finding, Place, Tool
-from memlab.device.measurement import Coverage, DeviceSummary, Progress
+from memlab.device.measurement import Coverage, DeviceSummary, Progress, silent
 from memlab.device.naming import Array, Names
 from memlab.device.properties import WARP_SIZE
 from memlab.kernels.launch import Buffer, Launch
@@ -58,7 +58,7 @@ def check(
         KernelFault: The kernel stopped itself, and nothing was found before.
         OutOfTime: The time was up before anything was found or any block done.
     """
-    report = progress or (lambda what, fraction: None)
+    report = progress or silent
     report("preparing inputs", None)
     execution = Execution.of(launch, compiled, seed, budget)
     names = Names(launch, execution, compiled.architecture)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from memlab.device import model, totals
+from memlab.device import counting, model, totals
 from memlab.device.budget import Budget, OutOfTime, TooLarge
 from memlab.device.compile import Compiled, compile_launch
 from memlab.device.emulator import caches
@@ -28,10 +28,11 @@ from memlab.device.measurement import (
     Verification,
     flop_by_pipe,
     global_atomic_sectors,
+    silent,
 )
 from memlab.device.naming import accessed_arrays
-from memlab.device.occupancy import occupancy, shared_carveout_bytes
-from memlab.device.properties import SECTOR_BYTES, DeviceProperties
+from memlab.device.occupancy import block_of, occupancy, shared_carveout_bytes
+from memlab.device.properties import SECTOR_BYTES, DeviceProperties, summary
 from memlab.device.verification import UNVERIFIED
 from memlab.kernels.launch import Launch
 
@@ -67,7 +68,7 @@ class EmulatedDevice:
             KernelFault: The kernel touched memory that is not its own.
             OutOfTime: The time was up before there was anything to report.
         """
-        report = progress or (lambda what, fraction: None)
+        report = progress or silent
         report("compiling", None)
         compiled = compile_launch(launch, self.properties.compute_capability)
         emulation = emulate(launch, compiled, self.properties, seed, progress, self._budget)
@@ -75,9 +76,7 @@ class EmulatedDevice:
         return emulation.measurement(
             launch,
             compiled,
-            DeviceSummary(
-                self.properties.name, "emulated", self.properties.compute_capability, self.key
-            ),
+            summary(self.properties, self.kind, self.key),
             resident,
             model.time_of(emulation.work, resident, self.properties),
             emulation.verification,
@@ -165,20 +164,15 @@ def emulate(
         KernelFault: The kernel touched memory that is not its own.
         OutOfTime: The time was up before there was anything to report.
     """
-    report = progress or (lambda what, fraction: None)
+    report = progress or silent
     resident = resident_blocks(launch, compiled, properties)
     report("preparing inputs", None)
     execution = Execution.of(launch, compiled, seed, budget)
-    program, probe = execution.program, execution.probe()
-    counted = execution.count(probe.lane_instructions_per_block, report)
+    program, probe = execution.program, counting.probe(execution)
+    counted = counting.count(execution, probe.lane_instructions_per_block, report)
     tally = counted.tally
     report("modelling caches and time", None)
-    carveout = shared_carveout_bytes(
-        properties,
-        launch.threads_per_block,
-        compiled.resources.registers_per_thread,
-        _shared_bytes(launch, compiled),
-    )
+    carveout = shared_carveout_bytes(properties, block_of(launch, compiled.resources))
     geometry = _cache_geometry(properties, resident.blocks_per_sm, carveout)
     counters = _with_caches(totals.whole_grid(program, tally), probe.stream, launch, geometry, seed)
     work = model.Work(
@@ -251,8 +245,8 @@ def count(
         PtxError, UsageError, KernelFault, OutOfTime: As `emulate`.
     """
     execution = Execution.of(launch, compiled, seed, budget)
-    cost = execution.probe().lane_instructions_per_block
-    counted = execution.count(cost, progress or (lambda what, fraction: None))
+    cost = counting.probe(execution).lane_instructions_per_block
+    counted = counting.count(execution, cost, progress or silent)
     return totals.whole_grid(execution.program, counted.tally)
 
 
@@ -262,16 +256,7 @@ def resident_blocks(launch: Launch, compiled: Compiled, properties: DeviceProper
     Raises:
         UsageError: Not one fits.
     """
-    return occupancy(
-        properties,
-        launch.threads_per_block,
-        compiled.resources.registers_per_thread,
-        _shared_bytes(launch, compiled),
-    )
-
-
-def _shared_bytes(launch: Launch, compiled: Compiled) -> int:
-    return compiled.resources.static_shared_bytes + launch.dynamic_shared_bytes
+    return occupancy(properties, block_of(launch, compiled.resources))
 
 
 def _cache_geometry(

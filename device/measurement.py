@@ -27,6 +27,10 @@ DRIFT_LIMIT = 0.03
 of a power-limited GPU, and more than the 1% that two measurements should agree to."""
 
 
+def silent(what: str, fraction: float | None) -> None:
+    """Tell nobody: progress that nobody asked for."""
+
+
 @dataclass(frozen=True)
 class Resources:
     """What the compiled kernel needs, read from the cubin's ELF.
@@ -332,12 +336,16 @@ class DeviceSummary:
         kind: `emulated` or `cuda`.
         compute_capability: Major and minor.
         key: What `--device` takes to get it again: a datasheet's name or `cuda:0`.
+        uuid: What tells a GPU from all others; None where nobody said.
+        driver: The version of its driver, `580.159.04`, or else the CUDA that this is for.
     """
 
     name: str
     kind: DeviceKind
     compute_capability: tuple[int, int]
     key: str
+    uuid: str | None = None
+    driver: str | None = None
 
 
 @dataclass(frozen=True)

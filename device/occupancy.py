@@ -7,8 +7,7 @@ occupancy calculator and `cuda_occupancy.h` of the CUDA Toolkit.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
@@ -16,7 +15,9 @@ from memlab.device.measurement import Occupancy
 from memlab.errors import DeviceError, UsageError
 
 if TYPE_CHECKING:
+    from memlab.device.measurement import Resources
     from memlab.device.properties import DeviceProperties
+    from memlab.kernels.launch import Launch
 
 SUB_PARTITIONS = 4
 """Parts of a multiprocessor with a warp scheduler and a register file of their own
@@ -95,49 +96,17 @@ class Allocation:
     carveout_bytes: int
 
 
-@dataclass(frozen=True)
-class Threshold:
-    """The nearest value of one resource at which the number of resident blocks changes.
-
-    Attributes:
-        value: Of the resource, in its unit.
-        occupancy: What it gives; None where not even one block fits any more.
-    """
-
-    value: int
-    occupancy: Occupancy | None
+def block_of(launch: Launch, resources: Resources) -> Block:
+    """Say what a block of a launch asks for, given what the compiler made of its kernel."""
+    return Block(
+        launch.threads_per_block,
+        resources.registers_per_thread,
+        resources.static_shared_bytes + launch.dynamic_shared_bytes,
+    )
 
 
-@dataclass(frozen=True)
-class RegisterBudget:
-    """How many registers a thread may have before they cost a resident block.
-
-    Attributes:
-        registers_per_thread: The largest number.
-        by_division: Registers of a multiprocessor over the threads resident then, as a textbook
-            divides; larger where the units of allocation take their part.
-        warps_per_sm: Warps resident then.
-    """
-
-    registers_per_thread: int
-    by_division: int
-    warps_per_sm: int
-
-
-def occupancy(
-    properties: DeviceProperties,
-    threads_per_block: int,
-    registers_per_thread: int,
-    shared_bytes_per_block: int,
-) -> Occupancy:
-    """Compute the resident blocks of a kernel.
-
-    Args:
-        properties: The device.
-        threads_per_block: Threads of a block.
-        registers_per_thread: 32-bit registers a thread, as the compiler reports them.
-        shared_bytes_per_block: Static and dynamic shared memory of a block, bytes, without what
-            the system reserves.
+def occupancy(properties: DeviceProperties, block: Block) -> Occupancy:
+    """Compute how many of a block one multiprocessor holds.
 
     Returns:
         Resident blocks and warps, the limiter, and what each resource alone would allow. The
@@ -148,14 +117,12 @@ def occupancy(
         UsageError: Not even one block fits.
         DeviceError: The device's limits are not known.
     """
-    carveout = shared_carveout_bytes(
-        properties, threads_per_block, registers_per_thread, shared_bytes_per_block
-    )
-    limits = _limits_but_shared(properties, threads_per_block, registers_per_thread)
-    allocated = _allocated_shared_bytes(properties, shared_bytes_per_block)
-    limits["shared memory"] = carveout // allocated if allocated else limits["blocks"]
+    given = allocation(properties, block)
+    limits = _limits_but_shared(properties, block)
+    allocated = given.shared_bytes_per_block
+    limits["shared memory"] = given.carveout_bytes // allocated if allocated else limits["blocks"]
     blocks = min(limits.values())
-    warps = blocks * _warps_per_block(properties, threads_per_block)
+    warps = blocks * given.warps_per_block
     return Occupancy(
         blocks_per_sm=blocks,
         warps_per_sm=warps,
@@ -165,48 +132,6 @@ def occupancy(
     )
 
 
-def shared_carveout_bytes(
-    properties: DeviceProperties,
-    threads_per_block: int,
-    registers_per_thread: int,
-    shared_bytes_per_block: int,
-) -> int:
-    """Predict the share of the unified L1 that the driver gives to shared memory.
-
-    What is left of `l1_cache_bytes_per_sm` caches global memory. The rule is measured on
-    compute capability 9.0 and assumed for the others.
-
-    Args:
-        properties: The device.
-        threads_per_block: Threads of a block.
-        registers_per_thread: 32-bit registers a thread.
-        shared_bytes_per_block: Static and dynamic shared memory of a block, bytes.
-
-    Returns:
-        Bytes, one of the sizes of the device's compute capability.
-
-    Raises:
-        UsageError: Not even one block fits.
-        DeviceError: The device's limits are not known.
-    """
-    _check_block(properties, threads_per_block, registers_per_thread, shared_bytes_per_block)
-    sizes = _carveouts_bytes(properties)
-    limits = _limits_but_shared(properties, threads_per_block, registers_per_thread)
-    allocated = _allocated_shared_bytes(properties, shared_bytes_per_block)
-    fitting = sizes[-1] // allocated if allocated else limits["blocks"]
-    blocks = min(fitting, *limits.values())
-    warps = _warps_per_block(properties, threads_per_block)
-    wanted = blocks * allocated
-    if not shared_bytes_per_block:
-        usual = [size for most, size in CARVEOUT_WITHOUT_SHARED_KIB if warps <= most]
-        wanted = max(wanted, KIB * (usual[0] if blocks > 1 else usual[-1]))
-    elif blocks > 1 and warps <= SPARE_MAX_BLOCK_WARPS:
-        roomy = min(SPARE_FACTOR * blocks, limits["blocks"]) * allocated
-        share = next(size for size in sizes if size >= SPARE_MAX_SHARE * sizes[-1])
-        wanted = max(wanted, min(roomy, share))
-    return next(size for size in sizes if size >= wanted)
-
-
 def resident(properties: DeviceProperties, block: Block) -> Occupancy | None:
     """Compute the occupancy of a block; None where not even one fits.
 
@@ -214,7 +139,7 @@ def resident(properties: DeviceProperties, block: Block) -> Occupancy | None:
         DeviceError: The device's limits are not known.
     """
     try:
-        return occupancy(properties, *astuple(block))
+        return occupancy(properties, block)
     except UsageError:
         return None
 
@@ -227,11 +152,42 @@ def allocation(properties: DeviceProperties, block: Block) -> Allocation:
         DeviceError: The device's limits are not known.
     """
     return Allocation(
-        warps_per_block=_warps_per_block(properties, block.threads_per_block),
-        registers_per_warp=_registers_per_warp(properties, block.registers_per_thread),
-        shared_bytes_per_block=_allocated_shared_bytes(properties, block.shared_bytes_per_block),
-        carveout_bytes=shared_carveout_bytes(properties, *astuple(block)),
+        warps_per_block=_warps_per_block(properties, block),
+        registers_per_warp=_registers_per_warp(properties, block),
+        shared_bytes_per_block=_allocated_shared_bytes(properties, block),
+        carveout_bytes=shared_carveout_bytes(properties, block),
     )
+
+
+def shared_carveout_bytes(properties: DeviceProperties, block: Block) -> int:
+    """Predict the share of the unified L1 that the driver gives to shared memory.
+
+    What is left of `l1_cache_bytes_per_sm` caches global memory. The rule is measured on
+    compute capability 9.0 and assumed for the others.
+
+    Returns:
+        Bytes, one of the sizes of the device's compute capability.
+
+    Raises:
+        UsageError: Not even one block fits.
+        DeviceError: The device's limits are not known.
+    """
+    _check_block(properties, block)
+    sizes = _carveouts_bytes(properties)
+    limits = _limits_but_shared(properties, block)
+    allocated = _allocated_shared_bytes(properties, block)
+    fitting = sizes[-1] // allocated if allocated else limits["blocks"]
+    blocks = min(fitting, *limits.values())
+    warps = _warps_per_block(properties, block)
+    wanted = blocks * allocated
+    if not block.shared_bytes_per_block:
+        usual = [size for most, size in CARVEOUT_WITHOUT_SHARED_KIB if warps <= most]
+        wanted = max(wanted, KIB * (usual[0] if blocks > 1 else usual[-1]))
+    elif blocks > 1 and warps <= SPARE_MAX_BLOCK_WARPS:
+        roomy = min(SPARE_FACTOR * blocks, limits["blocks"]) * allocated
+        share = next(size for size in sizes if size >= SPARE_MAX_SHARE * sizes[-1])
+        wanted = max(wanted, min(roomy, share))
+    return next(size for size in sizes if size >= wanted)
 
 
 def resource_limits(properties: DeviceProperties) -> dict[str, tuple[int, int]]:
@@ -259,66 +215,6 @@ def resource_units(properties: DeviceProperties) -> dict[str, int]:
     }
 
 
-def thresholds(
-    properties: DeviceProperties, block: Block, resource: str
-) -> tuple[Threshold | None, Threshold | None]:
-    """Find where a resource, changed alone, changes the number of resident blocks.
-
-    Args:
-        properties: The device.
-        block: Where to start.
-        resource: One of `RESOURCES`.
-
-    Returns:
-        The largest smaller value that gives more blocks, and the smallest larger one that gives
-        fewer; None where no value that the device accepts does.
-
-    Raises:
-        DeviceError: The device's limits are not known.
-    """
-    least, most = resource_limits(properties)[resource]
-    values = range(least, most + 1)
-
-    def at(value: int) -> Threshold:
-        return Threshold(value, resident(properties, replace(block, **{resource: value})))
-
-    def fewer(value: int) -> int:
-        """Fall, where the blocks never rise: bisection needs an ascending order."""
-        found = at(value).occupancy
-        return -found.blocks_per_sm if found else 0
-
-    here = fewer(getattr(block, resource))
-    first = bisect_left(values, here, key=fewer)
-    beyond = bisect_right(values, here, key=fewer)
-    return (
-        at(values[first - 1]) if first > 0 else None,
-        at(values[beyond]) if beyond < len(values) else None,
-    )
-
-
-def register_budget(properties: DeviceProperties, threads: int, shared: int) -> RegisterBudget:
-    """Find the most registers a thread that keep as many blocks resident as one would.
-
-    Args:
-        properties: The device.
-        threads: Threads of a block.
-        shared: Shared memory of a block, bytes.
-
-    Raises:
-        UsageError: Not even one block fits.
-        DeviceError: The device's limits are not known.
-    """
-    lean = Block(threads, 1, shared)
-    warps = occupancy(properties, *astuple(lean)).warps_per_sm
-    _, above = thresholds(properties, lean, "registers_per_thread")
-    registers = _known(properties, "max_registers_per_multiprocessor")
-    return RegisterBudget(
-        registers_per_thread=above.value - 1 if above else MAX_REGISTERS_PER_THREAD,
-        by_division=min(registers // (warps * properties.warp_size), MAX_REGISTERS_PER_THREAD),
-        warps_per_sm=warps,
-    )
-
-
 def max_warps(properties: DeviceProperties) -> int:
     """Give the warps that a multiprocessor can hold.
 
@@ -328,41 +224,48 @@ def max_warps(properties: DeviceProperties) -> int:
     return _known(properties, "max_threads_per_multiprocessor") // properties.warp_size
 
 
-def _limits_but_shared(
-    properties: DeviceProperties, threads: int, registers: int
-) -> dict[str, int]:
+def max_registers(properties: DeviceProperties) -> int:
+    """Give the 32-bit registers that a multiprocessor has.
+
+    Raises:
+        DeviceError: It is not known.
+    """
+    return _known(properties, "max_registers_per_multiprocessor")
+
+
+def _limits_but_shared(properties: DeviceProperties, block: Block) -> dict[str, int]:
     """Give the blocks that block slots, warp slots and registers allow, each alone."""
-    warps = _warps_per_block(properties, threads)
-    blocks = _known(properties, "max_blocks_per_multiprocessor")
-    file = _known(properties, "max_registers_per_multiprocessor") // SUB_PARTITIONS
-    per_warp = _registers_per_warp(properties, registers)
+    warps = _warps_per_block(properties, block)
+    file = max_registers(properties) // SUB_PARTITIONS
+    per_warp = _registers_per_warp(properties, block)
     # A warp's registers are all in one sub-partition, so what is left over in each is lost.
     resident = file // per_warp * SUB_PARTITIONS if per_warp else max_warps(properties)
     return {
-        "blocks": blocks,
+        "blocks": _known(properties, "max_blocks_per_multiprocessor"),
         "warps": max_warps(properties) // warps,
         "registers": resident // warps,
     }
 
 
-def _check_block(properties: DeviceProperties, threads: int, registers: int, shared: int) -> None:
+def _check_block(properties: DeviceProperties, block: Block) -> None:
     """Raise what launching one block would fail with."""
     name, most_threads = properties.name, _known(properties, "max_threads_per_block")
+    threads, registers = block.threads_per_block, block.registers_per_thread
     if not 1 <= threads <= most_threads:
         raise UsageError(
             f"{threads} threads a block; {name} allows 1 to {most_threads}: use smaller blocks"
         )
     most_registers = _known(properties, "max_registers_per_block")
     # The hardware checks as if warps came in groups that fill all sub-partitions.
-    warps = _round_up(_warps_per_block(properties, threads), SUB_PARTITIONS)
-    needed = _registers_per_warp(properties, registers) * warps
+    warps = _round_up(_warps_per_block(properties, block), SUB_PARTITIONS)
+    needed = _registers_per_warp(properties, block) * warps
     if not 0 <= registers <= MAX_REGISTERS_PER_THREAD or needed > most_registers:
         raise UsageError(
             f"{registers} registers a thread need {needed} for {threads} threads; {name} allows "
             f"{MAX_REGISTERS_PER_THREAD} a thread and {most_registers} a block: "
             "use smaller blocks or __launch_bounds__"
         )
-    most_shared = _max_shared_bytes(properties)
+    shared, most_shared = block.shared_bytes_per_block, _max_shared_bytes(properties)
     if not 0 <= shared <= most_shared:
         raise UsageError(
             f"{shared} bytes of shared memory a block; {name} allows 0 to {most_shared}: "
@@ -378,13 +281,13 @@ def _carveouts_bytes(properties: DeviceProperties) -> tuple[int, ...]:
     return (*(size for size in sizes if size < most), most)
 
 
-def _allocated_shared_bytes(properties: DeviceProperties, shared_bytes: int) -> int:
+def _allocated_shared_bytes(properties: DeviceProperties, block: Block) -> int:
     """Round up what a block asks for, and add what the system keeps in each block."""
     reserved = properties.reserved_shared_memory_per_block_bytes
     if reserved is None:
         # CUDA C++ Programming Guide, "Shared Memory", 8.x
         reserved = 1024 if _is_ampere_or_later(properties) else 0
-    return _round_up(shared_bytes + reserved, _shared_unit_bytes(properties))
+    return _round_up(block.shared_bytes_per_block + reserved, _shared_unit_bytes(properties))
 
 
 def _shared_unit_bytes(properties: DeviceProperties) -> int:
@@ -401,12 +304,12 @@ def _max_shared_bytes(properties: DeviceProperties) -> int:
     )
 
 
-def _registers_per_warp(properties: DeviceProperties, registers_per_thread: int) -> int:
-    return _round_up(registers_per_thread * properties.warp_size, REGISTERS_PER_ALLOCATION)
+def _registers_per_warp(properties: DeviceProperties, block: Block) -> int:
+    return _round_up(block.registers_per_thread * properties.warp_size, REGISTERS_PER_ALLOCATION)
 
 
-def _warps_per_block(properties: DeviceProperties, threads: int) -> int:
-    return -(-threads // properties.warp_size)
+def _warps_per_block(properties: DeviceProperties, block: Block) -> int:
+    return -(-block.threads_per_block // properties.warp_size)
 
 
 def _round_up(value: int, unit: int) -> int:

@@ -22,6 +22,7 @@ from memlab.device.peak_records import Footprint, Latency
 from memlab.device.properties import LINE_BYTES
 from memlab.device.timing import Settings
 from memlab.kernels import microbenchmarks as kernels
+from memlab.kernels.microbenchmark_records import WORD_BYTES
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -41,7 +42,7 @@ LARGEST_FOOTPRINT = 2**30
 L1_FOOTPRINT = 2**14
 L2_SHARE = 16
 """What lies well within the L1, bytes, and well within the L2: such a part of it."""
-TILE_BYTES = kernels.CACHE_TILE_WORDS * kernels.WORD_BYTES
+TILE_BYTES = kernels.CACHE_TILE_WORDS * WORD_BYTES
 SWEEP_BYTES_PER_SM = 2**27
 """What each multiprocessor reads for the bandwidth of a footprint."""
 HOP = 7
@@ -103,7 +104,7 @@ class _Chase:
 
         function, result = bench.load("latency.cu", entry), session.array(CHASED_BYTES)
         warm = footprint if footprint <= WARM_FACTOR * session.l2_bytes else 0
-        words, start = np.uint64(warm // kernels.WORD_BYTES), 0
+        words, start = np.uint64(warm // WORD_BYTES), 0
 
         def launch() -> None:
             nonlocal start  # each goes on where the one before ended: those lines are cached
@@ -151,7 +152,7 @@ class _Chase:
         elsewhere = np.uintp(int(self._memory) + LARGEST_FOOTPRINT // 2)
         drive_out = min(WARM_FACTOR * session.l2_bytes, LARGEST_FOOTPRINT // 2)
         for start, length, on in ((elsewhere, drive_out, HERE), (self._memory, size, first)):
-            words = np.uint64(length // kernels.WORD_BYTES)
+            words = np.uint64(length // WORD_BYTES)
             arguments = [start, words, np.uint32(on), kernels.KEEP_NONE, self._sink]
             session.launch(touch, grid, (1024, 1, 1), arguments)
         cycles = session.array(4 * LINES)
@@ -178,7 +179,7 @@ def sweep(bench: Bench) -> Iterator[Footprint]:
     chase = _Chase(bench)
     session = bench.session
     memory = session.array(LARGEST_FOOTPRINT)
-    words = LARGEST_FOOTPRINT // kernels.WORD_BYTES
+    words = LARGEST_FOOTPRINT // WORD_BYTES
     fill = bench.load("stream.cu", "fill")
     session.launch(fill, (words // 256, 1, 1), (256, 1, 1), [memory, np.uint64(words)])
     for footprint in footprints():
@@ -199,7 +200,7 @@ def _read_any(bench: Bench, memory: Any, footprint: int) -> float:
     # come from the L2.
     hop = HOP if footprint <= 2 * session.l2_bytes else 0
     sink, elapsed = session.array(np.zeros(1, SINK)), session.array(CLOCK_BYTES)
-    words = np.uint32(footprint // kernels.WORD_BYTES)
+    words = np.uint32(footprint // WORD_BYTES)
     arguments = [
         memory,
         words,

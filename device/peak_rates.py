@@ -12,6 +12,7 @@ from memlab.device.peak_bench import CLOCK_BYTES, ONCE, SETTINGS, SINK, Bench, i
 from memlab.device.peak_records import Rate, theoretical
 from memlab.device.timing import Samples, Settings
 from memlab.kernels import microbenchmarks as kernels
+from memlab.kernels.microbenchmark_records import WORD_BYTES, Loop, Stream
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -35,7 +36,7 @@ def stream_rates(bench: Bench) -> list[Rate]:
     """Time the passes over DRAM. Of the three arrays, `out` is written, two are read."""
     session = bench.session
     size = stream_bytes(bench.properties.total_memory_bytes)
-    words = size // kernels.WORD_BYTES
+    words = size // WORD_BYTES
     arrays = [session.array(size) for _ in range(3)]
     sink = session.array(np.zeros(1, SINK))
     fill = bench.load("stream.cu", "fill")
@@ -69,15 +70,13 @@ def stream_bytes(memory_bytes: int | None) -> int:
     return min(STREAM_BYTES, most) // STREAM_GRAIN * STREAM_GRAIN
 
 
-def _verify_stream(
-    bench: Bench, stream: kernels.Stream, arrays: Sequence[Any], function: Any
-) -> None:
+def _verify_stream(bench: Bench, stream: Stream, arrays: Sequence[Any], function: Any) -> None:
     """Launch a stream on the start of its arrays and compare with NumPy."""
     session = bench.session
     count = CHECKED_BYTES // 4
     first, other = (session.read(each, np.empty(count, np.uint32)) for each in arrays[1:])
     clean = session.array(np.zeros(1, SINK))
-    blocks = CHECKED_BYTES // kernels.WORD_BYTES // stream.words_per_block
+    blocks = CHECKED_BYTES // WORD_BYTES // stream.words_per_block
     arguments = [*arrays, kernels.KEEP_ALL, clean]
     session.launch(function, (blocks, 1, 1), (stream.threads, 1, 1), arguments)
     found = session.read(arrays[0], np.empty(count, np.uint32))
@@ -97,7 +96,7 @@ def _verify_stream(
     insist(bool(good), stream.label)
 
 
-def loop_rate(bench: Bench, loop: kernels.Loop) -> Rate:
+def loop_rate(bench: Bench, loop: Loop) -> Rate:
     """Time a loop, long enough that what starts and ends it does not count."""
     bench.step(loop.label)
     session = bench.session
@@ -143,9 +142,7 @@ def loop_rate(bench: Bench, loop: kernels.Loop) -> Rate:
     return _rate(bench, loop, work, samples, statistics.median(clocks[-len(samples.taken) :]))
 
 
-def _verify_loop(
-    bench: Bench, loop: kernels.Loop, function: Any, data: NDArray[Any], elapsed: Any
-) -> None:
+def _verify_loop(bench: Bench, loop: Loop, function: Any, data: NDArray[Any], elapsed: Any) -> None:
     """Launch one block for one trip and compare with NumPy."""
     session = bench.session
     expected = loop.expected(data)
@@ -172,7 +169,7 @@ def _verify_loop(
 
 def _rate(
     bench: Bench,
-    what: kernels.Stream | kernels.Loop,
+    what: Stream | Loop,
     work: int,
     samples: Samples,
     clock: float | None,

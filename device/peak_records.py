@@ -16,7 +16,7 @@ from memlab.device.properties import (
     peak_bandwidth_bytes_per_s,
     peak_flop_per_s,
 )
-from memlab.kernels.microbenchmarks import Unit
+from memlab.kernels.microbenchmark_records import Unit
 
 if TYPE_CHECKING:
     from memlab.device.properties import DeviceProperties

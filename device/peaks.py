@@ -12,12 +12,11 @@ import time
 from typing import TYPE_CHECKING
 
 from memlab.device.cuda_session import Session
-from memlab.device.measurement import DeviceSummary
 from memlab.device.peak_bench import Bench
 from memlab.device.peak_latencies import footprints, latencies, sweep
 from memlab.device.peak_rates import loop_rate, stream_rates
 from memlab.device.peak_records import Footprint, Latency, Peaks, Rate
-from memlab.device.properties import DeviceProperties
+from memlab.device.properties import DeviceProperties, summary
 from memlab.device.worker import call
 from memlab.kernels import microbenchmarks as kernels
 
@@ -45,9 +44,7 @@ def measure(index: int, properties: DeviceProperties, progress: Progress | None 
     rates, delays, by_footprint = call(_measure, index, properties, progress=progress)
     memory_clock = properties.memory_clock_rate_hz
     return Peaks(
-        device=DeviceSummary(
-            properties.name, "cuda", properties.compute_capability, f"cuda:{index}"
-        ),
+        device=summary(properties, "cuda", f"cuda:{index}"),
         driver_version=properties.driver_version,
         memory_clock_hz=None if memory_clock is None else float(memory_clock),
         rates=rates,

@@ -7,10 +7,9 @@ known figure where it comes from. What follows from several figures is a functio
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from typing import cast, get_args
+from dataclasses import dataclass, field, fields, replace
 
-from memlab.device.measurement import Provenance
+from memlab.device.measurement import DeviceKind, DeviceSummary, Provenance
 
 WARP_SIZE = 32
 """Threads of a warp, on every GPU so far (CUDA C++ Programming Guide, "SIMT Architecture")."""
@@ -33,6 +32,16 @@ CUDA_CORE_KINDS = ("fp32", "fp64")
 PEAK_KINDS = ("fp64", "fp32", "tf32", "fp16", "bf16")
 """Kinds of arithmetic that have a peak, the CUDA cores' first."""
 
+WEAKEST_FIRST: tuple[Provenance, ...] = (
+    "modelled",
+    "emulated",
+    "analytic",
+    "measured",
+    "datasheet",
+    "queried",
+)
+"""Provenances, from the one that vouches least for a figure to the one that vouches most."""
+
 BYTES_PER_VALUE = 4
 """Size of the single-precision value that the textbook's ratio counts accesses of."""
 
@@ -49,6 +58,8 @@ class DeviceProperties:
     Attributes:
         sources: For each known figure, by its field: a provenance (`queried`, `datasheet`,
             `measured`, `analytic`), a colon, and where exactly it comes from.
+        uuid: What tells this GPU from all others, whatever its number.
+        driver_release: The version of NVIDIA's driver; `driver_version` is the CUDA it is for.
         peer_access: For every other GPU, by the name that `--device` takes, whether this one can
             access its memory directly.
         peak_memory_bandwidth_bytes_per_s: As the vendor states it; None where clock and bus width
@@ -119,6 +130,8 @@ class DeviceProperties:
     pci_bus_id: int | None = None
     pci_device_id: int | None = None
     compute_mode: int | None = None
+    uuid: str | None = None
+    driver_release: str | None = None
     driver_version: str | None = None
     runtime_version: str | None = None
     peer_access: Mapping[str, bool] = field(default_factory=dict)
@@ -159,6 +172,22 @@ def figures(properties: DeviceProperties) -> dict[str, object]:
     }
 
 
+def summary(properties: DeviceProperties, kind: DeviceKind, key: str) -> DeviceSummary:
+    """Give what results keep of a device.
+
+    Args:
+        properties: The device.
+        kind: Whether it is emulated or a real GPU.
+        key: Its name as `--device` takes it.
+    """
+    found = DeviceSummary(properties.name, kind, properties.compute_capability, key)
+    if kind != "cuda":  # a datasheet may quote the driver of another's machine
+        return found
+    cuda = properties.driver_version
+    driver = properties.driver_release or (f"CUDA {cuda}" if cuda else None)
+    return replace(found, uuid=properties.uuid, driver=driver)
+
+
 def provenance(properties: DeviceProperties, *names: str) -> Provenance:
     """Say where a figure comes from, in one word.
 
@@ -167,15 +196,14 @@ def provenance(properties: DeviceProperties, *names: str) -> Provenance:
         names: The field, or the fields that a derived figure is computed from.
 
     Returns:
-        The first word of their sources. Where these differ, `analytic` if one is that, else
-        `datasheet`: a product is `queried` only if the driver gave every factor.
+        The first word of their sources. Where these differ, the weakest, for a product is no
+        better known than its worst factor: `queried` only if the driver gave all of them, and
+        `datasheet` only if nobody had to measure or work out any. A figure without a source, as
+        in properties made by hand, counts as of a datasheet.
     """
-    texts = (properties.sources.get(name, "") for name in names)
-    words = {text.partition(":")[0] for text in texts}
-    for word in get_args(Provenance):
-        if words == {word}:
-            return cast("Provenance", word)
-    return "analytic" if "analytic" in words else "datasheet"
+    sources = (properties.sources.get(name, "datasheet") for name in names)
+    words = {source.partition(":")[0] for source in sources}
+    return next(word for word in WEAKEST_FIRST if word in words)
 
 
 def bandwidth_figures(properties: DeviceProperties) -> tuple[str, ...]:
@@ -189,8 +217,12 @@ def peak_figures(properties: DeviceProperties, kind: str) -> tuple[str, ...]:
     """Name the fields that `peak_flop_per_s` is computed from, for the same `kind`."""
     if kind not in CUDA_CORE_KINDS:
         return ("tensor_flop_per_s",)
-    clock = "clock_rate_hz" if properties.peak_clock_hz is None else "peak_clock_hz"
-    return (f"{kind}_lanes_per_sm", "multiprocessor_count", clock)
+    return (f"{kind}_lanes_per_sm", "multiprocessor_count", clock_figure(properties))
+
+
+def clock_figure(properties: DeviceProperties) -> str:
+    """Name the field that `clock_hz` is."""
+    return "clock_rate_hz" if properties.peak_clock_hz is None else "peak_clock_hz"
 
 
 def clock_hz(properties: DeviceProperties) -> float | None:

@@ -19,7 +19,7 @@ from memlab.device.emulator.program import Program
 from memlab.device.emulator.recording import Recorder
 from memlab.device.execution import Execution
 from memlab.device.fragments import Fragments, multiplies_matrices
-from memlab.device.measurement import Progress
+from memlab.device.measurement import Progress, silent
 from memlab.device.naming import Names
 from memlab.device.properties import WARP_SIZE
 from memlab.device.thread_walk import follow, passed
@@ -65,7 +65,7 @@ def trace(
     """
     _check_inside("block", block, launch.grid, "grid", "blocks")
     _check_inside("thread", thread, launch.block, "block", "threads")
-    report = progress or (lambda what, fraction: None)
+    report = progress or silent
     report("preparing inputs", None)
     execution = Execution.of(launch, compiled, seed, budget)
     program = execution.program

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from memlab.errors import UsageError
 from memlab.kernels import matmul
 from memlab.kernels.kernel import Kernel, Limits, Parameter
-from memlab.kernels.launch import Buffer, Launch, Scalar, Uniform
+from memlab.kernels.launch import Launch
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,8 +28,8 @@ FLOAT_BYTES = matmul.FLOAT_BYTES
 DEPTH = 8  # of the tiles along k, as the sources from `register-tiled-2d` on have it
 PADDING = 4  # floats behind each row of a transposed tile, likewise
 
-_BITS_OF_1_8TH_TO_1 = {"fp16": Uniform(0x3000, 0x3C00), "bf16": Uniform(0x3E00, 0x3F80)}
-"""Bit patterns of positive floats rise with their values: these are all those in [1/8, 1)."""
+_FACTORS = {"tf32": "float32", "fp16": "float16", "bf16": "bfloat16"}
+"""The type that M and N have in memory, by what the tensor cores multiply."""
 
 
 @dataclass(frozen=True)
@@ -149,7 +148,7 @@ def launch_tensor(
     """Make the launch function of a tensor kernel.
 
     `tf32` takes float32 matrices, which the kernel rounds; `fp16` and `bf16` take matrices of
-    that type, given as their bits in 16-bit integers. P is float32.
+    that type. P is float32.
 
     Args:
         element: What the tensor cores multiply: `tf32`, `fp16` or `bf16`.
@@ -173,24 +172,15 @@ def launch_tensor(
             kernel,
             values,
             values["tile"],
+            factors=_FACTORS[element],
             block=(threads, 1, 1),
             defines={"TILE": str(values["tile"]), "INPUT": element.upper()},
         )
-        sizes = {each.name: each.value for each in product.arguments if isinstance(each, Scalar)}
-        m, k, n = (int(sizes[name]) for name in ("m", "k", "n"))
-        bits = _BITS_OF_1_8TH_TO_1.get(element)
-        element_bytes = FLOAT_BYTES if bits is None else 2
+        k = product.buffers[0].shape[1]
         return replace(
             product,
             entry="tensor",
-            arguments=tuple(
-                replace(each, dtype="uint16", fill=bits)
-                if bits is not None and isinstance(each, Buffer) and each.role == "in"
-                else each
-                for each in product.arguments
-            ),
-            compulsory_bytes=element_bytes * (m * k + k * n) + FLOAT_BYTES * m * n,
-            references={"P": partial(_reference, element)},
+            references={"P": _tf32_reference} if element == "tf32" else product.references,
             tolerance=tensor_tolerance(k),
         )
 
@@ -209,38 +199,16 @@ def tensor_tolerance(k: int) -> float:
     return -(-k // 4) * 2.0**-24 + matmul.tolerance(k)
 
 
-def _reference(element: str, inputs: Arrays, flat_index: NDArray[np.int64]) -> NDArray[np.float64]:
-    values = {name: DECODE[element](array) for name, array in inputs.items()}
-    return matmul.reference(values, flat_index)
+def _tf32_reference(inputs: Arrays, flat_index: NDArray[np.int64]) -> NDArray[np.float64]:
+    return matmul.reference({name: _as_tf32(each) for name, each in inputs.items()}, flat_index)
 
 
-def _tf32_values(array: NDArray[Any]) -> NDArray[np.float32]:
+def _as_tf32(array: NDArray[Any]) -> NDArray[np.float32]:
     """Round float32 to TF32's 10 bits of fraction, ties away from zero (PTX: `cvt.rna.tf32`)."""
     import numpy as np
 
     bits = array.view(np.uint32)
     return ((bits + np.uint32(1 << 12)) & np.uint32(0xFFFF_E000)).view(np.float32)
-
-
-def _fp16_values(array: NDArray[Any]) -> NDArray[np.float16]:
-    import numpy as np
-
-    return array.view(np.float16)
-
-
-def _bf16_values(array: NDArray[Any]) -> NDArray[np.float32]:
-    """A BF16 is the upper half of a float32."""
-    import numpy as np
-
-    return (array.astype(np.uint32) << np.uint32(16)).view(np.float32)
-
-
-DECODE: Mapping[str, Callable[[NDArray[Any]], NDArray[Any]]] = {
-    "tf32": _tf32_values,
-    "fp16": _fp16_values,
-    "bf16": _bf16_values,
-}
-"""The values that the tensor cores multiply, from what the matrices hold."""
 
 
 def _launch(

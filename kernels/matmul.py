@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from memlab.errors import UsageError
@@ -89,6 +90,7 @@ def product(
     tile: int,
     *,
     columns: int | None = None,
+    factors: str = "float32",
     block: Dim3 | None = None,
     chosen: Mapping[str, int] | None = None,
     defines: Mapping[str, str] | None = None,
@@ -101,6 +103,7 @@ def product(
         values: The checked parameters; `width`, `m`, `k` and `n` are read here.
         tile: Rows of P that a block computes.
         columns: Columns of P that a block computes; as many as rows where not given.
+        factors: NumPy's name of the type of M's and N's elements.
         block: Threads of a block; a thread an element of the tile where not given.
         chosen: Parameters besides the sizes and the tile, with defaults filled in.
         defines: Preprocessor definitions, name to value.
@@ -109,31 +112,29 @@ def product(
     width = values["width"] or DEFAULT_WIDTH
     m, k, n = (values[name] or width for name in ("m", "k", "n"))
     sizes = {"width": m} if m == k == n else {"m": m, "k": k, "n": n}
-    return Launch(
-        kernel=kernel.name,
-        parameters={**sizes, "tile": tile, **(chosen or {})},
-        source=kernel.source,
-        source_name=kernel.source_file,
-        entry=kernel.name.replace("-", "_"),
-        defines=defines or {},
+    matrices = (
+        Buffer("M", (m, k), factors, "in"),
+        Buffer("N", (k, n), factors, "in"),
+        Buffer("P", (m, n), "float32", "out"),
+    )
+    launch = kernel.launch(
+        {**sizes, "tile": tile, **(chosen or {})},
         grid=(-(-n // (columns or tile)), -(-m // tile), 1),
         block=block or (tile, tile, 1),
-        dynamic_shared_bytes=dynamic_shared_bytes,
         arguments=(
-            Buffer("M", (m, k), "float32", "in"),
-            Buffer("N", (k, n), "float32", "in"),
-            Buffer("P", (m, n), "float32", "out"),
+            *matrices,
             Scalar("m", "int32", m),
             Scalar("k", "int32", k),
             Scalar("n", "int32", n),
         ),
         flop=2 * m * n * k,
-        compulsory_bytes=FLOAT_BYTES * (m * k + k * n + m * n),
-        references={"P": reference},
+        compulsory_bytes=sum(matrix.nbytes for matrix in matrices),
+        reference=reference,
         tolerance=tolerance(k),
+        defines=defines,
         tile=tile,
-        library="cublas",
     )
+    return replace(launch, dynamic_shared_bytes=dynamic_shared_bytes, library="cublas")
 
 
 def reference(inputs: Arrays, flat_index: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -8,106 +8,21 @@ Machine code was read for each; `docs/results/README.md` says what it holds.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from memlab.kernels.arithmetic_loops import ARITHMETIC_LOOPS
+from memlab.kernels.microbenchmark_records import WORD_BYTES, Expected, Inputs, Loop, Stream
 
 if TYPE_CHECKING:
     from numpy.random import Generator
     from numpy.typing import NDArray
 
-WORD_BYTES = 16
-"""A thread's access: `uint4`."""
-
 KEEP_ALL = np.uint32(0)
 KEEP_NONE = np.uint32(0xFFFFFFFF)
 """The mask of `keep` in `peaks/common.cuh`: verify a result, or only compute it."""
-
-Unit = Literal["B/s", "FLOP/s"]
-
-
-@dataclass(frozen=True)
-class Stream:
-    """A pass over DRAM; `(out, in, other, mask, sink)`.
-
-    Attributes:
-        key: Its name in results.
-        label: As a person reads it.
-        entry: The kernel.
-        threads: Of a block.
-        words_per_block: Words of 16 bytes that a block takes of each array.
-        arrays: How many arrays it touches.
-    """
-
-    key: str
-    label: str
-    entry: str
-    threads: int
-    words_per_block: int
-    arrays: int
-
-    source_file = "stream.cu"
-    limit = "dram"
-    unit: Unit = "B/s"
-
-    @property
-    def bytes_per_block(self) -> int:
-        """What a block reads and writes."""
-        return self.arrays * WORD_BYTES * self.words_per_block
-
-
-Inputs: TypeAlias = "Callable[[Generator], NDArray[Any]]"
-Expected: TypeAlias = "Callable[[NDArray[Any]], NDArray[np.float64] | np.uint32]"
-
-
-@dataclass(frozen=True)
-class Loop:
-    """Something repeated; `(data, footprint, trips, mask, out, elapsed)`.
-
-    Attributes:
-        key: Its name in results.
-        label: As a person reads it.
-        limit: What it shows the limit of: a level of memory or a kind of arithmetic.
-        unit: Of its rate.
-        source_file: In `peaks/`.
-        entry: The kernel.
-        threads: Of a block.
-        blocks_per_sm: Blocks that a multiprocessor gets.
-        work_per_trip: Bytes or FLOP of one block in one trip.
-        footprint: The kernel's second argument: how far it walks before it starts again.
-        inputs: Draws what it reads.
-        output: Data type of the output.
-        outputs_per_block: Elements of it; 0 for a single word into which `keep` combines.
-        expected: The sum of what one block writes in one trip, or the word.
-        probe_threads: Threads of the launch that is verified, where not `threads`.
-        dynamic_shared_bytes: A block's.
-        l2_share: How much of the L2 all that is read takes, see `sized`; None if that is fixed.
-        own_data: Whether each block has its own stretch of the data, `footprint` words long.
-        architecture: The one compute capability whose machine code has the instruction, if only
-            one has; it is compiled for that with the suffix `a`.
-    """
-
-    key: str
-    label: str
-    limit: str
-    unit: Unit
-    source_file: str
-    entry: str
-    threads: int
-    blocks_per_sm: int
-    work_per_trip: int
-    footprint: int
-    inputs: Inputs
-    output: str
-    outputs_per_block: int
-    expected: Expected
-    probe_threads: int | None = None
-    dynamic_shared_bytes: int = 0
-    l2_share: float | None = None
-    own_data: bool = False
-    architecture: tuple[int, int] | None = None
 
 
 def source(file: str) -> str:
@@ -140,10 +55,6 @@ _L2_OWN_SHARE, _L2_SHARED_SHARE = 0.45, 0.5
 # constant.cu
 _CONSTANT_WORDS, _CONSTANT_UNROLL = 256, 16
 _CONSTANT_FOOTPRINT = 512  # bytes: with the last lane's and trip's offset within the table
-# fma.cu, mma.cu, wgmma.cu
-_FMA_CHAINS, _FMA_REPEAT, _FMA_THREADS = 8, 63, 1024
-_MMA_CHAINS, _MMA_REPEAT, _MMA_THREADS = 8, 4, 256
-_WGMMA_GROUPS, _WGMMA_M, _WGMMA_N, _WGMMA_ROW_BYTES = 2, 64, 256, 128
 
 
 def _random_words(count: int) -> Inputs:
@@ -172,99 +83,6 @@ def _constants(lanes: int) -> Expected:
         return np.uint32(np.bitwise_xor.reduce(np.concatenate(read)))
 
     return expected
-
-
-def _fma_inputs(dtype: type[np.floating[Any]]) -> Inputs:
-    """Values between 0 and 1 that every type holds exactly, and 1 less them too."""
-    count = _FMA_CHAINS * _FMA_THREADS * _fma_values(dtype)
-
-    def draw(generator: Generator) -> NDArray[Any]:
-        return (generator.integers(1, 1024, size=count) / 1024).astype(dtype)
-
-    return draw
-
-
-def _fma_values(dtype: type[np.floating[Any]]) -> int:
-    return 2 if dtype is np.float16 else 1  # two in a register
-
-
-def _fma_expected(data: NDArray[Any]) -> NDArray[np.float64]:
-    """After an odd number of steps x is 1 - x."""
-    result: NDArray[np.float64] = 1.0 - data.astype(np.float64)
-    return result
-
-
-def _tensor_values(generator: Generator, kind: str, count: int) -> NDArray[Any]:
-    """Normal numbers, as float32 or in the two bytes that the kind has."""
-    values = generator.standard_normal(count).astype(np.float32)
-    if kind == "fp16":
-        return values.astype(np.float16)
-    kept = values.view(np.uint32) & np.uint32(0xFFFFE000 if kind == "tf32" else 0xFFFF0000)
-    return kept.view(np.float32) if kind == "tf32" else (kept >> 16).astype(np.uint16)
-
-
-def _tensor_floats(data: NDArray[Any]) -> NDArray[np.float64]:
-    if data.dtype == np.uint16:  # bfloat16
-        data = (data.astype(np.uint32) << 16).view(np.float32)
-    return data.astype(np.float64)
-
-
-def _mma_inputs(kind: str) -> Inputs:
-    registers = (4 + 2 * _MMA_CHAINS) * _MMA_THREADS
-
-    def draw(generator: Generator) -> NDArray[Any]:
-        return _tensor_values(generator, kind, registers if kind == "tf32" else 2 * registers)
-
-    return draw
-
-
-def _mma_expected(data: NDArray[Any]) -> NDArray[np.float64]:
-    """The sum of each warp's products, from where each register's values stand along K.
-
-    The sum of all elements of A B is, over k, that of A's column k times that of B's row k.
-    Fragment layouts: PTX ISA, "Matrix Fragments for mma.m16n8k8" and "mma.m16n8k16".
-    """
-    halves = 1 if data.dtype == np.float32 else 2
-    values = _tensor_floats(data).reshape(4 + 2 * _MMA_CHAINS, _MMA_THREADS // 32, 32, halves)
-    lane, half = np.meshgrid(np.arange(32), np.arange(halves), indexing="ij")
-    within = lane % 4 * halves + half
-    span = 4 * halves
-    sums = np.zeros(_MMA_THREADS // 32)
-    for warp in range(_MMA_THREADS // 32):
-        columns = np.zeros(2 * span)
-        for register in range(4):
-            np.add.at(columns, within + span * (register // 2), values[register, warp])
-        for chain in range(_MMA_CHAINS):
-            rows = np.zeros(2 * span)
-            for register in range(2):
-                np.add.at(rows, within + span * register, values[4 + 2 * chain + register, warp])
-            sums[warp] += _MMA_REPEAT * columns @ rows
-    return sums
-
-
-def _wgmma_inputs(kind: str) -> Inputs:
-    size = (_WGMMA_GROUPS * _WGMMA_M + _WGMMA_N) * _WGMMA_ROW_BYTES
-
-    def draw(generator: Generator) -> NDArray[Any]:
-        return _tensor_values(generator, kind, size // (4 if kind == "tf32" else 2))
-
-    return draw
-
-
-def _wgmma_expected(data: NDArray[Any]) -> NDArray[np.float64]:
-    """The sum of each group's product; the 128-byte swizzle moves 16-byte pieces in a row.
-
-    In row r the piece p stands where p xor (r mod 8) is (PTX ISA, "Swizzling Modes").
-    """
-    per_piece = 16 // data.dtype.itemsize
-    rows = _tensor_floats(data).reshape(-1, 8, per_piece)
-    number = np.arange(rows.shape[0])[:, None]
-    straight = rows[number, np.arange(8)[None, :] ^ (number % 8)].reshape(rows.shape[0], -1)
-    split = _WGMMA_GROUPS * _WGMMA_M
-    b = straight[split:].sum(axis=0)
-    groups = straight[:split].reshape(_WGMMA_GROUPS, _WGMMA_M, -1).sum(axis=1)
-    result: NDArray[np.float64] = groups @ b
-    return result
 
 
 def _cache(
@@ -311,70 +129,6 @@ def _constant(key: str, label: str, lanes: int) -> Loop:
     )
 
 
-def _fma(kind: str, label: str, dtype: type[np.floating[Any]]) -> Loop:
-    values = _fma_values(dtype)
-    return Loop(
-        key=f"{kind}_fma",
-        label=label,
-        limit=f"{kind}_fma" if dtype is np.float16 else kind,
-        unit="FLOP/s",
-        source_file="fma.cu",
-        entry=f"fma_{kind}",
-        threads=_FMA_THREADS,
-        blocks_per_sm=1,
-        work_per_trip=2 * values * _FMA_CHAINS * _FMA_REPEAT * _FMA_THREADS,
-        footprint=0,
-        inputs=_fma_inputs(dtype),
-        output=np.dtype(dtype).name,
-        outputs_per_block=values * _FMA_CHAINS * _FMA_THREADS,
-        expected=_fma_expected,
-    )
-
-
-def _mma(kind: str) -> Loop:
-    k = 8 if kind == "tf32" else 16
-    return Loop(
-        key=f"{kind}_mma",
-        label=f"{kind.upper()} tensor, mma.sync",
-        limit=kind,
-        unit="FLOP/s",
-        source_file="mma.cu",
-        entry=f"mma_{kind}",
-        threads=_MMA_THREADS,
-        blocks_per_sm=1,
-        work_per_trip=2 * 16 * 8 * k * _MMA_CHAINS * _MMA_REPEAT * (_MMA_THREADS // 32),
-        footprint=0,
-        inputs=_mma_inputs(kind),
-        output="float32",
-        outputs_per_block=_MMA_THREADS,
-        expected=_mma_expected,
-    )
-
-
-def _wgmma(kind: str) -> Loop:
-    row_values = _WGMMA_ROW_BYTES // (4 if kind == "tf32" else 2)
-    return Loop(
-        key=f"{kind}_wgmma",
-        label=f"{kind.upper()} tensor, wgmma",
-        limit=kind,
-        unit="FLOP/s",
-        source_file="wgmma.cu",
-        entry=f"wgmma_{kind}",
-        threads=128 * _WGMMA_GROUPS,
-        blocks_per_sm=1,
-        work_per_trip=2 * _WGMMA_M * _WGMMA_N * row_values * _WGMMA_GROUPS,
-        footprint=0,
-        inputs=_wgmma_inputs(kind),
-        output="float32",
-        outputs_per_block=128 * _WGMMA_GROUPS,
-        expected=_wgmma_expected,
-        dynamic_shared_bytes=(_WGMMA_GROUPS * _WGMMA_M + _WGMMA_N) * _WGMMA_ROW_BYTES,
-        architecture=(9, 0),
-    )
-
-
-TENSOR_KINDS = ("tf32", "fp16", "bf16")
-
 LOOPS = (
     _cache("l2", "L2 read, own lines", "read_l2", _L2_OWN_SHARE, own_data=True),
     _cache("l2_shared", "L2 read, shared lines", "read_l2_shared", _L2_SHARED_SHARE),
@@ -397,11 +151,7 @@ LOOPS = (
     ),
     _constant("broadcast", "Constant, broadcast", lanes=1),
     _constant("divergent", "Constant, divergent", lanes=32),
-    _fma("fp64", "FP64 FMA", np.float64),
-    _fma("fp32", "FP32 FMA", np.float32),
-    _fma("fp16", "FP16 FMA", np.float16),
-    *map(_mma, TENSOR_KINDS),
-    *map(_wgmma, TENSOR_KINDS),
+    *ARITHMETIC_LOOPS,
 )
 """Everything but DRAM, from memory to arithmetic."""
 

@@ -18,8 +18,15 @@
 
 #if INPUT == TF32
 typedef float Element;
+__device__ unsigned bits_of(Element element) { return __float_as_uint(element); }
+#elif INPUT == FP16
+#include <cuda_fp16.h>
+typedef __half Element;
+__device__ unsigned bits_of(Element element) { return __half_as_ushort(element); }
 #else
-typedef unsigned short Element;  // the bits of an FP16 or BF16
+#include <cuda_bf16.h>
+typedef __nv_bfloat16 Element;
+__device__ unsigned bits_of(Element element) { return __bfloat16_as_ushort(element); }
 #endif
 
 #define WARP_ROWS 64
@@ -51,13 +58,10 @@ __device__ uint4 load(const Element* from, int valid, bool aligned) {
     uint4 whole = *reinterpret_cast<const uint4*>(from);
     words[0] = whole.x, words[1] = whole.y, words[2] = whole.z, words[3] = whole.w;
   } else {
+    constexpr int PER_WORD = 4 / sizeof(Element);
     for (int e = 0; e < CHUNK; ++e) {
       if (e < valid) {
-#if INPUT == TF32
-        words[e] = __float_as_uint(from[e]);
-#else
-        words[e / 2] |= (unsigned)from[e] << 16 * (e % 2);
-#endif
+        words[e / PER_WORD] |= bits_of(from[e]) << 16 * (e % PER_WORD);
       }
     }
   }

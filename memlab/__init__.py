@@ -216,12 +216,7 @@ def occupancy(kernel: str, *, device: str | None = None, **parameters: Any) -> O
 
     properties = lab.device_properties(device)
     launch, needed = lab.resources(*_target(kernel, parameters), properties)
-    return device_occupancy.occupancy(
-        properties,
-        launch.threads_per_block,
-        needed.registers_per_thread,
-        needed.static_shared_bytes + launch.dynamic_shared_bytes,
-    )
+    return device_occupancy.occupancy(properties, device_occupancy.block_of(launch, needed))
 
 
 def roofline(device: str | None = None, *, store: Path | None = None) -> Roofline:

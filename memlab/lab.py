@@ -16,12 +16,11 @@ from memlab.device.compile import compile_launch
 from memlab.device.devices import Device, gpu_names, open_device
 from memlab.device.emulated import count, emulate
 from memlab.device.findings import TOOLS
-from memlab.device.measurement import DeviceSummary
+from memlab.device.properties import summary
 from memlab.device.signature import signature_of
 from memlab.device.signature import signatures as signatures_in
 from memlab.errors import Incomplete
-from memlab.kernels import own
-from memlab.launching import budget_of, now, prepared, settings_of
+from memlab.launching import budget_of, now, prepared, settings_of, unit_of
 from memlab.roofline.advice import advise
 from memlab.roofline.analysis import Analysis, access_ratio
 from memlab.roofline.boundary import BoundaryCost, EdgeCase, edge_case, nearest_multiples
@@ -193,13 +192,12 @@ def signatures(kernel: OwnKernel, *, device: str | None = None) -> tuple[Signatu
         UsageError: There is no such file, device or kernel, or it does not compile.
         DeviceError: The compiler is not available.
     """
-    source, capability = own.read_source(kernel), device_properties(device).compute_capability
-    defines, chosen = own.defines(kernel), own.compile_options(kernel)
+    unit = unit_of(kernel, device_properties(device))
     if not kernel.entry:
-        found = signatures_in(source, kernel.source, capability, defines, options=chosen)
+        found = signatures_in(unit)
         if found:
             return found
-    return (signature_of(source, kernel.source, kernel.entry, capability, defines, options=chosen),)
+    return (signature_of(unit, kernel.entry),)
 
 
 def analyze(
@@ -259,7 +257,7 @@ def analyze(
         parameters=dict(launch.parameters),
         source=launch.source,
         source_name=launch.source_name,
-        device=DeviceSummary(properties.name, opened.kind, capability, opened.key),
+        device=summary(properties, opened.kind, opened.key),
         grid=launch.grid,
         block=launch.block,
         resources=compiled.resources,
@@ -306,11 +304,10 @@ def check(
     """
     opened, budget = open_device(device), budget_of(timeout_s, memory_bytes)
     properties = opened.properties
-    capability = properties.compute_capability
     launch = prepared(kernel, parameters, properties)
-    compiled = compile_launch(launch, capability)
-    summary = DeviceSummary(properties.name, opened.kind, capability, opened.key)
-    return checking.check(launch, compiled, summary, seed, tools, progress, budget)
+    compiled = compile_launch(launch, properties.compute_capability)
+    where = summary(properties, opened.kind, opened.key)
+    return checking.check(launch, compiled, where, seed, tools, progress, budget)
 
 
 def trace(

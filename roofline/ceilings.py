@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from memlab.device.properties import (
-    clock_hz,
+    CUDA_CORE_KINDS,
+    bandwidth_figures,
+    clock_figure,
     peak_bandwidth_bytes_per_s,
+    peak_figures,
     peak_flop_per_s,
     provenance,
 )
@@ -15,7 +19,6 @@ from memlab.roofline.run import Ceiling
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from memlab.device.measurement import Provenance
     from memlab.device.peak_records import Peaks
     from memlab.device.properties import DeviceProperties
 
@@ -34,16 +37,6 @@ LABELS = {
 }
 """How a person reads a ceiling's key."""
 
-TELLING: tuple[Provenance, ...] = (
-    "modelled",
-    "emulated",
-    "analytic",
-    "measured",
-    "datasheet",
-    "queried",
-)
-"""Provenances of a factor, from the one that says most about the product to the least."""
-
 
 def ceilings(properties: DeviceProperties) -> tuple[Ceiling, ...]:
     """List what is known to limit a device: `dram`, `l2`, `l1`, then the arithmetic peaks.
@@ -58,39 +51,20 @@ def ceilings(properties: DeviceProperties) -> tuple[Ceiling, ...]:
     Returns:
         Bandwidths in B/s and peaks in FLOP/s, each with its provenance.
     """
-    clock = clock_hz(properties)
-    clock_field = "peak_clock_hz" if properties.peak_clock_hz else "clock_rate_hz"
-    memory: dict[str, tuple[float | None, tuple[str, ...]]] = {
-        "dram": (
-            peak_bandwidth_bytes_per_s(properties),
-            ("memory_clock_rate_hz", "global_memory_bus_width_bits")
-            if properties.peak_memory_bandwidth_bytes_per_s is None
-            else ("peak_memory_bandwidth_bytes_per_s",),
-        ),
-        "l2": (
-            _product(properties.l2_bytes_per_clock, clock),
-            ("l2_bytes_per_clock", clock_field),
-        ),
-        "l1": (
-            _product(properties.l1_bytes_per_clock_per_sm, properties.multiprocessor_count, clock),
-            ("l1_bytes_per_clock_per_sm", "multiprocessor_count", clock_field),
-        ),
+    clock = clock_figure(properties)
+    memory = {
+        "dram": (peak_bandwidth_bytes_per_s(properties), bandwidth_figures(properties)),
+        "l2": _product(properties, "l2_bytes_per_clock", clock),
+        "l1": _product(properties, "l1_bytes_per_clock_per_sm", "multiprocessor_count", clock),
     }
-    pipes: dict[str, tuple[float | None, tuple[str, ...]]] = {
-        precision: (
-            peak_flop_per_s(properties, precision),
-            (f"{precision}_lanes_per_sm", "multiprocessor_count", clock_field),
-        )
-        for precision in ("fp32", "fp64")
-    }
-    pipes |= {
-        precision: (peak_flop_per_s(properties, precision), ("tensor_flop_per_s",))
-        for precision in properties.tensor_flop_per_s
+    pipes = {
+        kind: (peak_flop_per_s(properties, kind), peak_figures(properties, kind))
+        for kind in (*CUDA_CORE_KINDS, *properties.tensor_flop_per_s)
     }
     return tuple(
-        Ceiling(key, LABELS.get(key, key.upper()), value, kind, _provenance(properties, fields))
+        Ceiling(key, LABELS.get(key, key.upper()), value, kind, provenance(properties, *names))
         for kind, group in (("bandwidth", memory), ("compute", pipes))
-        for key, (value, fields) in group.items()
+        for key, (value, names) in group.items()
         if value is not None
     )
 
@@ -123,16 +97,7 @@ def by_key(ceilings: Iterable[Ceiling]) -> dict[str, Ceiling]:
     return {ceiling.key: ceiling for ceiling in ceilings}
 
 
-def _product(*factors: float | None) -> float | None:
-    result = 1.0
-    for factor in factors:
-        if factor is None:
-            return None
-        result *= factor
-    return result
-
-
-def _provenance(properties: DeviceProperties, fields: tuple[str, ...]) -> Provenance:
-    """Name the provenance of a product: of its factors', the one a reader should know of first."""
-    words = {provenance(properties, field) for field in fields}
-    return next(word for word in TELLING if word in words)
+def _product(properties: DeviceProperties, *names: str) -> tuple[float | None, tuple[str, ...]]:
+    """Multiply figures, and name them; None where one is unknown."""
+    factors = [getattr(properties, name) for name in names]
+    return None if None in factors else math.prod(factors, start=1.0), names

@@ -78,11 +78,6 @@ def kernel_entry(kernel: Kernel) -> Entry:
     )
 
 
-def annotated_kernels() -> list[str]:
-    """List the kernels that the glossary names chapters or terms for."""
-    return list(_document()["kernels"])
-
-
 def names() -> list[str]:
     """List what can be explained: every term and alias, every kernel."""
     aliases = (alias for entry in terms().values() for alias in entry.aliases)

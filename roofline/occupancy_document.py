@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, astuple, dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from memlab.device.occupancy import (
-    RESOURCES,
-    Block,
-    allocation,
-    occupancy,
-    register_budget,
-    thresholds,
-)
+from memlab.device.occupancy import RESOURCES, Block, allocation, occupancy
+from memlab.device.occupancy_thresholds import register_budget, thresholds
 from memlab.roofline.units import parameters_text
 
 if TYPE_CHECKING:
@@ -53,7 +47,6 @@ def document(properties: DeviceProperties, subject: Subject) -> dict[str, Any]:
         DeviceError: The device's limits are not known.
     """
     block = subject.block
-    budget = register_budget(properties, block.threads_per_block, block.shared_bytes_per_block)
     return {
         "schema_version": SCHEMA_VERSION,
         "device": {
@@ -64,7 +57,7 @@ def document(properties: DeviceProperties, subject: Subject) -> dict[str, Any]:
         "parameters": subject.parameters,
         "block": asdict(block),
         "allocation": asdict(allocation(properties, block)),
-        "occupancy": asdict(occupancy(properties, *astuple(block))),
+        "occupancy": asdict(occupancy(properties, block)),
         "thresholds": {
             resource: dict(
                 zip(
@@ -75,5 +68,5 @@ def document(properties: DeviceProperties, subject: Subject) -> dict[str, Any]:
             )
             for resource in RESOURCES
         },
-        "register_budget": asdict(budget),
+        "register_budget": asdict(register_budget(properties, block)),
     }

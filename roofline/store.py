@@ -136,23 +136,18 @@ class Store:
                 "measure them again with 'memlab peaks', or choose another file with --store"
             ) from error
 
-    def runs(
-        self, device: str | None = None, kernel: str | None = None, limit: int | None = None
-    ) -> list[Run]:
+    def runs(self, device: str | None = None, kernel: str | None = None) -> list[Run]:
         """Read runs, oldest first.
 
         Args:
             device: Only those of this device: its key (`h200`, `cuda:0`) or its name.
             kernel: Only those of this kernel.
-            limit: Only the newest so many, 1 or more.
 
         Raises:
             Incomplete: Some cannot be read, being damaged or a newer memlab's; carries the others.
         """
-        if limit is not None and limit < 1:
-            raise UsageError(f"the limit of runs must be 1 or more, got {limit}")
         found, unreadable, reason = [], [], ""
-        for run_id, document in reversed(self._rows("id, document", device, kernel, limit)):
+        for run_id, document in self._rows("id, document", device, kernel):
             try:
                 found.append(_decode(run_id, document))
             except UsageError as error:
@@ -169,7 +164,7 @@ class Store:
             device: As for `runs`.
             kernel: As for `runs`.
         """
-        return [run_id for (run_id,) in reversed(self._rows("id", device, kernel))]
+        return [run_id for (run_id,) in self._rows("id", device, kernel)]
 
     def get(self, run_id: int) -> Run:
         """Read one run.
@@ -202,10 +197,8 @@ class Store:
                 raise self._no_such_runs(sorted(missing))
             connection.executemany("DELETE FROM runs WHERE id = ?", [(each,) for each in wanted])
 
-    def _rows(
-        self, columns: str, device: str | None, kernel: str | None, limit: int | None = None
-    ) -> list[tuple[Any, ...]]:
-        """Read columns of the runs chosen, newest first."""
+    def _rows(self, columns: str, device: str | None, kernel: str | None) -> list[tuple[Any, ...]]:
+        """Read columns of the runs chosen, oldest first."""
         with self._file.reading() as connection:
             if connection is None:
                 return []
@@ -213,12 +206,8 @@ class Store:
                 f"SELECT {columns} FROM runs"
                 " WHERE (:device IS NULL OR device = :device OR device_name = :device)"
                 " AND (:kernel IS NULL OR kernel = :kernel)"
-                " ORDER BY id DESC LIMIT :limit",
-                {
-                    "device": device and _text(device),
-                    "kernel": kernel and _text(kernel),
-                    "limit": -1 if limit is None else limit,
-                },
+                " ORDER BY id",
+                {"device": device and _text(device), "kernel": kernel and _text(kernel)},
             ).fetchall()
 
     def _unreadable(self, run_ids: list[int], reason: str) -> str:

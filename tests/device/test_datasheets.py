@@ -121,12 +121,20 @@ def test_an_unknown_name_meets_the_nearest_ones():
     assert datasheet.load("H200") is not None
 
 
-def test_a_derived_figure_is_queried_only_if_every_factor_is():
-    sources = {"clock_rate_hz": "queried: driver", "multiprocessor_count": "queried: driver"}
-    mixed = {**sources, "fp32_lanes_per_sm": "datasheet: guide"}
-    device = replace(datasheet.load("h200"), sources=mixed)
-    assert provenance(device, "clock_rate_hz", "multiprocessor_count") == "queried"
-    assert provenance(device, *mixed) == "datasheet"
+@pytest.mark.parametrize(
+    ("factors", "product"),
+    [
+        (("queried: driver", "queried: driver"), "queried"),
+        (("queried: driver", "datasheet: guide"), "datasheet"),
+        (("measured: bench", "queried: driver"), "measured"),
+        (("datasheet: guide", "measured: bench"), "measured"),
+        (("measured: bench", "analytic: assumed"), "analytic"),
+    ],
+)
+def test_a_derived_figure_is_known_as_its_worst_factor_is(factors, product):
+    sources = dict(zip(("multiprocessor_count", "clock_rate_hz"), factors, strict=True))
+    device = replace(datasheet.load("h200"), sources=sources)
+    assert provenance(device, *sources) == provenance(device, *reversed(sources)) == product
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,12 @@
 """How peaks are measured, on a session whose GPU is the emulator and whose clock stands still."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from memlab.device import datasheet, peak_bench, peak_latencies, peak_rates, peaks
-from memlab.device.compile import compile_ptx
+from memlab.device.compile import compile_unit
 from memlab.device.emulator.counters import Patterns
 from memlab.device.emulator.machine import Chunk
 from memlab.device.emulator.memory import GlobalMemory
@@ -12,6 +14,7 @@ from memlab.device.emulator.parser import parse
 from memlab.device.emulator.program import load
 from memlab.device.emulator.threads import Grid
 from memlab.device.timing import Sample, Samples
+from memlab.device.unit import Output, Unit
 from memlab.errors import MemlabError
 from memlab.kernels import microbenchmarks as kernels
 
@@ -94,17 +97,17 @@ class Reports:
         self.heard.append((what, fraction))
 
 
+def ptx_for_cubin(unit: Unit) -> Output:
+    """Compile for the emulator, which takes PTX, of what not one architecture alone has."""
+    output = compile_unit(replace(unit, options=()))
+    return replace(output, cubin=output.ptx.encode())
+
+
 @pytest.fixture
 def small(monkeypatch):
     """Everything at a size that the emulator does in seconds."""
     monkeypatch.setattr(peaks, "Session", EmulatedSession)
-    monkeypatch.setattr(
-        peak_bench,
-        "compile_cubin",
-        lambda source, name, architecture, defines, options: compile_ptx(
-            source, name, architecture, defines
-        ).encode(),
-    )
+    monkeypatch.setattr(peak_bench, "compile_unit", ptx_for_cubin)
     sizes = {
         peak_rates: {
             "STREAM_BYTES": STREAM_BYTES,

@@ -1,14 +1,16 @@
 """The micro-benchmarks, executed by the emulator: what `memlab peaks` verifies them by is right."""
 
 import sys
+from collections import Counter
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
+from machine_code import accesses, opcodes
 
-from memlab.device.compile import compile_cubin, compile_ptx
-from memlab.device.cubin import machine_memory_instructions, opcode_counts
+from memlab.device.compile import compile_unit
+from memlab.device.unit import Unit
 from memlab.kernels import microbenchmarks as kernels
 
 sys.path.insert(0, str(Path(__file__).parent / "emulator"))
@@ -21,12 +23,12 @@ EMULATED = [loop for loop in kernels.LOOPS if loop not in WGMMA]
 
 @cache
 def ptx(file):
-    return compile_ptx(kernels.source(file), file, ARCHITECTURE, {})
+    return compile_unit(Unit(kernels.source(file), file, ARCHITECTURE)).ptx
 
 
 @cache
 def machine_code(file, *options):
-    return compile_cubin(kernels.source(file), file, ARCHITECTURE, {}, options=options)
+    return compile_unit(Unit(kernels.source(file), file, ARCHITECTURE, options=options)).cubin
 
 
 @pytest.mark.parametrize("loop", EMULATED, ids=lambda loop: loop.key)
@@ -136,10 +138,10 @@ def test_linked_nodes_are_one_circle():
     ],
 )
 def test_machine_code_accesses_memory_at_full_width(file, entry, kind, width):
-    accesses = machine_memory_instructions(machine_code(file), entry)
-    widths = {each.width_bytes for each in accesses if each.kind == kind}
+    made = accesses(machine_code(file), entry)
+    widths = {width_bytes for what, width_bytes in made if what == kind}
     assert widths == ({width} if width else {8, 16})
-    assert not any("local" in each.kind for each in accesses)
+    assert not any("local" in what for what, _ in made)
 
 
 # Opcodes as nvdisasm --print-instruction-encoding shows them, for compute capability 9.0.
@@ -148,7 +150,7 @@ HFMA2, HFMA2_MMA = 0x031, 0x035
 
 
 @pytest.mark.parametrize(
-    ("file", "entry", "opcodes", "in_a_trip"),
+    ("file", "entry", "claimed", "in_a_trip"),
     [
         ("fma.cu", "fma_fp64", (DFMA,), 8 * 63),
         ("fma.cu", "fma_fp32", (FFMA,), 8 * 63),
@@ -161,14 +163,14 @@ HFMA2, HFMA2_MMA = 0x031, 0x035
         ("wgmma.cu", "wgmma_bf16", (HGMMA,), 4),
     ],
 )
-def test_machine_code_is_the_arithmetic_it_claims(file, entry, opcodes, in_a_trip):
+def test_machine_code_is_the_arithmetic_it_claims(file, entry, claimed, in_a_trip):
     options = ("-arch=sm_90a",) if file == "wgmma.cu" else ()
-    counts = opcode_counts(machine_code(file, *options), entry)
-    arithmetic = sum(counts[opcode] for opcode in opcodes)
+    counts = Counter(opcodes(machine_code(file, *options), entry))
+    arithmetic = sum(counts[opcode] for opcode in claimed)
     # The compiler may unroll the trips; one or two moves of a constant are HFMA2 too.
     assert arithmetic >= in_a_trip
     assert arithmetic % in_a_trip <= 2
-    others = {FFMA, DFMA, HFMA2, HFMA2_MMA, HMMA, HGMMA} - set(opcodes)
+    others = {FFMA, DFMA, HFMA2, HFMA2_MMA, HMMA, HGMMA} - set(claimed)
     assert sum(counts[opcode] for opcode in others) <= 2
 
 
@@ -177,4 +179,4 @@ def test_wgmma_needs_the_architecture_of_its_own(loop):
     cubin = machine_code(loop.source_file, "-arch=sm_90a")
     assert loop in kernels.loops_for((9, 0))
     assert loop not in kernels.loops_for((10, 0))
-    assert not any("local" in each.kind for each in machine_memory_instructions(cubin, loop.entry))
+    assert not any("local" in what for what, _ in accesses(cubin, loop.entry))

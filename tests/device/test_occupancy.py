@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memlab.device import datasheet
-from memlab.device.occupancy import occupancy, shared_carveout_bytes
+from memlab.device.occupancy import Block, occupancy, shared_carveout_bytes
 from memlab.errors import DeviceError, UsageError
 
 DATA = Path(__file__).parents[1] / "data"
 H200 = datasheet.load("h200")
 
 # The one choice of the driver's, out of 491, that the rule for the carve-out does not give.
-EXCEPTION = (128, 16, 16)
+EXCEPTION = Block(128, 16, 16)
 
 
 def rows(file):
@@ -24,7 +24,7 @@ def rows(file):
 
 def launch(row):
     names = ("threads_per_block", "registers_per_thread", "shared_bytes_per_block")
-    return tuple(int(row[name]) for name in names)
+    return Block(*(int(row[name]) for name in names))
 
 
 def limits(row):
@@ -36,15 +36,15 @@ def limits(row):
 
 @pytest.mark.parametrize("row", rows("h200-occupancy-kernels.csv"), ids=lambda row: row["kernel"])
 def test_limits_are_those_nsight_compute_shows_for_our_kernels(row):
-    assert occupancy(H200, *launch(row)).limits == limits(row)
+    assert occupancy(H200, launch(row)).limits == limits(row)
 
 
 def test_limits_and_carveout_are_those_nsight_compute_shows_over_a_sweep():
     wrong = [
         launch(row)
         for row in rows("h200-occupancy-sweep.csv")
-        if occupancy(H200, *launch(row)).limits != limits(row)
-        or shared_carveout_bytes(H200, *launch(row)) != int(row["carveout_bytes"])
+        if occupancy(H200, launch(row)).limits != limits(row)
+        or shared_carveout_bytes(H200, launch(row)) != int(row["carveout_bytes"])
     ]
     assert wrong == [EXCEPTION]
 
@@ -65,12 +65,12 @@ def test_limits_and_carveout_are_those_nsight_compute_shows_over_a_sweep():
     ],
 )
 def test_blocks_and_limiter(device, launch, blocks, limiter):
-    result = occupancy(datasheet.load(device), *launch)
+    result = occupancy(datasheet.load(device), Block(*launch))
     assert (result.blocks_per_sm, result.limiter) == (blocks, limiter)
 
 
 def test_occupancy_counts_warps_not_threads():
-    result = occupancy(H200, 33, 16, 0)
+    result = occupancy(H200, Block(33, 16, 0))
     assert result.warps_per_sm == 2 * result.blocks_per_sm == 64
     assert result.theoretical == 1
 
@@ -87,12 +87,12 @@ def test_occupancy_counts_warps_not_threads():
 )
 def test_what_cannot_launch_says_why(launch, message):
     with pytest.raises(UsageError, match=message):
-        occupancy(H200, *launch)
+        occupancy(H200, Block(*launch))
 
 
 def test_an_unknown_limit_is_named():
     with pytest.raises(DeviceError, match="max_threads_per_multiprocessor"):
-        occupancy(replace(H200, max_threads_per_multiprocessor=None), 32, 32, 0)
+        occupancy(replace(H200, max_threads_per_multiprocessor=None), Block(32, 32, 0))
 
 
 @given(
@@ -104,12 +104,13 @@ def test_an_unknown_limit_is_named():
 def test_the_carveout_never_costs_a_block(device, threads, registers, shared):
     """The blocks are as many as with all of the shared memory, and fit in the carve-out."""
     properties = datasheet.load(device)
-    result = occupancy(properties, threads, registers, shared)
+    block = Block(threads, registers, shared)
+    result = occupancy(properties, block)
     reserved = properties.reserved_shared_memory_per_block_bytes
-    carveout = shared_carveout_bytes(properties, threads, registers, shared)
+    carveout = shared_carveout_bytes(properties, block)
     granularity = 256 if device == "t4" else 128
-    block = -(-(shared + reserved) // granularity) * granularity
-    assert result.blocks_per_sm * block <= carveout < properties.l1_cache_bytes_per_sm
+    allocated = -(-(shared + reserved) // granularity) * granularity
+    assert result.blocks_per_sm * allocated <= carveout < properties.l1_cache_bytes_per_sm
     everything = properties.max_shared_memory_per_multiprocessor_bytes
     others = min(limit for name, limit in result.limits.items() if name != "shared memory")
-    assert result.blocks_per_sm == min(others, everything // block if block else others)
+    assert result.blocks_per_sm == min(others, everything // allocated if allocated else others)

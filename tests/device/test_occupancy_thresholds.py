@@ -7,15 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memlab.device import datasheet
-from memlab.device.occupancy import (
-    Block,
-    allocation,
-    occupancy,
-    register_budget,
-    resident,
-    resource_limits,
-    thresholds,
-)
+from memlab.device.occupancy import Block, allocation, occupancy, resident, resource_limits
+from memlab.device.occupancy_thresholds import register_budget, thresholds
 from memlab.errors import UsageError
 
 RTX3070 = datasheet.load("rtx3070")
@@ -71,11 +64,8 @@ def test_thresholds_worked_out_by_hand(device, block, resource, below, above):
     ],
 )
 def test_register_budget_worked_out_by_hand(device, threads, shared, registers, division, warps):
-    assert astuple(register_budget(datasheet.load(device), threads, shared)) == (
-        registers,
-        division,
-        warps,
-    )
+    budget = register_budget(datasheet.load(device), Block(threads, 1, shared))
+    assert astuple(budget) == (registers, division, warps)
 
 
 @settings(max_examples=30, deadline=None)
@@ -105,11 +95,11 @@ def test_thresholds_are_those_of_a_scan(device, threads, registers, shared, reso
 @given(threads=st.integers(1, 1024), registers=st.integers(1, 64), shared=st.integers(0, 101376))
 def test_shared_thresholds_lie_where_the_blocks_change(threads, registers, shared):
     block = Block(threads, registers, shared)
-    here = occupancy(RTX3070, *astuple(block)).blocks_per_sm
+    here = occupancy(RTX3070, block).blocks_per_sm
     below, above = thresholds(RTX3070, block, "shared_bytes_per_block")
     for found, step in ((below, 1), (above, -1)):
         if found:
-            beside = occupancy(RTX3070, threads, registers, found.value + step)
+            beside = occupancy(RTX3070, Block(threads, registers, found.value + step))
             assert beside.blocks_per_sm == here
             assert (found.occupancy.blocks_per_sm - here) * step > 0
 
@@ -123,4 +113,4 @@ def test_allocation_rounds_up_and_adds_what_is_reserved():
 def test_what_cannot_launch_has_no_occupancy():
     assert resident(H200, Block(1024, 65, 0)) is None
     with pytest.raises(UsageError, match="1025 threads a block"):
-        register_budget(H200, 1025, 0)
+        register_budget(H200, Block(1025, 1, 0))
