@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 SEED := $(shell date +%s)
 TIMES := 10
-EXTRA := $(if $(shell command -v nvidia-smi),[gpu])
+CUDA ?= /usr/local/cuda
 ROOMS := cli kernels device roofline
 
 .DEFAULT_GOAL := help
@@ -51,12 +51,22 @@ docs: .venv/installed ## make the lessons in docs/gallery again
 clean: ## remove what the commands above made
 	rm -rf .venv build *.egg-info .coverage* .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
+# PyPI has PyCUDA's source alone. Where it cannot be built, all else works without the GPU.
+define pycuda
+@mkdir -p build; export PATH="$$PATH:$(CUDA)/bin"; \
+$(BIN)/pip install -qq --editable '.[gpu]' >build/pycuda.log 2>&1 || { \
+  for each in g++ nvcc; do command -v $$each >/dev/null || missing="$$missing $$each"; done; \
+  echo "no GPU: PyCUDA cannot be built (build/pycuda.log says why; not found:$${missing:- none});" \
+    "install g++ and the CUDA toolkit, then: $(BIN)/pip install --editable '.[gpu]'" >&2; }
+endef
+
 .venv/installed: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "memlab needs Python 3.11 or later: make PYTHON=python3.12" >&2; exit 2; }
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --upgrade pip
-	$(BIN)/pip install -qq --editable '.$(EXTRA)'
+	$(BIN)/pip install -qq --editable .
+	$(if $(shell command -v nvidia-smi),$(pycuda))
 	touch $@
 
 .venv/developing: .venv/installed

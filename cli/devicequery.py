@@ -1,7 +1,7 @@
 """`memlab devicequery`: what CUDA's deviceQuery prints, and what a memory lab needs besides."""
 
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 LABEL_WIDTH = 46
 """Columns that CUDA's deviceQuery gives to a label."""
+
+UNKNOWN = "N/A"
+"""What the driver refuses, and what no datasheet says."""
 
 WIDE_COLUMNS = 70
 """What the list of devices needs in full."""
@@ -40,60 +43,86 @@ MEMORY_LAB_LIMITS = {
 def devicequery(
     device: options.Device = None,
     list_devices: Annotated[bool, typer.Option("--list", help="List all devices.")] = False,
+    all_attributes: Annotated[
+        bool, typer.Option("--all", help="Add every attribute that a GPU's driver has.")
+    ] = False,
     as_json: options.Json = False,
 ) -> None:
-    """Show what a device has: limits, sizes, clocks, peaks, each with its provenance."""
+    """Show what a device has: limits, sizes, clocks, peaks, each with its provenance.
+
+    Where no device is named, each GPU is shown; --json then gives them as a list, `devices`.
+    """
     from memlab import lab
     from memlab.roofline.device_document import device_document, devices_document
 
-    if not list_devices:
-        properties = lab.device_properties(device)
+    if list_devices:
+        listed = {name: lab.device_properties(name) for name in lab.device_names()}
         if as_json:
-            print_json(device_document(properties))
+            print_json(devices_document(listed))
         else:
-            print("\n".join((*device_query_lines(properties), "", *memory_lab_lines(properties))))
+            _print_table(listed)
         return
-    devices = {name: lab.device_properties(name) for name in lab.device_names()}
-    if as_json:
-        print_json(devices_document(devices))
+    devices = lab.devices_properties(device)
+    wanted = as_json or all_attributes
+    attributes = {key: lab.device_attributes(key) if wanted else {} for key in devices}
+    if as_json and len(devices) == 1:
+        ((key, properties),) = devices.items()
+        print_json(device_document(properties, attributes[key]))
+    elif as_json:
+        print_json(devices_document(devices, attributes))
     else:
-        _print_table(devices)
+        print("\n".join(device_query_lines(devices)))
+        for key, properties in devices.items():
+            name = f" of {key}" if len(devices) > 1 else ""
+            print("\n".join(("", *memory_lab_lines(properties, name))))
+            if all_attributes:
+                print("\n".join(("", *attribute_lines(attributes[key], name))))
 
 
-def device_query_lines(properties: "DeviceProperties") -> Iterator[str]:
-    """Write a device's properties as CUDA's deviceQuery does, line by line.
+def device_query_lines(devices: "Mapping[str, DeviceProperties]") -> Iterator[str]:
+    """Write devices' properties as CUDA's deviceQuery does, line by line.
 
     Args:
-        properties: The device; what is not known reads `unknown`.
+        devices: By what `--device` takes; what is not known reads `N/A`.
     """
-    p = properties
-    # Every other GPU is named among the peers, so the number that is missing is this one's.
-    others = [int(key.rpartition(":")[2]) for key in p.peer_access]
-    count = len(others) + 1
-    index = next(number for number in range(count) if number not in others)
-    driver, runtime = _text(p.driver_version), _text(p.runtime_version)
+    numbers = {key: _number(key) for key in devices}
+    everyone = {
+        *numbers.values(),
+        *(_number(peer) for p in devices.values() for peer in p.peer_access),
+    }
+    first = next(iter(devices.values()))
+    driver, runtime = _text(first.driver_version), _text(first.runtime_version)
     yield "CUDA Device Query (Runtime API) version (CUDART static linking)"
     yield ""
-    yield f"Detected {count} CUDA Capable device(s)"
-    yield ""
-    yield f'Device {index}: "{p.name}"'
-    yield _line("CUDA Driver Version / Runtime Version", f"{driver} / {runtime}")
-    yield from (_line(label, value) for label, value in _compute_rows(p))
-    yield from (_line(label, value) for label, value in _memory_rows(p))
-    yield from (_line(label, value) for label, value in _support_rows(p))
-    yield "  Compute Mode:"
-    yield f"     < {'unknown' if p.compute_mode is None else COMPUTE_MODES[p.compute_mode]} >"
-    for other, reached in zip(others, p.peer_access.values(), strict=True):
-        yield (
-            f"> Peer access from {p.name} (GPU{index}) -> (GPU{other}) : "
-            f"{'Yes' if reached else 'No'}"
-        )
+    yield f"Detected {len(everyone)} CUDA Capable device(s)"
+    for key, p in devices.items():
+        yield ""
+        yield f'Device {numbers[key]}: "{p.name}"'
+        yield _line("CUDA Driver Version / Runtime Version", f"{driver} / {runtime}")
+        yield from (_line(label, value) for label, value in _compute_rows(p))
+        yield from (_line(label, value) for label, value in _memory_rows(p))
+        yield from (_line(label, value) for label, value in _support_rows(p))
+        yield "  Compute Mode:"
+        yield f"     < {UNKNOWN if p.compute_mode is None else COMPUTE_MODES[p.compute_mode]} >"
+    for key, p in devices.items():
+        for peer, reached in p.peer_access.items():
+            name = f"{devices[peer].name} " if peer in devices else ""
+            yield (
+                f"> Peer access from {p.name} (GPU{numbers[key]}) -> {name}(GPU{_number(peer)}) : "
+                f"{_yes(reached)}"
+            )
     yield ""
     yield (
         f"deviceQuery, CUDA Driver = CUDART, CUDA Driver Version = {driver}, "
-        f"CUDA Runtime Version = {runtime}, NumDevs = {count}"
+        f"CUDA Runtime Version = {runtime}, NumDevs = {len(everyone)}"
     )
     yield "Result = PASS"
+
+
+def _number(key: str) -> int:
+    """The number of a GPU, `cuda:1`; a datasheet stands for the only one."""
+    _, colon, digits = key.rpartition(":")
+    return int(digits) if colon else 0
 
 
 def _compute_rows(p: "DeviceProperties") -> tuple[tuple[str, str], ...]:
@@ -177,11 +206,25 @@ def _support_rows(p: "DeviceProperties") -> tuple[tuple[str, str], ...]:
     )
 
 
-def memory_lab_lines(properties: "DeviceProperties") -> Iterator[str]:
+def attribute_lines(attributes: "Mapping[str, int | None]", whose: str = "") -> Iterator[str]:
+    """Write every attribute of a GPU by CUDA's name for it, in the driver's units.
+
+    Args:
+        attributes: What the driver gives; None is what it refuses, and empty what has no driver.
+        whose: Which device's they are, where several are shown.
+    """
+    yield f"Every attribute{whose} (CU_DEVICE_ATTRIBUTE_...), in the driver's units:"
+    yield from (_line(name, _text(value)) for name, value in attributes.items())
+    if not attributes:
+        yield "  None: this is a datasheet, and no driver's GPU."
+
+
+def memory_lab_lines(properties: "DeviceProperties", whose: str = "") -> Iterator[str]:
     """Write what is needed to judge a kernel's use of memory, each figure with its provenance.
 
     Args:
-        properties: The device; what is not known reads `unknown`.
+        properties: The device; what is not known reads `N/A`.
+        whose: Which device it is, where several are shown.
     """
     from memlab.device import properties as of
     from memlab.roofline.ceilings import ceiling_label
@@ -189,10 +232,10 @@ def memory_lab_lines(properties: "DeviceProperties") -> Iterator[str]:
     p = properties
 
     def line(label: str, text: str, *names: str) -> str:
-        known = "unknown" not in text
-        return _line(label, f"{text} [{of.provenance(p, *names)}]" if known else "unknown")
+        known = UNKNOWN not in text
+        return _line(label, f"{text} [{of.provenance(p, *names)}]" if known else UNKNOWN)
 
-    yield "What a memory lab needs besides:"
+    yield f"What a memory lab needs{whose} besides:"
     for label, name in MEMORY_LAB_LIMITS.items():
         unit = " bytes" if name.endswith("_bytes") else ""
         yield line(label, _with(getattr(p, name), unit), name)
@@ -251,32 +294,32 @@ def _line(label: str, value: str) -> str:
 
 
 def _text(value: object, spec: str = "") -> str:
-    return "unknown" if value is None else format(value, spec)
+    return UNKNOWN if value is None else format(value, spec)
 
 
 def _with(value: object, unit: str) -> str:
-    return "unknown" if value is None else f"{value}{unit}"
+    return UNKNOWN if value is None else f"{value}{unit}"
 
 
 def _scaled(value: float | None, scale: float, spec: str, unit: str) -> str:
-    return "unknown" if value is None else f"{value / scale:{spec}}{unit}"
+    return UNKNOWN if value is None else f"{value / scale:{spec}}{unit}"
 
 
 def _yes(value: object, yes: str = "Yes", no: str = "No") -> str:
-    return "unknown" if value is None else yes if value else no
+    return UNKNOWN if value is None else yes if value else no
 
 
 def _extent(sizes: Iterable[int | None] | None) -> str:
-    return "unknown" if sizes is None else f"({', '.join(_text(size) for size in sizes)})"
+    return UNKNOWN if sizes is None else f"({', '.join(_text(size) for size in sizes)})"
 
 
 def _memory(size: int | None) -> str:
-    return "unknown" if size is None else f"{size / 2**20:.0f} MBytes ({size} bytes)"
+    return UNKNOWN if size is None else f"{size / 2**20:.0f} MBytes ({size} bytes)"
 
 
 def _clock(rate_hz: int | None) -> str:
-    return "unknown" if rate_hz is None else f"{rate_hz / 1e6:.0f} MHz ({rate_hz / 1e9:.2f} GHz)"
+    return UNKNOWN if rate_hz is None else f"{rate_hz / 1e6:.0f} MHz ({rate_hz / 1e9:.2f} GHz)"
 
 
 def _copy_engines(count: int | None) -> str:
-    return "unknown" if count is None else f"{_yes(count)} with {count} copy engine(s)"
+    return UNKNOWN if count is None else f"{_yes(count)} with {count} copy engine(s)"

@@ -15,6 +15,11 @@ if TYPE_CHECKING:
 
     from memlab.device.peak_records import Peaks, Rate
 
+NOT_THE_PEAK = (
+    "The tensor rates are those of mma.sync and not the peak, which this architecture reaches\n"
+    "with tcgen05.mma alone; that is not measured."
+)
+
 
 def peaks(
     device: options.Device = None,
@@ -66,6 +71,7 @@ def report(peaks: "Peaks") -> "RenderableType":
     from rich.table import Column, Table
     from rich.text import Text
 
+    from memlab.device.peak_records import TCGEN05_MAJORS
     from memlab.roofline.units import scaled
 
     def right(header: str) -> Column:
@@ -90,6 +96,7 @@ def report(peaks: "Peaks") -> "RenderableType":
             "" if rate.clock_hz is None else f"{rate.clock_hz / 1e6:.0f} MHz",
             _percent(rate.fraction),
             _percent(rate.fraction_at_clock),
+            style="red" if rate.invalid else None,
         )
     latencies = Table(
         Column("latency", no_wrap=True, min_width=22),
@@ -100,11 +107,14 @@ def report(peaks: "Peaks") -> "RenderableType":
     )
     for latency in peaks.latencies:
         latencies.add_row(latency.label, f"{latency.cycles:.4g}", scaled(latency.seconds, "s"))
-    head = f"{peaks.device.name} ({peaks.device.key}), measured {peaks.created_at}"
-    if peaks.driver_version:
-        head += f", driver for CUDA {peaks.driver_version}"
-    notes = [Text(line, style="bold red") for line in _invalid(peaks.rates)]
-    return Group(Text(head, style="bold"), Text(), rates, Text(), latencies, *notes)
+    head = [Text(f"{peaks.device.name} ({peaks.device.key}), measured {peaks.created_at}", "bold")]
+    if peaks.device.driver or peaks.device.uuid:
+        known = (peaks.device.driver and f"driver {peaks.device.driver}", peaks.device.uuid)
+        head.append(Text(", ".join(filter(None, known))))
+    notes = [Text(f"\n{line}", style="bold red") for line in _invalid(peaks.rates)]
+    if peaks.device.compute_capability[0] in TCGEN05_MAJORS:
+        notes.append(Text(f"\n{NOT_THE_PEAK}"))
+    return Group(*head, Text(), rates, *notes, Text(), latencies)
 
 
 def _percent(fraction: float | None) -> str:
@@ -114,7 +124,8 @@ def _percent(fraction: float | None) -> str:
 def _invalid(rates: "tuple[Rate, ...]") -> list[str]:
     """Name what exceeds a physical limit: the figure or the datasheet is wrong."""
     return [
-        f"{rate.label} exceeds what the device can do and is invalid: {rate.fraction:.1%}"
+        f"{rate.label} is invalid, {rate.fraction_at_clock:.1%} of what is possible: "
+        "rooflines leave it out."
         for rate in rates
-        if rate.limit == "dram" and rate.fraction is not None and rate.fraction > 1
+        if rate.invalid
     ]

@@ -80,21 +80,26 @@ def run_kernel(
     from memlab.kernels.cublas import LibraryError
 
     with progress_bar(quiet) as progress:
-        asked: dict[str, Any] = {"device": device, "seed": seed, "progress": progress}
-        hardware = bar = None
-        if counters == "ncu":
-            hardware = _beside(
+        asked: dict[str, Any] = {
+            "device": device,
+            "seed": seed,
+            "progress": progress,
+            "timeout_s": timeout,
+        }
+
+        def count_in_hardware() -> dict[str, float] | None:
+            return _beside(
                 "hardware counters",
                 ProfilerError,
                 lambda: gpu.hardware_counters(target, dict(parameters), **asked),
             )
+
+        bar = None
         if cublas:
             bar = _beside(
                 "cuBLAS",
                 LibraryError,
-                lambda: gpu.cublas(
-                    target, dict(parameters), **asked, samples=samples, timeout_s=timeout
-                ),
+                lambda: gpu.cublas(target, dict(parameters), **asked, samples=samples),
             )
         result, code = salvage(
             lambda: lab.run(
@@ -105,7 +110,7 @@ def run_kernel(
                 store=store,
                 keep=not no_store,
                 progress=progress,
-                counters_ncu=hardware,
+                count_in_hardware=count_in_hardware if counters == "ncu" else None,
                 library_time={"cublas": bar.time} if bar else {},
                 samples=samples,
                 timeout_s=timeout,

@@ -83,7 +83,8 @@ class Budget:
     def __post_init__(self) -> None:
         if not 0 < self.timeout_s < math.inf:
             raise UsageError(
-                f"timeout must be more than 0 seconds, got {self.timeout_s:g}: use --timeout 60"
+                f"timeout must be more than 0 seconds and finite, got {self.timeout_s:g}: "
+                "use --timeout 60"
             )
         if self.memory_bytes is not None and self.memory_bytes <= 0:
             raise UsageError(

@@ -22,13 +22,13 @@ from memlab.device.emulated import emulate_if_possible, resident_blocks
 from memlab.device.inputs import element_type, make_inputs, packed, unwritten
 from memlab.device.measurement import (
     DeviceKind,
-    DeviceSummary,
     Measurement,
     Progress,
     Time,
     Verification,
+    silent,
 )
-from memlab.device.properties import DeviceProperties
+from memlab.device.properties import DeviceProperties, summary
 from memlab.device.timing import Samples, Settings, summarize
 from memlab.device.verification import Found, checked_positions, verify
 from memlab.device.worker import Worker
@@ -62,6 +62,24 @@ ARCHITECTURE_FIGURES = (
     "barrier_latency_clocks",
 )
 """What one multiprocessor is like, the same on every chip of a compute capability."""
+
+
+MACHINE_FIGURES = (
+    "kernel_exec_timeout",
+    "can_map_host_memory",
+    "ecc_enabled",
+    "unified_addressing",
+    "managed_memory",
+    "cooperative_multi_device_launch",
+    "pci_domain_id",
+    "pci_bus_id",
+    "pci_device_id",
+    "compute_mode",
+    "driver_version",
+    "runtime_version",
+    "peer_access",
+)
+"""What depends on where a GPU stands, its system and its settings: a datasheet's is another's."""
 
 
 class CudaDevice:
@@ -105,8 +123,7 @@ class CudaDevice:
             MemlabError: The kernel faulted or did not end.
         """
         properties = self.properties
-        if progress is not None:
-            progress("compiling", None)
+        (progress or silent)("compiling", None)
         compiled = compile_launch(launch, properties.compute_capability)
         resident = resident_blocks(launch, compiled, properties)
         time, verification, emulation = measure(
@@ -120,15 +137,16 @@ class CudaDevice:
                 launch, compiled, properties, seed, progress, self._budget
             ),
         )
-        summary = DeviceSummary(properties.name, "cuda", properties.compute_capability, self.key)
-        return emulation.measurement(launch, compiled, summary, resident, time, verification)
+        device = summary(properties, self.kind, self.key)
+        return emulation.measurement(launch, compiled, device, resident, time, verification)
 
 
 def with_datasheet(queried: DeviceProperties) -> DeviceProperties:
     """Add to what the driver gives what only a datasheet knows, such as lanes and latencies.
 
-    Of the datasheet with the GPU's very name every figure counts; where there is none, of one of
-    the same compute capability what all its multiprocessors have in common.
+    Of the datasheet with the GPU's very name every figure counts that is not the machine's; where
+    there is none, of one of the same compute capability what all its multiprocessors have in
+    common.
 
     Args:
         queried: What the driver gives; it stays as it is.
@@ -137,7 +155,8 @@ def with_datasheet(queried: DeviceProperties) -> DeviceProperties:
     same = [sheet for sheet in sheets if sheet.name == queried.name]
     alike = [sheet for sheet in sheets if sheet.compute_capability == queried.compute_capability]
     if same:
-        return _completed(queried, same[0], [each.name for each in fields(DeviceProperties)])
+        chips = {each.name for each in fields(DeviceProperties)} - set(MACHINE_FIGURES)
+        return _completed(queried, same[0], chips)
     return _completed(queried, alike[0], ARCHITECTURE_FIGURES) if alike else queried
 
 

@@ -5,119 +5,154 @@ Nothing else imports PyCUDA, and this module does so only when a GPU is asked fo
 
 from __future__ import annotations
 
-import ctypes
-import importlib.util
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from memlab.errors import DeviceError, MemlabError, UsageError
 
 WITHOUT_GPU = "go on without a GPU with --device h200"
+STILL_THERE = "see with nvidia-smi whether the GPU is still there"
+REPORT = "have the GPU's memory tested, or report this with your GPU and driver"
+"""What is left to do where a kernel of memlab's own misbehaves."""
 
-FAULTS: dict[str, tuple[type[MemlabError], str, str]] = {
-    "illegal memory access": (
+
+@dataclass(frozen=True)
+class Fault:
+    """What an error of the driver means.
+
+    Attributes:
+        kind: The error to raise.
+        happened: What whoever was at work did or met.
+        step: What to do next.
+        own_step: The same where memlab's own kernels run, with no sizes to choose and no source
+            to mend.
+    """
+
+    kind: type[MemlabError]
+    happened: str
+    step: str
+    own_step: str = REPORT
+
+
+def _of_gpu(happened: str, step: str) -> Fault:
+    return Fault(DeviceError, happened, f"{step}, or {WITHOUT_GPU}", step)
+
+
+_END_OTHERS = "end what else uses the GPU (nvidia-smi lists it)"
+_EMULATE = "run it with --device h200, which names the line, block and thread"
+_REFUSED = Fault(
+    UsageError,
+    "was refused by the GPU before it started (CUDA_ERROR_INVALID_VALUE)",
+    "compare its grid, block, cluster and shared memory with what 'memlab devicequery' allows",
+)
+
+FAULTS: dict[str, Fault] = {
+    "illegal memory access": Fault(
         MemlabError,
         "touched memory that is not its own (CUDA_ERROR_ILLEGAL_ADDRESS)",
-        "run it with --device h200, which names the line, block and thread",
+        _EMULATE,
     ),
-    "misaligned address": (
+    "misaligned address": Fault(
         MemlabError,
         "used an address that its access width does not divide (CUDA_ERROR_MISALIGNED_ADDRESS)",
-        "run it with --device h200, which names the line, block and thread",
+        _EMULATE,
     ),
-    "out of memory": (
+    "out of memory": Fault(
         UsageError,
         "needs more memory than is free on the GPU (CUDA_ERROR_OUT_OF_MEMORY)",
-        "use smaller sizes, or end what else uses the GPU (nvidia-smi lists it)",
+        f"use smaller sizes, or {_END_OTHERS}",
+        _END_OTHERS,
     ),
-    "illegal instruction": (
+    "illegal instruction": Fault(
         MemlabError,
         "met an instruction that the GPU refuses (CUDA_ERROR_ILLEGAL_INSTRUCTION)",
         "look for a __trap() or inline assembly in its source",
     ),
-    "invalid program counter": (
+    "invalid program counter": Fault(
         MemlabError,
         "jumped out of its code (CUDA_ERROR_INVALID_PC)",
         "look for a call through a bad function pointer",
     ),
-    "global/shared address space": (
+    "global/shared address space": Fault(
         MemlabError,
         "used an address of one kind of memory as one of another "
         "(CUDA_ERROR_INVALID_ADDRESS_SPACE)",
         "look for pointers that inline assembly or a cast took from one to the other",
     ),
-    "hardware stack error": (
+    "hardware stack error": Fault(
         MemlabError,
         "overran its stack (CUDA_ERROR_HARDWARE_STACK_ERROR)",
         "look for recursion or large local arrays",
     ),
-    "device-side assert": (
+    "device-side assert": Fault(
         MemlabError,
         "failed an assert() (CUDA_ERROR_ASSERT)",
         "run it with --device h200 to see where",
     ),
-    "launch timed out": (
+    "launch timed out": Fault(
         MemlabError,
         "ran longer than the driver allows on a GPU that drives a display "
         "(CUDA_ERROR_LAUNCH_TIMEOUT)",
         "use smaller sizes, or a GPU without a display",
+        "use a GPU without a display",
     ),
-    "unspecified launch failure": (
+    "unspecified launch failure": Fault(
         MemlabError,
         "failed for a reason that the driver does not tell (CUDA_ERROR_LAUNCH_FAILED)",
         "run it with --device h200, which checks every access",
     ),
-    "too many resources requested": (
+    "too many resources requested": Fault(
         UsageError,
         "needs more registers or threads a block than the GPU has "
         "(CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES)",
         "use a smaller block",
     ),
-    "no kernel image": (
-        DeviceError,
+    "cuLaunchKernel failed: invalid argument": _REFUSED,
+    "cuLaunchKernel failed: invalid value": _REFUSED,
+    "cuFuncSetAttribute failed: invalid argument": _REFUSED,
+    "cluster misconfiguration": _REFUSED,
+    "no kernel image": _of_gpu(
         "was compiled for another GPU, or the driver is too old for it "
         "(CUDA_ERROR_NO_BINARY_FOR_GPU)",
-        f"update the NVIDIA driver, or {WITHOUT_GPU}",
+        "update the NVIDIA driver",
     ),
-    "kernel image is invalid": (
-        DeviceError,
+    "kernel image is invalid": _of_gpu(
         "is machine code that this driver cannot load (CUDA_ERROR_INVALID_IMAGE)",
-        "update the NVIDIA driver, or install an nvidia-cuda-nvrtc no newer than it, or "
-        f"{WITHOUT_GPU}",
+        "update the NVIDIA driver, or install an nvidia-cuda-nvrtc no newer than it",
     ),
-    "unsupported toolchain": (
-        DeviceError,
+    "unsupported toolchain": _of_gpu(
         "was compiled by an NVRTC that is newer than the driver "
         "(CUDA_ERROR_UNSUPPORTED_PTX_VERSION)",
-        "update the NVIDIA driver, or install an nvidia-cuda-nvrtc no newer than it, or "
-        f"{WITHOUT_GPU}",
+        "update the NVIDIA driver, or install an nvidia-cuda-nvrtc no newer than it",
     ),
-    "uncorrectable": (
-        DeviceError,
+    "uncorrectable ECC": _of_gpu(
         "met an uncorrectable memory error (CUDA_ERROR_ECC_UNCORRECTABLE)",
-        f"have the GPU looked at (nvidia-smi -q -d ECC), or {WITHOUT_GPU}",
+        "have the GPU looked at (nvidia-smi -q -d ECC)",
     ),
-    "busy or unavailable": (
-        DeviceError,
+    "busy or unavailable": _of_gpu(
         "cannot have the GPU (CUDA_ERROR_DEVICE_UNAVAILABLE)",
-        f"see with nvidia-smi who uses it and whether it is still there, or {WITHOUT_GPU}",
+        "see with nvidia-smi who uses it and whether it is still there",
+    ),
+    "no CUDA-capable device": _of_gpu(
+        "finds no GPU (CUDA_ERROR_NO_DEVICE)",
+        "see whether nvidia-smi lists one and CUDA_VISIBLE_DEVICES hides it",
+    ),
+    "system not yet initialized": _of_gpu(
+        "finds a machine that is not ready for CUDA (CUDA_ERROR_SYSTEM_NOT_READY)",
+        "where GPUs are joined by NVSwitch, start the fabric manager, of the driver's very "
+        "version (systemctl start nvidia-fabricmanager)",
+    ),
+    "unsupported display driver": _of_gpu(
+        "finds a libcuda of another version than the driver in the kernel "
+        "(CUDA_ERROR_SYSTEM_DRIVER_MISMATCH)",
+        "restart the machine if the driver was updated; in a container, let it use the host's "
+        "libcuda",
     ),
 }
-"""What the driver's message holds: the error to raise, what happened, and the next step."""
-
-
-def in_sight() -> bool:
-    """Say whether a GPU may be here: quick, and without touching one.
-
-    True where the driver's library can be loaded and PyCUDA is installed.
-    """
-    try:
-        ctypes.CDLL("libcuda.so.1")
-    except OSError:
-        return False
-    return importlib.util.find_spec("pycuda") is not None
+"""What an error of the driver means, by a part of the text that PyCUDA gives it."""
 
 
 def device_count() -> int:
@@ -144,9 +179,7 @@ def driver() -> Any:  # PyCUDA carries no types.
     try:
         pycuda.driver.init()
     except pycuda.driver.Error as error:
-        raise DeviceError(
-            f"no GPU can be used ({error}): see what nvidia-smi says, or {WITHOUT_GPU}"
-        ) from error
+        raise in_words("memlab", error) from error
     return pycuda.driver
 
 
@@ -179,12 +212,23 @@ def attribute(device: Any, name: str | int) -> int | None:
         return None
 
 
-@contextmanager
-def explained(what: str) -> Iterator[None]:
-    """Turn the driver's errors into memlab's: who, what happened, the next step.
+def in_words(what: str, error: Exception, own: bool = False) -> MemlabError:
+    """Make of an error of the driver one of memlab's: who, what happened, the next step.
 
     Args:
         what: Whom the message names, e.g. a kernel.
+        error: The driver's, as PyCUDA words it.
+        own: Whether memlab's own kernels run, which its user can neither shrink nor mend.
+    """
+    text = str(error)
+    unknown = _of_gpu(f"could not use the GPU ({text})", STILL_THERE)
+    fault = next((FAULTS[phrase] for phrase in FAULTS if phrase in text), unknown)
+    return fault.kind(f"{what} {fault.happened}: {fault.own_step if own else fault.step}")
+
+
+@contextmanager
+def explained(what: str, own: bool = False) -> Iterator[None]:
+    """Turn the driver's errors into memlab's; arguments as of `in_words`.
 
     Raises:
         MemlabError: The launch did something wrong.
@@ -194,14 +238,7 @@ def explained(what: str) -> Iterator[None]:
     try:
         yield
     except driver().Error as error:
-        text = str(error)
-        for phrase, (kind, happened, step) in FAULTS.items():
-            if phrase in text:
-                raise kind(f"{what} {happened}: {step}") from error
-        raise DeviceError(
-            f"{what} could not use the GPU ({text}): see with nvidia-smi whether it is still "
-            f"there, or {WITHOUT_GPU}"
-        ) from error
+        raise in_words(what, error, own) from error
 
 
 def _cannot_import(error: ImportError) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
-from memlab.device import cuda_driver
+from memlab.device import cuda_driver, facts, libcuda
 from memlab.device.cuda_driver import attribute, explained
 from memlab.device.properties import DeviceProperties
+from memlab.errors import DeviceError
 
 QUERIED = "queried: cuDeviceGetAttribute"
 
@@ -50,6 +51,15 @@ NUMBERS = {
     "pci_device_id": ("PCI_DEVICE_ID", 1),
     "compute_mode": ("COMPUTE_MODE", 1),
 }
+UNKNOWN_IF_ZERO = (
+    "multiprocessor_count",
+    "clock_rate_hz",
+    "memory_clock_rate_hz",
+    "global_memory_bus_width_bits",
+    "l2_cache_bytes",
+)
+"""Figures that no GPU has none of: some integrated ones answer 0 for what they do not tell."""
+
 EXTENTS = {"max_block_dim": "MAX_BLOCK_DIM", "max_grid_dim": "MAX_GRID_DIM"}
 FLAGS: dict[str, str | int] = {
     "kernel_exec_timeout": "KERNEL_EXEC_TIMEOUT",
@@ -59,10 +69,11 @@ FLAGS: dict[str, str | int] = {
     "unified_addressing": "UNIFIED_ADDRESSING",
     "managed_memory": "MANAGED_MEMORY",
     "compute_preemption_supported": "COMPUTE_PREEMPTION_SUPPORTED",
-    # PyCUDA has no name for these two; the numbers are those of `CUdevice_attribute`.
     "cooperative_launch": 95,
     "cooperative_multi_device_launch": 96,
 }
+UNNAMED = {"COOPERATIVE_LAUNCH": 95, "COOPERATIVE_MULTI_DEVICE_LAUNCH": 96}
+"""Attributes that PyCUDA has no name for, by number in `CUdevice_attribute`."""
 
 
 def query(index: int) -> DeviceProperties:
@@ -78,12 +89,33 @@ def query(index: int) -> DeviceProperties:
         return _query(index)
 
 
+def attributes(index: int) -> dict[str, int | None]:
+    """Read every attribute that PyCUDA has a name for, and `UNNAMED`.
+
+    Args:
+        index: The GPU's number, from 0.
+
+    Returns:
+        Values in the driver's units, by the names of `CUdevice_attribute` without what they all
+        begin with, in its order; None where the driver refuses.
+
+    Raises:
+        DeviceError: There is no such GPU, or no way to use one.
+    """
+    device = cuda_driver.device(index)
+    names: dict[str, Any] = cuda_driver.driver().device_attribute.names
+    numbers = {name: int(value) for name, value in names.items()} | UNNAMED
+    ordered = sorted(numbers.items(), key=lambda each: (each[1], each[0]))
+    return {name: attribute(device, number) for name, number in ordered}
+
+
 def _query(index: int) -> DeviceProperties:
     driver, device = cuda_driver.driver(), cuda_driver.device(index)
     numbers = {
         field: value * unit
         for field, (name, unit) in NUMBERS.items()
         if (value := attribute(device, name)) is not None
+        if value or field not in UNKNOWN_IF_ZERO
     }
     extents = {
         field: values
@@ -105,6 +137,10 @@ def _query(index: int) -> DeviceProperties:
         ),
         "runtime_version": (f"{major}.{minor}", "queried: the CUDA that PyCUDA was built with"),
     }
+    if identity := libcuda.uuid(index):
+        others["uuid"] = (identity, "queried: cuDeviceGetUuid")
+    with suppress(DeviceError):
+        others["driver_release"] = (facts.driver(), f"queried: {facts.PROC}/version")
     if peers := _peer_access(index):
         others["peer_access"] = (peers, "queried: cuDeviceCanAccessPeer")
     attributes: dict[str, Any] = {**numbers, **extents, **flags}

@@ -1,7 +1,8 @@
 """A session on a GPU: memory, launches, and times that nothing but the launch is part of.
 
 A `Session` belongs in a worker (`memlab.device.worker`), since a fault on the GPU leaves its
-process unable to use one.
+process unable to use one. Everything it asks of the driver has a limit of time there: a driver that
+lost its GPU may never answer.
 
 A micro-benchmark is a function that a worker calls:
 
@@ -19,8 +20,8 @@ A micro-benchmark is a function that a worker calls:
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -28,11 +29,11 @@ import numpy as np
 
 from memlab.device import cuda_driver
 from memlab.device.compile import compile_unit
-from memlab.device.cuda_driver import attribute, explained
+from memlab.device.cuda_driver import STILL_THERE, attribute, explained
 from memlab.device.inputs import POISON_BYTE
 from memlab.device.timing import TIMEOUT_S, Sample, Samples, Settings, collect, settle
 from memlab.device.unit import Unit
-from memlab.errors import MemlabError, UsageError
+from memlab.errors import DeviceError, MemlabError, UsageError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -43,6 +44,12 @@ if TYPE_CHECKING:
 HELD_LIMIT_S = 10.0
 """How long a launch may take to be queued behind the kernel that holds it back; it takes some
 microseconds, or for ever where it waits for itself."""
+
+OPENING_S = 30.0
+"""How long opening or leaving a GPU may take at least: one that nobody uses wakes up first, which
+takes seconds."""
+SLOWEST_COPY_BYTES_PER_S = 500e6
+"""What every link to a GPU reaches: a large copy may take longer than a launch."""
 
 FLUSH_FACTOR = 2
 """Buffers that flush the L2 are so many times its size: the L2 need not replace the oldest line
@@ -66,22 +73,31 @@ class Session:
         multiprocessors: How many there are.
     """
 
-    def __init__(self, index: int, link: Link | None = None, timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(
+        self,
+        index: int,
+        link: Link | None = None,
+        timeout_s: float = TIMEOUT_S,
+        own: bool = False,
+    ) -> None:
         """Choose a GPU; entering the context takes it.
 
         Args:
             index: The GPU's number, from 0.
             link: Guards what may never end; without one, nothing does.
-            timeout_s: How long one launch may take, seconds.
+            timeout_s: How long one launch may take, seconds, and one answer of the driver.
+            own: Whether memlab's own kernels run alone: an error then does not advise what only
+                the author of a kernel can do.
         """
-        self._index, self._link, self.timeout_s = index, link, timeout_s
+        self._index, self._link, self.timeout_s, self._own = index, link, timeout_s, own
         self._stack = ExitStack()
         self._flush: Callable[[], None] | None = None
         self._salt = 0
 
     def __enter__(self) -> Session:
-        driver, device = cuda_driver.driver(), cuda_driver.device(self._index)
-        with explained("memlab"), ExitStack() as stack:
+        opening = self._answer("open the GPU", OPENING_S)
+        with opening, explained("memlab", self._own), ExitStack() as stack:
+            driver, device = cuda_driver.driver(), cuda_driver.device(self._index)
             # The primary context: other libraries in this process would find the same one.
             context = device.retain_primary_context()
             context.push()
@@ -108,7 +124,10 @@ class Session:
         trace: TracebackType | None,
     ) -> None:
         driver = cuda_driver.driver()
-        with explained("memlab"):
+        # If this hangs after an error, that one is what the caller hears.
+        known = error if isinstance(error, MemlabError) else None
+        leaving = self._answer("let go of the GPU", OPENING_S, known)
+        with explained("memlab", self._own), leaving:
             if error is None:
                 self._stack.close()
                 return
@@ -132,12 +151,17 @@ class Session:
             DeviceError: The driver cannot load it.
         """
         driver = cuda_driver.driver()
-        with explained(entry):
+        with explained(entry, self._own), self._answer(f"load {entry}"):
             module = driver.module_from_buffer(cubin)
             for name, values in (constants or {}).items():
                 address, _ = module.get_global(name)
                 driver.memcpy_htod(address, np.ascontiguousarray(values))
             return module.get_function(entry)
+
+    def free_bytes(self) -> int:
+        """Tell how much of the GPU's memory is free."""
+        with explained("memlab", self._own), self._answer("tell how much memory is free"):
+            return int(cuda_driver.driver().mem_get_info()[0])
 
     def array(self, content: int | NDArray[Any], poison: bool = True) -> Any:
         """Allocate memory on the GPU; it lives as long as what this returns.
@@ -151,14 +175,14 @@ class Session:
         """
         driver = cuda_driver.driver()
         size = content if isinstance(content, int) else content.nbytes
-        with explained("the allocation"):
-            free, _ = driver.mem_get_info()
-        if size > free:
+        if size > (free := self.free_bytes()):
             raise UsageError(
                 f"an array of {size} bytes does not fit the GPU, which has {free} bytes free: "
-                "use smaller sizes, or end what else uses it (nvidia-smi lists it)"
+                + ("" if self._own else "use smaller sizes, or ")
+                + "end what else uses it (nvidia-smi lists it)"
             )
-        with explained("the allocation"):
+        doing, copying_s = f"set up an array of {size} bytes", size / SLOWEST_COPY_BYTES_PER_S
+        with explained("the allocation", self._own), self._answer(doing, copying_s):
             allocation = driver.mem_alloc(max(size, 1))
             if not isinstance(content, int):
                 driver.memcpy_htod(allocation, np.ascontiguousarray(content))
@@ -177,7 +201,8 @@ class Session:
             `into`.
         """
         self.synchronize()
-        with explained("the kernel"):
+        doing, copying_s = f"copy {into.nbytes} bytes", into.nbytes / SLOWEST_COPY_BYTES_PER_S
+        with explained("the kernel", self._own), self._answer(doing, copying_s):
             cuda_driver.driver().memcpy_dtoh(into, allocation)
         return into
 
@@ -189,7 +214,8 @@ class Session:
             target: The same.
             nbytes: How much, from the start of both.
         """
-        cuda_driver.driver().memcpy_dtod_async(target, source, nbytes)
+        with self._answer("queue a copy"):
+            cuda_driver.driver().memcpy_dtod_async(target, source, nbytes)
 
     def launch(
         self,
@@ -208,10 +234,11 @@ class Session:
             arguments: Allocations, and scalars as NumPy's, in the kernel's order.
             shared_bytes: Dynamic shared memory, bytes.
         """
-        if shared_bytes > DEFAULT_SHARED_LIMIT_BYTES:
-            attributes = cuda_driver.driver().function_attribute
-            function.set_attribute(attributes.MAX_DYNAMIC_SHARED_SIZE_BYTES, shared_bytes)
-        function(*arguments, grid=grid, block=block, shared=shared_bytes)
+        with self._answer("queue a launch"):
+            if shared_bytes > DEFAULT_SHARED_LIMIT_BYTES:
+                attributes = cuda_driver.driver().function_attribute
+                function.set_attribute(attributes.MAX_DYNAMIC_SHARED_SIZE_BYTES, shared_bytes)
+            function(*arguments, grid=grid, block=block, shared=shared_bytes)
 
     def synchronize(self, what: str = "the kernel") -> None:
         """Wait for everything launched so far.
@@ -222,7 +249,7 @@ class Session:
         Raises:
             MemlabError: A fault on the GPU, as `explained` words it, or it took too long.
         """
-        with explained(what), self._guarded(what):
+        with explained(what, self._own), self._guarded(what):
             cuda_driver.driver().Context.synchronize()
 
     def clock_hz(self) -> float | None:
@@ -266,12 +293,13 @@ class Session:
                 report()
             return taken
 
-        with explained(what):
+        with explained(what, self._own):
             # The first launch of all loads the code, which waits for the GPU: it may not be held.
-            if restore is not None:
-                restore()
-            launch()
-            self.synchronize(what)
+            with self._guarded(what):
+                if restore is not None:
+                    restore()
+                launch()
+                self.synchronize(what)
             if flush:
                 self._flush_l2()
                 self.synchronize(what)
@@ -297,6 +325,7 @@ class Session:
                     f"{what} waited for its own launch to end and was never started: "
                     "what is timed may only queue launches, without waiting for them"
                 )
+        with self._answer("tell the time between two events"):
             # Asking NVML takes some microseconds: it is done when nothing is being timed.
             return Sample(self._start.time_till(self._stop) / 1e3, self.clock_hz())
 
@@ -326,17 +355,30 @@ class Session:
         unit = Unit(path.read_text(encoding="utf-8"), file, self._architecture)
         return self.load(compile_unit(unit).cubin, entry)
 
-    @contextmanager
-    def _guarded(self, what: str) -> Iterator[None]:
-        if self._link is None:
-            yield
-            return
-        message = (
-            f"{what} did not end within {self.timeout_s:g} s and was stopped: "
-            "look for a loop that never ends, or allow more with --timeout SECONDS"
-        )
-        with self._link.within(self.timeout_s, message):
-            yield
+    def _guarded(self, what: str) -> AbstractContextManager[None]:
+        """Stop a launch that takes too long."""
+        step = "look for a loop that never ends, or allow more with --timeout SECONDS"
+        message = f"{what} did not end within {self.timeout_s:g} s and was stopped: "
+        error = MemlabError(message + (STILL_THERE if self._own else step))
+        return self._within(self.timeout_s, error)
+
+    def _answer(
+        self, doing: str, limit_s: float = 0.0, known: MemlabError | None = None
+    ) -> AbstractContextManager[None]:
+        """Stop waiting for a driver that does not answer.
+
+        Args:
+            doing: What it was asked.
+            limit_s: What this may take, seconds, where that is more than a launch may.
+            known: The error to raise; None says that the driver did not answer.
+        """
+        limit_s = max(limit_s, self.timeout_s)
+        message = f"the driver did not {doing} within {limit_s:g} s: {STILL_THERE}"
+        more = "" if self._own else ", or allow more with --timeout SECONDS"
+        return self._within(limit_s, known or DeviceError(message + more))
+
+    def _within(self, limit_s: float, error: MemlabError) -> AbstractContextManager[None]:
+        return nullcontext() if self._link is None else self._link.within(limit_s, error)
 
 
 class _Nvml:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import operator
 import os
+import re
+import warnings
+from functools import cache
 from typing import TYPE_CHECKING, Protocol
 
-from memlab.device import cuda_driver, datasheet
+from memlab.device import cuda_driver, datasheet, libcuda
 from memlab.device.emulated import EmulatedDevice
 from memlab.device.measurement import DeviceKind, Measurement, Progress
 from memlab.device.properties import DeviceProperties
-from memlab.errors import DeviceError, UsageError, nearest
+from memlab.errors import DeviceError, MemlabWarning, UsageError, nearest
 from memlab.kernels.kernel import Limits
 from memlab.kernels.launch import Launch
 
@@ -40,13 +44,15 @@ class Device(Protocol):
 
 
 def open_device(
-    name: str | None = None, settings: Settings | None = None, budget: Budget | None = None
+    name: str | int | None = None,
+    settings: Settings | None = None,
+    budget: Budget | None = None,
 ) -> Device:
     """Open a device.
 
     Args:
-        name: A datasheet's name, or a GPU as `0` or `cuda:0`; None takes `MEMLAB_DEVICE` from
-            the environment, else the first GPU, else the emulated H200.
+        name: A datasheet's name, or a GPU as `0` (the number or the text) or `cuda:0`; None takes
+            `MEMLAB_DEVICE` from the environment, else the first GPU, else the emulated H200.
         settings: How a GPU times a launch; an emulated device has nothing to time.
         budget: The time and memory that emulating a launch may take; None takes the defaults.
 
@@ -54,6 +60,7 @@ def open_device(
         UsageError: No such device; gives the nearest names.
         DeviceError: A GPU was asked for, and there is no way to use one here.
     """
+    name = _as_text(name)
     wished = os.environ.get(VARIABLE)
     key = (name or wished or default_device()).strip().lower()
     try:
@@ -64,26 +71,113 @@ def open_device(
         raise UsageError(f"{VARIABLE}={wished}: {error}") from error
 
 
+def _as_text(name: str | int | None) -> str | None:
+    """A device as `--device` takes it: an integer is a GPU's index.
+
+    Raises:
+        UsageError: It is neither a text nor an integer.
+    """
+    if name is None or isinstance(name, str):
+        return name
+    try:
+        return str(operator.index(name))
+    except TypeError:
+        raise UsageError(
+            f"a device is a datasheet's name or a GPU's index, got an object of type "
+            f"{type(name).__name__}: use device='h200' or device=0"
+        ) from None
+
+
 def _open(name: str, settings: Settings | None, budget: Budget | None) -> Device:
     if name.isdecimal() or name.startswith("cuda"):
         from memlab.device.cuda_device import CudaDevice
 
-        return CudaDevice(gpu_index(name), settings, budget)
+        index = gpu_index(name)
+        _check_gpu(index)
+        return CudaDevice(index, settings, budget)
     return EmulatedDevice(name, datasheet.load(name), budget)
 
 
+def _check_gpu(index: int) -> None:
+    """Refuse a GPU that cannot be meant, or is of no use before something else is there.
+
+    Raises:
+        UsageError: It is the number of a datasheet's name, and no GPU has such a number.
+        DeviceError: There is no driver, without which PyCUDA cannot even be built.
+    """
+    # A single digit may well be a GPU's.
+    like = [each for each in datasheet.names() if re.sub(r"\D", "", each) == str(index)]
+    if like and index > 9 and index >= _gpus()[0]:
+        meant = " or ".join(map(repr, like))
+        raise UsageError(f"there is no GPU {index} here: did you mean {meant}?")
+    if not libcuda.installed():
+        raise DeviceError(
+            f"a GPU needs NVIDIA's driver ({libcuda.LIBRARY}), which is not installed here: "
+            f"see 'memlab doctor', or {cuda_driver.WITHOUT_GPU}"
+        )
+
+
 def gpu_names() -> list[str]:
-    """The GPUs that can be used here, as `--device` takes them; none where anything is amiss."""
-    try:
-        count = cuda_driver.device_count() if cuda_driver.in_sight() else 0
-    except DeviceError:
-        count = 0
+    """The GPUs that can be used here, as `--device` takes them.
+
+    Where one may be here and cannot be used, there is none, and a warning says why, once.
+    """
+    count, trouble = _gpus()
+    if trouble:
+        _warn(trouble)
     return [f"{GPU_PREFIX}{index}" for index in range(count)]
+
+
+def why_emulated(name: str | None) -> str:
+    """Say why no GPU is taken for a device that nobody named, though one may be here.
+
+    Args:
+        name: As for `open_device`.
+
+    Returns:
+        The reason in a few words; empty where a device was named, where GPUs can be used and
+        where there is no driver or no GPU.
+    """
+    return "" if name or os.environ.get(VARIABLE) else _gpus()[1]
+
+
+def _gpus() -> tuple[int, str]:
+    """Count the GPUs that can be used; where one may be here and cannot, say why."""
+    if not libcuda.installed():
+        return 0, ""
+    try:
+        if not libcuda.visible_gpus():
+            return 0, ""
+    except DeviceError as error:
+        name = str(error)
+        return 0, "" if name in libcuda.NOTHING_HERE else f"the driver answers {name}"
+    try:
+        return cuda_driver.device_count(), ""
+    except DeviceError as error:
+        cause = str(error.__cause__ or error).strip().partition("\n")[0]
+        return 0, f"PyCUDA cannot be used ({cause})"
+
+
+@cache
+def _warn(trouble: str) -> None:
+    warnings.warn(
+        f"a GPU may be here, but {trouble}: see 'memlab doctor', or choose an emulated device "
+        f"with --device {DEFAULT_DATASHEET}",
+        MemlabWarning,
+        stacklevel=3,
+    )
 
 
 def default_device() -> str:
     """Name the device that is used where none is asked for: the first GPU, else the H200."""
     return next(iter(gpu_names()), DEFAULT_DATASHEET)
+
+
+def meant_devices(name: str | None = None) -> list[str | None]:
+    """Name the devices to describe: the one that is named, else every GPU, else the default."""
+    if name or os.environ.get(VARIABLE):
+        return [name]
+    return [*gpu_names()] or [None]
 
 
 def gpu_index(name: str) -> int:

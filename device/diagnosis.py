@@ -10,13 +10,17 @@ from dataclasses import dataclass
 from typing import Literal
 
 from memlab.device.cuda_driver import WITHOUT_GPU
-from memlab.device.facts import Facts, Gpu, Version
+from memlab.device.facts import Facts, Version
 from memlab.device.ncu import INSTALL_ADVICE, PERMISSION_ADVICE
+from memlab.device.nvml import Gpu
 from memlab.device.properties import dotted
 
 State = Literal["works", "note", "fails"]
 
 INSTALL_GPU = "pip install 'memlab[gpu]'"
+
+BUILD_NEEDS = "needs g++ and the CUDA toolkit, with nvcc on the PATH"
+"""For PyCUDA, which is published as source alone."""
 
 MINIMUM_DRIVER = {11: 450, 12: 525, 13: 580}
 """Oldest driver branch for each major version of CUDA: within one, the cubins of every minor
@@ -143,9 +147,9 @@ def _pycuda(facts: Facts) -> Finding:
     if facts.pycuda is None or facts.pycuda_cuda is None:
         reason = _reason(facts, "pycuda", "not installed")
         # One that is there was built against another CUDA; pip would keep it.
-        advice = INSTALL_GPU
+        advice = f"{INSTALL_GPU}, which {BUILD_NEEDS}"
         if reason != "not installed":
-            advice = "pip install --force-reinstall --no-cache-dir pycuda"
+            advice = f"pip install --force-reinstall --no-cache-dir pycuda, which {BUILD_NEEDS}"
         if facts.driver_cuda is None:
             return Finding(subject, "fails", reason, "needs the driver first")
         return Finding(subject, "fails", reason, advice)

@@ -6,7 +6,6 @@ probes can be given, so that any machine can be described without having it.
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import re
@@ -16,26 +15,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 from memlab.device import ncu as nsight_compute
+from memlab.device.libcuda import driver_cuda, visible_gpus
+from memlab.device.nvml import Gpu, gpus
 from memlab.errors import DeviceError
 
 Found = TypeVar("Found")
 Version: TypeAlias = tuple[int, int]
 """Major and minor."""
-
-SLOWDOWNS = {
-    0x04: "power limit",
-    0x08: "hardware slowdown",
-    0x20: "software thermal limit",
-    0x40: "hardware thermal limit",
-    0x80: "power brake",
-}
-"""Bits of nvmlDeviceGetCurrentClocksEventReasons that lower a busy GPU's clock (nvml.h)."""
-
-COMPUTE_MODES = ("default", "exclusive thread", "prohibited", "exclusive process")
-"""By number, as nvmlComputeMode_t (nvml.h)."""
 
 COUNTER_CAPABILITIES = (1 << 21) | (1 << 38)
 """CAP_SYS_ADMIN and CAP_PERFMON, either of which may read counters (linux/capability.h; the
@@ -46,39 +35,6 @@ PROC = Path("/proc/driver/nvidia")
 
 PROBE_TIMEOUT_S = 30.0
 """For the import of PyCUDA in a process of its own, which loads the driver."""
-
-
-@dataclass(frozen=True)
-class Gpu:
-    """A GPU as the driver's management library (NVML) sees it, visible to CUDA or not.
-
-    Attributes:
-        index: NVML's number, in the order of the PCI bus.
-        name: As CUDA gives it.
-        uuid: As `CUDA_VISIBLE_DEVICES` takes it, `GPU-…`.
-        compute_capability: Major and minor.
-        sm_clock_hz: The multiprocessors' clock now.
-        maximum_sm_clock_hz: The most it can be.
-        application_sm_clock_hz: What was set for applications; None where there is no such thing.
-        memory_clock_hz: The memory's clock now.
-        slowdowns: What holds the clock down now, in words.
-        free_memory_bytes: What no process holds.
-        total_memory_bytes: All there is.
-        compute_mode: One of `COMPUTE_MODES`.
-    """
-
-    index: int
-    name: str
-    uuid: str
-    compute_capability: Version
-    sm_clock_hz: int | None = None
-    maximum_sm_clock_hz: int | None = None
-    application_sm_clock_hz: int | None = None
-    memory_clock_hz: int | None = None
-    slowdowns: tuple[str, ...] = ()
-    free_memory_bytes: int | None = None
-    total_memory_bytes: int | None = None
-    compute_mode: str | None = None
 
 
 @dataclass(frozen=True)
@@ -136,29 +92,6 @@ def driver() -> str:
     return found[1]
 
 
-def driver_cuda() -> Version:
-    """The newest CUDA that the driver supports (cuDriverGetVersion).
-
-    Raises:
-        DeviceError: The driver's library is not there or refuses.
-    """
-    number = ctypes.c_int()
-    _cuda("cuDriverGetVersion", ctypes.byref(number))
-    return number.value // 1000, number.value % 1000 // 10
-
-
-def visible_gpus() -> int:
-    """How many GPUs CUDA shows this process (cuDeviceGetCount); makes no context.
-
-    Raises:
-        DeviceError: The driver's library is not there or refuses.
-    """
-    number = ctypes.c_int()
-    _cuda("cuInit", 0)
-    _cuda("cuDeviceGetCount", ctypes.byref(number))
-    return number.value
-
-
 def nvml() -> str:
     """Version of nvidia-ml-py.
 
@@ -166,28 +99,6 @@ def nvml() -> str:
         DeviceError: It is not installed.
     """
     return _installed("nvidia-ml-py")
-
-
-def gpus() -> tuple[Gpu, ...]:
-    """All GPUs and their state, through NVML.
-
-    Raises:
-        DeviceError: NVML is not there, or refuses.
-    """
-    try:
-        import pynvml
-    except ImportError:
-        raise DeviceError("nvidia-ml-py is not installed") from None
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError as error:
-        raise DeviceError(f"NVML: {error}") from None
-    try:
-        return tuple(_gpu(pynvml, index) for index in range(pynvml.nvmlDeviceGetCount()))
-    except pynvml.NVMLError as error:
-        raise DeviceError(f"NVML: {error}") from None
-    finally:
-        pynvml.nvmlShutdown()
 
 
 def pycuda() -> tuple[str, Version]:
@@ -223,9 +134,9 @@ def nvrtc() -> tuple[Version, tuple[Version, ...]]:
     Raises:
         DeviceError: It is not installed.
     """
-    from memlab.device.compile import nvrtc_version, supported_architectures
+    from memlab.device.nvrtc import architectures, version
 
-    return nvrtc_version(), supported_architectures()
+    return version(), architectures()
 
 
 def counters_restricted() -> bool | None:
@@ -322,55 +233,3 @@ def _installed(package: str) -> str:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         raise DeviceError("not installed") from None
-
-
-def _cuda(name: str, *arguments: object) -> None:
-    """Call a function of the driver's library.
-
-    Raises:
-        DeviceError: The library is not there, or the call gives an error.
-    """
-    try:
-        library = ctypes.CDLL("libcuda.so.1")
-    except OSError:
-        raise DeviceError("the driver's library libcuda.so.1 is not there") from None
-    code = getattr(library, name)(*arguments)
-    if code:
-        text = ctypes.c_char_p()
-        library.cuGetErrorName(code, ctypes.byref(text))
-        raise DeviceError((text.value or b"").decode() or f"{name} gives error {code}")
-
-
-def _gpu(nvml: Any, index: int) -> Gpu:
-    """One GPU; a value that the driver refuses is None."""
-    handle = nvml.nvmlDeviceGetHandleByIndex(index)
-
-    def ask(name: str, *arguments: object) -> Any:
-        try:
-            return getattr(nvml, name)(handle, *arguments)
-        except (nvml.NVMLError, AttributeError):  # not on this GPU, or not in this release
-            return None
-
-    def clock_hz(name: str, kind: int) -> int | None:
-        clock_mhz = ask(name, kind)
-        return None if clock_mhz is None else clock_mhz * 1_000_000
-
-    reasons = ask("nvmlDeviceGetCurrentClocksEventReasons")
-    if reasons is None:  # its name until driver 535
-        reasons = ask("nvmlDeviceGetCurrentClocksThrottleReasons") or 0
-    memory, mode = ask("nvmlDeviceGetMemoryInfo"), ask("nvmlDeviceGetComputeMode")
-    major, minor = nvml.nvmlDeviceGetCudaComputeCapability(handle)
-    return Gpu(
-        index=index,
-        name=nvml.nvmlDeviceGetName(handle),
-        uuid=nvml.nvmlDeviceGetUUID(handle),
-        compute_capability=(major, minor),
-        sm_clock_hz=clock_hz("nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_SM),
-        maximum_sm_clock_hz=clock_hz("nvmlDeviceGetMaxClockInfo", nvml.NVML_CLOCK_SM),
-        application_sm_clock_hz=clock_hz("nvmlDeviceGetApplicationsClock", nvml.NVML_CLOCK_SM),
-        memory_clock_hz=clock_hz("nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_MEM),
-        slowdowns=tuple(text for bit, text in SLOWDOWNS.items() if reasons & bit),
-        free_memory_bytes=None if memory is None else memory.free,
-        total_memory_bytes=None if memory is None else memory.total,
-        compute_mode=None if mode is None else COMPUTE_MODES[mode],
-    )

@@ -78,6 +78,8 @@ class Coverage:
         timed_out: Whether the time limit stopped it before as many ran as were meant to.
         not_counted: Why there are no counters at all, though the launch ran on a GPU; empty where
             there are.
+        relative_standard_error: Of estimates: the standard error of the sectors of global memory,
+            over their number, as the blocks of the sample differ; None where that is not known.
     """
 
     blocks_emulated: int
@@ -85,13 +87,16 @@ class Coverage:
     estimated: bool = False
     timed_out: bool = False
     not_counted: str = ""
+    relative_standard_error: float | None = None
 
     @property
     def remark(self) -> str:
         """What a reader of the counts must know besides, in words; mostly nothing."""
         remarks = ["stopped at the time limit"] if self.timed_out else []
         if self.estimated:
-            remarks.append("estimates, since blocks may differ by data or index")
+            error = self.relative_standard_error
+            size = "" if error is None else f" (standard error of sectors {100 * error:.2g}%)"
+            remarks.append(f"estimates{size}, since blocks may differ by data or index")
         return "; ".join(remarks)
 
 
@@ -268,7 +273,8 @@ class Time:
         lower_quartile_s: First quartile, seconds.
         upper_quartile_s: Third quartile, seconds.
         bounds_s: For a modelled time, what each bound alone would take, seconds, by name.
-        interval_low_s: Lower end of the median's 95% confidence interval, seconds.
+        interval_low_s: Lower end of the median's 95% confidence interval, seconds; None where
+            the samples are too few to have one.
         interval_high_s: Upper end of it, seconds.
         outliers: Samples outside Tukey's fences; they are counted, not removed.
         clock_hz: Median SM clock right after the samples, Hz.
@@ -280,6 +286,7 @@ class Time:
         warm_upper_quartile_s: Their third quartile, seconds.
         event_pair_s: What two CUDA events take with nothing between them, seconds: a part of all
             these times that a profiler's kernel duration does not hold.
+        maximum_s: Slowest sample, seconds.
     """
 
     median_s: float
@@ -299,6 +306,7 @@ class Time:
     warm_lower_quartile_s: float | None = None
     warm_upper_quartile_s: float | None = None
     event_pair_s: float | None = None
+    maximum_s: float | None = None
 
 
 @dataclass(frozen=True)

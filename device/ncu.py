@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from memlab.device.launch_request import target, watch
+from memlab.device.timing import TIMEOUT_S
 from memlab.errors import DeviceError
 from memlab.kernels.launch import Launch
 
@@ -61,8 +62,11 @@ COUNTERS: Mapping[str, Mapping[str, int]] = {
 DURATION = "gpu__time_duration.sum"
 """The kernel's time, seconds once `parse` has read it."""
 
-TIMEOUT_S = 300.0
-"""One launch is replayed a dozen times and more, once for each group of counters that fits."""
+STARTING_S = 60.0
+"""What starting Nsight Compute and the process it watches may take, until this launches."""
+LONGEST_LAUNCHES = 4
+"""A launch is replayed a dozen times and more, once for each group of counters that fits. The time
+of so many that take as long as one may is enough to replay any that took a quarter of it."""
 
 _SECONDS = {"ns": 1e-9, "nsecond": 1e-9}
 """Factors to seconds: ncu's base unit of time, and what older releases call it. Its other base
@@ -99,6 +103,11 @@ def find() -> Path | None:
         return Path(on_path)
     installed = [place for each in _INSTALLED for place in sorted(Path("/").glob(each))]
     return installed[-1] if installed else None
+
+
+def limit_s(timeout_s: float) -> float:
+    """How long counting a launch may take, seconds, that may run for `timeout_s` by itself."""
+    return STARTING_S + LONGEST_LAUNCHES * timeout_s
 
 
 def metrics_of() -> tuple[str, ...]:
@@ -186,7 +195,7 @@ def profile(
     index: int = 0,
     seed: int = 0,
     more: Iterable[str] = (),
-    timeout_s: float = TIMEOUT_S,
+    timeout_s: float | None = None,
 ) -> dict[str, float]:
     """Run a launch once under Nsight Compute.
 
@@ -195,7 +204,8 @@ def profile(
         index: Which GPU, as CUDA counts them.
         seed: Of the random inputs.
         more: Metrics to collect besides those of `COUNTERS`.
-        timeout_s: When to give up, seconds.
+        timeout_s: How long the launch may run by itself, seconds; `limit_s` says what counting it
+            may take then. None allows the usual.
 
     Returns:
         The metrics as `parse` gives them; `counters` renames them.
@@ -210,13 +220,15 @@ def profile(
             f"Nsight Compute (ncu) is not installed, or not on the PATH: {INSTALL_ADVICE}"
         )
     metrics = dict.fromkeys((*metrics_of(), *more))
+    most_s = limit_s(TIMEOUT_S if timeout_s is None else timeout_s)
     try:
         with target(launch, index, seed) as words:
-            output = watch(command(ncu, metrics, launch.entry, words), timeout_s)
+            output = watch(command(ncu, metrics, launch.entry, words), most_s)
     except subprocess.TimeoutExpired:
         raise ProfilerError(
-            f"Nsight Compute did not finish {launch.kernel} within {timeout_s:g} s: "
-            "use smaller sizes"
+            f"Nsight Compute did not finish {launch.kernel} within {most_s:g} s, in which it "
+            "replays the launch a dozen times and more: use smaller sizes, or allow more with "
+            "--timeout SECONDS"
         ) from None
     except OSError as error:
         raise ProfilerError(f"{ncu} does not start ({error}): reinstall Nsight Compute") from error

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from memlab.device.compile import compile_unit
+from memlab.device.cuda_driver import REPORT
 from memlab.device.cuda_session import Session
 from memlab.device.properties import DeviceProperties
 from memlab.device.timing import Samples, Settings
@@ -69,5 +70,5 @@ def insist(good: bool, label: str) -> None:
     if not good:
         raise MemlabError(
             f"the micro-benchmark '{label}' gave a wrong result, so its time means nothing: "
-            "have the GPU's memory tested, or report this with your GPU and driver"
+            + REPORT
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -39,6 +39,8 @@ HERE, OTHERS, FAR_SHARE = 0, 16, 0.2
 says that one is on the other side: half of all lines, if addresses are spread evenly."""
 SMALLEST_FOOTPRINT = 2**12
 LARGEST_FOOTPRINT = 2**30
+MEMORY_SHARE = 0.4
+"""Bytes of each of two arrays; but they take at most so much of the memory that is free."""
 L1_FOOTPRINT = 2**14
 L2_SHARE = 16
 """What lies well within the L1, bytes, and well within the L2: such a part of it."""
@@ -51,19 +53,24 @@ WARM_FACTOR = 4
 """Footprints above so many L2 sizes need no reading beforehand: almost nothing would stay."""
 
 
-def latencies(bench: Bench) -> tuple[Latency, ...]:
-    """Chase pointers at each level, from the registers outwards."""
+def latencies(bench: Bench, largest: int) -> tuple[Latency, ...]:
+    """Chase pointers at each level, from the registers outwards.
+
+    Args:
+        bench: Where to.
+        largest: The footprint that lies in DRAM, bytes: the last of `footprints`.
+    """
     bench.step("latencies")
     array = bench.session.array
     zero, values = array(np.zeros(1, np.uint32)), array(np.full(1, 0.25, np.float32))
-    chase = _Chase(bench)
+    chase = _Chase(bench, largest)
     return (
         _chain(bench, "fma.cu", "chain_fp32", values, "register", "Register (FMA)"),
         _chain(bench, "latency.cu", "chase_shared", zero, "shared", "Shared memory"),
         _chain(bench, "constant.cu", "chase_constant", zero, "constant", "Constant"),
         chase.latency("chase_l1", L1_FOOTPRINT, "l1", "L1"),
         *chase.near_and_far(),
-        chase.latency("chase_l2", LARGEST_FOOTPRINT, "dram", "DRAM"),
+        chase.latency("chase_l2", largest, "dram", "DRAM"),
     )
 
 
@@ -80,9 +87,9 @@ def _chain(bench: Bench, file: str, entry: str, data: Any, key: str, label: str)
 class _Chase:
     """Chases through global memory of any footprint, along random circles."""
 
-    def __init__(self, bench: Bench) -> None:
-        self._bench, self._session = bench, bench.session
-        self._memory = self._session.array(LARGEST_FOOTPRINT)
+    def __init__(self, bench: Bench, largest: int) -> None:
+        self._bench, self._session, self._largest = bench, bench.session, largest
+        self._memory = self._session.array(largest)
         self._sink = self._session.array(np.zeros(1, SINK))
 
     def latency(self, entry: str, footprint: int, key: str, label: str) -> Latency:
@@ -149,8 +156,8 @@ class _Chase:
         session, bench = self._session, self._bench
         touch, lines = (bench.load("latency.cu", entry) for entry in ("touch", "lines"))
         grid, size = (session.multiprocessors, 1, 1), LINES * LINE_BYTES
-        elsewhere = np.uintp(int(self._memory) + LARGEST_FOOTPRINT // 2)
-        drive_out = min(WARM_FACTOR * session.l2_bytes, LARGEST_FOOTPRINT // 2)
+        elsewhere = np.uintp(int(self._memory) + self._largest // 2)
+        drive_out = min(WARM_FACTOR * session.l2_bytes, self._largest // 2)
         for start, length, on in ((elsewhere, drive_out, HERE), (self._memory, size, first)):
             words = np.uint64(length // WORD_BYTES)
             arguments = [start, words, np.uint32(on), kernels.KEEP_NONE, self._sink]
@@ -167,22 +174,22 @@ def _chased(session: Session, result: Any, steps: int = STEPS) -> tuple[float, f
     return cycles / steps, cycles / nanoseconds * 1e9, end
 
 
-def footprints() -> list[int]:
-    """Powers of two and what lies halfway between them, bytes."""
+def footprints(free_bytes: int) -> list[int]:
+    """Powers of two and what lies halfway between them, in so much free memory; bytes."""
     powers = range(SMALLEST_FOOTPRINT.bit_length() - 1, LARGEST_FOOTPRINT.bit_length() - 1)
     halves = [size for power in powers for size in (2**power, 3 * 2 ** (power - 1))]
-    return [*halves, LARGEST_FOOTPRINT]
+    return [size for size in (*halves, LARGEST_FOOTPRINT) if size <= free_bytes * MEMORY_SHARE]
 
 
-def sweep(bench: Bench) -> Iterator[Footprint]:
-    """Chase through, and read with every multiprocessor, footprints of all sizes."""
-    chase = _Chase(bench)
+def sweep(bench: Bench, sizes: Sequence[int]) -> Iterator[Footprint]:
+    """Chase through, and read with every multiprocessor, footprints of all these sizes."""
+    chase = _Chase(bench, sizes[-1])
     session = bench.session
-    memory = session.array(LARGEST_FOOTPRINT)
-    words = LARGEST_FOOTPRINT // WORD_BYTES
+    memory = session.array(sizes[-1])
+    words = sizes[-1] // WORD_BYTES
     fill = bench.load("stream.cu", "fill")
     session.launch(fill, (words // 256, 1, 1), (256, 1, 1), [memory, np.uint64(words)])
-    for footprint in footprints():
+    for footprint in sizes:
         bench.step(f"{footprint // 2**10} KiB")
         cycles, _ = chase.cycles("chase_l1", footprint)
         bandwidth = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ import numpy as np
 from memlab.device.peak_bench import CLOCK_BYTES, ONCE, SETTINGS, SINK, Bench, insist
 from memlab.device.peak_records import Rate, theoretical
 from memlab.device.timing import Samples, Settings
+from memlab.errors import DeviceError
 from memlab.kernels import microbenchmarks as kernels
 from memlab.kernels.microbenchmark_records import WORD_BYTES, Loop, Stream
 
@@ -25,7 +27,9 @@ FIRST_TRIPS = 101
 STREAM_BYTES = 8 * 2**30
 """Size of a stream's array: the more, the less its start and end weigh."""
 MEMORY_SHARE = 0.25
-"""But each of the three takes at most so much of the memory."""
+"""But each of the three takes at most so much of the memory that is free."""
+LEAST_L2_SIZES = 4
+"""Of an array of fewer, too much would still be in the L2 from the pass before."""
 STREAM_GRAIN = 2**21
 """Arrays are a multiple of this many bytes long: a GPU page, and any block's share."""
 CHECKED_BYTES = 64 * 2**20
@@ -35,7 +39,7 @@ CHECKED_BYTES = 64 * 2**20
 def stream_rates(bench: Bench) -> list[Rate]:
     """Time the passes over DRAM. Of the three arrays, `out` is written, two are read."""
     session = bench.session
-    size = stream_bytes(bench.properties.total_memory_bytes)
+    size = stream_bytes(session.free_bytes(), session.l2_bytes)
     words = size // WORD_BYTES
     arrays = [session.array(size) for _ in range(3)]
     sink = session.array(np.zeros(1, SINK))
@@ -64,10 +68,21 @@ def stream_rates(bench: Bench) -> list[Rate]:
     return rates
 
 
-def stream_bytes(memory_bytes: int | None) -> int:
-    """Size of a stream's array on a GPU with so much memory."""
-    most = STREAM_BYTES if memory_bytes is None else int(memory_bytes * MEMORY_SHARE)
-    return min(STREAM_BYTES, most) // STREAM_GRAIN * STREAM_GRAIN
+def stream_bytes(free_bytes: int, l2_bytes: int) -> int:
+    """Size of a stream's array on a GPU with so much free memory, and such an L2.
+
+    Raises:
+        DeviceError: There is not enough free to measure DRAM rather than the L2.
+    """
+    size = min(STREAM_BYTES, int(free_bytes * MEMORY_SHARE)) // STREAM_GRAIN * STREAM_GRAIN
+    least = max(LEAST_L2_SIZES * l2_bytes, CHECKED_BYTES)
+    if size < least:
+        needed = math.ceil((least + STREAM_GRAIN) / MEMORY_SHARE)
+        raise DeviceError(
+            f"peaks need {needed} bytes of the GPU's memory, so that its L2 does not hold what is "
+            f"read, and {free_bytes} are free: end what else uses the GPU (nvidia-smi lists it)"
+        )
+    return size
 
 
 def _verify_stream(bench: Bench, stream: Stream, arrays: Sequence[Any], function: Any) -> None:

@@ -35,6 +35,17 @@ HALF_RESULTS_PER_CLOCK_PER_SM = {
 Guide, "Throughput of Native Arithmetic Instructions")."""
 
 
+TCGEN05_MAJORS = (10, 11)
+"""Compute capabilities, by major, whose tensor cores reach their peak with `tcgen05.mma` alone,
+which nothing here measures (PTX ISA, "TensorCore 5th Generation Family Instructions")."""
+
+RATE_UNCERTAINTY = 0.005
+"""Share by which a rate may seem to lie above its limit. Events resolve 0.5 µs and the GPU's timer
+1 µs of launches of milliseconds, which is below 0.1%; but the SM clock moves in steps of 15 MHz
+while they run, and of a step that lies between the median time and the median clock half is 0.4%
+at 1.8 GHz."""
+
+
 @dataclass(frozen=True)
 class Rate:
     """How fast something is done.
@@ -71,13 +82,19 @@ class Rate:
 
     @property
     def fraction(self) -> float | None:
-        """Of the datasheet's limit; above 1 the measurement is invalid."""
+        """Of the datasheet's limit; a clock above the one it assumes may reach more than 1."""
         return self.value / self.theoretical if self.theoretical else None
 
     @property
     def fraction_at_clock(self) -> float | None:
         """Of what the clock that ran allows."""
         return self.value / self.theoretical_at_clock if self.theoretical_at_clock else None
+
+    @property
+    def invalid(self) -> bool:
+        """Whether it is more than the clock that ran allows, and DRAM's pins: then it is wrong."""
+        share = self.fraction_at_clock
+        return share is not None and share > 1 + RATE_UNCERTAINTY
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,8 @@
 
 A figure counts only if the kernel did its work: each is launched once on random data and its
 output compared with NumPy's before it is timed. Times follow the recipe of every other time
-(`memlab.device.timing`). The caches are not flushed in between: the arrays of a stream are a
-hundred times the L2, and a loop's data are to be in the cache it shows.
+(`memlab.device.timing`). The caches are not flushed in between: the arrays of a stream are
+many times the L2, and a loop's data are to be in the cache it shows.
 """
 
 from __future__ import annotations
@@ -59,9 +59,10 @@ Found = tuple[tuple[Rate, ...], tuple[Latency, ...], tuple[Footprint, ...]]
 
 def _measure(link: Link, index: int, properties: DeviceProperties) -> Found:
     """What the worker does."""
-    with Session(index, link) as session:
+    with Session(index, link, own=True) as session:
         bench = Bench(session, link, properties)
         loops = kernels.loops_for(properties.compute_capability)
-        bench.steps = len(kernels.STREAMS) + len(loops) + len(footprints()) + 1
+        sizes = footprints(session.free_bytes())
+        bench.steps = len(kernels.STREAMS) + len(loops) + len(sizes) + 1
         rates = (*stream_rates(bench), *(loop_rate(bench, loop) for loop in loops))
-        return rates, latencies(bench), tuple(sweep(bench))
+        return rates, latencies(bench, sizes[-1]), tuple(sweep(bench, sizes))

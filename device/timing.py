@@ -28,6 +28,9 @@ STEADY_READINGS = 3
 EXACT_RANK_SAMPLES = 1000
 """Up to so many samples the interval's rank is exact; beyond, the binomial is a normal one."""
 
+MOST_SAMPLES = 1_000_000
+"""More tell nothing new, take minutes even of the shortest launch, and are all kept."""
+
 TIMEOUT_S = 60.0
 """How long one launch may take unless the user allows more."""
 
@@ -64,7 +67,7 @@ class Settings:
         timeout_s: Give up a launch that takes longer, seconds.
 
     Raises:
-        UsageError: No sample or no time is allowed.
+        UsageError: No sample, more than `MOST_SAMPLES`, or no time is allowed.
     """
 
     samples: int | None = None
@@ -83,9 +86,15 @@ class Settings:
                 f"samples must be 1 or more, got {self.samples}: use --samples 30, or leave it "
                 "out to take as many as the figures need"
             )
+        if self.samples is not None and self.samples > MOST_SAMPLES:
+            raise UsageError(
+                f"samples must be {MOST_SAMPLES} or fewer, got {self.samples}: use --samples 1000, "
+                "or leave it out to take as many as the figures need"
+            )
         if not 0 < self.timeout_s < math.inf:
             raise UsageError(
-                f"timeout must be more than 0 seconds, got {self.timeout_s:g}: use --timeout 60"
+                f"timeout must be more than 0 seconds and finite, got {self.timeout_s:g}: "
+                "use --timeout 60"
             )
 
 
@@ -111,8 +120,8 @@ class Samples:
         return quartiles(self.durations_s)
 
     @property
-    def interval_s(self) -> tuple[float, float]:
-        """The confidence interval of the median, seconds."""
+    def interval_s(self) -> tuple[float, float] | None:
+        """The confidence interval of the median, seconds; None of too few samples."""
         return median_interval(self.durations_s)
 
     @property
@@ -194,7 +203,7 @@ def quartiles(durations_s: Sequence[float]) -> tuple[float, float]:
     return first, third
 
 
-def median_interval(durations_s: Sequence[float]) -> tuple[float, float]:
+def median_interval(durations_s: Sequence[float]) -> tuple[float, float] | None:
     """The confidence interval of the median, from order statistics.
 
     A sample lies below the true median with probability 1/2, whatever the distribution; so the
@@ -202,18 +211,22 @@ def median_interval(durations_s: Sequence[float]) -> tuple[float, float]:
     thrown n times shows k to n - k heads.
 
     Returns:
-        Both ends, in the unit of the samples. Of five samples or fewer no two enclose the
-        median that often: the ends are then the smallest and the largest.
+        Both ends, in the unit of the samples; None of five samples or fewer, where even the
+        smallest and the largest do not enclose the median that often.
     """
+    rank = _interval_rank(len(durations_s))
+    if rank == 0:
+        return None
     ordered = sorted(durations_s)
-    rank = _interval_rank(len(ordered))
     return ordered[rank - 1], ordered[-rank]
 
 
 def sure(durations_s: Sequence[float], share: float) -> bool:
     """Say whether the median's confidence interval is narrower than this share of it."""
-    low, high = median_interval(durations_s)
-    return high - low <= share * statistics.median(durations_s)
+    interval = median_interval(durations_s)
+    if interval is None:
+        return False
+    return interval[1] - interval[0] <= share * statistics.median(durations_s)
 
 
 def outliers(durations_s: Sequence[float]) -> int:
@@ -245,13 +258,14 @@ def summarize(cold: Samples, warm: Samples, event_pair: Samples | None = None) -
         event_pair: Of no launch at all.
     """
     first, third = cold.quartiles_s
-    low, high = cold.interval_s
+    low, high = cold.interval_s or (None, None)
     warm_first, warm_third = warm.quartiles_s
     return Time(
         median_s=cold.median_s,
         provenance="measured",
         samples=len(cold.taken),
         minimum_s=min(cold.durations_s),
+        maximum_s=max(cold.durations_s),
         lower_quartile_s=first,
         upper_quartile_s=third,
         interval_low_s=low,
@@ -273,7 +287,7 @@ def _clocks(samples: Sequence[Sample]) -> list[float]:
 
 @cache
 def _interval_rank(count: int) -> int:
-    """The largest k for which the k-th smallest and largest of so many enclose the median."""
+    """The largest k for which the k-th smallest and largest of so many enclose the median; or 0."""
     tail = (1 - CONFIDENCE) / 2
     if count > EXACT_RANK_SAMPLES:
         deviations = statistics.NormalDist().inv_cdf(1 - tail)
@@ -282,4 +296,4 @@ def _interval_rank(count: int) -> int:
     while (below := below + ways / 2**count) <= tail:
         rank += 1
         ways = ways * (count - rank + 1) // rank
-    return max(rank, 1)
+    return rank

@@ -22,6 +22,10 @@ class UsageError(MemlabError):
     exit_code = 2
 
 
+class MemlabWarning(UserWarning):
+    """Something the person at the terminal should know, though the work goes on."""
+
+
 class Incomplete(UsageError):
     """The work is done, but not all of it could be kept or read.
 

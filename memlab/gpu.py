@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memlab.device import ncu, sanitizer
-from memlab.device.devices import Device, gpu_index, open_device
+from memlab.device.devices import Device, gpu_index, open_device, why_emulated
 from memlab.device.findings import TOOLS
 from memlab.errors import DeviceError, UsageError
 from memlab.kernels.cublas import LibraryError
@@ -32,8 +32,9 @@ def hardware_counters(
     device: str | None = None,
     seed: int = 0,
     progress: Progress | None = None,
+    timeout_s: float | None = None,
 ) -> dict[str, float]:
-    """Count a launch in hardware, with Nsight Compute.
+    """Count a launch in hardware, with Nsight Compute; it must be known to end.
 
     Args:
         kernel: As for `lab.run`.
@@ -41,6 +42,7 @@ def hardware_counters(
         device: See `lab.device_properties`; it must be a GPU.
         seed: Of the random inputs.
         progress: As for `lab.run`.
+        timeout_s: As for `lab.run`; `ncu.limit_s` says what counting may take.
 
     Returns:
         Whole-grid totals by the names of `Counters`, and `duration_s`.
@@ -50,11 +52,12 @@ def hardware_counters(
         ProfilerError: There are no hardware counters here; says why and what to do.
     """
     opened = open_device(device)
-    _need_gpu(opened, "Nsight Compute counts", ncu.ProfilerError)
+    _need_gpu(opened, device, "Nsight Compute counts", ncu.ProfilerError)
     launch = prepared(kernel, parameters, opened.properties)
     if progress is not None:
         progress("counting with Nsight Compute", None)
-    return ncu.counters(ncu.profile(launch, index=gpu_index(opened.key), seed=seed))
+    index = gpu_index(opened.key)
+    return ncu.counters(ncu.profile(launch, index=index, seed=seed, timeout_s=timeout_s))
 
 
 def cublas(
@@ -91,7 +94,7 @@ def cublas(
             f"cuBLAS multiplies row-major matrices, which {launch.kernel} does not: "
             "leave out --cublas"
         )
-    _need_gpu(opened, "it runs", LibraryError)
+    _need_gpu(opened, device, "it runs", LibraryError)
     from memlab.device.reference_bar import reference_bar
 
     settings = settings_of(samples, timeout_s)
@@ -124,7 +127,7 @@ def compute_sanitizer(
         SanitizerError: It cannot run here; says why and what to do.
     """
     opened = open_device(device)
-    _need_gpu(opened, "it runs", sanitizer.SanitizerError)
+    _need_gpu(opened, device, "it runs", sanitizer.SanitizerError)
     launch = prepared(kernel, parameters, opened.properties)
     return sanitizer.sanitize(
         launch,
@@ -159,6 +162,8 @@ def peaks(
     """
     from memlab.device.peaks import measure
 
+    if trouble := why_emulated(device):
+        raise DeviceError(f"peaks are measured on a GPU, but {trouble}: see 'memlab doctor'")
     opened = open_device(device)
     if opened.kind != "cuda":
         raise DeviceError(
@@ -178,6 +183,9 @@ def peaks(
     return found
 
 
-def _need_gpu(opened: Device, what: str, error: type[DeviceError]) -> None:
-    if opened.kind != "cuda":
-        raise error(f"{what} on a GPU, and {opened.key} is emulated: choose a GPU with --device 0")
+def _need_gpu(opened: Device, named: str | None, what: str, error: type[DeviceError]) -> None:
+    if opened.kind == "cuda":
+        return
+    if trouble := why_emulated(named):
+        raise error(f"{what} on a GPU, and {trouble}: see 'memlab doctor'")
+    raise error(f"{what} on a GPU, and {opened.key} is emulated: choose a GPU with --device 0")

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 
 from memlab.device import checking, datasheet, tracing
 from memlab.device.compile import compile_launch
-from memlab.device.devices import Device, gpu_names, open_device
+from memlab.device.devices import Device, gpu_index, gpu_names, meant_devices, open_device
 from memlab.device.emulated import count, emulate
 from memlab.device.findings import TOOLS
+from memlab.device.inputs import check_seed
 from memlab.device.properties import summary
 from memlab.device.signature import signature_of
 from memlab.device.signature import signatures as signatures_in
@@ -27,7 +28,7 @@ from memlab.roofline.boundary import BoundaryCost, EdgeCase, edge_case, nearest_
 from memlab.roofline.ceilings import ceilings, measured_ceilings
 from memlab.roofline.placement import place
 from memlab.roofline.run import Ceiling, Run
-from memlab.roofline.store import Store
+from memlab.roofline.store import Store, same_device
 
 if TYPE_CHECKING:
     import pandas
@@ -93,11 +94,12 @@ def device_names() -> list[str]:
     return [*gpu_names(), *datasheet.names()]
 
 
-def device_properties(device: str | None = None) -> DeviceProperties:
+def device_properties(device: str | int | None = None) -> DeviceProperties:
     """What a device has.
 
     Args:
-        device: A GPU, as `0` or `cuda:0`, or a datasheet's name; None takes the default device.
+        device: A GPU, by its index or as `0` or `cuda:0`, or a datasheet's name; None takes the
+            default device.
 
     Raises:
         UsageError: There is no such device.
@@ -106,16 +108,49 @@ def device_properties(device: str | None = None) -> DeviceProperties:
     return open_device(device).properties
 
 
+def devices_properties(device: str | None = None) -> dict[str, DeviceProperties]:
+    """What a device has, or, where none is named, what each GPU has, by what `device` takes.
+
+    Args:
+        device: As for `device_properties`.
+
+    Raises:
+        UsageError, DeviceError: As `device_properties`.
+    """
+    opened = [open_device(name) for name in meant_devices(device)]
+    return {each.key: each.properties for each in opened}
+
+
+def device_attributes(key: str) -> dict[str, int | None]:
+    """Every attribute that the driver has of a GPU, in its units; None where it refuses one.
+
+    Args:
+        key: A key of `devices_properties`.
+
+    Returns:
+        Values by CUDA's names (`CUdevice_attribute`) without `CU_DEVICE_ATTRIBUTE_`; none of a
+        datasheet, which has no driver.
+
+    Raises:
+        DeviceError: The GPU cannot be used.
+    """
+    if key in datasheet.names():
+        return {}
+    from memlab.device import cuda_query
+
+    return cuda_query.attributes(gpu_index(key))
+
+
 def run(
     kernel: str | OwnKernel,
     parameters: Mapping[str, int | str | None],
     *,
-    device: str | None = None,
+    device: str | int | None = None,
     seed: int = 0,
     store: Path | None = None,
     keep: bool = True,
     progress: Progress | None = None,
-    counters_ncu: dict[str, float] | None = None,
+    count_in_hardware: Callable[[], dict[str, float] | None] | None = None,
     library_time: Mapping[str, Time] | None = None,
     samples: int | None = None,
     timeout_s: float | None = None,
@@ -132,7 +167,8 @@ def run(
         store: The file to keep the run in; None takes the user's.
         keep: Whether to keep it at all.
         progress: Told what is being done and the fraction that is over.
-        counters_ncu: What `hardware_counters` gave for the same launch, to keep with the run.
+        count_in_hardware: Called once the launch has ended; gives what `gpu.hardware_counters`
+            does for the same one, to keep with the run, or None.
         library_time: How long a vendor's library took for the same work, to keep with the run.
         samples: How many launches a GPU times; None takes as many as the median needs.
         timeout_s: How long one launch may take, emulated or on a GPU; None allows a minute.
@@ -152,7 +188,9 @@ def run(
         runs.check()
     made = _run(open_device(device, settings, budget), kernel, parameters, seed, progress)
     measurement = replace(
-        made.measurement, counters_ncu=counters_ncu, library_time=dict(library_time or {})
+        made.measurement,
+        counters_ncu=count_in_hardware() if count_in_hardware else None,
+        library_time=dict(library_time or {}),
     )
     made = replace(made, measurement=measurement)
     return made if runs is None else runs.add(made)
@@ -181,7 +219,7 @@ def resources(
     return launch, compile_launch(launch, properties.compute_capability).resources
 
 
-def signatures(kernel: OwnKernel, *, device: str | None = None) -> tuple[Signature, ...]:
+def signatures(kernel: OwnKernel, *, device: str | int | None = None) -> tuple[Signature, ...]:
     """Read what one's own kernels take.
 
     Args:
@@ -204,7 +242,7 @@ def analyze(
     kernel: str | OwnKernel,
     parameters: Mapping[str, int | str | None],
     *,
-    device: str | None = None,
+    device: str | int | None = None,
     seed: int = 0,
     progress: Progress | None = None,
     timeout_s: float | None = None,
@@ -278,7 +316,7 @@ def check(
     kernel: str | OwnKernel,
     parameters: Mapping[str, int | str | None],
     *,
-    device: str | None = None,
+    device: str | int | None = None,
     seed: int = 0,
     tools: Sequence[Tool] = TOOLS,
     progress: Progress | None = None,
@@ -316,7 +354,7 @@ def trace(
     *,
     block: Dim3 = (0, 0, 0),
     thread: Dim3 = (0, 0, 0),
-    device: str | None = None,
+    device: str | int | None = None,
     seed: int = 0,
     progress: Progress | None = None,
     timeout_s: float | None = None,
@@ -360,7 +398,7 @@ def roofline(
     kernel: str | OwnKernel | None = None,
     parameters: Mapping[str, int | str | None] | None = None,
     *,
-    device: str | None = None,
+    device: str | int | None = None,
     seed: int = 0,
     store: Path | None = None,
     progress: Progress | None = None,
@@ -389,7 +427,8 @@ def roofline(
     """
     settings, budget = settings_of(None, timeout_s), budget_of(timeout_s, memory_bytes)
     opened, kept = open_device(device, settings, budget), Store(store)
-    peaks = kept.peaks(opened.key, opened.properties.name)
+    this = summary(opened.properties, opened.kind, opened.key)
+    peaks = kept.peaks(this)
     missing: list[Incomplete] = []
 
     def what_there_is(work: Callable[[], list[Run]]) -> list[Run]:
@@ -405,6 +444,7 @@ def roofline(
         made = _run(opened, kernel, parameters or {}, seed, progress)
         fresh = what_there_is(lambda: kept.add_all([made]))
     runs = what_there_is(lambda: kept.runs(device=opened.key))
+    runs = [each for each in runs if same_device(each.measurement.device, this)]
     runs += [each for each in fresh if each.id is None]  # what could not be stored is drawn too
     if not runs:
         kept.check()
@@ -429,6 +469,7 @@ def _run(
     seed: int,
     progress: Progress | None,
 ) -> Run:
+    check_seed(seed)
     launch = prepared(kernel, parameters, device.properties)
     measurement = device.run(launch, seed, progress)
     roofs = ceilings(device.properties)

@@ -78,7 +78,7 @@ def measured_ceilings(peaks: Peaks) -> tuple[Ceiling, ...]:
     """List the limits that micro-benchmarks reached: of each, the best that was seen.
 
     Args:
-        peaks: Of the device whose roofs are drawn.
+        peaks: Of the device whose roofs are drawn; rates that are invalid are left out.
 
     Returns:
         Ceilings with the keys of `ceilings`, in B/s and FLOP/s.
@@ -86,7 +86,9 @@ def measured_ceilings(peaks: Peaks) -> tuple[Ceiling, ...]:
     best: dict[str, Ceiling] = {}
     for rate in peaks.rates:
         key = "l1" if rate.limit == "shared" else rate.limit
-        if key in LABELS and (key not in best or rate.value > best[key].value):
+        if rate.invalid or key not in LABELS:
+            continue
+        if key not in best or rate.value > best[key].value:
             kind = "bandwidth" if rate.unit == "B/s" else "compute"
             best[key] = Ceiling(key, LABELS[key], rate.value, kind, "measured")
     return tuple(best[key] for key in LABELS if key in best)

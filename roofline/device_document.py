@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from memlab.device.properties import (
     PEAK_KINDS,
@@ -26,18 +26,33 @@ if TYPE_CHECKING:
 SCHEMA_VERSION = 1
 
 
-def device_document(properties: DeviceProperties) -> dict[str, Any]:
+Attributes: TypeAlias = "Mapping[str, int | None]"
+"""What the driver has of a GPU, by CUDA's names and in its units; null where it refuses."""
+
+
+def device_document(properties: DeviceProperties, attributes: Attributes) -> dict[str, Any]:
     """Give a device as a JSON document: figures in base units, with provenance and source.
 
     Args:
         properties: The device. What is not known is left out of `figures`, and null elsewhere.
+        attributes: All that its driver has.
     """
-    return {"schema_version": SCHEMA_VERSION, **_device(properties)}
+    return {"schema_version": SCHEMA_VERSION, **_device(properties), "attributes": attributes}
 
 
-def devices_document(devices: Mapping[str, DeviceProperties]) -> dict[str, Any]:
-    """Give devices, by what `--device` takes, as one JSON document."""
-    listed = [{"key": key, **_device(each)} for key, each in devices.items()]
+def devices_document(
+    devices: Mapping[str, DeviceProperties], attributes: Mapping[str, Attributes] | None = None
+) -> dict[str, Any]:
+    """Give devices, by what `--device` takes, as one JSON document: a list of them.
+
+    Args:
+        devices: Their properties.
+        attributes: All that their drivers have, by the same keys; None leaves them out.
+    """
+    listed = [
+        {"key": key, **_device(each)} | ({"attributes": attributes[key]} if attributes else {})
+        for key, each in devices.items()
+    ]
     return {"schema_version": SCHEMA_VERSION, "devices": listed}
 
 

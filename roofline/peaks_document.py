@@ -20,14 +20,20 @@ def peaks_document(peaks: Peaks) -> dict[str, Any]:
     """Give peaks as a JSON document in base units.
 
     A rate's `value`, quartiles and theoretical values are in its `unit`, B/s or FLOP/s;
-    `fraction` is of the datasheet's limit at its clock, `fraction_at_clock` at the observed one.
+    `fraction` is of the datasheet's limit at its clock, `fraction_at_clock` at the observed one;
+    `invalid` is a rate that lies above that one.
     """
     major, minor = peaks.device.compute_capability
     document = asdict(peaks) | {
         "schema_version": SCHEMA_VERSION,
         "provenance": "measured",
         "rates": [
-            asdict(rate) | {"fraction": rate.fraction, "fraction_at_clock": rate.fraction_at_clock}
+            asdict(rate)
+            | {
+                "fraction": rate.fraction,
+                "fraction_at_clock": rate.fraction_at_clock,
+                "invalid": rate.invalid,
+            }
             for rate in peaks.rates
         ],
         "latencies": [asdict(each) | {"latency_s": each.seconds} for each in peaks.latencies],

@@ -236,6 +236,7 @@ def _draw_bars(axes: Axes, rates: Sequence[Rate], color: str, title: str) -> Non
             ends = [row - BAR_HEIGHT / 2 - 0.08, row + BAR_HEIGHT / 2 + 0.08]
             axes.plot([rate.theoretical] * 2, ends, color=INK, lw=1.6, zorder=3)
         share = "" if rate.fraction is None else f"  {rate.fraction:.1%}"
+        share += " invalid" if rate.invalid else ""
         axes.annotate(
             f"{scaled(rate.value, rate.unit)}{share}",
             xy=(1.0, row),

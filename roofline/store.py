@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
+    from memlab.device.measurement import DeviceSummary
     from memlab.device.peak_records import Peaks
     from memlab.roofline.run import Run
 
@@ -111,30 +112,32 @@ class Store:
         except UsageError as error:
             raise Incomplete(f"the peaks are not stored: {error}", peaks) from error
 
-    def peaks(self, device: str, device_name: str) -> Peaks | None:
+    def peaks(self, device: DeviceSummary) -> Peaks | None:
         """Read the newest peaks of a device; None where it has none.
 
         Args:
-            device: Its key (`cuda:0`), which elsewhere may be another GPU's.
-            device_name: So its name too.
+            device: Which; see `same_device`.
         """
         with self._file.reading() as connection:
             if connection is None or self._file.schema(connection) < PEAKS_SINCE:
                 return None
-            row = connection.execute(
-                "SELECT document FROM peaks WHERE device = ? AND device_name = ?"
-                " ORDER BY id DESC LIMIT 1",
-                (device, device_name),
-            ).fetchone()
-        if row is None:
-            return None
-        try:
-            return peaks_from_document(json.loads(row[0]))
-        except (MemlabError, ValueError, TypeError, AttributeError, RecursionError) as error:
-            raise UsageError(
-                f"the peaks of {device} in {self.path} cannot be read ({error}): "
-                "measure them again with 'memlab peaks', or choose another file with --store"
-            ) from error
+            rows = connection.execute(
+                "SELECT device, document FROM peaks WHERE device_name = ? ORDER BY id DESC",
+                (device.name,),
+            ).fetchall()
+        for key, document in rows:
+            try:
+                found = peaks_from_document(json.loads(document))
+            except (MemlabError, ValueError, TypeError, AttributeError, RecursionError) as error:
+                if key.decode(errors="replace").lower() != device.key:
+                    continue  # another's, as far as can be told
+                raise UsageError(
+                    f"the peaks of {device.key} in {self.path} cannot be read ({error}): "
+                    "measure them again with 'memlab peaks', or choose another file with --store"
+                ) from error
+            if same_device(found.device, device):
+                return found
+        return None
 
     def runs(self, device: str | None = None, kernel: str | None = None) -> list[Run]:
         """Read runs, oldest first.
@@ -219,6 +222,17 @@ class Store:
 
     def _no_such_runs(self, run_ids: list[int]) -> UsageError:
         return UsageError(f"{self.path} has no {_named(run_ids)}: 'memlab runs' lists what it has")
+
+
+def same_device(one: DeviceSummary, other: DeviceSummary) -> bool:
+    """Say whether two records are of one device.
+
+    A GPU's identity (UUID) decides where both have it: its key (`cuda:0`) is another GPU's in
+    another machine or under another `CUDA_VISIBLE_DEVICES`. Elsewhere key and name must do.
+    """
+    if one.uuid and other.uuid:
+        return one.uuid == other.uuid
+    return (one.key, one.name) == (other.key, other.name)
 
 
 def _named(run_ids: list[int]) -> str:

@@ -161,7 +161,7 @@ def arrays(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
     def spy(launch: Launch, inputs: Any, found: Any) -> Any:
         written = {
-            each.name: found[each.name].values.reshape(each.shape) for each in launch.outputs
+            each.name: found[each.name].values.reshape(each.shape).copy() for each in launch.outputs
         }
         seen.update({**inputs, **written})
         return verify(launch, inputs, found)

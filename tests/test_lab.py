@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import memlab
 from memlab import lab
+from memlab.device import datasheet, devices
+from memlab.device.properties import summary
 from memlab.errors import UsageError
+from memlab.roofline.run import Run
 from memlab.roofline.serialize import run_document
 from memlab.roofline.store import Store
 
@@ -68,6 +74,7 @@ def test_a_run_becomes_the_document_that_other_tools_read() -> None:
         "estimated": False,
         "timed_out": False,
         "not_counted": "",
+        "relative_standard_error": None,
     }
     assert document["time"]["provenance"] == "modelled"
     assert document["verification"]["checked"] == 64 * 64
@@ -157,3 +164,32 @@ def test_a_trace_follows_the_run_of_its_seed() -> None:
     )
     assert first == again
     assert first != other
+
+
+def test_a_roofline_draws_the_runs_of_its_own_gpu_alone(
+    store: Path, monkeypatch: pytest.MonkeyPatch, make_run: Callable[..., Run]
+) -> None:
+    """What `CUDA_VISIBLE_DEVICES` shows as the first may be another each time."""
+    properties = replace(datasheet.load("h200"), uuid="GPU-b", driver_release="580.1")
+    this = summary(properties, "cuda", "cuda:0")
+    assert (this.uuid, this.driver) == ("GPU-b", "580.1")
+    opened = SimpleNamespace(kind="cuda", key="cuda:0", properties=properties)
+    monkeypatch.setattr(lab, "open_device", lambda *_: opened)
+    old, other, same = (replace(this, uuid=uuid) for uuid in (None, "GPU-a", "GPU-b"))
+    Store(store).add_all([make_run(device=each) for each in (old, other, same)])
+
+    assert [run.id for run in lab.roofline(store=store).runs] == [1, 3]
+
+
+def test_each_gpu_is_meant_where_none_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MEMLAB_DEVICE", raising=False)
+    monkeypatch.setattr(devices, "gpu_names", lambda: ["cuda:0", "cuda:1"])
+
+    assert devices.meant_devices() == ["cuda:0", "cuda:1"]
+    assert list(lab.devices_properties("a100")) == ["a100"]
+    monkeypatch.setenv("MEMLAB_DEVICE", "l4")
+    assert list(lab.devices_properties()) == ["l4"]
+    monkeypatch.delenv("MEMLAB_DEVICE")
+    monkeypatch.setattr(devices, "gpu_names", list)
+    assert list(lab.devices_properties()) == ["h200"]
+    assert lab.device_attributes("h200") == {}

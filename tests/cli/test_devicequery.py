@@ -13,21 +13,32 @@ from memlab.cli.devicequery import device_query_lines, devicequery, memory_lab_l
 from memlab.device import datasheet
 from memlab.device.properties import DeviceProperties
 
+H200 = datasheet.load("h200")
+TWO = {
+    "cuda:0": replace(H200, peer_access={"cuda:1": True}),
+    "cuda:1": replace(H200, name="Other", peer_access={"cuda:0": False}, total_memory_bytes=2**30),
+}
 LISTING = Path(__file__).parents[1] / "data" / "rtx3070-devicequery.txt"
 
 
 @pytest.fixture
 def query(monkeypatch):
-    """Run the command with the datasheets as the only devices."""
+    """Run the command with the datasheets as the only devices, or with two H200s besides."""
+    gpus = {}
     lab = ModuleType("memlab.lab")
     lab.device_properties = lambda name: datasheet.load(name or "h200")
     lab.device_names = lambda: list(datasheet.names())
+    lab.devices_properties = lambda name: (
+        {name: gpus.get(name) or datasheet.load(name)} if name else gpus or {"h200": H200}
+    )
+    lab.device_attributes = lambda key: {"WARP_SIZE": 32, "TCC_DRIVER": None} if key in gpus else {}
     monkeypatch.setitem(sys.modules, "memlab.lab", lab)
     monkeypatch.setattr(memlab, "lab", lab, raising=False)
     app = typer.Typer()
     app.command()(devicequery)
 
-    def run(*arguments, columns=80):
+    def run(*arguments, columns=80, two=False):
+        gpus.update(TWO if two else {})
         result = CliRunner(env={"COLUMNS": str(columns)}).invoke(
             app, arguments, catch_exceptions=False
         )
@@ -42,14 +53,15 @@ def test_the_listing_is_cudas_line_by_line(query):
     assert query("--device", "rtx3070").splitlines()[: len(expected)] == expected
 
 
-def test_what_is_not_known_reads_unknown_and_nothing_else():
+def test_what_is_not_known_reads_as_cuda_writes_it_and_nothing_else():
     """A device of which only the name is known: no zero, no None, no guess."""
     unknown = DeviceProperties(name="?", compute_capability=(9, 0))
     known = {"Device 0:", "Capability Major", "Warp size"}
-    lines = [*list(device_query_lines(unknown))[4:-3], *list(memory_lab_lines(unknown))[1:]]
+    query = list(device_query_lines({"cuda:0": unknown}))
+    lines = [*query[4:-3], *list(memory_lab_lines(unknown))[1:]]
     for line in lines:
         if line.strip() != "Compute Mode:" and not any(word in line for word in known):
-            assert "unknown" in line
+            assert "N/A" in line
     assert "None" not in "\n".join(lines)
 
 
@@ -102,11 +114,43 @@ def test_the_list_has_every_device_in_80_columns(query):
 
 def test_peers_of_a_gpu_are_counted_and_listed() -> None:
     peers = {"cuda:0": True, "cuda:2": False}
-    second = replace(datasheet.load("h200"), peer_access=peers)
-    lines = list(device_query_lines(second))
+    lines = list(device_query_lines({"cuda:1": replace(H200, peer_access=peers)}))
 
     assert "Detected 3 CUDA Capable device(s)" in lines
     assert 'Device 1: "NVIDIA H200"' in lines
     assert "> Peer access from NVIDIA H200 (GPU1) -> (GPU0) : Yes" in lines
     assert "> Peer access from NVIDIA H200 (GPU1) -> (GPU2) : No" in lines
     assert lines[-2].endswith("NumDevs = 3")
+
+
+def test_every_gpu_is_shown_where_none_is_named(query) -> None:
+    lines = query(two=True).splitlines()
+
+    assert "Detected 2 CUDA Capable device(s)" in lines
+    blocks = [number for number, line in enumerate(lines) if line.startswith("Device ")]
+    assert [lines[number] for number in blocks] == ['Device 0: "NVIDIA H200"', 'Device 1: "Other"']
+    memory = [line for line in lines if "Total amount of global memory" in line]
+    assert [line.split()[-2] for line in memory] == ["(150109880320", "(1073741824"]
+    first_peer = lines.index("> Peer access from NVIDIA H200 (GPU0) -> Other (GPU1) : Yes")
+    assert first_peer > blocks[1]
+    assert lines[first_peer + 1] == "> Peer access from Other (GPU1) -> NVIDIA H200 (GPU0) : No"
+    assert lines[first_peer + 3].endswith("NumDevs = 2")
+    assert [line for line in lines if line.startswith("What a memory lab needs")] == [
+        "What a memory lab needs of cuda:0 besides:",
+        "What a memory lab needs of cuda:1 besides:",
+    ]
+    document = json.loads(query("--json"))
+    assert [each["key"] for each in document["devices"]] == ["cuda:0", "cuda:1"]
+    assert document["devices"][1]["attributes"] == {"WARP_SIZE": 32, "TCC_DRIVER": None}
+
+
+def test_one_gpu_that_is_named_is_shown_alone(query) -> None:
+    shown = query("--device", "cuda:1", "--all", two=True)
+
+    assert 'Device 1: "Other"' in shown
+    assert "Device 0" not in shown
+    attributes = shown[shown.index("Every attribute") :].splitlines()[1:]
+    assert [line.split() for line in attributes] == [["WARP_SIZE", "32"], ["TCC_DRIVER", "N/A"]]
+    document = json.loads(query("--device", "cuda:1", "--json"))
+    assert document["name"] == "Other"
+    assert document["attributes"] == {"WARP_SIZE": 32, "TCC_DRIVER": None}

@@ -9,6 +9,7 @@ import pytest
 from memlab.cli.app import main
 from memlab.device import peaks
 from memlab.device.properties import DeviceProperties
+from memlab.roofline.ceilings import measured_ceilings
 from memlab.roofline.peaks_document import peaks_from_document
 from memlab.roofline.store import Store
 
@@ -50,7 +51,7 @@ def test_the_table_fits_and_says_what_it_is_of(found, capsys):
     assert tensor.split()[-2:] == ["82.6%", "99.9%"]
     (far,) = (line for line in lines if line.startswith("L2, far"))
     assert far.split()[2:] == ["455.4", "230", "ns"]
-    kept = Store(Path("s.sqlite3")).peaks("cuda:0", "NVIDIA H200")
+    kept = Store(Path("s.sqlite3")).peaks(found.device)
     assert kept is not None
     assert kept.rates == found.rates
     assert kept.created_at != ""
@@ -70,9 +71,40 @@ def test_picture_and_data_are_written_together_or_not_at_all(found, capsys):
     assert main(["peaks", "-o", "p.bmp"]) == 2
 
 
-def test_what_exceeds_a_physical_limit_is_called_invalid(found, monkeypatch, capsys):
-    first = replace(found.rates[0], value=found.rates[0].theoretical * 1.02)
-    wrong = replace(found, rates=(first, *found.rates[1:]))
-    monkeypatch.setattr(peaks, "measure", lambda index, properties, progress: wrong)
+@pytest.mark.parametrize(("excess", "invalid"), [(1.02, True), (1.0004, False)])
+@pytest.mark.parametrize("key", ["dram_read", "fp32_fma", "fp16_wgmma"])
+def test_what_exceeds_a_physical_limit_is_invalid_and_no_roof(
+    found, monkeypatch, capsys, key, excess, invalid
+):
+    rates = tuple(
+        replace(rate, value=rate.theoretical_at_clock * excess) if rate.key == key else rate
+        for rate in found.rates
+    )
+    (wrong,) = (rate for rate in rates if rate.key == key)
+    monkeypatch.setattr(
+        peaks, "measure", lambda index, properties, progress: replace(found, rates=rates)
+    )
+    assert main(["peaks", "--store", "s.sqlite3"]) == 0
+    said = capsys.readouterr().out
+    assert (f"{wrong.label} is invalid, 102.0% of what is possible" in said) is invalid
+    assert all(len(line) <= 80 for line in said.splitlines())
+
+    roofs = {each.key: each.value for each in measured_ceilings(replace(found, rates=rates))}
+    others = [each.value for each in found.rates if each.limit == wrong.limit and each.key != key]
+    assert roofs.get(wrong.limit) == (max(others, default=None) if invalid else wrong.value)
+
+    assert main(["peaks", "--no-store", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert [each["key"] for each in document["rates"] if each["invalid"]] == [key] * invalid
+
+
+@pytest.mark.parametrize(("major", "said"), [(9, False), (10, True), (12, False)])
+def test_a_tensor_rate_that_is_not_the_peak_says_so(found, monkeypatch, capsys, major, said):
+    device = replace(found.device, compute_capability=(major, 0))
+    monkeypatch.setattr(
+        peaks, "measure", lambda index, properties, progress: replace(found, device=device)
+    )
     assert main(["peaks", "--no-store"]) == 0
-    assert "DRAM read exceeds what the device can do and is invalid" in capsys.readouterr().out
+    output = capsys.readouterr().out
+    assert ("those of mma.sync and not the peak" in output) is said
+    assert all(len(line) <= 80 for line in output.splitlines())

@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -24,8 +25,8 @@ def laboratory(monkeypatch: pytest.MonkeyPatch, make_run: Callable[..., Run]) ->
     """One in which Nsight Compute counts `HARDWARE`."""
     lab = ModuleType("memlab.lab")
 
-    def run(kernel: str, parameters: object, *, counters_ncu: Any, **options: object) -> Run:
-        return make_run(counters_ncu=counters_ncu)
+    def run(kernel: str, parameters: object, *, count_in_hardware: Any, **options: object) -> Run:
+        return make_run(counters_ncu=count_in_hardware() if count_in_hardware else None)
 
     lab.run = run  # type: ignore[attr-defined]
     monkeypatch.setattr("memlab.gpu.hardware_counters", lambda *_, **options: HARDWARE)
@@ -75,6 +76,31 @@ def test_without_counters_the_run_goes_on_and_one_line_says_why(
     assert err == (
         "memlab: no hardware counters: the driver lets only administrators read hardware counters\n"
     )
+
+
+@pytest.mark.parametrize(("body", "code", "counted"), [("x[0] = 1;", 0, 1), ("__trap();", 1, 0)])
+def test_only_a_launch_that_ended_is_counted(
+    body: str,
+    code: int,
+    counted: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    asked: list[dict[str, Any]] = []
+
+    def count(*_: object, **options: Any) -> dict[str, float]:
+        asked.append(options)
+        return HARDWARE
+
+    monkeypatch.setattr("memlab.gpu.hardware_counters", count)
+    source = tmp_path / "one.cu"
+    source.write_text(f'extern "C" __global__ void one(float* x) {{ {body} }}')
+    words = f"run {source}:one --grid 1 --block 1 --arg out:f32[1] --device h200 --no-store"
+
+    assert main([*words.split(), "--counters", "ncu", "--timeout", "7", "--quiet"]) == code
+    assert capsys.readouterr().err.count("\n") == code
+    assert [each["timeout_s"] for each in asked] == [7] * counted
 
 
 def test_an_emulated_device_has_no_hardware_to_count(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,14 +1,20 @@
 """The GPU's side that needs no GPU: what is asked of the driver, added, chosen and refused."""
 
+import ctypes
 import json
 import sys
+import warnings
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
-from memlab.device import cuda_driver, cuda_query, datasheet, devices
+from memlab.cli.app import main
+from memlab.cli.devicequery import device_query_lines, memory_lab_lines
+from memlab.device import cuda_driver, cuda_query, datasheet, devices, facts, libcuda
 from memlab.device.compile import compile_kernel
 from memlab.device.cuda_device import _as_words, with_datasheet
 from memlab.device.cuda_session import Session
@@ -21,6 +27,7 @@ from memlab.errors import DeviceError, UsageError
 from memlab.kernels.arguments import DTYPES
 from memlab.kernels.catalog import find
 from memlab.kernels.launch import Launch, Scalar
+from memlab.roofline.ceilings import ceilings
 
 ATTRIBUTES = json.loads((Path(__file__).parents[1] / "data" / "h200-attributes.json").read_text())[
     "attributes"
@@ -34,7 +41,7 @@ SUPPORT = Path(cuda_driver.__file__).parents[1] / "kernels" / "support"
 def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine without a driver, a GPU or PyCUDA."""
     monkeypatch.delenv("MEMLAB_DEVICE", raising=False)
-    monkeypatch.setattr(cuda_driver, "in_sight", lambda: False)
+    monkeypatch.setattr(libcuda, "installed", lambda: False)
     monkeypatch.setitem(sys.modules, "pycuda", None)
     monkeypatch.setitem(sys.modules, "pycuda.driver", None)
     cuda_driver.driver.cache_clear()
@@ -102,10 +109,30 @@ def test_without_a_gpu_the_h200_is_emulated(no_gpu: None) -> None:
     assert devices.gpu_names() == []
 
 
-def test_a_gpu_that_is_asked_for_and_missing_says_how_to_go_on(no_gpu: None) -> None:
-    for name in ("0", "cuda:0", "cuda", "7"):
-        with pytest.raises(DeviceError, match=r"PyCUDA .*memlab\[gpu\].*--device h200"):
-            open_device(name)
+def test_a_gpu_that_is_asked_for_and_missing_says_how_to_go_on(
+    no_gpu: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PyCUDA is built with the driver at hand: that comes first."""
+    for name in ("0", "cuda:0", "cuda", "7", 0, 7, np.int64(7)):
+        with monkeypatch.context() as patch:
+            with pytest.raises(DeviceError, match=r"driver .*memlab doctor.*--device h200"):
+                open_device(name)
+            patch.setattr(libcuda, "installed", lambda: True)
+            patch.setattr(libcuda, "visible_gpus", lambda: 8)
+            with pytest.raises(DeviceError, match=r"PyCUDA .*memlab\[gpu\].*--device h200"):
+                open_device(name)
+
+
+@pytest.mark.parametrize("name", ["3070", 3070, "cuda:3070"])
+def test_a_number_that_is_no_gpus_may_be_a_datasheets(no_gpu: None, name: str | int) -> None:
+    with pytest.raises(UsageError, match=r"no GPU 3070 here: did you mean 'rtx3070'\?"):
+        open_device(name)
+
+
+@pytest.mark.parametrize("name", [1.5, [0], b"h200"])
+def test_a_device_is_a_text_or_an_index(no_gpu: None, name: Any) -> None:
+    with pytest.raises(UsageError, match="a device is a datasheet's name or a GPU's index, got an"):
+        open_device(name)
 
 
 @pytest.mark.parametrize(
@@ -155,11 +182,62 @@ def test_a_driver_that_fails_is_one_error(monkeypatch: pytest.MonkeyPatch) -> No
             raise Error("cuDeviceGetCount failed: unknown error")
 
     monkeypatch.setattr(cuda_driver, "driver", lambda: SimpleNamespace(Error=Error, Device=Device))
-    monkeypatch.setattr(cuda_driver, "in_sight", lambda: True)
     with pytest.raises(DeviceError, match=r"cuDeviceGetCount failed.*--device h200"):
         cuda_query.query(0)
 
-    assert devices.gpu_names() == []
+
+def gpus_seen(monkeypatch: pytest.MonkeyPatch, seen: int | str, pycuda: object = None) -> None:
+    """A machine whose driver shows so many GPUs, or gives an error, with this for PyCUDA."""
+
+    def visible() -> int:
+        if isinstance(seen, str):
+            raise DeviceError(seen)
+        return seen
+
+    monkeypatch.delenv("MEMLAB_DEVICE", raising=False)
+    monkeypatch.setattr(libcuda, "installed", lambda: True)
+    monkeypatch.setattr(libcuda, "visible_gpus", visible)
+    monkeypatch.setitem(sys.modules, "pycuda", pycuda)
+    monkeypatch.setitem(sys.modules, "pycuda.driver", pycuda)
+    cuda_driver.driver.cache_clear()
+    devices._warn.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("seen", "reason"),
+    [
+        (1, "PyCUDA cannot be used"),
+        ("CUDA_ERROR_SYSTEM_DRIVER_MISMATCH", "driver answers CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"),
+        ("CUDA_ERROR_NO_DEVICE", ""),
+        ("CUDA_ERROR_STUB_LIBRARY", ""),
+        (0, ""),
+    ],
+)
+def test_a_gpu_that_cannot_be_used_is_told_of_once(
+    monkeypatch: pytest.MonkeyPatch,
+    recwarn: pytest.WarningsRecorder,
+    capsys: pytest.CaptureFixture[str],
+    seen: int | str,
+    reason: str,
+) -> None:
+    gpus_seen(monkeypatch, seen)
+    assert main(["devicequery", "--device", "h200"]) == 0
+    assert not recwarn
+
+    for _ in range(2):  # both with an emulated H200
+        assert main(["devicequery"]) == 0
+    assert len(recwarn) == bool(reason)
+    for each in recwarn:  # what Python prints on stderr
+        line = warnings.formatwarning(each.message, each.category, each.filename, each.lineno)
+        assert line.startswith("memlab: a GPU may be here, but ")
+        assert reason in line
+        assert "'memlab doctor'" in line
+        assert line.count("\n") == 1
+
+    assert main(["peaks"]) == 3
+    said = capsys.readouterr().err
+    assert (reason or "h200 is emulated") in said
+    assert said.count("\n") == 1
 
 
 class Function:
@@ -232,3 +310,104 @@ def test_an_element_that_was_not_written_fails() -> None:
     output[40, 5] = np.frombuffer(bytes([POISON_BYTE] * 4), np.float32)[0]  # not compared
 
     assert status() == "failed"
+
+
+def gpu_that_answers(monkeypatch: pytest.MonkeyPatch, answers: dict[str, int]) -> None:
+    """One GPU with these attributes and no others."""
+
+    class Error(Exception):
+        pass
+
+    class Device:
+        count = staticmethod(lambda: 1)
+
+        def __init__(self, index: int) -> None:
+            assert index == 0
+
+        def name(self) -> str:
+            return "NVIDIA Unlisted"
+
+        def compute_capability(self) -> tuple[int, int]:
+            return 9, 0
+
+        def total_memory(self) -> int:
+            return 2**30
+
+        def get_attribute(self, name: str) -> int:
+            if name not in answers:
+                raise Error("cuDeviceGetAttribute failed: invalid argument")
+            return answers[name]
+
+    class Names:
+        """PyCUDA's enumeration: its names are attributes, its numbers are arguments."""
+
+        def __init__(self) -> None:
+            self.names = {name: number for number, name in enumerate(ATTRIBUTES, 200)}
+
+        def __getattr__(self, name: str) -> str:
+            if name not in ATTRIBUTES:
+                raise AttributeError(name)
+            return name
+
+        def __call__(self, number: int) -> str:
+            named = {number: name for name, number in (self.names | cuda_query.UNNAMED).items()}
+            return named[number]
+
+    pycuda = SimpleNamespace(
+        Error=Error,
+        Device=Device,
+        device_attribute=Names(),
+        get_driver_version=lambda: 13010,
+        get_version=lambda: (12, 8, 0),
+    )
+    monkeypatch.setattr(cuda_driver, "driver", lambda: pycuda)
+    monkeypatch.setattr(libcuda, "uuid", lambda index: "GPU-1")
+
+
+# Thor (compute capability 11.0) answers 0 for its memory's clock and bus.
+@pytest.mark.parametrize("field", cuda_query.UNKNOWN_IF_ZERO)
+def test_a_zero_that_no_gpu_can_have_is_unknown(
+    monkeypatch: pytest.MonkeyPatch, field: str
+) -> None:
+    name, _ = cuda_query.NUMBERS[field]
+    gpu_that_answers(monkeypatch, ATTRIBUTES | {name: 0, "COMPUTE_MODE": 0, "ECC_ENABLED": 0})
+    known = with_datasheet(cuda_query.query(0))
+
+    assert getattr(known, field) is None
+    assert field not in known.sources
+    assert (known.compute_mode, known.ecc_enabled) == (0, False)
+    assert [*device_query_lines({"cuda:0": known}), *memory_lab_lines(known)]
+    assert all(ceiling.value > 0 for ceiling in ceilings(known))
+
+
+def test_what_is_the_machines_is_never_a_datasheets(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu_that_answers(monkeypatch, {"MULTIPROCESSOR_COUNT": 114})
+    monkeypatch.setattr(facts, "driver", lambda: "580.159.04")
+    known = with_datasheet(replace(cuda_query.query(0), name="NVIDIA H200"))
+
+    assert known.multiprocessor_count == 114
+    assert known.clock_rate_hz == datasheet.load("h200").clock_rate_hz
+    assert known.pci_bus_id is known.ecc_enabled is known.compute_mode is None
+    assert known.kernel_exec_timeout is None
+    assert (known.driver_version, known.driver_release) == ("13.1", "580.159.04")
+    assert known.uuid == "GPU-1"
+
+
+def test_every_attribute_is_asked_for_and_none_that_is_refused_is_guessed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gpu_that_answers(monkeypatch, ATTRIBUTES | {"COOPERATIVE_LAUNCH": 1})
+
+    expected = ATTRIBUTES | {"COOPERATIVE_LAUNCH": 1, "COOPERATIVE_MULTI_DEVICE_LAUNCH": None}
+    assert cuda_query.attributes(0) == expected
+
+
+def test_the_identity_of_a_gpu_is_written_as_nvidia_smi_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def call(name: str, *arguments: Any) -> None:
+        if name == "cuDeviceGetUuid_v2":
+            ctypes.memmove(arguments[0], bytes(range(16)), 16)
+
+    monkeypatch.setattr(libcuda, "_call", call)
+    assert libcuda.uuid(0) == "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f"

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from memlab.device.diagnosis import Finding, diagnose, visible
-from memlab.device.facts import Facts, Gpu, Probes, examine
+from memlab.device.facts import Facts, Probes, examine
+from memlab.device.nvml import Gpu
 from memlab.errors import DeviceError
 
 H200 = Gpu(
@@ -87,7 +88,7 @@ def test_without_a_gpu_the_emulator_works_and_no_gpu_software_is_urged() -> None
             "fails",
             "pip install --upgrade nvidia-cuda-nvrtc",
         ),
-        ({"pycuda": None}, "PyCUDA", "fails", "pip install 'memlab[gpu]'"),
+        ({"pycuda": None}, "PyCUDA", "fails", "pip install 'memlab[gpu]', which needs g++"),
         (
             {"pycuda": None, "errors": {"pycuda": "libcurand.so.12 is not there"}},
             "PyCUDA",

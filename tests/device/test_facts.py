@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from memlab.device import facts
+from memlab.device import facts, nvml
 from memlab.errors import DeviceError
 
 # From a machine with an H200.
@@ -41,7 +41,7 @@ class NVMLError(Exception):
     """As pynvml's."""
 
 
-def nvml(**refused: bool) -> SimpleNamespace:
+def library_that(**refused: bool) -> SimpleNamespace:
     """A library with one GPU; the functions named are not supported by it."""
     library = SimpleNamespace(
         NVMLError=NVMLError,
@@ -72,10 +72,10 @@ def nvml(**refused: bool) -> SimpleNamespace:
 
 
 def test_a_gpus_state_is_in_base_units_and_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    library = nvml()
+    library = library_that()
     monkeypatch.setitem(sys.modules, "pynvml", library)
 
-    (gpu,) = facts.gpus()
+    (gpu,) = nvml.gpus()
 
     assert gpu.sm_clock_hz == 1_755_000_000
     assert gpu.memory_clock_hz == 3_201_000_000
@@ -86,7 +86,7 @@ def test_a_gpus_state_is_in_base_units_and_words(monkeypatch: pytest.MonkeyPatch
 
 
 def test_what_a_gpu_refuses_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
-    library = nvml(
+    library = library_that(
         nvmlDeviceGetApplicationsClock=True,
         nvmlDeviceGetMemoryInfo=True,
         nvmlDeviceGetComputeMode=True,
@@ -94,7 +94,7 @@ def test_what_a_gpu_refuses_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     monkeypatch.setitem(sys.modules, "pynvml", library)
 
-    (gpu,) = facts.gpus()
+    (gpu,) = nvml.gpus()
 
     assert gpu.application_sm_clock_hz is None
     assert gpu.free_memory_bytes is None
@@ -103,10 +103,10 @@ def test_what_a_gpu_refuses_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_library_that_does_not_answer_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pynvml", nvml(nvmlInit=True))
+    monkeypatch.setitem(sys.modules, "pynvml", library_that(nvmlInit=True))
 
     with pytest.raises(DeviceError, match="NVML: Not Supported"):
-        facts.gpus()
+        nvml.gpus()
 
 
 @pytest.fixture

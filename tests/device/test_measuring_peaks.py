@@ -15,7 +15,7 @@ from memlab.device.emulator.program import load
 from memlab.device.emulator.threads import Grid
 from memlab.device.timing import Sample, Samples
 from memlab.device.unit import Output, Unit
-from memlab.errors import MemlabError
+from memlab.errors import DeviceError, MemlabError
 from memlab.kernels import microbenchmarks as kernels
 
 AMPERE = (8, 0)  # has no wgmma, which the emulator does not know
@@ -32,7 +32,7 @@ class EmulatedSession:
 
     multiprocessors, l2_bytes = 1, 2**17
 
-    def __init__(self, index, link):
+    def __init__(self, index, link, own):
         self._data, self._used, self.launched = np.zeros(MEMORY_BYTES, np.uint8), 0, []
         self._base = GlobalMemory({"all": (MEMORY_BYTES, 1)}).find("all").address
 
@@ -44,6 +44,9 @@ class EmulatedSession:
 
     def load(self, ptx, entry):
         return entry, load(parse(ptx.decode()), entry, ())
+
+    def free_bytes(self):
+        return MEMORY_BYTES - self._used
 
     def array(self, content):
         size = content if isinstance(content, int) else content.nbytes
@@ -113,6 +116,7 @@ def small(monkeypatch):
             "STREAM_BYTES": STREAM_BYTES,
             "STREAM_GRAIN": 2**15,
             "CHECKED_BYTES": STREAM_BYTES // 2,
+            "LEAST_L2_SIZES": 2,
             "FIRST_TRIPS": 1,
         },
         peak_latencies: {
@@ -188,13 +192,31 @@ def test_a_kernel_that_does_something_else_is_never_timed(
         peaks._measure(Reports(), 0, datasheet.load("a100"))
 
 
-def test_three_arrays_leave_room_in_a_small_memory():
-    assert peak_rates.stream_bytes(None) == 8 * 2**30
-    assert peak_rates.stream_bytes(150_109_880_320) == 8 * 2**30  # an H200
-    for gib in (2, 8, 16):
-        size = peak_rates.stream_bytes(gib * 2**30 - 12345)
-        assert 3 * size < gib * 2**30
-        assert size % peak_rates.STREAM_GRAIN == 0
+H200_BYTES, H200_L2_BYTES = 150_109_880_320, 62_914_560
+
+
+def test_streams_take_their_full_size_where_there_is_room():
+    assert peak_rates.stream_bytes(H200_BYTES, H200_L2_BYTES) == 8 * 2**30
+    assert peak_latencies.footprints(H200_BYTES)[-1] == 2**30
+
+
+@pytest.mark.parametrize("free_bytes", [1_100_000_000, 2**31 - 12345, 2**33, 2**34])
+def test_what_peaks_allocate_fits_what_is_free_and_no_cache(free_bytes):
+    stream = peak_rates.stream_bytes(free_bytes, H200_L2_BYTES)
+    largest = peak_latencies.footprints(free_bytes)[-1]
+
+    assert 4 * H200_L2_BYTES <= stream < free_bytes / 3
+    assert stream % peak_rates.STREAM_GRAIN == 0
+    assert 4 * H200_L2_BYTES < largest < free_bytes / 2
+
+
+def test_too_little_free_memory_for_peaks_is_said_with_what_they_need():
+    with pytest.raises(DeviceError, match=r"need (\d+) bytes.*900000000 are free") as caught:
+        peak_rates.stream_bytes(900_000_000, H200_L2_BYTES)
+
+    needed = int(str(caught.value).split()[2])
+    assert peak_rates.stream_bytes(needed, H200_L2_BYTES) >= 4 * H200_L2_BYTES
+    assert "smaller sizes" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

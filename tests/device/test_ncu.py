@@ -142,15 +142,21 @@ def test_a_launch_goes_through_ncu(install, launch, tmp_path) -> None:
     assert not Path(words[-1]).exists()  # nothing is left behind
 
 
+@pytest.mark.parametrize(("timeout_s", "limit_s"), [(60, 300), (2, 68), (600, 2460)])
+def test_counting_may_take_what_starting_it_and_four_launches_may(timeout_s, limit_s) -> None:
+    assert ncu.limit_s(timeout_s) == limit_s
+
+
 def test_a_launch_that_never_ends_is_given_up_and_leaves_no_process(
-    install, launch, tmp_path
+    install, launch, tmp_path, monkeypatch
 ) -> None:
+    monkeypatch.setattr(ncu, "STARTING_S", 0.6)
     alive, target = tmp_path / "alive", tmp_path / "target.py"
     target.write_text(f"import pathlib\nwhile True: pathlib.Path({str(alive)!r}).touch()\n")
     install(f"import subprocess, sys\nsubprocess.run([sys.executable, {str(target)!r}])\n")
 
     with pytest.raises(ProfilerError, match=r"did not finish tiled within 1 s"):
-        ncu.profile(launch, timeout_s=1)
+        ncu.profile(launch, timeout_s=0.1)
 
     alive.unlink()
     time.sleep(0.3)

@@ -63,6 +63,17 @@ def test_the_interval_of_the_median_has_the_tabulated_ranks(
     assert median_interval([float(each) for each in range(count, 0, -1)]) == (low, high)
 
 
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 5])
+def test_five_samples_have_no_interval(count: int) -> None:
+    """All of five lie on one side of the median with probability 2/32, more than 5%."""
+    samples = Samples(tuple(Sample(1e-6 * each) for each in range(1, count + 1)))
+    time = summarize(samples, samples)
+
+    assert median_interval(samples.durations_s) is None
+    assert (time.interval_low_s, time.interval_high_s) == (None, None)
+    assert (time.minimum_s, time.maximum_s) == (1e-6, 1e-6 * count)
+
+
 def test_the_interval_of_many_samples_joins_the_exact_one() -> None:
     exact = median_interval([float(each) for each in range(1, 1001)])
     normal = median_interval([float(each) for each in range(1, 1002)])
@@ -84,9 +95,11 @@ def test_the_interval_covers_the_median_of_a_skewed_distribution(count: int) -> 
 @given(st.lists(st.floats(1e-7, 10), min_size=1, max_size=60))
 def test_order_is_kept_whatever_the_samples(durations: list[float]) -> None:
     samples = Samples(tuple(map(Sample, durations)))
-    (low, high), (first, third) = samples.interval_s, samples.quartiles_s
+    first, third = samples.quartiles_s
 
-    assert min(durations) <= low <= samples.median_s <= high <= max(durations)
+    if samples.interval_s is not None:
+        low, high = samples.interval_s
+        assert min(durations) <= low <= samples.median_s <= high <= max(durations)
     assert min(durations) <= first <= samples.median_s <= third <= max(durations)
 
 
@@ -139,12 +152,13 @@ def test_as_many_samples_as_asked_for(count: int) -> None:
     [
         ({"samples": 0}, "samples must be 1 or more, got 0"),
         ({"samples": -1}, "got -1"),
-        ({"timeout_s": 0.0}, "timeout must be more than 0 seconds, got 0"),
+        ({"samples": 10**20}, "samples must be 1000000 or fewer, got 100000000000000000000"),
+        ({"timeout_s": 0.0}, "timeout must be more than 0 seconds and finite, got 0"),
         ({"timeout_s": math.nan}, "got nan"),
         ({"timeout_s": math.inf}, "got inf"),
     ],
 )
-def test_no_samples_or_no_time_are_refused(wrong: dict[str, float], named: str) -> None:
+def test_no_samples_too_many_or_no_time_are_refused(wrong: dict[str, float], named: str) -> None:
     with pytest.raises(UsageError, match=named):
         Settings(**wrong)  # type: ignore[arg-type]
 

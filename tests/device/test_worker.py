@@ -1,14 +1,17 @@
 """Workers: what comes back from one, and what happens when it dies, hangs or is left."""
 
+import ctypes
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from memlab.device import worker as worker_module
 from memlab.device.worker import Link, Worker, call
 from memlab.errors import DeviceError, MemlabError, UsageError
 
@@ -38,14 +41,47 @@ def stumble(link: Link) -> None:
 
 
 def hang(link: Link, limit_s: float) -> None:
-    with link.within(limit_s, "it never ended"):
+    with link.within(limit_s, DeviceError("it never ended")):
         time.sleep(60)
 
 
+def sleep_with_the_lock() -> None:
+    """As in a call of the driver that PyCUDA makes without letting go of Python's lock."""
+    ctypes.PyDLL(None).sleep(60)
+
+
+def hang_with_the_lock(link: Link) -> None:
+    with link.within(0.2, MemlabError("the driver did not answer")):
+        sleep_with_the_lock()
+
+
 def hang_later(link: Link) -> None:
-    with link.within(0.2, "the first one is over, and may not be blamed"):
+    with link.within(0.2, MemlabError("the first one is over, and may not be blamed")):
         pass
     time.sleep(0.5)
+
+
+def hang_after_a_step(link: Link) -> None:
+    with link.within(0.3, MemlabError("the whole never ended")):
+        with link.within(60, MemlabError("a step that did end")):
+            pass
+        time.sleep(60)
+
+
+def finish_in_time(link: Link) -> str:
+    with link.within(0.3, MemlabError("it was in time")):
+        return "done"
+
+
+def stop_answering(link: Link) -> None:
+    link._connection.close()
+    time.sleep(60)
+
+
+def hang_for_good(link: Link, file: str) -> None:
+    Path(file).write_text(str(os.getpid()))
+    link.give("hanging")
+    sleep_with_the_lock()
 
 
 def report_and_sleep(link: Link, file: str) -> None:
@@ -132,11 +168,39 @@ def test_an_unexpected_error_is_one_line(capfd: pytest.CaptureFixture[str]) -> N
     assert capfd.readouterr() == ("", "")
 
 
-def test_what_never_ends_is_stopped() -> None:
+@pytest.mark.parametrize(
+    ("work", "arguments", "kind", "message"),
+    [
+        (hang, (0.2,), DeviceError, "it never ended"),
+        (hang_with_the_lock, (), MemlabError, "the driver did not answer"),
+        (hang_after_a_step, (), MemlabError, "the whole never ended"),
+    ],
+)
+def test_what_never_ends_is_stopped(
+    work: Callable[..., None], arguments: tuple[float, ...], kind: type[MemlabError], message: str
+) -> None:
     started = time.monotonic()
-    with pytest.raises(MemlabError, match=r"^it never ended$"):
-        call(hang, 0.2)
-    assert time.monotonic() - started < 10
+    with pytest.raises(kind, match=f"^{message}$") as caught:
+        call(work, *arguments)
+
+    assert type(caught.value) is kind
+    assert time.monotonic() - started < 20
+
+
+def test_what_was_in_time_is_not_blamed_by_a_caller_that_looks_late() -> None:
+    with Worker(finish_in_time) as worker:
+        time.sleep(1)
+        assert worker.result() == "done"
+
+
+def test_a_worker_that_neither_answers_nor_ends_is_one_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(worker_module, "GONE_S", 0.2)
+    with pytest.raises(
+        DeviceError, match=r"\(process \d+\) stopped answering.*restart the machine"
+    ):
+        call(stop_answering)
 
 
 def test_a_guard_ends_with_what_it_guards() -> None:
@@ -166,14 +230,20 @@ def test_a_worker_that_dies_is_noticed_when_told_to_go_on() -> None:
             worker.take()
 
 
-def test_a_worker_does_not_outlive_its_caller(tmp_path: Path) -> None:
+@pytest.mark.skipif(sys.platform != "linux", reason="CUDA's workers run on Linux")
+@pytest.mark.parametrize(
+    ("work", "how"), [(report_and_sleep, signal.SIGKILL), (hang_for_good, signal.SIGTERM)]
+)
+def test_a_worker_does_not_outlive_its_caller(
+    work: Callable[..., None], how: signal.Signals, tmp_path: Path
+) -> None:
     file = tmp_path / "process"
     program = (
         f"import sys; sys.path[:] = {sys.path!r}\n"
         "from memlab.device.worker import Worker\n"
-        f"from {__name__} import report_and_sleep\n"
-        f"worker = Worker(report_and_sleep, {str(file)!r}); worker.take()\n"
-        "import os; os.kill(os.getpid(), 9)"
+        f"from {__name__} import {work.__name__} as work\n"
+        f"worker = Worker(work, {str(file)!r}); worker.take()\n"
+        f"import os, time; time.sleep(0.2); os.kill(os.getpid(), {int(how)})"
     )
     subprocess.run([sys.executable, "-c", program], check=False, cwd=Path(__file__).parent)
 

@@ -10,6 +10,7 @@ from example_runs import CEILINGS, ladder
 from matplotlib.text import Text
 
 from memlab.device import datasheet
+from memlab.device.measurement import DeviceSummary
 from memlab.device.peak_records import theoretical
 from memlab.errors import UsageError
 from memlab.roofline import peaks_plot
@@ -18,6 +19,7 @@ from memlab.roofline.peaks_document import peaks_document, peaks_from_document
 from memlab.roofline.plot import draw, render
 from memlab.roofline.store import Store
 
+FIRST = DeviceSummary("NVIDIA H200", "cuda", (9, 0), "cuda:0")
 RESULTS = Path(__file__).parents[2] / "docs" / "results" / "h200-peaks.json"
 
 
@@ -47,14 +49,33 @@ def test_the_document_loses_nothing(peaks):
 
 
 def test_the_newest_peaks_of_this_very_device_are_given(store, peaks):
-    assert store.peaks("cuda:0", "NVIDIA H200") is None
+    assert store.peaks(FIRST) is None
     for moment in ("2026-01-01T00:00:00+00:00", "2026-01-02T00:00:00+00:00"):
         store.add_peaks(replace(peaks, created_at=moment))
-    found = store.peaks("cuda:0", "NVIDIA H200")
+    found = store.peaks(FIRST)
     assert found is not None
     assert found.created_at.startswith("2026-01-02")
-    assert store.peaks("cuda:1", "NVIDIA H200") is None
-    assert store.peaks("cuda:0", "NVIDIA A100") is None  # another machine's cuda:0
+    assert store.peaks(replace(FIRST, key="cuda:1")) is None
+    assert store.peaks(replace(FIRST, name="NVIDIA A100")) is None  # another machine's cuda:0
+
+
+def test_peaks_are_of_the_gpu_whose_they_are_whatever_its_number(store, peaks):
+    """Two alike in one machine, of which `CUDA_VISIBLE_DEVICES` shows either as the first."""
+    one, other = (replace(FIRST, uuid=f"GPU-{each}") for each in "ab")
+    store.add_peaks(replace(peaks, device=one, driver_version="1"))
+    store.add_peaks(replace(peaks, device=replace(other, key="cuda:1"), driver_version="2"))
+
+    def version(device):
+        found = store.peaks(device)
+        return found and found.driver_version
+
+    assert version(one) == version(replace(one, key="cuda:5")) == "1"
+    assert version(other) == "2"
+    assert version(replace(FIRST, uuid="GPU-c")) is None
+    assert version(FIRST) == "1"  # the driver does not tell: by number and name
+    store.add_peaks(replace(peaks, driver_version="old"))  # as they were kept before
+    assert version(one) == "old"
+    assert version(other) == "old"
 
 
 def test_a_store_of_the_first_schema_is_read_and_brought_up(store, peaks, make_run):
@@ -65,9 +86,9 @@ def test_a_store_of_the_first_schema_is_read_and_brought_up(store, peaks, make_r
     connection.close()
 
     assert store.runs() == [run]
-    assert store.peaks("cuda:0", "NVIDIA H200") is None
+    assert store.peaks(FIRST) is None
     store.add_peaks(peaks)
-    assert store.peaks("cuda:0", "NVIDIA H200") == peaks
+    assert store.peaks(FIRST) == peaks
     assert store.add(make_run()).id == 2
     assert store.get(1) == run
 
@@ -78,8 +99,9 @@ def test_damaged_peaks_are_one_line_that_says_what_to_do(store, peaks):
         connection.execute("UPDATE peaks SET document = '{'")
     connection.close()
     with pytest.raises(UsageError, match="memlab peaks") as refusal:
-        store.peaks("cuda:0", "NVIDIA H200")
+        store.peaks(FIRST)
     assert "\n" not in str(refusal.value)
+    assert store.peaks(replace(FIRST, key="cuda:1")) is None
 
 
 @pytest.mark.parametrize(
@@ -125,11 +147,13 @@ def test_a_roofline_draws_them_beside_the_datasheet(peaks):
 
 
 def test_the_hierarchy_shows_every_figure_within_the_picture(peaks):
-    figure = peaks_plot.draw(peaks)
+    too_fast = replace(peaks.rates[0], value=peaks.rates[0].theoretical * 1.02)
+    figure = peaks_plot.draw(replace(peaks, rates=(too_fast, *peaks.rates[1:])))
     assert render(figure, "png").startswith(b"\x89PNG")
     shown = texts(figure)
     for rate in peaks.rates:
         assert rate.label in shown
+    assert [text for text in shown if "invalid" in text] == ["4.91 TB/s  102.0% invalid"]
     for name in ("L1", "L2", "DRAM"):
         assert shown.count(name) == 2  # a band of both charts
     figure.canvas.draw()

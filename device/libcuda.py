@@ -1,0 +1,85 @@
+"""The driver's library by itself: what it tells without PyCUDA, and without a context."""
+
+from __future__ import annotations
+
+import ctypes
+from contextlib import suppress
+from uuid import UUID
+
+from memlab.errors import DeviceError
+
+LIBRARY = "libcuda.so.1"
+
+NOTHING_HERE = ("CUDA_ERROR_NO_DEVICE", "CUDA_ERROR_STUB_LIBRARY")
+"""What it says where there is no GPU, and what the toolkit's says, which is no driver's."""
+
+
+def installed() -> bool:
+    """Say whether the library can be loaded: quick, and no GPU is touched."""
+    try:
+        ctypes.CDLL(LIBRARY)
+    except OSError:
+        return False
+    return True
+
+
+def driver_cuda() -> tuple[int, int]:
+    """The newest CUDA that the driver supports (cuDriverGetVersion): major and minor.
+
+    Raises:
+        DeviceError: The library is not there or refuses.
+    """
+    number = ctypes.c_int()
+    _call("cuDriverGetVersion", ctypes.byref(number))
+    return number.value // 1000, number.value % 1000 // 10
+
+
+def visible_gpus() -> int:
+    """How many GPUs CUDA shows this process (cuDeviceGetCount).
+
+    Raises:
+        DeviceError: The library is not there or refuses; the message is the error's name.
+    """
+    number = ctypes.c_int()
+    _call("cuInit", 0)
+    _call("cuDeviceGetCount", ctypes.byref(number))
+    return number.value
+
+
+def uuid(index: int) -> str | None:
+    """What tells a GPU from all others, whatever its number here (cuDeviceGetUuid).
+
+    Args:
+        index: Its number, from 0, as CUDA counts.
+
+    Returns:
+        `GPU-` and 32 hexadecimal digits in groups, as nvidia-smi writes it; None where the driver
+        does not tell. Of a part of a GPU (MIG), the part's own.
+    """
+    device, octets = ctypes.c_int(), (ctypes.c_ubyte * 16)()
+    with suppress(DeviceError):
+        _call("cuInit", 0)
+        _call("cuDeviceGet", ctypes.byref(device), index)
+        _call("cuDeviceGetUuid_v2", octets, device)
+        return f"GPU-{UUID(bytes=bytes(octets))}"
+    return None
+
+
+def _call(name: str, *arguments: object) -> None:
+    """Call a function of the library.
+
+    Raises:
+        DeviceError: The library or the function is not there, or the call gives an error.
+    """
+    try:
+        library = ctypes.CDLL(LIBRARY)
+    except OSError:
+        raise DeviceError(f"the driver's library {LIBRARY} is not there") from None
+    try:
+        code = getattr(library, name)(*arguments)
+    except AttributeError:
+        raise DeviceError(f"the driver's library has no {name}") from None
+    if code:
+        text = ctypes.c_char_p()
+        library.cuGetErrorName(code, ctypes.byref(text))
+        raise DeviceError((text.value or b"").decode() or f"{name} gives error {code}")
