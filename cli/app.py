@@ -7,6 +7,7 @@ import io
 import os
 import sys
 import traceback
+import warnings
 from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from memlab.errors import MemlabError, UsageError, nearest
+from memlab.errors import MemlabError, MemlabWarning, UsageError, nearest
 from memlab.text import printable
 
 if TYPE_CHECKING:
@@ -23,8 +24,13 @@ if TYPE_CHECKING:
 EXIT_INTERRUPTED = 130
 """128 + SIGINT, as shells give it."""
 
+EXIT_BROKEN_PIPE = 141
+"""128 + SIGPIPE: who read stdout left before its end, and what was found may be in what is lost."""
+
 DISK_IS_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 """What writing to a stdout that is a file can meet."""
+
+PYTHONS_WARNING = warnings.formatwarning
 
 COMMANDS = {
     "devicequery": ("devicequery:devicequery", "Show what a device has: limits, clocks, peaks."),
@@ -119,11 +125,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: The words after `memlab`; by default those that the process was given.
 
     Returns:
-        0 done, 1 a finding, 2 wrong usage, 3 device or back end not available, 130 interrupted.
+        0 done, 1 a finding, 2 wrong usage, 3 device or back end not available, 130 interrupted,
+        141 stdout closed by its reader.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:  # closed by whoever started us: `memlab run tiled >&-`
             setattr(sys, name, open(os.devnull, mode))  # noqa: PTH123, SIM115 - for good
+    warnings.formatwarning = _warning
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal that cannot spell µ gets a ?
     try:
@@ -135,9 +143,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail(_with_help_hint(error), error.exit_code)
     except (KeyboardInterrupt, typer.Abort):
         return EXIT_INTERRUPTED
-    except BrokenPipeError:  # whoever read our output has left
+    except (BrokenPipeError, SystemExit) as error:  # Typer and Rich make the first the second, 1
+        if not _is_of_broken_pipe(error):
+            raise
         _abandon_stdout()
-        return 1
+        return EXIT_BROKEN_PIPE
     except MemoryError as error:  # a limit of this process: more than is free is refused before
         return _fail(_out_of_memory(error), UsageError.exit_code)
     except OSError as error:
@@ -146,6 +156,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _abandon_stdout()
         return _fail(f"cannot write to stdout ({error.strerror})", UsageError.exit_code)
     return code if isinstance(code, int) else 0
+
+
+def _warning(message: Warning | str, category: type[Warning], *where: Any, **line: Any) -> str:
+    """Write a warning: ours on one line like all else that is said, others as Python does."""
+    if issubclass(category, MemlabWarning):
+        return f"memlab: {printable(str(message))}\n"
+    return PYTHONS_WARNING(message, category, *where, **line)
 
 
 def _out_of_memory(error: BaseException) -> str:
@@ -157,6 +174,13 @@ def _out_of_memory(error: BaseException) -> str:
         said, cause = str(cause) or said, cause.__context__
     reason = str(error) or said
     return f"memory ran out{f' ({reason})' if reason else ''}: use smaller sizes"
+
+
+def _is_of_broken_pipe(error: BaseException | None) -> bool:
+    """Whether it comes of a stdout whose reader has left."""
+    while error is not None and not isinstance(error, BrokenPipeError):
+        error = error.__context__
+    return error is not None
 
 
 def _abandon_stdout() -> None:

@@ -45,13 +45,14 @@ def chosen_format(
 
     Raises:
         UsageError: Both options were given, the extension asks for another format than the
-            option, or for nothing known.
+            option, or for nothing known; or the file is `-`.
     """
     if as_json and as_csv:
         raise UsageError("--json and --csv were both given: choose one")
     option = "json" if as_json else "csv" if as_csv else ""
     if output is None:
         return option or "report"
+    _refuse_dash(output)
     named = (FORMATS | dict(formats)).get(output.suffix.lower(), "")
     if option and named not in ("", option):
         raise UsageError(
@@ -147,7 +148,8 @@ def check_output(path: Path, force: bool, option: str = "--output") -> None:
         option: What the file was given with, for messages.
 
     Raises:
-        UsageError: The folder is missing or read-only, a folder or a file is in the way.
+        UsageError: The folder is missing or read-only, a folder or a file is in the way, or the
+            file is `-`.
     """
     try:
         _check(path, force, option)
@@ -188,6 +190,7 @@ def write_output(path: Path, data: bytes | str, force: bool, option: str = "--ou
 
 
 def _check(path: Path, force: bool, option: str) -> None:
+    _refuse_dash(path, option)
     folder = path.parent
     if path.is_dir():
         raise UsageError(f"{path} is a folder: name a file in it, such as {path / 'output'}")
@@ -204,6 +207,14 @@ def _check(path: Path, force: bool, option: str) -> None:
         raise UsageError(
             f"the folder {folder} is read-only: choose another file with {option}, "
             "or change its permissions"
+        )
+
+
+def _refuse_dash(path: Path, option: str = "--output") -> None:
+    """Write no file of this name to who means stdout, as elsewhere."""
+    if str(path) == "-":
+        raise UsageError(
+            f"'-' is neither stdout nor a file here: leave {option} out, or name a file"
         )
 
 

@@ -25,7 +25,8 @@ from memlab.roofline.analysis_text import flop_text
 from memlab.roofline.ceilings import ceiling_label
 from memlab.roofline.placement import bytes_moved
 from memlab.roofline.run import LEVELS
-from memlab.roofline.units import compared_text, digits, extent_text, scaled
+from memlab.roofline.units import compared_text, covered_text, digits, extent_text, scaled
+from memlab.text import plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -113,8 +114,9 @@ def _launch_facts(measurement: Measurement) -> Iterable[tuple[str, str]]:
     resources, occupancy = measurement.resources, measurement.occupancy
     coverage = measurement.coverage
     threads = math.prod(measurement.block)
-    yield "grid", f"{extent_text(measurement.grid)} = {math.prod(measurement.grid):,} blocks"
-    yield "block", f"{extent_text(measurement.block)} = {threads:,} threads"
+    count = math.prod(measurement.grid)
+    yield "grid", f"{extent_text(measurement.grid)} = {count:,} {plural(count, 'block')}"
+    yield "block", f"{extent_text(measurement.block)} = {threads:,} {plural(threads, 'thread')}"
     yield "registers", f"{resources.registers_per_thread} a thread"
     yield "shared memory", _shared(resources.static_shared_bytes, measurement.dynamic_shared_bytes)
     if resources.local_bytes_per_thread:
@@ -129,7 +131,7 @@ def _launch_facts(measurement: Measurement) -> Iterable[tuple[str, str]]:
         return
     yield (
         "emulated",
-        f"{coverage.blocks_emulated:,} of {coverage.blocks_total:,} blocks "
+        f"{covered_text(coverage)} "
         f"({percent(coverage.blocks_emulated / coverage.blocks_total)})"
         + (f"; {coverage.remark}" if coverage.remark else ""),
     )
@@ -318,7 +320,9 @@ def _timing_facts(time: Time) -> Iterable[tuple[str, RenderableType]]:
     """How sure a measured time is, and what the clock did meanwhile."""
     first, third = time.lower_quartile_s, time.upper_quartile_s
     low, high = time.interval_low_s, time.interval_high_s
-    if first is not None and third is not None:
+    if low is None and time.minimum_s is not None and time.maximum_s is not None:
+        yield "", _few(time.samples, time.minimum_s, time.maximum_s)
+    elif first is not None and third is not None:
         spread = f"{scaled(first, 's')} to {scaled(third, 's')}, half of the samples"
         if time.outliers:
             spread += f"; {time.outliers} outlier{'' if time.outliers == 1 else 's'}"
@@ -338,6 +342,14 @@ def _timing_facts(time: Time) -> Iterable[tuple[str, RenderableType]]:
             yield "SM clock", Text(text, style="bold yellow")
         else:
             yield "SM clock", f"{clock}, moved by {percent(drift)}" if drift else f"{clock}, steady"
+
+
+def _few(samples: int, smallest_s: float, largest_s: float) -> str:
+    """Of too few samples there is no confidence: what they were is all that can be said."""
+    if samples == 1:
+        return "a single sample, so how much it varies is not known"
+    both = f"{scaled(smallest_s, 's')} to {scaled(largest_s, 's')}"
+    return f"{both}, the smallest and largest of {samples}"
 
 
 def _roof(placement: Placement) -> Text:

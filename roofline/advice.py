@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from memlab.device.measurement import Measurement
 from memlab.device.properties import DeviceProperties
-from memlab.roofline import memory_advice, work_advice
+from memlab.roofline import bank_advice, memory_advice, work_advice
 from memlab.roofline.advice_case import Case, Finding
 from memlab.roofline.ceilings import ceiling_label
 from memlab.roofline.placement import LATENCY_BOUND_BELOW, bytes_moved
@@ -110,9 +110,10 @@ DOUBTS: tuple[Callable[[Case], Finding | None], ...] = (
 """What makes every other figure meaningless; the first that speaks speaks alone."""
 
 RULES: tuple[Callable[[Case], Finding | None], ...] = (
+    work_advice.shortest_kernel,
     work_advice.idle_multiprocessors,
     work_advice.low_occupancy,
-    memory_advice.bank_conflicts,
+    bank_advice.bank_conflicts,
     memory_advice.divergent_constants,
     memory_advice.uncoalesced,
     memory_advice.local_arrays,

@@ -29,6 +29,9 @@ NAMES_GAP_INCHES = 0.17
 WIDE_RANGE = 10.0
 """Rates that differ by more than this are drawn on a logarithmic axis."""
 
+FEW_DECADES = 1e3
+"""Within this range 2 and 5 of each decade have their figure too."""
+
 VALUE_INCHES = 0.8
 """Room for a figure over its bar."""
 
@@ -74,13 +77,12 @@ def _draw_tiles(axes: Axes, tiled: Sequence[Entry]) -> None:
             at = ([place[_tile(entry)]], [_gflop_per_s(entry)])
             axes.plot(*at, marker="o", zorder=3, **looks)
     if max(rates) > WIDE_RANGE * min(rates):
-        axes.set_yscale("log")
-        axes.set_ylim(min(rates) / 1.5, 1.5 * max(rates))
+        _log_rates(axes, min(rates) / 1.5, 1.5 * max(rates))
     else:
         axes.set_ylim(0, 1.12 * max(rates))
         axes.locator_params(axis="y", nbins=5)
     axes.set_xticks(range(len(widths)), [str(width) for width in widths])
-    axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.10g}")
     axes.grid(visible=True, axis="y", color="#EEEEEE", linewidth=0.8)
     axes.set_axisbelow(True)
     axes.set_xlabel("tile width", labelpad=4)
@@ -96,6 +98,18 @@ def _draw_tiles(axes: Axes, tiled: Sequence[Entry]) -> None:
         for name, entry in zip(names, last.values(), strict=True)
     }
     _lead_to_names(axes, ends, axes_inches(axes)[0] - widest)
+
+
+def _log_rates(axes: Axes, low: float, high: float) -> None:
+    """Make the axis of rates logarithmic, with figures in plain words only."""
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    axes.set_yscale("log")
+    axes.set_ylim(low, high)
+    few = high / low < FEW_DECADES
+    axes.yaxis.set_major_locator(LogLocator(base=10.0, subs=(1, 2, 5) if few else (1,)))
+    axes.yaxis.set_minor_locator(LogLocator(base=10.0, subs=range(2, 10)))
+    axes.yaxis.set_minor_formatter(NullFormatter())  # its own would write TeX
 
 
 def _head(axes: Axes, title: str) -> None:

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from memlab.roofline.run import Ceiling
     from memlab.roofline.style import Entry
 
-LABEL_INCHES = 1.95
-"""Room for a kernel's label right of the axes."""
+LABEL_INCHES = 1.7
+"""Room for a kernel's label right of the axes, up to the legend and the next panel's figures."""
 
 Limits = tuple[tuple[float, float], tuple[float, float]]
 

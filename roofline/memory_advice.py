@@ -21,22 +21,6 @@ MUCH_MORE = 1.5
 """Bytes beyond the compulsory ones by this factor are waste, not rounding to sectors and lines."""
 
 
-def bank_conflicts(case: Case) -> Finding | None:
-    """Lanes of a warp that want different words of one bank."""
-    counters = case.measurement.counters
-    # In which banks atomics meet the data says, and no padding parts them.
-    of_atomics = counters.shared_atomic_wavefronts - counters.shared_atomic_instructions
-    excessive = max(counters.shared_excessive_wavefronts - of_atomics, 0)
-    wavefronts = shared_wavefronts(counters)
-    if not wavefronts or excessive / wavefronts < 0.1:
-        return None
-    return Finding(
-        case.port_share(L1_PASS_BYTES * excessive) * case.busy.get("l1", 0.0),
-        f"Bank conflicts cause {excessive / wavefronts:.0%} of the {scaled(wavefronts, '')} "
-        "shared-memory wavefronts: pad the rows of the shared array by one element.",
-    )
-
-
 def divergent_constants(case: Case) -> Finding | None:
     """Lanes of a warp that want different constants."""
     counters, properties = case.measurement.counters, case.properties

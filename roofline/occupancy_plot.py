@@ -5,11 +5,11 @@ Matplotlib is used through its objects alone, as in `plot`.
 
 from __future__ import annotations
 
-from itertools import groupby
 from typing import TYPE_CHECKING
 
 from memlab.device.occupancy import max_warps
 from memlab.roofline.layout import fit
+from memlab.roofline.occupancy_labels import count_text, write_texts
 from memlab.roofline.style import (
     DOTS_PER_INCH,
     INK,
@@ -41,8 +41,6 @@ LIMITERS = {
 """What can bind, and its colour. Where several bind together the step takes the first one's: a
 resource that the kernel can change without giving up threads comes last."""
 
-NOT_FITTING = "no block fits"
-
 AXIS_LABELS = {
     "threads_per_block": "threads a block",
     "registers_per_thread": "registers a thread",
@@ -57,8 +55,6 @@ TICKS = {"threads_per_block": 256, "registers_per_thread": 32, "shared_bytes_per
 """Distance of the ticks, in the resource's unit; doubled until no more than `TICKS_AT_MOST`."""
 
 TICKS_AT_MOST = 9
-STEP_LABEL_INCHES = 0.2
-"""A range at least this wide carries its number of blocks."""
 
 SIZE_INCHES = (14.0, 5.3)
 LEFT_INCHES, PANEL_INCHES, GAP_INCHES = 0.95, 3.6, 0.55
@@ -120,7 +116,7 @@ def _panel(axes: Axes, curve: Curve, most_warps: int) -> None:
     axes.set_xlim(0, last)
     axes.set_ylim(0, 1.16 * most_warps)
     _ticks(axes, curve.resource, last, most_warps)
-    _count_blocks(axes, curve)
+    write_texts(axes, curve, _value_text(curve.resource, curve.current))
     axes.set_xlabel(AXIS_LABELS[curve.resource], labelpad=4)
 
 
@@ -146,11 +142,8 @@ def _outline(axes: Axes, curve: Curve) -> None:
 
 
 def _mark(axes: Axes, curve: Curve) -> None:
-    """Mark the block's own value, and write what it is."""
-    from matplotlib.patheffects import withStroke
-
+    """Mark the block's own value."""
     step, value = curve.here, curve.current
-    last = curve.steps[-1].last
     axes.plot([value] * 2, [0, step.warps_per_sm], color=INK, lw=1.0, ls=(0, (3, 3)), zorder=4)
     axes.plot(
         [value],
@@ -163,48 +156,6 @@ def _mark(axes: Axes, curve: Curve) -> None:
         zorder=5,
         clip_on=False,
     )
-    right = value > last / 2
-    axes.annotate(
-        _value_text(curve.resource, value),
-        xy=(value, step.warps_per_sm),
-        xytext=(-4 if right else 4, 8),
-        textcoords="offset points",
-        ha="right" if right else "left",
-        fontsize=SMALL_POINTS,
-        fontweight="bold",
-        path_effects=[withStroke(linewidth=3, foreground=PAPER)],
-        zorder=6,
-    )
-
-
-def _count_blocks(axes: Axes, curve: Curve) -> None:
-    """Write the number of blocks along the foot, where there is room."""
-    inch = curve.steps[-1].last / PANEL_INCHES
-    for blocks, alike in groupby(curve.steps, key=_blocks):
-        steps = list(alike)
-        low, high = steps[0].first - 1, steps[-1].last
-        if high - low < STEP_LABEL_INCHES * inch:
-            continue
-        roomy = high - low > 4 * STEP_LABEL_INCHES * inch
-        text = (_count(blocks) if roomy else str(blocks)) if blocks else NOT_FITTING
-        axes.annotate(
-            text,
-            xy=((low + high) / 2, 0),
-            xytext=(0, 6),
-            textcoords="offset points",
-            ha="center",
-            fontsize=SMALL_POINTS,
-            color=QUIET,
-            zorder=6,
-        )
-
-
-def _blocks(step: Step) -> int:
-    return step.occupancy.blocks_per_sm if step.occupancy else 0
-
-
-def _count(blocks: int) -> str:
-    return f"{blocks} block{'' if blocks == 1 else 's'}"
 
 
 def _percent_axis(axes: Axes) -> None:
@@ -254,9 +205,10 @@ def _title(figure: Figure, here: Step, properties: DeviceProperties, subject: st
     found = here.occupancy
     text = properties.name
     if found:
+        blocks, most = count_text(found.blocks_per_sm), max_warps(properties)
         text += (
-            f"  ·  {_count(found.blocks_per_sm)}, {found.warps_per_sm} of {max_warps(properties)} "
-            f"warps, {found.theoretical:.0%}, limited by {found.limiter}"
+            f"  ·  {blocks}, {found.warps_per_sm} of {most} warps, {found.theoretical:.0%}, "
+            f"limited by {found.limiter}"
         )
     figure.text(0.45 / width, 1.0 - 0.86 / height, text, va="center", color=QUIET)
 

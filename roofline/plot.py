@@ -94,7 +94,7 @@ def draw(
         beside = figure.add_axes(box(11.1, CHART_TOP_INCHES + 0.2, 2.55, 2.45))
         dram = by_key(ceilings).get("dram")
         draw_beside(beside, shown, dram.value if dram else 0.0)
-        draw_legend(figure.add_axes(box(10.35, CHART_TOP_INCHES + 3.5, 3.35, 1.3)))
+        draw_legend(figure.add_axes(box(10.4, CHART_TOP_INCHES + 3.5, 3.3, 1.3)))
         draw_table(figure, shown, height - ABOVE_TABLE_INCHES)
         for rank, note in enumerate(reversed(notes)):
             y = (0.2 + NOTE_INCHES * rank) / height
@@ -104,12 +104,16 @@ def draw(
 
 
 def image_format(path: Path) -> str:
-    """Tell the format from a file's extension; a file without one is a PNG.
+    """Tell the format from a file's extension.
 
     Raises:
-        UsageError: The extension is none of `FORMATS`.
+        UsageError: There is none, or it is none of `FORMATS`.
     """
-    name = path.suffix.lower().removeprefix(".") or "png"
+    name = path.suffix.lower().removeprefix(".")
+    if not name:
+        raise UsageError(
+            f"cannot tell the format of {path} from its extension: use .png, .svg or .pdf"
+        )
     if name not in FORMATS:
         raise UsageError(f"a picture cannot be saved as {name!r} ({path}): use .png, .svg or .pdf")
     return name

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from matplotlib.axes import Axes
+    from matplotlib.transforms import BboxBase
 
     from memlab.roofline.run import Ceiling
 
@@ -29,6 +30,9 @@ POINT_WEIGHT = 10
 
 LABEL_STEP_INCHES = 0.02
 """Distance between the places along a roof that are tried for its label."""
+
+LIFTS_INCHES = (0.0, 0.09)
+"""How far off its roof a label may stand: close, or with room for points just under the roof."""
 
 MARKER_INCHES = 0.13
 """From the middle of the marker before a roof's label to the text."""
@@ -84,14 +88,17 @@ def draw_roofs(
     highest = max((each.value for each in (peak, *others) if each), default=axes.get_ylim()[1])
     written = []
     if peak:
-        written.append(_peak(axes, peak, bandwidths, "solid", reached.get("fp32"), heights))
+        measured_one = reached.get("fp32")
+        written.append(_peak(axes, peak, bandwidths, highest, "solid", measured_one, heights))
         _ridges(axes, peak, bandwidths, heights)
     for each in _merged(others):
-        written.append(_peak(axes, each, bandwidths, "dashed", reached.get(each.key), heights))
-    in_the_way = [*lines, *written]
+        measured_one = reached.get(each.key)
+        written.append(_peak(axes, each, bandwidths, highest, "dashed", measured_one, heights))
+    roofs = {each.key: _ends(axes, each, highest) for each in bandwidths}
     for index, ceiling in enumerate(bandwidths):
         below, measured_one = _label_below(bandwidths, index), reached.get(ceiling.key)
         _bandwidth(axes, ceiling, highest, measured_one)
+        in_the_way = [*lines, *written, *(roofs[key] for key in roofs if key != ceiling.key)]
         _bandwidth_label(axes, ceiling, highest, measured_one, below, points, in_the_way)
 
 
@@ -126,11 +133,11 @@ def _bandwidth(axes: Axes, ceiling: Ceiling, highest: float, reached: Ceiling | 
             axes.plot(*zip(*_ends(axes, each, highest), strict=True), **looks)
 
 
-def _ends(axes: Axes, ceiling: Ceiling, highest: float) -> list[tuple[float, float]]:
+def _ends(axes: Axes, ceiling: Ceiling, highest: float) -> Line:
     """Where a bandwidth's roof enters the axes and where the highest peak ends it."""
     (left, right), bottom = axes.get_xlim(), axes.get_ylim()[0]
-    limits = max(left, bottom / ceiling.value), min(right, highest / ceiling.value)
-    return [(x, x * ceiling.value) for x in limits]
+    first, last = max(left, bottom / ceiling.value), min(right, highest / ceiling.value)
+    return (first, first * ceiling.value), (last, last * ceiling.value)
 
 
 def _bandwidth_label(
@@ -176,12 +183,17 @@ def _bandwidth_label(
         for dot in _dotted(*(place_inches(axes, *p) for p in (foot, top)))
     ]
     last = math.dist(entrance, end) - shape[0] - TEXT_INCHES  # below what the peaks are called
-    start = _freest(0.22, last, shape, turned(marks), turned(dots))
-    label.set(position=(start + MARKER_INCHES, 0.055), rotation=angle)
+    tried = []
+    for lift in LIFTS_INCHES:
+        first = 0.22 + lift * math.tan(math.radians(angle))  # up to the axis on the left
+        covered, start = _freest(first, last, shape, turned(marks), turned(dots), lift)
+        tried.append((covered, lift, start))
+    _, lift, start = min(tried)
+    label.set(position=(start + MARKER_INCHES, 0.055 + lift), rotation=angle)
     # Upright: a turned square would be another level's marker.
     axes.plot(
         [start],
-        [0.125],
+        [0.125 + lift],
         marker=MARKERS[ceiling.key],
         ms=7,
         color=INK,
@@ -206,7 +218,8 @@ def _freest(
     shape: tuple[float, float],
     points: Sequence[Point],
     dots: Sequence[Point],
-) -> float:
+    lift: float,
+) -> tuple[int, float]:
     """Find the first start along a roof where a label covers fewest points and dots.
 
     Args:
@@ -215,9 +228,14 @@ def _freest(
         shape: The label's length along the roof and reach off it, in inches.
         points: Their places along the roof and off it to the label's side, in inches.
         dots: Those of what lines are made of.
+        lift: How far off the roof the label stands, in inches.
+
+    Returns:
+        What it covers there, in dots, and the start.
     """
-    near = [along for along, off in points if -POINT_INCHES < off < shape[1] + POINT_INCHES]
-    crossing = [along for along, off in dots if 0 < off < shape[1]]
+    reach = lift + shape[1]
+    near = [along for along, off in points if lift - POINT_INCHES < off < reach + POINT_INCHES]
+    crossing = [along for along, off in dots if lift < off < reach]
 
     def covered(start: float) -> int:
         end = start + shape[0] + POINT_INCHES
@@ -225,18 +243,22 @@ def _freest(
         return POINT_WEIGHT * marks + sum(start < along < end for along in crossing)
 
     steps = max(0, int((last - first) / LABEL_STEP_INCHES))
-    return min((first + step * LABEL_STEP_INCHES for step in range(steps + 1)), key=covered)
+    starts = [first + step * LABEL_STEP_INCHES for step in range(steps + 1)]
+    return min((covered(start), start) for start in starts)
 
 
 def _peak(
     axes: Axes,
     ceiling: Ceiling,
     bandwidths: Sequence[Ceiling],
+    highest: float,
     style: str,
     reached: Ceiling | None,
     heights: Sequence[float],
 ) -> Line:
     """Draw a peak with its label over it, or under it where a kernel's line is in the way.
+
+    Where bandwidths' roofs go on to a higher peak and would cross the label, it stands before it.
 
     Returns:
         Where the label lies: a line through its middle.
@@ -263,10 +285,23 @@ def _peak(
         zorder=7,
         path_effects=halo(),
     )
+    room = axes.transData.transform((left, ceiling.value))[0] - axes.bbox.x0
+    box = label.get_window_extent()
+    if box.width < room and _is_crossed(axes, box, bandwidths, highest):
+        label.xy = (left, ceiling.value)
+        label.set(position=(-4, 0), va="bottom")
     box = label.get_window_extent()
     middle = (box.y0 + box.y1) / 2
     start, end = axes.transData.inverted().transform([(box.x0, middle), (box.x1, middle)]).tolist()
     return (start[0], start[1]), (end[0], end[1])
+
+
+def _is_crossed(axes: Axes, box: BboxBase, bandwidths: Sequence[Ceiling], highest: float) -> bool:
+    """Whether a bandwidth's roof, which the highest peak ends, goes through a box of pixels."""
+    left, low, right, high = axes.transData.inverted().transform(box.get_points()).ravel().tolist()
+    return low < highest and any(
+        each.value * right > low and each.value * left < min(high, highest) for each in bandwidths
+    )
 
 
 def _roof_text(ceiling: Ceiling, unit: str, word: str = "", reached: Ceiling | None = None) -> str:

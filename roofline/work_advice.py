@@ -10,7 +10,7 @@ from memlab.device.properties import CUDA_CORE_KINDS, clock_hz
 from memlab.roofline.advice_case import Case, Finding
 from memlab.roofline.ceilings import ceiling_label
 from memlab.roofline.placement import LATENCY_BOUND_BELOW
-from memlab.roofline.units import short
+from memlab.roofline.units import scaled, short
 
 OCCUPANCY_REMEDIES = {
     "registers": "fewer registers a thread (__launch_bounds__) let more warps hide latency",
@@ -18,6 +18,23 @@ OCCUPANCY_REMEDIES = {
     "blocks": "larger blocks let more warps hide latency",
     "warps": "a block size that divides the warps a multiprocessor holds lets more hide latency",
 }
+
+NEARLY_SHORTEST = 1.1
+"""Times up to this many times the shortest kernel's say nothing of what a kernel does."""
+
+
+def shortest_kernel(case: Case) -> Finding | None:
+    """So little work that the launch itself takes the time."""
+    time, shortest_s = case.measurement.time, case.properties.shortest_kernel_s
+    if not shortest_s:
+        return None
+    least_s = shortest_s + (time.event_pair_s or 0.0)
+    if time.median_s > NEARLY_SHORTEST * least_s:
+        return None
+    return Finding(
+        min(1.0, least_s / time.median_s),
+        f"No kernel is shorter than {scaled(shortest_s, 's')} on this device: give it more work.",
+    )
 
 
 def idle_multiprocessors(case: Case) -> Finding | None:

@@ -183,6 +183,27 @@ def test_a_full_disk_behind_stdout_is_one_line(folder: Path, words: str) -> None
     assert done.stderr == "memlab: error: cannot write to stdout (No space left on device)\n"
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "devicequery",  # a table by Rich
+        "devicequery --json",
+        "check saxpy.cu:oob --grid 1 --block 32 --arg out:f32[8]",  # a finding that nobody reads
+    ],
+)
+def test_a_reader_who_has_left_is_no_finding(folder: Path, words: str) -> None:
+    (folder / "saxpy.cu").write_text("__global__ void oob(float* x) { x[threadIdx.x] = 1; }")
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(
+        [*MEMLAB, *words.split()], stdout=write, stderr=subprocess.PIPE, text=True, check=False
+    )
+    os.close(write)
+
+    assert done.returncode == 141
+    assert not done.stderr
+
+
 def test_a_picture_is_drawn_without_a_word_of_matplotlibs_caches(folder: Path) -> None:
     done = subprocess.run(
         [*MEMLAB, *["occupancy", "--threads", "128", "-o", "occupancy.png"]],

@@ -63,6 +63,7 @@ def test_a_path_that_cannot_be_written_is_refused_before_the_work(tmp_path):
         (tmp_path / "file" / "a.png", "does not exist"),
         (tmp_path, "is a folder"),
         (tmp_path / ("x" * 300), "File name too long"),
+        (Path("-"), "neither stdout nor a file"),
     ]:
         with pytest.raises(UsageError, match=said) as refusal:
             check_output(path, force=True)
@@ -92,6 +93,7 @@ CSV_ALONE = {".csv": "csv"}
         (False, False, "a.dat", CSV_ALONE, "use .csv, or add --csv"),
         (False, False, "a.dat", FORMATS, "use .json or .csv, or add --json or --csv"),
         (True, True, None, FORMATS, "both given"),
+        (True, False, "-", FORMATS, "leave --output out, or name a file"),
     ],
 )
 def test_the_format_is_what_option_and_extension_both_say(as_json, as_csv, name, formats, chosen):

@@ -74,6 +74,8 @@ def test_recorded_runs_are_drawn_instead_of_the_ladder(folder: Path) -> None:
         ("-o there.png", "there.png exists: add --force", 2),
         ("-o data.png", "data.csv exists: add --force", 2),
         ("-o picture.gif", "use .png, .svg or .pdf", 2),
+        ("-o picture", "format of picture from its extension: use .png, .svg or .pdf", 2),
+        ("-o -", "format of - from its extension: use .png, .svg or .pdf", 2),
         ("-o nowhere/picture.png", "the folder nowhere does not exist", 2),
         ("-d h20", "did you mean 'h200'", 2),
         ("--store there.png", "is not a memlab store", 2),

@@ -94,7 +94,7 @@ def test_words_become_a_request(asked: dict[str, Any], tmp_path: Path) -> None:
         "store": tmp_path / "runs",
         "keep": False,
         "progress": None,
-        "counters_ncu": None,
+        "count_in_hardware": None,
         "library_time": {},
         "samples": None,
         "timeout_s": None,
@@ -300,6 +300,29 @@ def test_report_of_a_gpu_tells_how_sure_the_time_is(
     assert "events" not in shown  # 1.28 us would be less than a thousandth
 
 
+@pytest.mark.parametrize(
+    ("samples", "said"),
+    [
+        (1, "a single sample, so how much it varies is not known"),
+        (3, "3.50 \N{MICRO SIGN}s to 3.80 \N{MICRO SIGN}s, the smallest and largest of 3"),
+    ],
+)
+def test_report_of_a_few_samples_claims_no_confidence(
+    make_run: MakeRun, samples: int, said: str
+) -> None:
+    from rich.console import Console
+
+    figures = {"minimum_s": 3.5e-6, "lower_quartile_s": 3.55e-6, "upper_quartile_s": 3.7e-6}
+    time = Time(3.6e-6, "measured", samples, maximum_s=3.8e-6, **figures)
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(run_report(make_run(time=time)))
+
+    shown = " ".join(console.export_text().split())
+    assert said in shown
+    assert "confidence" not in shown
+    assert "half of the samples" not in shown
+
+
 def test_report_tells_what_two_events_add_to_a_short_time(make_run: MakeRun) -> None:
     from rich.console import Console
 
@@ -315,8 +338,9 @@ def test_report_tells_what_two_events_add_to_a_short_time(make_run: MakeRun) -> 
     [
         ("--samples 0", "samples must be 1 or more, got 0"),
         ("--samples -1", "samples must be 1 or more, got -1"),
-        ("--timeout 0", "timeout must be more than 0 seconds, got 0"),
-        ("--timeout nan", "timeout must be more than 0 seconds, got nan"),
+        ("--samples 99999999999999999999", "samples must be 1000000 or fewer, got 9999"),
+        ("--timeout 0", "timeout must be more than 0 seconds and finite, got 0"),
+        ("--timeout nan", "timeout must be more than 0 seconds and finite, got nan"),
         ("--samples many", "samples must be a whole number, got 'many'"),
         ("--timeout long", "timeout must be seconds, got 'long'"),
     ],

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from example_runs import COUNTERS, measurement, run, run_of, timed
+from example_runs import CEILINGS, COUNTERS, H200, measurement, run, run_of, timed
 
-from memlab.device.measurement import Measurement, Occupancy, Verification
+from memlab.device.measurement import Counters, Measurement, Occupancy, Verification
+from memlab.roofline.advice import advise
+from memlab.roofline.placement import place
 
 
 @pytest.mark.parametrize(
@@ -74,16 +76,16 @@ def test_arrays_indexed_at_run_time_are_told_from_spilled_registers() -> None:
     assert "local memory" not in _advice(timed(replace(tiled, counters=indexed), 4e-3))
 
 
-def test_no_padding_is_advised_for_banks_that_data_chooses() -> None:
+def test_no_layout_is_advised_for_banks_that_data_chooses() -> None:
     shared = measurement("transpose_shared")
-    assert "pad the rows" in _advice(shared)
+    assert "Bank conflicts" in _advice(shared)
     histogram = replace(
         shared.counters,
         shared_load_wavefronts=131072,
         shared_atomic_instructions=131072,
         shared_atomic_wavefronts=131072 + shared.counters.shared_excessive_wavefronts,
     )
-    assert "pad the rows" not in _advice(replace(shared, counters=histogram))
+    assert "Bank conflicts" not in _advice(replace(shared, counters=histogram))
 
 
 def test_lanes_that_want_different_constants_are_named() -> None:
@@ -106,6 +108,23 @@ def test_blocks_that_cost_more_than_they_do_are_named() -> None:
     # 16,384 blocks at 0.84 a clock of 1.98 GHz take 9.85 us.
     copy = replace(measurement("copy"), grid=(16384, 1, 1))
     assert "Starting 16,384 blocks takes 79% of the time" in _advice(timed(copy, 12.5e-6))
+
+
+def test_a_kernel_as_short_as_any_is_told_to_work_more() -> None:
+    copy = timed(measurement("copy"), 1.31e-6)
+    device = replace(H200, shortest_kernel_s=1.31e-6)
+
+    def advice(measured: Measurement) -> str:
+        return advise(measured, place(measured, CEILINGS), device)[0]
+
+    asked = Counters(global_load_sectors=4096, requested_load_bytes=131072)
+    few = replace(copy, counters=asked, grid=(132, 1, 1))
+    says = "No kernel is shorter than 1.31 µs on this device: give it more work."
+    assert advice(few) == says
+    # Two events take their time besides.
+    event = replace(few.time, median_s=2.5e-6, event_pair_s=1.2e-6)
+    assert advice(replace(few, time=event)) == says
+    assert says not in advice(timed(few, 2.5e-6))
 
 
 def test_spills_that_the_emulator_cannot_count_come_first() -> None:

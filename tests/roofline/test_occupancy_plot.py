@@ -3,9 +3,11 @@
 import csv
 import io
 from dataclasses import replace
+from itertools import combinations
 
+import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from memlab.device import datasheet
@@ -73,6 +75,43 @@ def test_the_picture_says_what_it_shows():
     assert "6 blocks, 48 of 48 warps, 100%, limited by warps and registers" in texts[1]
     labels = {text.get_text() for axes in figure.axes for text in axes.texts}
     assert {"256 threads", "40 registers", "8 KiB"} <= labels
+
+
+@settings(max_examples=10, deadline=None)
+@given(
+    device=st.sampled_from(["h200", "t4", "rtx3070"]),
+    threads=st.integers(1, 1024),
+    registers=st.integers(1, 64),
+    shared=st.integers(0, 48 * 1024),
+)
+@example("h200", 128, 16, 32)  # "1 block" lies on its step, "16" on the dashed line
+@example("h200", 256, 94, 16896)  # the curve rises beside the marker
+@example("t4", 700, 60, 30000)
+def test_no_line_strikes_a_text_through(device, threads, registers, shared):
+    properties = datasheet.load(device)
+    drawn = curves(properties, Block(threads, registers, shared))
+    figure = draw(drawn, properties, "a block")
+    for curve, axes in zip(drawn, figure.axes, strict=False):
+        assert any(text.get_fontweight() == "bold" for text in axes.texts), curve.resource
+        boxes = [(text.get_text(), text.get_window_extent()) for text in axes.texts]
+        ends = [axes.transData.transform(line.get_xydata())[[0, -1]] for line in axes.lines]
+        drawn_over = np.concatenate([np.linspace(*each, 400) for each in ends])
+        for name, box in boxes:
+            within = (box.min < drawn_over) & (drawn_over < box.max)
+            assert not within.all(axis=1).any(), (curve.resource, name)
+        for (name, box), (other_name, other) in combinations(boxes, 2):
+            assert not box.overlaps(other), (name, other_name)
+
+
+def test_counts_make_way_for_what_is_drawn_and_stay():
+    h200 = datasheet.load("h200")
+    for block, counts in (
+        (Block(128, 16, 32), ({"32"}, {"16"}, {"16", "1 block"})),
+        (Block(256, 94, 16896), ({"2", "1 block", "no block fits"}, {"2"}, {"2 blocks"})),
+    ):
+        figure = draw(curves(h200, block), h200, "a block")
+        for axes, expected in zip(figure.axes, counts, strict=False):
+            assert expected <= {text.get_text() for text in axes.texts}
 
 
 def test_no_text_leaves_the_picture():

@@ -132,6 +132,55 @@ def test_no_text_is_cut_or_written_over_another(runs: list[Run]) -> None:
             assert not box.overlaps(other), (name, other_name)
 
 
+def test_long_names_leave_the_legend_and_the_next_panel_alone() -> None:
+    name = "two.cu:a_rather_long_kernel_name_for_a_chart"
+    rates = [1e11 * 1.2**i for i in range(8)]
+    own = [at("row_sum", rate, kernel=name, parameters={"grid": str(rate)}) for rate in rates]
+    figure = picture([*own, *ladder()])
+    figure.canvas.draw()
+    chart, beside, legend = figure.axes
+    labels = [text for text in chart.texts if text.get_transform() == chart.transAxes]
+    assert len(labels) == 12
+    others = [*legend.artists, *beside.get_yticklabels()]
+    assert len(others) > 2
+    left = min(each.get_window_extent().x0 for each in others)
+    assert max(label.get_window_extent().x1 for label in labels) < left
+
+
+def test_no_roof_goes_through_a_peaks_label_and_no_label_through_another() -> None:
+    # Two tensor peaks over FP32's; the roofs go on to the highest.
+    peaks = [
+        replace(CEILINGS[-1], key=key, label=f"{key.upper()} tensor", value=value)
+        for key, value in (("tf32", 494.7e12), ("fp16", 989.4e12))
+    ]
+    base = measurement("tiled32", "modelled")
+    counted = [
+        replace(base.counters, flop_fp32=0, **{f"flop_tensor_{each.key}": base.flop})
+        for each in peaks
+    ]
+    tensor = [replace(base, kernel=f"t{i}", counters=each) for i, each in enumerate(counted)]
+    runs = [*ladder(), *map(run_of, tensor)]
+    chart = draw(runs, [*CEILINGS, *peaks], "NVIDIA H200", DATE).axes[0]
+
+    labels = [text for text in chart.texts if " peak " in text.get_text()]
+    assert len(labels) == 3
+    boxes = [label.get_window_extent() for label in labels]
+    roofs = [line for line in chart.lines if len(line.get_xdata()) == 2 and line.get_lw() == 1.8]
+    assert len(roofs) == 6
+    for line in roofs:
+        ends = chart.transData.transform(line.get_xydata())
+        along = np.linspace(*ends, 500)
+        for label, box in zip(labels, boxes, strict=True):
+            assert not any(box.contains(x, y) for x, y in along), label.get_text()
+    turned = [text for text in chart.texts if text.get_rotation()]
+    assert len(turned) == 3
+    for text in turned:  # from corner to corner, through the middle of a turned label
+        extent = text.get_window_extent()
+        along = np.linspace((extent.x0, extent.y0), (extent.x1, extent.y1), 500)
+        for box in boxes:
+            assert not any(box.contains(x, y) for x, y in along), text.get_text()
+
+
 @pytest.mark.parametrize("flop_per_byte", [0.02, 0.05, 0.1, 0.25, 1.0])
 def test_no_roofs_label_covers_a_point(flop_per_byte: float) -> None:
     # Just under the lowest roof, where most kernels that stream their arrays are.
@@ -295,7 +344,8 @@ def test_the_files_are_what_they_say_and_the_same_each_time() -> None:
 
 def test_an_unknown_format_names_those_there_are(tmp_path: Path) -> None:
     assert image_format(tmp_path / "roofline.SVG") == "svg"
-    assert image_format(tmp_path / "roofline") == "png"
+    with pytest.raises(UsageError, match=r"from its extension: use \.png, \.svg or \.pdf"):
+        image_format(tmp_path / "roofline")
     with pytest.raises(UsageError, match=r"'jpg'.*use \.png, \.svg or \.pdf"):
         image_format(tmp_path / "roofline.jpg")
 
