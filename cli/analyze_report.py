@@ -40,7 +40,7 @@ from memlab.roofline.analysis_text import (
 )
 from memlab.roofline.ceilings import ceiling_label
 from memlab.roofline.run import LEVELS
-from memlab.roofline.units import digits, scaled
+from memlab.roofline.units import covered_text, digits, scaled
 
 if TYPE_CHECKING:
     from rich.console import ConsoleOptions, RenderableType, RenderResult
@@ -206,7 +206,7 @@ COLUMNS = (
 
 def _heading(analysis: Analysis) -> RenderableType:
     coverage = analysis.coverage
-    blocks = f"{coverage.blocks_emulated:,} of {coverage.blocks_total:,} blocks emulated"
+    blocks = f"{covered_text(coverage)} emulated"
     remarks = [("", Text(coverage.remark, style="yellow"))] if coverage.remark else []
     return _narrow(
         heading(

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from memlab.cli.report_parts import TAB, bare_table, device_text, heading, kernel_text, spaced
 from memlab.device.findings import TOOLS
-from memlab.roofline.units import compared_text
+from memlab.roofline.units import compared_text, covered_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -59,7 +59,7 @@ def check_report(
 
 def _heading(report: CheckReport) -> RenderableType:
     coverage = report.coverage
-    blocks = f"{coverage.blocks_emulated:,} of {coverage.blocks_total:,} blocks checked"
+    blocks = f"{covered_text(coverage)} checked"
     blocks += " in time" if coverage.timed_out else ""
     return heading(
         (kernel_text(report.kernel, report.parameters), device_text(report.device)),

@@ -37,8 +37,9 @@ def choices(
             metavar="SPEC",
             help="An argument; repeat it in the kernel's order. TYPE=VALUE is a scalar, as "
             "f32=2.0; [in:|out:|inout:]TYPE[DIM,...][=FILL] an array: what is read only, written "
-            "only, or read and overwritten; struct=VALUE,VALUE,... a structure, its numbers in "
-            "order, or struct=@FILE.npy its bytes; null a null pointer. "
+            "only, or read and overwritten; TYPE[]=@FILE.npy one in its file's shape; "
+            "struct=VALUE,VALUE,... a structure, its numbers in order, or struct=@FILE.npy its "
+            "bytes; null a null pointer. "
             "TYPE: f16 bf16 f32 f64 i8 to i64 u8 to u64 bool. "
             "FILL: random (floats in [0, 1), whole numbers over their range; the default), "
             "zeros, ones, a number, arange, randint:LO:HI (up to HI - 1), uniform:LO:HI, "

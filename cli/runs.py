@@ -51,6 +51,16 @@ WIDE_ONLY = ("date", "device", "GFLOP/s", "bound")
 CELL_CHARACTERS = 300
 """Longer names are shortened in the table, and found whole with `memlab runs show`."""
 
+
+def _number(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise UsageError(
+            f"a run's number is a whole number, got {text!r}: 'memlab runs' lists them"
+        ) from None
+
+
 runs_app = typer.Typer(invoke_without_command=True, rich_markup_mode=None)
 
 
@@ -102,7 +112,9 @@ def _print_table(found: Sequence[Run]) -> None:
 
 @runs_app.command()
 def show(
-    run_id: Annotated[int, typer.Argument(metavar="ID", help="Its number in the list.")],
+    run_id: Annotated[
+        int, typer.Argument(parser=_number, metavar="ID", help="Its number in the list.")
+    ],
     as_json: options.Json = False,
     store: options.Store = None,
 ) -> None:
@@ -155,7 +167,8 @@ def export(
 @runs_app.command()
 def delete(
     run_ids: Annotated[
-        list[int] | None, typer.Argument(metavar="ID...", help="Their numbers in the list.")
+        list[int] | None,
+        typer.Argument(parser=_number, metavar="ID...", help="Their numbers in the list."),
     ] = None,
     *,
     every: Annotated[

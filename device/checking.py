@@ -25,6 +25,7 @@ from memlab.device.measurement import Coverage, DeviceSummary, Progress, silent
 from memlab.device.naming import Array, Names
 from memlab.device.properties import WARP_SIZE
 from memlab.kernels.launch import Buffer, Launch
+from memlab.text import plural
 
 WHOLE_GRID_LANE_INSTRUCTIONS = 150_000_000
 """Launches up to this size are checked whole, in some seconds; of larger ones, a sample is."""
@@ -143,6 +144,11 @@ def _sample(execution: Execution, first: int, cost_per_block: float) -> NDArray[
 _SPACES = ("global", "shared", "local", "const")
 
 
+def _elements(shape: tuple[int, ...]) -> str:
+    """How many elements an array has, by its dimensions: `4 x 8 elements`."""
+    return f"{' x '.join(map(str, shape))} {plural(prod(shape), 'element')}"
+
+
 def _order(finding: Finding) -> tuple[int, int, str, int]:
     other = finding.other.line if finding.other else 0
     return TOOLS.index(finding.tool), finding.at.line, finding.kind, other
@@ -189,7 +195,7 @@ class _Words:
         if not missing.size:
             return []
         more = f" and {missing.size - 1} more" if missing.size > 1 else ""
-        element = f"{output.name}[{missing[0]}]{more} of {output.elements} elements"
+        element = f"{output.name}[{missing[0]}]{more} of {_elements((output.elements,))}"
         message = "no thread writes to elements of an output"
         at = Place(0, "", None, None)
         return [
@@ -218,7 +224,11 @@ class _Words:
             )
         if seen.kind == "not writable":
             return f"{access} of {size} bytes in {seen.space} memory, which a kernel only reads"
-        return f"{access} of {size} bytes outside {self._what(seen)}"
+        said = f"{access} of {size} bytes outside {self._what(seen)}"
+        array = self._array(seen)
+        if seen.space == "shared" and array is not None and not array.size:
+            said += ", which the launch gives no bytes: add --shared BYTES"
+        return said
 
     def _initcheck(self, seen: Observation, other: Place | None) -> str:
         access, size = self._access(seen.at)
@@ -243,9 +253,16 @@ class _Words:
             if other is None:
                 does = "takes part" if together else "waits"
                 return f"a thread {does} with a mask that does not name itself"
+            if together and seen.other is not None and seen.other.step != seen.at.step:
+                return "threads of the warp that must take part are at another shuffle or vote"
             if together:
                 return "threads of the warp that must take part are elsewhere"
             return "the mask names threads that do not come to this barrier"
+        if seen.kind == "inactive source lane":
+            return (
+                "a thread uses what it read from a lane that takes no part in the shuffle; "
+                "such a value is undefined"
+            )
         if seen.kind == "divergent barrier":
             return (
                 "not all threads of the block wait at this barrier: it lies in a divergent branch"
@@ -287,8 +304,8 @@ class _Words:
             return next(array.within(seen.space, inside, inside + 1)).name
         element = array.element(seen.space, index)
         if seen.space == "global":
-            return f"{element.flat} of {prod(array.shape)} elements"
-        return f"{element.name} of {' x '.join(map(str, array.shape))} elements"
+            return f"{element.flat} of {_elements((prod(array.shape),))}"
+        return f"{element.name} of {_elements(array.shape)}"
 
     def _block(self, spot: Spot) -> object:
         return self.checker.place(spot)[1]

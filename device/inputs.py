@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import warnings
+import operator
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from memlab.errors import UsageError
+from memlab.kernels import array_files
 from memlab.kernels.launch import (
     Argument,
     Buffer,
@@ -44,10 +44,9 @@ def make_inputs(
         Arrays by name, in the inputs' shapes and types.
 
     Raises:
-        UsageError: The seed is negative, or a file does not hold such an array.
+        UsageError: The seed is none, or a file does not hold such an array.
     """
-    if seed < 0:
-        raise UsageError(f"seed must be 0 or more, got {seed}: use 0")
+    check_seed(seed)
     arrays = {}
     for number, each in enumerate(launch.inputs):
         given = (into or {}).get(each.name)
@@ -55,6 +54,20 @@ def make_inputs(
         arrays[each.name] = array
         _fill(array, each.fill, np.random.default_rng([seed, number]))
     return arrays
+
+
+def check_seed(seed: int) -> None:
+    """Refuse what random inputs cannot begin with.
+
+    Raises:
+        UsageError: It is no whole number, or negative.
+    """
+    try:
+        number = operator.index(seed)
+    except TypeError:
+        number = -1
+    if number < 0:
+        raise UsageError(f"seed must be a whole number, 0 or more, got {seed!r}: use 0")
 
 
 def argument_bytes(argument: Argument, addresses: Mapping[str, int]) -> bytes:
@@ -114,24 +127,7 @@ def load_array(path: str, shape: tuple[int, ...], dtype: str) -> NDArray[Any]:
     Raises:
         UsageError: There is no such file, or it does not hold such an array.
     """
-    array: NDArray[Any]
-    try:
-        if Path(path).exists() and not Path(path).is_file():  # a pipe would have us wait
-            raise UsageError(f"{path} is no file: name one that numpy.save wrote")
-        with warnings.catch_warnings(action="ignore"):
-            # Mapped, not read: of a large file what is needed. Pickles could run code: never.
-            array = np.lib.format.open_memmap(path, mode="r")
-    except UsageError:
-        raise
-    except OSError as error:
-        raise UsageError(
-            f"cannot read {path} ({error.strerror or error}): check the name"
-        ) from None
-    except Exception as error:  # whatever NumPy's parser meets in a damaged file
-        reason = " ".join(str(error).split())
-        raise UsageError(
-            f"{path} is not an array in NumPy's format ({reason}): write it with numpy.save"
-        ) from None
+    array = array_files.opened(path)
     wanted, size = element_type(dtype), int(np.prod(shape))
     # bfloat16 has no name in files: NumPy writes it as two raw bytes.
     raw = wanted.name == "bfloat16" and array.dtype.itemsize == wanted.itemsize

@@ -1,14 +1,14 @@
-"""What the outputs of one's own kernels must hold: arrays in files, or a function in Python.
+"""What the outputs of one's own kernels must hold: arrays, or what a function in Python gives.
 
 The function is the one place where memlab runs code besides the kernel, and only where the user
-asks for it on the command line.
+asks for it, on the command line or from Python.
 """
 
 from __future__ import annotations
 
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from memlab.device.inputs import POISON_BYTE, element_type, load_array
 from memlab.errors import UsageError, nearest
+from memlab.kernels.arguments import Expectation
 from memlab.kernels.launch import (
     Argument,
     Arrays,
@@ -46,10 +47,9 @@ def references(kernel: OwnKernel, launch: Launch) -> dict[str, Reference]:
             or no such function.
     """
     found = {}
-    for text in kernel.expect:
-        output, path = _expected(text, launch)
-        load_array(path, output.shape, output.dtype)  # so that a wrong one is told before the run
-        found[output.name] = _from_file(path, output)
+    for expected in kernel.expect:
+        output, reference = _expected(expected, launch)
+        found[output.name] = reference
     if kernel.reference:
         computed = _Computed(kernel.reference, launch, frozenset(found))
         for output in launch.outputs:
@@ -57,18 +57,32 @@ def references(kernel: OwnKernel, launch: Launch) -> dict[str, Reference]:
     return found
 
 
-def _expected(text: str, launch: Launch) -> tuple[Buffer, str]:
-    """Read `IDX=@FILE.npy`: which output must hold what is in which file.
+def _expected(expected: str | Expectation, launch: Launch) -> tuple[Buffer, Reference]:
+    """Read `IDX=@FILE.npy`, or an array that was given: of which output, and what it must hold.
 
     Raises:
-        UsageError: It is malformed, or there is no such output.
+        UsageError: It is malformed, there is no such output, or it does not hold such an array.
     """
-    which, _, path = (part.strip() for part in text.partition("="))
+    if isinstance(expected, Expectation):
+        output = _output(expected.which, f"expect[{expected.which!r}]", launch)
+        return output, _from_array(_flat(expected.values, output, "expect holds"))
+    which, _, path = (part.strip() for part in expected.partition("="))
     if not path.startswith("@") or not path[1:]:
         raise UsageError(
-            f"--expect {text!r} is not IDX=@FILE.npy: write the number of an argument, from 0, "
+            f"--expect {expected!r} is not IDX=@FILE.npy: write the number of an argument, from 0, "
             "or its name"
         )
+    output = _output(which, f"--expect {expected!r}", launch)
+    load_array(path[1:], output.shape, output.dtype)  # so that a wrong one is told before the run
+    return output, _from_file(path[1:], output)
+
+
+def _output(which: str, said: str, launch: Launch) -> Buffer:
+    """The output of this name, or that is the argument of this number.
+
+    Raises:
+        UsageError: There is none.
+    """
     outputs = {each.name: each for each in launch.outputs}
     if which.isdecimal() and int(which) < len(launch.arguments):
         which = launch.arguments[int(which)].name
@@ -79,8 +93,8 @@ def _expected(text: str, launch: Launch) -> tuple[Buffer, str]:
             if each.name in outputs
         )
         hint = f"outputs are {numbered}" if outputs else "declare one out: or inout:"
-        raise UsageError(f"--expect {text!r} names no output of the kernel: {hint}")
-    return outputs[which], path[1:]
+        raise UsageError(f"{said} names no output of the kernel: {hint}")
+    return outputs[which]
 
 
 def _from_file(path: str, output: Buffer) -> Reference:
@@ -90,13 +104,60 @@ def _from_file(path: str, output: Buffer) -> Reference:
     return reference
 
 
+def _from_array(values: NDArray[Any]) -> Reference:
+    def reference(inputs: Arrays, index: NDArray[np.int64]) -> NDArray[Any]:
+        return values[index]
+
+    return reference
+
+
+def _flat(value: Any, output: Buffer, said: str) -> NDArray[Any]:
+    """What an output must hold, flat: integers as they are, all others in float64.
+
+    Args:
+        value: What NumPy takes for an array.
+        output: The output.
+        said: Who gave it, for messages: `saxpy.py:saxpy returned`.
+
+    Raises:
+        UsageError: It is no array of real numbers in the output's shape.
+    """
+    values: NDArray[Any] | None
+    try:
+        array = np.asarray(value)
+        if array.dtype.kind == "O":  # such as Python's integers, which may fit 64 bits
+            array = np.array(array.tolist())
+        real = array if array.dtype.kind != "c" else None
+        whole = array.dtype.kind in "iub"
+        values = array if whole else None if real is None else real.astype(np.float64)
+    except (TypeError, ValueError):
+        values = None
+    if values is None:
+        raise UsageError(f"{said} no real numbers for {output.name}: give an array of them")
+    if values.shape not in (output.shape, (output.elements,)):
+        raise UsageError(
+            f"{said} an array of shape {list(values.shape)} for {output.name}, "
+            f"which has {list(output.shape)}: give one of that shape"
+        )
+    return values.reshape(-1)
+
+
 class _Computed:
     """What the user's function gives for one launch; it is called once."""
 
-    def __init__(self, where: str, launch: Launch, known: frozenset[str]) -> None:
+    def __init__(
+        self, where: str | Callable[..., Any], launch: Launch, known: frozenset[str]
+    ) -> None:
         """Load the function; outputs that are `known` it may pass over."""
-        self._where, self._launch, self._known = where, launch, known
-        self._function = _load(where)
+        self._launch, self._known = launch, known
+        if isinstance(where, str):
+            self._where, self._file = where, str(Path(where.rpartition(":")[0]))
+            self._option = f"--reference {where}"
+            self._function = _load(where, self._file)
+        else:
+            self._where = str(getattr(where, "__name__", type(where).__name__))
+            self._file = getattr(getattr(where, "__code__", None), "co_filename", "")
+            self._function, self._option = where, f"the reference {self._where}"
         self._found: dict[str, NDArray[Any] | None] = {}
 
     def of(self, output: Buffer) -> Reference:
@@ -112,17 +173,42 @@ class _Computed:
 
     def _call(self, inputs: Arrays) -> dict[str, NDArray[Any] | None]:
         given = {each.name: _before(each, inputs) for each in self._launch.arguments}
-        returned = _guarded(self._where, lambda: self._function(*given.values()))
+        outputs = [each for each in self._launch.outputs if each.name not in self._known]
+        returned = _guarded(self._option, self._file, lambda: self._function(*given.values()))
+        if returned is None:
+            self._check_filled(given, outputs, inputs)
         by_name = self._by_name(given if returned is None else returned)
         if not self._known and all(by_name.get(each.name) is None for each in self._launch.outputs):
             raise UsageError(
                 f"{self._where} returned nothing for any output: return an array for one at least"
             )
         return {
-            each.name: self._values(each, by_name.get(each.name))
-            for each in self._launch.outputs
-            if each.name not in self._known
+            each.name: None if value is None else _flat(value, each, f"{self._where} returned")
+            for each in outputs
+            for value in (by_name.get(each.name),)
         }
+
+    def _check_filled(
+        self, given: Mapping[str, Any], outputs: Sequence[Buffer], inputs: Arrays
+    ) -> None:
+        """Refuse a function that neither returned nor changed anything: a `return` is forgotten.
+
+        Raises:
+            UsageError: So it is of all outputs, or of one that holds nothing yet.
+        """
+        same = [
+            each
+            for each in outputs
+            if given[each.name].tobytes() == _before(each, inputs).tobytes()
+        ]
+        empty = [each for each in same if each.role == "out"]
+        left = [each.name for each in (same if len(same) == len(outputs) else empty)]
+        if left:
+            them = "it" if len(left) == 1 else "them"
+            raise UsageError(
+                f"{self._where} returned nothing and left {', '.join(left)} as "
+                f"{'it was' if len(left) == 1 else 'they were'}: return {them} or fill {them}"
+            )
 
     def _by_name(self, returned: Any) -> Mapping[str, Any]:
         """What was returned, by the names of outputs; of those left out, nothing is said.
@@ -147,37 +233,6 @@ class _Computed:
             )
         return dict(zip(names, arrays, strict=True))
 
-    def _values(self, output: Buffer, value: Any) -> NDArray[Any] | None:
-        """What was returned for an output, flat: integers as they are, all others in float64.
-
-        None stays None: it says nothing of this output.
-
-        Raises:
-            UsageError: It is no array of real numbers in the output's shape.
-        """
-        if value is None:
-            return None
-        values: NDArray[Any] | None
-        try:
-            array = np.asarray(value)
-            if array.dtype.kind == "O":  # such as Python's integers, which may fit 64 bits
-                array = np.array(array.tolist())
-            real = array if array.dtype.kind != "c" else None
-            whole = array.dtype.kind in "iub"
-            values = array if whole else None if real is None else real.astype(np.float64)
-        except (TypeError, ValueError):
-            values = None
-        if values is None:
-            raise UsageError(
-                f"{self._where} returned no real numbers for {output.name}: return an array"
-            )
-        if values.shape not in (output.shape, (output.elements,)):
-            raise UsageError(
-                f"{self._where} returned an array of shape {list(values.shape)} for {output.name}, "
-                f"which has {list(output.shape)}: return one of that shape"
-            )
-        return values.reshape(-1)
-
 
 def _before(argument: Argument, inputs: Arrays) -> Any:
     """An argument as the kernel finds it; of an array a copy, for the function may work in it.
@@ -199,14 +254,13 @@ def _before(argument: Argument, inputs: Arrays) -> Any:
     return poisoned.view(element_type(argument.dtype)).reshape(argument.shape)
 
 
-def _load(where: str) -> Callable[..., Any]:
+def _load(where: str, file: str) -> Callable[..., Any]:
     """Run a Python file and give one of its functions.
 
     Raises:
         UsageError: The file cannot be read or fails, or has no such function.
     """
-    file, _, name = where.rpartition(":")
-    path = Path(file)
+    name, path = where.rpartition(":")[2], Path(file)
     try:
         if not path.is_file() or path.stat().st_size > LARGEST_SOURCE_BYTES:
             raise UsageError(f"--reference {where}: {file} is no Python file: check its name")
@@ -215,7 +269,7 @@ def _load(where: str) -> Callable[..., Any]:
         reason = getattr(error, "strerror", None) or error
         raise UsageError(f"--reference {where}: cannot read {file} ({reason})") from None
     space: dict[str, Any] = {"__name__": path.stem, "__file__": str(path)}
-    _guarded(where, lambda: exec(compile(text, str(path), "exec"), space))
+    _guarded(f"--reference {where}", file, lambda: exec(compile(text, str(path), "exec"), space))
     function = space.get(name)
     if not callable(function):
         functions = [key for key, value in space.items() if callable(value) and key[0] != "_"]
@@ -225,8 +279,13 @@ def _load(where: str) -> Callable[..., Any]:
     return called
 
 
-def _guarded(where: str, work: Callable[[], Any]) -> Any:
+def _guarded(function: str, file: str, work: Callable[[], Any]) -> Any:
     """Do what runs the user's code; what it prints goes to stderr, for stdout has the result.
+
+    Args:
+        function: How messages name the function.
+        file: The file that it is in, as its code names it.
+        work: What runs it.
 
     Raises:
         UsageError: It failed; says how and in which line.
@@ -235,12 +294,9 @@ def _guarded(where: str, work: Callable[[], Any]) -> Any:
         with redirect_stdout(sys.stderr):
             return work()
     except (Exception, SystemExit) as error:
-        file = str(Path(where.rpartition(":")[0]))
         calls = traceback.extract_tb(error.__traceback__)
         lines = [each.lineno for each in calls if each.filename == file]
         line = getattr(error, "lineno", None) or (lines[-1] if lines else None)
         place = "" if line is None else f" in line {line}"
         said = " ".join(f"{type(error).__name__}: {error}".split()).rstrip(": ")
-        raise UsageError(
-            f"--reference {where} failed{place} ({said}): correct the function"
-        ) from None
+        raise UsageError(f"{function} failed{place} ({said}): correct the function") from error

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from memlab.device.measurement import Verification
 from memlab.kernels.launch import Arrays, Buffer, Launch, Reference
+from memlab.text import plural
 
 REFERENCE_FLOP = 2e10
 """Up to so much work the reference is computed whole, in a second or so on a CPU; of larger
@@ -106,7 +107,8 @@ def _compare(
             worst = f"{output.name}[{place}] has no reference but NaN"
     if found.unwritten:
         error = float("inf")
-        worst = f"{found.unwritten} of {output.elements} elements of {output.name} never written"
+        elements = f"{output.elements} {plural(output.elements, 'element')}"
+        worst = f"{found.unwritten} of {elements} of {output.name} never written"
     return Verification(
         status="passed" if error <= tolerance else "failed",
         relative_error=error,

@@ -1,7 +1,7 @@
 """Arguments of one's own kernels: from `inout:f32[4096]=ones` to what a launch passes.
 
 A specification is data and stays so: it is taken apart here, checked against the parameter that it
-is for, and nothing in it is evaluated.
+is for, and nothing in it is evaluated; of a file at most the shape is looked up.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from memlab.errors import UsageError, nearest
+from memlab.kernels import array_files
 from memlab.kernels.launch import (
     Argument,
     Buffer,
@@ -28,6 +29,8 @@ from memlab.kernels.launch import (
 )
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from memlab.kernels.signature import KernelParameter, Part
 
 DTYPES = {
@@ -63,7 +66,7 @@ _SPECIFICATION = re.compile(
     r"\s*(?:=(?P<value>.*))?",
     re.DOTALL,
 )
-_EXAMPLES = "write f32=2.0, i32[1024], inout:f32[64,64]=ones or f32[4096]=@x.npy"
+_EXAMPLES = "write f32=2.0, i32[1024], inout:f32[64,64]=ones or f32[]=@x.npy"
 _STRUCTURE, _NULL = "struct", "null"
 _PARTS_TOLD = 8
 
@@ -102,6 +105,19 @@ class NullSpecification:
     """The pointer that was written `null`."""
 
     text: str = _NULL
+
+
+@dataclass(frozen=True, eq=False)
+class Expectation:
+    """What an output must hold, given in Python.
+
+    Attributes:
+        which: The output's name, or the number of the argument.
+        values: Its values, in its shape or flat.
+    """
+
+    which: str
+    values: NDArray[Any]
 
 
 Specification: TypeAlias = (
@@ -184,7 +200,8 @@ def read(text: str) -> Specification:
     """Take a specification apart.
 
     Raises:
-        UsageError: It is malformed, or its value is outside its type.
+        UsageError: It is malformed, its value is outside its type, or the file whose shape it
+            takes cannot be read.
     """
     match = _SPECIFICATION.fullmatch(text)
     if match is None:
@@ -352,11 +369,15 @@ def _structure(text: str, value: str | None) -> StructureSpecification:
 
 
 def _array(text: str, dtype: str, shape: str, role: Role, value: str | None) -> ArraySpecification:
-    extents = tuple(_whole(part.strip()) or 0 for part in shape.split(","))
+    filling = (value or "").strip()
+    if not shape.strip() and role != "out" and filling[:1] == "@" and filling[1:]:
+        extents = array_files.shape(filling[1:])
+    else:
+        extents = tuple(_whole(part.strip()) or 0 for part in shape.split(","))
     if min(extents) < 1:
         raise UsageError(
             f"{text!r} has dimensions that are none: write whole numbers from 1 on, "
-            f"as in {dtype}[1024] or {dtype}[64,64]"
+            f"as in {dtype}[1024] or {dtype}[64,64], or {dtype}[]=@FILE.npy for those of a file"
         )
     if math.prod(extents) > MOST_ELEMENTS:
         raise UsageError(f"{text!r} has more elements than any memory: use smaller dimensions")

@@ -1,4 +1,4 @@
-"""Arguments given in Python: numbers, NumPy's arrays, tuples and None.
+"""What is given in Python: arguments as numbers, NumPy's arrays, tuples and None; expected arrays.
 
 What has a type of its own keeps it; a plain number takes that of its parameter.
 """
@@ -16,6 +16,7 @@ from memlab.kernels.arguments import (
     DTYPES,
     MOST_ELEMENTS,
     ArraySpecification,
+    Expectation,
     NullSpecification,
     Role,
     ScalarSpecification,
@@ -53,7 +54,7 @@ def argument(value: Any) -> str | Specification:
         text = f"struct={','.join(values)}" if values else "struct"
         return StructureSpecification(values, "", text)
     if not hasattr(value, "__array__"):
-        raise UsageError(f"an argument cannot be {_shown(value)}: {_FORMS}")
+        raise UsageError(f"an argument cannot be {type_of(value)}: {_FORMS}")
     elements = _array(value)
     if elements.ndim:
         return array(elements, "in")
@@ -96,6 +97,28 @@ def output(shape: int | Sequence[int], dtype: Any) -> ArraySpecification:
     return ArraySpecification(short, extents, "out", None, f"out:{short}[{_extents(extents)}]")
 
 
+def expectation(which: Any, values: Any) -> str | Expectation:
+    """What an output must hold.
+
+    Args:
+        which: Its name, or the number of the argument.
+        values: What NumPy takes for an array; or `@FILE.npy`, a file's.
+
+    Raises:
+        UsageError: It is no such name, or no such array.
+    """
+    try:
+        name = which if isinstance(which, str) else str(operator.index(which))
+    except TypeError:
+        raise UsageError(
+            f"expect names outputs, got {type_of(which)}: write {{'y': array}}, or the number of "
+            "the argument"
+        ) from None
+    if isinstance(values, str):
+        return f"{name}={values}"
+    return Expectation(name, _array(values))
+
+
 def _array(values: Any) -> NDArray[Any]:
     import numpy as np
 
@@ -103,7 +126,7 @@ def _array(values: Any) -> NDArray[Any]:
         return np.asarray(values)
     except Exception as error:  # whatever the other library says, of memory on a GPU for one
         reason = " ".join(str(error).split())
-        raise UsageError(f"{_shown(values)} is no NumPy array ({reason}): convert it") from None
+        raise UsageError(f"{type_of(values)} is no NumPy array ({reason}): convert it") from None
 
 
 def _dtype(dtype: Any) -> str:
@@ -146,7 +169,7 @@ def _flat(values: tuple[Any, ...]) -> Iterator[str]:
         read = argument(each) if not isinstance(each, str) else each
         if not isinstance(read, ScalarSpecification):
             raise UsageError(
-                f"a structure cannot hold {_shown(each)}: give its numbers in order, (1.0, 2.0)"
+                f"a structure cannot hold {type_of(each)}: give its numbers in order, (1.0, 2.0)"
             )
         yield read.text
 
@@ -159,5 +182,6 @@ def _text(value: float) -> str:
         raise UsageError("an argument has thousands of digits: give a smaller number") from None
 
 
-def _shown(value: Any) -> str:
+def type_of(value: Any) -> str:
+    """How messages name a value that they do not show."""
     return f"an object of type {type(value).__name__}"

@@ -6,13 +6,13 @@ With the signature that the compiler gives, `own_launch` makes a `Launch` of suc
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from memlab.errors import UsageError, nearest
-from memlab.kernels.arguments import Specification
+from memlab.kernels.arguments import Expectation, Specification
 from memlab.kernels.choices import READERS
 
 LARGEST_SOURCE_BYTES = 16 << 20
@@ -40,8 +40,10 @@ class OwnKernel:
         max_registers: The most registers that a thread may have; None leaves it to the compiler.
         args: A specification for each argument, as text or taken apart: see `arguments`.
         constants: What `__constant__` and `__device__` arrays hold, `NAME=FILL`.
-        expect: What outputs must hold, `IDX=@FILE.npy` by the number or name of the argument.
-        reference: A Python function that computes the outputs, `FILE.py:FUNCTION`.
+        expect: What outputs must hold, `IDX=@FILE.npy` by the number or name of the argument; or
+            arrays, from Python.
+        reference: A Python function that computes the outputs, `FILE.py:FUNCTION`, or itself;
+            empty for none.
         tolerance: The largest relative error allowed; None for `own_launch.TOLERANCES`.
     """
 
@@ -57,8 +59,8 @@ class OwnKernel:
     max_registers: int | None = None
     args: tuple[str | Specification, ...] = ()
     constants: tuple[str, ...] = ()
-    expect: tuple[str, ...] = ()
-    reference: str = ""
+    expect: tuple[str | Expectation, ...] = ()
+    reference: str | Callable[..., Any] = ""
     tolerance: float | None = None
 
     @property
@@ -95,7 +97,8 @@ def configured(kernel: OwnKernel, given: Mapping[str, Any]) -> OwnKernel:
         kernel: It stays as it is.
         given: Values by the names of `CHOICES`, as from Python, TOML or words; None chooses
             nothing. `grid` and `block` are a number, up to three, or `X,Y,Z`; `args` texts or what
-            `given.argument` takes; `defines` texts, or values by name.
+            `given.argument` takes; `defines` texts, or values by name; `expect` texts, or arrays
+            by the outputs' names; `reference` a text or a function.
 
     Raises:
         UsageError: There is no such choice, or it cannot have such a value.
@@ -147,7 +150,8 @@ def read_source(kernel: OwnKernel) -> str:
                 f"{LARGEST_SOURCE_BYTES}: name the file with the kernel's text"
             )
         # Comments in another encoding are no reason to refuse: C++ itself needs ASCII alone.
-        return path.read_text(encoding="utf-8", errors="replace")
+        # Some editors begin a file with a mark, which is no part of its first line.
+        return path.read_text(encoding="utf-8-sig", errors="replace")
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise UsageError(f"cannot read {kernel.source} ({reason}): check its name") from None

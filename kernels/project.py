@@ -146,23 +146,27 @@ def _said(error: ValidationError, place: str) -> str:
                 f"{where}reference would run code, and this file is data: give it on the "
                 "command line, with --reference FILE.py:FUNCTION"
             )
-        return f"{where}{_shortened(unknown)} is unknown: {nearest(unknown, known)}"
+        return f"{where}{_key(unknown)} is unknown: {nearest(unknown, known)}"
     if error.validator == "required":
         missing = next(key for key in rule["required"] if key not in value)
         return f"{where}{missing} is missing: {_example(missing)}"
     if error.validator in ("pattern", "not") and "propertyNames" in error.absolute_schema_path:
-        return f"{where}{_shortened(value)} is no name for a kernel: use letters, digits, - and _"
+        return f"{where}{_key(value)} is no name for a kernel: use letters, digits, - and _"
     key = next((str(each) for each in reversed(error.absolute_path) if isinstance(each, str)), "")
     description = str(rule.get("description", "")).rstrip(".") or _description(key)
     return f"{place or 'it'} = {_shortened(value)} is not accepted. {description}: {_example(key)}"
 
 
 def _shortened(value: object) -> str:
-    """A value as TOML would have it, on one line."""
+    """A value as TOML would have it, on one line; of a text, the quotes show that it is one."""
     text = json.dumps(value, default=str, ensure_ascii=False)
-    if isinstance(value, str) and _PLAIN_KEY.fullmatch(value):
-        text = value if len(value) < _SHOWN_CHARACTERS else text
     return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 1] + "…"
+
+
+def _key(name: str) -> str:
+    """A key as TOML would have it, on one line."""
+    plain = _PLAIN_KEY.fullmatch(name) and len(name) < _SHOWN_CHARACTERS
+    return name if plain else _shortened(name)
 
 
 def _property(key: str) -> Mapping[str, Any]:

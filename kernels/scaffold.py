@@ -12,7 +12,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from memlab.errors import UsageError
@@ -34,14 +34,19 @@ INDICES = ("i32", "i64", "u32", "u64")
 SMALLEST_SIZE_BITS = 32
 """Whole numbers of fewer bits are flags and the like, not sizes."""
 
+SHARED_BYTES_PER_THREAD = 32
+"""Of an array sized at launch: four doubles or eight floats. Of the largest block that is 32 KiB,
+and every GPU has 48."""
+
+_EXTERN_SHARED = re.compile(r"\bextern\b[^;{}()]*(?:\([^;{}()]*\)[^;{}()]*)*\b__shared__\b")
 _HEAD = """\
 #:schema ./{schema}
 # Kernels of this folder for memlab: `memlab run {name}` here runs one, and analyze, check, trace,
 # occupancy and roofline take the same name. Options on the command line go before what stands
 # here. Paths are relative to this file.
 """
+_NO_SHARED = "# shared = 0                    # dynamic shared memory of a block, bytes"
 _OPTIONAL = """\
-# shared = 0                    # dynamic shared memory of a block, bytes
 # defines = ["TILE=32"]         # as after -D
 # include = ["include"]         # as after -I
 # std = "c++17"
@@ -63,35 +68,74 @@ def document(kernel: OwnKernel, signatures: Sequence[Signature], source: str = "
     Raises:
         UsageError: Each takes what memlab cannot pass; where some do, these are left out.
     """
-    tables, refused, written = [], [], []
-    shared = {
-        name for name, times in Counter(each.name for each in signatures).items() if times > 1
-    }
-    for name, each in zip(table_names(signatures), signatures, strict=True):
-        entry = each.linkage_name if each.name in shared else each.name  # of overloads
+    written = tables(kernel, signatures, source)
+    first = next(name for name, _ in written if name)
+    head = _HEAD.format(schema=SCHEMA_FILE, name=first)
+    return "\n".join([head, *(text for _, text in written)])
+
+
+def tables(
+    kernel: OwnKernel,
+    signatures: Sequence[Signature],
+    source: str = "",
+    present: Mapping[str, OwnKernel] | None = None,
+) -> list[tuple[str, str]]:
+    """Write the tables of a file's kernels.
+
+    Args:
+        kernel: As for `document`.
+        signatures: As for `document`.
+        source: As for `document`.
+        present: The kernels that have tables already, by name: those of this very file are left
+            out, and the names of others are not taken.
+
+    Returns:
+        Each after its name; in place of one that memlab cannot pass, a comment that says why,
+        after an empty name. None at all where the rest has tables already.
+
+    Raises:
+        UsageError: Each takes what memlab cannot pass.
+    """
+    present = present or {}
+    there = {each.entry for each in present.values() if each.source == kernel.source}
+    times = Counter(each.name for each in signatures)
+    written, refused = [], []
+    for name, each in zip(table_names(signatures, present), signatures, strict=True):
+        entry = each.linkage_name if times[each.name] > 1 else each.name  # of overloads
+        entry = kernel.entry or entry
+        if entry in there or ("" in there and len(signatures) == 1):
+            continue
         try:
-            tables.append(_table(name, kernel, each, kernel.entry or entry, _body(source, each)))
-            written.append(name)
+            written.append((name, _table(name, kernel, each, entry, source)))
         except UsageError as error:
             refused.append(error)
-            tables.append(f"# {error}\n")
-    if not written:
+            written.append(("", f"# {error}\n"))
+    if any(name for name, _ in written):
+        return written
+    if len(refused) == len(signatures):
         raise refused[0]
-    return "\n".join([_HEAD.format(schema=SCHEMA_FILE, name=written[0]), *tables])
+    return []
 
 
-def table_names(signatures: Sequence[Signature]) -> list[str]:
-    """The names that stand for kernels: their own, as far as such names can hold them."""
+def table_names(signatures: Sequence[Signature], taken: Container[str] = ()) -> list[str]:
+    """The names that stand for kernels: their own, as far as such names can hold them.
+
+    Args:
+        signatures: The kernels.
+        taken: Names that stand for others.
+    """
     names: list[str] = []
     for each in signatures:
         name = re.sub(r"[^A-Za-z0-9_]+", "-", each.name).strip("-_") or "kernel"
         name = f"my-{name}" if name in CATALOG else name
         same = (f"{name}-{number}" for number in itertools.count(2))  # overloads share a name
-        names.append(name if name not in names else next(n for n in same if n not in names))
+        free = (n for n in itertools.chain([name], same) if n not in names and n not in taken)
+        names.append(next(free))
     return names
 
 
-def _table(name: str, kernel: OwnKernel, signature: Signature, entry: str, body: str) -> str:
+def _table(name: str, kernel: OwnKernel, signature: Signature, entry: str, source: str) -> str:
+    body = _body(source, signature)
     for each in signature.parameters:
         reason = obstacle(each)
         if each.kind == "structure" and each.parts is None and not reason:
@@ -106,6 +150,7 @@ def _table(name: str, kernel: OwnKernel, signature: Signature, entry: str, body:
     sizes = [dtype for dtype in (*scalars, *members) if _is_size(dtype)]
     size = 2 ** (int(math.log2(ELEMENTS)) // max(len(sizes), axes))
     grid = [max(size // threads, 1) for threads in (*block, 1, 1)[:axes]]  # none beyond the arrays
+    shared = list(_shared(math.prod(block), body, source))
     return "\n".join(
         (
             f"[kernels.{name}]",
@@ -113,6 +158,7 @@ def _table(name: str, kernel: OwnKernel, signature: Signature, entry: str, body:
             f"entry = {_quoted(entry)}",
             f"grid = {_extents(grid)}  # blocks in x, y, z: a guess",
             f"block = {_extents(block)}  # threads of a block: {guess}",
+            *shared,
             *_compiled_with(kernel),
             "# The arguments in the kernel's order; their sizes are a guess too: put yours.",
             "# in: is only read, out: only written, inout: read and overwritten.",
@@ -120,6 +166,7 @@ def _table(name: str, kernel: OwnKernel, signature: Signature, entry: str, body:
             *_arguments(signature.parameters, size),
             "]",
             *_constants(signature.variables),
+            *([] if shared else [_NO_SHARED]),
             _OPTIONAL.format(output=_an_output(signature.parameters)),
         )
     )
@@ -132,6 +179,16 @@ def _body(source: str, signature: Signature) -> str:
     return next(
         (each for each in parts if re.match(rf"[^;{{}}]*\b{re.escape(name)}\s*\(", each)), source
     )
+
+
+def _shared(threads: int, body: str, source: str) -> Iterator[str]:
+    """The shared memory that the launch sizes, where the kernel may have such an array.
+
+    It stands in the kernel, or before the first one, for all of them.
+    """
+    if any(map(_EXTERN_SHARED.search, (body, source.partition("__global__")[0]))):
+        size = threads * SHARED_BYTES_PER_THREAD
+        yield f"shared = {size}  # dynamic shared memory of a block, bytes: a guess"
 
 
 def _axes(index: str, body: str) -> int:

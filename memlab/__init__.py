@@ -7,6 +7,7 @@ For a notebook or a script:
     memlab.devicequery("a100").total_memory_bytes
     run = memlab.run("tiled", width=1024, tile=16)
     memlab.run("saxpy.cu:saxpy", grid=16, block=256, args=[2.0, x, memlab.inout(y), y.size])
+    memlab.run("saxpy.cu", grid=16, block=256, args=[...], reference=lambda a, x, y, n: a * x + y)
     memlab.check("tiled", width=100).findings
     memlab.roofline().figure()
 
@@ -16,6 +17,7 @@ frames of runs.
 
 from __future__ import annotations
 
+from os import PathLike, fsdecode
 from typing import TYPE_CHECKING, Any
 
 # Importing a package puts its name into its parent: it is done here, before `def roofline`, so
@@ -33,7 +35,6 @@ if TYPE_CHECKING:
     from memlab.device.properties import DeviceProperties
     from memlab.device.trace_records import Trace
     from memlab.kernels.arguments import ArraySpecification
-    from memlab.kernels.launch import Dim3
     from memlab.kernels.own import OwnKernel
     from memlab.lab import Roofline
     from memlab.roofline.analysis import Analysis
@@ -55,7 +56,7 @@ __all__ = [
 # The rooms are imported where they are used: `memlab --help` must not wait for NumPy.
 
 
-def devicequery(device: str | None = None) -> DeviceProperties:
+def devicequery(device: str | int | None = None) -> DeviceProperties:
     """What a device has: see `memlab.lab.device_properties`."""
     from memlab import lab
 
@@ -63,9 +64,9 @@ def devicequery(device: str | None = None) -> DeviceProperties:
 
 
 def run(
-    kernel: str,
+    kernel: str | Path,
     *,
-    device: str | None = None,
+    device: str | int | None = None,
     seed: int = 0,
     store: Path | None = None,
     keep: bool = False,
@@ -79,7 +80,8 @@ def run(
     Args:
         kernel: Its name in the catalog, `FILE.cu:ENTRY`, or its name in the current folder's
             `memlab.toml`.
-        device: See `devicequery`.
+        device: A GPU's index, such as 0, or a datasheet's name, such as `h200`; None takes
+            `MEMLAB_DEVICE` from the environment, else the first GPU, else the emulated H200.
         seed: Of the random inputs.
         store: The file to keep the run in, with `keep`; None takes the user's.
         keep: Whether to keep the run for `roofline`.
@@ -92,7 +94,12 @@ def run(
             `memlab.kernels.own.OwnKernel`: `grid`, `block`, `args`, `defines` and so on. An
             argument is a text as after `--arg`, or a number; a NumPy array, which is only read;
             `inout(array)`; `out(shape, dtype)`; a tuple for a structure; None for a null pointer.
-            `defines` may be a mapping, `{"TILE": 32}`.
+            `defines` may be a mapping, `{"TILE": 32}`. `expect` says what outputs must hold, by
+            name: `{"y": array}`, in any real type and the output's shape. `reference` is a
+            function that computes them: it takes the kernel's arguments in its order, copies of
+            the arrays as before the launch and numbers, and returns an array for each output (a
+            tuple, or a mapping by name; None for one that is not to be verified) or fills them
+            in place; as text it is `FILE.py:FUNCTION`.
 
     Raises:
         memlab.errors.MemlabError: See `memlab.lab.run`.
@@ -143,9 +150,9 @@ def out(shape: int | Sequence[int], dtype: object) -> ArraySpecification:
 
 
 def analyze(
-    kernel: str,
+    kernel: str | Path,
     *,
-    device: str | None = None,
+    device: str | int | None = None,
     seed: int = 0,
     timeout_s: float | None = None,
     memory_bytes: int | None = None,
@@ -164,9 +171,9 @@ def analyze(
 
 
 def check(
-    kernel: str,
+    kernel: str | Path,
     *,
-    device: str | None = None,
+    device: str | int | None = None,
     seed: int = 0,
     timeout_s: float | None = None,
     memory_bytes: int | None = None,
@@ -185,23 +192,27 @@ def check(
 
 
 def trace(
-    kernel: str,
+    kernel: str | Path,
     *,
-    block_index: Dim3 = (0, 0, 0),
-    thread_index: Dim3 = (0, 0, 0),
-    device: str | None = None,
+    block_index: int | Sequence[int] = (0, 0, 0),
+    thread_index: int | Sequence[int] = (0, 0, 0),
+    device: str | int | None = None,
     seed: int = 0,
     timeout_s: float | None = None,
     memory_bytes: int | None = None,
     **parameters: Any,
 ) -> Trace:
-    """Follow one thread, chosen by its indices x, y, z: see `run` and `memlab.lab.trace`."""
+    """Follow one thread, chosen by its indices: see `run` and `memlab.lab.trace`.
+
+    An index is a number or up to three, in x, y and z; what is left out is 0.
+    """
     from memlab import lab
+    from memlab.launching import index_of
 
     return lab.trace(
         *_target(kernel, parameters),
-        block=block_index,
-        thread=thread_index,
+        block=index_of("block_index", block_index),
+        thread=index_of("thread_index", thread_index),
         device=device,
         seed=seed,
         timeout_s=timeout_s,
@@ -209,7 +220,9 @@ def trace(
     )
 
 
-def occupancy(kernel: str, *, device: str | None = None, **parameters: Any) -> Occupancy:
+def occupancy(
+    kernel: str | Path, *, device: str | int | None = None, **parameters: Any
+) -> Occupancy:
     """Say how many of a kernel's blocks an SM holds, and what limits them: see `run`."""
     from memlab import lab
     from memlab.device import occupancy as device_occupancy
@@ -219,7 +232,7 @@ def occupancy(kernel: str, *, device: str | None = None, **parameters: Any) -> O
     return device_occupancy.occupancy(properties, device_occupancy.block_of(launch, needed))
 
 
-def roofline(device: str | None = None, *, store: Path | None = None) -> Roofline:
+def roofline(device: str | int | None = None, *, store: Path | None = None) -> Roofline:
     """Gather a device's recorded runs under its roofs: see `memlab.lab.roofline`."""
     from memlab import lab
 
@@ -227,15 +240,36 @@ def roofline(device: str | None = None, *, store: Path | None = None) -> Rooflin
 
 
 def frame(*runs: Run) -> pandas.DataFrame:
-    """Runs as a pandas frame: a row each, base units with the unit in the column's name."""
-    from memlab.roofline import table
+    """Runs as a pandas frame: a row each, base units with the unit in the column's name.
 
+    Raises:
+        memlab.errors.UsageError: One is no run.
+    """
+    from memlab.errors import UsageError
+    from memlab.roofline import table
+    from memlab.roofline.run import Run
+
+    for each in runs:
+        if not isinstance(each, Run):
+            raise UsageError(
+                f"frame takes runs one by one, got an object of type {type(each).__name__}: of a "
+                "list write frame(*runs)"
+            )
     return table.frame(runs)
 
 
-def _target(kernel: str, parameters: dict[str, Any]) -> tuple[str | OwnKernel, dict[str, Any]]:
+def _target(
+    kernel: str | Path, parameters: dict[str, Any]
+) -> tuple[str | OwnKernel, dict[str, Any]]:
     """The kernel that a name means, with what was chosen of it, and parameters of the catalog."""
+    from memlab.errors import UsageError
     from memlab.kernels import catalog, own, project
 
-    named = None if kernel in catalog.CATALOG else project.find(kernel)
-    return (kernel, parameters) if named is None else (own.configured(named, parameters), {})
+    if not isinstance(kernel, str | PathLike):
+        raise UsageError(
+            f"a kernel is named by a text, got an object of type {type(kernel).__name__}: give a "
+            "name of the catalog such as 'tiled', or 'FILE.cu:ENTRY'"
+        )
+    name = fsdecode(kernel)
+    named = None if name in catalog.CATALOG else project.find(name)
+    return (name, parameters) if named is None else (own.configured(named, parameters), {})

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import operator
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from numbers import Real
 from typing import TYPE_CHECKING
 
 from memlab.device.budget import EMULATION_TIMEOUT_S, Budget
@@ -16,10 +18,11 @@ from memlab.device.timing import TIMEOUT_S, Settings
 from memlab.device.unit import Unit
 from memlab.errors import UsageError
 from memlab.kernels import catalog, own, own_launch
+from memlab.kernels.choices import numbers, shown
 
 if TYPE_CHECKING:
     from memlab.device.properties import DeviceProperties
-    from memlab.kernels.launch import Launch
+    from memlab.kernels.launch import Dim3, Launch
     from memlab.kernels.own import OwnKernel
 
 
@@ -69,13 +72,66 @@ def unit_of(kernel: OwnKernel, properties: DeviceProperties) -> Unit:
 
 
 def budget_of(timeout_s: float | None, memory_bytes: int | None) -> Budget:
-    """What emulating may take; None allows the usual."""
-    return Budget(EMULATION_TIMEOUT_S if timeout_s is None else timeout_s, memory_bytes)
+    """What emulating may take; None allows the usual.
+
+    Raises:
+        UsageError: One is no number, or not more than 0.
+    """
+    if memory_bytes is not None:
+        try:
+            memory_bytes = operator.index(memory_bytes)
+        except TypeError:
+            raise UsageError(
+                f"memory_bytes must be a whole number, got {memory_bytes!r}: "
+                "use memory_bytes=4 * 2**30 for 4 GiB"
+            ) from None
+    return Budget(_seconds(timeout_s, EMULATION_TIMEOUT_S), memory_bytes)
 
 
 def settings_of(samples: int | None, timeout_s: float | None) -> Settings:
-    """How a GPU times launches; None allows the usual."""
-    return Settings(samples, timeout_s=TIMEOUT_S if timeout_s is None else timeout_s)
+    """How a GPU times launches; None allows the usual.
+
+    Raises:
+        UsageError: One is no number, or not more than 0.
+    """
+    if samples is not None:
+        try:
+            samples = operator.index(samples)
+        except TypeError:
+            raise UsageError(
+                f"samples must be a whole number, got {samples!r}: use samples=30"
+            ) from None
+    return Settings(samples, timeout_s=_seconds(timeout_s, TIMEOUT_S))
+
+
+def index_of(what: str, value: int | Sequence[int] | str) -> Dim3:
+    """Read an index in a grid or a block: a number or up to three; what is left out is 0.
+
+    Args:
+        what: Its name, for messages.
+        value: `1`, `(1, 0)` or `"1,0"`; that it is inside is left to whoever knows the extent.
+
+    Raises:
+        UsageError: It is no such thing.
+    """
+    found = numbers(value)
+    if not 1 <= len(found) <= 3:
+        raise UsageError(
+            f"{what} takes one to three whole numbers, in x, y and z, got {shown(value)}: "
+            f"use {what}=(0, 1, 0)"
+        )
+    x, y, z = (*found, 0, 0)[:3]
+    return x, y, z
+
+
+def _seconds(timeout_s: float | None, usual_s: float) -> float:
+    if timeout_s is None:
+        return usual_s
+    if not isinstance(timeout_s, Real):
+        raise UsageError(
+            f"timeout_s must be a number of seconds, got {timeout_s!r}: use timeout_s=60"
+        )
+    return float(timeout_s)
 
 
 def now() -> datetime:

@@ -1,4 +1,4 @@
-"""Text that is safe to show, from whoever it may be."""
+"""Text that is safe to show, from whoever it may be; nouns behind numbers."""
 
 from unicodedata import category
 
@@ -21,3 +21,8 @@ def printable(text: str, but: str = "") -> str:
         else each.encode("unicode_escape").decode()
         for each in text
     )
+
+
+def plural(count: int, noun: str) -> str:
+    """A noun as it stands behind a number: 1 `block`, 2 `blocks`."""
+    return noun if count == 1 else f"{noun}s"

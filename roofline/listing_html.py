@@ -18,7 +18,7 @@ from memlab.roofline.analysis_text import (
 )
 from memlab.roofline.ceilings import ceiling_label
 from memlab.roofline.run import LEVELS
-from memlab.roofline.units import digits, extent_text, parameters_text, scaled
+from memlab.roofline.units import covered_text, digits, extent_text, parameters_text, scaled
 from memlab.text import printable
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ def _header(analysis: Analysis) -> str:
         f"grid {extent_text(analysis.grid)}",
         f"block {extent_text(analysis.block)}",
         f"{analysis.resources.registers_per_thread} registers a thread",
-        f"{coverage.blocks_emulated:,} of {coverage.blocks_total:,} blocks emulated",
+        f"{covered_text(coverage)} emulated",
         *([coverage.remark] if coverage.remark else []),
         "counted, not timed",
     )

@@ -6,8 +6,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from memlab.text import plural
+
 if TYPE_CHECKING:
-    from memlab.device.measurement import Verification
+    from memlab.device.measurement import Coverage, Verification
 
 PREFIXES = {-9: "n", -6: "µ", -3: "m", 0: "", 3: "k", 6: "M", 9: "G", 12: "T", 15: "P"}
 """SI prefixes by power of ten."""
@@ -65,6 +67,12 @@ def compared_text(verification: Verification) -> str:
     if checked == total or wrong > checked:
         return f"{wrong:,} of {total:,} outputs wrong"
     return f"{wrong:,} of {checked:,} outputs wrong, out of {total:,}"
+
+
+def covered_text(coverage: Coverage) -> str:
+    """Say how many blocks of a grid were executed: `800 of 16,384 blocks`."""
+    total = coverage.blocks_total
+    return f"{coverage.blocks_emulated:,} of {total:,} {plural(total, 'block')}"
 
 
 def shortened(text: str, most: int) -> str:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 import memlab
@@ -51,6 +54,117 @@ def test_occupancy_is_that_of_the_compiled_kernel() -> None:
     own = memlab.occupancy("shift")
     assert (own.blocks_per_sm, own.warps_per_sm, own.limiter) == (32, 64, "blocks and warps")
     assert memlab.occupancy("tiled", tile=32).blocks_per_sm == 2
+
+
+X = np.arange(129, dtype=np.float32)
+SHIFTED: dict[str, Any] = {"args": [X, memlab.out(128, "f32"), 128]}
+EXPECTED = X[:-1] + X[1:].astype(float)
+
+
+def filled(x: Any, y: Any, n: int) -> None:
+    assert (type(n), np.isnan(y).all()) == (int, True)
+    y[:] = x[:-1] + x[1:]
+
+
+def forgotten(x: Any, y: Any, n: int) -> None:
+    x[:-1] + x[1:]
+
+
+def failing(x: Any, y: Any, n: int) -> Any:
+    return x[n + 1 :][n]
+
+
+def convolved(ones: Any, x: Any, y: Any, n: int) -> Any:
+    return np.convolve(x, ones, "valid")
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        {"expect": {"y": EXPECTED}},
+        {"expect": {"y": EXPECTED.astype(">f4")}},
+        {"expect": {1: EXPECTED.tolist()}},
+        {"expect": {"y": "@y.npy"}},
+        {"reference": lambda x, y, n: x[:n] + x[1:]},
+        {"reference": lambda x, y, n: {"y": x[:n] + x[1:]}},
+        {"reference": filled},
+        {"reference": partial(convolved, [1, 1])},
+        {"reference": forgotten, "expect": {"y": EXPECTED}},
+    ],
+)
+def test_results_are_compared_with_arrays_and_functions(choice: dict[str, Any]) -> None:
+    np.save("y.npy", EXPECTED.astype(np.float32))
+
+    for job in (memlab.run, memlab.analyze, memlab.check):
+        found = job("shift", **SHIFTED, **choice)
+        verification = getattr(found, "measurement", found).verification
+        assert (verification.status, verification.checked) == ("passed", 128)
+
+
+@pytest.mark.parametrize("given", ["expect", "reference"])
+def test_a_wrong_element_is_named(given: str) -> None:
+    wrong = EXPECTED + (np.arange(128) == 7)
+    choice = {"expect": {"y": wrong}} if given == "expect" else {"reference": lambda *_: wrong}
+
+    verification = memlab.run("shift", **SHIFTED, **choice).measurement.verification
+    assert (verification.status, verification.wrong) == ("failed", 1)
+    assert verification.worst == "y[7] is 15, must be 16"
+
+
+@pytest.mark.parametrize(
+    ("choice", "said"),
+    [
+        ({"expect": {"x": EXPECTED}}, "expect['x'] names no output of the kernel: outputs are 1"),
+        ({"expect": {"y": EXPECTED[:3]}}, "expect holds an array of shape [3] for y, which has"),
+        ({"expect": {"y": EXPECTED * 1j}}, "expect holds no real numbers for y"),
+        ({"expect": {None: EXPECTED}}, "expect names outputs, got an object of type NoneType"),
+        ({"expect": EXPECTED}, "got an object of type ndarray: write {'y': array}"),
+        ({"include": [EXPECTED]}, "include takes texts, got an object of type ndarray"),
+        ({"grid": np.ones((9, 9))}, "numbers from 1 to 2147483647, got an object of type ndarray"),
+        ({"reference": 3}, "reference names a function in a Python file, got 3"),
+        ({"reference": forgotten}, "forgotten returned nothing and left y as it was: return it or"),
+        ({"reference": failing}, "the reference failing failed in line "),
+        ({"reference": lambda x: x}, "takes 1 positional argument but 3 were given"),
+        ({"seed": 1.5}, "seed must be a whole number, 0 or more, got 1.5"),
+        ({"timeout_s": "5"}, "timeout_s must be a number of seconds, got '5'"),
+        ({"timeout_s": float("inf")}, "timeout must be more than 0 seconds and finite, got inf"),
+        ({"memory_bytes": "4GiB"}, "memory_bytes must be a whole number, got '4GiB'"),
+        ({"samples": 2.5}, "samples must be a whole number, got 2.5"),
+    ],
+)
+def test_what_python_gives_wrongly_is_one_line(choice: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError) as error:
+        memlab.run("shift", **{**SHIFTED, **choice})
+
+    assert said in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_path_names_a_kernel_as_its_text_does() -> None:
+    Path("include").mkdir()
+    Path("include/empty.h").write_text("")
+    Path("shift.cu").write_text('#include "empty.h"\n' + SHIFT)
+    launch = {"grid": 2, "block": 64, "include": Path("include"), **SHIFTED}
+    assert memlab.run(Path("shift.cu"), **launch).measurement.kernel == "shift.cu:shift"
+    for nothing in (None, 3, ["shift"]):
+        with pytest.raises(UsageError, match="a kernel is named by a text, got an object of type"):
+            memlab.run(nothing)  # type: ignore[arg-type]
+
+
+def test_an_index_is_read_as_a_grid_is() -> None:
+    for index in (1, (1, 0), [1, 0, 0], "1,0", np.int64(1)):
+        trace = memlab.trace("shift", block_index=index, thread_index=(3,))  # type: ignore[arg-type]
+        assert (trace.block_index, trace.followed.thread) == ((1, 0, 0), (3, 0, 0))
+    for wrong in ((), (1, 0, 0, 0), 1.5, None, "a"):
+        with pytest.raises(UsageError, match="block_index takes one to three whole numbers, in x"):
+            memlab.trace("shift", block_index=wrong)  # type: ignore[arg-type]
+
+
+def test_a_list_of_runs_says_how_it_is_given() -> None:
+    run = memlab.run("shift")
+    assert list(memlab.frame(run, run)["kernel"]) == ["shift", "shift"]
+    with pytest.raises(UsageError, match=r"got an object of type list: .*frame\(\*runs\)"):
+        memlab.frame([run, run])  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("job", [memlab.analyze, memlab.check, memlab.trace, memlab.occupancy])

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memlab.errors import MemlabError
+from memlab.text import plural
 
 Lanes = NDArray[Any]
 
@@ -225,7 +226,7 @@ class GlobalMemory(Segment):
         count = nearest.size // nearest.element_bytes
         if abs(element) > 1 << 40:
             return nowhere(address)
-        return f"{nearest.name}[{element}] of {count} elements"
+        return f"{nearest.name}[{element}] of {count} {plural(count, 'element')}"
 
     def written(self, low_byte: Lanes, count: int) -> None:
         """Remember stores."""

@@ -5,6 +5,10 @@ from __future__ import annotations
 import re
 
 _CLUSTERS = "thread block clusters need a GPU: launch plain blocks"
+_GRID_BARRIER = (
+    "a barrier across the grid, this_grid().sync(), is not emulated: split the kernel into two "
+    "launches where it waits"
+)
 _TENSOR_CORES = (
     "of the tensor cores' products it knows dense ones of f16, bf16, tf32, f64 and 8-bit integers "
     "by mma and wmma; others need a GPU"
@@ -19,7 +23,8 @@ _ADVICE = (
     (r"barrier\.cluster|mapa|clusterlaunchcontrol|multimem|getctarank", _CLUSTERS),
     (r"%cluster|%nclusterid|%is_explicit_cluster", _CLUSTERS),
     (r"tex|tld4|txq|suld|sust|sured|suq|istypep", "textures need a GPU: read plain arrays"),
-    (r"%pm\d|%envreg|%current_graph_exec", "what it holds is known to a GPU's driver alone"),
+    (r"%envreg", _GRID_BARRIER),
+    (r"%pm\d|%current_graph_exec", "what it holds is known to a GPU's driver alone"),
     (r"alloca|stacksave|stackrestore", "give the array in local memory a fixed size"),
 )
 """The beginning of an opcode or of a special register, as a regular expression, and the advice."""

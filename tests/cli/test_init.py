@@ -162,7 +162,8 @@ def test_what_lies_in_a_strangers_folder_is_neither_waited_for_nor_followed(
 def test_what_exists_stays_unless_forced(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Path("memlab.toml").write_text("mine")
     assert main(["init", "saxpy.cu"]) == 2
-    assert "memlab.toml exists: add --force to overwrite it, or" in capsys.readouterr().err
+    assert "memlab.toml exists, and no table can be added" in (said := capsys.readouterr().err)
+    assert said.endswith("or add --force to overwrite it\n")
     assert Path("memlab.toml").read_text() == "mine"
 
     assert main(["init", "saxpy.cu", "-o", "other.toml"]) == 0
@@ -173,6 +174,72 @@ def test_what_exists_stays_unless_forced(folder: Path, capsys: pytest.CaptureFix
     assert main(["init", "saxpy.cu", "--force"]) == 0
     assert set(project.kernels()) == {"saxpy"}
     assert json.loads(Path("memlab.schema.json").read_text("utf-8")) == project.schema()
+
+
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_tables_that_are_missing_are_added_and_nothing_else_is_touched(
+    mark: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = (
+        f"{mark}# mine\r\n[kernels.fill]\nsource = 'saxpy.cu'\r\n[kernels.mine]\n"
+        "source = 'many.cu'\nentry = 'gather' # é"
+    ).encode()
+    Path("memlab.toml").write_bytes(first)
+    Path("memlab.schema.json").write_text("another memlab's")
+
+    assert main(["init", "many.cu"]) == 0
+    assert capsys.readouterr().err == (
+        "memlab: added to memlab.toml: correct the sizes, then 'memlab run by_value'\n"
+    )
+    second = Path("memlab.toml").read_bytes()
+    assert second.startswith(first + b"\n\n")
+    # `fill` is of another file; `gather` is there, by another name; the second `fill` is another.
+    assert [*project.kernels()] == [
+        *("fill", "mine", "by_value", "my-transpose", "cube", "copy4", "fill-2", "fill-3")
+    ]
+    assert b"# either: it (Either) cannot be filled" in second
+    assert main(["init", "many.cu:tiled<32>", "-q"]) == 0
+    assert Path("memlab.toml").read_bytes().startswith(second + b"\n[kernels.tiled-32]")
+    assert main(["analyze", "tiled-32", "--json"]) == 0
+    assert Path("memlab.schema.json").read_text() == "another memlab's"
+    capsys.readouterr()
+
+    third = Path("memlab.toml").read_bytes()
+    for words in (["many.cu:copy4"], ["many.cu"]):
+        assert main(["init", *words]) == 2
+        assert "memlab.toml has these kernels already, and they are kept" in capsys.readouterr().err
+    assert Path("memlab.toml").read_bytes() == third
+
+
+def test_what_no_table_can_follow_stays(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = "kernels = {mine = {source = 'many.cu'}}\n"
+    Path("memlab.toml").write_text(text)
+
+    assert main(["init", "saxpy.cu"]) == 2
+    assert "in a form that no table can follow" in capsys.readouterr().err
+    assert Path("memlab.toml").read_text() == text
+    assert not Path("memlab.schema.json").exists()
+    Path("memlab.toml").rename("real.toml")
+    Path("memlab.toml").symlink_to("real.toml")  # leads who knows where: only with --force
+    assert main(["init", "saxpy.cu"]) == 2
+    assert "memlab.toml exists: add --force" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("place", ["inside", "before"])
+def test_an_array_sized_at_launch_has_a_size(place: str, folder: Path) -> None:
+    array = "extern __shared__ __align__(16) float staged[];"
+    inside, before = (array, "") if place == "inside" else ("", array)
+    (folder / "sized.cu").write_text(f"""{before}
+        __global__ void reversed(const float* x, float* y) {{ {inside}
+          staged[threadIdx.x] = x[blockIdx.x * blockDim.x + threadIdx.x];
+          __syncthreads();
+          y[blockIdx.x * blockDim.x + threadIdx.x] = staged[blockDim.x - 1 - threadIdx.x];
+        }}
+    """)
+    assert main(["init", "sized.cu", "-q"]) == 0
+    assert "# shared" not in Path("memlab.toml").read_text()
+    assert tomllib.loads(Path("memlab.toml").read_text())["kernels"]["reversed"]["shared"] >= 1024
+    assert main(["check", "reversed", "-q"]) == 0
 
 
 @pytest.mark.parametrize(

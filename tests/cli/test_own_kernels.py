@@ -108,6 +108,12 @@ def something_else(values, bins):
 
 def one_too_few(values):
     return values
+
+def forgetful(values, bins):
+    bins + np.bincount(values, minlength=256)
+
+def forgets_one(x, y, odd, flip, z):
+    y[:], odd[:] = x, np.arange(len(odd)) % 2 == 0
 """
 COUNT = "several.cu:count --grid 8 --block 64 --arg u8[512] --arg inout:u32[256]=zeros"
 
@@ -303,6 +309,7 @@ def test_the_seed_decides_what_random_is(run: Run, arrays: dict[str, Any]) -> No
         ("too_many", "returned 2 arrays; the outputs are bins"),
         ("nothing_for_it", "returned nothing for any output: return an array for one"),
         ("something_else", "returned something for 'bin': did you mean 'bins'?"),
+        ("forgetful", "references.py:forgetful returned nothing and left bins as it was: return"),
         ("one_too_few", "TypeError: one_too_few() takes 1 positional argument but 2 were given"),
         ("cuont", "references.py has no function 'cuont': did you mean 'count'?"),
     ],
@@ -311,6 +318,47 @@ def test_a_reference_that_fails_is_one_line(function: str, said: str, fail: Fail
     command = f"run {COUNT} -I include -D OFFSET --no-store"
 
     assert said in fail(f"{command} --reference references.py:{function}")
+
+
+def test_an_output_that_a_reference_leaves_unwritten_is_its_own_fault(fail: Fail) -> None:
+    """The kernel would else be blamed for what has no reference but NaN."""
+    said = fail(
+        "run several.cu:several -I include -D OFFSET --no-store --grid 2 --block 32 --arg f16[64] "
+        "--arg out:bf16[64] --arg out:bool[64] --arg bool=true --arg out:f32[64,4] "
+        "--reference references.py:forgets_one"
+    )
+    assert "references.py:forgets_one returned nothing and left z as it was: return it or" in said
+
+
+def test_a_mark_at_the_beginning_of_a_file_is_not_shown(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And moves nothing: the one store stands in line 2."""
+    Path("marked.cu").write_text(
+        "__global__ void k(float* y) { // first\n  y[threadIdx.x] = 1; }\n", "utf-8-sig"
+    )
+    launch = shlex.split("marked.cu:k --grid 1 --block 32 --arg out:f32[32]")
+
+    assert main(["analyze", *launch]) == 0
+    shown = capsys.readouterr().out
+    assert re.search(r"^1 __global__ void k.*// first", shown, re.MULTILINE)
+    assert "ufeff" not in shown
+    assert main(["analyze", *launch, "--json"]) == 0
+    lines = json.loads(capsys.readouterr().out)["lines"]
+    assert [line["line"] for line in lines if line["global_requests"]] == [2]
+    assert main(["run", *launch, "--no-store"]) == 0
+    shown = re.sub(" +", " ", capsys.readouterr().out)
+    assert "1 x 1 x 1 = 1 block \n" in shown
+    assert "1 of 1 block (100%)" in shown
+
+
+def test_a_barrier_across_the_grid_has_a_next_step(fail: Fail) -> None:
+    Path("grid.cu").write_text(
+        "#include <cooperative_groups.h>\n__global__ void k(float* y) {"
+        " y[threadIdx.x] += 1; cooperative_groups::this_grid().sync(); y[threadIdx.x] += 1; }"
+    )
+    said = fail("run grid.cu --grid 1 --block 32 --arg inout:f32[32]")
+    assert "this_grid().sync(), is not emulated: split the kernel into two launches" in said
 
 
 def test_a_reference_file_that_cannot_be_used_is_one_line(fail: Fail, folder: Path) -> None:

@@ -102,6 +102,10 @@ def test_show_gives_one_run(store):
     assert json.loads(memlab_runs("show", "2", "--json").stdout) == run_document(store.get(2))
     assert "tiled" in memlab_runs("show", "2").stdout
     assert "no run 7" in refused("show", "7")
+    for command in ("show", "delete"):
+        assert refused(command, "x") == (
+            "a run's number is a whole number, got 'x': 'memlab runs' lists them"
+        )
 
 
 def test_export_writes_a_file_whole_and_only_over_another_when_asked(store, tmp_path):

@@ -3,6 +3,8 @@
 from dataclasses import replace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from memlab.device.budget import Budget, OutOfTime
 from memlab.device.checking import check
@@ -649,7 +651,7 @@ def test_the_same_value_from_many_threads_is_no_race() -> None:
     source = source.replace("*found = 1; }", "}")
     assert run(source.replace("VALUE", "1"), *arguments, grid=2, block=64).findings == ()
     found = only(run(source.replace("VALUE", "threadIdx.x"), *arguments, grid=2, block=64))
-    assert (found.kind, found.element) == ("WAW", "found[0] of 1 elements")
+    assert (found.kind, found.element) == ("WAW", "found[0] of 1 element")
     # Two threads of each block store 0 and 1: those with 0 race with one of those with 1.
     assert (at(found), found.count) == ((line(source, "last"), place(0, 0)), 2)
     assert found.other is not None
@@ -875,14 +877,14 @@ RETURNED = """k(const float* a, float* b, int n) {
   if (t >= n) { b[t] = 0; return; }
   float x = a[t];
 #pragma unroll 1
-  for (int d = 1; d < 32; d *= 2) x += __shfl_xor_sync(0xffffffffu, x, d);
+  for (int d = 1; d < 4; d *= 2) x += __shfl_xor_sync(0xffffffffu, x, d);
   if (x > 1) b[t] = x;
   else b[t] = -x;
 }"""
 
 
 def test_a_mask_may_name_threads_that_have_returned() -> None:
-    """They can come no more (PTX ISA, "shfl.sync": all that have not exited must)."""
+    """They can come no more (PTX ISA, "shfl.sync": all that have not exited must), nor be read."""
     arguments = (floats("a", 32), output("b", 32), Scalar("n", "int32", 20))
     assert run(RETURNED, *arguments).findings == ()
 
@@ -915,6 +917,163 @@ def test_arms_of_a_branch_meet_at_a_warp_barrier() -> None:
 }"""
     report = run(source, floats("a", 32), output("b", 32))
     assert report.findings == ()
+
+
+GUARDED = """k(float* y, const float* a, int n) {
+  int t = threadIdx.x;
+  if (t < n) {
+    float x = a[t];
+    for (int d = 16; d > 0; d /= 2) x += __shfl_down_sync(0xffffffff, x, d); // sum
+    if (t == 0) y[0] = x;
+  }
+}"""
+
+
+def test_a_shuffle_reads_no_lane_that_is_gone() -> None:
+    """Of 20 threads, the sum of thread 0 takes in what thread 4 read from the 21st."""
+    arguments = (output("y", 1), floats("a", 32))
+    found = only(run(GUARDED, *arguments, Scalar("n", "int32", 20)))
+    assert (found.tool, found.kind, found.count) == ("synccheck", "inactive source lane", 1)
+    assert at(found) == (line(GUARDED, "sum"), place(0, 4))
+    assert other(found)[1] == place(0, 20)
+    assert run(GUARDED, *arguments, Scalar("n", "int32", 32)).findings == ()
+
+    # A block of 20 threads has no 21st.
+    found = only(run(GUARDED, *arguments, Scalar("n", "int32", 20), block=20))
+    assert (at(found), found.other) == ((line(GUARDED, "sum"), place(0, 4)), None)
+
+
+def test_a_butterfly_behind_an_early_return_spoils_every_thread() -> None:
+    source = RETURNED.replace("d < 4", "d < 32")
+    found = only(run(source, floats("a", 32), output("b", 32), Scalar("n", "int32", 20)))
+    # All turns are one instruction: thread 4 is the lowest that reads beyond the 20th.
+    assert (found.kind, at(found)[1], other(found)[1]) == (
+        "inactive source lane",
+        place(0, 4),
+        place(0, 20),
+    )
+    assert found.count == 20  # that each decides a branch by it and stores it is one mistake
+
+
+def test_arms_of_a_branch_do_not_shuffle_with_each_other() -> None:
+    source = """k(const float* a, float* b, int n) {
+  int t = threadIdx.x;
+  float x = a[t];
+  if (t < n) x = __shfl_sync(0xffffffff, x, t + 1); // below
+  else x = __shfl_sync(0xffffffff, x, 3) * 2; // above
+  b[t] = x;
+}"""
+    found = only(run(source, floats("a", 32), output("b", 32), Scalar("n", "int32", 20)))
+    assert (found.tool, found.kind, found.count) == ("synccheck", "invalid mask", 12)
+    assert at(found) == (line(source, "below"), place(0, 0))
+    assert other(found) == (line(source, "above"), place(0, 20))
+    assert "at another shuffle" in found.message
+
+
+IDIOMS = {
+    "half a warp, its upper lanes read beyond it": """
+      if (t < 16) {
+        for (int d = 8; d > 0; d /= 2) x += __shfl_down_sync(0xffff, x, d);
+        if (t == 0) b[0] = x;
+      }""",
+    "halves of doubles": """
+      if (t < 16) {
+        double sum = x;
+        for (int d = 8; d > 0; d /= 2) sum += __shfl_down_sync(0xffff, sum, d);
+        if (t == 0) b[0] = sum;
+      }""",
+    "a mask that was voted on": """
+      unsigned mask = __ballot_sync(0xffffffff, t < n);
+      if (t < n) b[t] = __shfl_sync(mask, x, 0);""",
+    "a mask of those who are there, read at the edge and left out": """
+      if (t < n) {
+        float left = __shfl_up_sync(__activemask(), x, 1);
+        b[t] = t ? x + left : x;
+      }""",
+    "a mask without those who have returned, a comparison joined to a guard": """
+      if (t >= n) return;
+      float right = __shfl_down_sync((1u << n) - 1, x, 1);
+      if (t < n - 1 && right > x) b[t] = right;""",
+    "a width of 8, sources clamped to their own lanes": """
+      if (t < 24) {
+        for (int d = 4; d > 0; d /= 2) x += __shfl_down_sync(0xffffff, x, d, 8);
+        b[t] = x;
+      }""",
+    "a scan": """
+      for (int d = 1; d < 32; d *= 2) {
+        float left = __shfl_up_sync(0xffffffff, x, d);
+        if (t >= d) x += left;
+      }
+      b[t] = x;""",
+}
+
+
+@pytest.mark.parametrize("idiom", IDIOMS)
+def test_what_is_read_from_nobody_and_not_used_is_no_mistake(idiom: str) -> None:
+    source = f"""k(const float* a, float* b, int n) {{
+      int t = threadIdx.x;
+      float x = a[t];{IDIOMS[idiom]}
+    }}"""
+    written = Buffer("b", (32,), "float32", "inout", Uniform(0, 1))
+    assert run(source, floats("a", 32), written, Scalar("n", "int32", 20)).findings == ()
+
+
+@pytest.mark.parametrize(
+    "use",
+    ["if (x > 0) b[t] = 1;", "b[(int)x & 31] = 1;", "atomicAdd(b, x);", "s[t] = x;"],
+    ids=["a branch", "an address", "an atomic", "shared memory"],
+)
+def test_every_use_of_what_is_read_from_nobody_is_one(use: str) -> None:
+    source = f"""k(const float* a, float* b) {{
+  __shared__ volatile float s[32];
+  int t = threadIdx.x;
+  float x = __shfl_down_sync(0xffffffff, a[t], 1); // read
+  {use}
+}}"""
+    written = Buffer("b", (32,), "float32", "inout", Uniform(0, 1))
+    found = run(source, floats("a", 32), written, block=20).findings
+    (undefined,) = (each for each in found if each.kind == "inactive source lane")
+    assert (at(undefined), undefined.count) == ((line(source, "read"), place(0, 19)), 1)
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    mask=st.integers(1, 2**32 - 1),
+    first=st.sampled_from([1, 2, 4, 8, 16]),
+    reader=st.integers(0, 31),
+    across=st.booleans(),
+)
+def test_sums_over_any_lanes_are_as_defined_as_a_walk_by_hand_says(
+    mask: int, first: int, reader: int, across: bool
+) -> None:
+    source = """k(const float* a, float* b, unsigned mask, int first, int reader, int across) {
+  int t = threadIdx.x;
+  float x = a[t];
+  if (mask >> t & 1) {
+#pragma unroll 1
+    for (int d = first; d > 0; d /= 2)
+      x += across ? __shfl_xor_sync(mask, x, d) : __shfl_down_sync(mask, x, d);
+    if (t == reader) b[0] = x;
+  }
+}"""
+    defined, distance = {lane: True for lane in range(32) if mask >> lane & 1}, first
+    while distance:
+        reads = {lane: lane ^ distance if across else lane + distance for lane in defined}
+        defined = {
+            lane: own and (reads[lane] > 31 or defined.get(reads[lane], False))
+            for lane, own in defined.items()
+        }
+        distance //= 2
+    scalars = {"mask": mask, "first": first, "reader": reader, "across": int(across)}
+    types = {"mask": "uint32"}
+    report = run(
+        source,
+        floats("a", 32),
+        Buffer("b", (1,), "float32", "inout", Uniform(0, 1)),
+        *(Scalar(name, types.get(name, "int32"), value) for name, value in scalars.items()),
+    )
+    kinds = {each.kind for each in report.findings}
+    assert kinds == (set() if defined.get(reader, True) else {"inactive source lane"})
 
 
 # --- Reports -----------------------------------------------------------------------------------

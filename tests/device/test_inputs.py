@@ -69,7 +69,7 @@ def test_seeds_and_arrays_differ() -> None:
 
 
 def test_a_negative_seed_is_wrong_usage() -> None:
-    with pytest.raises(UsageError, match="seed must be 0 or more, got -1"):
+    with pytest.raises(UsageError, match="seed must be a whole number, 0 or more, got -1"):
         make_inputs(scattered(8), seed=-1)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from memlab.cli.app import main
-from memlab.device import budget, counting, datasheet, execution
+from memlab.device import budget, counting, datasheet, execution, probing
 from memlab.device.budget import Budget, Deadline, OutOfTime, parse_size
 from memlab.device.compile import compile_launch
 from memlab.device.emulated import EmulatedDevice, emulate_if_possible
@@ -113,11 +113,11 @@ def test_what_has_run_when_the_time_is_up_stands_for_the_rest(
     monkeypatch.setattr(execution, "CHUNK_LANES", 64)
     launch = launch_of(FILL, OUT, Scalar("n", "int32", 4096), blocks=64)
     one = executed(launch)
-    cost = counting.probe(one).lane_instructions_per_block
+    cost = probing.probe(one).lane_instructions_per_block
     complete = counting.count(one, cost, lambda what, fraction: None)
 
     cut = executed(launch)
-    counting.probe(cut)
+    probing.probe(cut)
     cut.deadline = Passes(12)  # asked before each block and in it
     counted = counting.count(cut, cost, lambda what, fraction: None)
 
@@ -530,7 +530,7 @@ def test_what_data_decides_runs_whole_up_to_a_larger_size(
     assert whole.counters.global_store_sectors == sectors
     assert whole.coverage.remark == ""
     assert sampled.coverage.blocks_emulated < 64
-    assert sampled.coverage.remark == "estimates, since blocks may differ by data or index"
+    assert sampled.coverage.remark.startswith("estimates (standard error of sectors ")
     assert sampled.counters.global_store_sectors == pytest.approx(sectors, rel=0.1)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from strangers import HOPPER, STRANGERS, Stranger, assertions_that_hold
 
-from memlab.device import counting
+from memlab.device import counting, probing
 from memlab.device.budget import Budget
 from memlab.device.checking import check
 from memlab.device.compile import compile_launch
@@ -67,7 +67,7 @@ def run(launch: Launch, architecture: tuple[int, int]) -> dict[str, Any]:
     execution = Execution.of(launch, compile_launch(launch, architecture), 0, BUDGET)
     counting.count(
         execution,
-        counting.probe(execution).lane_instructions_per_block,
+        probing.probe(execution).lane_instructions_per_block,
         lambda what, fraction: None,
     )
     return {each.name: execution.array(each).copy() for each in launch.outputs}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -49,6 +50,45 @@ def numpy_range(dtype: str) -> tuple[float, float]:
         info = np.iinfo(DTYPES[dtype])
     number = float if dtype in LARGEST_FLOATS else int
     return number(info.min), number(info.max)
+
+
+@pytest.mark.parametrize(
+    ("array", "shape"),
+    [
+        (np.zeros((3, 5), np.float32), (3, 5)),
+        (np.zeros((3, 5), np.float32, order="F"), (3, 5)),
+        (np.float32(1), (1,)),
+    ],
+)
+def test_an_array_may_take_the_shape_of_its_file(array: Any, shape: Any, tmp_path: Path) -> None:
+    path = str(tmp_path / "x.npy")
+    np.save(path, array)
+
+    for role in ("in", "inout"):
+        (found,) = bind([f"{role}:f32[]=@{path}"], [SAXPY[2]])
+        assert found == Buffer("y", shape, "float32", role, NpyFile(path))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("f32[]=@{}/empty.npy", "has the shape [2, 0], no elements"),
+        ("f32[]=@{}/none.npy", "argument 0 (y, float *): cannot read"),
+        ("f32[]=@{}", "is no file: name one that numpy.save wrote"),
+        ("f32[]", "or f32[]=@FILE.npy for those of a file"),
+        ("f32[]=ones", "'f32[]=ones' has dimensions that are none"),
+        ("f32[,]=@{}/empty.npy", "has dimensions that are none"),
+        ("out:f32[]=@{}/empty.npy", "has dimensions that are none"),
+    ],
+)
+def test_a_shape_that_no_file_has_is_one_line(text: str, said: str, tmp_path: Path) -> None:
+    np.save(tmp_path / "empty.npy", np.zeros((2, 0), np.float32))
+
+    with pytest.raises(UsageError) as error:
+        bind([text.format(tmp_path)], [SAXPY[2]])
+
+    assert said in str(error.value)
+    assert "\n" not in str(error.value)
 
 
 def test_a_launch_gets_what_was_written() -> None:
