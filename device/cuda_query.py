@@ -60,6 +60,14 @@ UNKNOWN_IF_ZERO = (
 )
 """Figures that no GPU has none of: some integrated ones answer 0 for what they do not tell."""
 
+FP32_LANES_PER_SM = {
+    **dict.fromkeys(((7, 0), (7, 2), (7, 5), (8, 0)), 64),
+    **dict.fromkeys(((8, 6), (8, 7), (8, 9), (9, 0), (10, 0), (10, 1), (10, 3)), 128),
+    **dict.fromkeys(((11, 0), (12, 0), (12, 1)), 128),
+}
+"""By compute capability: CUDA Samples 13.0, Common/helper_cuda.h, `_ConvertSMVer2Cores`."""
+LANES_SOURCE = "datasheet: CUDA Samples, helper_cuda.h, by compute capability"
+
 EXTENTS = {"max_block_dim": "MAX_BLOCK_DIM", "max_grid_dim": "MAX_GRID_DIM"}
 FLAGS: dict[str, str | int] = {
     "kernel_exec_timeout": "KERNEL_EXEC_TIMEOUT",
@@ -137,6 +145,9 @@ def _query(index: int) -> DeviceProperties:
         ),
         "runtime_version": (f"{major}.{minor}", "queried: the CUDA that PyCUDA was built with"),
     }
+    ratio = attribute(device, "SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO")
+    for field, count in lanes(device.compute_capability(), ratio).items():
+        others[field] = (count, LANES_SOURCE)
     if identity := libcuda.uuid(index):
         others["uuid"] = (identity, "queried: cuDeviceGetUuid")
     with suppress(DeviceError):
@@ -152,6 +163,20 @@ def _query(index: int) -> DeviceProperties:
         **attributes,
         **{field: value for field, (value, _) in others.items()},
     )
+
+
+def lanes(compute_capability: tuple[int, int], ratio: int | None) -> dict[str, int]:
+    """FMA lanes of a multiprocessor, which no attribute gives, by field; empty where not known.
+
+    Args:
+        compute_capability: Major and minor.
+        ratio: How many times faster single precision is than double, as the driver says.
+    """
+    single = FP32_LANES_PER_SM.get(compute_capability)
+    if single is None:
+        return {}
+    double = {"fp64_lanes_per_sm": single // ratio} if ratio else {}
+    return {"fp32_lanes_per_sm": single, **double}
 
 
 def _peer_access(index: int) -> dict[str, bool]:

@@ -98,6 +98,25 @@ def test_of_a_gpu_without_a_datasheet_only_the_architecture_is_known() -> None:
     assert known.total_memory_bytes is None
 
 
+@pytest.mark.parametrize("name", datasheet.names())
+def test_lanes_by_compute_capability_are_those_of_the_datasheets(name: str) -> None:
+    sheet = datasheet.load(name)
+    single, double = sheet.fp32_lanes_per_sm, sheet.fp64_lanes_per_sm
+    if sheet.compute_capability not in cuda_query.FP32_LANES_PER_SM or not single or not double:
+        pytest.skip("a made-up device, or one whose lanes of double precision are not known")
+
+    assert cuda_query.lanes(sheet.compute_capability, single // double) == {
+        "fp32_lanes_per_sm": single,
+        "fp64_lanes_per_sm": double,
+    }
+
+
+def test_of_a_gpu_newer_than_the_datasheets_the_peak_is_known() -> None:
+    assert cuda_query.lanes((11, 0), None) == {"fp32_lanes_per_sm": 128}
+    assert cuda_query.lanes((12, 0), 64)["fp64_lanes_per_sm"] == 2
+    assert cuda_query.lanes((99, 0), 2) == {}
+
+
 def test_of_an_unknown_architecture_nothing_is_guessed() -> None:
     queried = DeviceProperties("NVIDIA Newest", (13, 7))
 
