@@ -40,10 +40,10 @@ gpu-test: .venv/developing ## run the tests that need a GPU
 	$(BIN)/python -m pytest -m gpu
 
 gpu-bench: .venv/developing ## times, counters and checks on a GPU against NVIDIA's tools
-	$(BIN)/python -m benchmarks.gpu docs/results
 	$(BIN)/python -m benchmarks.counters
 	$(BIN)/python -m benchmarks.rates docs/results
 	$(BIN)/python -m benchmarks.sanitizer docs/results
+	$(BIN)/python -m benchmarks.gpu docs/results
 
 docs: .venv/installed ## make the lessons in docs/gallery again
 	$(BIN)/python docs/make.py
