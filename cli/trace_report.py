@@ -40,7 +40,7 @@ def report(trace: Trace) -> RenderableType:
     sections = [_heading(trace)]
     if not trace.followed.accesses:
         sections.append(_nothing(trace))
-    elif phases(trace.followed):
+    elif trace.phases:
         sections.extend(_phases(trace))
         sections.append(_results(trace.followed))
     else:
@@ -113,8 +113,8 @@ def _step_texts(step: Access | Operation) -> tuple[Text, str]:
 
 def _phases(trace: Trace) -> Iterator[RenderableType]:
     """Give a table for each phase: who loads what into shared memory, what is multiplied."""
-    count = len(phases(trace.followed))
-    by_thread = [(thread, phases(thread)) for thread in trace.threads]
+    count = trace.phases
+    by_thread = [(thread, phases(thread, count)) for thread in trace.threads]
     for number in _shortened(list(range(1, count + 1)), PHASES_SHOWN, gaps=True):
         if number < 0:
             yield Text(f"… {-number:,} more phases …", style="dim")
@@ -126,13 +126,13 @@ def _phases(trace: Trace) -> Iterator[RenderableType]:
             gap=2,
         )
         for thread, its in by_thread:
-            _add_phase(table, trace, thread, its[number - 1 : number])
+            _add_phase(table, trace, thread, its[number - 1])
         yield table
 
 
-def _add_phase(table: Table, trace: Trace, thread: ThreadTrace, mine: Sequence[Phase]) -> None:
-    staged = [_staged(each) for phase in mine for each in phase.staged]
-    used = [_used(each, rank == 0) for phase in mine for rank, each in enumerate(phase.used)]
+def _add_phase(table: Table, trace: Trace, thread: ThreadTrace, mine: Phase) -> None:
+    staged = [_staged(each) for each in mine.staged]
+    used = [_used(each, rank == 0) for rank, each in enumerate(mine.used)]
     rows = list(zip_longest(staged, used, fillvalue="")) or [("", "")]
     label = f"  thread {_index(thread.thread, trace.block)}"
     bold = "bold" if thread is trace.followed and len(trace.threads) > 1 else ""

@@ -8,6 +8,7 @@ says what it stages and a multiplication says what it multiplies.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TypeAlias
 
 import numpy as np
@@ -17,6 +18,7 @@ from memlab.device.emulator.program import Program, Step, destinations
 from memlab.device.emulator.recording import RecordedAccess, Stretch
 from memlab.device.fragments import Fragments, is_product
 from memlab.device.naming import Names
+from memlab.device.trace_phases import Round, waits
 from memlab.device.trace_records import (
     Access,
     Argument,
@@ -51,6 +53,7 @@ class _Walk:
         names: Names,
         passed: Mapping[tuple[str, int], Contents],
         fragments: Fragments | None,
+        rounds: Sequence[Round],
     ) -> None:
         self.steps: list[Access | Operation] = []
         self.barriers = 0
@@ -59,14 +62,16 @@ class _Walk:
         self._passed = dict(passed)  # arguments, of the kernel and of functions, by their place
         self._fragments = fragments
         self._origin: dict[str, Contents] = {}
-        self._phase = 0
-        self._has_read = False
+        self._rounds = iter(rounds)
+        self._touched: list[tuple[int, bool]] = []  # of this round: the step, and if it is a store
+        self._told = 0  # steps of earlier rounds
 
     def run(self, step: Step, access: tuple[str, int] | None) -> None:
         """Take one instruction; `access` is the space and address it touched, if it did."""
         kind, row = step.row.kind, step.row
-        if kind == "barrier":
-            self.barriers += 1
+        if waits(step):
+            self.barriers += kind == "barrier"
+            self.end_round()
         elif kind in ("load", "store", "atomic", "reduce"):
             if access is not None:
                 self._touch(step, *access)
@@ -84,7 +89,7 @@ class _Walk:
         ptx_type = (row.to if row.kind == "load" else row.of)[0]
         size = TYPE_BYTES[ptx_type]
         if space == "shared":
-            self._enter_phase(stores=row.kind == "store")
+            self._touched.append((len(self.steps), row.kind == "store"))
         if row.kind in ("atomic", "reduce"):
             given = operands[2 if row.kind == "atomic" else 1 :]
             self._forget(step)
@@ -125,19 +130,35 @@ class _Walk:
                 self._origin[item.name] = found
             for element, held in zip(found, sources, strict=True):
                 source = _meant(held, ptx_type if ptx_type in _FLOATS else element.dtype)
-                self.steps.append(Access(line, kind, element, self._phase, source, operation))
+                self.steps.append(Access(line, kind, element, source=source, operation=operation))
 
-    def _enter_phase(self, stores: bool) -> None:
-        if self._phase == 0 or (stores and self._has_read):
-            self._phase += 1
-            self._has_read = False
-        self._has_read |= not stores
+    def end_round(self) -> None:
+        """Say of the steps since the last barrier in which phase they lie."""
+        this, start, end = next(self._rounds), self._told, len(self.steps)
+        first = min((at for at, _ in self._touched), default=end)
+        begins = end
+        if this.begins:
+            before = this.entered([store for _, store in self._touched])
+            if before < len(self._touched):
+                begins, store = self._touched[before]
+                begins = begins if store else start
+            elif this.was_read and not self._touched:
+                begins = start
+        before_it = _read_shared(self.steps[start:begins]) - _read_shared(self.steps[begins:end])
+        for at in range(start, end):
+            step = self.steps[at]
+            entered = at >= begins and not _uses(step, before_it)
+            phase = max(this.phase, at >= first) + entered
+            if phase:
+                self.steps[at] = replace(step, phase=phase)
+        self._told = end
+        self._touched.clear()
 
     def _multiply(self, step: Step) -> None:
         self._forget(step)
         operands = (None, None) if self._fragments is None else self._fragments.factors(step)
         name, line = step.row.opcode.split(".")[0], step.instruction.source_line
-        self.steps.append(Operation(line, name, operands, self._phase))
+        self.steps.append(Operation(line, name, operands))
 
     def _compute(self, step: Step) -> None:
         given = zip(step.instruction.operands[1:], step.row.of, strict=False)
@@ -151,7 +172,7 @@ class _Walk:
                 for each, ptx_type in zip(operands, step.row.of, strict=False)
             )
             if any(isinstance(each, Element) for each in values):
-                self.steps.append(Operation(line, name, values, self._phase))
+                self.steps.append(Operation(line, name, values))
 
     def _copy(self, step: Step) -> None:
         """Follow what is moved, converted, packed into one register or unpacked from it."""
@@ -184,6 +205,17 @@ class _Walk:
             held = self._origin.get(operand.name, _COMPUTED)
             return _lowest(held, self._registers.get(operand.name, ptx_type), ptx_type)
         return (_number(operand),) if isinstance(operand, Immediate) else _COMPUTED
+
+
+def _read_shared(steps: Sequence[Access | Operation]) -> set[Value]:
+    """The elements of shared memory that are loaded."""
+    loads = (each for each in steps if isinstance(each, Access) and each.kind == "load")
+    return {each.element for each in loads if each.element.space == "shared"}
+
+
+def _uses(step: Access | Operation, elements: set[Value]) -> bool:
+    """Whether it computes with some elements, however late after they were loaded."""
+    return isinstance(step, Operation) and not elements.isdisjoint(step.operands)
 
 
 def _part(contents: Contents, number: int, parts: int) -> Value:
@@ -260,6 +292,7 @@ def follow(
     thread: Dim3,
     passed: Mapping[tuple[str, int], Contents],
     fragments: Fragments | None,
+    rounds: Sequence[Round],
 ) -> ThreadTrace:
     """Walk along one lane's way through the program.
 
@@ -271,8 +304,9 @@ def follow(
         thread: The lane's index in the block, x, y, z.
         passed: From `passed`.
         fragments: Goes with the recorded lanes, a whole warp, where matrices are multiplied.
+        rounds: What the block does between its barriers.
     """
-    walk = _Walk(program.registers, names, passed, fragments)
+    walk = _Walk(program.registers, names, passed, fragments, rounds)
     for stretch in stretches:
         if not stretch.active[column] and fragments is None:
             continue
@@ -284,6 +318,7 @@ def follow(
                 walk.run(step, _place(touched.get(index), column))
             if fragments is not None:
                 fragments.run(step, by_warp.get(index))
+    walk.end_round()
     return ThreadTrace(thread, tuple(walk.steps), walk.barriers)
 
 

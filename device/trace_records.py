@@ -132,7 +132,7 @@ class Access:
     line: int
     kind: Kind
     element: Element
-    phase: int
+    phase: int = 0
     source: Value = None
     operation: str = ""
 
@@ -173,7 +173,7 @@ class Operation:
     line: int
     opcode: str
     operands: tuple[Value, ...]
-    phase: int
+    phase: int = 0
 
     @property
     def text(self) -> str:
@@ -258,8 +258,9 @@ class ThreadTrace:
 class Phase:
     """A round of filling shared memory and using it.
 
-    It begins where a thread stores to shared memory after having read there; barriers keep the
-    threads of a block in the same one. What comes before the first belongs to it.
+    It begins where a thread of the block stores to shared memory after any has read there, once
+    between two barriers at most; all threads are then in it, whether they have a part in it or not.
+    What comes before the first belongs to it.
 
     Attributes:
         number: From 1.
@@ -312,6 +313,7 @@ class Trace:
         block_index: The block that ran.
         followed: The thread that was asked for.
         threads: All threads of the block where it is small; else that one alone.
+        phases: How many the block goes through; 0 where it uses no shared memory.
         arrays: The array arguments.
         shared_reuse: Bytes read from shared memory over bytes stored there; None without any.
         staged_share: Bytes stored in shared memory over bytes read from global memory: below 1
@@ -327,18 +329,18 @@ class Trace:
     block_index: Dim3
     followed: ThreadTrace
     threads: tuple[ThreadTrace, ...]
+    phases: int
     arrays: tuple[ArrayUse, ...]
     shared_reuse: float | None
     staged_share: float | None
 
 
-def phases(thread: ThreadTrace) -> tuple[Phase, ...]:
-    """Cut what a thread does into its phases; none where it touches no shared memory."""
-    last = max((each.phase for each in thread.steps), default=0)
-    staged: list[list[Access]] = [[] for _ in range(last + 1)]
-    used: list[list[Access | Operation]] = [[] for _ in range(last + 1)]
-    for step in told(thread.steps) if last else ():
-        phase = max(step.phase, 1)
+def phases(thread: ThreadTrace, count: int) -> tuple[Phase, ...]:
+    """Cut what a thread does into the phases of its block, which are so many."""
+    staged: list[list[Access]] = [[] for _ in range(count)]
+    used: list[list[Access | Operation]] = [[] for _ in range(count)]
+    for step in told(thread.steps) if count else ():
+        phase = max(step.phase, 1) - 1
         if isinstance(step, Operation) or step.kind == "load":
             used[phase].append(step)
         elif step.element.space == "shared":
@@ -346,7 +348,7 @@ def phases(thread: ThreadTrace) -> tuple[Phase, ...]:
         elif step.source is not None or step.kind == "atomic":
             used[phase].append(step)
     return tuple(
-        Phase(number, tuple(staged[number]), tuple(used[number])) for number in range(1, last + 1)
+        Phase(number + 1, tuple(staged[number]), tuple(used[number])) for number in range(count)
     )
 
 

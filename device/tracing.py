@@ -23,6 +23,7 @@ from memlab.device.measurement import Progress, silent
 from memlab.device.naming import Names
 from memlab.device.properties import WARP_SIZE
 from memlab.device.thread_walk import follow, passed
+from memlab.device.trace_phases import PhaseRecorder, phase_count
 from memlab.device.trace_records import ArrayUse, Trace
 from memlab.errors import UsageError
 from memlab.kernels.launch import Dim3, Launch
@@ -78,11 +79,12 @@ def trace(
     # Matrices lie spread over the lanes of a warp.
     first = wanted // WARP_SIZE * WARP_SIZE if multiplies else min(followed)
     lanes = np.arange(first, first + (WARP_SIZE if multiplies else len(followed)))
-    recorder = Recorder(execution.memory, lanes)
+    recorder = PhaseRecorder(execution.memory, lanes, program, execution.grid.padded_threads)
     report("following the thread", None)
     tally = execution.record(np.array([block], np.int64), recorder)
     names = Names(launch, execution, compiled.architecture)
     arguments = passed(launch, program)
+    rounds = recorder.rounds()
     threads = {
         lane: follow(
             program,
@@ -92,6 +94,7 @@ def trace(
             index,
             arguments,
             Fragments(names) if multiplies else None,
+            rounds,
         )
         for lane, index in followed.items()
     }
@@ -108,6 +111,7 @@ def trace(
         block_index=block,
         followed=threads[wanted],
         threads=tuple(threads.values()),
+        phases=phase_count(rounds),
         arrays=_uses(launch, recorder, written, whole and whole[0]),
         shared_reuse=read / stored if stored else None,
         staged_share=_staged_share(program, tally if whole is None else whole[1]),

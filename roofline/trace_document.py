@@ -40,7 +40,7 @@ def document(trace: Trace) -> dict[str, Any]:
             "phases": [
                 {
                     "thread": thread.thread,
-                    "phases": [_phase_document(each) for each in phases(thread)],
+                    "phases": [_phase_document(each) for each in phases(thread, trace.phases)],
                 }
                 for thread in trace.threads
             ],

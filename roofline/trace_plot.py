@@ -12,8 +12,10 @@ import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from memlab.roofline.layout import fit
 from memlab.roofline.style import (
     DOTS_PER_INCH,
     HAIRLINE,
@@ -45,6 +47,8 @@ CELLS_WITH_NUMBERS = 28
 CELLS_WITH_NAMES = 8
 
 PANEL_INCHES = 4.2
+LARGEST_CELL_INCHES = 0.75  # a single element is not to fill a panel
+LEAST_PLANE_INCHES = 0.05  # lines that lie closer would hide what is between them
 LEAST_INCHES = 1.5
 GAP_INCHES = 0.75
 TOP_INCHES = 1.15
@@ -92,6 +96,12 @@ class Panel:
     def wide(self) -> int:
         """Columns shown."""
         return self.cells[1] - self.cells[0]
+
+    @property
+    def plane(self) -> int:
+        """Rows of a plane: of an array with fewer than three dimensions, all there are."""
+        shape = self.use.shape
+        return shape[-2] if len(shape) > 2 else math.prod(shape) // self.columns + 1
 
 
 def draw(trace: Trace) -> Figure:
@@ -213,7 +223,7 @@ def _layout(
         return boxes, far + wide[1] + MARGIN_INCHES, low + tall[1] + FOOT_INCHES
     boxes, at, lowest = [], MARGIN_INCHES, 0.0
     for each in panels:
-        scale = PANEL_INCHES / max(each.wide, each.tall)
+        scale = min(PANEL_INCHES / max(each.wide, each.tall), LARGEST_CELL_INCHES)
         wide_inches = max(each.wide * scale, LEAST_INCHES)
         tall_inches = max(each.tall * scale, LEAST_INCHES / 2)
         boxes.append((at, TOP_INCHES, wide_inches, tall_inches))
@@ -242,16 +252,20 @@ def _draw_panel(axes: Axes, panel: Panel, inches: tuple[float, float]) -> None:
     for indices, color in ((panel.read, READ), (panel.written, WRITE)):
         _fill(axes, panel, indices, color)
     _draw_lines(axes, panel)
-    _outline(axes, panel)
+    planes_apart = inches[1] * panel.plane / panel.tall > LEAST_PLANE_INCHES
+    if planes_apart:
+        _draw_planes(axes, panel)
+    _outline(axes, panel, planes_apart)
     _write_cells(axes, panel, min(inches[0] / panel.wide, inches[1] / panel.tall))
     _write_ticks(axes, panel, inches)
-    axes.set_title(
+    title = axes.set_title(
         f"{use.array}  {' x '.join(f'{each:,}' for each in use.shape)}",
         fontsize=11,
         fontweight="bold",
         loc="left",
         pad=20 if len(use.shape) > 1 else 8,
     )
+    fit(title, inches[0] + GAP_INCHES / 2)
 
 
 def _fill(axes: Axes, panel: Panel, indices: Iterable[int], color: str) -> None:
@@ -301,28 +315,36 @@ def _draw_lines(axes: Axes, panel: Panel) -> None:
         axes.axvline(column, **looks)
 
 
-def _outline(axes: Axes, panel: Panel) -> None:
-    """Draw a line around all that the block touches."""
+def _draw_planes(axes: Axes, panel: Panel) -> None:
+    """Draw a line between the planes of an array with three dimensions or more."""
+    for row in range(panel.rows[0] + 1, panel.rows[1]):
+        if row % panel.plane == 0:
+            axes.axhline(row, color=INK, linewidth=1.1, zorder=3)
+
+
+def _outline(axes: Axes, panel: Panel, planes_apart: bool) -> None:
+    """Draw a line around all that the block touches, or around that of each plane."""
     from matplotlib.patches import Rectangle as Patch
 
-    touched = [*panel.use.block_read, *panel.use.block_written]
-    if not touched:
-        return
-    rows = [each // panel.columns for each in touched]
-    columns = [each % panel.columns for each in touched]
-    left, top = min(columns), min(rows)
-    axes.add_patch(
-        Patch(
-            (left, top),
-            max(columns) + 1 - left,
-            max(rows) + 1 - top,
-            fill=False,
-            edgecolor=INK,
-            linewidth=1.6,
-            zorder=4,
-            clip_on=False,
+    touched: dict[int, list[tuple[int, int]]] = {}
+    for each in (*panel.use.block_read, *panel.use.block_written):
+        row, column = divmod(each, panel.columns)
+        touched.setdefault(row // panel.plane if planes_apart else 0, []).append((row, column))
+    for cells in touched.values():
+        rows, columns = zip(*cells, strict=True)
+        left, top = min(columns), min(rows)
+        axes.add_patch(
+            Patch(
+                (left, top),
+                max(columns) + 1 - left,
+                max(rows) + 1 - top,
+                fill=False,
+                edgecolor=INK,
+                linewidth=1.6,
+                zorder=4,
+                clip_on=False,
+            )
         )
-    )
 
 
 def _write_cells(axes: Axes, panel: Panel, cell_inches: float) -> None:
@@ -366,15 +388,42 @@ def _write_ticks(axes: Axes, panel: Panel, inches: tuple[float, float]) -> None:
     """Number rows and columns, as many of them as have room."""
     axes.tick_params(length=0, labelsize=8, labelcolor=QUIET, pad=2)
     axes.xaxis.tick_top()
-    wrapped = len(panel.use.shape) == 1  # a row then starts at a multiple of its width
-    for axis, (first, stop), scale, room in (
-        (axes.xaxis, panel.cells, 1, inches[0] / (0.2 + 0.07 * len(f"{panel.cells[1]:,}"))),
-        (axes.yaxis, panel.rows, panel.columns if wrapped else 1, inches[1] / 0.3),
+    for axis, (first, stop), label, room in (
+        (
+            axes.xaxis,
+            panel.cells,
+            "{:,}".format,
+            inches[0] / (0.2 + 0.07 * len(f"{panel.cells[1]:,}")),
+        ),
+        (axes.yaxis, panel.rows, partial(_row_label, panel), inches[1] / 0.3),
     ):
         step = max(1, math.ceil((stop - first) / min(max(room, 1), 8)))
         step = step if step <= 2 else 1 << (step - 1).bit_length()
+        if axis is axes.yaxis and len(panel.use.shape) > 2:
+            step = _step_of_planes(panel.plane, step)
         at = [each for each in range(first, stop) if each % step == 0]
-        axis.set_ticks([each + 0.5 for each in at], labels=[f"{each * scale:,}" for each in at])
+        axis.set_ticks([each + 0.5 for each in at], labels=[label(each) for each in at])
+
+
+def _row_label(panel: Panel, row: int) -> str:
+    """A row's number; of a wrapped array its first position, of one with planes its subscripts."""
+    shape = panel.use.shape
+    if len(shape) == 1:
+        return f"{row * panel.columns:,}"
+    subscripts = []
+    for extent in reversed(shape[1:-1]):
+        row, place = divmod(row, extent)
+        subscripts.append(place)
+    if len(shape) == 2:
+        return f"{row:,}"
+    return "".join(f"[{each}]" for each in (row, *reversed(subscripts)))
+
+
+def _step_of_planes(rows: int, least: int) -> int:
+    """The least number of rows, `least` or more, that numbers those of each plane alike."""
+    if least >= rows:
+        return rows * -(-least // rows)
+    return next(each for each in range(least, rows + 1) if rows % each == 0)
 
 
 def _write_around(figure: Figure, trace: Trace, width: float, height: float) -> None:
@@ -383,7 +432,7 @@ def _write_around(figure: Figure, trace: Trace, width: float, height: float) -> 
     used = 3 if trace.grid[2] > 1 or trace.block[2] > 1 else 2
     block = ", ".join(map(str, trace.block_index[:used]))
     thread = ", ".join(map(str, trace.followed.thread[:used]))
-    figure.text(
+    title = figure.text(
         MARGIN_INCHES / width / 2,
         1 - 0.32 / height,
         f"{trace.kernel}: thread ({thread}) of block ({block})",
@@ -391,7 +440,7 @@ def _write_around(figure: Figure, trace: Trace, width: float, height: float) -> 
         fontweight="bold",
         va="center",
     )
-    figure.text(
+    subtitle = figure.text(
         MARGIN_INCHES / width / 2,
         1 - 0.6 / height,
         f"{parameters_text(trace.parameters)}; x, y as in CUDA",
@@ -399,6 +448,8 @@ def _write_around(figure: Figure, trace: Trace, width: float, height: float) -> 
         color=QUIET,
         va="center",
     )
+    for text in (title, subtitle):
+        fit(text, width - MARGIN_INCHES)
     figure.legend(
         handles=[
             Patch(facecolor=READ, label="the thread reads, in order"),

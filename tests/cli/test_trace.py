@@ -53,6 +53,30 @@ def test_the_phases_table(capsys: Capture) -> None:
         assert fact in shown
 
 
+def test_phases_without_the_followed_thread_are_shown(tmp_path: Path, capsys: Capture) -> None:
+    source = """__global__ void sum(const float* a, float* b) {
+      __shared__ float s[4];
+      int t = threadIdx.x;
+      s[t] = a[t];
+      __syncthreads();
+      for (int d = 2; d > 0; d /= 2) {
+        if (t < d) s[t] += s[t + d];
+        __syncthreads();
+      }
+      if (t == 0) b[0] = s[0];
+    }"""
+    (tmp_path / "sum.cu").write_text(source)
+    words = "sum.cu:sum --grid 1 --block 4 --arg f32[4] --arg out:f32[1] --thread 3"
+    shown = run(words, capsys)
+    assert "Phase 1 of 3" in shown
+    assert "Phase 3 of 3 into shared memory reads and computes thread (0, 0) computed → s[0]" in (
+        shown
+    )
+    assert main(["trace", *words.split(), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["phases"]
+    assert [len(each["phases"]) for each in found] == [3, 3, 3, 3]
+
+
 def test_staging_that_saves_no_read_says_so(capsys: Capture) -> None:
     shown = run("transpose-shared --width 64", capsys)
     assert "read once there, which saves no read of global memory." in shown

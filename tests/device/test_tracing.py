@@ -14,6 +14,7 @@ from memlab.device.emulator.program import load
 from memlab.device.emulator.recording import Recorder
 from memlab.device.execution import Execution
 from memlab.device.inputs import make_inputs
+from memlab.device.trace_phases import Round
 from memlab.device.trace_records import Trace, phases, told, value_name
 from memlab.device.tracing import trace
 from memlab.errors import UsageError
@@ -48,7 +49,7 @@ def test_the_walk_for_p_3_1_without_tiles() -> None:
     loaded = [each.element.flat for each in found.followed.accesses if each.kind == "load"]
     assert loaded[::2] == ["N[1]", "N[5]", "N[9]", "N[13]"]
     assert loaded[1::2] == ["M[12]", "M[13]", "M[14]", "M[15]"]
-    assert phases(found.followed) == ()
+    assert found.phases == 0
 
 
 PHASES = {
@@ -68,7 +69,7 @@ def test_the_phases_of_the_tiled_product() -> None:
     for thread in found.threads:
         *staged, place = PHASES[thread.thread]
         row, column = place.split()
-        for phase, wanted in zip(phases(thread), staged, strict=True):
+        for phase, wanted in zip(phases(thread, found.phases), staged, strict=True):
             assert " ".join(value_name(each.source) for each in phase.staged) == wanted
             assert [each.element.name for each in phase.staged] == [
                 f"M_tile[{row}][{column}]",
@@ -109,7 +110,8 @@ def test_beyond_the_edge_tiles_hold_zeros() -> None:
     """Width 3, tile 2: thread (1, 0) has no element of M in the second phase, none at all of N."""
     found = follow("tiled", (1, 0, 0), (1, 0, 0), width=3, tile=2)
     staged = [
-        [value_name(each.source) for each in phase.staged] for phase in phases(found.followed)
+        [value_name(each.source) for each in phase.staged]
+        for phase in phases(found.followed, found.phases)
     ]
     assert staged == [["M[0][1]", "0"], ["0", "0"]]
     assert found.followed.touches("global")[-1].kind == "load"
@@ -199,6 +201,7 @@ def launch_of(
     source: str,
     arguments: tuple[Buffer | Scalar, ...],
     grid: Dim3 = (1, 1, 1),
+    block: Dim3 = (32, 1, 1),
 ) -> Launch:
     return Launch(
         kernel="k",
@@ -208,7 +211,7 @@ def launch_of(
         entry="k",
         defines={},
         grid=grid,
-        block=(32, 1, 1),
+        block=block,
         dynamic_shared_bytes=0,
         arguments=arguments,
         flop=None,
@@ -357,10 +360,14 @@ def test_what_lies_behind_an_array_is_named_after_it() -> None:
 
 def test_shared_reads_that_feed_no_arithmetic_are_told() -> None:
     """Thread (2, 1) transposes element (2, 1); stride 2 gives thread 3 the word 6."""
-    square = follow("transpose-padded", ORIGIN, (2, 1, 0), width=8).followed
-    assert [each.text for each in phases(square)[0].used] == ["write b[1][2] = square[2][1]"]
-    words = follow("bank-stride", ORIGIN, (3, 0, 0), n=64, stride=2).followed
-    assert [each.text for each in phases(words)[0].used] == ["write b[3] = words[6]"]
+    square = follow("transpose-padded", ORIGIN, (2, 1, 0), width=8)
+    assert [each.text for each in phases(square.followed, square.phases)[0].used] == [
+        "write b[1][2] = square[2][1]"
+    ]
+    words = follow("bank-stride", ORIGIN, (3, 0, 0), n=64, stride=2)
+    assert [each.text for each in phases(words.followed, words.phases)[0].used] == [
+        "write b[3] = words[6]"
+    ]
 
 
 def test_what_comes_before_the_first_phase_belongs_to_it() -> None:
@@ -372,8 +379,139 @@ def test_what_comes_before_the_first_phase_belongs_to_it() -> None:
     }"""
     launch = launch_of(f'extern "C" __global__ void k{source}', (floats("a"), floats("b")))
     found = trace(launch, compile_launch(launch, (9, 0)), ORIGIN, (3, 0, 0), "test")
-    (phase,) = phases(found.followed)
+    (phase,) = phases(found.followed, found.phases)
     assert [each.text for each in phase.used] == ["a[3] + a[35]", "write b[3] = s[28]"]
+
+
+def rounds_of(source: str, *arguments: Buffer | Scalar, threads: int, thread: int = 0) -> Trace:
+    """Follow a thread of one block of so many."""
+    launch = launch_of(f'extern "C" __global__ void k{source}', arguments, block=(threads, 1, 1))
+    return trace(launch, compile_launch(launch, (9, 0)), ORIGIN, (thread, 0, 0), "test")
+
+
+def told_phases(found: Trace, thread: int) -> list[tuple[list[str], list[str]]]:
+    """Of each phase of a thread, what it stages and what it does with that."""
+    return [
+        ([each.text for each in phase.staged], [each.text for each in phase.used])
+        for phase in phases(found.threads[thread], found.phases)
+    ]
+
+
+TREE = """(const float* a, float* b) {
+  __shared__ float s[64];
+  int t = threadIdx.x;
+  s[t] = a[t];
+  BARRIER;
+  for (int d = 1; d < blockDim.x; d *= 2) {
+    if (t % (2 * d) == 0) s[t] += s[t + d];
+    BARRIER;
+  }
+  if (t == 0) b[0] = s[0];
+}"""
+
+
+@pytest.mark.parametrize("barrier", ["__syncthreads()", "__syncwarp()"])
+def test_a_tree_has_a_phase_a_level_for_all_its_threads(barrier: str) -> None:
+    source = TREE.replace("BARRIER", barrier)
+    found = rounds_of(source, floats("a"), floats("b", 1), threads=8, thread=7)
+    assert found.phases == 4
+    assert told_phases(found, 0) == [
+        (["write s[0] = a[0]"], ["s[1] + s[0]"]),
+        (["write s[0]"], ["s[2] + s[0]"]),
+        (["write s[0]"], ["s[4] + s[0]"]),
+        (["write s[0]"], ["write b[0] = s[0]"]),
+    ]
+    nothing: tuple[list[str], list[str]] = ([], [])
+    assert told_phases(found, 7) == [(["write s[7] = a[7]"], []), nothing, nothing, nothing]
+    assert told_phases(found, 2)[1:] == [(["write s[2]"], []), nothing, nothing]
+
+
+def test_phases_are_the_blocks_where_one_thread_of_many_is_followed() -> None:
+    found = rounds_of(
+        TREE.replace("BARRIER", "__syncthreads()"),
+        floats("a"),
+        floats("b", 1),
+        threads=64,
+        thread=5,
+    )
+    assert found.phases == 7
+    assert [bool(staged) for staged, _ in told_phases(found, 0)] == [True] + 6 * [False]
+
+
+def test_who_reads_nothing_goes_on_with_the_others() -> None:
+    """Thread 0 has no left neighbour, thread 7 stages nothing for the second turn."""
+    source = """(const float* a, float* b) {
+      __shared__ float s[8];
+      int t = threadIdx.x;
+      for (int turn = 0; turn < 2; ++turn) {
+        if (t < 7 || turn == 0) s[t] = a[8 * turn + t];
+        __syncthreads();
+        if (t > 0) b[8 * turn + t] = s[t - 1];
+        __syncthreads();
+      }
+    }"""
+    found = rounds_of(source, floats("a"), floats("b"), threads=8)
+    assert told_phases(found, 0) == [(["write s[0] = a[0]"], []), (["write s[0] = a[8]"], [])]
+    assert told_phases(found, 3) == [
+        (["write s[3] = a[3]"], ["write b[3] = s[2]"]),
+        (["write s[3] = a[11]"], ["write b[11] = s[2]"]),
+    ]
+    assert told_phases(found, 7) == [
+        (["write s[7] = a[7]"], ["write b[7] = s[6]"]),
+        ([], ["write b[15] = s[6]"]),
+    ]
+
+
+def test_a_scan_has_a_phase_a_barrier() -> None:
+    """Blelloch's, of 8 elements: each level reads what the one before has stored."""
+    source = """(const float* a, float* b) {
+      __shared__ float s[8];
+      int t = threadIdx.x, off = 1;
+      s[2 * t] = a[2 * t];
+      s[2 * t + 1] = a[2 * t + 1];
+      for (int d = 4; d > 0; d /= 2, off *= 2) {
+        __syncthreads();
+        if (t < d) s[off * (2 * t + 2) - 1] += s[off * (2 * t + 1) - 1];
+      }
+      if (t == 0) s[7] = 0;
+      for (int d = 1; d < 8; d *= 2) {
+        off /= 2;
+        __syncthreads();
+        if (t < d) {
+          int low = off * (2 * t + 1) - 1, high = off * (2 * t + 2) - 1;
+          float x = s[low];
+          s[low] = s[high];
+          s[high] += x;
+        }
+      }
+      __syncthreads();
+      b[t] = s[t];
+    }"""
+    found = rounds_of(source, floats("a"), floats("b"), threads=4)
+    assert found.phases == found.followed.barriers == 7
+    assert told_phases(found, 0)[3:6] == [
+        (["write s[7]", "write s[7] = 0"], ["s[3] + s[7]"]),
+        (["write s[3] = s[7]", "write s[7]"], ["s[1] + s[3]"]),
+        (["write s[1] = s[3]", "write s[3]"], ["s[0] + s[1]"]),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("stores", "was_read", "before"),
+    [
+        # Whether each access of a thread is a store; how many lie before the phase that begins.
+        ([False, False, True, False, True], False, 2),
+        ([True, False, True], False, 2),
+        ([True, False, True], True, 0),
+        ([True, False], False, 0),  # fills what others have read
+        ([False, True], True, 1),
+        ([False, False], False, 2),  # reads what others have not yet stored anew
+        ([False, False], True, 0),
+        ([], True, 0),
+    ],
+)
+def test_where_a_thread_enters_a_phase(stores: list[bool], was_read: bool, before: int) -> None:
+    assert Round(1, begins=True, was_read=was_read).entered(stores) == before
 
 
 @pytest.mark.parametrize("lane", [0, 37])

@@ -2,6 +2,7 @@
 
 import csv
 import io
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -32,6 +33,7 @@ def _trace(extent: int = 4) -> Trace:
         block_index=(0, 1, 0),
         followed=ThreadTrace((0, 0, 0), steps, 0),
         threads=(),
+        phases=0,
         arrays=(
             ArrayUse("M", shape, {1: 3, 2: 1}, None, tuple(range(extent, 2 * extent)), ()),
             ArrayUse("N", shape, {1: 4}, None, tuple(range(0, extent**2, extent)), ()),
@@ -91,3 +93,38 @@ def test_rectangles_cover_just_the_positions(positions: set[int], columns: int) 
         for column in range(left, left + wide)
     ]
     assert sorted(covered) == sorted(positions)
+
+
+def _own(*uses: ArrayUse, **parameters: str) -> Trace:
+    """A trace of a thread that touches nothing, in a block that touches arrays."""
+    thread = ThreadTrace((0, 0, 0), (), 0)
+    return replace(_trace(), parameters=parameters, followed=thread, arrays=uses)
+
+
+def test_long_parameters_stay_in_the_picture() -> None:
+    figure = draw(_own(ArrayUse("a", (8,), {}, None, (0,), ()), args="f32[4,8,16] " * 9))
+    _, subtitle = figure.texts
+    assert "…" in subtitle.get_text()
+    assert subtitle.get_text().endswith("; x, y as in CUDA")
+    assert subtitle.get_window_extent().x1 < figure.bbox.x1
+
+
+def test_planes_are_told_apart() -> None:
+    """Of 4 planes of 8 rows, the block reads a corner of the second and of the last."""
+    read = (128, 129, 144, 145, 384, 385)
+    (axes,) = draw(_own(ArrayUse("a", (4, 8, 16), {1: 6}, None, read, ()))).axes
+    assert [each.get_text() for each in axes.get_yticklabels()] == [
+        f"[{plane}][{row}]" for plane in range(4) for row in (0, 4)
+    ]
+    heavy = [each.get_ydata()[0] for each in axes.lines if each.get_linewidth() > 1]
+    assert heavy == [8, 16, 24]
+    outlines = [each for each in axes.patches if not each.get_fill()]
+    assert [each.get_bbox().bounds for each in outlines] == [(0, 8, 2, 2), (0, 24, 2, 1)]
+
+
+def test_a_single_element_is_no_larger_than_a_row() -> None:
+    row, single = draw(
+        _own(ArrayUse("a", (32,), {}, None, (0,), ()), ArrayUse("b", (1,), {}, None, (), (0,)))
+    ).axes
+    assert single.get_position().width < row.get_position().width / 2
+    assert single.get_position().height == pytest.approx(row.get_position().height)
