@@ -46,8 +46,8 @@ class Finding:
             to an array that the launch says is only read), `trap`; of initcheck `uninitialized
             read`, `never written`; of racecheck the hazards `RAW` (read after write), `WAR`,
             `WAW`, and `RAW or WAR` from who does not tell them apart; of synccheck `divergent
-            barrier`, `barrier not reached`, `invalid mask`. What Compute Sanitizer alone knows
-            keeps its words: `missing wait`.
+            barrier`, `barrier not reached`, `invalid mask`, `inactive source lane`. What Compute
+            Sanitizer alone knows keeps its words: `missing wait`.
         message: What is wrong, in a sentence without its place.
         space: State space of the address (`global`, `shared`, `local`, `const`, `param`); empty
             where there is none.

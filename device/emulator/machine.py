@@ -151,8 +151,8 @@ class Chunk:
             warps_change[start] += warps
             lanes_change[counter + at_control] -= lanes
             warps_change[counter + at_control] -= warps
-            if self.trace is not None and (mask is None or mask[:WARP_SIZE].any()):
-                self.trace.path.append((start, counter + at_control))
+            if self.trace is not None:
+                self.trace.stretch(start, counter + at_control, mask)
             if self._recorder is not None:
                 self._recorder.stretch(start, counter + at_control, mask)
             schedule.counter = counter
@@ -170,6 +170,8 @@ class Chunk:
         """Carry out a branch, an exit or a barrier for the running group."""
         guard = step.instruction.guard
         if guard is not None:
+            if self._checker is not None:
+                self._checker.decides(guard, schedule.mask)
             taken = self._operands.register(guard)
             if step.instruction.guard_negated:
                 taken = ~taken
@@ -257,6 +259,8 @@ class Chunk:
                 raise AssertionError(f"{kind} is replaced before a program is loaded")
         if self._moves is not None:
             action = self._moves.follow(step, action)
+        if self._checker is not None:
+            action = self._checker.follow(index, step, action)
         return binding.guarded(operands, index, step, action, self.tally)
 
     def _trap(self, index: int, step: Step) -> Action:

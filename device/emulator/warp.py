@@ -18,27 +18,51 @@ from memlab.device.emulator.rounding import Lanes
 Mask = NDArray[np.bool_]
 
 _LANE = np.arange(32, dtype=np.uint32)
+_EVERY_LANE = np.uint32(0xFFFF_FFFF)
+
+
+UNDEFINED = np.uint32(0xFFFF_FFFF)
+"""What a shuffle gives of a lane that takes no part, which PTX leaves open: in every width of a
+float it is not a number, so that results show it."""
+
+
+def source_lanes(mode: str, b: Lanes, c: Lanes) -> tuple[Lanes, Mask]:
+    """Which lane each lane reads in a `shfl.sync`, and whether that was in range; else its own."""
+    step, clamp = (b & np.uint32(31)).astype(np.int64), c & np.uint32(31)
+    segment = c >> np.uint32(8) & np.uint32(31)
+    lowest = (_LANE & segment).astype(np.int64)
+    highest = (_LANE & segment | clamp & ~segment).astype(np.int64)
+    if mode == "up":
+        source = _LANE - step
+    elif mode == "down":
+        source = _LANE + step
+    elif mode == "bfly":
+        source = _LANE ^ step
+    else:
+        source = lowest | (step & ~segment.astype(np.int64))
+    in_range = source >= highest if mode == "up" else source <= highest
+    return np.where(in_range, source, _LANE), in_range
+
+
+def takes_part(active: Mask, source: Lanes, mask: Lanes) -> Mask:
+    """Whether the lane that each lane reads carries out the shuffle with it.
+
+    It does where the reader's mask names it, and also where it should have: both gave one mask.
+    """
+    named = (mask >> source.astype(np.uint32) & np.uint32(1)) == 1
+    together = named | (np.take_along_axis(mask, source, axis=1) == mask)
+    return np.asarray((together & np.take_along_axis(active, source, axis=1)) | (source == _LANE))
 
 
 def shuffle(mode: str) -> Callable[..., tuple[Lanes, Lanes]]:
     """`shfl.sync` in mode `up`, `down`, `bfly` or `idx`: the value, and whether it was in range."""
 
     def run(active: Mask, value: Lanes, b: Lanes, c: Lanes, mask: Lanes) -> tuple[Lanes, Lanes]:
-        step, clamp = (b & np.uint32(31)).astype(np.int64), c & np.uint32(31)
-        segment = c >> np.uint32(8) & np.uint32(31)
-        lowest = (_LANE & segment).astype(np.int64)
-        highest = (_LANE & segment | clamp & ~segment).astype(np.int64)
-        if mode == "up":
-            source = _LANE - step
-        elif mode == "down":
-            source = _LANE + step
-        elif mode == "bfly":
-            source = _LANE ^ step
-        else:
-            source = lowest | (step & ~segment.astype(np.int64))
-        in_range = source >= highest if mode == "up" else source <= highest
-        source = np.where(in_range, source, _LANE)
-        return np.take_along_axis(value, source, axis=1), in_range
+        source, in_range = source_lanes(mode, b, c)
+        read = np.take_along_axis(value, source, axis=1)
+        if not (active.all() and (mask == _EVERY_LANE).all()):
+            read = np.where(takes_part(active, source, mask), read, UNDEFINED)
+        return read, in_range
 
     return run
 

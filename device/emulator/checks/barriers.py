@@ -18,6 +18,7 @@ from memlab.device.emulator.checks.publication import Publication
 from memlab.device.emulator.control import Schedule
 from memlab.device.emulator.layout import reached_from
 from memlab.device.emulator.operands import Operands, value_of
+from memlab.device.emulator.parser import Immediate, Operand
 from memlab.device.emulator.program import Step
 from memlab.device.emulator.rendezvous import is_partial
 from memlab.device.emulator.threads import Threads
@@ -74,6 +75,7 @@ class Barriers:
 
     Attributes:
         schedule: Where its other lanes are.
+        faulty: Lanes whose part in what their warp computed together last has been reported.
     """
 
     schedule: Schedule
@@ -99,6 +101,8 @@ class Barriers:
         self._live = threads.alive.copy()
         self._place = np.full(threads.lanes, -1, np.int64)  # where a lane waits or has ended
         self._came_from = np.full(threads.lanes, -1, np.int64)  # the last branch it took
+        self._instead = np.full(threads.lanes, -1, np.int64)  # where it was reported to come to
+        self.faulty = np.zeros(threads.lanes, np.bool_)
         self._apart = np.zeros(threads.lanes, np.bool_)  # has left a barrier without the others
         self._sources = {
             index: [operands.source(each, "u32") for each in step.instruction.operands]
@@ -106,6 +110,7 @@ class Barriers:
             if step.row.kind == "barrier" or is_warp_barrier(step)
         }
         self._meetings: dict[tuple[int, int], bool] = {}
+        self._masked_from: dict[int, dict[int, Operand]] = {}
         self._masks = {
             index: operands.source(step.instruction.operands[-1], "u32")
             for index, step in enumerate(steps)
@@ -139,7 +144,12 @@ class Barriers:
         Who computes is to be named by the mask, and all whom it names are to be there but for those
         that have exited (PTX ISA, "shfl.sync"), or will without waiting for any of these: compilers
         join the ends of a kernel's ways. Without a mask all of a warp are to be there.
+
+        Who comes to another such instruction that names these is reported too. From compute
+        capability 7.0 on the same function in two branches may meet (CUDA C++ Programming Guide,
+        "Independent Thread Scheduling"); here each runs alone, which gives it undefined values.
         """
+        self.faulty[:] = False
         given = np.full(len(lanes), 0xFFFF_FFFF, np.uint32)
         if step in self._masks:
             given[:] = value_of(self._masks[step])
@@ -150,17 +160,30 @@ class Barriers:
             self._place[here] = step
             unnamed = np.flatnonzero(_lanes(bits & ~mask))
             if unnamed.size:
+                self.faulty[unnamed] = True
                 self._report("invalid mask", unnamed, _NOBODY, unnamed.size)
+            if (self._instead[here] == step).any():  # those missed them before, and it was reported
+                self.faulty |= _lanes(missing)
             if missing.any():
                 self._report_missing(step, here, _lanes(missing))
 
+    def end_of(self, lanes: Lanes, steps: Lanes) -> Lanes:
+        """Where lanes have ended; of those that have not, the given steps."""
+        return np.where(self._live[lanes], steps, self._place[lanes])
+
     def _report_missing(self, step: int, here: Lanes, missing: Lanes) -> None:
-        """Report lanes that are elsewhere, given as a mask, if they meet these ones again."""
+        """Report lanes that are elsewhere, given as a mask, if they wait again before they exit."""
+        self._place[missing] = step  # where they should be
         for place, group in self.schedule.others():
-            if (missing & group).any() and not self._meet_again(step, place):
-                missing = missing & ~group
+            away = missing & group
+            if away.any() and not self._meet_again(step, place):
+                instead = self._waits_instead(place, here)
+                if instead is None:
+                    missing = missing & ~group
+                else:
+                    self._place[away] = self._instead[away] = instead
         if missing.any():
-            self._place[missing] = step  # where they should be
+            self.faulty |= missing
             warps = missing.reshape(-1, WARP_SIZE).any(axis=1)
             in_vain, absent = here & np.repeat(warps, WARP_SIZE), np.flatnonzero(missing)
             self._report("invalid mask", np.flatnonzero(in_vain), absent, absent.size)
@@ -171,6 +194,24 @@ class Barriers:
             both = reached_from(self._steps, one) & reached_from(self._steps, other)
             self._meetings[one, other] = any(_waits(self._steps[each]) for each in both)
         return self._meetings[one, other]
+
+    def _waits_instead(self, place: int, here: Lanes) -> int | None:
+        """Where lanes at a place may wait for these ones, given as a mask, next; None for nowhere.
+
+        There a mask names some of these lanes, or is known only when they come.
+        """
+        if place not in self._masked_from:
+            reached = sorted(reached_from(self._steps, place), key=lambda at: (at < place, at))
+            self._masked_from[place] = {
+                step: self._steps[step].instruction.operands[-1]
+                for step in reached
+                if _is_masked(self._steps[step]) or is_warp_barrier(self._steps[step])
+            }
+        named = np.bitwise_or.reduce(_bits(here))
+        for step, mask in self._masked_from[place].items():
+            if not isinstance(mask, Immediate) or mask.bits & int(named):
+                return step
+        return None
 
     def open(self, parked: Parked) -> tuple[Parked, Parked]:
         """Say which lanes go on, and which wait on; some go on wherever any waits."""

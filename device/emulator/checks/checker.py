@@ -28,6 +28,7 @@ from memlab.device.emulator.checks.order import Order
 from memlab.device.emulator.checks.provenance import Origin, arrays_meant
 from memlab.device.emulator.checks.publication import Publication
 from memlab.device.emulator.checks.races import Races
+from memlab.device.emulator.checks.undefined import Undefined, is_shuffle
 from memlab.device.emulator.checks.watched import Found, Tools, WatchedAccesses
 from memlab.device.emulator.memory import GlobalMemory, Segment
 from memlab.device.emulator.operands import Operands, Source
@@ -92,6 +93,7 @@ class Checker:
         self._tools = Tools(
             bounds, self._initialisation, self._races, self._unit_bytes, frozenset(copies)
         )
+        self._undefined: Undefined | None = None
         self._group = 0
         if any(map(barriers.is_warp_barrier, program.steps)):
             self._group = WARP_SIZE
@@ -132,6 +134,10 @@ class Checker:
             self._order,
             publication,
         )
+        if "synccheck" in self._chosen and any(map(is_shuffle, self._program.steps)):
+            self._undefined = Undefined(
+                self._observations, threads, self._numbers, operands, self.barriers
+            )
 
     def open(self, parked: Parked) -> tuple[Parked, Parked]:
         """Say which waiting lanes go on, and which wait on."""
@@ -159,6 +165,15 @@ class Checker:
             action(mask)
 
         return run
+
+    def follow(self, index: int, step: Step, action: Action) -> Action:
+        """The action of an instruction, with what it does to values that are undefined."""
+        return action if self._undefined is None else self._undefined.follow(index, step, action)
+
+    def decides(self, predicate: str, lanes: Lanes | None) -> None:
+        """A predicate says of lanes, None for all, which way they go."""
+        if self._undefined is not None:
+            self._undefined.use((predicate,), lanes)
 
     def stopped(self, index: int, mask: Lanes | None) -> None:
         """Lanes, None for all, stop the kernel; nothing else runs then."""

@@ -255,6 +255,25 @@ def test_shuffles_of_every_width(mode: str, width: int) -> None:
         assert value == warp + source + 0x10000 * valid
 
 
+@pytest.mark.parametrize("mode", ["up", "down", "bfly", "idx"])
+def test_what_lanes_without_part_would_give_is_not_a_number(mode: str) -> None:
+    """Three of four lanes shuffle, in two groups with a mask each."""
+    masks = 0x7777, 0x7777_0000
+    c = 0 if mode == "up" else 31
+    body = f"""
+    mov.u32 %r9, 0; and.b32 %r5, %r1, 3; setp.eq.u32 %p1, %r5, 3; @%p1 bra join;
+    and.b32 %r6, %r1, 16; setp.eq.u32 %p2, %r6, 0; selp.u32 %r6, {masks[0]}, {masks[1]}, %p2;
+    shfl.sync.{mode}.b32 %r9, %r0, 7, {c}, %r6;
+    join:
+    """
+    for index, value in enumerate(each_thread(body + STORE + "ret;")):
+        lane, warp = index % 32, index - index % 32
+        source, _ = shuffled(mode, lane, 7, c)
+        given = source == lane or masks[lane >= 16] >> source & 1
+        expected = 0 if lane % 4 == 3 else warp + source if given else 0xFFFF_FFFF
+        assert value == expected
+
+
 @settings(max_examples=8, deadline=None)
 @given(st.lists(st.integers(0, 2**32 - 1), min_size=32, max_size=32), st.integers(1, 2**16 - 1))
 def test_members_vote_match_and_reduce_among_themselves(values: list[int], chosen: int) -> None:
