@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from memlab.device.budget import OutOfTime
-from memlab.device.emulator import caches, sampling
-from memlab.device.emulator.counters import Tally, Trace
+from memlab.device.emulator.counters import Tally
 from memlab.device.emulator.dependence import depends_on_data
-from memlab.device.emulator.sampling import Blocks, Division, WholeGrid, spread, strata
+from memlab.device.emulator.sampling import (
+    Blocks,
+    Division,
+    Stratum,
+    WholeGrid,
+    spread,
+    strata,
+)
 from memlab.device.execution import Execution
 from memlab.device.kinds import divide
 from memlab.device.measurement import Coverage, Progress
-from memlab.device.properties import WARP_SIZE
 
 WHOLE_GRID_LANE_INSTRUCTIONS = 600_000_000
 """Launches up to this size run whole: 140 instructions by each of 4 million threads. Measured on
@@ -27,25 +33,7 @@ ESTIMATED_LANE_INSTRUCTIONS = 1_200_000_000
 million a second (histograms, sparse products, gathers), so up to about 8 s."""
 SAMPLE_LANE_INSTRUCTIONS = 800_000_000
 """Samples of larger blocks are smaller, so that they too take a few seconds."""
-
-_OVERHEAD_INSTRUCTIONS = 10  # of each lane: as many take as long as beginning a chunk (0.4 ms)
-
-
-@dataclass(frozen=True)
-class Probe:
-    """What a block and its neighbours showed.
-
-    Attributes:
-        stream: What they touched.
-        path: The instructions that a warp ran.
-        lane_instructions_per_block: What emulating a block costs: the instructions of its warps,
-            times their lanes, since lanes that are masked off cost the same, and its share of
-            what a chunk costs besides.
-    """
-
-    stream: caches.Stream
-    path: list[tuple[int, int]]
-    lane_instructions_per_block: float
+_LEAST_CHUNKS = 16  # that a sample whose blocks may differ runs in
 
 
 @dataclass(frozen=True)
@@ -55,10 +43,12 @@ class Counted:
     Attributes:
         tally: Whole-grid counts.
         coverage: How much of the grid they come from.
+        division: Into which kinds of blocks the grid was divided.
     """
 
     tally: Tally
     coverage: Coverage
+    division: Division
 
 
 @dataclass
@@ -69,37 +59,26 @@ class _Part:
         blocks: Their coordinates.
         size: How many blocks of the grid they stand for.
         tally: What those did that have run.
-        done: How many have run.
+        at_once: How many run at once.
+        touched: For each time that some ran, how many, and the sectors of global memory that they
+            touched.
     """
 
     blocks: Blocks
     size: int
     tally: Tally
-    done: int = 0
+    at_once: int
+    touched: list[tuple[int, int]] = field(default_factory=list)
+
+    @property
+    def done(self) -> int:
+        """How many have run."""
+        return sum(blocks for blocks, _ in self.touched)
 
 
-def probe(execution: Execution) -> Probe:
-    """Run a block in the middle of the grid and its neighbours, recording all they do.
-
-    The memory is then as it was before.
-
-    Raises:
-        KernelFault: As `Execution.run`.
-        OutOfTime: The time was up.
-    """
-    grid, trace = execution.launch.grid, Trace()
-    blocks = caches.probe_blocks(grid, sampling.center(grid))
-    try:
-        tally = execution.run(blocks, trace=trace)
-    except OutOfTime as error:
-        raise _out_of_time(execution, error, 0) from None
-    execution.reset()
-    return Probe(
-        stream=caches.record(execution.program, trace, blocks),
-        path=trace.path,
-        lane_instructions_per_block=sum(tally.warps) * WARP_SIZE / len(blocks)
-        + _OVERHEAD_INSTRUCTIONS * execution.grid.padded_threads,
-    )
+def global_sectors(tally: Tally) -> int:
+    """Sectors of global memory, loaded, stored or changed: of it alone used bytes are counted."""
+    return sum(each for each, used in zip(tally.sectors, tally.used, strict=True) if used)
 
 
 def count(execution: Execution, cost_per_block: float, report: Progress) -> Counted:
@@ -119,17 +98,55 @@ def count(execution: Execution, cost_per_block: float, report: Progress) -> Coun
     cost = cost_per_block * launch.blocks
     division = divide(execution, most) if cost > WHOLE_GRID_LANE_INSTRUCTIONS else Division()
     if cost <= (WHOLE_GRID_LANE_INSTRUCTIONS if division.exact else ESTIMATED_LANE_INSTRUCTIONS):
-        parts = [_Part(WholeGrid(launch.grid), launch.blocks, Tally.zeros(steps))]
+        whole = WholeGrid(launch.grid)
+        parts = [_Part(whole, launch.blocks, Tally.zeros(steps), execution.chunk_blocks)]
     else:
         drawn = strata(launch.grid, execution.seed, most, division)
-        parts = [_Part(each.blocks, each.size, Tally.zeros(steps)) for each in drawn]
+        parts = [_part(execution, each, division.exact) for each in drawn]
     in_time = _run(execution, parts, report)
     total = Tally.zeros(steps)
     for part in parts:
         total.add(part.tally, part.size, part.done)
     done = _done(parts)
     estimated = done < launch.blocks and not division.exact
-    return Counted(total, Coverage(done, launch.blocks, estimated, not in_time))
+    error = _relative_standard_error(parts) if estimated and in_time else None
+    coverage = Coverage(done, launch.blocks, estimated, not in_time, relative_standard_error=error)
+    return Counted(total, coverage, division)
+
+
+def _part(execution: Execution, stratum: Stratum, exact: bool) -> _Part:
+    """A sample of blocks to run; where they may differ, in a random order and often enough.
+
+    Then what runs at once is a random part of the sample, and says how far off it may be.
+    """
+    blocks, at_once = stratum.blocks, execution.chunk_blocks
+    if not exact:
+        blocks = np.random.default_rng(execution.seed).permutation(blocks)
+        at_once = min(at_once, -(-len(blocks) // _LEAST_CHUNKS))
+    return _Part(blocks, stratum.size, Tally.zeros(len(execution.program.steps)), at_once)
+
+
+def _relative_standard_error(parts: Sequence[_Part]) -> float | None:
+    """The standard error of the sectors that the grid touches, over their number.
+
+    What ran at once are clusters of a random sample without repetition (W. G. Cochran, Sampling
+    Techniques, 3rd edition, 1977, equations 2.20 and 9A.4).
+
+    Returns:
+        None where it is not known: nothing was touched, or by all alike.
+    """
+    total = variance = 0.0
+    for part in parts:
+        mean, clusters = sum(touched for _, touched in part.touched) / part.done, len(part.touched)
+        total += part.size * mean
+        if part.done == part.size:
+            continue
+        if clusters < 2:
+            return None
+        squares = sum((touched - blocks * mean) ** 2 for blocks, touched in part.touched)
+        of_mean = squares * clusters / (clusters - 1) / part.done**2
+        variance += part.size**2 * of_mean * (1 - part.done / part.size)
+    return math.sqrt(variance) / total if variance else None
 
 
 def _run(execution: Execution, parts: Sequence[_Part], report: Progress) -> bool:
@@ -144,13 +161,14 @@ def _run(execution: Execution, parts: Sequence[_Part], report: Progress) -> bool
         if all_begun and begun_s < longest_s:  # it would be cut short, and its outputs with it
             return False
         try:
-            part.tally.add(execution.run(chunk))
+            ran = execution.run(chunk)
         except OutOfTime as error:
             if all_begun:
                 return False
-            raise _out_of_time(execution, error, _done(parts)) from None
+            raise execution.out_of_time(error, _done(parts)) from None
         longest_s = max(longest_s, begun_s - execution.deadline.left())
-        part.done += len(chunk)
+        part.tally.add(ran)
+        part.touched.append((len(chunk), global_sectors(ran)))
         report("emulating", _done(parts) / wanted)
     return True
 
@@ -165,11 +183,13 @@ def _in_turns(
     launched before them must run before them.
     """
     if len(parts) == 1 and not depends_on_data(execution.program):
-        (part,), step = parts, execution.chunk_blocks
+        (part,) = parts
+        step = part.at_once
         for number in spread(-(-len(part.blocks) // step)):
             yield part, part.blocks[number * step : (number + 1) * step]
         return
-    for turn in itertools.zip_longest(*(execution.chunks(part.blocks) for part in parts)):
+    chunks = (execution.chunks(part.blocks, part.at_once) for part in parts)
+    for turn in itertools.zip_longest(*chunks):
         for part, chunk in zip(parts, turn, strict=True):
             if chunk is not None:
                 yield part, chunk
@@ -177,10 +197,3 @@ def _in_turns(
 
 def _done(parts: Sequence[_Part]) -> int:
     return sum(part.done for part in parts)
-
-
-def _out_of_time(execution: Execution, error: OutOfTime, blocks: int) -> OutOfTime:
-    """The error, with how many blocks were done."""
-    return execution.deadline.error(
-        f"{error.reached} ({blocks} of {execution.launch.blocks} blocks done)"
-    )

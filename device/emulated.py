@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-import numpy as np
-
-from memlab.device import counting, model, totals
+from memlab.device import counting, model, probing, totals
 from memlab.device.budget import Budget, OutOfTime, TooLarge
 from memlab.device.compile import Compiled, compile_launch
-from memlab.device.emulator import caches
+from memlab.device.emulator import caches, streams
 from memlab.device.emulator.critical_path import Latencies, warp_clocks
 from memlab.device.emulator.parser import PtxError
 from memlab.device.execution import Execution
@@ -168,20 +166,28 @@ def emulate(
     resident = resident_blocks(launch, compiled, properties)
     report("preparing inputs", None)
     execution = Execution.of(launch, compiled, seed, budget)
-    program, probe = execution.program, counting.probe(execution)
+    program, probe = execution.program, probing.probe(execution)
     counted = counting.count(execution, probe.lane_instructions_per_block, report)
-    tally = counted.tally
+    tally, counters = counted.tally, totals.whole_grid(program, counted.tally)
+    execution.check_roles()
+    report("verifying", None)
+    verification = execution.verify(whole=counted.coverage.blocks_emulated == launch.blocks)
     report("modelling caches and time", None)
+    touched = counting.global_sectors(tally)
+    probe = probing.typical(execution, probe, touched, counted.division)
+    busy = streams.Busy(probe.region, probe.stream.blocks_like(touched))
     carveout = shared_carveout_bytes(properties, block_of(launch, compiled.resources))
     geometry = _cache_geometry(properties, resident.blocks_per_sm, carveout)
-    counters = _with_caches(totals.whole_grid(program, tally), probe.stream, launch, geometry, seed)
+    counters = _with_caches(counters, probe.stream, busy, geometry)
+    latencies = _latencies(counters, properties)
+    working, idle = (warp_clocks(program, path, latencies) for path in (probe.path, probe.idle))
+    idle_blocks = max(launch.blocks - busy.like, 0.0)
     work = model.Work(
         blocks=launch.blocks,
         counters=counters,
-        warp_clocks=warp_clocks(program, probe.path, _latencies(counters, properties)),
+        warp_clocks=working,
+        mean_warp_clocks=(busy.like * working + idle_blocks * idle) / launch.blocks,
     )
-    execution.check_roles()
-    report("verifying", None)
     return Emulation(
         coverage=counted.coverage,
         counters=counters,
@@ -189,7 +195,7 @@ def emulate(
         accesses=totals.by_access(program, tally, accessed_arrays(launch, execution)),
         region=totals.region(program, tally),
         work=work,
-        verification=execution.verify(whole=counted.coverage.blocks_emulated == launch.blocks),
+        verification=verification,
     )
 
 
@@ -245,7 +251,7 @@ def count(
         PtxError, UsageError, KernelFault, OutOfTime: As `emulate`.
     """
     execution = Execution.of(launch, compiled, seed, budget)
-    cost = counting.probe(execution).lane_instructions_per_block
+    cost = probing.probe(execution).lane_instructions_per_block
     counted = counting.count(execution, cost, progress or silent)
     return totals.whole_grid(execution.program, counted.tally)
 
@@ -274,18 +280,18 @@ def _cache_geometry(
 
 def _with_caches(
     counters: Counters,
-    stream: caches.Stream,
-    launch: Launch,
+    stream: streams.Stream,
+    busy: streams.Busy,
     geometry: caches.CacheGeometry,
-    seed: int,
 ) -> Counters:
     """Add what the cache models say to the counted requests and sectors."""
-    generator = np.random.default_rng(seed)
-    rate = caches.l1_miss_rate(stream, launch.grid, geometry, generator)
-    dram = caches.dram_bytes(stream, launch.grid, geometry, generator)
+    rate = caches.l1_miss_rate(stream, busy, geometry)
+    dram = caches.dram_bytes(stream, busy, geometry)
     hits = round(counters.global_load_sectors * stream.cacheable_share * (1 - rate))
     l2_reads = counters.global_load_sectors - hits
     l2_misses = min(dram.loaded // SECTOR_BYTES, l2_reads)
+    # A read that misses brings in no more than memory gives at once.
+    loaded = min(dram.loaded, l2_reads * geometry.dram_access_bytes)
     return replace(
         counters,
         l1_read_sector_hits=hits,
@@ -293,7 +299,7 @@ def _with_caches(
         l2_read_sector_hits=l2_reads - l2_misses,
         # The L1 writes local stores through as well: an H200 counts both of filter-local's here.
         l2_write_sectors=counters.global_store_sectors + counters.local_store_sectors,
-        dram_read_bytes=dram.loaded + dram.for_atomics,
+        dram_read_bytes=loaded + dram.for_atomics,
         dram_write_bytes=dram.written,
     )
 

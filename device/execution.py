@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from memlab.device.budget import Budget, Deadline, OutOfTime
 from memlab.device.compile import Compiled
 from memlab.device.emulator import parser
-from memlab.device.emulator.caches import PROBE_BLOCKS
 from memlab.device.emulator.counters import Patterns, Tally, Trace
 from memlab.device.emulator.dependence import adds_up_globally
 from memlab.device.emulator.machine import Chunk
@@ -27,6 +26,7 @@ from memlab.device.emulator.program import (
 )
 from memlab.device.emulator.recording import Recorder
 from memlab.device.emulator.sampling import Blocks
+from memlab.device.emulator.streams import PROBE_BLOCKS
 from memlab.device.emulator.threads import Grid
 from memlab.device.inputs import POISON_BYTE, argument_bytes, element_type, make_inputs
 from memlab.device.measurement import Verification
@@ -205,6 +205,12 @@ class Execution:
             self._cut_short = "the time limit" if timed_out else "a fault"
             raise
 
+    def out_of_time(self, error: OutOfTime, blocks: int) -> OutOfTime:
+        """The error, with how many blocks were done."""
+        return self.deadline.error(
+            f"{error.reached} ({blocks} of {self.launch.blocks} blocks done)"
+        )
+
     @property
     def chunk_blocks(self) -> int:
         """How many blocks run at once."""
@@ -212,9 +218,9 @@ class Execution:
         own = self._chunk_bytes // _block_bytes(self.launch, self.program)
         return max(1, min(lanes, own))
 
-    def chunks(self, blocks: Blocks) -> Iterator[NDArray[np.int64]]:
-        """Blocks in their order, as many as run at once."""
-        step = self.chunk_blocks
+    def chunks(self, blocks: Blocks, step: int = 0) -> Iterator[NDArray[np.int64]]:
+        """Blocks in their order, so many as run at once; as many as can where nothing is said."""
+        step = step or self.chunk_blocks
         for start in range(0, len(blocks), step):
             yield blocks[start : start + step]
 

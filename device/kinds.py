@@ -55,7 +55,7 @@ def divide(execution: Execution, most_blocks: float) -> Division:
             ran += len(pieces)
             if ran > most:
                 return Division()
-            execution.follow(np.array([_middle(piece) for piece in pieces]), moves, deadline)
+            execution.follow(np.array([middle(piece) for piece in pieces]), moves, deadline)
             boxes = moves.boxes
             cuts = [{end for box in boxes for end in _ends(box[axis])} for axis in range(3)]
             cut_up = [cut(extent, cuts[axis]) for axis, extent in enumerate(grid)]
@@ -76,7 +76,8 @@ def divide(execution: Execution, most_blocks: float) -> Division:
     return found if strata <= max(min(most_blocks, MOST_PIECES), 2 * _LEAST_BLOCKS) else Division()
 
 
-def _middle(piece: Box) -> tuple[int, int, int]:
+def middle(piece: Box) -> tuple[int, int, int]:
+    """The block in the middle of a piece of a grid."""
     x, y, z = piece
     a, b, c = center((len(x), len(y), len(z)))
     return x[a], y[b], z[c]

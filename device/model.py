@@ -39,12 +39,15 @@ class Work:
     Attributes:
         blocks: Blocks of the grid.
         counters: Whole-grid totals.
-        warp_clocks: SM clocks that one warp takes alone.
+        warp_clocks: SM clocks that one warp takes alone, in a block that has work.
+        mean_warp_clocks: The same in the mean of all blocks, of which some may have none; None
+            where all have.
     """
 
     blocks: int
     counters: Counters
     warp_clocks: float
+    mean_warp_clocks: float | None = None
 
 
 def time_of(work: Work, occupancy: Occupancy, properties: DeviceProperties) -> Time:
@@ -58,9 +61,12 @@ def time_of(work: Work, occupancy: Occupancy, properties: DeviceProperties) -> T
     bounds = throughput_bounds_s(work, properties)
     latency = latency_bound_s(work, occupancy, properties)
     throughput = max(bounds.values(), default=0.0)
+    bounds["latency"] = latency
     seconds = (max(throughput, latency) + throughput + latency) / 2
-    seconds = max(seconds, properties.shortest_kernel_s or 0.0)
-    return Time(median_s=seconds, provenance="modelled", bounds_s={**bounds, "latency": latency})
+    shortest = properties.shortest_kernel_s or 0.0
+    if seconds < shortest:  # then no unit decides, but the launch itself
+        seconds = bounds["launch"] = shortest
+    return Time(median_s=seconds, provenance="modelled", bounds_s=bounds)
 
 
 def roofline_only_s(flop: int, dram_bytes: int, properties: DeviceProperties) -> float:
@@ -120,8 +126,9 @@ def latency_bound_s(work: Work, occupancy: Occupancy, properties: DeviceProperti
     clock, count = clock_hz(properties), properties.multiprocessor_count
     if not clock or not count:
         return 0.0
-    rounds = max(1.0, math.ceil(work.blocks / count) / max(occupancy.blocks_per_sm, 1))
-    return rounds * work.warp_clocks / clock
+    rounds = math.ceil(work.blocks / count) / max(occupancy.blocks_per_sm, 1)
+    mean = work.warp_clocks if work.mean_warp_clocks is None else work.mean_warp_clocks
+    return max(work.warp_clocks, rounds * mean) / clock
 
 
 def constant_load_latency_clocks(counters: Counters, properties: DeviceProperties) -> float:

@@ -1,11 +1,9 @@
 """L1, L2 and DRAM traffic from the addresses that a few neighbouring blocks touched.
 
-The stream of one block is recorded; its neighbours in x, y and z say how each access moves from
-block to block (`translate`). From that, the streams of all blocks resident on a multiprocessor,
-or in a wave on the whole device, are laid side by side and run through an LRU cache. Time is cut
-into windows: within one, accesses are a set, and between windows the least recently used lines
-make room. Accesses that do not move in step with the block (an index read from memory) are drawn
-at random from the range where that instruction was seen.
+From the stream of one block (`streams.py`), those of all blocks resident on a multiprocessor, or
+in a wave on the whole device, are laid side by side and run through an LRU cache. Time is cut into
+windows: within one, accesses are a set, and between windows the least recently used lines make
+room.
 """
 
 from __future__ import annotations
@@ -17,61 +15,22 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from memlab.device.emulator.counters import Trace
-from memlab.device.emulator.program import Program
-from memlab.device.emulator.sampling import coordinates
+from memlab.device.emulator.streams import (
+    SECTORS_PER_LINE,
+    Busy,
+    Ints,
+    Stream,
+    lines_of_arrays,
+    shifts,
+    translate,
+    wrapped,
+)
 from memlab.device.properties import LINE_BYTES, SECTOR_BYTES
-from memlab.kernels.launch import Dim3
 
-Ints = NDArray[np.int64]
-
-SECTORS_PER_LINE = LINE_BYTES // SECTOR_BYTES
-"""L1 and L2 allocate lines and fill sectors."""
-PROBE_BLOCKS = 5
-"""Blocks that are recorded: one, its neighbours in x, y, z, and one to check by."""
-_WINDOWS = 256  # a window must be short against the reuse that the cache can hold
 _LARGEST_SIMULATION = 2_000_000  # accesses; more are thinned out by lines, capacity with them
 _LARGEST_L1_SIMULATION = 8_000_000  # likewise, of one multiprocessor
-
-
-@dataclass(frozen=True)
-class Stream:
-    """The sectors that one block touches, in time order, and how they move with the block.
-
-    One row for each distinct (window, sector, direction, movement).
-
-    Attributes:
-        origin: The block that was recorded.
-        window: When: 0 up to, not including, `windows`.
-        sector: Which 32-byte sector.
-        store: Whether it is written.
-        reads: Whether its bytes must be there: loads, and atomics, which the L2 carries out.
-        cached: Whether L1 keeps it.
-        move: Sectors it moves by for each block in x, y, z; shape (rows, 3).
-        low: Where `affine` is false: the lowest sector that the instruction was seen at.
-        high: The highest.
-        affine: Whether the access moves in step with the block.
-        windows: How many windows there are.
-        load_sectors: Sectors of cacheable loads before rows were made distinct.
-        cacheable_share: Those over the sectors of all loads.
-        recorded_share: Accesses that were recorded over all that the block does; those left out
-            are taken to be like them.
-    """
-
-    origin: tuple[int, int, int]
-    window: Ints
-    sector: Ints
-    store: NDArray[np.bool_]
-    reads: NDArray[np.bool_]
-    cached: NDArray[np.bool_]
-    move: Ints
-    low: Ints
-    high: Ints
-    affine: NDArray[np.bool_]
-    windows: int
-    load_sectors: int
-    cacheable_share: float
-    recorded_share: float = 1.0
+_THINNINGS = (1, 2, 5, 11, 23, 47, 97, 197, 397, 797, 1597, 3203, 6421, 12_853, 25_717, 51_437)
+"""One line in so many. Primes, since accesses often lie some power of two apart."""
 
 
 @dataclass(frozen=True)
@@ -91,114 +50,6 @@ class CacheGeometry:
     l1_bytes: int
     l2_bytes: int
     dram_access_bytes: int
-
-
-def probe_blocks(grid: Dim3, origin: tuple[int, int, int]) -> Ints:
-    """The block to record, its neighbours in x, y, z, and one to check by; shape (5, 3).
-
-    A neighbour is the block before, since the last ones of a grid are often cut short, or the
-    next where there is none before. Where the grid is one block wide the origin is repeated. The
-    last block lies two steps away in each dimension, or one where there are no two.
-    """
-    step = [-1 if at else int(extent > 1) for at, extent in zip(origin, grid, strict=True)]
-    check = [
-        2 * each if 0 <= at + 2 * each < extent else each
-        for each, at, extent in zip(step, origin, grid, strict=True)
-    ]
-    return np.array(origin) + np.vstack([np.zeros(3, int), np.diag(step), check]).astype(np.int64)
-
-
-def record(program: Program, trace: Trace, probes: Ints) -> Stream:
-    """Turn the trace of the probe blocks into the stream of one of them.
-
-    Args:
-        program: What ran.
-        trace: Its accesses; the chunk's blocks were those of `probe_blocks`.
-        probes: Those blocks, shape (5, 3).
-    """
-    # A row for each event and warp, and the sectors that belong to it.
-    warps: list[tuple[Ints, ...]] = []
-    counts: list[Ints] = []
-    touched: list[Ints] = []
-    windows = max(min(len(trace.events), _WINDOWS), 1)
-    steps = np.diagonal(probes[1:4] - probes[0])
-    times = (probes[4] - probes[0]) * steps  # steps are 1, -1 or 0
-    for number, (index, base, sectors) in enumerate(trace.events):
-        row = program.steps[index].row
-        bases = base.reshape(len(probes), -1) // SECTOR_BYTES
-        differences = (bases[1:4] - bases[0]).T
-        # Moves that are no whole number of sectors round differently from block to block.
-        affine = abs(bases[4] - bases[0] - differences @ times) <= 2
-        count = bases.shape[1]
-        per_warp = sectors.per_warp[:count]
-        warps.append(
-            (
-                np.full(count, number * windows // len(trace.events)),
-                np.full(count, index),
-                np.full(count, int(row.kind != "load")),
-                np.full(count, int(not row.bypass_l1)),
-                *(differences * steps).T,
-                affine.astype(np.int64),
-                np.full(count, int(row.kind != "store")),
-            )
-        )
-        counts.append(per_warp)
-        lines = bases[0] // SECTORS_PER_LINE * SECTORS_PER_LINE
-        touched.append(np.repeat(lines, per_warp) + sectors.offsets[: int(per_warp.sum())])
-    if not trace.events:
-        empty = np.zeros(0, np.int64)
-        warps, counts, touched = [(empty,) * 9], [empty], [empty]
-    table = np.stack([np.concatenate(each) for each in zip(*warps, strict=True)], axis=1)
-    count_of_warp, sector = np.concatenate(counts), np.concatenate(touched)
-    loads = table[:, 2] == 0
-    all_loads = int(count_of_warp[loads].sum())
-    cacheable_loads = int(count_of_warp[loads & (table[:, 3] == 1)].sum())
-    # Sorting whole rows is slow: number what the warps' rows have in common, then sort pairs.
-    table, group_of_warp = np.unique(table, axis=0, return_inverse=True)
-    group = np.repeat(group_of_warp.reshape(-1), count_of_warp)
-    lowest = int(sector.min(initial=0))
-    span = int(sector.max(initial=0)) - lowest + 1
-    group, sector = np.divmod(np.unique(group * span + (sector - lowest)), span)
-    table = table[group]
-    low, high = _ranges(trace, program, table[:, 1])
-    return Stream(
-        origin=(int(probes[0][0]), int(probes[0][1]), int(probes[0][2])),
-        window=table[:, 0],
-        sector=sector + lowest,
-        store=table[:, 2].astype(np.bool_),
-        reads=table[:, 8].astype(np.bool_),
-        cached=table[:, 3].astype(np.bool_),
-        move=table[:, 4:7],
-        low=low,
-        high=high,
-        affine=table[:, 7].astype(np.bool_),
-        windows=windows,
-        load_sectors=cacheable_loads,
-        cacheable_share=cacheable_loads / all_loads if all_loads else 1.0,
-        recorded_share=len(trace.events) / max(trace.seen, len(trace.events), 1),
-    )
-
-
-def _ranges(trace: Trace, program: Program, instruction: Ints) -> tuple[Ints, Ints]:
-    """The sectors between which each row's instruction was seen in any probe block."""
-    low = np.full(len(program.steps), np.iinfo(np.int64).max)
-    high = np.zeros(len(program.steps), np.int64)
-    for index, base, _ in trace.events:
-        low[index] = min(low[index], int(base.min()) // SECTOR_BYTES)
-        high[index] = max(high[index], int(base.max()) // SECTOR_BYTES)
-    return low[instruction], high[instruction]
-
-
-def translate(stream: Stream, blocks: Ints, generator: np.random.Generator) -> Ints:
-    """The sectors that other blocks touch, shape (blocks, rows of the stream)."""
-    distance = blocks - np.array(stream.origin)
-    sectors: Ints = stream.sector + distance @ stream.move.T
-    wild = np.flatnonzero(~stream.affine)
-    if wild.size:
-        sectors[:, wild] = generator.integers(
-            stream.low[wild], stream.high[wild] + 1, size=(len(blocks), wild.size)
-        )
-    return sectors
 
 
 def misses(
@@ -247,48 +98,50 @@ def misses(
     return missed
 
 
-def l1_miss_rate(
-    stream: Stream, grid: Dim3, geometry: CacheGeometry, generator: np.random.Generator
-) -> float:
+def l1_miss_rate(stream: Stream, busy: Busy, geometry: CacheGeometry) -> float:
     """Share of a multiprocessor's cacheable load sectors that miss its L1.
 
     Blocks are handed out in launch order, one to each multiprocessor in turn, so those resident
-    together lie `multiprocessors` apart. Stores go through and are not kept.
+    together lie `multiprocessors` apart: the first ones or, where what they touch is known of the
+    recorded one alone, those that are with it. Stores go through and are not kept.
     """
     chosen = ~stream.store & stream.cached
     if not chosen.any():
         return 1.0
-    total = grid[0] * grid[1] * grid[2]
-    order = np.arange(geometry.resident_blocks, dtype=np.int64) * geometry.multiprocessors
-    order = order[order < total]
-    blocks = coordinates(order, grid)
-    thinning = 1
-    while len(blocks) * int(chosen.sum()) // thinning > _LARGEST_L1_SIMULATION:
-        thinning *= 2
+    wave = geometry.resident_blocks * geometry.multiprocessors
+    first = 0
+    if not stream.affine[chosen].all():
+        recorded = min(int(busy.order(np.array([stream.origin]))[0]), busy.blocks - 1)
+        first = recorded // wave * wave + recorded % geometry.multiprocessors
+    order = np.arange(first, min(first + wave, busy.blocks), geometry.multiprocessors)
+    thinning = _thinning(len(order) * int(chosen.sum()), _LARGEST_L1_SIMULATION)
     if thinning == 1:
-        sectors = translate(stream, blocks, generator)[:, chosen]
-        window, sector = np.repeat(stream.window[chosen], len(blocks)), sectors.T.reshape(-1)
+        sectors = translate(stream, order, busy)[:, chosen]
+        window, sector = np.repeat(stream.window[chosen], len(order)), sectors.T.reshape(-1)
     else:
-        window, sector = _thinned_loads(stream, blocks, thinning, generator)
+        window, sector = _thinned_loads(stream, order, busy, thinning)
     missed = misses(window, sector, SECTORS_PER_LINE, geometry.l1_bytes / thinning)
-    return min(int(missed.sum()) * thinning / (stream.load_sectors * len(blocks)), 1.0)
+    return min(int(missed.sum()) * thinning / (stream.load_sectors * len(order)), 1.0)
 
 
-def _thinned_loads(
-    stream: Stream, blocks: Ints, thinning: int, generator: np.random.Generator
-) -> tuple[Ints, Ints]:
+def _thinning(accesses: int, most: int) -> int:
+    """How far so many accesses are thinned out."""
+    return next((each for each in _THINNINGS if accesses // each <= most), _THINNINGS[-1])
+
+
+def _thinned_loads(stream: Stream, order: Ints, busy: Busy, thinning: int) -> tuple[Ints, Ints]:
     """The cacheable loads of blocks in time order, of one line in `thinning`."""
     chosen = np.flatnonzero(~stream.store & stream.cached)
     windows: list[Ints] = []
     sectors: list[Ints] = []
-    for block in blocks:
-        sector = translate(stream, block[None], generator)[0, chosen]
+    for block in order:
+        sector = translate(stream, block[None], busy)[0, chosen]
         kept = _hash(sector // SECTORS_PER_LINE) % thinning == 0
         windows.append(stream.window[chosen][kept])
         sectors.append(sector[kept])
     window, sector = np.concatenate(windows), np.concatenate(sectors)
-    order = np.argsort(window, kind="stable")
-    return window[order], sector[order]
+    by_time = np.argsort(window, kind="stable")
+    return window[by_time], sector[by_time]
 
 
 class DramBytes(NamedTuple):
@@ -305,120 +158,134 @@ class DramBytes(NamedTuple):
     written: int
 
 
-def dram_bytes(
-    stream: Stream, grid: Dim3, geometry: CacheGeometry, generator: np.random.Generator
-) -> DramBytes:
+def dram_bytes(stream: Stream, busy: Busy, geometry: CacheGeometry) -> DramBytes:
     """Count what moves to and from memory.
 
     Two waves of blocks go through the L2; what the second one misses is what every further wave
-    misses. But accesses that are drawn at random from a range that fits the L2 miss each byte of
-    it at most once. Written lines stay in the L2 as far as they fit beside the rest.
+    misses. But where all arrays fit the L2 each byte is missed at most once, and so are those of
+    arrays that fit and are read as data decides. Written lines stay in the L2 as far as they fit
+    beside the rest.
     """
     if not len(stream.sector):
         return DramBytes(0, 0, 0)
-    total = grid[0] * grid[1] * grid[2]
+    total = busy.blocks
     wave = geometry.multiprocessors * geometry.resident_blocks
     simulated = min(total, 2 * wave)
     waves = [
-        list(_in_step(stream, coordinates(np.arange(start, min(start + wave, simulated)), grid)))
+        list(_in_step(stream, np.arange(start, min(start + wave, simulated)), busy))
         for start in range(0, simulated, wave)
     ]
-    thinning = 1
-    accesses = sum(len(rows) * len(shifts) for groups in waves for rows, shifts in groups)
-    while accesses // thinning > _LARGEST_SIMULATION:
-        thinning *= 2
+    accesses = sum(len(each.rows) * len(each.moved) for groups in waves for each in groups)
+    thinning = _thinning(accesses, _LARGEST_SIMULATION)
     unit_sectors = geometry.dram_access_bytes // SECTOR_BYTES
     windows: list[Ints] = []
     units: list[Ints] = []
-    stores: list[NDArray[np.bool_]] = []
-    readers: list[NDArray[np.bool_]] = []
-    affines: list[NDArray[np.bool_]] = []
+    rows: list[Ints] = []
     for number, groups in enumerate(waves):
-        for rows, shifts in groups:
-            for row, sector in _thinned(stream, rows, shifts, thinning, generator):
+        for group in groups:
+            for row, sector in _thinned(stream, group, thinning):
                 windows.append(stream.window[row] + number * stream.windows)
                 units.append(sector // unit_sectors)
-                stores.append(stream.store[row])
-                readers.append(stream.reads[row])
-                affines.append(stream.affine[row])
-    window, unit = np.concatenate(windows), np.concatenate(units)
-    order = np.argsort(window, kind="stable")
-    window, unit = window[order], unit[order]
-    store, reads, affine = (np.concatenate(each)[order] for each in (stores, readers, affines))
+                rows.append(row)
+    window, unit, row = (np.concatenate(each) for each in (windows, units, rows))
+    by_time = np.argsort(window, kind="stable")
+    window, unit, row = window[by_time], unit[by_time], row[by_time]
     missed = misses(window, unit, SECTORS_PER_LINE // unit_sectors, geometry.l2_bytes / thinning)
+    # Of the accesses that all blocks do, those of the stream times its blocks were laid out.
+    scale = busy.like / total / stream.recorded_share
     remaining = max(total - wave, 0) / min(wave, max(total - wave, 1))
 
     def bytes_read(chosen: NDArray[np.bool_]) -> float:
-        read = missed & reads & chosen
+        read = missed & chosen[row]
         first = int((read & (window < stream.windows)).sum())
         later = int(read.sum()) - first
-        return (first + later * remaining) * thinning * geometry.dram_access_bytes
+        return (first + later * remaining) * thinning * geometry.dram_access_bytes * scale
+
+    def at_most_once(bytes_: float, arrays: NDArray[np.bool_], held: NDArray[np.bool_]) -> float:
+        fits = _array_bytes(stream, held) <= geometry.l2_bytes
+        return min(bytes_, _array_bytes(stream, arrays)) if fits else bytes_
 
     def read_for(atomics: bool) -> float:
-        of_kind, reach_bytes = store == atomics, _reach_bytes(stream, atomics)
-        drawn_bytes = bytes_read(of_kind & ~affine)
-        if reach_bytes <= geometry.l2_bytes:
-            drawn_bytes = min(drawn_bytes, reach_bytes)
-        return (bytes_read(of_kind & affine) + drawn_bytes) / stream.recorded_share
+        reading = stream.reads & (stream.store == atomics)
+        wild = reading & ~stream.affine
+        found = bytes_read(reading & stream.affine) + at_most_once(bytes_read(wild), wild, wild)
+        return at_most_once(found, reading, np.ones_like(reading))
 
     loaded, for_atomics = read_for(False), read_for(True)
-    written = len(np.unique(unit[store])) * thinning * geometry.dram_access_bytes
-    written = int(written * total / simulated / stream.recorded_share)
+    written = len(np.unique(unit[stream.store[row]])) * thinning * geometry.dram_access_bytes
+    written = int(written * total / simulated * scale)
     footprint = written + loaded  # what atomics read lies where they write
     evicted = max(0.0, 1 - geometry.l2_bytes / footprint) if footprint else 0.0
-    return DramBytes(int(loaded), int(for_atomics), int(written * evicted))
+    return DramBytes(
+        *(
+            round(each / geometry.dram_access_bytes) * geometry.dram_access_bytes
+            for each in (loaded, for_atomics, written * evicted)
+        )
+    )
 
 
-def _reach_bytes(stream: Stream, atomics: bool) -> int:
-    """Size of the ranges that loads, or atomics, are drawn from which do not move in step."""
-    drawn = ~stream.affine & stream.reads & (stream.store == atomics)
-    ranges = np.unique(np.stack([stream.low[drawn], stream.high[drawn]], axis=1), axis=0)
-    return int((ranges[:, 1] - ranges[:, 0] + 1).sum()) * SECTOR_BYTES
+def _array_bytes(stream: Stream, chosen: NDArray[np.bool_]) -> int:
+    """Size of the arrays that some rows lie in."""
+    arrays = np.unique(np.stack([stream.low[chosen], stream.high[chosen]], axis=1), axis=0)
+    return int((arrays[:, 1] - arrays[:, 0] + 1).sum()) * SECTOR_BYTES
 
 
-def _in_step(stream: Stream, blocks: Ints) -> Iterator[tuple[Ints, Ints]]:
+class _Group(NamedTuple):
+    """Rows of a stream that move alike.
+
+    Attributes:
+        rows: Which.
+        moved: How far some blocks move them, each distance once: sectors where they move in step
+            with the block, else lines in their array.
+        lines: Lines of that array; 0 where they move in step.
+    """
+
+    rows: Ints
+    moved: Ints
+    lines: int
+
+
+def _in_step(stream: Stream, order: Ints, busy: Busy) -> Iterator[_Group]:
     """Split a stream into rows that move alike, with how far they move for the given blocks.
 
     Many blocks move a row equally far: what they touch in the same window is touched once.
-
-    Yields:
-        Rows of the stream, and the distinct distances in sectors. For rows that do not move in
-        step: the blocks' numbers instead.
     """
-    distance = blocks - np.array(stream.origin)
-    affine = np.flatnonzero(stream.affine)
+    distance = busy.coordinates(order) - np.array(stream.origin)
+    affine, wild = np.flatnonzero(stream.affine), np.flatnonzero(~stream.affine)
     moves, kind = np.unique(stream.move[affine], axis=0, return_inverse=True)
     for number, move in enumerate(moves):
-        yield affine[kind.reshape(-1) == number], np.unique(distance @ move)
-    yield np.flatnonzero(~stream.affine), np.arange(len(blocks))
+        yield _Group(affine[kind.reshape(-1) == number], np.unique(distance @ move), 0)
+    sizes, kind = np.unique(lines_of_arrays(stream)[wild], return_inverse=True)
+    for number, moved in enumerate(shifts(stream, sizes, order, busy).T):
+        yield _Group(wild[kind == number], np.unique(moved), int(sizes[number]))
 
 
-def _thinned(
-    stream: Stream, rows: Ints, shifts: Ints, thinning: int, generator: np.random.Generator
-) -> Iterator[tuple[Ints, Ints]]:
+def _thinned(stream: Stream, group: _Group, thinning: int) -> Iterator[tuple[Ints, Ints]]:
     """Lay rows out at each distance and keep one line in `thinning`: rows and their sectors."""
+    rows, lines = group.rows, group.lines
+    if not lines:
+        for row, moved in _batches(rows, group.moved):
+            sector = stream.sector[row] + moved
+            kept = _hash(sector // SECTORS_PER_LINE) % thinning == 0
+            yield row[kept], sector[kept]
+        return
+    # Laying out most of them in vain would take long where rows are many: of an array that is
+    # whole classes of lines long, one class is kept, and the distance says which rows are in it.
+    lines = -(-lines // thinning) * thinning
+    class_of_row = (stream.sector[rows] - stream.low[rows]) // SECTORS_PER_LINE % thinning
+    class_wanted = -group.moved % thinning
+    for each in np.unique(class_wanted):
+        chosen = rows[class_of_row == each]
+        for row, moved in _batches(chosen, group.moved[class_wanted == each]):
+            yield row, wrapped(stream.sector[row], stream.low[row], moved, np.array(lines))
+
+
+def _batches(rows: Ints, moved: Ints) -> Iterator[tuple[Ints, Ints]]:
+    """Each row with each distance, no more at once than memory should hold."""
     step = max(1, _LARGEST_SIMULATION // max(len(rows), 1))
-    for start in range(0, len(shifts) if len(rows) else 0, step):
-        batch = shifts[start : start + step]
-        if stream.affine[rows[0]]:
-            sectors = stream.sector[rows] + batch[:, None]
-        elif thinning > 1:  # draw as many as would be kept, from one line in so many
-            drawn = rows[generator.integers(len(rows), size=len(batch) * len(rows) // thinning)]
-            first, last = stream.low[drawn] // SECTORS_PER_LINE, stream.high[drawn]
-            lines = np.maximum((last // SECTORS_PER_LINE - first + 1) // thinning, 1)
-            line = first + thinning * generator.integers(lines)
-            sector = line * SECTORS_PER_LINE + generator.integers(SECTORS_PER_LINE, size=len(line))
-            yield drawn, np.clip(sector, stream.low[drawn], last)
-            continue
-        else:
-            size = (len(batch), len(rows))
-            sectors = generator.integers(stream.low[rows], stream.high[rows] + 1, size=size)
-        row = np.broadcast_to(rows, sectors.shape)
-        if thinning == 1:
-            yield row.reshape(-1), sectors.reshape(-1)
-        else:
-            kept = _hash(sectors // SECTORS_PER_LINE) % thinning == 0
-            yield row[kept], sectors[kept]
+    for start in range(0, len(moved) if len(rows) else 0, step):
+        batch = moved[start : start + step]
+        yield np.tile(rows, len(batch)), np.repeat(batch, len(rows))
 
 
 def _hash(lines: Ints) -> Ints:

@@ -1,6 +1,6 @@
 """How long one warp takes by itself: the latency that other warps must hide.
 
-A scoreboard follows the path that the first warp took. Within a stretch between two branches or
+A scoreboard follows the path that a warp took. Within a stretch between two branches or
 barriers an instruction issues when its registers are ready, since ptxas moves loads ahead of
 what uses them; a stretch begins when the last instruction of the one before has issued, and
 takes at least a clock an instruction.
@@ -33,7 +33,7 @@ def warp_clocks(program: Program, path: Sequence[tuple[int, int]], latencies: La
 
     Args:
         program: What it runs.
-        path: The stretches of instructions it took, as in `Trace.path`.
+        path: The stretches of instructions it took, from `Trace.path`.
         latencies: Clocks by kind of instruction.
 
     Returns:

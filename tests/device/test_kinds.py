@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from memlab.device import counting, datasheet, kinds
+from memlab.device import counting, datasheet, kinds, probing
 from memlab.device.compile import compile_launch
 from memlab.device.counting import Counted
 from memlab.device.devices import limits
@@ -50,7 +50,7 @@ def executed(body: str, grid: Dim3, block: Dim3, n: int = 0, m: int = 1) -> Exec
 
 
 def counted(found: Execution) -> Counted:
-    cost = counting.probe(found).lane_instructions_per_block
+    cost = probing.probe(found).lane_instructions_per_block
     return counting.count(found, cost, lambda what, fraction: None)
 
 
@@ -112,6 +112,33 @@ def test_what_is_not_followed_is_an_estimate(condition: str) -> None:
     found = executed(f"if ({condition}) o[tx] = 1;", (2_000_000, 4, 1), (256, 1, 1), n=1000)
 
     assert counted(found).coverage.estimated
+
+
+def test_an_estimate_says_how_far_off_it_may_be() -> None:
+    """Of 1,024 blocks a seventh write: the standard error is the binomial's, 7.6%."""
+    blocks, errors, told = 2_000_000, [], []
+    for seed in range(12):
+        found = executed("if (bx % 7 == 3) o[tx] = 1;", (blocks, 1, 1), (32, 1, 1))
+        found.seed = seed
+        result = counted(found)
+        assert result.coverage.relative_standard_error is not None
+        told.append(result.coverage.relative_standard_error)
+        errors.append(_global(found, result.tally.requests) / (blocks / 7) - 1)
+
+    binomial = (6 / 1024) ** 0.5
+    assert np.mean(told) == pytest.approx(binomial, rel=0.15)
+    assert 0.6 * binomial < np.sqrt(np.mean(np.square(errors))) < 1.5 * binomial
+
+
+@pytest.mark.parametrize("condition", ["sinf(bx) < 5", "sinf(bx) > 5"], ids=["all", "none"])
+def test_what_the_sample_does_not_show_is_not_told(condition: str) -> None:
+    """Where all do alike, or none was seen at work, how far off the others are is not known."""
+    found = executed(f"if ({condition}) o[tx] = 1;", (10_000_000, 1, 1), (32, 1, 1))
+    coverage = counted(found).coverage
+
+    assert coverage.estimated
+    assert coverage.relative_standard_error is None
+    assert coverage.remark == "estimates, since blocks may differ by data or index"
 
 
 def test_what_is_estimated_runs_whole_up_to_a_larger_size(monkeypatch: pytest.MonkeyPatch) -> None:

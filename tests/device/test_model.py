@@ -71,7 +71,11 @@ def test_each_bound_is_work_over_rate(done: model.Work, bound: str, seconds: flo
 
 
 def test_no_kernel_is_shorter_than_one_that_does_nothing() -> None:
-    assert model.time_of(work(blocks=1), FULL, H200).median_s == 1.31e-6
+    time = model.time_of(work(blocks=1), FULL, H200)
+    assert time.median_s == time.bounds_s["launch"] == 1.31e-6
+    # 1.0 us of DRAM and as long a latency make 1.5 us: the shortest kernel decides nothing.
+    longer = model.time_of(work(clocks=1980, dram_read_bytes=4525446), FULL, H200)
+    assert longer.bounds_s["launch"] < 1e-6
 
 
 def test_blocks_beyond_those_resident_wait_for_the_next_round() -> None:

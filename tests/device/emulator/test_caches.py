@@ -8,8 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memlab.device.emulator import caches
-from memlab.device.emulator.caches import CacheGeometry, Stream
+from memlab.device.emulator import caches, streams
+from memlab.device.emulator.caches import CacheGeometry
+from memlab.device.emulator.streams import Busy, Stream
+from memlab.device.properties import LINE_BYTES
+from memlab.kernels.launch import Dim3
 
 LINE_SECTORS = 4
 
@@ -37,7 +40,7 @@ def test_one_access_a_window_is_an_exact_lru(
     units: list[int], units_per_line: int, lines: int
 ) -> None:
     missed = caches.misses(
-        np.arange(len(units)), np.array(units, np.int64), units_per_line, lines * caches.LINE_BYTES
+        np.arange(len(units)), np.array(units, np.int64), units_per_line, lines * LINE_BYTES
     )
 
     assert missed.tolist() == lru_misses(units, units_per_line, lines)
@@ -54,6 +57,7 @@ def test_of_several_in_a_window_one_misses() -> None:
     [
         ((1, 1, 1), (0, 0, 0), [(0, 0, 0)] * 5),
         ((2, 1, 1), (0, 0, 0), [(0, 0, 0), (1, 0, 0), (0, 0, 0), (0, 0, 0), (1, 0, 0)]),
+        ((3, 1, 1), (1, 0, 0), [(1, 0, 0), (0, 0, 0), (1, 0, 0), (1, 0, 0), (2, 0, 0)]),
         ((1, 9, 1), (0, 4, 0), [(0, 4, 0), (0, 4, 0), (0, 3, 0), (0, 4, 0), (0, 2, 0)]),
         ((9, 3, 2), (4, 1, 0), [(4, 1, 0), (3, 1, 0), (4, 0, 0), (4, 1, 1), (2, 0, 1)]),
     ],
@@ -61,7 +65,16 @@ def test_of_several_in_a_window_one_misses() -> None:
 def test_probes_stay_in_the_grid(
     grid: tuple[int, int, int], origin: tuple[int, int, int], expected: list[tuple[int, int, int]]
 ) -> None:
-    assert list(map(tuple, caches.probe_blocks(grid, origin).tolist())) == expected
+    assert list(map(tuple, streams.probe_blocks(grid, origin).tolist())) == expected
+
+
+ENDLESS = 2**40  # sectors of an array that no cache holds
+
+
+def all_of(grid: Dim3, like: float | None = None) -> Busy:
+    """A grid whose blocks all work."""
+    x, y, z = grid
+    return Busy((range(x), range(y), range(z)), x * y * z if like is None else like)
 
 
 def stream(
@@ -77,10 +90,11 @@ def stream(
         reads=np.ones(rows, np.bool_),
         cached=np.ones(rows, np.bool_),
         move=np.array(moves).reshape(rows, 3),
-        low=np.array(sectors),
-        high=np.array(sectors),
+        low=np.zeros(rows, np.int64),
+        high=np.full(rows, ENDLESS),
         affine=np.ones(rows, np.bool_),
         windows=max(windows) + 1,
+        sectors=rows,
         load_sectors=rows,
         cacheable_share=1.0,
     )
@@ -116,31 +130,51 @@ def geometry(**changes: int) -> CacheGeometry:
     return replace(made, **changes)
 
 
-GENERATOR = np.random.default_rng(0)
-
-
 def test_blocks_move_in_step() -> None:
     made = stream([0, 1], [100, 200], [(3, 50, 0), (0, 0, 7)])
 
-    moved = caches.translate(made, np.array([(0, 0, 0), (2, 0, 0), (1, 3, 5)]), GENERATOR)
+    grid = all_of((10, 10, 10))
+    moved = streams.translate(made, grid.order(np.array([(0, 0, 0), (2, 0, 0), (1, 3, 5)])), grid)
 
     assert moved.tolist() == [[100, 200], [106, 200], [253, 235]]
 
 
-def test_what_does_not_move_in_step_is_drawn_from_where_it_was_seen() -> None:
-    affine = np.array([True, False])
-    made = stream([0, 1], [100, 200], [(3, 0, 0)] * 2, affine=affine, high=np.array([100, 299]))
+def test_what_does_not_move_in_step_moves_evenly_through_its_array() -> None:
+    """Arrays of 25 lines from sector 200 on and of 10 from 400 on, and 100 blocks."""
+    low, high = np.array([0, 200, 200, 400]), np.array([ENDLESS, 299, 299, 439])
+    made = stream([0] * 4, [100, 200, 298, 417], [(3, 0, 0)] * 4, low=low, high=high)
+    made = replace(made, affine=np.array([True, False, False, False]))
+    block = np.arange(100)
 
-    moved = caches.translate(made, np.stack([np.arange(1000)] * 3, axis=1), GENERATOR)
+    moved = streams.translate(made, block, all_of((100, 1, 1)))
 
-    assert (moved[:, 0] == 100 + 3 * np.arange(1000)).all()
-    assert moved[:, 1].min() >= 200
-    assert moved[:, 1].max() <= 299
-    assert len(np.unique(moved[:, 1])) > 90
+    assert (moved[:, 0] == 100 + 3 * block).all()
+    lines = block * 25 // 100  # a line further every fourth block
+    assert (moved[:, 1] == 200 + 4 * lines).all()
+    assert (moved[:, 2] == 200 + (98 + 4 * lines) % 100).all()  # round the array's end
+    assert (moved[:, 3] == 400 + (17 + 4 * (block * 10 // 100)) % 40).all()
+
+
+def test_places_in_launch_order_are_those_of_a_part_of_the_grid() -> None:
+    part = Busy((range(3, 7), range(2, 4), range(5, 8)), 24)
+    places = part.coordinates(np.arange(24))
+
+    expected = [(x, y, z) for z in part.region[2] for y in part.region[1] for x in part.region[0]]
+    assert list(map(tuple, places.tolist())) == expected
+    assert part.order(places).tolist() == list(range(24))
+
+
+def test_busy_blocks_alone_are_laid_out_and_scaled_to_what_was_counted() -> None:
+    """Each reads 4 sectors of its own, nothing is kept: half of the blocks, or half more."""
+    made = stream([0] * 4, list(range(4)), [(4, 0, 0)] * 4)
+    cache = geometry(l2_bytes=0)
+
+    for like in (100, 50, 150):
+        assert caches.dram_bytes(made, all_of((100, 1, 1), like), cache).loaded == like * 4 * 32
 
 
 def test_each_input_is_read_once_where_the_l2_holds_it() -> None:
-    read, _, written = caches.dram_bytes(matrix_product(64, 16), (4, 4, 1), geometry(), GENERATOR)
+    read, _, written = caches.dram_bytes(matrix_product(64, 16), all_of((4, 4, 1)), geometry())
 
     assert read == 2 * 64 * 64 * 4
     assert written == 0
@@ -149,7 +183,7 @@ def test_each_input_is_read_once_where_the_l2_holds_it() -> None:
 def test_without_an_l2_each_window_is_read_anew() -> None:
     # A wave is 2 rows of 4 blocks. In each of 4 phases it touches 2 tiles of M and 4 of N; the
     # grid is 2 waves, and a tile is 16 x 16 x 4 bytes.
-    read, *_ = caches.dram_bytes(matrix_product(64, 16), (4, 4, 1), geometry(l2_bytes=0), GENERATOR)
+    read, *_ = caches.dram_bytes(matrix_product(64, 16), all_of((4, 4, 1)), geometry(l2_bytes=0))
 
     assert read == 2 * 4 * (2 + 4) * 1024
 
@@ -157,7 +191,7 @@ def test_without_an_l2_each_window_is_read_anew() -> None:
 def test_memory_is_read_by_its_own_access_size() -> None:
     far_apart = stream([0, 0], [0, 100], [(0, 0, 0)] * 2)
 
-    read, *_ = caches.dram_bytes(far_apart, (1, 1, 1), geometry(dram_access_bytes=64), GENERATOR)
+    read, *_ = caches.dram_bytes(far_apart, all_of((1, 1, 1)), geometry(dram_access_bytes=64))
 
     assert read == 2 * 64
 
@@ -174,8 +208,8 @@ def test_written_lines_leave_an_l2_that_is_too_small(atomic: bool) -> None:
     )
     total = blocks * each * 32
 
-    kept = caches.dram_bytes(made, (blocks, 1, 1), geometry(l2_bytes=total), GENERATOR)
-    spilled = caches.dram_bytes(made, (blocks, 1, 1), geometry(l2_bytes=total // 4), GENERATOR)
+    kept = caches.dram_bytes(made, all_of((blocks, 1, 1)), geometry(l2_bytes=total))
+    spilled = caches.dram_bytes(made, all_of((blocks, 1, 1)), geometry(l2_bytes=total // 4))
 
     read = total if atomic else 0  # an atomic changes what is there
     assert kept == (0, read, 0)
@@ -186,7 +220,7 @@ def test_written_lines_leave_an_l2_that_is_too_small(atomic: bool) -> None:
 def test_blocks_on_one_multiprocessor_share_its_l1() -> None:
     # Four multiprocessors and four columns of blocks: the two on one are in the same column and
     # share N's tiles, not M's. Of four tiles three miss.
-    rate = caches.l1_miss_rate(matrix_product(64, 16), (4, 4, 1), geometry(), GENERATOR)
+    rate = caches.l1_miss_rate(matrix_product(64, 16), all_of((4, 4, 1)), geometry())
 
     assert rate == pytest.approx(3 / 4)
 
@@ -200,9 +234,9 @@ def test_a_warp_that_walks_rows_needs_a_line_for_each(lines: int, rate: float) -
         [thread * 1024 + step // 2 for step in range(steps) for thread in range(32)],
         [(32 * 1024, 0, 0)] * 32 * steps,
     )
-    one_block = geometry(l1_bytes=lines * caches.LINE_BYTES, resident_blocks=1)
+    one_block = geometry(l1_bytes=lines * LINE_BYTES, resident_blocks=1)
 
-    found = caches.l1_miss_rate(made, (4, 1, 1), one_block, GENERATOR)
+    found = caches.l1_miss_rate(made, all_of((4, 1, 1)), one_block)
 
     # Two steps share a sector where lines live on; else each step fetches its sector anew.
     assert found == pytest.approx(rate)
@@ -211,7 +245,7 @@ def test_a_warp_that_walks_rows_needs_a_line_for_each(lines: int, rate: float) -
 def test_what_bypasses_the_l1_always_misses() -> None:
     made = stream([0, 1], [5, 5], [(0, 0, 0)] * 2, cached=np.zeros(2, np.bool_))
 
-    assert caches.l1_miss_rate(made, (1, 1, 1), geometry(), GENERATOR) == 1
+    assert caches.l1_miss_rate(made, all_of((1, 1, 1)), geometry()) == 1
 
 
 def test_what_touches_no_memory_reads_none() -> None:
@@ -223,22 +257,22 @@ def test_what_touches_no_memory_reads_none() -> None:
         move=np.zeros((0, 3), np.int64),
     )
 
-    assert caches.dram_bytes(made, (4, 4, 1), geometry(), GENERATOR) == (0, 0, 0)
+    assert caches.dram_bytes(made, all_of((4, 4, 1)), geometry()) == (0, 0, 0)
 
 
-@given(st.integers(0, 2**32))
-def test_a_thinned_simulation_comes_near_the_whole_one(seed: int) -> None:
-    """Random reads of 1 MiB through a cache of a quarter of it."""
+@given(st.integers(0, 2**32), st.sampled_from([1, 16]))
+def test_a_thinned_simulation_comes_near_the_whole_one(seed: int, stride: int) -> None:
+    """Random reads of 1 MiB through a cache of a quarter of it; or of each 16th sector of it."""
     generator = np.random.default_rng(seed)
-    sectors = generator.integers(0, 1 << 15, 4096)
+    sectors = generator.integers(0, (1 << 15) // stride, 4096) * stride
     windows = list(np.repeat(np.arange(64), 64))
-    made = stream(windows, list(sectors), [(0, 0, 0)] * 4096)
-    made = replace(made, affine=np.zeros(4096, np.bool_), low=sectors * 0, high=sectors * 0 + 32767)
-    cache, grid = geometry(l2_bytes=1 << 18), (8, 2, 1)
-    whole, *_ = caches.dram_bytes(made, grid, cache, generator)
+    made = stream(windows, list(sectors), [(0, 0, 0)] * 4096, high=np.full(4096, 32767))
+    made = replace(made, affine=np.zeros(4096, np.bool_))
+    cache, grid = geometry(l2_bytes=1 << 18), all_of((80, 2, 1))
+    whole, *_ = caches.dram_bytes(made, grid, cache)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(caches, "_LARGEST_SIMULATION", 16_384)
-        thinned, *_ = caches.dram_bytes(made, grid, cache, generator)
+        thinned, *_ = caches.dram_bytes(made, grid, cache)
 
     assert thinned == pytest.approx(whole, rel=0.15)
 
@@ -254,7 +288,7 @@ def test_a_large_simulation_thinned_out_finds_the_same_rate(
     geometry = CacheGeometry(1, 2, 64 * 1024, 0, 64)
 
     def rate() -> float:
-        return caches.l1_miss_rate(read, (8, 1, 1), geometry, np.random.default_rng(0))
+        return caches.l1_miss_rate(read, all_of((8, 1, 1)), geometry)
 
     whole = rate()
     monkeypatch.setattr(caches, "_LARGEST_L1_SIMULATION", 10_000)
