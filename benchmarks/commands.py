@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -13,7 +14,9 @@ from pathlib import Path
 
 from benchmarks.report import Figure
 
-MEMLAB = (str(Path(sys.executable).with_name("memlab")),)
+BESIDE_PYTHON = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+MEMLAB = (shutil.which("memlab", path=BESIDE_PYTHON) or "memlab",)
+"""The one that is installed beside this interpreter, else the first on the path."""
 REPETITIONS = 15
 
 RUNS = (

@@ -101,6 +101,10 @@ def main(folder: Path | None) -> int:
         target.mkdir(parents=True, exist_ok=True)
         name = prefix(properties.name)
         rows = compare(properties)
+        with (target / f"{name}-timing.csv").open("w", newline="") as file:
+            writer = csv.DictWriter(file, rows[0], lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(rows)
         figures = [
             *gpu_goals.of_times(rows),
             *gpu_goals.of_commands(),
@@ -110,10 +114,6 @@ def main(folder: Path | None) -> int:
         text = f"{head(properties.name)}, clocks as found\n\n{_markdown(rows)}\n```\n{goals}\n```\n"
         print(text)
         (target / f"{name}-timing.md").write_text(text)
-        with (target / f"{name}-timing.csv").open("w", newline="") as file:
-            writer = csv.DictWriter(file, rows[0], lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(rows)
     return int(any(each.missed for each in figures))
 
 
