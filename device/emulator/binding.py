@@ -10,6 +10,7 @@ import numpy as np
 from memlab.device.emulator.control import Mask
 from memlab.device.emulator.counters import Tally
 from memlab.device.emulator.isa import NUMPY_TYPES, Row
+from memlab.device.emulator.meeting import Company
 from memlab.device.emulator.operands import Operands, Source, value_of
 from memlab.device.emulator.parser import PtxError, Vector
 from memlab.device.emulator.program import Step
@@ -55,7 +56,7 @@ def lane_by_lane(operands: Operands, step: Step) -> Action:
     return run_direct if direct else run if len(targets) == 1 else run_pair
 
 
-def together(operands: Operands, step: Step, alive: Mask, size: int) -> Action:
+def together(operands: Operands, step: Step, alive: Mask, size: int, company: Company) -> Action:
     """An instruction of whole warps, or of whole blocks.
 
     Args:
@@ -63,6 +64,7 @@ def together(operands: Operands, step: Step, alive: Mask, size: int) -> Action:
         step: The instruction.
         alive: Lanes that are threads.
         size: Lanes that compute together: a warp's or a block's.
+        company: Whom the lanes that run it have met.
     """
     row, (to, *given) = step.row, step.instruction.operands
     lanes, shape = operands.lanes, (operands.lanes // size, size)
@@ -72,8 +74,9 @@ def together(operands: Operands, step: Step, alive: Mask, size: int) -> Action:
     assert function is not None
 
     def run(mask: Mask | None) -> None:
-        active = (alive if mask is None else mask).reshape(shape)
-        given = (np.broadcast_to(value_of(s), lanes).reshape(shape) for s in sources)
+        active = company.active(alive if mask is None else mask).reshape(shape)
+        values = company.given or map(value_of, sources)
+        given = (np.broadcast_to(each, lanes).reshape(shape) for each in values)
         results = function(active, *given)
         if len(row.to) == 1:
             results = (results,)

@@ -3,7 +3,8 @@
 Lanes that part at a branch become groups. Running the group with the lowest program counter
 makes lanes meet again where their paths join: compilers mostly lay code out so that a join lies
 behind both of its arms, and where they do not, `layout` has the order. `bar.sync` parks a group
-until no other lane can run. A group that waits in a loop for what another one will write is put
+until no other lane can run, and before the barriers open those go on who wait for other lanes of
+their warps alone (`meeting`). A group that waits in a loop for what another one will write is put
 off: it *yields* until the others have gone as far as they can, as threads have progressed since
 Volta.
 """
@@ -24,6 +25,12 @@ Mask = NDArray[np.bool_]
 Opener: TypeAlias = Callable[[dict[int, Mask]], tuple[dict[int, Mask], dict[int, Mask]]]
 """Says which of the parked groups go on, and which wait on, when no other lane can run."""
 
+Meeting: TypeAlias = Callable[[dict[int, Mask], Mask], tuple[dict[int, Mask], dict[int, Mask]]]
+"""Carries out what groups wait for other lanes of their warps at; says who did, and who waits on.
+
+The second argument are lanes that may still have someone on the way to them.
+"""
+
 _NEVER = 1 << 60  # a program counter behind every instruction
 
 
@@ -31,6 +38,7 @@ class Schedule:
     """The groups of lanes of one chunk of blocks.
 
     Attributes:
+        live: The lanes that have not exited; always the same array.
         counter: Program counter of the running group.
         mask: Its lanes; None when every lane of the chunk runs, which is the fast path.
         limit: Where the running group meets another one, at the latest.
@@ -44,24 +52,26 @@ class Schedule:
         block_lanes: int = WARP_SIZE,
         order: Order | None = None,
         awake: Callable[[Mapping[int, Mask]], dict[int, Mask]] = dict,
+        meeting: Meeting | None = None,
     ) -> None:
         """Begin with the lanes that are threads; without an opener all barriers open at once.
 
         `block_lanes` are the lanes of a block; `order` says which instruction lies lower where
         that is not the one with the lower program counter; `awake` says which of those that
-        yielded have a reason to run again.
+        yielded have a reason to run again; `meeting` is needed where lanes `meet`.
         """
-        self._order, self._awake = order, awake
+        self._order, self._awake, self._meeting = order, awake, meeting
         self._opener, self._block_lanes = opener, block_lanes
         self._yielded: dict[int, Mask] = {}
         self._loops: dict[int, int] = {}  # of those that yielded: first and last instruction
         self.rounds_in_vain = 0
-        self._live = live.copy()
+        self.live = live.copy()
         self._full = bool(live.all())
         self._ready: dict[int, Mask] = {}
         self._parked: dict[int, Mask] = {}
+        self._meetings: dict[int, Mask] = {}
         self.counter = 0
-        self.mask: Mask | None = None if self._full else self._live.copy()
+        self.mask: Mask | None = None if self._full else self.live.copy()
         self.limit = _NEVER
 
     def jump(self, counter: int) -> None:
@@ -84,9 +94,9 @@ class Schedule:
         """End the running group; False when no lane is left."""
         self._progress()
         if self.mask is None:
-            self._live[:] = False
+            self.live[:] = False
         else:
-            self._live &= ~self.mask
+            self.live &= ~self.mask
         self._full = False
         return self._next()
 
@@ -95,7 +105,7 @@ class Schedule:
         self._progress()
         if self._opener is None and (
             self.mask is None
-            or (not self._ready and not self._parked and np.array_equal(self.mask, self._live))
+            or (not self._ready and not self._parked and np.array_equal(self.mask, self.live))
         ):
             self.counter += 1  # everyone is here
             return True
@@ -103,6 +113,14 @@ class Schedule:
         waiting = self._parked.get(resume)
         running = self._running()
         self._parked[resume] = running if waiting is None else waiting | running
+        return self._next()
+
+    def meet(self) -> bool:
+        """Hold the running group at an instruction that it carries out with lanes elsewhere."""
+        self._progress()
+        waiting = self._meetings.get(self.counter)
+        running = self._running()
+        self._meetings[self.counter] = running if waiting is None else waiting | running
         return self._next()
 
     def give_way(self, end: int) -> None:
@@ -117,9 +135,11 @@ class Schedule:
         self._next()
 
     def others(self) -> Iterator[tuple[int, Mask]]:
-        """The groups that do not run now, each with the program counter that it goes on from."""
-        for groups in (self._ready, self._parked, self._yielded):
+        """The groups that do not run now, each with the program counter where it is."""
+        for groups in (self._ready, self._meetings, self._yielded):
             yield from groups.items()
+        for resume, mask in self._parked.items():
+            yield resume - 1, mask
 
     def merge(self) -> None:
         """Join the group that waits where the running group has arrived."""
@@ -127,7 +147,7 @@ class Schedule:
         self._dequeue()
 
     def _running(self) -> Mask:
-        return self._live.copy() if self.mask is None else self.mask
+        return self.live.copy() if self.mask is None else self.mask
 
     def _enqueue(self, counter: int, mask: Mask) -> None:
         waiting = self._ready.get(counter)
@@ -144,6 +164,8 @@ class Schedule:
         self.mask = None if self._full and not self._ready and bool(mask.all()) else mask
 
     def _next(self) -> bool:
+        if not self._ready and self._meetings:
+            self._meet()
         if not self._ready and self._parked:
             # No lane can run: every live lane waits, so the barriers open; but those of blocks
             # that have lanes on their way to one stay shut, unless these wait in vain.
@@ -169,6 +191,15 @@ class Schedule:
             return False
         self._dequeue()
         return True
+
+    def _meet(self) -> None:
+        """Let groups go on that have waited for other lanes of their warps."""
+        assert self._meeting is not None
+        held = np.zeros_like(self.live)
+        if self._yielded and not self.rounds_in_vain:
+            held = self._blocks_with(self._yielded)
+        gone, self._meetings = self._meeting(self._meetings, held)
+        self._ready = {counter + 1: mask for counter, mask in gone.items()}
 
     def _progress(self) -> None:
         """Note that the running group is elsewhere than where groups have yielded."""

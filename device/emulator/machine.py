@@ -19,6 +19,7 @@ from memlab.device.emulator.binding import Action
 from memlab.device.emulator.control import Mask, Schedule, warps_of
 from memlab.device.emulator.counters import Patterns, Tally, Trace
 from memlab.device.emulator.lowering import MALFORMED, malformed
+from memlab.device.emulator.meeting import Company, Meetings, Parked
 from memlab.device.emulator.memory import GlobalMemory, KernelFault
 from memlab.device.emulator.operands import Operands, value_of
 from memlab.device.emulator.parser import PtxError
@@ -79,6 +80,9 @@ class Chunk:
         self._accesses = Accesses(
             self._threads, self._operands, spaces, patterns, self.tally, trace, recorder, checker
         )
+        self._company = Company()
+        if checker is not None:
+            checker.barriers.company = self._company
         self._rendezvous = Rendezvous(program.steps, self._operands, self._threads)
         self._actions: list[Action | None] = []
         for index, step in enumerate(program.steps):
@@ -108,7 +112,10 @@ class Chunk:
         block_lanes = self._threads.grid.padded_threads
         self._waiting = Waiting(self.program, self._operands, self._spaces)
         awake = self._waiting.awake
-        schedule = Schedule(self._threads.alive, opener, block_lanes, self.program.order, awake)
+        schedule = Schedule(
+            self._threads.alive, opener, block_lanes, self.program.order, awake, self._meet
+        )
+        self._meetings = Meetings(self.program.steps, self._operands, schedule.live, self._company)
         if checker is not None:
             checker.barriers.schedule = schedule
         end = len(self.program.steps)
@@ -125,12 +132,16 @@ class Chunk:
         self.tally.lanes = [a + int(b) for a, b in zip(self.tally.lanes, np_lanes, strict=True)]
         self.tally.warps = [a + int(b) for a, b in zip(self.tally.warps, np_warps, strict=True)]
 
+    def _meet(self, waiting: Parked, held: Mask) -> tuple[Parked, Parked]:
+        return self._meetings.carry_out(waiting, held, self._actions)
+
     def _run_groups(
         self, schedule: Schedule, lanes_change: list[int], warps_change: list[int]
     ) -> None:
         """Run group after group; the lists take by how many lanes and warps more run there."""
         steps, actions, end = self.program.steps, self._actions, len(self.program.steps)
-        checker, deadline = self._checker, self._deadline
+        checker, deadline, meetings = self._checker, self._deadline, self._meetings
+        may_wait = meetings.steps
         going = True
         while going:
             start, mask = schedule.counter, schedule.mask
@@ -141,6 +152,8 @@ class Chunk:
             while counter < stop:
                 action = actions[counter]
                 if action is None:
+                    break
+                if mask is not None and counter in may_wait and meetings.must_wait(counter, mask):
                     break
                 action(mask)
                 counter += 1
@@ -167,7 +180,9 @@ class Chunk:
                 going = self._transfer(schedule, steps[counter], counter, lanes)
 
     def _transfer(self, schedule: Schedule, step: Step, counter: int, lanes: int) -> bool:
-        """Carry out a branch, an exit or a barrier for the running group."""
+        """Carry out a branch, an exit, a barrier or a meeting for the running group."""
+        if step.row.kind == "warp":
+            return schedule.meet()
         guard = step.instruction.guard
         if guard is not None:
             if self._checker is not None:
@@ -239,12 +254,12 @@ class Chunk:
                     )
                 action = partial(self._rendezvous.arrive, index)
             case "warp":
-                action = binding.together(operands, step, threads.alive, WARP_SIZE)
+                action = binding.together(operands, step, threads.alive, WARP_SIZE, self._company)
                 if self._checker is not None:
                     action = self._checker.together(index, step, action)
             case "block":
                 size = threads.grid.padded_threads
-                action = binding.together(operands, step, threads.alive, size)
+                action = binding.together(operands, step, threads.alive, size, self._company)
             case "print":
                 action = self._print(step)
             case "trap":

@@ -955,18 +955,47 @@ def test_a_butterfly_behind_an_early_return_spoils_every_thread() -> None:
     assert found.count == 20  # that each decides a branch by it and stores it is one mistake
 
 
-def test_arms_of_a_branch_do_not_shuffle_with_each_other() -> None:
-    source = """k(const float* a, float* b, int n) {
+ARMS = """k(const float* a, float* b, int n) {
   int t = threadIdx.x;
   float x = a[t];
   if (t < n) x = __shfl_sync(0xffffffff, x, t + 1); // below
   else x = __shfl_sync(0xffffffff, x, 3) * 2; // above
   b[t] = x;
 }"""
+
+
+def test_arms_of_a_branch_shuffle_with_each_other() -> None:
+    """They meet where opcode and mask are the same (PTX ISA, "shfl.sync")."""
+    arguments = floats("a", 32), output("b", 32), Scalar("n", "int32", 20)
+    assert run(ARMS, *arguments).findings == ()
+    deeper = ARMS.replace(
+        "x = __shfl_sync(0xffffffff, x, t", "x = __shfl_sync(0xffffffff, x * x, t"
+    )
+    assert run(deeper, *arguments).findings == ()
+    # What thread 20 reads from nobody, thread 19 reads from it and stores.
+    gone = ARMS.replace("= a[t];", "= __shfl_down_sync(0xffffffff, a[t], 1); // nobody")
+    written = Buffer("b", (32,), "float32", "inout", Uniform(0, 1))
+    found = only(run(gone, floats("a", 32), written, Scalar("n", "int32", 20), block=21))
+    assert (found.kind, found.count) == ("inactive source lane", 1)
+    assert at(found) == (line(gone, "nobody"), place(0, 20))
+
+
+@pytest.mark.parametrize(
+    "above",
+    [
+        "x = __shfl_up_sync(0xffffffff, x, 3);",
+        "x = __ballot_sync(0xffffffff, x > 0);",
+        "x = __shfl_sync(0xfff80000, x, 23);",
+        "__syncwarp();",
+    ],
+    ids=["another shuffle", "a vote", "another mask", "a barrier of the warp"],
+)
+def test_arms_of_a_branch_meet_at_nothing_else(above: str) -> None:
+    source = ARMS.replace("x = __shfl_sync(0xffffffff, x, 3) * 2;", above)
     found = only(run(source, floats("a", 32), output("b", 32), Scalar("n", "int32", 20)))
     assert (found.tool, found.kind, found.count) == ("synccheck", "invalid mask", 12)
     assert at(found) == (line(source, "below"), place(0, 0))
-    assert other(found) == (line(source, "above"), place(0, 20))
+    assert other(found)[1] == place(0, 20)
     assert "at another shuffle" in found.message
 
 

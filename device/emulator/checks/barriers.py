@@ -17,6 +17,7 @@ from memlab.device.emulator.checks.order import Order
 from memlab.device.emulator.checks.publication import Publication
 from memlab.device.emulator.control import Schedule
 from memlab.device.emulator.layout import reached_from
+from memlab.device.emulator.meeting import Company, bits_of, is_masked, lanes_of
 from memlab.device.emulator.operands import Operands, value_of
 from memlab.device.emulator.parser import Immediate, Operand
 from memlab.device.emulator.program import Step
@@ -26,9 +27,6 @@ from memlab.device.properties import WARP_SIZE
 
 Parked = dict[int, Lanes]
 """Groups of waiting lanes, as masks, by the instruction that they go on with."""
-
-_MASKED = ("shfl", "vote", "match", "redux", "elect")
-"""Opcodes of what a warp's lanes compute together whose last operand names these lanes."""
 
 _BIT = np.uint32(1) << np.arange(WARP_SIZE, dtype=np.uint32)
 _NOBODY = np.zeros(0, np.int64)
@@ -50,24 +48,10 @@ def _waits(step: Step) -> bool:
     return at_barrier or is_collective(step)
 
 
-def _is_masked(step: Step) -> bool:
-    return is_collective(step) and step.row.opcode.startswith(_MASKED)
-
-
 def _is_aligned(step: Step) -> bool:
     """Whether all threads must wait at this very instruction (PTX ISA, "barrier")."""
     words = step.instruction.opcode.split(".")
     return words[0] == "bar" or "aligned" in words
-
-
-def _bits(lanes: Lanes) -> Lanes:
-    """The lanes of each warp as a bit mask."""
-    return np.asarray((lanes.reshape(-1, WARP_SIZE) * _BIT).sum(axis=1, dtype=np.uint32))
-
-
-def _lanes(bits: Lanes) -> Lanes:
-    """Bit masks of warps as a mask of lanes."""
-    return np.asarray((bits[:, None] & _BIT != 0).reshape(-1))
 
 
 class Barriers:
@@ -75,10 +59,12 @@ class Barriers:
 
     Attributes:
         schedule: Where its other lanes are.
+        company: Whom the lanes that run have met.
         faulty: Lanes whose part in what their warp computed together last has been reported.
     """
 
     schedule: Schedule
+    company: Company
 
     def __init__(
         self,
@@ -114,7 +100,7 @@ class Barriers:
         self._masks = {
             index: operands.source(step.instruction.operands[-1], "u32")
             for index, step in enumerate(steps)
-            if _is_masked(step)
+            if is_masked(step)
         }
 
     def branched(self, step: int, lanes: Lanes | None) -> None:
@@ -145,9 +131,8 @@ class Barriers:
         that have exited (PTX ISA, "shfl.sync"), or will without waiting for any of these: compilers
         join the ends of a kernel's ways. Without a mask all of a warp are to be there.
 
-        Who comes to another such instruction that names these is reported too. From compute
-        capability 7.0 on the same function in two branches may meet (CUDA C++ Programming Guide,
-        "Independent Thread Scheduling"); here each runs alone, which gives it undefined values.
+        Who comes to another such instruction that names these is reported too; but the same one
+        with the same mask, in another arm of a branch, is where they meet (`meeting`).
         """
         self.faulty[:] = False
         given = np.full(len(lanes), 0xFFFF_FFFF, np.uint32)
@@ -155,17 +140,19 @@ class Barriers:
             given[:] = value_of(self._masks[step])
         for mask in np.unique(given[lanes]):
             here = lanes & (given == mask)
-            bits = _bits(here)
-            missing = np.where(bits != 0, mask & _bits(self._live) & ~bits, np.uint32(0))
+            bits = bits_of(here)
+            met = bits_of(self.company.active(here))
+            absent = np.where(bits != 0, mask & ~met, np.uint32(0))
+            missing = absent & bits_of(self._live)
             self._place[here] = step
-            unnamed = np.flatnonzero(_lanes(bits & ~mask))
+            unnamed = np.flatnonzero(lanes_of(bits & ~mask))
             if unnamed.size:
                 self.faulty[unnamed] = True
                 self._report("invalid mask", unnamed, _NOBODY, unnamed.size)
             if (self._instead[here] == step).any():  # those missed them before, and it was reported
-                self.faulty |= _lanes(missing)
+                self.faulty |= lanes_of(absent)
             if missing.any():
-                self._report_missing(step, here, _lanes(missing))
+                self._report_missing(step, here, lanes_of(missing))
 
     def end_of(self, lanes: Lanes, steps: Lanes) -> Lanes:
         """Where lanes have ended; of those that have not, the given steps."""
@@ -205,9 +192,9 @@ class Barriers:
             self._masked_from[place] = {
                 step: self._steps[step].instruction.operands[-1]
                 for step in reached
-                if _is_masked(self._steps[step]) or is_warp_barrier(self._steps[step])
+                if is_masked(self._steps[step]) or is_warp_barrier(self._steps[step])
             }
-        named = np.bitwise_or.reduce(_bits(here))
+        named = np.bitwise_or.reduce(bits_of(here))
         for step, mask in self._masked_from[place].items():
             if not isinstance(mask, Immediate) or mask.bits & int(named):
                 return step
@@ -238,7 +225,7 @@ class Barriers:
         """Lanes, by mask, that wait at a `__syncwarp` where all that it names do with that mask."""
         met = []
         for mask, here in self._by_mask(waiting):
-            missing = mask & _bits(self._live) & ~_bits(here)
+            missing = mask & bits_of(self._live) & ~bits_of(here)
             opened = here & np.repeat(missing == 0, WARP_SIZE)
             if opened.any():
                 met.append((mask, opened))
@@ -303,8 +290,10 @@ class Barriers:
         here = waiting & (self._place == step)
         if is_warp_barrier(self._steps[step]):
             for mask, lanes in self._by_mask(here):
-                missing = mask & _bits(self._live) & ~_bits(lanes)
-                absent = np.flatnonzero(_lanes(missing) & np.repeat(_bits(lanes) != 0, WARP_SIZE))
+                missing = mask & bits_of(self._live) & ~bits_of(lanes)
+                absent = np.flatnonzero(
+                    lanes_of(missing) & np.repeat(bits_of(lanes) != 0, WARP_SIZE)
+                )
                 in_vain = np.flatnonzero(lanes & np.repeat(missing != 0, WARP_SIZE))
                 self._report("invalid mask", in_vain, absent, absent.size)
             self._meet_warps(here)

@@ -53,6 +53,9 @@ class Undefined:
         self._threads, self._numbers, self._operands = threads, numbers, operands
         self._lanes = threads.lanes
         self._marks: dict[str, Marks] = {}
+        self._shuffled: dict[int, Collection[str]] = {}  # the registers that shuffles read
+        self._met: Mapping[int, Lanes] = {}  # groups, and what all of them held as they met
+        self._held: Marks | None = None
         self._reported = np.full(self._lanes, _DEFINED)  # the last mark of each that was reported
 
     def follow(self, index: int, step: Step, action: Action) -> Action:
@@ -114,17 +117,20 @@ class Undefined:
         names, decides = tuple(registers_of(value)), [n for o in given for n in registers_of(o)]
         result, *rest = registers_of(to)
         place = np.arange(self._lanes).reshape(shape)
+        self._shuffled[index] = names
 
         def lanes_of(source: Source) -> Lanes:
             return np.broadcast_to(value_of(source), self._lanes).reshape(shape)
 
         def run(mask: Lanes | None) -> None:
-            active = (self._threads.alive if mask is None else mask).reshape(shape)
-            source, _ = warp.source_lanes(mode, lanes_of(b), lanes_of(c))
-            part = warp.takes_part(active, source, lanes_of(members))
+            company = self._barriers.company
+            active = company.active(self._threads.alive if mask is None else mask).reshape(shape)
+            where = [lanes_of(each) for each in company.given[1:] or (b, c, members)]
+            source, _ = warp.source_lanes(mode, where[0], where[1])
+            part = warp.takes_part(active, source, where[2])
             if decides:
                 self.use(decides, mask)
-            held = self._of(names)
+            held = self._held_together() if company.groups else self._of(names)
             action(mask)
             marks = None
             if held is not None:
@@ -140,6 +146,18 @@ class Undefined:
                 self._set(name, None, mask)
 
         return run
+
+    def _held_together(self) -> Marks | None:
+        """The marks of what lanes give to a shuffle that they carry out in several places."""
+        groups = self._barriers.company.groups
+        if self._met is not groups:  # the first of them: none has its result yet
+            self._met, self._held = groups, None
+            for index, lanes in groups.items():
+                marks = self._of(self._shuffled[index])
+                if marks is not None:
+                    before = _DEFINED if self._held is None else self._held
+                    self._held = np.where(lanes, marks, before)
+        return self._held
 
     def _rule(self, step: Step) -> Callable[[], Marks | None]:
         """Whence the result of an instruction has undefined values."""
