@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from memlab.roofline.run import Run
 
-RESULTS = Path(__file__).parents[2] / "docs" / "results" / "h200-peaks.json"
+RESULTS = Path(__file__).parents[1] / "data" / "h200-peaks.json"
 NOT_STORED = "memlab: error: the run is not stored: cannot write the store "
 
 

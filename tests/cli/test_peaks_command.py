@@ -13,7 +13,7 @@ from memlab.roofline.ceilings import measured_ceilings
 from memlab.roofline.peaks_document import peaks_from_document
 from memlab.roofline.store import Store
 
-RESULTS = Path(__file__).parents[2] / "docs" / "results" / "h200-peaks.json"
+RESULTS = Path(__file__).parents[1] / "data" / "h200-peaks.json"
 
 
 class Gpu:

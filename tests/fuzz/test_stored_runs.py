@@ -33,7 +33,7 @@ from memlab.roofline.serialize import run_document, run_from_document, runs_csv
 from memlab.roofline.store import Store
 from memlab.roofline.table import picture_csv
 
-RESULTS = Path(__file__).parents[2] / "docs" / "results" / "h200-peaks.json"
+RESULTS = Path(__file__).parents[1] / "data" / "h200-peaks.json"
 H200 = datasheet.load("h200")
 ROOFS = ceilings(H200)
 

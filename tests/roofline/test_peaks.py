@@ -20,7 +20,7 @@ from memlab.roofline.plot import draw, render
 from memlab.roofline.store import Store
 
 FIRST = DeviceSummary("NVIDIA H200", "cuda", (9, 0), "cuda:0")
-RESULTS = Path(__file__).parents[2] / "docs" / "results" / "h200-peaks.json"
+RESULTS = Path(__file__).parents[1] / "data" / "h200-peaks.json"
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from memlab.roofline.run import Run
 
-PEAKS = Path(__file__).parents[2] / "docs" / "results" / "h200-peaks.json"
+PEAKS = Path(__file__).parents[1] / "data" / "h200-peaks.json"
 H200 = datasheet.load("h200")
 
 
