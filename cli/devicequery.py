@@ -8,6 +8,7 @@ import typer
 
 from memlab.cli import options
 from memlab.cli.output import print_json
+from memlab.errors import UsageError
 
 if TYPE_CHECKING:
     from memlab.device.properties import DeviceProperties
@@ -55,6 +56,8 @@ def devicequery(
     from memlab import lab
     from memlab.roofline.device_document import device_document, devices_document
 
+    if list_devices and all_attributes:
+        raise UsageError("--list and --all do not go together: name a device with --device for --all")
     if list_devices:
         listed = {name: lab.device_properties(name) for name in lab.device_names()}
         if as_json:

@@ -443,7 +443,7 @@ def roofline(
         kept.check()
         made = _run(opened, kernel, parameters or {}, seed, progress)
         fresh = what_there_is(lambda: kept.add_all([made]))
-    runs = what_there_is(lambda: kept.runs(device=opened.key))
+    runs = what_there_is(lambda: kept.runs(device=this.name))
     runs = [each for each in runs if same_device(each.measurement.device, this)]
     runs += [each for each in fresh if each.id is None]  # what could not be stored is drawn too
     if not runs:

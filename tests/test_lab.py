@@ -176,9 +176,10 @@ def test_a_roofline_draws_the_runs_of_its_own_gpu_alone(
     opened = SimpleNamespace(kind="cuda", key="cuda:0", properties=properties)
     monkeypatch.setattr(lab, "open_device", lambda *_: opened)
     old, other, same = (replace(this, uuid=uuid) for uuid in (None, "GPU-a", "GPU-b"))
-    Store(store).add_all([make_run(device=each) for each in (old, other, same)])
+    moved = replace(same, key="cuda:1")  # the same GPU, as another command was shown it
+    Store(store).add_all([make_run(device=each) for each in (old, other, same, moved)])
 
-    assert [run.id for run in lab.roofline(store=store).runs] == [1, 3]
+    assert [run.id for run in lab.roofline(store=store).runs] == [1, 3, 4]
 
 
 def test_each_gpu_is_meant_where_none_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -69,6 +69,7 @@ def contents(folder: Path) -> dict[str, bytes]:
         ("runs --store newer", "newer was written by a newer memlab"),
         ("runs show 3", "no run 3"),
         ("devicequery --device rtx307", "did you mean 'rtx3070'"),
+        ("devicequery --list --all", "--list and --all do not go together"),
     ],
 )
 def test_wrong_usage(
