@@ -63,7 +63,7 @@ def init(
     found = lab.signatures(chosen, device=device)
     moved, source = own.moved(chosen, output.parent), own.read_source(chosen)
     if added_to:
-        tables = scaffold.tables(moved, found, source, present)
+        tables = scaffold.tables(moved, found, source, present, output.parent)
         text = _with_tables(output, present, tables)
     else:
         text = scaffold.document(moved, found, source)

@@ -138,7 +138,8 @@ def _gpus(facts: Facts) -> Finding:
         found = "none" if reason == "CUDA_ERROR_NO_DEVICE" else reason
         advice = f"look at 'nvidia-smi'; {WITHOUT_GPU}"
         return Finding(subject, "fails", found, advice)
-    names = sorted({gpu.name for gpu in visible(facts.gpus, facts.visible_devices)})
+    shown = visible(facts.gpus, facts.visible_devices)
+    names = sorted({gpu.name for gpu in shown if not gpu.error})
     return Finding(subject, "works", f"{facts.visible_gpus} visible{setting}" + _list(names))
 
 
@@ -178,7 +179,7 @@ def _nvrtc(facts: Facts, usable: tuple[Gpu, ...]) -> Finding:
         )
         return Finding(subject, "fails", found, advice)
     for gpu in usable:
-        if gpu.compute_capability not in known:
+        if gpu.compute_capability is not None and gpu.compute_capability not in known:
             advice = (
                 f"{gpu.name} has {dotted(gpu.compute_capability)}: choose another GPU or an "
                 "emulated device"
@@ -195,6 +196,10 @@ def _nvrtc(facts: Facts, usable: tuple[Gpu, ...]) -> Finding:
 def _state_of(gpu: Gpu, several: bool) -> Iterator[Finding]:
     """What one GPU's clocks, memory and mode mean for a run."""
     number = f" {gpu.index}" if several else ""
+    if gpu.error:
+        advice = "see 'nvidia-smi'; one that is lost comes back when the machine starts anew"
+        yield Finding(f"GPU{number}", "note", gpu.error, advice)
+        return
     clocks = f"SM {_mhz(gpu.sm_clock_hz)} of {_mhz(gpu.maximum_sm_clock_hz)}"
     if gpu.application_sm_clock_hz is not None:
         clocks += f" ({_mhz(gpu.application_sm_clock_hz)} set for applications)"

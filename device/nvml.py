@@ -26,9 +26,9 @@ class Gpu:
 
     Attributes:
         index: NVML's number, in the order of the PCI bus.
-        name: As CUDA gives it.
-        uuid: As `CUDA_VISIBLE_DEVICES` takes it, `GPU-…`.
-        compute_capability: Major and minor.
+        name: As CUDA gives it; `unknown` of a GPU that does not answer.
+        uuid: As `CUDA_VISIBLE_DEVICES` takes it, `GPU-…`; empty of one that does not answer.
+        compute_capability: Major and minor; None of a GPU that does not answer.
         sm_clock_hz: The multiprocessors' clock now.
         maximum_sm_clock_hz: The most it can be.
         application_sm_clock_hz: What was set for applications; None where there is no such thing.
@@ -37,12 +37,13 @@ class Gpu:
         free_memory_bytes: What no process holds.
         total_memory_bytes: All there is.
         compute_mode: One of `COMPUTE_MODES`.
+        error: Why a GPU does not answer, as one that was lost; empty where it does.
     """
 
     index: int
     name: str
     uuid: str
-    compute_capability: tuple[int, int]
+    compute_capability: tuple[int, int] | None
     sm_clock_hz: int | None = None
     maximum_sm_clock_hz: int | None = None
     application_sm_clock_hz: int | None = None
@@ -51,10 +52,11 @@ class Gpu:
     free_memory_bytes: int | None = None
     total_memory_bytes: int | None = None
     compute_mode: str | None = None
+    error: str = ""
 
 
 def gpus() -> tuple[Gpu, ...]:
-    """Ask for all of them.
+    """Ask for all of them; one that does not answer says why, and hides no other.
 
     Raises:
         DeviceError: NVML is not there, or refuses.
@@ -66,11 +68,19 @@ def gpus() -> tuple[Gpu, ...]:
     try:
         pynvml.nvmlInit()
         try:
-            return tuple(_gpu(pynvml, index) for index in range(pynvml.nvmlDeviceGetCount()))
+            return tuple(_answer(pynvml, index) for index in range(pynvml.nvmlDeviceGetCount()))
         finally:
             pynvml.nvmlShutdown()
     except pynvml.NVMLError as error:
         raise DeviceError(f"NVML: {error}") from None
+
+
+def _answer(nvml: Any, index: int) -> Gpu:
+    """One GPU, or that it does not answer."""
+    try:
+        return _gpu(nvml, index)
+    except nvml.NVMLError as error:
+        return Gpu(index, "unknown", uuid="", compute_capability=None, error=f"NVML: {error}")
 
 
 def _gpu(nvml: Any, index: int) -> Gpu:

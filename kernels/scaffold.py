@@ -13,6 +13,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memlab.errors import UsageError
@@ -79,6 +80,7 @@ def tables(
     signatures: Sequence[Signature],
     source: str = "",
     present: Mapping[str, OwnKernel] | None = None,
+    folder: Path = Path(),
 ) -> list[tuple[str, str]]:
     """Write the tables of a file's kernels.
 
@@ -88,6 +90,7 @@ def tables(
         source: As for `document`.
         present: The kernels that have tables already, by name: those of this very file are left
             out, and the names of others are not taken.
+        folder: Where the paths of all their sources begin.
 
     Returns:
         Each after its name; in place of one that memlab cannot pass, a comment that says why,
@@ -97,13 +100,14 @@ def tables(
         UsageError: Each takes what memlab cannot pass.
     """
     present = present or {}
-    there = {each.entry for each in present.values() if each.source == kernel.source}
+    file = (folder / kernel.source).resolve()
+    there = {each.entry for each in present.values() if (folder / each.source).resolve() == file}
     times = Counter(each.name for each in signatures)
     written, refused = [], []
     for name, each in zip(table_names(signatures, present), signatures, strict=True):
-        entry = each.linkage_name if times[each.name] > 1 else each.name  # of overloads
-        entry = kernel.entry or entry
-        if entry in there or ("" in there and len(signatures) == 1):
+        own = each.linkage_name if times[each.name] > 1 else each.name  # of overloads
+        entry = kernel.entry or own
+        if there & {entry, own, each.linkage_name} or ("" in there and len(signatures) == 1):
             continue
         try:
             written.append((name, _table(name, kernel, each, entry, source)))

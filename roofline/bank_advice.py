@@ -38,6 +38,10 @@ def _where(measurement: Measurement, excessive: int) -> str:
     Where lane `x` of a row wants word `a x` and `a` is odd, no two lanes of the row share a bank.
     So a warp that takes in r rows of its block and finds more than r words in a bank, as many in
     each access, has an even `a`; one that finds no more may meet words of other rows.
+
+    What is advised holds for elements of any length, which the counts do not tell. Those of 8 and
+    16 bytes are served to half and quarter warps, whose lanes share no bank where they lie an odd
+    number of elements apart; of those shorter than a word, the words between must be odd.
     """
     line, degree = "", 0.0
     worst = max(measurement.lines, key=lambda each: each.shared_excessive_wavefronts, default=None)
@@ -50,20 +54,21 @@ def _where(measurement: Measurement, excessive: int) -> str:
     if rows < degree <= BANKS and degree in (2, 4, 8, 16, 32):
         return (
             f"{line}, where a warp wants {degree:.0f} words of each bank, as lanes do that lie a "
-            f"multiple of {degree:.0f} words apart: make that distance odd, such as by an element "
-            "of padding a row"
+            f"multiple of {degree:.0f} words apart: make that distance odd in 4-byte words, or in "
+            "the values that lanes access where these are longer, such as by padding each row by "
+            "one"
         )
     if 1 < degree <= rows:
         block = " x ".join(str(extent) for extent in measurement.block if extent > 1)
         return (
             f"{line}, where a warp takes in {rows} rows of the {block} block: if its lanes want "
-            f"neighbouring words along a row, an element of padding does nothing, and a block "
+            f"neighbouring words along a row, padding does nothing, and a block "
             f"{WARP_LANES} wide ends them"
         )
     return (
-        f"{line}, where lanes want different words of one bank: an element of padding a row, or "
-        f"after every {BANKS}, helps if their distance is a power of two; else change which "
-        "words a warp wants together"
+        f"{line}, where lanes want different words of one bank: a word of padding, or an element "
+        f"where that is longer, a row or after every {BANKS} helps if their distance is a power "
+        "of two; else change which words a warp wants together"
     )
 
 

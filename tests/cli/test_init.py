@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 
+from memlab import lab
 from memlab.cli.app import main
-from memlab.kernels import project
+from memlab.kernels import own, project
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 
@@ -209,6 +210,33 @@ def test_tables_that_are_missing_are_added_and_nothing_else_is_touched(
         assert main(["init", *words]) == 2
         assert "memlab.toml has these kernels already, and they are kept" in capsys.readouterr().err
     assert Path("memlab.toml").read_bytes() == third
+
+
+@pytest.mark.parametrize(
+    ("source", "entry"),
+    [
+        ("./saxpy.cu", "saxpy"),
+        ("link.cu", "saxpy"),
+        ("saxpy.cu", "LINKAGE"),
+        ("./saxpy.cu", ""),
+    ],
+)
+@pytest.mark.parametrize("words", ["saxpy.cu", "saxpy.cu:saxpy", "saxpy.cu:LINKAGE"])
+def test_a_kernel_is_known_however_its_table_names_it(
+    source: str, entry: str, words: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    linkage = lab.signatures(own.OwnKernel("saxpy.cu"))[0].linkage_name
+    Path("link.cu").symlink_to("saxpy.cu")
+    text = f"[kernels.mine]\nsource = '{source}'\nentry = '{entry.replace('LINKAGE', linkage)}'\n"
+    Path("memlab.toml").write_text(text)
+
+    # Also from another folder than the file's.
+    (folder / "elsewhere").mkdir()
+    os.chdir("elsewhere")
+    target = "../" + words.replace("LINKAGE", linkage)
+    assert main(["init", target, "-o", "../memlab.toml"]) == 2
+    assert "has these kernels already" in capsys.readouterr().err
+    assert (folder / "memlab.toml").read_text() == text
 
 
 def test_what_no_table_can_follow_stays(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -58,6 +58,19 @@ def test_a_healthy_machine_has_nothing_to_mend() -> None:
     assert not any(each.advice for each in diagnosis.findings)
 
 
+def test_a_lost_gpu_is_named_beside_those_that_work() -> None:
+    lost = Gpu(1, "unknown", uuid="", compute_capability=None, error="NVML: GPU is lost")
+    facts = replace(HEALTHY, gpus=(H200, lost))
+
+    assert diagnose(facts).gpu_works
+    assert found(facts, "GPUs").found == "1 visible: NVIDIA H200"
+    assert found(facts, "clocks 0").state == "works"
+    assert (found(facts, "GPU 1").state, found(facts, "GPU 1").found) == (
+        "note",
+        "NVML: GPU is lost",
+    )
+
+
 def test_without_a_gpu_the_emulator_works_and_no_gpu_software_is_urged() -> None:
     diagnosis = diagnose(BARE)
 

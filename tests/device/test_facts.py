@@ -102,6 +102,31 @@ def test_what_a_gpu_refuses_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     assert gpu.slowdowns == ()
 
 
+@pytest.mark.parametrize("refusing", ["nvmlDeviceGetHandleByIndex", "nvmlDeviceGetName"])
+def test_a_lost_gpu_hides_no_other(refusing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    library = library_that()
+    library.nvmlDeviceGetCount = lambda: 3
+    answers = getattr(library, refusing)
+
+    def lost(handle: int) -> object:
+        if handle == 1:
+            raise NVMLError("GPU is lost")
+        return answers(handle)
+
+    setattr(library, refusing, lost)
+    monkeypatch.setitem(sys.modules, "pynvml", library)
+
+    found = nvml.gpus()
+
+    assert [(gpu.index, gpu.name) for gpu in found] == [
+        (0, "NVIDIA H200"),
+        (1, "unknown"),
+        (2, "NVIDIA H200"),
+    ]
+    assert [gpu.error for gpu in found] == ["", "NVML: GPU is lost", ""]
+    assert library.open == 0
+
+
 def test_a_library_that_does_not_answer_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", library_that(nvmlInit=True))
 

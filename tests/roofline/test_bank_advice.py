@@ -33,6 +33,21 @@ def wavefronts(block: Block, along_x: int, along_y: int) -> tuple[int, int]:
     return taken, needed
 
 
+def wavefronts_of_a_column(nbytes: int, row_bytes: int) -> tuple[int, int]:
+    """Count as above, where lane x wants element x of a column, over the first 32 columns.
+
+    Elements of 8 and 16 bytes are served to half and quarter warps, one after the other.
+    """
+    taken = needed = 0
+    together = min(32, 128 // nbytes)
+    for column, first in product(range(32), range(0, 32, together)):
+        starts = [row_bytes * x + nbytes * column for x in range(first, first + together)]
+        words = {byte // 4 for start in starts for byte in range(start, start + nbytes)}
+        taken += max(Counter(word % 32 for word in words).values())
+        needed += math.ceil(len(words) / 32)
+    return taken, needed
+
+
 def advice(block: Block, taken: int, needed: int, **changes: int) -> str:
     """What is advised of a kernel whose line 7 has all its conflicts, many of them."""
     base, times = measurement("transpose_shared"), 4_000_000 // taken
@@ -57,6 +72,28 @@ def test_the_line_and_how_many_words_meet_are_named() -> None:
     assert "Bank conflicts cause 97% of the 4.00 M shared-memory wavefronts, most on line 7" in said
     assert "wants 32 words of each bank" in said
     assert "a multiple of 32 words apart" in said
+
+
+@pytest.mark.parametrize("nbytes", [1, 2, 4, 8, 16])
+def test_the_padding_advised_fits_elements_of_any_length(nbytes: int) -> None:
+    # t[32][32], read by column: of unsigned short, float, double and the like.
+    row_bytes = 32 * nbytes
+    said = advice((32, 4, 1), *wavefronts_of_a_column(nbytes, row_bytes))
+    assert (
+        "make that distance odd in 4-byte words, or in the values that lanes access where these "
+        "are longer, such as by padding each row by one"
+    ) in said
+    taken, needed = wavefronts_of_a_column(nbytes, row_bytes + max(nbytes, 4))
+    assert taken == needed
+
+
+def test_one_element_shorter_than_a_word_does_not_part_all_lanes() -> None:
+    # Rows of 33 unsigned shorts: a third of the wavefronts is left over, and a word a row more,
+    # not an element, is still what the general advice names.
+    taken, needed = wavefronts_of_a_column(2, 33 * 2)
+    assert (taken, needed) == (48, 32)
+    said = advice((32, 4, 1), taken, needed)
+    assert "a word of padding, or an element where that is longer" in said
 
 
 blocks = st.sampled_from([(8, 8, 1), (16, 16, 1), (16, 8, 2), (32, 4, 1), (64, 2, 1), (128, 1, 1)])
@@ -88,12 +125,12 @@ def test_a_convolution_is_not_told_to_pad() -> None:
     assert wavefronts((16, 16, 1), 1, 20) == wavefronts((16, 16, 1), 1, 21) == (16, 8)
     said = advice((16, 16, 1), 16, 8)
     assert "takes in 2 rows of the 16 x 16 block" in said
-    assert "an element of padding does nothing" in said
+    assert "padding does nothing" in said
 
 
 def test_mixed_conflicts_are_told_in_general() -> None:
     # A scan's strides double from step to step: 5.3 wavefronts where 1 is needed, on average.
-    assert "or after every 32, helps if their distance is a power of two" in advice(
+    assert "a row or after every 32 helps if their distance is a power of two" in advice(
         (512, 1, 1), 955, 180
     )
 
