@@ -57,7 +57,7 @@ def devicequery(
     from memlab.roofline.device_document import device_document, devices_document
 
     if list_devices and all_attributes:
-        raise UsageError("--list and --all do not go together: name a device with --device for --all")
+        raise UsageError("--list and --all do not go together: use --device INDEX for --all")
     if list_devices:
         listed = {name: lab.device_properties(name) for name in lab.device_names()}
         if as_json:
