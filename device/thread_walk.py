@@ -18,7 +18,7 @@ from memlab.device.emulator.program import Program, Step, destinations
 from memlab.device.emulator.recording import RecordedAccess, Stretch
 from memlab.device.fragments import Fragments, is_product
 from memlab.device.naming import Names
-from memlab.device.trace_phases import Round, waits
+from memlab.device.trace_phases import Round, behind, waits
 from memlab.device.trace_records import (
     Access,
     Argument,
@@ -53,7 +53,7 @@ class _Walk:
         names: Names,
         passed: Mapping[tuple[str, int], Contents],
         fragments: Fragments | None,
-        rounds: Sequence[Round],
+        rounds: Mapping[int, Round],
     ) -> None:
         self.steps: list[Access | Operation] = []
         self.barriers = 0
@@ -62,7 +62,8 @@ class _Walk:
         self._passed = dict(passed)  # arguments, of the kernel and of functions, by their place
         self._fragments = fragments
         self._origin: dict[str, Contents] = {}
-        self._rounds = iter(rounds)
+        self._rounds = rounds
+        self._round = 0  # the number of this one
         self._touched: list[tuple[int, bool]] = []  # of this round: the step, and if it is a store
         self._told = 0  # steps of earlier rounds
 
@@ -72,6 +73,7 @@ class _Walk:
         if waits(step):
             self.barriers += kind == "barrier"
             self.end_round()
+            self._round = behind(step, self._round)
         elif kind in ("load", "store", "atomic", "reduce"):
             if access is not None:
                 self._touch(step, *access)
@@ -134,7 +136,7 @@ class _Walk:
 
     def end_round(self) -> None:
         """Say of the steps since the last barrier in which phase they lie."""
-        this, start, end = next(self._rounds), self._told, len(self.steps)
+        this, start, end = self._rounds[self._round], self._told, len(self.steps)
         first = min((at for at, _ in self._touched), default=end)
         begins = end
         if this.begins:
@@ -292,7 +294,7 @@ def follow(
     thread: Dim3,
     passed: Mapping[tuple[str, int], Contents],
     fragments: Fragments | None,
-    rounds: Sequence[Round],
+    rounds: Mapping[int, Round],
 ) -> ThreadTrace:
     """Walk along one lane's way through the program.
 
@@ -304,7 +306,7 @@ def follow(
         thread: The lane's index in the block, x, y, z.
         passed: From `passed`.
         fragments: Goes with the recorded lanes, a whole warp, where matrices are multiplied.
-        rounds: What the block does between its barriers.
+        rounds: What the block does between its barriers, by the numbers of the rounds.
     """
     walk = _Walk(program.registers, names, passed, fragments, rounds)
     for stretch in stretches:

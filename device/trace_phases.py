@@ -2,15 +2,17 @@
 
 All threads of a block are in the same phase, whether they have a part in it or not, so all of them
 are watched. Barriers cut the way of each thread into rounds; what any thread does to shared memory
-in a round says whether a phase begins in it.
+in a round says whether a phase begins in it. Barriers of the block number the rounds, and barriers
+of a warp the parts of one: a warp may pass some that others do not, and yet all are in the same
+round behind the block's next.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,9 +22,11 @@ from memlab.device.emulator.program import Program, Step
 from memlab.device.emulator.recording import Recorder
 
 Lanes = NDArray[Any]
+Number = TypeVar("Number", int, NDArray[Any])
 
 _STORES, _READS = 1, 2
 _LONGEST_WAY = 4  # digits; what follows a fourth turn decides nothing more
+_BLOCK_BARRIER = 1 << 32  # in a round's number; more barriers of a warp than ever lie between two
 
 
 @dataclass(frozen=True)
@@ -72,7 +76,7 @@ class PhaseRecorder(Recorder):
         self._steps = program.steps
         self._waits = [index for index, step in enumerate(program.steps) if waits(step)]
         self._touched: list[tuple[int, Lanes]] = []
-        self._round = np.zeros(threads, np.int64)  # how many barriers each thread has passed
+        self._round = np.zeros(threads, np.int64)  # the number of the one each thread is in
         self._way = np.zeros(threads, np.int64)  # what it did since: digits to the base 3
         self._ways: defaultdict[int, set[int]] = defaultdict(set)  # by round
 
@@ -91,38 +95,42 @@ class PhaseRecorder(Recorder):
         events = [*self._touched, *((each, lanes) for each in self._waits if start <= each < stop)]
         for step, those in sorted(events, key=lambda event: event[0]):
             if waits(self._steps[step]):
-                self._wait(those)
+                self._end_round(those)
+                self._round[those] = behind(self._steps[step], self._round[those])
             else:
                 digit = _STORES if self._steps[step].row.kind == "store" else _READS
                 goes_on = those & (self._way % 3 != digit) & (self._way < 3 ** (_LONGEST_WAY - 1))
                 self._way[goes_on] = 3 * self._way[goes_on] + digit
         self._touched.clear()
 
-    def _wait(self, lanes: Lanes) -> None:
+    def _end_round(self, lanes: Lanes) -> None:
         for number in np.unique(self._round[lanes]).tolist():
             here = lanes & (self._round == number)
             self._ways[number].update(np.unique(self._way[here]).tolist())
-        self._round[lanes] += 1
         self._way[lanes] = 0
 
-    def rounds(self) -> tuple[Round, ...]:
-        """What lies before, between and behind the barriers that threads pass; then the end."""
-        self._wait(np.ones(len(self._round), np.bool_))
-        return tuple(self._numbered())
+    def rounds(self) -> dict[int, Round]:
+        """What lies before, between and behind the barriers that threads pass; then the end.
 
-    def _numbered(self) -> Iterator[Round]:
+        Returns:
+            The rounds by their numbers, in order: 0 is the first, `behind` gives the next ones.
+        """
+        self._end_round(np.ones(len(self._round), np.bool_))
+        return dict(self._numbered())
+
+    def _numbered(self) -> Iterator[tuple[int, Round]]:
         phase, was_read = 0, False
-        for number in range(int(self._round.max())):
+        for number in sorted(self._ways):
             ways = [_decoded(each) for each in self._ways[number] if each]
             begins = any(_turns(each) or (was_read and True in each) for each in ways)
             this = Round(phase, begins, was_read)
-            yield this
+            yield number, this
             if begins:
                 was_read = any(False in each[this.entered(each) :] for each in ways)
             else:
                 was_read |= any(False in each for each in ways)
             phase = max(phase, bool(ways)) + begins
-        yield Round(phase)  # what comes behind: nothing
+        yield max(self._ways) + 1, Round(phase)  # what comes behind: nothing
 
 
 def _turns(stores: Sequence[bool]) -> bool:
@@ -139,11 +147,24 @@ def _decoded(way: int) -> list[bool]:
     return digits[::-1]
 
 
-def phase_count(rounds: Sequence[Round]) -> int:
+def phase_count(rounds: Mapping[int, Round]) -> int:
     """How many phases there are in these rounds, the whole of a block's."""
-    return 0 if not rounds else rounds[-1].phase
+    return max((each.phase for each in rounds.values()), default=0)
 
 
 def waits(step: Step) -> bool:
     """Whether threads wait there for others: what they do lies before or behind it."""
     return step.row.kind == "barrier" or step.row.opcode == "bar.warp.sync"
+
+
+def behind(step: Step, number: Number) -> Number:
+    """The number of the round that a thread is in behind a barrier.
+
+    Args:
+        step: The barrier, one where it `waits`.
+        number: The round before it, or those of many threads.
+    """
+    if step.row.kind == "barrier":
+        after: Number = (number // _BLOCK_BARRIER + 1) * _BLOCK_BARRIER
+        return after
+    return number + 1

@@ -438,6 +438,66 @@ def test_phases_are_the_blocks_where_one_thread_of_many_is_followed() -> None:
     assert [bool(staged) for staged, _ in told_phases(found, 0)] == [True] + 6 * [False]
 
 
+def test_a_barrier_of_one_warp_alone_makes_no_round_for_the_others() -> None:
+    source = """(const float* a, float* b) {
+      __shared__ float s[64];
+      int t = threadIdx.x;
+      for (int at = t; at < 192; at += 64) {
+        s[t] = a[at];
+        __syncthreads();
+        float sum = s[t] + s[t ^ 32];
+        if (t < 32) __syncwarp();
+        b[at] = sum;
+        __syncthreads();
+      }
+    }"""
+    for thread, sum_of in ((0, "s[0] + s[32]"), (32, "s[32] + s[0]")):
+        found = rounds_of(source, floats("a", 192), floats("b", 192), threads=64, thread=thread)
+        assert told_phases(found, 0) == [
+            ([f"write s[{thread}] = a[{thread + start}]"], [sum_of]) for start in (0, 64, 128)
+        ]
+
+
+def test_the_last_steps_of_one_warp_are_phases_between_the_blocks_barriers() -> None:
+    """Warp 0 adds 64 values to 16, two levels in two phases; warp 1 only fills, each turn."""
+    source = """(const float* a, float* b) {
+      __shared__ float s[64];
+      int t = threadIdx.x;
+      for (int turn = 0; turn < 2; ++turn) {
+        s[t] = a[64 * turn + t];
+        __syncthreads();
+        if (t < 32) {
+          for (int d = 32; d > 8; d /= 2) {
+            if (t < d) s[t] += s[t + d];
+            __syncwarp();
+          }
+          b[32 * turn + t] = s[t];
+        }
+        __syncthreads();
+      }
+    }"""
+    arguments = floats("a", 128), floats("b", 64)
+    found = rounds_of(source, *arguments, threads=64)
+    assert told_phases(found, 0) == [
+        (["write s[0] = a[0]"], ["s[32] + s[0]"]),
+        (["write s[0]"], ["s[16] + s[0]"]),
+        (["write s[0]"], ["write b[0] = s[0]"]),
+        (["write s[0] = a[64]"], ["s[32] + s[0]"]),
+        (["write s[0]"], ["s[16] + s[0]"]),
+        (["write s[0]"], ["write b[32] = s[0]"]),
+    ]
+    found = rounds_of(source, *arguments, threads=64, thread=40)
+    nothing: tuple[list[str], list[str]] = ([], [])
+    assert told_phases(found, 0) == [
+        (["write s[40] = a[40]"], []),
+        nothing,
+        nothing,
+        (["write s[40] = a[104]"], []),
+        nothing,
+        nothing,
+    ]
+
+
 def test_who_reads_nothing_goes_on_with_the_others() -> None:
     """Thread 0 has no left neighbour, thread 7 stages nothing for the second turn."""
     source = """(const float* a, float* b) {
