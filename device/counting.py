@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from memlab.device.budget import OutOfTime
 from memlab.device.emulator.counters import Tally
@@ -24,6 +23,7 @@ from memlab.device.emulator.sampling import (
 from memlab.device.execution import Execution
 from memlab.device.kinds import divide
 from memlab.device.measurement import Coverage, Progress
+from memlab.device.properties import WARP_SIZE
 
 WHOLE_GRID_LANE_INSTRUCTIONS = 600_000_000
 """Launches up to this size run whole: 140 instructions by each of 4 million threads. Measured on
@@ -33,7 +33,7 @@ ESTIMATED_LANE_INSTRUCTIONS = 1_200_000_000
 million a second (histograms, sparse products, gathers), so up to about 8 s."""
 SAMPLE_LANE_INSTRUCTIONS = 800_000_000
 """Samples of larger blocks are smaller, so that they too take a few seconds."""
-_LEAST_CHUNKS = 16  # that a sample whose blocks may differ runs in
+_LEAST_CHUNKS = 4  # that a sample whose blocks may differ runs in
 
 
 @dataclass(frozen=True)
@@ -44,15 +44,34 @@ class Counted:
         tally: Whole-grid counts.
         coverage: How much of the grid they come from.
         division: Into which kinds of blocks the grid was divided.
+        parts: What has run.
     """
 
     tally: Tally
     coverage: Coverage
     division: Division
+    parts: Sequence[Part]
+
+
+@dataclass(frozen=True)
+class Ran:
+    """Blocks that ran at once.
+
+    Attributes:
+        places: Where they are among their part's.
+        blocks: How many.
+        touched: Sectors of global memory that they touched.
+        lane_instructions: Of their warps, times a warp's lanes.
+    """
+
+    places: slice
+    blocks: int
+    touched: int
+    lane_instructions: int
 
 
 @dataclass
-class _Part:
+class Part:
     """Blocks to run, and what has been counted of them.
 
     Attributes:
@@ -60,20 +79,19 @@ class _Part:
         size: How many blocks of the grid they stand for.
         tally: What those did that have run.
         at_once: How many run at once.
-        touched: For each time that some ran, how many, and the sectors of global memory that they
-            touched.
+        ran: Each time that some ran.
     """
 
     blocks: Blocks
     size: int
     tally: Tally
     at_once: int
-    touched: list[tuple[int, int]] = field(default_factory=list)
+    ran: list[Ran] = field(default_factory=list)
 
     @property
     def done(self) -> int:
         """How many have run."""
-        return sum(blocks for blocks, _ in self.touched)
+        return sum(each.blocks for each in self.ran)
 
 
 def global_sectors(tally: Tally) -> int:
@@ -99,7 +117,7 @@ def count(execution: Execution, cost_per_block: float, report: Progress) -> Coun
     division = divide(execution, most) if cost > WHOLE_GRID_LANE_INSTRUCTIONS else Division()
     if cost <= (WHOLE_GRID_LANE_INSTRUCTIONS if division.exact else ESTIMATED_LANE_INSTRUCTIONS):
         whole = WholeGrid(launch.grid)
-        parts = [_Part(whole, launch.blocks, Tally.zeros(steps), execution.chunk_blocks)]
+        parts = [Part(whole, launch.blocks, Tally.zeros(steps), execution.chunk_blocks)]
     else:
         drawn = strata(launch.grid, execution.seed, most, division)
         parts = [_part(execution, each, division.exact) for each in drawn]
@@ -111,10 +129,10 @@ def count(execution: Execution, cost_per_block: float, report: Progress) -> Coun
     estimated = done < launch.blocks and not division.exact
     error = _relative_standard_error(parts) if estimated and in_time else None
     coverage = Coverage(done, launch.blocks, estimated, not in_time, relative_standard_error=error)
-    return Counted(total, coverage, division)
+    return Counted(total, coverage, division, parts)
 
 
-def _part(execution: Execution, stratum: Stratum, exact: bool) -> _Part:
+def _part(execution: Execution, stratum: Stratum, exact: bool) -> Part:
     """A sample of blocks to run; where they may differ, in a random order and often enough.
 
     Then what runs at once is a random part of the sample, and says how far off it may be.
@@ -123,10 +141,10 @@ def _part(execution: Execution, stratum: Stratum, exact: bool) -> _Part:
     if not exact:
         blocks = np.random.default_rng(execution.seed).permutation(blocks)
         at_once = min(at_once, -(-len(blocks) // _LEAST_CHUNKS))
-    return _Part(blocks, stratum.size, Tally.zeros(len(execution.program.steps)), at_once)
+    return Part(blocks, stratum.size, Tally.zeros(len(execution.program.steps)), at_once)
 
 
-def _relative_standard_error(parts: Sequence[_Part]) -> float | None:
+def _relative_standard_error(parts: Sequence[Part]) -> float | None:
     """The standard error of the sectors that the grid touches, over their number.
 
     What ran at once are clusters of a random sample without repetition (W. G. Cochran, Sampling
@@ -137,26 +155,27 @@ def _relative_standard_error(parts: Sequence[_Part]) -> float | None:
     """
     total = variance = 0.0
     for part in parts:
-        mean, clusters = sum(touched for _, touched in part.touched) / part.done, len(part.touched)
+        mean, clusters = sum(each.touched for each in part.ran) / part.done, len(part.ran)
         total += part.size * mean
         if part.done == part.size:
             continue
         if clusters < 2:
             return None
-        squares = sum((touched - blocks * mean) ** 2 for blocks, touched in part.touched)
+        squares = sum((each.touched - each.blocks * mean) ** 2 for each in part.ran)
         of_mean = squares * clusters / (clusters - 1) / part.done**2
         variance += part.size**2 * of_mean * (1 - part.done / part.size)
     return math.sqrt(variance) / total if variance else None
 
 
-def _run(execution: Execution, parts: Sequence[_Part], report: Progress) -> bool:
+def _run(execution: Execution, parts: Sequence[Part], report: Progress) -> bool:
     """Run the blocks of all parts, and say whether there was time for that.
 
     Raises:
         OutOfTime: There was not even for some of each.
     """
     wanted, longest_s = sum(len(part.blocks) for part in parts), 0.0
-    for part, chunk in _in_turns(execution, parts):
+    for part, places in _in_turns(execution, parts):
+        chunk = part.blocks[places]
         begun_s, all_begun = execution.deadline.left(), all(each.done for each in parts)
         if all_begun and begun_s < longest_s:  # it would be cut short, and its outputs with it
             return False
@@ -168,14 +187,13 @@ def _run(execution: Execution, parts: Sequence[_Part], report: Progress) -> bool
             raise execution.out_of_time(error, _done(parts)) from None
         longest_s = max(longest_s, begun_s - execution.deadline.left())
         part.tally.add(ran)
-        part.touched.append((len(chunk), global_sectors(ran)))
+        cost = sum(ran.warps) * WARP_SIZE
+        part.ran.append(Ran(places, len(chunk), global_sectors(ran), cost))
         report("emulating", _done(parts) / wanted)
     return True
 
 
-def _in_turns(
-    execution: Execution, parts: Sequence[_Part]
-) -> Iterator[tuple[_Part, NDArray[np.int64]]]:
+def _in_turns(execution: Execution, parts: Sequence[Part]) -> Iterator[tuple[Part, slice]]:
     """The chunks of each part in turn.
 
     So that what has run when the time is up stands for the rest, a part that is the whole grid is
@@ -186,14 +204,14 @@ def _in_turns(
         (part,) = parts
         step = part.at_once
         for number in spread(-(-len(part.blocks) // step)):
-            yield part, part.blocks[number * step : (number + 1) * step]
+            yield part, slice(number * step, (number + 1) * step)
         return
-    chunks = (execution.chunks(part.blocks, part.at_once) for part in parts)
-    for turn in itertools.zip_longest(*chunks):
-        for part, chunk in zip(parts, turn, strict=True):
-            if chunk is not None:
-                yield part, chunk
+    starts = (range(0, len(part.blocks), part.at_once) for part in parts)
+    for turn in itertools.zip_longest(*starts):
+        for part, start in zip(parts, turn, strict=True):
+            if start is not None:
+                yield part, slice(start, start + part.at_once)
 
 
-def _done(parts: Sequence[_Part]) -> int:
+def _done(parts: Sequence[Part]) -> int:
     return sum(part.done for part in parts)

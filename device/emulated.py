@@ -174,7 +174,7 @@ def emulate(
     verification = execution.verify(whole=counted.coverage.blocks_emulated == launch.blocks)
     report("modelling caches and time", None)
     touched = counting.global_sectors(tally)
-    probe = probing.typical(execution, probe, touched, counted.division)
+    probe = probing.typical(execution, probe, touched, counted)
     busy = streams.Busy(probe.region, probe.stream.blocks_like(touched))
     carveout = shared_carveout_bytes(properties, block_of(launch, compiled.resources))
     geometry = _cache_geometry(properties, resident.blocks_per_sm, carveout)

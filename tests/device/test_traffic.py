@@ -20,7 +20,7 @@ from memlab.device.emulated import EmulatedDevice
 from memlab.device.execution import Execution
 from memlab.device.measurement import Measurement
 from memlab.device.properties import DeviceProperties
-from memlab.kernels.launch import Buffer, Launch, Same, Scalar, Values
+from memlab.kernels.launch import Buffer, Dim3, Launch, Same, Scalar, Values
 
 THREADS, SECTOR = 256, 32
 H200 = datasheet.load("h200")
@@ -325,6 +325,58 @@ def test_wherever_the_blocks_with_work_lie(condition: str, share: float) -> None
 
     assert counters.dram_read_bytes == pytest.approx(4 * n * share, rel=0.01)
     assert counters.l2_read_sectors * SECTOR == pytest.approx(4 * n * share, rel=0.01)
+
+
+ONE = """extern "C" __global__ void k(const float *x, float *y, int n)
+{
+    if (blockIdx.x == 7 && threadIdx.x == 0)
+        for (int i = 0; i < n; i++)
+            y[i] = x[i];
+}
+"""
+
+
+def one(blocks: int, n: int) -> Launch:
+    x, y = Buffer("x", (n,), "float32", "in"), Buffer("y", (n,), "float32", "out")
+    return launch_of(ONE, x, y, Scalar("n", "int32", n), blocks=blocks)
+
+
+def test_one_block_that_works_is_found_in_a_large_grid() -> None:
+    """Among 4,096 none lies near it that has anything to do; in 15 it is the middle one."""
+    n = 512
+
+    alone, measured = run(one(15, n)), run(one(4096, n))
+
+    assert measured.counters.dram_read_bytes == alone.counters.dram_read_bytes == 4 * n
+    waits_s = alone.time.bounds_s["latency"]
+    assert measured.time.bounds_s["latency"] == pytest.approx(waits_s, rel=0.05)
+
+
+def test_few_blocks_between_many_that_are_idle_are_found() -> None:
+    """Every 64th of 8,192, none of them in the middle of an even part of the grid."""
+    n = 8192 * THREADS
+
+    counters = run(copied(8192, n, "blockIdx.x % 64 == 5")).counters
+
+    assert counters.dram_read_bytes == pytest.approx(4 * n / 64, rel=0.01)
+    assert counters.l2_read_sectors * SECTOR == pytest.approx(4 * n / 64, rel=0.01)
+
+
+@pytest.mark.parametrize("grid", [(40, 40, 1), (64, 64, 1), (20, 100, 1)])
+def test_the_corner_of_a_plane_that_has_work_is_read_once(grid: Dim3) -> None:
+    """Blocks run together row by row, whatever part of a row has something to do."""
+    source = """extern "C" __global__ void k(const float *x, float *y, int n, int m)
+    {
+        int i = blockIdx.x * blockDim.x + threadIdx.x, j = blockIdx.y * blockDim.y + threadIdx.y;
+        if (i < n && j < m)
+            y[j * n + i] = x[j * n + i];
+    }"""
+    n, m = (8 * extent - 5 for extent in grid[:2])
+    x, y = Buffer("x", (m, n), "float32", "in"), Buffer("y", (m, n), "float32", "out")
+    sizes = Scalar("n", "int32", n), Scalar("m", "int32", m)
+    launch = replace(launch_of(source, x, y, *sizes, blocks=1), grid=grid, block=(16, 16, 1))
+
+    assert run(launch).counters.dram_read_bytes == pytest.approx(4 * n * m, rel=0.03)
 
 
 def test_a_warp_that_has_no_counterpart_moves_as_its_instruction_does() -> None:
