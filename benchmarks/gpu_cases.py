@@ -36,7 +36,7 @@ CHAINS = 8  # as in timed.cu
 TRIPS = 965
 WAITED_CLOCKS = 32_300
 """These two take 19 to 20 us on an H200: as long as a kernel of less than 20 us may, since its
-events step by 0.16 us (docs/results/h200-timing.md)."""
+events step by 0.2 us (docs/results/h200-rates.txt)."""
 
 
 @dataclass(frozen=True)
