@@ -77,14 +77,7 @@ def budget_of(timeout_s: float | None, memory_bytes: int | None) -> Budget:
     Raises:
         UsageError: One is no number, or not more than 0.
     """
-    if memory_bytes is not None:
-        try:
-            memory_bytes = operator.index(memory_bytes)
-        except TypeError:
-            raise UsageError(
-                f"memory_bytes must be a whole number, got {memory_bytes!r}: "
-                "use memory_bytes=4 * 2**30 for 4 GiB"
-            ) from None
+    memory_bytes = _whole("memory_bytes", memory_bytes, "memory_bytes=4 * 2**30 for 4 GiB")
     return Budget(_seconds(timeout_s, EMULATION_TIMEOUT_S), memory_bytes)
 
 
@@ -94,14 +87,9 @@ def settings_of(samples: int | None, timeout_s: float | None) -> Settings:
     Raises:
         UsageError: One is no number, or not more than 0.
     """
-    if samples is not None:
-        try:
-            samples = operator.index(samples)
-        except TypeError:
-            raise UsageError(
-                f"samples must be a whole number, got {samples!r}: use samples=30"
-            ) from None
-    return Settings(samples, timeout_s=_seconds(timeout_s, TIMEOUT_S))
+    return Settings(
+        _whole("samples", samples, "samples=30"), timeout_s=_seconds(timeout_s, TIMEOUT_S)
+    )
 
 
 def index_of(what: str, value: int | Sequence[int] | str) -> Dim3:
@@ -122,6 +110,13 @@ def index_of(what: str, value: int | Sequence[int] | str) -> Dim3:
         )
     x, y, z = (*found, 0, 0)[:3]
     return x, y, z
+
+
+def _whole(what: str, value: int | None, example: str) -> int | None:
+    try:
+        return None if value is None else operator.index(value)
+    except TypeError:
+        raise UsageError(f"{what} must be a whole number, got {value!r}: use {example}") from None
 
 
 def _seconds(timeout_s: float | None, usual_s: float) -> float:

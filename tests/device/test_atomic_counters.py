@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from functools import partial
 
+import launches
 import pytest
 
 from memlab.device import datasheet
@@ -18,6 +20,7 @@ from memlab.roofline.placement import bytes_moved
 
 H200 = datasheet.load("h200")
 THREADS = 256
+launch_of = partial(launches.launch_of, blocks=4, threads=THREADS)
 
 STRIDED = """extern "C" __global__ void k(float *out, int n)
 {
@@ -49,25 +52,6 @@ SHARED = """extern "C" __global__ void k(unsigned *out)
     out[blockIdx.x * blockDim.x + threadIdx.x] = mine[threadIdx.x];
 }
 """
-
-
-def launch_of(source: str, *arguments: Buffer | Scalar, blocks: int = 4) -> Launch:
-    return Launch(
-        kernel="k",
-        parameters={},
-        source=source,
-        source_name="k.cu",
-        entry="k",
-        defines={},
-        grid=(blocks, 1, 1),
-        block=(THREADS, 1, 1),
-        dynamic_shared_bytes=0,
-        arguments=arguments,
-        flop=None,
-        compulsory_bytes=0,
-        references={},
-        tolerance=1e-6,
-    )
 
 
 def strided(threads: int) -> Launch:

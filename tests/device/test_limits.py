@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from launches import launch_of
 
 from memlab.cli.app import main
 from memlab.device import budget, counting, datasheet, execution, probing
@@ -25,29 +26,6 @@ from memlab.errors import UsageError
 from memlab.kernels.launch import Arrays, Buffer, Launch, Same, Scalar, Uniform
 
 OUT = Buffer("o", (4096,), "float32", "out")
-
-
-def launch_of(
-    source: str, *arguments: Buffer | Scalar, blocks: int = 2, threads: int = 64, **more: Any
-) -> Launch:
-    """A launch of `k`, whose source begins in line 1 after the signature's line."""
-    return Launch(
-        kernel="k",
-        parameters={},
-        source=source,
-        source_name="k.cu",
-        entry="k",
-        defines={},
-        grid=(blocks, 1, 1),
-        block=(threads, 1, 1),
-        dynamic_shared_bytes=more.pop("shared", 0),
-        arguments=arguments,
-        flop=None,
-        compulsory_bytes=0,
-        references=more.pop("references", {}),
-        tolerance=1e-6,
-        **more,
-    )
 
 
 def run(launch: Launch, **limits: Any) -> Measurement:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
+import launches
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -23,6 +25,7 @@ from memlab.device.properties import DeviceProperties
 from memlab.kernels.launch import Buffer, Dim3, Launch, Same, Scalar, Values
 
 THREADS, SECTOR = 256, 32
+launch_of = partial(launches.launch_of, threads=THREADS)
 H200 = datasheet.load("h200")
 EXACT = replace(H200, dram_access_bytes=SECTOR)
 """An H200 that reads from memory no more than it needs."""
@@ -71,25 +74,6 @@ COPY = """extern "C" __global__ void k(const float *x, float *y, int n)
         y[i] = x[i];
 }
 """
-
-
-def launch_of(source: str, *arguments: Buffer | Scalar, blocks: int) -> Launch:
-    return Launch(
-        kernel="k",
-        parameters={},
-        source=source,
-        source_name="k.cu",
-        entry="k",
-        defines={},
-        grid=(blocks, 1, 1),
-        block=(THREADS, 1, 1),
-        dynamic_shared_bytes=0,
-        arguments=arguments,
-        flop=None,
-        compulsory_bytes=0,
-        references={},
-        tolerance=1e-6,
-    )
 
 
 def array_of(name: str, values: NDArray[Any]) -> Buffer:
