@@ -4,7 +4,6 @@ BIN := .venv/bin
 SEED := $(shell date +%s)
 TIMES := 10
 CUDA ?= /usr/local/cuda
-ROOMS := cli kernels device roofline
 
 .DEFAULT_GOAL := help
 .PHONY: help roofline test check fuzz format bench gpu-test gpu-bench docs clean
@@ -19,11 +18,11 @@ roofline: .venv/installed ## run the textbook's ladder and draw roofline.png and
 test: .venv/developing ## run the tests that need no GPU, with coverage
 	$(BIN)/python -m pytest -m "not gpu" -n auto --cov --cov-report=term-missing
 
-check: .venv/developing build/lint ## lint, types, import floors, format
+check: .venv/developing ## lint, types, import floors, format
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
-	cd build/lint && $(CURDIR)/$(BIN)/lint-imports --no-logo --config $(CURDIR)/pyproject.toml
+	$(BIN)/lint-imports --no-logo
 
 fuzz: .venv/developing ## the fuzz tests with TIMES=10 as many cases, drawn from SEED
 	@echo "make fuzz SEED=$(SEED) TIMES=$(TIMES)  # draws these cases again"
@@ -72,10 +71,3 @@ endef
 .venv/developing: .venv/installed
 	$(BIN)/pip install --quiet --group dev
 	touch $@
-
-# Linters look for packages in folders named as they are imported: give them that shape.
-.PHONY: build/lint
-build/lint:
-	rm -rf $@ && mkdir -p $@
-	cp -rs $(CURDIR)/memlab $@/memlab
-	cp -rs $(addprefix $(CURDIR)/,$(ROOMS)) $@/memlab/

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from benchmarks.report import Figure, table
-from memlab.device import datasheet, model
+from memlab.device import time_model
+from memlab.device.datasheets import loader
 from memlab.device.devices import limits
-from memlab.device.emulated import EmulatedDevice
+from memlab.device.emulation.device import EmulatedDevice
 from memlab.device.measurement import Measurement
 from memlab.kernels.catalog import find
 
@@ -46,14 +47,14 @@ def compare() -> tuple[str, list[Figure]]:
     Returns:
         Two tables, of times and of cache counters, and the figures that have a limit.
     """
-    device = EmulatedDevice("h200", datasheet.load("h200"))
+    device = EmulatedDevice("h200", loader.load("h200"))
     measured = truth()
     times, counters, figures = [], [], []
     for name, (kernel, tile) in KERNELS.items():
         parameters = {"width": WIDTH, "tile": tile}
         found = device.run(find(kernel).prepare(parameters, limits(device.properties)), 0)
         real_s = float(measured[name]["duration_ns"]) * 1e-9
-        plain_s = model.roofline_only_s(
+        plain_s = time_model.roofline_only_s(
             found.flop, found.counters.dram_read_bytes, device.properties
         )
         times.append(

@@ -25,16 +25,18 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from memlab.device import cuda_query, datasheet, ncu
-from memlab.device.compile import compile_launch
-from memlab.device.cuda_device import measure
+from memlab.device.compiler.compile import compile_launch
+from memlab.device.compiler.translation_unit import Architecture
+from memlab.device.datasheets import loader
 from memlab.device.devices import limits
-from memlab.device.emulated import EmulatedDevice
-from memlab.device.facts import examine
+from memlab.device.doctor.probes import examine
+from memlab.device.emulation.device import EmulatedDevice
+from memlab.device.gpu import query as gpu_query
+from memlab.device.gpu.device import measure
+from memlab.device.gpu.timing import Settings
 from memlab.device.measurement import Measurement, Time
+from memlab.device.nvidia_tools import ncu
 from memlab.device.properties import DeviceProperties
-from memlab.device.timing import Settings
-from memlab.device.unit import Architecture
 from memlab.errors import MemlabError
 from memlab.kernels.catalog import CATALOG, find
 from memlab.kernels.kernel import Limits
@@ -158,7 +160,7 @@ def launches(allowed: Limits) -> list[Launch]:
 
 def emulated_rows(wanted: Sequence[Launch]) -> Iterator[Row]:
     """Run launches on the emulated device, several at a time, each in a process of its own."""
-    properties = datasheet.load(DATASHEET)
+    properties = loader.load(DATASHEET)
     with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
         pending = [pool.submit(emulate, each.kernel, dict(each.parameters)) for each in wanted]
         for launch, emulation in zip(wanted, pending, strict=True):
@@ -171,14 +173,14 @@ def emulated_rows(wanted: Sequence[Launch]) -> Iterator[Row]:
 
 def emulate(kernel: str, parameters: Mapping[str, int | str]) -> Measurement:
     """Run a launch on the emulated device."""
-    device = EmulatedDevice(DATASHEET, datasheet.load(DATASHEET))
+    device = EmulatedDevice(DATASHEET, loader.load(DATASHEET))
     return device.run(find(kernel).prepare(parameters, limits(device.properties)), seed=0)
 
 
 def hardware_rows(wanted: Iterable[Launch]) -> Iterator[Row]:
     """Run launches on the GPU: under Nsight Compute, and by themselves for their times."""
     more = [*HARDWARE_ONLY.values(), *(metric for metric, _ in LAUNCHED.values())]
-    architecture = cuda_query.query(0).compute_capability
+    architecture = gpu_query.query(0).compute_capability
     for launch in wanted:
         print(launch.kernel, dict(launch.parameters), file=sys.stderr)
         try:
@@ -327,7 +329,7 @@ def main() -> None:
 
     given.folder.mkdir(parents=True, exist_ok=True)
     table = given.folder / TABLE
-    wanted = launches(limits(datasheet.load(DATASHEET)))
+    wanted = launches(limits(loader.load(DATASHEET)))
     hardware = list((recorded_rows if given.recorded else measured_rows)(wanted, table))
     rows: list[Row] = []
     for launch, measured, emulated in zip(wanted, hardware, emulated_rows(wanted), strict=True):

@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 
 from benchmarks.report import Figure
-from memlab.device import datasheet, execution
+from memlab.device.datasheets import loader
 from memlab.device.devices import limits
-from memlab.device.emulated import EmulatedDevice
+from memlab.device.emulation import execution
+from memlab.device.emulation.device import EmulatedDevice
 from memlab.kernels.catalog import find
 
 LANES = (1024, 16 * 1024)
@@ -16,7 +17,7 @@ LANES = (1024, 16 * 1024)
 
 def speed() -> list[Figure]:
     """Run `tiled` whole with chunks of different sizes; time counts from the first block."""
-    device = EmulatedDevice("h200", datasheet.load("h200"))
+    device = EmulatedDevice("h200", loader.load("h200"))
     launch = find("tiled").prepare({"width": 256, "tile": 32}, limits(device.properties))
     figures = []
     usual = execution.CHUNK_LANES

@@ -26,7 +26,7 @@ from benchmarks import gpu_goals
 from benchmarks.gpu_cases import Case, cases
 from benchmarks.gpu_results import head, prefix
 from benchmarks.gpu_tools import ncu_times, nvbench_times
-from memlab.device.cuda_device import CudaDevice
+from memlab.device.gpu.device import CudaDevice
 
 if TYPE_CHECKING:
     from memlab.device.measurement import Measurement

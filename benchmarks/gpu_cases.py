@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from memlab.device.compile import Compiled, compile_launch
+from memlab.device.compiler.compile import Compiled, compile_launch
 from memlab.device.devices import limits
 from memlab.kernels.catalog import find
 from memlab.kernels.launch import Argument, Arrays, Buffer, Launch, Reference, Scalar

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from memlab.device.facts import examine
+from memlab.device.doctor.probes import examine
 
 
 def prefix(device_name: str) -> str:

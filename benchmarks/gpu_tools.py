@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.gpu_cases import Case, cases
-from memlab.device.cuda_device import CudaDevice, prepare
-from memlab.device.cuda_session import Session
+from memlab.device.gpu.device import CudaDevice, prepare
+from memlab.device.gpu.session import Session
 from memlab.device.inputs import make_inputs
 from memlab.kernels.launch import Buffer, Scalar
 

@@ -12,11 +12,11 @@ from unittest.mock import patch
 
 from benchmarks.commands import MEMLAB, cost
 from benchmarks.report import Figure
-from memlab.device import compile_cache
-from memlab.device.compile import compile_kernel
-from memlab.device.unit import Unit
+from memlab.device.compiler import cache
+from memlab.device.compiler.compile import compile_kernel
+from memlab.device.compiler.translation_unit import Unit
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "cli"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 
 from ten_kernels import KERNELS
 
@@ -53,7 +53,7 @@ def headers() -> list[Figure]:
     includes = "".join(f"#include <{name}>\n" for name in HEADERS)
     source = includes + "__global__ void k(float *x) { *x = 1; }\n"
     unit = Unit(source, "headers.cu", (9, 0), name_expression="k")
-    with TemporaryDirectory() as folder, patch.dict(os.environ, {compile_cache.VARIABLE: folder}):
+    with TemporaryDirectory() as folder, patch.dict(os.environ, {cache.VARIABLE: folder}):
         taken = []
         for _ in range(2):
             started = time.perf_counter()

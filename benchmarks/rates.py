@@ -19,12 +19,12 @@ import numpy as np
 
 from benchmarks.gpu_cases import SOURCE as TIMED
 from benchmarks.gpu_results import head, prefix
-from memlab.device import cuda_query
-from memlab.device.compile import compile_unit
-from memlab.device.cuda_session import Session
+from memlab.device.compiler.compile import compile_unit
+from memlab.device.compiler.translation_unit import Unit
+from memlab.device.gpu import query as gpu_query
+from memlab.device.gpu.session import Session
+from memlab.device.gpu.timing import Settings
 from memlab.device.properties import SECTOR_BYTES, DeviceProperties, clock_hz
-from memlab.device.timing import Settings
-from memlab.device.unit import Unit
 
 SOURCE = """
 extern "C" __global__ void nothing() {}
@@ -125,7 +125,7 @@ def rates(properties: DeviceProperties) -> Iterator[str]:
 
 def main(folder: Path | None) -> None:
     """Measure, print, and write where a folder is given."""
-    properties = cuda_query.query(0)
+    properties = gpu_query.query(0)
     lines = [head(properties.name)]
     print(lines[0])
     for line in rates(properties):

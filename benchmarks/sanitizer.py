@@ -24,13 +24,13 @@ from typing import Any
 
 from benchmarks.gpu_results import head as gpu_head
 from benchmarks.gpu_results import prefix
-from memlab.device import sanitizer
+from memlab.device.checking.findings import TOOLS
 from memlab.device.devices import gpu_names, open_device
-from memlab.device.findings import TOOLS
+from memlab.device.nvidia_tools import sanitizer
 from memlab.errors import DeviceError
 
 ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "tests"))
+sys.path.insert(0, str(ROOT / "tests" / "support"))
 from planted import PLANTED, Planted  # noqa: E402 - it lies beside the files that it reads
 
 TOOL_TIMEOUT_S = 40

@@ -68,7 +68,7 @@ class LazyGroup(TyperGroup):
                 return None  # a word being completed is no error yet
             raise UsageError(f"unknown command {cmd_name!r}: {nearest(cmd_name, COMMANDS)}")
         module, _, attribute = COMMANDS[cmd_name][0].partition(":")
-        found = getattr(import_module(f"memlab.cli.{module}"), attribute)
+        found = getattr(import_module(f"memlab.cli.commands.{module}"), attribute)
         if isinstance(found, typer.Typer):
             command: Any = typer.main.get_group(found)
         else:

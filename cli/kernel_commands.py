@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from memlab.cli import own
+from memlab.cli import user_kernels
 from memlab.errors import UsageError, nearest
 from memlab.text import printable
 
 if TYPE_CHECKING:
     from memlab.kernels.kernel import Kernel, Parameter
-    from memlab.kernels.own import OwnKernel
+    from memlab.kernels.user.kernel import OwnKernel
 
 EXIT_FINDING = 1
 """What a command leaves with whose kernel wrote a wrong result."""
@@ -71,7 +71,7 @@ def _kernel_group(work: Callable[..., None]) -> type[TyperGroup]:
             """Name the kernels, in the catalog's order, then those in `memlab.toml`."""
             from memlab.kernels.catalog import CATALOG
 
-            return [*CATALOG, *own.names()]
+            return [*CATALOG, *user_kernels.names()]
 
         def get_command(self, ctx: Any, cmd_name: str) -> Any:
             """Make a kernel's command.
@@ -84,7 +84,7 @@ def _kernel_group(work: Callable[..., None]) -> type[TyperGroup]:
             if cmd_name in CATALOG:
                 return _command(CATALOG[cmd_name], work)
             try:
-                kernel = own.find(cmd_name)
+                kernel = user_kernels.find(cmd_name)
                 if kernel is None:
                     raise _unknown(cmd_name)
             except UsageError:
@@ -102,10 +102,13 @@ def _kernel_group(work: Callable[..., None]) -> type[TyperGroup]:
             """Write the list of kernels, then how one's own are named."""
             super().format_commands(ctx, formatter)
             with formatter.section("Kernels of your own"):
-                help_of_it = f"{ctx.command_path} {own.PLACEHOLDER} --help"
+                help_of_it = f"{ctx.command_path} {user_kernels.PLACEHOLDER} --help"
                 formatter.write_dl(
                     [
-                        (own.PLACEHOLDER, f"A kernel in a file; '{help_of_it}' shows its options."),
+                        (
+                            user_kernels.PLACEHOLDER,
+                            f"A kernel in a file; '{help_of_it}' shows its options.",
+                        ),
                         ("NAME", "One in ./memlab.toml, which 'memlab init FILE.cu' writes."),
                     ]
                 )
@@ -120,7 +123,9 @@ def _kernel_group(work: Callable[..., None]) -> type[TyperGroup]:
                 return super().parse_args(ctx, args)
             except typer.TyperException as error:
                 option = getattr(error, "option_name", "")
-                if option in {each for one in _common(work) for each in own.spellings(one)}:
+                if option in {
+                    each for one in _common(work) for each in user_kernels.spellings(one)
+                }:
                     raise UsageError(
                         f"{option} stands before the kernel, and options stand behind it: "
                         f"write '{ctx.command_path} KERNEL {option} ...'"
@@ -139,9 +144,9 @@ def _kernel_group(work: Callable[..., None]) -> type[TyperGroup]:
 def _unknown(name: str) -> UsageError:
     from memlab.kernels.catalog import CATALOG
 
-    listing = f"'memlab kernels' lists all; one of your own is {own.PLACEHOLDER}"
+    listing = f"'memlab kernels' lists all; one of your own is {user_kernels.PLACEHOLDER}"
     return UsageError(
-        f"unknown kernel {name!r}: {nearest(name, [*CATALOG, *own.names()], listing)}"
+        f"unknown kernel {name!r}: {nearest(name, [*CATALOG, *user_kernels.names()], listing)}"
     )
 
 
@@ -149,8 +154,8 @@ def _kernel_with(option: str) -> str | None:
     """Name a kernel that has this option, the first that a lesson meets."""
     from memlab.kernels.catalog import CATALOG
 
-    if option in own.TAKEN:
-        return own.PLACEHOLDER
+    if option in user_kernels.TAKEN:
+        return user_kernels.PLACEHOLDER
     owners = (
         kernel.name
         for kernel in CATALOG.values()
@@ -163,9 +168,9 @@ def _own_command(kernel: "OwnKernel", work: Callable[..., None]) -> Any:
     """Make the command of one's own kernel: the choices of a launch, then what every one takes."""
 
     def command(**given: Any) -> None:
-        work(own.chosen(kernel, given), {}, **given)
+        work(user_kernels.chosen(kernel, given), {}, **given)
 
-    signature = inspect.Signature([*own.DECLARED, *own.beside(_common(work))])
+    signature = inspect.Signature([*user_kernels.DECLARED, *user_kernels.beside(_common(work))])
     command.__signature__ = signature  # type: ignore[attr-defined]
     place = printable(f"{kernel.entry or 'the kernel'} in {kernel.source}")
     return _alone(printable(kernel.target), f"A kernel of your own: {place}.", command)

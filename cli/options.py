@@ -18,9 +18,9 @@ def hand_on(context: typer.Context) -> None:
 
 def device_names(incomplete: str) -> list[str]:
     """Complete a device: the datasheets' names (a GPU's index is quicker typed)."""
-    from memlab.device import datasheet
+    from memlab.device.datasheets import loader
 
-    return [name for name in datasheet.names() if name.startswith(incomplete)]
+    return [name for name in loader.names() if name.startswith(incomplete)]
 
 
 Device = Annotated[

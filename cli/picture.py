@@ -38,7 +38,7 @@ def check_picture(
     import logging
     import warnings
 
-    from memlab.roofline.plot import image_format
+    from memlab.roofline.plots.roofline import image_format
 
     # Where the home folder is read-only matplotlib would tell of its own caches at length.
     logging.getLogger("matplotlib").setLevel(logging.ERROR)
@@ -75,7 +75,7 @@ def write_picture(
     Raises:
         UsageError: As `check_picture`, or the disk is full.
     """
-    from memlab.roofline.plot import image_format, render
+    from memlab.roofline.plots.roofline import image_format, render
 
     beside = path.with_suffix(data_suffix)
     shared = not force and _is_of_another_picture(beside) and _holds(beside, data)
@@ -97,6 +97,6 @@ def _holds(path: Path, data: str) -> bool:
 
 def _is_of_another_picture(beside: Path) -> bool:
     """Whether a file with data lies beside a picture already."""
-    from memlab.roofline.plot import FORMATS
+    from memlab.roofline.plots.roofline import FORMATS
 
     return beside.is_file() and any(beside.with_suffix(f".{each}").is_file() for each in FORMATS)

@@ -9,8 +9,10 @@ import warnings
 from functools import cache
 from typing import TYPE_CHECKING, Protocol
 
-from memlab.device import cuda_driver, datasheet, libcuda
-from memlab.device.emulated import EmulatedDevice
+from memlab.device.datasheets import loader
+from memlab.device.emulation.device import EmulatedDevice
+from memlab.device.gpu import driver as gpu_driver
+from memlab.device.gpu import libcuda
 from memlab.device.measurement import DeviceKind, Measurement, Progress
 from memlab.device.properties import DeviceProperties
 from memlab.errors import DeviceError, MemlabWarning, UsageError, nearest
@@ -19,7 +21,7 @@ from memlab.kernels.launch import Launch
 
 if TYPE_CHECKING:
     from memlab.device.budget import Budget
-    from memlab.device.timing import Settings
+    from memlab.device.gpu.timing import Settings
 
 DEFAULT_DATASHEET = "h200"
 GPU_PREFIX = "cuda:"
@@ -90,12 +92,12 @@ def _as_text(name: str | int | None) -> str | None:
 
 def _open(name: str, settings: Settings | None, budget: Budget | None) -> Device:
     if name.isdecimal() or name.startswith("cuda"):
-        from memlab.device.cuda_device import CudaDevice
+        from memlab.device.gpu.device import CudaDevice
 
         index = gpu_index(name)
         _check_gpu(index)
         return CudaDevice(index, settings, budget)
-    return EmulatedDevice(name, datasheet.load(name), budget)
+    return EmulatedDevice(name, loader.load(name), budget)
 
 
 def _check_gpu(index: int) -> None:
@@ -106,14 +108,14 @@ def _check_gpu(index: int) -> None:
         DeviceError: There is no driver, without which PyCUDA cannot even be built.
     """
     # A single digit may well be a GPU's.
-    like = [each for each in datasheet.names() if re.sub(r"\D", "", each) == str(index)]
+    like = [each for each in loader.names() if re.sub(r"\D", "", each) == str(index)]
     if like and index > 9 and index >= _gpus()[0]:
         meant = " or ".join(map(repr, like))
         raise UsageError(f"there is no GPU {index} here: did you mean {meant}?")
     if not libcuda.installed():
         raise DeviceError(
             f"a GPU needs NVIDIA's driver ({libcuda.LIBRARY}), which is not installed here: "
-            f"see 'memlab doctor', or {cuda_driver.WITHOUT_GPU}"
+            f"see 'memlab doctor', or {gpu_driver.WITHOUT_GPU}"
         )
 
 
@@ -152,7 +154,7 @@ def _gpus() -> tuple[int, str]:
         name = str(error)
         return 0, "" if name in libcuda.NOTHING_HERE else f"the driver answers {name}"
     try:
-        return cuda_driver.device_count(), ""
+        return gpu_driver.device_count(), ""
     except DeviceError as error:
         cause = str(error.__cause__ or error).strip().partition("\n")[0]
         return 0, f"PyCUDA cannot be used ({cause})"
@@ -190,7 +192,7 @@ def gpu_index(name: str) -> int:
     if not digits.isdecimal():
         raise UsageError(
             f"no device {name!r}: a GPU is a number, as in --device 0 or --device cuda:0; "
-            f"datasheets {nearest(name, datasheet.names())}"
+            f"datasheets {nearest(name, loader.names())}"
         )
     return int(digits)
 

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memlab.errors import UsageError
-from memlab.kernels import array_files
 from memlab.kernels.launch import (
     Argument,
     Buffer,
@@ -25,6 +24,7 @@ from memlab.kernels.launch import (
     Uniform,
     Values,
 )
+from memlab.kernels.user import array_files
 
 POINTER_BYTES = 8
 POISON_BYTE = 0xFF  # a NaN in every float format, so that an element never written is seen

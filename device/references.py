@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from memlab.device.inputs import POISON_BYTE, element_type, load_array
 from memlab.errors import UsageError, nearest
-from memlab.kernels.arguments import Expectation
 from memlab.kernels.launch import (
     Argument,
     Arrays,
@@ -29,7 +28,8 @@ from memlab.kernels.launch import (
     Scalar,
     Structure,
 )
-from memlab.kernels.own import OwnKernel
+from memlab.kernels.user.arguments import Expectation
+from memlab.kernels.user.kernel import OwnKernel
 
 LARGEST_SOURCE_BYTES = 16 << 20
 """No Python file is longer."""

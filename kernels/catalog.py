@@ -6,7 +6,7 @@ To add one: a `.cu` file beside this module, an entry here, a line in its test.
 from __future__ import annotations
 
 from memlab.errors import UsageError, nearest
-from memlab.kernels import banks, coalescing, corner, image, ladder, matmul, spaces, sums
+from memlab.kernels import banks, coalescing, corner_turning, image, ladder, matmul, spaces, sums
 from memlab.kernels.kernel import LONG_INDEXED_ELEMENTS, Kernel
 
 CATALOG: dict[str, Kernel] = {
@@ -183,15 +183,15 @@ CATALOG: dict[str, Kernel] = {
             name="matmul-column-major",
             summary="Matrix product; N stored by columns, read uncoalesced",
             source_file="matmul_column_major.cu",
-            parameters=(*matmul.SIZES, corner.BLOCK_TILE),
-            make_launch=corner.launch_column_major,
+            parameters=(*matmul.SIZES, corner_turning.BLOCK_TILE),
+            make_launch=corner_turning.launch_column_major,
         ),
         Kernel(
             name="corner-turning",
             summary="Matrix product; N stored by columns, turned in shared memory",
             source_file="corner_turning.cu",
-            parameters=(*matmul.SIZES, corner.TURNED_TILE),
-            make_launch=corner.launch_corner_turning,
+            parameters=(*matmul.SIZES, corner_turning.TURNED_TILE),
+            make_launch=corner_turning.launch_corner_turning,
         ),
         Kernel(
             name="filter-registers",

@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 
     import pandas
 
-    from memlab.device.findings import CheckReport
+    from memlab.device.checking.findings import CheckReport
     from memlab.device.measurement import Occupancy
     from memlab.device.properties import DeviceProperties
-    from memlab.device.trace_records import Trace
-    from memlab.kernels.arguments import ArraySpecification
-    from memlab.kernels.own import OwnKernel
+    from memlab.device.tracing.records import Trace
+    from memlab.kernels.user.arguments import ArraySpecification
+    from memlab.kernels.user.kernel import OwnKernel
     from memlab.lab import Roofline
-    from memlab.roofline.analysis import Analysis
+    from memlab.roofline.analysis.analysis import Analysis
     from memlab.roofline.run import Run
 
 __all__ = [
@@ -91,7 +91,7 @@ def run(
         memory_bytes: How much of the host's memory the emulator may take; None allows what is
             free.
         **parameters: The kernel's own parameters; of one's own, the fields of
-            `memlab.kernels.own.OwnKernel`: `grid`, `block`, `args`, `defines` and so on. An
+            `memlab.kernels.user.kernel.OwnKernel`: `grid`, `block`, `args`, `defines` and so on. An
             argument is a text as after `--arg`, or a number; a NumPy array, which is only read;
             `inout(array)`; `out(shape, dtype)`; a tuple for a structure; None for a null pointer.
             `defines` may be a mapping, `{"TILE": 32}`. `expect` says what outputs must hold, by
@@ -129,9 +129,9 @@ def inout(array: object) -> ArraySpecification:
     Raises:
         memlab.errors.UsageError: It is empty, or of no type that kernels take.
     """
-    from memlab.kernels import given
+    from memlab.kernels.user import python_values
 
-    return given.array(array, "inout")
+    return python_values.array(array, "inout")
 
 
 def out(shape: int | Sequence[int], dtype: object) -> ArraySpecification:
@@ -144,9 +144,9 @@ def out(shape: int | Sequence[int], dtype: object) -> ArraySpecification:
     Raises:
         memlab.errors.UsageError: It has no elements, or is of no type that kernels take.
     """
-    from memlab.kernels import given
+    from memlab.kernels.user import python_values
 
-    return given.output(shape, dtype)
+    return python_values.output(shape, dtype)
 
 
 def analyze(
@@ -246,7 +246,7 @@ def frame(*runs: Run) -> pandas.DataFrame:
         memlab.errors.UsageError: One is no run.
     """
     from memlab.errors import UsageError
-    from memlab.roofline import table
+    from memlab.roofline.documents import frames
     from memlab.roofline.run import Run
 
     for each in runs:
@@ -255,7 +255,7 @@ def frame(*runs: Run) -> pandas.DataFrame:
                 f"frame takes runs one by one, got an object of type {type(each).__name__}: of a "
                 "list write frame(*runs)"
             )
-    return table.frame(runs)
+    return frames.frame(runs)
 
 
 def _target(
@@ -263,7 +263,9 @@ def _target(
 ) -> tuple[str | OwnKernel, dict[str, Any]]:
     """The kernel that a name means, with what was chosen of it, and parameters of the catalog."""
     from memlab.errors import UsageError
-    from memlab.kernels import catalog, own, project
+    from memlab.kernels import catalog
+    from memlab.kernels.user import kernel as user_kernel
+    from memlab.kernels.user import project
 
     if not isinstance(kernel, str | PathLike):
         raise UsageError(
@@ -272,4 +274,4 @@ def _target(
         )
     name = fsdecode(kernel)
     named = None if name in catalog.CATALOG else project.find(name)
-    return (name, parameters) if named is None else (own.configured(named, parameters), {})
+    return (name, parameters) if named is None else (user_kernel.configured(named, parameters), {})

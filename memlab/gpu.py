@@ -8,21 +8,21 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from memlab.device import ncu, sanitizer
+from memlab.device.checking.findings import TOOLS
 from memlab.device.devices import Device, gpu_index, open_device, why_emulated
-from memlab.device.findings import TOOLS
+from memlab.device.nvidia_tools import ncu, sanitizer
 from memlab.errors import DeviceError, UsageError
 from memlab.kernels.cublas import LibraryError
 from memlab.launching import now, prepared, settings_of
-from memlab.roofline.store import Store
+from memlab.roofline.store.store import Store
 
 if TYPE_CHECKING:
-    from memlab.device.findings import Tool
+    from memlab.device.checking.findings import Tool
+    from memlab.device.gpu.library_baseline import ReferenceBar
+    from memlab.device.gpu.peaks.records import Peaks
     from memlab.device.measurement import Progress
-    from memlab.device.peak_records import Peaks
-    from memlab.device.reference_bar import ReferenceBar
-    from memlab.device.sanitizer import SanitizerReport
-    from memlab.kernels.own import OwnKernel
+    from memlab.device.nvidia_tools.sanitizer import SanitizerReport
+    from memlab.kernels.user.kernel import OwnKernel
 
 
 def hardware_counters(
@@ -95,7 +95,7 @@ def cublas(
             "leave out --cublas"
         )
     _need_gpu(opened, device, "it runs", LibraryError)
-    from memlab.device.reference_bar import reference_bar
+    from memlab.device.gpu.library_baseline import reference_bar
 
     settings = settings_of(samples, timeout_s)
     return reference_bar(gpu_index(opened.key), launch, seed, settings, progress)
@@ -160,7 +160,7 @@ def peaks(
         MemlabError: A micro-benchmark gave a wrong result.
         Incomplete: The peaks could not be stored after all; carries them.
     """
-    from memlab.device.peaks import measure
+    from memlab.device.gpu.peaks.measure import measure
 
     if trouble := why_emulated(device):
         raise DeviceError(f"peaks are measured on a GPU, but {trouble}: see 'memlab doctor'")

@@ -11,36 +11,38 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from memlab.device import checking, datasheet, tracing
-from memlab.device.compile import compile_launch
+from memlab.device.checking import check as checking
+from memlab.device.checking.findings import TOOLS
+from memlab.device.compiler.compile import compile_launch
+from memlab.device.datasheets import loader
+from memlab.device.debug_info.kernel_lookup import signature_of
+from memlab.device.debug_info.kernel_lookup import signatures as signatures_in
 from memlab.device.devices import Device, gpu_index, gpu_names, meant_devices, open_device
-from memlab.device.emulated import count, emulate
-from memlab.device.findings import TOOLS
+from memlab.device.emulation.device import count, emulate
 from memlab.device.inputs import check_seed
 from memlab.device.properties import summary
-from memlab.device.signature import signature_of
-from memlab.device.signature import signatures as signatures_in
+from memlab.device.tracing import trace as tracing
 from memlab.errors import Incomplete
 from memlab.launching import budget_of, now, prepared, settings_of, unit_of
-from memlab.roofline.advice import advise
-from memlab.roofline.analysis import Analysis, access_ratio
-from memlab.roofline.boundary import BoundaryCost, EdgeCase, edge_case, nearest_multiples
+from memlab.roofline.advice.advise import advise
+from memlab.roofline.analysis.analysis import Analysis, access_ratio
+from memlab.roofline.analysis.boundary import BoundaryCost, EdgeCase, edge_case, nearest_multiples
 from memlab.roofline.ceilings import ceilings, measured_ceilings
 from memlab.roofline.placement import place
 from memlab.roofline.run import Ceiling, Run
-from memlab.roofline.store import Store, same_device
+from memlab.roofline.store.store import Store, same_device
 
 if TYPE_CHECKING:
     import pandas
     from matplotlib.figure import Figure
 
-    from memlab.device.findings import CheckReport, Tool
+    from memlab.device.checking.findings import CheckReport, Tool
     from memlab.device.measurement import Progress, Resources, Time
     from memlab.device.properties import DeviceProperties
-    from memlab.device.trace_records import Trace
+    from memlab.device.tracing.records import Trace
     from memlab.kernels.launch import Dim3, Launch
-    from memlab.kernels.own import OwnKernel
     from memlab.kernels.signature import Signature
+    from memlab.kernels.user.kernel import OwnKernel
 
 LADDER: tuple[tuple[str, Mapping[str, int]], ...] = (
     ("naive", {"width": 2048}),
@@ -70,28 +72,28 @@ class Roofline:
     fresh: Run | None = None
 
     def figure(self) -> Figure:
-        """Draw it: see `memlab.roofline.plot.draw`."""
-        from memlab.roofline.plot import draw
+        """Draw it: see `memlab.roofline.plots.roofline.draw`."""
+        from memlab.roofline.plots.roofline import draw
 
         newest = max(run.created_at for run in self.runs)[:10]
         return draw(self.runs, self.ceilings, self.properties.name, newest, self.measured)
 
     def csv(self) -> str:
         """The ceilings and points as CSV, enough to draw the picture again."""
-        from memlab.roofline.table import picture_csv
+        from memlab.roofline.documents.frames import picture_csv
 
         return picture_csv(self.runs, (*self.ceilings, *self.measured))
 
     def frame(self) -> pandas.DataFrame:
         """The runs as a pandas frame, a row each."""
-        from memlab.roofline.table import frame
+        from memlab.roofline.documents.frames import frame
 
         return frame(self.runs)
 
 
 def device_names() -> list[str]:
     """The names that `device` takes here."""
-    return [*gpu_names(), *datasheet.names()]
+    return [*gpu_names(), *loader.names()]
 
 
 def device_properties(device: str | int | None = None) -> DeviceProperties:
@@ -134,11 +136,11 @@ def device_attributes(key: str) -> dict[str, int | None]:
     Raises:
         DeviceError: The GPU cannot be used.
     """
-    if key in datasheet.names():
+    if key in loader.names():
         return {}
-    from memlab.device import cuda_query
+    from memlab.device.gpu import query as gpu_query
 
-    return cuda_query.attributes(gpu_index(key))
+    return gpu_query.attributes(gpu_index(key))
 
 
 def run(

@@ -11,19 +11,21 @@ from numbers import Real
 from typing import TYPE_CHECKING
 
 from memlab.device.budget import EMULATION_TIMEOUT_S, Budget
+from memlab.device.compiler.translation_unit import Unit
+from memlab.device.debug_info.kernel_lookup import signature_of
 from memlab.device.devices import limits
+from memlab.device.gpu.timing import TIMEOUT_S, Settings
 from memlab.device.references import references
-from memlab.device.signature import signature_of
-from memlab.device.timing import TIMEOUT_S, Settings
-from memlab.device.unit import Unit
 from memlab.errors import UsageError
-from memlab.kernels import catalog, own, own_launch
-from memlab.kernels.choices import numbers, shown
+from memlab.kernels import catalog
+from memlab.kernels.user import kernel as user_kernel
+from memlab.kernels.user import launch as user_launch
+from memlab.kernels.user.launch_options import numbers, shown
 
 if TYPE_CHECKING:
     from memlab.device.properties import DeviceProperties
     from memlab.kernels.launch import Dim3, Launch
-    from memlab.kernels.own import OwnKernel
+    from memlab.kernels.user.kernel import OwnKernel
 
 
 def prepared(
@@ -50,7 +52,7 @@ def prepared(
         return catalog.find(kernel).prepare(parameters, limits(properties))
     unit = unit_of(kernel, properties)
     signature = signature_of(unit, kernel.entry)
-    launch = own_launch.launch(
+    launch = user_launch.launch(
         kernel, signature, unit.source, limits(properties), executed=executed
     )
     return replace(launch, references=references(kernel, launch)) if executed else launch
@@ -63,11 +65,11 @@ def unit_of(kernel: OwnKernel, properties: DeviceProperties) -> Unit:
         UsageError: There is no such file or folder, or a definition is malformed.
     """
     return Unit(
-        own.read_source(kernel),
+        user_kernel.read_source(kernel),
         kernel.source,
         properties.compute_capability,
-        own.defines(kernel),
-        own.compile_options(kernel),
+        user_kernel.defines(kernel),
+        user_kernel.compile_options(kernel),
     )
 
 

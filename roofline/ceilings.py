@@ -19,7 +19,7 @@ from memlab.roofline.run import Ceiling
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from memlab.device.peak_records import Peaks
+    from memlab.device.gpu.peaks.records import Peaks
     from memlab.device.properties import DeviceProperties
 
 MEMORY_LEVELS = ("l1", "l2", "dram")

@@ -13,7 +13,7 @@ from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
-from memlab.device.ncu import COUNTERS
+from memlab.device.nvidia_tools.ncu import COUNTERS
 from memlab.errors import UsageError, nearest
 from memlab.kernels.catalog import CATALOG
 

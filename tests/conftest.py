@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from memlab.device import execution
+from memlab.device.emulation import execution
 from memlab.device.measurement import (
     Counters,
     Coverage,

@@ -12,12 +12,13 @@ import pytest
 
 import memlab
 from memlab import lab
-from memlab.device import datasheet, devices
+from memlab.device import devices
+from memlab.device.datasheets import loader
 from memlab.device.properties import summary
 from memlab.errors import UsageError
+from memlab.roofline.documents.runs import run_document
 from memlab.roofline.run import Run
-from memlab.roofline.serialize import run_document
-from memlab.roofline.store import Store
+from memlab.roofline.store.store import Store
 
 # As the description of `memlab run --json` lists them, for other tools to rely on.
 KEYS = {
@@ -170,7 +171,7 @@ def test_a_roofline_draws_the_runs_of_its_own_gpu_alone(
     store: Path, monkeypatch: pytest.MonkeyPatch, make_run: Callable[..., Run]
 ) -> None:
     """What `CUDA_VISIBLE_DEVICES` shows as the first may be another each time."""
-    properties = replace(datasheet.load("h200"), uuid="GPU-b", driver_release="580.1")
+    properties = replace(loader.load("h200"), uuid="GPU-b", driver_release="580.1")
     this = summary(properties, "cuda", "cuda:0")
     assert (this.uuid, this.driver) == ("GPU-b", "580.1")
     opened = SimpleNamespace(kind="cuda", key="cuda:0", properties=properties)

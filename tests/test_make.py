@@ -3,11 +3,11 @@
 import shlex
 import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
+from paths import REPOSITORY
 
-ROOT = Path(__file__).parents[1]
+ROOT = REPOSITORY
 
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="there is no make")

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from memlab.cli.app import main
-from memlab.roofline.store import Store
-from memlab.roofline.store_file import APPLICATION_ID, SCHEMA_VERSION
+from memlab.roofline.store.database import APPLICATION_ID, SCHEMA_VERSION
+from memlab.roofline.store.store import Store
 
 MEMLAB = [sys.executable, "-c", "import sys; from memlab.cli.app import main; sys.exit(main())"]
 

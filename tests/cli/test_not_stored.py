@@ -12,24 +12,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from paths import DATA
 
 from memlab import lab
 from memlab.cli.app import main
-from memlab.device import peaks
+from memlab.device.gpu.peaks import measure
 from memlab.device.measurement import Verification
 from memlab.device.properties import DeviceProperties
 from memlab.errors import Incomplete
-from memlab.roofline import store_file
-from memlab.roofline.peaks_document import peaks_from_document
-from memlab.roofline.serialize import run_from_document
-from memlab.roofline.store import Store
+from memlab.roofline.documents.peaks import peaks_from_document
+from memlab.roofline.documents.runs import run_from_document
+from memlab.roofline.store import database
+from memlab.roofline.store.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from memlab.roofline.run import Run
 
-RESULTS = Path(__file__).parents[1] / "data" / "h200-peaks.json"
+RESULTS = DATA / "h200-peaks.json"
 NOT_STORED = "memlab: error: the run is not stored: cannot write the store "
 
 
@@ -57,7 +58,7 @@ def full_disk() -> Iterator[None]:
 @contextmanager
 def busy_store(path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Another process writes to the store, for longer than memlab waits; reading goes on."""
-    monkeypatch.setattr(store_file, "_LOCK_WAIT_S", 0.05)
+    monkeypatch.setattr(database, "_LOCK_WAIT_S", 0.05)
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         yield
@@ -158,7 +159,7 @@ def test_peaks_on_a_full_disk_are_printed(
 
     known = peaks_from_document(json.loads(RESULTS.read_text()))
     monkeypatch.setattr("memlab.gpu.open_device", lambda name: Gpu())
-    monkeypatch.setattr(peaks, "measure", lambda index, properties, progress: known)
+    monkeypatch.setattr(measure, "measure", lambda index, properties, progress: known)
     with full_disk():
         assert main(["peaks", "--json"]) == 2
 

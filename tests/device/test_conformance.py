@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from memlab.device.devices import Device, limits, open_device
+from memlab.device.gpu.timing import Settings
 from memlab.device.measurement import Measurement
 from memlab.device.properties import figures
-from memlab.device.timing import Settings
 from memlab.errors import DeviceError, MemlabError
 from memlab.kernels.catalog import CATALOG, find
 from memlab.kernels.launch import (
@@ -277,7 +277,7 @@ def test_the_command_writes_json_alone(device: Device) -> None:
 
 @pytest.mark.gpu
 def test_a_kernel_that_never_ends_is_stopped_and_the_gpu_goes_on() -> None:
-    from memlab.device.cuda_device import CudaDevice
+    from memlab.device.gpu.device import CudaDevice
 
     try:
         device = CudaDevice(0, replace(QUICK, timeout_s=1))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memlab.device.cuda_device import _as_words
+from memlab.device.gpu.device import _as_words
 from memlab.device.inputs import POISON_BYTE, make_inputs, packed, unwritten
 from memlab.errors import UsageError
 from memlab.kernels.catalog import find

@@ -1,17 +1,16 @@
 import csv
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from paths import DATA
 
-from memlab.device import datasheet
+from memlab.device.datasheets import loader
 from memlab.device.occupancy import Block, occupancy, shared_carveout_bytes
 from memlab.errors import DeviceError, UsageError
 
-DATA = Path(__file__).parents[1] / "data"
-H200 = datasheet.load("h200")
+H200 = loader.load("h200")
 
 # The one choice of the driver's, out of 491, that the rule for the carve-out does not give.
 EXCEPTION = Block(128, 16, 16)
@@ -65,7 +64,7 @@ def test_limits_and_carveout_are_those_nsight_compute_shows_over_a_sweep():
     ],
 )
 def test_blocks_and_limiter(device, launch, blocks, limiter):
-    result = occupancy(datasheet.load(device), Block(*launch))
+    result = occupancy(loader.load(device), Block(*launch))
     assert (result.blocks_per_sm, result.limiter) == (blocks, limiter)
 
 
@@ -96,14 +95,14 @@ def test_an_unknown_limit_is_named():
 
 
 @given(
-    device=st.sampled_from(datasheet.names()),
+    device=st.sampled_from(loader.names()),
     threads=st.integers(1, 1024),
     registers=st.integers(0, 64),
     shared=st.integers(0, 48 * 1024),
 )
 def test_the_carveout_never_costs_a_block(device, threads, registers, shared):
     """The blocks are as many as with all of the shared memory, and fit in the carve-out."""
-    properties = datasheet.load(device)
+    properties = loader.load(device)
     block = Block(threads, registers, shared)
     result = occupancy(properties, block)
     reserved = properties.reserved_shared_memory_per_block_bytes

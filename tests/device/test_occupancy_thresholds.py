@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memlab.device import datasheet
+from memlab.device.datasheets import loader
 from memlab.device.occupancy import Block, allocation, occupancy, resident, resource_limits
 from memlab.device.occupancy_thresholds import register_budget, thresholds
 from memlab.errors import UsageError
 
-RTX3070 = datasheet.load("rtx3070")
-H200 = datasheet.load("h200")
+RTX3070 = loader.load("rtx3070")
+H200 = loader.load("h200")
 
 
 def shown(found):
@@ -45,7 +45,7 @@ def shown(found):
     ],
 )
 def test_thresholds_worked_out_by_hand(device, block, resource, below, above):
-    found = thresholds(datasheet.load(device), Block(*block), resource)
+    found = thresholds(loader.load(device), Block(*block), resource)
     assert (shown(found[0]), shown(found[1])) == (below, above)
 
 
@@ -64,20 +64,20 @@ def test_thresholds_worked_out_by_hand(device, block, resource, below, above):
     ],
 )
 def test_register_budget_worked_out_by_hand(device, threads, shared, registers, division, warps):
-    budget = register_budget(datasheet.load(device), Block(threads, 1, shared))
+    budget = register_budget(loader.load(device), Block(threads, 1, shared))
     assert astuple(budget) == (registers, division, warps)
 
 
 @settings(max_examples=30, deadline=None)
 @given(
-    device=st.sampled_from(datasheet.names()),
+    device=st.sampled_from(loader.names()),
     threads=st.integers(1, 1024),
     registers=st.integers(1, 64),
     shared=st.integers(0, 48 * 1024),
     resource=st.sampled_from(["threads_per_block", "registers_per_thread"]),
 )
 def test_thresholds_are_those_of_a_scan(device, threads, registers, shared, resource):
-    properties = datasheet.load(device)
+    properties = loader.load(device)
     block = Block(threads, registers, shared)
     least, most = resource_limits(properties)[resource]
 

@@ -8,10 +8,10 @@ from fuzzing import cases, seldom
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memlab.device.dwarf_layouts import Layout
-from memlab.device.signature import signatures
-from memlab.device.symbols import layout_of, layouts
-from memlab.device.unit import Unit
+from memlab.device.compiler.translation_unit import Unit
+from memlab.device.debug_info.kernel_lookup import signatures
+from memlab.device.debug_info.symbols import layout_of, layouts
+from memlab.device.debug_info.variable_layouts import Layout
 from memlab.errors import MemlabError
 from memlab.kernels.launch import Launch
 

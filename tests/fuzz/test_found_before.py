@@ -16,24 +16,25 @@ import numpy as np
 import pytest
 
 from memlab.cli.app import main
-from memlab.device import datasheet
-from memlab.device.checking import check
-from memlab.device.compile import compile_launch
+from memlab.device.checking.check import check
+from memlab.device.compiler.compile import compile_launch
+from memlab.device.datasheets import loader
 from memlab.device.devices import limits
-from memlab.device.emulated import emulate
+from memlab.device.emulation.device import emulate
 from memlab.device.inputs import load_array
 from memlab.device.measurement import DeviceSummary
-from memlab.device.tracing import trace
+from memlab.device.tracing.trace import trace
 from memlab.errors import MemlabError, UsageError
-from memlab.kernels import arguments, own, project, scaffold
 from memlab.kernels.catalog import CATALOG
-from memlab.kernels.own import OwnKernel
 from memlab.kernels.signature import KernelParameter, Signature
+from memlab.kernels.user import arguments, project, scaffold
+from memlab.kernels.user import kernel as user_kernel
+from memlab.kernels.user.kernel import OwnKernel
 
 HUGE = "0x" + "f" * 5000
 """A whole number that Python reads, and does not print in decimal."""
 
-H200 = datasheet.load("h200")
+H200 = loader.load("h200")
 
 
 @pytest.mark.parametrize(
@@ -98,9 +99,9 @@ def test_check_of_a_register_that_adds_to_itself() -> None:
     [
         lambda: arguments.read(f"f32[{HUGE}]"),
         lambda: arguments.read(f"f32[{2**62},{2**62}]"),
-        lambda: own.configured(OwnKernel("x.cu"), {"shared": HUGE}),
-        lambda: own.configured(OwnKernel("x.cu"), {"grid": f"1,{HUGE}"}),
-        lambda: own.configured(OwnKernel("x.cu"), {"args": [object()]}),
+        lambda: user_kernel.configured(OwnKernel("x.cu"), {"shared": HUGE}),
+        lambda: user_kernel.configured(OwnKernel("x.cu"), {"grid": f"1,{HUGE}"}),
+        lambda: user_kernel.configured(OwnKernel("x.cu"), {"args": [object()]}),
     ],
 )
 def test_numbers_beyond_all_sense(read: Callable[[], Any]) -> None:

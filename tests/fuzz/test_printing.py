@@ -6,7 +6,7 @@ from fuzzing import cases
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memlab.device.emulator.printing import WIDEST, formatted
+from memlab.device.emulator.machine.printf import WIDEST, formatted
 
 CONVERSIONS = st.from_regex(
     r"%[-+ #0]{0,3}(\*|[0-9]{1,12})?(\.(\*|[0-9]{0,12}))?(hh|h|ll|l|j|z|t|L)?[a-zA-Z%]",

@@ -16,9 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memlab.errors import UsageError
-from memlab.kernels import project, scaffold
-from memlab.kernels.own import OwnKernel
 from memlab.kernels.signature import KernelParameter, Signature
+from memlab.kernels.user import project, scaffold
+from memlab.kernels.user.kernel import OwnKernel
 
 TABLE = {
     "source": "saxpy.cu",

@@ -11,21 +11,21 @@ from fuzzing import cases
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memlab.device import datasheet
 from memlab.device.budget import Budget
-from memlab.device.checking import check
-from memlab.device.compile import Compiled, compile_launch
+from memlab.device.checking.check import check
+from memlab.device.compiler.compile import Compiled, compile_launch
+from memlab.device.datasheets import loader
 from memlab.device.devices import limits
-from memlab.device.emulated import emulate
-from memlab.device.emulator import parser
-from memlab.device.emulator.program import load
+from memlab.device.emulation.device import emulate
+from memlab.device.emulator.program.program import load
+from memlab.device.emulator.ptx import parser
 from memlab.device.measurement import DeviceSummary
-from memlab.device.tracing import trace
+from memlab.device.tracing.trace import trace
 from memlab.errors import MemlabError
 from memlab.kernels.catalog import CATALOG
 from memlab.kernels.launch import Launch
 
-H200 = datasheet.load("h200")
+H200 = loader.load("h200")
 SUMMARY = DeviceSummary(H200.name, "emulated", (9, 0), "h200")
 BUDGET = Budget(timeout_s=0.3, memory_bytes=2**30)
 """Some of them run for ever, or ask for all memory."""

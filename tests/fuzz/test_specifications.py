@@ -15,12 +15,14 @@ from hypothesis import strategies as st
 from memlab.device.inputs import argument_bytes, element_type, make_inputs
 from memlab.device.references import references
 from memlab.errors import MemlabError, UsageError
-from memlab.kernels import arguments, own, own_launch
-from memlab.kernels.choices import STANDARDS
 from memlab.kernels.kernel import Limits
 from memlab.kernels.launch import Counting, NpyFile, Null, Same, Scalar, Structure, Uniform
-from memlab.kernels.own import OwnKernel
 from memlab.kernels.signature import KernelParameter, ModuleVariable, Part, Signature
+from memlab.kernels.user import arguments
+from memlab.kernels.user import kernel as user_kernel
+from memlab.kernels.user import launch as user_launch
+from memlab.kernels.user.kernel import OwnKernel
+from memlab.kernels.user.launch_options import STANDARDS
 
 LIMITS = Limits("NVIDIA H200", total_memory_bytes=140 << 30)
 TYPES = st.sampled_from(sorted(arguments.DTYPES))
@@ -196,7 +198,7 @@ def choices(draw: st.DrawFn) -> dict[str, Any]:
 
 
 def test_every_choice_is_drawn() -> None:
-    assert set(CHOICES) == set(own.CHOICES)
+    assert set(CHOICES) == set(user_kernel.CHOICES)
 
 
 @given(WORDS, choices())
@@ -205,8 +207,8 @@ def test_choices_make_a_launch_within_limits_or_are_refused(
     entry: str, chosen: dict[str, Any]
 ) -> None:
     try:
-        kernel = own.configured(OwnKernel("x.cu", entry), chosen)
-        launch = own_launch.launch(kernel, SIGNATURE, "", LIMITS)
+        kernel = user_kernel.configured(OwnKernel("x.cu", entry), chosen)
+        launch = user_launch.launch(kernel, SIGNATURE, "", LIMITS)
     except UsageError:
         return
     assert all(1 <= n <= most for n, most in zip(launch.grid, LIMITS.max_grid_dim, strict=True))
@@ -222,7 +224,7 @@ def test_choices_make_a_launch_within_limits_or_are_refused(
 @cases(50)
 def test_any_target_names_a_file_or_none(parts: list[str]) -> None:
     target = "".join(parts)
-    found = own.split(target)
+    found = user_kernel.split(target)
     if found is None:
         assert ".cu:" not in target
     else:

@@ -18,23 +18,24 @@ import pytest
 from fuzzing import ODD, TIMES, cases
 from hypothesis import given
 from hypothesis import strategies as st
+from paths import DATA
 
-from memlab.cli.render import run_report
-from memlab.cli.report_parts import console
-from memlab.cli.runs import _table
-from memlab.device import datasheet
+from memlab.cli.commands.runs import _table
+from memlab.device.datasheets import loader
 from memlab.device.measurement import Time, flop_by_pipe
 from memlab.errors import UsageError
 from memlab.roofline.ceilings import ceilings, measured_ceilings
-from memlab.roofline.peaks_document import peaks_document, peaks_from_document
-from memlab.roofline.plot import RUNS_AT_MOST, draw, render
+from memlab.roofline.documents.frames import picture_csv
+from memlab.roofline.documents.peaks import peaks_document, peaks_from_document
+from memlab.roofline.documents.runs import run_document, run_from_document, runs_csv
+from memlab.roofline.plots.roofline import RUNS_AT_MOST, draw, render
+from memlab.roofline.reports.parts import console
+from memlab.roofline.reports.run import run_report
 from memlab.roofline.run import Ceiling, Run
-from memlab.roofline.serialize import run_document, run_from_document, runs_csv
-from memlab.roofline.store import Store
-from memlab.roofline.table import picture_csv
+from memlab.roofline.store.store import Store
 
-RESULTS = Path(__file__).parents[1] / "data" / "h200-peaks.json"
-H200 = datasheet.load("h200")
+RESULTS = DATA / "h200-peaks.json"
+H200 = loader.load("h200")
 ROOFS = ceilings(H200)
 
 ABSURD = (0, -1, float("nan"), "Infinity", 2**200)

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from machine_code import accesses, opcodes
 
-from memlab.device import counting
-from memlab.device.compile import compile_launch
+from memlab.device.compiler.compile import compile_launch
 from memlab.device.devices import limits, open_device
-from memlab.device.emulated import EmulatedDevice
+from memlab.device.emulation import counting
+from memlab.device.emulation.device import EmulatedDevice
 from memlab.device.measurement import Measurement
 from memlab.errors import DeviceError, UsageError
 from memlab.kernels import cublas

@@ -8,7 +8,7 @@ from typing import get_args
 
 import pytest
 
-from memlab.device import datasheet
+from memlab.device.datasheets import loader
 from memlab.device.measurement import Counters, Occupancy, Provenance, Resources
 from memlab.device.occupancy import Block, occupancy
 from memlab.errors import UsageError
@@ -44,7 +44,7 @@ Structure"), and the source metrics of the memory tables."""
         *LEVELS,
         *LABELS,
         *get_args(Provenance),
-        *occupancy(datasheet.load("h200"), Block(32, 32, 0)).limits,
+        *occupancy(loader.load("h200"), Block(32, 32, 0)).limits,
         *(term.strip() for term in STANDARD_TERMS),
     ],
 )

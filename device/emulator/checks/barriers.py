@@ -12,17 +12,22 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from memlab.device.emulator.checks.happens_before import Order
 from memlab.device.emulator.checks.observations import THREAD_BITS, Lanes, Observations
-from memlab.device.emulator.checks.order import Order
-from memlab.device.emulator.checks.publication import Publication
-from memlab.device.emulator.control import Schedule
-from memlab.device.emulator.layout import reached_from
-from memlab.device.emulator.meeting import Company, bits_of, is_masked, lanes_of
-from memlab.device.emulator.operands import Operands, value_of
-from memlab.device.emulator.parser import Immediate, Operand
-from memlab.device.emulator.program import Step
-from memlab.device.emulator.rendezvous import is_partial
-from memlab.device.emulator.threads import Threads
+from memlab.device.emulator.checks.release_acquire import Publication
+from memlab.device.emulator.machine.operands import Operands, value_of
+from memlab.device.emulator.machine.partial_barriers import is_partial
+from memlab.device.emulator.machine.scheduler import Schedule
+from memlab.device.emulator.machine.threads import Threads
+from memlab.device.emulator.machine.warp_synchronization import (
+    Company,
+    bits_of,
+    is_masked,
+    lanes_of,
+)
+from memlab.device.emulator.program.code_layout import reached_from
+from memlab.device.emulator.program.program import Step
+from memlab.device.emulator.ptx.parser import Immediate, Operand
 from memlab.device.properties import WARP_SIZE
 
 Parked = dict[int, Lanes]

@@ -8,8 +8,8 @@ from typing import TypeAlias
 import numpy as np
 
 from memlab.device.emulator.checks.observations import Lanes, Observations
-from memlab.device.emulator.checks.provenance import Origin
-from memlab.device.emulator.memory import Segment
+from memlab.device.emulator.checks.pointer_origin import Origin
+from memlab.device.emulator.machine.memory import Segment
 
 Extents: TypeAlias = Sequence[tuple[int, int]]
 """Where each array of a state space starts and ends, by rising address."""

@@ -11,11 +11,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from memlab.device.emulator import macros
-from memlab.device.emulator.binding import Action
-from memlab.device.emulator.checks import barriers, strength
+from memlab.device.emulator.checks import barriers, memory_order
 from memlab.device.emulator.checks.barriers import Barriers, Parked
 from memlab.device.emulator.checks.bounds import Bounds, Extents
+from memlab.device.emulator.checks.happens_before import Order
 from memlab.device.emulator.checks.initialisation import Initialisation
 from memlab.device.emulator.checks.observations import (
     THREAD_BITS,
@@ -24,18 +23,19 @@ from memlab.device.emulator.checks.observations import (
     Observations,
     Spot,
 )
-from memlab.device.emulator.checks.order import Order
-from memlab.device.emulator.checks.provenance import Origin, arrays_meant
-from memlab.device.emulator.checks.publication import Publication
+from memlab.device.emulator.checks.pointer_origin import Origin, arrays_meant
 from memlab.device.emulator.checks.races import Races
-from memlab.device.emulator.checks.undefined import Undefined, is_shuffle
-from memlab.device.emulator.checks.watched import Found, Tools, WatchedAccesses
-from memlab.device.emulator.memory import GlobalMemory, Segment
-from memlab.device.emulator.operands import Operands, Source
-from memlab.device.emulator.parser import TYPE_BYTES, Address, Immediate
-from memlab.device.emulator.program import Program, Step
-from memlab.device.emulator.rendezvous import is_partial
-from memlab.device.emulator.threads import Grid, Threads
+from memlab.device.emulator.checks.release_acquire import Publication
+from memlab.device.emulator.checks.undefined_values import Undefined, is_shuffle
+from memlab.device.emulator.checks.watched_accesses import Found, Tools, WatchedAccesses
+from memlab.device.emulator.isa import macros
+from memlab.device.emulator.machine.binding import Action
+from memlab.device.emulator.machine.memory import GlobalMemory, Segment
+from memlab.device.emulator.machine.operands import Operands, Source
+from memlab.device.emulator.machine.partial_barriers import is_partial
+from memlab.device.emulator.machine.threads import Grid, Threads
+from memlab.device.emulator.program.program import Program, Step
+from memlab.device.emulator.ptx.parser import TYPE_BYTES, Address, Immediate
 from memlab.device.properties import WARP_SIZE
 from memlab.kernels.launch import Dim3
 
@@ -188,8 +188,8 @@ class Checker:
         races, opcode = self._races, step.row.opcode
         if races is None:
             return _do_nothing
-        if strength.is_fence(step):
-            scope = strength.scope_of(step)
+        if memory_order.is_fence(step):
+            scope = memory_order.scope_of(step)
             return lambda mask: races.fence(self._active(mask), scope)
         if opcode == "cp.async.commit_group":
             return lambda mask: races.copies.commit(self._active(mask))

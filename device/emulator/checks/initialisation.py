@@ -12,9 +12,9 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from memlab.device.emulator.checks.event import Event
+from memlab.device.emulator.checks.access import Event
 from memlab.device.emulator.checks.observations import Lanes, Observations
-from memlab.device.emulator.memory import GLOBAL_BASE, GlobalMemory, Segment
+from memlab.device.emulator.machine.memory import GLOBAL_BASE, GlobalMemory, Segment
 
 
 class Initialisation:

@@ -11,13 +11,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from memlab.device.emulator.checks.access import Event
+from memlab.device.emulator.checks.async_copies import Copies
 from memlab.device.emulator.checks.barriers import is_warp_barrier
-from memlab.device.emulator.checks.copies import Copies
-from memlab.device.emulator.checks.event import Event
+from memlab.device.emulator.checks.happens_before import Order
+from memlab.device.emulator.checks.memory_order import PLAIN, STRONG, VOLATILE, is_fence, strengths
 from memlab.device.emulator.checks.observations import THREAD_BITS, Lanes, Observations
-from memlab.device.emulator.checks.order import Order
-from memlab.device.emulator.checks.publication import Publication
-from memlab.device.emulator.checks.shadow import (
+from memlab.device.emulator.checks.release_acquire import Publication
+from memlab.device.emulator.checks.shadow_memory import (
     COPY,
     THREAD,
     THREADS_APART,
@@ -25,16 +26,9 @@ from memlab.device.emulator.checks.shadow import (
     WARPS_APART,
     Shadow,
 )
-from memlab.device.emulator.checks.strength import (
-    PLAIN,
-    STRONG,
-    VOLATILE,
-    is_fence,
-    strengths,
-)
-from memlab.device.emulator.program import Step, reads, writes
-from memlab.device.emulator.rendezvous import is_partial
-from memlab.device.emulator.threads import Threads
+from memlab.device.emulator.machine.partial_barriers import is_partial
+from memlab.device.emulator.machine.threads import Threads
+from memlab.device.emulator.program.program import Step, reads, writes
 
 _TURNED = {"RAW": "WAR", "WAR": "RAW", "WAW": "WAW"}
 """What a hazard is called when the other access is told first."""

@@ -1,0 +1,90 @@
+"""`memlab doctor`: what works here, and what to do about the rest."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from memlab.cli import options
+from memlab.cli.output import print_json
+
+if TYPE_CHECKING:
+    from memlab.device.doctor.diagnosis import Diagnosis, Finding
+    from memlab.device.doctor.probes import Facts
+
+SCHEMA_VERSION = 1
+EXIT_NOTHING_RUNS = 3
+MARKS = {"works": ("✓", "green"), "note": ("!", "yellow"), "fails": ("✗", "red")}
+
+
+def doctor(as_json: options.Json = False, store: options.Store = None) -> None:
+    """Say what works here: driver, PyCUDA, NVRTC, counters, clocks, memory, store."""
+    from memlab.device.doctor.diagnosis import diagnose
+    from memlab.device.doctor.probes import examine
+
+    facts = examine()
+    diagnosis = diagnose(facts)
+    findings = (*diagnosis.findings, _store(store))
+    if as_json:
+        print_json(_document(facts, diagnosis, findings))
+    else:
+        _print_table(findings, _verdict(diagnosis))
+    if not (diagnosis.gpu_works or diagnosis.emulator_works):
+        raise typer.Exit(EXIT_NOTHING_RUNS)
+
+
+def _store(path: Path | None) -> "Finding":
+    from memlab.device.doctor.diagnosis import Finding
+    from memlab.errors import UsageError
+    from memlab.roofline.store.store import Store
+
+    runs = Store(path)
+    try:
+        runs.check()
+    except UsageError as error:
+        # The runs themselves go on, with --no-store or --store elsewhere.
+        found, _, advice = str(error).rpartition(": ")
+        return Finding("store", "note", found or str(error), advice if found else "")
+    return Finding("store", "works", f"{runs.path}, writable")
+
+
+def _verdict(diagnosis: "Diagnosis") -> str:
+    if diagnosis.gpu_works:
+        emulated = "" if diagnosis.emulator_works else "; emulated devices do not"
+        return f"GPU runs work here{emulated}: memlab run tiled"
+    if diagnosis.emulator_works:
+        return "No GPU to run on, but emulated devices work: memlab run tiled --device h200"
+    return "Nothing can run here yet: mend what is marked ✗, from the bottom up"
+
+
+def _document(
+    facts: "Facts", diagnosis: "Diagnosis", findings: "tuple[Finding, ...]"
+) -> dict[str, object]:
+    from dataclasses import asdict
+
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "gpu_works": diagnosis.gpu_works,
+        "emulator_works": diagnosis.emulator_works,
+        "findings": [asdict(finding) for finding in findings],
+        "facts": asdict(facts),
+    }
+
+
+def _print_table(findings: "tuple[Finding, ...]", verdict: str) -> None:
+    from rich.table import Column, Table
+    from rich.text import Text
+
+    from memlab.roofline.reports.parts import console
+
+    table = Table.grid(Column(), Column(no_wrap=True), Column(), padding=(0, 2, 0, 0))
+    for finding in findings:
+        mark, style = MARKS[finding.state]
+        shown = Text(finding.found)
+        if finding.advice:
+            shown.append(f"\n→ {finding.advice}", style="dim")
+        table.add_row(Text(mark, style=style), Text(finding.subject, style="bold"), shown)
+    out = console()
+    out.print(table)
+    out.print()
+    out.print(Text(verdict, style="bold"))

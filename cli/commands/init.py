@@ -1,0 +1,130 @@
+"""`memlab init FILE.cu`: write a memlab.toml for its kernels, to be corrected and kept."""
+
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from memlab.cli import options
+from memlab.cli.output import check_output, say, write_output
+from memlab.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from memlab.kernels.user.kernel import OwnKernel
+
+DEFAULT_FILE = Path("memlab.toml")
+
+
+def init(
+    target: Annotated[
+        str,
+        typer.Argument(metavar="FILE.cu[:ENTRY]", help="The file, or one kernel in it."),
+    ],
+    *,
+    output: Annotated[
+        Path,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="What to write; the schema goes beside."
+        ),
+    ] = DEFAULT_FILE,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite what is there.")] = False,
+    define: options.Defines = None,
+    include: options.Include = None,
+    std: options.Std = None,
+    device: options.Device = None,
+    quiet: options.Quiet = False,
+) -> None:
+    """Write a memlab.toml for the kernels of a file, from the parameters they take.
+
+    Then 'memlab run NAME' in that folder runs one. Sizes are a guess: put yours. A memlab.toml
+    that is there gets the tables that it lacks, and keeps all it has.
+    """
+    from memlab import lab
+    from memlab.kernels.user import kernel as user_kernel
+    from memlab.kernels.user import project, scaffold
+
+    place = user_kernel.split(target)
+    if place is None:
+        raise UsageError(f"{target!r} is no file of CUDA C++: name one, as in saxpy.cu:saxpy")
+    added_to = output.is_file() and not output.is_symlink() and not force
+    present = _present(output) if added_to else {}
+    check_output(output, force or added_to)
+    schema = output.parent / project.SCHEMA_FILE
+    keeps_schema = _holds(schema, project.schema_text()) or (added_to and schema.is_file())
+    if not keeps_schema:
+        if schema.exists() and not schema.is_file():
+            raise UsageError(f"{schema} is no file, and the schema belongs there: move it away")
+        check_output(schema, force)
+    chosen = user_kernel.configured(
+        user_kernel.OwnKernel(*place), {"defines": define, "include": include, "std": std}
+    )
+    found = lab.signatures(chosen, device=device)
+    moved, source = user_kernel.moved(chosen, output.parent), user_kernel.read_source(chosen)
+    if added_to:
+        tables = scaffold.tables(moved, found, source, present, output.parent)
+        text = _with_tables(output, present, tables)
+    else:
+        text = scaffold.document(moved, found, source)
+    write_output(output, text, force or added_to)
+    if not keeps_schema:
+        write_output(schema, project.schema_text(), force)
+    if not quiet:
+        names = tomllib.loads(text.removeprefix("\ufeff"))["kernels"]
+        first = next(name for name in names if name not in present)
+        did = f"added to {output}" if added_to else f"wrote {output}"
+        say(f"{did}: correct the sizes, then 'memlab run {first}'")
+
+
+def _present(output: Path) -> "dict[str, OwnKernel]":
+    """The kernels of a file that is there.
+
+    Raises:
+        UsageError: It cannot be used.
+    """
+    from memlab.kernels.user import project
+
+    try:
+        return project.kernels(output)
+    except UsageError as error:
+        raise UsageError(
+            f"{output} exists, and no table can be added: {error}; or add --force to overwrite it"
+        ) from None
+
+
+def _with_tables(
+    output: Path, present: "Mapping[str, OwnKernel]", tables: "Sequence[tuple[str, str]]"
+) -> str:
+    """The text of a file with tables put behind it; what it has stays as it is.
+
+    Raises:
+        UsageError: It has them all, or none can stand behind the rest.
+    """
+    if not tables:
+        raise UsageError(
+            f"{output} has these kernels already, and they are kept: correct it by hand, or add "
+            "--force to overwrite it"
+        )
+    old = output.read_bytes().decode()
+    gap = "" if old.endswith("\n") or not old else "\n"
+    text = "\n".join([old + gap, *(table for _, table in tables)])
+    try:
+        names = set(tomllib.loads(text.removeprefix("\ufeff"))["kernels"])
+    except ValueError:  # such as after `kernels = {...}`, which nothing can follow
+        names = set()
+    if names != {*present, *(name for name, _ in tables if name)}:
+        raise UsageError(
+            f"{output} has its kernels in a form that no table can follow: write [kernels.NAME] "
+            "above each, or write to another file with --output"
+        )
+    return text
+
+
+def _holds(path: Path, text: str) -> bool:
+    try:
+        whole = text.encode()  # of another size, or a pipe, it is not even opened
+        return path.is_file() and path.stat().st_size == len(whole) and path.read_bytes() == whole
+    except (OSError, ValueError):
+        return False

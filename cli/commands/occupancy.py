@@ -1,0 +1,180 @@
+"""`memlab occupancy`: the blocks a multiprocessor holds, what binds, what would change it."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from memlab.cli import options
+from memlab.cli.kernel_commands import optional_kernel_app
+from memlab.cli.output import print_json
+from memlab.cli.picture import check_picture, write_picture
+from memlab.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from memlab.device.properties import DeviceProperties
+    from memlab.kernels.user.kernel import OwnKernel
+    from memlab.roofline.documents.occupancy import Subject
+
+EXAMPLES = "'memlab occupancy tiled' or 'memlab occupancy --threads 256 --registers 40'"
+
+OPTIONS = {
+    "threads_per_block": ("--threads", "threads a block"),
+    "registers_per_thread": ("--registers", "registers a thread"),
+    "shared_bytes_per_block": ("--shared", "bytes of shared memory a block"),
+}
+"""How a resource of `memlab.device.occupancy.Block` is given, and how a person reads it."""
+
+Picture = Annotated[
+    Path | None,
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="FILE",
+        help="Draw the curves to FILE: .png, .svg or .pdf. Their data goes beside it as .csv.",
+    ),
+]
+Hidden = Annotated[int | None, typer.Option(hidden=True)]
+
+
+def occupancy_of_kernel(
+    target: "str | OwnKernel",
+    parameters: "Mapping[str, int | str | None]",
+    *,
+    device: options.Device = None,
+    as_json: options.Json = False,
+    output: Picture = None,
+    force: options.Force = False,
+    quiet: options.Quiet = False,
+    threads: Hidden = None,
+    registers: Hidden = None,
+    shared: Hidden = None,
+) -> None:
+    """Compile one kernel for the device and show its occupancy."""
+    if (threads, registers, shared) != (None, None, None):
+        raise _both(target if isinstance(target, str) else target.target)
+    if output is not None:
+        check_picture(output, force)
+
+    from memlab import lab
+    from memlab.device.occupancy import block_of
+    from memlab.roofline.documents.occupancy import Subject
+
+    properties = lab.device_properties(device)
+    launch, resources = lab.resources(target, parameters, properties)
+    subject = Subject(block_of(launch, resources), launch.kernel, dict(launch.parameters))
+    _deliver(properties, subject, as_json, output, force, quiet)
+
+
+def occupancy(
+    context: typer.Context,
+    threads: Annotated[
+        int | None, typer.Option("--threads", metavar="N", help="Threads a block.")
+    ] = None,
+    registers: Annotated[
+        int | None,
+        typer.Option(
+            "--registers",
+            metavar="R",
+            help="Registers a thread. [default: the most that cost no block]",
+        ),
+    ] = None,
+    shared: Annotated[
+        int | None,
+        typer.Option(
+            "--shared", metavar="BYTES", help="Shared memory a block, bytes. [default: 0]"
+        ),
+    ] = None,
+    device: options.Device = None,
+    as_json: options.Json = False,
+    output: Picture = None,
+    force: options.Force = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Show what limits the blocks an SM holds, for a kernel or for bare numbers."""
+    given = (threads, registers, shared)
+    if context.invoked_subcommand is not None:
+        if given != (None, None, None):
+            raise _both(context.invoked_subcommand)
+        options.hand_on(context)
+        return
+    if given == (None, None, None):
+        raise UsageError(f"which block? name a kernel or give numbers: {EXAMPLES}")
+    if threads is None:
+        raise UsageError(
+            "--registers and --shared need the block's size: add --threads, as in --threads 256"
+        )
+    if output is not None:
+        check_picture(output, force)
+
+    from memlab import lab
+    from memlab.device.occupancy import Block
+    from memlab.device.occupancy_thresholds import register_budget
+    from memlab.roofline.documents.occupancy import Subject
+
+    properties = lab.device_properties(device)
+    _check_limits(properties, given)
+    block = Block(threads, registers or 1, shared or 0)
+    if registers is None:
+        most = register_budget(properties, block).registers_per_thread
+        block = replace(block, registers_per_thread=most)
+    subject = Subject(block, registers_given=registers is not None)
+    _deliver(properties, subject, as_json, output, force, quiet)
+
+
+occupancy_app = optional_kernel_app(occupancy_of_kernel, occupancy)
+
+
+def _both(kernel: str) -> UsageError:
+    return UsageError(
+        f"{kernel} and numbers were both given: the compiler gives a kernel its registers and "
+        "shared memory; leave the numbers out, or the kernel"
+    )
+
+
+def _check_limits(properties: "DeviceProperties", given: tuple[int | None, ...]) -> None:
+    """Refuse a number that no block on this device can have.
+
+    Raises:
+        UsageError: Names the limit, the value and the nearest that is accepted.
+    """
+    from memlab.device.occupancy import RESOURCES, resource_limits
+
+    limits = resource_limits(properties)
+    for resource, value in zip(RESOURCES, given, strict=True):
+        least, most = limits[resource]
+        if value is not None and not least <= value <= most:
+            option, label = OPTIONS[resource]
+            raise UsageError(
+                f"{value} {label}; {properties.name} allows {least} to {most}: "
+                f"use {option} {min(max(value, least), most)}"
+            )
+
+
+def _deliver(
+    properties: "DeviceProperties",
+    subject: "Subject",
+    as_json: bool,
+    output: Path | None,
+    force: bool,
+    quiet: bool,
+) -> None:
+    if as_json:
+        from memlab.roofline.documents.occupancy import document
+
+        print_json(document(properties, subject))
+    else:
+        from memlab.roofline.reports.occupancy import report
+        from memlab.roofline.reports.parts import console
+
+        console().print(report(properties, subject))
+    if output is not None:
+        from memlab.roofline.plots.occupancy import draw
+        from memlab.roofline.plots.occupancy_curves import curves, curves_csv
+
+        drawn = curves(properties, subject.block)
+        figure = draw(drawn, properties, subject.label)
+        write_picture(output, figure, curves_csv(drawn), force=force, quiet=quiet)

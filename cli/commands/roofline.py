@@ -1,0 +1,96 @@
+"""`memlab roofline`: the recorded runs of a device as one picture, with its data beside it."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from memlab.cli import options
+from memlab.cli.kernel_commands import EXIT_FINDING, optional_kernel_app
+from memlab.cli.output import note_time_limit, salvage, say
+from memlab.cli.picture import check_picture, write_picture
+from memlab.cli.progress import progress_bar
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from memlab.kernels.user.kernel import OwnKernel
+
+DEFAULT_PICTURE = Path("roofline.png")
+
+Picture = Annotated[
+    Path,
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="FILE",
+        help="The picture: .png, .svg or .pdf. Its data goes beside it as .csv.",
+    ),
+]
+
+
+def roofline_with_kernel(
+    target: "str | OwnKernel",
+    parameters: "Mapping[str, int | str | None]",
+    *,
+    device: options.Device = None,
+    output: Picture = DEFAULT_PICTURE,
+    force: options.Force = False,
+    quiet: options.Quiet = False,
+    store: options.Store = None,
+    seed: options.Seed = 0,
+    timeout: options.Timeout = None,
+    memory_limit: options.MemoryLimit = None,
+) -> None:
+    """Run one kernel, keep the run, and draw it among those recorded before."""
+    limits = {"timeout_s": timeout, "memory_bytes": memory_limit}
+    _draw((target, parameters), device, output, force, quiet, store, seed=seed, **limits)
+
+
+def roofline(
+    context: typer.Context,
+    device: options.Device = None,
+    output: Picture = DEFAULT_PICTURE,
+    force: options.Force = False,
+    quiet: options.Quiet = False,
+    store: options.Store = None,
+) -> None:
+    """Draw the recorded runs of a device under its roofs; with none, run the ladder first.
+
+    With a KERNEL, run that and keep the run, then draw it among the others.
+    """
+    if context.invoked_subcommand is None:
+        _draw((), device, output, force, quiet, store)
+        return
+    options.hand_on(context)
+
+
+roofline_app = optional_kernel_app(roofline_with_kernel, roofline)
+
+
+def _draw(
+    kernel: tuple[Any, ...],
+    device: str | None,
+    output: Path,
+    force: bool,
+    quiet: bool,
+    store: Path | None,
+    **how: Any,
+) -> None:
+    check_picture(output, force)
+
+    from memlab import lab
+
+    with progress_bar(quiet) as progress:
+        gathered, code = salvage(
+            lambda: lab.roofline(*kernel, device=device, store=store, progress=progress, **how)
+        )
+    fresh = gathered.fresh
+    if fresh is not None:
+        note_time_limit(fresh.measurement.coverage, quiet)
+    write_picture(output, gathered.figure(), gathered.csv(), force=force, quiet=quiet)
+    if fresh is not None and fresh.measurement.verification.status == "failed":
+        say("verification failed: the point is of a wrong program")
+        code = code or EXIT_FINDING
+    if code:
+        raise typer.Exit(code)

@@ -1,0 +1,161 @@
+"""`memlab run KERNEL`: launch a kernel once and report what it did to memory."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+
+import typer
+
+from memlab.cli import options
+from memlab.cli.kernel_commands import EXIT_FINDING, kernel_app
+from memlab.cli.output import (
+    check_output,
+    chosen_format,
+    deliver,
+    json_text,
+    note_time_limit,
+    salvage,
+    say,
+)
+from memlab.errors import MemlabError, UsageError
+
+if TYPE_CHECKING:
+    from memlab.kernels.user.kernel import OwnKernel
+    from memlab.roofline.run import Run
+
+Found = TypeVar("Found")
+Counting = Literal["emulated", "ncu"]
+
+
+def _samples(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise UsageError(
+            f"samples must be a whole number, got {text!r}: use --samples 30"
+        ) from None
+
+
+def run_kernel(
+    target: "str | OwnKernel",
+    parameters: Mapping[str, int | None],
+    *,
+    device: options.Device = None,
+    as_json: options.Json = False,
+    as_csv: options.Csv = False,
+    output: options.Output = None,
+    force: options.Force = False,
+    quiet: options.Quiet = False,
+    store: options.Store = None,
+    no_store: Annotated[bool, typer.Option("--no-store", help="Do not keep this run.")] = False,
+    seed: options.Seed = 0,
+    samples: Annotated[
+        int | None,
+        typer.Option(
+            "--samples",
+            parser=_samples,
+            metavar="N",
+            help="Launches that a GPU times. "
+            "[default: 30 and on, until the median is sure to 0.5%]",
+        ),
+    ] = None,
+    timeout: options.Timeout = None,
+    memory_limit: options.MemoryLimit = None,
+    counters: Annotated[
+        Counting,
+        typer.Option("--counters", help="ncu: also count in hardware, with Nsight Compute."),
+    ] = "emulated",
+    cublas: Annotated[
+        bool, typer.Option("--cublas", help="Also time cuBLAS on the same matrices, on a GPU.")
+    ] = False,
+) -> None:
+    """Run one kernel, print or write the result, and leave with 1 if its output is wrong."""
+    chosen = chosen_format(as_json, as_csv, output)
+    if output is not None:
+        check_output(output, force)
+
+    from memlab import gpu, lab
+    from memlab.cli.progress import progress_bar
+    from memlab.device.nvidia_tools.ncu import ProfilerError
+    from memlab.kernels.cublas import LibraryError
+
+    with progress_bar(quiet) as progress:
+        asked: dict[str, Any] = {
+            "device": device,
+            "seed": seed,
+            "progress": progress,
+            "timeout_s": timeout,
+        }
+
+        def count_in_hardware() -> dict[str, float] | None:
+            return _beside(
+                "hardware counters",
+                ProfilerError,
+                lambda: gpu.hardware_counters(target, dict(parameters), **asked),
+            )
+
+        bar = None
+        if cublas:
+            bar = _beside(
+                "cuBLAS",
+                LibraryError,
+                lambda: gpu.cublas(target, dict(parameters), **asked, samples=samples),
+            )
+        result, code = salvage(
+            lambda: lab.run(
+                target,
+                dict(parameters),
+                device=device,
+                seed=seed,
+                store=store,
+                keep=not no_store,
+                progress=progress,
+                count_in_hardware=count_in_hardware if counters == "ncu" else None,
+                library_time={"cublas": bar.time} if bar else {},
+                samples=samples,
+                timeout_s=timeout,
+                memory_bytes=memory_limit,
+            )
+        )
+    note_time_limit(result.measurement.coverage, quiet)
+    _deliver(result, chosen, output, force, quiet)
+    verification = result.measurement.verification
+    if verification.status == "failed":
+        from memlab.roofline.units import compared_text
+
+        said = f"{compared_text(verification)}; " if verification.wrong else ""
+        said += f"{verification.worst}: " if verification.worst else ""
+        say(
+            f"verification failed: {said}"
+            f"relative error {verification.relative_error:.3g}, "
+            f"rounding explains {verification.tolerance:.3g}"
+        )
+        code = code or EXIT_FINDING
+    if code:
+        raise typer.Exit(code)
+
+
+def _beside(what: str, missing: type[MemlabError], ask: Callable[[], Found]) -> Found | None:
+    """Ask for what stands beside a run; where it cannot be had, say why, and the run goes on."""
+    try:
+        return ask()
+    except missing as error:
+        say(f"no {what}: {error}")
+        return None
+
+
+def _deliver(run: "Run", chosen: str, output: Path | None, force: bool, quiet: bool) -> None:
+    if chosen == "report":
+        from memlab.roofline.reports.parts import console
+        from memlab.roofline.reports.run import run_report
+
+        console().print(run_report(run))
+        return
+
+    from memlab.roofline.documents.runs import run_document, runs_csv
+
+    text = runs_csv([run]) if chosen == "csv" else json_text(run_document(run))
+    deliver(text, output, force, quiet)
+
+
+run_app = kernel_app(run_kernel, "memlab run tiled", "Run a kernel and see what it does to memory.")

@@ -1,0 +1,290 @@
+"""`memlab runs`: list, show, export and delete the runs that were stored."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from memlab.cli import options
+from memlab.cli.output import (
+    check_output,
+    chosen_format,
+    deliver,
+    json_text,
+    print_json,
+    salvage,
+    say,
+)
+from memlab.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from rich.table import Table
+
+    from memlab.roofline.run import Run
+    from memlab.roofline.store.store import Store
+
+DeviceFilter = Annotated[
+    str | None,
+    typer.Option(
+        "--device",
+        "-d",
+        metavar="NAME",
+        help="Only runs on this device (h200, cuda:0).",
+        autocompletion=options.device_names,
+    ),
+]
+KernelFilter = Annotated[
+    str | None,
+    typer.Option("--kernel", metavar="NAME", help="Only runs of this kernel."),
+]
+
+WIDE_COLUMNS = 75
+"""What the table needs with every word folded as far as it can be read."""
+
+WIDE_ONLY = ("date", "device", "GFLOP/s", "bound")
+"""Left out on a narrower terminal, and found with `memlab runs show`."""
+
+CELL_CHARACTERS = 300
+"""Longer names are shortened in the table, and found whole with `memlab runs show`."""
+
+
+def _number(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise UsageError(
+            f"a run's number is a whole number, got {text!r}: 'memlab runs' lists them"
+        ) from None
+
+
+runs_app = typer.Typer(invoke_without_command=True, rich_markup_mode=None)
+
+
+@runs_app.callback()
+def runs(
+    context: typer.Context,
+    device: DeviceFilter = None,
+    kernel: KernelFilter = None,
+    as_json: options.Json = False,
+    store: options.Store = None,
+) -> None:
+    """List the stored runs, newest last; or show, export or delete them."""
+    if context.invoked_subcommand is None:
+        list_runs(device, kernel, as_json, store)
+        return
+    options.hand_on(context)
+
+
+@runs_app.command("list")
+def list_runs(
+    device: DeviceFilter = None,
+    kernel: KernelFilter = None,
+    as_json: options.Json = False,
+    store: options.Store = None,
+) -> None:
+    """List the stored runs, newest last: what 'memlab runs' alone does."""
+    opened = _open(store)
+    found, code = salvage(lambda: opened.runs(_device_key(device), kernel))
+    if as_json:
+        print_json(_documents(found))
+    elif found:
+        _print_table(found)
+    elif not code:
+        say(_nothing_found(opened, device, kernel))
+    if code:
+        raise typer.Exit(code)
+
+
+def _print_table(found: Sequence[Run]) -> None:
+    from memlab.roofline.reports.parts import console
+
+    screen = console(most=sys.maxsize)
+    screen.print(_table(found, screen.width))
+    if any(run.measurement.time.provenance != "measured" for run in found):
+        typer.echo("~ modelled, not measured", err=True)
+    if any(run.placement.fraction_of_ceiling > 1 for run in found):
+        typer.echo("! invalid: above a physical limit", err=True)
+
+
+@runs_app.command()
+def show(
+    run_id: Annotated[
+        int, typer.Argument(parser=_number, metavar="ID", help="Its number in the list.")
+    ],
+    as_json: options.Json = False,
+    store: options.Store = None,
+) -> None:
+    """Show one run as 'memlab run' did."""
+    found = _open(store).get(run_id)
+    if as_json:
+        from memlab.roofline.documents.runs import run_document
+
+        print_json(run_document(found))
+        return
+
+    from memlab.roofline.reports.parts import console
+    from memlab.roofline.reports.run import run_report
+
+    console().print(run_report(found))
+
+
+@runs_app.command()
+def export(
+    *,
+    device: DeviceFilter = None,
+    kernel: KernelFilter = None,
+    as_json: options.Json = False,
+    as_csv: options.Csv = False,
+    output: options.Output = None,
+    force: options.Force = False,
+    store: options.Store = None,
+) -> None:
+    """Write runs as JSON or CSV, in base units.
+
+    JSON, the default, holds all there is of a run; CSV holds a row a run.
+    """
+    from memlab.roofline.documents.runs import runs_csv
+
+    chosen = chosen_format(as_json, as_csv, output)
+    if output is not None:
+        check_output(output, force)
+    opened = _open(store)
+    found, code = salvage(lambda: opened.runs(_device_key(device), kernel))
+    if not (found or code):
+        say(_nothing_found(opened, device, kernel))
+    text = runs_csv(found) if chosen == "csv" else json_text(_documents(found))
+    deliver(text, output, force, quiet=True)
+    if output is not None:
+        say(f"wrote {_count(found)} to {output}")
+    if code:
+        raise typer.Exit(code)
+
+
+@runs_app.command()
+def delete(
+    run_ids: Annotated[
+        list[int] | None,
+        typer.Argument(parser=_number, metavar="ID...", help="Their numbers in the list."),
+    ] = None,
+    *,
+    every: Annotated[
+        bool, typer.Option("--all", help="Every run, or every one of --device and --kernel.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before --all.")] = False,
+    device: DeviceFilter = None,
+    kernel: KernelFilter = None,
+    store: options.Store = None,
+) -> None:
+    """Delete the runs with these numbers, or all. It cannot be undone."""
+    if bool(run_ids) == every:
+        raise UsageError("which runs? give their numbers, or --all; 'memlab runs' lists them")
+    if run_ids and (device or kernel):
+        raise UsageError("--device and --kernel choose among --all: give them, or numbers")
+    opened = _open(store)
+    if every:
+        run_ids = opened.ids(_device_key(device), kernel)
+        if not run_ids:
+            say(_nothing_found(opened, device, kernel))
+            return
+        if not (yes or _agreed(f"Delete {_count(run_ids)} from {opened.path}?")):
+            say("nothing was deleted")
+            return
+    chosen = set(run_ids or ())
+    opened.delete(chosen)
+    say(f"deleted {_count(chosen)}")
+
+
+def _open(path: options.Store) -> Store:
+    from memlab.roofline.store.store import Store
+
+    return Store(path)
+
+
+def _device_key(device: str | None) -> str | None:
+    """A GPU's index names its key, as it does for `memlab run --device 0`."""
+    return f"cuda:{device}" if device is not None and device.isdecimal() else device
+
+
+def _agreed(question: str) -> bool:
+    if not sys.stdin.isatty():
+        raise UsageError(f"{question} There is no terminal to ask on: add --yes")
+    return typer.confirm(question, err=True)
+
+
+def _count(runs: Sequence[Run] | Collection[int]) -> str:
+    return f"{len(runs)} run" + ("" if len(runs) == 1 else "s")
+
+
+def _nothing_found(store: Store, device: str | None, kernel: str | None) -> str:
+    of_kernel = f" of {kernel}" if kernel else ""
+    on_device = f" on {device}" if device else ""
+    return f"no runs{of_kernel}{on_device} in {store.path}; 'memlab run' makes them"
+
+
+def _documents(runs: Sequence[Run]) -> list[dict[str, Any]]:
+    """The documents that `memlab run --json` prints."""
+    from memlab.roofline.documents.runs import run_document
+
+    return [run_document(run) for run in runs]
+
+
+def _table(runs: Sequence[Run], width: int) -> Table:
+    """A row a run: in 80 columns the words fold where they must, in fewer the least needed go."""
+    from rich.table import Table
+
+    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="bold")
+    right: dict[str, Any] = {"justify": "right", "no_wrap": True}
+    columns: dict[str, dict[str, Any]] = {
+        "id": right,
+        "date": {"no_wrap": True},
+        "kernel": {"overflow": "fold", "min_width": 9},
+        "parameters": {"overflow": "fold", "min_width": 10},
+        "device": {"overflow": "fold"},
+        "time": right,
+        "GFLOP/s": right,
+        "bound": {"no_wrap": True},
+        "roof": right,
+        "ok": {"no_wrap": True},
+    }
+    if any(map(_is_own, runs)):  # whose names are longer
+        columns["parameters"]["max_width"] = 11
+    shown = [name for name in columns if width >= WIDE_COLUMNS or name not in WIDE_ONLY]
+    for name in shown:
+        table.add_column(name, **columns[name])
+    for run in runs:
+        cells = dict(zip(columns, _cells(run), strict=True))
+        table.add_row(*(cells[name] for name in shown))
+    return table
+
+
+def _is_own(run: Run) -> bool:
+    """Whether this is a kernel of one's own, which has arguments where others have parameters."""
+    return "grid" in run.measurement.parameters
+
+
+def _cells(run: Run) -> list[str]:
+    from rich.markup import escape
+
+    from memlab.roofline.reports.run import time_label
+    from memlab.roofline.units import brief, digits, parameters_text, shortened
+
+    measurement, placement = run.measurement, run.placement
+    fraction = placement.fraction_of_ceiling
+    invalid = "!" if fraction > 1 else ""
+    verified = {"passed": "ok", "failed": "[bold red]NO[/]", "skipped": "-"}
+    return [
+        str(run.id),
+        run.created_at[:10],
+        escape(shortened(measurement.kernel, CELL_CHARACTERS)),
+        escape(shortened(parameters_text(brief(measurement.parameters)), CELL_CHARACTERS)),
+        escape(measurement.device.key),
+        time_label(measurement.time),
+        digits(placement.flop_per_s / 1e9),
+        placement.bound,
+        f"{fraction:.0%}{invalid}",
+        verified[measurement.verification.status],
+    ]

@@ -1,0 +1,1 @@
+"""A launch checked for mistakes, and the records of what was found."""

@@ -1,0 +1,132 @@
+"""What a compiler's log means: the errors raised, and the next step for frequent ones."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from memlab.device.compiler import headers
+from memlab.device.properties import dotted
+from memlab.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from memlab.device.compiler.translation_unit import Unit
+
+_GUARD = "between #ifndef __CUDACC_RTC__ and #endif"
+_HELP = (
+    (
+        r"uses too much shared data",
+        "__shared__ arrays of fixed size may take 48 KiB a block: "
+        "use a smaller tile, or extern __shared__ sized at launch",
+    ),
+    (
+        r"cccl/thrust/\S+\(\d+\): error",
+        f"Thrust is called by the host: hide its #include and what uses it {_GUARD}",
+    ),
+    (
+        r"cccl/cub/\S+\(\d+\): .*#error",
+        "NVRTC takes of CUB what blocks, warps and threads call: include that in place of the "
+        "whole, such as <cub/block/block_reduce.cuh>",
+    ),
+    (
+        r"device-side kernel launch|identifier \"cuda[A-Z]|not allowed in JIT mode",
+        f"NVRTC compiles device code alone: hide what only the host needs {_GUARD}",
+    ),
+    (
+        r'"std" has no member "(min|max|swap)"',
+        "put #include <algorithm> before it, or call min and max without std::",
+    ),
+    (
+        r'"std" has no member "\w*_t"',
+        "put #include <cstdint>, <cstddef> or <type_traits> before it",
+    ),
+    (
+        r'"std" has no member "numeric_limits"',
+        "put #include <limits> before it",
+    ),
+    (
+        r'"std" has no member',
+        "put the #include before it that has it (<cmath>, <type_traits>, <utility>), or take it "
+        f"from libcu++, cuda::std in <cuda/std/...>; hide what only the host needs {_GUARD}",
+    ),
+    (r'identifier "u?int\w*\d+_t" is undefined', "put #include <cstdint> before it"),
+    (
+        r'identifier "(INFINITY|NAN|HUGE_VALF?|M_\w+)" is undefined',
+        "put #include <math.h> before it",
+    ),
+    (r'identifier "(FLT|DBL)_\w+" is undefined', "put #include <float.h> before it"),
+    (
+        r'identifier "(CHAR_BIT|U?(INT|CHAR|SHRT|LONG|LLONG)_(MIN|MAX))" is undefined',
+        "put #include <limits.h> before it",
+    ),
+    (
+        r'identifier "(uint|ushort|ulong)" is undefined',
+        "put #include <sys/types.h> before it, as these are no words of C++",
+    ),
+    (r'identifier "(__)?half2?" is undefined', "put #include <cuda_fp16.h> before it"),
+    (r'identifier "(__)?nv_bfloat16\d?" is undefined', "put #include <cuda_bf16.h> before it"),
+)
+"""What the log says, as a regular expression, and the next step then."""
+
+_MISSING_HEADER = re.compile(r'open source file "([^"]+)"')
+_NAME_MAP = re.compile(r"^__nv_name_map\(\d+\): (?:catastrophic )?error: (.+)$", re.M)
+_ERROR = re.compile(r"^(?!__nv_name_map).*(?:: |^)(?:catastrophic )?error: ", re.M)
+
+
+class CompileError(UsageError):
+    """The source does not compile.
+
+    Attributes:
+        log: All that the compiler said, naming file and line.
+    """
+
+    def __init__(self, log: str, advice: str) -> None:
+        super().__init__(f"{log}\n{advice}")
+        self.log = log
+
+
+class NameExpressionError(UsageError):
+    """The source compiles, but a name expression names none of its kernels.
+
+    Attributes:
+        reason: What the compiler says of it.
+    """
+
+    def __init__(self, source_name: str, name_expression: str, reason: str) -> None:
+        message = (
+            f"{source_name} has no kernel {name_expression!r} ({reason}): name it as C++ would, "
+            "such as saxpy, space::saxpy or sgemm<32>"
+        )
+        super().__init__(message)
+        self.reason = reason
+
+
+def explained(log: str, unit: Unit, compiler: str, left_out: Sequence[str]) -> UsageError:
+    """Make an error of the compiler's log.
+
+    Args:
+        log: All that it said.
+        unit: What it compiled.
+        compiler: Its name and version.
+        left_out: What it said of host code, which was then left out.
+    """
+    reason = _NAME_MAP.search(log)
+    if reason and not _ERROR.search(log):
+        return NameExpressionError(unit.source_name, unit.name_expression, reason[1])
+    # NVRTC puts the name expression into a file of its own making.
+    log = log.replace("__nv_name_map", f"the name {unit.name_expression!r}")
+    target = f"{unit.source_name} with {compiler} for {dotted(unit.architecture)}"
+    advice = _advice(log) or f"could not compile {target}: correct what it names"
+    if left_out:
+        log = "\n".join((log, "Left out before, as host code that NVRTC cannot take:", *left_out))
+    return CompileError(log, advice)
+
+
+def _advice(log: str) -> str:
+    """The next step after a frequent error, or nothing."""
+    header = _MISSING_HEADER.search(log)
+    if header:
+        return headers.advice(header[1])
+    return next((advice for pattern, advice in _HELP if re.search(pattern, log)), "")

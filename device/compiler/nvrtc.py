@@ -1,0 +1,101 @@
+"""NVRTC, NVIDIA's compiler as a library, through NVIDIA's bindings; it needs no GPU."""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from importlib import metadata
+from typing import Any
+
+from memlab.device.compiler.translation_unit import Architecture, Output, Unit
+from memlab.errors import DeviceError
+
+
+@cache
+def version() -> tuple[int, int]:
+    """Major and minor.
+
+    Raises:
+        DeviceError: NVRTC is not installed.
+    """
+    major, minor = _call("nvrtcVersion")
+    return major, minor
+
+
+@cache
+def architectures() -> tuple[Architecture, ...]:
+    """The compute capabilities that NVRTC compiles for, in rising order.
+
+    Raises:
+        DeviceError: NVRTC is not installed.
+    """
+    (numbers,) = _call("nvrtcGetSupportedArchs")
+    return tuple(divmod(number, 10) for number in sorted(numbers))
+
+
+@cache
+def package_version() -> str:
+    """That of the pip package, which has one figure more than `version`; empty without it."""
+    try:
+        return metadata.version("nvidia-cuda-nvrtc")
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def answer(unit: Unit) -> Output | str | DeviceError:
+    """Compile, and give the output, the log of a failure, or that NVRTC cannot be used."""
+    try:
+        text = unit.source.encode(errors="replace")
+        (program,) = _call("nvrtcCreateProgram", text, os.fsencode(unit.source_name), 0, [], [])
+        expression = os.fsencode(unit.name_expression)
+        if expression:
+            _call("nvrtcAddNameExpression", program, expression)
+        # NVRTC's own cache would start the driver of a GPU, which a forked child must leave alone.
+        encoded = [b"--no-cache", *(os.fsencode(argument) for argument in unit.arguments)]
+        result, *_ = _library().nvrtcCompileProgram(program, len(encoded), encoded)
+        log = _text(program, "ProgramLog")
+        if result != _library().nvrtcResult.NVRTC_SUCCESS:
+            return log or str(result)
+        lowered = _call("nvrtcGetLoweredName", program, expression)[0] if expression else b""
+        return Output(_text(program, "PTX"), _bytes(program, "CUBIN"), log, lowered.decode())
+    except DeviceError as error:
+        return error
+    # The program is not destroyed: the process ends with it.
+
+
+@cache
+def _library() -> Any:  # The bindings carry no types.
+    """Load the bindings and, through a first call, the library itself."""
+    try:
+        from cuda.bindings import nvrtc
+
+        nvrtc.nvrtcVersion()
+    except (ImportError, OSError, RuntimeError) as error:
+        reason = str(error).strip().partition("\n")[0]
+        message = (
+            f"the CUDA compiler NVRTC cannot be loaded ({reason}): "
+            "pip install nvidia-cuda-nvrtc cuda-bindings"
+        )
+        raise DeviceError(message) from error
+    return nvrtc
+
+
+def _call(name: str, *arguments: object) -> tuple[Any, ...]:
+    """Call one of NVRTC's functions and return what it gives besides the result code."""
+    result, *values = getattr(_library(), name)(*arguments)
+    if result != _library().nvrtcResult.NVRTC_SUCCESS:
+        raise DeviceError(f"{name} failed with {result.name}: reinstall nvidia-cuda-nvrtc")
+    return tuple(values)
+
+
+def _bytes(program: object, what: str) -> bytes:
+    """One of the program's outputs: NVRTC first says its size, then fills a buffer."""
+    (size,) = _call(f"nvrtcGet{what}Size", program)
+    buffer = bytearray(size)
+    if size:
+        _call(f"nvrtcGet{what}", program, buffer)
+    return bytes(buffer)
+
+
+def _text(program: object, what: str) -> str:
+    return _bytes(program, what).rstrip(b"\0").decode(errors="replace").rstrip("\n")

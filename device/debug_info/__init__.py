@@ -1,0 +1,1 @@
+"""What the compiler's debugging information says of kernels, their parameters and variables."""

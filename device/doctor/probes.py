@@ -1,0 +1,235 @@
+"""The machine as memlab finds it: driver, compiler, GPUs. Read only, and no CUDA context is made.
+
+Each part is read by one probe, and a probe that fails leaves its reason instead of its fact. The
+probes can be given, so that any machine can be described without having it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib import metadata
+from pathlib import Path
+from typing import TypeAlias, TypeVar
+
+from memlab.device.gpu.libcuda import driver_cuda, visible_gpus
+from memlab.device.gpu.nvml import Gpu, gpus
+from memlab.device.nvidia_tools import ncu as nsight_compute
+from memlab.errors import DeviceError
+
+Found = TypeVar("Found")
+Version: TypeAlias = tuple[int, int]
+"""Major and minor."""
+
+COUNTER_CAPABILITIES = (1 << 21) | (1 << 38)
+"""CAP_SYS_ADMIN and CAP_PERFMON, either of which may read counters (linux/capability.h; the
+latter since driver 565, https://developer.nvidia.com/ERR_NVGPUCTRPERM)."""
+
+PROC = Path("/proc/driver/nvidia")
+"""Where the driver describes itself."""
+
+PROBE_TIMEOUT_S = 30.0
+"""For the import of PyCUDA in a process of its own, which loads the driver."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """The machine as it was found; what is not there is None or empty.
+
+    Attributes:
+        driver: The driver's version.
+        driver_cuda: The newest CUDA that the driver supports.
+        visible_gpus: How many GPUs CUDA shows this process.
+        visible_devices: `CUDA_VISIBLE_DEVICES`.
+        gpus: All GPUs.
+        nvml: Version of the package nvidia-ml-py.
+        pycuda: PyCUDA's version.
+        pycuda_cuda: The CUDA that it was built for.
+        nvrtc: NVRTC's version.
+        nvrtc_architectures: The compute capabilities that it compiles for.
+        ncu: Where Nsight Compute's command line is.
+        counters_restricted: Whether the driver lets administrators alone read counters.
+        privileged: Whether this process is an administrator for that.
+        emulator: Whether a kernel ran on the emulator and its result was right.
+        errors: Why a fact is missing, by the name of its probe, in one line.
+    """
+
+    driver: str | None = None
+    driver_cuda: Version | None = None
+    visible_gpus: int | None = None
+    visible_devices: str | None = None
+    gpus: tuple[Gpu, ...] = ()
+    nvml: str | None = None
+    pycuda: str | None = None
+    pycuda_cuda: Version | None = None
+    nvrtc: Version | None = None
+    nvrtc_architectures: tuple[Version, ...] = ()
+    ncu: str | None = None
+    counters_restricted: bool | None = None
+    privileged: bool = False
+    emulator: bool = False
+    errors: Mapping[str, str] = field(default_factory=dict)
+
+
+def driver() -> str:
+    """The NVIDIA kernel driver's version, e.g. `580.159.04`.
+
+    Raises:
+        DeviceError: There is none.
+    """
+    try:
+        text = (PROC / "version").read_text(encoding="utf-8")
+    except OSError:
+        raise DeviceError("no NVIDIA driver is loaded") from None
+    found = re.search(r"\s(\d+\.\d+(\.\d+)?)\s", text)
+    if found is None:
+        raise DeviceError("the NVIDIA driver does not say its version")
+    return found[1]
+
+
+def nvml() -> str:
+    """Version of nvidia-ml-py.
+
+    Raises:
+        DeviceError: It is not installed.
+    """
+    return _installed("nvidia-ml-py")
+
+
+def pycuda() -> tuple[str, Version]:
+    """PyCUDA's version and the CUDA that it was built for.
+
+    It is imported in a process of its own: an import that does not end well ends only that.
+
+    Raises:
+        DeviceError: It is not installed, or cannot be imported.
+    """
+    version = _installed("pycuda")
+    script = "import json, pycuda.driver as driver; print(json.dumps(driver.get_version()))"
+    try:
+        done = subprocess.run(
+            [sys.executable, "-P", "-c", script],
+            capture_output=True,
+            text=True,
+            timeout=PROBE_TIMEOUT_S,
+            check=False,
+        )
+        major, minor, *_ = json.loads(done.stdout)
+    except subprocess.TimeoutExpired:
+        raise DeviceError(f"importing it took over {PROBE_TIMEOUT_S:g} s") from None
+    except ValueError:
+        last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+        raise DeviceError(f"version {version} cannot be imported ({last})") from None
+    return version, (int(major), int(minor))
+
+
+def nvrtc() -> tuple[Version, tuple[Version, ...]]:
+    """NVRTC's version, and the compute capabilities that it compiles for.
+
+    Raises:
+        DeviceError: It is not installed.
+    """
+    from memlab.device.compiler.nvrtc import architectures, version
+
+    return version(), architectures()
+
+
+def counters_restricted() -> bool | None:
+    """Whether the driver lets administrators alone read counters; None where it does not say."""
+    try:
+        text = (PROC / "params").read_text(encoding="utf-8")
+    except OSError:
+        return None
+    found = re.search(r"^RmProfilingAdminOnly: (\d)", text, re.MULTILINE)
+    return None if found is None else found[1] != "0"
+
+
+def privileged() -> bool:
+    """Whether this process has one of `COUNTER_CAPABILITIES`."""
+    text = Path("/proc/self/status").read_text(encoding="utf-8")
+    found = re.search(r"^CapEff:\s*([0-9a-f]+)", text, re.MULTILINE)
+    return found is not None and bool(int(found[1], 16) & COUNTER_CAPABILITIES)
+
+
+def emulator() -> bool:
+    """Run a small matrix product on the emulated device, and compare its result.
+
+    Raises:
+        MemlabError: It could not be compiled or run.
+    """
+    from memlab.device.datasheets import loader
+    from memlab.device.emulation.device import EmulatedDevice
+    from memlab.kernels.catalog import find
+    from memlab.kernels.kernel import Limits
+
+    launch = find("tiled").prepare({"width": 8, "tile": 4}, Limits("the emulator"))
+    measurement = EmulatedDevice("h200", loader.load("h200")).run(launch, seed=0)
+    return measurement.verification.status == "passed"
+
+
+@dataclass(frozen=True)
+class Probes:
+    """How each part of the machine is read; any of them may raise, which becomes its reason."""
+
+    driver: Callable[[], str] = driver
+    driver_cuda: Callable[[], Version] = driver_cuda
+    visible_gpus: Callable[[], int] = visible_gpus
+    nvml: Callable[[], str] = nvml
+    gpus: Callable[[], tuple[Gpu, ...]] = gpus
+    pycuda: Callable[[], tuple[str, Version]] = pycuda
+    nvrtc: Callable[[], tuple[Version, tuple[Version, ...]]] = nvrtc
+    ncu: Callable[[], Path | None] = nsight_compute.find
+    counters_restricted: Callable[[], bool | None] = counters_restricted
+    privileged: Callable[[], bool] = privileged
+    emulator: Callable[[], bool] = emulator
+
+
+def examine(probes: Probes | None = None) -> Facts:
+    """Read the machine.
+
+    Args:
+        probes: How to read each part; None for the real ones.
+    """
+    probes = probes or Probes()
+    errors: dict[str, str] = {}
+
+    def read(name: str, otherwise: Found) -> Found:
+        try:
+            found: Found = getattr(probes, name)()
+        except Exception as error:  # a part that is broken must not hide the others
+            errors[name] = " ".join(str(error).split()) or type(error).__name__
+            return otherwise
+        return found
+
+    pycuda_version, pycuda_cuda = read("pycuda", (None, None))
+    nvrtc_version, architectures = read("nvrtc", (None, ()))
+    executable = read("ncu", None)
+    return Facts(
+        driver=read("driver", None),
+        driver_cuda=read("driver_cuda", None),
+        visible_gpus=read("visible_gpus", None),
+        visible_devices=os.environ.get("CUDA_VISIBLE_DEVICES"),
+        gpus=read("gpus", ()),
+        nvml=read("nvml", None),
+        pycuda=pycuda_version,
+        pycuda_cuda=pycuda_cuda,
+        nvrtc=nvrtc_version,
+        nvrtc_architectures=architectures,
+        ncu=None if executable is None else str(executable),
+        counters_restricted=read("counters_restricted", None),
+        privileged=read("privileged", False),
+        emulator=read("emulator", False),
+        errors=errors,
+    )
+
+
+def _installed(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        raise DeviceError("not installed") from None

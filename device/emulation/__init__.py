@@ -1,0 +1,1 @@
+"""A launch on the emulated device: which blocks run, their totals, and the device's answers."""

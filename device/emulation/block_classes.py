@@ -1,0 +1,94 @@
+"""Finds which blocks of a grid do the same, so that a sample of each kind counts exactly.
+
+A block runs, and says around it the box of blocks that do as it does (`emulator/moves.py`). The
+grid is cut at the box's sides; of each piece that no box holds, the block in the middle is next,
+until all pieces are held or there are too many: where kinds meet in a slant, or alternate, they
+are not told apart.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from memlab.device.budget import Deadline, OutOfTime
+from memlab.device.emulator.sampling.affine_values import Moves
+from memlab.device.emulator.sampling.block_sample import Division, center, cut
+from memlab.device.emulator.sampling.data_dependence import depends_on_data
+from memlab.device.emulator.sampling.decision_range import Box, periods
+
+if TYPE_CHECKING:
+    from memlab.device.emulation.execution import Execution
+
+MOST_PIECES = 1024
+MOST_BLOCKS = 256
+"""Run to find them, at most; a stencil's corners, edges and faces are 26 kinds."""
+SHARE_OF_TIME = 1 / 3
+"""Of what is left: the rest is for counting."""
+_LEAST_BLOCKS = 32  # however much they cost: a sample takes as many
+
+
+def divide(execution: Execution, most_blocks: float) -> Division:
+    """Divide a launch's grid into kinds of blocks; the memory is then as it was before.
+
+    Args:
+        execution: The launch.
+        most_blocks: How many blocks there is time for.
+
+    Returns:
+        A division that is exact, or where it was not found in time one that only cuts off the ends.
+
+    Raises:
+        KernelFault: As `Execution.run`.
+    """
+    if depends_on_data(execution.program):
+        return Division()
+    most = max(min(most_blocks, MOST_BLOCKS), _LEAST_BLOCKS)
+    grid, moves, ran = execution.launch.grid, Moves(execution.program), 0
+    pieces: list[Box] = [(range(grid[0]), range(grid[1]), range(grid[2]))]
+    deadline = Deadline(execution.deadline.left() * SHARE_OF_TIME)
+    try:
+        while pieces:
+            ran += len(pieces)
+            if ran > most:
+                return Division()
+            execution.follow(np.array([middle(piece) for piece in pieces]), moves, deadline)
+            boxes = moves.boxes
+            cuts = [{end for box in boxes for end in _ends(box[axis])} for axis in range(3)]
+            cut_up = [cut(extent, cuts[axis]) for axis, extent in enumerate(grid)]
+            if math.prod(map(len, cut_up)) > MOST_PIECES:
+                return Division()
+            pieces = [
+                (x, y, z)
+                for x, y, z in itertools.product(*cut_up)
+                if len(x) * len(y) * len(z) > 1 and not any(_holds(box, (x, y, z)) for box in boxes)
+            ]
+    except OutOfTime:
+        return Division()
+    finally:
+        execution.reset()
+    x, y, z = map(frozenset, cuts)
+    found = Division((x, y, z), periods(moves.strides), exact=True)
+    strata = math.prod(map(len, found.pieces(grid)))
+    return found if strata <= max(min(most_blocks, MOST_PIECES), 2 * _LEAST_BLOCKS) else Division()
+
+
+def middle(piece: Box) -> tuple[int, int, int]:
+    """The block in the middle of a piece of a grid."""
+    x, y, z = piece
+    a, b, c = center((len(x), len(y), len(z)))
+    return x[a], y[b], z[c]
+
+
+def _ends(side: range) -> tuple[int, int]:
+    return side.start, side.stop
+
+
+def _holds(box: Box, piece: Box) -> bool:
+    return all(
+        outer.start <= inner.start and inner.stop <= outer.stop
+        for outer, inner in zip(box, piece, strict=True)
+    )

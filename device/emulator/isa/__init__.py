@@ -1,0 +1,1 @@
+"""The instruction table, and what each opcode means."""

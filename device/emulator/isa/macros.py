@@ -1,0 +1,197 @@
+"""Instructions that are carried out as several simpler ones.
+
+A macro takes the instruction and gives those that take its place. The registers it needs in
+between start with `%macro` and are declared in `REGISTERS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from memlab.device.emulator.ptx.parser import (
+    Address,
+    Immediate,
+    Instruction,
+    Negated,
+    Operand,
+    PtxError,
+    Register,
+    Symbol,
+    Vector,
+)
+
+_WORDS = tuple(Register(f"%macro_word{index}") for index in range(4))
+_PARTS = tuple(Register(f"%macro_part{index}") for index in range(4))
+ROWS = tuple(Register(f"%macro_row{index}") for index in range(5))
+"""Addresses of rows of a matrix."""
+HALVES = tuple(Register(f"%macro_half{index}") for index in range(2))
+LONG = Register("%macro_long")
+_CHOSEN, _GUARD = Register("%macro_chosen"), Register("%macro_guard")
+CARRY = Register("%macro_carry")
+"""The condition code register's carry flag (PTX ISA, "Extended-Precision Arithmetic")."""
+
+REGISTERS = {
+    **{each.name: "b32" for each in (*_WORDS, *_PARTS)},
+    **{each.name: "b64" for each in (LONG, *ROWS)},
+    **{each.name: "b16" for each in HALVES},
+    **{each.name: "pred" for each in (_CHOSEN, _GUARD, CARRY)},
+}
+"""The registers that macros use, with their types."""
+
+
+def instead(of: Instruction, opcode: str, *operands: Operand) -> Instruction:
+    """Another instruction in the place of one, under its guard."""
+    return replace(of, opcode=opcode, operands=operands)
+
+
+def branch_by_index(instruction: Instruction) -> Iterable[Instruction]:
+    """`brx.idx`: a comparison and a branch for each label, the last one taken in any case."""
+    index, table = instruction.operands
+    if not isinstance(table, Vector) or instruction.guard:
+        raise PtxError(f"PTX line {instruction.ptx_line}: not understood: {instruction.opcode}")
+    *labels, last = table.items
+    for number, label in enumerate(labels):
+        yield instead(instruction, "setp.eq.u32", _CHOSEN, index, Immediate("int", number))
+        yield replace(instead(instruction, "bra", label), guard=_CHOSEN.name)
+    yield instead(instruction, "bra", last)
+
+
+def policy(instruction: Instruction) -> Iterable[Instruction]:
+    """`createpolicy`: any number, since what an access does with it changes nothing here."""
+    yield instead(instruction, "mov.b64", instruction.operands[0], Immediate("int", 1))
+
+
+def reduce_at_barrier(instruction: Instruction) -> Iterable[Instruction]:
+    """`bar.red`: a barrier, then a vote of those whom it let go."""
+    destination, barrier, *_, predicate = instruction.operands
+    _, kind, ptx_type = instruction.opcode.replace(".aligned", "").rsplit(".", 2)
+    yield instead(instruction, "bar.sync", barrier)
+    yield instead(instruction, f"bar.red.{kind}.{ptx_type} result", destination, predicate)
+
+
+def copy_async(instruction: Instruction) -> Iterable[Instruction]:
+    """`cp.async`: a load from global and a store to shared memory, at once.
+
+    Waiting for the copy orders it; one that is done early is a copy that may be. Words behind the
+    optional source size are zeros.
+    """
+    destination, source, size, *rest = instruction.operands
+    cache = ".cg" if ".cg." in instruction.opcode else ".ca"
+    assert isinstance(size, Immediate)
+    count = size.bits // 4
+    words: Operand = _WORDS[0] if count == 1 else Vector(_WORDS[:count])
+    vector = "" if count == 1 else f".v{count}"
+    load = instead(instruction, f"ld.global{cache}{vector}.b32", words, source)
+    yield from _limited(load, rest[0], count) if rest else [load]
+    yield instead(instruction, f"st.shared{vector}.b32", destination, words)
+
+
+def is_copy(instruction: Instruction) -> bool:
+    """Whether it is the store that stands for the writing half of `cp.async`."""
+    values = instruction.operands[1] if instruction.opcode.startswith("st.") else None
+    first = values.items[0] if isinstance(values, Vector) else values
+    return first == _WORDS[0]
+
+
+def load_matrices(instruction: Instruction) -> Iterable[Instruction]:
+    """`ldmatrix`: each lane loads the row that it names; then rows are handed out by matrix.
+
+    Lanes behind the last matrix name no row.
+    """
+    destination, source = instruction.operands
+    opcode = instruction.opcode.replace(".aligned", "").replace("::cta", "")
+    count = int(opcode.partition(".x")[2][0])
+    space = ".shared" if ".shared" in opcode else ""
+    row = Vector(_WORDS)
+    load = instead(instruction, f"ld{space}.v4.b32", row, source)
+    yield from _of_first_lanes(load, 8 * count) if count < 4 else [load]
+    if count == 1 and isinstance(destination, Vector):
+        (destination,) = destination.items
+    yield instead(instruction, f"{opcode.replace('.shared', '')} result", destination, row)
+
+
+def store_matrices(instruction: Instruction) -> Iterable[Instruction]:
+    """`stmatrix`: rows are gathered from the lanes, and each lane stores the row that it names."""
+    destination, source = instruction.operands
+    opcode = instruction.opcode.replace(".aligned", "").replace("::cta", "")
+    count = int(opcode.partition(".x")[2][0])
+    space = ".shared" if ".shared" in opcode else ""
+    given = source.items if isinstance(source, Vector) else (source,)
+    filled = (*given, *[Immediate("int", 0)] * (4 - count))
+    gather = f"{opcode.replace('.shared', '').replace(f'.x{count}', '')} rows"
+    yield instead(instruction, gather, Vector(_PARTS), *filled)
+    store = instead(instruction, f"st{space}.v4.b32", destination, Vector(_PARTS))
+    yield from _of_first_lanes(store, 8 * count) if count < 4 else [store]
+
+
+def _of_first_lanes(load: Instruction, lanes: int) -> Iterable[Instruction]:
+    """The load, by the first lanes of each warp alone."""
+    chosen: Sequence[Operand] = (_CHOSEN, Register("%laneid"), Immediate("int", lanes))
+    opcode = "setp.lt.u32"
+    if load.guard:
+        guard = Register(load.guard)
+        opcode, chosen = (
+            "setp.lt.and.u32",
+            (*chosen, Negated(guard) if load.guard_negated else guard),
+        )
+    yield replace(instead(load, opcode, *chosen), guard=None)
+    yield replace(load, guard=_CHOSEN.name, guard_negated=False)
+
+
+def _limited(load: Instruction, size: Operand, count: int) -> Iterable[Instruction]:
+    """The load of `count` words, of which those behind `size` bytes become zero."""
+    zero = Immediate("int", 0)
+    chosen: Sequence[Operand] = (_CHOSEN, size, zero)
+    opcode = "setp.ne.u32"
+    if load.guard:
+        guard = Register(load.guard)
+        opcode, chosen = (
+            "setp.ne.and.u32",
+            (*chosen, Negated(guard) if load.guard_negated else guard),
+        )
+    yield replace(instead(load, opcode, *chosen), guard=None)
+    yield replace(load, guard=_CHOSEN.name, guard_negated=False)
+    for index, word in enumerate(_WORDS[:count]):
+        yield instead(load, "setp.gt.u32", _GUARD, size, Immediate("int", 4 * index))
+        yield instead(load, "selp.b32", word, word, zero, _GUARD)
+
+
+def with_carry(instruction: Instruction, carry: str) -> Instruction:
+    """The instruction with the carry flag among its operands, as its row has it.
+
+    Args:
+        instruction: Such as `addc.cc.u32 d, a, b`.
+        carry: `out`, `in` or `in out`.
+    """
+    destination, *sources = instruction.operands
+    if "in" in carry:
+        sources.append(CARRY)
+    if "out" in carry:
+        destination = Vector((destination, CARRY))
+    return replace(instruction, operands=(destination, *sources))
+
+
+def unless_equal(
+    instruction: Instruction, value: Register, other: Immediate, label: str
+) -> Iterable[Instruction]:
+    """A branch where two words of 64 bits differ."""
+    yield instead(instruction, "setp.ne.u64", _CHOSEN, value, other)
+    yield replace(instead(instruction, "bra", Symbol(label)), guard=_CHOSEN.name)
+
+
+def jump(instruction: Instruction, label: str) -> Instruction:
+    """A branch in the place of an instruction, under its guard."""
+    return instead(instruction, "bra", Symbol(label))
+
+
+def say(call: Instruction, name: str, arguments: Sequence[str]) -> Iterable[Instruction]:
+    """A call of what stands behind `assert` or `printf`: its first arguments, then what it does."""
+    wanted = ROWS[: {"__assertfail": 1, "vprintf": 2}[name]]
+    for register, argument in zip(wanted, arguments, strict=False):
+        yield instead(call, "ld.param::func.u64", register, Address(Symbol(argument)))
+    yield instead(call, name, *wanted)
+
+
+SAYING = ("__assertfail", "vprintf")
+"""Functions of the CUDA runtime that kernels call without seeing it."""

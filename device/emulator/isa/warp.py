@@ -1,0 +1,162 @@
+"""What warps compute together: shuffles, votes, matches and reductions.
+
+Every array has shape (warps, 32). `active` says which lanes execute the instruction; a member
+mask names the lanes that take part with each lane (PTX ISA, chapters 9.7.8 and 9.7.13).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memlab.device.emulator.isa.arithmetic import Function
+from memlab.device.emulator.isa.rounding import Lanes
+
+Mask = NDArray[np.bool_]
+
+_LANE = np.arange(32, dtype=np.uint32)
+_EVERY_LANE = np.uint32(0xFFFF_FFFF)
+
+
+UNDEFINED = np.uint32(0xFFFF_FFFF)
+"""What a shuffle gives of a lane that takes no part, which PTX leaves open: in every width of a
+float it is not a number, so that results show it."""
+
+
+def source_lanes(mode: str, b: Lanes, c: Lanes) -> tuple[Lanes, Mask]:
+    """Which lane each lane reads in a `shfl.sync`, and whether that was in range; else its own."""
+    step, clamp = (b & np.uint32(31)).astype(np.int64), c & np.uint32(31)
+    segment = c >> np.uint32(8) & np.uint32(31)
+    lowest = (_LANE & segment).astype(np.int64)
+    highest = (_LANE & segment | clamp & ~segment).astype(np.int64)
+    if mode == "up":
+        source = _LANE - step
+    elif mode == "down":
+        source = _LANE + step
+    elif mode == "bfly":
+        source = _LANE ^ step
+    else:
+        source = lowest | (step & ~segment.astype(np.int64))
+    in_range = source >= highest if mode == "up" else source <= highest
+    return np.where(in_range, source, _LANE), in_range
+
+
+def takes_part(active: Mask, source: Lanes, mask: Lanes) -> Mask:
+    """Whether the lane that each lane reads carries out the shuffle with it.
+
+    It does where the reader's mask names it, and also where it should have: both gave one mask.
+    """
+    named = (mask >> source.astype(np.uint32) & np.uint32(1)) == 1
+    together = named | (np.take_along_axis(mask, source, axis=1) == mask)
+    return np.asarray((together & np.take_along_axis(active, source, axis=1)) | (source == _LANE))
+
+
+def shuffle(mode: str) -> Callable[..., tuple[Lanes, Lanes]]:
+    """`shfl.sync` in mode `up`, `down`, `bfly` or `idx`: the value, and whether it was in range."""
+
+    def run(active: Mask, value: Lanes, b: Lanes, c: Lanes, mask: Lanes) -> tuple[Lanes, Lanes]:
+        source, in_range = source_lanes(mode, b, c)
+        read = np.take_along_axis(value, source, axis=1)
+        if not (active.all() and (mask == _EVERY_LANE).all()):
+            read = np.where(takes_part(active, source, mask), read, UNDEFINED)
+        return read, in_range
+
+    return run
+
+
+def _groups(active: Mask, mask: Lanes) -> Iterator[tuple[Mask, Mask]]:
+    """For each distinct member mask: the lanes that gave it, and those of them it names."""
+    for members in np.unique(mask[active]):
+        given = active & (mask == members)
+        yield given, given & ((members >> _LANE) & np.uint32(1) == 1)
+
+
+def _over_members(
+    active: Mask, mask: Lanes, dtype: Any, function: Callable[[Mask], Lanes]
+) -> Lanes:
+    """A value a warp, computed from its members, given to each of them."""
+    result = np.zeros(active.shape, dtype)
+    for given, members in _groups(active, mask):
+        np.copyto(result, function(members)[:, None], where=given)
+    return result
+
+
+def _bits(lanes: Mask) -> Lanes:
+    """The lanes of each warp as a bit mask."""
+    return (lanes * (np.uint32(1) << _LANE)).sum(axis=1, dtype=np.uint32)
+
+
+def vote(kind: str) -> Function:
+    """`vote.sync`: `all`, `any`, `uni` or `ballot`."""
+    over: dict[str, Callable[[Lanes, Mask], Lanes]] = {
+        "all": lambda p, members: (p | ~members).all(axis=1),
+        "any": lambda p, members: (p & members).any(axis=1),
+        "uni": lambda p, members: (p | ~members).all(axis=1) | ~(p & members).any(axis=1),
+        "ballot": lambda p, members: _bits(p & members),
+    }
+    dtype = np.uint32 if kind == "ballot" else np.bool_
+    return lambda active, p, mask: _over_members(active, mask, dtype, lambda m: over[kind](p, m))
+
+
+def active_mask(active: Mask) -> Lanes:
+    """`activemask`."""
+    return np.broadcast_to(_bits(active)[:, None], active.shape)
+
+
+def match_any(active: Mask, value: Lanes, mask: Lanes) -> Lanes:
+    """`match.any.sync`: the members that hold the same value as each lane."""
+    result = np.zeros(active.shape, np.uint32)
+    for given, members in _groups(active, mask):
+        same = (value[:, :, None] == value[:, None, :]) & members[:, None, :]
+        found = (same * (np.uint32(1) << _LANE)).sum(axis=2, dtype=np.uint32)
+        np.copyto(result, found, where=given)
+    return result
+
+
+def match_all(active: Mask, value: Lanes, mask: Lanes) -> tuple[Lanes, Lanes]:
+    """`match.all.sync`: the members where all hold one value, else 0; and whether they do."""
+    result = np.zeros(active.shape, np.uint32)
+    for given, members in _groups(active, mask):
+        first = np.take_along_axis(value, members.argmax(axis=1)[:, None], axis=1)
+        same = ((value == first) | ~members).all(axis=1)
+        np.copyto(result, np.where(same, _bits(members), np.uint32(0))[:, None], where=given)
+    return result, result != 0
+
+
+def reduce(function: np.ufunc, identity: int) -> Function:
+    """`redux.sync`: all members' values combined by a function with an identity."""
+
+    def run(active: Mask, value: Lanes, mask: Lanes) -> Lanes:
+        neutral = np.array(identity).astype(value.dtype)
+
+        def combined(members: Mask) -> Lanes:
+            given = np.where(members, value, neutral)
+            return np.asarray(function.reduce(given, axis=1, dtype=value.dtype))
+
+        return _over_members(active, mask, value.dtype, combined)
+
+    return run
+
+
+def elect(active: Mask, mask: Lanes) -> tuple[Lanes, Lanes]:
+    """`elect.sync`: the lowest member, and whether the lane is it."""
+    leader = _over_members(active, mask, np.uint32, lambda m: m.argmax(axis=1).astype(np.uint32))
+    return leader, leader == _LANE
+
+
+def block_vote(kind: str) -> Function:
+    """`bar.red` behind its barrier, with arrays of shape (blocks, threads): over a block."""
+    over: dict[str, Callable[[Mask, Lanes], Lanes]] = {
+        "popc": lambda active, p: (p & active).sum(axis=1, dtype=np.uint32),
+        "and": lambda active, p: (p | ~active).all(axis=1),
+        "or": lambda active, p: (p & active).any(axis=1),
+    }
+    return lambda active, p: np.broadcast_to(over[kind](active, p)[:, None], active.shape)
+
+
+def first(function: Function) -> Function:
+    """A function without its second result."""
+    return lambda *sources: function(*sources)[0]

@@ -1,0 +1,335 @@
+"""`wmma`: matrices that whole warps load, multiply and store (PTX ISA, "Warp-level Matrix").
+
+How a matrix lies spread over a warp's registers is left open by PTX. Here a lane has words of 4
+bytes (8 for `f64`) along the matrix's rows as they lie in memory, in blocks of 8 rows by 4 words,
+as in the fragments of `mma`; so a block is one load. Accumulators have pairs of neighbours in a
+row. Registers of `f16` that are left over hold the same again.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memlab.device.emulator.isa.macros import HALVES, ROWS, instead
+from memlab.device.emulator.isa.tensor import elements_of, rounded_sum
+from memlab.device.emulator.ptx.parser import (
+    Address,
+    Immediate,
+    Instruction,
+    Operand,
+    PtxError,
+    Register,
+    Vector,
+)
+
+SHAPES = {
+    "m16n16k16": ("f16", "bf16", "s8", "u8"),
+    "m32n8k16": ("f16", "bf16", "s8", "u8"),
+    "m8n32k16": ("f16", "bf16", "s8", "u8"),
+    "m16n16k8": ("tf32",),
+    "m8n8k4": ("f64",),
+}
+"""The types of the factors by shape; those of less than a byte are left out."""
+
+_BYTES = {"f16": 2, "bf16": 2, "s8": 1, "u8": 1, "tf32": 4, "f32": 4, "s32": 4, "f64": 8}
+_LANE = np.arange(32)
+_LANEID = Register("%laneid")
+
+
+def extents(shape: str) -> tuple[int, int, int]:
+    """M, N and K of a shape such as `m16n16k16`."""
+    m, rest = shape[1:].split("n")
+    n, k = rest.split("k")
+    return int(m), int(n), int(k)
+
+
+@dataclass(frozen=True)
+class Product:
+    """A `wmma.mma`: D = A B + C.
+
+    Attributes:
+        shape: Such as `m16n16k16`.
+        layouts: Of A and B: `row` or `col`.
+        element: PTX's type of A and B.
+        result: PTX's type of D.
+        accumulator: PTX's type of C.
+        ending: `.satfinite`, so that integers end at the range's ends in place of wrapping; `.rn`
+            of `f64`; or nothing.
+    """
+
+    shape: str
+    layouts: tuple[str, str]
+    element: str
+    result: str
+    accumulator: str
+    ending: str = ""
+
+    @property
+    def opcode(self) -> str:
+        """As NVIDIA spells it, without `.aligned`."""
+        types = [self.result, self.element, self.element, self.accumulator]
+        words = types if self.element != "f16" else [self.result, self.accumulator]
+        return f"wmma.mma.sync.{'.'.join([*self.layouts, self.shape, *words])}{self.ending}"
+
+    @property
+    def flop(self) -> int:
+        """Operations of a warp: an FMA is two."""
+        m, n, k = extents(self.shape)
+        return 2 * m * n * k
+
+    def registers(self, matrix: str) -> int:
+        """How many a lane has of `a`, `b`, `c` or `d`."""
+        kinds = {"c": self.accumulator, "d": self.result}
+        return registers(matrix, self.shape, kinds.get(matrix, self.element))
+
+
+def products() -> Iterator[Product]:
+    """All of them."""
+    for shape, factors in SHAPES.items():
+        for of_a, of_b, element in itertools.product(("row", "col"), ("row", "col"), factors):
+            for result, accumulator, ending in _SUMS[element]:
+                yield Product(shape, (of_a, of_b), element, result, accumulator, ending)
+
+
+_SUMS: dict[str, list[tuple[str, str, str]]] = {
+    "f16": [(d, c, "") for d in ("f16", "f32") for c in ("f16", "f32")],
+    "bf16": [("f32", "f32", "")],
+    "tf32": [("f32", "f32", "")],
+    "f64": [("f64", "f64", ""), ("f64", "f64", ".rn")],
+    "s8": [("s32", "s32", ""), ("s32", "s32", ".satfinite")],
+    "u8": [("s32", "s32", ""), ("s32", "s32", ".satfinite")],
+}
+"""Types of D and C by that of the factors, and endings."""
+
+
+def moves() -> Iterator[str]:
+    """All `wmma.load` and `wmma.store`."""
+    for shape, factors in SHAPES.items():
+        sums = dict.fromkeys(result for each in factors for result, _, _ in _SUMS[each])
+        kinds = [("load.a", factors), ("load.b", factors), ("load.c", sums), ("store.d", sums)]
+        for what, types in kinds:
+            for layout, space, number in itertools.product(
+                ("row", "col"), ("", ".global", ".shared"), types
+            ):
+                yield f"wmma.{what}.sync.{layout}.{shape}{space}.{number}"
+
+
+@dataclass(frozen=True)
+class _Spread:
+    """How a matrix, as it lies in memory, is spread over a warp.
+
+    Attributes:
+        rows: In memory.
+        columns: Neighbours in memory.
+        step: Columns that a lane has side by side.
+        lanes: How many lanes have a part of one row.
+    """
+
+    rows: int
+    columns: int
+    step: int
+    lanes: int
+
+    @property
+    def rows_at_once(self) -> int:
+        return 32 // self.lanes
+
+    @property
+    def places(self) -> list[tuple[int, int]]:
+        """First row and first column of each block."""
+        width = self.step * self.lanes
+        return [
+            (row, column)
+            for column in range(0, self.columns, width)
+            for row in range(0, self.rows, self.rows_at_once)
+        ]
+
+    def table(self) -> NDArray[np.int64]:
+        """Where element (row, column) lies among all lanes' elements, shape (rows, columns)."""
+        table = np.empty((self.rows, self.columns), np.int64)
+        for number, (row, column) in enumerate(self.places):
+            for part in range(self.step):
+                place = (_LANE * len(self.places) + number) * self.step + part
+                at = row + _LANE // self.lanes, column + _LANE % self.lanes * self.step + part
+                table[at] = place
+        return table
+
+
+def _factor(matrix: str, layout: str, shape: str, element: str) -> _Spread:
+    m, n, k = extents(shape)
+    logical = (m, k) if matrix == "a" else (k, n)
+    rows, columns = logical if layout == "row" else logical[::-1]
+    step = max(4 // _BYTES[element], 1)
+    words = columns // step
+    lanes = next(each for each in (4, 2, 8) if words % each == 0 and rows % (32 // each) == 0)
+    return _Spread(rows, columns, step, lanes)
+
+
+def _accumulator(shape: str) -> _Spread:
+    m, n, _ = extents(shape)
+    return _Spread(m, n, 2, 4)
+
+
+def registers(matrix: str, shape: str, element: str) -> int:
+    """How many registers a fragment has."""
+    if matrix in ("c", "d"):
+        return len(_accumulator(shape).places) * (1 if element == "f16" else 2)
+    return 8 if element == "f16" else len(_factor(matrix, "row", shape, element).places)
+
+
+# --- Loads and stores ------------------------------------------------------------------------
+
+
+def address(layout: str) -> Callable[..., Any]:
+    """The address of a lane's first element of a block."""
+
+    def run(base: Any, stride: Any, lane: Any, place: Any, lanes: Any, step: Any, size: Any) -> Any:
+        row = place + lane // lanes
+        column = lane % lanes * step
+        if layout == "col":
+            row, column = column, row
+        offset = row.astype(np.uint64) * stride.astype(np.uint64) + column.astype(np.uint64)
+        return base + offset * size.astype(np.uint64)
+
+    return run
+
+
+def move(instruction: Instruction) -> Iterable[Instruction]:
+    """`wmma.load` or `wmma.store`: an address for each block of rows, a load or store a block."""
+    words = instruction.opcode.replace("::cta", "").split(".")
+    _, direction, matrix, *rest = [each for each in words if each not in ("sync", "aligned")]
+    layout, shape, *rest = rest
+    space = f".{rest[0]}" if len(rest) > 1 else ""
+    element = rest[-1]
+    first, second, *others = instruction.operands
+    where, fragment = (second, first) if direction == "load" else (first, second)
+    items = fragment.items if isinstance(fragment, Vector) else (fragment,)
+    if not isinstance(where, Address) or where.base is None:
+        raise PtxError(f"PTX line {instruction.ptx_line}: {instruction.opcode} has no [address]")
+    if len(items) != registers(matrix, shape, element):
+        raise PtxError(f"PTX line {instruction.ptx_line}: {instruction.opcode} has other registers")
+    accumulates = matrix in ("c", "d")
+    spread = _accumulator(shape) if accumulates else _factor(matrix, layout, shape, element)
+    m, n, _ = extents(shape)
+    usual = spread.columns if not accumulates else (n if layout == "row" else m)
+    stride = others[0] if others else Immediate("int", usual)
+    size = _BYTES[element]
+    crossed = accumulates and layout == "col"
+    starts = {row: ROWS[number] for number, row in enumerate(dict(spread.places))}
+    for row, register in starts.items():
+        given = (row, spread.lanes, spread.step, size)
+        numbers = (Immediate("int", each) for each in given)
+        opcode = f"wmma.address.{'col' if crossed else 'row'}"
+        yield instead(instruction, opcode, register, where.base, stride, _LANEID, *numbers)
+    if crossed:
+        yield from _crossed(instruction, f"{direction}{space}", items, spread, starts, stride, size)
+        return
+    wide = spread.step * size if accumulates else max(size, 4)
+    vector = accumulates and size > 2
+    kind = f"{'.v2' if vector else ''}.b{wide * (4 if vector else 8)}"
+    for number, (row, column) in enumerate(spread.places):
+        at = Address(starts[row], where.offset + column * size)
+        value: Operand = Vector(items[2 * number : 2 * number + 2]) if vector else items[number]
+        yield _moving(instruction, f"{direction}{space}{kind}", at, value)
+    for number in range(len(spread.places), len(items) if element == "f16" and not vector else 0):
+        copied = items[number % len(spread.places)]
+        yield instead(instruction, "mov.b32", items[number], copied)
+
+
+def _moving(of: Instruction, what: str, at: Address, value: Operand) -> Instruction:
+    direction, _, kind = what.partition(".")
+    if direction == "load":
+        return instead(of, f"ld.{kind}", value, at)
+    return instead(of, f"st.{kind}", at, value)
+
+
+def _crossed(
+    of: Instruction,
+    what: str,
+    items: Sequence[Operand],
+    spread: _Spread,
+    starts: dict[int, Register],
+    stride: Operand,
+    size: int,
+) -> Iterator[Instruction]:
+    """Move an accumulator whose columns lie in memory one behind the other: element by element."""
+    offset = next(each.offset for each in of.operands if isinstance(each, Address))
+    at_column = ROWS[-1]
+    for number, (row, column) in enumerate(spread.places):
+        values: Sequence[Operand] = items[2 * number : 2 * number + 2]
+        if size == 2:
+            values = HALVES
+            if what.startswith("store"):
+                yield instead(of, "mov.b32", Vector(HALVES), items[number])
+        for part, value in enumerate(values):
+            numbers = (Immediate("int", each) for each in (column + part, size))
+            yield instead(of, "wmma.column", at_column, starts[row], stride, *numbers)
+            yield _moving(of, f"{what}.b{8 * size}", Address(at_column, offset), value)
+        if size == 2 and what.startswith("load"):
+            yield instead(of, "mov.b32", items[number], Vector(HALVES))
+
+
+def column(start: Any, stride: Any, number: Any, size: Any) -> Any:
+    """The address so many columns further."""
+    wide = [each.astype(np.uint64) for each in (stride, number, size)]
+    return start + wide[0] * wide[1] * wide[2]
+
+
+# --- Products --------------------------------------------------------------------------------
+
+
+def flattened(instruction: Instruction) -> Iterable[Instruction]:
+    """`wmma.mma` with each register of its matrices as a source of its own."""
+    to, *given = instruction.operands
+    sources = [item for each in given for item in _items(each)]
+    opcode = instruction.opcode.replace(".aligned", "")
+    yield replace(instruction, opcode=f"{opcode} result", operands=(to, *sources))
+
+
+def _items(operand: Operand) -> tuple[Operand, ...]:
+    return operand.items if isinstance(operand, Vector) else (operand,)
+
+
+def multiply_add(product: Product) -> Callable[..., Any]:
+    """What a product makes of fragments: registers of A, B and C to those of D.
+
+    Each register is an array of shape (warps, 32).
+    """
+    shape, element, result = product.shape, product.element, product.result
+    counts = [product.registers(each) for each in "ab"]
+    spreads = [
+        _factor(m, way, shape, element) for m, way in zip("ab", product.layouts, strict=True)
+    ]
+    tables = [
+        each.table() if way == "row" else each.table().T
+        for each, way in zip(spreads, product.layouts, strict=True)
+    ]
+    used = [len(each.places) for each in spreads]
+    pairs = _accumulator(shape).table()
+    clamp = product.ending == ".satfinite"
+
+    def run(active: Any, *given: Any) -> tuple[Any, ...]:
+        ends = np.cumsum([0, *counts])
+        factors = [
+            elements_of(_packed(given[start : start + count]), element)[:, table]
+            for start, count, table in zip(ends, used, tables, strict=False)
+        ]
+        added = elements_of(_packed(given[ends[2] :]), product.accumulator)[:, pairs]
+        total = rounded_sum(factors[0], factors[1], added, result, clamp)
+        fragments = np.empty((len(total), pairs.size), total.dtype)
+        fragments[:, pairs] = total
+        words: Any = fragments if result == "f64" else fragments.view(np.uint32)
+        words = words.reshape(len(total), 32, -1)
+        return tuple(words[:, :, number] for number in range(words.shape[2]))
+
+    return run
+
+
+def _packed(words: Sequence[Any]) -> Any:
+    return np.ascontiguousarray(np.stack(words, axis=2))

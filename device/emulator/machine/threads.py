@@ -1,0 +1,133 @@
+"""Which thread of which block each lane of a chunk is.
+
+A block's threads take consecutive lanes, x fastest, filled up to whole warps; the lanes that fill
+up are never alive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memlab.device.emulator.machine.memory import Lanes
+from memlab.device.emulator.machine.scheduler import Mask
+from memlab.device.emulator.ptx.parser import Instruction
+from memlab.device.properties import WARP_SIZE
+from memlab.kernels.launch import Dim3
+
+_LONGEST_TEXT = 100  # of a source line in a message
+
+CLOCKS = frozenset(
+    f"%{name}"
+    for name in ("clock", "clock_hi", "clock64", "globaltimer", "globaltimer_lo", "globaltimer_hi")
+)
+"""Special registers that each read finds later."""
+
+
+def is_special(register: str) -> bool:
+    """Whether it is one of PTX's special registers that the emulator has."""
+    return register in CLOCKS or register in _ONE_THREAD.special_registers()
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The launch geometry and what every block shares.
+
+    Attributes:
+        grid: Blocks in x, y, z.
+        block: Threads of a block in x, y, z.
+        dynamic_shared_bytes: Size of the `extern __shared__` array.
+        parameters: The parameter space, as bytes.
+    """
+
+    grid: Dim3
+    block: Dim3
+    dynamic_shared_bytes: int
+    parameters: bytes
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return self.block[0] * self.block[1] * self.block[2]
+
+    @property
+    def padded_threads(self) -> int:
+        """Lanes of a block: its threads, filled up to whole warps."""
+        return -(-self.threads // WARP_SIZE) * WARP_SIZE
+
+
+def shortened(text: str) -> str:
+    """A source line for a message: whole, unless it is one that no person wrote."""
+    return text if len(text) <= _LONGEST_TEXT else text[: _LONGEST_TEXT - 3] + "..."
+
+
+class Threads:
+    """The lanes of some blocks of a grid.
+
+    Attributes:
+        grid: What all blocks share.
+        blocks: Coordinates of the blocks, shape (blocks, 3).
+        lanes: How many lanes they take.
+        alive: Which of them are threads, shape (lanes,).
+    """
+
+    def __init__(self, grid: Grid, blocks: NDArray[np.int64], source: Sequence[str] = ()) -> None:
+        """Take the blocks in order; `source` is the CUDA source's lines, for messages."""
+        self.grid, self.blocks = grid, blocks
+        self.lanes = len(blocks) * grid.padded_threads
+        self.alive: Mask = np.arange(self.lanes) % grid.padded_threads < grid.threads
+        self._source = source
+
+    def place(self, lane: int, instruction: Instruction) -> str:
+        """Which thread a lane is and which line it is at, in words."""
+        block = tuple(int(each) for each in self.blocks[lane // self.grid.padded_threads])
+        thread = lane % self.grid.padded_threads
+        x, y, _ = self.grid.block
+        where = f"by block {block} thread ({thread % x}, {thread // x % y}, {thread // x // y})"
+        line = instruction.source_line
+        text = self._source[line - 1].strip() if 0 < line <= len(self._source) else ""
+        return f"{where}, line {line}: {shortened(text)}"
+
+    def special_registers(self) -> dict[str, Lanes]:
+        """The special registers but clocks, by name (PTX ISA, chapter "Special Registers").
+
+        Each has shape (lanes,), or none where it is the same for all.
+        """
+        grid, blocks = self.grid, self.blocks
+        thread = np.arange(grid.padded_threads, dtype=np.uint32)
+        x, y, _ = grid.block
+        lane = thread % WARP_SIZE
+        per_thread = {
+            "%tid.x": thread % x,
+            "%tid.y": thread // x % y,
+            "%tid.z": thread // (x * y),
+            "%laneid": lane,
+            "%warpid": thread // WARP_SIZE,
+            "%lanemask_eq": np.uint32(1) << lane,
+            "%lanemask_lt": (np.uint32(1) << lane) - np.uint32(1),
+            "%lanemask_le": (np.uint32(2) << lane) - np.uint32(1),
+            "%lanemask_gt": ~((np.uint32(2) << lane) - np.uint32(1)),
+            "%lanemask_ge": ~((np.uint32(1) << lane) - np.uint32(1)),
+        }
+        lanes = {
+            name: np.tile(values.astype(np.uint32), len(blocks))
+            for name, values in per_thread.items()
+        }
+        for axis, name in enumerate("xyz"):
+            lanes[f"%ctaid.{name}"] = np.repeat(
+                blocks[:, axis].astype(np.uint32), grid.padded_threads
+            )
+            lanes[f"%ntid.{name}"] = np.array(grid.block[axis], np.uint32)
+            lanes[f"%nctaid.{name}"] = np.array(grid.grid[axis], np.uint32)
+        for name in ("%smid", "%gridid"):
+            lanes[name] = np.array(0, np.uint32)
+        lanes["%nsmid"] = np.array(1, np.uint32)
+        lanes["%dynamic_smem_size"] = np.array(grid.dynamic_shared_bytes, np.uint32)
+        lanes["%nwarpid"] = np.array(grid.padded_threads // WARP_SIZE, np.uint32)
+        return lanes
+
+
+_ONE_THREAD = Threads(Grid((1, 1, 1), (1, 1, 1), 0, b""), np.zeros((1, 3), np.int64))

@@ -1,0 +1,1 @@
+"""Models fed by what was executed: address streams, caches, the critical path."""

@@ -1,0 +1,1 @@
+"""A kernel resolved against the instruction table and prepared for execution."""

@@ -1,0 +1,296 @@
+"""A kernel made flat before it runs: calls put in place, macros expanded.
+
+A called function is copied to each call, with names of its own for its registers, labels and local
+variables, so that the machine needs no stack and lanes meet again as in any other code. Its formal
+parameters take the names of the caller's `.param` variables; these become the space `param::func`.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from memlab.device.emulator.isa import macros, table
+from memlab.device.emulator.isa.unsupported import advice
+from memlab.device.emulator.machine.threads import shortened
+from memlab.device.emulator.ptx.parser import (
+    Address,
+    Entry,
+    Immediate,
+    Instruction,
+    Module,
+    Pair,
+    PtxError,
+    Register,
+    Symbol,
+    Variable,
+    Vector,
+    function_address,
+    renamed,
+)
+
+DEEPEST_CALLS = 64
+"""Functions that call one another; deeper ones than people write come from recursion unrolled."""
+MOST_COPIED = 250_000
+"""Instructions put in place of calls: functions that call others twice each double with every
+level. Copying so many takes some seconds."""
+
+
+@dataclass
+class _Flat:
+    """A body that is being put together."""
+
+    registers: dict[str, str]
+    variables: list[Variable]
+    instructions: list[Instruction] = field(default_factory=list)
+    labels: dict[str, int] = field(default_factory=dict)
+
+
+def lower(module: Module, entry: Entry, source: Sequence[str] = ()) -> Entry:
+    """The entry with calls and macros replaced by what they do.
+
+    Args:
+        module: Holds the functions that are called.
+        entry: The kernel.
+        source: The CUDA source's lines, for messages.
+
+    Raises:
+        PtxError: An opcode outside the table, or a call of a function that has no body here or
+            that calls itself: with its PTX line and its CUDA source line.
+    """
+    return _Lowering(module, source).body(entry, ())
+
+
+_ADDRESS_AT = {"load": 1, "atomic": 1, "store": 0, "reduce": 0}
+"""Which operand of a memory access says where."""
+
+
+def row_of(instruction: Instruction, source: Sequence[str] = ()) -> table.Row:
+    """The row of an instruction.
+
+    Raises:
+        PtxError: The table has none, or the operands are not what it says.
+    """
+    operands = instruction.operands
+    row = table.find(instruction.opcode, bool(operands) and isinstance(operands[0], Pair))
+    if row is None:
+        where = place(instruction, source)
+        more = advice(instruction.opcode)
+        raise PtxError(f"the emulator has no opcode {instruction.opcode} ({where}){more}")
+    expected = len(row.of) + 1
+    if row.kind in ("lanes", "warp", "block") and not row.carry and len(operands) != expected:
+        where = place(instruction, source)
+        raise PtxError(
+            f"{instruction.opcode} has {len(operands)} operands, the emulator knows it with "
+            f"{expected} ({where})"
+        )
+    at = _ADDRESS_AT.get(row.kind)
+    if at is not None and not (at < len(operands) and isinstance(operands[at], Address)):
+        where = place(instruction, source)
+        raise PtxError(f"{instruction.opcode} has no [address] as operand {at + 1} ({where})")
+    return row
+
+
+def place(instruction: Instruction, source: Sequence[str]) -> str:
+    """Where an instruction stands, in words."""
+    where = f"PTX line {instruction.ptx_line}"
+    if 0 < instruction.source_line <= len(source):
+        text = source[instruction.source_line - 1].strip()
+        where += f", source line {instruction.source_line}: {shortened(text)}"
+    return where
+
+
+MALFORMED = (ArithmeticError, AssertionError, LookupError, TypeError, ValueError)
+"""What comes of operands that are not those an opcode has."""
+
+
+def malformed(instruction: Instruction, source: Sequence[str] = ()) -> PtxError:
+    """The error for an instruction whose operands do not suit its opcode."""
+    where = place(instruction, source)
+    return PtxError(f"{instruction.opcode} does not take such operands ({where})")
+
+
+class _Lowering:
+    def __init__(self, module: Module, source: Sequence[str]) -> None:
+        self._module, self._source = module, source
+        self._flat: dict[str, Entry] = {}
+        self._sites = itertools.count(1)
+        self._copied, self._file = 0, ""
+
+    def body(self, entry: Entry, callers: tuple[str, ...]) -> Entry:
+        """A kernel or function, flat."""
+        self._file = self._file or entry.file
+        flat = _Flat({**entry.registers, **macros.REGISTERS}, list(entry.variables))
+        labels_at: dict[int, list[str]] = {}
+        for label, index in entry.labels.items():
+            labels_at.setdefault(index, []).append(label)
+        own = None if callers else {each.name for each in entry.parameters}
+        for index, each in enumerate(entry.instructions):
+            flat.labels.update(dict.fromkeys(labels_at.get(index, ()), len(flat.instructions)))
+            instruction = self._with_addresses(_in_its_space(each, own))
+            row = row_of(instruction, self._source)
+            try:
+                if row.kind == "call":
+                    self._call(flat, instruction, (*callers, entry.name))
+                else:
+                    flat.instructions.extend(_expanded(instruction, row))
+            except MALFORMED as error:
+                raise malformed(instruction, self._source) from error
+        end = labels_at.get(len(entry.instructions), ())
+        flat.labels.update(dict.fromkeys(end, len(flat.instructions)))
+        return replace(
+            entry,
+            variables=tuple(flat.variables),
+            registers=flat.registers,
+            instructions=tuple(flat.instructions),
+            labels=flat.labels,
+        )
+
+    def _with_addresses(self, instruction: Instruction) -> Instruction:
+        """An instruction that takes the address of a function, with what stands for it."""
+        functions = self._module.functions
+        if not instruction.opcode.startswith(("mov", "selp", "st", "setp")):
+            return instruction
+        operands = tuple(
+            Immediate("int", function_address(each.name))
+            if isinstance(each, Symbol) and each.name in functions
+            else each
+            for each in instruction.operands
+        )
+        return replace(instruction, operands=operands)
+
+    def _call_through(self, flat: _Flat, call: Instruction, callers: tuple[str, ...]) -> bool:
+        """Put here, one behind the other, all functions that a pointer may lead to.
+
+        These take and give as many values as the call; those that are being called are left out.
+        Says whether there is one.
+        """
+        results, name, arguments = _signature(call)
+        place_of_pointer = next(n for n, o in enumerate(call.operands) if o == Register(name))
+        end = f"{name}@{next(self._sites)}"
+        found = False
+        for function in self._module.functions.values():
+            same = (len(function.results), len(function.parameters)) == (
+                len(results),
+                len(arguments),
+            )
+            if not same or function.name in callers:
+                continue
+            found = True
+            behind = f"{end}#{function.name}"
+            address = Immediate("int", function_address(function.name))
+            flat.instructions += macros.unless_equal(call, Register(name), address, behind)
+            operands = list(call.operands)
+            operands[place_of_pointer] = Symbol(function.name)
+            self._call(flat, replace(call, operands=tuple(operands)), callers)
+            flat.instructions.append(macros.jump(call, end))
+            flat.labels[behind] = len(flat.instructions)
+        flat.instructions.append(macros.instead(call, "trap"))
+        flat.labels[end] = len(flat.instructions)
+        return found
+
+    def _call(self, flat: _Flat, call: Instruction, callers: tuple[str, ...]) -> None:
+        """Put the called function's body here."""
+        results, name, arguments = _signature(call)
+        if name.startswith("%") and not call.guard and self._call_through(flat, call, callers):
+            return
+        function = self._module.functions.get(name)
+        if function is None and name in macros.SAYING:
+            flat.instructions += macros.say(call, name, arguments)
+            return
+        if len(callers) > DEEPEST_CALLS:
+            raise PtxError(
+                f"calls are nested {len(callers)} deep; the emulator goes {DEEPEST_CALLS} deep "
+                f"({place(call, self._source)}): call fewer functions from one another"
+            )
+        if function is None or name in callers:
+            if function is None and name in ("malloc", "free"):
+                raise PtxError(
+                    f"the emulator has no heap for malloc, free, new and delete in a kernel "
+                    f"({place(call, self._source)}): give it an array as an argument in their place"
+                )
+            why = "calls itself" if name in callers else "has no body in this PTX"
+            why = "is a pointer to no function of this PTX" if name.startswith("%") else why
+            raise PtxError(
+                f"the emulator cannot call {name}, which {why} ({place(call, self._source)}): "
+                "take the call out; recursion needs a GPU"
+            )
+        if name not in self._flat:
+            self._flat[name] = self.body(function, callers)
+        callee = self._flat[name]
+        site = f"@{next(self._sites)}"
+        end = f"{name}{site}"
+        mine = [*callee.registers, *callee.labels]
+        mine += [each.name for each in callee.variables if each.space in ("local", "param")]
+        names = {each: each + site for each in mine if each not in macros.REGISTERS}
+        formal = [each.name for each in (*callee.results, *callee.parameters)]
+        names.update(zip(formal, (*results, *arguments), strict=True))
+        flat.registers.update(
+            (names.get(register, register), kind) for register, kind in callee.registers.items()
+        )
+        known = {each.name for each in flat.variables}
+        flat.variables += [
+            replace(each, name=names.get(each.name, each.name))
+            for each in callee.variables
+            if names.get(each.name, each.name) not in known
+        ]
+        start = len(flat.instructions)
+        self._copied += len(callee.instructions)
+        if self._copied > MOST_COPIED:
+            raise PtxError(
+                f"with its calls put in place the kernel has more than {MOST_COPIED} "
+                f"instructions ({place(call, self._source)}): call fewer functions, or smaller ones"
+            )
+        flat.labels.update((names[label], start + at) for label, at in callee.labels.items())
+        foreign = callee.file != self._file
+        for instruction in callee.instructions:
+            returns = instruction.opcode.startswith("ret")
+            step = macros.jump(instruction, end) if returns else instruction
+            if foreign:  # of a header: the line that called it
+                step = replace(step, source_line=call.source_line)
+            flat.instructions.append(renamed(step, names, flat.registers))
+        flat.labels[end] = len(flat.instructions)
+
+
+def _signature(call: Instruction) -> tuple[list[str], str, list[str]]:
+    """Results, name and arguments of `call (results), name, (arguments)`."""
+    operands = list(call.operands)
+    first = operands.pop(0)
+    results = []
+    if isinstance(first, Vector):
+        results = [each.name for each in first.items if isinstance(each, (Symbol, Register))]
+        first = operands.pop(0)
+    given = operands[0].items if operands and isinstance(operands[0], Vector) else ()
+    arguments = [each.name for each in given if isinstance(each, (Symbol, Register))]
+    assert isinstance(first, (Symbol, Register))
+    return results, first.name, arguments
+
+
+def _in_its_space(instruction: Instruction, own: set[str] | None) -> Instruction:
+    """`ld.param` and `st.param` of a call's variables as accesses of `param::func`.
+
+    `own` holds the parameters of the kernel, or is None in a function.
+    """
+    name, _, rest = instruction.opcode.partition(".param.")
+    if name not in ("ld", "st"):
+        return instruction
+    address = next((each for each in instruction.operands if isinstance(each, Address)), None)
+    if address is None:
+        return instruction
+    if own is not None and not (isinstance(address.base, Symbol) and address.base.name not in own):
+        return instruction
+    return replace(instruction, opcode=f"{name}.param::func.{rest}")
+
+
+def _expanded(instruction: Instruction, row: table.Row) -> Iterator[Instruction]:
+    if "cache_hint" in instruction.opcode:  # the policy changes nothing that is counted
+        instruction = replace(instruction, operands=instruction.operands[:-1])
+    if row.kind == "macro":
+        expand: Callable[[Instruction], Iterator[Instruction]] | None = row.function
+        assert expand is not None
+        yield from expand(instruction)
+    elif row.carry:
+        yield macros.with_carry(instruction, row.carry)
+    else:
+        yield instruction

@@ -1,0 +1,306 @@
+"""A kernel ready to run: every opcode found in the table, every symbol given its place."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from numpy.typing import NDArray
+
+from memlab.device.emulator.isa import table
+from memlab.device.emulator.isa.unsupported import advice
+from memlab.device.emulator.machine.threads import is_special
+from memlab.device.emulator.program.access_merging import counted_widths
+from memlab.device.emulator.program.code_layout import Order, order_of
+from memlab.device.emulator.program.lowering import lower, place, row_of
+from memlab.device.emulator.ptx.parser import (
+    TYPE_BYTES,
+    Address,
+    Entry,
+    Instruction,
+    Module,
+    Negated,
+    Operand,
+    Pair,
+    PtxError,
+    Register,
+    Symbol,
+    Variable,
+    Vector,
+)
+from memlab.errors import nearest
+
+_STATIC_ALIGNMENT_BYTES = 16
+"""ptxas places shared arrays at least so, which lets it load 16 bytes at a time."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One instruction with its meaning.
+
+    Attributes:
+        instruction: As parsed.
+        row: Its row in the table.
+        target: For a branch, the index it goes to.
+        counted_bytes: For a memory access, the bytes a lane that it counts with; 0 when ptxas
+            merges it into a neighbour.
+    """
+
+    instruction: Instruction
+    row: table.Row
+    target: int = -1
+    counted_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Program:
+    """A kernel resolved against the table.
+
+    Attributes:
+        name: Its entry.
+        steps: Its instructions.
+        registers: Register name to PTX type.
+        parameters: Parameter name to byte offset in the parameter space.
+        parameter_variables: The parameters, in order.
+        parameter_bytes: Size of the parameter space.
+        sizes: Variable of any space to its bytes; 0 for one that is sized at launch.
+        shared: Shared variable to byte offset; dynamic arrays start behind the static ones.
+        static_shared_bytes: Bytes of the static shared variables.
+        local: Local variable to byte offset.
+        local_bytes: Bytes of local memory a thread.
+        arguments: `.param` variable of a call to byte offset.
+        argument_bytes: Bytes of them a thread.
+        const: `__constant__` variable to byte offset.
+        const_image: Their initial bytes.
+        globals: `__device__` variables in global memory.
+    """
+
+    name: str
+    steps: tuple[Step, ...]
+    registers: Mapping[str, str]
+    parameters: Mapping[str, int]
+    parameter_variables: tuple[Variable, ...]
+    parameter_bytes: int
+    sizes: Mapping[str, int]
+    shared: Mapping[str, int]
+    static_shared_bytes: int
+    local: Mapping[str, int]
+    local_bytes: int
+    arguments: Mapping[str, int]
+    argument_bytes: int
+    const: Mapping[str, int]
+    const_image: bytes
+    globals: tuple[Variable, ...]
+
+    @cached_property
+    def order(self) -> Order | None:
+        """In which order its parts run; None for that of the instructions."""
+        return order_of(self.steps)
+
+
+def load(module: Module, name: str, source: Sequence[str] = ()) -> Program:
+    """Resolve an entry: what cannot run is refused here, before launch.
+
+    Args:
+        module: The parsed PTX.
+        name: The entry to run.
+        source: The CUDA source's lines, for messages.
+
+    Raises:
+        PtxError: No such entry, or an opcode outside the table: with its PTX line and its
+            CUDA source line.
+    """
+    if name not in module.entries:
+        raise PtxError(f"no kernel {name!r} in this PTX; {nearest(name, module.entries)}")
+    written = module.entries[name]
+    _check_variables(module.variables, {n for i in written.instructions for n in _symbols(i)})
+    entry = lower(module, written, source)
+    rows = [row_of(instruction, source) for instruction in entry.instructions]
+    for instruction in entry.instructions:
+        guard = instruction.guard
+        if guard is not None and entry.registers.get(guard) != "pred":
+            raise PtxError(f"{guard} is no predicate register ({place(instruction, source)})")
+    _check_registers(entry, source)
+    variables = (*module.variables, *entry.variables)
+    parameters, parameter_bytes = _layout(entry.parameters, 1)
+    static = [each for each in variables if each.space == "shared" and each.size]
+    shared, static_bytes = _layout(static, _STATIC_ALIGNMENT_BYTES)
+    dynamic_start = -(-static_bytes // _STATIC_ALIGNMENT_BYTES) * _STATIC_ALIGNMENT_BYTES
+    named = {name for each in entry.instructions for name in _symbols(each)}
+    _check_variables(variables, named)
+    for each in variables:  # one that only other kernels of the file name is none of this one's
+        if each.space == "shared" and not each.size and each.name in named:
+            shared[each.name] = dynamic_start
+    local, local_bytes = _layout([each for each in variables if each.space == "local"], 1)
+    calls = [each for each in variables if each.space == "param"]
+    arguments, argument_bytes = _layout(calls, 1)
+    constants = [each for each in variables if each.space == "const"]
+    const, const_bytes = _layout(constants, 1)
+    image = bytearray(const_bytes)
+    for each in constants:
+        image[const[each.name] : const[each.name] + each.size] = each.initial or bytes(each.size)
+
+    targets = [
+        _target(instruction, row, entry)
+        for instruction, row in zip(entry.instructions, rows, strict=True)
+    ]
+    leaders = {*entry.labels.values(), *(index + 1 for index, t in enumerate(targets) if t >= 0)}
+    alignments = dict.fromkeys(shared, _STATIC_ALIGNMENT_BYTES)
+    widths = counted_widths(entry.instructions, rows, leaders, alignments)
+    return Program(
+        name=name,
+        steps=tuple(
+            Step(instruction, row, target, widths.get(index, _bytes_moved(row)))
+            for index, (instruction, row, target) in enumerate(
+                zip(entry.instructions, rows, targets, strict=True)
+            )
+        ),
+        registers=entry.registers,
+        parameters=parameters,
+        parameter_variables=entry.parameters,
+        parameter_bytes=parameter_bytes,
+        sizes={each.name: each.size for each in variables},
+        shared=shared,
+        static_shared_bytes=static_bytes,
+        local=local,
+        local_bytes=-(-local_bytes // 16) * 16,
+        arguments=arguments,
+        argument_bytes=-(-argument_bytes // 16) * 16,
+        const=const,
+        const_image=bytes(image),
+        globals=tuple(each for each in variables if each.space == "global"),
+    )
+
+
+def with_constants(program: Program, values: Mapping[str, NDArray[Any]]) -> Program:
+    """The program with `__constant__` arrays filled, as `cudaMemcpyToSymbol` does.
+
+    Args:
+        program: It stays as it is.
+        values: Arrays by symbol; one that the kernel never reads may be missing from it.
+    """
+    image = bytearray(program.const_image)
+    for name, array in values.items():
+        if name in program.const:
+            start = program.const[name]
+            image[start : start + array.nbytes] = array.tobytes()
+    return replace(program, const_image=bytes(image))
+
+
+def in_loops(program: Program) -> list[bool]:
+    """Say of each instruction whether it lies in a loop: between a backward branch and its target.
+
+    Compilers lay loops out in one piece, so that is where their instructions are.
+    """
+    inside = [False] * len(program.steps)
+    for index, step in enumerate(program.steps):
+        if 0 <= step.target <= index:
+            inside[step.target : index + 1] = [True] * (index + 1 - step.target)
+    return inside
+
+
+def address_registers(program: Program) -> set[str]:
+    """Registers that a memory access takes its address from."""
+    return {
+        operand.base.name
+        for step in program.steps
+        for operand in step.instruction.operands
+        if isinstance(operand, Address) and isinstance(operand.base, Register)
+    }
+
+
+def destinations(step: Step) -> tuple[Operand, ...]:
+    """The operands that an instruction writes."""
+    if not step.row.to or not step.instruction.operands:
+        return ()
+    first = step.instruction.operands[0]
+    if isinstance(first, Pair):
+        return first.first, first.second
+    return first.items if isinstance(first, Vector) else (first,)
+
+
+def _check_variables(variables: Sequence[Variable], named: Collection[str]) -> None:
+    """Refuse what uses a variable whose initial bytes are not known."""
+    for each in variables:
+        if each.fault and each.name in named:
+            raise PtxError(each.fault)
+
+
+def _check_registers(entry: Entry, source: Sequence[str]) -> None:
+    """Refuse what reads a special register that the emulator does not have."""
+    known = {"_", *entry.registers}
+    for instruction in entry.instructions:
+        for operand in instruction.operands:
+            for name in registers_of(operand):
+                if name not in known:
+                    if not is_special(name):
+                        where = place(instruction, source)
+                        raise PtxError(
+                            f"the emulator has no special register {name} ({where}){advice(name)}"
+                        )
+                    known.add(name)
+
+
+def _symbols(instruction: Instruction) -> Iterator[str]:
+    """The variables and labels that an instruction names."""
+    for operand in instruction.operands:
+        named = operand.base if isinstance(operand, Address) else operand
+        if isinstance(named, Symbol):
+            yield named.name
+
+
+def registers_of(operand: Operand) -> Iterator[str]:
+    """The registers that an operand names."""
+    if isinstance(operand, Register):
+        yield operand.name
+    elif isinstance(operand, Negated):
+        yield operand.register.name
+    elif isinstance(operand, Address):
+        if isinstance(operand.base, Register):
+            yield operand.base.name
+    elif isinstance(operand, Pair):
+        yield from registers_of(operand.first)
+        yield from registers_of(operand.second)
+    elif isinstance(operand, Vector):
+        for item in operand.items:
+            yield from registers_of(item)
+
+
+def reads(step: Step) -> Iterator[str]:
+    """The registers that an instruction reads: its guard, its sources and its address."""
+    if step.instruction.guard:
+        yield step.instruction.guard
+    for operand in step.instruction.operands[1 if step.row.to else 0 :]:
+        yield from registers_of(operand)
+
+
+def writes(step: Step) -> Iterator[str]:
+    """The registers that an instruction writes."""
+    if step.row.to:
+        yield from registers_of(step.instruction.operands[0])
+
+
+def _target(instruction: Instruction, row: table.Row, entry: Entry) -> int:
+    if row.kind != "branch":
+        return -1
+    label = instruction.operands[0] if instruction.operands else None
+    if not isinstance(label, Symbol) or label.name not in entry.labels:
+        raise PtxError(f"PTX line {instruction.ptx_line}: no such label: {instruction.operands}")
+    return entry.labels[label.name]
+
+
+def _bytes_moved(row: table.Row) -> int:
+    types = {"load": row.to, "store": row.of, "atomic": row.of, "reduce": row.of}.get(row.kind, ())
+    return TYPE_BYTES[types[0]] * row.vector if types else 0
+
+
+def _layout(variables: Sequence[Variable], least_alignment: int) -> tuple[dict[str, int], int]:
+    offsets: dict[str, int] = {}
+    end = 0
+    for each in variables:
+        align = max(each.align, least_alignment)
+        offsets[each.name] = -(-end // align) * align
+        end = offsets[each.name] + each.size
+    return offsets, end

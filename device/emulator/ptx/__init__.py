@@ -1,0 +1,1 @@
+"""PTX text, parsed into instructions."""

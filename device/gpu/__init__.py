@@ -1,0 +1,1 @@
+"""A real GPU through PyCUDA: properties, memory, launches, times."""

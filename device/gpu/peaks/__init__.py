@@ -1,0 +1,1 @@
+"""A GPU's ceilings and latencies, measured by micro-benchmarks."""

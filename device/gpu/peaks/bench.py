@@ -1,0 +1,74 @@
+"""The bench that micro-benchmarks stand on: a session, the compiled kernels, how long to time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from memlab.device.compiler.compile import compile_unit
+from memlab.device.compiler.translation_unit import Unit
+from memlab.device.gpu.driver import REPORT
+from memlab.device.gpu.session import Session
+from memlab.device.gpu.timing import Samples, Settings
+from memlab.device.properties import DeviceProperties
+from memlab.errors import MemlabError
+from memlab.kernels.peaks import memory_loops as kernels
+
+if TYPE_CHECKING:
+    from memlab.device.gpu.worker import Link
+
+SETTINGS = Settings(minimum_samples=15, minimum_s=0.2, cap_s=1.5, settle_s=0.2, settle_cap_s=1.0)
+SETTLED = Settings(samples=1, settle_s=0.1, settle_cap_s=0.5)
+QUICK = Settings(samples=5, settle_s=0.0, settle_cap_s=0.0)
+ONCE = Settings(samples=1, settle_s=0.0, settle_cap_s=0.0)
+
+SINK = np.dtype(np.uint32)
+CLOCK_BYTES, CHASED_BYTES = 16, 24
+"""`Clock` and `Chased` in `common.cuh`: cycles and nanoseconds, and where a chase ended."""
+
+
+@dataclass
+class Bench:
+    """A session with what the measurements share."""
+
+    session: Session
+    link: Link
+    properties: DeviceProperties
+    steps: int = 1
+    done: int = 0
+    generator: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0))
+    cubins: dict[tuple[str, bool], bytes] = field(default_factory=dict)
+
+    def step(self, what: str) -> None:
+        """Say what is being measured next."""
+        self.link.report(f"measuring {what}", self.done / self.steps)
+        self.done += 1
+
+    def load(self, file: str, entry: str, specific: bool = False) -> Any:
+        """Compile a file, once, and give one of its kernels."""
+        if (file, specific) not in self.cubins:
+            major, minor = self.properties.compute_capability
+            options = (f"-arch=sm_{major}{minor}a",) if specific else ()
+            unit = Unit(kernels.source(file), file, (major, minor), options=options)
+            self.cubins[file, specific] = compile_unit(unit).cubin
+        return self.session.load(self.cubins[file, specific], entry)
+
+    def time(self, launch: Callable[[], None], what: str, settings: Settings = SETTINGS) -> Samples:
+        """Time what `launch` queues, with the caches as they are."""
+        return self.session.time(launch, settings, flush=False, what=what)
+
+
+def insist(good: bool, label: str) -> None:
+    """Refuse a micro-benchmark whose output is wrong.
+
+    Raises:
+        MemlabError: It is.
+    """
+    if not good:
+        raise MemlabError(
+            f"the micro-benchmark '{label}' gave a wrong result, so its time means nothing: "
+            + REPORT
+        )

@@ -1,0 +1,216 @@
+"""Rates of a GPU: passes over DRAM, and loops in its caches, shared memory and pipes."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from memlab.device.gpu.peaks.bench import CLOCK_BYTES, ONCE, SETTINGS, SINK, Bench, insist
+from memlab.device.gpu.peaks.records import Rate, theoretical
+from memlab.device.gpu.timing import Samples, Settings
+from memlab.errors import DeviceError
+from memlab.kernels.peaks import memory_loops as kernels
+from memlab.kernels.peaks.records import WORD_BYTES, Loop, Stream
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+LAUNCH_S = 5e-3
+"""How long a launch of a loop shall take: what starts and ends it is then below 0.1%."""
+FIRST_TRIPS = 101
+"""Trips of the launch that finds out how many this takes. Odd, as `fma.cu` wants it."""
+
+STREAM_BYTES = 8 * 2**30
+"""Size of a stream's array: the more, the less its start and end weigh."""
+MEMORY_SHARE = 0.25
+"""But each of the three takes at most so much of the memory that is free."""
+LEAST_L2_SIZES = 4
+"""Of an array of fewer, too much would still be in the L2 from the pass before."""
+STREAM_GRAIN = 2**21
+"""Arrays are a multiple of this many bytes long: a GPU page, and any block's share."""
+CHECKED_BYTES = 64 * 2**20
+"""How much of a stream is compared with NumPy."""
+
+
+def stream_rates(bench: Bench) -> list[Rate]:
+    """Time the passes over DRAM. Of the three arrays, `out` is written, two are read."""
+    session = bench.session
+    size = stream_bytes(session.free_bytes(), session.l2_bytes)
+    words = size // WORD_BYTES
+    arrays = [session.array(size) for _ in range(3)]
+    sink = session.array(np.zeros(1, SINK))
+    fill = bench.load("stream.cu", "fill")
+    for array in arrays:
+        session.launch(fill, (words // 256, 1, 1), (256, 1, 1), [array, np.uint64(words)])
+
+    rates = []
+    for stream in kernels.STREAMS:
+        bench.step(stream.label)
+        function = bench.load("stream.cu", stream.entry)
+        blocks = words // stream.words_per_block
+
+        def launch(
+            mask: np.uint32 = kernels.KEEP_NONE,
+            function: Any = function,
+            blocks: int = blocks,
+            threads: int = stream.threads,
+        ) -> None:
+            arguments = [*arrays, mask, sink]
+            session.launch(function, (blocks, 1, 1), (threads, 1, 1), arguments)
+
+        _verify_stream(bench, stream, arrays, function)
+        samples = bench.time(launch, stream.label)
+        rates.append(_rate(bench, stream, blocks * stream.bytes_per_block, samples, None))
+    return rates
+
+
+def stream_bytes(free_bytes: int, l2_bytes: int) -> int:
+    """Size of a stream's array on a GPU with so much free memory, and such an L2.
+
+    Raises:
+        DeviceError: There is not enough free to measure DRAM rather than the L2.
+    """
+    size = min(STREAM_BYTES, int(free_bytes * MEMORY_SHARE)) // STREAM_GRAIN * STREAM_GRAIN
+    least = max(LEAST_L2_SIZES * l2_bytes, CHECKED_BYTES)
+    if size < least:
+        needed = math.ceil((least + STREAM_GRAIN) / MEMORY_SHARE)
+        raise DeviceError(
+            f"peaks need {needed} bytes of the GPU's memory, so that its L2 does not hold what is "
+            f"read, and {free_bytes} are free: end what else uses the GPU (nvidia-smi lists it)"
+        )
+    return size
+
+
+def _verify_stream(bench: Bench, stream: Stream, arrays: Sequence[Any], function: Any) -> None:
+    """Launch a stream on the start of its arrays and compare with NumPy."""
+    session = bench.session
+    count = CHECKED_BYTES // 4
+    first, other = (session.read(each, np.empty(count, np.uint32)) for each in arrays[1:])
+    clean = session.array(np.zeros(1, SINK))
+    blocks = CHECKED_BYTES // WORD_BYTES // stream.words_per_block
+    arguments = [*arrays, kernels.KEEP_ALL, clean]
+    session.launch(function, (blocks, 1, 1), (stream.threads, 1, 1), arguments)
+    found = session.read(arrays[0], np.empty(count, np.uint32))
+    if stream.entry == "read":
+        (combined,) = session.read(clean, np.empty(1, SINK))
+        good = combined == np.bitwise_xor.reduce(first)
+    elif stream.entry == "write":
+        value = np.arange(count // 4, dtype=np.uint32) * np.uint32(2654435761)
+        others = (~value, value ^ np.uint32(0x5A5A5A5A), value + np.uint32(0x9E3779B9))
+        good = np.array_equal(found.reshape(-1, 4), np.stack([value, *others], axis=1))
+    elif stream.entry == "copy":
+        good = np.array_equal(found, first)
+    else:
+        b, c = (each.view(np.float32).astype(np.float64) for each in (first, other))
+        wanted = (b + float(kernels.TRIAD_FACTOR) * c).astype(np.float32)
+        good = np.allclose(found.view(np.float32), wanted, rtol=1e-6)
+    insist(bool(good), stream.label)
+
+
+def loop_rate(bench: Bench, loop: Loop) -> Rate:
+    """Time a loop, long enough that what starts and ends it does not count."""
+    bench.step(loop.label)
+    session = bench.session
+    loop = kernels.sized(loop, session.multiprocessors, session.l2_bytes)
+    function = bench.load(loop.source_file, loop.entry, loop.architecture is not None)
+    data = loop.inputs(bench.generator)
+    blocks = loop.blocks_per_sm * session.multiprocessors
+    elapsed = session.array(CLOCK_BYTES)
+    _verify_loop(bench, loop, function, data, elapsed)
+
+    if loop.own_data:
+        data = np.concatenate([data] * blocks)  # each block's own copy
+    memory = session.array(data)
+    item = np.dtype(loop.output).itemsize
+    out = session.array(max(loop.outputs_per_block * blocks, 1) * item)
+
+    def run(trips: int, settings: Settings, clocks: list[float]) -> Samples:
+        arguments = [
+            memory,
+            np.uint32(loop.footprint),
+            np.int32(trips),
+            kernels.KEEP_NONE,
+            out,
+            elapsed,
+        ]
+
+        def launch() -> None:
+            shape = (blocks, 1, 1), (loop.threads, 1, 1)
+            session.launch(function, *shape, arguments, loop.dynamic_shared_bytes)
+
+        def report() -> None:
+            clocks.append(_clock_hz(session.read(elapsed, np.empty(2, np.uint64))))
+
+        return session.time(launch, settings, flush=False, what=loop.label, report=report)
+
+    trips = FIRST_TRIPS
+    for _ in range(2):  # the first guess may be far off, and then imprecise
+        short = run(trips, ONCE, [])
+        trips = max(1, round(trips * LAUNCH_S / short.median_s)) | 1
+    clocks = list[float]()
+    samples = run(trips, SETTINGS, clocks)
+    work = trips * blocks * loop.work_per_trip
+    return _rate(bench, loop, work, samples, statistics.median(clocks[-len(samples.taken) :]))
+
+
+def _verify_loop(bench: Bench, loop: Loop, function: Any, data: NDArray[Any], elapsed: Any) -> None:
+    """Launch one block for one trip and compare with NumPy."""
+    session = bench.session
+    expected = loop.expected(data)
+    out = session.array(np.zeros(max(loop.outputs_per_block, 1), loop.output))
+    threads = loop.probe_threads or loop.threads
+    arguments = [
+        session.array(data),
+        np.uint32(loop.footprint),
+        np.int32(1),
+        kernels.KEEP_ALL,
+        out,
+        elapsed,
+    ]
+    session.launch(function, (1, 1, 1), (threads, 1, 1), arguments, loop.dynamic_shared_bytes)
+    found = session.read(out, np.empty(max(loop.outputs_per_block, 1), loop.output))
+    if isinstance(expected, np.ndarray):
+        sums = found.astype(np.float64).reshape(len(expected), -1).sum(axis=1)
+        scale = np.abs(expected).max()
+        good = np.allclose(sums, expected, rtol=0, atol=1e-4 * scale)
+    else:
+        good = found[0] == expected
+    insist(bool(good), loop.label)
+
+
+def _rate(
+    bench: Bench,
+    what: Stream | Loop,
+    work: int,
+    samples: Samples,
+    clock: float | None,
+) -> Rate:
+    fast, slow = samples.quartiles_s
+    clock = clock or samples.clock_hz
+    value = work / samples.median_s
+    local = what.limit in ("l1", "shared", "constant")
+    per_clock = value / clock / bench.session.multiprocessors if local and clock else None
+    return Rate(
+        key=what.key,
+        label=what.label,
+        limit=what.limit,
+        unit=what.unit,
+        value=value,
+        lower_quartile=work / slow,
+        upper_quartile=work / fast,
+        samples=len(samples.taken),
+        clock_hz=clock,
+        bytes_per_clock_per_sm=per_clock,
+        theoretical=theoretical(what.limit, bench.properties),
+        theoretical_at_clock=theoretical(what.limit, bench.properties, clock),
+    )
+
+
+def _clock_hz(elapsed: NDArray[np.uint64]) -> float:
+    """The SM clock from a multiprocessor's cycles over the GPU's timer."""
+    cycles, nanoseconds = (int(each) for each in elapsed)
+    return cycles / nanoseconds * 1e9 if nanoseconds else 0.0

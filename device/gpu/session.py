@@ -1,0 +1,412 @@
+"""A session on a GPU: memory, launches, and times that nothing but the launch is part of.
+
+A `Session` belongs in a worker (`memlab.device.gpu.worker`), since a fault on the GPU leaves its
+process unable to use one. Everything it asks of the driver has a limit of time there: a driver that
+lost its GPU may never answer.
+
+A micro-benchmark is a function that a worker calls:
+
+    def stream(link: Link, index: int, cubin: bytes) -> Samples:
+        with Session(index, link) as session:
+            kernel = session.load(cubin, "read")
+            data = session.array(random_array)             # copied to the GPU
+            sink = session.array(4096)                     # bytes, poisoned
+            launch = lambda: session.launch(kernel, (1024, 1, 1), (256, 1, 1), [data, sink])
+            return session.time(launch, Settings(), flush=True)
+
+    samples = call(stream, 0, cubin)                       # samples.median_s, .clock_hz ...
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from memlab.device.compiler.compile import compile_unit
+from memlab.device.compiler.translation_unit import Unit
+from memlab.device.gpu import driver as gpu_driver
+from memlab.device.gpu.driver import STILL_THERE, attribute, explained
+from memlab.device.gpu.timing import TIMEOUT_S, Sample, Samples, Settings, collect, settle
+from memlab.device.inputs import POISON_BYTE
+from memlab.errors import DeviceError, MemlabError, UsageError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from memlab.device.gpu.worker import Link
+    from memlab.kernels.launch import Dim3
+
+HELD_LIMIT_S = 10.0
+"""How long a launch may take to be queued behind the kernel that holds it back; it takes some
+microseconds, or for ever where it waits for itself."""
+
+OPENING_S = 30.0
+"""How long opening or leaving a GPU may take at least: one that nobody uses wakes up first, which
+takes seconds."""
+SLOWEST_COPY_BYTES_PER_S = 500e6
+"""What every link to a GPU reaches: a large copy may take longer than a launch."""
+
+FLUSH_FACTOR = 2
+"""Buffers that flush the L2 are so many times its size: the L2 need not replace the oldest line
+first, and one of its own size would leave lines behind."""
+DEFAULT_L2_BYTES = 64 * 2**20  # where the driver does not know
+FLUSH_BLOCK = 512
+FLUSH_BLOCKS_PER_SM = 4
+WORD_BYTES = 16
+
+NVML_CLOCK_SM = 1  # NVML_CLOCK_SM of nvml.h
+DEFAULT_SHARED_LIMIT_BYTES = 48 * 1024  # beyond, a kernel must opt in (Programming Guide)
+
+
+class Session:
+    """A GPU to launch kernels on and to time them; use it as a context manager, in a worker.
+
+    Everything is in the order of one stream, the default one.
+
+    Attributes:
+        l2_bytes: Size of the L2, as the driver gives it.
+        multiprocessors: How many there are.
+    """
+
+    def __init__(
+        self,
+        index: int,
+        link: Link | None = None,
+        timeout_s: float = TIMEOUT_S,
+        own: bool = False,
+    ) -> None:
+        """Choose a GPU; entering the context takes it.
+
+        Args:
+            index: The GPU's number, from 0.
+            link: Guards what may never end; without one, nothing does.
+            timeout_s: How long one launch may take, seconds, and one answer of the driver.
+            own: Whether memlab's own kernels run alone: an error then does not advise what only
+                the author of a kernel can do.
+        """
+        self._index, self._link, self.timeout_s, self._own = index, link, timeout_s, own
+        self._stack = ExitStack()
+        self._flush: Callable[[], None] | None = None
+        self._salt = 0
+
+    def __enter__(self) -> Session:
+        opening = self._answer("open the GPU", OPENING_S)
+        with opening, explained("memlab", self._own), ExitStack() as stack:
+            driver, device = gpu_driver.driver(), gpu_driver.device(self._index)
+            # The primary context: other libraries in this process would find the same one.
+            context = device.retain_primary_context()
+            context.push()
+            # Detaching pops it too. After `pop` alone PyCUDA lets go of it by a call that is for
+            # other contexts, and prints that this failed.
+            stack.callback(context.detach)
+            self.l2_bytes = attribute(device, "L2_CACHE_SIZE") or DEFAULT_L2_BYTES
+            self.multiprocessors = attribute(device, "MULTIPROCESSOR_COUNT") or 1
+            self._architecture: tuple[int, int] = device.compute_capability()
+            self._start, self._stop = driver.Event(), driver.Event()
+            self._flags = driver.pagelocked_empty(
+                2, np.uint32, mem_flags=driver.host_alloc_flags.DEVICEMAP
+            )
+            self._hold = self._support("hold.cu", "hold")
+            self._nvml = _Nvml(device.pci_bus_id())
+            stack.callback(self._nvml.close)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        driver = gpu_driver.driver()
+        # If this hangs after an error, that one is what the caller hears.
+        known = error if isinstance(error, MemlabError) else None
+        leaving = self._answer("let go of the GPU", OPENING_S, known)
+        with explained("memlab", self._own), leaving:
+            if error is None:
+                self._stack.close()
+                return
+            with suppress(driver.Error):
+                driver.mem_get_info()  # After a fault every call fails, and clearing away aloud.
+                self._stack.close()
+            if isinstance(error, driver.Error):
+                raise error
+
+    def load(
+        self, cubin: bytes, entry: str, constants: Mapping[str, NDArray[Any]] | None = None
+    ) -> Any:
+        """Load machine code and give one of its kernels, to pass to `launch`.
+
+        Args:
+            cubin: The machine code.
+            entry: The kernel's name in it.
+            constants: What its `__constant__` and `__device__` arrays hold, by symbol.
+
+        Raises:
+            DeviceError: The driver cannot load it.
+        """
+        driver = gpu_driver.driver()
+        with explained(entry, self._own), self._answer(f"load {entry}"):
+            module = driver.module_from_buffer(cubin)
+            for name, values in (constants or {}).items():
+                address, _ = module.get_global(name)
+                driver.memcpy_htod(address, np.ascontiguousarray(values))
+            return module.get_function(entry)
+
+    def free_bytes(self) -> int:
+        """Tell how much of the GPU's memory is free."""
+        with explained("memlab", self._own), self._answer("tell how much memory is free"):
+            return int(gpu_driver.driver().mem_get_info()[0])
+
+    def array(self, content: int | NDArray[Any], poison: bool = True) -> Any:
+        """Allocate memory on the GPU; it lives as long as what this returns.
+
+        Args:
+            content: An array to copy there; or a size in bytes.
+            poison: Whether to fill these bytes with 0xFF, so that one never written is seen.
+
+        Raises:
+            UsageError: There is not as much free.
+        """
+        driver = gpu_driver.driver()
+        size = content if isinstance(content, int) else content.nbytes
+        if size > (free := self.free_bytes()):
+            raise UsageError(
+                f"an array of {size} bytes does not fit the GPU, which has {free} bytes free: "
+                + ("" if self._own else "use smaller sizes, or ")
+                + "end what else uses it (nvidia-smi lists it)"
+            )
+        doing, copying_s = f"set up an array of {size} bytes", size / SLOWEST_COPY_BYTES_PER_S
+        with explained("the allocation", self._own), self._answer(doing, copying_s):
+            allocation = driver.mem_alloc(max(size, 1))
+            if not isinstance(content, int):
+                driver.memcpy_htod(allocation, np.ascontiguousarray(content))
+            elif poison:
+                driver.memset_d8(allocation, POISON_BYTE, max(size, 1))
+            return allocation
+
+    def read(self, allocation: Any, into: NDArray[Any]) -> NDArray[Any]:
+        """Copy from the GPU, after everything launched so far.
+
+        Args:
+            allocation: What `array` gave.
+            into: A contiguous array, filled from the allocation's start.
+
+        Returns:
+            `into`.
+        """
+        self.synchronize()
+        doing, copying_s = f"copy {into.nbytes} bytes", into.nbytes / SLOWEST_COPY_BYTES_PER_S
+        with explained("the kernel", self._own), self._answer(doing, copying_s):
+            gpu_driver.driver().memcpy_dtoh(into, allocation)
+        return into
+
+    def copy(self, source: Any, target: Any, nbytes: int) -> None:
+        """Queue a copy from one allocation to another; it does not wait.
+
+        Args:
+            source: What `array` gave.
+            target: The same.
+            nbytes: How much, from the start of both.
+        """
+        with self._answer("queue a copy"):
+            gpu_driver.driver().memcpy_dtod_async(target, source, nbytes)
+
+    def launch(
+        self,
+        function: Any,
+        grid: Dim3,
+        block: Dim3,
+        arguments: Sequence[Any],
+        shared_bytes: int = 0,
+    ) -> None:
+        """Queue a launch; it does not wait.
+
+        Args:
+            function: What `load` gave.
+            grid: Blocks in x, y, z.
+            block: Threads of a block in x, y, z.
+            arguments: Allocations, and scalars as NumPy's, in the kernel's order.
+            shared_bytes: Dynamic shared memory, bytes.
+        """
+        with self._answer("queue a launch"):
+            if shared_bytes > DEFAULT_SHARED_LIMIT_BYTES:
+                attributes = gpu_driver.driver().function_attribute
+                function.set_attribute(attributes.MAX_DYNAMIC_SHARED_SIZE_BYTES, shared_bytes)
+            function(*arguments, grid=grid, block=block, shared=shared_bytes)
+
+    def synchronize(self, what: str = "the kernel") -> None:
+        """Wait for everything launched so far.
+
+        Args:
+            what: Whom an error names.
+
+        Raises:
+            MemlabError: A fault on the GPU, as `explained` words it, or it took too long.
+        """
+        with explained(what, self._own), self._guarded(what):
+            gpu_driver.driver().Context.synchronize()
+
+    def clock_hz(self) -> float | None:
+        """Read the SM clock through NVML, Hz; None where it cannot be read."""
+        return self._nvml.clock_hz()
+
+    def time(
+        self,
+        launch: Callable[[], None],
+        settings: Settings,
+        flush: bool = True,
+        what: str = "the kernel",
+        report: Callable[[], None] | None = None,
+        restore: Callable[[], None] | None = None,
+    ) -> Samples:
+        """Time what `launch` queues, from its start to its end on the GPU.
+
+        Of every sample: the L2 is flushed, a kernel holds back what follows until both events and
+        the launch between them are queued, then the host lets go; so neither launch gaps nor dirty
+        lines are timed. Before the first sample the same goes on until the SM clock has settled.
+
+        Args:
+            launch: Queues one launch or several on the default stream; must not wait for them.
+            settings: When to stop.
+            flush: Whether every sample starts with an L2 that holds nothing of the launch's;
+                else it holds what the launch before left.
+            what: Whom an error names.
+            report: Called after every sample.
+            restore: Queues, before every sample, what puts back the arrays that a launch reads
+                and overwrites: else the tenth launch would not do the work of the first.
+
+        Raises:
+            MemlabError: A fault on the GPU, or it took too long.
+        """
+
+        def sample() -> Sample:
+            if restore is not None:
+                restore()
+            taken = self._sample(launch, flush, what)
+            if report is not None:
+                report()
+            return taken
+
+        with explained(what, self._own):
+            # The first launch of all loads the code, which waits for the GPU: it may not be held.
+            with self._guarded(what):
+                if restore is not None:
+                    restore()
+                launch()
+                self.synchronize(what)
+            if flush:
+                self._flush_l2()
+                self.synchronize(what)
+            settle(sample, settings, time.monotonic)
+            return collect(sample, settings, time.monotonic)
+
+    def _sample(self, launch: Callable[[], None], flush: bool, what: str) -> Sample:
+        with self._guarded(what):
+            if flush:
+                self._flush_l2()
+            self._flags[:] = 0
+            pointer = np.uintp(self._flags.base.get_device_pointer())
+            self.launch(self._hold, (1, 1, 1), (1, 1, 1), [pointer, np.uint64(HELD_LIMIT_S * 1e9)])
+            try:
+                self._start.record()
+                launch()
+                self._stop.record()
+            finally:
+                self._flags[0] = 1
+            self._stop.synchronize()
+            if self._flags[1]:
+                raise MemlabError(
+                    f"{what} waited for its own launch to end and was never started: "
+                    "what is timed may only queue launches, without waiting for them"
+                )
+        with self._answer("tell the time between two events"):
+            # Asking NVML takes some microseconds: it is done when nothing is being timed.
+            return Sample(self._start.time_till(self._stop) / 1e3, self.clock_hz())
+
+    def _flush_l2(self) -> None:
+        if self._flush is None:
+            self._flush = self._make_flush()
+        self._flush()
+
+    def _make_flush(self) -> Callable[[], None]:
+        size = FLUSH_FACTOR * self.l2_bytes // WORD_BYTES * WORD_BYTES
+        write, read = (self._support("flush.cu", f"flush_{each}") for each in ("write", "read"))
+        written, clean, sink = self.array(size), self.array(size), self.array(4)
+        count = np.uint64(size // WORD_BYTES)
+        grid, block = (FLUSH_BLOCKS_PER_SM * self.multiprocessors, 1, 1), (FLUSH_BLOCK, 1, 1)
+
+        def flush() -> None:
+            self._salt += 1
+            self.launch(write, grid, block, [written, count, np.uint32(self._salt)])
+            self.launch(read, grid, block, [clean, count, sink])
+
+        return flush
+
+    def _support(self, file: str, entry: str) -> Any:
+        from importlib import resources
+
+        path = resources.files("memlab.kernels").joinpath("support", file)
+        unit = Unit(path.read_text(encoding="utf-8"), file, self._architecture)
+        return self.load(compile_unit(unit).cubin, entry)
+
+    def _guarded(self, what: str) -> AbstractContextManager[None]:
+        """Stop a launch that takes too long."""
+        step = "look for a loop that never ends, or allow more with --timeout SECONDS"
+        message = f"{what} did not end within {self.timeout_s:g} s and was stopped: "
+        error = MemlabError(message + (STILL_THERE if self._own else step))
+        return self._within(self.timeout_s, error)
+
+    def _answer(
+        self, doing: str, limit_s: float = 0.0, known: MemlabError | None = None
+    ) -> AbstractContextManager[None]:
+        """Stop waiting for a driver that does not answer.
+
+        Args:
+            doing: What it was asked.
+            limit_s: What this may take, seconds, where that is more than a launch may.
+            known: The error to raise; None says that the driver did not answer.
+        """
+        limit_s = max(limit_s, self.timeout_s)
+        message = f"the driver did not {doing} within {limit_s:g} s: {STILL_THERE}"
+        more = "" if self._own else ", or allow more with --timeout SECONDS"
+        return self._within(limit_s, known or DeviceError(message + more))
+
+    def _within(self, limit_s: float, error: MemlabError) -> AbstractContextManager[None]:
+        return nullcontext() if self._link is None else self._link.within(limit_s, error)
+
+
+class _Nvml:
+    """NVIDIA's management library, for the SM clock; does without where it is not there."""
+
+    def __init__(self, pci_bus_id: str) -> None:
+        self._library: Any = None
+        try:
+            import pynvml
+        except ImportError:
+            return
+        try:
+            pynvml.nvmlInit()
+            # By its place on the bus: NVML does not know CUDA_VISIBLE_DEVICES.
+            self._handle = pynvml.nvmlDeviceGetHandleByPciBusId(pci_bus_id)
+            self._library = pynvml
+            pynvml.nvmlDeviceGetClockInfo(self._handle, NVML_CLOCK_SM)
+        except pynvml.NVMLError:
+            self._library = None
+
+    def clock_hz(self) -> float | None:
+        if self._library is None:
+            return None
+        try:
+            return float(self._library.nvmlDeviceGetClockInfo(self._handle, NVML_CLOCK_SM)) * 1e6
+        except self._library.NVMLError:
+            return None
+
+    def close(self) -> None:
+        if self._library is not None:
+            self._library.nvmlShutdown()

@@ -1,0 +1,55 @@
+"""Run one launch once on a GPU, and nothing else: what a profiler or a sanitizer watches.
+
+`python -m memlab.device.nvidia_tools.launch_once FILE` reads a request (see `launch_request`) and
+prints nothing; `launch_request.done` says that the launch ended well. A profiler replays the launch
+many times, so nothing is timed or verified here: `memlab run` does both with no tool around it.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+from pathlib import Path
+
+from memlab.device.compiler.compile import compile_launch
+from memlab.device.gpu import query as gpu_query
+from memlab.device.gpu.device import prepare
+from memlab.device.gpu.driver import explained
+from memlab.device.gpu.session import Session
+from memlab.device.nvidia_tools.launch_request import Request, done
+from memlab.errors import MemlabError
+
+
+def launch_once(request: Request) -> None:
+    """Compile a launch, fill its inputs, start it and wait for it.
+
+    Raises:
+        MemlabError: The GPU cannot be used, or the kernel faulted.
+    """
+    launch, properties = request.launch, gpu_query.query(request.index)
+    compiled = compile_launch(launch, properties.compute_capability)
+    with Session(request.index) as session:
+        ready = prepare(session, launch, compiled.cubin, request.seed, request.poison)
+        with explained(launch.kernel):
+            ready.once()
+        session.synchronize(launch.kernel)
+        del ready  # its arrays are freed while the session stands
+
+
+def main() -> None:
+    """Do what the request in the file says; an error is one line on stderr."""
+    try:
+        launch_once(pickle.loads(Path(sys.argv[1]).read_bytes()))
+        done(sys.argv[1]).touch()
+    except MemlabError as error:
+        sys.exit(f"memlab: error: {error}")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except SystemExit as ended:
+        # After a fault PyCUDA cannot clear away: it would say so at length, and abort.
+        print(ended, file=sys.stderr, flush=True)
+        os._exit(MemlabError.exit_code)

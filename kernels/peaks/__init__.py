@@ -1,0 +1,1 @@
+"""Micro-benchmarks of a GPU's ceilings and latencies."""

@@ -1,0 +1,1 @@
+"""Kernels of the user: how they are named, launched and given their arguments."""

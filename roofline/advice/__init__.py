@@ -1,0 +1,1 @@
+"""Rules that turn counters and times into advice, and their ranking."""

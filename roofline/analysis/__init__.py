@@ -1,0 +1,1 @@
+"""What counters say without a time: ratios, boundary cost, lines, bus utilization."""

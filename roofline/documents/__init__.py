@@ -1,0 +1,1 @@
+"""Results as JSON, CSV and data frames; those of runs and peaks can be read again."""

@@ -1,0 +1,96 @@
+"""The data beside the picture: tables a person can redraw it from, as pandas frames or CSV."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from memlab.roofline.documents.runs import ROW_COLUMNS, run_row
+from memlab.roofline.run import LEVELS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    import pandas
+
+    from memlab.roofline.documents.runs import Cell
+    from memlab.roofline.run import Ceiling, Run
+
+PICTURE_COLUMNS = (
+    "record",
+    "key",
+    "label",
+    "kind",
+    "bytes_per_s",
+    "flop_per_s",
+    "provenance",
+    "run",
+    "kernel",
+    "parameters",
+    "tile",
+    "level",
+    "intensity_flop_per_byte",
+    "median_s",
+    "bound",
+    "ceiling",
+    "ceiling_flop_per_s",
+    "fraction_of_ceiling",
+)
+"""The columns of `picture_frame`; a cell that says nothing of its record is empty."""
+
+
+def frame(runs: Iterable[Run]) -> pandas.DataFrame:
+    """Give runs as a frame: a row a run, the columns of `serialize.run_row`."""
+    import pandas
+
+    return pandas.DataFrame([run_row(run) for run in runs], columns=list(ROW_COLUMNS))
+
+
+def picture_frame(runs: Iterable[Run], ceilings: Iterable[Ceiling]) -> pandas.DataFrame:
+    """Give what a roofline shows as one tidy frame.
+
+    Returns:
+        A row for each ceiling (`record` is `ceiling`; its value in `bytes_per_s` or `flop_per_s`
+        by `kind`) and a row for each run and level where bytes move (`record` is `point`, at
+        `intensity_flop_per_byte` and `flop_per_s`). Columns are `PICTURE_COLUMNS`; `provenance`
+        is the ceiling's, or that of the point's time.
+    """
+    import pandas
+
+    records = [*_ceiling_records(ceilings), *_point_records(runs)]
+    return pandas.DataFrame(records, columns=list(PICTURE_COLUMNS)).astype(
+        {"run": "Int64", "tile": "Int64"}
+    )
+
+
+def picture_csv(runs: Iterable[Run], ceilings: Iterable[Ceiling]) -> str:
+    """Give `picture_frame` as CSV text."""
+    return picture_frame(runs, ceilings).to_csv(index=False, lineterminator="\n")
+
+
+def _ceiling_records(ceilings: Iterable[Ceiling]) -> Iterator[dict[str, Cell]]:
+    for ceiling in ceilings:
+        column = "bytes_per_s" if ceiling.kind == "bandwidth" else "flop_per_s"
+        yield {
+            "record": "ceiling",
+            "key": ceiling.key,
+            "label": ceiling.label,
+            "kind": ceiling.kind,
+            column: ceiling.value,
+            "provenance": ceiling.provenance,
+        }
+
+
+def _point_records(runs: Iterable[Run]) -> Iterator[dict[str, Cell]]:
+    for run in runs:
+        row = run_row(run)
+        shared = {name: row[name] for name in PICTURE_COLUMNS if name in row}
+        for level in LEVELS:
+            if run.placement.intensity_flop_per_byte.get(level) is None:
+                continue
+            yield shared | {
+                "record": "point",
+                "run": run.id,
+                "provenance": run.measurement.time.provenance,
+                "level": level,
+                "intensity_flop_per_byte": run.placement.intensity_flop_per_byte[level],
+            }

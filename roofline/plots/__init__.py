@@ -1,0 +1,1 @@
+"""Pictures: the roofline, occupancy, peaks and traces."""

@@ -1,0 +1,242 @@
+"""An analysis as a person reads it in a terminal: the ratio, the levels, the source by heat."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rich.console import Console, Group
+from rich.constrain import Constrain
+from rich.table import Column
+from rich.text import Text
+
+from memlab.roofline.ceilings import ceiling_label
+from memlab.roofline.reports.analysis_text import (
+    boundary_rows,
+    boundary_text,
+    compact,
+    heat_level,
+    ratio_facts,
+    shown_lines,
+    wastes_bus,
+    wastes_lanes,
+    wastes_passes,
+)
+from memlab.roofline.reports.parts import (
+    REPORT_COLUMNS,
+    TAB,
+    Screen,
+    bare_table,
+    device_text,
+    facts,
+    figures,
+    heading,
+    indented,
+    kernel_text,
+    percent,
+    prose,
+    spaced,
+)
+from memlab.roofline.run import LEVELS
+from memlab.roofline.units import covered_text, digits, scaled
+
+if TYPE_CHECKING:
+    from rich.console import ConsoleOptions, RenderableType, RenderResult
+
+    from memlab.roofline.analysis.analysis import Analysis
+    from memlab.roofline.analysis.listing import Listed, ListedLine
+
+WIDEST_LISTING = 130
+LEAST_SOURCE_COLUMNS = 24
+
+HEAT_STYLES = ("", "yellow", "bold yellow", "bold dark_orange", "bold red")
+"""From cold to hot; where there is no colour, the column of shares says the same."""
+
+
+def listing_console() -> Console:
+    """Give the console for listings on stdout: wider than a report where the terminal is."""
+    return Screen(highlight=False, width=min(max(Console().width, 40), WIDEST_LISTING))
+
+
+def report(analysis: Analysis) -> RenderableType:
+    """Give the whole report of an analysis."""
+    sections = (
+        _heading(analysis),
+        _narrow(facts("Compute-to-global-memory-access ratio", ratio_facts(analysis))),
+        _intensity(analysis),
+        _boundary(analysis) if analysis.knows_sizes else None,
+        Listing(shown_lines(analysis.listing)),
+    )
+    return spaced(sections)
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The annotated source: columns that have nothing to say are left out.
+
+    Attributes:
+        lines: What to list.
+    """
+
+    lines: tuple[ListedLine, ...]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Lay the listing out for the console's width.
+
+        Where it is narrow source lines wrap, and then the last columns go.
+        """
+        shown = [each for line in self.lines for each in (line, *line.mixed)]
+        columns = [each for each in COLUMNS if any(map(each.figure, shown))]
+        number_width = len(str(max((line.number for line in self.lines), default=0)))
+        widths = [
+            max(map(len, (*each.heading.split("\n"), *map(each.figure, shown)))) for each in columns
+        ]
+        taken = number_width + 2 + sum(width + 1 for width in widths)
+        while columns and taken + LEAST_SOURCE_COLUMNS > options.max_width:
+            columns.pop()
+            taken -= widths.pop() + 1
+        room = max(options.max_width - taken, LEAST_SOURCE_COLUMNS)
+        table = bare_table(
+            Column("", justify="right", width=number_width),
+            Column(Text("Source", style="bold"), width=room, no_wrap=True),
+            *(
+                Column(Text(each.heading, style="dim"), justify="right", width=width, no_wrap=True)
+                for each, width in zip(columns, widths, strict=True)
+            ),
+        )
+        for line in self.lines:
+            heat = HEAT_STYLES[heat_level(line.heat)]
+            table.add_row(
+                Text(str(line.number or "-"), style="dim"),
+                Text(_wrapped(line.text, room), style=heat or ("" if line.counters else "dim")),
+                *(Text(each.figure(line), style=each.style(line) or heat) for each in columns),
+            )
+            for access in line.mixed:
+                table.add_row(
+                    "",
+                    Text(_wrapped(_indent(line.text) + access.text, room), style="dim italic"),
+                    *(
+                        Text(each.figure(access), style=each.style(access) or "dim")
+                        for each in columns
+                    ),
+                )
+        yield table
+
+
+def _wrapped(text: str, width: int) -> str:
+    """Break a source line that is too long, its rest indented further."""
+    text = text.expandtabs(TAB)
+    if len(text) <= width:
+        return text
+    indent = len(text) - len(text.lstrip())
+    hanging = " " * min(indent + TAB, width // 2)
+    return "\n".join(
+        textwrap.wrap(
+            text, width, subsequent_indent=hanging, drop_whitespace=True, break_on_hyphens=False
+        )
+    )
+
+
+def _indent(text: str) -> str:
+    """The white space that a line's accesses stand behind."""
+    text = text.expandtabs(TAB)
+    return " " * (len(text) - len(text.lstrip()) + TAB)
+
+
+def _heat(line: Listed) -> str:
+    return percent(round(line.heat, 3)) if line.heat >= 0.0005 else ""
+
+
+def _count(counter: str) -> Callable[[Listed], str]:
+    return lambda line: compact(getattr(line.counters, counter)) if line.counters else ""
+
+
+def _sectors(line: Listed) -> str:
+    each = line.sectors_per_request
+    return "" if each is None else f"{each:.3g}"
+
+
+def _bus(line: Listed) -> str:
+    return "" if line.bus_utilisation is None else percent(line.bus_utilisation)
+
+
+def _passes(line: Listed) -> str:
+    each = line.passes_per_request
+    return "" if each is None else f"{each:.3g}"
+
+
+def _off(line: Listed) -> str:
+    share = line.lanes_off_share
+    return "" if not share or share < 0.0005 else percent(round(share, 3))
+
+
+def _red(wastes: Callable[[Listed], bool]) -> Callable[[Listed], str]:
+    return lambda line: "red" if wastes(line) else ""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One column behind the source.
+
+    Attributes:
+        heading: Its name, on up to two lines.
+        figure: What it says of a line.
+        style: How, where that is not the heat's.
+    """
+
+    heading: str
+    figure: Callable[[Listed], str]
+    style: Callable[[Listed], str] = lambda line: ""
+
+
+COLUMNS = (
+    Figure("traffic\nshare", _heat),
+    Figure("re-\nquests", _count("global_requests")),
+    Figure("sect.\n/req.", _sectors),
+    Figure("bus\nutil.", _bus, _red(wastes_bus)),
+    Figure("excess\nwavef.", _count("shared_excessive_wavefronts"), lambda line: "red"),
+    Figure("local\nsect.", _count("local_sectors")),
+    Figure("passes\n/req.", _passes, _red(wastes_passes)),
+    Figure("\nFLOP", _count("flop")),
+    Figure("lanes\noff", _off, _red(wastes_lanes)),
+)
+
+
+def _heading(analysis: Analysis) -> RenderableType:
+    coverage = analysis.coverage
+    blocks = f"{covered_text(coverage)} emulated"
+    remarks = [("", Text(coverage.remark, style="yellow"))] if coverage.remark else []
+    return _narrow(
+        heading(
+            (kernel_text(analysis.kernel, analysis.parameters), device_text(analysis.device)),
+            ("counted, not timed", blocks),
+            *remarks,
+        )
+    )
+
+
+def _intensity(analysis: Analysis) -> RenderableType:
+    intensity, moved = analysis.intensity_flop_per_byte, analysis.bytes_moved
+    rows = []
+    for level in LEVELS:
+        value = intensity[level]
+        shown = "-" if value is None else digits(value)
+        rows.append((ceiling_label(level), shown, scaled(moved[level], "B")))
+    return figures("Intensity", ("FLOP/B", "bytes"), rows)
+
+
+def _boundary(analysis: Analysis) -> RenderableType:
+    cost = analysis.boundary
+    if cost is None:
+        none = "No block reaches over the edge: the sizes are multiples of the block's."
+        return prose("Boundary checks", none)
+    headings, rows = boundary_rows(cost)
+    said = _narrow(indented(Text(boundary_text(cost))))
+    return Group(figures("Boundary checks", headings, rows), said)
+
+
+def _narrow(part: RenderableType) -> RenderableType:
+    """Keep text at a report's width, however wide the listing may be."""
+    return Constrain(part, REPORT_COLUMNS)

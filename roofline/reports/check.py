@@ -1,0 +1,185 @@
+"""What a check found as a person reads it in a terminal: as a compiler's messages, 80 columns."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from rich.console import Group
+from rich.padding import Padding
+from rich.table import Column, Table
+from rich.text import Text
+
+from memlab.device.checking.findings import TOOLS
+from memlab.roofline.reports.parts import TAB, bare_table, device_text, heading, kernel_text, spaced
+from memlab.roofline.units import compared_text, covered_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from rich.console import RenderableType
+
+    from memlab.device.checking.findings import CheckReport, Finding, Place
+    from memlab.device.nvidia_tools.sanitizer import Pair, SanitizerReport
+    from memlab.kernels.launch import Dim3
+
+MARGIN_COLUMNS = 7
+"""Room for a line's number and the bar behind it, as compilers print them."""
+
+TITLES = {
+    "RAW": "read-after-write hazard",
+    "WAR": "write-after-read hazard",
+    "WAW": "write-after-write hazard",
+    "RAW or WAR": "read-write hazard",
+}
+"""Races in full; other kinds say themselves."""
+
+
+def check_report(
+    report: CheckReport, beside: SanitizerReport | None = None, pairs: Sequence[Pair] = ()
+) -> RenderableType:
+    """Give the whole report of a check.
+
+    Args:
+        report: What memlab found.
+        beside: What Compute Sanitizer found of the same launch.
+        pairs: Both, matched; given with `beside`.
+    """
+    parts = [_heading(report)]
+    parts += [_finding(each, report.source_name) for each in report.findings]
+    if report.verification.status == "failed":
+        parts.append(_verification(report))
+    theirs = [each.sanitizer for each in pairs if each.memlab is None and each.sanitizer]
+    if beside is not None:
+        parts += [_finding(each, report.source_name, "compute-sanitizer: ") for each in theirs]
+        parts.append(_side_by_side(beside, pairs))
+    parts.append(_summary(report, len(theirs)))
+    return spaced(parts)
+
+
+def _heading(report: CheckReport) -> RenderableType:
+    coverage = report.coverage
+    blocks = f"{covered_text(coverage)} checked"
+    blocks += " in time" if coverage.timed_out else ""
+    return heading(
+        (kernel_text(report.kernel, report.parameters), device_text(report.device)),
+        (", ".join(report.tools), blocks),
+    )
+
+
+def _finding(finding: Finding, source_name: str, by: str = "") -> RenderableType:
+    """A finding: file and line, tool and kind; the line itself; what, where and how often."""
+    at, other = finding.at, finding.other
+    place = f"{source_name}:{at.line}: " if at.line else f"{source_name}: "
+    kind = TITLES.get(finding.kind, finding.kind)
+    rows: list[RenderableType] = [
+        _head(place, f"{by}{finding.tool}", kind),
+        *_source(at),
+        _fact(finding.message),
+    ]
+    where = ", by ".join(filter(None, (finding.element, _who(at))))
+    rows += [_fact(f"at {where}" if finding.element else where)] if where else []
+    if other is not None:
+        if other.line != at.line:
+            rows += _source(other)
+        rows += [_fact(f"{_RELATION.get(finding.tool, '')}{_who(other)}")] if _who(other) else []
+    if finding.count > 1 and at.thread is not None:
+        what = "threads" if finding.tool == "synccheck" else "times"
+        rows.append(_fact(f"{finding.count:,} {what} in all"))
+    return Group(*rows)
+
+
+_RELATION = {"racecheck": "against ", "synccheck": "without "}
+"""How the other thread of a finding stands to the first."""
+
+
+def _head(place: str, tool: str, what: str) -> Text:
+    return Text.assemble((place, "bold"), (f"{tool}: ", "bold red"), (what, "bold"))
+
+
+def _source(place: Place) -> Iterator[RenderableType]:
+    """The source line, numbered, where there is one."""
+    if place.text:
+        table = Table.grid(Column(width=MARGIN_COLUMNS, justify="right"), Column(), padding=(0, 1))
+        table.add_row(Text(f"{place.line} |", style="dim"), Text(place.text.expandtabs(TAB)))
+        yield table
+
+
+def _fact(text: str) -> RenderableType:
+    return Padding(Text(text), (0, 0, 0, MARGIN_COLUMNS + 1))
+
+
+def _who(place: Place) -> str:
+    if place.thread is None:
+        return ""
+    block = "" if place.block is None else f" of block {_index(place.block)}"
+    return f"thread {_index(place.thread)}{block}"
+
+
+def _index(index: Dim3) -> str:
+    return f"({index[0]},{index[1]},{index[2]})"
+
+
+def _verification(report: CheckReport) -> RenderableType:
+    checked = report.verification
+    lines: list[RenderableType] = [_head(f"{report.source_name}: ", "verification", "failed")]
+    if checked.worst:
+        lines.append(_fact(checked.worst))
+    if checked.relative_error is not None and checked.tolerance is not None:
+        error, allowed = f"{checked.relative_error:.1e}", f"{checked.tolerance:.1e}"
+        lines.append(_fact(f"relative error {error}, rounding explains {allowed}"))
+    if checked.wrong:
+        lines.append(_fact(compared_text(checked)))
+    return Group(*lines)
+
+
+def _side_by_side(beside: SanitizerReport, pairs: Sequence[Pair]) -> RenderableType:
+    name = f"compute-sanitizer {beside.version}".strip()
+    table = bare_table(
+        Column(Text("Side by side" if pairs else "Neither finds anything", style="bold")),
+        Column(Text("memlab", style="dim")),
+        Column(Text(name, style="dim")),
+        gap=2,
+    )
+    for pair in pairs:
+        lines = ", ".join(str(each) if each else "?" for each in pair.lines)
+        place = f"  {pair.tool}, line{'s' if len(pair.lines) > 1 else ''} {lines}"
+        theirs = "-" if pair.tool in beside.tools else "no verdict"
+        table.add_row(
+            Text(place, style="dim"), _verdict(pair.memlab), _verdict(pair.sanitizer, theirs)
+        )
+    notes = [Text(f"  {each}", style="dim") for each in beside.notes]
+    return Group(table, *notes)
+
+
+def _verdict(finding: Finding | None, missing: str = "-") -> Text:
+    return Text(missing, style="dim") if finding is None else Text(finding.kind)
+
+
+def _summary(report: CheckReport, theirs: int) -> RenderableType:
+    """Say how many findings there are; without any, how much that covers.
+
+    Args:
+        report: What memlab found.
+        theirs: How many findings Compute Sanitizer alone has.
+    """
+    by_tool = Counter(each.tool for each in report.findings)
+    counts = [f"{by_tool[tool]} {tool}" for tool in TOOLS if by_tool[tool]]
+    failed = report.verification.status == "failed"
+    total = len(report.findings) + failed + theirs
+    if total:
+        counts += ["1 verification"] if failed else []
+        counts += [f"{theirs} by compute-sanitizer alone"] if theirs else []
+        plural = "" if total == 1 else "s"
+        return Text.assemble((f"{total} finding{plural}", "bold red"), f": {', '.join(counts)}")
+    coverage = report.coverage
+    whole = coverage.blocks_emulated == coverage.blocks_total
+    one = coverage.blocks_emulated == 1
+    blocks = f"{coverage.blocks_emulated:,} block{'' if one else 's'}"
+    covered = f"{'' if one else 'all '}{blocks}" if whole else f"a sample of {blocks}"
+    checked = report.verification
+    reason = checked.worst or "no reference"
+    verified = "verified" if checked.status == "passed" else f"not verified: {reason}"
+    if checked.status == "passed" and checked.unverified:
+        verified += f", but not {checked.unverified}"
+    return Text.assemble(("no findings", "bold green"), f" in {covered}; output {verified}")

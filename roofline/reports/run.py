@@ -1,0 +1,388 @@
+"""A run as a person reads it in a terminal: grouped, aligned, 80 columns."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+
+from memlab.device.measurement import DRIFT_LIMIT, EVENT_PAIR_SHARE, global_atomic_sectors
+from memlab.roofline.analysis import bus_utilization
+from memlab.roofline.ceilings import ceiling_label
+from memlab.roofline.placement import bytes_moved
+from memlab.roofline.reports.analysis_text import flop_text
+from memlab.roofline.reports.parts import (
+    bar,
+    capacity,
+    device_text,
+    facts,
+    figures,
+    heading,
+    kernel_text,
+    percent,
+    prose,
+    spaced,
+)
+from memlab.roofline.run import LEVELS
+from memlab.roofline.units import compared_text, covered_text, digits, extent_text, scaled
+from memlab.text import plural
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from rich.console import RenderableType
+
+    from memlab.device.measurement import Counters, Measurement, Time, Verification
+    from memlab.roofline.run import Placement, Run
+
+SHOWN_BOUNDS = 3
+"""Bounds of the time model that are shown, the longest first."""
+
+COUNTER_LABELS = {
+    "global_load_requests": "load requests",
+    "global_load_sectors": "load sectors",
+    "global_store_requests": "store requests",
+    "global_store_sectors": "store sectors",
+    "global_atomic_requests": "global atomics",
+    "global_atomic_sectors": "  sectors",
+    "global_reduction_requests": "reductions",
+    "global_reduction_sectors": "  sectors",
+    "local_load_sectors": "local loads",
+    "local_store_sectors": "local stores",
+    "l1_read_sector_hits": "L1 load hits",
+    "l2_read_sectors": "L2 reads",
+    "l2_read_sector_hits": "L2 read hits",
+    "l2_write_sectors": "L2 writes",
+    "dram_read_bytes": "DRAM read B",
+    "dram_write_bytes": "DRAM written B",
+    "shared_load_instructions": "shared loads",
+    "shared_load_wavefronts": "  wavefronts",
+    "shared_store_instructions": "shared stores",
+    "shared_store_wavefronts": "  wavefronts",
+    "shared_atomic_instructions": "shared atomics",
+    "shared_atomic_wavefronts": "  wavefronts",
+    "shared_excessive_wavefronts": "excessive",
+    "flop_fp32": "FP32 FLOP",
+    "flop_fp64": "FP64 FLOP",
+    "warp_instructions": "instructions",
+    "thread_instructions": "  of threads",
+}
+"""What Nsight Compute counts too, in the order of the report."""
+
+ALWAYS_SHOWN = ("global loads", "global stores", "L2 reads", "L2 writes")
+"""Rows of global memory that are there even if nothing was counted."""
+
+
+def run_report(run: Run) -> RenderableType:
+    """Give the whole report of one run: what was launched, what it did, what that means."""
+    measurement = run.measurement
+    sections = (
+        _heading(run),
+        facts("Launch", _launch_facts(measurement)),
+        *([] if measurement.coverage.not_counted else _counted(measurement.counters)),
+        _hardware_counters(measurement),
+        None if measurement.coverage.not_counted else _intensity(run),
+        facts("Result", _result_facts(run)),
+        prose("Advice", " ".join(run.advice)) if run.advice else None,
+    )
+    return spaced(sections)
+
+
+def time_label(time: Time) -> str:
+    """Format a time so that a modelled one cannot be taken for a measured one: `~1.86 ms`."""
+    return _approximately(time) + scaled(time.median_s, "s")
+
+
+def _approximately(time: Time) -> str:
+    return "" if time.provenance == "measured" else "~"
+
+
+def _heading(run: Run) -> RenderableType:
+    measurement, device = run.measurement, run.measurement.device
+    created = run.created_at[:16].replace("T", " ") + " UTC"
+    return heading(
+        (kernel_text(measurement.kernel, measurement.parameters), device_text(device)),
+        (
+            "not stored" if run.id is None else f"run {run.id}, {created}",
+            "emulated on this CPU" if device.kind == "emulated" else device.key,
+        ),
+    )
+
+
+def _launch_facts(measurement: Measurement) -> Iterable[tuple[str, str]]:
+    resources, occupancy = measurement.resources, measurement.occupancy
+    coverage = measurement.coverage
+    threads = math.prod(measurement.block)
+    count = math.prod(measurement.grid)
+    yield "grid", f"{extent_text(measurement.grid)} = {count:,} {plural(count, 'block')}"
+    yield "block", f"{extent_text(measurement.block)} = {threads:,} {plural(threads, 'thread')}"
+    yield "registers", f"{resources.registers_per_thread} a thread"
+    yield "shared memory", _shared(resources.static_shared_bytes, measurement.dynamic_shared_bytes)
+    if resources.local_bytes_per_thread:
+        yield "local memory", f"{capacity(resources.local_bytes_per_thread)} a thread"
+    blocks = f"{occupancy.blocks_per_sm} block{'' if occupancy.blocks_per_sm == 1 else 's'}"
+    yield (
+        "occupancy",
+        f"{percent(occupancy.theoretical)}, {blocks} an SM, limited by {occupancy.limiter}",
+    )
+    if coverage.not_counted:
+        yield "not counted", coverage.not_counted
+        return
+    yield (
+        "emulated",
+        f"{covered_text(coverage)} "
+        f"({percent(coverage.blocks_emulated / coverage.blocks_total)})"
+        + (f"; {coverage.remark}" if coverage.remark else ""),
+    )
+
+
+def _shared(static_bytes: int, dynamic_bytes: int) -> str:
+    parts = [
+        f"{capacity(size)} {kind}"
+        for size, kind in ((static_bytes, "static"), (dynamic_bytes, "dynamic"))
+        if size
+    ]
+    return " + ".join(parts) + " a block" if parts else "none"
+
+
+def _counted(counters: Counters) -> Iterable[RenderableType | None]:
+    yield _global_counters(counters)
+    yield _bus_utilisation(counters)
+    yield _shared_counters(counters)
+    yield _constant_counters(counters)
+
+
+def _global_counters(counters: Counters) -> RenderableType:
+    rows = [
+        ("global loads", counters.global_load_requests, counters.global_load_sectors),
+        ("global stores", counters.global_store_requests, counters.global_store_sectors),
+        ("global atomics", counters.global_atomic_requests, counters.global_atomic_sectors),
+        ("reductions", counters.global_reduction_requests, counters.global_reduction_sectors),
+        ("local loads", 0, counters.local_load_sectors),
+        ("local stores", 0, counters.local_store_sectors),
+        ("L2 reads", 0, counters.l2_read_sectors),
+        ("L2 writes", 0, counters.l2_write_sectors),
+        ("L2 atomics", 0, global_atomic_sectors(counters)),
+    ]
+    return figures(
+        "Global memory",
+        ("requests", "sectors", "a request"),
+        [
+            (
+                label,
+                f"{requests:,}" if requests else "",
+                f"{sectors:,}",
+                f"{sectors / requests:.2f}" if requests else "",
+            )
+            for label, requests, sectors in rows
+            if sectors or label in ALWAYS_SHOWN
+        ],
+    )
+
+
+def _bus_utilisation(counters: Counters) -> RenderableType | None:
+    shares = (
+        ("loads", bus_utilization.of_loads(counters)),
+        ("stores", bus_utilization.of_stores(counters)),
+    )
+    rows = [
+        (label, percent(share.of_lines), percent(share.of_sectors), "")
+        for label, share in shares
+        if share is not None
+    ]
+    headings = ("128-byte lines", "32-byte sectors", "")
+    return figures("Bus utilisation", headings, rows) if rows else None
+
+
+def _constant_counters(counters: Counters) -> RenderableType | None:
+    requests, passes = counters.constant_load_requests, counters.constant_load_passes
+    if not requests:
+        return None
+    row = ("loads", f"{requests:,}", f"{passes:,}", f"{passes / requests:.2f}")
+    return figures("Constant memory", ("requests", "passes", "a request"), [row])
+
+
+def _shared_counters(counters: Counters) -> RenderableType | None:
+    rows = [
+        ("loads", counters.shared_load_instructions, counters.shared_load_wavefronts),
+        ("stores", counters.shared_store_instructions, counters.shared_store_wavefronts),
+        ("atomics", counters.shared_atomic_instructions, counters.shared_atomic_wavefronts),
+    ]
+    if not any(instructions for _, instructions, _ in rows):
+        return None
+    return figures(
+        "Shared memory",
+        ("instructions", "wavefronts", "an instruction"),
+        [
+            *(
+                (
+                    label,
+                    f"{instructions:,}",
+                    f"{wavefronts:,}",
+                    f"{wavefronts / instructions:.2f}" if instructions else "",
+                )
+                for label, instructions, wavefronts in rows
+                if instructions or label != "atomics"
+            ),
+            ("excessive", "", f"{counters.shared_excessive_wavefronts:,}", ""),
+        ],
+    )
+
+
+def _hardware_counters(measurement: Measurement) -> RenderableType | None:
+    """What Nsight Compute counted beside what was emulated; rows of zeros are left out."""
+    hardware = measurement.counters_ncu
+    if hardware is None:
+        return None
+    rows = []
+    for name, label in COUNTER_LABELS.items():
+        ours, theirs = getattr(measurement.counters, name), hardware.get(name)
+        if theirs is not None and (ours or theirs):
+            rows.append((label, f"{ours:,}", f"{theirs:,.0f}", difference(ours, theirs)))
+    time, duration_s = measurement.time, hardware.get("duration_s")
+    if duration_s is not None:
+        shown = f"{time_label(time)} {time.provenance}"
+        rows.append(("time", shown, scaled(duration_s, "s"), difference(time.median_s, duration_s)))
+    return figures("Counters", ("emulated", "Nsight Compute", "difference"), rows)
+
+
+def difference(ours: float, theirs: float) -> str:
+    """Format how far a value lies from the true one: `+1.2%`; nothing where they agree."""
+    if ours == theirs:
+        return "none"
+    if not theirs:
+        return "all"
+    share = (ours - theirs) / theirs
+    return f"{100 * share:+.1f}%" if abs(share) >= 0.0005 else f"{'+' if share > 0 else '-'}<0.1%"
+
+
+def _intensity(run: Run) -> RenderableType:
+    moved = bytes_moved(run.measurement)
+    intensity = run.placement.intensity_flop_per_byte
+    return figures(
+        "Intensity",
+        ("FLOP/B", "bytes", ""),
+        [
+            (
+                ceiling_label(level),
+                "-" if intensity.get(level) is None else digits(intensity[level] or 0.0),
+                scaled(moved[level], "B"),
+                "",
+            )
+            for level in LEVELS
+        ],
+    )
+
+
+def _result_facts(run: Run) -> Iterable[tuple[str, RenderableType]]:
+    measurement, placement = run.measurement, run.placement
+    time = measurement.time
+    yield "time", Text.assemble((time_label(time), "bold"), _provenance(time))
+    yield from _timing_facts(time)
+    if time.bounds_s:
+        longest = sorted(time.bounds_s.items(), key=lambda each: -each[1])[:SHOWN_BOUNDS]
+        yield (
+            "bounds alone",
+            ", ".join(f"{ceiling_label(name)} {scaled(seconds, 's')}" for name, seconds in longest),
+        )
+    if measurement.flop:
+        rate = f"{_approximately(time)}{scaled(placement.flop_per_s, 'FLOP/s')}"
+    else:  # a copy or a transpose: its work is the bytes that it must move
+        bytes_per_s = measurement.compulsory_bytes / time.median_s
+        rate = f"{_approximately(time)}{scaled(bytes_per_s, 'B/s')}"
+    if both := flop_text(measurement.flop, measurement.counters):
+        yield "FLOP", both
+    yield "rate", Text.assemble((rate, "bold"), f" {time.provenance}")
+    for library, its_time in measurement.library_time.items():
+        share = its_time.median_s / time.median_s
+        yield (
+            library,
+            f"{scaled(its_time.median_s, 's')} {its_time.provenance}; "
+            f"this kernel reaches {percent(share)} of its rate",
+        )
+    if not measurement.coverage.not_counted:
+        yield "bound by", ceiling_label(placement.bound)
+        passes = measurement.counters.l1_wavefronts
+        if passes and "l1" in placement.busy:
+            where = "on the busiest SM" if "l1" in time.bounds_s else "on average"
+            busy = percent(placement.busy["l1"])
+            yield "L1 port", f"{scaled(passes, '')} passes, busy {busy} of the time {where}"
+        yield "of the roof", _roof(placement)
+    yield "verified", _verified(measurement.verification)
+
+
+def _provenance(time: Time) -> str:
+    if time.provenance != "measured":
+        return f" {time.provenance}"
+    state = "" if time.warm_median_s is None else ", caches cold"
+    return f" measured, median of {time.samples}{state}"
+
+
+def _timing_facts(time: Time) -> Iterable[tuple[str, RenderableType]]:
+    """How sure a measured time is, and what the clock did meanwhile."""
+    first, third = time.lower_quartile_s, time.upper_quartile_s
+    low, high = time.interval_low_s, time.interval_high_s
+    if low is None and time.minimum_s is not None and time.maximum_s is not None:
+        yield "", _few(time.samples, time.minimum_s, time.maximum_s)
+    elif first is not None and third is not None:
+        spread = f"{scaled(first, 's')} to {scaled(third, 's')}, half of the samples"
+        if time.outliers:
+            spread += f"; {time.outliers} outlier{'' if time.outliers == 1 else 's'}"
+        yield "", spread
+    if low is not None and high is not None:
+        width = percent((high - low) / 2 / time.median_s)
+        yield "", f"\N{PLUS-MINUS SIGN}{width}, 95% confidence of the median"
+    if time.event_pair_s is not None and time.event_pair_s > EVENT_PAIR_SHARE * time.median_s:
+        alone = scaled(time.event_pair_s, "s")
+        yield "", f"{alone} of it is the two events; a profiler's duration leaves that out"
+    if time.warm_median_s is not None:
+        yield "caches warm", f"{scaled(time.warm_median_s, 's')}, median of {time.warm_samples}"
+    if time.clock_hz is not None:
+        clock, drift = f"{time.clock_hz / 1e6:.0f} MHz", time.clock_drift or 0.0
+        if drift > DRIFT_LIMIT:
+            text = f"{clock}, but moved by {percent(drift)}: the time is not to be relied on"
+            yield "SM clock", Text(text, style="bold yellow")
+        else:
+            yield "SM clock", f"{clock}, moved by {percent(drift)}" if drift else f"{clock}, steady"
+
+
+def _few(samples: int, smallest_s: float, largest_s: float) -> str:
+    """Of too few samples there is no confidence: what they were is all that can be said."""
+    if samples == 1:
+        return "a single sample, so how much it varies is not known"
+    both = f"{scaled(smallest_s, 's')} to {scaled(largest_s, 's')}"
+    return f"{both}, the smallest and largest of {samples}"
+
+
+def _roof(placement: Placement) -> Text:
+    fraction = placement.fraction_of_ceiling
+    label = ceiling_label(placement.ceiling)
+    ceiling = placement.ceiling_flop_per_s
+    roof = f"{scaled(ceiling, 'FLOP/s')} ({label})" if ceiling else label
+    if fraction > 1:
+        return Text.assemble(
+            (f"{percent(fraction)} of {roof}", "bold red"),
+            "\ninvalid: above a physical limit, so the time or a counter is wrong",
+        )
+    return Text.assemble((percent(fraction), "bold"), f" of {roof}  ", bar(fraction))
+
+
+def _verified(verification: Verification) -> Text:
+    if verification.status == "skipped":
+        reason = verification.worst or "nothing to compare with"
+        return Text(f"skipped: {reason}", style="yellow")
+    style = "green" if verification.status == "passed" else "bold red"
+    share = compared_text(verification)
+    error = verification.relative_error
+    allowed = verification.tolerance
+    detail = (
+        ""
+        if error is None or allowed is None
+        else f"\nerror {error:.1e}, rounding explains {allowed:.1e}"
+    )
+    if verification.status == "failed" and verification.worst:
+        detail += f"\n{verification.worst}"
+    if verification.unverified:
+        detail += f"\nnot verified: {verification.unverified}"
+    return Text.assemble((verification.status, style), f", {share}{detail}")

@@ -1,0 +1,1 @@
+"""Runs and peaks in one SQLite file."""

@@ -1,0 +1,279 @@
+"""The store of runs and of measured peaks: one SQLite file.
+
+A run that was reported as stored survives the process being killed and the power going, and
+writers in several processes wait for one another. What cannot be stored or read does not take
+the rest with it: the error carries that (`Incomplete`).
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from memlab.errors import Incomplete, MemlabError, UsageError
+from memlab.roofline.documents.peaks import peaks_document, peaks_from_document
+from memlab.roofline.documents.runs import run_document, run_from_document
+from memlab.roofline.store.database import PEAKS_SINCE, StoreFile
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    from memlab.device.gpu.peaks.records import Peaks
+    from memlab.device.measurement import DeviceSummary
+    from memlab.roofline.run import Run
+
+_IDS_NAMED = 10
+"""As many runs does a message name."""
+
+
+class Store:
+    """The runs in one file.
+
+    Each call opens the file and closes it again, so a store holds nothing that must be closed
+    and may be shared between threads. The file is made by the first `add`; until then the
+    store reads as empty.
+
+    Every method raises `UsageError`, in one line with the file and the next step, when the
+    file is not a memlab store, was written by a newer memlab, is damaged or locked, or may not
+    be read or written. The file is then as it was before.
+    """
+
+    def __init__(self, path: Path | str | None = None) -> None:
+        """Name the file, without touching it.
+
+        Args:
+            path: The file; None for the one `MEMLAB_STORE` names, else `default_store_path()`.
+        """
+        self._file = StoreFile(path)
+        self.path = self._file.path
+
+    def __repr__(self) -> str:
+        return f"Store({str(self.path)!r})"
+
+    def check(self) -> None:
+        """Refuse a store that could not take a run, before the work that makes one."""
+        self._file.check()
+
+    def add(self, run: Run) -> Run:
+        """Store a run; when this returns, it is on the disk.
+
+        Args:
+            run: The run; an id that it may carry from another store is not kept.
+
+        Returns:
+            The same run with its id in this store.
+
+        Raises:
+            Incomplete: It cannot be stored; carries the run.
+        """
+        try:
+            return self.add_all([run])[0]
+        except Incomplete as error:
+            raise Incomplete(str(error), run) from error
+
+    def add_all(self, runs: Sequence[Run]) -> list[Run]:
+        """Store runs: all of them or, whatever happens, none.
+
+        Args:
+            runs: As for `add`.
+
+        Returns:
+            The same runs with their ids in this store.
+
+        Raises:
+            Incomplete: They cannot be stored; carries the runs.
+        """
+        insert = "INSERT INTO runs (kernel, device, device_name, document) VALUES (?, ?, ?, ?)"
+        try:
+            rows = [_row(run) for run in runs]
+            with self._file.writing() as connection:
+                ids = [connection.execute(insert, row).lastrowid for row in rows]
+        except UsageError as error:
+            what = "the run is" if len(runs) == 1 else f"{len(runs)} runs are"
+            raise Incomplete(f"{what} not stored: {error}", list(runs)) from error
+        return [replace(run, id=run_id) for run, run_id in zip(runs, ids, strict=True)]
+
+    def add_peaks(self, peaks: Peaks) -> None:
+        """Store measured peaks; when this returns, they are on the disk.
+
+        Raises:
+            Incomplete: They cannot be stored; carries the peaks.
+        """
+        try:
+            document = _readable(peaks_document(peaks), peaks_from_document)
+            with self._file.writing() as connection:
+                connection.execute(
+                    "INSERT INTO peaks (device, device_name, document) VALUES (?, ?, ?)",
+                    (peaks.device.key, peaks.device.name, document),
+                )
+        except UsageError as error:
+            raise Incomplete(f"the peaks are not stored: {error}", peaks) from error
+
+    def peaks(self, device: DeviceSummary) -> Peaks | None:
+        """Read the newest peaks of a device; None where it has none.
+
+        Args:
+            device: Which; see `same_device`.
+        """
+        with self._file.reading() as connection:
+            if connection is None or self._file.schema(connection) < PEAKS_SINCE:
+                return None
+            rows = connection.execute(
+                "SELECT device, document FROM peaks WHERE device_name = ? ORDER BY id DESC",
+                (device.name,),
+            ).fetchall()
+        for key, document in rows:
+            try:
+                found = peaks_from_document(json.loads(document))
+            except (MemlabError, ValueError, TypeError, AttributeError, RecursionError) as error:
+                if key.decode(errors="replace").lower() != device.key:
+                    continue  # another's, as far as can be told
+                raise UsageError(
+                    f"the peaks of {device.key} in {self.path} cannot be read ({error}): "
+                    "measure them again with 'memlab peaks', or choose another file with --store"
+                ) from error
+            if same_device(found.device, device):
+                return found
+        return None
+
+    def runs(self, device: str | None = None, kernel: str | None = None) -> list[Run]:
+        """Read runs, oldest first.
+
+        Args:
+            device: Only those of this device: its key (`h200`, `cuda:0`) or its name.
+            kernel: Only those of this kernel.
+
+        Raises:
+            Incomplete: Some cannot be read, being damaged or a newer memlab's; carries the others.
+        """
+        found, unreadable, reason = [], [], ""
+        for run_id, document in self._rows("id, document", device, kernel):
+            try:
+                found.append(_decode(run_id, document))
+            except UsageError as error:
+                unreadable.append(run_id)
+                reason = reason or str(error)
+        if unreadable:
+            raise Incomplete(self._unreadable(unreadable, reason), found)
+        return found
+
+    def ids(self, device: str | None = None, kernel: str | None = None) -> list[int]:
+        """Give the numbers of runs, oldest first, also of those that cannot be read.
+
+        Args:
+            device: As for `runs`.
+            kernel: As for `runs`.
+        """
+        return [run_id for (run_id,) in self._rows("id", device, kernel)]
+
+    def get(self, run_id: int) -> Run:
+        """Read one run.
+
+        Raises:
+            UsageError: Also when there is no such run.
+        """
+        with self._file.reading() as connection:
+            if connection is None or run_id not in _ids(connection):
+                raise self._no_such_runs([run_id])
+            query = "SELECT id, document FROM runs WHERE id = ?"
+            row = connection.execute(query, (run_id,)).fetchone()
+        try:
+            return _decode(*row)
+        except UsageError as error:
+            raise UsageError(self._unreadable([run_id], str(error))) from error
+
+    def delete(self, run_ids: Iterable[int]) -> None:
+        """Delete runs: all of those given, or none.
+
+        Raises:
+            UsageError: Also when some of them do not exist; the message names these.
+        """
+        wanted = sorted(set(run_ids))
+        if not self.path.exists():  # a deletion must not make an empty store
+            raise self._no_such_runs(wanted)
+        with self._file.writing() as connection:
+            missing = set(wanted) - _ids(connection)
+            if missing:
+                raise self._no_such_runs(sorted(missing))
+            connection.executemany("DELETE FROM runs WHERE id = ?", [(each,) for each in wanted])
+
+    def _rows(self, columns: str, device: str | None, kernel: str | None) -> list[tuple[Any, ...]]:
+        """Read columns of the runs chosen, oldest first."""
+        with self._file.reading() as connection:
+            if connection is None:
+                return []
+            return connection.execute(
+                f"SELECT {columns} FROM runs"
+                " WHERE (:device IS NULL OR device = :device OR device_name = :device)"
+                " AND (:kernel IS NULL OR kernel = :kernel)"
+                " ORDER BY id",
+                {"device": device and _text(device), "kernel": kernel and _text(kernel)},
+            ).fetchall()
+
+    def _unreadable(self, run_ids: list[int], reason: str) -> str:
+        delete = "memlab runs delete " + " ".join(map(str, run_ids[:_IDS_NAMED]))
+        return (
+            f"{_named(run_ids)} in {self.path} cannot be read ({reason}): "
+            f"update memlab if a newer one wrote that, else '{delete}'"
+        )
+
+    def _no_such_runs(self, run_ids: list[int]) -> UsageError:
+        return UsageError(f"{self.path} has no {_named(run_ids)}: 'memlab runs' lists what it has")
+
+
+def same_device(one: DeviceSummary, other: DeviceSummary) -> bool:
+    """Say whether two records are of one device.
+
+    A GPU's identity (UUID) decides where both have it: its key (`cuda:0`) is another GPU's in
+    another machine or under another `CUDA_VISIBLE_DEVICES`. Elsewhere key and name must do.
+    """
+    if one.uuid and other.uuid:
+        return one.uuid == other.uuid
+    return (one.key, one.name) == (other.key, other.name)
+
+
+def _named(run_ids: list[int]) -> str:
+    more = f" and {len(run_ids) - _IDS_NAMED} more" if len(run_ids) > _IDS_NAMED else ""
+    ids = ", ".join(map(str, run_ids[:_IDS_NAMED]))
+    return ("run " if len(run_ids) == 1 else "runs ") + ids + more
+
+
+def _row(run: Run) -> tuple[str, str, str, str]:
+    """Give the columns of a run, but for its id."""
+    device = run.measurement.device
+    document = _readable(run_document(replace(run, id=None)), run_from_document)
+    kernel, key, name = map(_text, (run.measurement.kernel, device.key, device.name))
+    return kernel, key, name, document
+
+
+def _readable(document: Mapping[str, Any], read: Callable[[Any], object]) -> str:
+    """Write a document as JSON, once it is sure that it can be read again.
+
+    Raises:
+        UsageError: It cannot: what was reported as stored would be lost.
+    """
+    text = json.dumps(document, allow_nan=False)
+    try:
+        read(json.loads(text))
+    except UsageError as error:
+        raise UsageError(f"{error}: keep it in a file with --output") from error
+    return text
+
+
+def _decode(run_id: int, document: bytes) -> Run:
+    try:
+        return replace(run_from_document(json.loads(document)), id=run_id)
+    except (MemlabError, ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise UsageError(str(error)) from error
+
+
+def _text(name: str) -> str:
+    """Spell a name for SQLite, which takes no bytes of file names that are not UTF-8."""
+    return name.encode(errors="backslashreplace").decode()
+
+
+def _ids(connection: sqlite3.Connection) -> set[int]:
+    return {run_id for (run_id,) in connection.execute("SELECT id FROM runs")}

@@ -1,0 +1,118 @@
+"""Every planted bug is found and named, and nothing is found where it is mended."""
+
+import argparse
+from collections import defaultdict
+from functools import cache
+
+import pytest
+from planted import PLANTED, Named, Planted
+
+from memlab import lab
+from memlab.device.checking.findings import CheckReport
+from memlab.kernels.launch import Dim3
+from memlab.kernels.user.kernel import OwnKernel, configured
+
+BY_NAME = {each.name: each for each in PLANTED}
+
+
+@cache
+def check(name: str, fixed: bool) -> CheckReport:
+    planted = BY_NAME[name]
+    words = argparse.ArgumentParser()
+    for single in ("--grid", "--block", "--shared", "--reference"):
+        words.add_argument(single)
+    words.add_argument("--arg", action="append", dest="args")
+    given = vars(words.parse_args(planted.words))
+    kernel = configured(OwnKernel(str(planted.path)), given | {"defines": ["FIXED"] * fixed})
+    return lab.check(kernel, {}, device="h200")
+
+
+def named(report: CheckReport) -> Named:
+    """Lines by tool and kind; of a race the lines of both accesses."""
+    found: Named = defaultdict(set)
+    for each in report.findings:
+        found[each.tool, each.kind] |= each.lines
+    return dict(found)
+
+
+@pytest.mark.parametrize("planted", PLANTED, ids=lambda each: each.name)
+def test_the_bug_is_found_and_named(planted: Planted) -> None:
+    report = check(planted.name, fixed=False)
+
+    assert named(report) == planted.bugs
+    assert report.verification.status == planted.verification
+
+
+@pytest.mark.parametrize("planted", PLANTED, ids=lambda each: each.name)
+def test_the_mended_twin_has_no_finding(planted: Planted) -> None:
+    report = check(planted.name, fixed=True)
+
+    assert not report.findings
+    assert report.verification.status in ("passed", "skipped")
+
+
+def test_every_bug_shows() -> None:
+    """A file that plants nothing would pass the test above."""
+    assert all(each.bugs or each.verification == "failed" for each in PLANTED)
+
+
+@pytest.mark.parametrize(
+    ("name", "line", "element", "block", "thread", "count"),
+    [
+        ("before_the_start", 10, "a[-1] of 1024 elements", (0, 0, 0), (0, 0, 0), 1),
+        # 4 i + 1 is never a multiple of 4.
+        ("misaligned_float4", 10, "a[1] of 260 elements", (0, 0, 0), (0, 0, 0), 64),
+        # The last thread of each of 4 blocks, twice.
+        ("shared_past_the_end", 14, "s[65] of 65 elements", (0, 0, 0), (63, 0, 0), 4),
+        ("shared_past_the_end", 18, "s[65] of 65 elements", (0, 0, 0), (63, 0, 0), 4),
+        # Rows 40 to 47 of 48 columns in 2 phases; at the store, 8 elements of row 39 besides.
+        ("tiled_no_bounds", 24, "M[1600] of 1600 elements", (0, 2, 0), (0, 8, 0), 8 * 48 * 2),
+        ("tiled_no_bounds", 34, "P[1600] of 1600 elements", (0, 2, 0), (0, 8, 0), 8 * 48 + 8),
+        # Row 24 is the first whose 40 * Row lies behind 40 x 24 elements.
+        ("rectangle_store_index", 32, "P[960] of 960 elements", (0, 1, 0), (0, 8, 0), 16 * 24),
+        # Of the last 128 elements 72 are there; only the first step reads the others.
+        ("uninitialized_shared", 15, "s[72] of 128 elements", (1, 0, 0), (8, 0, 0), 56),
+        ("uninitialized_output", 9, "b[0] of 128 elements", (0, 0, 0), (0, 0, 0), 128),
+        # Each step but the first reads what other threads have just written.
+        ("missing_syncwarp", 12, "s[8] of 32 elements", (0, 0, 0), (0, 0, 0), 8 + 4 + 2 + 1),
+        ("last_block_no_fence", 26, "sums[0] of 8 elements", (7, 0, 0), (0, 0, 0), 7),
+        ("writes_an_input", 16, "a[0] of 64 elements", (0, 0, 0), (0, 0, 0), 64),
+        ("constant_past_the_end", 12, "low[8] of 8 elements", (0, 0, 0), (0, 0, 0), 64),
+        ("unset_member", 19, "items[30] of 32 elements", (0, 0, 0), (1, 0, 0), 16),
+        # Of the last warp 28 threads are behind the end, in 5 steps.
+        ("shuffle_in_guard", 15, "", (1, 0, 0), (32, 0, 0), 5 * 28),
+        # In the last of 2 blocks of 64, 112 - 64 and 100 - 64 threads have an element.
+        ("barrier_behind_guard", 15, "", (1, 0, 0), (0, 0, 0), 16),
+        ("early_return", 12, "", (1, 0, 0), (0, 0, 0), 28),
+        ("syncwarp_mask", 13, "", (0, 0, 0), (16, 0, 0), 1),
+        ("never_written", 0, "b[999] of 1000 elements", None, None, 1),
+        # All of 4 blocks write to the first 64 elements.
+        ("two_blocks_one_element", 0, "b[64] and 191 more of 256 elements", None, None, 192),
+        # Rows of 24 elements, 40 apart, in the first 960; rows of 40, 24 apart.
+        ("rectangle_store_index", 0, "P[24] and 383 more of 960 elements", None, None, 384),
+        ("rectangle_store_index_wide", 0, "P[592] and 367 more of 960 elements", None, None, 368),
+    ],
+)
+def test_what_who_and_how_often_are_as_counted_by_hand(
+    name: str,
+    line: int,
+    element: str,
+    block: Dim3 | None,
+    thread: Dim3 | None,
+    count: int,
+) -> None:
+    found = next(each for each in check(name, fixed=False).findings if each.at.line == line)
+
+    assert found.element == element
+    assert (found.at.block, found.at.thread) == (block, thread)
+    assert found.count == count
+
+
+@pytest.mark.parametrize(
+    ("name", "thread"), [("barrier_behind_guard", (48, 0, 0)), ("early_return", (36, 0, 0))]
+)
+def test_a_barrier_names_the_first_thread_that_did_not_come(name: str, thread: Dim3) -> None:
+    (found,) = check(name, fixed=False).findings
+
+    assert found.other is not None
+    assert (found.other.block, found.other.thread) == ((1, 0, 0), thread)

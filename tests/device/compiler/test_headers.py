@@ -1,0 +1,355 @@
+"""Headers of CUDA with no toolkit, the user's own, and the cache that must know both."""
+
+import math
+import os
+import re
+import struct
+from importlib import metadata
+
+import numpy as np
+import pytest
+
+from memlab.device.compiler import cache as compile_cache
+from memlab.device.compiler import compile as compiler
+from memlab.device.compiler import headers, nvrtc
+from memlab.device.compiler.diagnostics import CompileError
+from memlab.device.compiler.translation_unit import Output, Unit
+from memlab.errors import UsageError
+
+HOPPER = (9, 0)
+KERNEL = 'extern "C" __global__ void k(int* p) { *p = VALUE; }\n'
+
+ALL_OF_CUDA = """#include <cuda_fp16.h>
+#include <cuda_bf16.h>
+#include <mma.h>
+#include <cooperative_groups.h>
+#include <cuda/std/array>
+#include <cuda/atomic>
+#include <cub/block/block_reduce.cuh>
+using Reduce = cub::BlockReduce<float, 128>;
+extern "C" __global__ void k(half* h, __nv_bfloat16* b, cuda::atomic<int>* counter, float* sum) {
+  __shared__ Reduce::TempStorage storage;
+  cuda::std::array<float, 2> pair = {__half2float(h[0]), __bfloat162float(b[0])};
+  auto block = cooperative_groups::this_thread_block();
+  nvcuda::wmma::fragment<nvcuda::wmma::accumulator, 16, 16, 16, float> tile;
+  nvcuda::wmma::fill_fragment(tile, pair[0] + pair[1]);
+  float total = Reduce(storage).Sum(tile.x[0]);
+  block.sync();
+  if (block.thread_rank() == 0) { *sum = total; ++*counter; }
+}"""
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    folder = tmp_path / "cache"
+    monkeypatch.setenv("MEMLAB_CACHE", str(folder))
+    return folder
+
+
+@pytest.fixture
+def runs(monkeypatch):
+    """The runs of the compiler, one line each."""
+    lines = []
+    run = compiler._run
+
+    def counted(*arguments):
+        lines.append(arguments)
+        return run(*arguments)
+
+    monkeypatch.setattr(compiler, "_run", counted)
+    return lines
+
+
+def value(name, source=KERNEL, **options):
+    """What the kernel stores, read from its PTX."""
+    ptx = compiler.compile_kernel(Unit(source, str(name), HOPPER, **options), "k").ptx
+    (store,) = (line for line in ptx.splitlines() if "st.global" in line)
+    operand = store.rpartition(",")[2].strip(" ;")
+    if operand.startswith("%"):
+        (move,) = (line for line in ptx.splitlines() if f"\t{operand}, " in line and "mov" in line)
+        operand = move.rpartition(",")[2].strip(" ;")
+    return int(operand)
+
+
+def test_headers_of_cuda_compile_with_no_toolkit_and_once(cache, runs):
+    first = compiler.compile_kernel(Unit(ALL_OF_CUDA, "all.cu", HOPPER), "k")
+    assert first.log == ""
+    assert compiler.compile_kernel(Unit(ALL_OF_CUDA, "all.cu", HOPPER), "k") == first
+    assert len(runs) == 1
+
+
+def test_a_source_that_includes_nothing_needs_no_folders():
+    assert headers.find("// see the #include of FILE\n" + KERNEL, "k.cu", ()) == headers.Headers()
+
+
+def test_missing_packages_are_named(monkeypatch):
+    def missing(name):
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "distribution", missing)
+    monkeypatch.setattr(metadata, "version", missing)
+    monkeypatch.setenv("MEMLAB_CACHE", "off")
+    caches = (headers.package_folders, headers._package_versions, nvrtc.package_version)
+    for each in caches:
+        each.cache_clear()
+    try:
+        with pytest.raises(CompileError) as caught:
+            compiler.compile_unit(Unit("#include <cuda/atomic>\n", "k.cu", HOPPER))
+    finally:
+        for each in caches:
+            each.cache_clear()
+    last = str(caught.value).splitlines()[-1]
+    assert "pip install nvidia-cuda-runtime nvidia-cuda-crt nvidia-cuda-cccl" in last
+
+
+def test_own_headers_lie_beside_their_includer_then_in_the_folders_named(tmp_path, monkeypatch):
+    for folder, content in [
+        ("mine", '#include "parts/a.h"'),
+        ("mine/parts", '#include "value.h"'),
+        ("other", ""),
+        ("here", ""),
+    ]:
+        (tmp_path / folder).mkdir()
+        name = "a.h" if folder == "mine/parts" else "top.h"
+        (tmp_path / folder / name).write_text(content + "\n")
+    (tmp_path / "mine/value.h").write_text("#define VALUE 1\n")
+    (tmp_path / "mine/parts/value.h").write_text("#define VALUE 2\n")
+    (tmp_path / "other/value.h").write_text("#define VALUE 3\n")
+    (tmp_path / "here/value.h").write_text("#define VALUE 4\n")
+    monkeypatch.chdir(tmp_path / "here")  # Where one stands is not where the source lies.
+
+    assert value(tmp_path / "mine/k.cu", '#include "value.h"\n' + KERNEL) == 1
+    assert value("../mine/k.cu", '#include "top.h"\n' + KERNEL) == 2
+    other = (f"-I{tmp_path / 'other'}",)
+    assert value("../mine/k.cu", "#include <value.h>\n" + KERNEL, options=other) == 3
+
+
+@pytest.mark.parametrize(
+    "include",
+    [
+        '#include "outer.h"',
+        "#  include /* so */ <outer.h>",
+        '%:include "outer.h"',
+        '#inc\\\nlude "outer.h"',
+        '/**/ # /**/ include"outer.h"',
+        '#if __has_include("outer.h")\n#include "outer.h"\n#endif',
+    ],
+)
+def test_a_header_that_changed_is_compiled_anew(include, tmp_path, cache, runs):
+    (tmp_path / "outer.h").write_text('#include "inner.h"\n')
+    inner = tmp_path / "inner.h"
+    seen = []
+    for content in ("1", "1", "2", "1"):
+        inner.write_text(f"#define VALUE {content}\n")
+        source = f"{include}\n{KERNEL}"
+        seen.append(value(tmp_path / "k.cu", source, options=(f"-I{tmp_path}",)))
+    assert seen == [1, 1, 2, 1]
+    assert len(runs) == 2
+
+
+def test_a_header_that_appears_before_another_is_seen(tmp_path, cache):
+    for name in ("early", "late"):
+        (tmp_path / name).mkdir()
+    options = (f"-I{tmp_path / 'early'}", f"-I{tmp_path / 'late'}")
+    source = "#include <value.h>\n" + KERNEL
+    (tmp_path / "late/value.h").write_text("#define VALUE 1\n")
+    assert value("k.cu", source, options=options) == 1
+    (tmp_path / "early/value.h").write_text("#define VALUE 2\n")
+    assert value("k.cu", source, options=options) == 2
+
+
+def test_only_the_folders_named_are_read(tmp_path):
+    mine, outside = tmp_path / "mine", tmp_path / "outside"
+    mine.mkdir()
+    outside.mkdir()
+    (outside / "value.h").write_text("#define VALUE 7\n")
+    (mine / "link.h").symlink_to(outside / "value.h")
+    os.mkfifo(mine / "pipe.h")
+    name = str(mine / "k.cu")
+    for include in (f'"{outside}/value.h"', '"../outside/value.h"', '"link.h"'):
+        with pytest.raises(UsageError, match=rf"lies outside .* add -I {outside}$"):
+            value(name, f"#include {include}\n{KERNEL}")
+        assert value(name, f"#include {include}\n{KERNEL}", options=(f"-I{outside}",)) == 7
+    for include in ('"pipe.h"', '"/dev/zero"'):
+        with pytest.raises(UsageError, match="no regular file"):
+            value(name, f"#include {include}\n{KERNEL}")
+    with pytest.raises(UsageError, match="named by a macro"):
+        value(name, f'#define FILE "{outside}/value.h"\n#include FILE\n{KERNEL}')
+
+
+@pytest.mark.parametrize(
+    ("text", "options"),
+    [
+        (f"#/*{'x' * 300}*/include FILE", ()),
+        ("#/*\n*/include FILE", ()),
+        ("#include /*\n*/ FILE", ()),
+        ("// \\ \n#include FILE", ()),  # no line splice for NVRTC
+        ("??=include FILE", ("-std=c++11",)),
+        ("#??/\ninclude FILE", ("-std=c++14",)),
+        ('#include "ordinär/link.h"', ()),
+        ('#include "header.h"', ()),
+        (f"{'/**/' * 60}#{'/**/' * 60}include{'/**/' * 60} FILE", ()),
+    ],
+)
+def test_no_spelling_hides_what_is_included(text, options, tmp_path):
+    mine, outside = tmp_path / "mine", tmp_path / "value.h"
+    (mine / "ordinär").mkdir(parents=True)
+    outside.write_text("#define VALUE 7\n")
+    (mine / "ordinär/link.h").symlink_to(outside)
+    (mine / "header.h").write_text('#include "ordinär/link.h"\n')
+    source = f'#define FILE "{outside}"\n{text}\n{KERNEL}'
+    with pytest.raises(UsageError, match=r"which is not followed|lies outside the folder"):
+        value(mine / "k.cu", source, options=options)
+
+
+def test_no_source_has_headers_looked_up_for_minutes(tmp_path):
+    lines = "".join(f'#include "absent{number}.h"\n' for number in range(20_000))
+    with pytest.raises(UsageError, match="more than 10000 #include lines"):
+        value(tmp_path / "k.cu", lines + KERNEL)
+
+
+def test_comments_before_what_is_no_include_are_read_in_time():
+    line = "#" + "/**/" * 60 + "define VALUE 3\n"
+    assert value("k.cu", line + KERNEL) == 3
+
+
+def test_headers_that_include_each_other_end(tmp_path):
+    (tmp_path / "a.h").write_text('#pragma once\n#include "b.h"\n')
+    (tmp_path / "b.h").write_text('#pragma once\n#include "a.h"\n#define VALUE 5\n')
+    assert value(tmp_path / "k.cu", '#include "a.h"\n' + KERNEL) == 5
+
+
+def ways_to_damage(data):
+    yield b""
+    yield data[: len(data) // 2]
+    yield data.replace(b"\n", b"", 1)
+    yield data[:-1] + bytes([data[-1] ^ 1])
+    yield b'{"sizes": [1, 2], "sha256": 3}\n'
+    yield b"[" * 100_000
+
+
+def test_a_damaged_file_is_compiled_anew(cache, runs):
+    source = KERNEL.replace("VALUE", "3")
+    assert value("k.cu", source) == 3
+    (path,) = cache.iterdir()
+    whole = path.read_bytes()
+    for count, damaged in enumerate(ways_to_damage(whole), 2):
+        path.write_bytes(damaged)
+        assert value("k.cu", source) == 3
+        assert len(runs) == count
+        assert path.read_bytes() == whole
+
+
+def test_what_it_was_compiled_from_and_with_makes_the_key(cache, runs):
+    def compiled(source="__global__ void k(int* p) { *p = 1; }", name="k.cu", **options):
+        return compiler.compile_kernel(Unit(source, name, HOPPER, **options), "_Z1kPi")
+
+    compiled()
+    compiled(source="__global__ void k(int* p) { *p = 2; }")
+    compiled(name="other.cu")
+    compiled(options=("-DA=1",))
+    compiled(options=("-DA=1", "-DB=1"))
+    compiled(name_expression="k")
+    assert len(runs) == len(list(cache.iterdir())) == 6
+    compiled(options=("-DA=1",))
+    assert len(runs) == 6
+
+
+def test_errors_are_not_kept(cache):
+    for _ in range(2):
+        with pytest.raises(CompileError):
+            compiler.compile_unit(Unit("wrong", "wrong.cu", HOPPER))
+    assert not cache.exists()
+
+
+def test_without_a_place_to_keep_it_everything_still_compiles(tmp_path, monkeypatch):
+    source = KERNEL.replace("VALUE", "4")
+    (tmp_path / "file").write_text("")
+    for place in ("off", str(tmp_path / "file"), str(tmp_path / "file/below"), "/proc/none"):
+        monkeypatch.setenv("MEMLAB_CACHE", place)
+        assert value("k.cu", source) == 4
+    assert [each.name for each in tmp_path.iterdir()] == ["file"]
+
+
+def test_what_was_used_longest_ago_goes_first(cache, monkeypatch):
+    output = Output("ptx", b"x" * 1000, "", "")
+    cache.mkdir()
+    (cache / "mine.txt").write_text("y" * 5000)
+    monkeypatch.setattr(compile_cache, "LARGEST_CACHE_BYTES", 3600)
+    for number, name in enumerate("abc"):
+        compile_cache.store(name, output)
+        os.utime(cache / f"{name}.memlab-compiled", (number, number))
+    assert compile_cache.load("a") == output  # It is used now.
+    compile_cache.store("d", output)
+    assert [compile_cache.load(name) is not None for name in "abcd"] == [True, False, True, True]
+    assert (cache / "mine.txt").exists()
+
+
+USED = """using namespace std;
+constexpr float least = -INFINITY;
+template <class T> struct Least { static constexpr T value = std::numeric_limits<T>::lowest(); };
+static_assert(INT_MAX == 2147483647 && LLONG_MIN < -9223372036854775807LL && CHAR_BIT == 8, "");
+static_assert(UINT32_MAX == 4294967295U && sizeof(std::uint64_t) == 8 && sizeof(int16_t) == 2, "");
+static_assert(std::is_same<uint, unsigned int>::value && sizeof(ushort) == 2, "");
+static_assert(offsetof(int2, y) == 4 && std::is_same<int*, intptr_t>::value == false, "");
+__constant__ double values[] = {  // its initialisers must be constants
+  M_PI, M_E, FLT_MAX, FLT_MIN, FLT_EPSILON, DBL_MAX, DBL_MIN, DBL_EPSILON, HUGE_VAL, least,
+  Least<float>::value, std::min(3.0, 2.0), std::max(2.5, 3.5), std::clamp(5.0, 1.0, 4.0), -NAN};
+extern "C" __global__ void k(float* in, size_t n, std::ptrdiff_t m) {
+  std::swap(in[0], in[1]);
+  in[2] = fmaxf(in[2], std::sqrt(in[3])) + sqrtf(abs(in[4])) + std::pow(in[5], 2) + min(n, n);
+  in[3] = std::isnan(in[6]) + isinf(in[7]) + max(1, 2) + std::abs(in[8]) + floor(in[9]) + m;
+  std::pair<int, float> both{1, 2.0f};
+  std::array<int, 3> three{1, 2, 3};
+  memset(in, three[0], both.first);
+  assert(in[4] > 0);
+  printf("%f", in[4]);
+}
+"""
+
+
+def test_the_stand_ins_give_what_c_gives_and_go_together_with_libcudacxx():
+    names = [
+        str(path.relative_to(headers.HOST_HEADERS))
+        for path in sorted(headers.HOST_HEADERS.rglob("*"))
+        if path.is_file()
+    ]
+    assert {"cmath", "stdint.h", "vector", "sys/types.h"} < set(names)
+    cuda = ["cuda.h", "cuda_runtime.h", "cooperative_groups.h", "cuda/atomic", "cuda/std/cmath"]
+    for order in (cuda + names, names[::-1] + cuda):
+        source = "".join(f"#include <{name}>\n" for name in order) + USED
+        ptx = compiler.compile_unit(Unit(source, "k.cu", HOPPER)).ptx
+    given = re.search(r"values\[\d+\] = \{(.*?)\}", ptx)[1].split(", ")
+    *numbers, last = struct.unpack("<15d", bytes(map(int, given)))
+    single, double, infinity = np.finfo(np.float32), np.finfo(np.float64), math.inf
+    expected = [math.pi, math.e]
+    for each in (single, double):
+        expected += [each.max, each.tiny, each.eps]
+    assert numbers == [*expected, infinity, -infinity, single.min, 2, 3.5, 4]
+    assert math.isnan(last)
+
+
+def test_stand_ins_need_no_recent_dialect():
+    source = "#include <cmath>\n#include <cstdint>\n#include <climits>\n#include <cfloat>\n"
+    source += 'static_assert(sizeof(uint8_t) == 1, "");\n' + KERNEL
+    assert value("k.cu", source, options=("-std=c++11", "-DVALUE=INT_MAX")) == 2147483647
+
+
+def test_stand_ins_come_last_and_lead_nowhere_else(tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "vector").write_text("#define VALUE 1\n")
+    (tmp_path / "mine/vector").write_text("#define VALUE 2\n")
+    name = tmp_path / "k.cu"
+    assert value(name, '#include "vector"\n' + KERNEL) == 1
+    assert value(name, "#include <vector>\n" + KERNEL, options=(f"-I{tmp_path}/mine",)) == 2
+    assert value(name, "#include <vector>\n#define VALUE 3\n" + KERNEL) == 3
+    for include in ("<../headers.py>", "<sys/../../headers.py>", f'"{headers.__file__}"'):
+        with pytest.raises(UsageError, match="lies outside the folder"):
+            value(name, f"#include {include}\n{KERNEL}")
+
+
+def test_assert_is_switched_off_each_time_it_is_included():
+    source = "#define NDEBUG\n#include <cassert>\n" + KERNEL.replace("*p =", "assert(*p); *p =")
+    assert value("k.cu", source, options=("-DVALUE=3",)) == 3
+    unit = Unit(source, "k.cu", HOPPER, {"VALUE": "3"})
+    assert "__assertfail" not in compiler.compile_unit(unit).ptx

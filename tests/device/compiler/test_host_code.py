@@ -1,0 +1,196 @@
+"""Files with host code: it is left out where NVRTC refuses it, and device code never is."""
+
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from memlab.device.compiler import compile as compiler
+from memlab.device.compiler import host_code
+from memlab.device.compiler.diagnostics import CompileError
+from memlab.device.compiler.translation_unit import Unit
+
+HOPPER = (9, 0)
+
+MIXED = """#include <algorithm>
+#include <cstdio>
+#include <iostream>
+#include <vector>
+#include <helper_cuda.h>
+using std::cout;
+#define CHECK(call) if ((call) != cudaSuccess) { fprintf(stderr, "}"); exit(1); }
+#define KERNEL extern "C" __global__ void
+using Values = std::vector<float>;
+struct Timer {
+  cudaEvent_t start;
+  Timer() : start{} { cudaEventCreate(&start); }
+  ~Timer() { cudaEventDestroy(start); }
+};
+struct Pair {
+  float a;
+  __device__ float plus(float b) const { return a + b; }
+  std::string name() const { return "it's"; }
+};
+float on_the_host[1 << 28];
+constexpr int rounded_up(int a, int b) { return (a + b - 1) / b; }
+template <typename T = float, int N = (2)> inline T times(T x) { return N * x; }
+void verify(const Values& values) {
+  for (float each : values) if (each != 2) cout << each << "\\n";
+}
+KERNEL scale(float* p, int n, Pair pair) {
+  __shared__ float part[rounded_up(33, 32)];
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  part[i % 2] = times(p[i]);
+  if (i < n) p[i] = std::min(part[0], pair.plus(1'000.0f));
+}
+namespace host {
+#ifdef LATER
+void run(float* p, cudaStream_t stream)
+#else
+__host__ void run(float* p)
+#endif
+{ scale<<<rounded_up(32, 32), 32>>>(p, 32, Pair{1}); CHECK(cudaGetLastError()); }
+}
+int main() {
+  Timer timer;
+  Values values(32, 1.0f);
+  float* p = nullptr;
+  CHECK(cudaMalloc(&p, 128));
+  host::run(p);
+  verify(values);
+  return on_the_host[0] > 0;
+}
+"""
+
+
+def body(ptx):
+    return [line for line in ptx.partition(".entry")[2].splitlines() if "\t." not in line]
+
+
+def test_a_file_with_its_main_gives_what_its_kernel_gives_alone():
+    alone = []
+    kept = (
+        "struct Pair",
+        "  float a;",
+        "  __device__ float plus",
+        "constexpr",
+        "template",
+        "#incl",
+    )
+    inside = False
+    for line in MIXED.splitlines():  # as with #ifndef __CUDACC_RTC__ around all else
+        inside |= line.startswith("KERNEL")
+        alone.append(line if inside or line.startswith(kept) or "KERNEL" in line else "")
+        alone[-1] += "};" if line.startswith("  __device__ float plus") else ""
+        inside &= line != "}"
+    alone = "\n".join(alone).replace("constexpr", "__device__ constexpr")
+    alone = alone.replace("inline", "__device__ inline")
+    options = ["-lineinfo"]
+    whole = compiler.compile_kernel(Unit(MIXED, "k.cu", HOPPER, options=options), "scale")
+    part = compiler.compile_kernel(Unit(alone, "k.cu", HOPPER, options=options), "scale")
+    assert body(whole.ptx) == body(part.ptx)
+    assert "on_the_host" not in whole.ptx
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("__global__ void k(int* p) { *p = absent; }", 'k.cu(2): error: identifier "absent"'),
+        ("#define GPU __global__\n#define KERNEL GPU void\nKERNEL k(nothing* p) {}", "k.cu(4)"),
+        ('static_assert(sizeof(int) == 8, "no");\n', "static assertion failed"),
+        ("struct S { nothing x; int y; };\n__global__ void k(S s) {}", '"nothing" is undefined'),
+        (
+            "int twice(int x) { return absent; }\n__global__ void k(int* p) { *p = twice(1); }",
+            "(2)",
+        ),
+        ("}\nvoid f() { absent(); }\n__global__ void k() {}", "k.cu(2): error: expected a decl"),
+    ],
+)
+def test_faults_of_device_code_are_reported_and_not_left_out(source, said):
+    with pytest.raises(CompileError) as caught:
+        compiler.compile_unit(Unit(f"int main() {{ puts(0); }}\n{source}\n", "k.cu", HOPPER))
+    assert said in caught.value.log
+
+
+def test_headers_of_ones_own_say_what_marks_device_code(tmp_path):
+    (tmp_path / "macros.h").write_text("#define GPU_CODE __device__\n")
+    source = '#include "macros.h"\nGPU_CODE int f() { return absent; }\nint main() { puts(0); }\n'
+    with pytest.raises(CompileError, match=r"k\.cu\(2\): error: identifier .absent. is undefined"):
+        compiler.compile_unit(Unit(source, str(tmp_path / "k.cu"), HOPPER))
+
+
+HOST = (
+    "int main() { if (1) { return '}'; } }",
+    "using std::vector;",
+    'template <class T = int>\nvoid f(T x) { g<<<1, 2>>>(x, "{"); } // }',
+    "static std::vector<int> v = {1, 2};",
+    "struct H { H() : a{1}, b(2) {} int a, b; } h;",
+    "auto f = [](int x) { return x; };",
+    'extern "C" void f() {}',
+    'const char* text = R"(}{)";',
+    "enum class E : int { A = 1, B };",
+    "int f()\n#if 1\n{ return 1; }\n#endif\n",
+)
+DEVICE = (
+    "__global__ void k(int* p) { if (*p) { *p = '{'; } }",
+    "template <class T, int N = (3)> struct D { __device__ D() : a{1} {} int a; };",
+    "__constant__ float c[2] = {1, 2};",
+    "/* } */ __device__ __forceinline__ int d(int x) { return x / 1'0; }",
+    'extern "C" __global__ __launch_bounds__(32) void e() {}',
+    "MARKED int m() { return 1; }",
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    pieces=st.lists(st.sampled_from(HOST + DEVICE), max_size=8),
+    space=st.sampled_from(
+        ["{}", "namespace a {{ namespace {{\n{}\n}} }}", 'extern "C" {{\n{}\n}}']
+    ),
+)
+def test_of_a_file_full_of_errors_device_code_alone_is_left(pieces, space):
+    source = "#define MARKED __device__\n" + space.format("\n".join(pieces))
+    log = "".join(f"k.cu({line}): error: bad\n" for line in range(1, source.count("\n") + 2))
+    while True:
+        source, faults = host_code.without(source, "k.cu", log, ())
+        if not faults:
+            break
+    left = [each for each in pieces if each in source]
+    assert left == [each for each in pieces if each in DEVICE]
+
+
+FRAGMENTS = st.sampled_from(
+    [
+        *"{}()[];,:=<>#'\"\\/\n ",
+        "//",
+        "/*",
+        "*/",
+        'R"(',
+        ')"',
+        "\n#if 1\n",
+        "\n#define M __device__\n",
+        "int f",
+        "struct S",
+        "namespace n",
+        'extern "C"',
+        "enum",
+        "M",
+        "__global__",
+        "public:",
+        "é\0",
+    ]
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(FRAGMENTS, max_size=40).map("".join))
+def test_whatever_a_file_holds_its_lines_stay_and_so_does_what_marks_device_code(source):
+    log = "".join(f"k.cu({line}): error: bad\n" for line in range(1, source.count("\n") + 2))
+    left, faults = host_code.without(source, "k.cu", log, ())
+    assert [len(line) for line in left.split("\n")] == [len(line) for line in source.split("\n")]
+    assert faults or left == source
+    code = re.sub(r"//.*|/\*.*?(\*/|\Z)|\"[^\"\n]*\"?|'[^'\n]*'?", "", source, flags=re.S)
+    if code == source:  # in comments and texts nothing marks anything
+        marks = re.compile(r"(?<!\w)__global__(?!\w)")
+        assert len(marks.findall(left)) == len(marks.findall(source))

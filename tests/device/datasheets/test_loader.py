@@ -1,0 +1,177 @@
+import json
+from dataclasses import fields, replace
+
+import pytest
+from paths import DATA
+
+from memlab.device.datasheets import loader
+from memlab.device.properties import (
+    DeviceProperties,
+    figures,
+    peak_bandwidth_bytes_per_s,
+    peak_flop_per_s,
+    provenance,
+    required_compute_to_global_access_ratio,
+    ridge_flop_per_byte,
+)
+from memlab.errors import UsageError
+
+SHEET = """
+name = "Some GPU"
+[sources]
+vendor = "datasheet: some page"
+[figures]
+compute_capability = { value = [8, 0], source = "vendor" }
+"""
+
+# What NVIDIA's product pages print: GB/s, TFLOP/s of FP32 and FP64.
+PUBLISHED = {
+    "h200": (4800, 67, 34),
+    "h100": (3350, 67, 34),
+    "a100": (1555, 19.5, 9.7),
+    "rtx3070": (448, 20.3, None),
+    "rtx4090": (1008, 82.6, None),
+    "a6000": (768, 38.7, None),
+    "l4": (300, 30.3, None),
+    "t4": (320, 8.1, None),
+    "pmpp": (1000, 12, None),
+}
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_peaks_are_those_the_vendor_prints(name):
+    properties = loader.load(name)
+    bandwidth, fp32, fp64 = PUBLISHED[name]
+    assert peak_bandwidth_bytes_per_s(properties) == pytest.approx(bandwidth * 1e9, rel=0.005)
+    assert peak_flop_per_s(properties, "fp32") == pytest.approx(fp32 * 1e12, rel=0.006)
+    if fp64 is not None:
+        assert peak_flop_per_s(properties, "fp64") == pytest.approx(fp64 * 1e12, rel=0.02)
+
+
+def test_every_datasheet_is_listed_and_every_figure_has_a_source():
+    assert set(loader.names()) == set(PUBLISHED)
+    for name in loader.names():
+        properties = loader.load(name)
+        assert properties.sources.keys() >= figures(properties).keys()
+
+
+def test_the_h200s_figures_are_what_the_driver_of_one_reports():
+    report = json.loads((DATA / "h200-attributes.json").read_text())
+    attributes, properties = report["attributes"], loader.load("h200")
+    assert properties.total_memory_bytes == report["mem"]
+    known = {each.name.upper() for each in fields(DeviceProperties)}
+    compared = 0
+    for attribute, value in attributes.items():
+        for field in (attribute, attribute + "_BYTES", attribute + "_COUNT"):
+            if field in known:
+                assert getattr(properties, field.lower()) == value, field
+                compared += 1
+    assert compared > 20
+    assert properties.clock_rate_hz == 1000 * attributes["CLOCK_RATE"]
+    assert properties.memory_clock_rate_hz == 1000 * attributes["MEMORY_CLOCK_RATE"]
+    assert properties.global_memory_bus_width_bits == attributes["GLOBAL_MEMORY_BUS_WIDTH"]
+    assert properties.l2_cache_bytes == attributes["L2_CACHE_SIZE"]
+    assert properties.max_grid_dim == tuple(attributes[f"MAX_GRID_DIM_{axis}"] for axis in "XYZ")
+
+
+def test_the_textbooks_device_has_the_textbooks_figures():
+    textbook = loader.load("pmpp")
+    assert peak_bandwidth_bytes_per_s(textbook) == 1e12
+    assert peak_flop_per_s(textbook, "fp32") == 12e12
+    assert required_compute_to_global_access_ratio(textbook) == 48
+    assert ridge_flop_per_byte(textbook, "fp32") == 12
+    assert textbook.total_memory_bytes is None
+    assert peak_flop_per_s(textbook, "fp64") is None
+    assert ridge_flop_per_byte(textbook, "tf32") is None
+
+
+def test_tensor_peaks_are_the_dense_ones():
+    assert peak_flop_per_s(loader.load("a100"), "tf32") == 156e12
+    assert peak_flop_per_s(loader.load("t4"), "bf16") is None
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_every_device_can_be_emulated(name):
+    """The models need these; a datasheet without one would fail only in the middle of a run."""
+    properties = loader.load(name)
+    unknown = {
+        each.name
+        for each in fields(properties)
+        if getattr(properties, each.name) is None
+        and each.name.endswith(("_clocks", "_per_clock", "_per_sm", "_fraction", "_s", "_block"))
+    }
+    # An indexed constant load of unknown latency is taken to be as slow as shared memory.
+    optional = {
+        "peak_memory_bandwidth_bytes_per_s",
+        "fp64_lanes_per_sm",
+        "constant_latency_clocks",
+        "l2_write_bytes_per_clock",  # taken to be what it gives
+    }
+    assert unknown <= optional
+    assert properties.l2_cache_bytes
+    assert properties.multiprocessor_count
+    assert properties.max_blocks_per_multiprocessor
+
+
+def test_an_unknown_name_meets_the_nearest_ones():
+    with pytest.raises(UsageError, match=r"'h300'.*'h\d00'"):
+        loader.load("h300")
+    assert loader.load("H200") is not None
+
+
+@pytest.mark.parametrize(
+    ("factors", "product"),
+    [
+        (("queried: driver", "queried: driver"), "queried"),
+        (("queried: driver", "datasheet: guide"), "datasheet"),
+        (("measured: bench", "queried: driver"), "measured"),
+        (("datasheet: guide", "measured: bench"), "measured"),
+        (("measured: bench", "analytic: assumed"), "analytic"),
+    ],
+)
+def test_a_derived_figure_is_known_as_its_worst_factor_is(factors, product):
+    sources = dict(zip(("multiprocessor_count", "clock_rate_hz"), factors, strict=True))
+    device = replace(loader.load("h200"), sources=sources)
+    assert provenance(device, *sources) == provenance(device, *reversed(sources)) == product
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("compute_capability", "computecapability"), "lacks compute_capability"),
+        (("[8, 0]", "8.0"), "compute_capability must be a list of 2 int, got 8.0"),
+        (('"vendor" }', '"seller" }'), "names the source 'seller'"),
+        (('"datasheet: some page"', '"some page"'), "must start with a provenance"),
+        (("[figures]", "price = 1\n[figures]"), "source 'price' must start"),
+        (("[sources]", "price = 1\n[sources]"), "it holds 'price'"),
+        (("value =", "amount ="), "must be { value"),
+        (("name =", "name :"), "is not TOML"),
+    ],
+)
+def test_a_malformed_datasheet_says_where(change, message):
+    with pytest.raises(UsageError, match=message.replace("{", r"\{")):
+        loader.parse(SHEET.replace(*change), "some.toml")
+
+
+@pytest.mark.parametrize(
+    ("figure", "message"),
+    [
+        ("l2_cache_byte = 1", "unknown figure 'l2_cache_byte': did you mean 'l2_cache_bytes'"),
+        ("l2_cache_bytes = 1.5", "l2_cache_bytes must be int, got 1.5"),
+        ("l2_cache_bytes = true", "l2_cache_bytes must be int, got True"),
+        ("ecc_enabled = 1", "ecc_enabled must be bool"),
+        ("peak_clock_hz = true", "peak_clock_hz must be float"),
+        ("max_block_dim = [1, 2]", "max_block_dim must be a list of 3 int"),
+        ('tensor_flop_per_s = { tf32 = "fast" }', "tensor_flop_per_s must be a table of numbers"),
+    ],
+)
+def test_a_figure_of_another_type_is_refused(figure, message):
+    field, value = figure.split(" = ", 1)
+    line = f'{field} = {{ value = {value}, source = "vendor" }}\n'
+    with pytest.raises(UsageError, match=message):
+        loader.parse(SHEET + line, "some.toml")
+
+
+def test_a_whole_number_is_a_float_where_one_is_wanted():
+    line = 'peak_clock_hz = { value = 2, source = "vendor" }\n'
+    assert isinstance(loader.parse(SHEET + line, "some.toml").peak_clock_hz, float)

@@ -1,0 +1,226 @@
+"""What the doctor finds and advises, on machines that are described and not there."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from memlab.device.doctor.diagnosis import Finding, diagnose, visible
+from memlab.device.doctor.probes import Facts, Probes, examine
+from memlab.device.gpu.nvml import Gpu
+from memlab.errors import DeviceError
+
+H200 = Gpu(
+    index=0,
+    name="NVIDIA H200",
+    uuid="GPU-11111111-aaaa",
+    compute_capability=(9, 0),
+    sm_clock_hz=345_000_000,
+    maximum_sm_clock_hz=1_980_000_000,
+    memory_clock_hz=3_201_000_000,
+    free_memory_bytes=149_000_000_000,
+    total_memory_bytes=150_754_820_096,
+    compute_mode="default",
+)
+HEALTHY = Facts(
+    driver="580.159.04",
+    driver_cuda=(13, 0),
+    visible_gpus=1,
+    gpus=(H200,),
+    nvml="13.615.71",
+    pycuda="2026.1",
+    pycuda_cuda=(13, 0),
+    nvrtc=(13, 5),
+    nvrtc_architectures=((7, 5), (9, 0), (12, 1)),
+    ncu="/usr/local/cuda/bin/ncu",
+    counters_restricted=True,
+    privileged=True,
+    emulator=True,
+)
+BARE = Facts(
+    nvrtc=(13, 5),
+    nvrtc_architectures=((7, 5), (9, 0)),
+    emulator=True,
+    errors={"driver": "no NVIDIA driver is loaded", "pycuda": "not installed"},
+)
+
+
+def found(facts: Facts, subject: str) -> Finding:
+    return next(each for each in diagnose(facts).findings if each.subject == subject)
+
+
+def test_a_healthy_machine_has_nothing_to_mend() -> None:
+    diagnosis = diagnose(HEALTHY)
+
+    assert diagnosis.gpu_works
+    assert diagnosis.emulator_works
+    assert {each.state for each in diagnosis.findings} == {"works"}
+    assert not any(each.advice for each in diagnosis.findings)
+
+
+def test_a_lost_gpu_is_named_beside_those_that_work() -> None:
+    lost = Gpu(1, "unknown", uuid="", compute_capability=None, error="NVML: GPU is lost")
+    facts = replace(HEALTHY, gpus=(H200, lost))
+
+    assert diagnose(facts).gpu_works
+    assert found(facts, "GPUs").found == "1 visible: NVIDIA H200"
+    assert found(facts, "clocks 0").state == "works"
+    assert (found(facts, "GPU 1").state, found(facts, "GPU 1").found) == (
+        "note",
+        "NVML: GPU is lost",
+    )
+
+
+def test_without_a_gpu_the_emulator_works_and_no_gpu_software_is_urged() -> None:
+    diagnosis = diagnose(BARE)
+
+    assert not diagnosis.gpu_works
+    assert diagnosis.emulator_works
+    assert found(BARE, "driver").found == "no NVIDIA driver is loaded"
+    assert "--device h200" in found(BARE, "driver").advice
+    assert not any("pip install" in each.advice for each in diagnosis.findings)
+
+
+@pytest.mark.parametrize(
+    ("broken", "subject", "state", "advice"),
+    [
+        ({"driver_cuda": (12, 8)}, "NVRTC", "fails", "update it to 580 or later"),
+        ({"driver_cuda": (12, 8)}, "PyCUDA", "fails", "update it to 580 or later"),
+        # Within a major version a newer compiler's cubins load: NVIDIA, "CUDA Compatibility".
+        ({"nvrtc": (13, 9), "pycuda_cuda": (12, 6)}, "NVRTC", "works", ""),
+        ({"nvrtc": None}, "NVRTC", "fails", "pip install nvidia-cuda-nvrtc"),
+        (
+            {"gpus": (replace(H200, compute_capability=(7, 0)),)},
+            "NVRTC",
+            "fails",
+            "another GPU or an emulated device",
+        ),
+        (
+            {"gpus": (replace(H200, compute_capability=(13, 0)),)},
+            "NVRTC",
+            "fails",
+            "pip install --upgrade nvidia-cuda-nvrtc",
+        ),
+        ({"pycuda": None}, "PyCUDA", "fails", "pip install 'memlab[gpu]', which needs g++"),
+        (
+            {"pycuda": None, "errors": {"pycuda": "libcurand.so.12 is not there"}},
+            "PyCUDA",
+            "fails",
+            "--force-reinstall --no-cache-dir pycuda",
+        ),
+        ({"visible_gpus": 0, "visible_devices": ""}, "GPUs", "fails", "unset CUDA_VISIBLE_DEVICES"),
+        ({"nvml": None}, "nvidia-ml-py", "note", "pip install 'memlab[gpu]'"),
+        ({"ncu": None}, "Nsight Compute", "note", "only --counters ncu needs it"),
+        (
+            {"privileged": False},
+            "Nsight Compute",
+            "note",
+            "NVreg_RestrictProfilingToAdminUsers=0",
+        ),
+        ({"privileged": False, "counters_restricted": False}, "Nsight Compute", "works", ""),
+        (
+            {"gpus": (replace(H200, slowdowns=("power limit",)),)},
+            "clocks",
+            "note",
+            "times are of a slower GPU",
+        ),
+        (
+            {"gpus": (replace(H200, free_memory_bytes=2**20),)},
+            "memory",
+            "note",
+            "nvidia-smi",
+        ),
+        (
+            {"gpus": (replace(H200, compute_mode="prohibited"),)},
+            "compute mode",
+            "fails",
+            "nvidia-smi -c DEFAULT",
+        ),
+        ({"emulator": False}, "emulator", "fails", "reinstall"),
+    ],
+)
+def test_what_is_wrong_is_named_with_what_to_do(
+    broken: dict[str, object], subject: str, state: str, advice: str
+) -> None:
+    facts = replace(HEALTHY, **broken)  # type: ignore[arg-type]
+    finding = found(facts, subject)
+
+    assert finding.state == state
+    assert advice in finding.advice
+    diagnosis = diagnose(facts)
+    failing = {each.subject for each in diagnosis.findings if each.state == "fails"}
+    assert diagnosis.gpu_works == (not failing - {"emulator"})
+
+
+def test_a_driver_whose_cuda_library_is_missing_is_not_taken_for_no_driver() -> None:
+    container = replace(HEALTHY, driver_cuda=None, errors={"driver_cuda": "no libcuda.so.1"})
+
+    assert found(container, "driver").found == "580.159.04, but no libcuda.so.1"
+    assert "--gpus all" in found(container, "driver").advice
+
+
+@pytest.mark.parametrize(
+    ("value", "indices"),
+    [
+        (None, [0, 1, 2]),
+        ("", []),
+        ("-1", []),
+        ("2,0", [2, 0]),
+        ("1, 7, 0", [1]),
+        ("GPU-22", [1]),
+        ("GPU-", []),
+        ("0,0", [0]),
+    ],
+)
+def test_the_visible_gpus_are_those_that_cuda_shows(value: str | None, indices: list[int]) -> None:
+    gpus = tuple(replace(H200, index=n, uuid=f"GPU-{n + 1}{n + 1}0") for n in range(3))
+
+    assert [gpu.index for gpu in visible(gpus, value)] == indices
+
+
+def test_several_gpus_are_told_apart() -> None:
+    hot = replace(H200, index=1, uuid="GPU-2", slowdowns=("hardware thermal limit",))
+    facts = replace(HEALTHY, gpus=(H200, hot), visible_gpus=2)
+
+    assert found(facts, "clocks 0").state == "works"
+    assert "hardware thermal limit" in found(facts, "clocks 1").found
+
+
+def test_a_probe_that_breaks_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+
+    def broken() -> object:
+        raise DeviceError("two\nlines")
+
+    def crashing() -> object:
+        raise RuntimeError
+
+    facts = examine(
+        Probes(
+            driver=lambda: "580.1",
+            driver_cuda=lambda: (13, 0),
+            visible_gpus=lambda: 1,
+            nvml=lambda: "13",
+            gpus=crashing,  # type: ignore[arg-type]
+            pycuda=broken,  # type: ignore[arg-type]
+            nvrtc=lambda: ((13, 0), ((9, 0),)),
+            ncu=lambda: Path("/bin/ncu"),
+            counters_restricted=lambda: True,
+            privileged=lambda: False,
+            emulator=lambda: True,
+        )
+    )
+
+    assert facts.errors == {"pycuda": "two lines", "gpus": "RuntimeError"}
+    assert facts.driver == "580.1"
+    assert facts.nvrtc_architectures == ((9, 0),)
+    assert facts.visible_devices == "0"
+    assert facts.ncu == "/bin/ncu"
+
+
+def test_the_real_probes_end_on_any_machine() -> None:
+    facts = examine()
+
+    assert facts.emulator
+    assert diagnose(facts).emulator_works
+    assert all("\n" not in reason for reason in facts.errors.values())

@@ -1,0 +1,179 @@
+"""Atomics in the counters, the bytes and the time, against the addresses alone."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from functools import partial
+
+import launches
+import pytest
+
+from memlab.device.compiler.compile import compile_launch
+from memlab.device.datasheets import loader
+from memlab.device.emulation.device import EmulatedDevice, emulate
+from memlab.device.inputs import make_inputs
+from memlab.device.measurement import LineCounters, Measurement
+from memlab.device.properties import peak_bandwidth_bytes_per_s
+from memlab.kernels.launch import Buffer, Launch, Same, Scalar, Uniform
+from memlab.roofline.analysis.boundary import edge_case
+from memlab.roofline.placement import bytes_moved
+
+H200 = loader.load("h200")
+THREADS = 256
+launch_of = partial(launches.launch_of, blocks=4, threads=THREADS)
+
+STRIDED = """extern "C" __global__ void k(float *out, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n)
+        atomicAdd(&out[i * 8], 1.0f);
+}
+"""
+COUNTING = """extern "C" __global__ void k(const int *keys, unsigned *bins, unsigned *rank)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    unsigned before = atomicAdd(&bins[keys[i]], 1u);
+    rank[i] = before;
+}
+"""
+SWAPPING = """extern "C" __global__ void k(unsigned *flags)
+{
+    atomicExch(&flags[threadIdx.x], 1u);
+    asm volatile("red.global.add.u32 [%0], 1;" :: "l"(flags + threadIdx.x) : "memory");
+}
+"""
+SHARED = """extern "C" __global__ void k(unsigned *out)
+{
+    __shared__ unsigned mine[1024];
+    mine[threadIdx.x] = 0;
+    __syncthreads();
+    atomicAdd(&mine[threadIdx.x * 4], 1u);
+    __syncthreads();
+    out[blockIdx.x * blockDim.x + threadIdx.x] = mine[threadIdx.x];
+}
+"""
+
+
+def strided(threads: int) -> Launch:
+    out = Buffer("out", (8 * threads,), "float32", "inout", Same(0))
+    return launch_of(STRIDED, out, Scalar("n", "int32", threads), blocks=threads // THREADS)
+
+
+def run(launch: Launch) -> Measurement:
+    return EmulatedDevice("h200", H200).run(launch, seed=3)
+
+
+def test_an_atomic_whose_result_is_not_read_is_a_reduction_that_the_l2_does() -> None:
+    """A sector for each thread: 32 a request, each read from memory once."""
+    threads = 1 << 20
+
+    measured = run(strided(threads))
+
+    counters = measured.counters
+    assert counters.global_reduction_requests == threads // 32
+    assert counters.global_reduction_sectors == threads
+    assert counters.global_atomic_requests == 0
+    assert counters.requested_atomic_bytes == 4 * threads
+    assert counters.l2_read_sectors == counters.l2_write_sectors == 0
+    moved = bytes_moved(measured)
+    assert moved["requested"] == 4 * threads
+    assert moved["l1"] == moved["l2"] == 32 * threads
+    # All of the array comes into the L2; two sectors of four in a line are read together.
+    assert counters.dram_read_bytes == pytest.approx(32 * threads, rel=0.01)
+    bandwidth = peak_bandwidth_bytes_per_s(H200)
+    assert bandwidth is not None
+    assert measured.time.median_s >= counters.dram_read_bytes / bandwidth
+    # A line a lane's sector and its three neighbours': eight lines a request.
+    assert counters.l1_wavefronts == 8 * threads // 32
+
+
+def test_lines_and_totals_tell_the_same_of_atomics() -> None:
+    launch = strided(4096)
+    emulation = emulate(launch, compile_launch(launch, H200.compute_capability), H200, seed=0)
+
+    assert sum(each.global_sectors for each in emulation.lines) == 4096
+    (access,) = emulation.accesses
+    assert (access.space, access.direction, access.array) == ("global", "reduction", "out")
+    assert access.counters.global_requests == 4096 // 32
+    assert edge_case(launch, emulation.counters).sectors == 4096
+
+
+def test_atomics_whose_result_is_read_count_the_sectors_of_their_addresses() -> None:
+    threads, bins = 1024, 5000
+    keys = Buffer("keys", (threads,), "int32", "in", Uniform(0, bins))
+    launch = launch_of(
+        COUNTING,
+        keys,
+        Buffer("bins", (bins,), "uint32", "inout", Same(0)),
+        Buffer("rank", (threads,), "uint32", "out"),
+    )
+    warps = make_inputs(launch, 3)["keys"].reshape(-1, 32)
+    sectors = sum(len(set(warp)) for warp in (warps // 8).tolist())
+    assert sectors > threads // 2  # scattered
+
+    counters = run(launch).counters
+
+    assert counters.global_atomic_requests == threads // 32
+    assert counters.global_atomic_sectors == sectors
+    assert counters.global_reduction_requests == 0
+    assert counters.global_load_requests == counters.global_store_requests == threads // 32
+    assert counters.l2_write_sectors == threads // 8  # of the store alone
+
+
+def test_an_exchange_stays_an_atomic() -> None:
+    """There is no reduction that exchanges."""
+    counters = run(launch_of(SWAPPING, Buffer("flags", (256,), "uint32", "inout"))).counters
+
+    assert counters.global_atomic_requests == counters.global_reduction_requests == 4 * 8
+    assert counters.global_atomic_sectors == 4 * 256 // 8
+
+
+def test_shared_atomics_take_the_port_for_their_banks() -> None:
+    """Four words apart, 32 lanes share 8 banks: four wavefronts where one is ideal."""
+    counters = run(launch_of(SHARED, Buffer("out", (1024,), "uint32", "out"))).counters
+
+    warps = 4 * 8
+    assert counters.shared_atomic_instructions == warps
+    assert counters.shared_atomic_wavefronts == 4 * warps
+    assert counters.shared_excessive_wavefronts == 3 * warps
+    # A store and a load of shared memory, the atomic, and a line for each warp's store.
+    assert counters.l1_wavefronts == (1 + 1 + 4 + 1) * warps
+
+
+def test_generic_addresses_count_where_they_lie() -> None:
+    """One pointer to either memory: the compiler cannot know which, the addresses say it."""
+    source = """__device__ __noinline__ float at(const float *where) { return *where; }
+extern "C" __global__ void k(float *out)
+{
+    __shared__ float mine[256];
+    mine[threadIdx.x] = threadIdx.x;
+    __syncthreads();
+    out[blockIdx.x * blockDim.x + threadIdx.x] = at(&mine[threadIdx.x]);
+}
+"""
+    counters = run(launch_of(source, Buffer("out", (1024,), "float32", "out"))).counters
+
+    assert counters.global_load_requests == counters.requested_load_bytes == 0
+    assert counters.shared_load_wavefronts == 4 * 8
+
+
+def test_every_count_of_a_line_is_shared_out_among_its_accesses() -> None:
+    launch = launch_of(
+        COUNTING,
+        Buffer("keys", (1024,), "int32", "in", Uniform(0, 99)),
+        Buffer("bins", (99,), "uint32", "inout", Same(0)),
+        Buffer("rank", (1024,), "uint32", "out"),
+    )
+    emulation = emulate(launch, compile_launch(launch, H200.compute_capability), H200, seed=0)
+
+    of_memory = [
+        each.name
+        for each in fields(LineCounters)
+        if each.name.startswith(("global", "shared", "local", "constant", "requested"))
+    ]
+    for line in emulation.lines:
+        mine = [each.counters for each in emulation.accesses if each.counters.line == line.line]
+        for name in of_memory:
+            assert sum(getattr(each, name) for each in mine) == getattr(line, name), name
+    told = [(each.direction, each.array) for each in emulation.accesses]
+    assert told == [("load", "keys"), ("atomic", "bins"), ("store", "rank")]

@@ -1,0 +1,277 @@
+"""Counts of samples against those of whole grids: they are the same, or said to be estimates."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from memlab.device.compiler.compile import compile_launch
+from memlab.device.datasheets import loader
+from memlab.device.devices import limits
+from memlab.device.emulation import block_classes, counting, representative_block
+from memlab.device.emulation.counting import Counted
+from memlab.device.emulation.execution import Execution
+from memlab.device.emulator.sampling.block_sample import WholeGrid
+from memlab.kernels.catalog import CATALOG
+from memlab.kernels.launch import Buffer, Dim3, Launch, Scalar
+
+ELEMENTS = 80_000
+HEAD = """extern "C" __global__ void k(float *o, const float *x, int n, int m) {
+    const int bx = blockIdx.x, by = blockIdx.y, bz = blockIdx.z, tx = threadIdx.x;
+    const int ty = threadIdx.y, column = bx * blockDim.x + tx, row = by * blockDim.y + ty;
+    const int i = (by * gridDim.x + bx) * blockDim.x + tx;
+"""
+
+
+def executed(body: str, grid: Dim3, block: Dim3, n: int = 0, m: int = 1) -> Execution:
+    launch = Launch(
+        kernel="k",
+        parameters={},
+        source=f"{HEAD}    {body}\n}}",
+        source_name="k.cu",
+        entry="k",
+        defines={},
+        grid=grid,
+        block=block,
+        dynamic_shared_bytes=0,
+        arguments=(
+            Buffer("o", (ELEMENTS,), "float32", "inout"),
+            Buffer("x", (ELEMENTS,), "float32", "in"),
+            Scalar("n", "int32", n),
+            Scalar("m", "int32", m),
+        ),
+        flop=None,
+        compulsory_bytes=0,
+        references={},
+        tolerance=1e-6,
+    )
+    return Execution.of(launch, compile_launch(launch, (9, 0)), 0)
+
+
+def counted(found: Execution) -> Counted:
+    cost = representative_block.probe(found).lane_instructions_per_block
+    return counting.count(found, cost, lambda what, fraction: None)
+
+
+def requests(found: Execution) -> int:
+    return _global(found, counted(found).tally.requests)
+
+
+def _global(found: Execution, by_step: list[int]) -> int:
+    steps = zip(by_step, found.program.steps, strict=True)
+    return sum(count for count, step in steps if step.row.space == "global")
+
+
+@pytest.fixture
+def only_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(counting, "WHOLE_GRID_LANE_INSTRUCTIONS", 0)
+    monkeypatch.setattr(counting, "ESTIMATED_LANE_INSTRUCTIONS", 0)
+
+
+# --- What a sample got wrong -------------------------------------------------------------------
+
+
+def test_a_grid_larger_than_its_array_is_counted_exactly() -> None:
+    """A million blocks, of which 273,437 and a half have work: 8 warps each."""
+    found = executed("if (i < n) o[tx] = 1;", (1_000_000, 1, 1), (256, 1, 1), n=70_000_000)
+    result = counted(found)
+
+    assert _global(found, result.tally.requests) == 70_000_000 // 32
+    assert not result.coverage.estimated
+    assert result.coverage.blocks_emulated < 50
+
+
+def test_a_line_of_elements_over_two_dimensions_of_blocks_is_counted_exactly() -> None:
+    n = 256 * (1000 * 700 + 333) + 40
+    found = executed("if (i < n) o[tx] = 1;", (1000, 3000, 1), (256, 1, 1), n=n)
+    result = counted(found)
+
+    assert _global(found, result.tally.requests) == -(-n // 32)
+    assert not result.coverage.estimated
+
+
+def test_half_a_matrix_is_an_estimate_that_comes_near() -> None:
+    """Warps of 2 rows and 16 columns, of which the first column decides."""
+    body = "if (column <= row) o[tx] = 1;"
+    found = executed(body, (1024, 4096, 1), (16, 16, 1))
+    last_rows = np.arange(1, 4096 * 16, 2)
+    truth = int(np.minimum(last_rows // 16 + 1, 1024).sum())
+
+    result = counted(found)
+
+    assert result.coverage.estimated
+    assert _global(found, result.tally.requests) == pytest.approx(truth, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    "condition",
+    ["bx % 1000 == 500", "bx % n == 500", "(bx ^ by) == 4", "__popc(bx) == 3", "sinf(bx) > 0.9f"],
+)
+def test_what_is_not_followed_is_an_estimate(condition: str) -> None:
+    found = executed(f"if ({condition}) o[tx] = 1;", (2_000_000, 4, 1), (256, 1, 1), n=1000)
+
+    assert counted(found).coverage.estimated
+
+
+def test_an_estimate_says_how_far_off_it_may_be() -> None:
+    """Of 1,024 blocks a seventh write: the standard error is the binomial's, 7.6%."""
+    blocks, errors, told = 2_000_000, [], []
+    for seed in range(12):
+        found = executed("if (bx % 7 == 3) o[tx] = 1;", (blocks, 1, 1), (32, 1, 1))
+        found.seed = seed
+        result = counted(found)
+        assert result.coverage.relative_standard_error is not None
+        told.append(result.coverage.relative_standard_error)
+        errors.append(_global(found, result.tally.requests) / (blocks / 7) - 1)
+
+    binomial = (6 / 1024) ** 0.5
+    assert np.mean(told) == pytest.approx(binomial, rel=0.15)
+    assert 0.6 * binomial < np.sqrt(np.mean(np.square(errors))) < 1.5 * binomial
+
+
+@pytest.mark.parametrize("condition", ["sinf(bx) < 5", "sinf(bx) > 5"], ids=["all", "none"])
+def test_what_the_sample_does_not_show_is_not_told(condition: str) -> None:
+    """Where all do alike, or none was seen at work, how far off the others are is not known."""
+    found = executed(f"if ({condition}) o[tx] = 1;", (10_000_000, 1, 1), (32, 1, 1))
+    coverage = counted(found).coverage
+
+    assert coverage.estimated
+    assert coverage.relative_standard_error is None
+    assert coverage.remark == "estimates, since blocks may differ by data or index"
+
+
+def test_what_is_estimated_runs_whole_up_to_a_larger_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(counting, "WHOLE_GRID_LANE_INSTRUCTIONS", 0)
+    found = executed("if (bx % 100 == 50) o[tx] = 1;", (10_000, 1, 1), (32, 1, 1))
+
+    result = counted(found)
+
+    assert result.coverage.blocks_emulated == 10_000
+    assert not result.coverage.estimated
+    assert _global(found, result.tally.requests) == 100
+
+
+@pytest.mark.usefixtures("only_samples")
+def test_where_time_is_short_counting_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(block_classes, "SHARE_OF_TIME", -1)
+
+    result = counted(executed("o[tx] = 1;", (100_000, 1, 1), (32, 1, 1)))
+
+    assert result.coverage.estimated
+    assert not result.coverage.timed_out
+
+
+@pytest.mark.usefixtures("only_samples")
+@pytest.mark.parametrize(
+    "body",
+    [
+        "o[(by * 33 + bx) * 33 + tx] = x[bx * 5 + tx];",  # each block lies otherwise in its lines
+        "o[min(max(column - 40, 0), n - 1)] = 1;",  # clamped at both ends
+        "int j = (by * 60 + bx) * 64 + tx; if (j / 32 < n) o[j / 32] = x[j % 32];",
+        "if ((unsigned)(column - 3) < (unsigned)(n - 7)) o[column] = 1;",
+        "if ((row - 3 | column - 5) < 0) o[row * 100 + column] = 1;",  # asks for signs alone
+        "for (int k = bx; k < n; k += gridDim.x) o[k] = 1;",
+        "__shared__ int s[33]; s[tx] = tx * 3; __syncthreads(); o[s[32 - tx] + 32 * bx] = 1;",
+        "__shared__ int s[33]; s[tx] = bx * tx; __syncthreads(); o[s[32 - tx]] = 1;",
+        "int j = n - 1 - column; if (j >= 0) o[j] = x[n - 1 - j];",
+        "__shared__ int2 s[33]; s[tx] = make_int2(bx, -bx); __syncthreads();"
+        "if (s[32 - tx].x > 30) o[tx] = 1;",  # of a vector, the sum of which stays
+        "int k = 0; if (tx < 5) k = bx; o[k + tx] = 1;",
+        "if (row == 7) o[tx] = 1; else if (bx > 30) return; o[column] = 2;",
+    ],
+)
+def test_samples_count_what_whole_grids_do(body: str) -> None:
+    grid = (60, 11, 1)
+    found = executed(body, grid, (33, 1, 1), n=1500, m=3)
+    result = counted(found)
+    found.reset()
+
+    assert not result.coverage.estimated
+    assert result.tally == found.record(WholeGrid(grid), None)
+
+
+def test_kernels_of_the_catalog_are_sampled_exactly_but_for_the_scattered_access() -> None:
+    """Of these, sizes that no tile divides."""
+    found = {}
+    for name in ("naive", "tiled", "coarsened", "blur", "transpose-padded", "scattered"):
+        sizes = {"n": 100_003} if name == "scattered" else {"width": 517}
+        launch = CATALOG[name].prepare(sizes, limits(loader.load("h200")))
+        one = Execution.of(launch, compile_launch(launch, (9, 0)), 0)
+        found[name] = block_classes.divide(one, 1000).exact
+
+    assert found.pop("scattered") is False
+    assert all(found.values())
+
+
+# --- Random kernels ----------------------------------------------------------------------------
+
+names = st.sampled_from(["bx", "by", "bz", "tx", "ty", "n", "m", "row", "column", "i", "3", "-7"])
+lesser = st.sampled_from(["m", "3", "16", "blockDim.x", "tx", "bx"])
+units = st.sampled_from(["m", "4", "3", "32"])
+compared = st.sampled_from(["<", "<=", ">", ">=", "==", "!="])
+
+
+def _larger(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    return st.one_of(
+        st.builds("({} + {})".format, inner, inner),
+        st.builds("({} - {})".format, inner, inner),
+        st.builds("({} * {})".format, inner, lesser),
+        st.builds("{}({}, {})".format, st.sampled_from(["min", "max"]), inner, inner),
+        st.builds("({} {} {})".format, inner, st.sampled_from("/%"), units),
+        st.builds("({} >> {})".format, inner, st.sampled_from("135")),
+        st.builds(
+            "({} {} {})".format, inner, st.sampled_from("&|^"), st.sampled_from(["31", "tx"])
+        ),
+        st.builds("({} {} {} ? {} : {})".format, inner, compared, inner, inner, inner),
+        st.builds("(int)((unsigned)({}) >> 3)".format, inner),
+    )
+
+
+numbers = st.recursive(names, _larger, max_leaves=4)
+conditions = st.one_of(
+    st.builds("{} {} {}".format, numbers, compared, numbers),
+    st.builds("(unsigned)({}) < (unsigned)({})".format, numbers, numbers),
+    st.builds(
+        "({} {} n {} {} < m)".format, numbers, compared, st.sampled_from(["&&", "||"]), names
+    ),
+)
+touches = st.one_of(
+    st.builds("if ((unsigned)({0}) < 80000u) o[{0}] = s;".format, numbers),
+    st.builds("if ((unsigned)({0} + 40000) < 80000u) s += x[{0} + 40000];".format, numbers),
+)
+statements = st.recursive(
+    touches,
+    lambda inner: st.one_of(
+        st.builds("if ({}) {{ {} }} else {{ {} }}".format, conditions, inner, inner),
+        st.builds("for (int k = 0; k < min({}, 5); k++) {{ {} }}".format, numbers, inner),
+        st.builds("if ({}) return; {}".format, conditions, inner),
+    ),
+    max_leaves=4,
+)
+grids = st.one_of(
+    st.tuples(st.integers(1, 90), st.just(1), st.just(1)),
+    st.tuples(st.integers(1, 20), st.integers(1, 20), st.just(1)),
+    st.tuples(st.integers(1, 8), st.integers(1, 8), st.integers(1, 6)),
+)
+threads = st.sampled_from([(32, 1, 1), (16, 4, 1), (33, 2, 1), (20, 3, 1), (64, 1, 1)])
+
+
+@pytest.mark.usefixtures("only_samples")
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(statements, grids, threads, st.integers(-20, 400), st.integers(1, 40), st.booleans())
+def test_what_is_not_called_an_estimate_is_what_the_whole_grid_counts(
+    body: str, grid: Dim3, block: Dim3, n: int, m: int, few: bool
+) -> None:
+    found = executed(f"float s = 0;\n{body}\no[tx] = s;", grid, block, n, m)
+    with pytest.MonkeyPatch.context() as patch:
+        if few:
+            patch.setattr(block_classes, "MOST_PIECES", 8)
+        result = counted(found)
+    found.reset()
+
+    if not result.coverage.estimated:
+        assert result.tally == found.record(WholeGrid(grid), None)

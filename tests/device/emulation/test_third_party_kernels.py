@@ -1,0 +1,213 @@
+"""Kernels as strangers write them, against NumPy; and `check` has nothing to say against them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from paths import DATA
+from third_party import HOPPER, STRANGERS, Stranger, assertions_that_hold
+
+from memlab.device.budget import Budget
+from memlab.device.checking.check import check
+from memlab.device.compiler.compile import compile_launch
+from memlab.device.emulation import counting, representative_block
+from memlab.device.emulation.execution import Execution
+from memlab.device.emulator.machine.memory import KernelFault
+from memlab.device.emulator.machine.printf import MOST_CHARACTERS, MOST_LINES, WIDEST, formatted
+from memlab.device.measurement import DeviceSummary
+from memlab.kernels.launch import Buffer, Launch, NpyFile, Scalar
+
+THIRD_PARTY = DATA / "third_party"
+BUDGET = Budget(timeout_s=20)
+CASES = [
+    pytest.param(make, architecture, id=f"{make.__name__}-sm_{architecture[0]}{architecture[1]}")
+    for make in STRANGERS
+    for architecture in make().architectures
+]
+
+
+def launch_of(stranger: Stranger, folder: Path) -> Launch:
+    file, entry = stranger.name.split(".")
+    arguments: list[Buffer | Scalar] = []
+    for name in stranger.order.split():
+        value = stranger.inputs.get(name, stranger.before.get(name))
+        if isinstance(value, np.generic):
+            arguments.append(Scalar(name, value.dtype.name, value.item()))
+            continue
+        fill = None
+        if value is not None:
+            np.save(folder / f"{name}.npy", value)
+            fill = NpyFile(str(folder / f"{name}.npy"))
+        array = stranger.outputs.get(name, value)
+        role = "in" if name in stranger.inputs else "inout" if name in stranger.before else "out"
+        arguments.append(Buffer(name, array.shape, array.dtype.name, role, fill))
+    return Launch(
+        kernel=entry,
+        parameters={},
+        source=(THIRD_PARTY / f"{file}.cu").read_text(),
+        source_name=f"{file}.cu",
+        entry=entry,
+        defines={},
+        grid=stranger.grid,
+        block=(stranger.block, 1, 1),
+        dynamic_shared_bytes=stranger.shared,
+        arguments=tuple(arguments),
+        flop=None,
+        compulsory_bytes=0,
+        references={},
+        tolerance=0.0,
+        compile_options=("--device-int128",),
+    )
+
+
+def run(launch: Launch, architecture: tuple[int, int]) -> dict[str, Any]:
+    """The outputs, run as `memlab run` does: a probe first."""
+    execution = Execution.of(launch, compile_launch(launch, architecture), 0, BUDGET)
+    counting.count(
+        execution,
+        representative_block.probe(execution).lane_instructions_per_block,
+        lambda what, fraction: None,
+    )
+    return {each.name: execution.array(each).copy() for each in launch.outputs}
+
+
+@pytest.mark.parametrize(("make", "architecture"), CASES)
+def test_a_kernel_gives_what_numpy_gives(
+    make: Any, architecture: tuple[int, int], tmp_path: Path
+) -> None:
+    stranger = make()
+
+    found = run(launch_of(stranger, tmp_path), architecture)
+
+    for name, expected in stranger.outputs.items():
+        values = np.sort(found[name]) if name in stranger.loose else found[name]
+        wanted = np.sort(expected) if name in stranger.loose else expected
+        if wanted.dtype.kind == "f" and stranger.within:
+            np.testing.assert_allclose(
+                values, wanted, rtol=stranger.within, atol=stranger.within, err_msg=name
+            )
+        else:
+            np.testing.assert_array_equal(values, wanted, err_msg=name)
+
+
+@pytest.mark.parametrize("make", [each for each in STRANGERS if each().checked])
+def test_a_right_kernel_has_no_finding(make: Any, tmp_path: Path) -> None:
+    stranger = make()
+    launch = launch_of(stranger, tmp_path)
+    device = DeviceSummary("NVIDIA H200", "emulated", HOPPER, "h200")
+
+    report = check(launch, compile_launch(launch, HOPPER), device, budget=BUDGET)
+
+    assert report.findings == ()
+
+
+def test_an_assertion_that_fails_is_named(tmp_path: Path) -> None:
+    stranger = assertions_that_hold()
+    stranger.inputs["x"][70] = -1
+
+    with pytest.raises(KernelFault) as error:
+        run(launch_of(stranger, tmp_path), HOPPER)
+
+    assert str(error.value).startswith(
+        'assertion failed: x[i] >= 0 && "negative input", by block (2, 0, 0) thread (6, 0, 0), line'
+    )
+
+
+def printing(count: int) -> Stranger:
+    x = np.full(count, 3, "i4")
+    inputs = {"x": x, "n": np.int32(count)}
+    return Stranger("language.prints", "x out n", inputs, {"out": x}, {}, (-(-count // 32), 1, 1))
+
+
+def test_printf_prints_once_for_each_thread_in_order(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(launch_of(printing(2), tmp_path), HOPPER)
+
+    each = "thread {} of 2: 1.500000 text q  0.33 3298534883328 7 ff %\n"
+    printed = capsys.readouterr()
+    assert (printed.out, printed.err) == ("", each.format(0) + each.format(1) + "done\n")
+
+
+def test_printf_has_an_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(launch_of(printing(3000), tmp_path), HOPPER)
+
+    *lines, last = capsys.readouterr().err.splitlines()
+    assert len(lines) == MOST_LINES
+    assert last == f"(what is printed after {MOST_LINES} calls of printf is left out)"
+
+
+def test_formats_are_those_of_c() -> None:
+    values = np.array([-5, 7], "i4").tobytes() + np.array([2.5]).tobytes()
+    values += np.array([2**63], "u8").tobytes() + np.array([255, 6], "i4").tobytes()
+
+    text = formatted("%-4d|%u|%.3e|%llu|%#x|%*d%%", values + np.array([9], "i4").tobytes(), str)
+
+    assert text == "-5  |7|2.500e+00|9223372036854775808|0xff|     9%"
+
+
+@pytest.mark.parametrize(
+    ("form", "values", "printed"),
+    [
+        ("%.*f|", (np.int32(-1), np.float64(1.5)), "1.500000|"),  # as without a precision
+        ("%*d|", (np.int32(-5), np.int32(7)), "7    |"),  # as with the flag -
+        ("%.f|", (np.float64(2.5),), "2|"),
+        ("%*d", (np.int32(2**31 - 1), np.int32(1)), "1".rjust(WIDEST)),
+        ("%999999999d", (np.int32(1),), "1".rjust(WIDEST)),
+        ("%.*d", (np.int32(2**31 - 1), np.int32(1)), "1".zfill(WIDEST)),
+        ("%.99999999f", (np.float64(0.5),), "0.5" + "0" * (WIDEST - 1)),
+        ("%9999999999d|", (np.int32(1),), "%9999999999d|"),  # no int
+        ("%*p", (np.int32(-(2**31)), np.int64(1)), "0x1".ljust(WIDEST)),
+    ],
+)
+def test_widths_and_precisions_are_those_of_c_and_bounded(
+    form: str, values: tuple[Any, ...], printed: str
+) -> None:
+    arguments = b""
+    for each in values:
+        arguments += bytes(-len(arguments) % each.nbytes) + each.tobytes()
+
+    assert formatted(form, arguments, str) == printed
+
+
+def print_from(body: str, threads: int) -> None:
+    """Run a kernel of one block that prints."""
+    run(
+        Launch(
+            kernel="k",
+            parameters={},
+            source=f'extern "C" __global__ void k() {{ {body} }}',
+            source_name="k.cu",
+            entry="k",
+            defines={},
+            grid=(1, 1, 1),
+            block=(threads, 1, 1),
+            dynamic_shared_bytes=0,
+            arguments=(),
+            flop=None,
+            compulsory_bytes=0,
+            references={},
+            tolerance=0.0,
+        ),
+        HOPPER,
+    )
+
+
+def test_what_is_printed_cannot_drive_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    print_from(r'printf("\033]0;pwn\007\033[2J%c%s\tend\n", 27, "\x9b" "1m\xe2\x80\xae\r");', 1)
+
+    assert capsys.readouterr().err == (
+        r"\x1b]0;pwn\x07\x1b[2J\x1b" + "\N{REPLACEMENT CHARACTER}" + r"1m\u202e\r" + "\tend\n"
+    )
+
+
+def test_all_that_is_printed_has_an_end(capsys: pytest.CaptureFixture[str]) -> None:
+    print_from(f'printf("{"%4096d" * 40}\\n", {", ".join(["1"] * 40)});', 32)
+
+    *whole, cut, last = capsys.readouterr().err.splitlines(keepends=True)
+    assert last == f"(what is printed after {MOST_CHARACTERS} characters is left out)\n"
+    assert len(whole) == MOST_CHARACTERS // (40 * 4096 + 1)
+    assert len("".join(whole) + cut) - 1 == MOST_CHARACTERS

@@ -1,0 +1,396 @@
+"""What launches read through the L2 and from memory, against all their addresses.
+
+The expected figures come from NumPy alone: which 32-byte sectors each block touches, or an exact
+least-recently-used cache over all accesses in the order of the blocks.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import launches
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from memlab.device.compiler.compile import compile_launch
+from memlab.device.datasheets import loader
+from memlab.device.emulation import counting, representative_block
+from memlab.device.emulation.device import EmulatedDevice
+from memlab.device.emulation.execution import Execution
+from memlab.device.measurement import Measurement
+from memlab.device.properties import DeviceProperties
+from memlab.kernels.launch import Buffer, Dim3, Launch, Same, Scalar, Values
+
+THREADS, SECTOR = 256, 32
+launch_of = partial(launches.launch_of, threads=THREADS)
+H200 = loader.load("h200")
+EXACT = replace(H200, dram_access_bytes=SECTOR)
+"""An H200 that reads from memory no more than it needs."""
+
+SPMV = """extern "C" __global__ void k(const int *rowptr, const int *col, const double *val,
+                                         const double *x, double *y, int rows)
+{
+    int row = blockIdx.x * blockDim.x + threadIdx.x;
+    if (row < rows) {
+        double sum = 0;
+        for (int j = rowptr[row]; j < rowptr[row + 1]; ++j)
+            sum += val[j] * x[col[j]];
+        y[row] = sum;
+    }
+}
+"""
+SEGMENTS = """extern "C" __global__ void k(const float *x, const int *first, float *y, int m)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    float sum = 0;
+    for (int j = 0; j < m; ++j)
+        sum += x[first[i] + j];
+    y[i] = sum;
+}
+"""
+GATHER = """extern "C" __global__ void k(const int *index, const float *x, float *y)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    y[i] = x[index[i]];
+}
+"""
+EXPAND = """extern "C" __global__ void k(const int *rowptr, const int *col, const int *level,
+                                         int *next, int rows)
+{
+    int row = blockIdx.x * blockDim.x + threadIdx.x;
+    if (row < rows && level[row] == 3)
+        for (int j = rowptr[row]; j < rowptr[row + 1]; ++j)
+            if (level[col[j]] < 0)
+                next[col[j]] = 4;
+}
+"""
+COPY = """extern "C" __global__ void k(const float *x, float *y, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (CONDITION)
+        y[i] = x[i];
+}
+"""
+
+
+def array_of(name: str, values: NDArray[Any]) -> Buffer:
+    return Buffer(name, values.shape, str(values.dtype), "in", Values(values))
+
+
+def run(launch: Launch, properties: DeviceProperties = EXACT) -> Measurement:
+    return EmulatedDevice("h200", properties).run(launch, seed=3)
+
+
+def sectors(element: NDArray[Any], element_bytes: int, array: int) -> NDArray[np.int64]:
+    """The sectors of elements, told apart by the array."""
+    return (array << 40) + np.asarray(element, np.int64) * element_bytes // SECTOR
+
+
+def rows_of_lengths(lengths: NDArray[np.int64], seed: int) -> dict[str, NDArray[Any]]:
+    """A sparse matrix with so many elements in each row, at random columns."""
+    generator, rows = np.random.default_rng(seed), len(lengths)
+    pointer = np.concatenate(([0], np.cumsum(lengths))).astype(np.int32)
+    return {
+        "rowptr": pointer,
+        "col": generator.integers(0, rows, pointer[-1], dtype=np.int32),
+        "val": generator.random(pointer[-1]),
+        "x": generator.random(rows),
+    }
+
+
+def spmv(matrix: dict[str, NDArray[Any]], blocks: int) -> Launch:
+    rows = len(matrix["x"])
+    given = [array_of(name, values) for name, values in matrix.items()]
+    y = Buffer("y", (rows,), "float64", "out")
+    return launch_of(SPMV, *given, y, Scalar("rows", "int32", rows), blocks=blocks)
+
+
+def read_by_blocks(matrix: dict[str, NDArray[Any]]) -> list[NDArray[np.int64]]:
+    """The sectors that each block with rows reads, each once."""
+    pointer, found = matrix["rowptr"], []
+    for first in range(0, len(matrix["x"]), THREADS):
+        last = min(first + THREADS, len(matrix["x"]))
+        of_rows = np.arange(pointer[first], pointer[last])
+        read = [
+            sectors(np.arange(first, last + 1), 4, 0),
+            sectors(of_rows, 4, 1),
+            sectors(of_rows, 8, 2),
+            sectors(matrix["col"][of_rows], 8, 3),
+        ]
+        found.append(np.unique(np.concatenate(read)))
+    return found
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("blocks", [20, 47, 300], ids=lambda blocks: f"{blocks} blocks")
+def test_rows_of_irregular_length_are_read_once_for_each_block(seed: int, blocks: int) -> None:
+    """A block an SM at most, whose L1 holds all that the block reads: 20 blocks have rows."""
+    lengths = np.random.default_rng(seed).geometric(1 / 13, 5000)
+    matrix = rows_of_lengths(lengths, seed)
+    read = read_by_blocks(matrix)
+
+    counters = run(spmv(matrix, blocks)).counters
+
+    assert counters.l2_read_sectors == pytest.approx(sum(map(len, read)), rel=0.06)
+    once = SECTOR * len(np.unique(np.concatenate(read)))
+    assert counters.dram_read_bytes == pytest.approx(once, rel=0.06)
+    assert counters.dram_read_bytes <= sum(values.nbytes for values in matrix.values()) + 4 * SECTOR
+
+
+def test_a_loop_that_ends_early_in_some_warps_is_read_where_it_is() -> None:
+    """Most warps are done while the last of 800 elements go on: they touch nothing then."""
+    lengths = np.random.default_rng(5).pareto(1.1, 5000).clip(max=160).astype(np.int64) * 5
+    matrix = rows_of_lengths(lengths, 5)
+    read = read_by_blocks(matrix)
+
+    counters = run(spmv(matrix, 20)).counters
+
+    assert counters.l2_read_sectors == pytest.approx(sum(map(len, read)), rel=0.15)
+    assert counters.dram_read_bytes <= SECTOR * counters.l2_read_sectors
+
+
+@pytest.mark.parametrize("blocks", [79, 300])
+@pytest.mark.parametrize(("share", "near"), [(0.1, False), (0.1, True), (0.5, True), (0.01, False)])
+def test_a_step_through_a_graph_reads_what_the_vertices_of_its_front_have(
+    share: float, near: bool, blocks: int
+) -> None:
+    """Breadth first: of 20,000 vertices some are expanded, towards others near or anywhere."""
+    rows, generator = 20_000, np.random.default_rng(0)
+    lengths = generator.geometric(1 / 12, rows)
+    pointer = np.concatenate(([0], np.cumsum(lengths))).astype(np.int32)
+    row_of_edge, furthest = np.repeat(np.arange(rows), lengths), 500 if near else rows // 2
+    away = generator.integers(-furthest, furthest, pointer[-1])
+    col = ((row_of_edge + away) % rows).astype(np.int32)
+    level = np.where(generator.random(rows) < share, 3, generator.integers(-1, 1, rows))
+    launch = launch_of(
+        EXPAND,
+        array_of("rowptr", pointer),
+        array_of("col", col),
+        array_of("level", level.astype(np.int32)),
+        Buffer("next", (rows,), "int32", "inout", Same(0)),
+        Scalar("rows", "int32", rows),
+        blocks=blocks,
+    )
+    read = []
+    for first in range(0, rows, THREADS):
+        block = np.arange(first, min(first + THREADS, rows))
+        front = block[level[block] == 3]
+        edges = np.flatnonzero(np.isin(row_of_edge, front))
+        looked_at = np.concatenate((block, col[edges]))
+        touched = [sectors(looked_at, 4, 2), sectors(front, 4, 0), sectors(front + 1, 4, 0)]
+        read.append(np.unique(np.concatenate([*touched, sectors(edges, 4, 1)])))
+
+    counters = run(launch).counters
+
+    assert counters.l2_read_sectors == pytest.approx(sum(map(len, read)), rel=0.12)
+    once = SECTOR * len(np.unique(np.concatenate(read)))
+    assert counters.dram_read_bytes == pytest.approx(once, rel=0.12)
+
+
+def test_what_a_thread_reads_again_is_still_there() -> None:
+    """Each thread reads 100 words from a random one on: 13 sectors or 14, eight words each."""
+    threads, words = 2048, 100
+    first = np.random.default_rng(0).integers(0, (threads - 1) * words, threads, dtype=np.int32)
+    x, y = np.ones(threads * words, np.float32), Buffer("y", (threads,), "float32", "out")
+    launch = launch_of(
+        SEGMENTS,
+        array_of("x", x),
+        array_of("first", first),
+        y,
+        Scalar("m", "int32", words),
+        blocks=threads // THREADS,
+    )
+    of_blocks = (first[:, None] + np.arange(words)).reshape(-1, THREADS * words)
+    read = [np.unique(sectors(each, 4, 0)) for each in of_blocks]
+    of_first = threads * 4 // SECTOR
+
+    counters = run(launch).counters
+
+    assert counters.l2_read_sectors == pytest.approx(sum(map(len, read)) + of_first, rel=0.03)
+    once = SECTOR * (len(np.unique(np.concatenate(read))) + of_first)
+    assert counters.dram_read_bytes == pytest.approx(once, rel=0.08)
+
+
+def gather(elements: int, blocks: int) -> tuple[Launch, NDArray[np.int64]]:
+    """A random read a thread, and the elements that each block reads."""
+    index = np.random.default_rng(1).integers(0, elements, blocks * THREADS, dtype=np.int32)
+    launch = launch_of(
+        GATHER,
+        array_of("index", index),
+        array_of("x", np.ones(elements, np.float32)),
+        Buffer("y", (index.size,), "float32", "out"),
+        blocks=blocks,
+    )
+    return launch, index.reshape(blocks, THREADS).astype(np.int64)
+
+
+def test_blocks_on_one_multiprocessor_share_what_they_gather() -> None:
+    """Eight are resident on each of four, of which all read one small array."""
+    launch, index = gather(elements=32_768, blocks=32)
+    four = replace(EXACT, multiprocessor_count=4)
+    together = [index[first::4] for first in range(4)]
+    read = sum(len(np.unique(sectors(each, 4, 0))) for each in together)
+
+    measured = run(launch, four)
+
+    assert measured.occupancy.blocks_per_sm == 8
+    expected = read + index.size * 4 // SECTOR
+    assert measured.counters.l2_read_sectors == pytest.approx(expected, rel=0.05)
+
+
+def missed(read: NDArray[np.int64], lines: int) -> int:
+    """Sectors that a cache does not hold which keeps the lines that were used last."""
+    held: OrderedDict[int, set[int]] = OrderedDict()
+    count = 0
+    for sector in read.tolist():
+        line = sector // 4
+        filled = held.pop(line, set())
+        count += sector not in filled
+        held[line] = filled | {sector}
+        if len(held) > lines:
+            held.popitem(last=False)
+    return count
+
+
+@pytest.mark.parametrize("l2_bytes", [2**18, 2**19, 2**20, 2**22])
+def test_an_array_larger_than_the_l2_is_read_again(l2_bytes: int) -> None:
+    """1 MiB gathered at random by 256 blocks, without an L1, as much streamed past it."""
+    launch, index = gather(elements=2**18, blocks=256)
+    small = replace(EXACT, l2_cache_bytes=l2_bytes, l1_cache_bytes_per_sm=0, multiprocessor_count=8)
+    streamed = np.arange(index.size).reshape(index.shape)
+    in_order = [sectors(streamed, 4, 0), sectors(index, 4, 1), sectors(streamed, 4, 2)]
+    written = index.size * 4 // SECTOR
+    read = missed(np.stack(in_order, axis=1).reshape(-1), l2_bytes // 128) - written
+
+    assert run(launch, small).counters.dram_read_bytes == pytest.approx(SECTOR * read, rel=0.15)
+
+
+def copied(blocks: int, n: int, condition: str = "i < n") -> Launch:
+    source = COPY.replace("CONDITION", condition)
+    x, y = Buffer("x", (n,), "float32", "in"), Buffer("y", (n,), "float32", "out")
+    return launch_of(source, x, y, Scalar("n", "int32", n), blocks=blocks)
+
+
+@pytest.mark.parametrize("sampled", [False, True], ids=["whole", "sampled"])
+@pytest.mark.parametrize("blocks", [1000, 2100, 9000, 60_000])
+def test_blocks_without_work_change_nothing_but_their_start(
+    sampled: bool, blocks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 1,000 blocks and one element more: in the larger grids the middle is idle."""
+    n = 999 * THREADS + 1
+    if sampled:
+        monkeypatch.setattr(counting, "WHOLE_GRID_LANE_INSTRUCTIONS", 0)
+
+    exact, measured = run(copied(1000, n)), run(copied(blocks, n))
+
+    assert measured.counters.dram_read_bytes == pytest.approx(4 * n, rel=0.001)
+    assert measured.time.bounds_s["dram"] == pytest.approx(exact.time.bounds_s["dram"])
+    waits_s, bounds_s = exact.time.bounds_s["latency"], measured.time.bounds_s
+    assert 0.95 * waits_s <= bounds_s["latency"] <= waits_s + 0.02 * bounds_s["launch"]
+
+
+@pytest.mark.parametrize(
+    ("condition", "share"),
+    [
+        ("blockIdx.x >= 700", 3 / 10),
+        ("blockIdx.x < 300", 3 / 10),
+        ("blockIdx.x >= 200 && blockIdx.x < 240", 4 / 100),
+        ("blockIdx.x % 7 == 3", 1 / 7),
+        ("blockIdx.x == 0", 1 / 1000),
+    ],
+)
+def test_wherever_the_blocks_with_work_lie(condition: str, share: float) -> None:
+    n = 1000 * THREADS
+
+    counters = run(copied(1000, n, condition)).counters
+
+    assert counters.dram_read_bytes == pytest.approx(4 * n * share, rel=0.01)
+    assert counters.l2_read_sectors * SECTOR == pytest.approx(4 * n * share, rel=0.01)
+
+
+ONE = """extern "C" __global__ void k(const float *x, float *y, int n)
+{
+    if (blockIdx.x == 7 && threadIdx.x == 0)
+        for (int i = 0; i < n; i++)
+            y[i] = x[i];
+}
+"""
+
+
+def one(blocks: int, n: int) -> Launch:
+    x, y = Buffer("x", (n,), "float32", "in"), Buffer("y", (n,), "float32", "out")
+    return launch_of(ONE, x, y, Scalar("n", "int32", n), blocks=blocks)
+
+
+def test_one_block_that_works_is_found_in_a_large_grid() -> None:
+    """Among 4,096 none lies near it that has anything to do; in 15 it is the middle one."""
+    n = 512
+
+    alone, measured = run(one(15, n)), run(one(4096, n))
+
+    assert measured.counters.dram_read_bytes == alone.counters.dram_read_bytes == 4 * n
+    waits_s = alone.time.bounds_s["latency"]
+    assert measured.time.bounds_s["latency"] == pytest.approx(waits_s, rel=0.05)
+
+
+def test_few_blocks_between_many_that_are_idle_are_found() -> None:
+    """Every 64th of 8,192, none of them in the middle of an even part of the grid."""
+    n = 8192 * THREADS
+
+    counters = run(copied(8192, n, "blockIdx.x % 64 == 5")).counters
+
+    assert counters.dram_read_bytes == pytest.approx(4 * n / 64, rel=0.01)
+    assert counters.l2_read_sectors * SECTOR == pytest.approx(4 * n / 64, rel=0.01)
+
+
+@pytest.mark.parametrize("grid", [(40, 40, 1), (64, 64, 1), (20, 100, 1)])
+def test_the_corner_of_a_plane_that_has_work_is_read_once(grid: Dim3) -> None:
+    """Blocks run together row by row, whatever part of a row has something to do."""
+    source = """extern "C" __global__ void k(const float *x, float *y, int n, int m)
+    {
+        int i = blockIdx.x * blockDim.x + threadIdx.x, j = blockIdx.y * blockDim.y + threadIdx.y;
+        if (i < n && j < m)
+            y[j * n + i] = x[j * n + i];
+    }"""
+    n, m = (8 * extent - 5 for extent in grid[:2])
+    x, y = Buffer("x", (m, n), "float32", "in"), Buffer("y", (m, n), "float32", "out")
+    sizes = Scalar("n", "int32", n), Scalar("m", "int32", m)
+    launch = replace(launch_of(source, x, y, *sizes, blocks=1), grid=grid, block=(16, 16, 1))
+
+    assert run(launch).counters.dram_read_bytes == pytest.approx(4 * n * m, rel=0.03)
+
+
+def test_a_warp_that_has_no_counterpart_moves_as_its_instruction_does() -> None:
+    """Of the second block one warp works; the first block's others have none to compare with."""
+    launch = copied(2, THREADS + 32)
+    execution = Execution.of(launch, compile_launch(launch, H200.compute_capability), 0)
+
+    stream = representative_block.probe(execution).stream
+
+    of_block = THREADS * 4 // SECTOR
+    assert stream.affine.all()
+    assert stream.sectors == len(stream.sector) == 2 * of_block
+    assert (stream.move == (of_block, 0, 0)).all()
+    x, y = execution.memory.allocations
+    for array, store in ((x, False), (y, True)):
+        first = array.address // SECTOR
+        assert (stream.sector[stream.store == store] == first + np.arange(of_block)).all()
+        assert (stream.low[stream.store == store] == first).all()
+        assert (stream.high[stream.store == store] == first + array.size // SECTOR - 1).all()
+
+
+def test_a_block_takes_as_long_as_its_slowest_warp() -> None:
+    """One row of 4,000 elements in another place of the block, the others have one."""
+    bounds = []
+    for long in (0, 200):
+        lengths = np.ones(THREADS, np.int64)
+        lengths[long] = 4000
+        bounds.append(run(spmv(rows_of_lengths(lengths, 1), 1)).time.bounds_s["latency"])
+    short = rows_of_lengths(np.ones(THREADS, np.int64), 1)
+
+    assert bounds[1] == pytest.approx(bounds[0], rel=0.05)
+    assert bounds[1] > 100 * run(spmv(short, 1)).time.bounds_s["latency"]

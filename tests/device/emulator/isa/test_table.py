@@ -1,0 +1,226 @@
+"""Every row of the table runs, and gives bit for bit what an NVIDIA H200 gives."""
+
+import csv
+import re
+
+import numpy as np
+import pytest
+from paths import DATA
+from ptx import kernel, run
+from row_kernels import INPUT_BYTES, LANES, OUTPUT_BYTES, digest, lane_kernel, operands
+
+from memlab.device.emulator.isa import table as isa
+from memlab.device.emulator.isa.rows import op
+from memlab.device.emulator.program.program import load
+from memlab.device.emulator.ptx.parser import TYPE_BYTES, PtxError, parse
+
+HEAD = ".version 8.8\n.target sm_100\n.address_size 64\n"
+ROWS = {
+    opcode: row
+    for opcode, row in isa.TABLE.items()
+    # The tensor cores' have their own test; what only other rows' macros use, the strangers'.
+    if not opcode.startswith(("mma", "ldmatrix", "movmatrix", "stmatrix", "wmma", "mbarrier"))
+}
+COMPUTING = [row for row in ROWS.values() if row.kind in ("lanes", "warp")]
+
+
+def _hardware() -> dict[str, str]:
+    lines = (DATA / "h200-instructions.csv").read_text().splitlines()
+    return {row["opcode"]: row["crc32"] for row in csv.DictReader(lines[4:])}
+
+
+# What the checksums leave out: approximations (their bounds are tested apart), addresses of
+# windows (the emulator's own), packed float32 (not on an H200), `.sat` where it can do nothing,
+# and rows that are younger than the recording, which `test_younger_rows` holds to other truths.
+_NOT_COMPARED = re.compile(
+    r"\w+\.(approx|full)|cvta|isspacep|\w+(\.rn)?(\.ftz)?\.f32x2|cvt\.sat\.[su]\d+\.[su]\d+"
+    r"|bmsk|szext|cvt\.pack|vabsdiff2|(min|max)\..*relu|cvt\.r.i\.bf16\.bf16|cvt\..*e[45]m[23]x2"
+)
+
+
+def _families() -> dict[str, list[isa.Row]]:
+    families: dict[str, list[isa.Row]] = {}
+    for row in COMPUTING:
+        families.setdefault(row.opcode.split(".")[0], []).append(row)
+    return families
+
+
+@pytest.mark.parametrize("family", _families())
+def test_rows_agree_with_hardware(family: str) -> None:
+    hardware, wrong = _hardware(), []
+    for row in _families()[family]:
+        arrays = {
+            "in": operands(row),
+            "out": np.zeros((LANES, OUTPUT_BYTES), np.uint8),
+        }
+        done = run(HEAD + lane_kernel(row), arrays, block=(LANES, 1, 1))
+        expected = hardware.get(row.opcode)
+        if expected is None:
+            assert _NOT_COMPARED.match(row.opcode), f"{row.opcode} was not run on hardware"
+        elif digest(row, done["out"]) != expected:
+            wrong.append(row.opcode)
+    assert not wrong
+
+
+def _memory_kernel(row: isa.Row) -> str:
+    """Copies a lane's first bytes to its output by way of the row's space and instruction."""
+    size = TYPE_BYTES[(row.to or row.of)[0]]
+    moved = size * row.vector
+    words = [f"%r{index}" for index in range(row.vector)]
+    operand = words[0] if row.vector == 1 else f"{{{', '.join(words)}}}"
+    place, declaration = "", ""
+    if row.space == "shared":
+        place = "%own"
+        declaration = (
+            ".shared .align 32 .b8 all[2048]; .reg .b64 %own; mul.wide.u32 %at, %lane, 64;"
+            "mov.u64 %own, all; add.u64 %own, %own, %at;"
+        )
+    elif row.space in ("local", "param::func"):
+        place, declaration = "own", f".{row.space.partition('::')[0]} .align 32 .b8 own[64];"
+    space = row.space.partition("::")[0]
+
+    lines = [f".reg .b16 %byte; .reg .b{max(8 * size, 16)} %r<8>; {declaration}"]
+    if row.kind == "load":
+        if place:
+            lines += [_copy_byte(i, "global", "%in", space, place) for i in range(moved)]
+        lines.append(f"{row.opcode} {operand}, [{place or '%in'}];")
+        for index, word in enumerate(words):
+            lines.append(f"st.global.b{8 * size} [%out+{size * index}], {word};")
+    else:
+        for index, word in enumerate(words):
+            lines.append(f"ld.global.b{8 * size} {word}, [%in+{size * index}];")
+        lines.append(f"{row.opcode} [{place or '%out'}], {operand};")
+        if place:
+            lines += [_copy_byte(i, space, place, "global", "%out") for i in range(moved)]
+    return "\n".join(lines)
+
+
+def _copy_byte(at: int, space: str, of: str, to_space: str, to: str) -> str:
+    return f"ld.{space}.b8 %byte, [{of}+{at}]; st.{to_space}.b8 [{to}+{at}], %byte;"
+
+
+@pytest.mark.parametrize("space", ["generic", "global", "shared", "local", "param::func"])
+def test_loads_and_stores_move_their_bytes(space: str) -> None:
+    rng = np.random.default_rng(0)
+    given = rng.integers(0, 256, (32, INPUT_BYTES)).astype(np.uint8)
+    for row in ROWS.values():
+        if row.kind in ("load", "store") and row.space == space:
+            moved = TYPE_BYTES[(row.to or row.of)[0]] * row.vector
+            body = (
+                ".reg .b64 %in, %out, %at; .reg .b32 %lane;"
+                "ld.param.u64 %in, [in]; ld.param.u64 %out, [out]; mov.u32 %lane, %tid.x;"
+                "mul.wide.u32 %at, %lane, 64; add.u64 %in, %in, %at; add.u64 %out, %out, %at;"
+                + _memory_kernel(row)
+                + "ret;"
+            )
+            text = kernel(body, ".u64 in, .u64 out")
+            done = run(text, {"in": given, "out": np.zeros_like(given)})
+            assert np.array_equal(done["out"][:, :moved], given[:, :moved]), row.opcode
+            assert not done["out"][:, moved:].any(), row.opcode
+
+
+@pytest.mark.parametrize("space", ["const", "param"])
+def test_loads_from_read_only_spaces(space: str) -> None:
+    given = bytes(range(100, 164))
+    values = ", ".join(map(str, given))
+    for row in ROWS.values():
+        if row.kind == "load" and row.space == space:
+            size = TYPE_BYTES[row.to[0]]
+            bits = 8 * size
+            words = [f"%r{index}" for index in range(row.vector)]
+            operand = words[0] if row.vector == 1 else f"{{{', '.join(words)}}}"
+            where = "table" if space == "const" else "given"
+            stores = "".join(
+                f"st.global.b{bits} [%out+{size * index}], {word};"
+                for index, word in enumerate(words)
+            )
+            body = (
+                f".reg .b64 %out; .reg .b{max(bits, 16)} %r<8>; ld.param.u64 %out, [out];"
+                f"{row.opcode} {operand}, [{where}+16]; {stores} ret;"
+            )
+            table = f".const .align 16 .b8 table[64] = {{{values}}};"
+            text = kernel(body, ".u64 out, .align 16 .b8 given[64]", table)
+            done = run(text, {"out": np.zeros(32, np.uint8)}, [given], block=(1, 1, 1))
+            moved = size * row.vector
+            assert bytes(done["out"][:moved]) == given[16 : 16 + moved], row.opcode
+
+
+_ORDERING = {
+    "bar.warp.sync": " -1",
+    "cp.async.wait_group": " 0",
+    "nanosleep.u32": " 20",
+    "pmevent": " 1",
+    "setmaxnreg.inc.sync.u32": " 64",
+    "setmaxnreg.dec.sync.u32": " 64",
+    "discard.global.L2": " [%at], 128",
+    "discard.L2": " [%at], 128",
+}
+
+
+def test_rows_without_effect_change_nothing() -> None:
+    for row in ROWS.values():
+        if row.kind == "nothing":
+            rest = " [%at]" if row.opcode.startswith("prefetch") else ""
+            line = f"{row.opcode}{_ORDERING.get(row.opcode, rest)};"
+            body = f".reg .b64 %at; ld.param.u64 %at, [a]; {line} ret;"
+            done = run(kernel(body, ".u64 a"), {"a": np.arange(32)})
+            assert np.array_equal(done["a"], np.arange(32)), row.opcode
+
+
+def test_no_row_is_left_untested() -> None:
+    # Atomics and reductions are in test_memory, control and macros in test_control.
+    tested = {"lanes", "warp", "load", "store", "nothing", "atomic", "reduce"}
+    tested |= {"branch", "exit", "barrier", "trap", "call", "macro", "block", "arrive", "print"}
+    assert {row.kind for row in isa.TABLE.values()} <= tested
+
+
+def test_an_opcode_has_one_row() -> None:
+    with pytest.raises(ValueError, match="has a row already"):
+        op("add.f32", np.add, "f32", "f32 f32")
+
+
+def test_qualifiers_without_effect_are_looked_through() -> None:
+    plain = isa.find("ld.global.f32")
+    assert isa.find("ld.relaxed.gpu.global.L2::128B.f32") is plain
+    assert isa.find("st.shared::cta.u32") is isa.find("st.shared.u32")
+    assert isa.find("bra.uni") is isa.find("bra")
+
+
+def test_an_unknown_opcode_is_named_with_its_lines() -> None:
+    source = ["__global__ void k() {", "    wgmma();"]
+    text = kernel(".loc 1 2 5\nwgmma.fence.sync.aligned;\nret;")
+    with pytest.raises(PtxError) as error:
+        load(parse(text), "k", source)
+    assert str(error.value) == (
+        "the emulator has no opcode wgmma.fence.sync.aligned (PTX line 8, source line 2: wgmma();)"
+        ": of the tensor cores' products it knows dense ones of f16, bf16, tf32, f64 and 8-bit "
+        "integers by mma and wmma; others need a GPU"
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "advice"),
+    [
+        ("cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes", "--device a100"),
+        ("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32", "others need a GPU"),
+        ("mma.sp.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32", "others need a GPU"),
+        ("barrier.cluster.arrive", "launch plain blocks"),
+        ("mov.u32 %r0, %clusterid.x", "launch plain blocks"),
+        ("mov.u32 %r0, %pm3", "driver alone"),
+    ],
+)
+def test_what_is_not_run_comes_with_a_next_step(line: str, advice: str) -> None:
+    with pytest.raises(PtxError, match=f"the emulator has no .*source line 1: k.*{advice}"):
+        load(parse(kernel(f".reg .b32 %r<2>;\n.loc 1 1 1\n{line};\nret;")), "k", ["k()"])
+
+
+@pytest.mark.parametrize("shown", ["%warpsize", "warp_sz"])
+def test_what_ptx_does_not_define_is_named(shown: str) -> None:
+    text = kernel(f".reg .b32 %r<2>;\nmov.u32 %r0, {shown};\nret;", ".u64 a")
+    with pytest.raises(PtxError, match=shown):
+        run(text, {"a": np.zeros(1, "u4")})
+
+
+def test_a_wrong_number_of_operands_is_refused() -> None:
+    with pytest.raises(PtxError, match="has 4 operands, the emulator knows it with 3"):
+        load(parse(kernel(".reg .f32 %f<4>; add.f32 %f0, %f1, %f2, %f3; ret;")), "k")

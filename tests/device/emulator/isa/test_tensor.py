@@ -1,0 +1,230 @@
+"""Tensor-core instructions against the PTX ISA's per-lane formulas, written out lane by lane."""
+
+import itertools
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from ptx import kernel, map_lanes, run
+
+from memlab.device.emulator.isa import table
+
+MMA = [each for each in table.TABLE if re.fullmatch(r"mma\S+\.(f16|f32)", each)]
+"""Those of whole numbers and of float64 are among the strangers' kernels."""
+LDMATRIX = [opcode for opcode in table.TABLE if re.fullmatch(r"ldmatrix\S+", opcode)]
+
+Place = tuple[int, int]
+
+
+def fragment_of_a(element: str, depth: int, lane: int) -> list[Place]:
+    """(row, column) of a0, a1, … (PTX ISA, "Matrix Fragments for mma.m16n8k4/k8/k16")."""
+    group, member = lane >> 2, lane % 4
+    if element == "tf32":
+        places = [(group, member), (group + 8, member)]
+        return places if depth == 4 else [*places, (group, member + 4), (group + 8, member + 4)]
+    if depth == 8:
+        return [(group if i < 2 else group + 8, member * 2 + (i & 1)) for i in range(4)]
+    return [
+        (
+            group if i < 2 or 4 <= i < 6 else group + 8,
+            member * 2 + (i & 1) + (0 if i < 4 else 8),
+        )
+        for i in range(8)
+    ]
+
+
+def fragment_of_b(element: str, depth: int, lane: int) -> list[Place]:
+    group, member = lane >> 2, lane % 4
+    if element == "tf32":
+        return [(member + 4 * i, group) for i in range(depth // 4)]
+    return [(member * 2 + (i & 1) + (0 if i < 2 else 8), group) for i in range(depth // 4)]
+
+
+def fragment_of_c(lane: int) -> list[Place]:
+    group, member = lane >> 2, lane % 4
+    return [(group if i < 2 else group + 8, member * 2 + (i & 1)) for i in range(4)]
+
+
+def bits(values: Any, element: str) -> Any:
+    """Numbers that the type holds exactly, as its bits."""
+    wide = np.asarray(values, np.float32)
+    if element == "f16":
+        return wide.astype(np.float16).view(np.uint16)
+    if element == "bf16":
+        return (wide.view(np.uint32) >> 16).astype(np.uint16)
+    return wide.view(np.uint32)
+
+
+def shape_of(opcode: str) -> tuple[int, str, str]:
+    match = re.fullmatch(r"mma\.sync\.m16n8k(\d+)\.row\.col\.(\w+)\.(\w+)\.\w+\.\w+", opcode)
+    assert match, opcode
+    return int(match[1]), match[3], match[2]
+
+
+def multiply(opcode: str, a: Any, b: Any, c: Any) -> Any:
+    """Run one mma by one warp: hand out fragments, execute, put the result together."""
+    depth, element, sums = shape_of(opcode)
+    fragments = [
+        np.array(
+            [[bits(a[p], element) for p in fragment_of_a(element, depth, i)] for i in range(32)]
+        ),
+        np.array(
+            [[bits(b[p], element) for p in fragment_of_b(element, depth, i)] for i in range(32)]
+        ),
+        np.array([[bits(c[p], sums) for p in fragment_of_c(i)] for i in range(32)]),
+    ]
+    words = [np.ascontiguousarray(each).view(np.uint32) for each in fragments]
+    counts = [each.shape[1] for each in words]
+    names = [[f"%{name}{i}" for i in range(n)] for name, n in zip("abc", counts, strict=True)]
+    loads = [
+        f"ld.global.b32 {register}, [%in+{4 * place}];"
+        for place, register in enumerate(itertools.chain(*names))
+    ]
+    total = sum(counts)
+    lists = ", ".join(f"{{{', '.join(each)}}}" for each in [names[2], *names])
+    stores = [f"st.global.b32 [%out+{4 * i}], {each};" for i, each in enumerate(names[2])]
+    body = (
+        ".reg .b64 %in, %out, %at; .reg .b32 %lane, %a<4>, %b<2>, %c<4>;"
+        "ld.param.u64 %in, [in]; ld.param.u64 %out, [out]; mov.u32 %lane, %tid.x;"
+        f"mul.wide.u32 %at, %lane, {4 * total}; add.u64 %in, %in, %at;"
+        f"mul.wide.u32 %at, %lane, {4 * counts[2]}; add.u64 %out, %out, %at;"
+        f"{''.join(loads)} {opcode.replace('sync.', 'sync.aligned.')} {lists};"
+        f"{''.join(stores)} ret;"
+    )
+    given = np.concatenate(words, axis=1)
+    done = run(
+        kernel(body, ".u64 in, .u64 out"),
+        {"in": given, "out": np.zeros((32, counts[2]), np.uint32)},
+    )
+    index = next(
+        i for i, step in enumerate(done.program.steps) if step.instruction.opcode.startswith("mma")
+    )
+    assert done.program.steps[index].row.flops * done.tally.lanes[index] == 2 * 16 * 8 * depth
+    found = done["out"].view(np.float32 if sums == "f32" else np.float16)
+    result = np.full((16, 8), np.nan)
+    for lane in range(32):
+        for number, place in enumerate(fragment_of_c(lane)):
+            result[place] = found[lane, number]
+    return result
+
+
+@pytest.mark.parametrize("opcode", MMA)
+def test_mma_multiplies_matrices_spread_as_the_isa_says(opcode: str) -> None:
+    # Small whole numbers are exact in every type, and so are their sums: any order gives the same.
+    depth, _, _ = shape_of(opcode)
+    rng = np.random.default_rng(3)
+    a, b, c = (
+        rng.integers(-8, 9, shape).astype(np.float64)
+        for shape in ((16, depth), (depth, 8), (16, 8))
+    )
+
+    np.testing.assert_array_equal(multiply(opcode, a, b, c), a @ b + c)
+
+
+@pytest.mark.parametrize("opcode", MMA)
+def test_mma_keeps_products_exact_and_rounds_once(opcode: str) -> None:
+    # Half a unit in the last place from products that each are too small to count.
+    depth, element, sums = shape_of(opcode)
+    last = 2.0**-23 if sums == "f32" else 2.0**-10
+    a = np.full((16, depth), 2.0**-12 if element == "f16" else 2.0**-20)
+    b = np.full((depth, 8), last / depth / a[0, 0])
+    c = np.ones((16, 8))
+
+    np.testing.assert_array_equal(multiply(opcode, a, b, c), np.full((16, 8), 1 + last))
+
+
+def test_mma_ignores_what_tf32_does_not_hold() -> None:
+    a = np.full((16, 8), 1 + 2.0**-11 + 2.0**-20, np.float32)
+    product = multiply(
+        "mma.sync.m16n8k8.row.col.f32.tf32.tf32.f32", a, np.eye(8), np.zeros((16, 8))
+    )
+
+    np.testing.assert_array_equal(product, 1)
+
+
+def test_movmatrix_transposes() -> None:
+    matrices = np.arange(128, dtype="u2").reshape(2, 8, 8) * 37  # a warp each, four lanes a row
+
+    turned = map_lanes(
+        "movmatrix.sync.aligned.m8n8.trans.b16 %o, %i0;", [matrices.view("u4").reshape(-1)], "u4"
+    )
+
+    assert np.array_equal(turned.view("u2").reshape(2, 8, 8), matrices.transpose(0, 2, 1))
+
+
+def shared_tile() -> Any:
+    return np.arange(1024, dtype=np.uint16) * 37 + 5
+
+
+def ldmatrix(opcode: str, row_of_lane: Any) -> Any:
+    """Fill shared memory with `shared_tile()`, run one ldmatrix, give each lane's registers."""
+    count = int(opcode[opcode.index(".x") + 2])
+    registers = [f"%d{i}" for i in range(count)]
+    shared = ".shared" in opcode
+    body = (
+        ".shared .align 16 .b8 tile[2048]; .reg .b64 %in, %out, %rows, %at, %own;"
+        ".reg .b32 %lane, %row, %word, %d<4>;"
+        "ld.param.u64 %in, [in]; ld.param.u64 %out, [out]; ld.param.u64 %rows, [rows];"
+        "mov.u32 %lane, %tid.x; mul.wide.u32 %at, %lane, 4;"
+        "add.u64 %rows, %rows, %at; ld.global.u32 %row, [%rows];"
+        "mul.wide.u32 %at, %lane, 16; add.u64 %out, %out, %at;"
+        "mul.wide.u32 %at, %lane, 64; add.u64 %in, %in, %at; mov.u64 %own, tile;"
+        "add.u64 %at, %own, %at;"
+        + "".join(
+            f"ld.global.u32 %word, [%in+{4 * i}]; st.shared.u32 [%at+{4 * i}], %word;"
+            for i in range(16)
+        )
+        + "bar.sync 0; cvt.u64.u32 %at, %row; add.u64 %own, %own, %at;"
+        + ("" if shared else "cvta.shared.u64 %own, %own;")
+        + f"{opcode.replace('sync.', 'sync.aligned.')} {{{', '.join(registers)}}}, [%own];"
+        + "".join(f"st.global.b32 [%out+{4 * i}], {each};" for i, each in enumerate(registers))
+        + "ret;"
+    )
+    arrays = {
+        "in": shared_tile(),
+        "out": np.zeros((32, 4), np.uint32),
+        "rows": np.asarray(row_of_lane, np.uint32),
+    }
+    return run(kernel(body, ".u64 in, .u64 out, .u64 rows"), arrays)
+
+
+@pytest.mark.parametrize("opcode", LDMATRIX)
+def test_ldmatrix_hands_out_rows_as_the_isa_says(opcode: str) -> None:
+    # Lanes behind the last matrix name a row outside the array, which must not be touched.
+    count = int(opcode[opcode.index(".x") + 2])
+    rows = np.random.default_rng(1).permutation(128)[:32] * 16
+    rows[8 * count :] = 1 << 20
+
+    found = ldmatrix(opcode, rows)["out"].view(np.uint16).reshape(32, 4, 2)
+
+    tile = shared_tile()
+    for lane in range(32):
+        for matrix in range(count):
+            for part in range(2):
+                row, column = lane // 4, 2 * (lane % 4) + part
+                if ".trans" in opcode:
+                    row, column = column, row
+                expected = tile[rows[8 * matrix + row] // 2 + column]
+                assert found[lane, matrix, part] == expected
+
+
+@pytest.mark.parametrize(
+    ("row_bytes", "wavefronts"),
+    [
+        (16, 4),  # 512 bytes side by side: all 32 banks four times
+        (64, 16),  # every second row of a matrix lies in the same banks: 4 ways, four matrices
+    ],
+)
+def test_ldmatrix_is_one_instruction_and_as_many_wavefronts_as_its_banks_need(
+    row_bytes: int, wavefronts: int
+) -> None:
+    done = ldmatrix("ldmatrix.sync.m8n8.x4.shared.b16", np.arange(32) * row_bytes % 2048)
+
+    (index,) = (
+        i
+        for i, step in enumerate(done.program.steps)
+        if step.row.space == "shared" and step.row.kind == "load"
+    )
+    assert done.tally.requests[index] == 1
+    assert done.tally.wavefronts[index] == wavefronts

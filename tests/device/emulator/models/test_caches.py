@@ -1,0 +1,299 @@
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memlab.device.emulator.models import address_streams, caches
+from memlab.device.emulator.models.address_streams import Busy, Stream
+from memlab.device.emulator.models.caches import CacheGeometry
+from memlab.device.properties import LINE_BYTES
+from memlab.kernels.launch import Dim3
+
+LINE_SECTORS = 4
+
+
+def lru_misses(units: list[int], units_per_line: int, lines: int) -> list[bool]:
+    """A cache of whole lines filled by the unit, least recently used line out first."""
+    held: OrderedDict[int, set[int]] = OrderedDict()
+    missed = []
+    for unit in units:
+        line = unit // units_per_line
+        filled = held.pop(line, set())
+        missed.append(unit not in filled)
+        held[line] = filled | {unit}
+        if len(held) > lines:
+            held.popitem(last=False)
+    return missed
+
+
+@given(
+    st.lists(st.integers(0, 60), max_size=200),
+    st.sampled_from([1, 2, 4]),
+    st.integers(1, 20),
+)
+def test_one_access_a_window_is_an_exact_lru(
+    units: list[int], units_per_line: int, lines: int
+) -> None:
+    missed = caches.misses(
+        np.arange(len(units)), np.array(units, np.int64), units_per_line, lines * LINE_BYTES
+    )
+
+    assert missed.tolist() == lru_misses(units, units_per_line, lines)
+
+
+def test_of_several_in_a_window_one_misses() -> None:
+    window, unit = np.array([0, 0, 0, 1, 1]), np.array([7, 7, 8, 7, 9])
+
+    assert caches.misses(window, unit, 4, 1024).tolist() == [True, False, True, False, True]
+
+
+@pytest.mark.parametrize(
+    ("grid", "origin", "expected"),
+    [
+        ((1, 1, 1), (0, 0, 0), [(0, 0, 0)] * 5),
+        ((2, 1, 1), (0, 0, 0), [(0, 0, 0), (1, 0, 0), (0, 0, 0), (0, 0, 0), (1, 0, 0)]),
+        ((3, 1, 1), (1, 0, 0), [(1, 0, 0), (0, 0, 0), (1, 0, 0), (1, 0, 0), (2, 0, 0)]),
+        ((1, 9, 1), (0, 4, 0), [(0, 4, 0), (0, 4, 0), (0, 3, 0), (0, 4, 0), (0, 2, 0)]),
+        ((9, 3, 2), (4, 1, 0), [(4, 1, 0), (3, 1, 0), (4, 0, 0), (4, 1, 1), (2, 0, 1)]),
+    ],
+)
+def test_probes_stay_in_the_grid(
+    grid: tuple[int, int, int], origin: tuple[int, int, int], expected: list[tuple[int, int, int]]
+) -> None:
+    assert list(map(tuple, address_streams.probe_blocks(grid, origin).tolist())) == expected
+
+
+ENDLESS = 2**40  # sectors of an array that no cache holds
+
+
+def all_of(grid: Dim3, like: float | None = None) -> Busy:
+    """A grid whose blocks all work."""
+    x, y, z = grid
+    return Busy((range(x), range(y), range(z)), x * y * z if like is None else like)
+
+
+def stream(
+    windows: list[int], sectors: list[int], moves: list[tuple[int, int, int]], **changes: object
+) -> Stream:
+    """A stream of loads of the block in the origin."""
+    rows = len(sectors)
+    made = Stream(
+        origin=(0, 0, 0),
+        window=np.array(windows),
+        sector=np.array(sectors),
+        store=np.zeros(rows, np.bool_),
+        reads=np.ones(rows, np.bool_),
+        cached=np.ones(rows, np.bool_),
+        move=np.array(moves).reshape(rows, 3),
+        low=np.zeros(rows, np.int64),
+        high=np.full(rows, ENDLESS),
+        affine=np.ones(rows, np.bool_),
+        windows=max(windows) + 1,
+        sectors=rows,
+        load_sectors=rows,
+        cacheable_share=1.0,
+    )
+    return replace(made, **changes)  # type: ignore[arg-type]
+
+
+def matrix_product(width: int, tile: int) -> Stream:
+    """A block's tiles of M and N, a window a phase: M's move with y, N's with x.
+
+    Both matrices are square, M from sector 0 on and N behind it, 8 elements a sector.
+    """
+    row, tile_sectors = width // 8, tile // 8
+    windows, sectors, moves = [], [], []
+    for phase in range(width // tile):
+        for y in range(tile):
+            for x in range(tile_sectors):
+                windows += [phase, phase]
+                sectors += [y * row + phase * tile_sectors + x]
+                moves += [(0, tile * row, 0)]
+                sectors += [width * row + (phase * tile + y) * row + x]
+                moves += [(tile_sectors, 0, 0)]
+    return stream(windows, sectors, moves)
+
+
+def geometry(**changes: int) -> CacheGeometry:
+    made = CacheGeometry(
+        multiprocessors=4,
+        resident_blocks=2,
+        l1_bytes=64 * 1024,
+        l2_bytes=1 << 20,
+        dram_access_bytes=32,
+    )
+    return replace(made, **changes)
+
+
+def test_blocks_move_in_step() -> None:
+    made = stream([0, 1], [100, 200], [(3, 50, 0), (0, 0, 7)])
+
+    grid = all_of((10, 10, 10))
+    moved = address_streams.translate(
+        made, grid.order(np.array([(0, 0, 0), (2, 0, 0), (1, 3, 5)])), grid
+    )
+
+    assert moved.tolist() == [[100, 200], [106, 200], [253, 235]]
+
+
+def test_what_does_not_move_in_step_moves_evenly_through_its_array() -> None:
+    """Arrays of 25 lines from sector 200 on and of 10 from 400 on, and 100 blocks."""
+    low, high = np.array([0, 200, 200, 400]), np.array([ENDLESS, 299, 299, 439])
+    made = stream([0] * 4, [100, 200, 298, 417], [(3, 0, 0)] * 4, low=low, high=high)
+    made = replace(made, affine=np.array([True, False, False, False]))
+    block = np.arange(100)
+
+    moved = address_streams.translate(made, block, all_of((100, 1, 1)))
+
+    assert (moved[:, 0] == 100 + 3 * block).all()
+    lines = block * 25 // 100  # a line further every fourth block
+    assert (moved[:, 1] == 200 + 4 * lines).all()
+    assert (moved[:, 2] == 200 + (98 + 4 * lines) % 100).all()  # round the array's end
+    assert (moved[:, 3] == 400 + (17 + 4 * (block * 10 // 100)) % 40).all()
+
+
+def test_places_in_launch_order_are_those_of_a_part_of_the_grid() -> None:
+    part = Busy((range(3, 7), range(2, 4), range(5, 8)), 24)
+    places = part.coordinates(np.arange(24))
+
+    expected = [(x, y, z) for z in part.region[2] for y in part.region[1] for x in part.region[0]]
+    assert list(map(tuple, places.tolist())) == expected
+    assert part.order(places).tolist() == list(range(24))
+
+
+def test_busy_blocks_alone_are_laid_out_and_scaled_to_what_was_counted() -> None:
+    """Each reads 4 sectors of its own, nothing is kept: half of the blocks, or half more."""
+    made = stream([0] * 4, list(range(4)), [(4, 0, 0)] * 4)
+    cache = geometry(l2_bytes=0)
+
+    for like in (100, 50, 150):
+        assert caches.dram_bytes(made, all_of((100, 1, 1), like), cache).loaded == like * 4 * 32
+
+
+def test_each_input_is_read_once_where_the_l2_holds_it() -> None:
+    read, _, written = caches.dram_bytes(matrix_product(64, 16), all_of((4, 4, 1)), geometry())
+
+    assert read == 2 * 64 * 64 * 4
+    assert written == 0
+
+
+def test_without_an_l2_each_window_is_read_anew() -> None:
+    # A wave is 2 rows of 4 blocks. In each of 4 phases it touches 2 tiles of M and 4 of N; the
+    # grid is 2 waves, and a tile is 16 x 16 x 4 bytes.
+    read, *_ = caches.dram_bytes(matrix_product(64, 16), all_of((4, 4, 1)), geometry(l2_bytes=0))
+
+    assert read == 2 * 4 * (2 + 4) * 1024
+
+
+def test_memory_is_read_by_its_own_access_size() -> None:
+    far_apart = stream([0, 0], [0, 100], [(0, 0, 0)] * 2)
+
+    read, *_ = caches.dram_bytes(far_apart, all_of((1, 1, 1)), geometry(dram_access_bytes=64))
+
+    assert read == 2 * 64
+
+
+@pytest.mark.parametrize("atomic", [False, True])
+def test_written_lines_leave_an_l2_that_is_too_small(atomic: bool) -> None:
+    blocks, each = 1 << 12, 1 << 7
+    made = stream(
+        [0] * each,
+        list(range(each)),
+        [(each, 0, 0)] * each,
+        store=np.ones(each, np.bool_),
+        reads=np.full(each, atomic),
+    )
+    total = blocks * each * 32
+
+    kept = caches.dram_bytes(made, all_of((blocks, 1, 1)), geometry(l2_bytes=total))
+    spilled = caches.dram_bytes(made, all_of((blocks, 1, 1)), geometry(l2_bytes=total // 4))
+
+    read = total if atomic else 0  # an atomic changes what is there
+    assert kept == (0, read, 0)
+    assert spilled[:2] == (0, read)
+    assert spilled.written == pytest.approx(total * 3 / 4, rel=0.01)
+
+
+def test_blocks_on_one_multiprocessor_share_its_l1() -> None:
+    # Four multiprocessors and four columns of blocks: the two on one are in the same column and
+    # share N's tiles, not M's. Of four tiles three miss.
+    rate = caches.l1_miss_rate(matrix_product(64, 16), all_of((4, 4, 1)), geometry())
+
+    assert rate == pytest.approx(3 / 4)
+
+
+@pytest.mark.parametrize(("lines", "rate"), [(64, 1 / 2), (16, 1.0)])
+def test_a_warp_that_walks_rows_needs_a_line_for_each(lines: int, rate: float) -> None:
+    """`row_sum`: 32 threads, each along its own row, use the four sectors of a line in turn."""
+    steps = 64
+    made = stream(
+        list(np.repeat(np.arange(steps), 32)),
+        [thread * 1024 + step // 2 for step in range(steps) for thread in range(32)],
+        [(32 * 1024, 0, 0)] * 32 * steps,
+    )
+    one_block = geometry(l1_bytes=lines * LINE_BYTES, resident_blocks=1)
+
+    found = caches.l1_miss_rate(made, all_of((4, 1, 1)), one_block)
+
+    # Two steps share a sector where lines live on; else each step fetches its sector anew.
+    assert found == pytest.approx(rate)
+
+
+def test_what_bypasses_the_l1_always_misses() -> None:
+    made = stream([0, 1], [5, 5], [(0, 0, 0)] * 2, cached=np.zeros(2, np.bool_))
+
+    assert caches.l1_miss_rate(made, all_of((1, 1, 1)), geometry()) == 1
+
+
+def test_what_touches_no_memory_reads_none() -> None:
+    nothing = np.zeros(0, np.int64)
+    made = replace(
+        stream([0], [0], [(0, 0, 0)]),
+        **dict.fromkeys(("window", "sector", "low", "high"), nothing),
+        **dict.fromkeys(("store", "reads", "cached", "affine"), nothing.astype(np.bool_)),
+        move=np.zeros((0, 3), np.int64),
+    )
+
+    assert caches.dram_bytes(made, all_of((4, 4, 1)), geometry()) == (0, 0, 0)
+
+
+@given(st.integers(0, 2**32), st.sampled_from([1, 16]))
+def test_a_thinned_simulation_comes_near_the_whole_one(seed: int, stride: int) -> None:
+    """Random reads of 1 MiB through a cache of a quarter of it; or of each 16th sector of it."""
+    generator = np.random.default_rng(seed)
+    sectors = generator.integers(0, (1 << 15) // stride, 4096) * stride
+    windows = list(np.repeat(np.arange(64), 64))
+    made = stream(windows, list(sectors), [(0, 0, 0)] * 4096, high=np.full(4096, 32767))
+    made = replace(made, affine=np.zeros(4096, np.bool_))
+    cache, grid = geometry(l2_bytes=1 << 18), all_of((80, 2, 1))
+    whole, *_ = caches.dram_bytes(made, grid, cache)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(caches, "_LARGEST_SIMULATION", 16_384)
+        thinned, *_ = caches.dram_bytes(made, grid, cache)
+
+    assert thinned == pytest.approx(whole, rel=0.15)
+
+
+def test_a_large_simulation_thinned_out_finds_the_same_rate(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One line in some, in a cache smaller by as much, is missed as often."""
+    generator = np.random.default_rng(1)
+    windows = np.sort(generator.integers(0, 200, 20_000)).tolist()
+    sectors = generator.integers(0, 4_000, 20_000).tolist()
+    read = replace(stream(windows, sectors, [(0, 0, 0)] * 20_000), windows=200)
+    geometry = CacheGeometry(1, 2, 64 * 1024, 0, 64)
+
+    def rate() -> float:
+        return caches.l1_miss_rate(read, all_of((8, 1, 1)), geometry)
+
+    whole = rate()
+    monkeypatch.setattr(caches, "_LARGEST_L1_SIMULATION", 10_000)
+
+    assert 0.1 < whole < 0.9
+    assert rate() == pytest.approx(whole, rel=0.1)

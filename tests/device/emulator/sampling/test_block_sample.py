@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memlab.device.emulator.sampling import block_sample
+
+grids = st.tuples(st.integers(1, 40), st.integers(1, 20), st.integers(1, 5))
+
+
+def test_blocks_come_in_launch_order() -> None:
+    blocks = block_sample.WholeGrid((2, 3, 2))[:]
+
+    assert [tuple(block) for block in blocks] == [
+        (x, y, z) for z in range(2) for y in range(3) for x in range(2)
+    ]
+
+
+@given(grids, st.integers(0, 99))
+def test_strata_share_out_the_whole_grid(grid: tuple[int, int, int], seed: int) -> None:
+    strata = block_sample.strata(grid, seed)
+
+    chosen = [tuple(block) for stratum in strata for block in stratum.blocks.tolist()]
+    assert sum(stratum.size for stratum in strata) == math.prod(grid)
+    assert len(set(chosen)) == len(chosen)
+    assert all(0 <= block[axis] < grid[axis] for block in chosen for axis in range(3))
+    for corner in np.ndindex(2, 2, 2):
+        assert tuple(at * (extent - 1) for at, extent in zip(corner, grid, strict=True)) in chosen
+
+
+@given(grids, st.integers(0, 99))
+def test_a_stratum_holds_blocks_of_one_kind(grid: tuple[int, int, int], seed: int) -> None:
+    """Counts that depend on the edges that a block touches come out exact."""
+
+    def at_edges(blocks: np.ndarray) -> np.ndarray:
+        return (blocks == 0) * 1 + (blocks == np.array(grid) - 1) * 2
+
+    exact = (at_edges(block_sample.WholeGrid(grid)[:]) ** 2).sum(axis=0)
+    scaled = sum(
+        (at_edges(stratum.blocks) ** 2).sum(axis=0) * stratum.size / len(stratum.blocks)
+        for stratum in block_sample.strata(grid, seed)
+    )
+
+    assert scaled == pytest.approx(exact)
+
+
+@given(grids)
+def test_the_centre_is_at_the_far_edge_only_of_a_grid_one_block_wide(
+    grid: tuple[int, int, int],
+) -> None:
+    for at, extent in zip(block_sample.center(grid), grid, strict=True):
+        assert at < extent - 1 or extent == 1
+        assert at > 0 or extent <= 2
+
+
+@given(st.integers(1, 500))
+def test_the_first_few_lie_evenly_among_all(count: int) -> None:
+    order = list(block_sample.spread(count))
+
+    assert sorted(order) == list(range(count))
+    for few in (count // 4, count // 2):
+        chosen = sorted(order[:few])
+        gaps = np.diff([*chosen, chosen[0] + count]) if chosen else np.zeros(1)
+        assert gaps.max() <= 4 * count / max(few, 1)
+
+
+def test_a_whole_grid_gives_slices_of_what_no_memory_holds() -> None:
+    grid = block_sample.WholeGrid((10**5, 10**4, 60))
+
+    assert len(grid) == 6 * 10**10
+    assert grid[10**9 + 7 : 10**9 + 9].tolist() == [[7, 0, 1], [8, 0, 1]]
+    assert grid[len(grid) - 1 : len(grid) + 5].tolist() == [[10**5 - 1, 10**4 - 1, 59]]

@@ -1,0 +1,109 @@
+"""Which programs do to memory what data tells them to: judged by reading the source."""
+
+from __future__ import annotations
+
+import pytest
+
+from memlab.device.compiler.compile import compile_unit
+from memlab.device.compiler.translation_unit import Unit
+from memlab.device.datasheets import loader
+from memlab.device.devices import limits
+from memlab.device.emulator.program.program import Program, load, reads, writes
+from memlab.device.emulator.ptx.parser import parse
+from memlab.device.emulator.sampling.data_dependence import (
+    adds_up_globally,
+    depends_on_data,
+    read_by_sign,
+    what_decides,
+)
+from memlab.kernels.catalog import CATALOG
+
+HEAD = 'extern "C" __global__ void k(float *x, float *y, int *p, int n)'
+THREAD = "int i = blockIdx.x * blockDim.x + threadIdx.x;"
+
+DEPENDENT = {
+    "a gather": "y[i] = x[p[i]];",
+    "a scatter": "y[p[i] & 255] = x[i];",
+    "a histogram": "atomicAdd(&p[(int)x[i]], 1);",
+    "a loop as long as data says": "float s = 0; for (int j = p[i]; j < p[i + 1]; j++) s += x[j];"
+    "y[i] = s;",
+    "a store if data says so": "if (x[i] > 0) y[i] = 1;",
+    "a pointer from memory": "y[i] = *((float **)x)[i];",
+    "an index that went through shared memory": "__shared__ int s[64]; s[threadIdx.x] = p[i];"
+    "__syncthreads(); y[i] = x[s[63 - threadIdx.x]];",
+    "an index from another lane": "y[i] = x[__shfl_xor_sync(~0u, p[i], 1)];",
+    "an index that an atomic added up": "__shared__ int s[64]; s[threadIdx.x] = 0;"
+    "__syncthreads(); atomicAdd(&s[0], p[i]); __syncthreads(); y[i] = x[s[0]];",
+    "the last block to be done": "if (atomicAdd(p, 1) == gridDim.x - 1) y[0] = x[0];",
+    "waiting for a flag": "while (((volatile int *)p)[0] == 0); y[i] = 1;",
+}
+INDEPENDENT = {
+    "a copy": "y[i] = x[i];",
+    "a guard by the arguments": "if (i < n) y[i] = x[i] * n;",
+    "a choice between values": "y[i] = x[i] > 0 ? x[i] : 0;",
+    "a loop by the arguments": "float s = 0; for (int j = 0; j < n; j++) s += x[i * n + j];"
+    "y[i] = s;",
+    "a sum over a block": "__shared__ float s[64]; s[threadIdx.x] = x[i];"
+    "for (int d = 32; d; d /= 2) { __syncthreads();"
+    "if (threadIdx.x < d) s[threadIdx.x] += s[threadIdx.x + d]; } y[i] = s[0];",
+    "a sum over the grid": "atomicAdd(y, x[i]);",
+    "an index kept in shared memory": "__shared__ int s[64]; s[threadIdx.x] = n + i;"
+    "__syncthreads(); y[i] = x[s[63 - threadIdx.x]];",
+    "a sum over a warp": "float v = x[i]; for (int d = 16; d; d /= 2)"
+    "v += __shfl_down_sync(~0u, v, d); if (threadIdx.x % 32 == 0) y[i / 32] = v;",
+}
+
+
+def program(body: str) -> Program:
+    text = compile_unit(Unit(f"{HEAD} {{ {THREAD} {body} }}", "k.cu", (9, 0))).ptx
+    return load(parse(text), "k")
+
+
+@pytest.mark.parametrize("what", DEPENDENT)
+def test_what_data_decides_is_found(what: str) -> None:
+    assert depends_on_data(program(DEPENDENT[what]))
+
+
+@pytest.mark.parametrize("what", INDEPENDENT)
+def test_values_alone_decide_nothing(what: str) -> None:
+    assert not depends_on_data(program(INDEPENDENT[what]))
+
+
+def test_what_branches_and_addresses_are_computed_from_is_found() -> None:
+    """All but the values that go through memory."""
+    found = program("float v = x[i]; v = v * v + 1; if (i < n) y[i] = v;")
+    registers, spaces = what_decides(found)
+
+    floats = {name for name, ptx_type in found.registers.items() if ptx_type == "f32"}
+    used = {name for step in found.steps for name in (*reads(step), *writes(step))}
+    assert registers.isdisjoint(floats)
+    assert registers >= {name for name in used - floats if name.startswith("%r")}
+    assert not spaces
+    kept = "__shared__ int s[64]; s[threadIdx.x] = i; __syncthreads(); y[s[0]] = 1;"
+    assert what_decides(program(kept))[1] == {"shared"}
+
+
+def test_registers_asked_for_their_sign_alone_are_found() -> None:
+    both = read_by_sign(program("if ((i | n) < 0) y[0] = 1;"))
+    stored = read_by_sign(program("int j = i | n; if (j < 0) p[0] = j;"))
+
+    assert len(both) == 3  # both sources too, which nothing else reads
+    assert not stored
+
+
+def test_of_the_catalog_only_the_scattered_access_follows_data() -> None:
+    """All others are matrix products, stencils, sums and copies, whose traffic geometry decides."""
+    found = set()
+    for name, kernel in CATALOG.items():
+        launch = kernel.prepare({}, limits(loader.load("h200")))
+        text = compile_unit(Unit.of(launch, (9, 0))).ptx
+        if depends_on_data(load(parse(text), launch.entry)):
+            found.add(name)
+    assert found == {"scattered"}
+
+
+def test_results_that_blocks_add_up_are_seen() -> None:
+    assert adds_up_globally(program("atomicAdd(y, x[i]);"))
+    assert not adds_up_globally(
+        program("__shared__ int s; s = 0; __syncthreads(); atomicAdd(&s, 1); y[i] = s;")
+    )

@@ -1,0 +1,236 @@
+"""How peaks are measured, on a session whose GPU is the emulator and whose clock stands still."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from memlab.device.compiler.compile import compile_unit
+from memlab.device.compiler.translation_unit import Output, Unit
+from memlab.device.datasheets import loader
+from memlab.device.emulator.machine.access_costs import Patterns
+from memlab.device.emulator.machine.machine import Chunk
+from memlab.device.emulator.machine.memory import GlobalMemory
+from memlab.device.emulator.machine.threads import Grid
+from memlab.device.emulator.program.program import load
+from memlab.device.emulator.ptx.parser import parse
+from memlab.device.gpu.peaks import bench, measure
+from memlab.device.gpu.peaks import latencies as peak_latencies
+from memlab.device.gpu.peaks import rates as peak_rates
+from memlab.device.gpu.timing import Sample, Samples
+from memlab.errors import DeviceError, MemlabError
+from memlab.kernels.peaks import memory_loops as kernels
+
+AMPERE = (8, 0)  # has no wgmma, which the emulator does not know
+MEMORY_BYTES = 2**23
+STREAM_BYTES = 2**18
+
+
+class Pointer(int):
+    """An address on the emulated GPU."""
+
+
+class EmulatedSession:
+    """As `memlab.device.gpu.session.Session`; every launch takes `peak_rates.LAUNCH_S`."""
+
+    multiprocessors, l2_bytes = 1, 2**17
+
+    def __init__(self, index, link, own):
+        self._data, self._used, self.launched = np.zeros(MEMORY_BYTES, np.uint8), 0, []
+        self._base = GlobalMemory({"all": (MEMORY_BYTES, 1)}).find("all").address
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def load(self, ptx, entry):
+        return entry, load(parse(ptx.decode()), entry, ())
+
+    def free_bytes(self):
+        return MEMORY_BYTES - self._used
+
+    def array(self, content):
+        size = content if isinstance(content, int) else content.nbytes
+        start = self._used
+        self._used += -(-size // 1024) * 1024
+        self._data[start : start + size] = (
+            0xFF if isinstance(content, int) else content.reshape(-1).view(np.uint8)
+        )
+        return Pointer(self._base + start)
+
+    def read(self, pointer, into):
+        start = pointer - self._base
+        into.view(np.uint8)[:] = self._data[start : start + into.nbytes]
+        return into
+
+    def launch(self, function, grid, block, arguments, shared_bytes=0):
+        entry, program = function
+        self.launched.append(entry)
+        variables = {each.name: each for each in program.globals}
+        sizes = {name: (each.size, 1) for name, each in variables.items()}
+        memory = GlobalMemory({"all": (MEMORY_BYTES, 1), **sizes})
+        memory.bytes_of("all")[:] = self._data
+        for name, each in variables.items():
+            initial = each.initial or bytes(each.size)
+            memory.bytes_of(name)[:] = np.frombuffer(initial, np.uint8)
+        space = bytearray(program.parameter_bytes)
+        for variable, given in zip(program.parameter_variables, arguments, strict=True):
+            value = np.uint64(given) if isinstance(given, Pointer) else given
+            offset = program.parameters[variable.name]
+            space[offset : offset + variable.size] = value.tobytes().ljust(variable.size, b"\0")
+        blocks = np.array([(x, 0, 0) for x in range(grid[0])])
+        launch = Grid(grid, block, shared_bytes, bytes(space))
+        Chunk(program, launch, blocks, memory, Patterns(), None, ()).run()
+        self._data[:] = memory.bytes_of("all")
+
+    def time(self, launch, settings, flush, what, report=None):
+        assert not flush
+        launch()
+        if report:
+            report()
+        return Samples((Sample(peak_rates.LAUNCH_S, 1e9),))
+
+
+class Reports:
+    """A link that remembers."""
+
+    def __init__(self):
+        self.heard = []
+
+    def report(self, what, fraction=None):
+        self.heard.append((what, fraction))
+
+
+def ptx_for_cubin(unit: Unit) -> Output:
+    """Compile for the emulator, which takes PTX, of what not one architecture alone has."""
+    output = compile_unit(replace(unit, options=()))
+    return replace(output, cubin=output.ptx.encode())
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """Everything at a size that the emulator does in seconds."""
+    monkeypatch.setattr(measure, "Session", EmulatedSession)
+    monkeypatch.setattr(bench, "compile_unit", ptx_for_cubin)
+    sizes = {
+        peak_rates: {
+            "STREAM_BYTES": STREAM_BYTES,
+            "STREAM_GRAIN": 2**15,
+            "CHECKED_BYTES": STREAM_BYTES // 2,
+            "LEAST_L2_SIZES": 2,
+            "FIRST_TRIPS": 1,
+        },
+        peak_latencies: {
+            "STEPS": 63 * 16,
+            "CHAIN_STEPS": 63 * 16,
+            "LINES": 64,
+            "L1_FOOTPRINT": 2**12,
+            "SMALLEST_FOOTPRINT": 2**15,
+            "LARGEST_FOOTPRINT": 2**18,
+            "SWEEP_BYTES_PER_SM": 2**17,
+        },
+    }
+    for module, values in sizes.items():
+        for name, value in values.items():
+            monkeypatch.setattr(module, name, value)
+
+
+def test_everything_is_verified_and_measured_once(small):
+    link = Reports()
+    rates, latencies, footprints = measure._measure(link, 0, loader.load("a100"))
+
+    keys = [rate.key for rate in rates]
+    assert len(set(keys)) == len(keys)
+    assert {"dram_read", "l2_read", "fp32_fma", "bf16_mma"} <= set(keys)
+    assert not any("wgmma" in key for key in keys)
+    value = {rate.key: rate.value * peak_rates.LAUNCH_S for rate in rates}
+    assert value["dram_read"] == pytest.approx(STREAM_BYTES)
+    assert value["dram_triad"] == pytest.approx(3 * STREAM_BYTES)
+    assert value["fp64_fma"] == pytest.approx(2 * 8 * 63 * 1024)  # a block, a trip
+    assert value["shared_read"] == pytest.approx(2 * 2048 * 16)  # two blocks
+    assert value["tf32_mma"] == pytest.approx(8 * 32 * 2 * 16 * 8 * 8)  # eight warps
+
+    # Where no multiprocessor is far, the L2 has one latency.
+    assert [each.label for each in latencies] == [
+        "Register (FMA)",
+        "Shared memory",
+        "Constant",
+        "L1",
+        "L2",
+        "DRAM",
+    ]
+    assert [each.footprint_bytes for each in footprints] == [
+        2**10 * each for each in (32, 48, 64, 96, 128, 192, 256)
+    ]
+    assert [each.bandwidth_bytes_per_s is not None for each in footprints] == [
+        size % 64 == 0 for size in (32, 48, 64, 96, 128, 192, 256)
+    ]
+    fractions = [fraction for _, fraction in link.heard]
+    assert fractions == sorted(fractions)
+    assert 0.9 < fractions[-1] < 1
+
+
+@pytest.mark.parametrize(
+    ("file", "broken", "instead", "label"),
+    [
+        ("stream.cu", "out[index] = in[index]", "out[index] = in[index ^ 1]", "DRAM copy"),
+        ("fma.cu", "factor_fp32 = -1.0f", "factor_fp32 = -1.5f", "FP32 FMA"),
+        ("latency.cu", "step < steps", "step < steps / 2", "chase_"),
+    ],
+)
+def test_a_kernel_that_does_something_else_is_never_timed(
+    small, monkeypatch, file, broken, instead, label
+):
+    original = kernels.source
+
+    def source(name):
+        text = original(name)
+        assert name != file or broken in text
+        return text.replace(broken, instead) if name == file else text
+
+    monkeypatch.setattr(kernels, "source", source)
+    with pytest.raises(MemlabError, match=label):
+        measure._measure(Reports(), 0, loader.load("a100"))
+
+
+H200_BYTES, H200_L2_BYTES = 150_109_880_320, 62_914_560
+
+
+def test_streams_take_their_full_size_where_there_is_room():
+    assert peak_rates.stream_bytes(H200_BYTES, H200_L2_BYTES) == 8 * 2**30
+    assert peak_latencies.footprints(H200_BYTES)[-1] == 2**30
+
+
+@pytest.mark.parametrize("free_bytes", [1_100_000_000, 2**31 - 12345, 2**33, 2**34])
+def test_what_peaks_allocate_fits_what_is_free_and_no_cache(free_bytes):
+    stream = peak_rates.stream_bytes(free_bytes, H200_L2_BYTES)
+    largest = peak_latencies.footprints(free_bytes)[-1]
+
+    assert 4 * H200_L2_BYTES <= stream < free_bytes / 3
+    assert stream % peak_rates.STREAM_GRAIN == 0
+    assert 4 * H200_L2_BYTES < largest < free_bytes / 2
+
+
+def test_too_little_free_memory_for_peaks_is_said_with_what_they_need():
+    with pytest.raises(DeviceError, match=r"need (\d+) bytes.*900000000 are free") as caught:
+        peak_rates.stream_bytes(900_000_000, H200_L2_BYTES)
+
+    needed = int(str(caught.value).split()[2])
+    assert peak_rates.stream_bytes(needed, H200_L2_BYTES) >= 4 * H200_L2_BYTES
+    assert "smaller sizes" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("multiprocessors", "l2_bytes", "own_kib"),
+    [(132, 62_914_560, 192), (46, 4 * 2**20, 64), (108, 40 * 2**20, 128)],
+)
+def test_l2_loops_stay_within_the_l2(multiprocessors, l2_bytes, own_kib):
+    loops = {loop.key: loop for loop in kernels.LOOPS}
+    own = kernels.sized(loops["l2_read"], multiprocessors, l2_bytes)
+    shared = kernels.sized(loops["l2_shared_read"], multiprocessors, l2_bytes)
+    assert own.footprint * 16 == own_kib * 2**10
+    assert own.footprint * 16 * multiprocessors < l2_bytes
+    assert 0.4 * l2_bytes < shared.footprint * 16 <= 0.5 * l2_bytes
+    assert kernels.sized(loops["l1_read"], multiprocessors, l2_bytes) is loops["l1_read"]

@@ -1,0 +1,41 @@
+"""cuBLAS as the bar: on a GPU it computes the same product, without one it says what is missing."""
+
+import sys
+
+import pytest
+
+from memlab.device.devices import limits, open_device
+from memlab.device.gpu.library_baseline import reference_bar
+from memlab.device.gpu.timing import Settings
+from memlab.errors import DeviceError
+from memlab.kernels.catalog import find
+
+QUICK = Settings(samples=5, settle_s=0.02)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", ["vectorized", "tensor-tf32", "tensor-fp16", "tensor-bf16"])
+def test_cublas_computes_the_same_product_on_a_gpu(name: str) -> None:
+    pytest.importorskip("nvmath")
+    try:
+        device = open_device("0")
+    except DeviceError as error:
+        pytest.skip(str(error))
+    launch = find(name).prepare({"m": 200, "k": 128, "n": 72}, limits(device.properties))
+
+    bar = reference_bar(0, launch, seed=3, settings=QUICK)
+
+    assert bar.verification.status == "passed"
+    assert bar.flop_per_s == launch.flop / bar.time.median_s > 0
+
+
+def test_without_a_gpu_it_is_said_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pycuda", None)
+    launch = find("naive").prepare({"width": 8}, limits(open_device("h200").properties))
+    try:
+        open_device("0")
+    except DeviceError:
+        with pytest.raises(DeviceError):
+            reference_bar(0, launch, seed=3, settings=QUICK)
+    else:
+        pytest.skip("there is a GPU here")

@@ -1,0 +1,171 @@
+"""Nsight Compute's output read, and its command built, without Nsight Compute.
+
+`ncu-tiled-64.txt` is what ncu 2025.3.1 printed on an H200 for `tiled`, width 64, tile 16, less the
+columns of device and launch attributes.
+"""
+
+import json
+import pickle
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from paths import DATA
+
+from memlab.device.nvidia_tools import ncu
+from memlab.device.nvidia_tools.ncu import ProfilerError
+from memlab.kernels.catalog import find
+from memlab.kernels.kernel import Limits
+from memlab.kernels.launch import Launch
+
+RECORDED = DATA / "ncu-tiled-64.txt"
+
+CONNECTED = "==PROF== Connected to process 1319 (/usr/bin/python3.12)\n"
+APPLICATION_FAILED = "==ERROR== The application returned an error code (1).\n"
+
+
+@pytest.fixture
+def launch() -> Launch:
+    return find("tiled").prepare({"width": 64, "tile": 16}, Limits("NVIDIA H200"))
+
+
+@pytest.fixture
+def install(monkeypatch, tmp_path):
+    """Put a program called `ncu` on the PATH."""
+
+    def write(script: str) -> None:
+        program = tmp_path / "ncu"
+        program.write_text(f"#!{sys.executable}\n{script}")
+        program.chmod(0o755)
+        monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+
+    return write
+
+
+def test_the_counters_of_a_real_gpu() -> None:
+    """Counted by hand: 4 x 4 blocks of 8 warps, which load 2 elements in each of 4 phases."""
+    counted = ncu.counters(ncu.parse(RECORDED.read_text()))
+
+    warps = 16 * 8
+    assert counted["global_load_requests"] == warps * 2 * 4
+    assert counted["global_load_sectors"] == warps * 2 * 4 * 4  # two rows of 64 bytes
+    assert counted["global_store_requests"] == warps
+    assert counted["global_store_sectors"] == warps * 4
+    assert counted["shared_store_instructions"] == warps * 2 * 4
+    assert counted["shared_store_wavefronts"] == warps * 2 * 4
+    assert counted["shared_excessive_wavefronts"] == 0
+    assert counted["flop_fp32"] == 2 * 64**3
+    assert counted["flop_fp64"] == 0
+    assert counted["thread_instructions"] == 32 * counted["warp_instructions"]
+    assert 2 * 64 * 64 * 4 <= counted["dram_read_bytes"] < 2 * 2 * 64 * 64 * 4
+    assert 2e-6 < counted["duration_s"] < 8e-6
+    asked_since = {each for each in ncu.COUNTERS if "_atomic_" in each or "_reduction_" in each}
+    assert set(counted) == set(ncu.COUNTERS) - asked_since | {"duration_s"}
+
+
+@pytest.mark.parametrize(
+    ("unit", "value", "expected"),
+    [
+        ("ns", "4,320", 4.32e-6),
+        ("nsecond", "4320", 4.32e-6),
+        ("sector", "1,342,177,280", 1342177280),
+    ],
+)
+def test_figures_are_read_in_base_units(unit: str, value: str, expected: float) -> None:
+    text = f'"ID","Kernel Name","a.sum"\n"","","{unit}"\n"0","tiled","{value}"\n'
+
+    assert ncu.parse(text)["a.sum"] == pytest.approx(expected)
+
+
+def test_what_was_not_counted_is_left_out() -> None:
+    text = '"ID","dram__bytes_read.sum","dram__bytes_write.sum"\n"","byte","byte"\n"0","32","n/a"\n'
+
+    assert ncu.counters(ncu.parse(text)) == {"dram_read_bytes": 32}
+
+
+@pytest.mark.parametrize(
+    ("output", "message"),
+    [
+        (
+            # As NVIDIA documents it: https://developer.nvidia.com/ERR_NVGPUCTRPERM
+            CONNECTED + "==ERROR== ERR_NVGPUCTRPERM - The user does not have permission to access "
+            "NVIDIA GPU Performance Counters on the target device 0. For instructions on enabling "
+            "permissions and to get more information see "
+            "https://developer.nvidia.com/ERR_NVGPUCTRPERM\n",
+            "run memlab as root, or have an administrator load the driver with "
+            "NVreg_RestrictProfilingToAdminUsers=0",
+        ),
+        (
+            "memlab: error: a GPU needs PyCUDA: pip install\n" + CONNECTED + APPLICATION_FAILED,
+            "no counters (a GPU needs PyCUDA: pip install)",
+        ),
+        ("hello\n==WARNING== No kernels were profiled.\n", "(No kernels were profiled.)"),
+        (
+            CONNECTED + '==ERROR== Failed to find metric x\n\n==ERROR== Failed to profile "t"\n'
+            "==ERROR== The application returned an error code (9).\n",
+            "(Failed to find metric x)",
+        ),
+        ("", "(it printed nothing)"),
+    ],
+)
+def test_why_there_are_no_counters_is_one_line(output: str, message: str) -> None:
+    with pytest.raises(ProfilerError) as caught:
+        ncu.parse(output)
+
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert caught.value.exit_code == 3
+
+
+def test_a_launch_goes_through_ncu(install, launch, tmp_path) -> None:
+    install(
+        "import json, os, pathlib, sys\n"
+        f"pathlib.Path({str(tmp_path / 'words')!r}).write_text(json.dumps(sys.argv[1:]))\n"
+        f"pathlib.Path({str(tmp_path / 'seen')!r}).write_bytes(\n"
+        "    pathlib.Path(sys.argv[-1]).read_bytes())\n"
+        f"print(pathlib.Path({str(RECORDED)!r}).read_text())\n"
+    )
+
+    metrics = ncu.profile(launch, index=1, seed=7, more=["sm__cycles_elapsed.max"])
+
+    assert metrics["smsp__inst_executed.sum"] == 36736
+    words = json.loads((tmp_path / "words").read_text())
+    assert words[words.index("--clock-control") + 1] == "none"  # never change a GPU's clocks
+    assert words[words.index("--kernel-name") + 1] == "tiled"
+    collected = words[words.index("--metrics") + 1].split(",")
+    assert {ncu.DURATION, "dram__bytes_read.sum", "sm__cycles_elapsed.max"} <= set(collected)
+    assert len(set(collected)) == len(collected)
+    seen = pickle.loads((tmp_path / "seen").read_bytes())
+    assert (seen.index, seen.seed) == (1, 7)
+    assert seen.launch == replace(launch, references={})
+    assert not Path(words[-1]).exists()  # nothing is left behind
+
+
+@pytest.mark.parametrize(("timeout_s", "limit_s"), [(60, 300), (2, 68), (600, 2460)])
+def test_counting_may_take_what_starting_it_and_four_launches_may(timeout_s, limit_s) -> None:
+    assert ncu.limit_s(timeout_s) == limit_s
+
+
+def test_a_launch_that_never_ends_is_given_up_and_leaves_no_process(
+    install, launch, tmp_path, monkeypatch
+) -> None:
+    monkeypatch.setattr(ncu, "STARTING_S", 0.6)
+    alive, target = tmp_path / "alive", tmp_path / "target.py"
+    target.write_text(f"import pathlib\nwhile True: pathlib.Path({str(alive)!r}).touch()\n")
+    install(f"import subprocess, sys\nsubprocess.run([sys.executable, {str(target)!r}])\n")
+
+    with pytest.raises(ProfilerError, match=r"did not finish tiled within 1 s"):
+        ncu.profile(launch, timeout_s=0.1)
+
+    alive.unlink()
+    time.sleep(0.3)
+    assert not alive.exists()
+
+
+def test_without_ncu_the_message_says_how_to_get_it(launch, monkeypatch) -> None:
+    monkeypatch.setattr(ncu, "find", lambda: None)
+
+    with pytest.raises(ProfilerError, match="nsight-compute"):
+        ncu.profile(launch)

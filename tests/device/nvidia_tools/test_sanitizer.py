@@ -1,0 +1,338 @@
+"""Compute Sanitizer found, started, and believed or not, without Compute Sanitizer."""
+
+import json
+import pickle
+import re
+import subprocess
+import sys
+import time
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from paths import DATA
+
+from memlab import gpu, lab
+from memlab.device.checking.findings import TOOLS, Finding, Place
+from memlab.device.devices import open_device
+from memlab.device.nvidia_tools import launch_once, launch_request, sanitizer
+from memlab.device.nvidia_tools.sanitizer import SanitizerError
+from memlab.errors import DeviceError, MemlabError
+from memlab.kernels.catalog import find
+from memlab.kernels.kernel import Limits
+from memlab.kernels.launch import Launch
+from memlab.kernels.user.kernel import OwnKernel
+
+TEXTS = dict(
+    re.findall(
+        r"^\[(\w+)\]\n(.*?)\n(?=\n\[|\Z)", (DATA / "compute-sanitizer.txt").read_text(), re.S | re.M
+    )
+)
+USAGE = "Version 2026.3.0.0 (build 1)\n  --print-limit arg (=100)\n  --padding arg (=0)\n"
+PAST_THE_END = DATA / "planted/past_the_end.cu"
+SOURCE = PAST_THE_END.read_text()
+
+
+@pytest.fixture
+def launch() -> Launch:
+    tiled = find("tiled").prepare({"width": 64, "tile": 16}, Limits("NVIDIA H200"))
+    return replace(tiled, source=SOURCE, source_name="some/folder/past_the_end.cu")
+
+
+@pytest.fixture
+def install(monkeypatch, tmp_path):
+    """Put a program called `compute-sanitizer` on the PATH."""
+
+    def write(script: str) -> None:
+        program = tmp_path / "compute-sanitizer"
+        program.write_text(f"#!{sys.executable}\n{script}")
+        program.chmod(0o755)
+        monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+
+    return write
+
+
+def test_both_verdicts_are_matched_by_tool_and_line() -> None:
+    def finding(tool, line, other=None, kind="") -> Finding:
+        places = [each and Place(each, "", None, None) for each in (line, other)]
+        return Finding(tool, kind, "", "", "", *places)
+
+    store, race, barrier = (
+        finding("memcheck", 9),
+        finding("racecheck", 7, 9),
+        finding("synccheck", 8, 3),
+    )
+    turned, waited = finding("racecheck", 9, 7, "RAW or WAR"), finding("synccheck", 8)
+    elsewhere = finding("memcheck", 7)
+
+    pairs = sanitizer.side_by_side([store, race, barrier], [waited, turned, elsewhere])
+
+    assert [(each.tool, each.lines, each.memlab, each.sanitizer) for each in pairs] == [
+        ("memcheck", (7,), None, elsewhere),
+        ("memcheck", (9,), store, None),
+        ("racecheck", (7, 9), race, turned),
+        ("synccheck", (8,), barrier, waited),
+    ]
+
+
+def test_a_launch_goes_through_every_tool(install, launch, tmp_path) -> None:
+    install(
+        "import json, os, pathlib, sys\n"
+        f"if '--help' in sys.argv: print({USAGE!r}); sys.exit()\n"
+        f"folder = pathlib.Path({str(tmp_path)!r})\n"
+        "tool = sys.argv[sys.argv.index('--tool') + 1]\n"
+        "(folder / f'{tool}.words').write_text(json.dumps(sys.argv[1:]))\n"
+        "(folder / f'{tool}.request').write_bytes(pathlib.Path(sys.argv[-1]).read_bytes())\n"
+        f"texts = json.loads({json.dumps(TEXTS)!r})\n"
+        "pathlib.Path(sys.argv[sys.argv.index('--log-file') + 1]).write_text(texts[tool])\n"
+        "sys.exit(1)\n"  # as where the kernel has faulted
+    )
+
+    report = sanitizer.sanitize(launch, index=1, seed=7)
+
+    assert report.version == "2026.3.0.0"
+    assert {each.tool for each in report.findings} == set(TOOLS)
+    assert len(report.findings) == 8
+    for tool in TOOLS:
+        seen = pickle.loads((tmp_path / f"{tool}.request").read_bytes())
+        assert (seen.index, seen.seed, seen.poison) == (1, 7, False)
+        words = json.loads((tmp_path / f"{tool}.words").read_text())
+        assert {"--print-limit", "--padding"} == {*words} & {*sanitizer._OPTIONS}
+        assert not Path(words[-1]).exists()  # nothing is left behind
+
+
+def test_a_tool_without_a_verdict_is_a_note(install, launch) -> None:
+    """A kernel that faults: memcheck says where; under the others, the launch just fails."""
+    install(
+        "import json, pathlib, sys\n"
+        "tool = sys.argv[sys.argv.index('--tool') + 1] if '--tool' in sys.argv else ''\n"
+        f"texts = json.loads({json.dumps(TEXTS)!r})\n"
+        "text = texts['memcheck' if tool == 'memcheck' else 'nothing']\n"
+        "tool and pathlib.Path(sys.argv[sys.argv.index('--log-file') + 1]).write_text(text)\n"
+        "sys.exit('memlab: error: tiled: an illegal address was used')\n"
+    )
+
+    report = sanitizer.sanitize(launch)
+
+    assert {each.tool for each in report.findings} == {"memcheck"}
+    assert report.tools == ("memcheck",)
+    failed = [each for each in report.notes if "the launch failed" in each]
+    assert [each.split(":")[0] for each in failed] == ["initcheck", "racecheck", "synccheck"]
+    assert all("an illegal address" in each for each in failed)
+
+
+CLEAN = "========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors\n"
+UNSUPPORTED = """\
+========= COMPUTE-SANITIZER
+========= Error: Failed to initialize WDDM debugger interface.
+=========
+========= Error: Device not supported. Please refer to the documentation
+=========
+========= RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)
+"""
+UNTRACKED = """\
+========= COMPUTE-SANITIZER
+========= Internal Sanitizer Error: The Sanitizer didn't track the launch. Errors may go undetected.
+=========
+========= ERROR SUMMARY: 1 error
+"""
+
+
+@pytest.mark.parametrize(
+    ("log", "ended", "why"),
+    [
+        (CLEAN, True, None),
+        (CLEAN, False, "gave no verdict"),  # 2024.1 on Windows, where nothing was started
+        (
+            CLEAN.replace("ERR", "Error: process didn't terminate\n========= ERR"),
+            False,
+            "terminate",
+        ),
+        (UNSUPPORTED, True, "Device not supported"),  # in WSL the launch itself runs on
+        (UNTRACKED, True, "didn't track the launch"),
+    ],
+)
+def test_a_clean_log_is_believed_only_of_a_launch_that_was_watched_to_its_end(
+    install, launch, log, ended, why
+) -> None:
+    install(
+        "import pathlib, sys\n"
+        "if '--help' in sys.argv: sys.exit()\n"
+        f"pathlib.Path(sys.argv[sys.argv.index('--log-file') + 1]).write_text({log!r})\n"
+        f"{ended} and pathlib.Path(sys.argv[-1] + '.done').touch()\n"
+    )
+
+    if why is None:
+        report = sanitizer.sanitize(launch, tools=("racecheck",))
+        assert (report.tools, report.findings, report.notes) == (("racecheck",), (), ())
+    else:
+        with pytest.raises(SanitizerError, match=why):
+            sanitizer.sanitize(launch, tools=("racecheck",))
+
+
+@pytest.mark.parametrize("error", [None, MemlabError("no memory")])
+def test_the_process_that_is_watched_says_that_it_ended_well(
+    launch, monkeypatch, tmp_path, error
+) -> None:
+    def run(request) -> None:
+        assert request.launch.kernel == "tiled"
+        if error is not None:
+            raise error
+
+    monkeypatch.setattr(launch_once, "launch_once", run)
+    with launch_request.target(launch, 0, 0) as words:
+        monkeypatch.setattr(sys, "argv", words[-2:])
+        with nullcontext() if error is None else pytest.raises(SystemExit, match="no memory"):
+            launch_once.main()
+
+        assert launch_request.done(words[-1]).exists() == (error is None)
+
+
+def test_a_launch_that_never_ends_is_given_up_and_leaves_no_process(
+    install, launch, tmp_path
+) -> None:
+    alive, target = tmp_path / "alive", tmp_path / "target.py"
+    target.write_text(f"import pathlib\nwhile True: pathlib.Path({str(alive)!r}).touch()\n")
+    install(
+        "import subprocess, sys\n"
+        f"'--help' in sys.argv or subprocess.run([sys.executable, {str(target)!r}])\n"
+    )
+
+    with pytest.raises(SanitizerError, match=r"did not finish memcheck of tiled within 1 s"):
+        sanitizer.sanitize(launch, timeout_s=1)
+
+    alive.unlink()
+    time.sleep(0.3)
+    assert not alive.exists()
+
+
+@pytest.mark.parametrize(
+    ("log", "said", "message"),
+    [
+        (
+            "========= Target application terminated before first instrumented API call\n",
+            "memlab: error: a GPU needs PyCUDA: pip install 'memlab[gpu]'\n",
+            "the launch failed (a GPU needs PyCUDA",
+        ),
+        (
+            "========= Error: process didn't terminate successfully\n"
+            "========= Target application terminated before first instrumented API call\n",
+            "",
+            "as in a sandboxed container",
+        ),
+        ("", "", "gave no verdict (the launch did not run to its end)"),
+        (
+            "========= COMPUTE-SANITIZER\n========= Internal Sanitizer Error: no memory\n",
+            "",
+            "(Internal Sanitizer Error: no memory)",
+        ),
+        (
+            "",
+            "the argument for option '--demangle' is invalid\n"
+            "Usage: compute-sanitizer [options] [your-program]\n\nGeneral options:\n  --help\n",
+            "gave no verdict (the argument for option '--demangle' is invalid)",
+        ),
+        (
+            "========= COMPUTE-SANITIZER\n"
+            "========= Error: Target application terminated before first instrumented API call\n"
+            "========= Error: couldn't find exit code.\n",
+            "",
+            "could not start the launch, as where parts of it are missing: install it",
+        ),
+    ],
+)
+def test_why_there_is_no_verdict_is_one_line(install, launch, log, said, message) -> None:
+    install(
+        "import pathlib, sys\n"
+        "if '--help' in sys.argv: sys.exit()\n"
+        f"pathlib.Path(sys.argv[sys.argv.index('--log-file') + 1]).write_text({log!r})\n"
+        f"sys.exit({said!r} or 1)\n"
+    )
+
+    with pytest.raises(SanitizerError) as caught:
+        sanitizer.sanitize(launch)
+
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert caught.value.exit_code == 3
+
+
+def test_without_it_the_message_says_how_to_get_it(launch, monkeypatch) -> None:
+    monkeypatch.setattr(sanitizer, "find", lambda: None)
+
+    with pytest.raises(SanitizerError, match=r"pip install 'memlab\[sanitizer\]'"):
+        sanitizer.sanitize(launch)
+
+
+@pytest.mark.parametrize(
+    ("files", "found"),
+    [
+        # Before 13.4.92 what starts the launch was left out.
+        (("bin/compute-sanitizer", "lib/libsanitizer-collection.so"), None),
+        (
+            (
+                "bin/compute-sanitizer",
+                "compute-sanitizer/x86/TreeLauncherSubreaper",
+                "compute-sanitizer/TreeLauncherSubreaper",
+                "compute-sanitizer/compute-sanitizer",
+            ),
+            "compute-sanitizer/compute-sanitizer",
+        ),
+    ],
+)
+def test_a_pip_package_is_taken_if_it_is_whole(monkeypatch, tmp_path, files, found) -> None:
+    root = tmp_path / "nvidia/cu13"
+    for each in files:
+        (root / each).parent.mkdir(parents=True, exist_ok=True)
+        (root / each).touch()
+    listed = [SimpleNamespace(locate=lambda each=each: root / each) for each in files]
+    monkeypatch.setattr(sanitizer, "files", lambda package: listed)
+    monkeypatch.setattr(sanitizer.shutil, "which", lambda name: None)
+    monkeypatch.setattr(sanitizer, "_INSTALLED", ())
+
+    assert sanitizer.find() == (found and root / found)
+
+
+def test_a_percent_sign_in_the_logs_path_is_meant_literally() -> None:
+    words = sanitizer.command(Path("cs"), "", "memcheck", Path("/tmp/%p/log"), ["python"])
+
+    assert words[words.index("--log-file") + 1] == "/tmp/%%p/log"
+
+
+def test_the_options_are_those_of_an_installed_release(tmp_path) -> None:
+    """It refuses an option that it does not know before it looks for a GPU."""
+    program = sanitizer.find()
+    if program is None:
+        pytest.skip("Compute Sanitizer is not installed")
+    done = subprocess.run([program, "--help"], check=False, capture_output=True, text=True)
+    usage = done.stdout
+    assert "--padding" in usage
+    for tool in TOOLS:
+        log = tmp_path / "100%" / tool
+        log.parent.mkdir(exist_ok=True)
+        words = sanitizer.command(program, usage, tool, log, ["/bin/true"])
+        done = subprocess.run(words, check=False, capture_output=True, text=True)
+        assert done.stdout + done.stderr == ""  # a wrong option brings the whole usage
+        assert "before first instrumented API call" in log.read_text()
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("defines", "lines"), [((), [9]), (("FIXED",), [])])
+def test_a_real_gpu_and_memlab_agree(defines, lines) -> None:
+    if sanitizer.find() is None:
+        pytest.skip("Compute Sanitizer is not installed")
+    try:
+        open_device("0")
+    except DeviceError as error:
+        pytest.skip(str(error))
+    arguments = ("in:f32[1000]", "out:f32[1000]", "i32=1000")
+    kernel = OwnKernel(
+        str(PAST_THE_END), grid=(4,), block=(256,), args=arguments, defines=tuple(defines)
+    )
+
+    theirs = gpu.compute_sanitizer(kernel, {}, device="0", tools=("memcheck",))
+
+    assert [each.at.line for each in theirs.findings] == lines
+    assert [each.at.line for each in lab.check(kernel, {}, device="0").findings] == lines

@@ -1,0 +1,658 @@
+"""Traces against the lessons' own walks, done by hand, and against counts that NumPy gives."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from memlab.device.compiler.compile import compile_launch
+from memlab.device.emulation.execution import Execution
+from memlab.device.emulator.machine.machine import Chunk
+from memlab.device.emulator.machine.recording import Recorder
+from memlab.device.emulator.program.program import load
+from memlab.device.emulator.ptx import parser
+from memlab.device.inputs import make_inputs
+from memlab.device.tracing.phases import Round
+from memlab.device.tracing.records import Trace, phases, told, value_name
+from memlab.device.tracing.trace import trace
+from memlab.errors import UsageError
+from memlab.kernels.catalog import find
+from memlab.kernels.kernel import Limits
+from memlab.kernels.launch import Buffer, Counting, Dim3, Launch, Same, Scalar, Uniform
+
+ORIGIN = (0, 0, 0)
+
+
+def follow(kernel: str, block: Dim3, thread: Dim3, **parameters: int) -> Trace:
+    launch = find(kernel).prepare(parameters, Limits("test"))
+    return trace(launch, compile_launch(launch, (8, 0)), block, thread, "test")
+
+
+def test_the_walk_for_p_3_1_without_tiles() -> None:
+    """Width 4, 2 x 2 blocks: row 3 of M with column 1 of N.
+
+    Lessons say thread (1, 1) of block (1, 0), row before column; CUDA's x, y make that block
+    (0, 1). One of them prints M[12] and N[1] again as the sums of the third step.
+    """
+    found = follow("naive", (0, 1, 0), (1, 1, 0), width=4, tile=2)
+    assert [each.flat for each in found.followed.operations] == [
+        "M[12] * N[1]",
+        "M[13] * N[5]",
+        "M[14] * N[9]",
+        "M[15] * N[13]",
+    ]
+    assert found.followed.operations[0].text == "M[3][0] * N[0][1]"
+    (written,) = (each for each in found.followed.accesses if each.kind == "store")
+    assert written.element.label == "P[13] = P[3][1]"
+    loaded = [each.element.flat for each in found.followed.accesses if each.kind == "load"]
+    assert loaded[::2] == ["N[1]", "N[5]", "N[9]", "N[13]"]
+    assert loaded[1::2] == ["M[12]", "M[13]", "M[14]", "M[15]"]
+    assert found.phases == 0
+
+
+PHASES = {
+    # thread (x, y): what it stages in phase 1 and 2, and what it multiplies in both.
+    (0, 0, 0): ("M[0][0] N[0][0]", "M[0][2] N[2][0]", "0 0"),
+    (1, 0, 0): ("M[0][1] N[0][1]", "M[0][3] N[2][1]", "0 1"),
+    (0, 1, 0): ("M[1][0] N[1][0]", "M[1][2] N[3][0]", "1 0"),
+    (1, 1, 0): ("M[1][1] N[1][1]", "M[1][3] N[3][1]", "1 1"),
+}
+"""The lessons' table for block (0, 0), width 4, 2 x 2 tiles, their Mds and Nds being M_tile and
+N_tile. There thread(0,1) puts N[0][1] into Nds[1][0] in phase 1: into [0][1], as in phase 2."""
+
+
+def test_the_phases_of_the_tiled_product() -> None:
+    found = follow("tiled", ORIGIN, ORIGIN, width=4, tile=2)
+    assert [each.thread for each in found.threads] == list(PHASES)
+    for thread in found.threads:
+        *staged, place = PHASES[thread.thread]
+        row, column = place.split()
+        for phase, wanted in zip(phases(thread, found.phases), staged, strict=True):
+            assert " ".join(value_name(each.source) for each in phase.staged) == wanted
+            assert [each.element.name for each in phase.staged] == [
+                f"M_tile[{row}][{column}]",
+                f"N_tile[{row}][{column}]",
+            ]
+            assert [each.text for each in phase.operations] == [
+                f"M_tile[{row}][0] * N_tile[0][{column}]",
+                f"M_tile[{row}][1] * N_tile[1][{column}]",
+            ]
+    assert found.followed.barriers == 4
+
+
+def test_how_often_elements_are_read_with_and_without_tiles() -> None:
+    """Width 4 in 2 x 2 blocks: the block touches two rows of M and two columns of N."""
+    naive = follow("naive", ORIGIN, ORIGIN, width=4, tile=2)
+    tiled = follow("tiled", ORIGIN, ORIGIN, width=4, tile=2)
+    for without, staged in zip(naive.arrays[:2], tiled.arrays[:2], strict=True):
+        assert (without.block_reads, without.grid_reads) == ({2: 8}, {4: 16})
+        assert (staged.block_reads, staged.grid_reads) == ({1: 8}, {2: 16})
+    assert naive.shared_reuse is None
+    assert (tiled.shared_reuse, tiled.staged_share) == (2.0, 1.0)
+    assert naive.arrays[2].block_written == (0, 1, 4, 5)
+
+
+@settings(max_examples=5, deadline=None)
+@given(m=st.integers(1, 9), k=st.integers(1, 9), n=st.integers(1, 9), tile=st.integers(1, 4))
+def test_reads_of_a_rectangular_product(m: int, k: int, n: int, tile: int) -> None:
+    """Without tiles each row of M serves n columns, each column of N m rows."""
+    naive = follow("naive", ORIGIN, ORIGIN, m=m, k=k, n=n, tile=tile)
+    assert naive.arrays[0].grid_reads == {n: m * k}
+    assert naive.arrays[1].grid_reads == {m: k * n}
+    tiled = follow("tiled", ORIGIN, ORIGIN, m=m, k=k, n=n, tile=tile)
+    assert tiled.arrays[0].grid_reads == {-(-n // tile): m * k}
+    assert tiled.arrays[1].grid_reads == {-(-m // tile): k * n}
+
+
+def test_beyond_the_edge_tiles_hold_zeros() -> None:
+    """Width 3, tile 2: thread (1, 0) has no element of M in the second phase, none at all of N."""
+    found = follow("tiled", (1, 0, 0), (1, 0, 0), width=3, tile=2)
+    staged = [
+        [value_name(each.source) for each in phase.staged]
+        for phase in phases(found.followed, found.phases)
+    ]
+    assert staged == [["M[0][1]", "0"], ["0", "0"]]
+    assert found.followed.touches("global")[-1].kind == "load"
+    assert found.staged_share is not None
+    assert found.staged_share > 1
+
+
+def test_a_thread_outside_the_matrix_touches_nothing() -> None:
+    assert follow("naive", (1, 1, 0), (1, 1, 0), width=3, tile=2).followed.steps == ()
+
+
+@pytest.mark.parametrize(
+    ("kernel", "parameters", "text"),
+    [
+        ("transpose-padded", {"width": 40}, "b[5] = b[0][5] = square[5][0]"),
+        ("misaligned", {"n": 64, "offset": 3}, "b[5] = a[8]"),
+        ("register-tiled-2d", {"width": 8, "tile": 8, "per_thread": 2}, "M_tile[2][5] = M[2][5]"),
+    ],
+)
+def test_other_kernels_are_followed_in_their_own_names(
+    kernel: str, parameters: dict[str, int], text: str
+) -> None:
+    found = follow(kernel, ORIGIN, (5, 0, 0), **parameters)
+    stores = [each for each in found.followed.accesses if each.kind == "store"]
+    assert text in [f"{each.element.label} = {value_name(each.source)}" for each in stores]
+
+
+def test_wide_loads_name_every_element() -> None:
+    found = follow("vectorized", ORIGIN, ORIGIN, width=16, tile=16, per_thread=4)
+    loaded = [each.element.flat for each in found.followed.touches("global")[:4]]
+    assert loaded == ["M[0]", "M[1]", "M[2]", "M[3]"]
+    assert sum(found.arrays[0].block_reads.values()) == 256
+
+
+@pytest.mark.parametrize(
+    ("block", "thread", "message"),
+    [
+        (
+            (2, 0, 0),
+            ORIGIN,
+            "block (2, 0) is outside the grid of 2 x 2 x 1 blocks: use block 1,0",
+        ),
+        (
+            (0, -1, 0),
+            ORIGIN,
+            "block (0, -1) is outside the grid of 2 x 2 x 1 blocks: use block 0,0",
+        ),
+        (
+            ORIGIN,
+            (0, 9, 0),
+            "thread (0, 9) is outside the block of 2 x 2 x 1 threads: use thread 0,1",
+        ),
+        (ORIGIN, (0, 0, 1), "thread (0, 0, 1) is outside the block of 2 x 2 x 1 threads"),
+    ],
+)
+def test_what_is_outside_the_launch_is_refused(block: Dim3, thread: Dim3, message: str) -> None:
+    with pytest.raises(UsageError, match="outside") as caught:
+        follow("naive", block, thread, width=4, tile=2)
+    assert message in str(caught.value)
+
+
+def test_a_trace_changes_nothing_that_is_counted() -> None:
+    """The recorder only watches: the same block counts the same with and without it."""
+    launch = find("tiled").prepare({"width": 10, "tile": 4}, Limits("test"))
+    program = load(parser.parse(compile_launch(launch, (8, 0)).ptx), launch.entry)
+    block = np.array([[1, 2, 0]])
+    tallies = []
+    for lanes in (None, np.zeros(0, np.int64), np.arange(16)):
+        execution = Execution(launch, program, 0, [])
+        recorder = None if lanes is None else Recorder(execution.memory, lanes)
+        chunk = Chunk(
+            program,
+            execution.grid,
+            block,
+            execution.memory,
+            execution.patterns,
+            recorder=recorder,
+        )
+        tallies.append(chunk.run())
+    assert tallies[0] == tallies[1] == tallies[2]
+
+
+# --- Kernels of one's own ---------------------------------------------------------------------
+
+
+def launch_of(
+    source: str,
+    arguments: tuple[Buffer | Scalar, ...],
+    grid: Dim3 = (1, 1, 1),
+    block: Dim3 = (32, 1, 1),
+) -> Launch:
+    return Launch(
+        kernel="k",
+        parameters={},
+        source=source,
+        source_name="k.cu",
+        entry="k",
+        defines={},
+        grid=grid,
+        block=block,
+        dynamic_shared_bytes=0,
+        arguments=arguments,
+        flop=None,
+        compulsory_bytes=0,
+        references={},
+        tolerance=0.0,
+    )
+
+
+def told_of(source: str, *arguments: Buffer | Scalar, thread: int = 3) -> list[str]:
+    """What one thread of a warp does, a text a step."""
+    launch = launch_of(f'extern "C" __global__ void k{source}', arguments)
+    found = trace(launch, compile_launch(launch, (9, 0)), ORIGIN, (thread, 0, 0), "test")
+    return [each.text for each in told(found.followed.steps)]
+
+
+def floats(name: str, count: int = 64) -> Buffer:
+    return Buffer(name, (count,), "float32", "out" if name == "b" else "in")
+
+
+def test_members_of_structures_are_named() -> None:
+    source = """(const float* a, float* b) {
+      struct Edge { short from, to; double length; struct { float x, y; } at; };
+      __shared__ Edge edges[4][8];
+      __shared__ int count;
+      int i = threadIdx.x;
+      edges[i / 8][i % 8].at.y = a[i];
+      edges[i / 8][i % 8].length = a[i + 32];
+      if (i == 3) count = a[63];
+      __syncthreads();
+      b[i] = edges[i / 8][(i + 1) % 8].at.y;
+      b[i + 32] = edges[i / 8][i % 8].length * count;
+    }"""
+    assert told_of(source, floats("a"), floats("b")) == [
+        "write edges[0][3].at.y = a[3]",
+        "write edges[0][3].length = a[35]",
+        "write count = a[63]",
+        "write b[3] = edges[0][4].at.y",
+        "edges[0][3].length * count",
+        "write b[35]",
+    ]
+
+
+def test_wide_elements_name_what_each_of_their_words_holds() -> None:
+    source = """(const unsigned short* a, float* b) {
+      __shared__ uint2 pairs[32];
+      int i = threadIdx.x;
+      pairs[i] = reinterpret_cast<const uint2*>(a)[i];
+      __syncthreads();
+      b[i] = __uint_as_float(pairs[31 - i].y);
+    }"""
+    halves = Buffer("a", (128,), "uint16", "in")
+    assert told_of(source, halves, floats("b")) == [
+        "write pairs[3].x = a[12…13]",
+        "write pairs[3].y = a[14…15]",
+        "write b[3] = pairs[28].y",
+    ]
+
+
+def test_bytes_of_a_word_are_told_apart() -> None:
+    source = """(const uchar4* a, unsigned char* b) {
+      uchar4 c = a[threadIdx.x];
+      b[threadIdx.x] = c.x;
+      b[threadIdx.x + 32] = c.z;
+    }"""
+    given = Buffer("a", (128,), "uint8", "in")
+    written = told_of(source, given, Buffer("b", (64,), "uint8", "out"))
+    assert written[-2:] == ["write b[3] = a[12]", "write b[35] = a[14]"]
+
+
+def test_both_halves_of_a_packed_operation_are_told() -> None:
+    source = """(const unsigned* a, unsigned* b) {
+      unsigned result, left = a[threadIdx.x], right = a[threadIdx.x + 32];
+      asm("fma.rn.f16x2 %0, %1, %2, %1;" : "=r"(result) : "r"(left), "r"(right));
+      b[threadIdx.x] = result;
+    }"""
+    halves = (Buffer("a", (128,), "float16", "in"), Buffer("b", (128,), "float16", "out"))
+    assert told_of(source, *halves)[:2] == ["a[6] * a[70] + a[6]", "a[7] * a[71] + a[7]"]
+
+
+def test_scalar_arguments_are_named_through_calls_too() -> None:
+    source = """(const float* a, float* b, float scale, int add);
+    __device__ __noinline__ float times(const float* a, float by) { return a[3] * by; }
+    extern "C" __global__ void k(const float* a, float* b, float scale, int add) {
+      b[threadIdx.x] = times(a, scale) + 1e-30f;
+      b[threadIdx.x + 32] = a[8] * scale + a[9];
+      b[add] = 2.0f * a[threadIdx.x];
+    }"""
+    given = (Scalar("scale", "float32", 2.5), Scalar("add", "int32", 40))
+    found = told_of(source, floats("a"), floats("b"), *given)
+    assert found[0] == "a[3] * scale"
+    assert "a[8] * scale + a[9]" in found
+    assert "a[3] + a[3]" in found  # the compiler's way to double
+
+
+def test_atomics_and_reads_that_only_address_are_told() -> None:
+    source = """(const int* a, int* b) {
+      __shared__ int bins[4];
+      if (threadIdx.x < 4) bins[threadIdx.x] = 0;
+      __syncthreads();
+      atomicAdd(&bins[a[threadIdx.x] & 3], 1);
+      __syncthreads();
+      if (threadIdx.x < 4) atomicMax(&b[threadIdx.x], bins[threadIdx.x]);
+    }"""
+    counted = Buffer("a", (32,), "int32", "in", Counting())
+    assert told_of(source, counted, Buffer("b", (4,), "int32", "inout", Same(0))) == [
+        "write bins[3] = 0",
+        "read a[3]",
+        "atomic add of 1 to bins[3]",
+        "atomic max of bins[3] to b[3]",
+    ]
+
+
+def test_literals_are_read_as_the_type_of_their_element() -> None:
+    """Compilers store a float or a double by its bits."""
+    source = """(const float* a, float* b) {
+      struct Both { double length; float width; int count; };
+      __shared__ Both s[32];
+      s[threadIdx.x].length = -1.5;
+      s[threadIdx.x].width = -1e30f;
+      s[threadIdx.x].count = -7;
+      __syncthreads();
+      Both c = s[31 - threadIdx.x];
+      b[threadIdx.x] = c.length + c.width + c.count;
+      b[threadIdx.x + 32] = 1e6f;
+    }"""
+    found = told_of(source, floats("a"), floats("b"))
+    assert {each for each in found if " = " in each} == {
+        "write s[3].length = -1.5",
+        "write s[3].width = -1e+30",
+        "write s[3].count = -7",
+        "write b[35] = 1e+06",
+    }
+
+
+def test_what_lies_behind_an_array_is_named_after_it() -> None:
+    source = """(const float* a, float* b) {
+      __shared__ float three[3];
+      __shared__ float four[4];
+      four[threadIdx.x & 3] = three[1] = a[threadIdx.x];
+      __syncthreads();
+      b[threadIdx.x] = *(volatile float*)(three + 3) + four[threadIdx.x & 3];
+    }"""
+    assert "three[3] + four[3]" in told_of(source, floats("a"), floats("b"))
+
+
+def test_shared_reads_that_feed_no_arithmetic_are_told() -> None:
+    """Thread (2, 1) transposes element (2, 1); stride 2 gives thread 3 the word 6."""
+    square = follow("transpose-padded", ORIGIN, (2, 1, 0), width=8)
+    assert [each.text for each in phases(square.followed, square.phases)[0].used] == [
+        "write b[1][2] = square[2][1]"
+    ]
+    words = follow("bank-stride", ORIGIN, (3, 0, 0), n=64, stride=2)
+    assert [each.text for each in phases(words.followed, words.phases)[0].used] == [
+        "write b[3] = words[6]"
+    ]
+
+
+def test_what_comes_before_the_first_phase_belongs_to_it() -> None:
+    source = """(const float* a, float* b) {
+      __shared__ float s[32];
+      s[threadIdx.x] = a[threadIdx.x] + a[threadIdx.x + 32];
+      __syncthreads();
+      b[threadIdx.x] = s[31 - threadIdx.x];
+    }"""
+    launch = launch_of(f'extern "C" __global__ void k{source}', (floats("a"), floats("b")))
+    found = trace(launch, compile_launch(launch, (9, 0)), ORIGIN, (3, 0, 0), "test")
+    (phase,) = phases(found.followed, found.phases)
+    assert [each.text for each in phase.used] == ["a[3] + a[35]", "write b[3] = s[28]"]
+
+
+def rounds_of(source: str, *arguments: Buffer | Scalar, threads: int, thread: int = 0) -> Trace:
+    """Follow a thread of one block of so many."""
+    launch = launch_of(f'extern "C" __global__ void k{source}', arguments, block=(threads, 1, 1))
+    return trace(launch, compile_launch(launch, (9, 0)), ORIGIN, (thread, 0, 0), "test")
+
+
+def told_phases(found: Trace, thread: int) -> list[tuple[list[str], list[str]]]:
+    """Of each phase of a thread, what it stages and what it does with that."""
+    return [
+        ([each.text for each in phase.staged], [each.text for each in phase.used])
+        for phase in phases(found.threads[thread], found.phases)
+    ]
+
+
+TREE = """(const float* a, float* b) {
+  __shared__ float s[64];
+  int t = threadIdx.x;
+  s[t] = a[t];
+  BARRIER;
+  for (int d = 1; d < blockDim.x; d *= 2) {
+    if (t % (2 * d) == 0) s[t] += s[t + d];
+    BARRIER;
+  }
+  if (t == 0) b[0] = s[0];
+}"""
+
+
+@pytest.mark.parametrize("barrier", ["__syncthreads()", "__syncwarp()"])
+def test_a_tree_has_a_phase_a_level_for_all_its_threads(barrier: str) -> None:
+    source = TREE.replace("BARRIER", barrier)
+    found = rounds_of(source, floats("a"), floats("b", 1), threads=8, thread=7)
+    assert found.phases == 4
+    assert told_phases(found, 0) == [
+        (["write s[0] = a[0]"], ["s[1] + s[0]"]),
+        (["write s[0]"], ["s[2] + s[0]"]),
+        (["write s[0]"], ["s[4] + s[0]"]),
+        (["write s[0]"], ["write b[0] = s[0]"]),
+    ]
+    nothing: tuple[list[str], list[str]] = ([], [])
+    assert told_phases(found, 7) == [(["write s[7] = a[7]"], []), nothing, nothing, nothing]
+    assert told_phases(found, 2)[1:] == [(["write s[2]"], []), nothing, nothing]
+
+
+def test_phases_are_the_blocks_where_one_thread_of_many_is_followed() -> None:
+    found = rounds_of(
+        TREE.replace("BARRIER", "__syncthreads()"),
+        floats("a"),
+        floats("b", 1),
+        threads=64,
+        thread=5,
+    )
+    assert found.phases == 7
+    assert [bool(staged) for staged, _ in told_phases(found, 0)] == [True] + 6 * [False]
+
+
+def test_a_barrier_of_one_warp_alone_makes_no_round_for_the_others() -> None:
+    source = """(const float* a, float* b) {
+      __shared__ float s[64];
+      int t = threadIdx.x;
+      for (int at = t; at < 192; at += 64) {
+        s[t] = a[at];
+        __syncthreads();
+        float sum = s[t] + s[t ^ 32];
+        if (t < 32) __syncwarp();
+        b[at] = sum;
+        __syncthreads();
+      }
+    }"""
+    for thread, sum_of in ((0, "s[0] + s[32]"), (32, "s[32] + s[0]")):
+        found = rounds_of(source, floats("a", 192), floats("b", 192), threads=64, thread=thread)
+        assert told_phases(found, 0) == [
+            ([f"write s[{thread}] = a[{thread + start}]"], [sum_of]) for start in (0, 64, 128)
+        ]
+
+
+def test_the_last_steps_of_one_warp_are_phases_between_the_blocks_barriers() -> None:
+    """Warp 0 adds 64 values to 16, two levels in two phases; warp 1 only fills, each turn."""
+    source = """(const float* a, float* b) {
+      __shared__ float s[64];
+      int t = threadIdx.x;
+      for (int turn = 0; turn < 2; ++turn) {
+        s[t] = a[64 * turn + t];
+        __syncthreads();
+        if (t < 32) {
+          for (int d = 32; d > 8; d /= 2) {
+            if (t < d) s[t] += s[t + d];
+            __syncwarp();
+          }
+          b[32 * turn + t] = s[t];
+        }
+        __syncthreads();
+      }
+    }"""
+    arguments = floats("a", 128), floats("b", 64)
+    found = rounds_of(source, *arguments, threads=64)
+    assert told_phases(found, 0) == [
+        (["write s[0] = a[0]"], ["s[32] + s[0]"]),
+        (["write s[0]"], ["s[16] + s[0]"]),
+        (["write s[0]"], ["write b[0] = s[0]"]),
+        (["write s[0] = a[64]"], ["s[32] + s[0]"]),
+        (["write s[0]"], ["s[16] + s[0]"]),
+        (["write s[0]"], ["write b[32] = s[0]"]),
+    ]
+    found = rounds_of(source, *arguments, threads=64, thread=40)
+    nothing: tuple[list[str], list[str]] = ([], [])
+    assert told_phases(found, 0) == [
+        (["write s[40] = a[40]"], []),
+        nothing,
+        nothing,
+        (["write s[40] = a[104]"], []),
+        nothing,
+        nothing,
+    ]
+
+
+def test_who_reads_nothing_goes_on_with_the_others() -> None:
+    """Thread 0 has no left neighbour, thread 7 stages nothing for the second turn."""
+    source = """(const float* a, float* b) {
+      __shared__ float s[8];
+      int t = threadIdx.x;
+      for (int turn = 0; turn < 2; ++turn) {
+        if (t < 7 || turn == 0) s[t] = a[8 * turn + t];
+        __syncthreads();
+        if (t > 0) b[8 * turn + t] = s[t - 1];
+        __syncthreads();
+      }
+    }"""
+    found = rounds_of(source, floats("a"), floats("b"), threads=8)
+    assert told_phases(found, 0) == [(["write s[0] = a[0]"], []), (["write s[0] = a[8]"], [])]
+    assert told_phases(found, 3) == [
+        (["write s[3] = a[3]"], ["write b[3] = s[2]"]),
+        (["write s[3] = a[11]"], ["write b[11] = s[2]"]),
+    ]
+    assert told_phases(found, 7) == [
+        (["write s[7] = a[7]"], ["write b[7] = s[6]"]),
+        ([], ["write b[15] = s[6]"]),
+    ]
+
+
+def test_a_scan_has_a_phase_a_barrier() -> None:
+    """Blelloch's, of 8 elements: each level reads what the one before has stored."""
+    source = """(const float* a, float* b) {
+      __shared__ float s[8];
+      int t = threadIdx.x, off = 1;
+      s[2 * t] = a[2 * t];
+      s[2 * t + 1] = a[2 * t + 1];
+      for (int d = 4; d > 0; d /= 2, off *= 2) {
+        __syncthreads();
+        if (t < d) s[off * (2 * t + 2) - 1] += s[off * (2 * t + 1) - 1];
+      }
+      if (t == 0) s[7] = 0;
+      for (int d = 1; d < 8; d *= 2) {
+        off /= 2;
+        __syncthreads();
+        if (t < d) {
+          int low = off * (2 * t + 1) - 1, high = off * (2 * t + 2) - 1;
+          float x = s[low];
+          s[low] = s[high];
+          s[high] += x;
+        }
+      }
+      __syncthreads();
+      b[t] = s[t];
+    }"""
+    found = rounds_of(source, floats("a"), floats("b"), threads=4)
+    assert found.phases == found.followed.barriers == 7
+    assert told_phases(found, 0)[3:6] == [
+        (["write s[7]", "write s[7] = 0"], ["s[3] + s[7]"]),
+        (["write s[3] = s[7]", "write s[7]"], ["s[1] + s[3]"]),
+        (["write s[1] = s[3]", "write s[3]"], ["s[0] + s[1]"]),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("stores", "was_read", "before"),
+    [
+        # Whether each access of a thread is a store; how many lie before the phase that begins.
+        ([False, False, True, False, True], False, 2),
+        ([True, False, True], False, 2),
+        ([True, False, True], True, 0),
+        ([True, False], False, 0),  # fills what others have read
+        ([False, True], True, 1),
+        ([False, False], False, 2),  # reads what others have not yet stored anew
+        ([False, False], True, 0),
+        ([], True, 0),
+    ],
+)
+def test_where_a_thread_enters_a_phase(stores: list[bool], was_read: bool, before: int) -> None:
+    assert Round(1, begins=True, was_read=was_read).entered(stores) == before
+
+
+@pytest.mark.parametrize("lane", [0, 37])
+def test_the_matrices_that_a_warp_multiplies(lane: int) -> None:
+    """Of tensor.cu: 2 steps of 16 along k, 4 fragments of 16 rows by 4 of 8 columns a step."""
+    found = follow("tensor-fp16", ORIGIN, (lane, 0, 0), width=32, tile=64).followed
+    wanted = []
+    for step, r, c in itertools.product(range(2), range(4), range(4)):
+        rows, chunks = range(16 * r, 16 * r + 16), range(2 * step, 2 * step + 2)
+        left = {4 * row + (chunk ^ (row >> 1 & 3)) for row in rows for chunk in chunks}
+        column = lane // 32 * 32 + 8 * c
+        wanted.append(
+            f"32 of M_tile[{min(left)}…{max(left)}] × "
+            f"N_tile[{16 * step}…{16 * step + 15}][{column}…{column + 7}]"
+        )
+    assert sorted(each.text for each in found.operations) == sorted(wanted)
+    stores = [each.text for each in found.touches("shared") if each.kind == "store"]
+    row, chunk = lane // 4, lane % 4
+    place = 4 * row + (chunk ^ (row >> 1 & 3))
+    assert f"write M_tile[{place}].y = M[{row}][{8 * chunk + 2}…{8 * chunk + 3}]" in stores
+    assert f"write N_tile[{lane // 8}][{lane % 8 * 8 + 2}] = " in "\n".join(stores)
+
+
+def test_matrices_loaded_by_wmma() -> None:
+    source = """
+    #include <mma.h>
+    using namespace nvcuda;
+    extern "C" __global__ void k(const half* a, const half* b, float* c) {
+      __shared__ half left[16][24];
+      for (int i = threadIdx.x; i < 256; i += 32) left[i / 16][i % 16] = a[i];
+      __syncwarp();
+      wmma::fragment<wmma::matrix_a, 16, 16, 16, half, wmma::row_major> x;
+      wmma::fragment<wmma::matrix_b, 16, 16, 16, half, wmma::col_major> y;
+      wmma::fragment<wmma::accumulator, 16, 16, 16, float> z;
+      wmma::fill_fragment(z, 0.0f);
+      wmma::load_matrix_sync(x, &left[0][0], 24);
+      wmma::load_matrix_sync(y, b + 16, 32);
+      wmma::mma_sync(z, x, y, z);
+      wmma::store_matrix_sync(c, z, 16, wmma::mem_row_major);
+    }"""
+    arguments = (
+        Buffer("a", (16, 16), "float16", "in"),
+        Buffer("b", (16, 32), "float16", "in"),
+        Buffer("c", (16, 16), "float32", "out"),
+    )
+    launch = launch_of(source, arguments)
+    found = trace(launch, compile_launch(launch, (9, 0)), ORIGIN, (5, 0, 0), "test")
+    assert [each.text for each in found.followed.operations] == [
+        "left[0…15][0…15] × b[0…15][16…31]"
+    ]
+
+
+def test_the_inputs_are_those_of_the_seed() -> None:
+    launch = find("scattered").prepare({"n": 64}, Limits("test"))
+    compiled = compile_launch(launch, (8, 0))
+    sources = set()
+    for seed in (0, 1):
+        found = trace(launch, compiled, ORIGIN, (3, 0, 0), "test", seed=seed)
+        index = int(make_inputs(launch, seed)["index"][3])
+        assert found.followed.steps[-1].text == f"write b[3] = a[{index}]"
+        sources.add(index)
+    assert len(sources) == 2
+
+
+FIRST_BLOCK = """extern "C" __global__ void k(const float* a, float* b, unsigned* done) {
+  __shared__ bool first;
+  if (threadIdx.x == 0) first = atomicAdd(done, 1u) == 0;
+  __syncthreads();
+  if (first) b[threadIdx.x] = a[threadIdx.x];
+}"""
+
+
+def test_the_grid_begins_with_the_memory_that_the_block_began_with() -> None:
+    arguments = (
+        Buffer("a", (32,), "float32", "in"),
+        Buffer("b", (32,), "float32", "out"),
+        Buffer("done", (1,), "uint32", "inout", Uniform(0, 1)),
+    )
+    launch = launch_of(FIRST_BLOCK, arguments, grid=(3, 1, 1))
+    found = trace(launch, compile_launch(launch, (9, 0)), ORIGIN, ORIGIN, "test")
+    reads = {each.array: each.grid_reads for each in found.arrays}
+
+    # Each block adds one; only the first finds none there, and reads all of a.
+    assert reads["a"] == {1: 32}

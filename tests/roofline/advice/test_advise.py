@@ -1,0 +1,190 @@
+"""Advice follows from the figures: each kernel's known weakness is what it names."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from example_runs import CEILINGS, COUNTERS, H200, measurement, run, run_of, timed
+
+from memlab.device.measurement import Counters, Measurement, Occupancy, Verification
+from memlab.roofline.advice.advise import advise
+from memlab.roofline.placement import place
+
+
+@pytest.mark.parametrize(
+    ("name", "index", "says"),
+    [
+        # 8 x 2048^3 B requested, 3 x 4 x 2048^2 B compulsory.
+        ("naive", 0, "request 68.7 GB where 50.3 MB are compulsory"),
+        ("naive", 0, "0.25 FLOP/B by T (T = 32: 8)"),
+        ("tiled8", 0, "Reading shared memory takes 87%"),
+        ("tiled8", 1, "Tile 16 would halve the 8.59 GB"),
+        ("tiled32", 0, "r x r outputs"),
+        ("row_sum", 0, "32 blocks leave 100 of 132 multiprocessors idle"),
+        ("row_sum", 1, "32 sectors a request where the bytes asked for fill 4"),
+        ("transpose_shared", 0, "Bank conflicts cause 94% of the 4.33 M"),
+        ("copy", 0, "No roof explains the time"),
+    ],
+)
+def test_the_known_weakness_is_named_with_its_figures(name: str, index: int, says: str) -> None:
+    assert says in run(name).advice[index]
+
+
+@pytest.mark.parametrize("name", COUNTERS)
+def test_there_are_one_or_two_sentences(name: str) -> None:
+    assert 1 <= len(run(name).advice) <= 2
+
+
+def test_the_widest_tile_is_not_told_to_widen() -> None:
+    assert not any("Tile 64" in sentence for sentence in run("tiled32").advice)
+
+
+def _advice(measured: Measurement) -> str:
+    return " ".join(run_of(measured).advice)
+
+
+def test_what_cannot_be_is_said_alone() -> None:
+    impossible = run_of(timed(measurement("tiled16"), 1e-3)).advice
+    assert len(impossible) == 1
+    assert "180% of the L1 / shared roof, a physical limit" in impossible[0]
+
+
+def test_a_wrong_result_comes_before_any_tuning() -> None:
+    wrong = replace(
+        measurement("tiled16"), verification=Verification("failed", 0.5, 1e-5, 100, 100)
+    )
+    assert _advice(wrong).startswith("The result is wrong: relative error 5.0e-01")
+
+
+def test_low_occupancy_names_its_limiter() -> None:
+    slow = timed(measurement("tiled16"), 20e-3)
+    slow = replace(slow, occupancy=Occupancy(2, 16, 0.25, "registers", {"registers": 2}))
+    assert "Occupancy is 25% (16 warps a multiprocessor), limited by registers" in _advice(slow)
+
+
+def test_arrays_indexed_at_run_time_are_told_from_spilled_registers() -> None:
+    tiled = measurement("tiled16")
+    # As many bytes again as pass the port already: half of the new total.
+    indexed = replace(tiled.counters, local_load_sectors=60146320384 // 32)
+    kept = replace(tiled.resources, local_bytes_per_thread=64)
+    advice = _advice(timed(replace(tiled, counters=indexed, resources=kept), 4e-3))
+    assert "Arrays indexed at run time lie in local memory, 64 B a thread" in advice
+    assert "50% of the traffic" in advice
+    assert "unroll the loops" in advice
+    assert "registers" not in advice  # more of them cannot be indexed either
+    assert "local memory" not in _advice(timed(replace(tiled, counters=indexed), 4e-3))
+
+
+def test_no_layout_is_advised_for_banks_that_data_chooses() -> None:
+    shared = measurement("transpose_shared")
+    assert "Bank conflicts" in _advice(shared)
+    histogram = replace(
+        shared.counters,
+        shared_load_wavefronts=131072,
+        shared_atomic_instructions=131072,
+        shared_atomic_wavefronts=131072 + shared.counters.shared_excessive_wavefronts,
+    )
+    assert "Bank conflicts" not in _advice(replace(shared, counters=histogram))
+
+
+def test_lanes_that_want_different_constants_are_named() -> None:
+    copy = measurement("copy")
+    # 16 addresses a load, as a filter whose taps each half-warp numbers for itself.
+    taps = {"constant_load_requests": 2_097_152, "constant_load_passes": 33_554_432}
+    slow = replace(copy, counters=replace(copy.counters, **taps))
+    assert "want 16 different addresses a constant load" in _advice(timed(slow, 268e-6))
+
+
+def test_full_issue_slots_are_named() -> None:
+    copy = measurement("copy")
+    # 132 x 4 schedulers at 1.98 GHz have 10.45 M slots in 10 us.
+    executed = {"warp_instructions": 8_000_000, "thread_instructions": 240_000_000}
+    busy = timed(replace(copy, counters=replace(copy.counters, **executed)), 10e-6)
+    assert "Instructions fill 77% of the issue slots, with 30 of 32 lanes on" in _advice(busy)
+
+
+def test_blocks_that_cost_more_than_they_do_are_named() -> None:
+    # 16,384 blocks at 0.84 a clock of 1.98 GHz take 9.85 us.
+    copy = replace(measurement("copy"), grid=(16384, 1, 1))
+    assert "Starting 16,384 blocks takes 79% of the time" in _advice(timed(copy, 12.5e-6))
+
+
+def test_a_kernel_as_short_as_any_is_told_to_work_more() -> None:
+    copy = timed(measurement("copy"), 1.31e-6)
+    device = replace(H200, shortest_kernel_s=1.31e-6)
+
+    def advice(measured: Measurement) -> str:
+        return advise(measured, place(measured, CEILINGS), device)[0]
+
+    asked = Counters(global_load_sectors=4096, requested_load_bytes=131072)
+    few = replace(copy, counters=asked, grid=(132, 1, 1))
+    says = "No kernel is shorter than 1.31 µs on this device: give it more work."
+    assert advice(few) == says
+    # Two events take their time besides.
+    event = replace(few.time, median_s=2.5e-6, event_pair_s=1.2e-6)
+    assert advice(replace(few, time=event)) == says
+    assert says not in advice(timed(few, 2.5e-6))
+
+
+def test_spills_that_the_emulator_cannot_count_come_first() -> None:
+    tiled = measurement("tiled16", "modelled")  # 128 x 128 blocks of 16 x 16 threads
+    spilling = replace(tiled, resources=replace(tiled.resources, local_bytes_per_thread=40))
+    # 40 B x 4,194,304 threads
+    assert _advice(spilling).startswith("The compiler spills 40 B a thread to local memory, 168 MB")
+
+
+def test_what_explains_next_to_nothing_is_left_out() -> None:
+    naive = replace(timed(measurement("naive"), 1.0), grid=(1, 1, 1))
+    assert _advice(naive) == (
+        "1 block leaves 131 of 132 multiprocessors idle: divide the work into more, smaller blocks."
+    )
+
+
+def test_a_short_last_wave_is_named() -> None:
+    # 8 blocks a multiprocessor, 132 of them: 1056 slots, 1.06 waves.
+    tiled = replace(measurement("copy"), grid=(1120, 1, 1))
+    assert "1120 blocks are 1.06 waves of 1056, so 47%" in _advice(tiled)
+
+
+@pytest.mark.parametrize(
+    ("blocks", "says"),
+    [
+        # 8 blocks a multiprocessor, 132 of them: within one wave of 1056.
+        (140, "140 blocks over 132 multiprocessors: 8 get 2, 124 get 1 and wait"),
+        (265, "265 blocks over 132 multiprocessors: 1 gets 3, 131 get 2 and wait"),
+        (264, "No roof explains"),
+        (1056, "No roof explains"),
+    ],
+)
+def test_blocks_within_one_wave_are_counted_by_multiprocessor(blocks: int, says: str) -> None:
+    advice = _advice(replace(measurement("copy"), grid=(blocks, 1, 1)))
+    assert says in advice
+    assert "waves" not in advice
+
+
+def test_dram_reads_are_compared_with_what_is_to_be_read() -> None:
+    # A load of every other word: 33.6 MB read for 16.8, and stores that never leave the L2.
+    copy = measurement("copy")
+    strided = {"global_load_sectors": 1048576, "l2_read_sectors": 1048576}
+    counters = replace(copy.counters, dram_read_bytes=32 * 2**20, dram_write_bytes=0, **strided)
+    advice = run_of(timed(replace(copy, counters=counters), 9.97e-6)).advice
+    assert not any("DRAM" in sentence for sentence in advice)
+    assert any(
+        "touch 6 sectors a request where the bytes asked for fill 4" in each for each in advice
+    )
+    # The same reads by whole sectors: the second half of them is a rereading.
+    whole = replace(counters, global_load_sectors=524288)
+    assert "DRAM reads 33.6 MB where 16.8 MB are compulsory" in _advice(
+        timed(replace(copy, counters=whole), 9.97e-6)
+    )
+
+
+def test_dram_at_its_limit_is_told_apart_from_dram_wasted() -> None:
+    copy = measurement("copy")
+    moved = replace(copy.counters, dram_read_bytes=16 * 2**20, dram_write_bytes=16 * 2**20)
+    # 33.6 MB at 4814 GB/s take 6.97 us.
+    full = timed(replace(copy, counters=moved), 8e-6)
+    assert "only fewer bytes help" in _advice(full)
+    wasted = replace(full, compulsory_bytes=8 * 2**20)
+    assert "DRAM moves 33.6 MB where 8.39 MB are compulsory" in _advice(wasted)

@@ -1,0 +1,130 @@
+"""Occupancy curves and their picture."""
+
+import csv
+import io
+from dataclasses import replace
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from memlab.device.datasheets import loader
+from memlab.device.occupancy import RESOURCES, Block, resident, resource_limits
+from memlab.roofline.plots.occupancy import draw
+from memlab.roofline.plots.occupancy_curves import curves, curves_csv
+from memlab.roofline.plots.roofline import render
+
+RTX3070 = loader.load("rtx3070")
+BLOCK = Block(256, 40, 8192)
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    device=st.sampled_from(loader.names()),
+    threads=st.integers(1, 1024),
+    registers=st.integers(1, 64),
+    shared=st.integers(0, 48 * 1024),
+    data=st.data(),
+)
+def test_a_step_holds_for_every_value_in_it(device, threads, registers, shared, data):
+    properties = loader.load(device)
+    block = Block(threads, registers, shared)
+    for curve in curves(properties, block):
+        assert (curve.steps[0].first, curve.steps[-1].last) == resource_limits(properties)[
+            curve.resource
+        ]
+        assert all(
+            a.last + 1 == b.first for a, b in zip(curve.steps, curve.steps[1:], strict=False)
+        )
+        step = data.draw(st.sampled_from(curve.steps))
+        value = data.draw(st.integers(step.first, step.last))
+        found = resident(properties, replace(block, **{curve.resource: value}))
+        assert step.warps_per_sm == (found.warps_per_sm if found else 0)
+        assert (step.occupancy and step.occupancy.limiter) == (found and found.limiter)
+
+
+def test_csv_has_a_row_a_step_and_marks_the_block():
+    rows = list(csv.DictReader(io.StringIO(curves_csv(curves(RTX3070, BLOCK)))))
+    marked = [(row["resource"], row["current"]) for row in rows if row["current"]]
+    assert marked == list(zip(RESOURCES, ("256", "40", "8192"), strict=True))
+    registers = [row for row in rows if row["resource"] == "registers_per_thread"]
+    # Without the rest in the way: 1536 / 256 blocks up to 40, then 5 up to 48, 4 up to 64 ...
+    assert [(int(row["last"]), int(row["blocks_per_sm"])) for row in registers[-5:]] == [
+        (48, 5),
+        (64, 4),
+        (80, 3),
+        (128, 2),
+        (255, 1),
+    ]
+
+
+@pytest.mark.parametrize("image_format", ["png", "svg", "pdf"])
+def test_the_picture_is_the_same_every_time(image_format):
+    def picture():
+        return render(draw(curves(RTX3070, BLOCK), RTX3070, "a block"), image_format)
+
+    assert picture() == picture()
+
+
+def test_the_picture_says_what_it_shows():
+    figure = draw(curves(RTX3070, BLOCK), RTX3070, "256 threads a block")
+    texts = [text.get_text() for text in figure.texts]
+    assert texts[0] == "Occupancy of 256 threads a block"
+    assert "6 blocks, 48 of 48 warps, 100%, limited by warps and registers" in texts[1]
+    labels = {text.get_text() for axes in figure.axes for text in axes.texts}
+    assert {"256 threads", "40 registers", "8 KiB"} <= labels
+
+
+@settings(max_examples=10, deadline=None)
+@given(
+    device=st.sampled_from(["h200", "t4", "rtx3070"]),
+    threads=st.integers(1, 1024),
+    registers=st.integers(1, 64),
+    shared=st.integers(0, 48 * 1024),
+)
+@example("h200", 128, 16, 32)  # "1 block" lies on its step, "16" on the dashed line
+@example("h200", 256, 94, 16896)  # the curve rises beside the marker
+@example("t4", 700, 60, 30000)
+def test_no_line_strikes_a_text_through(device, threads, registers, shared):
+    properties = loader.load(device)
+    drawn = curves(properties, Block(threads, registers, shared))
+    figure = draw(drawn, properties, "a block")
+    for curve, axes in zip(drawn, figure.axes, strict=False):
+        assert any(text.get_fontweight() == "bold" for text in axes.texts), curve.resource
+        boxes = [(text.get_text(), text.get_window_extent()) for text in axes.texts]
+        ends = [axes.transData.transform(line.get_xydata())[[0, -1]] for line in axes.lines]
+        drawn_over = np.concatenate([np.linspace(*each, 400) for each in ends])
+        for name, box in boxes:
+            within = (box.min < drawn_over) & (drawn_over < box.max)
+            assert not within.all(axis=1).any(), (curve.resource, name)
+        for (name, box), (other_name, other) in combinations(boxes, 2):
+            assert not box.overlaps(other), (name, other_name)
+
+
+def test_counts_make_way_for_what_is_drawn_and_stay():
+    h200 = loader.load("h200")
+    for block, counts in (
+        (Block(128, 16, 32), ({"32"}, {"16"}, {"16", "1 block"})),
+        (Block(256, 94, 16896), ({"2", "1 block", "no block fits"}, {"2"}, {"2 blocks"})),
+    ):
+        figure = draw(curves(h200, block), h200, "a block")
+        for axes, expected in zip(figure.axes, counts, strict=False):
+            assert expected <= {text.get_text() for text in axes.texts}
+
+
+def test_no_text_leaves_the_picture():
+    for properties, block in (
+        (RTX3070, BLOCK),
+        (loader.load("h200"), Block(1024, 64, 227 * 1024)),
+        (loader.load("t4"), Block(1, 255, 0)),
+    ):
+        figure = draw(curves(properties, block), properties, "a kernel with a name, " * 9)
+        width, height = figure.get_size_inches() * figure.dpi
+        figure.canvas.draw()
+        for text in figure.findobj(lambda each: hasattr(each, "get_text")):
+            if text.get_text() and text.get_visible():
+                box = text.get_window_extent()
+                assert -1 < box.x0 <= box.x1 < width + 1, text.get_text()
+                assert -1 < box.y0 <= box.y1 < height + 1, text.get_text()

@@ -1,0 +1,100 @@
+"""The picture of a trace: its data and what is drawn of arrays too large to be drawn whole."""
+
+import csv
+import io
+from dataclasses import replace
+
+import pytest
+from example_traces import example_trace
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memlab.device.tracing.records import ArrayUse, ThreadTrace, Trace
+from memlab.roofline.plots.roofline import render
+from memlab.roofline.plots.trace import _rectangles, draw, elements_csv
+
+
+def test_the_data_beside_the_picture() -> None:
+    rows = list(csv.DictReader(io.StringIO(elements_csv(example_trace()))))
+    assert [(row["array"], int(row["index"])) for row in rows] == [
+        *(("M", index) for index in (4, 5, 6, 7)),
+        *(("N", index) for index in (0, 4, 8, 12)),
+        ("P", 4),
+    ]
+    assert rows[0] == {
+        "array": "M",
+        "index": "4",
+        "row": "1",
+        "column": "0",
+        "thread_reads": "1 5",
+        "thread_writes": "",
+        "block_reads": "1",
+        "block_writes": "0",
+    }
+    assert (rows[-1]["thread_reads"], rows[-1]["thread_writes"]) == ("", "1")
+
+
+def test_a_product_stands_as_in_textbooks_with_its_elements_in_order() -> None:
+    left, right, product = draw(example_trace()).axes
+    assert left.get_position().y0 == pytest.approx(product.get_position().y0)
+    assert right.get_position().x0 == pytest.approx(product.get_position().x0)
+    assert left.get_position().x1 < product.get_position().x0
+    assert right.get_position().y0 > product.get_position().y1
+    ordinals = {
+        each.get_text(): each.get_position() for each in left.texts if each.get_text().isdigit()
+    }
+    assert ordinals == {str(i + 1): (i + 0.5, 1.5) for i in range(4)}
+    assert {each.get_text() for each in left.texts} >= {"M[0]", "M[15]"}
+
+
+@pytest.mark.parametrize("image_format", ["png", "svg", "pdf"])
+def test_large_arrays_are_drawn_and_the_same_each_time(image_format: str) -> None:
+    pictures = [render(draw(example_trace(2048)), image_format) for _ in range(2)]
+    assert pictures[0] == pictures[1]
+    assert len(pictures[0]) < 1_000_000
+
+
+@given(st.sets(st.integers(0, 59)), st.integers(1, 12))
+def test_rectangles_cover_just_the_positions(positions: set[int], columns: int) -> None:
+    covered = [
+        row * columns + column
+        for left, top, wide, tall in _rectangles(positions, columns)
+        for row in range(top, top + tall)
+        for column in range(left, left + wide)
+    ]
+    assert sorted(covered) == sorted(positions)
+
+
+def _own(*uses: ArrayUse, **parameters: str) -> Trace:
+    """A trace of a thread that touches nothing, in a block that touches arrays."""
+    thread = ThreadTrace((0, 0, 0), (), 0)
+    return replace(example_trace(), parameters=parameters, followed=thread, arrays=uses)
+
+
+def test_long_parameters_stay_in_the_picture() -> None:
+    figure = draw(_own(ArrayUse("a", (8,), {}, None, (0,), ()), args="f32[4,8,16] " * 9))
+    _, subtitle = figure.texts
+    assert "…" in subtitle.get_text()
+    assert subtitle.get_text().endswith("; x, y as in CUDA")
+    assert subtitle.get_window_extent().x1 < figure.bbox.x1
+
+
+def test_planes_are_told_apart() -> None:
+    """Of 4 planes of 8 rows, the block reads a corner of the second and of the last."""
+    read = (128, 129, 144, 145, 384, 385)
+    (axes,) = draw(_own(ArrayUse("a", (4, 8, 16), {1: 6}, None, read, ()))).axes
+    assert [each.get_text() for each in axes.get_yticklabels()] == [
+        f"[{plane}][{row}]" for plane in range(4) for row in (0, 4)
+    ]
+    heavy = [each.get_ydata()[0] for each in axes.lines if each.get_linewidth() > 1]
+    assert heavy == [8, 16, 24]
+    outlines = [each for each in axes.patches if not each.get_fill()]
+    assert [each.get_bbox().bounds for each in outlines] == [(0, 8, 2, 2), (0, 24, 2, 1)]
+
+
+def test_a_single_element_is_no_larger_than_a_row() -> None:
+    row, single = draw(
+        _own(ArrayUse("a", (32,), {}, None, (0,), ()), ArrayUse("b", (1,), {}, None, (), (0,)))
+    ).axes
+    assert single.get_position().width < row.get_position().width / 2
+    assert single.get_position().height == pytest.approx(row.get_position().height)

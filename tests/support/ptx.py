@@ -1,0 +1,153 @@
+"""Runs small PTX texts through the emulator."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from memlab.device.emulator.machine.access_costs import Patterns, Tally
+from memlab.device.emulator.machine.machine import Chunk
+from memlab.device.emulator.machine.memory import GlobalMemory
+from memlab.device.emulator.machine.threads import Grid
+from memlab.device.emulator.program.program import Program, load
+from memlab.device.emulator.ptx.parser import parse
+
+
+class Launched:
+    """A finished run: the arrays as the kernel left them, the program and its tally."""
+
+    def __init__(self, arrays: dict[str, Any], program: Program, tally: Tally) -> None:
+        self.arrays, self.program, self.tally = arrays, program, tally
+
+    def __getitem__(self, name: str) -> Any:
+        return self.arrays[name]
+
+    def counted(self, opcode: str) -> dict[str, int]:
+        """The tally of the only instruction with an opcode."""
+        (index,) = (
+            index
+            for index, step in enumerate(self.program.steps)
+            if step.instruction.opcode == opcode
+        )
+        return {name: values[index] for name, values in vars(self.tally).items()}
+
+
+def kernel(body: str, parameters: str = "", functions: str = "", target: str = "sm_100") -> str:
+    """A module with one entry, `k`; `parameters` such as `.u64 a, .u32 n`."""
+    given = ", ".join(f".param {each.strip()}" for each in parameters.split(",") if each.strip())
+    return (
+        f".version 8.8\n.target {target}\n.address_size 64\n{functions}\n"
+        f".visible .entry k({given})\n{{\n{body}\n}}\n"
+    )
+
+
+def run(
+    text: str,
+    arrays: Mapping[str, Any],
+    scalars: Sequence[Any] | Mapping[str, Any] = (),
+    *,
+    entry: str = "k",
+    grid: tuple[int, int, int] = (1, 1, 1),
+    block: tuple[int, int, int] = (32, 1, 1),
+    dynamic_shared_bytes: int = 0,
+    blocks: Sequence[tuple[int, int, int]] | None = None,
+    source: Sequence[str] = (),
+    order: Sequence[str] = (),
+) -> Launched:
+    """Run all blocks as one chunk; parameters are the arrays' addresses, then the scalars.
+
+    Args:
+        text: The PTX.
+        arrays: What lies in global memory; `__device__` variables are found by their name.
+        scalars: NumPy scalars or bytes, for the parameters behind the arrays.
+        entry: The kernel.
+        grid: Blocks.
+        block: Threads of a block.
+        dynamic_shared_bytes: Size of the `extern __shared__` array.
+        blocks: Which blocks to run instead of all.
+        source: Lines for messages.
+        order: Names of arrays and scalars (then a mapping), where they are mixed.
+    """
+    program = load(parse(text), entry, source)
+    variables = {each.name: each for each in program.globals}
+    sizes = {name: (np.asarray(a).nbytes, np.asarray(a).itemsize) for name, a in arrays.items()}
+    memory = GlobalMemory(sizes | {each.name: (each.size, 1) for each in variables.values()})
+    for name, array in arrays.items():
+        memory.bytes_of(name)[:] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    for each in variables.values():
+        memory.bytes_of(each.name)[:] = np.frombuffer(each.initial or bytes(each.size), np.uint8)
+    given: dict[str, Any] = {name: np.uint64(memory.find(name).address) for name in arrays}
+    given |= scalars if isinstance(scalars, Mapping) else dict(enumerate(scalars))
+    values = [given[name] for name in order or given]
+    values = [each if isinstance(each, bytes) else np.asarray(each).tobytes() for each in values]
+    space = bytearray(program.parameter_bytes)
+    for variable, value in zip(program.parameter_variables, values, strict=True):
+        offset = program.parameters[variable.name]
+        space[offset : offset + variable.size] = value.ljust(variable.size, b"\0")
+    launch = Grid(grid, block, dynamic_shared_bytes, bytes(space))
+    if blocks is None:
+        blocks = [(x, y, z) for z in range(grid[2]) for y in range(grid[1]) for x in range(grid[0])]
+    chunk = Chunk(program, launch, np.array(blocks), memory, Patterns(), None, source)
+    tally = chunk.run()
+    left = {
+        name: memory.bytes_of(name).view(np.asarray(array).dtype).reshape(np.shape(array)).copy()
+        for name, array in arrays.items()
+    }
+    left |= {name: memory.bytes_of(name).copy() for name in variables}
+    return Launched(left, program, tally)
+
+
+def map_lanes(
+    lines: str,
+    inputs: Sequence[Any],
+    output: Any,
+    declarations: str = "",
+    target: str = "sm_100",
+) -> Any:
+    """Run straight code once a lane, on thousands of values.
+
+    Args:
+        lines: PTX that reads `%i0`, `%i1`, … and writes `%o`; the names end in nothing else.
+        inputs: Arrays of one length, their element a lane each.
+        output: The result's dtype.
+        declarations: More `.reg` lines.
+        target: The architecture.
+    """
+    count = len(inputs[0])
+    threads = min(1024, count)
+    blocks = -(-count // threads)
+    padded = blocks * threads
+    arrays = {}
+    body = [".reg .pred %bit; .reg .b32 %t<4>; .reg .b64 %at<9>; .reg .b16 %small;", declarations]
+    body.append("mov.u32 %t0, %tid.x; mov.u32 %t1, %ctaid.x; mov.u32 %t2, %ntid.x;")
+    body.append("mad.lo.u32 %t3, %t1, %t2, %t0;")
+    for number, values in enumerate(inputs):
+        values = np.asarray(values)
+        arrays[f"in{number}"] = np.resize(values, padded)
+        width = values.dtype.itemsize
+        register = f"%i{number}"
+        body.append(f"ld.param.u64 %at{number}, [in{number}];")
+        body.append(f"mul.wide.u32 %at8, %t3, {width}; add.u64 %at{number}, %at{number}, %at8;")
+        if values.dtype == bool:
+            body.append(f".reg .pred {register}; ld.global.u8 %small, [%at{number}];")
+            body.append(f"setp.ne.u16 {register}, %small, 0;")
+        else:
+            kind = f"{8 * max(width, 2)}"
+            body.append(
+                f".reg .b{kind} {register}; ld.global.b{8 * width} {register}, [%at{number}];"
+            )
+    dtype = np.dtype(output)
+    bits = 8 * dtype.itemsize
+    body.append(f".reg .{'pred' if dtype.kind == 'b' else f'b{max(bits, 16)}'} %o;")
+    body.append(lines)
+    body.append(f"ld.param.u64 %at7, [out]; mul.wide.u32 %at8, %t3, {dtype.itemsize};")
+    body.append("add.u64 %at7, %at7, %at8;")
+    if dtype.kind == "b":
+        body.append("selp.u16 %small, 1, 0, %o; st.global.u8 [%at7], %small;")
+    else:
+        body.append(f"st.global.b{bits} [%at7], %o;")
+    body.append("ret;")
+    arrays["out"] = np.zeros(padded, dtype)
+    parameters = ", ".join(f".u64 {name}" for name in arrays)
+    text = kernel("\n".join(body), parameters, target=target)
+    return run(text, arrays, grid=(blocks, 1, 1), block=(threads, 1, 1))["out"][:count]
