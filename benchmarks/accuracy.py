@@ -9,10 +9,10 @@ from pathlib import Path
 from benchmarks.report import Figure, table
 from memlab.device import time_model
 from memlab.device.datasheets import loader
-from memlab.device.devices import limits
+from memlab.device.devices import launch_limits
 from memlab.device.emulation.device import EmulatedDevice
 from memlab.device.measurement import Measurement
-from memlab.kernels.catalog import find
+from memlab.kernels.catalog import find_kernel
 
 TRUTH = Path(__file__).parents[1] / "tests" / "data" / "h200-counters.csv"
 WIDTH = 2048
@@ -47,14 +47,16 @@ def compare() -> tuple[str, list[Figure]]:
     Returns:
         Two tables, of times and of cache counters, and the figures that have a limit.
     """
-    device = EmulatedDevice("h200", loader.load("h200"))
+    device = EmulatedDevice("h200", loader.load_datasheet("h200"))
     measured = truth()
     times, counters, figures = [], [], []
     for name, (kernel, tile) in KERNELS.items():
         parameters = {"width": WIDTH, "tile": tile}
-        found = device.run(find(kernel).prepare(parameters, limits(device.properties)), 0)
+        found = device.run(
+            find_kernel(kernel).prepare(parameters, launch_limits(device.properties)), 0
+        )
         real_s = float(measured[name]["duration_ns"]) * 1e-9
-        plain_s = time_model.roofline_only_s(
+        plain_s = time_model.plain_roofline_time_s(
             found.flop, found.counters.dram_read_bytes, device.properties
         )
         times.append(

@@ -28,17 +28,17 @@ from typing import Any
 from memlab.device.compiler.compile import compile_launch
 from memlab.device.compiler.translation_unit import Architecture
 from memlab.device.datasheets import loader
-from memlab.device.devices import limits
-from memlab.device.doctor.probes import examine
+from memlab.device.devices import launch_limits
+from memlab.device.doctor.probes import probe_machine
 from memlab.device.emulation.device import EmulatedDevice
 from memlab.device.gpu import query as gpu_query
-from memlab.device.gpu.device import measure
-from memlab.device.gpu.timing import Settings
+from memlab.device.gpu.device import measure_launch
+from memlab.device.gpu.timing import TimingSettings
 from memlab.device.measurement import Measurement, Time
 from memlab.device.nvidia_tools import ncu
 from memlab.device.properties import DeviceProperties
 from memlab.errors import MemlabError
-from memlab.kernels.catalog import CATALOG, find
+from memlab.kernels.catalog import CATALOG, find_kernel
 from memlab.kernels.kernel import Limits
 from memlab.kernels.launch import Launch, Scalar
 
@@ -155,12 +155,12 @@ def launches(allowed: Limits) -> list[Launch]:
         else:
             matmul = {"width", "m"} <= {parameter.name for parameter in kernel.parameters}
             chosen.append((kernel.name, {"width": WIDTH} if matmul else {}))
-    return [find(name).prepare(parameters, allowed) for name, parameters in chosen]
+    return [find_kernel(name).prepare(parameters, allowed) for name, parameters in chosen]
 
 
 def emulated_rows(wanted: Sequence[Launch]) -> Iterator[Row]:
     """Run launches on the emulated device, several at a time, each in a process of its own."""
-    properties = loader.load(DATASHEET)
+    properties = loader.load_datasheet(DATASHEET)
     with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
         pending = [pool.submit(emulate, each.kernel, dict(each.parameters)) for each in wanted]
         for launch, emulation in zip(wanted, pending, strict=True):
@@ -173,14 +173,16 @@ def emulated_rows(wanted: Sequence[Launch]) -> Iterator[Row]:
 
 def emulate(kernel: str, parameters: Mapping[str, int | str]) -> Measurement:
     """Run a launch on the emulated device."""
-    device = EmulatedDevice(DATASHEET, loader.load(DATASHEET))
-    return device.run(find(kernel).prepare(parameters, limits(device.properties)), seed=0)
+    device = EmulatedDevice(DATASHEET, loader.load_datasheet(DATASHEET))
+    return device.run(
+        find_kernel(kernel).prepare(parameters, launch_limits(device.properties)), seed=0
+    )
 
 
 def hardware_rows(wanted: Iterable[Launch]) -> Iterator[Row]:
     """Run launches on the GPU: under Nsight Compute, and by themselves for their times."""
     more = [*HARDWARE_ONLY.values(), *(metric for metric, _ in LAUNCHED.values())]
-    architecture = gpu_query.query(0).compute_capability
+    architecture = gpu_query.query_properties(0).compute_capability
     for launch in wanted:
         print(launch.kernel, dict(launch.parameters), file=sys.stderr)
         try:
@@ -193,8 +195,10 @@ def hardware_rows(wanted: Iterable[Launch]) -> Iterator[Row]:
 def _measured(launch: Launch, more: Iterable[str], architecture: Architecture) -> Row:
     metrics = ncu.profile(launch, more=more)
     cubin = compile_launch(launch, architecture).cubin
-    settings = Settings(samples=SAMPLES)
-    time, verification, _ = measure(0, launch, cubin, 0, settings, None, meanwhile=lambda: None)
+    settings = TimingSettings(samples=SAMPLES)
+    time, verification, _ = measure_launch(
+        0, launch, cubin, 0, settings, None, meanwhile=lambda: None
+    )
     if verification.status == "failed":
         raise MemlabError("its result is wrong")
     return hardware_row(metrics, time)
@@ -202,7 +206,7 @@ def _measured(launch: Launch, more: Iterable[str], architecture: Architecture) -
 
 def hardware_row(metrics: Mapping[str, float], time: Time) -> Row:
     """What the GPU counted under ncu, and the times that memlab measured without it."""
-    counted, warm_s = ncu.counters(metrics), time.warm_median_s
+    counted, warm_s = ncu.counters_from_metrics(metrics), time.warm_median_s
     return {
         "source": "hardware",
         "warm_median_us": None if warm_s is None else 1e6 * warm_s,
@@ -285,7 +289,7 @@ def recorded_rows(wanted: Iterable[Launch], table: Path) -> Iterator[Row]:
 
 def circumstances() -> Row:
     """When and on what the hardware's rows were taken."""
-    facts = examine()
+    facts = probe_machine()
     gpu = next(iter(facts.gpus), None)
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -329,7 +333,7 @@ def main() -> None:
 
     given.folder.mkdir(parents=True, exist_ok=True)
     table = given.folder / TABLE
-    wanted = launches(limits(loader.load(DATASHEET)))
+    wanted = launches(launch_limits(loader.load_datasheet(DATASHEET)))
     hardware = list((recorded_rows if given.recorded else measured_rows)(wanted, table))
     rows: list[Row] = []
     for launch, measured, emulated in zip(wanted, hardware, emulated_rows(wanted), strict=True):

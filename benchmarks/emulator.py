@@ -6,10 +6,10 @@ import time
 
 from benchmarks.report import Figure
 from memlab.device.datasheets import loader
-from memlab.device.devices import limits
+from memlab.device.devices import launch_limits
 from memlab.device.emulation import execution
 from memlab.device.emulation.device import EmulatedDevice
-from memlab.kernels.catalog import find
+from memlab.kernels.catalog import find_kernel
 
 LANES = (1024, 16 * 1024)
 """Lanes at once: what a register's array holds."""
@@ -17,8 +17,10 @@ LANES = (1024, 16 * 1024)
 
 def speed() -> list[Figure]:
     """Run `tiled` whole with chunks of different sizes; time counts from the first block."""
-    device = EmulatedDevice("h200", loader.load("h200"))
-    launch = find("tiled").prepare({"width": 256, "tile": 32}, limits(device.properties))
+    device = EmulatedDevice("h200", loader.load_datasheet("h200"))
+    launch = find_kernel("tiled").prepare(
+        {"width": 256, "tile": 32}, launch_limits(device.properties)
+    )
     figures = []
     usual = execution.CHUNK_LANES
     for lanes in LANES:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from memlab.device.compiler.compile import Compiled, compile_launch
-from memlab.device.devices import limits
-from memlab.kernels.catalog import find
+from memlab.device.compiler.compile import CompiledKernel, compile_launch
+from memlab.device.devices import launch_limits
+from memlab.kernels.catalog import find_kernel
 from memlab.kernels.launch import Argument, Arrays, Buffer, Launch, Reference, Scalar
 
 if TYPE_CHECKING:
@@ -45,20 +45,20 @@ class Case:
 
     name: str
     launch: Launch
-    compiled: Compiled
+    compiled: CompiledKernel
 
 
 def cases(properties: DeviceProperties) -> list[Case]:
     """The launches that are compared."""
     multiprocessors = properties.multiprocessor_count or 1
     launches = {
-        f"{kernel} {tile}, {width}": find(kernel).prepare(
-            {"width": width, "tile": tile}, limits(properties)
+        f"{kernel} {tile}, {width}": find_kernel(kernel).prepare(
+            {"width": width, "tile": tile}, launch_limits(properties)
         )
         for kernel, tile, width in MATMULS
     }
     for name, (kernel, parameters) in SHORT.items():
-        launches[name] = find(kernel).prepare(parameters, limits(properties))
+        launches[name] = find_kernel(kernel).prepare(parameters, launch_limits(properties))
     launches["FMA chains"] = _fma_chains(multiprocessors, 256)
     launches[f"wait {WAITED_CLOCKS} clocks"] = _wait(multiprocessors, 1024)
     launches["copy 1 GiB"] = _copy(GIBIBYTE)

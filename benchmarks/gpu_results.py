@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from memlab.device.doctor.probes import examine
+from memlab.device.doctor.probes import probe_machine
 
 
 def prefix(device_name: str) -> str:
@@ -14,7 +14,7 @@ def prefix(device_name: str) -> str:
 
 def head(device_name: str) -> str:
     """The device, its driver, CUDA's version and today's date, in words."""
-    facts = examine()
+    facts = probe_machine()
     cuda = ".".join(map(str, facts.driver_cuda or ("unknown",)))
     return (
         f"{device_name}, driver {facts.driver or 'unknown'}, CUDA {cuda}, "

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.gpu_cases import Case, cases
-from memlab.device.gpu.device import CudaDevice, prepare
-from memlab.device.gpu.session import Session
+from memlab.device.gpu.device import CudaDevice, prepare_on_gpu
+from memlab.device.gpu.session import GpuSession
 from memlab.device.inputs import make_inputs
 from memlab.kernels.launch import Buffer, Scalar
 
@@ -136,11 +136,11 @@ def ncu_times(all_cases: list[Case]) -> dict[str, float]:
 
 def launch_all() -> None:
     """Be the process that Nsight Compute watches."""
-    with Session(0) as session:
+    with GpuSession(0) as session:
         for case in cases(CudaDevice(0).properties):
-            ready = prepare(session, case.launch, case.compiled.cubin, 0)
+            ready = prepare_on_gpu(session, case.launch, case.compiled.cubin, 0)
             for _ in range(NCU_LAUNCHES):
-                ready.once()
+                ready.run_once()
                 session.synchronize(case.name)
 
 

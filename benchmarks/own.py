@@ -14,7 +14,7 @@ from benchmarks.commands import MEMLAB, cost
 from benchmarks.report import Figure
 from memlab.device.compiler import cache
 from memlab.device.compiler.compile import compile_kernel
-from memlab.device.compiler.translation_unit import Unit
+from memlab.device.compiler.translation_unit import TranslationUnit
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 
@@ -52,8 +52,8 @@ def headers() -> list[Figure]:
     """Compiling CUDA's headers, all at once: the first time, and from the cache."""
     includes = "".join(f"#include <{name}>\n" for name in HEADERS)
     source = includes + "__global__ void k(float *x) { *x = 1; }\n"
-    unit = Unit(source, "headers.cu", (9, 0), name_expression="k")
-    with TemporaryDirectory() as folder, patch.dict(os.environ, {cache.VARIABLE: folder}):
+    unit = TranslationUnit(source, "headers.cu", (9, 0), name_expression="k")
+    with TemporaryDirectory() as folder, patch.dict(os.environ, {cache.CACHE_VARIABLE: folder}):
         taken = []
         for _ in range(2):
             started = time.perf_counter()

@@ -20,10 +20,10 @@ import numpy as np
 from benchmarks.gpu_cases import SOURCE as TIMED
 from benchmarks.gpu_results import head, prefix
 from memlab.device.compiler.compile import compile_unit
-from memlab.device.compiler.translation_unit import Unit
+from memlab.device.compiler.translation_unit import TranslationUnit
 from memlab.device.gpu import query as gpu_query
-from memlab.device.gpu.session import Session
-from memlab.device.gpu.timing import Settings
+from memlab.device.gpu.session import GpuSession
+from memlab.device.gpu.timing import TimingSettings
 from memlab.device.properties import SECTOR_BYTES, DeviceProperties, clock_hz
 
 SOURCE = """
@@ -48,9 +48,9 @@ STORED_BYTES = 16 * 2**20
 FEW, MANY = 4, 12
 """Passes over these bytes; the difference of two launches holds no start and no end."""
 BLOCKS_PER_SM, FILLING = 4, 512
-SETTINGS = Settings(samples=100)
+SETTINGS = TimingSettings(samples=100)
 WAITS_CLOCKS = range(36_000, 37_300, 20)
-BRIEF = Settings(samples=50, settle_s=0.0)
+BRIEF = TimingSettings(samples=50, settle_s=0.0)
 TICK_S = 32e-9
 """All times between events are multiples of it."""
 
@@ -58,8 +58,8 @@ TICK_S = 32e-9
 def rates(properties: DeviceProperties) -> Iterator[str]:
     """Measure, a line for each rate."""
     hertz, multiprocessors = clock_hz(properties) or 1.0, properties.multiprocessor_count or 1
-    cubin = compile_unit(Unit(SOURCE, "rates.cu", properties.compute_capability)).cubin
-    with Session(0) as session:
+    cubin = compile_unit(TranslationUnit(SOURCE, "rates.cu", properties.compute_capability)).cubin
+    with GpuSession(0) as session:
         kernels = {name: session.load(cubin, name) for name in ("nothing", "fill", "touch")}
 
         def median_s(launch: Callable[[], None]) -> float:
@@ -81,7 +81,7 @@ def rates(properties: DeviceProperties) -> Iterator[str]:
         block_s = (empty_s[GRIDS[-1]] - empty_s[GRIDS[-2]]) / (GRIDS[-1] - GRIDS[-2])
         yield f"a block: {block_s * 1e9:.3f} ns, {1 / block_s / hertz:.3f} a clock"
 
-        unit = Unit(TIMED.read_text(), TIMED.name, properties.compute_capability)
+        unit = TranslationUnit(TIMED.read_text(), TIMED.name, properties.compute_capability)
         timed = compile_unit(unit).cubin
         wait, marks = session.load(timed, "wait"), session.array(4 * multiprocessors)
         ends = Counter(
@@ -125,7 +125,7 @@ def rates(properties: DeviceProperties) -> Iterator[str]:
 
 def main(folder: Path | None) -> None:
     """Measure, print, and write where a folder is given."""
-    properties = gpu_query.query(0)
+    properties = gpu_query.query_properties(0)
     lines = [head(properties.name)]
     print(lines[0])
     for line in rates(properties):

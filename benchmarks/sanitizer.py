@@ -25,7 +25,7 @@ from typing import Any
 from benchmarks.gpu_results import head as gpu_head
 from benchmarks.gpu_results import prefix
 from memlab.device.checking.findings import TOOLS
-from memlab.device.devices import gpu_names, open_device
+from memlab.device.devices import open_device, usable_gpu_names
 from memlab.device.nvidia_tools import sanitizer
 from memlab.errors import DeviceError
 
@@ -251,11 +251,11 @@ def main(arguments: Sequence[str]) -> int:
     words.add_argument("--timeout", type=float, default=TOOL_TIMEOUT_S, help="seconds a tool")
     given = words.parse_args(arguments)
     try:
-        properties = open_device(next(iter(gpu_names()), "0")).properties
+        properties = open_device(next(iter(usable_gpu_names()), "0")).properties
     except DeviceError as error:
         print(f"no comparison: {error}", file=sys.stderr)
         return DeviceError.exit_code
-    if sanitizer.find() is None:
+    if sanitizer.find_sanitizer() is None:
         print(f"no compute-sanitizer: {sanitizer.INSTALL_ADVICE}", file=sys.stderr)
         return DeviceError.exit_code
 

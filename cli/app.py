@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from memlab.errors import MemlabError, MemlabWarning, UsageError, nearest
+from memlab.errors import MemlabError, MemlabWarning, UsageError, suggest_nearest
 from memlab.text import printable
 
 if TYPE_CHECKING:
@@ -27,10 +27,10 @@ EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
 """128 + SIGPIPE: who read stdout left before its end, and what was found may be in what is lost."""
 
-DISK_IS_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+DISK_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 """What writing to a stdout that is a file can meet."""
 
-PYTHONS_WARNING = warnings.formatwarning
+PYTHON_FORMATWARNING = warnings.formatwarning
 
 COMMANDS = {
     "devicequery": ("devicequery:devicequery", "Show what a device has: limits, clocks, peaks."),
@@ -66,7 +66,7 @@ class LazyGroup(TyperGroup):
         if cmd_name not in COMMANDS:
             if ctx.resilient_parsing:
                 return None  # a word being completed is no error yet
-            raise UsageError(f"unknown command {cmd_name!r}: {nearest(cmd_name, COMMANDS)}")
+            raise UsageError(f"unknown command {cmd_name!r}: {suggest_nearest(cmd_name, COMMANDS)}")
         module, _, attribute = COMMANDS[cmd_name][0].partition(":")
         found = getattr(import_module(f"memlab.cli.commands.{module}"), attribute)
         if isinstance(found, typer.Typer):
@@ -131,41 +131,43 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:  # closed by whoever started us: `memlab run tiled >&-`
             setattr(sys, name, open(os.devnull, mode))  # noqa: PTH123, SIM115 - for good
-    warnings.formatwarning = _warning
+    warnings.formatwarning = _format_warning
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal that cannot spell µ gets a ?
     try:
         code = app(args=arguments, prog_name="memlab", standalone_mode=False)
         sys.stdout.flush()
     except MemlabError as error:
-        return _fail(str(error), error.exit_code, log=getattr(error, "log", ""))
+        return _print_error(str(error), error.exit_code, log=getattr(error, "log", ""))
     except typer.TyperException as error:
-        return _fail(_with_help_hint(error), error.exit_code)
+        return _print_error(_with_help_hint(error), error.exit_code)
     except (KeyboardInterrupt, typer.Abort):
         return EXIT_INTERRUPTED
     except (BrokenPipeError, SystemExit) as error:  # Typer and Rich make the first the second, 1
-        if not _is_of_broken_pipe(error):
+        if not _is_broken_pipe(error):
             raise
         _abandon_stdout()
         return EXIT_BROKEN_PIPE
     except MemoryError as error:  # a limit of this process: more than is free is refused before
-        return _fail(_out_of_memory(error), UsageError.exit_code)
+        return _print_error(_out_of_memory_message(error), UsageError.exit_code)
     except OSError as error:
-        if error.errno not in DISK_IS_FULL or error.filename is not None:
+        if error.errno not in DISK_ERRNOS or error.filename is not None:
             raise
         _abandon_stdout()
-        return _fail(f"cannot write to stdout ({error.strerror})", UsageError.exit_code)
+        return _print_error(f"cannot write to stdout ({error.strerror})", UsageError.exit_code)
     return code if isinstance(code, int) else 0
 
 
-def _warning(message: Warning | str, category: type[Warning], *where: Any, **line: Any) -> str:
+def _format_warning(
+    message: Warning | str, category: type[Warning], *where: Any, **line: Any
+) -> str:
     """Write a warning: ours on one line like all else that is said, others as Python does."""
     if issubclass(category, MemlabWarning):
         return f"memlab: {printable(str(message))}\n"
-    return PYTHONS_WARNING(message, category, *where, **line)
+    return PYTHON_FORMATWARNING(message, category, *where, **line)
 
 
-def _out_of_memory(error: BaseException) -> str:
+def _out_of_memory_message(error: BaseException) -> str:
     """What to say; what is still held is let go first, since even a line takes memory."""
     said, cause = "", error.__context__
     traceback.clear_frames(error.__traceback__)
@@ -176,7 +178,7 @@ def _out_of_memory(error: BaseException) -> str:
     return f"memory ran out{f' ({reason})' if reason else ''}: use smaller sizes"
 
 
-def _is_of_broken_pipe(error: BaseException | None) -> bool:
+def _is_broken_pipe(error: BaseException | None) -> bool:
     """Whether it comes of a stdout whose reader has left."""
     while error is not None and not isinstance(error, BrokenPipeError):
         error = error.__context__
@@ -188,7 +190,7 @@ def _abandon_stdout() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _fail(message: str, exit_code: int, log: str = "") -> int:
+def _print_error(message: str, exit_code: int, log: str = "") -> int:
     """Print an error: on one line, but for a compiler's log, which keeps its own."""
     lines = message.expandtabs().split("\n") if log else [message]
     with suppress(OSError):  # where stderr cannot be written to, the code says it

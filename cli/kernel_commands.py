@@ -8,12 +8,12 @@ import typer
 from typer.core import TyperGroup
 
 from memlab.cli import user_kernels
-from memlab.errors import UsageError, nearest
+from memlab.errors import UsageError, suggest_nearest
 from memlab.text import printable
 
 if TYPE_CHECKING:
     from memlab.kernels.kernel import Kernel, Parameter
-    from memlab.kernels.user.kernel import OwnKernel
+    from memlab.kernels.user.kernel import UserKernel
 
 EXIT_FINDING = 1
 """What a command leaves with whose kernel wrote a wrong result."""
@@ -37,7 +37,7 @@ def kernel_app(work: Callable[..., None], example: str, summary: str) -> typer.T
             )
 
     alone.__doc__ = summary
-    return _app(work, alone, "KERNEL [OPTIONS]")
+    return _make_app(work, alone, "KERNEL [OPTIONS]")
 
 
 def optional_kernel_app(work: Callable[..., None], alone: Callable[..., None]) -> typer.Typer:
@@ -47,10 +47,10 @@ def optional_kernel_app(work: Callable[..., None], alone: Callable[..., None]) -
         work: As for `kernel_app`.
         alone: What the command does with no kernel, and before one; its docstring is the help.
     """
-    return _app(work, alone, "[KERNEL [OPTIONS]]")
+    return _make_app(work, alone, "[KERNEL [OPTIONS]]")
 
 
-def _app(work: Callable[..., None], alone: Callable[..., None], metavar: str) -> typer.Typer:
+def _make_app(work: Callable[..., None], alone: Callable[..., None], metavar: str) -> typer.Typer:
     app = typer.Typer(
         cls=_kernel_group(work),
         invoke_without_command=True,
@@ -71,7 +71,7 @@ def _kernel_group(work: Callable[..., None]) -> type[TyperGroup]:
             """Name the kernels, in the catalog's order, then those in `memlab.toml`."""
             from memlab.kernels.catalog import CATALOG
 
-            return [*CATALOG, *user_kernels.names()]
+            return [*CATALOG, *user_kernels.project_kernel_names()]
 
         def get_command(self, ctx: Any, cmd_name: str) -> Any:
             """Make a kernel's command.
@@ -82,16 +82,16 @@ def _kernel_group(work: Callable[..., None]) -> type[TyperGroup]:
             from memlab.kernels.catalog import CATALOG
 
             if cmd_name in CATALOG:
-                return _command(CATALOG[cmd_name], work)
+                return _catalog_kernel_command(CATALOG[cmd_name], work)
             try:
-                kernel = user_kernels.find(cmd_name)
+                kernel = user_kernels.lookup_user_kernel(cmd_name)
                 if kernel is None:
-                    raise _unknown(cmd_name)
+                    raise _unknown_kernel_error(cmd_name)
             except UsageError:
                 if ctx.resilient_parsing:
                     return None  # a word being completed is no error yet
                 raise
-            return _own_command(kernel, work)
+            return _user_kernel_command(kernel, work)
 
         def resolve_command(self, ctx: Any, args: list[str]) -> Any:
             """Find a command; how it was named is shown in its help."""
@@ -102,11 +102,11 @@ def _kernel_group(work: Callable[..., None]) -> type[TyperGroup]:
             """Write the list of kernels, then how one's own are named."""
             super().format_commands(ctx, formatter)
             with formatter.section("Kernels of your own"):
-                help_of_it = f"{ctx.command_path} {user_kernels.PLACEHOLDER} --help"
+                help_of_it = f"{ctx.command_path} {user_kernels.KERNEL_PLACEHOLDER} --help"
                 formatter.write_dl(
                     [
                         (
-                            user_kernels.PLACEHOLDER,
+                            user_kernels.KERNEL_PLACEHOLDER,
                             f"A kernel in a file; '{help_of_it}' shows its options.",
                         ),
                         ("NAME", "One in ./memlab.toml, which 'memlab init FILE.cu' writes."),
@@ -124,7 +124,9 @@ def _kernel_group(work: Callable[..., None]) -> type[TyperGroup]:
             except typer.TyperException as error:
                 option = getattr(error, "option_name", "")
                 if option in {
-                    each for one in _common(work) for each in user_kernels.spellings(one)
+                    each
+                    for one in _common_options(work)
+                    for each in user_kernels.option_spellings(one)
                 }:
                     raise UsageError(
                         f"{option} stands before the kernel, and options stand behind it: "
@@ -141,12 +143,13 @@ def _kernel_group(work: Callable[..., None]) -> type[TyperGroup]:
     return KernelGroup
 
 
-def _unknown(name: str) -> UsageError:
+def _unknown_kernel_error(name: str) -> UsageError:
     from memlab.kernels.catalog import CATALOG
 
-    listing = f"'memlab kernels' lists all; one of your own is {user_kernels.PLACEHOLDER}"
+    listing = f"'memlab kernels' lists all; one of your own is {user_kernels.KERNEL_PLACEHOLDER}"
     return UsageError(
-        f"unknown kernel {name!r}: {nearest(name, [*CATALOG, *user_kernels.names()], listing)}"
+        f"unknown kernel {name!r}: "
+        f"{suggest_nearest(name, [*CATALOG, *user_kernels.project_kernel_names()], listing)}"
     )
 
 
@@ -154,8 +157,8 @@ def _kernel_with(option: str) -> str | None:
     """Name a kernel that has this option, the first that a lesson meets."""
     from memlab.kernels.catalog import CATALOG
 
-    if option in user_kernels.TAKEN:
-        return user_kernels.PLACEHOLDER
+    if option in user_kernels.LAUNCH_SPELLINGS:
+        return user_kernels.KERNEL_PLACEHOLDER
     owners = (
         kernel.name
         for kernel in CATALOG.values()
@@ -164,19 +167,24 @@ def _kernel_with(option: str) -> str | None:
     return next(owners, None)
 
 
-def _own_command(kernel: "OwnKernel", work: Callable[..., None]) -> Any:
+def _user_kernel_command(kernel: "UserKernel", work: Callable[..., None]) -> Any:
     """Make the command of one's own kernel: the choices of a launch, then what every one takes."""
 
     def command(**given: Any) -> None:
-        work(user_kernels.chosen(kernel, given), {}, **given)
+        work(user_kernels.with_launch_options(kernel, given), {}, **given)
 
-    signature = inspect.Signature([*user_kernels.DECLARED, *user_kernels.beside(_common(work))])
+    signature = inspect.Signature(
+        [
+            *user_kernels.LAUNCH_PARAMETERS,
+            *user_kernels.without_launch_spellings(_common_options(work)),
+        ]
+    )
     command.__signature__ = signature  # type: ignore[attr-defined]
     place = printable(f"{kernel.entry or 'the kernel'} in {kernel.source}")
-    return _alone(printable(kernel.target), f"A kernel of your own: {place}.", command)
+    return _single_command(printable(kernel.target), f"A kernel of your own: {place}.", command)
 
 
-def _common(work: Callable[..., None]) -> list[inspect.Parameter]:
+def _common_options(work: Callable[..., None]) -> list[inspect.Parameter]:
     """The options that a command declares for every kernel."""
     return [
         each
@@ -185,13 +193,13 @@ def _common(work: Callable[..., None]) -> list[inspect.Parameter]:
     ]
 
 
-def _alone(name: str, summary: str, command: Callable[..., None]) -> Any:
+def _single_command(name: str, summary: str, command: Callable[..., None]) -> Any:
     alone = typer.Typer(add_completion=False, rich_markup_mode=None)
     alone.command(name, help=summary)(command)
     return typer.main.get_command(alone)
 
 
-def _command(kernel: "Kernel", work: Callable[..., None]) -> Any:
+def _catalog_kernel_command(kernel: "Kernel", work: Callable[..., None]) -> Any:
     """Make the kernel's command: its own parameters first, then what every one takes."""
 
     def command(**given: Any) -> None:
@@ -199,19 +207,19 @@ def _command(kernel: "Kernel", work: Callable[..., None]) -> Any:
         work(kernel.name, chosen, **given)
 
     taken = {parameter.name for parameter in kernel.parameters}
-    common = [each for each in _common(work) if each.name not in taken]
-    signature = inspect.Signature([*map(_option, kernel.parameters), *common])
+    common = [each for each in _common_options(work) if each.name not in taken]
+    signature = inspect.Signature([*map(_parameter_option, kernel.parameters), *common])
     command.__signature__ = signature  # type: ignore[attr-defined]
-    return _alone(kernel.name, f"{kernel.summary}.", command)
+    return _single_command(kernel.name, f"{kernel.summary}.", command)
 
 
-def _option(parameter: "Parameter") -> inspect.Parameter:
+def _parameter_option(parameter: "Parameter") -> inspect.Parameter:
     """One of a kernel's parameters as an option, with its default and limits in the help."""
     choices = f"<{'|'.join(parameter.choices)}>"
     option = typer.Option(
         parameter.option,
         metavar=choices if parameter.choices else parameter.name[0].upper(),
-        parser=lambda text: parameter.checked(_number(text)),
+        parser=lambda text: parameter.checked(_integer_or_text(text)),
         help=f"{parameter.help}. [{parameter.range_label}; default: {parameter.default_label}]",
     )
     return inspect.Parameter(
@@ -222,7 +230,7 @@ def _option(parameter: "Parameter") -> inspect.Parameter:
     )
 
 
-def _number(text: str) -> int | str:
+def _integer_or_text(text: str) -> int | str:
     """Read a whole number; what is none is left for the parameter to reject in its own words."""
     try:
         return int(text)

@@ -10,20 +10,20 @@ import typer
 from memlab.errors import UsageError
 
 
-def hand_on(context: typer.Context) -> None:
+def inherit_options(context: typer.Context) -> None:
     """Let what stands before a sub-command hold for it: `memlab runs --store FILE delete 3`."""
     given = {name: value for name, value in context.params.items() if value}
     context.default_map = {context.invoked_subcommand or "": given}
 
 
-def device_names(incomplete: str) -> list[str]:
+def complete_device(incomplete: str) -> list[str]:
     """Complete a device: the datasheets' names (a GPU's index is quicker typed)."""
     from memlab.device.datasheets import loader
 
-    return [name for name in loader.names() if name.startswith(incomplete)]
+    return [name for name in loader.datasheet_names() if name.startswith(incomplete)]
 
 
-Device = Annotated[
+DeviceOption = Annotated[
     str | None,
     typer.Option(
         "--device",
@@ -31,12 +31,12 @@ Device = Annotated[
         metavar="NAME",
         help="A GPU (0, cuda:0) or a datasheet (h200, a100, rtx3070). "
         "[default: $MEMLAB_DEVICE, else the first GPU, else h200]",
-        autocompletion=device_names,
+        autocompletion=complete_device,
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, in base units.")]
-Csv = Annotated[bool, typer.Option("--csv", help="Print CSV, in base units.")]
-Output = Annotated[
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, in base units.")]
+CsvOption = Annotated[bool, typer.Option("--csv", help="Print CSV, in base units.")]
+OutputOption = Annotated[
     Path | None,
     typer.Option(
         "--output",
@@ -45,9 +45,9 @@ Output = Annotated[
         help="Write to FILE instead of stdout: JSON or CSV, by extension.",
     ),
 ]
-Force = Annotated[bool, typer.Option("--force", help="Overwrite FILE if it exists.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no notes.")]
-Store = Annotated[
+ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite FILE if it exists.")]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no notes.")]
+StoreOption = Annotated[
     Path | None,
     typer.Option(
         "--store",
@@ -56,21 +56,21 @@ Store = Annotated[
     ),
 ]
 
-Defines = Annotated[
+DefinesOption = Annotated[
     list[str] | None,
     typer.Option("--define", "-D", metavar="NAME[=VALUE]", help="Define a macro."),
 ]
-Include = Annotated[
+IncludeOption = Annotated[
     list[str] | None,
     typer.Option("--include", "-I", metavar="DIR", help="Look for header files in DIR too."),
 ]
-Std = Annotated[
+StdOption = Annotated[
     str | None,
     typer.Option("--std", metavar="DIALECT", help="c++11, c++14, c++17 or c++20. [default: c++17]"),
 ]
 
 
-def _seed(text: str) -> int:
+def _parse_seed(text: str) -> int:
     try:
         seed = int(text)
     except ValueError:
@@ -80,36 +80,38 @@ def _seed(text: str) -> int:
     return seed
 
 
-Seed = Annotated[int, typer.Option(parser=_seed, metavar="S", help="Seed of the random inputs.")]
+SeedOption = Annotated[
+    int, typer.Option(parser=_parse_seed, metavar="S", help="Seed of the random inputs.")
+]
 
 
-def _timeout(text: str) -> float:
+def _parse_timeout(text: str) -> float:
     try:
         return float(text)
     except ValueError:
         raise UsageError(f"timeout must be seconds, got {text!r}: use --timeout 60") from None
 
 
-def _memory(text: str) -> int:
+def _parse_memory_size(text: str) -> int:
     from memlab.device.budget import parse_size
 
     return parse_size(text)
 
 
-Timeout = Annotated[
+TimeoutOption = Annotated[
     float | None,
     typer.Option(
         "--timeout",
-        parser=_timeout,
+        parser=_parse_timeout,
         metavar="SECONDS",
         help="Stop a launch that takes longer, in the emulator or on a GPU. [default: 60]",
     ),
 ]
-MemoryLimit = Annotated[
+MemoryLimitOption = Annotated[
     int | None,
     typer.Option(
         "--memory-limit",
-        parser=_memory,
+        parser=_parse_memory_size,
         metavar="SIZE",
         help="Memory that the emulator may take, such as 4GiB. [default: what is free]",
     ),

@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
-FORMATS = {".json": "json", ".csv": "csv"}
+DEFAULT_FORMATS = {".json": "json", ".csv": "csv"}
 """What a file's extension asks for, where a command has nothing more to give."""
 
 
 def chosen_format(
-    as_json: bool, as_csv: bool, output: Path | None, formats: Mapping[str, str] = FORMATS
+    as_json: bool, as_csv: bool, output: Path | None, formats: Mapping[str, str] = DEFAULT_FORMATS
 ) -> str:
     """Decide what to write: the option, else the file's extension, else the report.
 
@@ -53,7 +53,7 @@ def chosen_format(
     if output is None:
         return option or "report"
     _refuse_dash(output)
-    named = (FORMATS | dict(formats)).get(output.suffix.lower(), "")
+    named = (DEFAULT_FORMATS | dict(formats)).get(output.suffix.lower(), "")
     if option and named not in ("", option):
         raise UsageError(
             f"--{option} was given, and {output} is named as {named.upper()}: choose one"
@@ -70,7 +70,7 @@ def chosen_format(
     )
 
 
-def say(message: str) -> None:
+def print_message(message: str) -> None:
     """Write a message on stderr, on one line whatever the names in it hold."""
     with suppress(OSError):  # that no one can be told is no fault of the work
         typer.echo(f"memlab: {printable(message)}", err=True)
@@ -79,14 +79,14 @@ def say(message: str) -> None:
 def note_time_limit(coverage: Coverage, quiet: bool) -> None:
     """Say on stderr that a launch was stopped at the time limit, with how much of it had run."""
     if coverage.timed_out and not quiet:
-        say(
+        print_message(
             f"stopped at the time limit: {coverage.blocks_emulated:,} of "
             f"{coverage.blocks_total:,} blocks ran and stand for the rest; "
             "allow more with --timeout"
         )
 
 
-def salvage(work: Callable[[], Result]) -> tuple[Result, int]:
+def partial_result(work: Callable[[], Result]) -> tuple[Result, int]:
     """Do the work of a command; where it is incomplete, say why and give what there is.
 
     Args:
@@ -98,7 +98,7 @@ def salvage(work: Callable[[], Result]) -> tuple[Result, int]:
     try:
         return work(), 0
     except Incomplete as error:
-        say(f"error: {error}")
+        print_message(f"error: {error}")
         result: Result = error.result
         return result, error.exit_code
 
@@ -136,7 +136,7 @@ def deliver(text: str, output: Path | None, force: bool, quiet: bool) -> None:
         typer.echo(text, nl=False)  # the work behind it may have taken an hour
         raise
     if not quiet:
-        say(f"wrote {output}")
+        print_message(f"wrote {output}")
 
 
 def check_output(path: Path, force: bool, option: str = "--output") -> None:
@@ -152,9 +152,9 @@ def check_output(path: Path, force: bool, option: str = "--output") -> None:
             file is `-`.
     """
     try:
-        _check(path, force, option)
+        _check_writable(path, force, option)
     except OSError as error:
-        raise _cannot_write(path, error, option) from error
+        raise _write_error(path, error, option) from error
 
 
 def write_output(path: Path, data: bytes | str, force: bool, option: str = "--output") -> None:
@@ -176,20 +176,20 @@ def write_output(path: Path, data: bytes | str, force: bool, option: str = "--ou
     # Names of files may hold bytes that are no UTF-8.
     content = data.encode(errors="backslashreplace") if isinstance(data, str) else data
     try:
-        _check(path, force, option)
+        _check_writable(path, force, option)
         if _is_special(path):
             path.write_bytes(content)
         elif force:
-            _write_whole(path.resolve(), content, _replace)
+            _write_atomically(path.resolve(), content, _replace_file)
         else:
-            _write_whole(path, content, _take_name)
+            _write_atomically(path, content, _claim_free_name)
     except FileExistsError as error:
-        raise _exists(path, option) from error
+        raise _file_exists_error(path, option) from error
     except OSError as error:
-        raise _cannot_write(path, error, option) from error
+        raise _write_error(path, error, option) from error
 
 
-def _check(path: Path, force: bool, option: str) -> None:
+def _check_writable(path: Path, force: bool, option: str) -> None:
     _refuse_dash(path, option)
     folder = path.parent
     if path.is_dir():
@@ -202,7 +202,7 @@ def _check(path: Path, force: bool, option: str) -> None:
     if _is_special(path):
         return
     if os.path.lexists(path) and not force:  # a link to nothing yet leads elsewhere too
-        raise _exists(path, option)
+        raise _file_exists_error(path, option)
     if not os.access(path.resolve().parent, os.W_OK | os.X_OK):
         raise UsageError(
             f"the folder {folder} is read-only: choose another file with {option}, "
@@ -223,7 +223,7 @@ def _is_special(path: Path) -> bool:
     return path.exists() and not stat.S_ISREG(path.stat().st_mode)
 
 
-def _write_whole(path: Path, content: bytes, put: Callable[[Path, Path], None]) -> None:
+def _write_atomically(path: Path, content: bytes, put: Callable[[Path, Path], None]) -> None:
     # A short name: the target's own may already be as long as a name can be.
     part = path.with_name(f".memlab-{secrets.token_hex(4)}.part")
     try:
@@ -236,14 +236,14 @@ def _write_whole(path: Path, content: bytes, put: Callable[[Path, Path], None]) 
         part.unlink(missing_ok=True)
 
 
-def _replace(part: Path, path: Path) -> None:
+def _replace_file(part: Path, path: Path) -> None:
     """Give a file's name to another one."""
     if path.exists():
         part.chmod(stat.S_IMODE(path.stat().st_mode))
     part.replace(path)
 
 
-def _take_name(part: Path, path: Path) -> None:
+def _claim_free_name(part: Path, path: Path) -> None:
     """Give a file a name that is free, as none of two writers at once can find it.
 
     Raises:
@@ -262,13 +262,13 @@ def _take_name(part: Path, path: Path) -> None:
             raise
 
 
-def _exists(path: Path, option: str) -> UsageError:
+def _file_exists_error(path: Path, option: str) -> UsageError:
     return UsageError(
         f"{path} exists: add --force to overwrite it, or choose another file with {option}"
     )
 
 
-def _cannot_write(path: Path, error: OSError, option: str) -> UsageError:
+def _write_error(path: Path, error: OSError, option: str) -> UsageError:
     return UsageError(
         f"cannot write {path} ({error.strerror or error}): choose another file with {option}"
     )

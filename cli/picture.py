@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from memlab.cli.output import check_output, say, write_output
+from memlab.cli.output import check_output, print_message, write_output
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,7 +47,7 @@ def check_picture(
     image_format(path)
     check_output(path, force, option)
     beside = path.with_suffix(data_suffix)
-    if not (repeatable and _is_of_another_picture(beside)):  # else its data will tell
+    if not (repeatable and _has_other_picture(beside)):  # else its data will tell
         check_output(beside, force, option)
 
 
@@ -75,28 +75,32 @@ def write_picture(
     Raises:
         UsageError: As `check_picture`, or the disk is full.
     """
-    from memlab.roofline.plots.roofline import image_format, render
+    from memlab.roofline.plots.roofline import image_format, render_figure
 
     beside = path.with_suffix(data_suffix)
-    shared = not force and _is_of_another_picture(beside) and _holds(beside, data)
+    shared = not force and _has_other_picture(beside) and _has_text(beside, data)
     if not shared:
         check_output(beside, force, option)  # before the picture, which would lack its data
-    write_output(path, render(figure, image_format(path)), force, option)
+    write_output(path, render_figure(figure, image_format(path)), force, option)
     if not shared:
         write_output(beside, data, force, option)
     if not quiet:
-        say(f"wrote {path}; its data is in {beside}" if shared else f"wrote {path} and {beside}")
+        print_message(
+            f"wrote {path}; its data is in {beside}" if shared else f"wrote {path} and {beside}"
+        )
 
 
-def _holds(path: Path, data: str) -> bool:
+def _has_text(path: Path, data: str) -> bool:
     try:
         return path.read_text(encoding="utf-8") == data
     except (OSError, UnicodeError):  # what cannot be read is not what would be written
         return False
 
 
-def _is_of_another_picture(beside: Path) -> bool:
+def _has_other_picture(beside: Path) -> bool:
     """Whether a file with data lies beside a picture already."""
-    from memlab.roofline.plots.roofline import FORMATS
+    from memlab.roofline.plots.roofline import IMAGE_FORMATS
 
-    return beside.is_file() and any(beside.with_suffix(f".{each}").is_file() for each in FORMATS)
+    return beside.is_file() and any(
+        beside.with_suffix(f".{each}").is_file() for each in IMAGE_FORMATS
+    )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-PATIENCE_S = 1.0
+BAR_DELAY_S = 1.0
 """Work shorter than this shows nothing."""
 
 
@@ -44,7 +44,7 @@ def progress_bar(quiet: bool = False) -> Iterator[Callable[[str, float | None], 
         def report(what: str, fraction: float | None) -> None:
             total = None if fraction is None else 1.0
             bar.update(task, description=what, completed=fraction or 0.0, total=total)
-            if not bar.live.is_started and time.monotonic() - started > PATIENCE_S:
+            if not bar.live.is_started and time.monotonic() - started > BAR_DELAY_S:
                 drawn.enter_context(bar)
 
         yield report

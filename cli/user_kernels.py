@@ -12,13 +12,13 @@ from memlab.cli import options
 from memlab.errors import UsageError
 
 if TYPE_CHECKING:
-    from memlab.kernels.user.kernel import OwnKernel
+    from memlab.kernels.user.kernel import UserKernel
 
-PLACEHOLDER = "FILE.cu:ENTRY"
+KERNEL_PLACEHOLDER = "FILE.cu:ENTRY"
 """How help and messages write a kernel of one's own."""
 
 
-def choices(
+def launch_options(
     *,
     grid: Annotated[
         str | None, typer.Option("--grid", metavar="X[,Y[,Z]]", help="Blocks of the grid.")
@@ -54,9 +54,9 @@ def choices(
             help="Fill a __constant__ or __device__ array; FILL as of an argument.",
         ),
     ] = None,
-    defines: options.Defines = None,
-    include: options.Include = None,
-    std: options.Std = None,
+    defines: options.DefinesOption = None,
+    include: options.IncludeOption = None,
+    std: options.StdOption = None,
     max_registers: Annotated[
         str | None,
         typer.Option("--max-registers", metavar="N", help="The most registers a thread may have."),
@@ -95,11 +95,11 @@ def choices(
     return {name: value or None for name, value in locals().items()}
 
 
-DECLARED = tuple(inspect.signature(choices).parameters.values())
+LAUNCH_PARAMETERS = tuple(inspect.signature(launch_options).parameters.values())
 """The options as parameters of a command."""
 
 
-def spellings(parameter: inspect.Parameter) -> tuple[str, ...]:
+def option_spellings(parameter: inspect.Parameter) -> tuple[str, ...]:
     """How an option is written: `--define`, `-D`."""
     option = get_args(parameter.annotation)[1]
     # Within `Annotated`, Typer takes the first spelling for its argument `default`.
@@ -107,19 +107,21 @@ def spellings(parameter: inspect.Parameter) -> tuple[str, ...]:
     return tuple(given) or ("--" + parameter.name.replace("_", "-"),)
 
 
-TAKEN = frozenset(name for parameter in DECLARED for name in spellings(parameter))
+LAUNCH_SPELLINGS = frozenset(
+    name for parameter in LAUNCH_PARAMETERS for name in option_spellings(parameter)
+)
 """How all of them are written."""
 
 
-def beside(options: Iterable[inspect.Parameter]) -> list[inspect.Parameter]:
+def without_launch_spellings(options: Iterable[inspect.Parameter]) -> list[inspect.Parameter]:
     """A command's own options as they stand beside those of a launch, which take precedence.
 
     What both would write alike is left to the launch; an option with no other spelling is gone.
     """
     left = []
     for parameter in options:
-        kept = [each for each in spellings(parameter) if each not in TAKEN]
-        if len(kept) == len(spellings(parameter)):
+        kept = [each for each in option_spellings(parameter) if each not in LAUNCH_SPELLINGS]
+        if len(kept) == len(option_spellings(parameter)):
             left.append(parameter)
         elif kept:
             kind, option = get_args(parameter.annotation)[:2]
@@ -129,27 +131,27 @@ def beside(options: Iterable[inspect.Parameter]) -> list[inspect.Parameter]:
     return left
 
 
-def find(target: str) -> "OwnKernel | None":
+def lookup_user_kernel(target: str) -> "UserKernel | None":
     """The kernel that a target names; None where it is neither a file nor in `memlab.toml`.
 
     Raises:
         UsageError: The current folder's `memlab.toml` cannot be used.
     """
-    from memlab.kernels.user.project import find
+    from memlab.kernels.user.project import find_user_kernel
 
-    return find(target)
+    return find_user_kernel(target)
 
 
-def names() -> list[str]:
+def project_kernel_names() -> list[str]:
     """The names in the current folder's `memlab.toml`; none where it cannot be used."""
-    from memlab.kernels.user.project import kernels
+    from memlab.kernels.user.project import read_user_kernels
 
     with suppress(UsageError):
-        return list(kernels())
+        return list(read_user_kernels())
     return []
 
 
-def chosen(kernel: "OwnKernel", given: dict[str, Any]) -> "OwnKernel":
+def with_launch_options(kernel: "UserKernel", given: dict[str, Any]) -> "UserKernel":
     """Take a kernel's choices out of the options of a command.
 
     Args:
@@ -159,6 +161,8 @@ def chosen(kernel: "OwnKernel", given: dict[str, Any]) -> "OwnKernel":
     Raises:
         UsageError: One has a value that it cannot have.
     """
-    from memlab.kernels.user.kernel import configured
+    from memlab.kernels.user.kernel import apply_launch_options
 
-    return configured(kernel, choices(**{each.name: given.pop(each.name) for each in DECLARED}))
+    return apply_launch_options(
+        kernel, launch_options(**{each.name: given.pop(each.name) for each in LAUNCH_PARAMETERS})
+    )

@@ -23,10 +23,10 @@ as long: one option stands for both."""
 RESERVED_BYTES = 2**28
 """Of what is free, kept for what is not laid out beforehand: models, references, the report."""
 
-_UNITS = {"": 1, "b": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
+_SIZE_UNITS = {"": 1, "b": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
 
 
-class OutOfTime(MemlabError):
+class EmulationTimeoutError(MemlabError):
     """The deadline has passed.
 
     Attributes:
@@ -41,7 +41,7 @@ class OutOfTime(MemlabError):
         self.reached = reached
 
 
-class TooLarge(UsageError):
+class EmulationMemoryError(UsageError):
     """Emulating a launch needs more memory than it may take."""
 
 
@@ -56,13 +56,13 @@ class Deadline:
         """Seconds until then; negative when it is over."""
         return self._end - time.monotonic()
 
-    def passed(self) -> bool:
+    def has_passed(self) -> bool:
         """Whether it is over; quick enough to be asked after every few instructions."""
         return self.left() < 0
 
-    def error(self, reached: str) -> OutOfTime:
+    def error(self, reached: str) -> EmulationTimeoutError:
         """The error for work that is not done in time; says how far it came, in words."""
-        return OutOfTime(self.seconds, reached)
+        return EmulationTimeoutError(self.seconds, reached)
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class Budget:
         """How many bytes may be taken now."""
         if self.memory_bytes is not None:
             return self.memory_bytes
-        return max(free_bytes() - RESERVED_BYTES, 0)
+        return max(available_memory_bytes() - RESERVED_BYTES, 0)
 
     def check(self, needed: int, what: str) -> None:
         """Refuse work that needs more memory than is allowed.
@@ -116,7 +116,7 @@ class Budget:
         else:
             limit = "are allowed"
             cure = f"use smaller sizes, or --memory-limit {-(-needed // 2**20)}MiB"
-        raise TooLarge(
+        raise EmulationMemoryError(
             f"emulating this launch needs {needed} bytes of host memory ({what}); "
             f"{allowed} {limit}: {cure}"
         )
@@ -129,23 +129,25 @@ def parse_size(text: str) -> int:
         UsageError: It is no such thing.
     """
     match = re.fullmatch(r"(\d{1,18}(?:\.\d{1,18})?)\s*([a-z]*)", text.strip().lower(), re.ASCII)
-    if match is None or match[2] not in _UNITS:
+    if match is None or match[2] not in _SIZE_UNITS:
         raise UsageError(
             f"memory limit must be bytes, KiB, MiB or GiB, got {text!r}: use --memory-limit 4GiB"
         )
-    return int(float(match[1]) * _UNITS[match[2]])
+    return int(float(match[1]) * _SIZE_UNITS[match[2]])
 
 
-def free_bytes() -> int:
+def available_memory_bytes() -> int:
     """How much memory this process can still take.
 
     The least of what the host has available, what the container is allowed and what the process
     is (`ulimit -v`); those that cannot be told limit nothing.
     """
-    return int(max(0, min(_host_bytes(), _container_bytes(), _process_bytes())))
+    return int(
+        max(0, min(_host_available_bytes(), _cgroup_available_bytes(), _process_available_bytes()))
+    )
 
 
-def _host_bytes() -> float:
+def _host_available_bytes() -> float:
     try:
         found = re.search(r"^MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text(), re.M)
     except OSError:
@@ -155,7 +157,7 @@ def _host_bytes() -> float:
     return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
-def _container_bytes() -> float:
+def _cgroup_available_bytes() -> float:
     """What control group version 2 leaves; the page cache in it can be given back."""
     folder = Path("/sys/fs/cgroup")
     try:
@@ -167,7 +169,7 @@ def _container_bytes() -> float:
     return math.inf if most == "max" else int(most) - used + (int(cache[1]) if cache else 0)
 
 
-def _process_bytes() -> float:
+def _process_available_bytes() -> float:
     allowed, _ = resource.getrlimit(resource.RLIMIT_AS)
     if allowed == resource.RLIM_INFINITY:
         return math.inf

@@ -15,17 +15,17 @@ from memlab.device.gpu import driver as gpu_driver
 from memlab.device.gpu import libcuda
 from memlab.device.measurement import DeviceKind, Measurement, Progress
 from memlab.device.properties import DeviceProperties
-from memlab.errors import DeviceError, MemlabWarning, UsageError, nearest
+from memlab.errors import DeviceError, MemlabWarning, UsageError, suggest_nearest
 from memlab.kernels.kernel import Limits
 from memlab.kernels.launch import Launch
 
 if TYPE_CHECKING:
     from memlab.device.budget import Budget
-    from memlab.device.gpu.timing import Settings
+    from memlab.device.gpu.timing import TimingSettings
 
 DEFAULT_DATASHEET = "h200"
 GPU_PREFIX = "cuda:"
-VARIABLE = "MEMLAB_DEVICE"
+DEVICE_VARIABLE = "MEMLAB_DEVICE"
 """In the environment: the device that is meant where none is named."""
 
 
@@ -47,7 +47,7 @@ class Device(Protocol):
 
 def open_device(
     name: str | int | None = None,
-    settings: Settings | None = None,
+    settings: TimingSettings | None = None,
     budget: Budget | None = None,
 ) -> Device:
     """Open a device.
@@ -62,18 +62,18 @@ def open_device(
         UsageError: No such device; gives the nearest names.
         DeviceError: A GPU was asked for, and there is no way to use one here.
     """
-    name = _as_text(name)
-    wished = os.environ.get(VARIABLE)
+    name = _device_text(name)
+    wished = os.environ.get(DEVICE_VARIABLE)
     key = (name or wished or default_device()).strip().lower()
     try:
         return _open(key, settings, budget)
     except UsageError as error:
         if name or not wished:
             raise
-        raise UsageError(f"{VARIABLE}={wished}: {error}") from error
+        raise UsageError(f"{DEVICE_VARIABLE}={wished}: {error}") from error
 
 
-def _as_text(name: str | int | None) -> str | None:
+def _device_text(name: str | int | None) -> str | None:
     """A device as `--device` takes it: an integer is a GPU's index.
 
     Raises:
@@ -90,14 +90,14 @@ def _as_text(name: str | int | None) -> str | None:
         ) from None
 
 
-def _open(name: str, settings: Settings | None, budget: Budget | None) -> Device:
+def _open(name: str, settings: TimingSettings | None, budget: Budget | None) -> Device:
     if name.isdecimal() or name.startswith("cuda"):
         from memlab.device.gpu.device import CudaDevice
 
         index = gpu_index(name)
         _check_gpu(index)
         return CudaDevice(index, settings, budget)
-    return EmulatedDevice(name, loader.load(name), budget)
+    return EmulatedDevice(name, loader.load_datasheet(name), budget)
 
 
 def _check_gpu(index: int) -> None:
@@ -108,29 +108,29 @@ def _check_gpu(index: int) -> None:
         DeviceError: There is no driver, without which PyCUDA cannot even be built.
     """
     # A single digit may well be a GPU's.
-    like = [each for each in loader.names() if re.sub(r"\D", "", each) == str(index)]
-    if like and index > 9 and index >= _gpus()[0]:
+    like = [each for each in loader.datasheet_names() if re.sub(r"\D", "", each) == str(index)]
+    if like and index > 9 and index >= _count_usable_gpus()[0]:
         meant = " or ".join(map(repr, like))
         raise UsageError(f"there is no GPU {index} here: did you mean {meant}?")
-    if not libcuda.installed():
+    if not libcuda.is_installed():
         raise DeviceError(
             f"a GPU needs NVIDIA's driver ({libcuda.LIBRARY}), which is not installed here: "
-            f"see 'memlab doctor', or {gpu_driver.WITHOUT_GPU}"
+            f"see 'memlab doctor', or {gpu_driver.USE_EMULATOR_STEP}"
         )
 
 
-def gpu_names() -> list[str]:
+def usable_gpu_names() -> list[str]:
     """The GPUs that can be used here, as `--device` takes them.
 
     Where one may be here and cannot be used, there is none, and a warning says why, once.
     """
-    count, trouble = _gpus()
+    count, trouble = _count_usable_gpus()
     if trouble:
-        _warn(trouble)
+        _warn_gpu_unusable(trouble)
     return [f"{GPU_PREFIX}{index}" for index in range(count)]
 
 
-def why_emulated(name: str | None) -> str:
+def emulation_reason(name: str | None) -> str:
     """Say why no GPU is taken for a device that nobody named, though one may be here.
 
     Args:
@@ -140,19 +140,19 @@ def why_emulated(name: str | None) -> str:
         The reason in a few words; empty where a device was named, where GPUs can be used and
         where there is no driver or no GPU.
     """
-    return "" if name or os.environ.get(VARIABLE) else _gpus()[1]
+    return "" if name or os.environ.get(DEVICE_VARIABLE) else _count_usable_gpus()[1]
 
 
-def _gpus() -> tuple[int, str]:
+def _count_usable_gpus() -> tuple[int, str]:
     """Count the GPUs that can be used; where one may be here and cannot, say why."""
-    if not libcuda.installed():
+    if not libcuda.is_installed():
         return 0, ""
     try:
         if not libcuda.visible_gpus():
             return 0, ""
     except DeviceError as error:
         name = str(error)
-        return 0, "" if name in libcuda.NOTHING_HERE else f"the driver answers {name}"
+        return 0, "" if name in libcuda.NO_GPU_ERRORS else f"the driver answers {name}"
     try:
         return gpu_driver.device_count(), ""
     except DeviceError as error:
@@ -161,7 +161,7 @@ def _gpus() -> tuple[int, str]:
 
 
 @cache
-def _warn(trouble: str) -> None:
+def _warn_gpu_unusable(trouble: str) -> None:
     warnings.warn(
         f"a GPU may be here, but {trouble}: see 'memlab doctor', or choose an emulated device "
         f"with --device {DEFAULT_DATASHEET}",
@@ -172,14 +172,14 @@ def _warn(trouble: str) -> None:
 
 def default_device() -> str:
     """Name the device that is used where none is asked for: the first GPU, else the H200."""
-    return next(iter(gpu_names()), DEFAULT_DATASHEET)
+    return next(iter(usable_gpu_names()), DEFAULT_DATASHEET)
 
 
-def meant_devices(name: str | None = None) -> list[str | None]:
+def selected_devices(name: str | None = None) -> list[str | None]:
     """Name the devices to describe: the one that is named, else every GPU, else the default."""
-    if name or os.environ.get(VARIABLE):
+    if name or os.environ.get(DEVICE_VARIABLE):
         return [name]
-    return [*gpu_names()] or [None]
+    return [*usable_gpu_names()] or [None]
 
 
 def gpu_index(name: str) -> int:
@@ -192,12 +192,12 @@ def gpu_index(name: str) -> int:
     if not digits.isdecimal():
         raise UsageError(
             f"no device {name!r}: a GPU is a number, as in --device 0 or --device cuda:0; "
-            f"datasheets {nearest(name, loader.names())}"
+            f"datasheets {suggest_nearest(name, loader.datasheet_names())}"
         )
     return int(digits)
 
 
-def limits(properties: DeviceProperties) -> Limits:
+def launch_limits(properties: DeviceProperties) -> Limits:
     """What a device allows a launch; figures it does not know keep the architecture's default."""
     names = (
         "max_threads_per_block",

@@ -11,18 +11,18 @@ from numpy.typing import NDArray
 
 from memlab.errors import UsageError
 from memlab.kernels.launch import (
+    Arange,
     Argument,
     Buffer,
-    Counting,
     Fill,
+    InMemoryArray,
     Launch,
     NpyFile,
-    Null,
-    Same,
+    NullPointer,
     Scalar,
+    SingleValue,
     Structure,
     Uniform,
-    Values,
 )
 from memlab.kernels.user import array_files
 
@@ -52,7 +52,7 @@ def make_inputs(
         given = (into or {}).get(each.name)
         array = np.empty(each.shape, element_type(each.dtype)) if given is None else given
         arrays[each.name] = array
-        _fill(array, each.fill, np.random.default_rng([seed, number]))
+        _fill_array(array, each.fill, np.random.default_rng([seed, number]))
     return arrays
 
 
@@ -83,7 +83,7 @@ def argument_bytes(argument: Argument, addresses: Mapping[str, int]) -> bytes:
     match argument:
         case Buffer(name):
             return addresses[name].to_bytes(POINTER_BYTES, "little")
-        case Null():
+        case NullPointer():
             return bytes(POINTER_BYTES)
         case Scalar(_, dtype, value):
             return np.array(value, element_type(dtype)).tobytes()
@@ -96,7 +96,7 @@ def argument_bytes(argument: Argument, addresses: Mapping[str, int]) -> bytes:
     return bytes(whole)
 
 
-def packed(arguments: Sequence[Argument], addresses: Mapping[str, int]) -> bytes:
+def pack_arguments(arguments: Sequence[Argument], addresses: Mapping[str, int]) -> bytes:
     """All that a kernel gets, each argument at a multiple of its alignment, as C lays out members.
 
     Arguments and errors are those of `argument_bytes`.
@@ -127,7 +127,7 @@ def load_array(path: str, shape: tuple[int, ...], dtype: str) -> NDArray[Any]:
     Raises:
         UsageError: There is no such file, or it does not hold such an array.
     """
-    array = array_files.opened(path)
+    array = array_files.open_array(path)
     wanted, size = element_type(dtype), int(np.prod(shape))
     # bfloat16 has no name in files: NumPy writes it as two raw bytes.
     raw = wanted.name == "bfloat16" and array.dtype.itemsize == wanted.itemsize
@@ -139,22 +139,22 @@ def load_array(path: str, shape: tuple[int, ...], dtype: str) -> NDArray[Any]:
     return array.view(wanted).reshape(shape)
 
 
-def _fill(array: NDArray[Any], how: Fill | None, generator: np.random.Generator) -> None:
+def _fill_array(array: NDArray[Any], how: Fill | None, generator: np.random.Generator) -> None:
     """Fill an array in place."""
     match how:
-        case Same(value):
+        case SingleValue(value):
             array[...] = value
-        case Counting():
+        case Arange():
             array[...] = np.arange(array.size).reshape(array.shape).astype(array.dtype)
         case NpyFile(path):
             array[...] = load_array(path, array.shape, array.dtype.name)
-        case Values(given):
+        case InMemoryArray(given):
             array[...] = given
         case Uniform() | None:
-            _draw(array, how, generator)
+            _fill_random(array, how, generator)
 
 
-def _draw(array: NDArray[Any], how: Uniform | None, generator: np.random.Generator) -> None:
+def _fill_random(array: NDArray[Any], how: Uniform | None, generator: np.random.Generator) -> None:
     """Draw at random: floats uniform in [0, 1), integers over their range, or as told.
 
     Never zeros: these hide wrong indexing, and a GPU draws less power on them.
@@ -180,7 +180,7 @@ def _draw(array: NDArray[Any], how: Uniform | None, generator: np.random.Generat
     array[...] = generator.integers(low, high, array.shape, array.dtype)
 
 
-def unwritten(output: NDArray[Any]) -> int:
+def count_unwritten(output: NDArray[Any]) -> int:
     """Count the elements of an output that still hold nothing but poison.
 
     Whole numbers may well be all ones, such as -1 for what was not found: of these none count.

@@ -22,12 +22,12 @@ EVENT_PAIR_SHARE = 0.01
 """Of a time, from which on what two events take by themselves is worth knowing: other tools that
 use events agree to about this much, and one that uses none lies further off."""
 
-DRIFT_LIMIT = 0.03
+CLOCK_DRIFT_LIMIT = 0.03
 """SM clocks further than this from their median make a time suspect: as much as the DVFS steps
 of a power-limited GPU, and more than the 1% that two measurements should agree to."""
 
 
-def silent(what: str, fraction: float | None) -> None:
+def ignore_progress(what: str, fraction: float | None) -> None:
     """Tell nobody: progress that nobody asked for."""
 
 
@@ -161,19 +161,19 @@ class Counters:
     warp_instructions: int = 0
 
 
-def global_atomic_sectors(counters: Counters) -> int:
+def total_global_atomic_sectors(counters: Counters) -> int:
     """Sectors of global atomics, whether their old value is read or not; the L2 does them all."""
     return counters.global_atomic_sectors + counters.global_reduction_sectors
 
 
-def written_sectors(counters: Counters) -> int:
+def l2_written_sectors(counters: Counters) -> int:
     """Sectors that the L2 takes from the L1s: writes and atomics."""
-    return counters.l2_write_sectors + global_atomic_sectors(counters)
+    return counters.l2_write_sectors + total_global_atomic_sectors(counters)
 
 
-def l2_sectors(counters: Counters) -> int:
+def l1_l2_sectors(counters: Counters) -> int:
     """Sectors between the L1s and the L2, either way."""
-    return counters.l2_read_sectors + written_sectors(counters)
+    return counters.l2_read_sectors + l2_written_sectors(counters)
 
 
 def flop_by_pipe(counters: Counters) -> dict[str, int]:

@@ -31,7 +31,7 @@ MAX_REGISTERS_PER_THREAD = 255
 
 KIB = 1024
 
-RESOURCES = ("threads_per_block", "registers_per_thread", "shared_bytes_per_block")
+BLOCK_RESOURCES = ("threads_per_block", "registers_per_thread", "shared_bytes_per_block")
 """What a block is made of: the fields of `Block`, as a threshold or a curve names them."""
 
 CARVEOUTS_KIB = {
@@ -64,7 +64,7 @@ CARVEOUT_WITHOUT_SHARED_KIB = ((12, 32), (22, 16), (32, 8))
 
 
 @dataclass(frozen=True)
-class Block:
+class BlockRequirements:
     """What one block asks of a multiprocessor.
 
     Attributes:
@@ -80,7 +80,7 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Allocation:
+class BlockAllocation:
     """What one block is given: what it asks for, rounded up to the hardware's units.
 
     Attributes:
@@ -96,16 +96,16 @@ class Allocation:
     carveout_bytes: int
 
 
-def block_of(launch: Launch, resources: Resources) -> Block:
+def block_requirements(launch: Launch, resources: Resources) -> BlockRequirements:
     """Say what a block of a launch asks for, given what the compiler made of its kernel."""
-    return Block(
+    return BlockRequirements(
         launch.threads_per_block,
         resources.registers_per_thread,
         resources.static_shared_bytes + launch.dynamic_shared_bytes,
     )
 
 
-def occupancy(properties: DeviceProperties, block: Block) -> Occupancy:
+def compute_occupancy(properties: DeviceProperties, block: BlockRequirements) -> Occupancy:
     """Compute how many of a block one multiprocessor holds.
 
     Returns:
@@ -117,8 +117,8 @@ def occupancy(properties: DeviceProperties, block: Block) -> Occupancy:
         UsageError: Not even one block fits.
         DeviceError: The device's limits are not known.
     """
-    given = allocation(properties, block)
-    limits = _limits_but_shared(properties, block)
+    given = block_allocation(properties, block)
+    limits = _limits_without_shared(properties, block)
     allocated = given.shared_bytes_per_block
     limits["shared memory"] = given.carveout_bytes // allocated if allocated else limits["blocks"]
     blocks = min(limits.values())
@@ -132,26 +132,26 @@ def occupancy(properties: DeviceProperties, block: Block) -> Occupancy:
     )
 
 
-def resident(properties: DeviceProperties, block: Block) -> Occupancy | None:
+def occupancy_or_none(properties: DeviceProperties, block: BlockRequirements) -> Occupancy | None:
     """Compute the occupancy of a block; None where not even one fits.
 
     Raises:
         DeviceError: The device's limits are not known.
     """
     try:
-        return occupancy(properties, block)
+        return compute_occupancy(properties, block)
     except UsageError:
         return None
 
 
-def allocation(properties: DeviceProperties, block: Block) -> Allocation:
+def block_allocation(properties: DeviceProperties, block: BlockRequirements) -> BlockAllocation:
     """Round what a block asks for up to what it is given.
 
     Raises:
         UsageError: Not even one block fits.
         DeviceError: The device's limits are not known.
     """
-    return Allocation(
+    return BlockAllocation(
         warps_per_block=_warps_per_block(properties, block),
         registers_per_warp=_registers_per_warp(properties, block),
         shared_bytes_per_block=_allocated_shared_bytes(properties, block),
@@ -159,7 +159,7 @@ def allocation(properties: DeviceProperties, block: Block) -> Allocation:
     )
 
 
-def shared_carveout_bytes(properties: DeviceProperties, block: Block) -> int:
+def shared_carveout_bytes(properties: DeviceProperties, block: BlockRequirements) -> int:
     """Predict the share of the unified L1 that the driver gives to shared memory.
 
     What is left of `l1_cache_bytes_per_sm` caches global memory. The rule is measured on
@@ -174,7 +174,7 @@ def shared_carveout_bytes(properties: DeviceProperties, block: Block) -> int:
     """
     _check_block(properties, block)
     sizes = _carveouts_bytes(properties)
-    limits = _limits_but_shared(properties, block)
+    limits = _limits_without_shared(properties, block)
     allocated = _allocated_shared_bytes(properties, block)
     fitting = sizes[-1] // allocated if allocated else limits["blocks"]
     blocks = min(fitting, *limits.values())
@@ -197,7 +197,7 @@ def resource_limits(properties: DeviceProperties) -> dict[str, tuple[int, int]]:
         DeviceError: The device's limits are not known.
     """
     return {
-        "threads_per_block": (1, _known(properties, "max_threads_per_block")),
+        "threads_per_block": (1, _required_figure(properties, "max_threads_per_block")),
         "registers_per_thread": (1, MAX_REGISTERS_PER_THREAD),
         "shared_bytes_per_block": (0, _max_shared_bytes(properties)),
     }
@@ -221,7 +221,7 @@ def max_warps(properties: DeviceProperties) -> int:
     Raises:
         DeviceError: It is not known.
     """
-    return _known(properties, "max_threads_per_multiprocessor") // properties.warp_size
+    return _required_figure(properties, "max_threads_per_multiprocessor") // properties.warp_size
 
 
 def max_registers(properties: DeviceProperties) -> int:
@@ -230,10 +230,12 @@ def max_registers(properties: DeviceProperties) -> int:
     Raises:
         DeviceError: It is not known.
     """
-    return _known(properties, "max_registers_per_multiprocessor")
+    return _required_figure(properties, "max_registers_per_multiprocessor")
 
 
-def _limits_but_shared(properties: DeviceProperties, block: Block) -> dict[str, int]:
+def _limits_without_shared(
+    properties: DeviceProperties, block: BlockRequirements
+) -> dict[str, int]:
     """Give the blocks that block slots, warp slots and registers allow, each alone."""
     warps = _warps_per_block(properties, block)
     file = max_registers(properties) // SUB_PARTITIONS
@@ -241,21 +243,21 @@ def _limits_but_shared(properties: DeviceProperties, block: Block) -> dict[str, 
     # A warp's registers are all in one sub-partition, so what is left over in each is lost.
     resident = file // per_warp * SUB_PARTITIONS if per_warp else max_warps(properties)
     return {
-        "blocks": _known(properties, "max_blocks_per_multiprocessor"),
+        "blocks": _required_figure(properties, "max_blocks_per_multiprocessor"),
         "warps": max_warps(properties) // warps,
         "registers": resident // warps,
     }
 
 
-def _check_block(properties: DeviceProperties, block: Block) -> None:
+def _check_block(properties: DeviceProperties, block: BlockRequirements) -> None:
     """Raise what launching one block would fail with."""
-    name, most_threads = properties.name, _known(properties, "max_threads_per_block")
+    name, most_threads = properties.name, _required_figure(properties, "max_threads_per_block")
     threads, registers = block.threads_per_block, block.registers_per_thread
     if not 1 <= threads <= most_threads:
         raise UsageError(
             f"{threads} threads a block; {name} allows 1 to {most_threads}: use smaller blocks"
         )
-    most_registers = _known(properties, "max_registers_per_block")
+    most_registers = _required_figure(properties, "max_registers_per_block")
     # The hardware checks as if warps came in groups that fill all sub-partitions.
     warps = _round_up(_warps_per_block(properties, block), SUB_PARTITIONS)
     needed = _registers_per_warp(properties, block) * warps
@@ -275,13 +277,13 @@ def _check_block(properties: DeviceProperties, block: Block) -> None:
 
 def _carveouts_bytes(properties: DeviceProperties) -> tuple[int, ...]:
     """Give the sizes that shared memory can take, bytes, up to what the device reports."""
-    most = _known(properties, "max_shared_memory_per_multiprocessor_bytes")
+    most = _required_figure(properties, "max_shared_memory_per_multiprocessor_bytes")
     known = takewhile(lambda start: start <= properties.compute_capability, CARVEOUTS_KIB)
     sizes = [KIB * size for start in list(known)[-1:] for size in CARVEOUTS_KIB[start]]
     return (*(size for size in sizes if size < most), most)
 
 
-def _allocated_shared_bytes(properties: DeviceProperties, block: Block) -> int:
+def _allocated_shared_bytes(properties: DeviceProperties, block: BlockRequirements) -> int:
     """Round up what a block asks for, and add what the system keeps in each block."""
     reserved = properties.reserved_shared_memory_per_block_bytes
     if reserved is None:
@@ -299,16 +301,16 @@ def _is_ampere_or_later(properties: DeviceProperties) -> bool:
 
 
 def _max_shared_bytes(properties: DeviceProperties) -> int:
-    return properties.max_shared_memory_per_block_optin_bytes or _known(
+    return properties.max_shared_memory_per_block_optin_bytes or _required_figure(
         properties, "max_shared_memory_per_block_bytes"
     )
 
 
-def _registers_per_warp(properties: DeviceProperties, block: Block) -> int:
+def _registers_per_warp(properties: DeviceProperties, block: BlockRequirements) -> int:
     return _round_up(block.registers_per_thread * properties.warp_size, REGISTERS_PER_ALLOCATION)
 
 
-def _warps_per_block(properties: DeviceProperties, block: Block) -> int:
+def _warps_per_block(properties: DeviceProperties, block: BlockRequirements) -> int:
     return -(-block.threads_per_block // properties.warp_size)
 
 
@@ -316,7 +318,7 @@ def _round_up(value: int, unit: int) -> int:
     return -(-value // unit) * unit
 
 
-def _known(properties: DeviceProperties, field: str) -> int:
+def _required_figure(properties: DeviceProperties, field: str) -> int:
     value = getattr(properties, field)
     if not isinstance(value, int):
         raise DeviceError(

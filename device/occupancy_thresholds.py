@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 from memlab.device.occupancy import (
     MAX_REGISTERS_PER_THREAD,
+    compute_occupancy,
     max_registers,
-    occupancy,
-    resident,
+    occupancy_or_none,
     resource_limits,
 )
 
 if TYPE_CHECKING:
     from memlab.device.measurement import Occupancy
-    from memlab.device.occupancy import Block
+    from memlab.device.occupancy import BlockRequirements
     from memlab.device.properties import DeviceProperties
 
 
@@ -49,8 +49,8 @@ class RegisterBudget:
     warps_per_sm: int
 
 
-def thresholds(
-    properties: DeviceProperties, block: Block, resource: str
+def occupancy_thresholds(
+    properties: DeviceProperties, block: BlockRequirements, resource: str
 ) -> tuple[Threshold | None, Threshold | None]:
     """Find where a resource, changed alone, changes the number of resident blocks.
 
@@ -70,7 +70,7 @@ def thresholds(
     values = range(least, most + 1)
 
     def at(value: int) -> Threshold:
-        return Threshold(value, resident(properties, replace(block, **{resource: value})))
+        return Threshold(value, occupancy_or_none(properties, replace(block, **{resource: value})))
 
     def fewer(value: int) -> int:
         """Fall, where the blocks never rise: bisection needs an ascending order."""
@@ -86,7 +86,7 @@ def thresholds(
     )
 
 
-def register_budget(properties: DeviceProperties, block: Block) -> RegisterBudget:
+def register_budget(properties: DeviceProperties, block: BlockRequirements) -> RegisterBudget:
     """Find the most registers a thread that keep as many blocks resident as one would.
 
     Args:
@@ -98,8 +98,8 @@ def register_budget(properties: DeviceProperties, block: Block) -> RegisterBudge
         DeviceError: The device's limits are not known.
     """
     lean = replace(block, registers_per_thread=1)
-    warps = occupancy(properties, lean).warps_per_sm
-    _, above = thresholds(properties, lean, "registers_per_thread")
+    warps = compute_occupancy(properties, lean).warps_per_sm
+    _, above = occupancy_thresholds(properties, lean, "registers_per_thread")
     division = max_registers(properties) // (warps * properties.warp_size)
     return RegisterBudget(
         registers_per_thread=above.value - 1 if above else MAX_REGISTERS_PER_THREAD,

@@ -32,7 +32,7 @@ CUDA_CORE_KINDS = ("fp32", "fp64")
 PEAK_KINDS = ("fp64", "fp32", "tf32", "fp16", "bf16")
 """Kinds of arithmetic that have a peak, the CUDA cores' first."""
 
-WEAKEST_FIRST: tuple[Provenance, ...] = (
+PROVENANCE_WEAKEST_FIRST: tuple[Provenance, ...] = (
     "modelled",
     "emulated",
     "analytic",
@@ -162,7 +162,7 @@ class DeviceProperties:
     dram_achievable_fraction: float | None = None
 
 
-def figures(properties: DeviceProperties) -> dict[str, object]:
+def known_figures(properties: DeviceProperties) -> dict[str, object]:
     """Give every known figure by its field, in the order of the fields."""
     named = ((each.name, getattr(properties, each.name)) for each in fields(properties))
     return {
@@ -172,7 +172,7 @@ def figures(properties: DeviceProperties) -> dict[str, object]:
     }
 
 
-def summary(properties: DeviceProperties, kind: DeviceKind, key: str) -> DeviceSummary:
+def device_summary(properties: DeviceProperties, kind: DeviceKind, key: str) -> DeviceSummary:
     """Give what results keep of a device.
 
     Args:
@@ -203,7 +203,7 @@ def provenance(properties: DeviceProperties, *names: str) -> Provenance:
     """
     sources = (properties.sources.get(name, "datasheet") for name in names)
     words = {source.partition(":")[0] for source in sources}
-    return next(word for word in WEAKEST_FIRST if word in words)
+    return next(word for word in PROVENANCE_WEAKEST_FIRST if word in words)
 
 
 def bandwidth_figures(properties: DeviceProperties) -> tuple[str, ...]:
@@ -299,7 +299,7 @@ def required_compute_to_global_access_ratio(properties: DeviceProperties) -> flo
     return None if ridge is None else ridge * BYTES_PER_VALUE
 
 
-def dotted(numbers: tuple[int, int]) -> str:
+def version_text(numbers: tuple[int, int]) -> str:
     """Write a compute capability or a version: `9.0`."""
     return f"{numbers[0]}.{numbers[1]}"
 

@@ -17,25 +17,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memlab.device.inputs import POISON_BYTE, element_type, load_array
-from memlab.errors import UsageError, nearest
+from memlab.errors import UsageError, suggest_nearest
 from memlab.kernels.launch import (
     Argument,
     Arrays,
     Buffer,
     Launch,
-    Null,
+    NullPointer,
     Reference,
     Scalar,
     Structure,
 )
-from memlab.kernels.user.arguments import Expectation
-from memlab.kernels.user.kernel import OwnKernel
+from memlab.kernels.user.arguments import ExpectedOutput
+from memlab.kernels.user.kernel import UserKernel
 
-LARGEST_SOURCE_BYTES = 16 << 20
+MAX_SOURCE_BYTES = 16 << 20
 """No Python file is longer."""
 
 
-def references(kernel: OwnKernel, launch: Launch) -> dict[str, Reference]:
+def output_references(kernel: UserKernel, launch: Launch) -> dict[str, Reference]:
     """What each output must hold, by its name; those that nothing is said of are missing.
 
     Args:
@@ -48,36 +48,38 @@ def references(kernel: OwnKernel, launch: Launch) -> dict[str, Reference]:
     """
     found = {}
     for expected in kernel.expect:
-        output, reference = _expected(expected, launch)
+        output, reference = _array_reference(expected, launch)
         found[output.name] = reference
     if kernel.reference:
-        computed = _Computed(kernel.reference, launch, frozenset(found))
+        computed = _UserReference(kernel.reference, launch, frozenset(found))
         for output in launch.outputs:
             found.setdefault(output.name, computed.of(output))
     return found
 
 
-def _expected(expected: str | Expectation, launch: Launch) -> tuple[Buffer, Reference]:
+def _array_reference(expected: str | ExpectedOutput, launch: Launch) -> tuple[Buffer, Reference]:
     """Read `IDX=@FILE.npy`, or an array that was given: of which output, and what it must hold.
 
     Raises:
         UsageError: It is malformed, there is no such output, or it does not hold such an array.
     """
-    if isinstance(expected, Expectation):
-        output = _output(expected.which, f"expect[{expected.which!r}]", launch)
-        return output, _from_array(_flat(expected.values, output, "expect holds"))
+    if isinstance(expected, ExpectedOutput):
+        output = _find_output(expected.which, f"expect[{expected.which!r}]", launch)
+        return output, _reference_from_array(
+            _flat_reference(expected.values, output, "expect holds")
+        )
     which, _, path = (part.strip() for part in expected.partition("="))
     if not path.startswith("@") or not path[1:]:
         raise UsageError(
             f"--expect {expected!r} is not IDX=@FILE.npy: write the number of an argument, from 0, "
             "or its name"
         )
-    output = _output(which, f"--expect {expected!r}", launch)
+    output = _find_output(which, f"--expect {expected!r}", launch)
     load_array(path[1:], output.shape, output.dtype)  # so that a wrong one is told before the run
-    return output, _from_file(path[1:], output)
+    return output, _reference_from_file(path[1:], output)
 
 
-def _output(which: str, said: str, launch: Launch) -> Buffer:
+def _find_output(which: str, said: str, launch: Launch) -> Buffer:
     """The output of this name, or that is the argument of this number.
 
     Raises:
@@ -97,21 +99,21 @@ def _output(which: str, said: str, launch: Launch) -> Buffer:
     return outputs[which]
 
 
-def _from_file(path: str, output: Buffer) -> Reference:
+def _reference_from_file(path: str, output: Buffer) -> Reference:
     def reference(inputs: Arrays, index: NDArray[np.int64]) -> NDArray[Any]:
         return load_array(path, output.shape, output.dtype).reshape(-1)[index]
 
     return reference
 
 
-def _from_array(values: NDArray[Any]) -> Reference:
+def _reference_from_array(values: NDArray[Any]) -> Reference:
     def reference(inputs: Arrays, index: NDArray[np.int64]) -> NDArray[Any]:
         return values[index]
 
     return reference
 
 
-def _flat(value: Any, output: Buffer, said: str) -> NDArray[Any]:
+def _flat_reference(value: Any, output: Buffer, said: str) -> NDArray[Any]:
     """What an output must hold, flat: integers as they are, all others in float64.
 
     Args:
@@ -142,7 +144,7 @@ def _flat(value: Any, output: Buffer, said: str) -> NDArray[Any]:
     return values.reshape(-1)
 
 
-class _Computed:
+class _UserReference:
     """What the user's function gives for one launch; it is called once."""
 
     def __init__(
@@ -153,7 +155,7 @@ class _Computed:
         if isinstance(where, str):
             self._where, self._file = where, str(Path(where.rpartition(":")[0]))
             self._option = f"--reference {where}"
-            self._function = _load(where, self._file)
+            self._function = _load_function(where, self._file)
         else:
             self._where = str(getattr(where, "__name__", type(where).__name__))
             self._file = getattr(getattr(where, "__code__", None), "co_filename", "")
@@ -172,9 +174,11 @@ class _Computed:
         return reference
 
     def _call(self, inputs: Arrays) -> dict[str, NDArray[Any] | None]:
-        given = {each.name: _before(each, inputs) for each in self._launch.arguments}
+        given = {each.name: _initial_value(each, inputs) for each in self._launch.arguments}
         outputs = [each for each in self._launch.outputs if each.name not in self._known]
-        returned = _guarded(self._option, self._file, lambda: self._function(*given.values()))
+        returned = _call_user_code(
+            self._option, self._file, lambda: self._function(*given.values())
+        )
         if returned is None:
             self._check_filled(given, outputs, inputs)
         by_name = self._by_name(given if returned is None else returned)
@@ -183,7 +187,9 @@ class _Computed:
                 f"{self._where} returned nothing for any output: return an array for one at least"
             )
         return {
-            each.name: None if value is None else _flat(value, each, f"{self._where} returned")
+            each.name: None
+            if value is None
+            else _flat_reference(value, each, f"{self._where} returned")
             for each in outputs
             for value in (by_name.get(each.name),)
         }
@@ -199,7 +205,7 @@ class _Computed:
         same = [
             each
             for each in outputs
-            if given[each.name].tobytes() == _before(each, inputs).tobytes()
+            if given[each.name].tobytes() == _initial_value(each, inputs).tobytes()
         ]
         empty = [each for each in same if each.role == "out"]
         left = [each.name for each in (same if len(same) == len(outputs) else empty)]
@@ -221,7 +227,7 @@ class _Computed:
             known = [each.name for each in self._launch.arguments]
             for name in returned:
                 if name not in known:
-                    hint = nearest(str(name), known)
+                    hint = suggest_nearest(str(name), known)
                     raise UsageError(f"{self._where} returned something for {name!r}: {hint}")
             return returned
         arrays = returned if isinstance(returned, tuple) else (returned,)
@@ -234,7 +240,7 @@ class _Computed:
         return dict(zip(names, arrays, strict=True))
 
 
-def _before(argument: Argument, inputs: Arrays) -> Any:
+def _initial_value(argument: Argument, inputs: Arrays) -> Any:
     """An argument as the kernel finds it; of an array a copy, for the function may work in it.
 
     A structure is the tuple of its numbers, or its bytes where a file gave these; a null pointer is
@@ -245,8 +251,8 @@ def _before(argument: Argument, inputs: Arrays) -> Any:
     if isinstance(argument, Structure) and argument.path:
         return load_array(argument.path, (argument.nbytes,), "uint8").copy()
     if isinstance(argument, Structure):
-        return tuple(_before(member, inputs) for _, member in argument.members)
-    if isinstance(argument, Null):
+        return tuple(_initial_value(member, inputs) for _, member in argument.members)
+    if isinstance(argument, NullPointer):
         return None
     if argument.name in inputs:
         return inputs[argument.name].copy()
@@ -254,7 +260,7 @@ def _before(argument: Argument, inputs: Arrays) -> Any:
     return poisoned.view(element_type(argument.dtype)).reshape(argument.shape)
 
 
-def _load(where: str, file: str) -> Callable[..., Any]:
+def _load_function(where: str, file: str) -> Callable[..., Any]:
     """Run a Python file and give one of its functions.
 
     Raises:
@@ -262,24 +268,26 @@ def _load(where: str, file: str) -> Callable[..., Any]:
     """
     name, path = where.rpartition(":")[2], Path(file)
     try:
-        if not path.is_file() or path.stat().st_size > LARGEST_SOURCE_BYTES:
+        if not path.is_file() or path.stat().st_size > MAX_SOURCE_BYTES:
             raise UsageError(f"--reference {where}: {file} is no Python file: check its name")
         text = path.read_bytes()
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise UsageError(f"--reference {where}: cannot read {file} ({reason})") from None
     space: dict[str, Any] = {"__name__": path.stem, "__file__": str(path)}
-    _guarded(f"--reference {where}", file, lambda: exec(compile(text, str(path), "exec"), space))
+    _call_user_code(
+        f"--reference {where}", file, lambda: exec(compile(text, str(path), "exec"), space)
+    )
     function = space.get(name)
     if not callable(function):
         functions = [key for key, value in space.items() if callable(value) and key[0] != "_"]
-        hint = nearest(name, functions) if functions else f"define it: def {name}(...)"
+        hint = suggest_nearest(name, functions) if functions else f"define it: def {name}(...)"
         raise UsageError(f"{file} has no function {name!r}: {hint}")
     called: Callable[..., Any] = function
     return called
 
 
-def _guarded(function: str, file: str, work: Callable[[], Any]) -> Any:
+def _call_user_code(function: str, file: str, work: Callable[[], Any]) -> Any:
     """Do what runs the user's code; what it prints goes to stderr, for stdout has the result.
 
     Args:

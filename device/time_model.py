@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from memlab.device.measurement import Counters, Occupancy, Time, flop_by_pipe, written_sectors
+from memlab.device.measurement import Counters, Occupancy, Time, flop_by_pipe, l2_written_sectors
 from memlab.device.properties import (
     SECTOR_BYTES,
     DeviceProperties,
@@ -33,7 +33,7 @@ Capabilities": four warp schedulers from 7.x on)."""
 
 
 @dataclass(frozen=True)
-class Work:
+class LaunchWork:
     """What the model needs of a launch.
 
     Attributes:
@@ -50,7 +50,7 @@ class Work:
     mean_warp_clocks: float | None = None
 
 
-def time_of(work: Work, occupancy: Occupancy, properties: DeviceProperties) -> Time:
+def model_time(work: LaunchWork, occupancy: Occupancy, properties: DeviceProperties) -> Time:
     """Model the time of one launch, caches cold, as a profiler's kernel duration.
 
     A bound whose rate the device's properties do not give is left out.
@@ -69,14 +69,14 @@ def time_of(work: Work, occupancy: Occupancy, properties: DeviceProperties) -> T
     return Time(median_s=seconds, provenance="modelled", bounds_s=bounds)
 
 
-def roofline_only_s(flop: int, dram_bytes: int, properties: DeviceProperties) -> float:
+def plain_roofline_time_s(flop: int, dram_bytes: int, properties: DeviceProperties) -> float:
     """The plain roofline's time, the baseline that the model must beat: seconds."""
     peak = peak_flop_per_s(properties, "fp32")
     bandwidth = peak_bandwidth_bytes_per_s(properties)
     return max(flop / peak if peak else 0.0, dram_bytes / bandwidth if bandwidth else 0.0)
 
 
-def throughput_bounds_s(work: Work, properties: DeviceProperties) -> dict[str, float]:
+def throughput_bounds_s(work: LaunchWork, properties: DeviceProperties) -> dict[str, float]:
     """What each unit alone would take for its share of the work: seconds by unit."""
     counters, clock, count = work.counters, clock_hz(properties), properties.multiprocessor_count
     bounds: dict[str, float] = {}
@@ -95,11 +95,11 @@ def throughput_bounds_s(work: Work, properties: DeviceProperties) -> dict[str, f
             rate = properties.constant_passes_per_clock_per_sm
             bounds["constant cache"] = counters.constant_load_passes / rate * busiest
         if properties.l2_bytes_per_clock:
-            given, taken = counters.l2_read_sectors, written_sectors(counters)
+            given, taken = counters.l2_read_sectors, l2_written_sectors(counters)
             taking = properties.l2_write_bytes_per_clock or properties.l2_bytes_per_clock
             clocks = given / properties.l2_bytes_per_clock + taken / taking
             bounds["l2"] = SECTOR_BYTES * clocks / clock  # the same slices give and take
-    starting_s = starting_blocks_s(work.blocks, properties)
+    starting_s = block_launch_time_s(work.blocks, properties)
     if starting_s:
         bounds["launch"] = starting_s
     bandwidth = peak_bandwidth_bytes_per_s(properties)
@@ -110,7 +110,7 @@ def throughput_bounds_s(work: Work, properties: DeviceProperties) -> dict[str, f
     return bounds
 
 
-def starting_blocks_s(blocks: int, properties: DeviceProperties) -> float:
+def block_launch_time_s(blocks: int, properties: DeviceProperties) -> float:
     """How long a device takes to start so many blocks: seconds; 0 where its rate is not known."""
     clock = clock_hz(properties)
     if not clock or not properties.blocks_per_clock:
@@ -118,7 +118,7 @@ def starting_blocks_s(blocks: int, properties: DeviceProperties) -> float:
     return blocks / properties.blocks_per_clock / clock
 
 
-def latency_bound_s(work: Work, occupancy: Occupancy, properties: DeviceProperties) -> float:
+def latency_bound_s(work: LaunchWork, occupancy: Occupancy, properties: DeviceProperties) -> float:
     """How long the blocks of one multiprocessor take one after another: seconds.
 
     Blocks that are resident together hide each other's latency fully in this bound.

@@ -15,12 +15,12 @@ from memlab.device.measurement import Verification
 from memlab.kernels.launch import Arrays, Buffer, Launch, Reference
 from memlab.text import plural
 
-REFERENCE_FLOP = 2e10
+MAX_REFERENCE_FLOP = 2e10
 """Up to so much work the reference is computed whole, in a second or so on a CPU; of larger
 outputs, random rows are compared, and all elements are scanned for being written at all."""
 PIECE_ELEMENTS = 2**16
 """So many elements are compared at once: half a MiB of float64."""
-REFERENCE_ELEMENTS = 2**25
+MAX_REFERENCE_ELEMENTS = 2**25
 """And up to so many elements, for memory's sake: the reference is in float64."""
 
 
@@ -29,7 +29,7 @@ UNVERIFIED = Verification("skipped", None, None, 0, 0)
 
 
 @dataclass(frozen=True)
-class Found:
+class ActualOutput:
     """What was found of one output.
 
     Attributes:
@@ -43,7 +43,7 @@ class Found:
     unwritten: int = 0
 
 
-def verify(launch: Launch, inputs: Arrays, found: Mapping[str, Found]) -> Verification:
+def verify(launch: Launch, inputs: Arrays, found: Mapping[str, ActualOutput]) -> Verification:
     """Compare output elements with the references.
 
     The relative error of an element is |output - reference| / |reference|, or the absolute
@@ -64,7 +64,7 @@ def verify(launch: Launch, inputs: Arrays, found: Mapping[str, Found]) -> Verifi
     checks, unverified = [], []
     for buffer in launch.outputs:
         reference = launch.references.get(buffer.name)
-        check = reference and _compare(launch, buffer, found[buffer.name], reference, inputs)
+        check = reference and _compare_output(launch, buffer, found[buffer.name], reference, inputs)
         if check:
             checks.append(check)
         else:
@@ -83,8 +83,8 @@ def verify(launch: Launch, inputs: Arrays, found: Mapping[str, Found]) -> Verifi
     )
 
 
-def _compare(
-    launch: Launch, output: Buffer, found: Found, reference: Reference, inputs: Arrays
+def _compare_output(
+    launch: Launch, output: Buffer, found: ActualOutput, reference: Reference, inputs: Arrays
 ) -> Verification | None:
     """Compare one output; None where the reference says nothing of it."""
     expected = reference(inputs, found.index)
@@ -95,13 +95,13 @@ def _compare(
     if found.index.size:
         least = _root_mean_square(expected) if launch.error_scale == "rms" else 0.0
         pieces = [
-            _errors(found.values, expected, least, tolerance, piece)
+            _largest_error(found.values, expected, least, tolerance, piece)
             for piece in _pieces(expected.size)
         ]
         error, at, _ = max(pieces)
         wrong = max(sum(count for _, _, count in pieces), found.unwritten)
         place = ", ".join(str(each) for each in np.unravel_index(found.index[at], output.shape))
-        value, right = _text(found.values, at), _text(expected, at)
+        value, right = _element_text(found.values, at), _element_text(expected, at)
         worst = f"{output.name}[{place}] is {value}, must be {right}"
         if np.isnan(expected[at]):  # computed from what was never written, most likely
             worst = f"{output.name}[{place}] has no reference but NaN"
@@ -120,7 +120,7 @@ def _compare(
     )
 
 
-def _errors(
+def _largest_error(
     found: NDArray[Any], expected: NDArray[Any], least: float, tolerance: float, piece: slice
 ) -> tuple[float, int, int]:
     """The largest error among some elements, its position, and how many are beyond the tolerance.
@@ -129,7 +129,7 @@ def _errors(
     """
     values, right = found[piece].astype(np.float64), expected[piece].astype(np.float64)
     equal = values == right  # infinities that are meant, too
-    exact = _are_whole(found) and _are_whole(expected)
+    exact = _are_integers(found) and _are_integers(expected)
     if exact:  # float64 has not all of them; NumPy compares signed with unsigned by value
         equal = found[piece] == expected[piece]
     scale = np.maximum(np.abs(right), least)
@@ -144,14 +144,14 @@ def _errors(
     return float(errors[at]), piece.start + at, int(np.count_nonzero(errors > tolerance))
 
 
-def _are_whole(values: NDArray[Any]) -> bool:
+def _are_integers(values: NDArray[Any]) -> bool:
     """Whether these are integers or truth values."""
     return values.dtype.kind in "iub"
 
 
-def _text(values: NDArray[Any], at: int) -> str:
+def _element_text(values: NDArray[Any], at: int) -> str:
     """An element in words: of whole numbers every digit."""
-    return str(int(values[at])) if _are_whole(values) else f"{float(values[at]):.9g}"
+    return str(int(values[at])) if _are_integers(values) else f"{float(values[at]):.9g}"
 
 
 def _root_mean_square(values: NDArray[Any]) -> float:
@@ -191,9 +191,9 @@ def checked_positions(launch: Launch, shape: tuple[int, ...], seed: int) -> NDAr
         Row-major positions in ascending order.
     """
     size = prod(shape)
-    affordable = REFERENCE_ELEMENTS
+    affordable = MAX_REFERENCE_ELEMENTS
     if launch.flop:
-        affordable = min(affordable, int(REFERENCE_FLOP * size / launch.flop))
+        affordable = min(affordable, int(MAX_REFERENCE_FLOP * size / launch.flop))
     if size <= affordable:
         return np.arange(size)
     width = shape[-1] if len(shape) > 1 else 1

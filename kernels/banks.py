@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 FLOAT_BYTES = 4
 BANKS = 32
 STRIDE_BLOCK = 1024
-SQUARE = 32
-ROWS_AT_ONCE = 8
+TRANSPOSE_TILE = 32
+TRANSPOSE_BLOCK_ROWS = 8
 STRIDE_PARAMETERS = (
     Parameter("n", "Words that are written", default=4194304),
     Parameter(
@@ -62,8 +62,8 @@ def launch_transpose(kernel: Kernel, values: Mapping[str, Any], limits: Limits) 
     height = values["height"] or width
     return kernel.launch(
         {"width": width} if width == height else {"width": width, "height": height},
-        grid=(-(-width // SQUARE), -(-height // SQUARE), 1),
-        block=(SQUARE, ROWS_AT_ONCE, 1),
+        grid=(-(-width // TRANSPOSE_TILE), -(-height // TRANSPOSE_TILE), 1),
+        block=(TRANSPOSE_TILE, TRANSPOSE_BLOCK_ROWS, 1),
         arguments=(
             Buffer("a", (height, width), "float32", "in"),
             Buffer("b", (width, height), "float32", "out"),

@@ -5,9 +5,9 @@ To add one: a `.cu` file beside this module, an entry here, a line in its test.
 
 from __future__ import annotations
 
-from memlab.errors import UsageError, nearest
+from memlab.errors import UsageError, suggest_nearest
 from memlab.kernels import banks, coalescing, corner_turning, image, ladder, matmul, spaces, sums
-from memlab.kernels.kernel import LONG_INDEXED_ELEMENTS, Kernel
+from memlab.kernels.kernel import MAX_SIZE_T_INDEXED_ELEMENTS, Kernel
 
 CATALOG: dict[str, Kernel] = {
     kernel.name: kernel
@@ -16,56 +16,56 @@ CATALOG: dict[str, Kernel] = {
             name="naive",
             summary="Matrix product; every operand is read from global memory",
             source_file="naive.cu",
-            parameters=(*matmul.SIZES, matmul.BLOCK_TILE),
+            parameters=(*matmul.SIZE_PARAMETERS, matmul.BLOCK_TILE),
             make_launch=matmul.launch_naive,
         ),
         Kernel(
             name="tiled",
             summary="Matrix product; tiles are staged in static shared memory",
             source_file="tiled.cu",
-            parameters=(*matmul.SIZES, matmul.STATIC_TILE),
+            parameters=(*matmul.SIZE_PARAMETERS, matmul.STATIC_TILE),
             make_launch=matmul.launch_tiled,
         ),
         Kernel(
             name="tiled-dynamic",
             summary="Matrix product; tiles in dynamic shared memory",
             source_file="tiled_dynamic.cu",
-            parameters=(*matmul.SIZES, matmul.DYNAMIC_TILE),
+            parameters=(*matmul.SIZE_PARAMETERS, matmul.DYNAMIC_TILE),
             make_launch=matmul.launch_tiled_dynamic,
         ),
         Kernel(
             name="coarsened",
             summary="Matrix product; a thread computes several elements of a row",
             source_file="coarsened.cu",
-            parameters=ladder.COARSENED,
+            parameters=ladder.COARSENED_PARAMETERS,
             make_launch=ladder.launch_coarsened,
         ),
         Kernel(
             name="register-tiled-1d",
             summary="Matrix product; a thread computes part of a column",
             source_file="register_tiled_1d.cu",
-            parameters=ladder.REGISTER_TILED_1D,
+            parameters=ladder.REGISTER_TILED_1D_PARAMETERS,
             make_launch=ladder.launch_register_tiled_1d,
         ),
         Kernel(
             name="register-tiled-2d",
             summary="Matrix product; a thread computes a square from registers",
             source_file="register_tiled_2d.cu",
-            parameters=ladder.REGISTER_TILED_2D,
+            parameters=ladder.REGISTER_TILED_2D_PARAMETERS,
             make_launch=ladder.launch_register_tiled_2d,
         ),
         Kernel(
             name="vectorized",
             summary="Matrix product; memory moves 16 bytes a thread at a time",
             source_file="vectorized.cu",
-            parameters=ladder.VECTORIZED,
+            parameters=ladder.VECTORIZED_PARAMETERS,
             make_launch=ladder.launch_vectorized,
         ),
         Kernel(
             name="double-buffered",
             summary="Matrix product; the next tiles load during the inner product",
             source_file="double_buffered.cu",
-            parameters=ladder.VECTORIZED,
+            parameters=ladder.VECTORIZED_PARAMETERS,
             make_launch=ladder.launch_double_buffered,
         ),
         *(
@@ -73,8 +73,8 @@ CATALOG: dict[str, Kernel] = {
                 name=f"tensor-{element}",
                 summary=f"Matrix product on tensor cores, {element.upper()} in and FP32 sums",
                 source_file="tensor.cu",
-                parameters=ladder.TENSOR,
-                make_launch=ladder.launch_tensor(element),
+                parameters=ladder.TENSOR_PARAMETERS,
+                make_launch=ladder.tensor_launcher(element),
             )
             for element in ("tf32", "fp16", "bf16")
         ),
@@ -110,7 +110,7 @@ CATALOG: dict[str, Kernel] = {
             name="misaligned",
             summary="Copy; a warp reads 32 words that start inside a line",
             source_file="misaligned.cu",
-            parameters=(*coalescing.PARAMETERS, coalescing.OFFSET),
+            parameters=(*coalescing.PARAMETERS, coalescing.OFFSET_PARAMETER),
             make_launch=coalescing.launch_misaligned,
         ),
         Kernel(
@@ -131,9 +131,9 @@ CATALOG: dict[str, Kernel] = {
             name="strided",
             summary="Copy; a warp reads words at a stride",
             source_file="strided.cu",
-            parameters=(*coalescing.PARAMETERS, coalescing.STRIDE),
+            parameters=(*coalescing.PARAMETERS, coalescing.STRIDE_PARAMETER),
             make_launch=coalescing.launch_strided,
-            max_elements=LONG_INDEXED_ELEMENTS,
+            max_elements=MAX_SIZE_T_INDEXED_ELEMENTS,
         ),
         Kernel(
             name="row-sum",
@@ -141,7 +141,7 @@ CATALOG: dict[str, Kernel] = {
             source_file="row_sum.cu",
             parameters=sums.PARAMETERS,
             make_launch=sums.launch_row_sum,
-            max_elements=LONG_INDEXED_ELEMENTS,
+            max_elements=MAX_SIZE_T_INDEXED_ELEMENTS,
         ),
         Kernel(
             name="column-sum",
@@ -149,7 +149,7 @@ CATALOG: dict[str, Kernel] = {
             source_file="column_sum.cu",
             parameters=sums.PARAMETERS,
             make_launch=sums.launch_column_sum,
-            max_elements=LONG_INDEXED_ELEMENTS,
+            max_elements=MAX_SIZE_T_INDEXED_ELEMENTS,
         ),
         Kernel(
             name="bank-stride",
@@ -183,14 +183,14 @@ CATALOG: dict[str, Kernel] = {
             name="matmul-column-major",
             summary="Matrix product; N stored by columns, read uncoalesced",
             source_file="matmul_column_major.cu",
-            parameters=(*matmul.SIZES, corner_turning.BLOCK_TILE),
+            parameters=(*matmul.SIZE_PARAMETERS, corner_turning.COLUMN_MAJOR_TILE),
             make_launch=corner_turning.launch_column_major,
         ),
         Kernel(
             name="corner-turning",
             summary="Matrix product; N stored by columns, turned in shared memory",
             source_file="corner_turning.cu",
-            parameters=(*matmul.SIZES, corner_turning.TURNED_TILE),
+            parameters=(*matmul.SIZE_PARAMETERS, corner_turning.CORNER_TURNING_TILE),
             make_launch=corner_turning.launch_corner_turning,
         ),
         Kernel(
@@ -247,7 +247,7 @@ CATALOG: dict[str, Kernel] = {
 """Every kernel by its name on the command line."""
 
 
-def find(name: str) -> Kernel:
+def find_kernel(name: str) -> Kernel:
     """Return the kernel of this name.
 
     Raises:
@@ -255,5 +255,5 @@ def find(name: str) -> Kernel:
     """
     if name not in CATALOG:
         listing = "'memlab kernels' lists all"
-        raise UsageError(f"unknown kernel {name!r}: {nearest(name, CATALOG, listing)}")
+        raise UsageError(f"unknown kernel {name!r}: {suggest_nearest(name, CATALOG, listing)}")
     return CATALOG[name]

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
     Indices = NDArray[np.int64]
 
-WARP = 32
+WARP_THREADS = 32
 BLOCK = 256
 WORD_BYTES = 4
-LOADS = {"all": "__ldca", "global": "__ldcg"}
+LOAD_INTRINSICS = {"all": "__ldca", "global": "__ldcg"}
 """Where loads are cached, and the intrinsic that says so (CUDA C++ Programming Guide, "Load
 Functions Using Cache Hints")."""
 PARAMETERS = (
@@ -31,17 +31,17 @@ PARAMETERS = (
         "cache",
         "Levels that keep what is loaded: all, or global (L2 only)",
         default="all",
-        choices=tuple(LOADS),
+        choices=tuple(LOAD_INTRINSICS),
     ),
 )
-OFFSET = Parameter(
+OFFSET_PARAMETER = Parameter(
     "offset",
     "Words by which reads are off a line of 32",
     default=30,
     minimum=0,
-    maximum=WARP - 1,
+    maximum=WARP_THREADS - 1,
 )
-STRIDE = Parameter(
+STRIDE_PARAMETER = Parameter(
     "stride",
     "Words from one thread's to the next one's",
     default=2,
@@ -51,19 +51,21 @@ STRIDE = Parameter(
 
 def launch_aligned(kernel: Kernel, values: Mapping[str, Any], limits: Limits) -> Launch:
     """Launch the copy in which thread i reads word i."""
-    return _launch(kernel, values, words=values["n"], position=_same)
+    return _launch(kernel, values, words=values["n"], position=_identity)
 
 
 def launch_permuted(kernel: Kernel, values: Mapping[str, Any], limits: Limits) -> Launch:
     """Launch the copy that reads the words of a line in another order."""
-    whole_lines = -(-values["n"] // WARP) * WARP  # the last warp reads from all over its line
-    return _launch(kernel, values, words=whole_lines, position=_turned_in_line)
+    whole_lines = (
+        -(-values["n"] // WARP_THREADS) * WARP_THREADS
+    )  # the last warp reads from all over its line
+    return _launch(kernel, values, words=whole_lines, position=_permuted_in_line)
 
 
 def launch_misaligned(kernel: Kernel, values: Mapping[str, Any], limits: Limits) -> Launch:
     """Launch the copy that starts off a line's beginning."""
     offset = values["offset"]
-    position = partial(_moved, offset=offset)
+    position = partial(_shifted, offset=offset)
     return _launch(
         kernel, values, values["n"] + offset, position, Scalar("offset", "int32", offset)
     )
@@ -72,14 +74,14 @@ def launch_misaligned(kernel: Kernel, values: Mapping[str, Any], limits: Limits)
 def launch_broadcast(kernel: Kernel, values: Mapping[str, Any], limits: Limits) -> Launch:
     """Launch the copy in which a warp reads one word."""
     launch = _launch(kernel, values, words=values["n"], position=_line_start)
-    words = values["n"] + -(-values["n"] // WARP)  # all are written, one in 32 is read
+    words = values["n"] + -(-values["n"] // WARP_THREADS)  # all are written, one in 32 is read
     return replace(launch, compulsory_bytes=words * WORD_BYTES)
 
 
 def launch_strided(kernel: Kernel, values: Mapping[str, Any], limits: Limits) -> Launch:
     """Launch the copy of every stride-th word."""
     stride = values["stride"]
-    position = partial(_spread, stride=stride)
+    position = partial(_strided, stride=stride)
     return _launch(
         kernel, values, values["n"] * stride, position, Scalar("stride", "int32", stride)
     )
@@ -88,7 +90,7 @@ def launch_strided(kernel: Kernel, values: Mapping[str, Any], limits: Limits) ->
 def launch_scattered(kernel: Kernel, values: Mapping[str, Any], limits: Limits) -> Launch:
     """Launch the copy that reads where an array of random indices says."""
     n = values["n"]
-    launch = _launch(kernel, values, words=n, position=_same)
+    launch = _launch(kernel, values, words=n, position=_identity)
     a, *rest = launch.arguments
     index = Buffer("index", (n,), "int32", "in", Uniform(0, n))
     return replace(
@@ -122,7 +124,7 @@ def _launch(
         compulsory_bytes=2 * n * WORD_BYTES,
         reference=partial(_copied, position=position),
         tolerance=0.0,
-        defines={"LOAD": LOADS[values["cache"]]},
+        defines={"LOAD": LOAD_INTRINSICS[values["cache"]]},
     )
 
 
@@ -137,21 +139,21 @@ def _gathered(inputs: Arrays, flat_index: Indices) -> NDArray[np.float64]:
     return gathered
 
 
-def _same(index: Indices) -> Indices:
+def _identity(index: Indices) -> Indices:
     return index
 
 
-def _turned_in_line(index: Indices) -> Indices:
-    return index // WARP * WARP + 7 * index % WARP
+def _permuted_in_line(index: Indices) -> Indices:
+    return index // WARP_THREADS * WARP_THREADS + 7 * index % WARP_THREADS
 
 
-def _moved(index: Indices, offset: int) -> Indices:
+def _shifted(index: Indices, offset: int) -> Indices:
     return index + offset
 
 
 def _line_start(index: Indices) -> Indices:
-    return index // WARP * WARP
+    return index // WARP_THREADS * WARP_THREADS
 
 
-def _spread(index: Indices, stride: int) -> Indices:
+def _strided(index: Indices, stride: int) -> Indices:
     return index * stride

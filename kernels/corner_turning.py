@@ -18,9 +18,11 @@ if TYPE_CHECKING:
     from memlab.kernels.launch import Arrays
 
 # By default a warp is a row of the block, so that it is the warp's accesses one reads about.
-BLOCK_TILE = Parameter("tile", "Edge T of the block", default=32, accepts=matmul.TILES)
-TURNED_TILE = Parameter(
-    "tile", "Edge T of the two tiles, and of the block", default=32, accepts=matmul.TILES
+COLUMN_MAJOR_TILE = Parameter(
+    "tile", "Edge T of the block", default=32, accepts=matmul.TILE_RANGE_TEXT
+)
+CORNER_TURNING_TILE = Parameter(
+    "tile", "Edge T of the two tiles, and of the block", default=32, accepts=matmul.TILE_RANGE_TEXT
 )
 
 
@@ -50,8 +52,10 @@ def _with_n_column_major(launch: Launch) -> Launch:
         else each
         for each in launch.arguments
     )
-    return replace(launch, arguments=arguments, references={"P": _product}, library="")
+    return replace(
+        launch, arguments=arguments, references={"P": _column_major_reference}, library=""
+    )
 
 
-def _product(inputs: Arrays, flat_index: NDArray[np.int64]) -> NDArray[np.float64]:
-    return matmul.reference({"M": inputs["M"], "N": inputs["N"].T}, flat_index)
+def _column_major_reference(inputs: Arrays, flat_index: NDArray[np.int64]) -> NDArray[np.float64]:
+    return matmul.product_reference({"M": inputs["M"], "N": inputs["N"].T}, flat_index)

@@ -18,7 +18,7 @@ from memlab.kernels.launch import Launch, Scalar
 
 _CUDA_R_32F, _CUDA_R_16F, _CUDA_R_16BF = 0, 2, 14  # cudaDataType_t (CUDA's library_types.h)
 
-_TYPES = {
+_GEMM_TYPES = {
     "fp32": (_CUDA_R_32F, "COMPUTE_32F"),
     "tf32": (_CUDA_R_32F, "COMPUTE_32F_FAST_TF32"),
     "fp16": (_CUDA_R_16F, "COMPUTE_32F"),
@@ -27,12 +27,12 @@ _TYPES = {
 """What the matrices hold and how cuBLAS is to compute, by what the kernel multiplies."""
 
 
-class LibraryError(DeviceError):
+class CublasError(DeviceError):
     """There is no cuBLAS to compare with here; everything else works without it."""
 
 
 @contextmanager
-def product(
+def prepare_gemm(
     launch: Launch, addresses: Mapping[str, int], stream: int = 0
 ) -> Iterator[Callable[[], None]]:
     """Prepare cuBLAS for the product that a launch of the ladder computes.
@@ -48,13 +48,13 @@ def product(
     Raises:
         LibraryError: cuBLAS or its binding is not installed, or cuBLAS refuses.
     """
-    cublas, handle = _opened()
+    cublas, handle = _create_handle()
     element = launch.defines.get("INPUT", "fp32").lower()
-    data_type, compute_name = _TYPES[element]
+    data_type, compute_name = _GEMM_TYPES[element]
     compute = cublas.ComputeType[compute_name]
     transpose = cublas.Operation.N
     algorithm = cublas.GemmAlgo.DEFAULT
-    m, k, n = (_size(launch, name) for name in ("m", "k", "n"))
+    m, k, n = (_scalar_value(launch, name) for name in ("m", "k", "n"))
     one, zero = np.ones(1, np.float32), np.zeros(1, np.float32)
     try:
         cublas.set_stream(handle, stream)
@@ -88,7 +88,7 @@ def product(
         cublas.destroy(handle)
 
 
-def _opened() -> tuple[Any, int]:
+def _create_handle() -> tuple[Any, int]:
     """The binding, and a handle of cuBLAS's."""
     try:
         from nvmath.bindings import cublas
@@ -96,13 +96,13 @@ def _opened() -> tuple[Any, int]:
         return cublas, cublas.create()
     except Exception as error:  # the binding, the library or the driver may be what is missing
         reason = str(error).strip().partition("\n")[0]
-        raise LibraryError(
+        raise CublasError(
             f"no cuBLAS to compare with ({reason}): on a machine with a GPU, "
             "pip install 'memlab[cublas]'"
         ) from error
 
 
-def _size(launch: Launch, name: str) -> int:
+def _scalar_value(launch: Launch, name: str) -> int:
     return next(
         int(each.value)
         for each in launch.arguments

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from memlab.errors import UsageError
 from memlab.kernels.kernel import Kernel, Limits, Parameter
 from memlab.kernels.launch import Buffer, Launch, Scalar
-from memlab.kernels.matmul import tolerance
+from memlab.kernels.matmul import inner_product_tolerance
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -61,7 +61,9 @@ def launch_blur_tiled(kernel: Kernel, values: Mapping[str, Any], limits: Limits)
     return _launch(kernel, values, TILED_BLOCK)
 
 
-def reference(inputs: Arrays, flat_index: NDArray[np.int64], radius: int) -> NDArray[np.float64]:
+def blur_reference(
+    inputs: Arrays, flat_index: NDArray[np.int64], radius: int
+) -> NDArray[np.float64]:
     """Give the blurred image at chosen positions: the mean over the square of pixels in reach.
 
     It comes from a summed-area table (Crow, "Summed-Area Tables for Texture Mapping", SIGGRAPH
@@ -87,7 +89,7 @@ def reference(inputs: Arrays, flat_index: NDArray[np.int64], radius: int) -> NDA
     return mean
 
 
-def _reach(extent: int, radius: int) -> int:
+def _neighbor_count(extent: int, radius: int) -> int:
     """Positions within `radius` of each of `extent` positions, added up."""
     beyond = min(radius, extent - 1)
     return extent * (2 * beyond + 1) - beyond * (beyond + 1)
@@ -106,7 +108,7 @@ def _launch(kernel: Kernel, values: Mapping[str, Any], block: Dim3) -> Launch:
             f"use --radius {min(width, height)} or less"
         )
     pixels = width * height
-    in_reach = _reach(width, radius) * _reach(height, radius)
+    in_reach = _neighbor_count(width, radius) * _neighbor_count(height, radius)
     return kernel.launch(
         {"width": width, "height": height, "radius": radius},
         grid=(-(-width // block[0]), -(-height // block[1]), 1),
@@ -119,7 +121,7 @@ def _launch(kernel: Kernel, values: Mapping[str, Any], block: Dim3) -> Launch:
         ),
         flop=in_reach + pixels,  # an addition for each pixel in reach, then a division
         compulsory_bytes=2 * pixels * FLOAT_BYTES,
-        reference=partial(reference, radius=radius),
-        tolerance=tolerance((2 * radius + 1) ** 2),
+        reference=partial(blur_reference, radius=radius),
+        tolerance=inner_product_tolerance((2 * radius + 1) ** 2),
         defines={"RADIUS": str(radius)},
     )

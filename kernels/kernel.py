@@ -12,13 +12,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from memlab.errors import UsageError, nearest
+from memlab.errors import UsageError, suggest_nearest
 from memlab.kernels.launch import Argument, Buffer, Constant, Dim3, Launch, Reference
 
-INT_INDEXED_ELEMENTS = 2**31 - 1024
+MAX_INT_INDEXED_ELEMENTS = 2**31 - 1024
 """Elements of an array that `int` indices reach, less a block's width: the threads beyond the
 edge of a matrix compute their position too, and it must not wrap."""
-LONG_INDEXED_ELEMENTS = 2**63 - 1
+MAX_SIZE_T_INDEXED_ELEMENTS = 2**63 - 1
 """Elements of an array that `size_t` indices reach: memory ends sooner."""
 
 
@@ -144,7 +144,7 @@ class Kernel:
     source_file: str
     parameters: tuple[Parameter, ...]
     make_launch: Callable[[Kernel, Mapping[str, Any], Limits], Launch]
-    max_elements: int = INT_INDEXED_ELEMENTS
+    max_elements: int = MAX_INT_INDEXED_ELEMENTS
 
     @property
     def source(self) -> str:
@@ -167,11 +167,13 @@ class Kernel:
         names = [parameter.name for parameter in self.parameters]
         for name in values:
             if name not in names:
-                raise UsageError(f"{self.name} has no parameter {name!r}: {nearest(name, names)}")
+                raise UsageError(
+                    f"{self.name} has no parameter {name!r}: {suggest_nearest(name, names)}"
+                )
         chosen = {each.name: each.checked(values.get(each.name)) for each in self.parameters}
         launch = self.make_launch(self, chosen, limits)
         check_memory(launch, limits)
-        _check_indices(launch, self.max_elements)
+        _check_index_range(launch, self.max_elements)
         check_geometry(launch, limits)
         return launch
 
@@ -238,7 +240,7 @@ def check_memory(launch: Launch, limits: Limits) -> None:
         )
 
 
-def _check_indices(launch: Launch, reach: int) -> None:
+def _check_index_range(launch: Launch, reach: int) -> None:
     for buffer in launch.buffers:
         if buffer.elements > reach:
             product = f"{' x '.join(map(str, buffer.shape))} = " if len(buffer.shape) > 1 else ""

@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 PER_THREAD = "per_thread"
 PER_THREAD_OPTION = "--per-thread"
 FLOAT_BYTES = matmul.FLOAT_BYTES
-DEPTH = 8  # of the tiles along k, as the sources from `register-tiled-2d` on have it
-PADDING = 4  # floats behind each row of a transposed tile, likewise
+TILE_DEPTH = 8  # of the tiles along k, as the sources from `register-tiled-2d` on have it
+ROW_PADDING = 4  # floats behind each row of a transposed tile, likewise
 
-_FACTORS = {"tf32": "float32", "fp16": "float16", "bf16": "bfloat16"}
+_OPERAND_DTYPES = {"tf32": "float32", "fp16": "float16", "bf16": "bfloat16"}
 """The type that M and N have in memory, by what the tensor cores multiply."""
 
 
 @dataclass(frozen=True)
-class Step:
+class TileLimits:
     """What limits the tile of one step of the ladder, for R elements a thread and direction.
 
     Attributes:
@@ -42,59 +42,70 @@ class Step:
         shared_bytes: Shared memory of a block, given the tile and R.
     """
 
-    multiple: Callable[[int], int]
+    tile_multiple: Callable[[int], int]
     threads: Callable[[int, int], int]
     shared_bytes: Callable[[int, int], int]
 
 
-_SQUARE_BLOCK = Step(
-    multiple=lambda each: 1,
+_SQUARE_BLOCK = TileLimits(
+    tile_multiple=lambda each: 1,
     threads=lambda tile, each: tile * tile,
     shared_bytes=lambda tile, each: (1 + each) * tile * tile * FLOAT_BYTES,
 )
-_COLUMN_A_THREAD = Step(
-    multiple=lambda each: each,
+_COLUMN_PER_THREAD = TileLimits(
+    tile_multiple=lambda each: each,
     threads=lambda tile, each: tile * (tile // each),
     shared_bytes=lambda tile, each: 2 * tile * (tile // each) * FLOAT_BYTES,
 )
-_SQUARE_A_THREAD = Step(
-    multiple=lambda each: each,
+_SQUARE_PER_THREAD = TileLimits(
+    tile_multiple=lambda each: each,
     threads=lambda tile, each: (tile // each) ** 2,
-    shared_bytes=lambda tile, each: DEPTH * (2 * tile + PADDING) * FLOAT_BYTES,
+    shared_bytes=lambda tile, each: TILE_DEPTH * (2 * tile + ROW_PADDING) * FLOAT_BYTES,
 )
-_TWO_COPIES = replace(
-    _SQUARE_A_THREAD,
-    shared_bytes=lambda tile, each: 2 * _SQUARE_A_THREAD.shared_bytes(tile, each),
+_DOUBLE_BUFFERED = replace(
+    _SQUARE_PER_THREAD,
+    shared_bytes=lambda tile, each: 2 * _SQUARE_PER_THREAD.shared_bytes(tile, each),
 )
-_TENSOR = Step(
-    multiple=lambda each: 64,
+_TENSOR = TileLimits(
+    tile_multiple=lambda each: 64,
     threads=lambda tile, each: 32 * (tile // 64) * (tile // 32),
     shared_bytes=lambda tile, each: 64 * tile + 64 * (tile + 8),  # N's rows are padded by 8
 )
 
 
-def _per_thread(what: str, default: int, most: int) -> Parameter:
+def _per_thread_parameter(what: str, default: int, most: int) -> Parameter:
     return Parameter(PER_THREAD, f"{what} that a thread computes", default=default, maximum=most)
 
 
-def _tile(default: int, accepts: str) -> Parameter:
+def _tile_parameter(default: int, accepts: str) -> Parameter:
     return Parameter("tile", "Edge T of the tile of P", default=default, accepts=accepts)
 
 
-_MULTIPLE = "a multiple of what a thread computes"
-COARSENED = (
-    *matmul.SIZES,
-    Parameter("tile", "Edge T of the block", default=16, accepts=matmul.TILES),
-    _per_thread("Elements of a row", 4, 32),
+_TILE_MULTIPLE_TEXT = "a multiple of what a thread computes"
+COARSENED_PARAMETERS = (
+    *matmul.SIZE_PARAMETERS,
+    Parameter("tile", "Edge T of the block", default=16, accepts=matmul.TILE_RANGE_TEXT),
+    _per_thread_parameter("Elements of a row", 4, 32),
 )
-REGISTER_TILED_1D = (*matmul.SIZES, _tile(64, _MULTIPLE), _per_thread("Rows", 8, 64))
-REGISTER_TILED_2D = (*matmul.SIZES, _tile(128, _MULTIPLE), _per_thread("Rows and columns", 8, 16))
-VECTORIZED = (
-    *matmul.SIZES,
-    _tile(128, _MULTIPLE),
-    replace(_per_thread("Rows and columns", 8, 16), accepts="4, 8, 12 or 16"),
+REGISTER_TILED_1D_PARAMETERS = (
+    *matmul.SIZE_PARAMETERS,
+    _tile_parameter(64, _TILE_MULTIPLE_TEXT),
+    _per_thread_parameter("Rows", 8, 64),
 )
-TENSOR = (*matmul.SIZES, _tile(128, "64, 128 or 192; 256 spills registers"))
+REGISTER_TILED_2D_PARAMETERS = (
+    *matmul.SIZE_PARAMETERS,
+    _tile_parameter(128, _TILE_MULTIPLE_TEXT),
+    _per_thread_parameter("Rows and columns", 8, 16),
+)
+VECTORIZED_PARAMETERS = (
+    *matmul.SIZE_PARAMETERS,
+    _tile_parameter(128, _TILE_MULTIPLE_TEXT),
+    replace(_per_thread_parameter("Rows and columns", 8, 16), accepts="4, 8, 12 or 16"),
+)
+TENSOR_PARAMETERS = (
+    *matmul.SIZE_PARAMETERS,
+    _tile_parameter(128, "64, 128 or 192; 256 spills registers"),
+)
 
 
 def launch_coarsened(kernel: Kernel, values: Mapping[str, Any], limits: Limits) -> Launch:
@@ -105,7 +116,7 @@ def launch_coarsened(kernel: Kernel, values: Mapping[str, Any], limits: Limits) 
     """
     tile, each = values["tile"], values[PER_THREAD]
     _check_tile(_SQUARE_BLOCK, values, limits)
-    return _launch(kernel, values, block=(tile, tile, 1), columns=each * tile)
+    return _product_launch(kernel, values, block=(tile, tile, 1), columns=each * tile)
 
 
 def launch_register_tiled_1d(kernel: Kernel, values: Mapping[str, Any], limits: Limits) -> Launch:
@@ -115,14 +126,14 @@ def launch_register_tiled_1d(kernel: Kernel, values: Mapping[str, Any], limits: 
         UsageError: The tile is no multiple of the rows a thread, or the block needs more threads
             or shared memory than the device allows.
     """
-    threads = _check_tile(_COLUMN_A_THREAD, values, limits)
-    return _launch(kernel, values, block=(threads, 1, 1))
+    threads = _check_tile(_COLUMN_PER_THREAD, values, limits)
+    return _product_launch(kernel, values, block=(threads, 1, 1))
 
 
 def launch_register_tiled_2d(kernel: Kernel, values: Mapping[str, Any], limits: Limits) -> Launch:
     """Launch the kernel whose threads compute a square of P; errors as for the column."""
-    threads = _check_tile(_SQUARE_A_THREAD, values, limits)
-    return _launch(kernel, values, block=(threads, 1, 1))
+    threads = _check_tile(_SQUARE_PER_THREAD, values, limits)
+    return _product_launch(kernel, values, block=(threads, 1, 1))
 
 
 def launch_vectorized(kernel: Kernel, values: Mapping[str, Any], limits: Limits) -> Launch:
@@ -131,18 +142,18 @@ def launch_vectorized(kernel: Kernel, values: Mapping[str, Any], limits: Limits)
     Raises:
         UsageError: As for the column, or a thread's rows do not come in fours.
     """
-    _check_fours(kernel, values)
+    _check_multiple_of_four(kernel, values)
     return launch_register_tiled_2d(kernel, values, limits)
 
 
 def launch_double_buffered(kernel: Kernel, values: Mapping[str, Any], limits: Limits) -> Launch:
     """Launch the kernel with two copies of each tile; errors as for `launch_vectorized`."""
-    _check_fours(kernel, values)
-    threads = _check_tile(_TWO_COPIES, values, limits)
-    return _launch(kernel, values, block=(threads, 1, 1))
+    _check_multiple_of_four(kernel, values)
+    threads = _check_tile(_DOUBLE_BUFFERED, values, limits)
+    return _product_launch(kernel, values, block=(threads, 1, 1))
 
 
-def launch_tensor(
+def tensor_launcher(
     element: str,
 ) -> Callable[[Kernel, Mapping[str, Any], Limits], Launch]:
     """Make the launch function of a tensor kernel.
@@ -164,15 +175,17 @@ def launch_tensor(
         if capability is not None and capability < needed:
             help_ = "--device a100" if capability < (7, 5) else "tensor-fp16, or --device a100"
             raise UsageError(
-                f"{kernel.name} needs compute capability {_dotted(needed)} or later (mma.sync on "
-                f"{element.upper()}); {limits.name} has {_dotted(capability)}: use {help_}"
+                f"{kernel.name} needs compute capability {_format_capability(needed)} or later "
+                "(mma.sync on "
+                f"{element.upper()}); {limits.name} has {_format_capability(capability)}: use "
+                f"{help_}"
             )
         threads = _check_tile(_TENSOR, values, limits)
-        product = matmul.product(
+        product = matmul.make_product_launch(
             kernel,
             values,
             values["tile"],
-            factors=_FACTORS[element],
+            factors=_OPERAND_DTYPES[element],
             block=(threads, 1, 1),
             defines={"TILE": str(values["tile"]), "INPUT": element.upper()},
         )
@@ -196,14 +209,16 @@ def tensor_tolerance(k: int) -> float:
     same direction. Of terms that are alike the sum grows evenly and is half of the whole on
     average. What aligning the addends loses besides scatters like rounding: `matmul.tolerance`.
     """
-    return -(-k // 4) * 2.0**-24 + matmul.tolerance(k)
+    return -(-k // 4) * 2.0**-24 + matmul.inner_product_tolerance(k)
 
 
 def _tf32_reference(inputs: Arrays, flat_index: NDArray[np.int64]) -> NDArray[np.float64]:
-    return matmul.reference({name: _as_tf32(each) for name, each in inputs.items()}, flat_index)
+    return matmul.product_reference(
+        {name: _round_to_tf32(each) for name, each in inputs.items()}, flat_index
+    )
 
 
-def _as_tf32(array: NDArray[Any]) -> NDArray[np.float32]:
+def _round_to_tf32(array: NDArray[Any]) -> NDArray[np.float32]:
     """Round float32 to TF32's 10 bits of fraction, ties away from zero (PTX: `cvt.rna.tf32`)."""
     import numpy as np
 
@@ -211,14 +226,14 @@ def _as_tf32(array: NDArray[Any]) -> NDArray[np.float32]:
     return ((bits + np.uint32(1 << 12)) & np.uint32(0xFFFF_E000)).view(np.float32)
 
 
-def _launch(
+def _product_launch(
     kernel: Kernel,
     values: Mapping[str, Any],
     block: tuple[int, int, int],
     columns: int | None = None,
 ) -> Launch:
     tile, each = values["tile"], values[PER_THREAD]
-    return matmul.product(
+    return matmul.make_product_launch(
         kernel,
         values,
         tile,
@@ -229,7 +244,7 @@ def _launch(
     )
 
 
-def _check_fours(kernel: Kernel, values: Mapping[str, Any]) -> None:
+def _check_multiple_of_four(kernel: Kernel, values: Mapping[str, Any]) -> None:
     each = values[PER_THREAD]
     if each % 4:
         raise UsageError(
@@ -238,7 +253,7 @@ def _check_fours(kernel: Kernel, values: Mapping[str, Any]) -> None:
         )
 
 
-def _check_tile(step: Step, values: Mapping[str, Any], limits: Limits) -> int:
+def _check_tile(step: TileLimits, values: Mapping[str, Any], limits: Limits) -> int:
     """Check the tile against a step's limits and say which tiles suit where it does not.
 
     Returns:
@@ -247,7 +262,7 @@ def _check_tile(step: Step, values: Mapping[str, Any], limits: Limits) -> int:
     tile, each = values["tile"], values.get(PER_THREAD, 1)
     threads_allowed = limits.max_threads_per_block
     shared_allowed = limits.max_shared_memory_per_block_bytes
-    multiple = step.multiple(each)
+    multiple = step.tile_multiple(each)
     suitable = [
         candidate
         for candidate in range(multiple, 16 * threads_allowed + 1, multiple)
@@ -282,5 +297,5 @@ def _check_tile(step: Step, values: Mapping[str, Any], limits: Limits) -> int:
     )
 
 
-def _dotted(capability: tuple[int, int]) -> str:
+def _format_capability(capability: tuple[int, int]) -> str:
     return f"{capability[0]}.{capability[1]}"

@@ -37,14 +37,14 @@ class Uniform:
 
 
 @dataclass(frozen=True)
-class Same:
+class SingleValue:
     """An array whose elements are all alike."""
 
     value: float
 
 
 @dataclass(frozen=True)
-class Counting:
+class Arange:
     """An array of 0, 1, 2 and so on, in row-major order."""
 
 
@@ -56,13 +56,13 @@ class NpyFile:
 
 
 @dataclass(frozen=True, eq=False)
-class Values:
+class InMemoryArray:
     """An array given in Python, of the very shape and type."""
 
     array: NDArray[Any]
 
 
-Fill: TypeAlias = Uniform | Same | Counting | NpyFile | Values
+Fill: TypeAlias = Uniform | SingleValue | Arange | NpyFile | InMemoryArray
 """Where the elements of an array come from."""
 
 
@@ -153,7 +153,7 @@ class Structure:
 
 
 @dataclass(frozen=True)
-class Null:
+class NullPointer:
     """A null pointer, for an array that is left out.
 
     Attributes:
@@ -163,7 +163,7 @@ class Null:
     name: str
 
 
-Argument: TypeAlias = Buffer | Scalar | Structure | Null
+Argument: TypeAlias = Buffer | Scalar | Structure | NullPointer
 """What is passed for one parameter."""
 
 

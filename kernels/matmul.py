@@ -20,30 +20,30 @@ if TYPE_CHECKING:
 
 FLOAT_BYTES = 4
 DEFAULT_WIDTH = 1024
-SIZES = (
+SIZE_PARAMETERS = (
     Parameter("width", "Width of square matrices: sets m, k and n", default=DEFAULT_WIDTH),
     Parameter("m", "Rows of M and P", default_text="the width"),
     Parameter("k", "Columns of M and rows of N", default_text="the width"),
     Parameter("n", "Columns of N and P", default_text="the width"),
 )
-TILES = "1 to 32 where a block may have 1024 threads"
+TILE_RANGE_TEXT = "1 to 32 where a block may have 1024 threads"
 BLOCK_TILE = Parameter(
     "tile",
     "Edge T of the block",
     default=16,
-    accepts=TILES,
+    accepts=TILE_RANGE_TEXT,
 )
 STATIC_TILE = Parameter(
     "tile",
     "Edge T of the two tiles, and of the block",
     default=16,
-    accepts=TILES,
+    accepts=TILE_RANGE_TEXT,
 )
 DYNAMIC_TILE = Parameter(
     "tile",
     "Edge T of the two tiles, and of the block",
     default_text="the widest that fits",
-    accepts=TILES,
+    accepts=TILE_RANGE_TEXT,
 )
 
 
@@ -54,7 +54,7 @@ def launch_naive(kernel: Kernel, values: Mapping[str, int | None], limits: Limit
         UsageError: The block would have more threads than the device allows.
     """
     tile = _fitting_tile(values["tile"], limits, shared_limit_bytes=None)
-    return product(kernel, values, tile)
+    return make_product_launch(kernel, values, tile)
 
 
 def launch_tiled(kernel: Kernel, values: Mapping[str, int | None], limits: Limits) -> Launch:
@@ -64,7 +64,7 @@ def launch_tiled(kernel: Kernel, values: Mapping[str, int | None], limits: Limit
         UsageError: The tile needs more threads or shared memory than the device allows a block.
     """
     tile = _fitting_tile(values["tile"], limits, limits.max_shared_memory_per_block_bytes)
-    return product(kernel, values, tile, defines={"TILE": str(tile)})
+    return make_product_launch(kernel, values, tile, defines={"TILE": str(tile)})
 
 
 def launch_tiled_dynamic(
@@ -81,10 +81,10 @@ def launch_tiled_dynamic(
         limits.max_shared_memory_per_block_bytes, limits.max_shared_memory_per_block_optin_bytes
     )
     tile = _fitting_tile(values["tile"], limits, shared_limit_bytes)
-    return product(kernel, values, tile, dynamic_shared_bytes=_shared_bytes(tile))
+    return make_product_launch(kernel, values, tile, dynamic_shared_bytes=_shared_bytes(tile))
 
 
-def product(
+def make_product_launch(
     kernel: Kernel,
     values: Mapping[str, Any],
     tile: int,
@@ -129,15 +129,15 @@ def product(
         ),
         flop=2 * m * n * k,
         compulsory_bytes=sum(matrix.nbytes for matrix in matrices),
-        reference=reference,
-        tolerance=tolerance(k),
+        reference=product_reference,
+        tolerance=inner_product_tolerance(k),
         defines=defines,
         tile=tile,
     )
     return replace(launch, dynamic_shared_bytes=dynamic_shared_bytes, library="cublas")
 
 
-def reference(inputs: Arrays, flat_index: NDArray[np.int64]) -> NDArray[np.float64]:
+def product_reference(inputs: Arrays, flat_index: NDArray[np.int64]) -> NDArray[np.float64]:
     """Elements of the product in float64, at chosen positions only.
 
     Rows that ask for the same columns, as the rows of a block do, are one small matrix product,
@@ -176,7 +176,7 @@ def reference(inputs: Arrays, flat_index: NDArray[np.int64]) -> NDArray[np.float
     return values[place].reshape(np.shape(flat_index))
 
 
-def tolerance(k: int) -> float:
+def inner_product_tolerance(k: int) -> float:
     """Largest relative error that rounding explains in a float32 inner product of k terms.
 
     For non-negative inputs the relative error of a sum of k products is below

@@ -9,7 +9,7 @@ from memlab.kernels.launch import Dim3
 
 
 @dataclass(frozen=True)
-class Part:
+class StructureMember:
     """A number in a structure, however deep; what is no number, such as a pointer, is one too.
 
     Attributes:
@@ -57,7 +57,7 @@ class KernelParameter:
     element_bytes: int = 0
     readonly: bool = False
     member_dtype: str = ""
-    parts: tuple[Part, ...] | None = None
+    parts: tuple[StructureMember, ...] | None = None
     alignment_bytes: int = 1
 
 
@@ -93,7 +93,7 @@ class LaunchBounds:
         block: The threads of a block in x, y and z, as `__block_size__` says; None where any do.
     """
 
-    most_threads: int = 0
+    max_threads: int = 0
     block: Dim3 | None = None
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from memlab.kernels.kernel import Kernel, Limits, Parameter
 from memlab.kernels.launch import Buffer, Constant, Launch, Scalar
-from memlab.kernels.matmul import tolerance
+from memlab.kernels.matmul import inner_product_tolerance
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -61,7 +61,7 @@ def launch_register_pressure(kernel: Kernel, values: Mapping[str, Any], limits: 
         flop=4 * inputs + 2 * n,
         compulsory_bytes=(inputs + n) * FLOAT_BYTES,
         reference=_variances,
-        tolerance=tolerance(VALUES_PER_THREAD),
+        tolerance=inner_product_tolerance(VALUES_PER_THREAD),
         compile_options=() if registers is None else (f"--maxrregcount={registers}",),
     )
 
@@ -83,7 +83,7 @@ def _launch_filter(kernel: Kernel, n: int, in_constant_memory: bool) -> Launch:
         flop=2 * TAPS * n,
         compulsory_bytes=(length + TAPS + n) * FLOAT_BYTES,
         reference=_filtered,
-        tolerance=tolerance(TAPS),
+        tolerance=inner_product_tolerance(TAPS),
         constants=(constant,) if in_constant_memory else (),
     )
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from memlab.kernels.kernel import Kernel, Limits, Parameter
 from memlab.kernels.launch import Buffer, Launch, Scalar
-from memlab.kernels.matmul import tolerance
+from memlab.kernels.matmul import inner_product_tolerance
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -54,5 +54,5 @@ def _launch(kernel: Kernel, width: int, reference: Reference) -> Launch:
         flop=width * width,
         compulsory_bytes=(width * width + width) * FLOAT_BYTES,
         reference=reference,
-        tolerance=tolerance(width),
+        tolerance=inner_product_tolerance(width),
     )

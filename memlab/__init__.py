@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from memlab.device.properties import DeviceProperties
     from memlab.device.tracing.records import Trace
     from memlab.kernels.user.arguments import ArraySpecification
-    from memlab.kernels.user.kernel import OwnKernel
+    from memlab.kernels.user.kernel import UserKernel
     from memlab.lab import Roofline
     from memlab.roofline.analysis.analysis import Analysis
     from memlab.roofline.run import Run
@@ -107,7 +107,7 @@ def run(
     from memlab import lab
 
     return lab.run(
-        *_target(kernel, parameters),
+        *_resolve_target(kernel, parameters),
         device=device,
         seed=seed,
         store=store,
@@ -131,7 +131,7 @@ def inout(array: object) -> ArraySpecification:
     """
     from memlab.kernels.user import python_values
 
-    return python_values.array(array, "inout")
+    return python_values.array_argument(array, "inout")
 
 
 def out(shape: int | Sequence[int], dtype: object) -> ArraySpecification:
@@ -146,7 +146,7 @@ def out(shape: int | Sequence[int], dtype: object) -> ArraySpecification:
     """
     from memlab.kernels.user import python_values
 
-    return python_values.output(shape, dtype)
+    return python_values.output_argument(shape, dtype)
 
 
 def analyze(
@@ -162,7 +162,7 @@ def analyze(
     from memlab import lab
 
     return lab.analyze(
-        *_target(kernel, parameters),
+        *_resolve_target(kernel, parameters),
         device=device,
         seed=seed,
         timeout_s=timeout_s,
@@ -183,7 +183,7 @@ def check(
     from memlab import lab
 
     return lab.check(
-        *_target(kernel, parameters),
+        *_resolve_target(kernel, parameters),
         device=device,
         seed=seed,
         timeout_s=timeout_s,
@@ -207,12 +207,12 @@ def trace(
     An index is a number or up to three, in x, y and z; what is left out is 0.
     """
     from memlab import lab
-    from memlab.launching import index_of
+    from memlab.launching import parse_index
 
     return lab.trace(
-        *_target(kernel, parameters),
-        block=index_of("block_index", block_index),
-        thread=index_of("thread_index", thread_index),
+        *_resolve_target(kernel, parameters),
+        block=parse_index("block_index", block_index),
+        thread=parse_index("thread_index", thread_index),
         device=device,
         seed=seed,
         timeout_s=timeout_s,
@@ -228,8 +228,10 @@ def occupancy(
     from memlab.device import occupancy as device_occupancy
 
     properties = lab.device_properties(device)
-    launch, needed = lab.resources(*_target(kernel, parameters), properties)
-    return device_occupancy.occupancy(properties, device_occupancy.block_of(launch, needed))
+    launch, needed = lab.compile_for_device(*_resolve_target(kernel, parameters), properties)
+    return device_occupancy.compute_occupancy(
+        properties, device_occupancy.block_requirements(launch, needed)
+    )
 
 
 def roofline(device: str | int | None = None, *, store: Path | None = None) -> Roofline:
@@ -255,12 +257,12 @@ def frame(*runs: Run) -> pandas.DataFrame:
                 f"frame takes runs one by one, got an object of type {type(each).__name__}: of a "
                 "list write frame(*runs)"
             )
-    return frames.frame(runs)
+    return frames.runs_frame(runs)
 
 
-def _target(
+def _resolve_target(
     kernel: str | Path, parameters: dict[str, Any]
-) -> tuple[str | OwnKernel, dict[str, Any]]:
+) -> tuple[str | UserKernel, dict[str, Any]]:
     """The kernel that a name means, with what was chosen of it, and parameters of the catalog."""
     from memlab.errors import UsageError
     from memlab.kernels import catalog
@@ -273,5 +275,9 @@ def _target(
             "name of the catalog such as 'tiled', or 'FILE.cu:ENTRY'"
         )
     name = fsdecode(kernel)
-    named = None if name in catalog.CATALOG else project.find(name)
-    return (name, parameters) if named is None else (user_kernel.configured(named, parameters), {})
+    named = None if name in catalog.CATALOG else project.find_user_kernel(name)
+    return (
+        (name, parameters)
+        if named is None
+        else (user_kernel.apply_launch_options(named, parameters), {})
+    )

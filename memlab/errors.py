@@ -44,7 +44,7 @@ class DeviceError(MemlabError):
     exit_code = 3
 
 
-def nearest(name: str, known: Iterable[str], listing: str = "") -> str:
+def suggest_nearest(name: str, known: Iterable[str], listing: str = "") -> str:
     """Say which known names come closest to a mistyped one.
 
     Args:

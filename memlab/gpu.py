@@ -9,24 +9,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memlab.device.checking.findings import TOOLS
-from memlab.device.devices import Device, gpu_index, open_device, why_emulated
+from memlab.device.devices import Device, emulation_reason, gpu_index, open_device
 from memlab.device.nvidia_tools import ncu, sanitizer
 from memlab.errors import DeviceError, UsageError
-from memlab.kernels.cublas import LibraryError
-from memlab.launching import now, prepared, settings_of
+from memlab.kernels.cublas import CublasError
+from memlab.launching import current_time, prepare_launch, timing_settings
 from memlab.roofline.store.store import Store
 
 if TYPE_CHECKING:
     from memlab.device.checking.findings import Tool
-    from memlab.device.gpu.library_baseline import ReferenceBar
+    from memlab.device.gpu.library_baseline import CublasBaseline
     from memlab.device.gpu.peaks.records import Peaks
     from memlab.device.measurement import Progress
     from memlab.device.nvidia_tools.sanitizer import SanitizerReport
-    from memlab.kernels.user.kernel import OwnKernel
+    from memlab.kernels.user.kernel import UserKernel
 
 
 def hardware_counters(
-    kernel: str | OwnKernel,
+    kernel: str | UserKernel,
     parameters: Mapping[str, int | str | None],
     *,
     device: str | None = None,
@@ -52,16 +52,18 @@ def hardware_counters(
         ProfilerError: There are no hardware counters here; says why and what to do.
     """
     opened = open_device(device)
-    _need_gpu(opened, device, "Nsight Compute counts", ncu.ProfilerError)
-    launch = prepared(kernel, parameters, opened.properties)
+    _require_gpu(opened, device, "Nsight Compute counts", ncu.ProfilerError)
+    launch = prepare_launch(kernel, parameters, opened.properties)
     if progress is not None:
         progress("counting with Nsight Compute", None)
     index = gpu_index(opened.key)
-    return ncu.counters(ncu.profile(launch, index=index, seed=seed, timeout_s=timeout_s))
+    return ncu.counters_from_metrics(
+        ncu.profile(launch, index=index, seed=seed, timeout_s=timeout_s)
+    )
 
 
 def cublas(
-    kernel: str | OwnKernel,
+    kernel: str | UserKernel,
     parameters: Mapping[str, int | str | None],
     *,
     device: str | None = None,
@@ -69,7 +71,7 @@ def cublas(
     progress: Progress | None = None,
     samples: int | None = None,
     timeout_s: float | None = None,
-) -> ReferenceBar:
+) -> CublasBaseline:
     """Time cuBLAS on the matrices that a kernel multiplies: the bar for the ladder.
 
     Args:
@@ -88,21 +90,21 @@ def cublas(
         DeviceError: A GPU was asked for that is not available.
     """
     opened = open_device(device)
-    launch = prepared(kernel, parameters, opened.properties)
+    launch = prepare_launch(kernel, parameters, opened.properties)
     if launch.library != "cublas":
         raise UsageError(
             f"cuBLAS multiplies row-major matrices, which {launch.kernel} does not: "
             "leave out --cublas"
         )
-    _need_gpu(opened, device, "it runs", LibraryError)
-    from memlab.device.gpu.library_baseline import reference_bar
+    _require_gpu(opened, device, "it runs", CublasError)
+    from memlab.device.gpu.library_baseline import measure_baseline
 
-    settings = settings_of(samples, timeout_s)
-    return reference_bar(gpu_index(opened.key), launch, seed, settings, progress)
+    settings = timing_settings(samples, timeout_s)
+    return measure_baseline(gpu_index(opened.key), launch, seed, settings, progress)
 
 
 def compute_sanitizer(
-    kernel: str | OwnKernel,
+    kernel: str | UserKernel,
     parameters: Mapping[str, int | str | None],
     *,
     device: str | None = None,
@@ -127,9 +129,9 @@ def compute_sanitizer(
         SanitizerError: It cannot run here; says why and what to do.
     """
     opened = open_device(device)
-    _need_gpu(opened, device, "it runs", sanitizer.SanitizerError)
-    launch = prepared(kernel, parameters, opened.properties)
-    return sanitizer.sanitize(
+    _require_gpu(opened, device, "it runs", sanitizer.SanitizerError)
+    launch = prepare_launch(kernel, parameters, opened.properties)
+    return sanitizer.run_sanitizer(
         launch,
         index=gpu_index(opened.key),
         seed=seed,
@@ -160,9 +162,9 @@ def peaks(
         MemlabError: A micro-benchmark gave a wrong result.
         Incomplete: The peaks could not be stored after all; carries them.
     """
-    from memlab.device.gpu.peaks.measure import measure
+    from memlab.device.gpu.peaks.measure import measure_peaks
 
-    if trouble := why_emulated(device):
+    if trouble := emulation_reason(device):
         raise DeviceError(f"peaks are measured on a GPU, but {trouble}: see 'memlab doctor'")
     opened = open_device(device)
     if opened.kind != "cuda":
@@ -174,8 +176,8 @@ def peaks(
     if kept is not None:
         kept.check()
     found = replace(
-        measure(gpu_index(opened.key), opened.properties, progress),
-        created_at=now().isoformat(timespec="seconds"),
+        measure_peaks(gpu_index(opened.key), opened.properties, progress),
+        created_at=current_time().isoformat(timespec="seconds"),
         memlab_version=version("memlab"),
     )
     if kept is not None:
@@ -183,9 +185,9 @@ def peaks(
     return found
 
 
-def _need_gpu(opened: Device, named: str | None, what: str, error: type[DeviceError]) -> None:
+def _require_gpu(opened: Device, named: str | None, what: str, error: type[DeviceError]) -> None:
     if opened.kind == "cuda":
         return
-    if trouble := why_emulated(named):
+    if trouble := emulation_reason(named):
         raise error(f"{what} on a GPU, and {trouble}: see 'memlab doctor'")
     raise error(f"{what} on a GPU, and {opened.key} is emulated: choose a GPU with --device 0")

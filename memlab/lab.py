@@ -17,18 +17,29 @@ from memlab.device.compiler.compile import compile_launch
 from memlab.device.datasheets import loader
 from memlab.device.debug_info.kernel_lookup import signature_of
 from memlab.device.debug_info.kernel_lookup import signatures as signatures_in
-from memlab.device.devices import Device, gpu_index, gpu_names, meant_devices, open_device
-from memlab.device.emulation.device import count, emulate
+from memlab.device.devices import Device, gpu_index, open_device, selected_devices, usable_gpu_names
+from memlab.device.emulation.device import count_launch, emulate
 from memlab.device.inputs import check_seed
-from memlab.device.properties import summary
+from memlab.device.properties import device_summary
 from memlab.device.tracing import trace as tracing
 from memlab.errors import Incomplete
-from memlab.launching import budget_of, now, prepared, settings_of, unit_of
+from memlab.launching import (
+    compilation_unit,
+    current_time,
+    emulation_budget,
+    prepare_launch,
+    timing_settings,
+)
 from memlab.roofline.advice.advise import advise
 from memlab.roofline.analysis.analysis import Analysis, access_ratio
-from memlab.roofline.analysis.boundary import BoundaryCost, EdgeCase, edge_case, nearest_multiples
+from memlab.roofline.analysis.boundary import (
+    BoundaryCase,
+    BoundaryCost,
+    edge_case,
+    nearest_multiples,
+)
 from memlab.roofline.ceilings import ceilings, measured_ceilings
-from memlab.roofline.placement import place
+from memlab.roofline.placement import place_measurement
 from memlab.roofline.run import Ceiling, Run
 from memlab.roofline.store.store import Store, same_device
 
@@ -42,9 +53,9 @@ if TYPE_CHECKING:
     from memlab.device.tracing.records import Trace
     from memlab.kernels.launch import Dim3, Launch
     from memlab.kernels.signature import Signature
-    from memlab.kernels.user.kernel import OwnKernel
+    from memlab.kernels.user.kernel import UserKernel
 
-LADDER: tuple[tuple[str, Mapping[str, int]], ...] = (
+DEFAULT_LADDER: tuple[tuple[str, Mapping[str, int]], ...] = (
     ("naive", {"width": 2048}),
     ("tiled", {"width": 2048, "tile": 8}),
     ("tiled", {"width": 2048, "tile": 16}),
@@ -73,10 +84,10 @@ class Roofline:
 
     def figure(self) -> Figure:
         """Draw it: see `memlab.roofline.plots.roofline.draw`."""
-        from memlab.roofline.plots.roofline import draw
+        from memlab.roofline.plots.roofline import draw_roofline
 
         newest = max(run.created_at for run in self.runs)[:10]
-        return draw(self.runs, self.ceilings, self.properties.name, newest, self.measured)
+        return draw_roofline(self.runs, self.ceilings, self.properties.name, newest, self.measured)
 
     def csv(self) -> str:
         """The ceilings and points as CSV, enough to draw the picture again."""
@@ -86,14 +97,14 @@ class Roofline:
 
     def frame(self) -> pandas.DataFrame:
         """The runs as a pandas frame, a row each."""
-        from memlab.roofline.documents.frames import frame
+        from memlab.roofline.documents.frames import runs_frame
 
-        return frame(self.runs)
+        return runs_frame(self.runs)
 
 
-def device_names() -> list[str]:
+def available_device_names() -> list[str]:
     """The names that `device` takes here."""
-    return [*gpu_names(), *loader.names()]
+    return [*usable_gpu_names(), *loader.datasheet_names()]
 
 
 def device_properties(device: str | int | None = None) -> DeviceProperties:
@@ -110,7 +121,7 @@ def device_properties(device: str | int | None = None) -> DeviceProperties:
     return open_device(device).properties
 
 
-def devices_properties(device: str | None = None) -> dict[str, DeviceProperties]:
+def properties_by_device(device: str | None = None) -> dict[str, DeviceProperties]:
     """What a device has, or, where none is named, what each GPU has, by what `device` takes.
 
     Args:
@@ -119,7 +130,7 @@ def devices_properties(device: str | None = None) -> dict[str, DeviceProperties]
     Raises:
         UsageError, DeviceError: As `device_properties`.
     """
-    opened = [open_device(name) for name in meant_devices(device)]
+    opened = [open_device(name) for name in selected_devices(device)]
     return {each.key: each.properties for each in opened}
 
 
@@ -136,15 +147,15 @@ def device_attributes(key: str) -> dict[str, int | None]:
     Raises:
         DeviceError: The GPU cannot be used.
     """
-    if key in loader.names():
+    if key in loader.datasheet_names():
         return {}
     from memlab.device.gpu import query as gpu_query
 
-    return gpu_query.attributes(gpu_index(key))
+    return gpu_query.query_attributes(gpu_index(key))
 
 
 def run(
-    kernel: str | OwnKernel,
+    kernel: str | UserKernel,
     parameters: Mapping[str, int | str | None],
     *,
     device: str | int | None = None,
@@ -184,11 +195,14 @@ def run(
         MemlabError: The kernel itself failed, or took too long.
         Incomplete: The run could not be stored after all; carries it.
     """
-    settings, budget = settings_of(samples, timeout_s), budget_of(timeout_s, memory_bytes)
+    settings, budget = (
+        timing_settings(samples, timeout_s),
+        emulation_budget(timeout_s, memory_bytes),
+    )
     runs = Store(store) if keep else None
     if runs is not None:
         runs.check()
-    made = _run(open_device(device, settings, budget), kernel, parameters, seed, progress)
+    made = _run_kernel(open_device(device, settings, budget), kernel, parameters, seed, progress)
     measurement = replace(
         made.measurement,
         counters_ncu=count_in_hardware() if count_in_hardware else None,
@@ -198,8 +212,8 @@ def run(
     return made if runs is None else runs.add(made)
 
 
-def resources(
-    kernel: str | OwnKernel,
+def compile_for_device(
+    kernel: str | UserKernel,
     parameters: Mapping[str, int | str | None],
     properties: DeviceProperties,
 ) -> tuple[Launch, Resources]:
@@ -217,11 +231,13 @@ def resources(
         UsageError: An unknown kernel, or a parameter out of range.
         DeviceError: The compiler is not available, or does not know the device.
     """
-    launch = prepared(kernel, parameters, properties, executed=False)
+    launch = prepare_launch(kernel, parameters, properties, executed=False)
     return launch, compile_launch(launch, properties.compute_capability).resources
 
 
-def signatures(kernel: OwnKernel, *, device: str | int | None = None) -> tuple[Signature, ...]:
+def signatures_in_file(
+    kernel: UserKernel, *, device: str | int | None = None
+) -> tuple[Signature, ...]:
     """Read what one's own kernels take.
 
     Args:
@@ -232,7 +248,7 @@ def signatures(kernel: OwnKernel, *, device: str | int | None = None) -> tuple[S
         UsageError: There is no such file, device or kernel, or it does not compile.
         DeviceError: The compiler is not available.
     """
-    unit = unit_of(kernel, device_properties(device))
+    unit = compilation_unit(kernel, device_properties(device))
     if not kernel.entry:
         found = signatures_in(unit)
         if found:
@@ -241,7 +257,7 @@ def signatures(kernel: OwnKernel, *, device: str | int | None = None) -> tuple[S
 
 
 def analyze(
-    kernel: str | OwnKernel,
+    kernel: str | UserKernel,
     parameters: Mapping[str, int | str | None],
     *,
     device: str | int | None = None,
@@ -268,22 +284,22 @@ def analyze(
         DeviceError: The device or the compiler is not available.
         MemlabError: The kernel itself failed, or took too long.
     """
-    opened, budget = open_device(device), budget_of(timeout_s, memory_bytes)
+    opened, budget = open_device(device), emulation_budget(timeout_s, memory_bytes)
     properties = opened.properties
     capability = properties.compute_capability
-    launch = prepared(kernel, parameters, properties)
+    launch = prepare_launch(kernel, parameters, properties)
     compiled = compile_launch(launch, capability)
     emulation = emulate(launch, compiled, properties, seed, progress, budget)
 
     def prepare(values: Mapping[str, int | str]) -> Launch:
-        return prepared(kernel, values, properties)
+        return prepare_launch(kernel, values, properties)
 
-    def edge(values: Mapping[str, int | str] | None) -> EdgeCase | None:
+    def edge(values: Mapping[str, int | str] | None) -> BoundaryCase | None:
         if values is None:
             return None
         other = prepare(values)
         compiled = compile_launch(other, capability)
-        return edge_case(other, count(other, compiled, seed, progress, budget))
+        return edge_case(other, count_launch(other, compiled, seed, progress, budget))
 
     # What the sizes of one's own kernel are, and how they go together, only its author knows.
     multiples = nearest_multiples(launch.parameters, prepare) if isinstance(kernel, str) else None
@@ -297,7 +313,7 @@ def analyze(
         parameters=dict(launch.parameters),
         source=launch.source,
         source_name=launch.source_name,
-        device=summary(properties, opened.kind, opened.key),
+        device=device_summary(properties, opened.kind, opened.key),
         grid=launch.grid,
         block=launch.block,
         resources=compiled.resources,
@@ -310,12 +326,12 @@ def analyze(
         ratio=access_ratio(flop, emulation.region, emulation.counters, properties),
         boundary=boundary,
         verification=emulation.verification,
-        knows_sizes=isinstance(kernel, str),
+        has_known_sizes=isinstance(kernel, str),
     )
 
 
 def check(
-    kernel: str | OwnKernel,
+    kernel: str | UserKernel,
     parameters: Mapping[str, int | str | None],
     *,
     device: str | int | None = None,
@@ -342,16 +358,16 @@ def check(
         DeviceError: The device or the compiler is not available.
         MemlabError: The kernel stopped itself, or the time was up before any block was done.
     """
-    opened, budget = open_device(device), budget_of(timeout_s, memory_bytes)
+    opened, budget = open_device(device), emulation_budget(timeout_s, memory_bytes)
     properties = opened.properties
-    launch = prepared(kernel, parameters, properties)
+    launch = prepare_launch(kernel, parameters, properties)
     compiled = compile_launch(launch, properties.compute_capability)
-    where = summary(properties, opened.kind, opened.key)
-    return checking.check(launch, compiled, where, seed, tools, progress, budget)
+    where = device_summary(properties, opened.kind, opened.key)
+    return checking.check_launch(launch, compiled, where, seed, tools, progress, budget)
 
 
 def trace(
-    kernel: str | OwnKernel,
+    kernel: str | UserKernel,
     parameters: Mapping[str, int | str | None],
     *,
     block: Dim3 = (0, 0, 0),
@@ -381,8 +397,8 @@ def trace(
         DeviceError: The device or the compiler is not available.
         MemlabError: The kernel itself failed, or took too long.
     """
-    properties, budget = device_properties(device), budget_of(timeout_s, memory_bytes)
-    launch = prepared(kernel, parameters, properties)
+    properties, budget = device_properties(device), emulation_budget(timeout_s, memory_bytes)
+    launch = prepare_launch(kernel, parameters, properties)
     compiled = compile_launch(launch, properties.compute_capability)
     return tracing.trace(
         launch,
@@ -397,7 +413,7 @@ def trace(
 
 
 def roofline(
-    kernel: str | OwnKernel | None = None,
+    kernel: str | UserKernel | None = None,
     parameters: Mapping[str, int | str | None] | None = None,
     *,
     device: str | int | None = None,
@@ -427,9 +443,9 @@ def roofline(
         Incomplete: Some runs cannot be read or what ran could not be stored; carries the
             roofline of what there is.
     """
-    settings, budget = settings_of(None, timeout_s), budget_of(timeout_s, memory_bytes)
+    settings, budget = timing_settings(None, timeout_s), emulation_budget(timeout_s, memory_bytes)
     opened, kept = open_device(device, settings, budget), Store(store)
-    this = summary(opened.properties, opened.kind, opened.key)
+    this = device_summary(opened.properties, opened.kind, opened.key)
     peaks = kept.peaks(this)
     missing: list[Incomplete] = []
 
@@ -443,14 +459,17 @@ def roofline(
     fresh: list[Run] = []
     if kernel is not None:
         kept.check()
-        made = _run(opened, kernel, parameters or {}, seed, progress)
+        made = _run_kernel(opened, kernel, parameters or {}, seed, progress)
         fresh = what_there_is(lambda: kept.add_all([made]))
     runs = what_there_is(lambda: kept.runs(device=this.name))
     runs = [each for each in runs if same_device(each.measurement.device, this)]
     runs += [each for each in fresh if each.id is None]  # what could not be stored is drawn too
     if not runs:
         kept.check()
-        ladder = [_run(opened, kernel, parameters, 0, progress) for kernel, parameters in LADDER]
+        ladder = [
+            _run_kernel(opened, kernel, parameters, 0, progress)
+            for kernel, parameters in DEFAULT_LADDER
+        ]
         runs = what_there_is(lambda: kept.add_all(ladder))
     gathered = Roofline(
         opened.properties,
@@ -464,21 +483,21 @@ def roofline(
     return gathered
 
 
-def _run(
+def _run_kernel(
     device: Device,
-    kernel: str | OwnKernel,
+    kernel: str | UserKernel,
     parameters: Mapping[str, int | str | None],
     seed: int,
     progress: Progress | None,
 ) -> Run:
     check_seed(seed)
-    launch = prepared(kernel, parameters, device.properties)
+    launch = prepare_launch(kernel, parameters, device.properties)
     measurement = device.run(launch, seed, progress)
     roofs = ceilings(device.properties)
-    placement = place(measurement, roofs)
+    placement = place_measurement(measurement, roofs)
     return Run(
         id=None,
-        created_at=now().isoformat(timespec="seconds"),
+        created_at=current_time().isoformat(timespec="seconds"),
         memlab_version=version("memlab"),
         measurement=measurement,
         placement=placement,

@@ -11,25 +11,25 @@ from numbers import Real
 from typing import TYPE_CHECKING
 
 from memlab.device.budget import EMULATION_TIMEOUT_S, Budget
-from memlab.device.compiler.translation_unit import Unit
+from memlab.device.compiler.translation_unit import TranslationUnit
 from memlab.device.debug_info.kernel_lookup import signature_of
-from memlab.device.devices import limits
-from memlab.device.gpu.timing import TIMEOUT_S, Settings
-from memlab.device.references import references
+from memlab.device.devices import launch_limits
+from memlab.device.gpu.timing import TIMEOUT_S, TimingSettings
+from memlab.device.references import output_references
 from memlab.errors import UsageError
 from memlab.kernels import catalog
 from memlab.kernels.user import kernel as user_kernel
 from memlab.kernels.user import launch as user_launch
-from memlab.kernels.user.launch_options import numbers, shown
+from memlab.kernels.user.launch_options import format_value, parse_integers
 
 if TYPE_CHECKING:
     from memlab.device.properties import DeviceProperties
     from memlab.kernels.launch import Dim3, Launch
-    from memlab.kernels.user.kernel import OwnKernel
+    from memlab.kernels.user.kernel import UserKernel
 
 
-def prepared(
-    kernel: str | OwnKernel,
+def prepare_launch(
+    kernel: str | UserKernel,
     parameters: Mapping[str, int | str | None],
     properties: DeviceProperties,
     *,
@@ -49,52 +49,53 @@ def prepared(
         DeviceError: The compiler is not available, or does not know the device.
     """
     if isinstance(kernel, str):
-        return catalog.find(kernel).prepare(parameters, limits(properties))
-    unit = unit_of(kernel, properties)
+        return catalog.find_kernel(kernel).prepare(parameters, launch_limits(properties))
+    unit = compilation_unit(kernel, properties)
     signature = signature_of(unit, kernel.entry)
-    launch = user_launch.launch(
-        kernel, signature, unit.source, limits(properties), executed=executed
+    launch = user_launch.make_user_launch(
+        kernel, signature, unit.source, launch_limits(properties), executed=executed
     )
-    return replace(launch, references=references(kernel, launch)) if executed else launch
+    return replace(launch, references=output_references(kernel, launch)) if executed else launch
 
 
-def unit_of(kernel: OwnKernel, properties: DeviceProperties) -> Unit:
+def compilation_unit(kernel: UserKernel, properties: DeviceProperties) -> TranslationUnit:
     """Make what a device's compiler takes of the file of one's own kernel.
 
     Raises:
         UsageError: There is no such file or folder, or a definition is malformed.
     """
-    return Unit(
+    return TranslationUnit(
         user_kernel.read_source(kernel),
         kernel.source,
         properties.compute_capability,
-        user_kernel.defines(kernel),
+        user_kernel.parse_defines(kernel),
         user_kernel.compile_options(kernel),
     )
 
 
-def budget_of(timeout_s: float | None, memory_bytes: int | None) -> Budget:
+def emulation_budget(timeout_s: float | None, memory_bytes: int | None) -> Budget:
     """What emulating may take; None allows the usual.
 
     Raises:
         UsageError: One is no number, or not more than 0.
     """
-    memory_bytes = _whole("memory_bytes", memory_bytes, "memory_bytes=4 * 2**30 for 4 GiB")
-    return Budget(_seconds(timeout_s, EMULATION_TIMEOUT_S), memory_bytes)
+    memory_bytes = _check_integer("memory_bytes", memory_bytes, "memory_bytes=4 * 2**30 for 4 GiB")
+    return Budget(_check_seconds(timeout_s, EMULATION_TIMEOUT_S), memory_bytes)
 
 
-def settings_of(samples: int | None, timeout_s: float | None) -> Settings:
+def timing_settings(samples: int | None, timeout_s: float | None) -> TimingSettings:
     """How a GPU times launches; None allows the usual.
 
     Raises:
         UsageError: One is no number, or not more than 0.
     """
-    return Settings(
-        _whole("samples", samples, "samples=30"), timeout_s=_seconds(timeout_s, TIMEOUT_S)
+    return TimingSettings(
+        _check_integer("samples", samples, "samples=30"),
+        timeout_s=_check_seconds(timeout_s, TIMEOUT_S),
     )
 
 
-def index_of(what: str, value: int | Sequence[int] | str) -> Dim3:
+def parse_index(what: str, value: int | Sequence[int] | str) -> Dim3:
     """Read an index in a grid or a block: a number or up to three; what is left out is 0.
 
     Args:
@@ -104,24 +105,24 @@ def index_of(what: str, value: int | Sequence[int] | str) -> Dim3:
     Raises:
         UsageError: It is no such thing.
     """
-    found = numbers(value)
+    found = parse_integers(value)
     if not 1 <= len(found) <= 3:
         raise UsageError(
-            f"{what} takes one to three whole numbers, in x, y and z, got {shown(value)}: "
+            f"{what} takes one to three whole numbers, in x, y and z, got {format_value(value)}: "
             f"use {what}=(0, 1, 0)"
         )
     x, y, z = (*found, 0, 0)[:3]
     return x, y, z
 
 
-def _whole(what: str, value: int | None, example: str) -> int | None:
+def _check_integer(what: str, value: int | None, example: str) -> int | None:
     try:
         return None if value is None else operator.index(value)
     except TypeError:
         raise UsageError(f"{what} must be a whole number, got {value!r}: use {example}") from None
 
 
-def _seconds(timeout_s: float | None, usual_s: float) -> float:
+def _check_seconds(timeout_s: float | None, usual_s: float) -> float:
     if timeout_s is None:
         return usual_s
     if not isinstance(timeout_s, Real):
@@ -131,7 +132,7 @@ def _seconds(timeout_s: float | None, usual_s: float) -> float:
     return float(timeout_s)
 
 
-def now() -> datetime:
+def current_time() -> datetime:
     """Tell the time, or what SOURCE_DATE_EPOCH says it is: documents can be made again alike."""
     epoch = os.environ.get("SOURCE_DATE_EPOCH")
     if not epoch:

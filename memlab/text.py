@@ -2,7 +2,7 @@
 
 from unicodedata import category
 
-_NOT_SHOWN = ("Cc", "Cf", "Co", "Cs", "Cn", "Zl", "Zp")
+_ESCAPED_CATEGORIES = ("Cc", "Cf", "Co", "Cs", "Cn", "Zl", "Zp")
 """Unicode's categories of what controls, has no meaning or ends a line."""
 
 
@@ -17,7 +17,7 @@ def printable(text: str, but: str = "") -> str:
         return text
     return "".join(
         each
-        if each in but or category(each) not in _NOT_SHOWN
+        if each in but or category(each) not in _ESCAPED_CATEGORIES
         else each.encode("unicode_escape").decode()
         for each in text
     )

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 MEMORY_LEVELS = ("l1", "l2", "dram")
 """The levels that have a bandwidth, from the multiprocessor outwards."""
 
-LABELS = {
+CEILING_LABELS = {
     "l1": "L1 / shared",
     "l2": "L2",
     "dram": "DRAM",
@@ -54,15 +54,19 @@ def ceilings(properties: DeviceProperties) -> tuple[Ceiling, ...]:
     clock = clock_figure(properties)
     memory = {
         "dram": (peak_bandwidth_bytes_per_s(properties), bandwidth_figures(properties)),
-        "l2": _product(properties, "l2_bytes_per_clock", clock),
-        "l1": _product(properties, "l1_bytes_per_clock_per_sm", "multiprocessor_count", clock),
+        "l2": _figure_product(properties, "l2_bytes_per_clock", clock),
+        "l1": _figure_product(
+            properties, "l1_bytes_per_clock_per_sm", "multiprocessor_count", clock
+        ),
     }
     pipes = {
         kind: (peak_flop_per_s(properties, kind), peak_figures(properties, kind))
         for kind in (*CUDA_CORE_KINDS, *properties.tensor_flop_per_s)
     }
     return tuple(
-        Ceiling(key, LABELS.get(key, key.upper()), value, kind, provenance(properties, *names))
+        Ceiling(
+            key, CEILING_LABELS.get(key, key.upper()), value, kind, provenance(properties, *names)
+        )
         for kind, group in (("bandwidth", memory), ("compute", pipes))
         for key, (value, names) in group.items()
         if value is not None
@@ -71,7 +75,7 @@ def ceilings(properties: DeviceProperties) -> tuple[Ceiling, ...]:
 
 def ceiling_label(key: str) -> str:
     """Name a ceiling, or what else binds a launch, as a person reads it: `l1` is `L1 / shared`."""
-    return LABELS.get(key, key)
+    return CEILING_LABELS.get(key, key)
 
 
 def measured_ceilings(peaks: Peaks) -> tuple[Ceiling, ...]:
@@ -86,20 +90,22 @@ def measured_ceilings(peaks: Peaks) -> tuple[Ceiling, ...]:
     best: dict[str, Ceiling] = {}
     for rate in peaks.rates:
         key = "l1" if rate.limit == "shared" else rate.limit
-        if rate.invalid or key not in LABELS:
+        if rate.invalid or key not in CEILING_LABELS:
             continue
         if key not in best or rate.value > best[key].value:
             kind = "bandwidth" if rate.unit == "B/s" else "compute"
-            best[key] = Ceiling(key, LABELS[key], rate.value, kind, "measured")
-    return tuple(best[key] for key in LABELS if key in best)
+            best[key] = Ceiling(key, CEILING_LABELS[key], rate.value, kind, "measured")
+    return tuple(best[key] for key in CEILING_LABELS if key in best)
 
 
-def by_key(ceilings: Iterable[Ceiling]) -> dict[str, Ceiling]:
+def ceilings_by_key(ceilings: Iterable[Ceiling]) -> dict[str, Ceiling]:
     """Index ceilings by their key, keeping their order."""
     return {ceiling.key: ceiling for ceiling in ceilings}
 
 
-def _product(properties: DeviceProperties, *names: str) -> tuple[float | None, tuple[str, ...]]:
+def _figure_product(
+    properties: DeviceProperties, *names: str
+) -> tuple[float | None, tuple[str, ...]]:
     """Multiply figures, and name them; None where one is unknown."""
     factors = [getattr(properties, name) for name in names]
     return None if None in factors else math.prod(factors, start=1.0), names

@@ -13,8 +13,8 @@ from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
-from memlab.device.nvidia_tools.ncu import COUNTERS
-from memlab.errors import UsageError, nearest
+from memlab.device.nvidia_tools.ncu import COUNTER_METRICS
+from memlab.errors import UsageError, suggest_nearest
 from memlab.kernels.catalog import CATALOG
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ KERNEL_KIND = "kernels"
 
 
 @dataclass(frozen=True)
-class Entry:
+class GlossaryEntry:
     """What a term or a kernel is.
 
     Attributes:
@@ -55,17 +55,17 @@ class Entry:
 
 
 @cache
-def terms() -> dict[str, Entry]:
+def terms() -> dict[str, GlossaryEntry]:
     """Give every term by its name, in the order of a lesson."""
     document = _document()
-    return {name: _term(name, table) for name, table in document["terms"].items()}
+    return {name: _term_entry(name, table) for name, table in document["terms"].items()}
 
 
-def kernel_entry(kernel: Kernel) -> Entry:
+def kernel_entry(kernel: Kernel) -> GlossaryEntry:
     """Explain a kernel by what its own files say."""
     document = _document()
     table = document["kernels"].get(kernel.name, {})
-    return Entry(
+    return GlossaryEntry(
         name=kernel.name,
         kind=KERNEL_KIND,
         paragraphs=(f"{kernel.summary}.", *head_comment(kernel.source)),
@@ -78,13 +78,13 @@ def kernel_entry(kernel: Kernel) -> Entry:
     )
 
 
-def names() -> list[str]:
+def explainable_names() -> list[str]:
     """List what can be explained: every term and alias, every kernel."""
     aliases = (alias for entry in terms().values() for alias in entry.aliases)
     return [*terms(), *aliases, *CATALOG]
 
 
-def find(name: str) -> tuple[Entry, ...]:
+def find_entries(name: str) -> tuple[GlossaryEntry, ...]:
     """Find what a name means.
 
     Args:
@@ -96,17 +96,19 @@ def find(name: str) -> tuple[Entry, ...]:
     Raises:
         UsageError: There is none; the message gives the nearest names.
     """
-    wanted = _folded(name)
-    kernels = [kernel_entry(each) for each in CATALOG.values() if _folded(each.name) == wanted]
+    wanted = _normalized_name(name)
+    kernels = [
+        kernel_entry(each) for each in CATALOG.values() if _normalized_name(each.name) == wanted
+    ]
     found = [
         entry
         for entry in terms().values()
-        if wanted in {_folded(each) for each in (entry.name, *entry.aliases, *entry.ncu)}
+        if wanted in {_normalized_name(each) for each in (entry.name, *entry.aliases, *entry.ncu)}
     ]
     # A name of its own goes before an alias or a metric that several entries share.
-    exact = [entry for entry in found if _folded(entry.name) == wanted]
+    exact = [entry for entry in found if _normalized_name(entry.name) == wanted]
     if not kernels and not found:
-        raise UsageError(f"nothing is known of {name!r}: {_nearest(wanted)}")
+        raise UsageError(f"nothing is known of {name!r}: {_nearest_names_text(wanted)}")
     return (*kernels, *(exact or found)[:1])
 
 
@@ -125,14 +127,14 @@ def head_comment(source: str) -> tuple[str, ...]:
     return tuple(" ".join(paragraph.split()) for paragraph in paragraphs if paragraph.strip())
 
 
-def _term(name: str, table: dict[str, Any]) -> Entry:
-    return Entry(
+def _term_entry(name: str, table: dict[str, Any]) -> GlossaryEntry:
+    return GlossaryEntry(
         name=name,
         kind=table["kind"],
         paragraphs=(" ".join(table["text"].split()),),
         unit=table.get("unit", ""),
         formula=table.get("formula", ""),
-        ncu=(*COUNTERS.get(name, ()), *table.get("ncu", ())),
+        ncu=(*COUNTER_METRICS.get(name, ()), *table.get("ncu", ())),
         chapters=_chapters(table),
         source=table.get("source", ""),
         aliases=tuple(table.get("aliases", ())),
@@ -145,15 +147,15 @@ def _chapters(table: dict[str, Any]) -> tuple[str, ...]:
     return tuple(titles[key] for key in table.get("chapters", ()))
 
 
-def _nearest(wanted: str) -> str:
-    folded = {_folded(each): each for each in reversed(names())}
-    close = nearest(wanted, folded)
+def _nearest_names_text(wanted: str) -> str:
+    folded = {_normalized_name(each): each for each in reversed(explainable_names())}
+    close = suggest_nearest(wanted, folded)
     if close.startswith("known"):
         return "'memlab explain' alone lists what is"
     return re.sub(r"'([^']*)'", lambda match: repr(folded[match[1]]), close)
 
 
-def _folded(name: str) -> str:
+def _normalized_name(name: str) -> str:
     return " ".join(re.split(r"[\s_-]+", name.lower().strip(" _-.")))
 
 

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from memlab.device.measurement import flop_by_pipe, global_atomic_sectors, l2_sectors
+from memlab.device.measurement import flop_by_pipe, l1_l2_sectors, total_global_atomic_sectors
 from memlab.device.properties import SECTOR_BYTES
 from memlab.errors import UsageError
-from memlab.roofline.ceilings import MEMORY_LEVELS, by_key
-from memlab.roofline.run import LEVELS, Placement
+from memlab.roofline.ceilings import MEMORY_LEVELS, ceilings_by_key
+from memlab.roofline.run import TRAFFIC_LEVELS, Placement
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from memlab.device.measurement import Counters, Measurement
     from memlab.roofline.run import Ceiling
 
-L1_PASS_BYTES = 128
+L1_WAVEFRONT_BYTES = 128
 """Data that the L1 / shared port moves in one pass (wavefront): 32 banks of 4 bytes."""
 
-LATENCY_BOUND_BELOW = 0.6
+LATENCY_BOUND_THRESHOLD = 0.6
 """Where no resource reaches this share of its peak, latency binds: Nsight Compute's rule
 ("below 60.0% of peak typically indicate latency issues", section GPU Speed Of Light)."""
 
 
-class Counted(Protocol):
+class LaunchCounts(Protocol):
     """What the counts of a launch tell without its time: a measurement, or an analysis."""
 
     @property
@@ -52,7 +52,7 @@ class Counted(Protocol):
         ...
 
 
-def bytes_moved(measurement: Counted) -> dict[str, int]:
+def bytes_moved(measurement: LaunchCounts) -> dict[str, int]:
     """Count the bytes at each of `LEVELS`.
 
     - `requested`: what the threads ask of global memory, each lane its own bytes.
@@ -72,15 +72,19 @@ def bytes_moved(measurement: Counted) -> dict[str, int]:
         + counters.requested_store_bytes
         + counters.requested_atomic_bytes,
         "l1": SECTOR_BYTES
-        * (global_sectors(counters) + counters.local_load_sectors + counters.local_store_sectors)
-        + L1_PASS_BYTES * shared_wavefronts(counters),
-        "l2": SECTOR_BYTES * l2_sectors(counters),
+        * (
+            total_global_sectors(counters)
+            + counters.local_load_sectors
+            + counters.local_store_sectors
+        )
+        + L1_WAVEFRONT_BYTES * total_shared_wavefronts(counters),
+        "l2": SECTOR_BYTES * l1_l2_sectors(counters),
         "dram": counters.dram_read_bytes + counters.dram_write_bytes,
         "compulsory": measurement.compulsory_bytes,
     }
 
 
-def intensities(measurement: Counted) -> dict[str, float | None]:
+def intensities(measurement: LaunchCounts) -> dict[str, float | None]:
     """Give the arithmetic intensity at each of `LEVELS`, FLOP/B.
 
     The FLOPs are the algorithm's, not those executed: with them a point's height over its
@@ -90,16 +94,18 @@ def intensities(measurement: Counted) -> dict[str, float | None]:
         FLOP/B by level; None where no byte moves.
     """
     moved = bytes_moved(measurement)
-    return {level: measurement.flop / moved[level] if moved[level] else None for level in LEVELS}
+    return {
+        level: measurement.flop / moved[level] if moved[level] else None for level in TRAFFIC_LEVELS
+    }
 
 
-def least_times_s(measurement: Measurement, ceilings: Sequence[Ceiling]) -> dict[str, float]:
+def minimum_times_s(measurement: Measurement, ceilings: Sequence[Ceiling]) -> dict[str, float]:
     """Give the time that each ceiling alone would need for this launch, seconds, by its key.
 
     A pipe gets the algorithm's FLOPs in the proportion in which the launch executed FP32, FP64
     and the tensor cores' types; all of them FP32 where it executed none.
     """
-    known = by_key(ceilings)
+    known = ceilings_by_key(ceilings)
     work: dict[str, float] = {
         level: moved for level, moved in bytes_moved(measurement).items() if level in MEMORY_LEVELS
     }
@@ -121,17 +127,17 @@ def utilisation(measurement: Measurement, ceilings: Sequence[Ceiling]) -> dict[s
     """
     shares = {
         key: least_s / measurement.time.median_s
-        for key, least_s in least_times_s(measurement, ceilings).items()
+        for key, least_s in minimum_times_s(measurement, ceilings).items()
     }
     if "l1" in shares:
-        port_bytes_per_s = by_key(ceilings)["l1"].value
-        mean_s = L1_PASS_BYTES * measurement.counters.l1_wavefronts / port_bytes_per_s
+        port_bytes_per_s = ceilings_by_key(ceilings)["l1"].value
+        mean_s = L1_WAVEFRONT_BYTES * measurement.counters.l1_wavefronts / port_bytes_per_s
         passes_s = measurement.time.bounds_s.get("l1", mean_s)
         shares["l1"] = max(shares["l1"], passes_s / measurement.time.median_s)
     return shares
 
 
-def place(measurement: Measurement, ceilings: Sequence[Ceiling]) -> Placement:
+def place_measurement(measurement: Measurement, ceilings: Sequence[Ceiling]) -> Placement:
     """Place a measurement under the roof.
 
     `bound` is the largest of the model's bounds where the time is modelled and names them.
@@ -149,7 +155,7 @@ def place(measurement: Measurement, ceilings: Sequence[Ceiling]) -> Placement:
     Raises:
         UsageError: The device has no known ceiling over this launch.
     """
-    least_s = least_times_s(measurement, ceilings)
+    least_s = minimum_times_s(measurement, ceilings)
     if not least_s:
         raise UsageError(
             f"{measurement.device.name} has no known bandwidth nor peak to place a kernel under: "
@@ -161,7 +167,7 @@ def place(measurement: Measurement, ceilings: Sequence[Ceiling]) -> Placement:
     return Placement(
         flop_per_s=measurement.flop / time_s,
         intensity_flop_per_byte=intensities(measurement),
-        bound=_bound(measurement.time.bounds_s, busy),
+        bound=_binding_resource(measurement.time.bounds_s, busy),
         ceiling=ceiling,
         ceiling_flop_per_s=measurement.flop / least_s[ceiling] if least_s[ceiling] else 0.0,
         fraction_of_ceiling=least_s[ceiling] / time_s,
@@ -169,16 +175,16 @@ def place(measurement: Measurement, ceilings: Sequence[Ceiling]) -> Placement:
     )
 
 
-def global_sectors(counters: Counters) -> int:
+def total_global_sectors(counters: Counters) -> int:
     """Sectors of global loads, stores and atomics together."""
     return (
         counters.global_load_sectors
         + counters.global_store_sectors
-        + global_atomic_sectors(counters)
+        + total_global_atomic_sectors(counters)
     )
 
 
-def shared_wavefronts(counters: Counters) -> int:
+def total_shared_wavefronts(counters: Counters) -> int:
     """Wavefronts of shared-memory loads, stores and atomics together."""
     return (
         counters.shared_load_wavefronts
@@ -187,8 +193,8 @@ def shared_wavefronts(counters: Counters) -> int:
     )
 
 
-def _bound(bounds_s: Mapping[str, float], busy: Mapping[str, float]) -> str:
+def _binding_resource(bounds_s: Mapping[str, float], busy: Mapping[str, float]) -> str:
     if bounds_s:
         return max(bounds_s, key=lambda name: bounds_s[name])
     busiest = max(busy, key=lambda key: busy[key])
-    return busiest if busy[busiest] >= LATENCY_BOUND_BELOW else "latency"
+    return busiest if busy[busiest] >= LATENCY_BOUND_THRESHOLD else "latency"

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from memlab.device.measurement import Measurement, Provenance
 
-LEVELS = ("requested", "l1", "l2", "dram", "compulsory")
+TRAFFIC_LEVELS = ("requested", "l1", "l2", "dram", "compulsory")
 """Where bytes are counted for an arithmetic intensity, from the program to the memory chips."""
 
 

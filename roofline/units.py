@@ -11,23 +11,23 @@ from memlab.text import plural
 if TYPE_CHECKING:
     from memlab.device.measurement import Coverage, Verification
 
-PREFIXES = {-9: "n", -6: "µ", -3: "m", 0: "", 3: "k", 6: "M", 9: "G", 12: "T", 15: "P"}
+SI_PREFIXES = {-9: "n", -6: "µ", -3: "m", 0: "", 3: "k", 6: "M", 9: "G", 12: "T", 15: "P"}
 """SI prefixes by power of ten."""
 
-LISTS = ("args", "constants")
+LIST_PARAMETERS = ("args", "constants")
 """What a kernel of one's own is given where others have parameters."""
 
 
-def scaled(value: float, unit: str) -> str:
+def si_text(value: float, unit: str) -> str:
     """Write a value with three significant digits and an SI prefix: `1.86 ms`."""
     if not value or not math.isfinite(value):
         return f"{value:g} {unit}"
     # Round first, so that 999.6 becomes 1.00 k and not 1000.
     value = float(f"{value:.3g}")
     power = 3 * math.floor(math.log10(abs(value)) / 3)
-    power = max(min(PREFIXES), min(max(PREFIXES), power))
+    power = max(min(SI_PREFIXES), min(max(SI_PREFIXES), power))
     number = f"{value / 10.0**power:#.3g}".rstrip(".")
-    return f"{number} {PREFIXES[power]}{unit}".rstrip()
+    return f"{number} {SI_PREFIXES[power]}{unit}".rstrip()
 
 
 def parameters_text(parameters: Mapping[str, int | str]) -> str:
@@ -40,12 +40,12 @@ def extent_text(extents: Sequence[int]) -> str:
     return " x ".join(map(str, extents))
 
 
-def brief(parameters: Mapping[str, int | str]) -> dict[str, int | str]:
+def without_lists(parameters: Mapping[str, int | str]) -> dict[str, int | str]:
     """The parameters without the lists of one's own kernel, which would fill a table's column."""
-    return {name: parameters[name] for name in parameters if name not in LISTS}
+    return {name: parameters[name] for name in parameters if name not in LIST_PARAMETERS}
 
 
-def digits(value: float) -> str:
+def column_number(value: float) -> str:
     """Write a plain number to three digits, as in a column: `0.250`, `13.9`, `1,370`."""
     if not value or not math.isfinite(value):
         return f"{value:g}"
@@ -53,9 +53,9 @@ def digits(value: float) -> str:
     return f"{value:,.{max(0, 2 - math.floor(math.log10(abs(value))))}f}"
 
 
-def short(value: float) -> str:
+def sentence_number(value: float) -> str:
     """Write a plain number to three digits, as in a sentence: `0.25`, `13.9`, `1,370`."""
-    text = digits(value)
+    text = column_number(value)
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
@@ -75,7 +75,7 @@ def covered_text(coverage: Coverage) -> str:
     return f"{coverage.blocks_emulated:,} of {total:,} {plural(total, 'block')}"
 
 
-def shortened(text: str, most: int) -> str:
+def elide_middle(text: str, most: int) -> str:
     """Leave out the middle of a text, for an ellipsis, so that so many characters stay.
 
     The middle, since a kernel's name and its tile stand at the two ends.

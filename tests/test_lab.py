@@ -14,7 +14,7 @@ import memlab
 from memlab import lab
 from memlab.device import devices
 from memlab.device.datasheets import loader
-from memlab.device.properties import summary
+from memlab.device.properties import device_summary
 from memlab.errors import UsageError
 from memlab.roofline.documents.runs import run_document
 from memlab.roofline.run import Run
@@ -48,7 +48,7 @@ def store(tmp_path: Path) -> Path:
 @pytest.fixture
 def short_ladder(monkeypatch: pytest.MonkeyPatch) -> None:
     steps = (("naive", {"width": 32}), ("tiled", {"width": 32, "tile": 8}))
-    monkeypatch.setattr(lab, "LADDER", steps)
+    monkeypatch.setattr(lab, "DEFAULT_LADDER", steps)
 
 
 def test_a_run_becomes_the_document_that_other_tools_read() -> None:
@@ -171,8 +171,8 @@ def test_a_roofline_draws_the_runs_of_its_own_gpu_alone(
     store: Path, monkeypatch: pytest.MonkeyPatch, make_run: Callable[..., Run]
 ) -> None:
     """What `CUDA_VISIBLE_DEVICES` shows as the first may be another each time."""
-    properties = replace(loader.load("h200"), uuid="GPU-b", driver_release="580.1")
-    this = summary(properties, "cuda", "cuda:0")
+    properties = replace(loader.load_datasheet("h200"), uuid="GPU-b", driver_release="580.1")
+    this = device_summary(properties, "cuda", "cuda:0")
     assert (this.uuid, this.driver) == ("GPU-b", "580.1")
     opened = SimpleNamespace(kind="cuda", key="cuda:0", properties=properties)
     monkeypatch.setattr(lab, "open_device", lambda *_: opened)
@@ -185,13 +185,13 @@ def test_a_roofline_draws_the_runs_of_its_own_gpu_alone(
 
 def test_each_gpu_is_meant_where_none_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MEMLAB_DEVICE", raising=False)
-    monkeypatch.setattr(devices, "gpu_names", lambda: ["cuda:0", "cuda:1"])
+    monkeypatch.setattr(devices, "usable_gpu_names", lambda: ["cuda:0", "cuda:1"])
 
-    assert devices.meant_devices() == ["cuda:0", "cuda:1"]
-    assert list(lab.devices_properties("a100")) == ["a100"]
+    assert devices.selected_devices() == ["cuda:0", "cuda:1"]
+    assert list(lab.properties_by_device("a100")) == ["a100"]
     monkeypatch.setenv("MEMLAB_DEVICE", "l4")
-    assert list(lab.devices_properties()) == ["l4"]
+    assert list(lab.properties_by_device()) == ["l4"]
     monkeypatch.delenv("MEMLAB_DEVICE")
-    monkeypatch.setattr(devices, "gpu_names", list)
-    assert list(lab.devices_properties()) == ["h200"]
+    monkeypatch.setattr(devices, "usable_gpu_names", list)
+    assert list(lab.properties_by_device()) == ["h200"]
     assert lab.device_attributes("h200") == {}

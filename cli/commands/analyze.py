@@ -13,19 +13,19 @@ from memlab.cli.output import (
     deliver,
     json_text,
     note_time_limit,
-    say,
+    print_message,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from memlab.kernels.user.kernel import OwnKernel
+    from memlab.kernels.user.kernel import UserKernel
     from memlab.roofline.analysis.analysis import Analysis
 
-FORMATS = {".html": "html", ".htm": "html", ".json": "json", ".csv": "csv"}
+ANALYSIS_FORMATS = {".html": "html", ".htm": "html", ".json": "json", ".csv": "csv"}
 """What a file's extension asks for."""
 
-Page = Annotated[
+AnalysisOutputOption = Annotated[
     Path | None,
     typer.Option(
         "--output",
@@ -37,21 +37,21 @@ Page = Annotated[
 
 
 def analyze_kernel(
-    target: "str | OwnKernel",
+    target: "str | UserKernel",
     parameters: "Mapping[str, int | str | None]",
     *,
-    device: options.Device = None,
-    as_json: options.Json = False,
-    as_csv: options.Csv = False,
-    output: Page = None,
-    force: options.Force = False,
-    quiet: options.Quiet = False,
-    seed: options.Seed = 0,
-    timeout: options.Timeout = None,
-    memory_limit: options.MemoryLimit = None,
+    device: options.DeviceOption = None,
+    as_json: options.JsonOption = False,
+    as_csv: options.CsvOption = False,
+    output: AnalysisOutputOption = None,
+    force: options.ForceOption = False,
+    quiet: options.QuietOption = False,
+    seed: options.SeedOption = 0,
+    timeout: options.TimeoutOption = None,
+    memory_limit: options.MemoryLimitOption = None,
 ) -> None:
     """Count one kernel, print or write what that says, and leave with 1 if its output is wrong."""
-    chosen = chosen_format(as_json, as_csv, output, FORMATS)
+    chosen = chosen_format(as_json, as_csv, output, ANALYSIS_FORMATS)
     if output is not None:
         check_output(output, force)
 
@@ -70,26 +70,26 @@ def analyze_kernel(
         )
     note_time_limit(analysis.coverage, quiet)
     if chosen == "report":
-        from memlab.roofline.reports.analyze import listing_console, report
+        from memlab.roofline.reports.analyze import analysis_report, listing_console
 
-        listing_console().print(report(analysis))
+        listing_console().print(analysis_report(analysis))
     else:
-        deliver(_text(analysis, chosen), output, force, quiet)
+        deliver(_formatted_analysis(analysis, chosen), output, force, quiet)
     if analysis.verification.status == "failed":
-        say("verification failed: the counts are of a wrong program")
+        print_message("verification failed: the counts are of a wrong program")
         raise typer.Exit(EXIT_FINDING)
 
 
-def _text(analysis: "Analysis", chosen: str) -> str:
+def _formatted_analysis(analysis: "Analysis", chosen: str) -> str:
     if chosen == "html":
-        from memlab.roofline.reports.listing_html import page
+        from memlab.roofline.reports.listing_html import listing_page
 
-        return page(analysis)
-    from memlab.roofline.documents.analysis import document, lines_csv
+        return listing_page(analysis)
+    from memlab.roofline.documents.analysis import analysis_document, lines_csv
 
     if chosen == "csv":
         return lines_csv(analysis)
-    return json_text(document(analysis))
+    return json_text(analysis_document(analysis))
 
 
 analyze_app = kernel_app(

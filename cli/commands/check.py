@@ -13,26 +13,26 @@ from memlab.cli.output import (
     deliver,
     json_text,
     note_time_limit,
-    say,
+    print_message,
 )
-from memlab.errors import UsageError, nearest
+from memlab.errors import UsageError, suggest_nearest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from memlab.device.checking.findings import Tool
-    from memlab.device.nvidia_tools.sanitizer import Pair, SanitizerReport
-    from memlab.kernels.user.kernel import OwnKernel
+    from memlab.device.nvidia_tools.sanitizer import FindingPair, SanitizerReport
+    from memlab.kernels.user.kernel import UserKernel
 
-ALL = "all"
+ALL_TOOLS = "all"
 """What `--tool` takes besides the tools."""
 
-FORMATS = {".json": "json"}
+CHECK_FORMATS = {".json": "json"}
 """What a file's extension asks for."""
 
-Beside = Literal["compute-sanitizer"]
+ReferenceTool = Literal["compute-sanitizer"]
 
-Document = Annotated[
+CheckOutputOption = Annotated[
     Path | None,
     typer.Option(
         "--output", "-o", metavar="FILE", help="Write JSON to FILE instead of a report to stdout."
@@ -40,50 +40,50 @@ Document = Annotated[
 ]
 
 
-def _tool_names(incomplete: str) -> list[str]:
+def _complete_tool_names(incomplete: str) -> list[str]:
     from memlab.device.checking.findings import TOOLS
 
-    return [each for each in (*TOOLS, ALL) if each.startswith(incomplete)]
+    return [each for each in (*TOOLS, ALL_TOOLS) if each.startswith(incomplete)]
 
 
 def check_kernel(
-    target: "str | OwnKernel",
+    target: "str | UserKernel",
     parameters: "Mapping[str, int | str | None]",
     *,
-    device: options.Device = None,
+    device: options.DeviceOption = None,
     tool: Annotated[
         list[str] | None,
         typer.Option(
             "--tool",
             metavar="TOOL",
             help="memcheck, initcheck, racecheck or synccheck; may be repeated. [default: all]",
-            autocompletion=_tool_names,
+            autocompletion=_complete_tool_names,
         ),
     ] = None,
     with_: Annotated[
-        Beside | None,
+        ReferenceTool | None,
         typer.Option("--with", help="Also run NVIDIA's own on a GPU, and show both."),
     ] = None,
-    seed: options.Seed = 0,
-    timeout: options.Timeout = None,
-    memory_limit: options.MemoryLimit = None,
-    as_json: options.Json = False,
-    output: Document = None,
-    force: options.Force = False,
-    quiet: options.Quiet = False,
+    seed: options.SeedOption = 0,
+    timeout: options.TimeoutOption = None,
+    memory_limit: options.MemoryLimitOption = None,
+    as_json: options.JsonOption = False,
+    output: CheckOutputOption = None,
+    force: options.ForceOption = False,
+    quiet: options.QuietOption = False,
 ) -> None:
     """Check one kernel, print or write what was found, and leave with 1 if anything was."""
-    tools = _tools(tool)
-    chosen = chosen_format(as_json, False, output, FORMATS)
+    tools = _selected_tools(tool)
+    chosen = chosen_format(as_json, False, output, CHECK_FORMATS)
     if output is not None:
         check_output(output, force)
 
     from memlab import gpu, lab
     from memlab.cli.progress import progress_bar
-    from memlab.device.nvidia_tools.sanitizer import SanitizerError, side_by_side
+    from memlab.device.nvidia_tools.sanitizer import SanitizerError, match_findings
 
     beside: SanitizerReport | None = None
-    pairs: tuple[Pair, ...] = ()
+    pairs: tuple[FindingPair, ...] = ()
     with progress_bar(quiet) as progress:
         asked: dict[str, Any] = {"device": device, "seed": seed, "tools": tools}
         asked["progress"] = progress
@@ -93,14 +93,14 @@ def check_kernel(
         if with_ is not None:
             try:
                 beside = gpu.compute_sanitizer(target, parameters, **asked, timeout_s=timeout)
-                pairs = side_by_side(report.findings, beside.findings)
+                pairs = match_findings(report.findings, beside.findings)
             except SanitizerError as error:
-                say(f"no compute-sanitizer: {error}")
+                print_message(f"no compute-sanitizer: {error}")
     note_time_limit(report.coverage, quiet)
     if chosen == "json":
-        from memlab.roofline.documents.check import document
+        from memlab.roofline.documents.check import check_document
 
-        deliver(json_text(document(report, beside, pairs)), output, force, quiet)
+        deliver(json_text(check_document(report, beside, pairs)), output, force, quiet)
     else:
         from memlab.roofline.reports.check import check_report
         from memlab.roofline.reports.parts import console
@@ -110,7 +110,7 @@ def check_kernel(
         raise typer.Exit(EXIT_FINDING)
 
 
-def _tools(chosen: list[str] | None) -> "tuple[Tool, ...]":
+def _selected_tools(chosen: list[str] | None) -> "tuple[Tool, ...]":
     """The tools asked for, each once and in the order of reports.
 
     Raises:
@@ -119,9 +119,11 @@ def _tools(chosen: list[str] | None) -> "tuple[Tool, ...]":
     from memlab.device.checking.findings import TOOLS
 
     for each in chosen or ():
-        if each not in (*TOOLS, ALL):
-            raise UsageError(f"there is no tool {each!r}: {nearest(each, (*TOOLS, ALL))}")
-    if not chosen or ALL in chosen:
+        if each not in (*TOOLS, ALL_TOOLS):
+            raise UsageError(
+                f"there is no tool {each!r}: {suggest_nearest(each, (*TOOLS, ALL_TOOLS))}"
+            )
+    if not chosen or ALL_TOOLS in chosen:
         return TOOLS
     return tuple(each for each in TOOLS if each in chosen)
 

@@ -42,12 +42,12 @@ MEMORY_LAB_LIMITS = {
 
 
 def devicequery(
-    device: options.Device = None,
+    device: options.DeviceOption = None,
     list_devices: Annotated[bool, typer.Option("--list", help="List all devices.")] = False,
     all_attributes: Annotated[
         bool, typer.Option("--all", help="Add every attribute that a GPU's driver has.")
     ] = False,
-    as_json: options.Json = False,
+    as_json: options.JsonOption = False,
 ) -> None:
     """Show what a device has: limits, sizes, clocks, peaks, each with its provenance.
 
@@ -59,13 +59,13 @@ def devicequery(
     if list_devices and all_attributes:
         raise UsageError("--list and --all do not go together: use --device INDEX for --all")
     if list_devices:
-        listed = {name: lab.device_properties(name) for name in lab.device_names()}
+        listed = {name: lab.device_properties(name) for name in lab.available_device_names()}
         if as_json:
             print_json(devices_document(listed))
         else:
             _print_table(listed)
         return
-    devices = lab.devices_properties(device)
+    devices = lab.properties_by_device(device)
     wanted = as_json or all_attributes
     attributes = {key: lab.device_attributes(key) if wanted else {} for key in devices}
     if as_json and len(devices) == 1:
@@ -88,31 +88,32 @@ def device_query_lines(devices: "Mapping[str, DeviceProperties]") -> Iterator[st
     Args:
         devices: By what `--device` takes; what is not known reads `N/A`.
     """
-    numbers = {key: _number(key) for key in devices}
+    numbers = {key: _gpu_index(key) for key in devices}
     everyone = {
         *numbers.values(),
-        *(_number(peer) for p in devices.values() for peer in p.peer_access),
+        *(_gpu_index(peer) for p in devices.values() for peer in p.peer_access),
     }
     first = next(iter(devices.values()))
-    driver, runtime = _text(first.driver_version), _text(first.runtime_version)
+    driver, runtime = _value_text(first.driver_version), _value_text(first.runtime_version)
     yield "CUDA Device Query (Runtime API) version (CUDART static linking)"
     yield ""
     yield f"Detected {len(everyone)} CUDA Capable device(s)"
     for key, p in devices.items():
         yield ""
         yield f'Device {numbers[key]}: "{p.name}"'
-        yield _line("CUDA Driver Version / Runtime Version", f"{driver} / {runtime}")
-        yield from (_line(label, value) for label, value in _compute_rows(p))
-        yield from (_line(label, value) for label, value in _memory_rows(p))
-        yield from (_line(label, value) for label, value in _support_rows(p))
+        yield _label_line("CUDA Driver Version / Runtime Version", f"{driver} / {runtime}")
+        yield from (_label_line(label, value) for label, value in _compute_rows(p))
+        yield from (_label_line(label, value) for label, value in _memory_rows(p))
+        yield from (_label_line(label, value) for label, value in _support_rows(p))
         yield "  Compute Mode:"
         yield f"     < {UNKNOWN if p.compute_mode is None else COMPUTE_MODES[p.compute_mode]} >"
     for key, p in devices.items():
         for peer, reached in p.peer_access.items():
             name = f"{devices[peer].name} " if peer in devices else ""
             yield (
-                f"> Peer access from {p.name} (GPU{numbers[key]}) -> {name}(GPU{_number(peer)}) : "
-                f"{_yes(reached)}"
+                f"> Peer access from {p.name} (GPU{numbers[key]}) -> "
+                f"{name}(GPU{_gpu_index(peer)}) : "
+                f"{_yes_no_text(reached)}"
             )
     yield ""
     yield (
@@ -122,28 +123,28 @@ def device_query_lines(devices: "Mapping[str, DeviceProperties]") -> Iterator[st
     yield "Result = PASS"
 
 
-def _number(key: str) -> int:
+def _gpu_index(key: str) -> int:
     """The number of a GPU, `cuda:1`; a datasheet stands for the only one."""
     _, colon, digits = key.rpartition(":")
     return int(digits) if colon else 0
 
 
 def _compute_rows(p: "DeviceProperties") -> tuple[tuple[str, str], ...]:
-    from memlab.device.properties import dotted
+    from memlab.device.properties import version_text
 
     count, lanes = p.multiprocessor_count, p.fp32_lanes_per_sm
     cores = None if count is None or lanes is None else count * lanes
     multiprocessors = (
-        f"({_text(count, '03')}) Multiprocessors, ({_text(lanes, '03')}) CUDA Cores/MP:"
+        f"({_value_text(count, '03')}) Multiprocessors, ({_value_text(lanes, '03')}) CUDA Cores/MP:"
     )
     return (
-        ("CUDA Capability Major/Minor version number:", dotted(p.compute_capability)),
+        ("CUDA Capability Major/Minor version number:", version_text(p.compute_capability)),
         ("Total amount of global memory:", _memory(p.total_memory_bytes)),
-        (multiprocessors, f"{_text(cores)} CUDA Cores"),
+        (multiprocessors, f"{_value_text(cores)} CUDA Cores"),
         ("GPU Max Clock rate:", _clock(p.clock_rate_hz)),
-        ("Memory Clock rate:", _scaled(p.memory_clock_rate_hz, 1e6, ".0f", " Mhz")),
-        ("Memory Bus Width:", _with(p.global_memory_bus_width_bits, "-bit")),
-        ("L2 Cache Size:", _with(p.l2_cache_bytes, " bytes")),
+        ("Memory Clock rate:", _scaled_text(p.memory_clock_rate_hz, 1e6, ".0f", " Mhz")),
+        ("Memory Bus Width:", _value_with_unit(p.global_memory_bus_width_bits, "-bit")),
+        ("L2 Cache Size:", _value_with_unit(p.l2_cache_bytes, " bytes")),
     )
 
 
@@ -159,32 +160,35 @@ def _memory_rows(p: "DeviceProperties") -> tuple[tuple[str, str], ...]:
         ),
         (
             "Maximum Layered 1D Texture Size, (num) layers",
-            f"1D={_extent([p.max_texture1d_layered_width])}, {_text(layers1d)} layers",
+            f"1D={_extent([p.max_texture1d_layered_width])}, {_value_text(layers1d)} layers",
         ),
         (
             "Maximum Layered 2D Texture Size, (num) layers",
-            f"2D={layered}, {_text(layers2d)} layers",
+            f"2D={layered}, {_value_text(layers2d)} layers",
         ),
-        ("Total amount of constant memory:", _with(p.total_constant_memory_bytes, " bytes")),
+        (
+            "Total amount of constant memory:",
+            _value_with_unit(p.total_constant_memory_bytes, " bytes"),
+        ),
         (
             "Total amount of shared memory per block:",
-            _with(p.max_shared_memory_per_block_bytes, " bytes"),
+            _value_with_unit(p.max_shared_memory_per_block_bytes, " bytes"),
         ),
         (
             "Total shared memory per multiprocessor:",
-            _with(p.max_shared_memory_per_multiprocessor_bytes, " bytes"),
+            _value_with_unit(p.max_shared_memory_per_multiprocessor_bytes, " bytes"),
         ),
-        ("Total number of registers available per block:", _text(p.max_registers_per_block)),
-        ("Warp size:", _text(p.warp_size)),
+        ("Total number of registers available per block:", _value_text(p.max_registers_per_block)),
+        ("Warp size:", _value_text(p.warp_size)),
         (
             "Maximum number of threads per multiprocessor:",
-            _text(p.max_threads_per_multiprocessor),
+            _value_text(p.max_threads_per_multiprocessor),
         ),
-        ("Maximum number of threads per block:", _text(p.max_threads_per_block)),
+        ("Maximum number of threads per block:", _value_text(p.max_threads_per_block)),
         ("Max dimension size of a thread block (x,y,z):", _extent(p.max_block_dim)),
         ("Max dimension size of a grid size    (x,y,z):", _extent(p.max_grid_dim)),
-        ("Maximum memory pitch:", _with(p.max_pitch_bytes, " bytes")),
-        ("Texture alignment:", _with(p.texture_alignment_bytes, " bytes")),
+        ("Maximum memory pitch:", _value_with_unit(p.max_pitch_bytes, " bytes")),
+        ("Texture alignment:", _value_with_unit(p.texture_alignment_bytes, " bytes")),
     )
 
 
@@ -192,19 +196,22 @@ def _support_rows(p: "DeviceProperties") -> tuple[tuple[str, str], ...]:
     location = (p.pci_domain_id, p.pci_bus_id, p.pci_device_id)
     return (
         ("Concurrent copy and kernel execution:", _copy_engines(p.async_engine_count)),
-        ("Run time limit on kernels:", _yes(p.kernel_exec_timeout)),
-        ("Integrated GPU sharing Host Memory:", _yes(p.integrated)),
-        ("Support host page-locked memory mapping:", _yes(p.can_map_host_memory)),
-        ("Alignment requirement for Surfaces:", _yes(p.surface_alignment_bytes)),
-        ("Device has ECC support:", _yes(p.ecc_enabled, "Enabled", "Disabled")),
-        ("Device supports Unified Addressing (UVA):", _yes(p.unified_addressing)),
-        ("Device supports Managed Memory:", _yes(p.managed_memory)),
-        ("Device supports Compute Preemption:", _yes(p.compute_preemption_supported)),
-        ("Supports Cooperative Kernel Launch:", _yes(p.cooperative_launch)),
-        ("Supports MultiDevice Co-op Kernel Launch:", _yes(p.cooperative_multi_device_launch)),
+        ("Run time limit on kernels:", _yes_no_text(p.kernel_exec_timeout)),
+        ("Integrated GPU sharing Host Memory:", _yes_no_text(p.integrated)),
+        ("Support host page-locked memory mapping:", _yes_no_text(p.can_map_host_memory)),
+        ("Alignment requirement for Surfaces:", _yes_no_text(p.surface_alignment_bytes)),
+        ("Device has ECC support:", _yes_no_text(p.ecc_enabled, "Enabled", "Disabled")),
+        ("Device supports Unified Addressing (UVA):", _yes_no_text(p.unified_addressing)),
+        ("Device supports Managed Memory:", _yes_no_text(p.managed_memory)),
+        ("Device supports Compute Preemption:", _yes_no_text(p.compute_preemption_supported)),
+        ("Supports Cooperative Kernel Launch:", _yes_no_text(p.cooperative_launch)),
+        (
+            "Supports MultiDevice Co-op Kernel Launch:",
+            _yes_no_text(p.cooperative_multi_device_launch),
+        ),
         (
             "Device PCI Domain ID / Bus ID / location ID:",
-            " / ".join(_text(part) for part in location),
+            " / ".join(_value_text(part) for part in location),
         ),
     )
 
@@ -217,7 +224,7 @@ def attribute_lines(attributes: "Mapping[str, int | None]", whose: str = "") -> 
         whose: Which device's they are, where several are shown.
     """
     yield f"Every attribute{whose} (CU_DEVICE_ATTRIBUTE_...), in the driver's units:"
-    yield from (_line(name, _text(value)) for name, value in attributes.items())
+    yield from (_label_line(name, _value_text(value)) for name, value in attributes.items())
     if not attributes:
         yield "  None: this is a datasheet, and no driver's GPU."
 
@@ -236,25 +243,25 @@ def memory_lab_lines(properties: "DeviceProperties", whose: str = "") -> Iterato
 
     def line(label: str, text: str, *names: str) -> str:
         known = UNKNOWN not in text
-        return _line(label, f"{text} [{of.provenance(p, *names)}]" if known else UNKNOWN)
+        return _label_line(label, f"{text} [{of.provenance(p, *names)}]" if known else UNKNOWN)
 
     yield f"What a memory lab needs{whose} besides:"
     for label, name in MEMORY_LAB_LIMITS.items():
         unit = " bytes" if name.endswith("_bytes") else ""
-        yield line(label, _with(getattr(p, name), unit), name)
+        yield line(label, _value_with_unit(getattr(p, name), unit), name)
     bandwidth = of.bandwidth_figures(p)
     peak = of.peak_bandwidth_bytes_per_s(p)
-    yield line("Peak memory bandwidth:", _scaled(peak, 1e9, ".1f", " GB/s"), *bandwidth)
+    yield line("Peak memory bandwidth:", _scaled_text(peak, 1e9, ".1f", " GB/s"), *bandwidth)
     for kind in of.PEAK_KINDS:
-        rate = _scaled(of.peak_flop_per_s(p, kind), 1e12, ".4g", " TFLOP/s at ")
-        clock = _scaled(of.clock_of_peak_hz(p, kind), 1e6, ".0f", " MHz")
+        rate = _scaled_text(of.peak_flop_per_s(p, kind), 1e12, ".4g", " TFLOP/s at ")
+        clock = _scaled_text(of.clock_of_peak_hz(p, kind), 1e6, ".0f", " MHz")
         yield line(f"Peak {ceiling_label(kind)}:", rate + clock, *of.peak_figures(p, kind))
     for kind in of.PEAK_KINDS:
-        ridge = _scaled(of.ridge_flop_per_byte(p, kind), 1, ".4g", " FLOP/B")
+        ridge = _scaled_text(of.ridge_flop_per_byte(p, kind), 1, ".4g", " FLOP/B")
         yield line(
             f"Ridge point {ceiling_label(kind)}:", ridge, *of.peak_figures(p, kind), *bandwidth
         )
-    ratio = _scaled(of.required_compute_to_global_access_ratio(p), 1, ".4g", " FLOP an access")
+    ratio = _scaled_text(of.required_compute_to_global_access_ratio(p), 1, ".4g", " FLOP an access")
     names = (*of.peak_figures(p, "fp32"), *bandwidth)
     yield line("Compute-to-global-memory-access ratio needed:", ratio, *names)
     assumed = [name for name, text in p.sources.items() if text.startswith("analytic: assumed")]
@@ -267,7 +274,7 @@ def _print_table(devices: dict[str, "DeviceProperties"]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from memlab.device.properties import dotted, peak_bandwidth_bytes_per_s, peak_flop_per_s
+    from memlab.device.properties import peak_bandwidth_bytes_per_s, peak_flop_per_s, version_text
 
     console = Console()
     # A narrow terminal shows what --device takes and what it gives.
@@ -281,39 +288,39 @@ def _print_table(devices: dict[str, "DeviceProperties"]) -> None:
         cells = {
             "device": key,
             "name": each.name,
-            "cc": dotted(each.compute_capability),
-            "memory": _scaled(each.total_memory_bytes, 2**30, ".1f", " GiB"),
-            "bandwidth": _scaled(peak_bandwidth_bytes_per_s(each), 1e9, ".0f", " GB/s"),
-            "FP32": _scaled(peak_flop_per_s(each, "fp32"), 1e12, ".1f", " TFLOP/s"),
+            "cc": version_text(each.compute_capability),
+            "memory": _scaled_text(each.total_memory_bytes, 2**30, ".1f", " GiB"),
+            "bandwidth": _scaled_text(peak_bandwidth_bytes_per_s(each), 1e9, ".0f", " GB/s"),
+            "FP32": _scaled_text(peak_flop_per_s(each, "fp32"), 1e12, ".1f", " TFLOP/s"),
         }
         table.add_row(*(text for title, text in cells.items() if title not in left_out))
     console.print(table)
 
 
-def _line(label: str, value: str) -> str:
+def _label_line(label: str, value: str) -> str:
     # CUDA's deviceQuery writes these two labels with their blanks, one fewer than the column.
     width = 0 if label.startswith("Max dimension") else LABEL_WIDTH
     return f"  {label:<{width}} {value}"
 
 
-def _text(value: object, spec: str = "") -> str:
+def _value_text(value: object, spec: str = "") -> str:
     return UNKNOWN if value is None else format(value, spec)
 
 
-def _with(value: object, unit: str) -> str:
+def _value_with_unit(value: object, unit: str) -> str:
     return UNKNOWN if value is None else f"{value}{unit}"
 
 
-def _scaled(value: float | None, scale: float, spec: str, unit: str) -> str:
+def _scaled_text(value: float | None, scale: float, spec: str, unit: str) -> str:
     return UNKNOWN if value is None else f"{value / scale:{spec}}{unit}"
 
 
-def _yes(value: object, yes: str = "Yes", no: str = "No") -> str:
+def _yes_no_text(value: object, yes: str = "Yes", no: str = "No") -> str:
     return UNKNOWN if value is None else yes if value else no
 
 
 def _extent(sizes: Iterable[int | None] | None) -> str:
-    return UNKNOWN if sizes is None else f"({', '.join(_text(size) for size in sizes)})"
+    return UNKNOWN if sizes is None else f"({', '.join(_value_text(size) for size in sizes)})"
 
 
 def _memory(size: int | None) -> str:
@@ -325,4 +332,4 @@ def _clock(rate_hz: int | None) -> str:
 
 
 def _copy_engines(count: int | None) -> str:
-    return UNKNOWN if count is None else f"{_yes(count)} with {count} copy engine(s)"
+    return UNKNOWN if count is None else f"{_yes_no_text(count)} with {count} copy engine(s)"

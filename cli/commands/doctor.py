@@ -9,32 +9,32 @@ from memlab.cli import options
 from memlab.cli.output import print_json
 
 if TYPE_CHECKING:
-    from memlab.device.doctor.diagnosis import Diagnosis, Finding
-    from memlab.device.doctor.probes import Facts
+    from memlab.device.doctor.diagnosis import Diagnosis, DiagnosisItem
+    from memlab.device.doctor.probes import MachineState
 
 SCHEMA_VERSION = 1
 EXIT_NOTHING_RUNS = 3
-MARKS = {"works": ("✓", "green"), "note": ("!", "yellow"), "fails": ("✗", "red")}
+STATUS_MARKS = {"works": ("✓", "green"), "note": ("!", "yellow"), "fails": ("✗", "red")}
 
 
-def doctor(as_json: options.Json = False, store: options.Store = None) -> None:
+def doctor(as_json: options.JsonOption = False, store: options.StoreOption = None) -> None:
     """Say what works here: driver, PyCUDA, NVRTC, counters, clocks, memory, store."""
     from memlab.device.doctor.diagnosis import diagnose
-    from memlab.device.doctor.probes import examine
+    from memlab.device.doctor.probes import probe_machine
 
-    facts = examine()
+    facts = probe_machine()
     diagnosis = diagnose(facts)
-    findings = (*diagnosis.findings, _store(store))
+    findings = (*diagnosis.findings, _store_finding(store))
     if as_json:
         print_json(_document(facts, diagnosis, findings))
     else:
-        _print_table(findings, _verdict(diagnosis))
+        _print_table(findings, _verdict_text(diagnosis))
     if not (diagnosis.gpu_works or diagnosis.emulator_works):
         raise typer.Exit(EXIT_NOTHING_RUNS)
 
 
-def _store(path: Path | None) -> "Finding":
-    from memlab.device.doctor.diagnosis import Finding
+def _store_finding(path: Path | None) -> "DiagnosisItem":
+    from memlab.device.doctor.diagnosis import DiagnosisItem
     from memlab.errors import UsageError
     from memlab.roofline.store.store import Store
 
@@ -44,11 +44,11 @@ def _store(path: Path | None) -> "Finding":
     except UsageError as error:
         # The runs themselves go on, with --no-store or --store elsewhere.
         found, _, advice = str(error).rpartition(": ")
-        return Finding("store", "note", found or str(error), advice if found else "")
-    return Finding("store", "works", f"{runs.path}, writable")
+        return DiagnosisItem("store", "note", found or str(error), advice if found else "")
+    return DiagnosisItem("store", "works", f"{runs.path}, writable")
 
 
-def _verdict(diagnosis: "Diagnosis") -> str:
+def _verdict_text(diagnosis: "Diagnosis") -> str:
     if diagnosis.gpu_works:
         emulated = "" if diagnosis.emulator_works else "; emulated devices do not"
         return f"GPU runs work here{emulated}: memlab run tiled"
@@ -58,7 +58,7 @@ def _verdict(diagnosis: "Diagnosis") -> str:
 
 
 def _document(
-    facts: "Facts", diagnosis: "Diagnosis", findings: "tuple[Finding, ...]"
+    facts: "MachineState", diagnosis: "Diagnosis", findings: "tuple[DiagnosisItem, ...]"
 ) -> dict[str, object]:
     from dataclasses import asdict
 
@@ -71,7 +71,7 @@ def _document(
     }
 
 
-def _print_table(findings: "tuple[Finding, ...]", verdict: str) -> None:
+def _print_table(findings: "tuple[DiagnosisItem, ...]", verdict: str) -> None:
     from rich.table import Column, Table
     from rich.text import Text
 
@@ -79,7 +79,7 @@ def _print_table(findings: "tuple[Finding, ...]", verdict: str) -> None:
 
     table = Table.grid(Column(), Column(no_wrap=True), Column(), padding=(0, 2, 0, 0))
     for finding in findings:
-        mark, style = MARKS[finding.state]
+        mark, style = STATUS_MARKS[finding.state]
         shown = Text(finding.found)
         if finding.advice:
             shown.append(f"\n→ {finding.advice}", style="dim")

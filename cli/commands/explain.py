@@ -11,17 +11,17 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from memlab.roofline.glossary import Entry
+    from memlab.roofline.glossary import GlossaryEntry
 
 SCHEMA_VERSION = 1
-LABEL_COLUMNS = 10
+FIELD_LABEL_COLUMNS = 10
 
 
-def _complete(incomplete: str) -> list[str]:
+def _complete_name(incomplete: str) -> list[str]:
     """Complete a term or a kernel; a word that a shell would break in two gets dashes."""
-    from memlab.roofline.glossary import names
+    from memlab.roofline.glossary import explainable_names
 
-    words = (name.replace(" ", "-") for name in names() if "'" not in name)
+    words = (name.replace(" ", "-") for name in explainable_names() if "'" not in name)
     return [word for word in words if word.lower().startswith(incomplete.lower())]
 
 
@@ -31,16 +31,16 @@ def explain(
         typer.Argument(
             metavar="[TERM|KERNEL]",
             help="What to explain; several words are one term.",
-            autocompletion=_complete,
+            autocompletion=_complete_name,
             show_default=False,
         ),
     ] = None,
-    as_json: options.Json = False,
+    as_json: options.JsonOption = False,
 ) -> None:
     """Explain a term, a counter or a kernel; alone, list them all."""
     from memlab.roofline import glossary
 
-    entries = glossary.find(" ".join(name)) if name else tuple(_everything())
+    entries = glossary.find_entries(" ".join(name)) if name else tuple(_all_entries())
     if as_json:
         import dataclasses
         import json
@@ -52,12 +52,12 @@ def explain(
         typer.echo(json.dumps(document, indent=2, ensure_ascii=False))
         return
 
-    from memlab.roofline.reports.parts import console, spaced
+    from memlab.roofline.reports.parts import console, stack_sections
 
-    console().print(spaced(map(_page, entries)) if name else _listing(entries))
+    console().print(stack_sections(map(_page, entries)) if name else _listing(entries))
 
 
-def _everything() -> "Iterable[Entry]":
+def _all_entries() -> "Iterable[GlossaryEntry]":
     from memlab.kernels.catalog import CATALOG
     from memlab.roofline import glossary
 
@@ -65,7 +65,7 @@ def _everything() -> "Iterable[Entry]":
     yield from (glossary.kernel_entry(kernel) for kernel in CATALOG.values())
 
 
-def _listing(entries: "Iterable[Entry]") -> "RenderableType":
+def _listing(entries: "Iterable[GlossaryEntry]") -> "RenderableType":
     """Write all names, a paragraph a kind."""
     import textwrap
     from itertools import groupby
@@ -73,7 +73,7 @@ def _listing(entries: "Iterable[Entry]") -> "RenderableType":
     from rich.console import Group
     from rich.text import Text
 
-    from memlab.roofline.reports.parts import REPORT_COLUMNS, spaced
+    from memlab.roofline.reports.parts import REPORT_COLUMNS, stack_sections
 
     kinds: list[RenderableType] = []
     for kind, group in groupby(entries, key=lambda entry: entry.kind):
@@ -82,18 +82,20 @@ def _listing(entries: "Iterable[Entry]") -> "RenderableType":
         lines = textwrap.wrap(listed, REPORT_COLUMNS - 2, break_on_hyphens=False)
         names = textwrap.indent("\n".join(lines), "  ").replace("\N{NO-BREAK SPACE}", " ")
         kinds.append(Group(Text(kind.capitalize(), style="bold"), Text(names)))
-    return spaced((*kinds, Text("memlab explain NAME tells what one is.", style="dim")))
+    return stack_sections((*kinds, Text("memlab explain NAME tells what one is.", style="dim")))
 
 
-def _page(entry: "Entry") -> "RenderableType":
+def _page(entry: "GlossaryEntry") -> "RenderableType":
     """Write one entry: its paragraphs, then unit, formula and where it comes from."""
     from rich.console import Group
     from rich.table import Column, Table
     from rich.text import Text
 
-    from memlab.roofline.reports.parts import heading, indented, spaced
+    from memlab.roofline.reports.parts import heading, indented, stack_sections
 
-    facts = Table.grid(Column(width=LABEL_COLUMNS), Column(overflow="fold"), padding=(0, 1, 0, 0))
+    facts = Table.grid(
+        Column(width=FIELD_LABEL_COLUMNS), Column(overflow="fold"), padding=(0, 1, 0, 0)
+    )
     for label, lines in (
         ("unit", (entry.unit,)),
         ("formula", (entry.formula,)),
@@ -112,5 +114,5 @@ def _page(entry: "Entry") -> "RenderableType":
     tables = (each for each in (parameters, facts) if each.row_count)
     return Group(
         heading((Text(entry.name, style="bold cyan"), entry.kind)),
-        indented(spaced((*map(Text, entry.paragraphs), *tables))),
+        indented(stack_sections((*map(Text, entry.paragraphs), *tables))),
     )

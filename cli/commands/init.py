@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from memlab.cli import options
-from memlab.cli.output import check_output, say, write_output
+from memlab.cli.output import check_output, print_message, write_output
 from memlab.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from memlab.kernels.user.kernel import OwnKernel
+    from memlab.kernels.user.kernel import UserKernel
 
 DEFAULT_FILE = Path("memlab.toml")
 
@@ -31,11 +31,11 @@ def init(
         ),
     ] = DEFAULT_FILE,
     force: Annotated[bool, typer.Option("--force", help="Overwrite what is there.")] = False,
-    define: options.Defines = None,
-    include: options.Include = None,
-    std: options.Std = None,
-    device: options.Device = None,
-    quiet: options.Quiet = False,
+    define: options.DefinesOption = None,
+    include: options.IncludeOption = None,
+    std: options.StdOption = None,
+    device: options.DeviceOption = None,
+    quiet: options.QuietOption = False,
 ) -> None:
     """Write a memlab.toml for the kernels of a file, from the parameters they take.
 
@@ -46,28 +46,31 @@ def init(
     from memlab.kernels.user import kernel as user_kernel
     from memlab.kernels.user import project, scaffold
 
-    place = user_kernel.split(target)
+    place = user_kernel.split_target(target)
     if place is None:
         raise UsageError(f"{target!r} is no file of CUDA C++: name one, as in saxpy.cu:saxpy")
     added_to = output.is_file() and not output.is_symlink() and not force
-    present = _present(output) if added_to else {}
+    present = _existing_kernels(output) if added_to else {}
     check_output(output, force or added_to)
     schema = output.parent / project.SCHEMA_FILE
-    keeps_schema = _holds(schema, project.schema_text()) or (added_to and schema.is_file())
+    keeps_schema = _has_content(schema, project.schema_text()) or (added_to and schema.is_file())
     if not keeps_schema:
         if schema.exists() and not schema.is_file():
             raise UsageError(f"{schema} is no file, and the schema belongs there: move it away")
         check_output(schema, force)
-    chosen = user_kernel.configured(
-        user_kernel.OwnKernel(*place), {"defines": define, "include": include, "std": std}
+    chosen = user_kernel.apply_launch_options(
+        user_kernel.UserKernel(*place), {"defines": define, "include": include, "std": std}
     )
-    found = lab.signatures(chosen, device=device)
-    moved, source = user_kernel.moved(chosen, output.parent), user_kernel.read_source(chosen)
+    found = lab.signatures_in_file(chosen, device=device)
+    moved, source = (
+        user_kernel.with_relative_paths(chosen, output.parent),
+        user_kernel.read_source(chosen),
+    )
     if added_to:
-        tables = scaffold.tables(moved, found, source, present, output.parent)
-        text = _with_tables(output, present, tables)
+        tables = scaffold.kernel_tables(moved, found, source, present, output.parent)
+        text = _append_tables(output, present, tables)
     else:
-        text = scaffold.document(moved, found, source)
+        text = scaffold.project_file_text(moved, found, source)
     write_output(output, text, force or added_to)
     if not keeps_schema:
         write_output(schema, project.schema_text(), force)
@@ -75,10 +78,10 @@ def init(
         names = tomllib.loads(text.removeprefix("\ufeff"))["kernels"]
         first = next(name for name in names if name not in present)
         did = f"added to {output}" if added_to else f"wrote {output}"
-        say(f"{did}: correct the sizes, then 'memlab run {first}'")
+        print_message(f"{did}: correct the sizes, then 'memlab run {first}'")
 
 
-def _present(output: Path) -> "dict[str, OwnKernel]":
+def _existing_kernels(output: Path) -> "dict[str, UserKernel]":
     """The kernels of a file that is there.
 
     Raises:
@@ -87,15 +90,15 @@ def _present(output: Path) -> "dict[str, OwnKernel]":
     from memlab.kernels.user import project
 
     try:
-        return project.kernels(output)
+        return project.read_user_kernels(output)
     except UsageError as error:
         raise UsageError(
             f"{output} exists, and no table can be added: {error}; or add --force to overwrite it"
         ) from None
 
 
-def _with_tables(
-    output: Path, present: "Mapping[str, OwnKernel]", tables: "Sequence[tuple[str, str]]"
+def _append_tables(
+    output: Path, present: "Mapping[str, UserKernel]", tables: "Sequence[tuple[str, str]]"
 ) -> str:
     """The text of a file with tables put behind it; what it has stays as it is.
 
@@ -122,7 +125,7 @@ def _with_tables(
     return text
 
 
-def _holds(path: Path, text: str) -> bool:
+def _has_content(path: Path, text: str) -> bool:
     try:
         whole = text.encode()  # of another size, or a pipe, it is not even opened
         return path.is_file() and path.stat().st_size == len(whole) and path.read_bytes() == whole

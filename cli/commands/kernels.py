@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 SCHEMA_VERSION = 1
 
 
-def kernels(as_json: options.Json = False) -> None:
+def kernels(as_json: options.JsonOption = False) -> None:
     """List the kernels and the parameters of each, then those in the folder's memlab.toml."""
     from memlab.kernels.catalog import CATALOG
-    from memlab.kernels.user.project import kernels as named_in_project
+    from memlab.kernels.user.project import read_user_kernels as named_in_project
 
     own_kernels = named_in_project()
 

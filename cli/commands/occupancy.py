@@ -16,19 +16,19 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from memlab.device.properties import DeviceProperties
-    from memlab.kernels.user.kernel import OwnKernel
-    from memlab.roofline.documents.occupancy import Subject
+    from memlab.kernels.user.kernel import UserKernel
+    from memlab.roofline.documents.occupancy import OccupancySubject
 
 EXAMPLES = "'memlab occupancy tiled' or 'memlab occupancy --threads 256 --registers 40'"
 
-OPTIONS = {
+RESOURCE_OPTIONS = {
     "threads_per_block": ("--threads", "threads a block"),
     "registers_per_thread": ("--registers", "registers a thread"),
     "shared_bytes_per_block": ("--shared", "bytes of shared memory a block"),
 }
 """How a resource of `memlab.device.occupancy.Block` is given, and how a person reads it."""
 
-Picture = Annotated[
+CurvesOutputOption = Annotated[
     Path | None,
     typer.Option(
         "--output",
@@ -37,35 +37,37 @@ Picture = Annotated[
         help="Draw the curves to FILE: .png, .svg or .pdf. Their data goes beside it as .csv.",
     ),
 ]
-Hidden = Annotated[int | None, typer.Option(hidden=True)]
+HiddenOption = Annotated[int | None, typer.Option(hidden=True)]
 
 
 def occupancy_of_kernel(
-    target: "str | OwnKernel",
+    target: "str | UserKernel",
     parameters: "Mapping[str, int | str | None]",
     *,
-    device: options.Device = None,
-    as_json: options.Json = False,
-    output: Picture = None,
-    force: options.Force = False,
-    quiet: options.Quiet = False,
-    threads: Hidden = None,
-    registers: Hidden = None,
-    shared: Hidden = None,
+    device: options.DeviceOption = None,
+    as_json: options.JsonOption = False,
+    output: CurvesOutputOption = None,
+    force: options.ForceOption = False,
+    quiet: options.QuietOption = False,
+    threads: HiddenOption = None,
+    registers: HiddenOption = None,
+    shared: HiddenOption = None,
 ) -> None:
     """Compile one kernel for the device and show its occupancy."""
     if (threads, registers, shared) != (None, None, None):
-        raise _both(target if isinstance(target, str) else target.target)
+        raise _kernel_and_numbers_error(target if isinstance(target, str) else target.target)
     if output is not None:
         check_picture(output, force)
 
     from memlab import lab
-    from memlab.device.occupancy import block_of
-    from memlab.roofline.documents.occupancy import Subject
+    from memlab.device.occupancy import block_requirements
+    from memlab.roofline.documents.occupancy import OccupancySubject
 
     properties = lab.device_properties(device)
-    launch, resources = lab.resources(target, parameters, properties)
-    subject = Subject(block_of(launch, resources), launch.kernel, dict(launch.parameters))
+    launch, resources = lab.compile_for_device(target, parameters, properties)
+    subject = OccupancySubject(
+        block_requirements(launch, resources), launch.kernel, dict(launch.parameters)
+    )
     _deliver(properties, subject, as_json, output, force, quiet)
 
 
@@ -88,18 +90,18 @@ def occupancy(
             "--shared", metavar="BYTES", help="Shared memory a block, bytes. [default: 0]"
         ),
     ] = None,
-    device: options.Device = None,
-    as_json: options.Json = False,
-    output: Picture = None,
-    force: options.Force = False,
-    quiet: options.Quiet = False,
+    device: options.DeviceOption = None,
+    as_json: options.JsonOption = False,
+    output: CurvesOutputOption = None,
+    force: options.ForceOption = False,
+    quiet: options.QuietOption = False,
 ) -> None:
     """Show what limits the blocks an SM holds, for a kernel or for bare numbers."""
     given = (threads, registers, shared)
     if context.invoked_subcommand is not None:
         if given != (None, None, None):
-            raise _both(context.invoked_subcommand)
-        options.hand_on(context)
+            raise _kernel_and_numbers_error(context.invoked_subcommand)
+        options.inherit_options(context)
         return
     if given == (None, None, None):
         raise UsageError(f"which block? name a kernel or give numbers: {EXAMPLES}")
@@ -111,24 +113,24 @@ def occupancy(
         check_picture(output, force)
 
     from memlab import lab
-    from memlab.device.occupancy import Block
+    from memlab.device.occupancy import BlockRequirements
     from memlab.device.occupancy_thresholds import register_budget
-    from memlab.roofline.documents.occupancy import Subject
+    from memlab.roofline.documents.occupancy import OccupancySubject
 
     properties = lab.device_properties(device)
     _check_limits(properties, given)
-    block = Block(threads, registers or 1, shared or 0)
+    block = BlockRequirements(threads, registers or 1, shared or 0)
     if registers is None:
         most = register_budget(properties, block).registers_per_thread
         block = replace(block, registers_per_thread=most)
-    subject = Subject(block, registers_given=registers is not None)
+    subject = OccupancySubject(block, registers_given=registers is not None)
     _deliver(properties, subject, as_json, output, force, quiet)
 
 
 occupancy_app = optional_kernel_app(occupancy_of_kernel, occupancy)
 
 
-def _both(kernel: str) -> UsageError:
+def _kernel_and_numbers_error(kernel: str) -> UsageError:
     return UsageError(
         f"{kernel} and numbers were both given: the compiler gives a kernel its registers and "
         "shared memory; leave the numbers out, or the kernel"
@@ -141,13 +143,13 @@ def _check_limits(properties: "DeviceProperties", given: tuple[int | None, ...])
     Raises:
         UsageError: Names the limit, the value and the nearest that is accepted.
     """
-    from memlab.device.occupancy import RESOURCES, resource_limits
+    from memlab.device.occupancy import BLOCK_RESOURCES, resource_limits
 
     limits = resource_limits(properties)
-    for resource, value in zip(RESOURCES, given, strict=True):
+    for resource, value in zip(BLOCK_RESOURCES, given, strict=True):
         least, most = limits[resource]
         if value is not None and not least <= value <= most:
-            option, label = OPTIONS[resource]
+            option, label = RESOURCE_OPTIONS[resource]
             raise UsageError(
                 f"{value} {label}; {properties.name} allows {least} to {most}: "
                 f"use {option} {min(max(value, least), most)}"
@@ -156,25 +158,26 @@ def _check_limits(properties: "DeviceProperties", given: tuple[int | None, ...])
 
 def _deliver(
     properties: "DeviceProperties",
-    subject: "Subject",
+    subject: "OccupancySubject",
     as_json: bool,
     output: Path | None,
     force: bool,
     quiet: bool,
 ) -> None:
     if as_json:
-        from memlab.roofline.documents.occupancy import document
+        from memlab.roofline.documents.occupancy import occupancy_document
 
-        print_json(document(properties, subject))
+        print_json(occupancy_document(properties, subject))
     else:
-        from memlab.roofline.reports.occupancy import report
+        from memlab.roofline.reports.occupancy import occupancy_report
         from memlab.roofline.reports.parts import console
 
-        console().print(report(properties, subject))
+        console().print(occupancy_report(properties, subject))
     if output is not None:
-        from memlab.roofline.plots.occupancy import draw
-        from memlab.roofline.plots.occupancy_curves import curves, curves_csv
+        from memlab.roofline.plots.occupancy import draw_occupancy
+        from memlab.roofline.plots.occupancy_curves import curves_csv
+        from memlab.roofline.plots.occupancy_curves import occupancy_curves as curves
 
         drawn = curves(properties, subject.block)
-        figure = draw(drawn, properties, subject.label)
+        figure = draw_occupancy(drawn, properties, subject.label)
         write_picture(output, figure, curves_csv(drawn), force=force, quiet=quiet)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from memlab.cli import options
-from memlab.cli.output import json_text, salvage
+from memlab.cli.output import json_text, partial_result
 from memlab.cli.picture import check_picture, write_picture
 from memlab.cli.progress import progress_bar
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
     from memlab.device.gpu.peaks.records import Peaks, Rate
 
-NOT_THE_PEAK = (
+TENSOR_RATE_NOTE = (
     "The tensor rates are those of mma.sync and not the peak, which this architecture reaches\n"
     "with tcgen05.mma alone; that is not measured."
 )
 
 
 def peaks(
-    device: options.Device = None,
-    as_json: options.Json = False,
+    device: options.DeviceOption = None,
+    as_json: options.JsonOption = False,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -34,9 +34,9 @@ def peaks(
             "The figures go beside it as .json.",
         ),
     ] = None,
-    force: options.Force = False,
-    quiet: options.Quiet = False,
-    store: options.Store = None,
+    force: options.ForceOption = False,
+    quiet: options.QuietOption = False,
+    store: options.StoreOption = None,
     no_store: Annotated[bool, typer.Option("--no-store", help="Do not keep the figures.")] = False,
 ) -> None:
     """Measure a GPU's ceilings and latencies; later rooflines on it draw them."""
@@ -47,7 +47,7 @@ def peaks(
     from memlab.roofline.documents.peaks import peaks_document
 
     with progress_bar(quiet) as progress:
-        found, code = salvage(
+        found, code = partial_result(
             lambda: gpu.peaks(device=device, store=store, keep=not no_store, progress=progress)
         )
     text = json_text(peaks_document(found))
@@ -56,23 +56,25 @@ def peaks(
     else:
         from memlab.roofline.reports.parts import console
 
-        console().print(report(found))
+        console().print(peaks_report(found))
     if output is not None:
-        from memlab.roofline.plots.peaks import draw
+        from memlab.roofline.plots.peaks import draw_peaks
 
-        write_picture(output, draw(found), text, force=force, quiet=quiet, data_suffix=".json")
+        write_picture(
+            output, draw_peaks(found), text, force=force, quiet=quiet, data_suffix=".json"
+        )
     if code:
         raise typer.Exit(code)
 
 
-def report(peaks: "Peaks") -> "RenderableType":
+def peaks_report(peaks: "Peaks") -> "RenderableType":
     """Lay out all figures in 80 columns: rates with what they are of the limit, then latencies."""
     from rich.console import Group
     from rich.table import Column, Table
     from rich.text import Text
 
     from memlab.device.gpu.peaks.records import TCGEN05_MAJORS
-    from memlab.roofline.units import scaled
+    from memlab.roofline.units import si_text
 
     def right(header: str) -> Column:
         return Column(header, justify="right", no_wrap=True)
@@ -91,7 +93,7 @@ def report(peaks: "Peaks") -> "RenderableType":
         per_clock = rate.bytes_per_clock_per_sm
         rates.add_row(
             rate.label,
-            scaled(rate.value, rate.unit),
+            si_text(rate.value, rate.unit),
             "" if per_clock is None else f"{per_clock:.4g} B/clk",
             "" if rate.clock_hz is None else f"{rate.clock_hz / 1e6:.0f} MHz",
             _percent(rate.fraction),
@@ -106,14 +108,14 @@ def report(peaks: "Peaks") -> "RenderableType":
         padding=(0, 2, 0, 0),
     )
     for latency in peaks.latencies:
-        latencies.add_row(latency.label, f"{latency.cycles:.4g}", scaled(latency.seconds, "s"))
+        latencies.add_row(latency.label, f"{latency.cycles:.4g}", si_text(latency.seconds, "s"))
     head = [Text(f"{peaks.device.name} ({peaks.device.key}), measured {peaks.created_at}", "bold")]
     if peaks.device.driver or peaks.device.uuid:
         known = (peaks.device.driver and f"driver {peaks.device.driver}", peaks.device.uuid)
         head.append(Text(", ".join(filter(None, known))))
-    notes = [Text(f"\n{line}", style="bold red") for line in _invalid(peaks.rates)]
+    notes = [Text(f"\n{line}", style="bold red") for line in _invalid_rate_lines(peaks.rates)]
     if peaks.device.compute_capability[0] in TCGEN05_MAJORS:
-        notes.append(Text(f"\n{NOT_THE_PEAK}"))
+        notes.append(Text(f"\n{TENSOR_RATE_NOTE}"))
     return Group(*head, Text(), rates, *notes, Text(), latencies)
 
 
@@ -121,7 +123,7 @@ def _percent(fraction: float | None) -> str:
     return "" if fraction is None else f"{fraction:.1%}"
 
 
-def _invalid(rates: "tuple[Rate, ...]") -> list[str]:
+def _invalid_rate_lines(rates: "tuple[Rate, ...]") -> list[str]:
     """Name what exceeds a physical limit: the figure or the datasheet is wrong."""
     return [
         f"{rate.label} is invalid, {rate.fraction_at_clock:.1%} of what is possible: "

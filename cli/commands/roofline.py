@@ -7,18 +7,18 @@ import typer
 
 from memlab.cli import options
 from memlab.cli.kernel_commands import EXIT_FINDING, optional_kernel_app
-from memlab.cli.output import note_time_limit, salvage, say
+from memlab.cli.output import note_time_limit, partial_result, print_message
 from memlab.cli.picture import check_picture, write_picture
 from memlab.cli.progress import progress_bar
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from memlab.kernels.user.kernel import OwnKernel
+    from memlab.kernels.user.kernel import UserKernel
 
 DEFAULT_PICTURE = Path("roofline.png")
 
-Picture = Annotated[
+RooflineOutputOption = Annotated[
     Path,
     typer.Option(
         "--output",
@@ -30,45 +30,45 @@ Picture = Annotated[
 
 
 def roofline_with_kernel(
-    target: "str | OwnKernel",
+    target: "str | UserKernel",
     parameters: "Mapping[str, int | str | None]",
     *,
-    device: options.Device = None,
-    output: Picture = DEFAULT_PICTURE,
-    force: options.Force = False,
-    quiet: options.Quiet = False,
-    store: options.Store = None,
-    seed: options.Seed = 0,
-    timeout: options.Timeout = None,
-    memory_limit: options.MemoryLimit = None,
+    device: options.DeviceOption = None,
+    output: RooflineOutputOption = DEFAULT_PICTURE,
+    force: options.ForceOption = False,
+    quiet: options.QuietOption = False,
+    store: options.StoreOption = None,
+    seed: options.SeedOption = 0,
+    timeout: options.TimeoutOption = None,
+    memory_limit: options.MemoryLimitOption = None,
 ) -> None:
     """Run one kernel, keep the run, and draw it among those recorded before."""
     limits = {"timeout_s": timeout, "memory_bytes": memory_limit}
-    _draw((target, parameters), device, output, force, quiet, store, seed=seed, **limits)
+    _draw_roofline((target, parameters), device, output, force, quiet, store, seed=seed, **limits)
 
 
 def roofline(
     context: typer.Context,
-    device: options.Device = None,
-    output: Picture = DEFAULT_PICTURE,
-    force: options.Force = False,
-    quiet: options.Quiet = False,
-    store: options.Store = None,
+    device: options.DeviceOption = None,
+    output: RooflineOutputOption = DEFAULT_PICTURE,
+    force: options.ForceOption = False,
+    quiet: options.QuietOption = False,
+    store: options.StoreOption = None,
 ) -> None:
     """Draw the recorded runs of a device under its roofs; with none, run the ladder first.
 
     With a KERNEL, run that and keep the run, then draw it among the others.
     """
     if context.invoked_subcommand is None:
-        _draw((), device, output, force, quiet, store)
+        _draw_roofline((), device, output, force, quiet, store)
         return
-    options.hand_on(context)
+    options.inherit_options(context)
 
 
 roofline_app = optional_kernel_app(roofline_with_kernel, roofline)
 
 
-def _draw(
+def _draw_roofline(
     kernel: tuple[Any, ...],
     device: str | None,
     output: Path,
@@ -82,7 +82,7 @@ def _draw(
     from memlab import lab
 
     with progress_bar(quiet) as progress:
-        gathered, code = salvage(
+        gathered, code = partial_result(
             lambda: lab.roofline(*kernel, device=device, store=store, progress=progress, **how)
         )
     fresh = gathered.fresh
@@ -90,7 +90,7 @@ def _draw(
         note_time_limit(fresh.measurement.coverage, quiet)
     write_picture(output, gathered.figure(), gathered.csv(), force=force, quiet=quiet)
     if fresh is not None and fresh.measurement.verification.status == "failed":
-        say("verification failed: the point is of a wrong program")
+        print_message("verification failed: the point is of a wrong program")
         code = code or EXIT_FINDING
     if code:
         raise typer.Exit(code)

@@ -14,20 +14,20 @@ from memlab.cli.output import (
     deliver,
     json_text,
     note_time_limit,
-    salvage,
-    say,
+    partial_result,
+    print_message,
 )
 from memlab.errors import MemlabError, UsageError
 
 if TYPE_CHECKING:
-    from memlab.kernels.user.kernel import OwnKernel
+    from memlab.kernels.user.kernel import UserKernel
     from memlab.roofline.run import Run
 
-Found = TypeVar("Found")
-Counting = Literal["emulated", "ncu"]
+Extra = TypeVar("Extra")
+CounterSource = Literal["emulated", "ncu"]
 
 
-def _samples(text: str) -> int:
+def _parse_samples(text: str) -> int:
     try:
         return int(text)
     except ValueError:
@@ -37,32 +37,32 @@ def _samples(text: str) -> int:
 
 
 def run_kernel(
-    target: "str | OwnKernel",
+    target: "str | UserKernel",
     parameters: Mapping[str, int | None],
     *,
-    device: options.Device = None,
-    as_json: options.Json = False,
-    as_csv: options.Csv = False,
-    output: options.Output = None,
-    force: options.Force = False,
-    quiet: options.Quiet = False,
-    store: options.Store = None,
+    device: options.DeviceOption = None,
+    as_json: options.JsonOption = False,
+    as_csv: options.CsvOption = False,
+    output: options.OutputOption = None,
+    force: options.ForceOption = False,
+    quiet: options.QuietOption = False,
+    store: options.StoreOption = None,
     no_store: Annotated[bool, typer.Option("--no-store", help="Do not keep this run.")] = False,
-    seed: options.Seed = 0,
+    seed: options.SeedOption = 0,
     samples: Annotated[
         int | None,
         typer.Option(
             "--samples",
-            parser=_samples,
+            parser=_parse_samples,
             metavar="N",
             help="Launches that a GPU times. "
             "[default: 30 and on, until the median is sure to 0.5%]",
         ),
     ] = None,
-    timeout: options.Timeout = None,
-    memory_limit: options.MemoryLimit = None,
+    timeout: options.TimeoutOption = None,
+    memory_limit: options.MemoryLimitOption = None,
     counters: Annotated[
-        Counting,
+        CounterSource,
         typer.Option("--counters", help="ncu: also count in hardware, with Nsight Compute."),
     ] = "emulated",
     cublas: Annotated[
@@ -77,7 +77,7 @@ def run_kernel(
     from memlab import gpu, lab
     from memlab.cli.progress import progress_bar
     from memlab.device.nvidia_tools.ncu import ProfilerError
-    from memlab.kernels.cublas import LibraryError
+    from memlab.kernels.cublas import CublasError
 
     with progress_bar(quiet) as progress:
         asked: dict[str, Any] = {
@@ -88,7 +88,7 @@ def run_kernel(
         }
 
         def count_in_hardware() -> dict[str, float] | None:
-            return _beside(
+            return _optional_result(
                 "hardware counters",
                 ProfilerError,
                 lambda: gpu.hardware_counters(target, dict(parameters), **asked),
@@ -96,12 +96,12 @@ def run_kernel(
 
         bar = None
         if cublas:
-            bar = _beside(
+            bar = _optional_result(
                 "cuBLAS",
-                LibraryError,
+                CublasError,
                 lambda: gpu.cublas(target, dict(parameters), **asked, samples=samples),
             )
-        result, code = salvage(
+        result, code = partial_result(
             lambda: lab.run(
                 target,
                 dict(parameters),
@@ -125,7 +125,7 @@ def run_kernel(
 
         said = f"{compared_text(verification)}; " if verification.wrong else ""
         said += f"{verification.worst}: " if verification.worst else ""
-        say(
+        print_message(
             f"verification failed: {said}"
             f"relative error {verification.relative_error:.3g}, "
             f"rounding explains {verification.tolerance:.3g}"
@@ -135,12 +135,14 @@ def run_kernel(
         raise typer.Exit(code)
 
 
-def _beside(what: str, missing: type[MemlabError], ask: Callable[[], Found]) -> Found | None:
+def _optional_result(
+    what: str, missing: type[MemlabError], ask: Callable[[], Extra]
+) -> Extra | None:
     """Ask for what stands beside a run; where it cannot be had, say why, and the run goes on."""
     try:
         return ask()
     except missing as error:
-        say(f"no {what}: {error}")
+        print_message(f"no {what}: {error}")
         return None
 
 

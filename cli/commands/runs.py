@@ -13,9 +13,9 @@ from memlab.cli.output import (
     chosen_format,
     deliver,
     json_text,
+    partial_result,
     print_json,
-    salvage,
-    say,
+    print_message,
 )
 from memlab.errors import UsageError
 
@@ -34,7 +34,7 @@ DeviceFilter = Annotated[
         "-d",
         metavar="NAME",
         help="Only runs on this device (h200, cuda:0).",
-        autocompletion=options.device_names,
+        autocompletion=options.complete_device,
     ),
 ]
 KernelFilter = Annotated[
@@ -45,14 +45,14 @@ KernelFilter = Annotated[
 WIDE_COLUMNS = 75
 """What the table needs with every word folded as far as it can be read."""
 
-WIDE_ONLY = ("date", "device", "GFLOP/s", "bound")
+WIDE_ONLY_COLUMNS = ("date", "device", "GFLOP/s", "bound")
 """Left out on a narrower terminal, and found with `memlab runs show`."""
 
-CELL_CHARACTERS = 300
+MAX_CELL_CHARACTERS = 300
 """Longer names are shortened in the table, and found whole with `memlab runs show`."""
 
 
-def _number(text: str) -> int:
+def _parse_run_id(text: str) -> int:
     try:
         return int(text)
     except ValueError:
@@ -69,32 +69,32 @@ def runs(
     context: typer.Context,
     device: DeviceFilter = None,
     kernel: KernelFilter = None,
-    as_json: options.Json = False,
-    store: options.Store = None,
+    as_json: options.JsonOption = False,
+    store: options.StoreOption = None,
 ) -> None:
     """List the stored runs, newest last; or show, export or delete them."""
     if context.invoked_subcommand is None:
         list_runs(device, kernel, as_json, store)
         return
-    options.hand_on(context)
+    options.inherit_options(context)
 
 
 @runs_app.command("list")
 def list_runs(
     device: DeviceFilter = None,
     kernel: KernelFilter = None,
-    as_json: options.Json = False,
-    store: options.Store = None,
+    as_json: options.JsonOption = False,
+    store: options.StoreOption = None,
 ) -> None:
     """List the stored runs, newest last: what 'memlab runs' alone does."""
-    opened = _open(store)
-    found, code = salvage(lambda: opened.runs(_device_key(device), kernel))
+    opened = _open_store(store)
+    found, code = partial_result(lambda: opened.runs(_device_key(device), kernel))
     if as_json:
         print_json(_documents(found))
     elif found:
         _print_table(found)
     elif not code:
-        say(_nothing_found(opened, device, kernel))
+        print_message(_no_runs_message(opened, device, kernel))
     if code:
         raise typer.Exit(code)
 
@@ -113,13 +113,13 @@ def _print_table(found: Sequence[Run]) -> None:
 @runs_app.command()
 def show(
     run_id: Annotated[
-        int, typer.Argument(parser=_number, metavar="ID", help="Its number in the list.")
+        int, typer.Argument(parser=_parse_run_id, metavar="ID", help="Its number in the list.")
     ],
-    as_json: options.Json = False,
-    store: options.Store = None,
+    as_json: options.JsonOption = False,
+    store: options.StoreOption = None,
 ) -> None:
     """Show one run as 'memlab run' did."""
-    found = _open(store).get(run_id)
+    found = _open_store(store).get(run_id)
     if as_json:
         from memlab.roofline.documents.runs import run_document
 
@@ -137,11 +137,11 @@ def export(
     *,
     device: DeviceFilter = None,
     kernel: KernelFilter = None,
-    as_json: options.Json = False,
-    as_csv: options.Csv = False,
-    output: options.Output = None,
-    force: options.Force = False,
-    store: options.Store = None,
+    as_json: options.JsonOption = False,
+    as_csv: options.CsvOption = False,
+    output: options.OutputOption = None,
+    force: options.ForceOption = False,
+    store: options.StoreOption = None,
 ) -> None:
     """Write runs as JSON or CSV, in base units.
 
@@ -152,14 +152,14 @@ def export(
     chosen = chosen_format(as_json, as_csv, output)
     if output is not None:
         check_output(output, force)
-    opened = _open(store)
-    found, code = salvage(lambda: opened.runs(_device_key(device), kernel))
+    opened = _open_store(store)
+    found, code = partial_result(lambda: opened.runs(_device_key(device), kernel))
     if not (found or code):
-        say(_nothing_found(opened, device, kernel))
+        print_message(_no_runs_message(opened, device, kernel))
     text = runs_csv(found) if chosen == "csv" else json_text(_documents(found))
     deliver(text, output, force, quiet=True)
     if output is not None:
-        say(f"wrote {_count(found)} to {output}")
+        print_message(f"wrote {_count(found)} to {output}")
     if code:
         raise typer.Exit(code)
 
@@ -168,7 +168,7 @@ def export(
 def delete(
     run_ids: Annotated[
         list[int] | None,
-        typer.Argument(parser=_number, metavar="ID...", help="Their numbers in the list."),
+        typer.Argument(parser=_parse_run_id, metavar="ID...", help="Their numbers in the list."),
     ] = None,
     *,
     every: Annotated[
@@ -177,28 +177,28 @@ def delete(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before --all.")] = False,
     device: DeviceFilter = None,
     kernel: KernelFilter = None,
-    store: options.Store = None,
+    store: options.StoreOption = None,
 ) -> None:
     """Delete the runs with these numbers, or all. It cannot be undone."""
     if bool(run_ids) == every:
         raise UsageError("which runs? give their numbers, or --all; 'memlab runs' lists them")
     if run_ids and (device or kernel):
         raise UsageError("--device and --kernel choose among --all: give them, or numbers")
-    opened = _open(store)
+    opened = _open_store(store)
     if every:
         run_ids = opened.ids(_device_key(device), kernel)
         if not run_ids:
-            say(_nothing_found(opened, device, kernel))
+            print_message(_no_runs_message(opened, device, kernel))
             return
-        if not (yes or _agreed(f"Delete {_count(run_ids)} from {opened.path}?")):
-            say("nothing was deleted")
+        if not (yes or _is_confirmed(f"Delete {_count(run_ids)} from {opened.path}?")):
+            print_message("nothing was deleted")
             return
     chosen = set(run_ids or ())
     opened.delete(chosen)
-    say(f"deleted {_count(chosen)}")
+    print_message(f"deleted {_count(chosen)}")
 
 
-def _open(path: options.Store) -> Store:
+def _open_store(path: options.StoreOption) -> Store:
     from memlab.roofline.store.store import Store
 
     return Store(path)
@@ -209,7 +209,7 @@ def _device_key(device: str | None) -> str | None:
     return f"cuda:{device}" if device is not None and device.isdecimal() else device
 
 
-def _agreed(question: str) -> bool:
+def _is_confirmed(question: str) -> bool:
     if not sys.stdin.isatty():
         raise UsageError(f"{question} There is no terminal to ask on: add --yes")
     return typer.confirm(question, err=True)
@@ -219,7 +219,7 @@ def _count(runs: Sequence[Run] | Collection[int]) -> str:
     return f"{len(runs)} run" + ("" if len(runs) == 1 else "s")
 
 
-def _nothing_found(store: Store, device: str | None, kernel: str | None) -> str:
+def _no_runs_message(store: Store, device: str | None, kernel: str | None) -> str:
     of_kernel = f" of {kernel}" if kernel else ""
     on_device = f" on {device}" if device else ""
     return f"no runs{of_kernel}{on_device} in {store.path}; 'memlab run' makes them"
@@ -250,9 +250,9 @@ def _table(runs: Sequence[Run], width: int) -> Table:
         "roof": right,
         "ok": {"no_wrap": True},
     }
-    if any(map(_is_own, runs)):  # whose names are longer
+    if any(map(_is_user_kernel, runs)):  # whose names are longer
         columns["parameters"]["max_width"] = 11
-    shown = [name for name in columns if width >= WIDE_COLUMNS or name not in WIDE_ONLY]
+    shown = [name for name in columns if width >= WIDE_COLUMNS or name not in WIDE_ONLY_COLUMNS]
     for name in shown:
         table.add_column(name, **columns[name])
     for run in runs:
@@ -261,7 +261,7 @@ def _table(runs: Sequence[Run], width: int) -> Table:
     return table
 
 
-def _is_own(run: Run) -> bool:
+def _is_user_kernel(run: Run) -> bool:
     """Whether this is a kernel of one's own, which has arguments where others have parameters."""
     return "grid" in run.measurement.parameters
 
@@ -270,7 +270,7 @@ def _cells(run: Run) -> list[str]:
     from rich.markup import escape
 
     from memlab.roofline.reports.run import time_label
-    from memlab.roofline.units import brief, digits, parameters_text, shortened
+    from memlab.roofline.units import column_number, elide_middle, parameters_text, without_lists
 
     measurement, placement = run.measurement, run.placement
     fraction = placement.fraction_of_ceiling
@@ -279,11 +279,15 @@ def _cells(run: Run) -> list[str]:
     return [
         str(run.id),
         run.created_at[:10],
-        escape(shortened(measurement.kernel, CELL_CHARACTERS)),
-        escape(shortened(parameters_text(brief(measurement.parameters)), CELL_CHARACTERS)),
+        escape(elide_middle(measurement.kernel, MAX_CELL_CHARACTERS)),
+        escape(
+            elide_middle(
+                parameters_text(without_lists(measurement.parameters)), MAX_CELL_CHARACTERS
+            )
+        ),
         escape(measurement.device.key),
         time_label(measurement.time),
-        digits(placement.flop_per_s / 1e9),
+        column_number(placement.flop_per_s / 1e9),
         placement.bound,
         f"{fraction:.0%}{invalid}",
         verified[measurement.verification.status],

@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from memlab.kernels.launch import Dim3
-    from memlab.kernels.user.kernel import OwnKernel
+    from memlab.kernels.user.kernel import UserKernel
 
-BlockIndex = Annotated[
+BlockIndexOption = Annotated[
     str,
     typer.Option(
         "--block", "--block-index", metavar="X,Y[,Z]", help="blockIdx of the thread's block."
     ),
 ]
-Thread = Annotated[
+ThreadIndexOption = Annotated[
     str,
     typer.Option(
         "--thread",
@@ -32,7 +32,7 @@ Thread = Annotated[
         help="threadIdx of the thread in its block.",
     ),
 ]
-Picture = Annotated[
+TraceOutputOption = Annotated[
     Path | None,
     typer.Option(
         "--plot",
@@ -45,24 +45,27 @@ Picture = Annotated[
 
 
 def trace_kernel(
-    target: "str | OwnKernel",
+    target: "str | UserKernel",
     parameters: "Mapping[str, int | str | None]",
     *,
-    block_index: BlockIndex = "0,0",
-    thread: Thread = "0,0",
-    plot: Picture = None,
-    device: options.Device = None,
-    seed: options.Seed = 0,
-    timeout: options.Timeout = None,
-    memory_limit: options.MemoryLimit = None,
-    as_json: options.Json = False,
-    force: options.Force = False,
-    quiet: options.Quiet = False,
+    block_index: BlockIndexOption = "0,0",
+    thread: ThreadIndexOption = "0,0",
+    plot: TraceOutputOption = None,
+    device: options.DeviceOption = None,
+    seed: options.SeedOption = 0,
+    timeout: options.TimeoutOption = None,
+    memory_limit: options.MemoryLimitOption = None,
+    as_json: options.JsonOption = False,
+    force: options.ForceOption = False,
+    quiet: options.QuietOption = False,
 ) -> None:
     """Follow one thread of one kernel and show its way."""
     # Of one's own kernel, --block is the launch's.
     block_option = "--block" if isinstance(target, str) else "--block-index"
-    followed_block, thread_index = _index(block_option, block_index), _index("--thread", thread)
+    followed_block, thread_index = (
+        _parse_index(block_option, block_index),
+        _parse_index("--thread", thread),
+    )
     if plot is not None:
         check_picture(plot, force, "--plot")
 
@@ -82,22 +85,22 @@ def trace_kernel(
             memory_bytes=memory_limit,
         )
     if as_json:
-        from memlab.roofline.documents.trace import document
+        from memlab.roofline.documents.trace import trace_document
 
-        print_json(document(found))
+        print_json(trace_document(found))
     else:
         from memlab.roofline.reports.parts import console
-        from memlab.roofline.reports.trace import report
+        from memlab.roofline.reports.trace import trace_report
 
-        console().print(report(found))
+        console().print(trace_report(found))
     if plot is not None:
-        from memlab.roofline.plots.trace import draw, elements_csv
+        from memlab.roofline.plots.trace import draw_trace, elements_csv
 
-        figure, data = draw(found), elements_csv(found)
+        figure, data = draw_trace(found), elements_csv(found)
         write_picture(plot, figure, data, force=force, quiet=quiet, option="--plot")
 
 
-def _index(option: str, text: str) -> "Dim3":
+def _parse_index(option: str, text: str) -> "Dim3":
     """Read `x`, `x,y` or `x,y,z`; what is left out is 0.
 
     Raises:

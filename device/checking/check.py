@@ -12,17 +12,22 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from memlab.device.budget import Budget, OutOfTime
-from memlab.device.checking.findings import TOOLS, CheckReport, Finding, Place, Tool
-from memlab.device.compiler.compile import Compiled
-from memlab.device.emulation.address_names import Array, Names
+from memlab.device.budget import Budget, EmulationTimeoutError
+from memlab.device.checking.findings import TOOLS, CheckFinding, CheckReport, SourceLocation, Tool
+from memlab.device.compiler.compile import CompiledKernel
+from memlab.device.emulation.address_names import AddressNames, ProgramArray
 from memlab.device.emulation.execution import Execution
 from memlab.device.emulator.checks.checker import Checker
-from memlab.device.emulator.checks.observations import Observation, Spot
-from memlab.device.emulator.machine.memory import KernelFault, nowhere
+from memlab.device.emulator.checks.observations import Observation, Site
+from memlab.device.emulator.machine.memory import KernelFault, describe_wild_address
 from memlab.device.emulator.ptx import parser
-from memlab.device.emulator.sampling.block_sample import Blocks, WholeGrid, coordinates, strata
-from memlab.device.measurement import Coverage, DeviceSummary, Progress, silent
+from memlab.device.emulator.sampling.block_sample import (
+    BlockCoordinates,
+    WholeGrid,
+    block_coordinates,
+    draw_strata,
+)
+from memlab.device.measurement import Coverage, DeviceSummary, Progress, ignore_progress
 from memlab.device.properties import WARP_SIZE
 from memlab.kernels.launch import Buffer, Launch
 from memlab.text import plural
@@ -30,12 +35,12 @@ from memlab.text import plural
 WHOLE_GRID_LANE_INSTRUCTIONS = 150_000_000
 """Launches up to this size are checked whole, in some seconds; of larger ones, a sample is."""
 
-_NOWHERE_ELEMENTS = 1 << 40  # an address so far from every array belongs to none
+_FAR_ELEMENTS = 1 << 40  # an address so far from every array belongs to none
 
 
-def check(
+def check_launch(
     launch: Launch,
-    compiled: Compiled,
+    compiled: CompiledKernel,
     device: DeviceSummary,
     seed: int = 0,
     tools: Collection[Tool] = TOOLS,
@@ -59,24 +64,24 @@ def check(
         KernelFault: The kernel stopped itself, and nothing was found before.
         OutOfTime: The time was up before anything was found or any block done.
     """
-    report = progress or silent
+    report = progress or ignore_progress
     report("preparing inputs", None)
     execution = Execution.of(launch, compiled, seed, budget)
-    names = Names(launch, execution, compiled.architecture)
+    names = AddressNames(launch, execution, compiled.architecture)
     outputs = [each for each in launch.outputs if each.role == "out"]
     checker = Checker(
         execution.program,
         execution.grid,
         execution.memory,
-        {each: names.ranges(each) for each in _SPACES},
+        {each: names.array_ranges(each) for each in _STATE_SPACES},
         [each.name for each in launch.buffers if each.role == "in"],
         [each.name for each in outputs],
         tools,
     )
-    done, stop = _run(execution, checker, report, budget or Budget())
+    done, stop = _run_checked(execution, checker, report, budget or Budget())
     report("verifying", None)
     whole = done == launch.blocks
-    words = _Words(launch, execution, checker, names)
+    words = _FindingBuilder(launch, execution, checker, names)
     findings = [words.finding(each) for each in checker.observations()]
     if whole and "initcheck" in tools:
         for output in outputs:
@@ -89,15 +94,17 @@ def check(
         grid=launch.grid,
         block=launch.block,
         tools=tuple(each for each in TOOLS if each in tools),
-        coverage=Coverage(done, launch.blocks, done < launch.blocks, isinstance(stop, OutOfTime)),
-        findings=tuple(sorted(findings, key=_order)),
+        coverage=Coverage(
+            done, launch.blocks, done < launch.blocks, isinstance(stop, EmulationTimeoutError)
+        ),
+        findings=tuple(sorted(findings, key=_sort_key)),
         verification=execution.verify(whole),
     )
 
 
-def _run(
+def _run_checked(
     execution: Execution, checker: Checker, report: Progress, budget: Budget
-) -> tuple[int, OutOfTime | KernelFault | None]:
+) -> tuple[int, EmulationTimeoutError | KernelFault | None]:
     """Run the grid, or where that is dear a sample of its blocks, until something stops it.
 
     Returns:
@@ -111,11 +118,11 @@ def _run(
     launch, step, done = execution.launch, execution.chunk_blocks, 0
     try:
         # What a block costs is known when some have run: the first, which run in any case.
-        blocks: Blocks = WholeGrid(launch.grid)
+        blocks: BlockCoordinates = WholeGrid(launch.grid)
         tally = execution.run(blocks[:step], checker=checker)
         done, cost = len(blocks[:step]), sum(tally.warps) * WARP_SIZE
         if cost / done * launch.blocks > WHOLE_GRID_LANE_INSTRUCTIONS:
-            blocks = _sample(execution, done, cost / done)
+            blocks = _sample_blocks(execution, done, cost / done)
         elif done < launch.blocks:
             arrays, notes = execution.memory.data.size, checker.memory_bytes
             budget.check(
@@ -125,60 +132,65 @@ def _run(
             report("checking", start / len(blocks))
             execution.run(blocks[start : start + step], checker=checker)
             done += len(blocks[start : start + step])
-    except (OutOfTime, KernelFault) as stop:
-        if checker.observations() or (done and isinstance(stop, OutOfTime)):
+    except (EmulationTimeoutError, KernelFault) as stop:
+        if checker.observations() or (done and isinstance(stop, EmulationTimeoutError)):
             return done, stop
         raise
     return done, None
 
 
-def _sample(execution: Execution, first: int, cost_per_block: float) -> NDArray[np.int64]:
+def _sample_blocks(execution: Execution, first: int, cost_per_block: float) -> NDArray[np.int64]:
     """The first blocks and a sample of the others, in launch order, as coordinates."""
     grid = execution.launch.grid
     most = WHOLE_GRID_LANE_INSTRUCTIONS / cost_per_block
-    drawn = np.concatenate([each.blocks for each in strata(grid, execution.seed, most)])
+    drawn = np.concatenate([each.blocks for each in draw_strata(grid, execution.seed, most)])
     order = drawn[:, 0] + grid[0] * (drawn[:, 1] + grid[1] * drawn[:, 2])
-    return coordinates(np.union1d(np.arange(first), order), grid)
+    return block_coordinates(np.union1d(np.arange(first), order), grid)
 
 
-_SPACES = ("global", "shared", "local", "const")
+_STATE_SPACES = ("global", "shared", "local", "const")
 
 
-def _elements(shape: tuple[int, ...]) -> str:
+def _element_count(shape: tuple[int, ...]) -> str:
     """How many elements an array has, by its dimensions: `4 x 8 elements`."""
     return f"{' x '.join(map(str, shape))} {plural(prod(shape), 'element')}"
 
 
-def _order(finding: Finding) -> tuple[int, int, str, int]:
+def _sort_key(finding: CheckFinding) -> tuple[int, int, str, int]:
     other = finding.other.line if finding.other else 0
     return TOOLS.index(finding.tool), finding.at.line, finding.kind, other
 
 
 # --- Words -------------------------------------------------------------------------------------
 
-_ACCESS = {"load": "read", "store": "write", "atomic": "atomic access", "reduce": "atomic access"}
+_ACCESS_NAMES = {
+    "load": "read",
+    "store": "write",
+    "atomic": "atomic access",
+    "reduce": "atomic access",
+}
 
 
 @dataclass(frozen=True)
-class _Words:
+class _FindingBuilder:
     """Turns what was observed into findings."""
 
     launch: Launch
     execution: Execution
     checker: Checker
-    names: Names
+    names: AddressNames
 
-    def finding(self, seen: Observation) -> Finding:
+    def finding(self, seen: Observation) -> CheckFinding:
         at = self._place(seen.at)
         other = None if seen.other is None else self._place(seen.other)
-        describe: Callable[[Observation, Place | None], str] = {
+        describe: Callable[[Observation, SourceLocation | None], str] = {
             "memcheck": self._memcheck,
             "initcheck": self._initcheck,
             "racecheck": self._racecheck,
             "synccheck": self._synccheck,
         }[seen.tool]
         (tool,) = (each for each in TOOLS if each == seen.tool)
-        return Finding(
+        return CheckFinding(
             tool=tool,
             kind=seen.kind,
             message=describe(seen, other),
@@ -189,24 +201,24 @@ class _Words:
             count=seen.count,
         )
 
-    def never_written(self, output: Buffer) -> list[Finding]:
+    def never_written(self, output: Buffer) -> list[CheckFinding]:
         """A finding for an output with elements that nothing was stored to."""
         missing = self.checker.never_written(output.name)
         if not missing.size:
             return []
         more = f" and {missing.size - 1} more" if missing.size > 1 else ""
-        element = f"{output.name}[{missing[0]}]{more} of {_elements((output.elements,))}"
+        element = f"{output.name}[{missing[0]}]{more} of {_element_count((output.elements,))}"
         message = "no thread writes to elements of an output"
-        at = Place(0, "", None, None)
+        at = SourceLocation(0, "", None, None)
         return [
-            Finding(
+            CheckFinding(
                 "initcheck", "never written", message, "global", element, at, None, missing.size
             )
         ]
 
     # --- One sentence a tool ---------------------------------------------------------------
 
-    def _memcheck(self, seen: Observation, other: Place | None) -> str:
+    def _memcheck(self, seen: Observation, other: SourceLocation | None) -> str:
         if seen.kind == "trap":
             trap = self.execution.program.steps[seen.at.step].row.opcode == "trap"
             what = "the kernel stops itself (trap)" if trap else "an assertion fails"
@@ -224,30 +236,30 @@ class _Words:
             )
         if seen.kind == "not writable":
             return f"{access} of {size} bytes in {seen.space} memory, which a kernel only reads"
-        said = f"{access} of {size} bytes outside {self._what(seen)}"
+        said = f"{access} of {size} bytes outside {self._memory_description(seen)}"
         array = self._array(seen)
         if seen.space == "shared" and array is not None and not array.size:
             said += ", which the launch gives no bytes: add --shared BYTES"
         return said
 
-    def _initcheck(self, seen: Observation, other: Place | None) -> str:
+    def _initcheck(self, seen: Observation, other: SourceLocation | None) -> str:
         access, size = self._access(seen.at)
         whose = {"shared": "its block", "local": "it"}.get(seen.space, "any thread")
         return f"{access} of {size} bytes of {seen.space} memory before {whose} has written there"
 
-    def _racecheck(self, seen: Observation, other: Place | None) -> str:
+    def _racecheck(self, seen: Observation, other: SourceLocation | None) -> str:
         assert seen.other is not None
         second, first = self._access(seen.at)[0], self._access(seen.other)[0]
         if self._block(seen.at) != self._block(seen.other):
             nothing = "no fence and atomic orders the blocks"
-        elif self.checker.same_warp(seen.at, seen.other):
+        elif self.checker.is_same_warp(seen.at, seen.other):
             nothing = "no barrier or __syncwarp lies between"
         else:
             nothing = "no barrier lies between"
         article = "an" if first.startswith("a") else "a"
         return f"{second} races with {article} {first} by another thread: {nothing}"
 
-    def _synccheck(self, seen: Observation, other: Place | None) -> str:
+    def _synccheck(self, seen: Observation, other: SourceLocation | None) -> str:
         if seen.kind == "invalid mask":
             together = self.execution.program.steps[seen.at.step].row.kind == "warp"
             if other is None:
@@ -271,48 +283,48 @@ class _Words:
 
     # --- Parts of sentences ----------------------------------------------------------------
 
-    def _access(self, spot: Spot) -> tuple[str, int]:
+    def _access(self, spot: Site) -> tuple[str, int]:
         """What kind of access an instruction is, and how many bytes a thread it moves."""
         row = self.execution.program.steps[spot.step].row
         types = row.to if row.kind == "load" else row.of
-        return _ACCESS[row.kind], parser.TYPE_BYTES[types[0]] * row.vector
+        return _ACCESS_NAMES[row.kind], parser.TYPE_BYTES[types[0]] * row.vector
 
-    def _array(self, seen: Observation) -> Array | None:
+    def _array(self, seen: Observation) -> ProgramArray | None:
         arrays = self.names.arrays(seen.space)
         return arrays[seen.array] if 0 <= seen.array < len(arrays) else None
 
-    def _index(self, seen: Observation, array: Array) -> int:
+    def _index(self, seen: Observation, array: ProgramArray) -> int:
         return (seen.address - array.start) // array.element_bytes
 
-    def _what(self, seen: Observation) -> str:
+    def _memory_description(self, seen: Observation) -> str:
         array = self._array(seen)
-        if array is None or abs(self._index(seen, array)) > _NOWHERE_ELEMENTS:
+        if array is None or abs(self._index(seen, array)) > _FAR_ELEMENTS:
             return f"{seen.space} memory"
         return f"{array.name} in {seen.space} memory"
 
     def _element(self, seen: Observation) -> str:
         array = self._array(seen)
         if array is None and seen.space == "global":
-            return nowhere(seen.address)
+            return describe_wild_address(seen.address)
         if array is None:
             return f"{seen.space} address {seen.address:#x}"
         index = self._index(seen, array)
-        if abs(index) > _NOWHERE_ELEMENTS:
-            return nowhere(seen.address)
+        if abs(index) > _FAR_ELEMENTS:
+            return describe_wild_address(seen.address)
         if array.shape == (1,) and index == 0 and seen.space != "global":
             inside = seen.address - array.start
             return next(array.within(seen.space, inside, inside + 1)).name
         element = array.element(seen.space, index)
         if seen.space == "global":
-            return f"{element.flat} of {_elements((prod(array.shape),))}"
-        return f"{element.name} of {_elements(array.shape)}"
+            return f"{element.flat} of {_element_count((prod(array.shape),))}"
+        return f"{element.name} of {_element_count(array.shape)}"
 
-    def _block(self, spot: Spot) -> object:
+    def _block(self, spot: Site) -> object:
         return self.checker.place(spot)[1]
 
-    def _place(self, spot: Spot) -> Place:
+    def _place(self, spot: Site) -> SourceLocation:
         line, block, thread = self.checker.place(spot)
         x, y, _ = self.launch.block
         source = self.execution.source
         text = source[line - 1].strip() if 0 < line <= len(source) else ""
-        return Place(line, text, block, (thread % x, thread // x % y, thread // (x * y)))
+        return SourceLocation(line, text, block, (thread % x, thread // x % y, thread // (x * y)))

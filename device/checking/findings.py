@@ -20,7 +20,7 @@ TOOLS: tuple[Tool, ...] = get_args(Tool)
 
 
 @dataclass(frozen=True)
-class Place:
+class SourceLocation:
     """Where in the program, and by which thread.
 
     Attributes:
@@ -37,7 +37,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Finding:
+class CheckFinding:
     """One mistake, however often it was made; the first occurrence is described.
 
     Attributes:
@@ -63,8 +63,8 @@ class Finding:
     message: str
     space: str
     element: str
-    at: Place
-    other: Place | None = None
+    at: SourceLocation
+    other: SourceLocation | None = None
     count: int = 1
 
     @property
@@ -100,5 +100,5 @@ class CheckReport:
     block: Dim3
     tools: tuple[Tool, ...]
     coverage: Coverage
-    findings: tuple[Finding, ...]
+    findings: tuple[CheckFinding, ...]
     verification: Verification

@@ -19,24 +19,24 @@ from typing import TYPE_CHECKING
 
 import platformdirs
 
-from memlab.device.compiler.translation_unit import Output, Unit
+from memlab.device.compiler.translation_unit import CompilerOutput, TranslationUnit
 
 if TYPE_CHECKING:
-    from memlab.device.compiler.headers import Headers
+    from memlab.device.compiler.headers import IncludedHeaders
 
-VARIABLE = "MEMLAB_CACHE"
+CACHE_VARIABLE = "MEMLAB_CACHE"
 """In the environment: the folder for what was compiled, or `off`."""
 
-LARGEST_CACHE_BYTES = 256 << 20
+MAX_CACHE_BYTES = 256 << 20
 """What all files may take together; those that were used longest ago go first."""
 
 _FORMAT = "memlab 1"
 _SUFFIX = ".memlab-compiled"
 
 
-def folder() -> Path | None:
+def cache_folder() -> Path | None:
     """Where the files lie: `MEMLAB_CACHE`, else the user's cache; None where that says `off`."""
-    chosen = os.environ.get(VARIABLE)
+    chosen = os.environ.get(CACHE_VARIABLE)
     if chosen == "off":
         return None
     if chosen:
@@ -44,7 +44,7 @@ def folder() -> Path | None:
     return platformdirs.user_cache_path("memlab", appauthor=False) / "compiled"
 
 
-def key(unit: Unit, included: Headers, compiler: Sequence[str]) -> str:
+def cache_key(unit: TranslationUnit, included: IncludedHeaders, compiler: Sequence[str]) -> str:
     """The SHA-256 of all that an output depends on, in hexadecimal.
 
     Args:
@@ -69,9 +69,9 @@ def key(unit: Unit, included: Headers, compiler: Sequence[str]) -> str:
     return digest.hexdigest()
 
 
-def load(name: str) -> Output | None:
+def load_output(name: str) -> CompilerOutput | None:
     """Read what is kept under a key; None where that is nothing, damaged or unreadable."""
-    place = folder()
+    place = cache_folder()
     if place is None:
         return None
     path = place / (name + _SUFFIX)
@@ -83,7 +83,7 @@ def load(name: str) -> Output | None:
             return None
         parts = [body[sum(sizes[:index]) :][:size] for index, size in enumerate(sizes)]
         ptx, cubin, log, lowered_name = parts
-        output = Output(ptx.decode(), cubin, log.decode(), lowered_name.decode())
+        output = CompilerOutput(ptx.decode(), cubin, log.decode(), lowered_name.decode())
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return None
     with suppress(OSError):
@@ -91,9 +91,9 @@ def load(name: str) -> Output | None:
     return output
 
 
-def store(name: str, output: Output) -> None:
+def store_output(name: str, output: CompilerOutput) -> None:
     """Keep an output under a key, whole or not at all; nothing happens where that cannot be."""
-    place = folder()
+    place = cache_folder()
     if place is None:
         return
     parts = [part.encode() if isinstance(part, str) else part for part in astuple(output)]
@@ -102,7 +102,7 @@ def store(name: str, output: Output) -> None:
     data = json.dumps(head).encode() + b"\n" + body
     with suppress(OSError, ValueError):  # A ValueError: a NUL in the folder's name.
         place.mkdir(parents=True, exist_ok=True)
-        _make_room(place, len(data))
+        _evict_oldest(place, len(data))
         handle, temporary = tempfile.mkstemp(_SUFFIX, "unfinished-", place)
         try:
             with os.fdopen(handle, "wb") as file:
@@ -112,7 +112,7 @@ def store(name: str, output: Output) -> None:
             Path(temporary).unlink()
 
 
-def _make_room(place: Path, nbytes: int) -> None:
+def _evict_oldest(place: Path, nbytes: int) -> None:
     """Remove the files used longest ago until so many more bytes find room.
 
     Files of writers that were killed are among them.
@@ -123,7 +123,7 @@ def _make_room(place: Path, nbytes: int) -> None:
             files.append((path.stat().st_mtime, path.stat().st_size, path))
     total = nbytes + sum(size for _, size, _ in files)
     for _, size, path in sorted(files):
-        if total <= LARGEST_CACHE_BYTES:
+        if total <= MAX_CACHE_BYTES:
             break
         with suppress(OSError):
             path.unlink()

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from memlab.device.compiler import cache, forked_process, headers, host_code, nvrtc
 from memlab.device.compiler import cubin as cubin_file
-from memlab.device.compiler.diagnostics import CompileError, explained
-from memlab.device.compiler.translation_unit import Architecture, Output, Unit
+from memlab.device.compiler.diagnostics import CompileError, error_from_log
+from memlab.device.compiler.translation_unit import Architecture, CompilerOutput, TranslationUnit
 from memlab.device.measurement import Resources
-from memlab.device.properties import dotted
+from memlab.device.properties import version_text
 from memlab.errors import DeviceError, UsageError
 
 if TYPE_CHECKING:
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
     from memlab.kernels.launch import Launch
 
-_UNKNOWN_TO_DEBUGGING = "Error: unsupported operation"
+_DEBUG_UNSUPPORTED_MESSAGE = "Error: unsupported operation"
 """All that NVRTC 13.5 says under `-G` of the dot products `__dp4a`, `__dp2a_lo` and `__dp2a_hi`
 for compute capabilities before 10.0; without `-G` it compiles them."""
 
 
 @dataclass(frozen=True)
-class Compiled:
+class CompiledKernel:
     """A kernel in both forms, from one run of the compiler.
 
     Attributes:
@@ -44,7 +44,7 @@ class Compiled:
     log: str
 
 
-def compile_unit(unit: Unit) -> Output:
+def compile_unit(unit: TranslationUnit) -> CompilerOutput:
     """Compile a source to PTX and cubin.
 
     What was compiled before is taken from the cache (`compile_cache`).
@@ -56,22 +56,26 @@ def compile_unit(unit: Unit) -> Output:
         DeviceError: NVRTC is not installed, or does not know this architecture.
     """
     _check_architecture(unit.architecture)
-    _check_text(unit)
+    _check_source_text(unit)
     if unit.source_name.startswith("-"):  # else NVRTC takes it for an option
         unit = replace(unit, source_name=f"./{unit.source_name}")
     # Some editors start a file with a byte order mark, which NVRTC takes for a part of C++.
     unit = replace(unit, source=unit.source.removeprefix("\ufeff"))
-    included = headers.find(unit.source, unit.source_name, unit.options)
+    included = headers.find_headers(unit.source, unit.source_name, unit.options)
     unit = replace(unit, options=(*unit.options, *included.options))
-    key = cache.key(unit, included, (dotted(nvrtc.version()), nvrtc.package_version()))
-    output = cache.load(key)
+    key = cache.cache_key(
+        unit, included, (version_text(nvrtc.compiler_version()), nvrtc.package_version())
+    )
+    output = cache.load_output(key)
     if output is None:
-        output = _run(unit, [content.decode(errors="replace") for _, content in included.own])
-        cache.store(key, output)
+        output = _compile_without_host_code(
+            unit, [content.decode(errors="replace") for _, content in included.own]
+        )
+        cache.store_output(key, output)
     return output
 
 
-def compile_kernel(unit: Unit, entry: str) -> Compiled:
+def compile_kernel(unit: TranslationUnit, entry: str) -> CompiledKernel:
     """Compile, and read what one kernel needs.
 
     Args:
@@ -84,16 +88,16 @@ def compile_kernel(unit: Unit, entry: str) -> Compiled:
         DeviceError: As of `compile_unit`.
     """
     output = compile_unit(unit)
-    resources = cubin_file.resources(output.cubin, entry)
-    return Compiled(unit.architecture, output.ptx, output.cubin, resources, output.log)
+    resources = cubin_file.kernel_resources(output.cubin, entry)
+    return CompiledKernel(unit.architecture, output.ptx, output.cubin, resources, output.log)
 
 
-def compile_launch(launch: Launch, architecture: Architecture) -> Compiled:
+def compile_launch(launch: Launch, architecture: Architecture) -> CompiledKernel:
     """Compile the kernel of a launch; errors as in `compile_kernel`."""
-    return compile_kernel(Unit.of(launch, architecture), launch.entry)
+    return compile_kernel(TranslationUnit.of(launch, architecture), launch.entry)
 
 
-def compile_debug(unit: Unit) -> Output:
+def compile_with_debug_info(unit: TranslationUnit) -> CompilerOutput:
     """Compile with the debugger's information (`-G`), which tells all names and types.
 
     Otherwise as `compile_unit`.
@@ -102,44 +106,48 @@ def compile_debug(unit: Unit) -> Output:
     try:
         return compile_unit(unit)
     except CompileError as error:
-        if _UNKNOWN_TO_DEBUGGING not in error.log:
+        if _DEBUG_UNSUPPORTED_MESSAGE not in error.log:
             raise
         # What the kernel takes does not depend on what these compute.
         absent = {f"{name}(a,b,c)": "(c)" for name in ("__dp4a", "__dp2a_lo", "__dp2a_hi")}
         return compile_unit(replace(unit, defines={**unit.defines, **absent}))
 
 
-def _run(unit: Unit, own_headers: Sequence[str]) -> Output:
+def _compile_without_host_code(unit: TranslationUnit, own_headers: Sequence[str]) -> CompilerOutput:
     """Run NVRTC in a process of its own, and again without the host code that it cannot take."""
     tried = unit
     left_out: list[str] = []
     try:
-        for _ in range(host_code.MOST_PASSES):
-            answer = forked_process.call(partial(nvrtc.answer, tried))
+        for _ in range(host_code.MAX_PASSES):
+            answer = forked_process.call_in_child(partial(nvrtc.run_nvrtc, tried))
             if not isinstance(answer, str):
                 break
             before = tried
-            text, faults = host_code.without(before.source, unit.source_name, answer, own_headers)
+            text, faults = host_code.remove_host_code(
+                before.source, unit.source_name, answer, own_headers
+            )
             left_out.extend(faults)
             tried = replace(before, source=text)
-            if host_code.PLAIN_FUNCTION in answer:
-                tried = replace(tried, options=(*tried.options, host_code.AS_OF_THE_DEVICE))
+            if host_code.UNANNOTATED_FUNCTION_MESSAGE in answer:
+                tried = replace(tried, options=(*tried.options, host_code.DEFAULT_DEVICE_OPTION))
             if tried == before:
                 break
-    except forked_process.Lost as lost:
+    except forked_process.ChildProcessLostError as lost:
         if unit.name_expression and lost.crashed:
             # With what makes it crash left out it may say what is wrong.
-            _run(replace(unit, name_expression=""), own_headers)
+            _compile_without_host_code(replace(unit, name_expression=""), own_headers)
         advice = "leave out parts of the source to find what the compiler cannot take"
         raise CompileError(f"NVRTC {lost} while compiling {unit.source_name}", advice) from None
     if isinstance(answer, str):
-        raise explained(answer, unit, f"NVRTC {dotted(nvrtc.version())}", left_out)
+        raise error_from_log(
+            answer, unit, f"NVRTC {version_text(nvrtc.compiler_version())}", left_out
+        )
     if isinstance(answer, DeviceError):
         raise answer
     return answer
 
 
-def _check_text(unit: Unit) -> None:
+def _check_source_text(unit: TranslationUnit) -> None:
     """See that C's end of a string is not met early, nor a line begun by a name."""
     before, nul, _ = unit.source.partition("\0")
     if nul:
@@ -158,17 +166,19 @@ def _check_text(unit: Unit) -> None:
 
 
 def _check_architecture(architecture: Architecture) -> None:
-    known = nvrtc.architectures()
+    known = nvrtc.supported_architectures()
     if architecture in known:
         return
-    closest = min(known, key=lambda each: abs(_number(each) - _number(architecture)))
+    closest = min(
+        known, key=lambda each: abs(_architecture_number(each) - _architecture_number(architecture))
+    )
     message = (
-        f"NVRTC {dotted(nvrtc.version())} does not compile for compute capability "
-        f"{dotted(architecture)}, it knows {', '.join(map(dotted, known))}: "
-        f"choose a device of one of these, the nearest is {dotted(closest)}"
+        f"NVRTC {version_text(nvrtc.compiler_version())} does not compile for compute capability "
+        f"{version_text(architecture)}, it knows {', '.join(map(version_text, known))}: "
+        f"choose a device of one of these, the nearest is {version_text(closest)}"
     )
     raise DeviceError(message)
 
 
-def _number(architecture: Architecture) -> int:
+def _architecture_number(architecture: Architecture) -> int:
     return 10 * architecture[0] + architecture[1]

@@ -15,7 +15,7 @@ from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
 
 from memlab.device.measurement import Resources
-from memlab.errors import UsageError, nearest
+from memlab.errors import UsageError, suggest_nearest
 from memlab.kernels.signature import LaunchBounds
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ EIFMT_SVAL = 4  # The attribute's value follows it; of the other formats it is t
 UNKNOWN_STACK_SIZE = 0xFFFFFFFF
 
 
-def resources(cubin: bytes, entry: str) -> Resources:
+def kernel_resources(cubin: bytes, entry: str) -> Resources:
     """Read what a kernel needs, without a GPU.
 
     Registers are those the code uses. A kernel whose call depth the compiler could not bound
@@ -45,8 +45,8 @@ def resources(cubin: bytes, entry: str) -> Resources:
     Raises:
         UsageError: The bytes are no cubin, or hold no kernel of this name.
     """
-    elf = _open(cubin, entry)
-    attributes = dict(_attributes(elf, entry))
+    elf = _open_elf(cubin, entry)
+    attributes = dict(_function_attributes(elf, entry))
     local_bytes = attributes.get(EIATTR_MIN_STACK_SIZE, UNKNOWN_STACK_SIZE)
     if local_bytes == UNKNOWN_STACK_SIZE:
         local_bytes = attributes.get(EIATTR_FRAME_SIZE, 0)
@@ -68,17 +68,17 @@ def launch_bounds(cubin: bytes, entry: str) -> LaunchBounds:
     Raises:
         UsageError: The bytes are no cubin, or hold no kernel of this name.
     """
-    elf = _open(cubin, entry)
-    records = dict(_records(elf.get_section_by_name(f".nv.info.{entry}")))
+    elf = _open_elf(cubin, entry)
+    records = dict(_long_attributes(elf.get_section_by_name(f".nv.info.{entry}")))
     block = records.get(EIATTR_REQNTID, b"")
     most = records.get(EIATTR_MAX_THREADS, b"")
     return LaunchBounds(
-        most_threads=math.prod(struct.unpack("<3I", most)) if most else 0,
+        max_threads=math.prod(struct.unpack("<3I", most)) if most else 0,
         block=struct.unpack("<3I", block) if block else None,
     )
 
 
-def _open(cubin: bytes, entry: str) -> ELFFile:
+def _open_elf(cubin: bytes, entry: str) -> ELFFile:
     """The ELF file, in which there is a kernel of this name."""
     try:
         elf = ELFFile(BytesIO(cubin))
@@ -87,31 +87,32 @@ def _open(cubin: bytes, entry: str) -> ELFFile:
         raise UsageError(message) from error
     if elf.get_section_by_name(f".text.{entry}") is None:
         message = (
-            f"the compiled code has no kernel {entry!r}, {nearest(entry, _entries(elf))}; "
+            f"the compiled code has no kernel {entry!r}, "
+            f"{suggest_nearest(entry, _kernel_names(elf))}; "
             'a kernel keeps its name when it is declared extern "C" __global__'
         )
         raise UsageError(message)
     return elf
 
 
-def _entries(elf: ELFFile) -> list[str]:
+def _kernel_names(elf: ELFFile) -> list[str]:
     """Names of the kernels: each has its own section of attributes."""
     prefix = ".nv.info."
     names = (section.name for section in elf.iter_sections())
     return sorted(name.removeprefix(prefix) for name in names if name.startswith(prefix))
 
 
-def _attributes(elf: ELFFile, entry: str) -> Iterator[tuple[int, int]]:
+def _function_attributes(elf: ELFFile, entry: str) -> Iterator[tuple[int, int]]:
     """The attributes in `.nv.info` that give one number for one function, for this function."""
     symbols: Any = elf.get_section_by_name(".symtab")
-    for attribute, data in _records(elf.get_section_by_name(".nv.info")):
+    for attribute, data in _long_attributes(elf.get_section_by_name(".nv.info")):
         if len(data) == 8:
             symbol, value = struct.unpack("<II", data)
             if symbols.get_symbol(symbol).name == entry:
                 yield attribute, value
 
 
-def _records(info: Any) -> Iterator[tuple[int, bytes]]:
+def _long_attributes(info: Any) -> Iterator[tuple[int, bytes]]:
     """The attributes of a section of them whose values are longer than two bytes.
 
     A record is its format and its attribute, a byte each, then two bytes of value or size.

@@ -6,16 +6,16 @@ import re
 from typing import TYPE_CHECKING
 
 from memlab.device.compiler import headers
-from memlab.device.properties import dotted
+from memlab.device.properties import version_text
 from memlab.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from memlab.device.compiler.translation_unit import Unit
+    from memlab.device.compiler.translation_unit import TranslationUnit
 
-_GUARD = "between #ifndef __CUDACC_RTC__ and #endif"
-_HELP = (
+_RTC_GUARD = "between #ifndef __CUDACC_RTC__ and #endif"
+_ADVICE_BY_MESSAGE = (
     (
         r"uses too much shared data",
         "__shared__ arrays of fixed size may take 48 KiB a block: "
@@ -23,7 +23,7 @@ _HELP = (
     ),
     (
         r"cccl/thrust/\S+\(\d+\): error",
-        f"Thrust is called by the host: hide its #include and what uses it {_GUARD}",
+        f"Thrust is called by the host: hide its #include and what uses it {_RTC_GUARD}",
     ),
     (
         r"cccl/cub/\S+\(\d+\): .*#error",
@@ -32,7 +32,7 @@ _HELP = (
     ),
     (
         r"device-side kernel launch|identifier \"cuda[A-Z]|not allowed in JIT mode",
-        f"NVRTC compiles device code alone: hide what only the host needs {_GUARD}",
+        f"NVRTC compiles device code alone: hide what only the host needs {_RTC_GUARD}",
     ),
     (
         r'"std" has no member "(min|max|swap)"',
@@ -49,7 +49,7 @@ _HELP = (
     (
         r'"std" has no member',
         "put the #include before it that has it (<cmath>, <type_traits>, <utility>), or take it "
-        f"from libcu++, cuda::std in <cuda/std/...>; hide what only the host needs {_GUARD}",
+        f"from libcu++, cuda::std in <cuda/std/...>; hide what only the host needs {_RTC_GUARD}",
     ),
     (r'identifier "u?int\w*\d+_t" is undefined', "put #include <cstdint> before it"),
     (
@@ -103,7 +103,9 @@ class NameExpressionError(UsageError):
         self.reason = reason
 
 
-def explained(log: str, unit: Unit, compiler: str, left_out: Sequence[str]) -> UsageError:
+def error_from_log(
+    log: str, unit: TranslationUnit, compiler: str, left_out: Sequence[str]
+) -> UsageError:
     """Make an error of the compiler's log.
 
     Args:
@@ -117,7 +119,7 @@ def explained(log: str, unit: Unit, compiler: str, left_out: Sequence[str]) -> U
         return NameExpressionError(unit.source_name, unit.name_expression, reason[1])
     # NVRTC puts the name expression into a file of its own making.
     log = log.replace("__nv_name_map", f"the name {unit.name_expression!r}")
-    target = f"{unit.source_name} with {compiler} for {dotted(unit.architecture)}"
+    target = f"{unit.source_name} with {compiler} for {version_text(unit.architecture)}"
     advice = _advice(log) or f"could not compile {target}: correct what it names"
     if left_out:
         log = "\n".join((log, "Left out before, as host code that NVRTC cannot take:", *left_out))
@@ -128,5 +130,5 @@ def _advice(log: str) -> str:
     """The next step after a frequent error, or nothing."""
     header = _MISSING_HEADER.search(log)
     if header:
-        return headers.advice(header[1])
-    return next((advice for pattern, advice in _HELP if re.search(pattern, log)), "")
+        return headers.missing_header_advice(header[1])
+    return next((advice for pattern, advice in _ADVICE_BY_MESSAGE if re.search(pattern, log)), "")

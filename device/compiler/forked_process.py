@@ -21,15 +21,15 @@ from typing import TypeVar
 
 from memlab.errors import MemlabError
 
-LONGEST_S = 120.0
+COMPILE_TIMEOUT_S = 120.0
 """How long one compilation may take; all of CUDA's headers together take some two seconds."""
-MOST_BYTES = 8 << 30
+COMPILE_MEMORY_LIMIT_BYTES = 8 << 30
 """How much memory it may take beyond what the process already has mapped."""
 
 Result = TypeVar("Result")
 
 
-class Lost(MemlabError):
+class ChildProcessLostError(MemlabError):
     """The child gave no result; the message says why.
 
     Attributes:
@@ -41,7 +41,7 @@ class Lost(MemlabError):
         self.crashed = crashed
 
 
-def call(work: Callable[[], Result]) -> Result:
+def call_in_child(work: Callable[[], Result]) -> Result:
     """Give what a function returns, called in a child process; it may raise nothing.
 
     Raises:
@@ -56,55 +56,59 @@ def call(work: Callable[[], Result]) -> Result:
         except OSError as error:  # No memory, or too many processes.
             os.close(reader)
             os.close(writer)
-            raise Lost(f"could not be started ({error.strerror})", crashed=False) from error
+            raise ChildProcessLostError(
+                f"could not be started ({error.strerror})", crashed=False
+            ) from error
     if child == 0:
-        _work(work, writer)
+        _child_main(work, writer)
     os.close(writer)
     answer = None
     try:
-        answer = _read(reader)
+        answer = _read_pipe(reader)
     finally:
         os.close(reader)
         if answer is None:
             os.kill(child, signal.SIGKILL)
         _, status = os.waitpid(child, 0)
     if answer is None:
-        raise Lost(f"did not end within {LONGEST_S:g} s", crashed=False)
+        raise ChildProcessLostError(f"did not end within {COMPILE_TIMEOUT_S:g} s", crashed=False)
     try:
         result: Result = pickle.loads(answer)
     except (EOFError, pickle.UnpicklingError):
         how = signal.Signals(os.WTERMSIG(status)).name if os.WIFSIGNALED(status) else "no result"
-        raise Lost(f"crashed ({how})", crashed=True) from None
+        raise ChildProcessLostError(f"crashed ({how})", crashed=True) from None
     return result
 
 
-def _work(work: Callable[[], object], writer: int) -> None:
+def _child_main(work: Callable[[], object], writer: int) -> None:
     """The child's whole life."""
     try:
         faulthandler.disable()
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, 1)
         os.dup2(nowhere, 2)
-        _limit(resource.RLIMIT_CORE, 0)
+        _set_resource_limit(resource.RLIMIT_CORE, 0)
         # Where the parent is killed there is nobody to end this.
-        _limit(resource.RLIMIT_CPU, int(LONGEST_S) + 10)
+        _set_resource_limit(resource.RLIMIT_CPU, int(COMPILE_TIMEOUT_S) + 10)
         mapped_pages = int(Path("/proc/self/statm").read_text().split()[0])
-        _limit(resource.RLIMIT_AS, mapped_pages * resource.getpagesize() + MOST_BYTES)
+        _set_resource_limit(
+            resource.RLIMIT_AS, mapped_pages * resource.getpagesize() + COMPILE_MEMORY_LIMIT_BYTES
+        )
         with os.fdopen(writer, "wb") as pipe:
             pipe.write(pickle.dumps(work()))
     finally:
         os._exit(0)  # Whatever is cleared away at an end is the parent's.
 
 
-def _limit(which: int, value: int) -> None:
+def _set_resource_limit(which: int, value: int) -> None:
     _, most = resource.getrlimit(which)
     value = value if most == resource.RLIM_INFINITY else min(value, most)
     resource.setrlimit(which, (value, most))
 
 
-def _read(reader: int) -> bytes | None:
+def _read_pipe(reader: int) -> bytes | None:
     """All that comes through a pipe until it is closed; None where that takes too long."""
-    end = time.monotonic() + LONGEST_S
+    end = time.monotonic() + COMPILE_TIMEOUT_S
     parts: list[bytes] = []
     while select.select([reader], [], [], max(0.0, end - time.monotonic()))[0]:
         part = os.read(reader, 1 << 20)

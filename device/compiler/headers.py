@@ -20,32 +20,32 @@ from memlab.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-PACKAGES = ("nvidia-cuda-runtime", "nvidia-cuda-crt", "nvidia-cuda-cccl")
+HEADER_PACKAGES = ("nvidia-cuda-runtime", "nvidia-cuda-crt", "nvidia-cuda-cccl")
 """What NVIDIA publishes its headers as: `cuda_fp16.h` and the like; what these include in turn;
 libcu++ and CUB."""
 
-LARGEST_HEADER_BYTES = 16 << 20
+MAX_HEADER_BYTES = 16 << 20
 """No header is longer; what is, is data that was named by mistake."""
 
 HOST_HEADERS = Path(__file__).parent / "host_headers"
 """Stand-ins for headers of the host, which sources include as they are: with the types, macros and
 small functions of them that device code may use, most with nothing. They are searched last."""
 
-MOST_INCLUDES = 10_000
+MAX_INCLUDES = 10_000
 """No source and its own headers have more `#include` lines; each is looked up in every folder."""
 
 # Possessive, or a line of comments would be taken apart in exponentially many ways.
-_GAP = r"(?:[ \t\f\v\r]|/\*[^\n]{0,200}?\*/)*+"
+_WHITESPACE = r"(?:[ \t\f\v\r]|/\*[^\n]{0,200}?\*/)*+"
 _INCLUDE = re.compile(
-    rf"(?:(?P<directive>(?:\#|%:){_GAP}include(?:_next)?\b)|__has_include(?:_next)?{_GAP}\()"
-    rf"{_GAP}(?:\"(?P<quoted>[^\"\n\0]+)\"|<(?P<angled>[^>\n\0]+)>)?"
-    rf"|(?P<hidden>(?:\#|%:){_GAP}/\*)"
+    rf"(?:(?P<directive>(?:\#|%:){_WHITESPACE}include(?:_next)?\b)|__has_include(?:_next)?{_WHITESPACE}\()"
+    rf"{_WHITESPACE}(?:\"(?P<quoted>[^\"\n\0]+)\"|<(?P<angled>[^>\n\0]+)>)?"
+    rf"|(?P<hidden>(?:\#|%:){_WHITESPACE}/\*)"
 )
-_SPLICE = re.compile(r"\\\r?\n")
+_LINE_SPLICE = re.compile(r"\\\r?\n")
 
 
 @dataclass(frozen=True)
-class Headers:
+class IncludedHeaders:
     """What a source's `#include` lines need.
 
     Attributes:
@@ -59,7 +59,7 @@ class Headers:
     own: tuple[tuple[str, bytes], ...] = ()
 
 
-def find(source: str, source_name: str, options: Sequence[str]) -> Headers:
+def find_headers(source: str, source_name: str, options: Sequence[str]) -> IncludedHeaders:
     """Find what a source includes, directly or through its own headers.
 
     A name in quotes is looked up beside the file that includes it, then, as one in angle brackets
@@ -76,19 +76,19 @@ def find(source: str, source_name: str, options: Sequence[str]) -> Headers:
             file, is too long, or is named by a macro, so that nobody could tell.
     """
     if not any(_included_names(source, Path(source_name))):
-        return Headers()
-    folders = _named_folders(options)
-    return Headers(
+        return IncludedHeaders()
+    folders = _include_folders(options)
+    return IncludedHeaders(
         options=tuple(f"-I{folder}" for folder in (*package_folders(), HOST_HEADERS)),
         packages=_package_versions(),
-        own=tuple(_own_headers(source, source_name, folders).items()),
+        own=tuple(_user_headers(source, source_name, folders).items()),
     )
 
 
 @cache
 def package_folders() -> tuple[str, ...]:
     """The folders of CUDA's headers among the installed packages; empty without them."""
-    for name in PACKAGES:
+    for name in HEADER_PACKAGES:
         try:
             package = metadata.distribution(name)
         except metadata.PackageNotFoundError:
@@ -105,10 +105,10 @@ def package_folders() -> tuple[str, ...]:
 def missing_packages() -> tuple[str, ...]:
     """Which of `PACKAGES` are not installed."""
     installed = {version.partition("==")[0] for version in _package_versions()}
-    return tuple(name for name in PACKAGES if name not in installed)
+    return tuple(name for name in HEADER_PACKAGES if name not in installed)
 
 
-def advice(name: str) -> str:
+def missing_header_advice(name: str) -> str:
     """Say what to do about a header that the compiler did not find, by the name it includes."""
     of_the_host = "." not in name and "/" not in name
     if any((Path(folder) / "cuda/std" / name).is_file() for folder in package_folders()):
@@ -138,7 +138,7 @@ def advice(name: str) -> str:
 @cache
 def _package_versions() -> tuple[str, ...]:
     versions = []
-    for name in PACKAGES:
+    for name in HEADER_PACKAGES:
         try:
             versions.append(f"{name}=={metadata.version(name)}")
         except metadata.PackageNotFoundError:
@@ -146,17 +146,17 @@ def _package_versions() -> tuple[str, ...]:
     return tuple(versions)
 
 
-def _readings(text: str) -> Iterator[str]:
+def _spliced_texts(text: str) -> Iterator[str]:
     """The text with lines joined that end in a backslash, as the compiler reads it.
 
     What C++11 and 14 take for trigraphs later dialects do not: then both readings are given.
     """
-    yield _SPLICE.sub("", text)
+    yield _LINE_SPLICE.sub("", text)
     if "??=" in text or "??/" in text:
-        yield _SPLICE.sub("", text.replace("??=", "#").replace("??/", "\\"))
+        yield _LINE_SPLICE.sub("", text.replace("??=", "#").replace("??/", "\\"))
 
 
-def _named_folders(options: Sequence[str]) -> list[str]:
+def _include_folders(options: Sequence[str]) -> list[str]:
     """The folders of `-IDIR` and `--include-path=DIR`."""
     prefixes = ("-I", "--include-path=")
     return [
@@ -167,28 +167,28 @@ def _named_folders(options: Sequence[str]) -> list[str]:
     ]
 
 
-def _own_headers(source: str, source_name: str, folders: Sequence[str]) -> dict[str, bytes]:
+def _user_headers(source: str, source_name: str, folders: Sequence[str]) -> dict[str, bytes]:
     """Path and content of every header that does not belong to the packages."""
     mine = [Path(folder) for folder in folders]
     theirs = [Path(folder) for folder in package_folders()]
     readable = (Path(source_name).parent, *mine, HOST_HEADERS)
-    allowed = [real for folder in readable if (real := _resolved(folder))]
-    packages = [real for folder in theirs if (real := _resolved(folder))]
+    allowed = [real for folder in readable if (real := _resolved_path(folder))]
+    packages = [real for folder in theirs if (real := _resolved_path(folder))]
     found: dict[str, bytes] = {}
     waiting, names = [(source, Path(source_name))], 0
     while waiting:
         text, includer = waiting.pop()
         for name, quoted in _included_names(text, includer):
             names += 1
-            if names > MOST_INCLUDES:
+            if names > MAX_INCLUDES:
                 raise UsageError(
-                    f"{source_name} and its headers have more than {MOST_INCLUDES} #include lines: "
+                    f"{source_name} and its headers have more than {MAX_INCLUDES} #include lines: "
                     "remove those that repeat"
                 )
             beside = [includer.parent] if quoted else []
             for folder in (*beside, *mine, *theirs, HOST_HEADERS):
                 path = folder / name  # An absolute name stays what it is.
-                real = _resolved(path)
+                real = _resolved_path(path)
                 if real is None or real.is_dir() or str(real) in found:
                     continue
                 if any(map(real.is_relative_to, packages)):
@@ -202,19 +202,21 @@ def _own_headers(source: str, source_name: str, folders: Sequence[str]) -> dict[
                         f"{source_name} and those named: add -I {real.parent}"
                     )
                     raise UsageError(message)
-                content = found[str(real)] = _content(real, f"{includer} includes {name}")
+                content = found[str(real)] = _read_header(real, f"{includer} includes {name}")
                 waiting.append((content.decode(errors="surrogateescape"), path))
     return found
 
 
 def _included_names(text: str, includer: Path) -> Iterator[tuple[str, bool]]:
     """The names in a text's `#include` lines, and whether they stand in quotes."""
-    for reading in _readings(text):
+    for reading in _spliced_texts(text):
         for match in _INCLUDE.finditer(reading):
             name = match["quoted"] or match["angled"]
             if name is not None:
                 yield name, match["quoted"] is not None
-            elif _starts_a_line(reading, match.start()) and (match["directive"] or match["hidden"]):
+            elif _is_at_line_start(reading, match.start()) and (
+                match["directive"] or match["hidden"]
+            ):
                 where = (
                     "whose file is named by a macro" if match["directive"] else "behind comments"
                 )
@@ -225,13 +227,13 @@ def _included_names(text: str, includer: Path) -> Iterator[tuple[str, bool]]:
                 raise UsageError(message)
 
 
-def _starts_a_line(text: str, position: int) -> bool:
+def _is_at_line_start(text: str, position: int) -> bool:
     """Whether nothing but space and comments stand before a position, else it is prose."""
     before = text[max(0, position - 200) : position].rpartition("\n")[2].strip()
     return not before or before.endswith("*/")
 
 
-def _resolved(path: Path) -> Path | None:
+def _resolved_path(path: Path) -> Path | None:
     """The path free of links; None where none is there, or can be."""
     try:
         real = path.resolve()
@@ -240,11 +242,11 @@ def _resolved(path: Path) -> Path | None:
         return None
 
 
-def _content(path: Path, what: str) -> bytes:
+def _read_header(path: Path, what: str) -> bytes:
     try:
         size = path.stat().st_size
-        if size > LARGEST_HEADER_BYTES:
-            message = f"{what}, of {size} bytes: a header has at most {LARGEST_HEADER_BYTES}"
+        if size > MAX_HEADER_BYTES:
+            message = f"{what}, of {size} bytes: a header has at most {MAX_HEADER_BYTES}"
             raise UsageError(message)
         return path.read_bytes()
     except OSError as error:

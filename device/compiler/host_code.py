@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-PLAIN_FUNCTION = "A function without execution space annotations"
+UNANNOTATED_FUNCTION_MESSAGE = "A function without execution space annotations"
 """What the compiler says of a plain function, unless told the following."""
 
-AS_OF_THE_DEVICE = "-default-device"
+DEFAULT_DEVICE_OPTION = "-default-device"
 """NVRTC's option by which plain functions are the device's."""
 
-MOST_PASSES = 10
+MAX_PASSES = 10
 """What is left out may be used by other host code, of which the compiler then tells."""
 
 _TOKEN = re.compile(
@@ -37,17 +37,19 @@ _TOKEN = re.compile(
     re.S | re.M | re.X,
 )
 _DEFINITION = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)((?:[^\\\n]|\\\r?\n|\\.)*)", re.M)
-_CODE = frozenset({"string", "word", "number", "mark"})
-_OF_THE_DEVICE = frozenset(
+_CODE_TOKEN_KINDS = frozenset({"string", "word", "number", "mark"})
+_DEVICE_ANNOTATIONS = frozenset(
     f"__{each}__" for each in ("global", "device", "constant", "shared", "managed")
 )
-_CLASSES = frozenset({"struct", "class", "union"})
-_KEYWORDS = _CLASSES | {"namespace", "enum"}
-_NO_NAMES = frozenset({"__align__", "alignas", "__attribute__", "decltype", "noexcept", "requires"})
+_CLASS_KEYWORDS = frozenset({"struct", "class", "union"})
+_SCOPE_KEYWORDS = _CLASS_KEYWORDS | {"namespace", "enum"}
+_NON_FUNCTION_WORDS = frozenset(
+    {"__align__", "alignas", "__attribute__", "decltype", "noexcept", "requires"}
+)
 """Words that parentheses follow which are no parameters."""
 
-_ACCESS = frozenset({"public", "private", "protected"})
-_CLOSING = {"(": ")", "[": "]", "{": "}"}
+_ACCESS_SPECIFIERS = frozenset({"public", "private", "protected"})
+_CLOSING_BRACKETS = {"(": ")", "[": "]", "{": "}"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,7 @@ class _Token:
 
 
 @dataclass(slots=True)
-class _Scope:
+class _DeclarationScope:
     """A declaration in the making, in the file, a namespace or a class.
 
     Attributes:
@@ -84,7 +86,7 @@ class _Scope:
         self.keywords, self.has_parameters = set(), False
 
 
-def without(
+def remove_host_code(
     source: str, source_name: str, log: str, headers: Iterable[str]
 ) -> tuple[str, tuple[str, ...]]:
     """Leave out what a compiler's log finds fault with, of what is no device code.
@@ -100,7 +102,7 @@ def without(
         error of each; the same text and nothing where there is none.
     """
     said: dict[int, str] = {}
-    faults = rf"^{re.escape(source_name)}\((\d+)\): error: (?!{PLAIN_FUNCTION}).*"
+    faults = rf"^{re.escape(source_name)}\((\d+)\): error: (?!{UNANNOTATED_FUNCTION_MESSAGE}).*"
     for error in re.finditer(faults, log, re.M):
         said.setdefault(int(error[1]), error[0])
     if not said:
@@ -109,14 +111,14 @@ def without(
         _Token(each.lastgroup or "", each[0], each.start(), each.end())
         for each in _TOKEN.finditer(source)
     ]
-    annotations = _annotations([source, *headers])
+    annotations = _device_annotations([source, *headers])
     breaks = [each.start() for each in re.finditer("\n", source)]
     starts = [each.start for each in tokens]
     declarations = [
         # From the shortest: of a class and its function, the function.
         (bisect_left(breaks, start) + 1, bisect_left(breaks, end) + 1, start, end)
         for start, end in sorted(
-            _declarations([each for each in tokens if each.kind in _CODE]),
+            _declaration_spans([each for each in tokens if each.kind in _CODE_TOKEN_KINDS]),
             key=lambda each: each[1] - each[0],
         )
     ]
@@ -137,15 +139,15 @@ def without(
     return "".join(characters), tuple(left_out.values())
 
 
-def _annotations(texts: Sequence[str]) -> frozenset[str]:
+def _device_annotations(texts: Sequence[str]) -> frozenset[str]:
     """The words that make device code, with the macros that stand for them."""
     macros = [
         (name, set(re.findall(r"\w+", body)))
         for text in texts
         for name, body in _DEFINITION.findall(text)
     ]
-    found = set(_OF_THE_DEVICE)
-    for _ in range(MOST_PASSES):  # macros of macros
+    found = set(_DEVICE_ANNOTATIONS)
+    for _ in range(MAX_PASSES):  # macros of macros
         more = {name for name, body in macros if not found.isdisjoint(body)}
         if more <= found:
             break
@@ -153,14 +155,14 @@ def _annotations(texts: Sequence[str]) -> frozenset[str]:
     return frozenset(found)
 
 
-def _declarations(tokens: Sequence[_Token]) -> Iterator[tuple[int, int]]:
+def _declaration_spans(tokens: Sequence[_Token]) -> Iterator[tuple[int, int]]:
     """Where declarations begin and end that could be left out as a whole.
 
     Those in the file and its namespaces, and functions defined in classes: without one of its
     variables a class would have another layout.
     """
-    partner = _partners(tokens)
-    scopes = [_Scope()]
+    partner = _matching_brackets(tokens)
+    scopes = [_DeclarationScope()]
     index = 0
     while index < len(tokens):
         token, scope = tokens[index], scopes[-1]
@@ -176,27 +178,27 @@ def _declarations(tokens: Sequence[_Token]) -> Iterator[tuple[int, int]]:
         if scope.start is None:
             if token.text == ";":
                 continue
-            if token.text in _ACCESS and following == ":":
+            if token.text in _ACCESS_SPECIFIERS and following == ":":
                 index += 1
                 continue
             scope.start, scope.first = token.start, token.text
         before, scope.before = scope.before, token.text
-        if token.text in _KEYWORDS:
+        if token.text in _SCOPE_KEYWORDS:
             scope.keywords.add(token.text)
         if token.text == ";":
             if scope.owner is None and scope.first != "static_assert":
                 yield scope.start, token.end
             scope.clear()
-        elif token.text in _CLOSING:
+        elif token.text in _CLOSING_BRACKETS:
             end = partner.get(index - 1)
             if end is None:
                 return
             if token.text == "(":
-                names = re.fullmatch(r"\w+|\W", before) and before not in _NO_NAMES
+                names = re.fullmatch(r"\w+|\W", before) and before not in _NON_FUNCTION_WORDS
                 scope.has_parameters |= bool(names) and before not in ("", "<", ",", "=")
-            elif token.text == "{" and _opens(scope, before):
-                is_class = not _CLASSES.isdisjoint(scope.keywords)
-                scopes.append(_Scope(owner=scope.start if is_class else None))
+            elif token.text == "{" and _opens_scope(scope, before):
+                is_class = not _CLASS_KEYWORDS.isdisjoint(scope.keywords)
+                scopes.append(_DeclarationScope(owner=scope.start if is_class else None))
                 continue
             index = end + 1
             after = tokens[index].text if index < len(tokens) else ""
@@ -206,24 +208,24 @@ def _declarations(tokens: Sequence[_Token]) -> Iterator[tuple[int, int]]:
                 scope.clear()
 
 
-def _opens(scope: _Scope, before: str) -> bool:
+def _opens_scope(scope: _DeclarationScope, before: str) -> bool:
     """Whether a brace opens a namespace, a class or `extern "C"`."""
     if scope.has_parameters or before == "=" or "enum" in scope.keywords:
         return False
     return bool(scope.keywords) or (scope.first == "extern" and before.startswith('"'))
 
 
-def _partners(tokens: Sequence[_Token]) -> dict[int, int]:
+def _matching_brackets(tokens: Sequence[_Token]) -> dict[int, int]:
     """For each opening bracket the place of the closing one."""
     partner: dict[int, int] = {}
     open_ones: list[int] = []
     for index, token in enumerate(tokens):
         if token.kind != "mark":
             continue
-        if token.text in _CLOSING:
+        if token.text in _CLOSING_BRACKETS:
             open_ones.append(index)
-        elif token.text in _CLOSING.values():
-            if not open_ones or _CLOSING[tokens[open_ones[-1]].text] != token.text:
+        elif token.text in _CLOSING_BRACKETS.values():
+            if not open_ones or _CLOSING_BRACKETS[tokens[open_ones[-1]].text] != token.text:
                 break
             partner[open_ones.pop()] = index
     return partner

@@ -7,29 +7,29 @@ from functools import cache
 from importlib import metadata
 from typing import Any
 
-from memlab.device.compiler.translation_unit import Architecture, Output, Unit
+from memlab.device.compiler.translation_unit import Architecture, CompilerOutput, TranslationUnit
 from memlab.errors import DeviceError
 
 
 @cache
-def version() -> tuple[int, int]:
+def compiler_version() -> tuple[int, int]:
     """Major and minor.
 
     Raises:
         DeviceError: NVRTC is not installed.
     """
-    major, minor = _call("nvrtcVersion")
+    major, minor = _call_nvrtc("nvrtcVersion")
     return major, minor
 
 
 @cache
-def architectures() -> tuple[Architecture, ...]:
+def supported_architectures() -> tuple[Architecture, ...]:
     """The compute capabilities that NVRTC compiles for, in rising order.
 
     Raises:
         DeviceError: NVRTC is not installed.
     """
-    (numbers,) = _call("nvrtcGetSupportedArchs")
+    (numbers,) = _call_nvrtc("nvrtcGetSupportedArchs")
     return tuple(divmod(number, 10) for number in sorted(numbers))
 
 
@@ -42,22 +42,26 @@ def package_version() -> str:
         return ""
 
 
-def answer(unit: Unit) -> Output | str | DeviceError:
+def run_nvrtc(unit: TranslationUnit) -> CompilerOutput | str | DeviceError:
     """Compile, and give the output, the log of a failure, or that NVRTC cannot be used."""
     try:
         text = unit.source.encode(errors="replace")
-        (program,) = _call("nvrtcCreateProgram", text, os.fsencode(unit.source_name), 0, [], [])
+        (program,) = _call_nvrtc(
+            "nvrtcCreateProgram", text, os.fsencode(unit.source_name), 0, [], []
+        )
         expression = os.fsencode(unit.name_expression)
         if expression:
-            _call("nvrtcAddNameExpression", program, expression)
+            _call_nvrtc("nvrtcAddNameExpression", program, expression)
         # NVRTC's own cache would start the driver of a GPU, which a forked child must leave alone.
         encoded = [b"--no-cache", *(os.fsencode(argument) for argument in unit.arguments)]
         result, *_ = _library().nvrtcCompileProgram(program, len(encoded), encoded)
-        log = _text(program, "ProgramLog")
+        log = _program_text(program, "ProgramLog")
         if result != _library().nvrtcResult.NVRTC_SUCCESS:
             return log or str(result)
-        lowered = _call("nvrtcGetLoweredName", program, expression)[0] if expression else b""
-        return Output(_text(program, "PTX"), _bytes(program, "CUBIN"), log, lowered.decode())
+        lowered = _call_nvrtc("nvrtcGetLoweredName", program, expression)[0] if expression else b""
+        return CompilerOutput(
+            _program_text(program, "PTX"), _program_bytes(program, "CUBIN"), log, lowered.decode()
+        )
     except DeviceError as error:
         return error
     # The program is not destroyed: the process ends with it.
@@ -80,7 +84,7 @@ def _library() -> Any:  # The bindings carry no types.
     return nvrtc
 
 
-def _call(name: str, *arguments: object) -> tuple[Any, ...]:
+def _call_nvrtc(name: str, *arguments: object) -> tuple[Any, ...]:
     """Call one of NVRTC's functions and return what it gives besides the result code."""
     result, *values = getattr(_library(), name)(*arguments)
     if result != _library().nvrtcResult.NVRTC_SUCCESS:
@@ -88,14 +92,14 @@ def _call(name: str, *arguments: object) -> tuple[Any, ...]:
     return tuple(values)
 
 
-def _bytes(program: object, what: str) -> bytes:
+def _program_bytes(program: object, what: str) -> bytes:
     """One of the program's outputs: NVRTC first says its size, then fills a buffer."""
-    (size,) = _call(f"nvrtcGet{what}Size", program)
+    (size,) = _call_nvrtc(f"nvrtcGet{what}Size", program)
     buffer = bytearray(size)
     if size:
-        _call(f"nvrtcGet{what}", program, buffer)
+        _call_nvrtc(f"nvrtcGet{what}", program, buffer)
     return bytes(buffer)
 
 
-def _text(program: object, what: str) -> str:
-    return _bytes(program, what).rstrip(b"\0").decode(errors="replace").rstrip("\n")
+def _program_text(program: object, what: str) -> str:
+    return _program_bytes(program, what).rstrip(b"\0").decode(errors="replace").rstrip("\n")

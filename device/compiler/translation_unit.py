@@ -14,7 +14,7 @@ Architecture: TypeAlias = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Unit:
+class TranslationUnit:
     """A translation unit: a source, and how it is compiled.
 
     Attributes:
@@ -38,7 +38,7 @@ class Unit:
     name_expression: str = ""
 
     @classmethod
-    def of(cls, launch: Launch, architecture: Architecture) -> Unit:
+    def of(cls, launch: Launch, architecture: Architecture) -> TranslationUnit:
         """The unit that has the kernel of a launch."""
         return cls(
             launch.source,
@@ -66,7 +66,7 @@ class Unit:
 
 
 @dataclass(frozen=True)
-class Output:
+class CompilerOutput:
     """What one run of the compiler gives.
 
     Attributes:

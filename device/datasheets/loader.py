@@ -11,20 +11,20 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from memlab.device.measurement import Provenance
 from memlab.device.properties import DeviceProperties
-from memlab.errors import UsageError, nearest
+from memlab.errors import UsageError, suggest_nearest
 
 _FOLDER = resources.files("memlab.device.datasheets")
 _SUFFIX = ".toml"
 
 
-def names() -> tuple[str, ...]:
+def datasheet_names() -> tuple[str, ...]:
     """List the devices that have a datasheet, in alphabetical order."""
     files = (each.name for each in _FOLDER.iterdir())
     return tuple(sorted(name.removesuffix(_SUFFIX) for name in files if name.endswith(_SUFFIX)))
 
 
 @cache
-def load(name: str) -> DeviceProperties:
+def load_datasheet(name: str) -> DeviceProperties:
     """Read a device's datasheet.
 
     Args:
@@ -37,12 +37,12 @@ def load(name: str) -> DeviceProperties:
         UsageError: There is no such datasheet, or it is malformed.
     """
     key = name.lower()
-    if key not in names():
-        raise UsageError(f"no datasheet {name!r}: {nearest(key, names())}")
-    return parse((_FOLDER / (key + _SUFFIX)).read_text(encoding="utf-8"), key + _SUFFIX)
+    if key not in datasheet_names():
+        raise UsageError(f"no datasheet {name!r}: {suggest_nearest(key, datasheet_names())}")
+    return parse_datasheet((_FOLDER / (key + _SUFFIX)).read_text(encoding="utf-8"), key + _SUFFIX)
 
 
-def parse(text: str, file: str) -> DeviceProperties:
+def parse_datasheet(text: str, file: str) -> DeviceProperties:
     """Read the text of a datasheet.
 
     It holds `name`, a table `[sources]` of texts by short key, each starting with a provenance
@@ -73,7 +73,7 @@ def parse(text: str, file: str) -> DeviceProperties:
         raise UsageError(f"{file}: [figures] lacks compute_capability, which code is compiled for")
     hints = get_type_hints(DeviceProperties)
     del hints["name"], hints["sources"]
-    values = {field: _value(field, entry, hints, file) for field, entry in figures.items()}
+    values = {field: _typed_value(field, entry, hints, file) for field, entry in figures.items()}
     texts = {field: sources[entry["source"]] for field, entry in figures.items()}
     return DeviceProperties(name=name, sources=texts, **values)
 
@@ -92,14 +92,14 @@ def _check_sources(sources: Mapping[str, Any], figures: Mapping[str, Any], file:
         if entry["source"] not in sources:
             raise UsageError(
                 f"{file}: {field} names the source {entry['source']!r}: "
-                f"{nearest(str(entry['source']), sources)}"
+                f"{suggest_nearest(str(entry['source']), sources)}"
             )
 
 
-def _value(field: str, entry: Mapping[str, Any], hints: Mapping[str, Any], file: str) -> Any:
+def _typed_value(field: str, entry: Mapping[str, Any], hints: Mapping[str, Any], file: str) -> Any:
     """Give a figure as the type of its field, made from what TOML has: no tuples, `1` for 1.0."""
     if field not in hints:
-        raise UsageError(f"{file}: unknown figure {field!r}: {nearest(field, hints)}")
+        raise UsageError(f"{file}: unknown figure {field!r}: {suggest_nearest(field, hints)}")
     value = entry["value"]
     kind = get_args(hints[field])[0] if isinstance(hints[field], UnionType) else hints[field]
     parts, numbers = get_args(kind), (int, float)

@@ -23,20 +23,20 @@ Die: TypeAlias = Any
 """A debugging information entry of pyelftools, which carries no types."""
 
 POINTER_BYTES = 8
-POINTERS = ("pointer_type", "reference_type", "rvalue_reference_type")
+POINTER_TAGS = ("pointer_type", "reference_type", "rvalue_reference_type")
 """Tags of what is a pointer in the compiled code."""
 QUALIFIERS = {"const_type": "const", "volatile_type": "volatile", "restrict_type": "__restrict__"}
 """Tags of qualifiers, and how C++ writes them."""
 
-_STRUCTURES = ("structure_type", "class_type", "union_type")
-_BOOLEAN, _FLOAT = 2, 4
-_SIGNED = (5, 6)  # signed, signed_char
-_UNSIGNED = (7, 8, 16)  # unsigned, unsigned_char, UTF
-_HALVES = {"__half": "f16", "__nv_bfloat16": "bf16"}
+_STRUCTURE_TAGS = ("structure_type", "class_type", "union_type")
+_BOOLEAN_ENCODING, _FLOAT_ENCODING = 2, 4
+_SIGNED_ENCODINGS = (5, 6)  # signed, signed_char
+_UNSIGNED_ENCODINGS = (7, 8, 16)  # unsigned, unsigned_char, UTF
+_HALF_TYPES = {"__half": "f16", "__nv_bfloat16": "bf16"}
 
 
 @contextmanager
-def within_reach() -> Iterator[None]:
+def recursion_guard() -> Iterator[None]:
     """Turn too deep a nesting, where pyelftools follows it or who reads here, into an error.
 
     Raises:
@@ -53,10 +53,10 @@ def declarations(cubin: bytes) -> list[Die]:
     """What the source declares outside functions, and they."""
     # Relocations would give addresses, which are not asked for, and pyelftools has not all kinds.
     dwarf = ELFFile(BytesIO(cubin)).get_dwarf_info(relocate_dwarf_sections=False)
-    return [die for unit in dwarf.iter_CUs() for die in _of_the_source(dwarf, unit)]
+    return [die for unit in dwarf.iter_CUs() for die in _source_declarations(dwarf, unit)]
 
 
-def _of_the_source(dwarf: Any, unit: Any) -> Iterator[Die]:
+def _source_declarations(dwarf: Any, unit: Any) -> Iterator[Die]:
     """What a unit declares, but for the variables of CUDA's headers, hundreds of constants."""
     packages = package_folders()
     lines = dwarf.line_program_for_CU(unit).header
@@ -67,36 +67,40 @@ def _of_the_source(dwarf: Any, unit: Any) -> Iterator[Die]:
         if file.dir_index and folders[file.dir_index - 1].startswith(packages)
     }
     for die in unit.get_top_DIE().iter_children():
-        if die.tag != "DW_TAG_variable" or value(die, "decl_file") not in theirs:
+        if die.tag != "DW_TAG_variable" or attribute_value(die, "decl_file") not in theirs:
             yield die
 
 
-def value(die: Die, attribute: str) -> Any:
+def attribute_value(die: Die, attribute: str) -> Any:
     """An attribute without its `DW_AT_`; None where an entry has none such."""
     found = die.attributes.get(f"DW_AT_{attribute}")
     return None if found is None else found.value
 
 
-def text(die: Die, attribute: str) -> str:
+def attribute_text(die: Die, attribute: str) -> str:
     """An attribute that is a text; empty where an entry has none such."""
-    return (value(die, attribute) or b"").decode(errors="replace")
+    return (attribute_value(die, attribute) or b"").decode(errors="replace")
 
 
-def tag(die: Die) -> str:
+def type_tag(die: Die) -> str:
     """The kind of a type; `void` where there is none."""
     if die is None or die.tag == "DW_TAG_unspecified_type":
         return "void"
     return str(die.tag).removeprefix("DW_TAG_")
 
 
-def type_of(die: Die) -> Die:
+def referenced_type(die: Die) -> Die:
     """The type of a variable, or what a pointer points to and the like; None stands for void."""
     return die.get_DIE_from_attribute("DW_AT_type") if "DW_AT_type" in die.attributes else None
 
 
 def linkage_name(die: Die) -> str:
     """The name in the compiled code."""
-    return text(die, "MIPS_linkage_name") or text(die, "linkage_name") or text(die, "name")
+    return (
+        attribute_text(die, "MIPS_linkage_name")
+        or attribute_text(die, "linkage_name")
+        or attribute_text(die, "name")
+    )
 
 
 def formal_parameters(function: Die) -> list[Die]:
@@ -104,84 +108,85 @@ def formal_parameters(function: Die) -> list[Die]:
     return [die for die in function.iter_children() if die.tag == "DW_TAG_formal_parameter"]
 
 
-def unqualified(die: Die) -> tuple[Die, bool]:
+def strip_qualifiers(die: Die) -> tuple[Die, bool]:
     """A type without typedefs and qualifiers, and whether const was among them."""
     constant = False
-    while tag(die) == "typedef" or tag(die) in QUALIFIERS:
-        constant |= tag(die) == "const_type"
-        die = type_of(die)
+    while type_tag(die) == "typedef" or type_tag(die) in QUALIFIERS:
+        constant |= type_tag(die) == "const_type"
+        die = referenced_type(die)
     return die, constant
 
 
-def element(die: Die) -> tuple[Die, bool]:
+def array_element_type(die: Die) -> tuple[Die, bool]:
     """The type of an array's elements, or a type itself, unqualified, and whether it is const."""
-    plain, readonly = unqualified(die)
-    while tag(plain) == "array_type":
-        plain, constant = unqualified(type_of(plain))
+    plain, readonly = strip_qualifiers(die)
+    while type_tag(plain) == "array_type":
+        plain, constant = strip_qualifiers(referenced_type(plain))
         readonly |= constant
     return plain, readonly
 
 
-def shape(die: Die) -> tuple[int, ...]:
+def array_shape(die: Die) -> tuple[int, ...]:
     """The extents of an array, of arrays of arrays all; empty for what is no array."""
-    plain, _ = unqualified(die)
+    plain, _ = strip_qualifiers(die)
     extents: list[int] = []
-    while tag(plain) == "array_type":
+    while type_tag(plain) == "array_type":
         for child in plain.iter_children():
             if child.tag == "DW_TAG_subrange_type":
-                count, last = value(child, "count"), value(child, "upper_bound")
+                count, last = attribute_value(child, "count"), attribute_value(child, "upper_bound")
                 extents.append(count if count is not None else 0 if last is None else last + 1)
-        plain, _ = unqualified(type_of(plain))
+        plain, _ = strip_qualifiers(referenced_type(plain))
     return tuple(extents)
 
 
-def nbytes(die: Die) -> int:
+def type_bytes(die: Die) -> int:
     """Bytes of a type; 0 of void, and of what is declared alone."""
-    plain, _ = unqualified(die)
-    if tag(plain) == "array_type":
-        return prod(shape(plain)) * nbytes(element(plain)[0])
-    if tag(plain) in POINTERS:
+    plain, _ = strip_qualifiers(die)
+    if type_tag(plain) == "array_type":
+        return prod(array_shape(plain)) * type_bytes(array_element_type(plain)[0])
+    if type_tag(plain) in POINTER_TAGS:
         return POINTER_BYTES
-    return 0 if tag(plain) == "void" else value(plain, "byte_size") or 0
+    return 0 if type_tag(plain) == "void" else attribute_value(plain, "byte_size") or 0
 
 
-def dtype(plain: Die) -> str:
+def dtype_name(plain: Die) -> str:
     """The short name of a number's type; empty for what is none."""
-    bits = 8 * nbytes(plain)
-    if tag(plain) == "enumeration_type":
-        values = [value(child, "const_value") for child in plain.iter_children()]
+    bits = 8 * type_bytes(plain)
+    if type_tag(plain) == "enumeration_type":
+        values = [attribute_value(child, "const_value") for child in plain.iter_children()]
         return f"{'i' if any(each < 0 for each in values if each is not None) else 'u'}{bits}"
-    if tag(plain) in _STRUCTURES and bits == 16:
-        return _HALVES.get(text(plain, "name"), "")
-    if tag(plain) != "base_type":
+    if type_tag(plain) in _STRUCTURE_TAGS and bits == 16:
+        return _HALF_TYPES.get(attribute_text(plain, "name"), "")
+    if type_tag(plain) != "base_type":
         return ""
-    encoding = value(plain, "encoding")
-    if encoding == _BOOLEAN:
+    encoding = attribute_value(plain, "encoding")
+    if encoding == _BOOLEAN_ENCODING:
         return "bool"
-    if encoding == _FLOAT and bits in (16, 32, 64):
+    if encoding == _FLOAT_ENCODING and bits in (16, 32, 64):
         return f"f{bits}"
-    if encoding in _SIGNED and bits <= 64:
+    if encoding in _SIGNED_ENCODINGS and bits <= 64:
         return f"i{bits}"
-    return f"u{bits}" if encoding in _UNSIGNED and bits <= 64 else ""
+    return f"u{bits}" if encoding in _UNSIGNED_ENCODINGS and bits <= 64 else ""
 
 
 def is_structure(plain: Die) -> bool:
     """Whether a type has members, and is no number that is written as such, as `__half` is."""
-    return tag(plain) in _STRUCTURES and not dtype(plain)
+    return type_tag(plain) in _STRUCTURE_TAGS and not dtype_name(plain)
 
 
-def members(structure: Die) -> list[Die]:
+def data_members(structure: Die) -> list[Die]:
     """The members and bases of a structure that lie in it: what is static lies elsewhere."""
     return [
         child
         for child in structure.iter_children()
-        if child.tag in ("DW_TAG_member", "DW_TAG_inheritance") and not value(child, "external")
+        if child.tag in ("DW_TAG_member", "DW_TAG_inheritance")
+        and not attribute_value(child, "external")
     ]
 
 
-def start(member: Die) -> int:
+def member_offset(member: Die) -> int:
     """The first byte of a member in its structure; in a union all start at 0."""
-    found = value(member, "data_member_location")
+    found = attribute_value(member, "data_member_location")
     if isinstance(found, list):  # DW_OP_plus_uconst, and a number of seven bits a byte
         found = sum((byte & 0x7F) << 7 * place for place, byte in enumerate(found[1:]))
     return found or 0

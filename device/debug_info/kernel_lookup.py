@@ -9,15 +9,15 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from memlab.device.compiler.compile import compile_debug
+from memlab.device.compiler.compile import compile_with_debug_info
 from memlab.device.compiler.diagnostics import NameExpressionError
 from memlab.device.debug_info import kernel_signatures
-from memlab.errors import UsageError, nearest
+from memlab.errors import UsageError, suggest_nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from memlab.device.compiler.translation_unit import Output, Unit
+    from memlab.device.compiler.translation_unit import CompilerOutput, TranslationUnit
     from memlab.kernels.signature import Signature
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)", re.S)  # An unclosed one: to the end.
@@ -27,16 +27,16 @@ _KERNEL = re.compile(
 )
 
 
-def signatures(unit: Unit) -> tuple[Signature, ...]:
+def signatures(unit: TranslationUnit) -> tuple[Signature, ...]:
     """Read what each kernel of a source takes, in the source's order.
 
     Templates are among them where they are instantiated: in the source, or by the name
     expression. Errors are those of `compile.compile_unit`.
     """
-    return _read(compile_debug(unit))
+    return _signatures_from_output(compile_with_debug_info(unit))
 
 
-def signature_of(unit: Unit, entry: str) -> Signature:
+def signature_of(unit: TranslationUnit, entry: str) -> Signature:
     """Read what one kernel takes.
 
     Args:
@@ -50,27 +50,29 @@ def signature_of(unit: Unit, entry: str) -> Signature:
             template without its arguments; and what `compile.compile_unit` raises.
         DeviceError: As of `compile.compile_unit`.
     """
-    declared, name = dict(_declared(unit.source)), unit.source_name
+    declared, name = dict(_declared_kernels(unit.source)), unit.source_name
     if not entry:
         there = signatures(unit)
         if len(there) == 1:
-            return _lasting(there[0], name)
-        raise UsageError(_choice(name, there, declared))
+            return _require_stable_name(there[0], name)
+        raise UsageError(_kernel_required_message(name, there, declared))
     try:
-        output = compile_debug(replace(unit, name_expression=entry))
+        output = compile_with_debug_info(replace(unit, name_expression=entry))
     except NameExpressionError as error:
         there = signatures(unit)
         for each in there:
             if each.linkage_name == entry:
                 return each
-        raise UsageError(_absence(name, entry, error.reason, there, declared)) from error
-    for each in _read(output):
+        raise UsageError(
+            _no_such_kernel_message(name, entry, error.reason, there, declared)
+        ) from error
+    for each in _signatures_from_output(output):
         if each.linkage_name == output.lowered_name:
-            return _lasting(replace(each, name_expression=entry), name)
+            return _require_stable_name(replace(each, name_expression=entry), name)
     raise UsageError(f"{name} has a variable {entry!r}, but no such kernel: name a kernel")
 
 
-def _lasting(signature: Signature, source_name: str) -> Signature:
+def _require_stable_name(signature: Signature, source_name: str) -> Signature:
     """A kernel, unless its name in the compiled code is another one each time.
 
     Raises:
@@ -85,30 +87,32 @@ def _lasting(signature: Signature, source_name: str) -> Signature:
     return signature
 
 
-def _declared(source: str) -> Iterator[tuple[str, str]]:
+def _declared_kernels(source: str) -> Iterator[tuple[str, str]]:
     """The kernels that a text seems to declare, for advice alone: name, and `template <...>`."""
     for template, name in _KERNEL.findall(_COMMENT.sub(" ", source)):
         yield name, " ".join(template.split())
 
 
-def _choice(source_name: str, there: Sequence[Signature], declared: Mapping[str, str]) -> str:
+def _kernel_required_message(
+    source_name: str, there: Sequence[Signature], declared: Mapping[str, str]
+) -> str:
     """Say that a kernel must be named, where none was."""
-    names = _names(there, declared)
+    names = _kernel_names(there, declared)
     if not names:
         return f"{source_name} has no kernel: define one, __global__ void name(...)"
     if not there:
         name = names[0]
         return (
-            f"{source_name} has templates alone, {_listed(names)}: give the arguments of "
+            f"{source_name} has templates alone, {_name_list(names)}: give the arguments of "
             f"{declared[name]}, {source_name}:'{name}<...>'"
         )
     return (
-        f"{source_name} has {len(names)} kernels, {_listed(names)}: "
+        f"{source_name} has {len(names)} kernels, {_name_list(names)}: "
         f"say which, as in {source_name}:{names[0]}"
     )
 
 
-def _absence(
+def _no_such_kernel_message(
     source_name: str,
     entry: str,
     reason: str,
@@ -137,26 +141,26 @@ def _absence(
         return f"{entry!r} is a function of {source_name}, but no kernel: declare it __global__"
     if f'"{base}" is undefined' not in reason and template:
         return f"{source_name} has {base!r}, but not {entry!r} ({reason}): mend its arguments"
-    names = _names(there, declared)
+    names = _kernel_names(there, declared)
     if not names:
         return f"{source_name} has no kernel {entry!r}, nor any: define one, __global__ void"
     inside = [name for name in names if name.endswith(f"::{base}")]
     if inside:
-        return f"{source_name} has no kernel {entry!r}: did you mean {_listed(inside)}?"
+        return f"{source_name} has no kernel {entry!r}: did you mean {_name_list(inside)}?"
     if template:
         return f"{source_name} has {base!r} in a namespace: write that before it, space::{entry}"
-    return f"{source_name} has no kernel {entry!r}: {nearest(base, names)}"
+    return f"{source_name} has no kernel {entry!r}: {suggest_nearest(base, names)}"
 
 
-def _names(there: Sequence[Signature], declared: Mapping[str, str]) -> list[str]:
+def _kernel_names(there: Sequence[Signature], declared: Mapping[str, str]) -> list[str]:
     """The kernels there are and the templates of more, each name once."""
     templates = (name for name, template in declared.items() if template)
     return list(dict.fromkeys([*(each.name for each in there), *templates]))
 
 
-def _listed(names: Sequence[str]) -> str:
+def _name_list(names: Sequence[str]) -> str:
     return ", ".join(repr(name) for name in names)
 
 
-def _read(output: Output) -> tuple[Signature, ...]:
-    return kernel_signatures.read(output.ptx, output.cubin)
+def _signatures_from_output(output: CompilerOutput) -> tuple[Signature, ...]:
+    return kernel_signatures.read_signatures(output.ptx, output.cubin)

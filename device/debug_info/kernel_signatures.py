@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from memlab.device.compiler.cubin import launch_bounds
 from memlab.device.debug_info import dwarf
-from memlab.kernels.signature import KernelParameter, ModuleVariable, Part, Signature
+from memlab.kernels.signature import KernelParameter, ModuleVariable, Signature, StructureMember
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +25,7 @@ _ENTRY = re.compile(r"\.entry\s+([\w$]+)")
 _PARAMETER = re.compile(r"\.param\s+(?:\.align\s+(\d+))?")
 
 
-def read(ptx: str, cubin: bytes) -> tuple[Signature, ...]:
+def read_signatures(ptx: str, cubin: bytes) -> tuple[Signature, ...]:
     """Read what the kernels of a source take, in its order.
 
     Args:
@@ -35,10 +35,10 @@ def read(ptx: str, cubin: bytes) -> tuple[Signature, ...]:
     Raises:
         UsageError: Types or blocks lie too deep in one another.
     """
-    entries = dict(_entries(ptx))
-    with dwarf.within_reach():
+    entries = dict(_kernel_entries(ptx))
+    with dwarf.recursion_guard():
         top = dwarf.declarations(cubin)
-        variables = tuple(_variable(die) for die in top if _can_be_filled(die))
+        variables = tuple(_module_variable(die) for die in top if _is_fillable(die))
         return tuple(
             Signature(
                 _qualified_name(die),
@@ -52,7 +52,7 @@ def read(ptx: str, cubin: bytes) -> tuple[Signature, ...]:
         )
 
 
-def _entries(ptx: str) -> Iterator[tuple[str, list[int]]]:
+def _kernel_entries(ptx: str) -> Iterator[tuple[str, list[int]]]:
     """The kernels, each with the alignment of its parameters, bytes, where PTX tells it; else 1."""
     for match in _ENTRY.finditer(ptx):
         listed = ptx[match.end() : ptx.find(")", match.end())]
@@ -63,49 +63,53 @@ def _parameters(function: Die, alignments: list[int]) -> tuple[KernelParameter, 
     dies = dwarf.formal_parameters(function)
     found = itertools.zip_longest(dies, alignments[: len(dies)], fillvalue=1)
     return tuple(
-        _parameter(dwarf.text(die, "name") or f"argument {number}", dwarf.type_of(die), alignment)
+        _parameter(
+            dwarf.attribute_text(die, "name") or f"argument {number}",
+            dwarf.referenced_type(die),
+            alignment,
+        )
         for number, (die, alignment) in enumerate(found)
     )
 
 
 def _parameter(name: str, kind: Die, alignment_bytes: int) -> KernelParameter:
-    plain, _ = dwarf.unqualified(kind)
-    spelling = _spelling(kind)
-    if dwarf.tag(plain) in dwarf.POINTERS:
-        target, readonly = dwarf.element(dwarf.type_of(plain))
-        if dwarf.tag(target) == "subroutine_type":
+    plain, _ = dwarf.strip_qualifiers(kind)
+    spelling = _type_spelling(kind)
+    if dwarf.type_tag(plain) in dwarf.POINTER_TAGS:
+        target, readonly = dwarf.array_element_type(dwarf.referenced_type(plain))
+        if dwarf.type_tag(target) == "subroutine_type":
             return KernelParameter(name, "structure", "", spelling, dwarf.POINTER_BYTES)
         return KernelParameter(
             name,
             "pointer",
-            dwarf.dtype(target),
+            dwarf.dtype_name(target),
             spelling,
             dwarf.POINTER_BYTES,
-            dwarf.nbytes(target),
+            dwarf.type_bytes(target),
             readonly,
             _member_dtype(target),
         )
-    dtype = dwarf.dtype(plain)
+    dtype = dwarf.dtype_name(plain)
     if dtype:
-        return KernelParameter(name, "scalar", dtype, spelling, dwarf.nbytes(plain))
+        return KernelParameter(name, "scalar", dtype, spelling, dwarf.type_bytes(plain))
     return KernelParameter(
         name,
         "structure",
         "",
         spelling,
-        dwarf.nbytes(plain),
+        dwarf.type_bytes(plain),
         member_dtype=_member_dtype(plain),
-        parts=_parts(plain),
+        parts=_structure_parts(plain),
         alignment_bytes=alignment_bytes,
     )
 
 
-def _parts(structure: Die) -> tuple[Part, ...] | None:
+def _structure_parts(structure: Die) -> tuple[StructureMember, ...] | None:
     """A structure taken apart into what it holds, however deep; None where parts share bytes."""
     if not dwarf.is_structure(structure):
         return None
     try:
-        return tuple(_parts_of("", structure, 0))
+        return tuple(_parts_at_offset("", structure, 0))
     except _OverlapError:
         return None
 
@@ -114,31 +118,35 @@ class _OverlapError(Exception):
     """There is a union or a bit-field."""
 
 
-def _parts_of(name: str, kind: Die, offset_bytes: int) -> Iterator[Part]:
+def _parts_at_offset(name: str, kind: Die, offset_bytes: int) -> Iterator[StructureMember]:
     """What lies at a place of a structure.
 
     Raises:
         _OverlapError: Parts of it share bytes.
     """
-    plain, _ = dwarf.unqualified(kind)
-    if not dwarf.nbytes(plain):
+    plain, _ = dwarf.strip_qualifiers(kind)
+    if not dwarf.type_bytes(plain):
         return
-    if dwarf.tag(plain) == "array_type":
-        element, _ = dwarf.element(plain)
-        for number, index in enumerate(itertools.product(*map(range, dwarf.shape(plain)))):
+    if dwarf.type_tag(plain) == "array_type":
+        element, _ = dwarf.array_element_type(plain)
+        for number, index in enumerate(itertools.product(*map(range, dwarf.array_shape(plain)))):
             subscripts = "".join(f"[{each}]" for each in index)
-            start = offset_bytes + number * dwarf.nbytes(element)
-            yield from _parts_of(name + subscripts, element, start)
+            start = offset_bytes + number * dwarf.type_bytes(element)
+            yield from _parts_at_offset(name + subscripts, element, start)
     elif not dwarf.is_structure(plain):
-        yield Part(name, dwarf.dtype(plain), offset_bytes, _spelling(kind))
-    elif dwarf.tag(plain) == "union_type":
+        yield StructureMember(name, dwarf.dtype_name(plain), offset_bytes, _type_spelling(kind))
+    elif dwarf.type_tag(plain) == "union_type":
         raise _OverlapError
     else:
-        for child in dwarf.members(plain):
-            if dwarf.value(child, "bit_size"):
+        for child in dwarf.data_members(plain):
+            if dwarf.attribute_value(child, "bit_size"):
                 raise _OverlapError
-            inner = ".".join(filter(None, (name, dwarf.text(child, "name"))))  # bases have no name
-            yield from _parts_of(inner, dwarf.type_of(child), offset_bytes + dwarf.start(child))
+            inner = ".".join(
+                filter(None, (name, dwarf.attribute_text(child, "name")))
+            )  # bases have no name
+            yield from _parts_at_offset(
+                inner, dwarf.referenced_type(child), offset_bytes + dwarf.member_offset(child)
+            )
 
 
 def _member_dtype(plain: Die) -> str:
@@ -152,42 +160,44 @@ def _member_dtype(plain: Die) -> str:
             continue
         seen.add(whole.offset)
         members = [
-            dwarf.type_of(child) for child in dwarf.members(whole) if child.tag == "DW_TAG_member"
+            dwarf.referenced_type(child)
+            for child in dwarf.data_members(whole)
+            if child.tag == "DW_TAG_member"
         ]
-        if sum(map(dwarf.nbytes, members)) != dwarf.nbytes(whole):
+        if sum(map(dwarf.type_bytes, members)) != dwarf.type_bytes(whole):
             return ""
-        for element, _ in map(dwarf.element, members):
+        for element, _ in map(dwarf.array_element_type, members):
             if dwarf.is_structure(element):
                 waiting.append(element)
             else:
-                dtypes.add(dwarf.dtype(element))
+                dtypes.add(dwarf.dtype_name(element))
     return dtypes.pop() if len(dtypes) == 1 else ""
 
 
-def _variable(die: Die) -> ModuleVariable:
-    kind = dwarf.type_of(die)
-    element, _ = dwarf.element(kind)
+def _module_variable(die: Die) -> ModuleVariable:
+    kind = dwarf.referenced_type(die)
+    element, _ = dwarf.array_element_type(kind)
     return ModuleVariable(
         name=_qualified_name(die),
         linkage_name=dwarf.linkage_name(die),
-        space=_SPACES[dwarf.value(die, "address_class")],
-        dtype=dwarf.dtype(element),
-        shape=dwarf.shape(kind),
-        nbytes=dwarf.nbytes(kind),
+        space=_SPACES[dwarf.attribute_value(die, "address_class")],
+        dtype=dwarf.dtype_name(element),
+        shape=dwarf.array_shape(kind),
+        nbytes=dwarf.type_bytes(kind),
         member_dtype=_member_dtype(element),
     )
 
 
-def _can_be_filled(die: Die) -> bool:
+def _is_fillable(die: Die) -> bool:
     """Whether it is a variable in constant or global memory, and not a constant of C++."""
-    if die.tag != "DW_TAG_variable" or dwarf.value(die, "address_class") not in _SPACES:
+    if die.tag != "DW_TAG_variable" or dwarf.attribute_value(die, "address_class") not in _SPACES:
         return False
-    return not dwarf.element(dwarf.type_of(die))[1]
+    return not dwarf.array_element_type(dwarf.referenced_type(die))[1]
 
 
 def _qualified_name(die: Die) -> str:
     """The name with those of its namespaces, which only the linkage name has."""
-    name, linkage_name = dwarf.text(die, "name"), dwarf.linkage_name(die)
+    name, linkage_name = dwarf.attribute_text(die, "name"), dwarf.linkage_name(die)
     parts = _name_parts(linkage_name)
     if not parts:
         return name
@@ -208,28 +218,28 @@ def _name_parts(mangled: str) -> list[str]:
     return [part for part in parts if not part.startswith(("_GLOBAL__N_", "_INTERNAL_"))]
 
 
-def _spelling(die: Die, declarator: str = "") -> str:
+def _type_spelling(die: Die, declarator: str = "") -> str:
     """A type as C++ writes it, around what stands for the name: `int (*)[8]`."""
-    tag = dwarf.tag(die)
-    if tag in dwarf.POINTERS:
+    tag = dwarf.type_tag(die)
+    if tag in dwarf.POINTER_TAGS:
         sign = {"pointer_type": "*", "reference_type": "&"}.get(tag, "&&")
-        target = dwarf.type_of(die)
-        if dwarf.tag(target) in ("array_type", "subroutine_type"):
-            return _spelling(target, f"({sign}{declarator})")
-        return _spelling(target, f"{sign}{declarator}")
+        target = dwarf.referenced_type(die)
+        if dwarf.type_tag(target) in ("array_type", "subroutine_type"):
+            return _type_spelling(target, f"({sign}{declarator})")
+        return _type_spelling(target, f"{sign}{declarator}")
     if tag in dwarf.QUALIFIERS:
-        target, word = dwarf.type_of(die), dwarf.QUALIFIERS[tag]
-        if dwarf.tag(target) in ("pointer_type", "restrict_type"):
-            return _spelling(target, f"{word} {declarator}".rstrip())
-        return f"{word} {_spelling(target, declarator)}"
+        target, word = dwarf.referenced_type(die), dwarf.QUALIFIERS[tag]
+        if dwarf.type_tag(target) in ("pointer_type", "restrict_type"):
+            return _type_spelling(target, f"{word} {declarator}".rstrip())
+        return f"{word} {_type_spelling(target, declarator)}"
     if tag == "array_type":
-        extents = "".join(f"[{extent}]" for extent in dwarf.shape(die))
-        return _spelling(dwarf.type_of(die), f"{declarator}{extents}")
+        extents = "".join(f"[{extent}]" for extent in dwarf.array_shape(die))
+        return _type_spelling(dwarf.referenced_type(die), f"{declarator}{extents}")
     if tag == "subroutine_type":
         formals = dwarf.formal_parameters(die)
-        listed = ", ".join(_spelling(dwarf.type_of(one)) for one in formals)
-        return _spelling(dwarf.type_of(die), f"{declarator}({listed})")
-    name = dwarf.text(die, "name")
+        listed = ", ".join(_type_spelling(dwarf.referenced_type(one)) for one in formals)
+        return _type_spelling(dwarf.referenced_type(die), f"{declarator}({listed})")
+    name = dwarf.attribute_text(die, "name")
     if name.startswith("_Z"):
         name = "::".join(_name_parts(name))
     name = name or tag.removesuffix("_type")  # `structure`, where it has no name.

@@ -11,8 +11,8 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from memlab.device.compiler.compile import compile_debug
-from memlab.device.compiler.translation_unit import Unit
+from memlab.device.compiler.compile import compile_with_debug_info
+from memlab.device.compiler.translation_unit import TranslationUnit
 from memlab.device.debug_info import variable_layouts
 from memlab.errors import MemlabError
 
@@ -20,32 +20,32 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from memlab.device.compiler.translation_unit import Architecture
-    from memlab.device.debug_info.variable_layouts import Layout
+    from memlab.device.debug_info.variable_layouts import VariableLayout
     from memlab.kernels.launch import Launch
 
 # NVRTC tells a debugger nothing of a `__shared__` variable inside a function. Without that word it
 # is one more local variable, of which it tells; outside functions, one of the device. What is sized
 # at launch must keep the word: what it stands for is that of CUDA's own crt/host_defines.h.
 _SHARED_AS_LOCAL = "#undef __shared__\n#define __shared__\n"
-_SIZED_AT_LAUNCH = re.compile(r"\bextern(\s+(?:\w+\s+){0,3})__shared__\b")
-_STAYS_SHARED = r"extern\1__attribute__((shared))"
+_DYNAMIC_SHARED = re.compile(r"\bextern(\s+(?:\w+\s+){0,3})__shared__\b")
+_KEPT_SHARED = r"extern\1__attribute__((shared))"
 
 _LENGTH = re.compile(r"E(\d{1,9})")
-_NAMESAKE = r"__?\d+_?"  # ends the second and later ones of a name in a function
-_TAKEN_APART = r"_\$_\d+"  # ends what is left of a structure that needs no address
-_ENDING = re.compile(rf"(?:{_NAMESAKE}|{_TAKEN_APART})?")
+_DUPLICATE_SUFFIX = r"__?\d+_?"  # ends the second and later ones of a name in a function
+_SCALARIZED_SUFFIX = r"_\$_\d+"  # ends what is left of a structure that needs no address
+_SYMBOL_SUFFIX = re.compile(rf"(?:{_DUPLICATE_SUFFIX}|{_SCALARIZED_SUFFIX})?")
 
 
 def source_name(symbol: str) -> str:
     """Give the name that the source has for a variable: `M_tile` for `_ZZ5tiledE6M_tile`."""
     for length in _LENGTH.finditer(symbol) if symbol.startswith("_ZZ") else ():
         end = length.end() + int(length[1])
-        if end <= len(symbol) and _ENDING.fullmatch(symbol, end):
+        if end <= len(symbol) and _SYMBOL_SUFFIX.fullmatch(symbol, end):
             return symbol[length.end() : end]
     return "local" if symbol.startswith("__local_depot") else symbol
 
 
-def layouts(launch: Launch, architecture: Architecture) -> Mapping[str, tuple[Layout, ...]]:
+def layouts(launch: Launch, architecture: Architecture) -> Mapping[str, tuple[VariableLayout, ...]]:
     """Ask the compiler how the variables of a launch's kernel are divided into elements.
 
     Args:
@@ -56,17 +56,19 @@ def layouts(launch: Launch, architecture: Architecture) -> Mapping[str, tuple[La
         By the variable's symbol, the layouts of all in one function that have its name; empty
         where the compiler does not tell.
     """
-    unit = Unit.of(launch, architecture)
-    source = _SIZED_AT_LAUNCH.sub(_STAYS_SHARED, unit.source.removeprefix("\ufeff"))
+    unit = TranslationUnit.of(launch, architecture)
+    source = _DYNAMIC_SHARED.sub(_KEPT_SHARED, unit.source.removeprefix("\ufeff"))
     options = ("-default-device", *unit.options)
     unit = replace(unit, source=_SHARED_AS_LOCAL + source, options=options)
     try:
-        return variable_layouts.layouts(compile_debug(unit).cubin)
+        return variable_layouts.read_layouts(compile_with_debug_info(unit).cubin)
     except MemlabError:  # Names are a convenience: without them there are addresses.
         return {}
 
 
-def layout_of(symbol: str, size: int, known: Mapping[str, tuple[Layout, ...]]) -> Layout | None:
+def layout_of(
+    symbol: str, size: int, known: Mapping[str, tuple[VariableLayout, ...]]
+) -> VariableLayout | None:
     """Choose the layout of a variable.
 
     Args:
@@ -77,6 +79,6 @@ def layout_of(symbol: str, size: int, known: Mapping[str, tuple[Layout, ...]]) -
     Returns:
         The layout that fills its bytes; None where there is none, or more than one.
     """
-    named = known.get(symbol) or known.get(re.sub(f"{_NAMESAKE}$", "", symbol), ())
-    fitting = {each.filling(size) for each in named} - {None}
+    named = known.get(symbol) or known.get(re.sub(f"{_DUPLICATE_SUFFIX}$", "", symbol), ())
+    fitting = {each.resized_to(size) for each in named} - {None}
     return fitting.pop() if len(fitting) == 1 else None

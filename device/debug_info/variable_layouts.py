@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Layout:
+class VariableLayout:
     """How a variable is divided into elements.
 
     Attributes:
@@ -30,7 +30,7 @@ class Layout:
 
     shape: tuple[int, ...]
     element_bytes: int
-    members: tuple[Member, ...] = field(default=(), compare=False, repr=False)
+    members: tuple[MemberLayout, ...] = field(default=(), compare=False, repr=False)
     dtype: str = field(default="", compare=False)
 
     @property
@@ -38,7 +38,7 @@ class Layout:
         """Bytes of all elements."""
         return prod(self.shape) * self.element_bytes
 
-    def filling(self, size: int) -> Layout | None:
+    def resized_to(self, size: int) -> VariableLayout | None:
         """The layout with as many rows as so many bytes hold; None where it has other bytes."""
         row = prod(self.shape[1:]) * self.element_bytes
         if not row or size % row or self.shape[0] not in (0, size // row):
@@ -47,7 +47,7 @@ class Layout:
 
 
 @dataclass(frozen=True)
-class Member:
+class MemberLayout:
     """A member of a structure.
 
     Attributes:
@@ -58,10 +58,10 @@ class Member:
 
     name: str
     start: int
-    layout: Layout
+    layout: VariableLayout
 
 
-def layouts(cubin: bytes) -> dict[str, tuple[Layout, ...]]:
+def read_layouts(cubin: bytes) -> dict[str, tuple[VariableLayout, ...]]:
     """Read how variables are divided into elements; what is no array is one of one element.
 
     Args:
@@ -75,28 +75,28 @@ def layouts(cubin: bytes) -> dict[str, tuple[Layout, ...]]:
         UsageError: Types or blocks lie too deep in one another.
     """
     found = defaultdict(list)
-    known: dict[int, tuple[Member, ...]] = {}
-    with dwarf.within_reach():
+    known: dict[int, tuple[MemberLayout, ...]] = {}
+    with dwarf.recursion_guard():
         for die in dwarf.declarations(cubin):
             if die.tag == "DW_TAG_variable":
-                found[dwarf.linkage_name(die)].append(dwarf.type_of(die))
+                found[dwarf.linkage_name(die)].append(dwarf.referenced_type(die))
             elif die.tag == "DW_TAG_subprogram":
                 function = dwarf.linkage_name(die)
                 scope = function[1:] if function.startswith("_Z") else f"Z{len(function)}{function}"
-                for variable in _inside(die):
-                    name = dwarf.text(variable, "name")
-                    found[f"_Z{scope}E{len(name)}{name}"].append(dwarf.type_of(variable))
+                for variable in _local_variables(die):
+                    name = dwarf.attribute_text(variable, "name")
+                    found[f"_Z{scope}E{len(name)}{name}"].append(dwarf.referenced_type(variable))
         return {
             symbol: tuple(
                 replace(layout, shape=layout.shape or (1,))
                 for kind in kinds
-                if (layout := _layout(kind, known)).element_bytes
+                if (layout := _type_layout(kind, known)).element_bytes
             )
             for symbol, kinds in found.items()
         }
 
 
-def _inside(function: Die) -> Iterator[Die]:
+def _local_variables(function: Die) -> Iterator[Die]:
     """A function's variables, in its blocks too."""
     waiting = [function]
     while waiting:
@@ -107,21 +107,21 @@ def _inside(function: Die) -> Iterator[Die]:
                 waiting.append(die)
 
 
-def _layout(kind: Die, known: dict[int, tuple[Member, ...]]) -> Layout:
+def _type_layout(kind: Die, known: dict[int, tuple[MemberLayout, ...]]) -> VariableLayout:
     """The layout of a type; `known` are the members of structures, each of which is read once."""
-    element, _ = dwarf.element(kind)
+    element, _ = dwarf.array_element_type(kind)
     if dwarf.is_structure(element) and element.offset not in known:
         known[element.offset] = tuple(
-            Member(
-                dwarf.text(child, "name"),
-                dwarf.start(child),
-                _layout(dwarf.type_of(child), known),
+            MemberLayout(
+                dwarf.attribute_text(child, "name"),
+                dwarf.member_offset(child),
+                _type_layout(dwarf.referenced_type(child), known),
             )
-            for child in dwarf.members(element)
+            for child in dwarf.data_members(element)
         )
-    return Layout(
-        dwarf.shape(kind),
-        dwarf.nbytes(element),
+    return VariableLayout(
+        dwarf.array_shape(kind),
+        dwarf.type_bytes(element),
         known[element.offset] if dwarf.is_structure(element) else (),
-        dwarf.dtype(element),
+        dwarf.dtype_name(element),
     )

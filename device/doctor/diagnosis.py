@@ -9,29 +9,29 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from memlab.device.doctor.probes import Facts, Version
-from memlab.device.gpu.driver import WITHOUT_GPU
+from memlab.device.doctor.probes import MachineState, Version
+from memlab.device.gpu.driver import USE_EMULATOR_STEP
 from memlab.device.gpu.nvml import Gpu
 from memlab.device.nvidia_tools.ncu import INSTALL_ADVICE, PERMISSION_ADVICE
-from memlab.device.properties import dotted
+from memlab.device.properties import version_text
 
 State = Literal["works", "note", "fails"]
 
 INSTALL_GPU = "pip install 'memlab[gpu]'"
 
-BUILD_NEEDS = "needs g++ and the CUDA toolkit, with nvcc on the PATH"
+BUILD_REQUIREMENTS = "needs g++ and the CUDA toolkit, with nvcc on the PATH"
 """For PyCUDA, which is published as source alone."""
 
 MINIMUM_DRIVER = {11: 450, 12: 525, 13: 580}
 """Oldest driver branch for each major version of CUDA: within one, the cubins of every minor
 version load (NVIDIA, "CUDA Compatibility", table 1 of "Minor Version Compatibility")."""
 
-LEAST_FREE_BYTES = 2**30
+MIN_FREE_BYTES = 2**30
 """CUDA's context, the buffer that flushes the L2 and the default sizes, with room."""
 
 
 @dataclass(frozen=True)
-class Finding:
+class DiagnosisItem:
     """One line of the diagnosis.
 
     Attributes:
@@ -57,30 +57,30 @@ class Diagnosis:
         emulator_works: Whether they can run on emulated devices.
     """
 
-    findings: tuple[Finding, ...]
+    findings: tuple[DiagnosisItem, ...]
     gpu_works: bool
     emulator_works: bool
 
 
-def diagnose(facts: Facts) -> Diagnosis:
+def diagnose(facts: MachineState) -> Diagnosis:
     """Say what works, and what to do about the rest."""
-    usable = visible(facts.gpus, facts.visible_devices)
+    usable = select_visible_gpus(facts.gpus, facts.visible_devices)
     needed = (
-        _driver(facts),
-        _gpus(facts),
-        _pycuda(facts),
-        _nvrtc(facts, usable),
-        *(each for gpu in usable for each in _state_of(gpu, several=len(usable) > 1)),
+        _driver_item(facts),
+        _gpus_item(facts),
+        _pycuda_item(facts),
+        _nvrtc_item(facts, usable),
+        *(each for gpu in usable for each in _gpu_state_items(gpu, several=len(usable) > 1)),
     )
-    emulator = _emulator(facts)
+    emulator = _emulator_item(facts)
     return Diagnosis(
-        findings=(*needed, _management(facts), _counters(facts), emulator),
+        findings=(*needed, _nvml_item(facts), _counters_item(facts), emulator),
         gpu_works=all(each.state != "fails" for each in needed),
         emulator_works=emulator.state == "works",
     )
 
 
-def visible(gpus: tuple[Gpu, ...], value: str | None) -> tuple[Gpu, ...]:
+def select_visible_gpus(gpus: tuple[Gpu, ...], value: str | None) -> tuple[Gpu, ...]:
     """Choose the GPUs that CUDA shows a program, in its order.
 
     As CUDA reads the variable: indices or the beginnings of UUIDs, up to the first that is no
@@ -107,20 +107,24 @@ def visible(gpus: tuple[Gpu, ...], value: str | None) -> tuple[Gpu, ...]:
     return tuple(chosen)
 
 
-def _driver(facts: Facts) -> Finding:
+def _driver_item(facts: MachineState) -> DiagnosisItem:
     subject = "driver"
     if facts.driver is None and facts.driver_cuda is None:
-        reason = _reason(facts, "driver", "no NVIDIA driver")
-        return Finding(subject, "fails", reason, f"install the GPU's driver, or {WITHOUT_GPU}")
+        reason = _failure_reason(facts, "driver", "no NVIDIA driver")
+        return DiagnosisItem(
+            subject, "fails", reason, f"install the GPU's driver, or {USE_EMULATOR_STEP}"
+        )
     if facts.driver_cuda is None:
-        reason = _reason(facts, "driver_cuda", "libcuda does not answer")
+        reason = _failure_reason(facts, "driver_cuda", "libcuda does not answer")
         advice = "in a container, start it with --gpus all; else install the driver's CUDA library"
-        return Finding(subject, "fails", f"{facts.driver}, but {reason}", advice)
+        return DiagnosisItem(subject, "fails", f"{facts.driver}, but {reason}", advice)
     version = facts.driver or "version unknown"
-    return Finding(subject, "works", f"{version}, CUDA up to {dotted(facts.driver_cuda)}")
+    return DiagnosisItem(
+        subject, "works", f"{version}, CUDA up to {version_text(facts.driver_cuda)}"
+    )
 
 
-def _gpus(facts: Facts) -> Finding:
+def _gpus_item(facts: MachineState) -> DiagnosisItem:
     subject = "GPUs"
     setting = (
         ""
@@ -128,77 +132,85 @@ def _gpus(facts: Facts) -> Finding:
         else f" (CUDA_VISIBLE_DEVICES={facts.visible_devices or 'empty'})"
     )
     if facts.driver_cuda is None:
-        return Finding(subject, "fails", "none without a driver")
+        return DiagnosisItem(subject, "fails", "none without a driver")
     if not facts.visible_gpus:
         # Names what the driver said, unless it only said that there is none.
-        reason = _reason(facts, "visible_gpus", "none")
+        reason = _failure_reason(facts, "visible_gpus", "none")
         if setting and facts.gpus:
             there = f"none of {len(facts.gpus)} visible{setting}"
-            return Finding(subject, "fails", there, "unset CUDA_VISIBLE_DEVICES, or name others")
+            return DiagnosisItem(
+                subject, "fails", there, "unset CUDA_VISIBLE_DEVICES, or name others"
+            )
         found = "none" if reason == "CUDA_ERROR_NO_DEVICE" else reason
-        advice = f"look at 'nvidia-smi'; {WITHOUT_GPU}"
-        return Finding(subject, "fails", found, advice)
-    shown = visible(facts.gpus, facts.visible_devices)
+        advice = f"look at 'nvidia-smi'; {USE_EMULATOR_STEP}"
+        return DiagnosisItem(subject, "fails", found, advice)
+    shown = select_visible_gpus(facts.gpus, facts.visible_devices)
     names = sorted({gpu.name for gpu in shown if not gpu.error})
-    return Finding(subject, "works", f"{facts.visible_gpus} visible{setting}" + _list(names))
+    return DiagnosisItem(
+        subject, "works", f"{facts.visible_gpus} visible{setting}" + _joined_names(names)
+    )
 
 
-def _pycuda(facts: Facts) -> Finding:
+def _pycuda_item(facts: MachineState) -> DiagnosisItem:
     subject = "PyCUDA"
     if facts.pycuda is None or facts.pycuda_cuda is None:
-        reason = _reason(facts, "pycuda", "not installed")
+        reason = _failure_reason(facts, "pycuda", "not installed")
         # One that is there was built against another CUDA; pip would keep it.
-        advice = f"{INSTALL_GPU}, which {BUILD_NEEDS}"
+        advice = f"{INSTALL_GPU}, which {BUILD_REQUIREMENTS}"
         if reason != "not installed":
-            advice = f"pip install --force-reinstall --no-cache-dir pycuda, which {BUILD_NEEDS}"
+            advice = (
+                f"pip install --force-reinstall --no-cache-dir pycuda, which {BUILD_REQUIREMENTS}"
+            )
         if facts.driver_cuda is None:
-            return Finding(subject, "fails", reason, "needs the driver first")
-        return Finding(subject, "fails", reason, advice)
-    found = f"{facts.pycuda}, built for CUDA {dotted(facts.pycuda_cuda)}"
+            return DiagnosisItem(subject, "fails", reason, "needs the driver first")
+        return DiagnosisItem(subject, "fails", reason, advice)
+    found = f"{facts.pycuda}, built for CUDA {version_text(facts.pycuda_cuda)}"
     if facts.driver_cuda is not None and facts.pycuda_cuda[0] > facts.driver_cuda[0]:
         advice = (
-            f"the driver supports CUDA {dotted(facts.driver_cuda)}: update it"
+            f"the driver supports CUDA {version_text(facts.driver_cuda)}: update it"
             f"{_minimum_driver(facts.pycuda_cuda)}, or build PyCUDA with CUDA "
             f"{facts.driver_cuda[0]}"
         )
-        return Finding(subject, "fails", found, advice)
-    return Finding(subject, "works", found)
+        return DiagnosisItem(subject, "fails", found, advice)
+    return DiagnosisItem(subject, "works", found)
 
 
-def _nvrtc(facts: Facts, usable: tuple[Gpu, ...]) -> Finding:
+def _nvrtc_item(facts: MachineState, usable: tuple[Gpu, ...]) -> DiagnosisItem:
     subject = "NVRTC"
     if facts.nvrtc is None:
-        reason = _reason(facts, "nvrtc", "not installed")
-        return Finding(subject, "fails", reason, "pip install nvidia-cuda-nvrtc cuda-bindings")
+        reason = _failure_reason(facts, "nvrtc", "not installed")
+        return DiagnosisItem(
+            subject, "fails", reason, "pip install nvidia-cuda-nvrtc cuda-bindings"
+        )
     known = facts.nvrtc_architectures
-    found = f"{dotted(facts.nvrtc)}, for compute capability {_span(known)}"
+    found = f"{version_text(facts.nvrtc)}, for compute capability {_version_range(known)}"
     if facts.driver_cuda is not None and facts.nvrtc[0] > facts.driver_cuda[0]:
         advice = (
             f"its machine code needs a driver for CUDA {facts.nvrtc[0]}, this one supports "
-            f"{dotted(facts.driver_cuda)}: update it{_minimum_driver(facts.nvrtc)}"
+            f"{version_text(facts.driver_cuda)}: update it{_minimum_driver(facts.nvrtc)}"
         )
-        return Finding(subject, "fails", found, advice)
+        return DiagnosisItem(subject, "fails", found, advice)
     for gpu in usable:
         if gpu.compute_capability is not None and gpu.compute_capability not in known:
             advice = (
-                f"{gpu.name} has {dotted(gpu.compute_capability)}: choose another GPU or an "
+                f"{gpu.name} has {version_text(gpu.compute_capability)}: choose another GPU or an "
                 "emulated device"
             )
             if known and gpu.compute_capability > max(known):
                 advice = (
-                    f"{gpu.name} has {dotted(gpu.compute_capability)}: "
+                    f"{gpu.name} has {version_text(gpu.compute_capability)}: "
                     "pip install --upgrade nvidia-cuda-nvrtc"
                 )
-            return Finding(subject, "fails", found, advice)
-    return Finding(subject, "works", found)
+            return DiagnosisItem(subject, "fails", found, advice)
+    return DiagnosisItem(subject, "works", found)
 
 
-def _state_of(gpu: Gpu, several: bool) -> Iterator[Finding]:
+def _gpu_state_items(gpu: Gpu, several: bool) -> Iterator[DiagnosisItem]:
     """What one GPU's clocks, memory and mode mean for a run."""
     number = f" {gpu.index}" if several else ""
     if gpu.error:
         advice = "see 'nvidia-smi'; one that is lost comes back when the machine starts anew"
-        yield Finding(f"GPU{number}", "note", gpu.error, advice)
+        yield DiagnosisItem(f"GPU{number}", "note", gpu.error, advice)
         return
     clocks = f"SM {_mhz(gpu.sm_clock_hz)} of {_mhz(gpu.maximum_sm_clock_hz)}"
     if gpu.application_sm_clock_hz is not None:
@@ -207,71 +219,73 @@ def _state_of(gpu: Gpu, several: bool) -> Iterator[Finding]:
     if gpu.slowdowns:
         clocks += f"; held down by {' and '.join(gpu.slowdowns)}"
         advice = "times are of a slower GPU: let it cool, or see 'nvidia-smi -q -d PERFORMANCE'"
-        yield Finding(f"clocks{number}", "note", clocks, advice)
+        yield DiagnosisItem(f"clocks{number}", "note", clocks, advice)
     else:
-        yield Finding(f"clocks{number}", "works", clocks)
+        yield DiagnosisItem(f"clocks{number}", "works", clocks)
 
     free, total = gpu.free_memory_bytes, gpu.total_memory_bytes
     if free is not None and total is not None:
         memory = f"{free / 2**30:.1f} GiB free of {total / 2**30:.1f}"
-        if free < LEAST_FREE_BYTES:
+        if free < MIN_FREE_BYTES:
             advice = "see 'nvidia-smi' for who holds it, or use smaller sizes"
-            yield Finding(f"memory{number}", "note", memory, advice)
+            yield DiagnosisItem(f"memory{number}", "note", memory, advice)
         else:
-            yield Finding(f"memory{number}", "works", memory)
+            yield DiagnosisItem(f"memory{number}", "works", memory)
 
     mode = gpu.compute_mode
     if mode == "prohibited":
         advice = "an administrator allows programs with 'nvidia-smi -c DEFAULT'"
-        yield Finding(f"compute mode{number}", "fails", mode, advice)
+        yield DiagnosisItem(f"compute mode{number}", "fails", mode, advice)
     elif mode is not None and mode != "default":
         advice = "a run fails while another program uses the GPU"
-        yield Finding(f"compute mode{number}", "note", mode, advice)
+        yield DiagnosisItem(f"compute mode{number}", "note", mode, advice)
     elif mode is not None:
-        yield Finding(f"compute mode{number}", "works", mode)
+        yield DiagnosisItem(f"compute mode{number}", "works", mode)
 
 
-def _management(facts: Facts) -> Finding:
+def _nvml_item(facts: MachineState) -> DiagnosisItem:
     subject = "nvidia-ml-py"
     if facts.nvml is None:
         advice = f"without it no clocks are recorded: {INSTALL_GPU}" if _has_gpu(facts) else ""
-        return Finding(subject, "note", _reason(facts, "nvml", "not installed"), advice)
+        return DiagnosisItem(
+            subject, "note", _failure_reason(facts, "nvml", "not installed"), advice
+        )
     if "gpus" in facts.errors:
         advice = "reinstall the driver: it brings NVML" if _has_gpu(facts) else ""
-        return Finding(subject, "note", f"{facts.nvml}, {facts.errors['gpus']}", advice)
-    return Finding(subject, "works", facts.nvml)
+        return DiagnosisItem(subject, "note", f"{facts.nvml}, {facts.errors['gpus']}", advice)
+    return DiagnosisItem(subject, "works", facts.nvml)
 
 
-def _counters(facts: Facts) -> Finding:
+def _counters_item(facts: MachineState) -> DiagnosisItem:
     """Hardware counters, which memlab can do without: it counts by emulating."""
     subject = "Nsight Compute"
     if facts.ncu is None:
         advice = f"only --counters ncu needs it: {INSTALL_ADVICE}" if _has_gpu(facts) else ""
-        return Finding(subject, "note", "not installed, or not on the PATH", advice)
+        return DiagnosisItem(subject, "note", "not installed, or not on the PATH", advice)
     if not _has_gpu(facts):
-        return Finding(subject, "note", f"{facts.ncu}, but no GPU to count on")
+        return DiagnosisItem(subject, "note", f"{facts.ncu}, but no GPU to count on")
     if facts.counters_restricted and not facts.privileged:
         found = f"{facts.ncu}, but counters are for administrators only"
-        return Finding(
+        return DiagnosisItem(
             subject, "note", found, f"only --counters ncu needs them: {PERMISSION_ADVICE}"
         )
     allowed = {True: "as administrator", False: "by anyone", None: "as far as the driver says"}
     found = f"{facts.ncu}, counters may be read {allowed[facts.counters_restricted]}"
-    return Finding(subject, "works", found)
+    return DiagnosisItem(subject, "works", found)
 
 
-def _emulator(facts: Facts) -> Finding:
+def _emulator_item(facts: MachineState) -> DiagnosisItem:
     if facts.emulator:
-        return Finding("emulator", "works", "a matrix product ran and its result was right")
-    reason = _reason(facts, "emulator", "a matrix product ran and its result was wrong")
-    return Finding("emulator", "fails", reason, "pip install --force-reinstall memlab")
+        return DiagnosisItem("emulator", "works", "a matrix product ran and its result was right")
+    reason = _failure_reason(facts, "emulator", "a matrix product ran and its result was wrong")
+    return DiagnosisItem("emulator", "fails", reason, "pip install --force-reinstall memlab")
 
 
-def _has_gpu(facts: Facts) -> bool:
+def _has_gpu(facts: MachineState) -> bool:
     return bool(facts.visible_gpus)
 
 
-def _reason(facts: Facts, probe: str, otherwise: str) -> str:
+def _failure_reason(facts: MachineState, probe: str, otherwise: str) -> str:
     return facts.errors.get(probe, otherwise)
 
 
@@ -280,11 +294,11 @@ def _minimum_driver(cuda: Version) -> str:
     return "" if branch is None else f" to {branch} or later"
 
 
-def _span(versions: tuple[Version, ...]) -> str:
-    return f"{dotted(min(versions))} to {dotted(max(versions))}" if versions else "none"
+def _version_range(versions: tuple[Version, ...]) -> str:
+    return f"{version_text(min(versions))} to {version_text(max(versions))}" if versions else "none"
 
 
-def _list(names: list[str]) -> str:
+def _joined_names(names: list[str]) -> str:
     return f": {', '.join(names)}" if names else ""
 
 

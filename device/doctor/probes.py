@@ -22,15 +22,15 @@ from memlab.device.gpu.nvml import Gpu, gpus
 from memlab.device.nvidia_tools import ncu as nsight_compute
 from memlab.errors import DeviceError
 
-Found = TypeVar("Found")
+ProbeResult = TypeVar("ProbeResult")
 Version: TypeAlias = tuple[int, int]
 """Major and minor."""
 
-COUNTER_CAPABILITIES = (1 << 21) | (1 << 38)
+COUNTER_CAPABILITY_BITS = (1 << 21) | (1 << 38)
 """CAP_SYS_ADMIN and CAP_PERFMON, either of which may read counters (linux/capability.h; the
 latter since driver 565, https://developer.nvidia.com/ERR_NVGPUCTRPERM)."""
 
-PROC = Path("/proc/driver/nvidia")
+PROC_FOLDER = Path("/proc/driver/nvidia")
 """Where the driver describes itself."""
 
 PROBE_TIMEOUT_S = 30.0
@@ -38,7 +38,7 @@ PROBE_TIMEOUT_S = 30.0
 
 
 @dataclass(frozen=True)
-class Facts:
+class MachineState:
     """The machine as it was found; what is not there is None or empty.
 
     Attributes:
@@ -83,7 +83,7 @@ def driver() -> str:
         DeviceError: There is none.
     """
     try:
-        text = (PROC / "version").read_text(encoding="utf-8")
+        text = (PROC_FOLDER / "version").read_text(encoding="utf-8")
     except OSError:
         raise DeviceError("no NVIDIA driver is loaded") from None
     found = re.search(r"\s(\d+\.\d+(\.\d+)?)\s", text)
@@ -98,7 +98,7 @@ def nvml() -> str:
     Raises:
         DeviceError: It is not installed.
     """
-    return _installed("nvidia-ml-py")
+    return _package_version("nvidia-ml-py")
 
 
 def pycuda() -> tuple[str, Version]:
@@ -109,7 +109,7 @@ def pycuda() -> tuple[str, Version]:
     Raises:
         DeviceError: It is not installed, or cannot be imported.
     """
-    version = _installed("pycuda")
+    version = _package_version("pycuda")
     script = "import json, pycuda.driver as driver; print(json.dumps(driver.get_version()))"
     try:
         done = subprocess.run(
@@ -134,15 +134,15 @@ def nvrtc() -> tuple[Version, tuple[Version, ...]]:
     Raises:
         DeviceError: It is not installed.
     """
-    from memlab.device.compiler.nvrtc import architectures, version
+    from memlab.device.compiler.nvrtc import compiler_version, supported_architectures
 
-    return version(), architectures()
+    return compiler_version(), supported_architectures()
 
 
 def counters_restricted() -> bool | None:
     """Whether the driver lets administrators alone read counters; None where it does not say."""
     try:
-        text = (PROC / "params").read_text(encoding="utf-8")
+        text = (PROC_FOLDER / "params").read_text(encoding="utf-8")
     except OSError:
         return None
     found = re.search(r"^RmProfilingAdminOnly: (\d)", text, re.MULTILINE)
@@ -153,7 +153,7 @@ def privileged() -> bool:
     """Whether this process has one of `COUNTER_CAPABILITIES`."""
     text = Path("/proc/self/status").read_text(encoding="utf-8")
     found = re.search(r"^CapEff:\s*([0-9a-f]+)", text, re.MULTILINE)
-    return found is not None and bool(int(found[1], 16) & COUNTER_CAPABILITIES)
+    return found is not None and bool(int(found[1], 16) & COUNTER_CAPABILITY_BITS)
 
 
 def emulator() -> bool:
@@ -164,11 +164,11 @@ def emulator() -> bool:
     """
     from memlab.device.datasheets import loader
     from memlab.device.emulation.device import EmulatedDevice
-    from memlab.kernels.catalog import find
+    from memlab.kernels.catalog import find_kernel
     from memlab.kernels.kernel import Limits
 
-    launch = find("tiled").prepare({"width": 8, "tile": 4}, Limits("the emulator"))
-    measurement = EmulatedDevice("h200", loader.load("h200")).run(launch, seed=0)
+    launch = find_kernel("tiled").prepare({"width": 8, "tile": 4}, Limits("the emulator"))
+    measurement = EmulatedDevice("h200", loader.load_datasheet("h200")).run(launch, seed=0)
     return measurement.verification.status == "passed"
 
 
@@ -183,13 +183,13 @@ class Probes:
     gpus: Callable[[], tuple[Gpu, ...]] = gpus
     pycuda: Callable[[], tuple[str, Version]] = pycuda
     nvrtc: Callable[[], tuple[Version, tuple[Version, ...]]] = nvrtc
-    ncu: Callable[[], Path | None] = nsight_compute.find
+    ncu: Callable[[], Path | None] = nsight_compute.find_ncu
     counters_restricted: Callable[[], bool | None] = counters_restricted
     privileged: Callable[[], bool] = privileged
     emulator: Callable[[], bool] = emulator
 
 
-def examine(probes: Probes | None = None) -> Facts:
+def probe_machine(probes: Probes | None = None) -> MachineState:
     """Read the machine.
 
     Args:
@@ -198,9 +198,9 @@ def examine(probes: Probes | None = None) -> Facts:
     probes = probes or Probes()
     errors: dict[str, str] = {}
 
-    def read(name: str, otherwise: Found) -> Found:
+    def read(name: str, otherwise: ProbeResult) -> ProbeResult:
         try:
-            found: Found = getattr(probes, name)()
+            found: ProbeResult = getattr(probes, name)()
         except Exception as error:  # a part that is broken must not hide the others
             errors[name] = " ".join(str(error).split()) or type(error).__name__
             return otherwise
@@ -209,7 +209,7 @@ def examine(probes: Probes | None = None) -> Facts:
     pycuda_version, pycuda_cuda = read("pycuda", (None, None))
     nvrtc_version, architectures = read("nvrtc", (None, ()))
     executable = read("ncu", None)
-    return Facts(
+    return MachineState(
         driver=read("driver", None),
         driver_cuda=read("driver_cuda", None),
         visible_gpus=read("visible_gpus", None),
@@ -228,7 +228,7 @@ def examine(probes: Probes | None = None) -> Facts:
     )
 
 
-def _installed(package: str) -> str:
+def _package_version(package: str) -> str:
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:

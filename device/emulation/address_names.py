@@ -8,9 +8,9 @@ from functools import cached_property
 
 from memlab.device.compiler.translation_unit import Architecture
 from memlab.device.debug_info.symbols import layout_of, layouts, source_name
-from memlab.device.debug_info.variable_layouts import Layout, Member
+from memlab.device.debug_info.variable_layouts import MemberLayout, VariableLayout
 from memlab.device.emulation.execution import Execution
-from memlab.device.emulator.checks.pointer_origin import arrays_meant
+from memlab.device.emulator.checks.pointer_origin import find_pointer_origins
 from memlab.device.tracing.records import Element
 from memlab.kernels.launch import Launch
 
@@ -18,7 +18,7 @@ WORD_BYTES = 4
 
 
 @dataclass(frozen=True)
-class Array:
+class ProgramArray:
     """Where an array lies in its state space, and how it is subscripted.
 
     Attributes:
@@ -36,7 +36,7 @@ class Array:
     size: int
     element_bytes: int
     shape: tuple[int, ...]
-    members: tuple[Member, ...] = ()
+    members: tuple[MemberLayout, ...] = ()
     dtype: str = ""
 
     def element(self, space: str, index: int) -> Element:
@@ -51,12 +51,12 @@ class Array:
         """The elements, or their members, that lie from one byte of the array to another."""
         while start < stop:
             index, inside = divmod(start, self.element_bytes)
-            member, size, dtype = _member(self.members, inside, self.element_bytes, self.dtype)
+            member, size, dtype = _member_at(self.members, inside, self.element_bytes, self.dtype)
             yield replace(self.element(space, index), member=member, dtype=dtype)
             start += size
 
 
-class Names:
+class AddressNames:
     """Finds the element that an address belongs to.
 
     How arrays are divided costs a compilation, which is made when the first is asked for.
@@ -93,26 +93,28 @@ class Names:
             (each.name, each.address, each.size) for each in execution.memory.allocations
         ]
         self._given = {
-            each.name: Layout(each.shape, each.element_bytes, dtype=_short(each.dtype))
+            each.name: VariableLayout(
+                each.shape, each.element_bytes, dtype=_short_type_name(each.dtype)
+            )
             for each in launch.buffers
         }
         self._known: dict[tuple[str, int, int], tuple[Element, ...]] = {}
-        self._arrays: dict[str, tuple[Array, ...]] = {}
+        self._arrays: dict[str, tuple[ProgramArray, ...]] = {}
 
-    def ranges(self, space: str) -> list[tuple[int, int]]:
+    def array_ranges(self, space: str) -> list[tuple[int, int]]:
         """Where the arrays of a state space begin and end, in the order of `arrays`."""
         return [(start, start + size) for _, start, size in self._places.get(space, ())]
 
-    def arrays(self, space: str) -> tuple[Array, ...]:
+    def arrays(self, space: str) -> tuple[ProgramArray, ...]:
         """The arrays of a state space, by rising address."""
         if space not in self._arrays:
             self._arrays[space] = tuple(
-                _array(symbol, start, size, self._layout(space, symbol, size))
+                _make_array(symbol, start, size, self._layout(space, symbol, size))
                 for symbol, start, size in self._places.get(space, ())
             )
         return self._arrays[space]
 
-    def _layout(self, space: str, symbol: str, size: int) -> Layout | None:
+    def _layout(self, space: str, symbol: str, size: int) -> VariableLayout | None:
         """How a variable is divided: as the launch says, or the compiler."""
         if space == "global" and symbol in self._given:
             return self._given[symbol]
@@ -120,7 +122,7 @@ class Names:
         return None if space == "local" else layout_of(symbol, size, self._layouts)
 
     @cached_property
-    def _layouts(self) -> Mapping[str, tuple[Layout, ...]]:
+    def _layouts(self) -> Mapping[str, tuple[VariableLayout, ...]]:
         return {} if self._architecture is None else layouts(self._launch, self._architecture)
 
     def knows(self, space: str) -> bool:
@@ -131,12 +133,12 @@ class Names:
         """Name what lies in `size` bytes from an address on."""
         key = (space, address, size)
         if key not in self._known:
-            self._known[key] = self._find(*key)
+            self._known[key] = self._find_elements(*key)
         return self._known[key]
 
-    def _find(self, space: str, address: int, size: int) -> tuple[Element, ...]:
+    def _find_elements(self, space: str, address: int, size: int) -> tuple[Element, ...]:
         # What lies outside all arrays is named after the last one before it.
-        arrays = self.arrays(space) or (Array(space, 0, 0, WORD_BYTES, (0,)),)
+        arrays = self.arrays(space) or (ProgramArray(space, 0, 0, WORD_BYTES, (0,)),)
         array = next((each for each in reversed(arrays) if each.start <= address), arrays[0])
         start = address - array.start
         return tuple(array.within(space, start, start + size))
@@ -148,8 +150,8 @@ def accessed_arrays(launch: Launch, execution: Execution) -> dict[int, str]:
     Returns:
         Names in the source by the instruction's index.
     """
-    names, program = Names(launch, execution), execution.program
-    meant = arrays_meant(program, execution.memory, execution.grid.parameters)
+    names, program = AddressNames(launch, execution), execution.program
+    meant = find_pointer_origins(program, execution.memory, execution.grid.parameters)
     found = {index: names.arrays(space)[number].name for index, (space, number) in meant.items()}
     for index, step in enumerate(program.steps):
         alone = names.arrays(step.row.space)
@@ -158,7 +160,7 @@ def accessed_arrays(launch: Launch, execution: Execution) -> dict[int, str]:
     return found
 
 
-def _short(dtype: str) -> str:
+def _short_type_name(dtype: str) -> str:
     """The short name of a type by NumPy's: `f32` for `float32`."""
     return dtype.replace("float", "f").replace("uint", "u").replace("int", "i")
 
@@ -171,7 +173,9 @@ def _subscripts(index: int, shape: tuple[int, ...]) -> tuple[int, ...]:
     return (index, *reversed(found))
 
 
-def _member(members: tuple[Member, ...], at: int, size: int, dtype: str) -> tuple[str, int, str]:
+def _member_at(
+    members: tuple[MemberLayout, ...], at: int, size: int, dtype: str
+) -> tuple[str, int, str]:
     """What a structure of `size` bytes has at a byte, as it is written: `.x`, `.rows[2]`.
 
     Returns:
@@ -186,7 +190,7 @@ def _member(members: tuple[Member, ...], at: int, size: int, dtype: str) -> tupl
         name = f".{member.name}" if member.name else ""
         if layout.shape:
             name += "".join(f"[{place}]" for place in _subscripts(index, layout.shape))
-        rest, size, dtype = _member(layout.members, inside, layout.element_bytes, layout.dtype)
+        rest, size, dtype = _member_at(layout.members, inside, layout.element_bytes, layout.dtype)
         return name + rest, size, dtype
     if there:  # a union, of which the address does not say which member is meant
         end = min(each.start + each.layout.size for each in there)
@@ -195,9 +199,9 @@ def _member(members: tuple[Member, ...], at: int, size: int, dtype: str) -> tupl
     return "", following - at, dtype
 
 
-def _array(symbol: str, start: int, size: int, layout: Layout | None) -> Array:
+def _make_array(symbol: str, start: int, size: int, layout: VariableLayout | None) -> ProgramArray:
     """An array by its place; where it is not known how it is divided, a row of words."""
-    layout = layout or Layout((-(-size // WORD_BYTES),), WORD_BYTES)
+    layout = layout or VariableLayout((-(-size // WORD_BYTES),), WORD_BYTES)
     name = source_name(symbol)
     how = (layout.element_bytes, layout.shape, layout.members, layout.dtype)
-    return Array(name, start, size, *how)
+    return ProgramArray(name, start, size, *how)

@@ -9,17 +9,17 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from memlab.device.budget import OutOfTime
-from memlab.device.emulation.block_classes import divide
+from memlab.device.budget import EmulationTimeoutError
+from memlab.device.emulation.block_classes import classify_blocks
 from memlab.device.emulation.execution import Execution
 from memlab.device.emulator.machine.access_costs import Tally
 from memlab.device.emulator.sampling.block_sample import (
-    Blocks,
-    Division,
+    BlockCoordinates,
+    GridPartition,
     Stratum,
     WholeGrid,
-    spread,
-    strata,
+    draw_strata,
+    van_der_corput,
 )
 from memlab.device.emulator.sampling.data_dependence import depends_on_data
 from memlab.device.measurement import Coverage, Progress
@@ -28,16 +28,16 @@ from memlab.device.properties import WARP_SIZE
 WHOLE_GRID_LANE_INSTRUCTIONS = 600_000_000
 """Launches up to this size run whole: 140 instructions by each of 4 million threads. Measured on
 one core of a server of 2021: 200 to 500 million a second, so up to 3 s."""
-ESTIMATED_LANE_INSTRUCTIONS = 1_200_000_000
+MAX_EXACT_LANE_INSTRUCTIONS = 1_200_000_000
 """And up to this size where only executing every block counts exactly. These run at 100 to 350
 million a second (histograms, sparse products, gathers), so up to about 8 s."""
 SAMPLE_LANE_INSTRUCTIONS = 800_000_000
 """Samples of larger blocks are smaller, so that they too take a few seconds."""
-_LEAST_CHUNKS = 4  # that a sample whose blocks may differ runs in
+_MIN_SAMPLE_CHUNKS = 4  # that a sample whose blocks may differ runs in
 
 
 @dataclass(frozen=True)
-class Counted:
+class GridCounts:
     """What running a grid, or a sample of it, counted.
 
     Attributes:
@@ -49,12 +49,12 @@ class Counted:
 
     tally: Tally
     coverage: Coverage
-    division: Division
-    parts: Sequence[Part]
+    division: GridPartition
+    parts: Sequence[StratumSample]
 
 
 @dataclass(frozen=True)
-class Ran:
+class ExecutedChunk:
     """Blocks that ran at once.
 
     Attributes:
@@ -71,7 +71,7 @@ class Ran:
 
 
 @dataclass
-class Part:
+class StratumSample:
     """Blocks to run, and what has been counted of them.
 
     Attributes:
@@ -82,24 +82,24 @@ class Part:
         ran: Each time that some ran.
     """
 
-    blocks: Blocks
+    blocks: BlockCoordinates
     size: int
     tally: Tally
-    at_once: int
-    ran: list[Ran] = field(default_factory=list)
+    blocks_at_once: int
+    executed_chunks: list[ExecutedChunk] = field(default_factory=list)
 
     @property
     def done(self) -> int:
         """How many have run."""
-        return sum(each.blocks for each in self.ran)
+        return sum(each.blocks for each in self.executed_chunks)
 
 
-def global_sectors(tally: Tally) -> int:
+def sum_global_sectors(tally: Tally) -> int:
     """Sectors of global memory, loaded, stored or changed: of it alone used bytes are counted."""
     return sum(each for each, used in zip(tally.sectors, tally.used, strict=True) if used)
 
 
-def count(execution: Execution, cost_per_block: float, report: Progress) -> Counted:
+def count_grid(execution: Execution, cost_per_block: float, report: Progress) -> GridCounts:
     """Run the grid, or a sample of it, until it is done or the time is up.
 
     Args:
@@ -114,25 +114,27 @@ def count(execution: Execution, cost_per_block: float, report: Progress) -> Coun
     launch, steps = execution.launch, len(execution.program.steps)
     most = SAMPLE_LANE_INSTRUCTIONS / cost_per_block
     cost = cost_per_block * launch.blocks
-    division = divide(execution, most) if cost > WHOLE_GRID_LANE_INSTRUCTIONS else Division()
-    if cost <= (WHOLE_GRID_LANE_INSTRUCTIONS if division.exact else ESTIMATED_LANE_INSTRUCTIONS):
+    division = (
+        classify_blocks(execution, most) if cost > WHOLE_GRID_LANE_INSTRUCTIONS else GridPartition()
+    )
+    if cost <= (WHOLE_GRID_LANE_INSTRUCTIONS if division.exact else MAX_EXACT_LANE_INSTRUCTIONS):
         whole = WholeGrid(launch.grid)
-        parts = [Part(whole, launch.blocks, Tally.zeros(steps), execution.chunk_blocks)]
+        parts = [StratumSample(whole, launch.blocks, Tally.zeros(steps), execution.chunk_blocks)]
     else:
-        drawn = strata(launch.grid, execution.seed, most, division)
-        parts = [_part(execution, each, division.exact) for each in drawn]
-    in_time = _run(execution, parts, report)
+        drawn = draw_strata(launch.grid, execution.seed, most, division)
+        parts = [_stratum_sample(execution, each, division.exact) for each in drawn]
+    in_time = _run_samples(execution, parts, report)
     total = Tally.zeros(steps)
     for part in parts:
         total.add(part.tally, part.size, part.done)
-    done = _done(parts)
+    done = _executed_blocks(parts)
     estimated = done < launch.blocks and not division.exact
     error = _relative_standard_error(parts) if estimated and in_time else None
     coverage = Coverage(done, launch.blocks, estimated, not in_time, relative_standard_error=error)
-    return Counted(total, coverage, division, parts)
+    return GridCounts(total, coverage, division, parts)
 
 
-def _part(execution: Execution, stratum: Stratum, exact: bool) -> Part:
+def _stratum_sample(execution: Execution, stratum: Stratum, exact: bool) -> StratumSample:
     """A sample of blocks to run; where they may differ, in a random order and often enough.
 
     Then what runs at once is a random part of the sample, and says how far off it may be.
@@ -140,11 +142,11 @@ def _part(execution: Execution, stratum: Stratum, exact: bool) -> Part:
     blocks, at_once = stratum.blocks, execution.chunk_blocks
     if not exact:
         blocks = np.random.default_rng(execution.seed).permutation(blocks)
-        at_once = min(at_once, -(-len(blocks) // _LEAST_CHUNKS))
-    return Part(blocks, stratum.size, Tally.zeros(len(execution.program.steps)), at_once)
+        at_once = min(at_once, -(-len(blocks) // _MIN_SAMPLE_CHUNKS))
+    return StratumSample(blocks, stratum.size, Tally.zeros(len(execution.program.steps)), at_once)
 
 
-def _relative_standard_error(parts: Sequence[Part]) -> float | None:
+def _relative_standard_error(parts: Sequence[StratumSample]) -> float | None:
     """The standard error of the sectors that the grid touches, over their number.
 
     What ran at once are clusters of a random sample without repetition (W. G. Cochran, Sampling
@@ -155,45 +157,52 @@ def _relative_standard_error(parts: Sequence[Part]) -> float | None:
     """
     total = variance = 0.0
     for part in parts:
-        mean, clusters = sum(each.touched for each in part.ran) / part.done, len(part.ran)
+        mean, clusters = (
+            sum(each.touched for each in part.executed_chunks) / part.done,
+            len(part.executed_chunks),
+        )
         total += part.size * mean
         if part.done == part.size:
             continue
         if clusters < 2:
             return None
-        squares = sum((each.touched - each.blocks * mean) ** 2 for each in part.ran)
+        squares = sum((each.touched - each.blocks * mean) ** 2 for each in part.executed_chunks)
         of_mean = squares * clusters / (clusters - 1) / part.done**2
         variance += part.size**2 * of_mean * (1 - part.done / part.size)
     return math.sqrt(variance) / total if variance else None
 
 
-def _run(execution: Execution, parts: Sequence[Part], report: Progress) -> bool:
+def _run_samples(execution: Execution, parts: Sequence[StratumSample], report: Progress) -> bool:
     """Run the blocks of all parts, and say whether there was time for that.
 
     Raises:
         OutOfTime: There was not even for some of each.
     """
     wanted, longest_s = sum(len(part.blocks) for part in parts), 0.0
-    for part, places in _in_turns(execution, parts):
+    for part, places in _interleaved_chunks(execution, parts):
         chunk = part.blocks[places]
         begun_s, all_begun = execution.deadline.left(), all(each.done for each in parts)
         if all_begun and begun_s < longest_s:  # it would be cut short, and its outputs with it
             return False
         try:
             ran = execution.run(chunk)
-        except OutOfTime as error:
+        except EmulationTimeoutError as error:
             if all_begun:
                 return False
-            raise execution.out_of_time(error, _done(parts)) from None
+            raise execution.out_of_time(error, _executed_blocks(parts)) from None
         longest_s = max(longest_s, begun_s - execution.deadline.left())
         part.tally.add(ran)
         cost = sum(ran.warps) * WARP_SIZE
-        part.ran.append(Ran(places, len(chunk), global_sectors(ran), cost))
-        report("emulating", _done(parts) / wanted)
+        part.executed_chunks.append(
+            ExecutedChunk(places, len(chunk), sum_global_sectors(ran), cost)
+        )
+        report("emulating", _executed_blocks(parts) / wanted)
     return True
 
 
-def _in_turns(execution: Execution, parts: Sequence[Part]) -> Iterator[tuple[Part, slice]]:
+def _interleaved_chunks(
+    execution: Execution, parts: Sequence[StratumSample]
+) -> Iterator[tuple[StratumSample, slice]]:
     """The chunks of each part in turn.
 
     So that what has run when the time is up stands for the rest, a part that is the whole grid is
@@ -202,16 +211,16 @@ def _in_turns(execution: Execution, parts: Sequence[Part]) -> Iterator[tuple[Par
     """
     if len(parts) == 1 and not depends_on_data(execution.program):
         (part,) = parts
-        step = part.at_once
-        for number in spread(-(-len(part.blocks) // step)):
+        step = part.blocks_at_once
+        for number in van_der_corput(-(-len(part.blocks) // step)):
             yield part, slice(number * step, (number + 1) * step)
         return
-    starts = (range(0, len(part.blocks), part.at_once) for part in parts)
+    starts = (range(0, len(part.blocks), part.blocks_at_once) for part in parts)
     for turn in itertools.zip_longest(*starts):
         for part, start in zip(parts, turn, strict=True):
             if start is not None:
-                yield part, slice(start, start + part.at_once)
+                yield part, slice(start, start + part.blocks_at_once)
 
 
-def _done(parts: Sequence[Part]) -> int:
+def _executed_blocks(parts: Sequence[StratumSample]) -> int:
     return sum(part.done for part in parts)

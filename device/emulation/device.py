@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from memlab.device import time_model
-from memlab.device.budget import Budget, OutOfTime, TooLarge
-from memlab.device.compiler.compile import Compiled, compile_launch
+from memlab.device.budget import Budget, EmulationMemoryError, EmulationTimeoutError
+from memlab.device.compiler.compile import CompiledKernel, compile_launch
 from memlab.device.emulation import counting, representative_block, totals
 from memlab.device.emulation.address_names import accessed_arrays
 from memlab.device.emulation.execution import Execution
@@ -27,11 +27,11 @@ from memlab.device.measurement import (
     Time,
     Verification,
     flop_by_pipe,
-    global_atomic_sectors,
-    silent,
+    ignore_progress,
+    total_global_atomic_sectors,
 )
-from memlab.device.occupancy import block_of, occupancy, shared_carveout_bytes
-from memlab.device.properties import SECTOR_BYTES, DeviceProperties, summary
+from memlab.device.occupancy import block_requirements, compute_occupancy, shared_carveout_bytes
+from memlab.device.properties import SECTOR_BYTES, DeviceProperties, device_summary
 from memlab.device.verification import UNVERIFIED
 from memlab.kernels.launch import Launch
 
@@ -67,7 +67,7 @@ class EmulatedDevice:
             KernelFault: The kernel touched memory that is not its own.
             OutOfTime: The time was up before there was anything to report.
         """
-        report = progress or silent
+        report = progress or ignore_progress
         report("compiling", None)
         compiled = compile_launch(launch, self.properties.compute_capability)
         emulation = emulate(launch, compiled, self.properties, seed, progress, self._budget)
@@ -75,9 +75,9 @@ class EmulatedDevice:
         return emulation.measurement(
             launch,
             compiled,
-            summary(self.properties, self.kind, self.key),
+            device_summary(self.properties, self.kind, self.key),
             resident,
-            time_model.time_of(emulation.work, resident, self.properties),
+            time_model.model_time(emulation.work, resident, self.properties),
             emulation.verification,
         )
 
@@ -101,7 +101,7 @@ class Emulation:
     lines: tuple[LineCounters, ...]
     accesses: tuple[AccessCounters, ...]
     region: Region
-    work: time_model.Work
+    work: time_model.LaunchWork
     verification: Verification
 
     def flop(self, launch: Launch) -> int:
@@ -112,7 +112,7 @@ class Emulation:
     def measurement(
         self,
         launch: Launch,
-        compiled: Compiled,
+        compiled: CompiledKernel,
         device: DeviceSummary,
         resident: Occupancy,
         time: Time,
@@ -141,7 +141,7 @@ class Emulation:
 
 def emulate(
     launch: Launch,
-    compiled: Compiled,
+    compiled: CompiledKernel,
     properties: DeviceProperties,
     seed: int,
     progress: Progress | None = None,
@@ -163,46 +163,48 @@ def emulate(
         KernelFault: The kernel touched memory that is not its own.
         OutOfTime: The time was up before there was anything to report.
     """
-    report = progress or silent
+    report = progress or ignore_progress
     resident = resident_blocks(launch, compiled, properties)
     report("preparing inputs", None)
     execution = Execution.of(launch, compiled, seed, budget)
-    program, probe = execution.program, representative_block.probe(execution)
-    counted = counting.count(execution, probe.lane_instructions_per_block, report)
-    tally, counters = counted.tally, totals.whole_grid(program, counted.tally)
+    program, probe = execution.program, representative_block.record_block(execution)
+    counted = counting.count_grid(execution, probe.lane_instructions_per_block, report)
+    tally, counters = counted.tally, totals.total_counters(program, counted.tally)
     execution.check_roles()
     report("verifying", None)
     verification = execution.verify(whole=counted.coverage.blocks_emulated == launch.blocks)
     report("modelling caches and time", None)
-    touched = counting.global_sectors(tally)
-    probe = representative_block.typical(execution, probe, touched, counted)
-    busy = address_streams.Busy(probe.region, probe.stream.blocks_like(touched))
-    carveout = shared_carveout_bytes(properties, block_of(launch, compiled.resources))
+    touched = counting.sum_global_sectors(tally)
+    probe = representative_block.find_representative(execution, probe, touched, counted)
+    busy = address_streams.ActiveRegion(probe.region, probe.stream.equivalent_blocks(touched))
+    carveout = shared_carveout_bytes(properties, block_requirements(launch, compiled.resources))
     geometry = _cache_geometry(properties, resident.blocks_per_sm, carveout)
-    counters = _with_caches(counters, probe.stream, busy, geometry)
-    latencies = _latencies(counters, properties)
-    working, idle = (warp_clocks(program, path, latencies) for path in (probe.path, probe.idle))
-    idle_blocks = max(launch.blocks - busy.like, 0.0)
-    work = time_model.Work(
+    counters = _with_cache_counters(counters, probe.stream, busy, geometry)
+    latencies = _mean_latencies(counters, properties)
+    working, idle = (
+        warp_clocks(program, path, latencies) for path in (probe.path, probe.idle_path)
+    )
+    idle_blocks = max(launch.blocks - busy.block_equivalents, 0.0)
+    work = time_model.LaunchWork(
         blocks=launch.blocks,
         counters=counters,
         warp_clocks=working,
-        mean_warp_clocks=(busy.like * working + idle_blocks * idle) / launch.blocks,
+        mean_warp_clocks=(busy.block_equivalents * working + idle_blocks * idle) / launch.blocks,
     )
     return Emulation(
         coverage=counted.coverage,
         counters=counters,
-        lines=totals.by_line(program, tally, execution.source),
-        accesses=totals.by_access(program, tally, accessed_arrays(launch, execution)),
-        region=totals.region(program, tally),
+        lines=totals.counters_by_line(program, tally, execution.source),
+        accesses=totals.counters_by_access(program, tally, accessed_arrays(launch, execution)),
+        region=totals.main_region(program, tally),
         work=work,
         verification=verification,
     )
 
 
-def emulate_if_possible(
+def emulate_if_supported(
     launch: Launch,
-    compiled: Compiled,
+    compiled: CompiledKernel,
     properties: DeviceProperties,
     seed: int,
     progress: Progress | None = None,
@@ -219,7 +221,7 @@ def emulate_if_possible(
     """
     try:
         return emulate(launch, compiled, properties, seed, progress, budget)
-    except (PtxError, TooLarge, OutOfTime) as reason:
+    except (PtxError, EmulationMemoryError, EmulationTimeoutError) as reason:
         nothing = Counters()
         return Emulation(
             coverage=Coverage(0, launch.blocks, not_counted=str(reason)),
@@ -227,14 +229,14 @@ def emulate_if_possible(
             lines=(),
             accesses=(),
             region=Region(0, 0, loops=False),
-            work=time_model.Work(launch.blocks, nothing, 0.0),
+            work=time_model.LaunchWork(launch.blocks, nothing, 0.0),
             verification=UNVERIFIED,
         )
 
 
-def count(
+def count_launch(
     launch: Launch,
-    compiled: Compiled,
+    compiled: CompiledKernel,
     seed: int,
     progress: Progress | None = None,
     budget: Budget | None = None,
@@ -252,18 +254,20 @@ def count(
         PtxError, UsageError, KernelFault, OutOfTime: As `emulate`.
     """
     execution = Execution.of(launch, compiled, seed, budget)
-    cost = representative_block.probe(execution).lane_instructions_per_block
-    counted = counting.count(execution, cost, progress or silent)
-    return totals.whole_grid(execution.program, counted.tally)
+    cost = representative_block.record_block(execution).lane_instructions_per_block
+    counted = counting.count_grid(execution, cost, progress or ignore_progress)
+    return totals.total_counters(execution.program, counted.tally)
 
 
-def resident_blocks(launch: Launch, compiled: Compiled, properties: DeviceProperties) -> Occupancy:
+def resident_blocks(
+    launch: Launch, compiled: CompiledKernel, properties: DeviceProperties
+) -> Occupancy:
     """Say how many blocks of a launch one multiprocessor holds at once.
 
     Raises:
         UsageError: Not one fits.
     """
-    return occupancy(properties, block_of(launch, compiled.resources))
+    return compute_occupancy(properties, block_requirements(launch, compiled.resources))
 
 
 def _cache_geometry(
@@ -279,10 +283,10 @@ def _cache_geometry(
     )
 
 
-def _with_caches(
+def _with_cache_counters(
     counters: Counters,
-    stream: address_streams.Stream,
-    busy: address_streams.Busy,
+    stream: address_streams.AccessStream,
+    busy: address_streams.ActiveRegion,
     geometry: caches.CacheGeometry,
 ) -> Counters:
     """Add what the cache models say to the counted requests and sectors."""
@@ -305,14 +309,14 @@ def _with_caches(
     )
 
 
-def _latencies(counters: Counters, properties: DeviceProperties) -> Latencies:
+def _mean_latencies(counters: Counters, properties: DeviceProperties) -> Latencies:
     """Latencies with the hit rates that the cache models gave."""
     loads = counters.global_load_sectors
     l1_hits = counters.l1_read_sector_hits / loads if loads else 1.0
     l2_hits = (
         counters.l2_read_sector_hits / counters.l2_read_sectors if counters.l2_read_sectors else 1.0
     )
-    atomics = global_atomic_sectors(counters)
+    atomics = total_global_atomic_sectors(counters)
     read_by_atomics = counters.dram_read_bytes // SECTOR_BYTES - (
         counters.l2_read_sectors - counters.l2_read_sector_hits
     )

@@ -10,23 +10,28 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from memlab.device.budget import Budget, Deadline, OutOfTime
-from memlab.device.compiler.compile import Compiled
-from memlab.device.emulator.machine.access_costs import Patterns, Tally, Trace
+from memlab.device.budget import Budget, Deadline, EmulationTimeoutError
+from memlab.device.compiler.compile import CompiledKernel
+from memlab.device.emulator.machine.access_costs import ExecutionTrace, Patterns, Tally
 from memlab.device.emulator.machine.machine import Chunk
-from memlab.device.emulator.machine.memory import GlobalMemory, KernelFault, noted_bytes
+from memlab.device.emulator.machine.memory import GlobalMemory, KernelFault, write_tracking_bytes
 from memlab.device.emulator.machine.recording import Recorder
 from memlab.device.emulator.machine.threads import Grid
 from memlab.device.emulator.models.address_streams import PROBE_BLOCKS
-from memlab.device.emulator.program.program import Program, address_registers, load, with_constants
+from memlab.device.emulator.program.program import (
+    Program,
+    address_registers,
+    load_program,
+    with_constants,
+)
 from memlab.device.emulator.ptx import parser
-from memlab.device.emulator.sampling.affine_values import Moves
-from memlab.device.emulator.sampling.block_sample import Blocks
-from memlab.device.emulator.sampling.data_dependence import adds_up_globally
+from memlab.device.emulator.sampling.affine_values import AffineValues
+from memlab.device.emulator.sampling.block_sample import BlockCoordinates
+from memlab.device.emulator.sampling.data_dependence import has_global_atomics
 from memlab.device.inputs import POISON_BYTE, argument_bytes, element_type, make_inputs
 from memlab.device.measurement import Verification
 from memlab.device.properties import WARP_SIZE
-from memlab.device.verification import UNVERIFIED, Found, verify
+from memlab.device.verification import UNVERIFIED, ActualOutput, verify
 from memlab.errors import UsageError
 from memlab.kernels.launch import Buffer, Launch, source_lines
 
@@ -84,7 +89,7 @@ class Execution:
 
     @classmethod
     def of(
-        cls, launch: Launch, compiled: Compiled, seed: int, budget: Budget | None = None
+        cls, launch: Launch, compiled: CompiledKernel, seed: int, budget: Budget | None = None
     ) -> Execution:
         """Load a compiled launch and draw its inputs.
 
@@ -93,7 +98,7 @@ class Execution:
             UsageError: It needs more memory than is allowed.
         """
         source = source_lines(launch.source)
-        program = load(parser.parse(compiled.ptx), launch.entry, source)
+        program = load_program(parser.parse_ptx(compiled.ptx), launch.entry, source)
         return cls(launch, program, seed, source, budget)
 
     def array(self, buffer: Buffer) -> NDArray[Any]:
@@ -125,7 +130,7 @@ class Execution:
         reason = ""
         if self._cut_short:
             reason = f"{self._cut_short} cut blocks short"
-        elif not whole and adds_up_globally(self.program):
+        elif not whole and has_global_atomics(self.program):
             reason = "blocks add up results with atomics, and not all of them ran"
         if reason and self.launch.references:
             return replace(UNVERIFIED, worst=reason)
@@ -133,7 +138,7 @@ class Execution:
         for output in self.launch.outputs:
             values = self.array(output).reshape(-1)
             index = np.arange(values.size) if whole else self.memory.elements_written(output.name)
-            found[output.name] = Found(index, values if whole else values[index])
+            found[output.name] = ActualOutput(index, values if whole else values[index])
         return verify(self.launch, self.inputs, found)
 
     def check_roles(self) -> None:
@@ -152,14 +157,14 @@ class Execution:
                     f"{buffer.name} is an input: declare it inout: or out:"
                 )
 
-    def record(self, blocks: Blocks, recorder: Recorder) -> Tally:
+    def record(self, blocks: BlockCoordinates, recorder: Recorder) -> Tally:
         """Run some blocks while a recorder watches, and count them."""
         counted = Tally.zeros(len(self.program.steps))
         for chunk in self.chunks(blocks):
             counted.add(self.run(chunk, recorder=recorder))
         return counted
 
-    def follow(self, blocks: NDArray[np.int64], moves: Moves, deadline: Deadline) -> None:
+    def follow(self, blocks: NDArray[np.int64], moves: AffineValues, deadline: Deadline) -> None:
         """Run what decides in some blocks, following how their values move, until a deadline."""
         for chunk in self.chunks(blocks):
             self.run(chunk, moves=moves, deadline=deadline)
@@ -168,10 +173,10 @@ class Execution:
         self,
         blocks: NDArray[np.int64],
         *,
-        trace: Trace | None = None,
+        trace: ExecutionTrace | None = None,
         recorder: Recorder | None = None,
         checker: Checker | None = None,
-        moves: Moves | None = None,
+        moves: AffineValues | None = None,
         deadline: Deadline | None = None,
     ) -> Tally:
         """Run some blocks at once, and count them; whoever is given watches.
@@ -195,12 +200,12 @@ class Execution:
         )
         try:
             return chunk.run()
-        except (KernelFault, OutOfTime) as error:
-            timed_out = isinstance(error, OutOfTime)
+        except (KernelFault, EmulationTimeoutError) as error:
+            timed_out = isinstance(error, EmulationTimeoutError)
             self._cut_short = "the time limit" if timed_out else "a fault"
             raise
 
-    def out_of_time(self, error: OutOfTime, blocks: int) -> OutOfTime:
+    def out_of_time(self, error: EmulationTimeoutError, blocks: int) -> EmulationTimeoutError:
         """The error, with how many blocks were done."""
         return self.deadline.error(
             f"{error.reached} ({blocks} of {self.launch.blocks} blocks done)"
@@ -213,7 +218,7 @@ class Execution:
         own = self._chunk_bytes // _block_bytes(self.launch, self.program)
         return max(1, min(lanes, own))
 
-    def chunks(self, blocks: Blocks, step: int = 0) -> Iterator[NDArray[np.int64]]:
+    def chunks(self, blocks: BlockCoordinates, step: int = 0) -> Iterator[NDArray[np.int64]]:
         """Blocks in their order, so many as run at once; as many as can where nothing is said."""
         step = step or self.chunk_blocks
         for start in range(0, len(blocks), step):
@@ -251,7 +256,7 @@ def _chunk_bytes(launch: Launch, program: Program, budget: Budget) -> int:
     )
     kept = sum(each.nbytes for each in launch.outputs if each.role == "inout")
     kept += sum(math.prod(each.shape) * 8 for each in launch.constants)
-    unit = noted_bytes(each.element_bytes for each in launch.buffers)
+    unit = write_tracking_bytes(each.element_bytes for each in launch.buffers)
     needed = arrays + arrays // unit + kept  # a byte for each unit says whether it was written
     least = PROBE_BLOCKS * _block_bytes(launch, program)
     what = f"{needed} for its arrays, {least} for the threads of {PROBE_BLOCKS} blocks"

@@ -16,34 +16,36 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from memlab.device.budget import OutOfTime
-from memlab.device.emulation.block_classes import middle
-from memlab.device.emulation.counting import Counted, Part, Ran
+from memlab.device.budget import EmulationTimeoutError
+from memlab.device.emulation.block_classes import middle_block
+from memlab.device.emulation.counting import ExecutedChunk, GridCounts, StratumSample
 from memlab.device.emulation.execution import Execution
-from memlab.device.emulator.machine.access_costs import Trace
+from memlab.device.emulator.machine.access_costs import ExecutionTrace
 from memlab.device.emulator.models import address_streams
-from memlab.device.emulator.models.address_streams import SECTORS_PER_LINE, Ints, Stream
-from memlab.device.emulator.sampling.block_sample import Division, spread
-from memlab.device.emulator.sampling.decision_range import Box
+from memlab.device.emulator.models.address_streams import SECTORS_PER_LINE, AccessStream, IntArray
+from memlab.device.emulator.sampling.block_sample import GridPartition, van_der_corput
+from memlab.device.emulator.sampling.decision_range import BlockBox
 from memlab.device.properties import LINE_BYTES, WARP_SIZE
 from memlab.kernels.launch import Dim3
 
-_OVERHEAD_INSTRUCTIONS = 10  # of each lane: as many take as long as beginning a chunk (0.4 ms)
-_TYPICAL = 0.9, 1.1
+_CHUNK_OVERHEAD_INSTRUCTIONS = (
+    10  # of each lane: as many take as long as beginning a chunk (0.4 ms)
+)
+_REPRESENTATIVE_RANGE = 0.9, 1.1
 """What all blocks do, over as many of the probe's, for the probe to stand for them."""
-_PIECES_AT_ONCE = 128
+_PIECES_PER_BATCH = 128
 """Of a grid whose blocks' kinds are known: the smaller ones are tried where these move nothing."""
-_AGAIN_LANE_INSTRUCTIONS = 20_000_000
+_RERUN_LANE_INSTRUCTIONS = 20_000_000
 """Of blocks that ran together so many do so again, to find one among them: 0.1 to 0.6 s."""
-_MIDDLE = 0.4, 0.6  # of the work in the order of the blocks that do least: the middle kind
-_LEAST_AGAIN = 4  # blocks, however much they cost
+_MEDIAN_RANGE = 0.4, 0.6  # of the work in the order of the blocks that do least: the middle kind
+_MIN_RERUN_BLOCKS = 4  # blocks, however much they cost
 
 
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Probe:
+class RepresentativeBlock:
     """What a block and its neighbours showed.
 
     Attributes:
@@ -56,19 +58,19 @@ class Probe:
         region: The blocks among which all lie that touch memory.
     """
 
-    stream: Stream
+    stream: AccessStream
     path: list[tuple[int, int]]
-    idle: list[tuple[int, int]]
+    idle_path: list[tuple[int, int]]
     lane_instructions_per_block: float
-    region: Box
+    region: BlockBox
 
 
-def probe(
+def record_block(
     execution: Execution,
-    piece: Box | None = None,
-    region: Box | None = None,
+    piece: BlockBox | None = None,
+    region: BlockBox | None = None,
     origin: Dim3 | None = None,
-) -> Probe:
+) -> RepresentativeBlock:
     """Run a block in the middle of a piece of the grid and its neighbours, recording all.
 
     The memory is then as it was before.
@@ -83,28 +85,30 @@ def probe(
         KernelFault: As `Execution.run`.
         OutOfTime: The time was up.
     """
-    grid, trace = execution.launch.grid, Trace(execution.grid.padded_threads)
+    grid, trace = execution.launch.grid, ExecutionTrace(execution.grid.padded_threads)
     whole = (range(grid[0]), range(grid[1]), range(grid[2]))
-    blocks = address_streams.probe_blocks(grid, origin or middle(piece or whole), piece)
+    blocks = address_streams.probe_blocks(grid, origin or middle_block(piece or whole), piece)
     try:
         tally = execution.run(blocks, trace=trace)
-    except OutOfTime as error:
+    except EmulationTimeoutError as error:
         raise execution.out_of_time(error, 0) from None
     execution.reset()
     path = trace.path()
-    return Probe(
-        stream=address_streams.record(
+    return RepresentativeBlock(
+        stream=address_streams.build_access_stream(
             execution.program, trace, blocks, execution.memory.allocations
         ),
         path=path,
-        idle=path,
+        idle_path=path,
         lane_instructions_per_block=sum(tally.warps) * WARP_SIZE / len(blocks)
-        + _OVERHEAD_INSTRUCTIONS * execution.grid.padded_threads,
+        + _CHUNK_OVERHEAD_INSTRUCTIONS * execution.grid.padded_threads,
         region=region or whole,
     )
 
 
-def typical(execution: Execution, first: Probe, sectors: int, counted: Counted) -> Probe:
+def find_representative(
+    execution: Execution, first: RepresentativeBlock, sectors: int, counted: GridCounts
+) -> RepresentativeBlock:
     """Find a block that stands for the others, if the first that was probed does not.
 
     What the launch wrote is forgotten then.
@@ -120,75 +124,94 @@ def typical(execution: Execution, first: Probe, sectors: int, counted: Counted) 
         blocks that do no more than it. The first one where that is typical, or where there is no
         time.
     """
-    least, most = _TYPICAL
-    if not sectors or least <= first.stream.blocks_like(sectors) / execution.launch.blocks <= most:
+    least, most = _REPRESENTATIVE_RANGE
+    if (
+        not sectors
+        or least <= first.stream.equivalent_blocks(sectors) / execution.launch.blocks <= most
+    ):
         return first
     execution.reset()
     try:
         if counted.division.exact:
-            return _of_pieces(execution, first, counted.division)
-        return _of_chunks(execution, first, sectors, counted.parts)
-    except OutOfTime:
+            return _representative_of_pieces(execution, first, counted.division)
+        return _representative_of_chunks(execution, first, sectors, counted.parts)
+    except EmulationTimeoutError:
         return first
 
 
-def _of_pieces(execution: Execution, first: Probe, division: Division) -> Probe:
+def _representative_of_pieces(
+    execution: Execution, first: RepresentativeBlock, division: GridPartition
+) -> RepresentativeBlock:
     """Probe the middle kind of the blocks in the middle of each piece; `first` if none works."""
     parts = replace(division, periods=(1, 1, 1)).pieces(execution.launch.grid)
-    pieces: list[Box] = [(x, y, z) for x, y, z in itertools.product(*parts)]
+    pieces: list[BlockBox] = [(x, y, z) for x, y, z in itertools.product(*parts)]
     pieces.sort(key=lambda piece: -math.prod(map(len, piece)))
-    for start in range(0, len(pieces), _PIECES_AT_ONCE):
-        tried = pieces[start : start + _PIECES_AT_ONCE]
-        each, _ = _touched(execution, np.array([middle(piece) for piece in tried]))
+    for start in range(0, len(pieces), _PIECES_PER_BATCH):
+        tried = pieces[start : start + _PIECES_PER_BATCH]
+        each, _ = _touched_sectors(execution, np.array([middle_block(piece) for piece in tried]))
         execution.reset()
         if each.any():
             break
     else:
         return first
-    region = _around([piece for piece, moved in zip(tried, each, strict=True) if moved])
+    region = _enclosing_box([piece for piece, moved in zip(tried, each, strict=True) if moved])
     blocks = np.array([math.prod(map(len, piece)) for piece in tried])
-    found = probe(execution, tried[_median(each, blocks)], region)
-    return found if each.all() else _with_idle(execution, found, middle(tried[each.argmin()]))
+    found = record_block(execution, tried[_weighted_median_index(each, blocks)], region)
+    return (
+        found
+        if each.all()
+        else _with_idle_path(execution, found, middle_block(tried[each.argmin()]))
+    )
 
 
-def _of_chunks(execution: Execution, first: Probe, sectors: int, parts: Sequence[Part]) -> Probe:
+def _representative_of_chunks(
+    execution: Execution, first: RepresentativeBlock, sectors: int, parts: Sequence[StratumSample]
+) -> RepresentativeBlock:
     """Probe the middle kind of the blocks that ran together which are themselves of that kind.
 
     None of them but these run again, and of these only some, if they take long.
     """
-    ran = [(part, each) for part in parts for each in part.ran]
+    ran = [(part, each) for part in parts for each in part.executed_chunks]
     touched = np.array([each.touched for _, each in ran])
     if not touched.any():
         return first
     blocks = np.array([each.blocks for _, each in ran])
     stand_for = blocks * [part.size / part.done for part, _ in ran]
-    chosen = _median(touched / blocks, stand_for)
+    chosen = _weighted_median_index(touched / blocks, stand_for)
     part, chunk = ran[chosen]
-    again, moved, distinct = _again(execution, part.blocks[chunk.places], chunk)
-    x, y, z = again[_usual(moved, distinct)].tolist()
-    found = probe(execution, origin=(x, y, z))
-    boxes = [_box(part.blocks[each.places]) for part, each in ran if each.touched]
-    region = _narrowed(_around(boxes), _box(part.blocks[chunk.places]), _box(again[moved > 0]))
-    if math.prod(map(len, region)) < _TYPICAL[0] * found.stream.blocks_like(sectors):
-        region = _around(boxes)  # other chunks have work where this one has none
+    again, moved, distinct = _rerun_blocks(execution, part.blocks[chunk.places], chunk)
+    x, y, z = again[_typical_block_index(moved, distinct)].tolist()
+    found = record_block(execution, origin=(x, y, z))
+    boxes = [_bounding_box(part.blocks[each.places]) for part, each in ran if each.touched]
+    region = _narrowed_region(
+        _enclosing_box(boxes),
+        _bounding_box(part.blocks[chunk.places]),
+        _bounding_box(again[moved > 0]),
+    )
+    if math.prod(map(len, region)) < _REPRESENTATIVE_RANGE[0] * found.stream.equivalent_blocks(
+        sectors
+    ):
+        region = _enclosing_box(boxes)  # other chunks have work where this one has none
     found = replace(found, region=region)
     idle = again[moved == 0]
     if not len(idle) and not touched.all():
         part, chunk = ran[int(touched.argmin())]
         idle = part.blocks[chunk.places]
-    return _with_idle(execution, found, idle[0]) if len(idle) else found
+    return _with_idle_path(execution, found, idle[0]) if len(idle) else found
 
 
-def _again(execution: Execution, blocks: Ints, chunk: Ran) -> tuple[Ints, Ints, Ints]:
+def _rerun_blocks(
+    execution: Execution, blocks: IntArray, chunk: ExecutedChunk
+) -> tuple[IntArray, IntArray, IntArray]:
     """Run blocks again until some touch memory: those that ran, and what each touched.
 
     The memory is then as it was before.
     """
-    afford = _AGAIN_LANE_INSTRUCTIONS * chunk.blocks // max(chunk.lane_instructions, 1)
-    turns = -(-len(blocks) // max(afford, _LEAST_AGAIN))
-    for turn in spread(turns):
+    afford = _RERUN_LANE_INSTRUCTIONS * chunk.blocks // max(chunk.lane_instructions, 1)
+    turns = -(-len(blocks) // max(afford, _MIN_RERUN_BLOCKS))
+    for turn in van_der_corput(turns):
         some = blocks[turn::turns]
-        moved, distinct = _touched(execution, some)
+        moved, distinct = _touched_sectors(execution, some)
         execution.reset()
         if moved.any():
             return some, moved, distinct
@@ -196,42 +219,44 @@ def _again(execution: Execution, blocks: Ints, chunk: Ran) -> tuple[Ints, Ints, 
     return blocks, alike, alike
 
 
-def _with_idle(execution: Execution, found: Probe, block: Sequence[int] | Ints) -> Probe:
+def _with_idle_path(
+    execution: Execution, found: RepresentativeBlock, block: Sequence[int] | IntArray
+) -> RepresentativeBlock:
     """A probe, with the path of a block that does less."""
-    trace = Trace()
+    trace = ExecutionTrace()
     execution.run(np.array([block]), trace=trace)
-    return replace(found, idle=trace.path())
+    return replace(found, idle_path=trace.path())
 
 
-def _median(each: Ints | Floats, blocks: Ints | Floats) -> int:
+def _weighted_median_index(each: IntArray | Floats, blocks: IntArray | Floats) -> int:
     """The place of the kind up to which half of the work is done, by so many blocks of each."""
     work, rising = each * blocks, np.argsort(each, kind="stable")
     return int(rising[np.searchsorted(np.cumsum(work[rising]), work.sum() / 2)])
 
 
-def _usual(moved: Ints, distinct: Ints) -> int:
+def _typical_block_index(moved: IntArray, distinct: IntArray) -> int:
     """The place of a block of about the middle kind that touches as much again as all do."""
     rising = np.argsort(moved, kind="stable")
     done = np.cumsum(moved[rising]) / moved.sum()
-    first, last = np.searchsorted(done, _MIDDLE)
+    first, last = np.searchsorted(done, _MEDIAN_RANGE)
     around = rising[first : last + 1]
     share = distinct[around] / moved[around]
     return int(around[np.abs(share - distinct.sum() / moved.sum()).argmin()])
 
 
-def _touched(execution: Execution, blocks: Ints) -> tuple[Ints, Ints]:
+def _touched_sectors(execution: Execution, blocks: IntArray) -> tuple[IntArray, IntArray]:
     """How many sectors of global memory each of some blocks touches, and how many distinct ones."""
     moved, distinct = [], []
     for chunk in execution.chunks(blocks):
-        trace, count = Trace(), len(chunk)
+        trace, count = ExecutionTrace(), len(chunk)
         execution.run(chunk, trace=trace)
-        each, seen = _of_blocks(trace, count)
+        each, seen = _sectors_per_block(trace, count)
         moved.append(each)
         distinct.append(seen)
     return np.concatenate(moved), np.concatenate(distinct)
 
 
-def _of_blocks(trace: Trace, count: int) -> tuple[Ints, Ints]:
+def _sectors_per_block(trace: ExecutionTrace, count: int) -> tuple[IntArray, IntArray]:
     """Of each of so many blocks that ran together: the sectors it touched, all and distinct."""
     owners, touched = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     for _, base, sectors in trace.events:
@@ -245,13 +270,13 @@ def _of_blocks(trace: Trace, count: int) -> tuple[Ints, Ints]:
     return moved, np.bincount(np.unique(owner * span + sector) // span, minlength=count)
 
 
-def _box(blocks: Ints) -> Box:
+def _bounding_box(blocks: IntArray) -> BlockBox:
     """The smallest part of the grid that holds some blocks."""
     x, y, z = (range(int(each.min()), int(each.max()) + 1) for each in blocks.T)
     return x, y, z
 
 
-def _narrowed(region: Box, chunk: Box, working: Box) -> Box:
+def _narrowed_region(region: BlockBox, chunk: BlockBox, working: BlockBox) -> BlockBox:
     """A region, no wider than the blocks with work in a chunk that goes from side to side of it."""
     x, y, z = (
         inner if outer == side else side
@@ -260,7 +285,7 @@ def _narrowed(region: Box, chunk: Box, working: Box) -> Box:
     return x, y, z
 
 
-def _around(pieces: Sequence[Box]) -> Box:
+def _enclosing_box(pieces: Sequence[BlockBox]) -> BlockBox:
     """The smallest part of the grid that holds some pieces."""
     x, y, z = (
         range(min(piece[axis].start for piece in pieces), max(piece[axis].stop for piece in pieces))

@@ -6,8 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 
 from memlab.device.emulator.machine.access_costs import Tally
-from memlab.device.emulator.program.program import Program, Step, reads, writes
-from memlab.device.emulator.program.program import in_loops as steps_in_loops
+from memlab.device.emulator.program.program import (
+    DecodedInstruction,
+    Program,
+    registers_read,
+    registers_written,
+)
+from memlab.device.emulator.program.program import instructions_in_loops as steps_in_loops
 from memlab.device.emulator.ptx.parser import Address, Register
 from memlab.device.measurement import AccessCounters, Counters, LineCounters, Region
 
@@ -15,14 +20,14 @@ _DIRECTIONS = {"load": "load", "store": "store", "atomic": "atomic", "reduce": "
 _ALWAYS_ATOMIC = (".exch.", ".cas.")  # of these, ptxas has no instruction without a result
 
 
-def whole_grid(program: Program, tally: Tally) -> Counters:
+def total_counters(program: Program, tally: Tally) -> Counters:
     """Sum what the instructions did, by kind."""
     sums: dict[str, int] = {}
 
     def add(name: str, value: int) -> None:
         sums[name] = sums.get(name, 0) + value
 
-    directions = _directions(program)
+    directions = _access_directions(program)
     for index, step in enumerate(program.steps):
         row = step.row
         add("thread_instructions", tally.lanes[index])
@@ -30,7 +35,7 @@ def whole_grid(program: Program, tally: Tally) -> Counters:
         if row.flops:
             pipe = f"tensor_{row.tensor}" if row.tensor else "fp64" if "f64" in row.to else "fp32"
             add(f"flop_{pipe}", row.flops * tally.lanes[index])
-        direction, space = directions[index], _space(step, tally, index)
+        direction, space = directions[index], _state_space(step, tally, index)
         if not direction:
             continue
         if space in ("global", "local", "shared"):
@@ -57,17 +62,20 @@ def whole_grid(program: Program, tally: Tally) -> Counters:
     return Counters(**sums)
 
 
-def by_line(program: Program, tally: Tally, source: Sequence[str]) -> tuple[LineCounters, ...]:
+def counters_by_line(
+    program: Program, tally: Tally, source: Sequence[str]
+) -> tuple[LineCounters, ...]:
     """The counters of each source line that did anything."""
     lines: dict[int, list[int]] = {}
     for index, step in enumerate(program.steps):
         lines.setdefault(step.instruction.source_line, []).append(index)
     return tuple(
-        _line(program, tally, line, indices, source) for line, indices in sorted(lines.items())
+        _line_counters(program, tally, line, indices, source)
+        for line, indices in sorted(lines.items())
     )
 
 
-def by_access(
+def counters_by_access(
     program: Program, tally: Tally, arrays: Mapping[int, str]
 ) -> tuple[AccessCounters, ...]:
     """The counters of each source line's accesses to memory, by array and direction.
@@ -81,22 +89,22 @@ def by_access(
         Those that happened, by line, and within one in the order of their first instructions.
     """
     accesses: dict[tuple[int, str, str, str], list[int]] = {}
-    directions = _directions(program)
+    directions = _access_directions(program)
     for index, step in enumerate(program.steps):
-        space = _space(step, tally, index)
+        space = _state_space(step, tally, index)
         if directions[index] and space and tally.requests[index]:
             line = step.instruction.source_line
             key = line, space, directions[index], arrays.get(index, "")
             accesses.setdefault(key, []).append(index)
     return tuple(
-        AccessCounters(space, direction, array, _line(program, tally, line, indices))
+        AccessCounters(space, direction, array, _line_counters(program, tally, line, indices))
         for (line, space, direction, array), indices in sorted(
             accesses.items(), key=lambda each: each[0][0]
         )
     )
 
 
-def region(program: Program, tally: Tally) -> Region:
+def main_region(program: Program, tally: Tally) -> Region:
     """Add up the loops, or the whole program where they lack arithmetic or global accesses."""
 
     def total(steps: Sequence[bool], of_loops: bool) -> Region:
@@ -104,7 +112,7 @@ def region(program: Program, tally: Tally) -> Region:
         for index, step in enumerate(program.steps):
             if steps[index]:
                 flop += step.row.flops * tally.lanes[index]
-                moved += tally.bytes[index] if _space(step, tally, index) == "global" else 0
+                moved += tally.bytes[index] if _state_space(step, tally, index) == "global" else 0
         return Region(flop, moved, of_loops)
 
     loops = total(steps_in_loops(program), True)
@@ -113,7 +121,7 @@ def region(program: Program, tally: Tally) -> Region:
     return total([True] * len(program.steps), False)
 
 
-def _line(
+def _line_counters(
     program: Program,
     tally: Tally,
     line: int,
@@ -127,7 +135,7 @@ def _line(
         sums["thread_instructions"] += tally.lanes[index]
         sums["warp_instructions"] += tally.warps[index]
         sums["flop"] += step.row.flops * tally.lanes[index]
-        space = _space(step, tally, index)
+        space = _state_space(step, tally, index)
         if space == "global":
             sums["global_requests"] += tally.requests[index]
             sums["global_sectors"] += tally.sectors[index]
@@ -147,23 +155,23 @@ def _line(
     return LineCounters(line, source[line - 1] if 0 < line <= len(source) else "", **sums)
 
 
-def _directions(program: Program) -> list[str]:
+def _access_directions(program: Program) -> list[str]:
     """The direction of each instruction; empty for one that accesses no memory.
 
     An atomic whose result nobody reads is a reduction, as ptxas makes it one.
     """
-    wanted = {register for step in program.steps for register in reads(step)}
+    wanted = {register for step in program.steps for register in registers_read(step)}
     found = []
     for step in program.steps:
         direction = _DIRECTIONS.get(step.row.kind, "")
         needed = any(each in step.row.opcode for each in _ALWAYS_ATOMIC)
-        if direction == "atomic" and not needed and wanted.isdisjoint(writes(step)):
+        if direction == "atomic" and not needed and wanted.isdisjoint(registers_written(step)):
             direction = "reduction"
         found.append(direction)
     return found
 
 
-def _space(step: Step, tally: Tally, index: int) -> str:
+def _state_space(step: DecodedInstruction, tally: Tally, index: int) -> str:
     """The memory that an instruction accesses: `global`, `shared`, `local`, `constant`, or none.
 
     Where the address says it (a generic one), what was counted tells: only global accesses have
@@ -177,7 +185,7 @@ def _space(step: Step, tally: Tally, index: int) -> str:
     return space if space in ("global", "shared", "local") else ""
 
 
-def _address_is_computed(step: Step) -> bool:
+def _address_is_computed(step: DecodedInstruction) -> bool:
     """Whether an access is a load in the machine code too, not an operand of the constant bank."""
     return any(
         isinstance(each, Address) and isinstance(each.base, Register)

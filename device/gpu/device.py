@@ -16,23 +16,23 @@ import numpy as np
 from memlab.device.budget import Budget
 from memlab.device.compiler.compile import compile_launch
 from memlab.device.datasheets import loader
-from memlab.device.emulation.device import emulate_if_possible, resident_blocks
+from memlab.device.emulation.device import emulate_if_supported, resident_blocks
 from memlab.device.gpu import query as gpu_query
-from memlab.device.gpu.driver import explained
-from memlab.device.gpu.session import Session
-from memlab.device.gpu.timing import Samples, Settings, summarize
+from memlab.device.gpu.driver import translated_errors
+from memlab.device.gpu.session import GpuSession
+from memlab.device.gpu.timing import Samples, TimingSettings, summarize_time
 from memlab.device.gpu.worker import Worker
-from memlab.device.inputs import element_type, make_inputs, packed, unwritten
+from memlab.device.inputs import count_unwritten, element_type, make_inputs, pack_arguments
 from memlab.device.measurement import (
     DeviceKind,
     Measurement,
     Progress,
     Time,
     Verification,
-    silent,
+    ignore_progress,
 )
-from memlab.device.properties import DeviceProperties, summary
-from memlab.device.verification import Found, checked_positions, verify
+from memlab.device.properties import DeviceProperties, device_summary
+from memlab.device.verification import ActualOutput, checked_positions, verify
 from memlab.kernels.launch import Buffer, Launch
 
 if TYPE_CHECKING:
@@ -40,14 +40,14 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from memlab.device.gpu.worker import Link
+    from memlab.device.gpu.worker import WorkerLink
 
 Result = TypeVar("Result")
 
-EVENT_PAIR = Settings(samples=100, settle_s=0.0)
+EVENT_PAIR_SETTINGS = TimingSettings(samples=100, settle_s=0.0)
 """For two events without a launch; the clock has settled under the launch's own load."""
 
-STDOUT = 1  # the descriptor, which the driver writes to past Python
+STDOUT_DESCRIPTOR = 1  # the descriptor, which the driver writes to past Python
 
 ARCHITECTURE_FIGURES = (
     "fp32_lanes_per_sm",
@@ -94,7 +94,7 @@ class CudaDevice:
     kind: DeviceKind = "cuda"
 
     def __init__(
-        self, index: int, settings: Settings | None = None, budget: Budget | None = None
+        self, index: int, settings: TimingSettings | None = None, budget: Budget | None = None
     ) -> None:
         """Query a GPU.
 
@@ -107,8 +107,8 @@ class CudaDevice:
             DeviceError: There is no such GPU, or no way to use one.
         """
         self.index, self.key = index, f"cuda:{index}"
-        self.properties = with_datasheet(gpu_query.query(index))
-        self._settings, self._budget = settings or Settings(), budget
+        self.properties = with_datasheet(gpu_query.query_properties(index))
+        self._settings, self._budget = settings or TimingSettings(), budget
 
     def run(self, launch: Launch, seed: int, progress: Progress | None = None) -> Measurement:
         """Compile a launch, run it on the GPU, verify it, time it, and count it by emulation.
@@ -124,21 +124,21 @@ class CudaDevice:
             MemlabError: The kernel faulted or did not end.
         """
         properties = self.properties
-        (progress or silent)("compiling", None)
+        (progress or ignore_progress)("compiling", None)
         compiled = compile_launch(launch, properties.compute_capability)
         resident = resident_blocks(launch, compiled, properties)
-        time, verification, emulation = measure(
+        time, verification, emulation = measure_launch(
             self.index,
             launch,
             compiled.cubin,
             seed,
             self._settings,
             progress,
-            meanwhile=lambda: emulate_if_possible(
+            meanwhile=lambda: emulate_if_supported(
                 launch, compiled, properties, seed, progress, self._budget
             ),
         )
-        device = summary(properties, self.kind, self.key)
+        device = device_summary(properties, self.kind, self.key)
         return emulation.measurement(launch, compiled, device, resident, time, verification)
 
 
@@ -152,16 +152,18 @@ def with_datasheet(queried: DeviceProperties) -> DeviceProperties:
     Args:
         queried: What the driver gives; it stays as it is.
     """
-    sheets = [loader.load(name) for name in loader.names()]
+    sheets = [loader.load_datasheet(name) for name in loader.datasheet_names()]
     same = [sheet for sheet in sheets if sheet.name == queried.name]
     alike = [sheet for sheet in sheets if sheet.compute_capability == queried.compute_capability]
     if same:
         chips = {each.name for each in fields(DeviceProperties)} - set(MACHINE_FIGURES)
-        return _completed(queried, same[0], chips)
-    return _completed(queried, alike[0], ARCHITECTURE_FIGURES) if alike else queried
+        return _filled_from_datasheet(queried, same[0], chips)
+    return _filled_from_datasheet(queried, alike[0], ARCHITECTURE_FIGURES) if alike else queried
 
 
-def _completed(queried: DeviceProperties, sheet: DeviceProperties, names: Any) -> DeviceProperties:
+def _filled_from_datasheet(
+    queried: DeviceProperties, sheet: DeviceProperties, names: Any
+) -> DeviceProperties:
     added = {
         name: getattr(sheet, name)
         for name in names
@@ -171,12 +173,12 @@ def _completed(queried: DeviceProperties, sheet: DeviceProperties, names: Any) -
     return replace(queried, sources={**queried.sources, **sources}, **added)
 
 
-def measure(
+def measure_launch(
     index: int,
     launch: Launch,
     cubin: bytes,
     seed: int,
-    settings: Settings,
+    settings: TimingSettings,
     progress: Progress | None,
     meanwhile: Callable[[], Result],
 ) -> tuple[Time, Verification, Result]:
@@ -211,20 +213,20 @@ def measure(
         inputs = make_inputs(launch, seed)
         found = worker.take(progress)
         verification = verify(launch, inputs, found)
-        worker.go_on()
+        worker.resume()
         other = meanwhile()
         cold, warm, event_pair = worker.result(progress)
-    return summarize(cold, warm, event_pair), verification, other
+    return summarize_time(cold, warm, event_pair), verification, other
 
 
 def run_and_time(
-    link: Link,
+    link: WorkerLink,
     index: int,
     launch: Launch,
     cubin: bytes,
     seed: int,
     positions: Mapping[str, NDArray[np.int64]],
-    settings: Settings,
+    settings: TimingSettings,
 ) -> tuple[Samples, Samples, Samples]:
     """What the worker does: run a launch once and hand over its outputs, then time it.
 
@@ -234,46 +236,51 @@ def run_and_time(
         Samples with cold and with warm caches, and of two events with nothing between them.
     """
     link.report("preparing inputs")
-    with Session(index, link, settings.timeout_s) as session:
-        ready = prepare(session, launch, cubin, seed)
+    with GpuSession(index, link, settings.timeout_s) as session:
+        ready = prepare_on_gpu(session, launch, cubin, seed)
         link.report(f"running {launch.kernel}")
-        with explained(launch.kernel):
-            ready.once()
+        with translated_errors(launch.kernel):
+            ready.run_once()
         session.synchronize(launch.kernel)
-        link.give({each.name: _found(ready, session, each, positions) for each in launch.outputs})
+        link.hand_over(
+            {each.name: _read_output(ready, session, each, positions) for each in launch.outputs}
+        )
         link.wait()
-        _hush()
+        _discard_stdout()
         link.report("timing, caches cold")
         cold = session.time(
-            ready.once, settings, flush=True, what=launch.kernel, restore=ready.restore
+            ready.run_once, settings, flush=True, what=launch.kernel, restore=ready.restore
         )
         link.report("timing, caches warm")
         warm = session.time(
-            ready.once, settings, flush=False, what=launch.kernel, restore=ready.restore
+            ready.run_once, settings, flush=False, what=launch.kernel, restore=ready.restore
         )
-        event_pair = session.time(lambda: None, EVENT_PAIR, flush=False)
+        event_pair = session.time(lambda: None, EVENT_PAIR_SETTINGS, flush=False)
         return cold, warm, event_pair
 
 
-def _hush() -> None:
+def _discard_stdout() -> None:
     """Drop what the process prints from now on: a kernel that prints does at every launch."""
     with Path(os.devnull).open("wb") as nowhere:
-        os.dup2(nowhere.fileno(), STDOUT)
+        os.dup2(nowhere.fileno(), STDOUT_DESCRIPTOR)
 
 
-def _found(
-    ready: Ready, session: Session, output: Buffer, positions: Mapping[str, NDArray[np.int64]]
-) -> Found:
+def _read_output(
+    ready: PreparedLaunch,
+    session: GpuSession,
+    output: Buffer,
+    positions: Mapping[str, NDArray[np.int64]],
+) -> ActualOutput:
     if output.name not in positions:  # it has no reference
-        return Found(np.zeros(0, np.int64), np.zeros(0))
+        return ActualOutput(np.zeros(0, np.int64), np.zeros(0))
     values, index = ready.read(session, output), positions[output.name]
     # What the kernel also reads is not poisoned: there one cannot know.
-    missing = unwritten(values) if output.role == "out" else 0
-    return Found(index, values.reshape(-1)[index], missing)
+    missing = count_unwritten(values) if output.role == "out" else 0
+    return ActualOutput(index, values.reshape(-1)[index], missing)
 
 
 @dataclass(frozen=True)
-class Ready:
+class PreparedLaunch:
     """A launch whose code and arrays are on the GPU.
 
     Attributes:
@@ -286,18 +293,18 @@ class Ready:
 
     inputs: Mapping[str, NDArray[Any]]
     memory: Mapping[str, Any]
-    once: Callable[[], None]
+    run_once: Callable[[], None]
     restore: Callable[[], None] | None = None
 
-    def read(self, session: Session, output: Buffer) -> NDArray[Any]:
+    def read(self, session: GpuSession, output: Buffer) -> NDArray[Any]:
         """Wait for what was launched and copy an output to the host."""
         into = np.empty(output.shape, element_type(output.dtype))
         return session.read(self.memory[output.name], into)
 
 
-def prepare(
-    session: Session, launch: Launch, cubin: bytes, seed: int, poison: bool = True
-) -> Ready:
+def prepare_on_gpu(
+    session: GpuSession, launch: Launch, cubin: bytes, seed: int, poison: bool = True
+) -> PreparedLaunch:
     """Load a launch's code, draw its inputs, copy them to the GPU, and poison its outputs.
 
     Args:
@@ -319,7 +326,7 @@ def prepare(
         for each in launch.buffers
     }
     addresses = {name: int(allocation) for name, allocation in memory.items()}
-    arguments = _as_words(packed(launch.arguments, addresses))
+    arguments = _argument_words(pack_arguments(launch.arguments, addresses))
     overwritten = [each for each in launch.buffers if each.role == "inout"]
     kept = {each.name: session.array(inputs[each.name]) for each in overwritten}
 
@@ -330,10 +337,10 @@ def prepare(
         for each in overwritten:
             session.copy(kept[each.name], memory[each.name], each.nbytes)
 
-    return Ready(inputs, memory, once, restore if overwritten else None)
+    return PreparedLaunch(inputs, memory, once, restore if overwritten else None)
 
 
-def _as_words(arguments: bytes) -> list[Any]:
+def _argument_words(arguments: bytes) -> list[Any]:
     """Arguments as numbers that PyCUDA puts together to the same bytes again.
 
     It passes numbers alone, and knows no alignment of structures: words lie where they must.

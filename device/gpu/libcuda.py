@@ -10,11 +10,11 @@ from memlab.errors import DeviceError
 
 LIBRARY = "libcuda.so.1"
 
-NOTHING_HERE = ("CUDA_ERROR_NO_DEVICE", "CUDA_ERROR_STUB_LIBRARY")
+NO_GPU_ERRORS = ("CUDA_ERROR_NO_DEVICE", "CUDA_ERROR_STUB_LIBRARY")
 """What it says where there is no GPU, and what the toolkit's says, which is no driver's."""
 
 
-def installed() -> bool:
+def is_installed() -> bool:
     """Say whether the library can be loaded: quick, and no GPU is touched."""
     try:
         ctypes.CDLL(LIBRARY)
@@ -30,7 +30,7 @@ def driver_cuda() -> tuple[int, int]:
         DeviceError: The library is not there or refuses.
     """
     number = ctypes.c_int()
-    _call("cuDriverGetVersion", ctypes.byref(number))
+    _call_driver("cuDriverGetVersion", ctypes.byref(number))
     return number.value // 1000, number.value % 1000 // 10
 
 
@@ -41,12 +41,12 @@ def visible_gpus() -> int:
         DeviceError: The library is not there or refuses; the message is the error's name.
     """
     number = ctypes.c_int()
-    _call("cuInit", 0)
-    _call("cuDeviceGetCount", ctypes.byref(number))
+    _call_driver("cuInit", 0)
+    _call_driver("cuDeviceGetCount", ctypes.byref(number))
     return number.value
 
 
-def uuid(index: int) -> str | None:
+def gpu_uuid(index: int) -> str | None:
     """What tells a GPU from all others, whatever its number here (cuDeviceGetUuid).
 
     Args:
@@ -58,14 +58,14 @@ def uuid(index: int) -> str | None:
     """
     device, octets = ctypes.c_int(), (ctypes.c_ubyte * 16)()
     with suppress(DeviceError):
-        _call("cuInit", 0)
-        _call("cuDeviceGet", ctypes.byref(device), index)
-        _call("cuDeviceGetUuid_v2", octets, device)
+        _call_driver("cuInit", 0)
+        _call_driver("cuDeviceGet", ctypes.byref(device), index)
+        _call_driver("cuDeviceGetUuid_v2", octets, device)
         return f"GPU-{UUID(bytes=bytes(octets))}"
     return None
 
 
-def _call(name: str, *arguments: object) -> None:
+def _call_driver(name: str, *arguments: object) -> None:
     """Call a function of the library.
 
     Raises:

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from memlab.device.gpu.session import Session
-from memlab.device.gpu.timing import Settings, summarize
-from memlab.device.gpu.worker import call
+from memlab.device.gpu.session import GpuSession
+from memlab.device.gpu.timing import TimingSettings, summarize_time
+from memlab.device.gpu.worker import call_in_worker
 from memlab.device.inputs import make_inputs
 from memlab.device.measurement import Progress, Time, Verification
-from memlab.device.verification import Found, checked_positions, verify
+from memlab.device.verification import ActualOutput, checked_positions, verify
 from memlab.kernels import cublas
 
 if TYPE_CHECKING:
-    from memlab.device.gpu.worker import Link
+    from memlab.device.gpu.worker import WorkerLink
     from memlab.kernels.launch import Launch
 
 INPUT_ROUNDING = {"TF32": 2 * 2.0**-10}
@@ -25,7 +25,7 @@ documented; cutting off loses up to 2**-10 of each."""
 
 
 @dataclass(frozen=True)
-class ReferenceBar:
+class CublasBaseline:
     """What cuBLAS did.
 
     Attributes:
@@ -39,13 +39,13 @@ class ReferenceBar:
     verification: Verification
 
 
-def reference_bar(
+def measure_baseline(
     index: int,
     launch: Launch,
     seed: int,
-    settings: Settings | None = None,
+    settings: TimingSettings | None = None,
     progress: Progress | None = None,
-) -> ReferenceBar:
+) -> CublasBaseline:
     """Time cuBLAS on the product that a launch computes, with the same inputs.
 
     Args:
@@ -60,15 +60,15 @@ def reference_bar(
         DeviceError: There is no such GPU.
         UsageError: The arrays do not fit.
     """
-    time, verification = call(
-        measure, index, launch, seed, settings or Settings(), progress=progress
+    time, verification = call_in_worker(
+        measure_in_worker, index, launch, seed, settings or TimingSettings(), progress=progress
     )
     assert launch.flop is not None  # the ladder declares its work
-    return ReferenceBar(time, launch.flop / time.median_s, verification)
+    return CublasBaseline(time, launch.flop / time.median_s, verification)
 
 
-def measure(
-    link: Link, index: int, launch: Launch, seed: int, settings: Settings
+def measure_in_worker(
+    link: WorkerLink, index: int, launch: Launch, seed: int, settings: TimingSettings
 ) -> tuple[Time, Verification]:
     """Run, verify and time cuBLAS on a GPU: what a worker does; arguments as above."""
     link.report("preparing inputs")
@@ -76,20 +76,20 @@ def measure(
     rounding = INPUT_ROUNDING.get(launch.defines.get("INPUT", ""), 0.0)
     expected = replace(launch, tolerance=launch.tolerance + rounding)
     (output,) = launch.outputs
-    with Session(index, link, settings.timeout_s) as session:
+    with GpuSession(index, link, settings.timeout_s) as session:
         memory = {name: session.array(values) for name, values in inputs.items()}
         memory[output.name] = session.array(output.nbytes)
         addresses = {name: int(allocation) for name, allocation in memory.items()}
-        with cublas.product(launch, addresses) as once:
+        with cublas.prepare_gemm(launch, addresses) as once:
             link.report("running cuBLAS")
             once()
             session.synchronize("cuBLAS")
             values = session.read(memory[output.name], np.empty(output.shape, output.dtype))
             positions = checked_positions(launch, output.shape, seed)
-            found = Found(positions, values.reshape(-1)[positions])
+            found = ActualOutput(positions, values.reshape(-1)[positions])
             verification = verify(expected, inputs, {output.name: found})
             link.report("timing cuBLAS, caches cold")
             cold = session.time(once, settings, flush=True, what="cuBLAS")
             link.report("timing cuBLAS, caches warm")
             warm = session.time(once, settings, flush=False, what="cuBLAS")
-    return summarize(cold, warm), verification
+    return summarize_time(cold, warm), verification

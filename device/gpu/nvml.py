@@ -7,7 +7,7 @@ from typing import Any
 
 from memlab.errors import DeviceError
 
-SLOWDOWNS = {
+SLOWDOWN_REASONS = {
     0x04: "power limit",
     0x08: "hardware slowdown",
     0x20: "software thermal limit",
@@ -68,22 +68,24 @@ def gpus() -> tuple[Gpu, ...]:
     try:
         pynvml.nvmlInit()
         try:
-            return tuple(_answer(pynvml, index) for index in range(pynvml.nvmlDeviceGetCount()))
+            return tuple(
+                _gpu_or_error(pynvml, index) for index in range(pynvml.nvmlDeviceGetCount())
+            )
         finally:
             pynvml.nvmlShutdown()
     except pynvml.NVMLError as error:
         raise DeviceError(f"NVML: {error}") from None
 
 
-def _answer(nvml: Any, index: int) -> Gpu:
+def _gpu_or_error(nvml: Any, index: int) -> Gpu:
     """One GPU, or that it does not answer."""
     try:
-        return _gpu(nvml, index)
+        return _query_gpu(nvml, index)
     except nvml.NVMLError as error:
         return Gpu(index, "unknown", uuid="", compute_capability=None, error=f"NVML: {error}")
 
 
-def _gpu(nvml: Any, index: int) -> Gpu:
+def _query_gpu(nvml: Any, index: int) -> Gpu:
     """One GPU; a value that the driver refuses is None."""
     handle = nvml.nvmlDeviceGetHandleByIndex(index)
 
@@ -111,7 +113,7 @@ def _gpu(nvml: Any, index: int) -> Gpu:
         maximum_sm_clock_hz=clock_hz("nvmlDeviceGetMaxClockInfo", nvml.NVML_CLOCK_SM),
         application_sm_clock_hz=clock_hz("nvmlDeviceGetApplicationsClock", nvml.NVML_CLOCK_SM),
         memory_clock_hz=clock_hz("nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_MEM),
-        slowdowns=tuple(text for bit, text in SLOWDOWNS.items() if reasons & bit),
+        slowdowns=tuple(text for bit, text in SLOWDOWN_REASONS.items() if reasons & bit),
         free_memory_bytes=None if memory is None else memory.free,
         total_memory_bytes=None if memory is None else memory.total,
         compute_mode=None if mode is None else COMPUTE_MODES[mode],

@@ -8,15 +8,15 @@ from typing import Any
 from memlab.device.doctor import probes
 from memlab.device.gpu import driver as gpu_driver
 from memlab.device.gpu import libcuda
-from memlab.device.gpu.driver import attribute, explained
+from memlab.device.gpu.driver import read_attribute, translated_errors
 from memlab.device.properties import DeviceProperties
 from memlab.errors import DeviceError
 
-QUERIED = "queried: cuDeviceGetAttribute"
+QUERY_SOURCE = "queried: cuDeviceGetAttribute"
 
 # Fields by the attribute that gives them, as `CUdevice_attribute` and PyCUDA name them, and what
 # one unit of the attribute is in the field's unit.
-NUMBERS = {
+NUMERIC_ATTRIBUTES = {
     "multiprocessor_count": ("MULTIPROCESSOR_COUNT", 1),
     "clock_rate_hz": ("CLOCK_RATE", 1000),
     "memory_clock_rate_hz": ("MEMORY_CLOCK_RATE", 1000),
@@ -70,8 +70,8 @@ FP32_LANES_PER_SM = {
 """By compute capability: CUDA Samples 13.0, Common/helper_cuda.h, `_ConvertSMVer2Cores`."""
 LANES_SOURCE = "datasheet: CUDA Samples, helper_cuda.h, by compute capability"
 
-EXTENTS = {"max_block_dim": "MAX_BLOCK_DIM", "max_grid_dim": "MAX_GRID_DIM"}
-FLAGS: dict[str, str | int] = {
+EXTENT_ATTRIBUTES = {"max_block_dim": "MAX_BLOCK_DIM", "max_grid_dim": "MAX_GRID_DIM"}
+FLAG_ATTRIBUTES: dict[str, str | int] = {
     "kernel_exec_timeout": "KERNEL_EXEC_TIMEOUT",
     "integrated": "INTEGRATED",
     "can_map_host_memory": "CAN_MAP_HOST_MEMORY",
@@ -82,11 +82,11 @@ FLAGS: dict[str, str | int] = {
     "cooperative_launch": 95,
     "cooperative_multi_device_launch": 96,
 }
-UNNAMED = {"COOPERATIVE_LAUNCH": 95, "COOPERATIVE_MULTI_DEVICE_LAUNCH": 96}
+UNNAMED_ATTRIBUTES = {"COOPERATIVE_LAUNCH": 95, "COOPERATIVE_MULTI_DEVICE_LAUNCH": 96}
 """Attributes that PyCUDA has no name for, by number in `CUdevice_attribute`."""
 
 
-def query(index: int) -> DeviceProperties:
+def query_properties(index: int) -> DeviceProperties:
     """Read what the driver knows of a GPU; what it refuses stays None.
 
     Args:
@@ -95,11 +95,11 @@ def query(index: int) -> DeviceProperties:
     Raises:
         DeviceError: There is no such GPU, or no way to use one.
     """
-    with explained(f"the query of GPU {index}"):
-        return _query(index)
+    with translated_errors(f"the query of GPU {index}"):
+        return _query_driver(index)
 
 
-def attributes(index: int) -> dict[str, int | None]:
+def query_attributes(index: int) -> dict[str, int | None]:
     """Read every attribute that PyCUDA has a name for, and `UNNAMED`.
 
     Args:
@@ -112,30 +112,30 @@ def attributes(index: int) -> dict[str, int | None]:
     Raises:
         DeviceError: There is no such GPU, or no way to use one.
     """
-    device = gpu_driver.device(index)
-    names: dict[str, Any] = gpu_driver.driver().device_attribute.names
-    numbers = {name: int(value) for name, value in names.items()} | UNNAMED
+    device = gpu_driver.pycuda_device(index)
+    names: dict[str, Any] = gpu_driver.pycuda_driver().device_attribute.names
+    numbers = {name: int(value) for name, value in names.items()} | UNNAMED_ATTRIBUTES
     ordered = sorted(numbers.items(), key=lambda each: (each[1], each[0]))
-    return {name: attribute(device, number) for name, number in ordered}
+    return {name: read_attribute(device, number) for name, number in ordered}
 
 
-def _query(index: int) -> DeviceProperties:
-    driver, device = gpu_driver.driver(), gpu_driver.device(index)
+def _query_driver(index: int) -> DeviceProperties:
+    driver, device = gpu_driver.pycuda_driver(), gpu_driver.pycuda_device(index)
     numbers = {
         field: value * unit
-        for field, (name, unit) in NUMBERS.items()
-        if (value := attribute(device, name)) is not None
+        for field, (name, unit) in NUMERIC_ATTRIBUTES.items()
+        if (value := read_attribute(device, name)) is not None
         if value or field not in UNKNOWN_IF_ZERO
     }
     extents = {
         field: values
-        for field, name in EXTENTS.items()
-        if None not in (values := tuple(attribute(device, f"{name}_{axis}") for axis in "XYZ"))
+        for field, name in EXTENT_ATTRIBUTES.items()
+        if None not in (values := tuple(read_attribute(device, f"{name}_{axis}") for axis in "XYZ"))
     }
     flags = {
         field: bool(value)
-        for field, name in FLAGS.items()
-        if (value := attribute(device, name)) is not None
+        for field, name in FLAG_ATTRIBUTES.items()
+        if (value := read_attribute(device, name)) is not None
     }
     version = driver.get_driver_version()
     major, minor, *_ = driver.get_version()
@@ -147,17 +147,17 @@ def _query(index: int) -> DeviceProperties:
         ),
         "runtime_version": (f"{major}.{minor}", "queried: the CUDA that PyCUDA was built with"),
     }
-    ratio = attribute(device, "SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO")
-    for field, count in lanes(device.compute_capability(), ratio).items():
+    ratio = read_attribute(device, "SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO")
+    for field, count in fma_lanes_per_sm(device.compute_capability(), ratio).items():
         others[field] = (count, LANES_SOURCE)
-    if identity := libcuda.uuid(index):
+    if identity := libcuda.gpu_uuid(index):
         others["uuid"] = (identity, "queried: cuDeviceGetUuid")
     with suppress(DeviceError):
-        others["driver_release"] = (probes.driver(), f"queried: {probes.PROC}/version")
+        others["driver_release"] = (probes.driver(), f"queried: {probes.PROC_FOLDER}/version")
     if peers := _peer_access(index):
         others["peer_access"] = (peers, "queried: cuDeviceCanAccessPeer")
     attributes: dict[str, Any] = {**numbers, **extents, **flags}
-    sources = dict.fromkeys(("compute_capability", *attributes), QUERIED)
+    sources = dict.fromkeys(("compute_capability", *attributes), QUERY_SOURCE)
     return DeviceProperties(
         name=device.name(),
         compute_capability=device.compute_capability(),
@@ -167,7 +167,7 @@ def _query(index: int) -> DeviceProperties:
     )
 
 
-def lanes(compute_capability: tuple[int, int], ratio: int | None) -> dict[str, int]:
+def fma_lanes_per_sm(compute_capability: tuple[int, int], ratio: int | None) -> dict[str, int]:
     """FMA lanes of a multiprocessor, which no attribute gives, by field; empty where not known.
 
     Args:
@@ -183,7 +183,7 @@ def lanes(compute_capability: tuple[int, int], ratio: int | None) -> dict[str, i
 
 def _peer_access(index: int) -> dict[str, bool]:
     """Say for other GPUs whether this one can access their memory; left out is what is refused."""
-    driver = gpu_driver.driver()
+    driver = gpu_driver.pycuda_driver()
     device = driver.Device(index)
     known = {}
     for other in range(driver.Device.count()):

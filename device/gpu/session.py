@@ -28,24 +28,31 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from memlab.device.compiler.compile import compile_unit
-from memlab.device.compiler.translation_unit import Unit
+from memlab.device.compiler.translation_unit import TranslationUnit
 from memlab.device.gpu import driver as gpu_driver
-from memlab.device.gpu.driver import STILL_THERE, attribute, explained
-from memlab.device.gpu.timing import TIMEOUT_S, Sample, Samples, Settings, collect, settle
+from memlab.device.gpu.driver import CHECK_NVIDIA_SMI_STEP, read_attribute, translated_errors
+from memlab.device.gpu.timing import (
+    TIMEOUT_S,
+    Sample,
+    Samples,
+    TimingSettings,
+    collect_samples,
+    settle_clock,
+)
 from memlab.device.inputs import POISON_BYTE
 from memlab.errors import DeviceError, MemlabError, UsageError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from memlab.device.gpu.worker import Link
+    from memlab.device.gpu.worker import WorkerLink
     from memlab.kernels.launch import Dim3
 
-HELD_LIMIT_S = 10.0
+HOLD_TIMEOUT_S = 10.0
 """How long a launch may take to be queued behind the kernel that holds it back; it takes some
 microseconds, or for ever where it waits for itself."""
 
-OPENING_S = 30.0
+OPEN_TIMEOUT_S = 30.0
 """How long opening or leaving a GPU may take at least: one that nobody uses wakes up first, which
 takes seconds."""
 SLOWEST_COPY_BYTES_PER_S = 500e6
@@ -55,15 +62,15 @@ FLUSH_FACTOR = 2
 """Buffers that flush the L2 are so many times its size: the L2 need not replace the oldest line
 first, and one of its own size would leave lines behind."""
 DEFAULT_L2_BYTES = 64 * 2**20  # where the driver does not know
-FLUSH_BLOCK = 512
+FLUSH_BLOCK_THREADS = 512
 FLUSH_BLOCKS_PER_SM = 4
-WORD_BYTES = 16
+FLUSH_WORD_BYTES = 16
 
 NVML_CLOCK_SM = 1  # NVML_CLOCK_SM of nvml.h
 DEFAULT_SHARED_LIMIT_BYTES = 48 * 1024  # beyond, a kernel must opt in (Programming Guide)
 
 
-class Session:
+class GpuSession:
     """A GPU to launch kernels on and to time them; use it as a context manager, in a worker.
 
     Everything is in the order of one stream, the default one.
@@ -76,7 +83,7 @@ class Session:
     def __init__(
         self,
         index: int,
-        link: Link | None = None,
+        link: WorkerLink | None = None,
         timeout_s: float = TIMEOUT_S,
         own: bool = False,
     ) -> None:
@@ -94,24 +101,24 @@ class Session:
         self._flush: Callable[[], None] | None = None
         self._salt = 0
 
-    def __enter__(self) -> Session:
-        opening = self._answer("open the GPU", OPENING_S)
-        with opening, explained("memlab", self._own), ExitStack() as stack:
-            driver, device = gpu_driver.driver(), gpu_driver.device(self._index)
+    def __enter__(self) -> GpuSession:
+        opening = self._driver_deadline("open the GPU", OPEN_TIMEOUT_S)
+        with opening, translated_errors("memlab", self._own), ExitStack() as stack:
+            driver, device = gpu_driver.pycuda_driver(), gpu_driver.pycuda_device(self._index)
             # The primary context: other libraries in this process would find the same one.
             context = device.retain_primary_context()
             context.push()
             # Detaching pops it too. After `pop` alone PyCUDA lets go of it by a call that is for
             # other contexts, and prints that this failed.
             stack.callback(context.detach)
-            self.l2_bytes = attribute(device, "L2_CACHE_SIZE") or DEFAULT_L2_BYTES
-            self.multiprocessors = attribute(device, "MULTIPROCESSOR_COUNT") or 1
+            self.l2_bytes = read_attribute(device, "L2_CACHE_SIZE") or DEFAULT_L2_BYTES
+            self.multiprocessors = read_attribute(device, "MULTIPROCESSOR_COUNT") or 1
             self._architecture: tuple[int, int] = device.compute_capability()
             self._start, self._stop = driver.Event(), driver.Event()
             self._flags = driver.pagelocked_empty(
                 2, np.uint32, mem_flags=driver.host_alloc_flags.DEVICEMAP
             )
-            self._hold = self._support("hold.cu", "hold")
+            self._hold = self._support_kernel("hold.cu", "hold")
             self._nvml = _Nvml(device.pci_bus_id())
             stack.callback(self._nvml.close)
             self._stack = stack.pop_all()
@@ -123,11 +130,11 @@ class Session:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        driver = gpu_driver.driver()
+        driver = gpu_driver.pycuda_driver()
         # If this hangs after an error, that one is what the caller hears.
         known = error if isinstance(error, MemlabError) else None
-        leaving = self._answer("let go of the GPU", OPENING_S, known)
-        with explained("memlab", self._own), leaving:
+        leaving = self._driver_deadline("let go of the GPU", OPEN_TIMEOUT_S, known)
+        with translated_errors("memlab", self._own), leaving:
             if error is None:
                 self._stack.close()
                 return
@@ -150,8 +157,8 @@ class Session:
         Raises:
             DeviceError: The driver cannot load it.
         """
-        driver = gpu_driver.driver()
-        with explained(entry, self._own), self._answer(f"load {entry}"):
+        driver = gpu_driver.pycuda_driver()
+        with translated_errors(entry, self._own), self._driver_deadline(f"load {entry}"):
             module = driver.module_from_buffer(cubin)
             for name, values in (constants or {}).items():
                 address, _ = module.get_global(name)
@@ -160,8 +167,11 @@ class Session:
 
     def free_bytes(self) -> int:
         """Tell how much of the GPU's memory is free."""
-        with explained("memlab", self._own), self._answer("tell how much memory is free"):
-            return int(gpu_driver.driver().mem_get_info()[0])
+        with (
+            translated_errors("memlab", self._own),
+            self._driver_deadline("tell how much memory is free"),
+        ):
+            return int(gpu_driver.pycuda_driver().mem_get_info()[0])
 
     def array(self, content: int | NDArray[Any], poison: bool = True) -> Any:
         """Allocate memory on the GPU; it lives as long as what this returns.
@@ -173,7 +183,7 @@ class Session:
         Raises:
             UsageError: There is not as much free.
         """
-        driver = gpu_driver.driver()
+        driver = gpu_driver.pycuda_driver()
         size = content if isinstance(content, int) else content.nbytes
         if size > (free := self.free_bytes()):
             raise UsageError(
@@ -182,7 +192,10 @@ class Session:
                 + "end what else uses it (nvidia-smi lists it)"
             )
         doing, copying_s = f"set up an array of {size} bytes", size / SLOWEST_COPY_BYTES_PER_S
-        with explained("the allocation", self._own), self._answer(doing, copying_s):
+        with (
+            translated_errors("the allocation", self._own),
+            self._driver_deadline(doing, copying_s),
+        ):
             allocation = driver.mem_alloc(max(size, 1))
             if not isinstance(content, int):
                 driver.memcpy_htod(allocation, np.ascontiguousarray(content))
@@ -202,8 +215,8 @@ class Session:
         """
         self.synchronize()
         doing, copying_s = f"copy {into.nbytes} bytes", into.nbytes / SLOWEST_COPY_BYTES_PER_S
-        with explained("the kernel", self._own), self._answer(doing, copying_s):
-            gpu_driver.driver().memcpy_dtoh(into, allocation)
+        with translated_errors("the kernel", self._own), self._driver_deadline(doing, copying_s):
+            gpu_driver.pycuda_driver().memcpy_dtoh(into, allocation)
         return into
 
     def copy(self, source: Any, target: Any, nbytes: int) -> None:
@@ -214,8 +227,8 @@ class Session:
             target: The same.
             nbytes: How much, from the start of both.
         """
-        with self._answer("queue a copy"):
-            gpu_driver.driver().memcpy_dtod_async(target, source, nbytes)
+        with self._driver_deadline("queue a copy"):
+            gpu_driver.pycuda_driver().memcpy_dtod_async(target, source, nbytes)
 
     def launch(
         self,
@@ -234,9 +247,9 @@ class Session:
             arguments: Allocations, and scalars as NumPy's, in the kernel's order.
             shared_bytes: Dynamic shared memory, bytes.
         """
-        with self._answer("queue a launch"):
+        with self._driver_deadline("queue a launch"):
             if shared_bytes > DEFAULT_SHARED_LIMIT_BYTES:
-                attributes = gpu_driver.driver().function_attribute
+                attributes = gpu_driver.pycuda_driver().function_attribute
                 function.set_attribute(attributes.MAX_DYNAMIC_SHARED_SIZE_BYTES, shared_bytes)
             function(*arguments, grid=grid, block=block, shared=shared_bytes)
 
@@ -249,8 +262,8 @@ class Session:
         Raises:
             MemlabError: A fault on the GPU, as `explained` words it, or it took too long.
         """
-        with explained(what, self._own), self._guarded(what):
-            gpu_driver.driver().Context.synchronize()
+        with translated_errors(what, self._own), self._launch_deadline(what):
+            gpu_driver.pycuda_driver().Context.synchronize()
 
     def clock_hz(self) -> float | None:
         """Read the SM clock through NVML, Hz; None where it cannot be read."""
@@ -259,7 +272,7 @@ class Session:
     def time(
         self,
         launch: Callable[[], None],
-        settings: Settings,
+        settings: TimingSettings,
         flush: bool = True,
         what: str = "the kernel",
         report: Callable[[], None] | None = None,
@@ -293,9 +306,9 @@ class Session:
                 report()
             return taken
 
-        with explained(what, self._own):
+        with translated_errors(what, self._own):
             # The first launch of all loads the code, which waits for the GPU: it may not be held.
-            with self._guarded(what):
+            with self._launch_deadline(what):
                 if restore is not None:
                     restore()
                 launch()
@@ -303,16 +316,18 @@ class Session:
             if flush:
                 self._flush_l2()
                 self.synchronize(what)
-            settle(sample, settings, time.monotonic)
-            return collect(sample, settings, time.monotonic)
+            settle_clock(sample, settings, time.monotonic)
+            return collect_samples(sample, settings, time.monotonic)
 
     def _sample(self, launch: Callable[[], None], flush: bool, what: str) -> Sample:
-        with self._guarded(what):
+        with self._launch_deadline(what):
             if flush:
                 self._flush_l2()
             self._flags[:] = 0
             pointer = np.uintp(self._flags.base.get_device_pointer())
-            self.launch(self._hold, (1, 1, 1), (1, 1, 1), [pointer, np.uint64(HELD_LIMIT_S * 1e9)])
+            self.launch(
+                self._hold, (1, 1, 1), (1, 1, 1), [pointer, np.uint64(HOLD_TIMEOUT_S * 1e9)]
+            )
             try:
                 self._start.record()
                 launch()
@@ -325,7 +340,7 @@ class Session:
                     f"{what} waited for its own launch to end and was never started: "
                     "what is timed may only queue launches, without waiting for them"
                 )
-        with self._answer("tell the time between two events"):
+        with self._driver_deadline("tell the time between two events"):
             # Asking NVML takes some microseconds: it is done when nothing is being timed.
             return Sample(self._start.time_till(self._stop) / 1e3, self.clock_hz())
 
@@ -335,11 +350,16 @@ class Session:
         self._flush()
 
     def _make_flush(self) -> Callable[[], None]:
-        size = FLUSH_FACTOR * self.l2_bytes // WORD_BYTES * WORD_BYTES
-        write, read = (self._support("flush.cu", f"flush_{each}") for each in ("write", "read"))
+        size = FLUSH_FACTOR * self.l2_bytes // FLUSH_WORD_BYTES * FLUSH_WORD_BYTES
+        write, read = (
+            self._support_kernel("flush.cu", f"flush_{each}") for each in ("write", "read")
+        )
         written, clean, sink = self.array(size), self.array(size), self.array(4)
-        count = np.uint64(size // WORD_BYTES)
-        grid, block = (FLUSH_BLOCKS_PER_SM * self.multiprocessors, 1, 1), (FLUSH_BLOCK, 1, 1)
+        count = np.uint64(size // FLUSH_WORD_BYTES)
+        grid, block = (
+            (FLUSH_BLOCKS_PER_SM * self.multiprocessors, 1, 1),
+            (FLUSH_BLOCK_THREADS, 1, 1),
+        )
 
         def flush() -> None:
             self._salt += 1
@@ -348,21 +368,21 @@ class Session:
 
         return flush
 
-    def _support(self, file: str, entry: str) -> Any:
+    def _support_kernel(self, file: str, entry: str) -> Any:
         from importlib import resources
 
         path = resources.files("memlab.kernels").joinpath("support", file)
-        unit = Unit(path.read_text(encoding="utf-8"), file, self._architecture)
+        unit = TranslationUnit(path.read_text(encoding="utf-8"), file, self._architecture)
         return self.load(compile_unit(unit).cubin, entry)
 
-    def _guarded(self, what: str) -> AbstractContextManager[None]:
+    def _launch_deadline(self, what: str) -> AbstractContextManager[None]:
         """Stop a launch that takes too long."""
         step = "look for a loop that never ends, or allow more with --timeout SECONDS"
         message = f"{what} did not end within {self.timeout_s:g} s and was stopped: "
-        error = MemlabError(message + (STILL_THERE if self._own else step))
-        return self._within(self.timeout_s, error)
+        error = MemlabError(message + (CHECK_NVIDIA_SMI_STEP if self._own else step))
+        return self._worker_deadline(self.timeout_s, error)
 
-    def _answer(
+    def _driver_deadline(
         self, doing: str, limit_s: float = 0.0, known: MemlabError | None = None
     ) -> AbstractContextManager[None]:
         """Stop waiting for a driver that does not answer.
@@ -373,11 +393,11 @@ class Session:
             known: The error to raise; None says that the driver did not answer.
         """
         limit_s = max(limit_s, self.timeout_s)
-        message = f"the driver did not {doing} within {limit_s:g} s: {STILL_THERE}"
+        message = f"the driver did not {doing} within {limit_s:g} s: {CHECK_NVIDIA_SMI_STEP}"
         more = "" if self._own else ", or allow more with --timeout SECONDS"
-        return self._within(limit_s, known or DeviceError(message + more))
+        return self._worker_deadline(limit_s, known or DeviceError(message + more))
 
-    def _within(self, limit_s: float, error: MemlabError) -> AbstractContextManager[None]:
+    def _worker_deadline(self, limit_s: float, error: MemlabError) -> AbstractContextManager[None]:
         return nullcontext() if self._link is None else self._link.within(limit_s, error)
 
 

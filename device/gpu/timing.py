@@ -21,20 +21,20 @@ from memlab.errors import UsageError
 CONFIDENCE = 0.95
 """Probability that the interval of the median covers the true one."""
 
-STEADY = 0.01
+STEADY_CLOCK_TOLERANCE = 0.01
 """Clocks this close to each other count as settled; a step of NVIDIA's SM clock is 15 MHz."""
 STEADY_READINGS = 3
 
 EXACT_RANK_SAMPLES = 1000
 """Up to so many samples the interval's rank is exact; beyond, the binomial is a normal one."""
 
-MOST_SAMPLES = 1_000_000
+MAX_SAMPLES = 1_000_000
 """More tell nothing new, take minutes even of the shortest launch, and are all kept."""
 
 TIMEOUT_S = 60.0
 """How long one launch may take unless the user allows more."""
 
-FENCE = 1.5
+TUKEY_FENCE_FACTOR = 1.5
 """Tukey's fences: an outlier lies this many interquartile ranges outside the quartiles."""
 
 
@@ -52,7 +52,7 @@ class Sample:
 
 
 @dataclass(frozen=True)
-class Settings:
+class TimingSettings:
     """When timing starts, goes on and stops.
 
     Attributes:
@@ -86,9 +86,9 @@ class Settings:
                 f"samples must be 1 or more, got {self.samples}: use --samples 30, or leave it "
                 "out to take as many as the figures need"
             )
-        if self.samples is not None and self.samples > MOST_SAMPLES:
+        if self.samples is not None and self.samples > MAX_SAMPLES:
             raise UsageError(
-                f"samples must be {MOST_SAMPLES} or fewer, got {self.samples}: use --samples 1000, "
+                f"samples must be {MAX_SAMPLES} or fewer, got {self.samples}: use --samples 1000, "
                 "or leave it out to take as many as the figures need"
             )
         if not 0 < self.timeout_s < math.inf:
@@ -127,21 +127,23 @@ class Samples:
     @property
     def outliers(self) -> int:
         """Samples outside Tukey's fences. They are counted, never removed."""
-        return outliers(self.durations_s)
+        return count_outliers(self.durations_s)
 
     @property
     def clock_hz(self) -> float | None:
         """The median SM clock, Hz; None where none was read."""
-        clocks = _clocks(self.taken)
+        clocks = _known_clocks(self.taken)
         return statistics.median(clocks) if clocks else None
 
     @property
     def clock_drift(self) -> float | None:
         """See `drift`."""
-        return drift(self.taken)
+        return max_clock_drift(self.taken)
 
 
-def settle(sample: Callable[[], Sample], settings: Settings, now: Callable[[], float]) -> None:
+def settle_clock(
+    sample: Callable[[], Sample], settings: TimingSettings, now: Callable[[], float]
+) -> None:
     """Launch without counting until the SM clock has settled under this very load.
 
     Args:
@@ -155,11 +157,13 @@ def settle(sample: Callable[[], Sample], settings: Settings, now: Callable[[], f
         elapsed = now() - started
         if elapsed >= settings.settle_cap_s:
             return
-        if elapsed >= settings.settle_s and steady(clocks):
+        if elapsed >= settings.settle_s and is_steady(clocks):
             return
 
 
-def collect(sample: Callable[[], Sample], settings: Settings, now: Callable[[], float]) -> Samples:
+def collect_samples(
+    sample: Callable[[], Sample], settings: TimingSettings, now: Callable[[], float]
+) -> Samples:
     """Take samples until they suffice.
 
     Args:
@@ -180,19 +184,19 @@ def collect(sample: Callable[[], Sample], settings: Settings, now: Callable[[], 
         if elapsed >= settings.cap_s and len(taken) >= settings.cap_samples:
             return Samples(tuple(taken))
         if len(taken) >= check and elapsed >= settings.minimum_s:
-            if sure(durations, settings.relative_interval):
+            if is_precise(durations, settings.relative_interval):
                 return Samples(tuple(taken))
             # Looking at every sample would stop at the first lucky one, and cost a sort each.
             check = math.ceil(len(taken) * 1.1)
 
 
-def steady(clocks: Sequence[float | None]) -> bool:
+def is_steady(clocks: Sequence[float | None]) -> bool:
     """Say whether the last few clocks agree; unknown ones do."""
     last = clocks[-STEADY_READINGS:]
     known = [clock for clock in last if clock is not None]
     if len(last) < STEADY_READINGS:
         return False
-    return not known or max(known) - min(known) <= STEADY * max(known)
+    return not known or max(known) - min(known) <= STEADY_CLOCK_TOLERANCE * max(known)
 
 
 def quartiles(durations_s: Sequence[float]) -> tuple[float, float]:
@@ -221,7 +225,7 @@ def median_interval(durations_s: Sequence[float]) -> tuple[float, float] | None:
     return ordered[rank - 1], ordered[-rank]
 
 
-def sure(durations_s: Sequence[float], share: float) -> bool:
+def is_precise(durations_s: Sequence[float], share: float) -> bool:
     """Say whether the median's confidence interval is narrower than this share of it."""
     interval = median_interval(durations_s)
     if interval is None:
@@ -229,27 +233,27 @@ def sure(durations_s: Sequence[float], share: float) -> bool:
     return interval[1] - interval[0] <= share * statistics.median(durations_s)
 
 
-def outliers(durations_s: Sequence[float]) -> int:
+def count_outliers(durations_s: Sequence[float]) -> int:
     """Count samples outside Tukey's fences."""
     first, third = quartiles(durations_s)
-    reach = FENCE * (third - first)
+    reach = TUKEY_FENCE_FACTOR * (third - first)
     return sum(not first - reach <= each <= third + reach for each in durations_s)
 
 
-def drift(samples: Sequence[Sample]) -> float | None:
+def max_clock_drift(samples: Sequence[Sample]) -> float | None:
     """The furthest that an SM clock lies from the median clock, as a share of it.
 
     Returns:
         None where no clock was read.
     """
-    clocks = _clocks(samples)
+    clocks = _known_clocks(samples)
     if not clocks:
         return None
     middle = statistics.median(clocks)
     return max(abs(clock - middle) for clock in clocks) / middle
 
 
-def summarize(cold: Samples, warm: Samples, event_pair: Samples | None = None) -> Time:
+def summarize_time(cold: Samples, warm: Samples, event_pair: Samples | None = None) -> Time:
     """Put the measurements of one kernel into a record.
 
     Args:
@@ -272,7 +276,7 @@ def summarize(cold: Samples, warm: Samples, event_pair: Samples | None = None) -
         interval_high_s=high,
         outliers=cold.outliers,
         clock_hz=cold.clock_hz,
-        clock_drift=drift((*cold.taken, *warm.taken)),
+        clock_drift=max_clock_drift((*cold.taken, *warm.taken)),
         warm_samples=len(warm.taken),
         warm_median_s=warm.median_s,
         warm_lower_quartile_s=warm_first,
@@ -281,7 +285,7 @@ def summarize(cold: Samples, warm: Samples, event_pair: Samples | None = None) -
     )
 
 
-def _clocks(samples: Sequence[Sample]) -> list[float]:
+def _known_clocks(samples: Sequence[Sample]) -> list[float]:
     return [sample.clock_hz for sample in samples if sample.clock_hz is not None]
 
 

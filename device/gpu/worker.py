@@ -37,25 +37,25 @@ from typing import Any
 from memlab.device.measurement import Progress
 from memlab.errors import DeviceError, MemlabError, UsageError
 
-WATCH_S = 0.05
+POLL_INTERVAL_S = 0.05
 """How often a caller that waits looks whether its worker is late."""
-REPORT_S = 0.1
+REPORT_INTERVAL_S = 0.1
 """No two reports of the same thing come closer than this: a pipe that nobody reads fills up."""
-GONE_S = 10.0
+EXIT_TIMEOUT_S = 10.0
 """How long a killed worker may take: the driver first clears away what it left on the GPU."""
 
-UNWANTED = ("CUDA_LAUNCH_BLOCKING",)
+REMOVED_VARIABLES = ("CUDA_LAUNCH_BLOCKING",)
 """Variables that a worker does without: each launch would wait, also for one that holds it back."""
 
 PR_SET_PDEATHSIG = 1  # of linux/prctl.h
 
-_KINDS = {each.exit_code: each for each in (MemlabError, UsageError, DeviceError)}
-_GUARD = struct.Struct("=dHH")
+_ERRORS_BY_EXIT_CODE = {each.exit_code: each for each in (MemlabError, UsageError, DeviceError)}
+_DEADLINE_FORMAT = struct.Struct("=dHH")
 """A deadline by the machine's monotonic clock, seconds; then the error of one who is late: its exit
 code, and how many bytes of text follow."""
 
 
-class Link:
+class WorkerLink:
     """A worker's end of what it has in common with its caller: a pipe, and a page of memory."""
 
     def __init__(self, connection: Connection, page: mmap) -> None:
@@ -65,7 +65,11 @@ class Link:
     def report(self, what: str, fraction: float | None = None) -> None:
         """Tell the caller what is being done, and which fraction of it is over."""
         now = time.monotonic()
-        if self._reported and self._reported[0] == what and now < self._reported[1] + REPORT_S:
+        if (
+            self._reported
+            and self._reported[0] == what
+            and now < self._reported[1] + REPORT_INTERVAL_S
+        ):
             return
         self._reported = (what, now)
         self.send("report", what, fraction)
@@ -79,15 +83,15 @@ class Link:
             error: What the caller then gets, as one of the root classes.
         """
         outer = self._page[:]
-        text = str(error).encode(errors="replace")[: PAGESIZE - _GUARD.size]
-        guard = _GUARD.pack(time.monotonic() + limit_s, error.exit_code, len(text)) + text
+        text = str(error).encode(errors="replace")[: PAGESIZE - _DEADLINE_FORMAT.size]
+        guard = _DEADLINE_FORMAT.pack(time.monotonic() + limit_s, error.exit_code, len(text)) + text
         self._page[: len(guard)] = guard
         try:
             yield
         finally:
             self._page[:] = outer
 
-    def give(self, value: object) -> None:
+    def hand_over(self, value: object) -> None:
         """Hand the caller something before the result; it waits for this in `Worker.take`."""
         self.send("value", value)
 
@@ -111,13 +115,13 @@ class Worker:
         # What a driver or a crash prints is kept to explain a worker that vanished.
         self._output = tempfile.TemporaryFile()  # noqa: SIM115 (closed on leaving)
         with tempfile.TemporaryFile() as shared:
-            shared.write(_GUARD.pack(math.inf, 0, 0).ljust(PAGESIZE, b"\0"))
+            shared.write(_DEADLINE_FORMAT.pack(math.inf, 0, 0).ljust(PAGESIZE, b"\0"))
             shared.flush()
             self._page = mmap(shared.fileno(), PAGESIZE)
             passed = (its_end.fileno(), shared.fileno())
             program = (
                 f"import sys; sys.path[:] = {sys.path!r}; from memlab.device.gpu import worker; "
-                f"worker.serve(*{passed!r}, {os.getpid()})"
+                f"worker.worker_main(*{passed!r}, {os.getpid()})"
             )
             self._process = subprocess.Popen(
                 [sys.executable, "-c", program],
@@ -125,7 +129,11 @@ class Worker:
                 stdout=self._output,
                 stderr=self._output,
                 pass_fds=passed,
-                env={name: value for name, value in os.environ.items() if name not in UNWANTED},
+                env={
+                    name: value
+                    for name, value in os.environ.items()
+                    if name not in REMOVED_VARIABLES
+                },
                 process_group=0,  # Ctrl-C is for the caller, who decides what becomes of a worker
             )
         its_end.close()
@@ -139,7 +147,7 @@ class Worker:
         self._connection.close()
         self._process.kill()
         with suppress(subprocess.TimeoutExpired):  # stuck in the driver: let it be
-            self._process.wait(GONE_S)
+            self._process.wait(EXIT_TIMEOUT_S)
         self._page.close()
         self._output.close()
 
@@ -155,7 +163,7 @@ class Worker:
         """
         return self._wait_for("value", progress)
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """Let a worker go on that waits."""
         with suppress(ConnectionError):  # it died meanwhile: the next call says of what
             self._connection.send("go on")
@@ -172,27 +180,29 @@ class Worker:
 
     def _next(self, progress: Progress | None) -> tuple[str, Any]:
         try:
-            while not self._connection.poll(WATCH_S):  # what it has said comes before the clock
-                self._be_in_time()
+            while not self._connection.poll(
+                POLL_INTERVAL_S
+            ):  # what it has said comes before the clock
+                self._check_deadline()
             kind, *content = self._connection.recv()
         except (EOFError, ConnectionError):
-            raise DeviceError(self._obituary()) from None
+            raise DeviceError(self._exit_reason()) from None
         if kind == "error":
             code, message = content
-            raise _KINDS.get(code, MemlabError)(message)
+            raise _ERRORS_BY_EXIT_CODE.get(code, MemlabError)(message)
         if kind == "report" and progress is not None:
             progress(*content)
         return kind, content[0]
 
-    def _be_in_time(self) -> None:
-        deadline_s, code, length = _GUARD.unpack_from(self._page)
+    def _check_deadline(self) -> None:
+        deadline_s, code, length = _DEADLINE_FORMAT.unpack_from(self._page)
         if time.monotonic() > deadline_s:
-            text = self._page[_GUARD.size : _GUARD.size + length]
-            raise _KINDS.get(code, MemlabError)(text.decode(errors="replace"))
+            text = self._page[_DEADLINE_FORMAT.size : _DEADLINE_FORMAT.size + length]
+            raise _ERRORS_BY_EXIT_CODE.get(code, MemlabError)(text.decode(errors="replace"))
 
-    def _obituary(self) -> str:
+    def _exit_reason(self) -> str:
         try:
-            code = self._process.wait(GONE_S)
+            code = self._process.wait(EXIT_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             return (
                 f"the process that used the GPU (process {self._process.pid}) stopped answering "
@@ -209,7 +219,9 @@ class Worker:
         )
 
 
-def call(function: Callable[..., Any], *arguments: object, progress: Progress | None = None) -> Any:
+def call_in_worker(
+    function: Callable[..., Any], *arguments: object, progress: Progress | None = None
+) -> Any:
     """Call `function(link, *arguments)` in a worker and return what it returns.
 
     Args:
@@ -225,7 +237,7 @@ def call(function: Callable[..., Any], *arguments: object, progress: Progress | 
         return worker.result(progress)
 
 
-def serve(pipe: int, page: int, caller: int) -> None:
+def worker_main(pipe: int, page: int, caller: int) -> None:
     """Do the work of a worker process; never returns.
 
     The process leaves without unwinding the interpreter, so that no destructor calls a driver
@@ -236,11 +248,11 @@ def serve(pipe: int, page: int, caller: int) -> None:
         page: The file of the page that the caller watches, the same.
         caller: The caller's process; when it ends, so does this one.
     """
-    _end_with(caller)
+    _die_with_caller(caller)
     connection = Connection(pipe)
     try:
         function, arguments = connection.recv()
-        link = Link(connection, mmap(page, PAGESIZE))
+        link = WorkerLink(connection, mmap(page, PAGESIZE))
         try:
             link.send("result", function(link, *arguments))
         except MemlabError as error:
@@ -255,7 +267,7 @@ def serve(pipe: int, page: int, caller: int) -> None:
     os._exit(1)
 
 
-def _end_with(caller: int) -> None:
+def _die_with_caller(caller: int) -> None:
     """Have the kernel end this process with its caller, whatever it is doing then.
 
     Linux ends it with the thread that started it. Elsewhere, where there is no CUDA or no worker

@@ -14,25 +14,25 @@ from pathlib import Path
 
 from memlab.device.compiler.compile import compile_launch
 from memlab.device.gpu import query as gpu_query
-from memlab.device.gpu.device import prepare
-from memlab.device.gpu.driver import explained
-from memlab.device.gpu.session import Session
-from memlab.device.nvidia_tools.launch_request import Request, done
+from memlab.device.gpu.device import prepare_on_gpu
+from memlab.device.gpu.driver import translated_errors
+from memlab.device.gpu.session import GpuSession
+from memlab.device.nvidia_tools.launch_request import LaunchRequest, completion_file
 from memlab.errors import MemlabError
 
 
-def launch_once(request: Request) -> None:
+def launch_once(request: LaunchRequest) -> None:
     """Compile a launch, fill its inputs, start it and wait for it.
 
     Raises:
         MemlabError: The GPU cannot be used, or the kernel faulted.
     """
-    launch, properties = request.launch, gpu_query.query(request.index)
+    launch, properties = request.launch, gpu_query.query_properties(request.index)
     compiled = compile_launch(launch, properties.compute_capability)
-    with Session(request.index) as session:
-        ready = prepare(session, launch, compiled.cubin, request.seed, request.poison)
-        with explained(launch.kernel):
-            ready.once()
+    with GpuSession(request.index) as session:
+        ready = prepare_on_gpu(session, launch, compiled.cubin, request.seed, request.poison)
+        with translated_errors(launch.kernel):
+            ready.run_once()
         session.synchronize(launch.kernel)
         del ready  # its arrays are freed while the session stands
 
@@ -41,7 +41,7 @@ def main() -> None:
     """Do what the request in the file says; an error is one line on stderr."""
     try:
         launch_once(pickle.loads(Path(sys.argv[1]).read_bytes()))
-        done(sys.argv[1]).touch()
+        completion_file(sys.argv[1]).touch()
     except MemlabError as error:
         sys.exit(f"memlab: error: {error}")
 

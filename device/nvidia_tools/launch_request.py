@@ -17,7 +17,7 @@ from memlab.kernels.launch import Launch
 
 
 @dataclass(frozen=True)
-class Request:
+class LaunchRequest:
     """What to run.
 
     Attributes:
@@ -34,24 +34,24 @@ class Request:
 
 
 @contextmanager
-def target(
+def launch_command(
     launch: Launch, index: int, seed: int, *, poison: bool = True
 ) -> Iterator[tuple[str, ...]]:
     """Give the command that runs a launch once; it works while the context lasts."""
     # A reference may be any function, and nothing is verified.
-    request = Request(replace(launch, references={}), index, seed, poison)
+    request = LaunchRequest(replace(launch, references={}), index, seed, poison)
     with TemporaryDirectory(prefix="memlab-") as folder:  # nobody else may write there
         file = Path(folder, "request")
         file.write_bytes(pickle.dumps(request))
         yield (sys.executable, "-P", "-m", "memlab.device.nvidia_tools.launch_once", str(file))
 
 
-def done(file: str | Path) -> Path:
+def completion_file(file: str | Path) -> Path:
     """Name the file that says that the launch asked for in a file ended well."""
     return Path(f"{file}.done")
 
 
-def watch(words: Sequence[str], timeout_s: float) -> str:
+def run_tool(words: Sequence[str], timeout_s: float) -> str:
     """Run a tool around the command of `target`; out of time, end all that it started.
 
     Args:

@@ -15,29 +15,29 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from memlab.device.gpu.timing import TIMEOUT_S
-from memlab.device.nvidia_tools.launch_request import target, watch
+from memlab.device.nvidia_tools.launch_request import launch_command, run_tool
 from memlab.errors import DeviceError
 from memlab.kernels.launch import Launch
 
-_GLOBAL = "l1tex__t_{}_pipe_lsu_mem_global_op_{}.sum"
-_WAVEFRONTS = "smsp__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_{}.sum"
-_LANES = "smsp__sass_thread_inst_executed_op_{}_pred_on.sum"
+_GLOBAL_METRIC = "l1tex__t_{}_pipe_lsu_mem_global_op_{}.sum"
+_WAVEFRONTS_METRIC = "smsp__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_{}.sum"
+_THREAD_INSTRUCTIONS_METRIC = "smsp__sass_thread_inst_executed_op_{}_pred_on.sum"
 
-COUNTERS: Mapping[str, Mapping[str, int]] = {
-    "global_load_requests": {_GLOBAL.format("requests", "ld"): 1},
-    "global_load_sectors": {_GLOBAL.format("sectors", "ld"): 1},
-    "global_store_requests": {_GLOBAL.format("requests", "st"): 1},
-    "global_store_sectors": {_GLOBAL.format("sectors", "st"): 1},
-    "global_atomic_requests": {_GLOBAL.format("requests", "atom"): 1},
-    "global_atomic_sectors": {_GLOBAL.format("sectors", "atom"): 1},
-    "global_reduction_requests": {_GLOBAL.format("requests", "red"): 1},
-    "global_reduction_sectors": {_GLOBAL.format("sectors", "red"): 1},
+COUNTER_METRICS: Mapping[str, Mapping[str, int]] = {
+    "global_load_requests": {_GLOBAL_METRIC.format("requests", "ld"): 1},
+    "global_load_sectors": {_GLOBAL_METRIC.format("sectors", "ld"): 1},
+    "global_store_requests": {_GLOBAL_METRIC.format("requests", "st"): 1},
+    "global_store_sectors": {_GLOBAL_METRIC.format("sectors", "st"): 1},
+    "global_atomic_requests": {_GLOBAL_METRIC.format("requests", "atom"): 1},
+    "global_atomic_sectors": {_GLOBAL_METRIC.format("sectors", "atom"): 1},
+    "global_reduction_requests": {_GLOBAL_METRIC.format("requests", "red"): 1},
+    "global_reduction_sectors": {_GLOBAL_METRIC.format("sectors", "red"): 1},
     "shared_load_instructions": {"smsp__inst_executed_op_shared_ld.sum": 1},
     # Those attributed to instructions. The plain l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st
     # lay 5 to 16% above on tiled, and differed from run to run.
-    "shared_load_wavefronts": {_WAVEFRONTS.format("ld"): 1},
+    "shared_load_wavefronts": {_WAVEFRONTS_METRIC.format("ld"): 1},
     "shared_store_instructions": {"smsp__inst_executed_op_shared_st.sum": 1},
-    "shared_store_wavefronts": {_WAVEFRONTS.format("st"): 1},
+    "shared_store_wavefronts": {_WAVEFRONTS_METRIC.format("st"): 1},
     # Not l1tex__data_bank_conflicts…, which reports conflicts where no wavefront is in excess.
     "shared_excessive_wavefronts": {
         "memory_l1_wavefronts_shared": 1,
@@ -52,27 +52,35 @@ COUNTERS: Mapping[str, Mapping[str, int]] = {
     "l2_write_sectors": {"lts__t_sectors_srcunit_tex_op_write.sum": 1},
     "dram_read_bytes": {"dram__bytes_read.sum": 1},
     "dram_write_bytes": {"dram__bytes_write.sum": 1},
-    "flop_fp32": {_LANES.format("ffma"): 2, _LANES.format("fadd"): 1, _LANES.format("fmul"): 1},
-    "flop_fp64": {_LANES.format("dfma"): 2, _LANES.format("dadd"): 1, _LANES.format("dmul"): 1},
+    "flop_fp32": {
+        _THREAD_INSTRUCTIONS_METRIC.format("ffma"): 2,
+        _THREAD_INSTRUCTIONS_METRIC.format("fadd"): 1,
+        _THREAD_INSTRUCTIONS_METRIC.format("fmul"): 1,
+    },
+    "flop_fp64": {
+        _THREAD_INSTRUCTIONS_METRIC.format("dfma"): 2,
+        _THREAD_INSTRUCTIONS_METRIC.format("dadd"): 1,
+        _THREAD_INSTRUCTIONS_METRIC.format("dmul"): 1,
+    },
     "thread_instructions": {"smsp__thread_inst_executed.sum": 1},
     "warp_instructions": {"smsp__inst_executed.sum": 1},
 }
 """How each of our counters is summed from Nsight Compute's metrics: metric name to weight."""
 
-DURATION = "gpu__time_duration.sum"
+DURATION_METRIC = "gpu__time_duration.sum"
 """The kernel's time, seconds once `parse` has read it."""
 
-STARTING_S = 60.0
+STARTUP_S = 60.0
 """What starting Nsight Compute and the process it watches may take, until this launches."""
-LONGEST_LAUNCHES = 4
+LONGEST_LAUNCHES_ALLOWED = 4
 """A launch is replayed a dozen times and more, once for each group of counters that fits. The time
 of so many that take as long as one may is enough to replay any that took a quarter of it."""
 
-_SECONDS = {"ns": 1e-9, "nsecond": 1e-9}
+_SECONDS_PER_UNIT = {"ns": 1e-9, "nsecond": 1e-9}
 """Factors to seconds: ncu's base unit of time, and what older releases call it. Its other base
 units are ours."""
 
-_INSTALLED = ("usr/local/cuda/bin/ncu", "opt/nvidia/nsight-compute/*/ncu")
+_INSTALL_PATTERNS = ("usr/local/cuda/bin/ncu", "opt/nvidia/nsight-compute/*/ncu")
 """Where CUDA's and Nsight Compute's installers put it, under the root."""
 
 INSTALL_ADVICE = (
@@ -83,7 +91,7 @@ PERMISSION_ADVICE = (
     "NVreg_RestrictProfilingToAdminUsers=0 (https://developer.nvidia.com/ERR_NVGPUCTRPERM)"
 )
 
-_REASONS = {
+_FAILURE_REASONS = {
     "ERR_NVGPUCTRPERM": "the driver lets only administrators read hardware counters: "
     + PERMISSION_ADVICE,
     "LibraryNotLoaded": "Nsight Compute cannot reach the driver's profiling interface here, as "
@@ -96,27 +104,27 @@ class ProfilerError(DeviceError):
     """Nsight Compute gives no counters here; everything else works without them."""
 
 
-def find() -> Path | None:
+def find_ncu() -> Path | None:
     """Find Nsight Compute's command line: on the PATH, else where its installers put it."""
     on_path = shutil.which("ncu")
     if on_path is not None:
         return Path(on_path)
-    installed = [place for each in _INSTALLED for place in sorted(Path("/").glob(each))]
+    installed = [place for each in _INSTALL_PATTERNS for place in sorted(Path("/").glob(each))]
     return installed[-1] if installed else None
 
 
-def limit_s(timeout_s: float) -> float:
+def profiling_timeout_s(timeout_s: float) -> float:
     """How long counting a launch may take, seconds, that may run for `timeout_s` by itself."""
-    return STARTING_S + LONGEST_LAUNCHES * timeout_s
+    return STARTUP_S + LONGEST_LAUNCHES_ALLOWED * timeout_s
 
 
-def metrics_of() -> tuple[str, ...]:
+def required_metrics() -> tuple[str, ...]:
     """Name the metrics that `COUNTERS` needs, and the kernel's time, each once."""
-    needed = (metric for terms in COUNTERS.values() for metric in terms)
-    return tuple(dict.fromkeys((DURATION, *needed)))
+    needed = (metric for terms in COUNTER_METRICS.values() for metric in terms)
+    return tuple(dict.fromkeys((DURATION_METRIC, *needed)))
 
 
-def command(
+def ncu_command(
     ncu: Path, metrics: Iterable[str], entry: str, target: Iterable[str | Path]
 ) -> list[str]:
     """Give the command that profiles the first launch of one kernel.
@@ -140,7 +148,7 @@ def command(
     ]
 
 
-def parse(text: str) -> dict[str, float]:
+def parse_metrics(text: str) -> dict[str, float]:
     """Read the first kernel of `ncu --csv --page raw`.
 
     The CSV is a row of names, a row of units and a row for each kernel; ncu's own messages and
@@ -160,17 +168,17 @@ def parse(text: str) -> dict[str, float]:
     start = next((n for n, line in enumerate(lines) if line.startswith('"ID",')), None)
     rows = [] if start is None else list(csv.reader(lines[start : start + 3]))
     if len(rows) < 3:
-        raise ProfilerError(_explain(text))
+        raise ProfilerError(_explain_failure(text))
     metrics: dict[str, float] = {}
     for name, unit, value in zip(*rows, strict=True):
         try:
-            metrics[name] = float(value.replace(",", "")) * _SECONDS.get(unit, 1)
+            metrics[name] = float(value.replace(",", "")) * _SECONDS_PER_UNIT.get(unit, 1)
         except ValueError:
             continue
     return metrics
 
 
-def counters(metrics: Mapping[str, float]) -> dict[str, float]:
+def counters_from_metrics(metrics: Mapping[str, float]) -> dict[str, float]:
     """Rename what ncu counted to the fields of `Counters`; what it did not count is left out.
 
     Args:
@@ -181,11 +189,11 @@ def counters(metrics: Mapping[str, float]) -> dict[str, float]:
     """
     counted: dict[str, float] = {
         name: round(sum(weight * metrics[metric] for metric, weight in terms.items()))
-        for name, terms in COUNTERS.items()
+        for name, terms in COUNTER_METRICS.items()
         if all(metric in metrics for metric in terms)
     }
-    if DURATION in metrics:
-        counted["duration_s"] = metrics[DURATION]
+    if DURATION_METRIC in metrics:
+        counted["duration_s"] = metrics[DURATION_METRIC]
     return counted
 
 
@@ -214,16 +222,16 @@ def profile(
         ProfilerError: Nsight Compute is not installed, may not read counters, or failed; the
             message says which and what to do.
     """
-    ncu = find()
+    ncu = find_ncu()
     if ncu is None:
         raise ProfilerError(
             f"Nsight Compute (ncu) is not installed, or not on the PATH: {INSTALL_ADVICE}"
         )
-    metrics = dict.fromkeys((*metrics_of(), *more))
-    most_s = limit_s(TIMEOUT_S if timeout_s is None else timeout_s)
+    metrics = dict.fromkeys((*required_metrics(), *more))
+    most_s = profiling_timeout_s(TIMEOUT_S if timeout_s is None else timeout_s)
     try:
-        with target(launch, index, seed) as words:
-            output = watch(command(ncu, metrics, launch.entry, words), most_s)
+        with launch_command(launch, index, seed) as words:
+            output = run_tool(ncu_command(ncu, metrics, launch.entry, words), most_s)
     except subprocess.TimeoutExpired:
         raise ProfilerError(
             f"Nsight Compute did not finish {launch.kernel} within {most_s:g} s, in which it "
@@ -232,12 +240,12 @@ def profile(
         ) from None
     except OSError as error:
         raise ProfilerError(f"{ncu} does not start ({error}): reinstall Nsight Compute") from error
-    return parse(output)
+    return parse_metrics(output)
 
 
-def _explain(output: str) -> str:
+def _explain_failure(output: str) -> str:
     """Say in one line why ncu printed no counters."""
-    for mark, reason in _REASONS.items():
+    for mark, reason in _FAILURE_REASONS.items():
         if mark in output:
             return reason
     lines = [line.strip() for line in output.splitlines() if line.strip()]

@@ -16,44 +16,48 @@ from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from memlab.device.checking.findings import TOOLS, Finding, Tool
+from memlab.device.checking.findings import TOOLS, CheckFinding, Tool
 from memlab.device.measurement import Progress
-from memlab.device.nvidia_tools.launch_request import done, target, watch
-from memlab.device.nvidia_tools.sanitizer_output import errors, message, parse
+from memlab.device.nvidia_tools.launch_request import completion_file, launch_command, run_tool
+from memlab.device.nvidia_tools.sanitizer_output import (
+    parse_log,
+    sanitizer_errors,
+    strip_log_prefix,
+)
 from memlab.errors import DeviceError
 from memlab.kernels.launch import Launch
 
 PACKAGE = "nvidia-cuda-sanitizer-api"
 INSTALL_ADVICE = "install it with pip install 'memlab[sanitizer]', or add its folder to PATH"
 
-_STARTER = "TreeLauncherSubreaper"
+_LAUNCHER = "TreeLauncherSubreaper"
 """What starts the launch. It lies beside the program; no pip package before 13.4.92 has it."""
 
 TIMEOUT_S = 300.0
 """Instrumented kernels run tens to thousands of times slower."""
 
-_INSTALLED = (
+_INSTALL_PATTERNS = (
     "usr/local/cuda*/bin/compute-sanitizer",
     "usr/local/cuda*/compute-sanitizer/compute-sanitizer",
     "opt/nvidia/hpc_sdk/*/*/cuda/*/compute-sanitizer/compute-sanitizer",
 )
 """Where CUDA's installers put it, under the root."""
 
-_PRINTED_RECORDS = 100_000
+_MAX_PRINTED_RECORDS = 100_000
 """Records, one a thread, that it prints at most; it says when there were more."""
 
 _SUMMARY = re.compile(r"^\s*========= (?:ERROR|RACECHECK) SUMMARY: ", re.M)
 """The last line of a log that is whole."""
 
-_EVERY_LOG = re.compile(r"COMPUTE-SANITIZER$| SUMMARY: ")
+_ROUTINE_LINE = re.compile(r"COMPUTE-SANITIZER$| SUMMARY: ")
 
-_PROCESS = re.compile(r"process didn't|couldn't find exit|Target app|No attachable|Could not")
+_PROCESS_ERROR = re.compile(r"process didn't|couldn't find exit|Target app|No attachable|Could not")
 """Errors that only say that the launch ended or was not reached, not why."""
 
 _OPTIONS = {
     "--target-processes": "application-only",  # the compiler runs in a child of the launch
     "--launch-timeout": "0",  # `watch` ends it; by itself it waits some seconds for CUDA's start
-    "--print-limit": str(_PRINTED_RECORDS),
+    "--print-limit": str(_MAX_PRINTED_RECORDS),
     "--show-backtrace": "device",
     "--demangle": "no",
     "--check-exit-code": "no",  # a kernel that faulted ends the process with an error
@@ -82,12 +86,12 @@ class SanitizerReport:
 
     version: str
     tools: tuple[Tool, ...]
-    findings: tuple[Finding, ...]
+    findings: tuple[CheckFinding, ...]
     notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
-class Pair:
+class FindingPair:
     """One mistake as memlab and Compute Sanitizer have it; one of them may be missing.
 
     Attributes:
@@ -99,11 +103,11 @@ class Pair:
 
     tool: Tool
     lines: tuple[int, ...]
-    memlab: Finding | None
-    sanitizer: Finding | None
+    memlab: CheckFinding | None
+    sanitizer: CheckFinding | None
 
 
-def find() -> Path | None:
+def find_sanitizer() -> Path | None:
     """Find Compute Sanitizer: on the PATH, as a pip package, else where installers put it."""
     on_path = shutil.which("compute-sanitizer")
     if on_path is not None:
@@ -113,17 +117,19 @@ def find() -> Path | None:
     except PackageNotFoundError:
         packaged = []
     places = [Path(str(each)) for each in packaged]
-    found = [each.with_name("compute-sanitizer") for each in places if _starts(each)]
-    found += [each for place in _INSTALLED for each in sorted(Path("/").glob(place), reverse=True)]
+    found = [each.with_name("compute-sanitizer") for each in places if _is_launcher(each)]
+    found += [
+        each for place in _INSTALL_PATTERNS for each in sorted(Path("/").glob(place), reverse=True)
+    ]
     return next((each for each in found if each.is_file()), None)
 
 
-def _starts(file: Path) -> bool:
+def _is_launcher(file: Path) -> bool:
     """Whether a file of the package is what starts a launch of 64 bits."""
-    return file.name == _STARTER and file.parent.name != "x86"
+    return file.name == _LAUNCHER and file.parent.name != "x86"
 
 
-def command(
+def sanitizer_command(
     sanitizer: Path, usage: str, tool: Tool, log: Path, target_words: Iterable[str | Path]
 ) -> list[str]:
     """Give the command that checks one launch with one tool.
@@ -144,7 +150,7 @@ def command(
     ]
 
 
-def sanitize(
+def run_sanitizer(
     launch: Launch,
     *,
     index: int = 0,
@@ -169,21 +175,23 @@ def sanitize(
         SanitizerError: It is not installed, or no tool gave a verdict; the message says why
             and what to do.
     """
-    sanitizer = find()
+    sanitizer = find_sanitizer()
     if sanitizer is None:
         raise SanitizerError(
             f"compute-sanitizer is not installed, or not on the PATH: {INSTALL_ADVICE}"
         )
-    usage = _usage(sanitizer)
+    usage = _help_text(sanitizer)
     version = re.search(r"^Version (\d[\d.]*)", usage, re.M)
-    findings: list[Finding] = []
+    findings: list[CheckFinding] = []
     notes: list[str] = []
     failed: dict[Tool, SanitizerError] = {}
     for tool in tools:
         if progress is not None:
             progress(f"{tool} of compute-sanitizer", None)
         try:
-            found, said = _run(sanitizer, usage, tool, launch, index, seed, timeout_s)
+            found, said = _run_sanitizer_tool(
+                sanitizer, usage, tool, launch, index, seed, timeout_s
+            )
         except SanitizerError as error:
             failed[tool] = error
             said = [f"{tool}: {error}"]
@@ -200,7 +208,7 @@ def sanitize(
     )
 
 
-def _run(
+def _run_sanitizer_tool(
     sanitizer: Path,
     usage: str,
     tool: Tool,
@@ -208,7 +216,7 @@ def _run(
     index: int,
     seed: int,
     timeout_s: float,
-) -> tuple[list[Finding], list[str]]:
+) -> tuple[list[CheckFinding], list[str]]:
     """Run one tool, and read what it wrote.
 
     Raises:
@@ -218,40 +226,43 @@ def _run(
         log = Path(folder, "log")
         try:
             # Poisoned outputs would count as initialised.
-            with target(launch, index, seed, poison=False) as words:
-                said = watch(command(sanitizer, usage, tool, log, words), timeout_s)
-                ended = done(words[-1]).exists()
+            with launch_command(launch, index, seed, poison=False) as words:
+                said = run_tool(sanitizer_command(sanitizer, usage, tool, log, words), timeout_s)
+                ended = completion_file(words[-1]).exists()
         except subprocess.TimeoutExpired:
             raise SanitizerError(
                 f"compute-sanitizer did not finish {tool} of {launch.kernel} within "
                 f"{timeout_s:g} s: use smaller sizes"
             ) from None
         text = log.read_text(errors="replace") if log.exists() else ""
-    found, notes = parse(text, tool, launch)
+    found, notes = parse_log(text, tool, launch)
     # `ERROR SUMMARY: 0 errors` stands below a launch that crashed or never started, too, and below
     # one on a GPU that it does not support.
-    if not _SUMMARY.search(text) or (not found and (errors(text) or not ended)):
-        raise SanitizerError(_explain(text, said))
+    if not _SUMMARY.search(text) or (not found and (sanitizer_errors(text) or not ended)):
+        raise SanitizerError(_explain_no_verdict(text, said))
     return found, notes
 
 
-def _usage(sanitizer: Path) -> str:
+def _help_text(sanitizer: Path) -> str:
     """Ask which release it is and what options it has.
 
     Raises:
         SanitizerError: It does not start.
     """
     try:
-        return watch([str(sanitizer), "--help"], timeout_s=60)
+        return run_tool([str(sanitizer), "--help"], timeout_s=60)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise SanitizerError(
             f"{sanitizer} does not start ({error}): reinstall {PACKAGE}"
         ) from error
 
 
-def _explain(log: str, said: str) -> str:
+def _explain_no_verdict(log: str, said: str) -> str:
     """Say in one line why there is no verdict."""
-    failures, its_own = _failures(said), [each for each in errors(log) if not _PROCESS.match(each)]
+    failures, its_own = (
+        _launch_errors(said),
+        [each for each in sanitizer_errors(log) if not _PROCESS_ERROR.match(each)],
+    )
     unsupported = [each for each in its_own if each.startswith("Device not supported")]
     if unsupported:
         return (
@@ -271,13 +282,19 @@ def _explain(log: str, said: str) -> str:
     if "before first instrumented API call" in log:
         cause = own[-1] if own else "as in a sandboxed container, or where the driver is missing"
         return f"the launch ended before it used CUDA ({cause}): see 'memlab doctor'"
-    lines = [line.strip() for line in map(message, log.splitlines())]
-    rest = [line for line in lines if line and not _EVERY_LOG.search(line)]
-    causes = [*its_own, *own[-1:], *errors(log), *rest[-1:], "the launch did not run to its end"]
+    lines = [line.strip() for line in map(strip_log_prefix, log.splitlines())]
+    rest = [line for line in lines if line and not _ROUTINE_LINE.search(line)]
+    causes = [
+        *its_own,
+        *own[-1:],
+        *sanitizer_errors(log),
+        *rest[-1:],
+        "the launch did not run to its end",
+    ]
     return f"compute-sanitizer gave no verdict ({causes[0]}): see 'memlab doctor'"
 
 
-def _failures(said: str) -> list[str]:
+def _launch_errors(said: str) -> list[str]:
     """Why the launch failed, in memlab's own words; empty where it did not."""
     return re.findall(r"^memlab: error: (.*)$", said, re.M)
 
@@ -285,7 +302,9 @@ def _failures(said: str) -> list[str]:
 # --- Beside memlab's ---------------------------------------------------------------------------
 
 
-def side_by_side(ours: Iterable[Finding], theirs: Iterable[Finding]) -> tuple[Pair, ...]:
+def match_findings(
+    ours: Iterable[CheckFinding], theirs: Iterable[CheckFinding]
+) -> tuple[FindingPair, ...]:
     """Match two lists of findings by tool and line, in the order of tools and lines.
 
     Args:
@@ -297,8 +316,10 @@ def side_by_side(ours: Iterable[Finding], theirs: Iterable[Finding]) -> tuple[Pa
         the first stands for all.
     """
 
-    def by_place(findings: Iterable[Finding]) -> dict[tuple[Tool, frozenset[int]], Finding]:
-        placed: dict[tuple[Tool, frozenset[int]], Finding] = {}
+    def by_place(
+        findings: Iterable[CheckFinding],
+    ) -> dict[tuple[Tool, frozenset[int]], CheckFinding]:
+        placed: dict[tuple[Tool, frozenset[int]], CheckFinding] = {}
         for each in findings:
             placed.setdefault((each.tool, each.lines), each)
         return placed
@@ -306,6 +327,6 @@ def side_by_side(ours: Iterable[Finding], theirs: Iterable[Finding]) -> tuple[Pa
     mine, its = by_place(ours), by_place(theirs)
     places = sorted({*mine, *its}, key=lambda each: (TOOLS.index(each[0]), sorted(each[1])))
     return tuple(
-        Pair(tool, tuple(sorted(lines)), mine.get((tool, lines)), its.get((tool, lines)))
+        FindingPair(tool, tuple(sorted(lines)), mine.get((tool, lines)), its.get((tool, lines)))
         for tool, lines in places
     )

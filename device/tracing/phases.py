@@ -19,18 +19,18 @@ from numpy.typing import NDArray
 
 from memlab.device.emulator.machine.memory import GlobalMemory, Segment
 from memlab.device.emulator.machine.recording import Recorder
-from memlab.device.emulator.program.program import Program, Step
+from memlab.device.emulator.program.program import DecodedInstruction, Program
 
 Lanes = NDArray[Any]
 Number = TypeVar("Number", int, NDArray[Any])
 
 _STORES, _READS = 1, 2
-_LONGEST_WAY = 4  # digits; what follows a fourth turn decides nothing more
+_MAX_HISTORY_DIGITS = 4  # digits; what follows a fourth turn decides nothing more
 _BLOCK_BARRIER = 1 << 32  # in a round's number; more barriers of a warp than ever lie between two
 
 
 @dataclass(frozen=True)
-class Round:
+class BarrierInterval:
     """What lies between two barriers.
 
     Attributes:
@@ -43,7 +43,7 @@ class Round:
     begins: bool = False
     was_read: bool = False
 
-    def entered(self, stores: Sequence[bool]) -> int:
+    def phase_entry(self, stores: Sequence[bool]) -> int:
         """Where a thread enters the phase that begins in this round.
 
         It enters with its first store behind a read, its own or one of an earlier round; where it
@@ -74,7 +74,7 @@ class PhaseRecorder(Recorder):
         """Follow the given lanes of a block, which has so many lanes in all."""
         super().__init__(memory, lanes)
         self._steps = program.steps
-        self._waits = [index for index, step in enumerate(program.steps) if waits(step)]
+        self._waits = [index for index, step in enumerate(program.steps) if is_barrier(step)]
         self._touched: list[tuple[int, Lanes]] = []
         self._round = np.zeros(threads, np.int64)  # the number of the one each thread is in
         self._way = np.zeros(threads, np.int64)  # what it did since: digits to the base 3
@@ -94,12 +94,14 @@ class PhaseRecorder(Recorder):
         lanes = np.ones(len(self._round), np.bool_) if mask is None else mask
         events = [*self._touched, *((each, lanes) for each in self._waits if start <= each < stop)]
         for step, those in sorted(events, key=lambda event: event[0]):
-            if waits(self._steps[step]):
+            if is_barrier(self._steps[step]):
                 self._end_round(those)
-                self._round[those] = behind(self._steps[step], self._round[those])
+                self._round[those] = interval_after(self._steps[step], self._round[those])
             else:
                 digit = _STORES if self._steps[step].row.kind == "store" else _READS
-                goes_on = those & (self._way % 3 != digit) & (self._way < 3 ** (_LONGEST_WAY - 1))
+                goes_on = (
+                    those & (self._way % 3 != digit) & (self._way < 3 ** (_MAX_HISTORY_DIGITS - 1))
+                )
                 self._way[goes_on] = 3 * self._way[goes_on] + digit
         self._touched.clear()
 
@@ -109,7 +111,7 @@ class PhaseRecorder(Recorder):
             self._ways[number].update(np.unique(self._way[here]).tolist())
         self._way[lanes] = 0
 
-    def rounds(self) -> dict[int, Round]:
+    def rounds(self) -> dict[int, BarrierInterval]:
         """What lies before, between and behind the barriers that threads pass; then the end.
 
         Returns:
@@ -118,27 +120,27 @@ class PhaseRecorder(Recorder):
         self._end_round(np.ones(len(self._round), np.bool_))
         return dict(self._numbered())
 
-    def _numbered(self) -> Iterator[tuple[int, Round]]:
+    def _numbered(self) -> Iterator[tuple[int, BarrierInterval]]:
         phase, was_read = 0, False
         for number in sorted(self._ways):
-            ways = [_decoded(each) for each in self._ways[number] if each]
-            begins = any(_turns(each) or (was_read and True in each) for each in ways)
-            this = Round(phase, begins, was_read)
+            ways = [_decoded_history(each) for each in self._ways[number] if each]
+            begins = any(_stores_after_read(each) or (was_read and True in each) for each in ways)
+            this = BarrierInterval(phase, begins, was_read)
             yield number, this
             if begins:
-                was_read = any(False in each[this.entered(each) :] for each in ways)
+                was_read = any(False in each[this.phase_entry(each) :] for each in ways)
             else:
                 was_read |= any(False in each for each in ways)
             phase = max(phase, bool(ways)) + begins
-        yield max(self._ways) + 1, Round(phase)  # what comes behind: nothing
+        yield max(self._ways) + 1, BarrierInterval(phase)  # what comes behind: nothing
 
 
-def _turns(stores: Sequence[bool]) -> bool:
+def _stores_after_read(stores: Sequence[bool]) -> bool:
     """Whether a thread stores after it has read."""
     return False in stores and True in stores[stores.index(False) :]
 
 
-def _decoded(way: int) -> list[bool]:
+def _decoded_history(way: int) -> list[bool]:
     """What a thread did in a round, in order, repetitions left out: whether it stored."""
     digits = []
     while way:
@@ -147,17 +149,17 @@ def _decoded(way: int) -> list[bool]:
     return digits[::-1]
 
 
-def phase_count(rounds: Mapping[int, Round]) -> int:
+def phase_count(rounds: Mapping[int, BarrierInterval]) -> int:
     """How many phases there are in these rounds, the whole of a block's."""
     return max((each.phase for each in rounds.values()), default=0)
 
 
-def waits(step: Step) -> bool:
+def is_barrier(step: DecodedInstruction) -> bool:
     """Whether threads wait there for others: what they do lies before or behind it."""
     return step.row.kind == "barrier" or step.row.opcode == "bar.warp.sync"
 
 
-def behind(step: Step, number: Number) -> Number:
+def interval_after(step: DecodedInstruction, number: Number) -> Number:
     """The number of the round that a thread is in behind a barrier.
 
     Args:

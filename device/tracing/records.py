@@ -53,7 +53,7 @@ class Element:
 
 
 @dataclass(frozen=True)
-class Argument:
+class ScalarArgument:
     """A scalar argument of the kernel.
 
     Attributes:
@@ -66,7 +66,7 @@ class Argument:
 
 
 @dataclass(frozen=True)
-class Part:
+class ArrayPart:
     """Some elements of an array that are moved or multiplied as one.
 
     Attributes:
@@ -82,7 +82,7 @@ class Part:
     count: int
 
     @classmethod
-    def of(cls, elements: Iterable[Value]) -> Part | None:
+    def of(cls, elements: Iterable[TracedValue]) -> ArrayPart | None:
         """What some elements are together; None where not all are elements, and of one array."""
         places: set[tuple[int, ...]] = set()
         arrays = set()
@@ -110,14 +110,14 @@ class Part:
         return element.array == self.array and all(low <= at <= high for low, at, high in places)
 
 
-Value: TypeAlias = Element | Argument | Part | float | None
+TracedValue: TypeAlias = Element | ScalarArgument | ArrayPart | float | None
 """Where a value comes from: it was loaded or passed, it is a constant, or it was computed."""
 
-Kind: TypeAlias = Literal["load", "store", "atomic"]
+AccessKind: TypeAlias = Literal["load", "store", "atomic"]
 
 
 @dataclass(frozen=True)
-class Access:
+class ElementAccess:
     """One element that a thread reads or writes.
 
     Attributes:
@@ -130,10 +130,10 @@ class Access:
     """
 
     line: int
-    kind: Kind
+    kind: AccessKind
     element: Element
     phase: int = 0
-    source: Value = None
+    source: TracedValue = None
     operation: str = ""
 
     @property
@@ -151,7 +151,7 @@ class Access:
 
     def _text(self, name: Callable[[Element], str]) -> str:
         target, known = name(self.element), self.source is not None
-        source = _shown(self.source, name)
+        source = _value_text(self.source, name)
         if self.kind == "load":
             return f"read {target}"
         if self.kind == "atomic":
@@ -172,7 +172,7 @@ class Operation:
 
     line: int
     opcode: str
-    operands: tuple[Value, ...]
+    operands: tuple[TracedValue, ...]
     phase: int = 0
 
     @property
@@ -194,7 +194,7 @@ class Operation:
         return self.opcode in _PRODUCTS and self.operands[2:] == (None,)
 
     def _text(self, name: Callable[[Element], str]) -> str:
-        shown = [_shown(each, name) for each in self.operands]
+        shown = [_value_text(each, name) for each in self.operands]
         if self.opcode in _PRODUCTS:
             begins = self.operands[2:] == (0.0,)  # a sum, with this product
             rest = [] if begins or self.adds_up else shown[2:]
@@ -217,10 +217,10 @@ MATRIX_PRODUCTS = ("mma", "wmma")
 """Opcodes of what a warp does on its tensor cores: the operands are parts of arrays."""
 
 
-def _shown(value: Value, name: Callable[[Element], str]) -> str:
+def _value_text(value: TracedValue, name: Callable[[Element], str]) -> str:
     if isinstance(value, Element):
         return name(value)
-    if isinstance(value, Argument | Part):
+    if isinstance(value, ScalarArgument | ArrayPart):
         return value.name
     return "…" if value is None else f"{value:g}"
 
@@ -236,20 +236,20 @@ class ThreadTrace:
     """
 
     thread: Dim3
-    steps: tuple[Access | Operation, ...]
+    steps: tuple[ElementAccess | Operation, ...]
     barriers: int
 
     @property
-    def accesses(self) -> tuple[Access, ...]:
+    def accesses(self) -> tuple[ElementAccess, ...]:
         """What it touches, in order."""
-        return tuple(each for each in self.steps if isinstance(each, Access))
+        return tuple(each for each in self.steps if isinstance(each, ElementAccess))
 
     @property
     def operations(self) -> tuple[Operation, ...]:
         """What it computes, in order."""
         return tuple(each for each in self.steps if isinstance(each, Operation))
 
-    def touches(self, space: str) -> tuple[Access, ...]:
+    def touches(self, space: str) -> tuple[ElementAccess, ...]:
         """The accesses to one state space."""
         return tuple(each for each in self.accesses if each.element.space == space)
 
@@ -270,8 +270,8 @@ class Phase:
     """
 
     number: int
-    staged: tuple[Access, ...]
-    used: tuple[Access | Operation, ...]
+    staged: tuple[ElementAccess, ...]
+    used: tuple[ElementAccess | Operation, ...]
 
     @property
     def operations(self) -> tuple[Operation, ...]:
@@ -335,11 +335,11 @@ class Trace:
     staged_share: float | None
 
 
-def phases(thread: ThreadTrace, count: int) -> tuple[Phase, ...]:
+def thread_phases(thread: ThreadTrace, count: int) -> tuple[Phase, ...]:
     """Cut what a thread does into the phases of its block, which are so many."""
-    staged: list[list[Access]] = [[] for _ in range(count)]
-    used: list[list[Access | Operation]] = [[] for _ in range(count)]
-    for step in told(thread.steps) if count else ():
+    staged: list[list[ElementAccess]] = [[] for _ in range(count)]
+    used: list[list[ElementAccess | Operation]] = [[] for _ in range(count)]
+    for step in without_shown_loads(thread.steps) if count else ():
         phase = max(step.phase, 1) - 1
         if isinstance(step, Operation) or step.kind == "load":
             used[phase].append(step)
@@ -352,12 +352,14 @@ def phases(thread: ThreadTrace, count: int) -> tuple[Phase, ...]:
     )
 
 
-def told(steps: Sequence[Access | Operation]) -> Iterator[Access | Operation]:
+def without_shown_loads(
+    steps: Sequence[ElementAccess | Operation],
+) -> Iterator[ElementAccess | Operation]:
     """Leave out loads whose element shows in what is made of it."""
-    used: set[Value] = set()
+    used: set[TracedValue] = set()
     for step in steps:
         used.update(step.operands if isinstance(step, Operation) else (step.source,))
-    parts = [each for each in used if isinstance(each, Part)]
+    parts = [each for each in used if isinstance(each, ArrayPart)]
     for step in steps:
         if (
             isinstance(step, Operation)
@@ -367,6 +369,6 @@ def told(steps: Sequence[Access | Operation]) -> Iterator[Access | Operation]:
             yield step
 
 
-def value_name(value: Value) -> str:
+def value_name(value: TracedValue) -> str:
     """A value's origin as a person reads it: an element's name, a number, or `computed`."""
-    return "computed" if value is None else _shown(value, lambda each: each.name)
+    return "computed" if value is None else _value_text(value, lambda each: each.name)

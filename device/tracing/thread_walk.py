@@ -13,71 +13,71 @@ from typing import TypeAlias
 
 import numpy as np
 
-from memlab.device.emulation.address_names import Names
-from memlab.device.emulator.machine.recording import RecordedAccess, Stretch
-from memlab.device.emulator.program.program import Program, Step, destinations
+from memlab.device.emulation.address_names import AddressNames
+from memlab.device.emulator.machine.recording import ExecutedRange, RecordedAccess
+from memlab.device.emulator.program.program import DecodedInstruction, Program, destinations
 from memlab.device.emulator.ptx.parser import TYPE_BYTES, Immediate, Operand, Register, Vector
-from memlab.device.tracing.mma_fragments import Fragments, is_product
-from memlab.device.tracing.phases import Round, behind, waits
+from memlab.device.tracing.mma_fragments import FragmentTracker, is_matrix_product
+from memlab.device.tracing.phases import BarrierInterval, interval_after, is_barrier
 from memlab.device.tracing.records import (
-    Access,
-    Argument,
+    AccessKind,
+    ArrayPart,
     Element,
-    Kind,
+    ElementAccess,
     Operation,
-    Part,
+    ScalarArgument,
     ThreadTrace,
-    Value,
+    TracedValue,
 )
 from memlab.kernels.launch import Dim3, Launch, Scalar, Structure
 
-Contents: TypeAlias = tuple[Value, ...]
+RegisterContents: TypeAlias = tuple[TracedValue, ...]
 """Where the parts of a register come from: of one that holds two halves, each. An `int` is bits of
 which the type is not known yet."""
 
-_COMPUTED: Contents = (None,)
+_COMPUTED: RegisterContents = (None,)
 _ARITHMETIC = frozenset(("add", "sub", "mul", "mad", "fma", "div", "rem", "min", "max"))
 """What is told of integers and packed halves too; the rest is mostly addresses being made."""
-_FLOATS = {"f16": "f2", "f32": "f4", "f64": "f8"}
+_FLOAT_FORMATS = {"f16": "f2", "f32": "f4", "f64": "f8"}
 """NumPy's names of PTX's types."""
-_LARGEST_PLAIN = 1 << 20
+_MAX_PLAIN_INTEGER = 1 << 20
 """Bits up to this are a whole number: as a `float` they would be a denormal, or none."""
 
 
-class _Walk:
+class _ThreadWalker:
     """Walks along the instructions that one lane ran, and remembers what registers hold."""
 
     def __init__(
         self,
         registers: Mapping[str, str],
-        names: Names,
-        passed: Mapping[tuple[str, int], Contents],
-        fragments: Fragments | None,
-        rounds: Mapping[int, Round],
+        names: AddressNames,
+        passed: Mapping[tuple[str, int], RegisterContents],
+        fragments: FragmentTracker | None,
+        rounds: Mapping[int, BarrierInterval],
     ) -> None:
-        self.steps: list[Access | Operation] = []
+        self.steps: list[ElementAccess | Operation] = []
         self.barriers = 0
         self._registers = registers
         self._names = names
         self._passed = dict(passed)  # arguments, of the kernel and of functions, by their place
         self._fragments = fragments
-        self._origin: dict[str, Contents] = {}
+        self._origin: dict[str, RegisterContents] = {}
         self._rounds = rounds
         self._round = 0  # the number of this one
         self._touched: list[tuple[int, bool]] = []  # of this round: the step, and if it is a store
         self._told = 0  # steps of earlier rounds
 
-    def run(self, step: Step, access: tuple[str, int] | None) -> None:
+    def run(self, step: DecodedInstruction, access: tuple[str, int] | None) -> None:
         """Take one instruction; `access` is the space and address it touched, if it did."""
         kind, row = step.row.kind, step.row
-        if waits(step):
+        if is_barrier(step):
             self.barriers += kind == "barrier"
             self.end_round()
-            self._round = behind(step, self._round)
+            self._round = interval_after(step, self._round)
         elif kind in ("load", "store", "atomic", "reduce"):
             if access is not None:
                 self._touch(step, *access)
-        elif is_product(step):
+        elif is_matrix_product(step):
             self._multiply(step)
         elif kind == "lanes" and (row.flops or _is_arithmetic(row.opcode)):
             self._compute(step)
@@ -86,7 +86,7 @@ class _Walk:
         else:
             self._forget(step)
 
-    def _touch(self, step: Step, space: str, address: int) -> None:
+    def _touch(self, step: DecodedInstruction, space: str, address: int) -> None:
         row, operands = step.row, step.instruction.operands
         ptx_type = (row.to if row.kind == "load" else row.of)[0]
         size = TYPE_BYTES[ptx_type]
@@ -97,7 +97,7 @@ class _Walk:
             self._forget(step)
             self._access(step, "atomic", space, address, (given[-1],), size, ptx_type)
             return
-        kind: Kind = "load" if row.kind == "load" else "store"
+        kind: AccessKind = "load" if row.kind == "load" else "store"
         moved = operands[0 if kind == "load" else 1]
         items = moved.items if isinstance(moved, Vector) else (moved,)
         self._forget(step)
@@ -105,8 +105,8 @@ class _Walk:
 
     def _access(
         self,
-        step: Step,
-        kind: Kind,
+        step: DecodedInstruction,
+        kind: AccessKind,
         space: str,
         address: int,
         items: Sequence[Operand],
@@ -125,14 +125,18 @@ class _Walk:
                     self._passed[space, at] = self._contents(item, ptx_type)
                 continue
             found = self._names.elements(space, at, size)
-            sources: Contents = _COMPUTED * len(found)
+            sources: RegisterContents = _COMPUTED * len(found)
             if kind != "load":
-                sources = _spread(self._contents(item, ptx_type), len(found))
+                sources = _stored_sources(self._contents(item, ptx_type), len(found))
             elif isinstance(item, Register):
                 self._origin[item.name] = found
             for element, held in zip(found, sources, strict=True):
-                source = _meant(held, ptx_type if ptx_type in _FLOATS else element.dtype)
-                self.steps.append(Access(line, kind, element, source=source, operation=operation))
+                source = _typed_literal(
+                    held, ptx_type if ptx_type in _FLOAT_FORMATS else element.dtype
+                )
+                self.steps.append(
+                    ElementAccess(line, kind, element, source=source, operation=operation)
+                )
 
     def end_round(self) -> None:
         """Say of the steps since the last barrier in which phase they lie."""
@@ -140,29 +144,31 @@ class _Walk:
         first = min((at for at, _ in self._touched), default=end)
         begins = end
         if this.begins:
-            before = this.entered([store for _, store in self._touched])
+            before = this.phase_entry([store for _, store in self._touched])
             if before < len(self._touched):
                 begins, store = self._touched[before]
                 begins = begins if store else start
             elif this.was_read and not self._touched:
                 begins = start
-        before_it = _read_shared(self.steps[start:begins]) - _read_shared(self.steps[begins:end])
+        before_it = _loaded_shared_elements(self.steps[start:begins]) - _loaded_shared_elements(
+            self.steps[begins:end]
+        )
         for at in range(start, end):
             step = self.steps[at]
-            entered = at >= begins and not _uses(step, before_it)
+            entered = at >= begins and not _computes_with(step, before_it)
             phase = max(this.phase, at >= first) + entered
             if phase:
                 self.steps[at] = replace(step, phase=phase)
         self._told = end
         self._touched.clear()
 
-    def _multiply(self, step: Step) -> None:
+    def _multiply(self, step: DecodedInstruction) -> None:
         self._forget(step)
         operands = (None, None) if self._fragments is None else self._fragments.factors(step)
         name, line = step.row.opcode.split(".")[0], step.instruction.source_line
         self.steps.append(Operation(line, name, operands))
 
-    def _compute(self, step: Step) -> None:
+    def _compute(self, step: DecodedInstruction) -> None:
         given = zip(step.instruction.operands[1:], step.row.of, strict=False)
         operands = [self._contents(operand, ptx_type) for operand, ptx_type in given]
         self._forget(step)
@@ -170,13 +176,13 @@ class _Walk:
         parts = max(map(len, operands)) if "x2" in step.row.opcode else 1
         for part in range(parts):
             values = tuple(
-                _meant(_part(each, part, parts), ptx_type)
+                _typed_literal(_register_part(each, part, parts), ptx_type)
                 for each, ptx_type in zip(operands, step.row.of, strict=False)
             )
             if any(isinstance(each, Element) for each in values):
                 self.steps.append(Operation(line, name, values))
 
-    def _copy(self, step: Step) -> None:
+    def _copy(self, step: DecodedInstruction) -> None:
         """Follow what is moved, converted, packed into one register or unpacked from it."""
         target, *sources = step.instruction.operands
         if len(sources) > 1:  # the second goes into the lower half (PTX ISA, `cvt`)
@@ -189,7 +195,7 @@ class _Walk:
             for value in self._contents(item, ptx_type)
         ]
         if len(sources) == 1:
-            parts = list(_lowest(parts, ptx_type, step.row.to[0]))
+            parts = list(_low_parts(parts, ptx_type, step.row.to[0]))
         self._forget(step)
         targets = target.items if isinstance(target, Vector) else (target,)
         each, rest = divmod(len(parts), len(targets))
@@ -197,69 +203,69 @@ class _Walk:
             if isinstance(item, Register):
                 self._origin[item.name] = tuple(parts[number * each : (number + 1) * each])
 
-    def _forget(self, step: Step) -> None:
+    def _forget(self, step: DecodedInstruction) -> None:
         for each in destinations(step):
             if isinstance(each, Register):
                 self._origin.pop(each.name, None)
 
-    def _contents(self, operand: Operand, ptx_type: str) -> Contents:
+    def _contents(self, operand: Operand, ptx_type: str) -> RegisterContents:
         if isinstance(operand, Register):
             held = self._origin.get(operand.name, _COMPUTED)
-            return _lowest(held, self._registers.get(operand.name, ptx_type), ptx_type)
-        return (_number(operand),) if isinstance(operand, Immediate) else _COMPUTED
+            return _low_parts(held, self._registers.get(operand.name, ptx_type), ptx_type)
+        return (_literal_value(operand),) if isinstance(operand, Immediate) else _COMPUTED
 
 
-def _read_shared(steps: Sequence[Access | Operation]) -> set[Value]:
+def _loaded_shared_elements(steps: Sequence[ElementAccess | Operation]) -> set[TracedValue]:
     """The elements of shared memory that are loaded."""
-    loads = (each for each in steps if isinstance(each, Access) and each.kind == "load")
+    loads = (each for each in steps if isinstance(each, ElementAccess) and each.kind == "load")
     return {each.element for each in loads if each.element.space == "shared"}
 
 
-def _uses(step: Access | Operation, elements: set[Value]) -> bool:
+def _computes_with(step: ElementAccess | Operation, elements: set[TracedValue]) -> bool:
     """Whether it computes with some elements, however late after they were loaded."""
     return isinstance(step, Operation) and not elements.isdisjoint(step.operands)
 
 
-def _part(contents: Contents, number: int, parts: int) -> Value:
+def _register_part(contents: RegisterContents, number: int, parts: int) -> TracedValue:
     """One of the parts of a register; None where it has another number of them."""
     return contents[number] if len(contents) == parts else None
 
 
-def _lowest(contents: Sequence[Value], of: str, wanted: str) -> Contents:
+def _low_parts(contents: Sequence[TracedValue], of: str, wanted: str) -> RegisterContents:
     """What a narrower type takes of a register with many parts."""
     kept = len(contents) * TYPE_BYTES[wanted] // TYPE_BYTES[of]
     return tuple(contents[: min(max(kept, 1), len(contents))])
 
 
-def _spread(contents: Contents, count: int) -> Contents:
+def _stored_sources(contents: RegisterContents, count: int) -> RegisterContents:
     """What a register holds as the sources of so many elements that are stored from it."""
     if len(contents) > count and len(contents) % count == 0:
         each = len(contents) // count
-        return tuple(Part.of(contents[at : at + each]) for at in range(0, len(contents), each))
+        return tuple(ArrayPart.of(contents[at : at + each]) for at in range(0, len(contents), each))
     shared = len(contents) == 1 and (contents == (0.0,) or isinstance(contents[0], Element))
     if len(contents) != count and not shared:
         return _COMPUTED * count
     return contents * (count // len(contents))
 
 
-def _number(literal: Immediate) -> float:
+def _literal_value(literal: Immediate) -> float:
     """A literal: an `int` of bits that may be of any type, or a `float`."""
-    return literal.bits if literal.kind == "int" else _viewed(literal.bits, literal.kind)
+    return literal.bits if literal.kind == "int" else _bits_as_float(literal.bits, literal.kind)
 
 
-def _meant(value: Value, kind: str) -> Value:
+def _typed_literal(value: TracedValue, kind: str) -> TracedValue:
     """What bits are as a value of a type, PTX's or a short name; None where neither tells."""
     if not isinstance(value, int):
         return value
-    if kind in _FLOATS:
-        return _viewed(value, kind)
-    whole = kind[:1] in ("i", "u", "s") or abs(value) <= _LARGEST_PLAIN
+    if kind in _FLOAT_FORMATS:
+        return _bits_as_float(value, kind)
+    whole = kind[:1] in ("i", "u", "s") or abs(value) <= _MAX_PLAIN_INTEGER
     return float(value) if whole else None
 
 
-def _viewed(bits: int, kind: str) -> float:
+def _bits_as_float(bits: int, kind: str) -> float:
     size = TYPE_BYTES[kind]
-    return float(np.array(bits % (1 << 8 * size), f"u{size}").view(_FLOATS[kind]))
+    return float(np.array(bits % (1 << 8 * size), f"u{size}").view(_FLOAT_FORMATS[kind]))
 
 
 def _is_arithmetic(opcode: str) -> bool:
@@ -272,29 +278,29 @@ def _atomic_operation(opcode: str) -> str:
     return next((each for each in opcode.split(".") if each in known), "")
 
 
-def passed(launch: Launch, program: Program) -> dict[tuple[str, int], Contents]:
+def scalar_arguments(launch: Launch, program: Program) -> dict[tuple[str, int], RegisterContents]:
     """The scalar arguments of the kernel, by their place in the parameter space."""
-    found: dict[tuple[str, int], Contents] = {}
+    found: dict[tuple[str, int], RegisterContents] = {}
     for argument, variable in zip(launch.arguments, program.parameter_variables, strict=True):
         start = program.parameters[variable.name]
         if isinstance(argument, Scalar):
-            found["param", start] = (Argument(argument.name, argument.value),)
+            found["param", start] = (ScalarArgument(argument.name, argument.value),)
         elif isinstance(argument, Structure):
             for inside, member in argument.members:
                 name = f"{argument.name}.{member.name}" if member.name else argument.name
-                found["param", start + inside] = (Argument(name, member.value),)
+                found["param", start + inside] = (ScalarArgument(name, member.value),)
     return found
 
 
-def follow(
+def walk_thread(
     program: Program,
-    stretches: Sequence[Stretch],
+    stretches: Sequence[ExecutedRange],
     column: int,
-    names: Names,
+    names: AddressNames,
     thread: Dim3,
-    passed: Mapping[tuple[str, int], Contents],
-    fragments: Fragments | None,
-    rounds: Mapping[int, Round],
+    passed: Mapping[tuple[str, int], RegisterContents],
+    fragments: FragmentTracker | None,
+    rounds: Mapping[int, BarrierInterval],
 ) -> ThreadTrace:
     """Walk along one lane's way through the program.
 
@@ -308,7 +314,7 @@ def follow(
         fragments: Goes with the recorded lanes, a whole warp, where matrices are multiplied.
         rounds: What the block does between its barriers, by the numbers of the rounds.
     """
-    walk = _Walk(program.registers, names, passed, fragments, rounds)
+    walk = _ThreadWalker(program.registers, names, passed, fragments, rounds)
     for stretch in stretches:
         if not stretch.active[column] and fragments is None:
             continue
@@ -317,12 +323,12 @@ def follow(
         for index in range(stretch.start, stretch.stop):
             step = program.steps[index]
             if stretch.active[column]:
-                walk.run(step, _place(touched.get(index), column))
+                walk.run(step, _access_address(touched.get(index), column))
             if fragments is not None:
                 fragments.run(step, by_warp.get(index))
     walk.end_round()
     return ThreadTrace(thread, tuple(walk.steps), walk.barriers)
 
 
-def _place(access: RecordedAccess | None, column: int) -> tuple[str, int] | None:
+def _access_address(access: RecordedAccess | None, column: int) -> tuple[str, int] | None:
     return None if access is None else (access.space, int(access.addresses[column]))

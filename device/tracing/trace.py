@@ -11,20 +11,20 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from memlab.device.budget import Budget, OutOfTime
-from memlab.device.compiler.compile import Compiled
-from memlab.device.emulation.address_names import Names
+from memlab.device.budget import Budget, EmulationTimeoutError
+from memlab.device.compiler.compile import CompiledKernel
+from memlab.device.emulation.address_names import AddressNames
 from memlab.device.emulation.execution import Execution
 from memlab.device.emulator.machine.access_costs import Tally
 from memlab.device.emulator.machine.recording import Recorder
 from memlab.device.emulator.program.program import Program
 from memlab.device.emulator.sampling import block_sample
-from memlab.device.measurement import Progress, silent
+from memlab.device.measurement import Progress, ignore_progress
 from memlab.device.properties import WARP_SIZE
-from memlab.device.tracing.mma_fragments import Fragments, multiplies_matrices
+from memlab.device.tracing.mma_fragments import FragmentTracker, has_matrix_products
 from memlab.device.tracing.phases import PhaseRecorder, phase_count
 from memlab.device.tracing.records import ArrayUse, Trace
-from memlab.device.tracing.thread_walk import follow, passed
+from memlab.device.tracing.thread_walk import scalar_arguments, walk_thread
 from memlab.errors import UsageError
 from memlab.kernels.launch import Dim3, Launch
 
@@ -36,7 +36,7 @@ WHOLE_GRID_LANE_INSTRUCTIONS = 20_000_000
 
 def trace(
     launch: Launch,
-    compiled: Compiled,
+    compiled: CompiledKernel,
     block: Dim3,
     thread: Dim3,
     device: str,
@@ -64,43 +64,43 @@ def trace(
         KernelFault: The kernel touched memory that is not its own.
         OutOfTime: The time was up before the thread was at its end.
     """
-    _check_inside("block", block, launch.grid, "grid", "blocks")
-    _check_inside("thread", thread, launch.block, "block", "threads")
-    report = progress or silent
+    _check_index("block", block, launch.grid, "grid", "blocks")
+    _check_index("thread", thread, launch.block, "block", "threads")
+    report = progress or ignore_progress
     report("preparing inputs", None)
     execution = Execution.of(launch, compiled, seed, budget)
     program = execution.program
 
-    wanted = _linear(thread, launch.block)
-    multiplies = multiplies_matrices(program)
+    wanted = _linear_index(thread, launch.block)
+    multiplies = has_matrix_products(program)
     followed = {wanted: thread}
     if launch.threads_per_block <= SMALL_BLOCK and not multiplies:
-        followed = dict(enumerate(_threads(launch.block)))
+        followed = dict(enumerate(_thread_indices(launch.block)))
     # Matrices lie spread over the lanes of a warp.
     first = wanted // WARP_SIZE * WARP_SIZE if multiplies else min(followed)
     lanes = np.arange(first, first + (WARP_SIZE if multiplies else len(followed)))
     recorder = PhaseRecorder(execution.memory, lanes, program, execution.grid.padded_threads)
     report("following the thread", None)
     tally = execution.record(np.array([block], np.int64), recorder)
-    names = Names(launch, execution, compiled.architecture)
-    arguments = passed(launch, program)
+    names = AddressNames(launch, execution, compiled.architecture)
+    arguments = scalar_arguments(launch, program)
     rounds = recorder.rounds()
     threads = {
-        lane: follow(
+        lane: walk_thread(
             program,
             recorder.stretches,
             lane - first,
             names,
             index,
             arguments,
-            Fragments(names) if multiplies else None,
+            FragmentTracker(names) if multiplies else None,
             rounds,
         )
         for lane, index in followed.items()
     }
     written = {each.name: execution.memory.elements_written(each.name) for each in launch.buffers}
     report("counting reads over the grid", None)
-    whole = _whole_grid(launch, execution, tally)
+    whole = _count_whole_grid(launch, execution, tally)
     stored, read = (_moved_bytes(program, tally, "shared", kind) for kind in ("store", "load"))
     return Trace(
         kernel=launch.kernel,
@@ -112,13 +112,13 @@ def trace(
         followed=threads[wanted],
         threads=tuple(threads.values()),
         phases=phase_count(rounds),
-        arrays=_uses(launch, recorder, written, whole and whole[0]),
+        arrays=_array_uses(launch, recorder, written, whole and whole[0]),
         shared_reuse=read / stored if stored else None,
         staged_share=_staged_share(program, tally if whole is None else whole[1]),
     )
 
 
-def _check_inside(what: str, index: Dim3, extent: Dim3, of: str, members: str) -> None:
+def _check_index(what: str, index: Dim3, extent: Dim3, of: str, members: str) -> None:
     """Refuse an index outside its extent.
 
     Raises:
@@ -134,11 +134,11 @@ def _check_inside(what: str, index: Dim3, extent: Dim3, of: str, members: str) -
         )
 
 
-def _linear(index: Dim3, extent: Dim3) -> int:
+def _linear_index(index: Dim3, extent: Dim3) -> int:
     return index[0] + extent[0] * (index[1] + extent[1] * index[2])
 
 
-def _threads(extent: Dim3) -> list[Dim3]:
+def _thread_indices(extent: Dim3) -> list[Dim3]:
     x, y, _ = extent
     return [(each % x, each // x % y, each // (x * y)) for each in range(prod(extent))]
 
@@ -146,7 +146,7 @@ def _threads(extent: Dim3) -> list[Dim3]:
 # --- Block and grid ----------------------------------------------------------------------------
 
 
-def _whole_grid(
+def _count_whole_grid(
     launch: Launch, execution: Execution, tally: Tally
 ) -> tuple[Recorder, Tally] | None:
     """Count what the whole grid does, if it is small enough to be executed whole in time."""
@@ -156,11 +156,11 @@ def _whole_grid(
     execution.reset()  # the block has run once already
     try:
         return recorder, execution.record(block_sample.WholeGrid(launch.grid), recorder)
-    except OutOfTime:
+    except EmulationTimeoutError:
         return None
 
 
-def _uses(
+def _array_uses(
     launch: Launch,
     block: Recorder,
     written: Mapping[str, NDArray[np.int64]],

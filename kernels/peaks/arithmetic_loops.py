@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import ml_dtypes
 import numpy as np
 
-from memlab.kernels.peaks.records import Inputs, Loop
+from memlab.kernels.peaks.records import InputGenerator, LoopBenchmark
 
 if TYPE_CHECKING:
     from numpy.random import Generator
@@ -18,12 +18,12 @@ _FMA_CHAINS, _FMA_REPEAT, _FMA_THREADS = 8, 63, 1024
 _MMA_CHAINS, _MMA_REPEAT, _MMA_THREADS = 8, 4, 256
 _WGMMA_GROUPS, _WGMMA_M, _WGMMA_N, _WGMMA_ROW_BYTES = 2, 64, 256, 128
 
-TENSOR_KINDS = ("tf32", "fp16", "bf16")
+TENSOR_DTYPES = ("tf32", "fp16", "bf16")
 
 
-def _fma_inputs(dtype: type[np.floating[Any]]) -> Inputs:
+def _fma_inputs(dtype: type[np.floating[Any]]) -> InputGenerator:
     """Values between 0 and 1 that every type holds exactly, and 1 less them too."""
-    count = _FMA_CHAINS * _FMA_THREADS * _fma_values(dtype)
+    count = _FMA_CHAINS * _FMA_THREADS * _values_per_register(dtype)
 
     def draw(generator: Generator) -> NDArray[Any]:
         return (generator.integers(1, 1024, size=count) / 1024).astype(dtype)
@@ -31,7 +31,7 @@ def _fma_inputs(dtype: type[np.floating[Any]]) -> Inputs:
     return draw
 
 
-def _fma_values(dtype: type[np.floating[Any]]) -> int:
+def _values_per_register(dtype: type[np.floating[Any]]) -> int:
     return 2 if dtype is np.float16 else 1  # two in a register
 
 
@@ -41,9 +41,9 @@ def _fma_expected(data: NDArray[Any]) -> NDArray[np.float64]:
     return result
 
 
-def _fma(kind: str, label: str, dtype: type[np.floating[Any]]) -> Loop:
-    values = _fma_values(dtype)
-    return Loop(
+def _fma_loop(kind: str, label: str, dtype: type[np.floating[Any]]) -> LoopBenchmark:
+    values = _values_per_register(dtype)
+    return LoopBenchmark(
         key=f"{kind}_fma",
         label=label,
         limit=f"{kind}_fma" if dtype is np.float16 else kind,
@@ -61,7 +61,7 @@ def _fma(kind: str, label: str, dtype: type[np.floating[Any]]) -> Loop:
     )
 
 
-def _tensor_values(generator: Generator, kind: str, count: int) -> NDArray[Any]:
+def _random_tensor_values(generator: Generator, kind: str, count: int) -> NDArray[Any]:
     """Normal numbers of a type that tensor cores multiply; TF32 is a float32 that ends sooner."""
     values = generator.standard_normal(count).astype(np.float32)
     if kind == "tf32":
@@ -69,11 +69,13 @@ def _tensor_values(generator: Generator, kind: str, count: int) -> NDArray[Any]:
     return values.astype(ml_dtypes.bfloat16 if kind == "bf16" else np.float16)
 
 
-def _mma_inputs(kind: str) -> Inputs:
+def _mma_inputs(kind: str) -> InputGenerator:
     registers = (4 + 2 * _MMA_CHAINS) * _MMA_THREADS
 
     def draw(generator: Generator) -> NDArray[Any]:
-        return _tensor_values(generator, kind, registers if kind == "tf32" else 2 * registers)
+        return _random_tensor_values(
+            generator, kind, registers if kind == "tf32" else 2 * registers
+        )
 
     return draw
 
@@ -102,9 +104,9 @@ def _mma_expected(data: NDArray[Any]) -> NDArray[np.float64]:
     return sums
 
 
-def _mma(kind: str) -> Loop:
+def _mma_loop(kind: str) -> LoopBenchmark:
     k = 8 if kind == "tf32" else 16
-    return Loop(
+    return LoopBenchmark(
         key=f"{kind}_mma",
         label=f"{kind.upper()} tensor, mma.sync",
         limit=kind,
@@ -122,11 +124,11 @@ def _mma(kind: str) -> Loop:
     )
 
 
-def _wgmma_inputs(kind: str) -> Inputs:
+def _wgmma_inputs(kind: str) -> InputGenerator:
     size = (_WGMMA_GROUPS * _WGMMA_M + _WGMMA_N) * _WGMMA_ROW_BYTES
 
     def draw(generator: Generator) -> NDArray[Any]:
-        return _tensor_values(generator, kind, size // (4 if kind == "tf32" else 2))
+        return _random_tensor_values(generator, kind, size // (4 if kind == "tf32" else 2))
 
     return draw
 
@@ -147,9 +149,9 @@ def _wgmma_expected(data: NDArray[Any]) -> NDArray[np.float64]:
     return result
 
 
-def _wgmma(kind: str) -> Loop:
+def _wgmma_loop(kind: str) -> LoopBenchmark:
     row_values = _WGMMA_ROW_BYTES // (4 if kind == "tf32" else 2)
-    return Loop(
+    return LoopBenchmark(
         key=f"{kind}_wgmma",
         label=f"{kind.upper()} tensor, wgmma",
         limit=kind,
@@ -170,9 +172,9 @@ def _wgmma(kind: str) -> Loop:
 
 
 ARITHMETIC_LOOPS = (
-    _fma("fp64", "FP64 FMA", np.float64),
-    _fma("fp32", "FP32 FMA", np.float32),
-    _fma("fp16", "FP16 FMA", np.float16),
-    *map(_mma, TENSOR_KINDS),
-    *map(_wgmma, TENSOR_KINDS),
+    _fma_loop("fp64", "FP64 FMA", np.float64),
+    _fma_loop("fp32", "FP32 FMA", np.float32),
+    _fma_loop("fp16", "FP16 FMA", np.float16),
+    *map(_mma_loop, TENSOR_DTYPES),
+    *map(_wgmma_loop, TENSOR_DTYPES),
 )

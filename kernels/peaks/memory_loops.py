@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from memlab.kernels.peaks.arithmetic_loops import ARITHMETIC_LOOPS
-from memlab.kernels.peaks.records import WORD_BYTES, Expected, Inputs, Loop, Stream
+from memlab.kernels.peaks.records import (
+    VECTOR_BYTES,
+    ExpectedResult,
+    InputGenerator,
+    LoopBenchmark,
+    StreamBenchmark,
+)
 
 if TYPE_CHECKING:
     from numpy.random import Generator
@@ -25,7 +31,7 @@ KEEP_NONE = np.uint32(0xFFFFFFFF)
 """The mask of `keep` in `peaks/common.cuh`: verify a result, or only compute it."""
 
 
-def source(file: str) -> str:
+def benchmark_source(file: str) -> str:
     """Give the CUDA C++ text of a file in `peaks/`, with what they share in front."""
     from importlib import resources
 
@@ -37,10 +43,14 @@ def source(file: str) -> str:
 
 
 STREAMS = (
-    Stream("dram_read", "DRAM read", "read", threads=256, words_per_block=2048, arrays=1),
-    Stream("dram_write", "DRAM write", "write", threads=256, words_per_block=256, arrays=1),
-    Stream("dram_copy", "DRAM copy", "copy", threads=128, words_per_block=128, arrays=2),
-    Stream("dram_triad", "DRAM triad", "triad", threads=1024, words_per_block=1024, arrays=3),
+    StreamBenchmark("dram_read", "DRAM read", "read", threads=256, words_per_block=2048, arrays=1),
+    StreamBenchmark(
+        "dram_write", "DRAM write", "write", threads=256, words_per_block=256, arrays=1
+    ),
+    StreamBenchmark("dram_copy", "DRAM copy", "copy", threads=128, words_per_block=128, arrays=2),
+    StreamBenchmark(
+        "dram_triad", "DRAM triad", "triad", threads=1024, words_per_block=1024, arrays=3
+    ),
 )
 """Reading, writing, and both: STREAM's copy and triad (McCalpin 1995)."""
 
@@ -57,18 +67,18 @@ _CONSTANT_WORDS, _CONSTANT_UNROLL = 256, 16
 _CONSTANT_FOOTPRINT = 512  # bytes: with the last lane's and trip's offset within the table
 
 
-def _random_words(count: int) -> Inputs:
+def _random_words(count: int) -> InputGenerator:
     def draw(generator: Generator) -> NDArray[Any]:
         return generator.integers(2**32, size=(count, 4), dtype=np.uint32)
 
     return draw
 
 
-def _combined(data: NDArray[Any]) -> np.uint32:
+def _xor_reduce(data: NDArray[Any]) -> np.uint32:
     return np.uint32(np.bitwise_xor.reduce(data, axis=None))
 
 
-def _zero(_: Generator) -> NDArray[Any]:
+def _zero_input(_: Generator) -> NDArray[Any]:
     return np.zeros(1, np.uint32)
 
 
@@ -76,7 +86,7 @@ def _constant_table() -> NDArray[np.uint32]:
     return ((np.arange(_CONSTANT_WORDS, dtype=np.uint32) * 109 + 57) % _CONSTANT_WORDS) * 4
 
 
-def _constants(lanes: int) -> Expected:
+def _expected_constants(lanes: int) -> ExpectedResult:
     def expected(_: NDArray[Any]) -> np.uint32:
         table = _constant_table()
         read = [table[lane : lane + _CONSTANT_UNROLL] for lane in range(lanes)]
@@ -85,10 +95,10 @@ def _constants(lanes: int) -> Expected:
     return expected
 
 
-def _cache(
+def _cache_loop(
     limit: str, label: str, entry: str, l2_share: float | None = None, own_data: bool = False
-) -> Loop:
-    return Loop(
+) -> LoopBenchmark:
+    return LoopBenchmark(
         key=f"{entry.removeprefix('read_')}_read",
         label=label,
         limit=limit,
@@ -97,20 +107,20 @@ def _cache(
         entry=entry,
         threads=CACHE_THREADS,
         blocks_per_sm=1,
-        work_per_trip=CACHE_TILE_WORDS * WORD_BYTES,
+        work_per_trip=CACHE_TILE_WORDS * VECTOR_BYTES,
         footprint=CACHE_TILE_WORDS,
         inputs=_random_words(CACHE_TILE_WORDS),
         output="uint32",
         outputs_per_block=0,
-        expected=lambda data: _combined(data[:CACHE_TILE_WORDS]),
+        expected=lambda data: _xor_reduce(data[:CACHE_TILE_WORDS]),
         l2_share=l2_share,
         own_data=own_data,
     )
 
 
-def _constant(key: str, label: str, lanes: int) -> Loop:
+def _constant_loop(key: str, label: str, lanes: int) -> LoopBenchmark:
     """A lane's bytes count each for itself, as the threads receive them."""
-    return Loop(
+    return LoopBenchmark(
         key=f"constant_{key}",
         label=label,
         limit="constant",
@@ -121,19 +131,19 @@ def _constant(key: str, label: str, lanes: int) -> Loop:
         blocks_per_sm=2,
         work_per_trip=1024 * 4 * _CONSTANT_UNROLL,
         footprint=_CONSTANT_FOOTPRINT,
-        inputs=_zero,
+        inputs=_zero_input,
         output="uint32",
         outputs_per_block=0,
-        expected=_constants(lanes),
-        probe_threads=lanes,
+        expected=_expected_constants(lanes),
+        verification_threads=lanes,
     )
 
 
 LOOPS = (
-    _cache("l2", "L2 read, own lines", "read_l2", _L2_OWN_SHARE, own_data=True),
-    _cache("l2_shared", "L2 read, shared lines", "read_l2_shared", _L2_SHARED_SHARE),
-    _cache("l1", "L1 read", "read_l1"),
-    Loop(
+    _cache_loop("l2", "L2 read, own lines", "read_l2", _L2_OWN_SHARE, own_data=True),
+    _cache_loop("l2_shared", "L2 read, shared lines", "read_l2_shared", _L2_SHARED_SHARE),
+    _cache_loop("l1", "L1 read", "read_l1"),
+    LoopBenchmark(
         key="shared_read",
         label="Shared memory read",
         limit="shared",
@@ -142,15 +152,15 @@ LOOPS = (
         entry="read_shared",
         threads=1024,
         blocks_per_sm=2,
-        work_per_trip=_SHARED_WORDS * WORD_BYTES,
+        work_per_trip=_SHARED_WORDS * VECTOR_BYTES,
         footprint=_SHARED_WORDS,
         inputs=_random_words(_SHARED_WORDS),
         output="uint32",
         outputs_per_block=0,
-        expected=_combined,
+        expected=_xor_reduce,
     ),
-    _constant("broadcast", "Constant, broadcast", lanes=1),
-    _constant("divergent", "Constant, divergent", lanes=32),
+    _constant_loop("broadcast", "Constant, broadcast", lanes=1),
+    _constant_loop("divergent", "Constant, divergent", lanes=32),
     *ARITHMETIC_LOOPS,
 )
 """Everything but DRAM, from memory to arithmetic."""
@@ -159,7 +169,7 @@ MINIMUM_COMPUTE_CAPABILITY = (8, 0)
 """mma.sync with TF32 and BF16 needs it (PTX ISA, mma)."""
 
 
-def sized(loop: Loop, multiprocessors: int, l2_bytes: int) -> Loop:
+def size_for_l2(loop: LoopBenchmark, multiprocessors: int, l2_bytes: int) -> LoopBenchmark:
     """Give a loop the footprint that takes its share of a GPU's L2, in whole tiles.
 
     Args:
@@ -175,7 +185,7 @@ def sized(loop: Loop, multiprocessors: int, l2_bytes: int) -> Loop:
     return replace(loop, footprint=words, inputs=_random_words(words))
 
 
-def loops_for(compute_capability: tuple[int, int]) -> tuple[Loop, ...]:
+def supported_loops(compute_capability: tuple[int, int]) -> tuple[LoopBenchmark, ...]:
     """Name the loops that a GPU has the instructions for."""
     return tuple(
         loop

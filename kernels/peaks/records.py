@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from numpy.random import Generator
     from numpy.typing import NDArray
 
-WORD_BYTES = 16
+VECTOR_BYTES = 16
 """A thread's access: `uint4`."""
 
-Unit = Literal["B/s", "FLOP/s"]
+RateUnit = Literal["B/s", "FLOP/s"]
 
 
 @dataclass(frozen=True)
-class Stream:
+class StreamBenchmark:
     """A pass over DRAM; `(out, in, other, mask, sink)`.
 
     Attributes:
@@ -40,20 +40,20 @@ class Stream:
 
     source_file = "stream.cu"
     limit = "dram"
-    unit: Unit = "B/s"
+    unit: RateUnit = "B/s"
 
     @property
     def bytes_per_block(self) -> int:
         """What a block reads and writes."""
-        return self.arrays * WORD_BYTES * self.words_per_block
+        return self.arrays * VECTOR_BYTES * self.words_per_block
 
 
-Inputs: TypeAlias = "Callable[[Generator], NDArray[Any]]"
-Expected: TypeAlias = "Callable[[NDArray[Any]], NDArray[np.float64] | np.uint32]"
+InputGenerator: TypeAlias = "Callable[[Generator], NDArray[Any]]"
+ExpectedResult: TypeAlias = "Callable[[NDArray[Any]], NDArray[np.float64] | np.uint32]"
 
 
 @dataclass(frozen=True)
-class Loop:
+class LoopBenchmark:
     """Something repeated; `(data, footprint, trips, mask, out, elapsed)`.
 
     Attributes:
@@ -82,18 +82,18 @@ class Loop:
     key: str
     label: str
     limit: str
-    unit: Unit
+    unit: RateUnit
     source_file: str
     entry: str
     threads: int
     blocks_per_sm: int
     work_per_trip: int
     footprint: int
-    inputs: Inputs
+    inputs: InputGenerator
     output: str
     outputs_per_block: int
-    expected: Expected
-    probe_threads: int | None = None
+    expected: ExpectedResult
+    verification_threads: int | None = None
     dynamic_shared_bytes: int = 0
     l2_share: float | None = None
     own_data: bool = False

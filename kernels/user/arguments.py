@@ -12,28 +12,28 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from memlab.errors import UsageError, nearest
+from memlab.errors import UsageError, suggest_nearest
 from memlab.kernels.launch import (
+    Arange,
     Argument,
     Buffer,
-    Counting,
     Fill,
+    InMemoryArray,
     NpyFile,
-    Null,
-    Same,
+    NullPointer,
     Scalar,
+    SingleValue,
     Structure,
     Uniform,
-    Values,
 )
 from memlab.kernels.user import array_files
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from memlab.kernels.signature import KernelParameter, Part
+    from memlab.kernels.signature import KernelParameter, StructureMember
 
-DTYPES = {
+NUMPY_DTYPES = {
     "f64": "float64",
     "f32": "float32",
     "f16": "float16",
@@ -47,7 +47,7 @@ DTYPES = {
 }
 """NumPy's names of the types, by memlab's."""
 
-LARGEST_FLOATS = {
+MAX_FLOATS = {
     "f64": 1.7976931348623157e308,
     "f32": (2 - 2.0**-23) * 2.0**127,
     "f16": 65504.0,
@@ -55,20 +55,20 @@ LARGEST_FLOATS = {
 }
 """The largest finite values: IEEE 754, table 3.5; bfloat16 has float's exponent and 8 bits."""
 
-MOST_ELEMENTS = 2**63 - 1
+MAX_ELEMENTS = 2**63 - 1
 """What addresses of 64 bits reach, and more than the sum of all GPUs' memories."""
 
 Role = Literal["in", "out", "inout"]
 ROLES: dict[str, Role] = {"in": "in", "out": "out", "inout": "inout"}
 
-_SPECIFICATION = re.compile(
+_SPECIFICATION_PATTERN = re.compile(
     r"\s*(?:(?P<role>[A-Za-z]\w*):)?(?P<type>[A-Za-z]\w*)\s*(?:\[(?P<shape>[^\[\]]*)\])?"
     r"\s*(?:=(?P<value>.*))?",
     re.DOTALL,
 )
 _EXAMPLES = "write f32=2.0, i32[1024], inout:f32[64,64]=ones or f32[]=@x.npy"
 _STRUCTURE, _NULL = "struct", "null"
-_PARTS_TOLD = 8
+_MAX_LISTED_MEMBERS = 8
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class NullSpecification:
 
 
 @dataclass(frozen=True, eq=False)
-class Expectation:
+class ExpectedOutput:
     """What an output must hold, given in Python.
 
     Attributes:
@@ -126,7 +126,7 @@ Specification: TypeAlias = (
 """An argument, taken apart but not yet checked against a parameter."""
 
 
-def bind(
+def bind_arguments(
     texts: Sequence[str | Specification], parameters: Sequence[KernelParameter]
 ) -> tuple[Argument, ...]:
     """Read the arguments of a kernel and check each against its parameter.
@@ -142,30 +142,30 @@ def bind(
     """
     if len(texts) != len(parameters):
         raise UsageError(
-            f"the kernel takes {declared(parameters)}, got {len(texts)}: "
+            f"the kernel takes {describe_parameters(parameters)}, got {len(texts)}: "
             "give one --arg for each, in this order"
         )
     return tuple(
-        _bound(text, parameter, _label(index, parameter))
+        _bind_argument(text, parameter, _parameter_label(index, parameter))
         for index, (text, parameter) in enumerate(zip(texts, parameters, strict=True))
     )
 
 
-def declared(parameters: Sequence[KernelParameter]) -> str:
+def describe_parameters(parameters: Sequence[KernelParameter]) -> str:
     """How messages name what a kernel takes: `2 arguments (float * y, int n)`."""
     listed = ", ".join(f"{each.spelling} {each.name}".strip() for each in parameters)
     count = f"{len(parameters)} argument{'' if len(parameters) == 1 else 's'}"
     return f"{count} ({listed})" if parameters else "no arguments"
 
 
-def _label(index: int, parameter: KernelParameter) -> str:
+def _parameter_label(index: int, parameter: KernelParameter) -> str:
     """How messages name a parameter: `argument 2 (y, float *)`."""
     number = f"argument {index}"
     names = [each for each in (parameter.name, parameter.spelling) if each != number]
     return f"{number} ({', '.join(names)})"
 
 
-def obstacle(parameter: KernelParameter) -> str:
+def unsupported_reason(parameter: KernelParameter) -> str:
     """Why memlab cannot pass a parameter, and what to do instead; empty where it can."""
     if "(*" in parameter.spelling and parameter.kind == "structure":
         return (
@@ -187,8 +187,8 @@ def structure_hint(parameter: KernelParameter) -> str:
         return f"write {_STRUCTURE}=@FILE.npy, a file with its {parameter.nbytes} bytes as u8"
     if not parameter.parts:
         return f"write {_STRUCTURE}, for it has no members"
-    told, more = parameter.parts[:_PARTS_TOLD], parameter.parts[_PARTS_TOLD:]
-    example = ",".join([*(_some(each.dtype) for each in told), *(["..."] if more else [])])
+    told, more = parameter.parts[:_MAX_LISTED_MEMBERS], parameter.parts[_MAX_LISTED_MEMBERS:]
+    example = ",".join([*(_example_value(each.dtype) for each in told), *(["..."] if more else [])])
     listed = ", ".join(f"{each.name} {each.dtype}" for each in told)
     if more:
         whole = f"{_STRUCTURE}=@FILE.npy with its {parameter.nbytes} bytes as u8"
@@ -196,44 +196,45 @@ def structure_hint(parameter: KernelParameter) -> str:
     return f"write {_STRUCTURE}={example} ({listed})"
 
 
-def read(text: str) -> Specification:
+def parse_specification(text: str) -> Specification:
     """Take a specification apart.
 
     Raises:
         UsageError: It is malformed, its value is outside its type, or the file whose shape it
             takes cannot be read.
     """
-    match = _SPECIFICATION.fullmatch(text)
+    match = _SPECIFICATION_PATTERN.fullmatch(text)
     if match is None:
         raise UsageError(f"{text!r} is no argument: {_EXAMPLES}")
     role, kind, shape, value = match.group("role", "type", "shape", "value")
     if text.strip() == _NULL:
         return NullSpecification(text)
     if kind == _STRUCTURE and role is None and shape is None:
-        return _structure(text, value)
+        return _parse_structure(text, value)
     if kind == _STRUCTURE:
         raise UsageError(
             f"{text!r} is no {_STRUCTURE} passed by value: write its members, {_STRUCTURE}=1,2; an "
             "array of structures is one of their members, f32[N,3], or of bytes, u8[N,12]"
         )
-    if kind not in DTYPES:
-        known = [*DTYPES, _STRUCTURE, _NULL]
-        raise UsageError(f"{text!r} has the unknown type {kind!r}: {nearest(kind, known)}")
+    if kind not in NUMPY_DTYPES:
+        known = [*NUMPY_DTYPES, _STRUCTURE, _NULL]
+        raise UsageError(f"{text!r} has the unknown type {kind!r}: {suggest_nearest(kind, known)}")
     if role is not None and role not in ROLES:
         raise UsageError(f"{text!r} has the unknown prefix {role!r}: use in:, out: or inout:")
     if shape is not None:
-        return _array(text, kind, shape, ROLES[role or "in"], value)
+        return _parse_array(text, kind, shape, ROLES[role or "in"], value)
     if role is not None:
         raise UsageError(f"{text!r} has no dimensions: write {role}:{kind}[N] for N elements")
     if value is None:
         raise UsageError(
-            f"{text!r} has no value and no dimensions: write {kind}={_some(kind)} for a scalar, "
+            f"{text!r} has no value and no dimensions: write {kind}={_example_value(kind)} for "
+            "a scalar, "
             f"{kind}[N] for an array"
         )
-    return ScalarSpecification(kind, _scalar(kind, value.strip()), text)
+    return ScalarSpecification(kind, _parse_scalar(kind, value.strip()), text)
 
 
-def fill(dtype: str, text: str) -> Fill | None:
+def parse_fill(dtype: str, text: str) -> Fill | None:
     """Read how an array is filled: `random`, `zeros`, `randint:0:10`, `@FILE.npy` and so on.
 
     Args:
@@ -252,55 +253,55 @@ def fill(dtype: str, text: str) -> Fill | None:
             raise UsageError("@ names no file: write @FILE.npy")
         return NpyFile(text[1:])
     if name in ("randint", "uniform"):
-        return _between(dtype, name, bounds)
+        return _parse_uniform(dtype, name, bounds)
     fills: dict[str, Fill | None] = {
         "random": None,
-        "zeros": Same(0),
-        "ones": Same(1),
-        "arange": Counting(),
+        "zeros": SingleValue(0),
+        "ones": SingleValue(1),
+        "arange": Arange(),
     }
     if text not in fills:
-        if _real(text) is not None or _whole(text) is not None:
-            return Same(_scalar(dtype, text))
+        if _parse_float(text) is not None or _parse_integer(text) is not None:
+            return SingleValue(_parse_scalar(dtype, text))
         names = [*fills, "randint:LO:HI", "uniform:LO:HI", "@FILE.npy", "a number"]
-        raise UsageError(f"an array cannot be filled with {text!r}: {nearest(text, names)}")
+        raise UsageError(f"an array cannot be filled with {text!r}: {suggest_nearest(text, names)}")
     return fills[text]
 
 
-def _bound(text: str | Specification, parameter: KernelParameter, label: str) -> Argument:
-    if reason := obstacle(parameter):
+def _bind_argument(text: str | Specification, parameter: KernelParameter, label: str) -> Argument:
+    if reason := unsupported_reason(parameter):
         raise UsageError(f"{label} {reason}")
     try:
-        given = read(text) if isinstance(text, str) else text
+        given = parse_specification(text) if isinstance(text, str) else text
     except UsageError as error:
         if parameter.kind == "structure" and _STRUCTURE not in str(text):  # `float3=1,2,3`, say
             hint = structure_hint(parameter)
             raise UsageError(f"{label} is a structure, got {text!r}: {hint}") from None
         raise UsageError(f"{label}: {error}") from None
-    bound = {"scalar": _bound_scalar, "pointer": _bound_array, "structure": _bound_structure}
+    bound = {"scalar": _bind_scalar, "pointer": _bind_array, "structure": _bind_structure}
     return bound[parameter.kind](given, parameter, label)
 
 
-def _bound_scalar(given: Specification, parameter: KernelParameter, label: str) -> Argument:
+def _bind_scalar(given: Specification, parameter: KernelParameter, label: str) -> Argument:
     dtype = parameter.dtype
     if not isinstance(given, ScalarSpecification):
         raise UsageError(
-            f"{label} takes a scalar, got {given.text!r}: write {dtype}={_some(dtype)}"
+            f"{label} takes a scalar, got {given.text!r}: write {dtype}={_example_value(dtype)}"
         )
     value = given.value
     if not given.dtype:
-        value = _number(dtype, given.text, label)
+        value = _parse_labelled_scalar(dtype, given.text, label)
     elif given.dtype != dtype:
         written = given.text.partition("=")[2].strip()
         raise UsageError(f"{label} is {dtype}, got {given.text!r}: write {dtype}={written}")
-    return Scalar(parameter.name, DTYPES[dtype], value)
+    return Scalar(parameter.name, NUMPY_DTYPES[dtype], value)
 
 
-def _bound_structure(given: Specification, parameter: KernelParameter, label: str) -> Argument:
+def _bind_structure(given: Specification, parameter: KernelParameter, label: str) -> Argument:
     hint = structure_hint(parameter)
     if not isinstance(given, StructureSpecification):
         raise UsageError(f"{label} is a structure passed by value, got {given.text!r}: {hint}")
-    parts: tuple[Part, ...] = parameter.parts or ()
+    parts: tuple[StructureMember, ...] = parameter.parts or ()
     if parameter.parts is None and not given.path:
         raise UsageError(f"{label} has members that are no numbers or share their bytes: {hint}")
     if not given.path and len(given.values) != len(parts):
@@ -311,28 +312,28 @@ def _bound_structure(given: Specification, parameter: KernelParameter, label: st
     if given.path:
         return Structure(name, size, alignment, path=given.path)
     values = (
-        _number(each.dtype, value, f"{label}.{each.name}")
+        _parse_labelled_scalar(each.dtype, value, f"{label}.{each.name}")
         for each, value in zip(parts, given.values, strict=True)
     )
     scalars = (
-        Scalar(each.name, DTYPES[each.dtype], value)
+        Scalar(each.name, NUMPY_DTYPES[each.dtype], value)
         for each, value in zip(parts, values, strict=True)
     )
     offsets = (each.offset_bytes for each in parts)
     return Structure(name, size, alignment, tuple(zip(offsets, scalars, strict=True)))
 
 
-def _number(dtype: str, text: str, label: str) -> int | float:
+def _parse_labelled_scalar(dtype: str, text: str, label: str) -> int | float:
     try:
-        return _scalar(dtype, text)
+        return _parse_scalar(dtype, text)
     except UsageError as error:
         raise UsageError(f"{label}: {error}") from None
 
 
-def _bound_array(given: Specification, parameter: KernelParameter, label: str) -> Argument:
+def _bind_array(given: Specification, parameter: KernelParameter, label: str) -> Argument:
     role, dtype = "in" if parameter.readonly else "inout", parameter.dtype
     if isinstance(given, NullSpecification):
-        return Null(parameter.name)
+        return NullPointer(parameter.name)
     if not isinstance(given, ArraySpecification):
         example = dtype or (given.dtype if isinstance(given, ScalarSpecification) else "") or "u8"
         raise UsageError(
@@ -346,10 +347,10 @@ def _bound_array(given: Specification, parameter: KernelParameter, label: str) -
     if dtype and given.dtype != dtype:
         extents = ",".join(map(str, given.shape))
         cure = f"write {given.role}:{dtype}[{extents}]"
-        if isinstance(given.fill, Values):
-            cure = f"convert it, array.astype({DTYPES[dtype]!r})"
+        if isinstance(given.fill, InMemoryArray):
+            cure = f"convert it, array.astype({NUMPY_DTYPES[dtype]!r})"
         raise UsageError(f"{label} points to {dtype}, got {given.text!r}: {cure}")
-    array = Buffer(parameter.name, given.shape, DTYPES[given.dtype], given.role, given.fill)
+    array = Buffer(parameter.name, given.shape, NUMPY_DTYPES[given.dtype], given.role, given.fill)
     if not dtype and parameter.element_bytes and array.nbytes % parameter.element_bytes:
         raise UsageError(
             f"{label} points to structures of {parameter.element_bytes} bytes, got {given.text!r} "
@@ -358,7 +359,7 @@ def _bound_array(given: Specification, parameter: KernelParameter, label: str) -
     return array
 
 
-def _structure(text: str, value: str | None) -> StructureSpecification:
+def _parse_structure(text: str, value: str | None) -> StructureSpecification:
     written = (value or "").strip()
     if written == "@":
         raise UsageError("@ names no file: write @FILE.npy")
@@ -368,37 +369,39 @@ def _structure(text: str, value: str | None) -> StructureSpecification:
     return StructureSpecification(values, "", text)
 
 
-def _array(text: str, dtype: str, shape: str, role: Role, value: str | None) -> ArraySpecification:
+def _parse_array(
+    text: str, dtype: str, shape: str, role: Role, value: str | None
+) -> ArraySpecification:
     filling = (value or "").strip()
     if not shape.strip() and role != "out" and filling[:1] == "@" and filling[1:]:
-        extents = array_files.shape(filling[1:])
+        extents = array_files.file_array_shape(filling[1:])
     else:
-        extents = tuple(_whole(part.strip()) or 0 for part in shape.split(","))
+        extents = tuple(_parse_integer(part.strip()) or 0 for part in shape.split(","))
     if min(extents) < 1:
         raise UsageError(
             f"{text!r} has dimensions that are none: write whole numbers from 1 on, "
             f"as in {dtype}[1024] or {dtype}[64,64], or {dtype}[]=@FILE.npy for those of a file"
         )
-    if math.prod(extents) > MOST_ELEMENTS:
+    if math.prod(extents) > MAX_ELEMENTS:
         raise UsageError(f"{text!r} has more elements than any memory: use smaller dimensions")
     if role == "out" and value is not None:
         raise UsageError(
             f"{text!r} fills what out: leaves to the kernel, so that elements it never writes "
             f"are seen: leave out ={value}, or write inout:"
         )
-    how = None if value is None else fill(dtype, value.strip())
+    how = None if value is None else parse_fill(dtype, value.strip())
     return ArraySpecification(dtype, extents, role, how, text)
 
 
-def _scalar(dtype: str, text: str) -> int | float:
+def _parse_scalar(dtype: str, text: str) -> int | float:
     """Read a scalar's value.
 
     Raises:
         UsageError: It is no number, or one that the type does not hold.
     """
-    if dtype in LARGEST_FLOATS:
-        most = LARGEST_FLOATS[dtype]
-        number = _real(text)
+    if dtype in MAX_FLOATS:
+        most = MAX_FLOATS[dtype]
+        number = _parse_float(text)
         if number is None:
             raise UsageError(
                 f"{text!r} is no {dtype}: write a number, inf or nan, as in {dtype}=2.0"
@@ -410,35 +413,35 @@ def _scalar(dtype: str, text: str) -> int | float:
         return number
     if dtype == "bool" and text.lower() in ("true", "false"):
         return int(text.lower() == "true")
-    low, high = _range(dtype)
-    whole = _whole(text)
+    low, high = _integer_range(dtype)
+    whole = _parse_integer(text)
     if whole is None or not low <= whole <= high:
         raise UsageError(f"{text!r} is no {dtype}: write a whole number from {low} to {high}")
     return whole
 
 
-def _between(dtype: str, name: str, bounds: str) -> Uniform:
+def _parse_uniform(dtype: str, name: str, bounds: str) -> Uniform:
     """Read the bounds of what is drawn: integers by `randint`, floats by `uniform`.
 
     Raises:
         UsageError: The type is of the other kind, or the bounds are none.
     """
-    wanted = "uniform" if dtype in LARGEST_FLOATS else "randint"
+    wanted = "uniform" if dtype in MAX_FLOATS else "randint"
     if dtype == "bool" or name != wanted:
         how = "random" if dtype == "bool" else f"{wanted}:LO:HI"
         raise UsageError(f"{name} does not fill {dtype} elements: use {how}")
     low, _, high = bounds.partition(":")
     if wanted == "randint":
-        least, most = _range(dtype)
-        first, end = _whole(low), _whole(high)
+        least, most = _integer_range(dtype)
+        first, end = _parse_integer(low), _parse_integer(high)
         if first is None or end is None or not least <= first < end <= most + 1:
             raise UsageError(
                 f"{bounds!r} is no range of {dtype}: write randint:LO:HI with whole numbers, "
                 f"{least} <= LO < HI <= {most + 1}; HI is not drawn"
             )
         return Uniform(first, end)
-    start, stop = _real(low), _real(high)
-    reach = LARGEST_FLOATS[dtype] / 2  # so that the width, by which is multiplied, is finite
+    start, stop = _parse_float(low), _parse_float(high)
+    reach = MAX_FLOATS[dtype] / 2  # so that the width, by which is multiplied, is finite
     if start is None or stop is None or not -reach <= start < stop <= reach:
         raise UsageError(
             f"{bounds!r} is no range of {dtype}: write uniform:LO:HI with LO < HI, "
@@ -447,7 +450,7 @@ def _between(dtype: str, name: str, bounds: str) -> Uniform:
     return Uniform(start, stop)
 
 
-def _range(dtype: str) -> tuple[int, int]:
+def _integer_range(dtype: str) -> tuple[int, int]:
     """The least and the largest value of an integer type."""
     if dtype == "bool":
         return 0, 1
@@ -455,7 +458,7 @@ def _range(dtype: str) -> tuple[int, int]:
     return (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if dtype[0] == "i" else (0, 2**bits - 1)
 
 
-def _whole(text: str) -> int | None:
+def _parse_integer(text: str) -> int | None:
     """Read `1024`, `1_024` or `0x400`; None where it is none of these."""
     try:
         return int(text, 0)
@@ -463,13 +466,13 @@ def _whole(text: str) -> int | None:
         return None
 
 
-def _real(text: str) -> float | None:
+def _parse_float(text: str) -> float | None:
     try:
         return float(text)
     except ValueError:
         return None
 
 
-def _some(dtype: str) -> str:
+def _example_value(dtype: str) -> str:
     """An example of a value."""
-    return "2.0" if dtype in LARGEST_FLOATS else "1"
+    return "2.0" if dtype in MAX_FLOATS else "1"

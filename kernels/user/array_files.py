@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-def opened(path: str) -> NDArray[Any]:
+def open_array(path: str) -> NDArray[Any]:
     """Open the array in a file; it is mapped, so that of a large one only what is used is read.
 
     Raises:
@@ -40,13 +40,13 @@ def opened(path: str) -> NDArray[Any]:
     return array
 
 
-def shape(path: str) -> tuple[int, ...]:
+def file_array_shape(path: str) -> tuple[int, ...]:
     """The shape of the array in a file; a number without dimensions is one element.
 
     Raises:
         UsageError: As `opened`, or it has no elements.
     """
-    extents = tuple(opened(path).shape) or (1,)
+    extents = tuple(open_array(path).shape) or (1,)
     if min(extents) < 1:
         raise UsageError(f"{path} has the shape {list(extents)}, no elements: write a larger one")
     return extents

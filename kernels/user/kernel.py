@@ -11,19 +11,19 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from memlab.errors import UsageError, nearest
-from memlab.kernels.user.arguments import Expectation, Specification
-from memlab.kernels.user.launch_options import READERS
+from memlab.errors import UsageError, suggest_nearest
+from memlab.kernels.user.arguments import ExpectedOutput, Specification
+from memlab.kernels.user.launch_options import OPTION_READERS
 
-LARGEST_SOURCE_BYTES = 16 << 20
+MAX_SOURCE_BYTES = 16 << 20
 """No source is longer; what is, is data that was named by mistake."""
 
-_SUFFIX = re.compile(r"\.(?:cu|cuh|cpp|cc|cxx|hpp|h)(?=:|$)")
+_SOURCE_SUFFIX = re.compile(r"\.(?:cu|cuh|cpp|cc|cxx|hpp|h)(?=:|$)")
 _DEFINE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?:=(.*))?", re.DOTALL)
 
 
 @dataclass(frozen=True)
-class OwnKernel:
+class UserKernel:
     """A kernel of one's own and its launch, as they were typed.
 
     Attributes:
@@ -59,7 +59,7 @@ class OwnKernel:
     max_registers: int | None = None
     args: tuple[str | Specification, ...] = ()
     constants: tuple[str, ...] = ()
-    expect: tuple[str | Expectation, ...] = ()
+    expect: tuple[str | ExpectedOutput, ...] = ()
     reference: str | Callable[..., Any] = ""
     tolerance: float | None = None
 
@@ -69,15 +69,15 @@ class OwnKernel:
         return self.name or ":".join(filter(None, (self.source, self.entry)))
 
 
-CHOICES = tuple(
-    each.name for each in fields(OwnKernel) if each.name not in ("source", "entry", "name")
+LAUNCH_OPTIONS = tuple(
+    each.name for each in fields(UserKernel) if each.name not in ("source", "entry", "name")
 )
 """What can be chosen for a launch, besides the kernel itself."""
-_GATHERED = ("defines", "include", "constants", "expect")
+_CUMULATIVE_OPTIONS = ("defines", "include", "constants", "expect")
 """Choices that add to what was chosen before; of a name given twice, the last counts."""
 
 
-def split(target: str) -> tuple[str, str] | None:
+def split_target(target: str) -> tuple[str, str] | None:
     """Split `FILE.cu:ENTRY` into the file and the entry; None where it names no source file.
 
     The entry is a C++ name, which holds colons itself; where a path does too, the first file that
@@ -85,12 +85,12 @@ def split(target: str) -> tuple[str, str] | None:
     """
     parts = [
         (target[: match.end()], target[match.end() + 1 :].strip().lstrip(":"))
-        for match in _SUFFIX.finditer(target)
+        for match in _SOURCE_SUFFIX.finditer(target)
     ]
     return next((each for each in parts if _is_file(Path(each[0]))), parts[0] if parts else None)
 
 
-def configured(kernel: OwnKernel, given: Mapping[str, Any]) -> OwnKernel:
+def apply_launch_options(kernel: UserKernel, given: Mapping[str, Any]) -> UserKernel:
     """Give a kernel with choices made, or made anew.
 
     Args:
@@ -105,18 +105,19 @@ def configured(kernel: OwnKernel, given: Mapping[str, Any]) -> OwnKernel:
     """
     changes: dict[str, Any] = {}
     for name, value in given.items():
-        if name not in CHOICES:
+        if name not in LAUNCH_OPTIONS:
             raise UsageError(
-                f"a kernel of one's own has no choice {name!r}: {nearest(name, CHOICES)}"
+                f"a kernel of one's own has no choice {name!r}: "
+                f"{suggest_nearest(name, LAUNCH_OPTIONS)}"
             )
         if value is None:
             continue
-        read = READERS[name](name.replace("_", "-"), value)
-        changes[name] = (*getattr(kernel, name), *read) if name in _GATHERED else read
+        read = OPTION_READERS[name](name.replace("_", "-"), value)
+        changes[name] = (*getattr(kernel, name), *read) if name in _CUMULATIVE_OPTIONS else read
     return replace(kernel, **changes)
 
 
-def moved(kernel: OwnKernel, folder: Path) -> OwnKernel:
+def with_relative_paths(kernel: UserKernel, folder: Path) -> UserKernel:
     """Give a kernel with the paths of its source and headers as they are from a folder.
 
     Raises:
@@ -134,7 +135,7 @@ def moved(kernel: OwnKernel, folder: Path) -> OwnKernel:
     return replace(kernel, source=inside(kernel.source), include=tuple(map(inside, kernel.include)))
 
 
-def read_source(kernel: OwnKernel) -> str:
+def read_source(kernel: UserKernel) -> str:
     """Read the file of a kernel.
 
     Raises:
@@ -144,10 +145,10 @@ def read_source(kernel: OwnKernel) -> str:
     try:
         if path.exists() and not path.is_file():
             raise UsageError(f"{path} is no file: name one, as in saxpy.cu:saxpy")
-        if path.stat().st_size > LARGEST_SOURCE_BYTES:
+        if path.stat().st_size > MAX_SOURCE_BYTES:
             raise UsageError(
                 f"{path} has {path.stat().st_size} bytes; a source has at most "
-                f"{LARGEST_SOURCE_BYTES}: name the file with the kernel's text"
+                f"{MAX_SOURCE_BYTES}: name the file with the kernel's text"
             )
         # Comments in another encoding are no reason to refuse: C++ itself needs ASCII alone.
         # Some editors begin a file with a mark, which is no part of its first line.
@@ -157,7 +158,7 @@ def read_source(kernel: OwnKernel) -> str:
         raise UsageError(f"cannot read {kernel.source} ({reason}): check its name") from None
 
 
-def defines(kernel: OwnKernel) -> dict[str, str]:
+def parse_defines(kernel: UserKernel) -> dict[str, str]:
     """The preprocessor definitions, name to value; without a value it is 1, as compilers have it.
 
     Raises:
@@ -172,7 +173,7 @@ def defines(kernel: OwnKernel) -> dict[str, str]:
     return found
 
 
-def compile_options(kernel: OwnKernel) -> tuple[str, ...]:
+def compile_options(kernel: UserKernel) -> tuple[str, ...]:
     """What the compiler is told besides the definitions; each is one option, whatever it holds.
 
     Raises:

@@ -13,29 +13,29 @@ from typing import Any
 
 from memlab.errors import UsageError
 from memlab.kernels.user import python_values
-from memlab.kernels.user.arguments import Expectation, Specification
+from memlab.kernels.user.arguments import ExpectedOutput, Specification
 
-STANDARDS = ("c++11", "c++14", "c++17", "c++20")
+CPP_STANDARDS = ("c++11", "c++14", "c++17", "c++20")
 """The dialects of C++ that NVRTC documents."""
-LARGEST_EXTENT = 2**31 - 1
+MAX_EXTENT = 2**31 - 1
 """Blocks that a grid of any GPU has in x (CUDA C++ Programming Guide, technical specifications)."""
-MOST_REGISTERS = 255
+MAX_REGISTERS_PER_THREAD = 255
 """Registers a thread can have (CUDA C++ Programming Guide, technical specifications)."""
-_SHOWN_CHARACTERS = 60
+_MAX_SHOWN_CHARACTERS = 60
 """Of a value in a message."""
 
 
-def shown(value: Any) -> str:
+def format_value(value: Any) -> str:
     """A value in a message: what is long or has several lines, as an array has, by its type."""
     try:
         text = repr(value)
     except ValueError:  # Python writes no number of thousands of digits
-        return python_values.type_of(value)
-    alone = isinstance(value, str) or (len(text) <= _SHOWN_CHARACTERS and text.isprintable())
-    return text if alone else python_values.type_of(value)
+        return python_values.describe_type(value)
+    alone = isinstance(value, str) or (len(text) <= _MAX_SHOWN_CHARACTERS and text.isprintable())
+    return text if alone else python_values.describe_type(value)
 
 
-def numbers(value: Any) -> tuple[int, ...]:
+def parse_integers(value: Any) -> tuple[int, ...]:
     """Read `16,16`, 16 or (16, 16): whole numbers; none where it is no such thing."""
     parts = value.split(",") if isinstance(value, str) else value
     try:
@@ -47,18 +47,18 @@ def numbers(value: Any) -> tuple[int, ...]:
         return ()
 
 
-def _extents(what: str, value: Any) -> tuple[int, ...]:
-    found = numbers(value)
-    if not 1 <= len(found) <= 3 or min(found) < 1 or max(found) > LARGEST_EXTENT:
+def _read_extents(what: str, value: Any) -> tuple[int, ...]:
+    found = parse_integers(value)
+    if not 1 <= len(found) <= 3 or min(found) < 1 or max(found) > MAX_EXTENT:
         raise UsageError(
-            f"{what} takes one to three whole numbers from 1 to {LARGEST_EXTENT}, got "
-            f"{shown(value)}: "
+            f"{what} takes one to three whole numbers from 1 to {MAX_EXTENT}, got "
+            f"{format_value(value)}: "
             f"use --{what} 16 or --{what} 16,16"
         )
     return found
 
 
-def _whole(least: int, most: int) -> Callable[[str, Any], int]:
+def _integer_reader(least: int, most: int) -> Callable[[str, Any], int]:
     def read(what: str, value: Any) -> int:
         try:
             number = int(value, 0) if isinstance(value, str) else operator.index(value)
@@ -66,7 +66,7 @@ def _whole(least: int, most: int) -> Callable[[str, Any], int]:
             number = least - 1
         if not least <= number <= most:
             raise UsageError(
-                f"{what} must be a whole number from {least} to {most}, got {shown(value)}: "
+                f"{what} must be a whole number from {least} to {most}, got {format_value(value)}: "
                 f"use --{what} {max(least, 32)}"
             )
         return number
@@ -74,105 +74,111 @@ def _whole(least: int, most: int) -> Callable[[str, Any], int]:
     return read
 
 
-def _texts(what: str, value: Any) -> tuple[str, ...]:
+def _read_strings(what: str, value: Any) -> tuple[str, ...]:
     texts = tuple(value) if isinstance(value, (list, tuple)) else (value,)
     for each in texts:
         if not isinstance(each, str):
-            raise UsageError(f"{what} takes texts, got {shown(each)}: write it in quotes")
+            raise UsageError(f"{what} takes texts, got {format_value(each)}: write it in quotes")
     return texts
 
 
-def _paths(what: str, value: Any) -> tuple[str, ...]:
+def _read_paths(what: str, value: Any) -> tuple[str, ...]:
     """Read texts, and from Python paths."""
     parts = value if isinstance(value, (list, tuple)) else (value,)
-    return _texts(what, [fsdecode(each) if isinstance(each, PathLike) else each for each in parts])
+    return _read_strings(
+        what, [fsdecode(each) if isinstance(each, PathLike) else each for each in parts]
+    )
 
 
-def _arguments(what: str, value: Any) -> tuple[str | Specification, ...]:
+def _read_arguments(what: str, value: Any) -> tuple[str | Specification, ...]:
     """Read texts, and from Python numbers and arrays."""
     found = []
     for number, each in enumerate(value if isinstance(value, (list, tuple)) else (value,)):
         try:
-            found.append(python_values.argument(each))
+            found.append(python_values.convert_argument(each))
         except UsageError as error:
             raise UsageError(f"{what}[{number}]: {error}") from None
     return tuple(found)
 
 
-def _defines(what: str, value: Any) -> tuple[str, ...]:
+def _read_defines(what: str, value: Any) -> tuple[str, ...]:
     """Read texts `NAME=VALUE`, or a mapping of names to values."""
     if not isinstance(value, Mapping):
-        return _texts(what, value)
+        return _read_strings(what, value)
     for name, each in value.items():
         if not isinstance(name, str) or not isinstance(each, str | int | float | None):
             raise UsageError(
                 f"{what} takes names with texts, numbers or None, got {name!r}: {each!r}: write "
                 "{'TILE': 32}"
             )
-    return tuple(name if each is None else f"{name}={_macro(each)}" for name, each in value.items())
+    return tuple(
+        name if each is None else f"{name}={_macro_value(each)}" for name, each in value.items()
+    )
 
 
-def _macro(value: str | float) -> str:
+def _macro_value(value: str | float) -> str:
     """What stands for a value in C++; truth values as numbers, which `#if` knows too."""
     return str(int(value) if isinstance(value, bool) else value)
 
 
-def _standard(what: str, value: Any) -> str:
-    if value not in STANDARDS:
+def _read_standard(what: str, value: Any) -> str:
+    if value not in CPP_STANDARDS:
         raise UsageError(
-            f"{what} must be one of {', '.join(STANDARDS)}, got {shown(value)}: use --{what} c++17"
+            f"{what} must be one of {', '.join(CPP_STANDARDS)}, got {format_value(value)}: use "
+            f"--{what} c++17"
         )
     return str(value)
 
 
-def _tolerance(what: str, value: Any) -> float:
+def _read_tolerance(what: str, value: Any) -> float:
     try:
         number = float(value)
     except (TypeError, ValueError):
         number = math.nan
     if not 0 <= number < math.inf:
         raise UsageError(
-            f"{what} must be a number, 0 or more, got {shown(value)}: use --{what} 1e-4"
+            f"{what} must be a number, 0 or more, got {format_value(value)}: use --{what} 1e-4"
         )
     return number
 
 
-def _expectations(what: str, value: Any) -> tuple[str | Expectation, ...]:
+def _read_expected_outputs(what: str, value: Any) -> tuple[str | ExpectedOutput, ...]:
     """Read texts `NAME=@FILE.npy`, or a mapping of outputs to arrays."""
     if not isinstance(value, Mapping):
         if not isinstance(value, (str, list, tuple)):
             raise UsageError(
-                f"{what} takes texts or a mapping of outputs to arrays, got {shown(value)}: "
+                f"{what} takes texts or a mapping of outputs to arrays, got {format_value(value)}: "
                 "write {'y': array}"
             )
-        return _texts(what, value)
-    return tuple(python_values.expectation(which, each) for which, each in value.items())
+        return _read_strings(what, value)
+    return tuple(python_values.expected_output(which, each) for which, each in value.items())
 
 
-def _reference(what: str, value: Any) -> str | Callable[..., Any]:
+def _read_reference(what: str, value: Any) -> str | Callable[..., Any]:
     """Read `FILE.py:FUNCTION`; from Python, a function stands for itself."""
     if callable(value):
         return value  # type: ignore[no-any-return]
     file, _, function = str(value).rpartition(":")
     if not file.endswith(".py") or not function.isidentifier():
         raise UsageError(
-            f"{what} names a function in a Python file, got {shown(value)}: write FILE.py:FUNCTION"
+            f"{what} names a function in a Python file, got {format_value(value)}: write "
+            "FILE.py:FUNCTION"
         )
     return str(value)
 
 
-READERS: dict[str, Callable[[str, Any], Any]] = {
-    "grid": _extents,
-    "block": _extents,
-    "shared": _whole(0, LARGEST_EXTENT),
-    "defines": _defines,
-    "include": _paths,
-    "std": _standard,
-    "max_registers": _whole(1, MOST_REGISTERS),
-    "args": _arguments,
-    "constants": _texts,
-    "expect": _expectations,
-    "reference": _reference,
-    "tolerance": _tolerance,
+OPTION_READERS: dict[str, Callable[[str, Any], Any]] = {
+    "grid": _read_extents,
+    "block": _read_extents,
+    "shared": _integer_reader(0, MAX_EXTENT),
+    "defines": _read_defines,
+    "include": _read_paths,
+    "std": _read_standard,
+    "max_registers": _integer_reader(1, MAX_REGISTERS_PER_THREAD),
+    "args": _read_arguments,
+    "constants": _read_strings,
+    "expect": _read_expected_outputs,
+    "reference": _read_reference,
+    "tolerance": _read_tolerance,
 }
 """How the value of each choice is read and checked: its name for messages, then the value."""

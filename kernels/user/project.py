@@ -15,20 +15,20 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from memlab.errors import UsageError, nearest
+from memlab.errors import UsageError, suggest_nearest
 from memlab.kernels.catalog import CATALOG
-from memlab.kernels.user.kernel import OwnKernel, configured, split
+from memlab.kernels.user.kernel import UserKernel, apply_launch_options, split_target
 
 if TYPE_CHECKING:
     from jsonschema.exceptions import ValidationError
 
-FILE = "memlab.toml"
+PROJECT_FILE = "memlab.toml"
 """Looked for in the current folder."""
 SCHEMA_FILE = "memlab.schema.json"
-LARGEST_FILE_BYTES = 1 << 20
+MAX_PROJECT_FILE_BYTES = 1 << 20
 """No such file is longer."""
 
-_SHOWN_CHARACTERS = 60
+_MAX_SHOWN_CHARACTERS = 60
 """Of a value in a message."""
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
@@ -45,7 +45,7 @@ def schema() -> Mapping[str, Any]:
     return found
 
 
-def find(target: str) -> OwnKernel | None:
+def find_user_kernel(target: str) -> UserKernel | None:
     """Give the kernel of one's own that a target names: `FILE.cu:ENTRY`, or in `memlab.toml`.
 
     Returns:
@@ -54,17 +54,17 @@ def find(target: str) -> OwnKernel | None:
     Raises:
         UsageError: The current folder's `memlab.toml` cannot be used.
     """
-    place = split(target)
-    return OwnKernel(*place) if place else kernels().get(target)
+    place = split_target(target)
+    return UserKernel(*place) if place else read_user_kernels().get(target)
 
 
-def kernels(path: Path = Path(FILE)) -> dict[str, OwnKernel]:
+def read_user_kernels(path: Path = Path(PROJECT_FILE)) -> dict[str, UserKernel]:
     """Read the kernels of a `memlab.toml`, by name; none where there is no such file.
 
     Raises:
         UsageError: It cannot be read, is no TOML, or says what it may not; names file and key.
     """
-    document = _read(path)
+    document = _read_document(path)
     if document is None:
         return {}
     try:
@@ -79,27 +79,27 @@ def kernels(path: Path = Path(FILE)) -> dict[str, OwnKernel]:
                 f"call it something else, such as my-{name}"
             )
         try:
-            found[name] = _kernel(name, table)
+            found[name] = _user_kernel(name, table)
         except UsageError as error:
             raise UsageError(f"{path}: kernels.{name}: {error}") from None
-        for key, file in _files(table):
-            _check_inside(file, f"{path}: kernels.{name}.{key}", path.parent)
+        for key, file in _referenced_files(table):
+            _check_inside_folder(file, f"{path}: kernels.{name}.{key}", path.parent)
     return found
 
 
-def _kernel(name: str, table: Mapping[str, Any]) -> OwnKernel:
+def _user_kernel(name: str, table: Mapping[str, Any]) -> UserKernel:
     choices = {key.replace("-", "_"): value for key, value in table.items()}
-    kernel = OwnKernel(choices.pop("source"), choices.pop("entry", ""), name)
-    return configured(kernel, choices)
+    kernel = UserKernel(choices.pop("source"), choices.pop("entry", ""), name)
+    return apply_launch_options(kernel, choices)
 
 
-def _read(path: Path) -> Mapping[str, Any] | None:
+def _read_document(path: Path) -> Mapping[str, Any] | None:
     try:
         if not path.exists():
             return None
-        if not path.is_file() or path.stat().st_size > LARGEST_FILE_BYTES:
+        if not path.is_file() or path.stat().st_size > MAX_PROJECT_FILE_BYTES:
             raise UsageError(
-                f"{path} is no file of at most {LARGEST_FILE_BYTES} bytes: move it away"
+                f"{path} is no file of at most {MAX_PROJECT_FILE_BYTES} bytes: move it away"
             )
         return tomllib.loads(path.read_text(encoding="utf-8-sig"))  # some editors begin with a mark
     except OSError as error:
@@ -130,10 +130,10 @@ def _validate(document: Mapping[str, Any], path: Path) -> None:
         str(key) if _PLAIN_KEY.fullmatch(str(key)) else json.dumps(str(key))
         for key in error.absolute_path
     )
-    raise UsageError(f"{path}: {_said(error, place)}")
+    raise UsageError(f"{path}: {_validation_message(error, place)}")
 
 
-def _said(error: ValidationError, place: str) -> str:
+def _validation_message(error: ValidationError, place: str) -> str:
     """What the schema's library found, in one line with the next step."""
     where = f"{place}." if place else ""
     rule: Any = error.schema
@@ -146,46 +146,46 @@ def _said(error: ValidationError, place: str) -> str:
                 f"{where}reference would run code, and this file is data: give it on the "
                 "command line, with --reference FILE.py:FUNCTION"
             )
-        return f"{where}{_key(unknown)} is unknown: {nearest(unknown, known)}"
+        return f"{where}{_toml_key(unknown)} is unknown: {suggest_nearest(unknown, known)}"
     if error.validator == "required":
         missing = next(key for key in rule["required"] if key not in value)
         return f"{where}{missing} is missing: {_example(missing)}"
     if error.validator in ("pattern", "not") and "propertyNames" in error.absolute_schema_path:
-        return f"{where}{_key(value)} is no name for a kernel: use letters, digits, - and _"
+        return f"{where}{_toml_key(value)} is no name for a kernel: use letters, digits, - and _"
     key = next((str(each) for each in reversed(error.absolute_path) if isinstance(each, str)), "")
     description = str(rule.get("description", "")).rstrip(".") or _description(key)
-    return f"{place or 'it'} = {_shortened(value)} is not accepted. {description}: {_example(key)}"
+    return f"{place or 'it'} = {_toml_value(value)} is not accepted. {description}: {_example(key)}"
 
 
-def _shortened(value: object) -> str:
+def _toml_value(value: object) -> str:
     """A value as TOML would have it, on one line; of a text, the quotes show that it is one."""
     text = json.dumps(value, default=str, ensure_ascii=False)
-    return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 1] + "…"
+    return text if len(text) <= _MAX_SHOWN_CHARACTERS else text[: _MAX_SHOWN_CHARACTERS - 1] + "…"
 
 
-def _key(name: str) -> str:
+def _toml_key(name: str) -> str:
     """A key as TOML would have it, on one line."""
-    plain = _PLAIN_KEY.fullmatch(name) and len(name) < _SHOWN_CHARACTERS
-    return name if plain else _shortened(name)
+    plain = _PLAIN_KEY.fullmatch(name) and len(name) < _MAX_SHOWN_CHARACTERS
+    return name if plain else _toml_value(name)
 
 
-def _property(key: str) -> Mapping[str, Any]:
+def _property_schema(key: str) -> Mapping[str, Any]:
     found: Mapping[str, Any] = schema()["$defs"]["kernel"]["properties"].get(key, {})
     return found
 
 
 def _description(key: str) -> str:
-    return str(_property(key).get("description", "It is a table")).rstrip(".")
+    return str(_property_schema(key).get("description", "It is a table")).rstrip(".")
 
 
 def _example(key: str) -> str:
-    examples = _property(key).get("examples")
+    examples = _property_schema(key).get("examples")
     if not examples:
         return "write [kernels.NAME] and below it its keys"
     return f"write {key} = {json.dumps(examples[0])}"
 
 
-def _files(table: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _referenced_files(table: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """The keys that name files or folders, and what they name."""
     yield "source", table["source"]
     for folder in table.get("include", ()):
@@ -197,7 +197,7 @@ def _files(table: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
                 yield key, value[1:]
 
 
-def _check_inside(file: str, place: str, folder: Path) -> None:
+def _check_inside_folder(file: str, place: str, folder: Path) -> None:
     """Refuse what lies outside the folder of the file, links followed.
 
     Raises:
@@ -210,6 +210,6 @@ def _check_inside(file: str, place: str, folder: Path) -> None:
         inside = False
     if not inside or ".." in Path(file).parts:
         raise UsageError(
-            f"{place} = {_shortened(file)} leaves the folder of {FILE}: "
+            f"{place} = {_toml_value(file)} leaves the folder of {PROJECT_FILE}: "
             "name a file in it, or give the path on the command line"
         )

@@ -19,20 +19,25 @@ from typing import TYPE_CHECKING
 from memlab.errors import UsageError
 from memlab.kernels.catalog import CATALOG
 from memlab.kernels.signature import LaunchBounds
-from memlab.kernels.user.arguments import DTYPES, LARGEST_FLOATS, obstacle, structure_hint
+from memlab.kernels.user.arguments import (
+    MAX_FLOATS,
+    NUMPY_DTYPES,
+    structure_hint,
+    unsupported_reason,
+)
 from memlab.kernels.user.project import SCHEMA_FILE
 
 if TYPE_CHECKING:
     from memlab.kernels.signature import KernelParameter, ModuleVariable, Signature
-    from memlab.kernels.user.kernel import OwnKernel
+    from memlab.kernels.user.kernel import UserKernel
 
-ELEMENTS = 2**20
+DEFAULT_ELEMENTS = 2**20
 """Of every array: 4 MiB of floats, which the emulator runs whole in a second."""
-BLOCKS = {1: (256,), 2: (16, 16), 3: (8, 8, 4)}
+DEFAULT_BLOCKS = {1: (256,), 2: (16, 16), 3: (8, 8, 4)}
 """Threads of a block, by how many axes of it the kernel asks for its place on."""
-INDICES = ("i32", "i64", "u32", "u64")
+INDEX_DTYPES = ("i32", "i64", "u32", "u64")
 """Types in which kernels keep indices: their arrays count, so that each lies in every array."""
-SMALLEST_SIZE_BITS = 32
+MIN_SIZE_BITS = 32
 """Whole numbers of fewer bits are flags and the like, not sizes."""
 
 SHARED_BYTES_PER_THREAD = 32
@@ -40,14 +45,14 @@ SHARED_BYTES_PER_THREAD = 32
 and every GPU has 48."""
 
 _EXTERN_SHARED = re.compile(r"\bextern\b[^;{}()]*(?:\([^;{}()]*\)[^;{}()]*)*\b__shared__\b")
-_HEAD = """\
+_HEADER = """\
 #:schema ./{schema}
 # Kernels of this folder for memlab: `memlab run {name}` here runs one, and analyze, check, trace,
 # occupancy and roofline take the same name. Options on the command line go before what stands
 # here. Paths are relative to this file.
 """
 _NO_SHARED = "# shared = 0                    # dynamic shared memory of a block, bytes"
-_OPTIONAL = """\
+_OPTIONAL_KEYS = """\
 # defines = ["TILE=32"]         # as after -D
 # include = ["include"]         # as after -I
 # std = "c++17"
@@ -58,7 +63,7 @@ _OPTIONAL = """\
 """
 
 
-def document(kernel: OwnKernel, signatures: Sequence[Signature], source: str = "") -> str:
+def project_file_text(kernel: UserKernel, signatures: Sequence[Signature], source: str = "") -> str:
     """Write a `memlab.toml`.
 
     Args:
@@ -69,17 +74,17 @@ def document(kernel: OwnKernel, signatures: Sequence[Signature], source: str = "
     Raises:
         UsageError: Each takes what memlab cannot pass; where some do, these are left out.
     """
-    written = tables(kernel, signatures, source)
+    written = kernel_tables(kernel, signatures, source)
     first = next(name for name, _ in written if name)
-    head = _HEAD.format(schema=SCHEMA_FILE, name=first)
+    head = _HEADER.format(schema=SCHEMA_FILE, name=first)
     return "\n".join([head, *(text for _, text in written)])
 
 
-def tables(
-    kernel: OwnKernel,
+def kernel_tables(
+    kernel: UserKernel,
     signatures: Sequence[Signature],
     source: str = "",
-    present: Mapping[str, OwnKernel] | None = None,
+    present: Mapping[str, UserKernel] | None = None,
     folder: Path = Path(),
 ) -> list[tuple[str, str]]:
     """Write the tables of a file's kernels.
@@ -110,7 +115,7 @@ def tables(
         if there & {entry, own, each.linkage_name} or ("" in there and len(signatures) == 1):
             continue
         try:
-            written.append((name, _table(name, kernel, each, entry, source)))
+            written.append((name, _kernel_table(name, kernel, each, entry, source)))
         except UsageError as error:
             refused.append(error)
             written.append(("", f"# {error}\n"))
@@ -138,45 +143,47 @@ def table_names(signatures: Sequence[Signature], taken: Container[str] = ()) -> 
     return names
 
 
-def _table(name: str, kernel: OwnKernel, signature: Signature, entry: str, source: str) -> str:
-    body = _body(source, signature)
+def _kernel_table(
+    name: str, kernel: UserKernel, signature: Signature, entry: str, source: str
+) -> str:
+    body = _kernel_source(source, signature)
     for each in signature.parameters:
-        reason = obstacle(each)
+        reason = unsupported_reason(each)
         if each.kind == "structure" and each.parts is None and not reason:
             reason = f"cannot be filled member by member: {structure_hint(each)}"
         if reason:
             raise UsageError(f"{signature.name}: {each.name} ({each.spelling}) {reason}")
-    block = _block(_axes("threadIdx", body), signature.bounds)
+    block = _default_block(_count_axes("threadIdx", body), signature.bounds)
     guess = "a guess" if signature.bounds == LaunchBounds() else "what the kernel is declared for"
-    axes = max(len(block), _axes("blockIdx", body))
+    axes = max(len(block), _count_axes("blockIdx", body))
     scalars = [each.dtype for each in signature.parameters if each.kind == "scalar"]
     members = [one.dtype for each in signature.parameters for one in each.parts or ()]
     sizes = [dtype for dtype in (*scalars, *members) if _is_size(dtype)]
-    size = 2 ** (int(math.log2(ELEMENTS)) // max(len(sizes), axes))
+    size = 2 ** (int(math.log2(DEFAULT_ELEMENTS)) // max(len(sizes), axes))
     grid = [max(size // threads, 1) for threads in (*block, 1, 1)[:axes]]  # none beyond the arrays
-    shared = list(_shared(math.prod(block), body, source))
+    shared = list(_shared_memory_line(math.prod(block), body, source))
     return "\n".join(
         (
             f"[kernels.{name}]",
-            f"source = {_quoted(kernel.source)}",
-            f"entry = {_quoted(entry)}",
-            f"grid = {_extents(grid)}  # blocks in x, y, z: a guess",
-            f"block = {_extents(block)}  # threads of a block: {guess}",
+            f"source = {_toml_string(kernel.source)}",
+            f"entry = {_toml_string(entry)}",
+            f"grid = {_toml_extents(grid)}  # blocks in x, y, z: a guess",
+            f"block = {_toml_extents(block)}  # threads of a block: {guess}",
             *shared,
-            *_compiled_with(kernel),
+            *_compile_option_lines(kernel),
             "# The arguments in the kernel's order; their sizes are a guess too: put yours.",
             "# in: is only read, out: only written, inout: read and overwritten.",
             "args = [",
-            *_arguments(signature.parameters, size),
+            *_argument_lines(signature.parameters, size),
             "]",
-            *_constants(signature.variables),
+            *_constants_line(signature.variables),
             *([] if shared else [_NO_SHARED]),
-            _OPTIONAL.format(output=_an_output(signature.parameters)),
+            _OPTIONAL_KEYS.format(output=_output_name(signature.parameters)),
         )
     )
 
 
-def _body(source: str, signature: Signature) -> str:
+def _kernel_source(source: str, signature: Signature) -> str:
     """The part of a source that a kernel seems to stand in: from its declaration to the next."""
     name = signature.name.partition("<")[0].rpartition("::")[2]
     parts = source.split("__global__")
@@ -185,7 +192,7 @@ def _body(source: str, signature: Signature) -> str:
     )
 
 
-def _shared(threads: int, body: str, source: str) -> Iterator[str]:
+def _shared_memory_line(threads: int, body: str, source: str) -> Iterator[str]:
     """The shared memory that the launch sizes, where the kernel may have such an array.
 
     It stands in the kernel, or before the first one, for all of them.
@@ -195,22 +202,22 @@ def _shared(threads: int, body: str, source: str) -> Iterator[str]:
         yield f"shared = {size}  # dynamic shared memory of a block, bytes: a guess"
 
 
-def _axes(index: str, body: str) -> int:
+def _count_axes(index: str, body: str) -> int:
     """How many axes of `threadIdx` or `blockIdx` a kernel looks at."""
     return next((axes for axes, axis in ((3, "z"), (2, "y")) if f"{index}.{axis}" in body), 1)
 
 
-def _block(axes: int, bounds: LaunchBounds) -> tuple[int, ...]:
+def _default_block(axes: int, bounds: LaunchBounds) -> tuple[int, ...]:
     """The block that a kernel is declared for, else the usual one for so many axes."""
     if bounds.block:
         needed = max(
             axes, *(place for place, extent in enumerate(bounds.block, 1) if extent > 1), 1
         )
         return bounds.block[:needed]
-    if axes == 1 and bounds.most_threads:
-        return (bounds.most_threads,)  # who bounds a block launches it so
-    block = list(BLOCKS[axes])
-    while math.prod(block) > (bounds.most_threads or math.inf):
+    if axes == 1 and bounds.max_threads:
+        return (bounds.max_threads,)  # who bounds a block launches it so
+    block = list(DEFAULT_BLOCKS[axes])
+    while math.prod(block) > (bounds.max_threads or math.inf):
         longest = max(range(axes), key=lambda axis: (block[axis], axis))
         block[longest] //= 2
     return tuple(block)
@@ -220,49 +227,49 @@ def _is_size(dtype: str) -> bool:
     """Whether a number of this type may say how many elements there are."""
     return (
         dtype != ""
-        and dtype not in LARGEST_FLOATS
+        and dtype not in MAX_FLOATS
         and dtype != "bool"
-        and int(dtype[1:]) >= SMALLEST_SIZE_BITS
+        and int(dtype[1:]) >= MIN_SIZE_BITS
     )
 
 
-def _arguments(parameters: Sequence[KernelParameter], size: int) -> Iterator[str]:
+def _argument_lines(parameters: Sequence[KernelParameter], size: int) -> Iterator[str]:
     for each in parameters:
         if each.kind == "pointer":
-            text = f"{'in' if each.readonly else 'inout'}:{_elements(each)}"
+            text = f"{'in' if each.readonly else 'inout'}:{_array_type(each)}"
         elif each.kind == "scalar":
-            text = f"{each.dtype}={_value(each.dtype, size)}"
+            text = f"{each.dtype}={_guess_value(each.dtype, size)}"
         else:
-            values = ",".join(_value(one.dtype, size) for one in each.parts or ())
+            values = ",".join(_guess_value(one.dtype, size) for one in each.parts or ())
             text = f"struct={values}" if values else "struct"
         comment = f"{each.name}: {each.spelling}"
-        yield f"  {_quoted(text) + ',':<28}  # {' '.join(comment.split())}"
+        yield f"  {_toml_string(text) + ',':<28}  # {' '.join(comment.split())}"
 
 
-def _value(dtype: str, size: int) -> str:
+def _guess_value(dtype: str, size: int) -> str:
     return str(size if _is_size(dtype) else 1)
 
 
-def _elements(parameter: KernelParameter) -> str:
+def _array_type(parameter: KernelParameter) -> str:
     """Type and dimensions of an array; of structures, rows of their members or bytes."""
-    if parameter.dtype in INDICES:
-        return f"{parameter.dtype}[{ELEMENTS}]=arange"
+    if parameter.dtype in INDEX_DTYPES:
+        return f"{parameter.dtype}[{DEFAULT_ELEMENTS}]=arange"
     if parameter.dtype:
-        return f"{parameter.dtype}[{ELEMENTS}]"
+        return f"{parameter.dtype}[{DEFAULT_ELEMENTS}]"
     if not parameter.element_bytes:
-        return f"u8[{ELEMENTS}]"
+        return f"u8[{DEFAULT_ELEMENTS}]"
     if parameter.member_dtype:
-        members = parameter.element_bytes // _nbytes(parameter.member_dtype)
-        return f"{parameter.member_dtype}[{ELEMENTS},{members}]"
-    return f"u8[{ELEMENTS},{parameter.element_bytes}]=zeros"
+        members = parameter.element_bytes // _dtype_bytes(parameter.member_dtype)
+        return f"{parameter.member_dtype}[{DEFAULT_ELEMENTS},{members}]"
+    return f"u8[{DEFAULT_ELEMENTS},{parameter.element_bytes}]=zeros"
 
 
-def _nbytes(dtype: str) -> int:
-    bits = re.sub(r"\D", "", DTYPES[dtype])
+def _dtype_bytes(dtype: str) -> int:
+    bits = re.sub(r"\D", "", NUMPY_DTYPES[dtype])
     return int(bits or 8) // 8
 
 
-def _constants(variables: Sequence[ModuleVariable]) -> Iterator[str]:
+def _constants_line(variables: Sequence[ModuleVariable]) -> Iterator[str]:
     """The `__constant__` arrays, which hold zeros unless they are filled."""
     names = [
         f"{each.name}=random"
@@ -270,28 +277,28 @@ def _constants(variables: Sequence[ModuleVariable]) -> Iterator[str]:
         if each.space == "const" and (each.dtype or each.member_dtype)
     ]
     if names:
-        yield f"constants = [{', '.join(map(_quoted, names))}]"
+        yield f"constants = [{', '.join(map(_toml_string, names))}]"
 
 
-def _compiled_with(kernel: OwnKernel) -> Iterator[str]:
+def _compile_option_lines(kernel: UserKernel) -> Iterator[str]:
     for key, texts in (("defines", kernel.defines), ("include", kernel.include)):
         if texts:
-            yield f"{key} = [{', '.join(map(_quoted, texts))}]"
+            yield f"{key} = [{', '.join(map(_toml_string, texts))}]"
     if kernel.std:
-        yield f"std = {_quoted(kernel.std)}"
+        yield f"std = {_toml_string(kernel.std)}"
 
 
-def _an_output(parameters: Sequence[KernelParameter]) -> str:
+def _output_name(parameters: Sequence[KernelParameter]) -> str:
     outputs = [each.name for each in parameters if each.kind == "pointer" and not each.readonly]
     name = outputs[0] if outputs else "y"
     return name if name.isidentifier() else "y"
 
 
-def _extents(extents: Sequence[int]) -> str:
+def _toml_extents(extents: Sequence[int]) -> str:
     return str(extents[0]) if len(extents) == 1 else f"[{', '.join(map(str, extents))}]"
 
 
-def _quoted(text: str) -> str:
+def _toml_string(text: str) -> str:
     """A basic string of TOML, whose escapes are those of JSON.
 
     Raises:

@@ -13,17 +13,17 @@ from memlab.device.properties import DeviceProperties
 from memlab.roofline.advice import banks as bank_advice
 from memlab.roofline.advice import memory as memory_advice
 from memlab.roofline.advice import work as work_advice
-from memlab.roofline.advice.case import Case, Finding
+from memlab.roofline.advice.case import AdviceCase, Recommendation
 from memlab.roofline.ceilings import ceiling_label
-from memlab.roofline.placement import LATENCY_BOUND_BELOW, bytes_moved
+from memlab.roofline.placement import LATENCY_BOUND_THRESHOLD, bytes_moved
 from memlab.roofline.run import Placement
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-SENTENCES_AT_MOST = 2
+MAX_SENTENCES = 2
 
-LEAST_SHARE = 0.02
+MIN_SHARE = 0.02
 """What explains less of the time is not worth a sentence."""
 
 
@@ -42,47 +42,47 @@ def advise(
     Returns:
         At least one sentence and at most two, the one that explains most time first.
     """
-    case = Case(
+    case = AdviceCase(
         measurement=measurement,
         placement=placement,
         properties=properties,
         moved=bytes_moved(measurement),
         busy=placement.busy,
     )
-    for doubt in DOUBTS:
+    for doubt in VALIDITY_RULES:
         if finding := doubt(case):
             return (finding.sentence,)
-    findings = [each for rule in RULES if (each := rule(case)) and each.share >= LEAST_SHARE]
+    findings = [each for rule in ADVICE_RULES if (each := rule(case)) and each.share >= MIN_SHARE]
     findings.sort(key=lambda finding: -finding.share)
-    return tuple(each.sentence for each in findings[:SENTENCES_AT_MOST]) or (_nothing_else(case),)
+    return tuple(each.sentence for each in findings[:MAX_SENTENCES]) or (_default_sentence(case),)
 
 
-def _wrong_result(case: Case) -> Finding | None:
+def _failed_verification(case: AdviceCase) -> Recommendation | None:
     verification = case.measurement.verification
     if verification.status != "failed":
         return None
-    return Finding(
+    return Recommendation(
         1.0,
         f"The result is wrong: relative error {verification.relative_error:.1e} where rounding "
         f"explains {verification.tolerance:.1e}; correct the kernel before tuning it.",
     )
 
 
-def _without_counters(case: Case) -> Finding | None:
+def _missing_counters(case: AdviceCase) -> Recommendation | None:
     if not case.measurement.coverage.not_counted:
         return None
-    return Finding(
+    return Recommendation(
         1.0,
         "Nothing was counted, so only the time is known: --counters ncu counts in hardware, where "
         "Nsight Compute may.",
     )
 
 
-def _above_a_limit(case: Case) -> Finding | None:
+def _exceeded_limit(case: AdviceCase) -> Recommendation | None:
     fraction = case.placement.fraction_of_ceiling
     if fraction <= 1.0:
         return None
-    return Finding(
+    return Recommendation(
         1.0,
         f"Invalid: the kernel would run at {fraction:.0%} of the "
         f"{ceiling_label(case.placement.ceiling)} roof, a physical limit; check the time, the "
@@ -90,10 +90,10 @@ def _above_a_limit(case: Case) -> Finding | None:
     )
 
 
-def _nothing_else(case: Case) -> str:
+def _default_sentence(case: AdviceCase) -> str:
     key = max(case.busy, key=lambda key: case.busy[key])
     busy, busiest = case.busy[key], ceiling_label(key)
-    if busy >= LATENCY_BOUND_BELOW:
+    if busy >= LATENCY_BOUND_THRESHOLD:
         return (
             f"{busiest} is busy {busy:.0%} of the time: little is left under this roof; "
             f"move fewer bytes through {busiest} to leave it."
@@ -104,28 +104,28 @@ def _nothing_else(case: Case) -> str:
     )
 
 
-DOUBTS: tuple[Callable[[Case], Finding | None], ...] = (
-    _wrong_result,
-    _without_counters,
-    _above_a_limit,
+VALIDITY_RULES: tuple[Callable[[AdviceCase], Recommendation | None], ...] = (
+    _failed_verification,
+    _missing_counters,
+    _exceeded_limit,
 )
 """What makes every other figure meaningless; the first that speaks speaks alone."""
 
-RULES: tuple[Callable[[Case], Finding | None], ...] = (
+ADVICE_RULES: tuple[Callable[[AdviceCase], Recommendation | None], ...] = (
     work_advice.shortest_kernel,
     work_advice.idle_multiprocessors,
     work_advice.low_occupancy,
     bank_advice.bank_conflicts,
     memory_advice.divergent_constants,
-    memory_advice.uncoalesced,
+    memory_advice.uncoalesced_accesses,
     memory_advice.local_arrays,
-    memory_advice.unseen_spills,
+    memory_advice.uncounted_spills,
     memory_advice.unstaged_reuse,
     memory_advice.shared_rereads,
     memory_advice.wider_tile,
-    memory_advice.dram,
-    work_advice.arithmetic,
-    work_advice.issue,
-    work_advice.starting_blocks,
+    memory_advice.dram_traffic,
+    work_advice.arithmetic_peak,
+    work_advice.issue_slots,
+    work_advice.block_start_overhead,
 )
 """All that is looked for; the order decides only between equal shares."""

@@ -5,34 +5,34 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from memlab.roofline.advice.case import Case, Finding
-from memlab.roofline.placement import L1_PASS_BYTES, shared_wavefronts
-from memlab.roofline.units import scaled
+from memlab.roofline.advice.case import AdviceCase, Recommendation
+from memlab.roofline.placement import L1_WAVEFRONT_BYTES, total_shared_wavefronts
+from memlab.roofline.units import si_text
 
 if TYPE_CHECKING:
     from memlab.device.measurement import Measurement
 
 WARP_LANES = 32
-BANKS = 32
+BANK_COUNT = 32
 
 
-def bank_conflicts(case: Case) -> Finding | None:
+def bank_conflicts(case: AdviceCase) -> Recommendation | None:
     """Lanes of a warp that want different words of one bank."""
     counters = case.measurement.counters
     # In which banks atomics meet the data says, and no layout parts them.
     of_atomics = counters.shared_atomic_wavefronts - counters.shared_atomic_instructions
     excessive = max(counters.shared_excessive_wavefronts - of_atomics, 0)
-    wavefronts = shared_wavefronts(counters)
+    wavefronts = total_shared_wavefronts(counters)
     if not wavefronts or excessive / wavefronts < 0.1:
         return None
-    return Finding(
-        case.port_share(L1_PASS_BYTES * excessive) * case.busy.get("l1", 0.0),
-        f"Bank conflicts cause {excessive / wavefronts:.0%} of the {scaled(wavefronts, '')} "
-        f"shared-memory wavefronts{_where(case.measurement, excessive)}.",
+    return Recommendation(
+        case.l1_port_share(L1_WAVEFRONT_BYTES * excessive) * case.busy.get("l1", 0.0),
+        f"Bank conflicts cause {excessive / wavefronts:.0%} of the {si_text(wavefronts, '')} "
+        f"shared-memory wavefronts{_worst_line_text(case.measurement, excessive)}.",
     )
 
 
-def _where(measurement: Measurement, excessive: int) -> str:
+def _worst_line_text(measurement: Measurement, excessive: int) -> str:
     """Name the line that causes most of them, and what helps there.
 
     Where lane `x` of a row wants word `a x` and `a` is odd, no two lanes of the row share a bank.
@@ -50,8 +50,8 @@ def _where(measurement: Measurement, excessive: int) -> str:
     if worst and apart and 2 * worst.shared_excessive_wavefronts >= excessive:
         needed = worst.shared_wavefronts - worst.shared_excessive_wavefronts
         line, degree = f", most on line {worst.line}", worst.shared_wavefronts / needed
-    rows = rows_of_a_warp(measurement.block)
-    if rows < degree <= BANKS and degree in (2, 4, 8, 16, 32):
+    rows = rows_per_warp(measurement.block)
+    if rows < degree <= BANK_COUNT and degree in (2, 4, 8, 16, 32):
         return (
             f"{line}, where a warp wants {degree:.0f} words of each bank, as lanes do that lie a "
             f"multiple of {degree:.0f} words apart: make that distance odd in 4-byte words, or in "
@@ -67,12 +67,13 @@ def _where(measurement: Measurement, excessive: int) -> str:
         )
     return (
         f"{line}, where lanes want different words of one bank: a word of padding, or an element "
-        f"where that is longer, a row or after every {BANKS} helps if their distance is a power "
+        f"where that is longer, a row or after every {BANK_COUNT} helps if their distance is a "
+        "power "
         "of two; else change which words a warp wants together"
     )
 
 
-def rows_of_a_warp(block: tuple[int, int, int]) -> int:
+def rows_per_warp(block: tuple[int, int, int]) -> int:
     """The most rows of a block, of threads whose index x alone differs, that a warp takes in.
 
     Where a block has no extent in x, its rows are those in the first direction that it has.

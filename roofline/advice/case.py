@@ -11,7 +11,7 @@ from memlab.roofline.run import Placement
 
 
 @dataclass(frozen=True)
-class Case:
+class AdviceCase:
     """All that a rule may look at.
 
     Attributes:
@@ -33,13 +33,13 @@ class Case:
         """Share of the time for which the busiest level of memory is busy."""
         return max((self.busy.get(level, 0.0) for level in MEMORY_LEVELS), default=0.0)
 
-    def port_share(self, byte_count: float) -> float:
+    def l1_port_share(self, byte_count: float) -> float:
         """Share that some bytes have in all those through the L1 / shared port."""
         return byte_count / self.moved["l1"] if self.moved["l1"] else 0.0
 
 
 @dataclass(frozen=True)
-class Finding:
+class Recommendation:
     """One thing to change.
 
     Attributes:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 VALUE_BYTES = {"fp64": 8, "fp16": 2, "bf16": 2}
 """Bytes of the values that a pipe computes with; 4 for the others."""
 
-PIPES = {
+FLOP_COUNTERS_BY_PIPE = {
     "fp32": "flop_fp32",
     "fp64": "flop_fp64",
     "tf32": "flop_tensor_tf32",
@@ -135,7 +135,7 @@ class Analysis:
     ratio: AccessRatio | None
     boundary: BoundaryCost | None
     verification: Verification
-    knows_sizes: bool = True
+    has_known_sizes: bool = True
     accesses: tuple[AccessCounters, ...] = ()
 
     @property
@@ -173,7 +173,7 @@ def access_ratio(
     """
     if not region.requested_bytes:
         return None
-    executed = {pipe: int(getattr(counters, name)) for pipe, name in PIPES.items()}
+    executed = {pipe: int(getattr(counters, name)) for pipe, name in FLOP_COUNTERS_BY_PIPE.items()}
     pipe = max(executed, key=lambda each: executed[each])
     return AccessRatio(
         loops=region.loops,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from memlab.device.measurement import flop_by_pipe
 from memlab.device.properties import WARP_SIZE
 from memlab.errors import UsageError
-from memlab.roofline.placement import global_sectors
+from memlab.roofline.placement import total_global_sectors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     Parameters = Mapping[str, int | str]
     Prepare = Callable[[Parameters], Launch]
 
-FAR = 8192
+SIZE_PROBE_OFFSET = 8192
 """Elements further, at which a size that matters has more blocks."""
-SEARCHED = 4096
+SEARCH_RADIUS = 4096
 """Sizes to each side that are tried: more than any tile or block is wide."""
 
 
 @dataclass(frozen=True)
-class EdgeCase:
+class BoundaryCase:
     """What one launch does, with what of it is useful.
 
     Attributes:
@@ -58,29 +58,33 @@ class BoundaryCost:
         upper: The nearest larger one; None where there is none.
     """
 
-    case: EdgeCase
-    lower: EdgeCase | None
-    upper: EdgeCase | None
+    case: BoundaryCase
+    lower: BoundaryCase | None
+    upper: BoundaryCase | None
 
-    def wasted_lanes(self, other: EdgeCase) -> float:
+    def wasted_lanes(self, other: BoundaryCase) -> float:
         """The share of the lane slots that the other launch's rate would save, 0 to 1."""
-        return 1 - _rate(other.lane_slots, other) / _rate(self.case.lane_slots, self.case)
+        return 1 - _amount_per_work(other.lane_slots, other) / _amount_per_work(
+            self.case.lane_slots, self.case
+        )
 
-    def wasted_sectors(self, other: EdgeCase) -> float:
+    def wasted_sectors(self, other: BoundaryCase) -> float:
         """The share of the sectors that the other launch's rate would save; it may be negative."""
-        return 1 - _rate(other.sectors, other) / _rate(self.case.sectors, self.case)
+        return 1 - _amount_per_work(other.sectors, other) / _amount_per_work(
+            self.case.sectors, self.case
+        )
 
 
-def edge_case(launch: Launch, counters: Counters) -> EdgeCase:
+def edge_case(launch: Launch, counters: Counters) -> BoundaryCase:
     """Say what a launch of these counters did and was for."""
     slots = WARP_SIZE * counters.warp_instructions
-    return EdgeCase(
+    return BoundaryCase(
         parameters=dict(launch.parameters),
         threads=launch.blocks * launch.threads_per_block,
         lane_slots=slots,
         lanes_off=slots - counters.thread_instructions,
         flop_executed=sum(flop_by_pipe(counters).values()),
-        sectors=global_sectors(counters),
+        sectors=total_global_sectors(counters),
         work=launch.flop or launch.compulsory_bytes,
     )
 
@@ -109,9 +113,9 @@ def nearest_multiples(
         ends = _ends_at_edge(parameters, name, value, prepare)
         if ends is None:
             continue
-        below = range(value, max(value - SEARCHED, 0), -1)
+        below = range(value, max(value - SEARCH_RADIUS, 0), -1)
         smaller = next((size for size in below if ends(size)), None)
-        larger = next((size for size in range(value, value + SEARCHED) if ends(size)), None)
+        larger = next((size for size in range(value, value + SEARCH_RADIUS) if ends(size)), None)
         missing_lower |= smaller is None
         missing_upper |= larger is None
         lower[name], upper[name] = smaller or value, larger or value
@@ -131,7 +135,7 @@ def _ends_at_edge(
         except UsageError:
             return None
 
-    here, far = grid(value), grid(value + FAR)
+    here, far = grid(value), grid(value + SIZE_PROBE_OFFSET)
     if here is None or far is None:
         return None
     growing = [axis for axis in range(3) if far[axis] > here[axis]]
@@ -145,5 +149,5 @@ def _ends_at_edge(
     return ends
 
 
-def _rate(amount: int, case: EdgeCase) -> float:
+def _amount_per_work(amount: int, case: BoundaryCase) -> float:
     return amount / case.work

@@ -42,20 +42,20 @@ def bus_utilisation(used_bytes: int, lines: int, sectors: int) -> BusUtilisation
     return BusUtilisation(used_bytes / (LINE_BYTES * lines), used_bytes / (SECTOR_BYTES * sectors))
 
 
-def of_loads(counters: Counters) -> BusUtilisation | None:
+def load_utilisation(counters: Counters) -> BusUtilisation | None:
     """Give the utilisation of all global loads of a launch."""
     return bus_utilisation(
         counters.global_load_used_bytes, counters.global_load_lines, counters.global_load_sectors
     )
 
 
-def of_stores(counters: Counters) -> BusUtilisation | None:
+def store_utilisation(counters: Counters) -> BusUtilisation | None:
     """Give the utilisation of all global stores of a launch."""
     return bus_utilisation(
         counters.global_store_used_bytes, counters.global_store_lines, counters.global_store_sectors
     )
 
 
-def of_line(line: LineCounters) -> BusUtilisation | None:
+def line_utilisation(line: LineCounters) -> BusUtilisation | None:
     """Give the utilisation of the global accesses of one source line."""
     return bus_utilisation(line.global_used_bytes, line.global_lines, line.global_sectors)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from memlab.device.measurement import LineCounters
 from memlab.device.properties import SECTOR_BYTES, WARP_SIZE
 from memlab.kernels.launch import source_lines
-from memlab.roofline.analysis.bus_utilization import of_line
-from memlab.roofline.placement import L1_PASS_BYTES
+from memlab.roofline.analysis.bus_utilization import line_utilisation
+from memlab.roofline.placement import L1_WAVEFRONT_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Listed:
+class ListingItem:
     """What the instructions of a line, or of one access in it, did.
 
     Attributes:
@@ -49,7 +49,7 @@ class Listed:
     @property
     def bus_utilisation(self) -> float | None:
         """Bytes asked for over 32 B a sector, 0 to 1; None without sectors."""
-        share = None if self.counters is None else of_line(self.counters)
+        share = None if self.counters is None else line_utilisation(self.counters)
         return None if share is None else share.of_sectors
 
     @property
@@ -69,7 +69,7 @@ class Listed:
 
 
 @dataclass(frozen=True)
-class ListedAccess(Listed):
+class ListedAccess(ListingItem):
     """What a line does to one array in one direction.
 
     Attributes:
@@ -89,7 +89,7 @@ class ListedAccess(Listed):
 
 
 @dataclass(frozen=True)
-class ListedLine(Listed):
+class ListedLine(ListingItem):
     """One line of the source.
 
     Attributes:
@@ -103,7 +103,7 @@ class ListedLine(Listed):
     accesses: tuple[ListedAccess, ...] = ()
 
     @property
-    def mixed(self) -> tuple[ListedAccess, ...]:
+    def mixed_accesses(self) -> tuple[ListedAccess, ...]:
         """The accesses whose figures the line's own ones mix: several to the same space."""
         spaces = [each.space for each in self.accesses]
         return tuple(each for each in self.accesses if spaces.count(each.space) > 1)
@@ -124,10 +124,10 @@ def listing(
         stands behind them with the number 0.
     """
     counted = {each.line: each for each in lines}
-    heat = _port_bytes if any(map(_port_bytes, counted.values())) else _instructions
+    heat = _l1_port_bytes if any(map(_l1_port_bytes, counted.values())) else _instructions
     whole = sum(map(heat, counted.values())) or 1
     numbered = list(enumerate(source_lines(source), 1))
-    if 0 in counted and _port_bytes(counted[0]):
+    if 0 in counted and _l1_port_bytes(counted[0]):
         numbered.append((0, ""))
     found: dict[int, list[ListedAccess]] = {}
     for each in accesses:
@@ -147,9 +147,9 @@ def listing(
     )
 
 
-def _port_bytes(line: LineCounters) -> int:
+def _l1_port_bytes(line: LineCounters) -> int:
     sectors = line.global_sectors + line.local_sectors
-    return SECTOR_BYTES * sectors + L1_PASS_BYTES * line.shared_wavefronts
+    return SECTOR_BYTES * sectors + L1_WAVEFRONT_BYTES * line.shared_wavefronts
 
 
 def _instructions(line: LineCounters) -> int:

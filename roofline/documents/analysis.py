@@ -8,13 +8,13 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from memlab.device.measurement import flop_by_pipe
-from memlab.device.properties import dotted
-from memlab.roofline.documents.runs import plain
+from memlab.device.properties import version_text
+from memlab.roofline.documents.runs import to_plain_json
 
 if TYPE_CHECKING:
     from memlab.roofline.analysis.analysis import AccessRatio, Analysis
-    from memlab.roofline.analysis.boundary import BoundaryCost, EdgeCase
-    from memlab.roofline.analysis.listing import Listed, ListedAccess, ListedLine
+    from memlab.roofline.analysis.boundary import BoundaryCase, BoundaryCost
+    from memlab.roofline.analysis.listing import ListedAccess, ListedLine, ListingItem
 
 SCHEMA_VERSION = 1
 
@@ -46,27 +46,30 @@ ACCESS_COLUMNS = LINE_COLUMNS[2:]
 """What of them is said of one access of a line too, in JSON."""
 
 
-def document(analysis: Analysis) -> dict[str, Any]:
+def analysis_document(analysis: Analysis) -> dict[str, Any]:
     """Give an analysis as a JSON document in base units, with the unit in the key."""
     device = analysis.device
-    found: dict[str, Any] = plain(
+    found: dict[str, Any] = to_plain_json(
         {
             "schema_version": SCHEMA_VERSION,
             "kernel": analysis.kernel,
             "parameters": dict(analysis.parameters),
-            "device": asdict(device) | {"compute_capability": dotted(device.compute_capability)},
+            "device": asdict(device)
+            | {"compute_capability": version_text(device.compute_capability)},
             "launch": {"grid": list(analysis.grid), "block": list(analysis.block)},
             "resources": asdict(analysis.resources),
             "coverage": asdict(analysis.coverage),
             "flop": analysis.flop,
             "flop_executed": sum(flop_by_pipe(analysis.counters).values()),
-            "compute_to_global_memory_access_ratio": _ratio(analysis.ratio),
+            "compute_to_global_memory_access_ratio": _ratio_document(analysis.ratio),
             "intensity_flop_per_byte": analysis.intensity_flop_per_byte,
             "bytes": analysis.bytes_moved,
             "counters": asdict(analysis.counters),
-            "boundary": None if analysis.boundary is None else _boundary(analysis.boundary),
+            "boundary": None
+            if analysis.boundary is None
+            else _boundary_document(analysis.boundary),
             "lines": [
-                line_row(each) | {"accesses": [_access(access) for access in each.accesses]}
+                line_row(each) | {"accesses": [_access_row(access) for access in each.accesses]}
                 for each in analysis.listing
             ],
             "verification": asdict(analysis.verification),
@@ -86,15 +89,15 @@ def lines_csv(analysis: Analysis) -> str:
 
 def line_row(line: ListedLine) -> dict[str, Any]:
     """Give a line of the listing: a value for each of `LINE_COLUMNS`, None where not executed."""
-    return {"line": line.number, "text": line.text, **_figures(line)}
+    return {"line": line.number, "text": line.text, **_counter_columns(line)}
 
 
-def _access(access: ListedAccess) -> dict[str, Any]:
+def _access_row(access: ListedAccess) -> dict[str, Any]:
     named = {"space": access.space, "direction": access.direction, "array": access.array}
-    return named | _figures(access)
+    return named | _counter_columns(access)
 
 
-def _figures(line: Listed) -> dict[str, Any]:
+def _counter_columns(line: ListingItem) -> dict[str, Any]:
     """Give a value for each of `ACCESS_COLUMNS`."""
     counted = line.counters
     if counted is None:
@@ -121,7 +124,7 @@ def _figures(line: Listed) -> dict[str, Any]:
     }
 
 
-def _ratio(ratio: AccessRatio | None) -> dict[str, Any] | None:
+def _ratio_document(ratio: AccessRatio | None) -> dict[str, Any] | None:
     if ratio is None:
         return None
     return {
@@ -138,8 +141,8 @@ def _ratio(ratio: AccessRatio | None) -> dict[str, Any] | None:
     }
 
 
-def _boundary(cost: BoundaryCost) -> dict[str, Any]:
-    def neighbour(case: EdgeCase | None) -> dict[str, Any] | None:
+def _boundary_document(cost: BoundaryCost) -> dict[str, Any]:
+    def neighbour(case: BoundaryCase | None) -> dict[str, Any] | None:
         if case is None:
             return None
         return asdict(case) | {

@@ -5,20 +5,20 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from memlab.device.properties import dotted
-from memlab.roofline.documents.runs import plain
+from memlab.device.properties import version_text
+from memlab.roofline.documents.runs import to_plain_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from memlab.device.checking.findings import CheckReport, Finding, Place
-    from memlab.device.nvidia_tools.sanitizer import Pair, SanitizerReport
+    from memlab.device.checking.findings import CheckFinding, CheckReport, SourceLocation
+    from memlab.device.nvidia_tools.sanitizer import FindingPair, SanitizerReport
 
 SCHEMA_VERSION = 1
 
 
-def document(
-    report: CheckReport, beside: SanitizerReport | None = None, pairs: Sequence[Pair] = ()
+def check_document(
+    report: CheckReport, beside: SanitizerReport | None = None, pairs: Sequence[FindingPair] = ()
 ) -> dict[str, Any]:
     """Give a report as a JSON document in base units, with the unit in the key.
 
@@ -33,39 +33,39 @@ def document(
         "kernel": report.kernel,
         "parameters": dict(report.parameters),
         "source_name": report.source_name,
-        "device": asdict(device) | {"compute_capability": dotted(device.compute_capability)},
+        "device": asdict(device) | {"compute_capability": version_text(device.compute_capability)},
         "launch": {"grid": list(report.grid), "block": list(report.block)},
         "tools": list(report.tools),
         "coverage": asdict(report.coverage),
-        "findings": [_finding(each) for each in report.findings],
+        "findings": [_finding_document(each) for each in report.findings],
         "verification": asdict(report.verification),
     }
     if beside is not None:
         shown["compute_sanitizer"] = {
             "version": beside.version,
             "tools": list(beside.tools),
-            "findings": [_finding(each) for each in beside.findings],
+            "findings": [_finding_document(each) for each in beside.findings],
             "notes": list(beside.notes),
         }
-        shown["side_by_side"] = [_pair(each) for each in pairs]
-    found: dict[str, Any] = plain(shown)
+        shown["side_by_side"] = [_pair_document(each) for each in pairs]
+    found: dict[str, Any] = to_plain_json(shown)
     return found
 
 
-def _finding(finding: Finding) -> dict[str, Any]:
+def _finding_document(finding: CheckFinding) -> dict[str, Any]:
     return {
         "tool": finding.tool,
         "kind": finding.kind,
         "message": finding.message,
         "space": finding.space or None,
         "element": finding.element or None,
-        "at": _place(finding.at),
-        "other": None if finding.other is None else _place(finding.other),
+        "at": _place_document(finding.at),
+        "other": None if finding.other is None else _place_document(finding.other),
         "count": finding.count,
     }
 
 
-def _place(place: Place) -> dict[str, Any]:
+def _place_document(place: SourceLocation) -> dict[str, Any]:
     return {
         "line": place.line or None,
         "text": place.text,
@@ -74,7 +74,7 @@ def _place(place: Place) -> dict[str, Any]:
     }
 
 
-def _pair(pair: Pair) -> dict[str, Any]:
+def _pair_document(pair: FindingPair) -> dict[str, Any]:
     return {
         "tool": pair.tool,
         "lines": list(pair.lines),

@@ -8,14 +8,14 @@ from memlab.device.properties import (
     PEAK_KINDS,
     bandwidth_figures,
     clock_of_peak_hz,
-    dotted,
-    figures,
+    known_figures,
     peak_bandwidth_bytes_per_s,
     peak_figures,
     peak_flop_per_s,
     provenance,
     required_compute_to_global_access_ratio,
     ridge_flop_per_byte,
+    version_text,
 )
 
 if TYPE_CHECKING:
@@ -72,14 +72,14 @@ def _device(properties: DeviceProperties) -> dict[str, Any]:
 
     return {
         "name": p.name,
-        "compute_capability": dotted(p.compute_capability),
+        "compute_capability": version_text(p.compute_capability),
         "figures": {
             name: {
                 "value": value,
                 "provenance": provenance(p, name),
                 "source": p.sources.get(name),
             }
-            for name, value in figures(p).items()
+            for name, value in known_figures(p).items()
         },
         "peak_memory_bandwidth_bytes_per_s": derived(peak_bandwidth_bytes_per_s(p), bandwidth),
         "peak_flop_per_s": {kind: peak(kind, names) for kind, names in peaks.items()},

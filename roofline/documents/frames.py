@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from memlab.roofline.documents.runs import ROW_COLUMNS, run_row
-from memlab.roofline.run import LEVELS
+from memlab.roofline.run import TRAFFIC_LEVELS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -38,7 +38,7 @@ PICTURE_COLUMNS = (
 """The columns of `picture_frame`; a cell that says nothing of its record is empty."""
 
 
-def frame(runs: Iterable[Run]) -> pandas.DataFrame:
+def runs_frame(runs: Iterable[Run]) -> pandas.DataFrame:
     """Give runs as a frame: a row a run, the columns of `serialize.run_row`."""
     import pandas
 
@@ -84,7 +84,7 @@ def _point_records(runs: Iterable[Run]) -> Iterator[dict[str, Cell]]:
     for run in runs:
         row = run_row(run)
         shared = {name: row[name] for name in PICTURE_COLUMNS if name in row}
-        for level in LEVELS:
+        for level in TRAFFIC_LEVELS:
             if run.placement.intensity_flop_per_byte.get(level) is None:
                 continue
             yield shared | {

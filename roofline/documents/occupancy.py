@@ -5,8 +5,14 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from memlab.device.occupancy import RESOURCES, Block, allocation, occupancy
-from memlab.device.occupancy_thresholds import register_budget, thresholds
+from memlab.device.occupancy import (
+    BLOCK_RESOURCES,
+    BlockRequirements,
+    block_allocation,
+    compute_occupancy,
+)
+from memlab.device.occupancy_thresholds import occupancy_thresholds as thresholds
+from memlab.device.occupancy_thresholds import register_budget
 from memlab.roofline.units import parameters_text
 
 if TYPE_CHECKING:
@@ -16,7 +22,7 @@ SCHEMA_VERSION = 1
 
 
 @dataclass(frozen=True)
-class Subject:
+class OccupancySubject:
     """What the occupancy is of.
 
     Attributes:
@@ -26,7 +32,7 @@ class Subject:
         registers_given: Whether the registers were chosen or are the budget itself.
     """
 
-    block: Block
+    block: BlockRequirements
     kernel: str = ""
     parameters: dict[str, int | str] = field(default_factory=dict)
     registers_given: bool = True
@@ -39,7 +45,7 @@ class Subject:
         return f"{self.block.threads_per_block} threads a block"
 
 
-def document(properties: DeviceProperties, subject: Subject) -> dict[str, Any]:
+def occupancy_document(properties: DeviceProperties, subject: OccupancySubject) -> dict[str, Any]:
     """Give the occupancy of a block as a JSON document.
 
     Raises:
@@ -56,8 +62,8 @@ def document(properties: DeviceProperties, subject: Subject) -> dict[str, Any]:
         "kernel": subject.kernel or None,
         "parameters": subject.parameters,
         "block": asdict(block),
-        "allocation": asdict(allocation(properties, block)),
-        "occupancy": asdict(occupancy(properties, block)),
+        "allocation": asdict(block_allocation(properties, block)),
+        "occupancy": asdict(compute_occupancy(properties, block)),
         "thresholds": {
             resource: dict(
                 zip(
@@ -66,7 +72,7 @@ def document(properties: DeviceProperties, subject: Subject) -> dict[str, Any]:
                     strict=True,
                 )
             )
-            for resource in RESOURCES
+            for resource in BLOCK_RESOURCES
         },
         "register_budget": asdict(register_budget(properties, block)),
     }

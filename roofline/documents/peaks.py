@@ -10,7 +10,7 @@ from typing import Any
 from memlab.device.gpu.peaks.records import Footprint, Latency, Peaks, Rate
 from memlab.device.measurement import DeviceSummary
 from memlab.errors import UsageError
-from memlab.roofline.documents.decoding import checked, malformed, record
+from memlab.roofline.documents.decoding import malformed_document_error, record_from_json, validated
 
 SCHEMA_VERSION = 1
 """Raised when a key's meaning changes or a key goes; a new key does not raise it."""
@@ -58,20 +58,24 @@ def peaks_from_document(document: Mapping[str, Any]) -> Peaks:
     try:
         device = document["device"]
         major, minor = device["compute_capability"].split(".")
-        found = record(
+        found = record_from_json(
             Peaks,
             {
                 **document,
-                "device": record(
+                "device": record_from_json(
                     DeviceSummary, {**device, "compute_capability": (int(major), int(minor))}
                 ),
-                "rates": tuple(record(Rate, each) for each in document["rates"]),
-                "latencies": tuple(record(Latency, each) for each in document["latencies"]),
-                "footprints": tuple(record(Footprint, each) for each in document["footprints"]),
+                "rates": tuple(record_from_json(Rate, each) for each in document["rates"]),
+                "latencies": tuple(
+                    record_from_json(Latency, each) for each in document["latencies"]
+                ),
+                "footprints": tuple(
+                    record_from_json(Footprint, each) for each in document["footprints"]
+                ),
             },
         )
-        return checked(found)
+        return validated(found)
     except KeyError as missing:
         raise UsageError(f"the peaks document has no {missing}") from missing
     except (AttributeError, TypeError, ValueError, OverflowError) as error:
-        raise malformed("peaks", error) from error
+        raise malformed_document_error("peaks", error) from error

@@ -28,10 +28,10 @@ from memlab.device.measurement import (
     Time,
     Verification,
 )
-from memlab.device.properties import dotted
+from memlab.device.properties import version_text
 from memlab.errors import UsageError
-from memlab.roofline.documents.decoding import checked, malformed, record
-from memlab.roofline.run import LEVELS, Placement, Run
+from memlab.roofline.documents.decoding import malformed_document_error, record_from_json, validated
+from memlab.roofline.run import TRAFFIC_LEVELS, Placement, Run
 
 if TYPE_CHECKING:
     from memlab.kernels.launch import Dim3
@@ -62,7 +62,7 @@ def run_document(run: Run) -> dict[str, Any]:
         "tile": measurement.tile,
         "flop": measurement.flop,
         "compulsory_bytes": measurement.compulsory_bytes,
-        "device": asdict(device) | {"compute_capability": dotted(device.compute_capability)},
+        "device": asdict(device) | {"compute_capability": version_text(device.compute_capability)},
         "launch": {
             "grid": measurement.grid,
             "block": measurement.block,
@@ -80,10 +80,10 @@ def run_document(run: Run) -> dict[str, Any]:
         "verification": asdict(measurement.verification),
         "advice": run.advice,
     }
-    return {key: plain(value) for key, value in document.items()}
+    return {key: to_plain_json(value) for key, value in document.items()}
 
 
-def plain(value: object) -> Any:
+def to_plain_json(value: object) -> Any:
     """Reduce a value to what strict JSON has: NumPy's numbers become Python's, infinity a string.
 
     Raises:
@@ -92,9 +92,9 @@ def plain(value: object) -> Any:
     if value is None or isinstance(value, str | bool):
         return value
     if isinstance(value, Mapping):
-        return {str(key): plain(each) for key, each in value.items()}
+        return {str(key): to_plain_json(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(each) for each in value]
+        return [to_plain_json(each) for each in value]
     if isinstance(value, Integral):
         return int(value)
     if isinstance(value, Real):
@@ -121,11 +121,11 @@ def run_from_document(document: Mapping[str, Any]) -> Run:
             f"this memlab reads {SCHEMA_VERSION}"
         )
     try:
-        return checked(_run(document))
+        return validated(_run_from_values(document))
     except KeyError as missing:
         raise UsageError(f"the run document has no {missing}") from missing
     except (AttributeError, TypeError, ValueError, OverflowError) as error:
-        raise malformed("run", error) from error
+        raise malformed_document_error("run", error) from error
 
 
 ROW_COLUMNS = (
@@ -154,7 +154,7 @@ ROW_COLUMNS = (
     "time_provenance",
     "time_samples",
     "flop_per_s",
-    *(f"intensity_{level}_flop_per_byte" for level in LEVELS),
+    *(f"intensity_{level}_flop_per_byte" for level in TRAFFIC_LEVELS),
     "bound",
     "ceiling",
     "ceiling_flop_per_s",
@@ -191,7 +191,7 @@ def run_row(run: Run) -> dict[str, Cell]:
         "device": measurement.device.key,
         "device_name": measurement.device.name,
         "device_kind": measurement.device.kind,
-        "compute_capability": dotted(measurement.device.compute_capability),
+        "compute_capability": version_text(measurement.device.compute_capability),
         "grid": "x".join(map(str, measurement.grid)),
         "block": "x".join(map(str, measurement.block)),
         "dynamic_shared_bytes": measurement.dynamic_shared_bytes,
@@ -207,7 +207,7 @@ def run_row(run: Run) -> dict[str, Cell]:
         "flop_per_s": placement.flop_per_s,
         **{
             f"intensity_{level}_flop_per_byte": placement.intensity_flop_per_byte.get(level)
-            for level in LEVELS
+            for level in TRAFFIC_LEVELS
         },
         "bound": placement.bound,
         "ceiling": placement.ceiling,
@@ -233,7 +233,7 @@ def runs_csv(runs: Iterable[Run]) -> str:
     return text.getvalue()
 
 
-def _run(document: Mapping[str, Any]) -> Run:
+def _run_from_values(document: Mapping[str, Any]) -> Run:
     device, launch, ncu = document["device"], document["launch"], document.get("counters_ncu")
     major, minor = device["compute_capability"].split(".")
     measurement = Measurement(
@@ -242,20 +242,23 @@ def _run(document: Mapping[str, Any]) -> Run:
         tile=document["tile"],
         flop=document["flop"],
         compulsory_bytes=document["compulsory_bytes"],
-        device=record(DeviceSummary, {**device, "compute_capability": (int(major), int(minor))}),
+        device=record_from_json(
+            DeviceSummary, {**device, "compute_capability": (int(major), int(minor))}
+        ),
         grid=_dim3(launch["grid"]),
         block=_dim3(launch["block"]),
         dynamic_shared_bytes=launch["dynamic_shared_bytes"],
-        resources=record(Resources, document["resources"]),
-        occupancy=record(Occupancy, document["occupancy"]),
+        resources=record_from_json(Resources, document["resources"]),
+        occupancy=record_from_json(Occupancy, document["occupancy"]),
         coverage=_coverage(document["coverage"]),
-        counters=record(Counters, document["counters"]),
-        lines=tuple(record(LineCounters, line) for line in document["lines"]),
-        time=record(Time, document["time"]),
-        verification=record(Verification, document["verification"]),
+        counters=record_from_json(Counters, document["counters"]),
+        lines=tuple(record_from_json(LineCounters, line) for line in document["lines"]),
+        time=record_from_json(Time, document["time"]),
+        verification=record_from_json(Verification, document["verification"]),
         counters_ncu=None if ncu is None else {name: float(ncu[name]) for name in ncu},
         library_time={
-            name: record(Time, time) for name, time in document.get("library_time", {}).items()
+            name: record_from_json(Time, time)
+            for name, time in document.get("library_time", {}).items()
         },
     )
     return Run(
@@ -263,14 +266,14 @@ def _run(document: Mapping[str, Any]) -> Run:
         created_at=document["created_at"],
         memlab_version=document["memlab_version"],
         measurement=measurement,
-        placement=record(Placement, document["roofline"]),
+        placement=record_from_json(Placement, document["roofline"]),
         advice=tuple(document["advice"]),
     )
 
 
 def _coverage(document: Mapping[str, Any]) -> Coverage:
     """Read a coverage; early ones said only whether data decides what a kernel does."""
-    read = record(Coverage, document)
+    read = record_from_json(Coverage, document)
     sampled = read.blocks_emulated < read.blocks_total
     return replace(read, estimated=True) if sampled and document.get("data_dependent") else read
 

@@ -5,27 +5,27 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from memlab.device.tracing.records import (
-    Access,
-    Argument,
+    ArrayPart,
     Element,
+    ElementAccess,
     Operation,
-    Part,
-    phases,
+    ScalarArgument,
+    thread_phases,
     value_name,
 )
-from memlab.roofline.documents.runs import plain
+from memlab.roofline.documents.runs import to_plain_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from memlab.device.tracing.records import ArrayUse, Phase, Trace, Value
+    from memlab.device.tracing.records import ArrayUse, Phase, Trace, TracedValue
 
 SCHEMA_VERSION = 1
 
 
-def document(trace: Trace) -> dict[str, Any]:
+def trace_document(trace: Trace) -> dict[str, Any]:
     """Give a trace as a JSON document, whole."""
-    found: dict[str, Any] = plain(
+    found: dict[str, Any] = to_plain_json(
         {
             "schema_version": SCHEMA_VERSION,
             "kernel": trace.kernel,
@@ -40,7 +40,9 @@ def document(trace: Trace) -> dict[str, Any]:
             "phases": [
                 {
                     "thread": thread.thread,
-                    "phases": [_phase_document(each) for each in phases(thread, trace.phases)],
+                    "phases": [
+                        _phase_document(each) for each in thread_phases(thread, trace.phases)
+                    ],
                 }
                 for thread in trace.threads
             ],
@@ -52,7 +54,7 @@ def document(trace: Trace) -> dict[str, Any]:
     return found
 
 
-def _step_document(step: Access | Operation) -> dict[str, Any]:
+def _step_document(step: ElementAccess | Operation) -> dict[str, Any]:
     if isinstance(step, Operation):
         return {
             "kind": step.opcode,
@@ -81,10 +83,10 @@ def _element_document(element: Element) -> dict[str, Any]:
     }
 
 
-def _value_document(value: Value) -> Any:
-    if isinstance(value, Argument):
+def _value_document(value: TracedValue) -> Any:
+    if isinstance(value, ScalarArgument):
         return {"argument": value.name, "value": value.value}
-    if isinstance(value, Part):
+    if isinstance(value, ArrayPart):
         return {
             "array": value.array,
             "first": list(value.first),
@@ -103,7 +105,7 @@ def _phase_document(phase: Phase) -> dict[str, Any]:
             for each in phase.staged
         ],
         "operations": [each.text for each in phase.operations],
-        "moved": [each.text for each in phase.used if isinstance(each, Access)],
+        "moved": [each.text for each in phase.used if isinstance(each, ElementAccess)],
     }
 
 

@@ -6,7 +6,7 @@ import math
 from bisect import bisect_left
 from typing import TYPE_CHECKING, cast
 
-from memlab.roofline.units import shortened
+from memlab.roofline.units import elide_middle
 from memlab.text import printable
 
 if TYPE_CHECKING:
@@ -19,43 +19,43 @@ if TYPE_CHECKING:
 LABEL_GAP_INCHES = 0.2
 """Least distance between the base lines of two labels."""
 
-LEAST_NAME_INCHES = 0.7
+MIN_NAME_INCHES = 0.7
 """Where less than this is left for a name, what follows it is shortened with it."""
 
-MOST_CHARACTERS = 1000
+MAX_TEXT_CHARACTERS = 1000
 """No text that must fit is longer, whatever a kernel is called; wider ones measure slowly."""
 
 
-def fit(text: Text, inches: float) -> None:
+def fit_text(text: Text, inches: float) -> None:
     """Shorten a text in the middle, with an ellipsis, until it is no wider than so many inches."""
     # Of what matplotlib cannot draw it finds no width.
-    whole = printable(shortened(text.get_text(), MOST_CHARACTERS), but="\n")
+    whole = printable(elide_middle(text.get_text(), MAX_TEXT_CHARACTERS), but="\n")
     figure = text.get_figure(root=True)
 
     def too_wide(keep: int) -> bool:
-        text.set_text(shortened(whole, keep))
+        text.set_text(elide_middle(whole, keep))
         return figure is not None and text.get_window_extent().width / figure.dpi > inches
 
     if too_wide(len(whole)):
         keep = 2 + bisect_left(range(3, len(whole)), True, key=too_wide)
-        text.set_text(shortened(whole, keep))
+        text.set_text(elide_middle(whole, keep))
 
 
 def fit_name(text: Text, name: str, rest: str, inches: float) -> None:
     """Write a name and what tells it from others of that name, and shorten the name first."""
-    figure, rest = text.get_figure(root=True), printable(shortened(rest, MOST_CHARACTERS))
+    figure, rest = text.get_figure(root=True), printable(elide_middle(rest, MAX_TEXT_CHARACTERS))
     text.set_text(rest)
     left = inches - (text.get_window_extent().width / figure.dpi if figure and rest else 0.0)
-    if left < LEAST_NAME_INCHES:
+    if left < MIN_NAME_INCHES:
         text.set_text(name + rest)
-        fit(text, inches)
+        fit_text(text, inches)
         return
     text.set_text(name)
-    fit(text, left)
+    fit_text(text, left)
     text.set_text(text.get_text() + rest)
 
 
-def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:
+def spread_positions(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:
     """Move positions as little as possible so that neighbours are at least a gap apart.
 
     Least squares by pooling neighbours that would overlap (isotonic regression).
@@ -93,7 +93,7 @@ def figure_of(axes: Axes) -> Figure:
     return cast("Figure", axes.get_figure(root=True))
 
 
-def place_inches(axes: Axes, x: float, y: float) -> tuple[float, float]:
+def point_inches(axes: Axes, x: float, y: float) -> tuple[float, float]:
     """Give where a value of log-log axes stands, in inches from their lower left corner."""
     width, height = axes_inches(axes)
     (left, right), (bottom, top) = axes.get_xlim(), axes.get_ylim()

@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from memlab.roofline.ceilings import ceiling_label
-from memlab.roofline.plots.label_placement import fit
+from memlab.roofline.plots.label_placement import fit_text
 from memlab.roofline.plots.style import (
-    ALARM,
     HAIRLINE,
     INK,
     LEVEL_NAMES,
     MARKERS,
-    QUIET,
+    SECONDARY_INK,
     SMALL_POINTS,
-    marker_looks,
+    WARNING_COLOR,
+    marker_style,
 )
-from memlab.roofline.units import brief, digits, parameters_text, scaled
+from memlab.roofline.units import column_number, parameters_text, si_text, without_lists
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from matplotlib.text import Text
 
     from memlab.device.measurement import Provenance
-    from memlab.roofline.plots.style import Entry
+    from memlab.roofline.plots.style import RunStyle
     from memlab.roofline.run import Run
 
 HEADER_INCHES = 0.62
@@ -57,13 +57,19 @@ def draw_legend(axes: Axes) -> None:
     axes.set_axis_off()
 
     def handle(provenance: Provenance) -> Line2D:
-        looks = marker_looks(INK, provenance)
+        looks = marker_style(INK, provenance)
         return Line2D([], [], marker="o", label=f"{provenance} time", **looks)
 
     # Grey, neither hollow nor filled: here the shape alone speaks.
     levels = [
         Line2D(
-            [], [], marker=MARKERS[level], color=QUIET, ls="none", ms=7, label=LEVEL_NAMES[level]
+            [],
+            [],
+            marker=MARKERS[level],
+            color=SECONDARY_INK,
+            ls="none",
+            ms=7,
+            label=LEVEL_NAMES[level],
         )
         for level in MARKERS
     ]
@@ -93,7 +99,7 @@ def table_inches(rows: int) -> float:
     return HEADER_INCHES + ROW_INCHES * rows
 
 
-def draw_table(figure: Figure, entries: Sequence[Entry], top_inches: float) -> None:
+def draw_table(figure: Figure, entries: Sequence[RunStyle], top_inches: float) -> None:
     """Write the table of runs across the figure, from a height in inches above its foot."""
     from matplotlib.lines import Line2D
 
@@ -106,29 +112,29 @@ def draw_table(figure: Figure, entries: Sequence[Entry], top_inches: float) -> N
         figure.add_artist(Line2D([x / width, until / width], [y / height] * 2, color=color, lw=0.8))
 
     heading_y = top_inches - 0.44
-    write(9.85, top_inches - 0.12, "FLOP/B", "center", color=QUIET)
+    write(9.85, top_inches - 0.12, "FLOP/B", "center", color=SECONDARY_INK)
     rule(8.4, 11.3, top_inches - 0.26)
     for heading, x, align in TABLE_COLUMNS:
         write(x, heading_y, heading, align, fontweight="bold")
-    rule(0.45, 13.65, top_inches - HEADER_INCHES + 0.02, QUIET)
+    rule(0.45, 13.65, top_inches - HEADER_INCHES + 0.02, SECONDARY_INK)
     for index, entry in enumerate(entries):
         y = top_inches - HEADER_INCHES - ROW_INCHES * (index + 0.5)
         ends = [0.42 / width, 0.74 / width]
         figure.add_artist(Line2D(ends, [y / height] * 2, lw=1.2, **entry.line))
-        for looks in (entry.cutout, entry.marker):
+        for looks in (entry.marker_gap, entry.marker):
             figure.add_artist(Line2D([0.58 / width], [y / height], marker="o", **looks))
-        for (heading, x, align), cell in zip(TABLE_COLUMNS, cells(entry.run), strict=True):
+        for (heading, x, align), cell in zip(TABLE_COLUMNS, run_cells(entry.run), strict=True):
             text = write(x, y, cell, align)
             if room := CELL_INCHES.get(heading):
-                fit(text, room)
+                fit_text(text, room)
                 if "…" in text.get_text():  # smaller rather than shorter
                     text.set(text=cell, fontsize=SMALL_POINTS)
-                    fit(text, room)
+                    fit_text(text, room)
             if heading == "bound" and entry.run.placement.fraction_of_ceiling > 1.0:
-                text.set(color=ALARM, fontweight="bold")
+                text.set(color=WARNING_COLOR, fontweight="bold")
 
 
-def cells(run: Run) -> tuple[str, ...]:
+def run_cells(run: Run) -> tuple[str, ...]:
     """Write a run as the table's cells; what exceeds a physical limit is called invalid."""
     measurement, placement = run.measurement, run.placement
     mark = "" if measurement.time.provenance == "measured" else "~"
@@ -136,10 +142,10 @@ def cells(run: Run) -> tuple[str, ...]:
     levels = (placement.intensity_flop_per_byte.get(level) for level in MARKERS)
     return (
         measurement.kernel,
-        parameters_text(brief(measurement.parameters)),
-        f"{mark}{scaled(measurement.time.median_s, 's')} {measurement.time.provenance}",
+        parameters_text(without_lists(measurement.parameters)),
+        f"{mark}{si_text(measurement.time.median_s, 's')} {measurement.time.provenance}",
         f"{_gflop_per_s(run):,.0f}" if placement.flop_per_s else "no FLOPs",
-        *(digits(level) if level else "–" for level in levels),
+        *(column_number(level) if level else "–" for level in levels),
         ceiling_label(placement.bound) if fraction <= 1.0 else "invalid",
         f"{fraction:.0%} of {'L1' if placement.ceiling == 'l1' else placement.ceiling.upper()}",
     )

@@ -8,15 +8,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from memlab.device.occupancy import max_warps
-from memlab.roofline.plots.label_placement import fit
-from memlab.roofline.plots.occupancy_labels import count_text, write_texts
+from memlab.roofline.plots.label_placement import fit_text
+from memlab.roofline.plots.occupancy_labels import block_count_text, write_texts
 from memlab.roofline.plots.style import (
+    BACKGROUND,
     DOTS_PER_INCH,
     INK,
+    MATPLOTLIB_SETTINGS,
     PALETTE,
-    PAPER,
-    QUIET,
-    RC,
+    SECONDARY_INK,
     SMALL_POINTS,
     TEXT_POINTS,
 )
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from memlab.device.properties import DeviceProperties
-    from memlab.roofline.plots.occupancy_curves import Curve, Step
+    from memlab.roofline.plots.occupancy_curves import CurveStep, OccupancyCurve
 
 KIB = 1024
 
-LIMITERS = {
+LIMITER_COLORS = {
     "warps": PALETTE[5],
     "registers": PALETTE[1],
     "shared memory": PALETTE[2],
@@ -46,22 +46,28 @@ AXIS_LABELS = {
     "registers_per_thread": "registers a thread",
     "shared_bytes_per_block": "shared memory a block, KiB",
 }
-TITLES = {
+PANEL_TITLES = {
     "threads_per_block": "by block size",
     "registers_per_thread": "by registers",
     "shared_bytes_per_block": "by shared memory",
 }
-TICKS = {"threads_per_block": 256, "registers_per_thread": 32, "shared_bytes_per_block": 16 * KIB}
+TICK_STEPS = {
+    "threads_per_block": 256,
+    "registers_per_thread": 32,
+    "shared_bytes_per_block": 16 * KIB,
+}
 """Distance of the ticks, in the resource's unit; doubled until no more than `TICKS_AT_MOST`."""
 
-TICKS_AT_MOST = 9
+MAX_TICKS = 9
 
 SIZE_INCHES = (14.0, 5.3)
 LEFT_INCHES, PANEL_INCHES, GAP_INCHES = 0.95, 3.6, 0.55
 FOOT_INCHES, PANEL_HEIGHT_INCHES = 1.15, 2.75
 
 
-def draw(curves: Sequence[Curve], properties: DeviceProperties, subject: str) -> Figure:
+def draw_occupancy(
+    curves: Sequence[OccupancyCurve], properties: DeviceProperties, subject: str
+) -> Figure:
     """Draw the curves of one block beside each other.
 
     Args:
@@ -77,7 +83,7 @@ def draw(curves: Sequence[Curve], properties: DeviceProperties, subject: str) ->
     from matplotlib.figure import Figure
 
     width, height = SIZE_INCHES
-    with matplotlib.rc_context(RC):
+    with matplotlib.rc_context(MATPLOTLIB_SETTINGS):
         figure = Figure(figsize=SIZE_INCHES, dpi=DOTS_PER_INCH, facecolor="white")
         FigureCanvasAgg(figure)
         for index, curve in enumerate(curves):
@@ -90,17 +96,19 @@ def draw(curves: Sequence[Curve], properties: DeviceProperties, subject: str) ->
                     PANEL_HEIGHT_INCHES / height,
                 )
             )
-            _panel(axes, curve, max_warps(properties))
+            _draw_panel(axes, curve, max_warps(properties))
             if index == 0:
                 axes.set_ylabel("resident warps an SM", labelpad=6)
-        _percent_axis(axes)
-        _title(figure, curves[0].here, properties, subject)
-        _legend(figure, curves)
+        _add_percent_axis(axes)
+        _write_title(figure, curves[0].current_step, properties, subject)
+        _draw_legend(figure, curves)
     return figure
 
 
-def _panel(axes: Axes, curve: Curve, most_warps: int) -> None:
-    axes.set_title(TITLES[curve.resource], loc="left", fontsize=TEXT_POINTS, fontweight="bold")
+def _draw_panel(axes: Axes, curve: OccupancyCurve, most_warps: int) -> None:
+    axes.set_title(
+        PANEL_TITLES[curve.resource], loc="left", fontsize=TEXT_POINTS, fontweight="bold"
+    )
     axes.spines[["top", "right"]].set_visible(False)
     for step in curve.steps:
         axes.fill_between(
@@ -110,17 +118,17 @@ def _panel(axes: Axes, curve: Curve, most_warps: int) -> None:
             alpha=0.28,
             linewidth=0,
         )
-    _outline(axes, curve)
-    _mark(axes, curve)
+    _draw_steps(axes, curve)
+    _draw_marker(axes, curve)
     last = curve.steps[-1].last
     axes.set_xlim(0, last)
     axes.set_ylim(0, 1.16 * most_warps)
-    _ticks(axes, curve.resource, last, most_warps)
+    _set_ticks(axes, curve.resource, last, most_warps)
     write_texts(axes, curve, _value_text(curve.resource, curve.current))
     axes.set_xlabel(AXIS_LABELS[curve.resource], labelpad=4)
 
 
-def _outline(axes: Axes, curve: Curve) -> None:
+def _draw_steps(axes: Axes, curve: OccupancyCurve) -> None:
     """Draw the steps as one line, each in its colour, joined by thin uprights."""
     for step in curve.steps:
         axes.plot(
@@ -141,9 +149,9 @@ def _outline(axes: Axes, curve: Curve) -> None:
         )
 
 
-def _mark(axes: Axes, curve: Curve) -> None:
+def _draw_marker(axes: Axes, curve: OccupancyCurve) -> None:
     """Mark the block's own value."""
-    step, value = curve.here, curve.current
+    step, value = curve.current_step, curve.current
     axes.plot([value] * 2, [0, step.warps_per_sm], color=INK, lw=1.0, ls=(0, (3, 3)), zorder=4)
     axes.plot(
         [value],
@@ -151,14 +159,14 @@ def _mark(axes: Axes, curve: Curve) -> None:
         marker="o",
         ms=9,
         color=INK,
-        markeredgecolor=PAPER,
+        markeredgecolor=BACKGROUND,
         markeredgewidth=1.4,
         zorder=5,
         clip_on=False,
     )
 
 
-def _percent_axis(axes: Axes) -> None:
+def _add_percent_axis(axes: Axes) -> None:
     """Repeat the last panel's scale on its right, as occupancy in per cent."""
     right = axes.twinx()
     right.spines[["top", "left", "right"]].set_visible(False)
@@ -168,9 +176,9 @@ def _percent_axis(axes: Axes) -> None:
     right.set_ylabel("occupancy", labelpad=6)
 
 
-def _ticks(axes: Axes, resource: str, last: int, most_warps: int) -> None:
-    distance = TICKS[resource]
-    while last / distance > TICKS_AT_MOST:
+def _set_ticks(axes: Axes, resource: str, last: int, most_warps: int) -> None:
+    distance = TICK_STEPS[resource]
+    while last / distance > MAX_TICKS:
         distance *= 2
     places = list(range(0, last + 1, distance))
     unit = KIB if resource == "shared_bytes_per_block" else 1
@@ -188,39 +196,41 @@ def _value_text(resource: str, value: int) -> str:
     return f"{value} {AXIS_LABELS[resource].partition(' ')[0]}"
 
 
-def _color(step: Step) -> str:
+def _color(step: CurveStep) -> str:
     if step.occupancy is None:
-        return QUIET
+        return SECONDARY_INK
     binding = step.occupancy.limiter.split(" and ")
-    return next(color for name, color in LIMITERS.items() if name in binding)
+    return next(color for name, color in LIMITER_COLORS.items() if name in binding)
 
 
-def _title(figure: Figure, here: Step, properties: DeviceProperties, subject: str) -> None:
+def _write_title(
+    figure: Figure, here: CurveStep, properties: DeviceProperties, subject: str
+) -> None:
     width, height = SIZE_INCHES
     y = 1.0 - 0.5 / height
     title = figure.text(
         0.45 / width, y, f"Occupancy of {subject}", fontsize=20, fontweight="bold", va="center"
     )
-    fit(title, width - 0.9)
+    fit_text(title, width - 0.9)
     found = here.occupancy
     text = properties.name
     if found:
-        blocks, most = count_text(found.blocks_per_sm), max_warps(properties)
+        blocks, most = block_count_text(found.blocks_per_sm), max_warps(properties)
         text += (
             f"  ·  {blocks}, {found.warps_per_sm} of {most} warps, {found.theoretical:.0%}, "
             f"limited by {found.limiter}"
         )
-    figure.text(0.45 / width, 1.0 - 0.86 / height, text, va="center", color=QUIET)
+    figure.text(0.45 / width, 1.0 - 0.86 / height, text, va="center", color=SECONDARY_INK)
 
 
-def _legend(figure: Figure, curves: Sequence[Curve]) -> None:
+def _draw_legend(figure: Figure, curves: Sequence[OccupancyCurve]) -> None:
     from matplotlib.patches import Patch
 
     steps = [step for curve in curves for step in curve.steps]
     shown = {_color(step) for step in steps if step.occupancy}
     handles = [
         Patch(facecolor=color, edgecolor="none", label=name)
-        for name, color in LIMITERS.items()
+        for name, color in LIMITER_COLORS.items()
         if color in shown
     ]
     width, height = SIZE_INCHES

@@ -8,16 +8,21 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from memlab.device.occupancy import RESOURCES, resident, resource_limits, resource_units
+from memlab.device.occupancy import (
+    BLOCK_RESOURCES,
+    occupancy_or_none,
+    resource_limits,
+    resource_units,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from memlab.device.measurement import Occupancy
-    from memlab.device.occupancy import Block
+    from memlab.device.occupancy import BlockRequirements
     from memlab.device.properties import DeviceProperties
 
-COLUMNS = (
+CURVE_COLUMNS = (
     "resource",
     "first",
     "last",
@@ -30,7 +35,7 @@ COLUMNS = (
 
 
 @dataclass(frozen=True)
-class Step:
+class CurveStep:
     """A range of values that all give the same occupancy.
 
     Attributes:
@@ -50,7 +55,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Curve:
+class OccupancyCurve:
     """How occupancy depends on one resource.
 
     Attributes:
@@ -61,15 +66,17 @@ class Curve:
 
     resource: str
     current: int
-    steps: tuple[Step, ...]
+    steps: tuple[CurveStep, ...]
 
     @property
-    def here(self) -> Step:
+    def current_step(self) -> CurveStep:
         """The step that holds the block's own value."""
         return next(step for step in self.steps if step.first <= self.current <= step.last)
 
 
-def curves(properties: DeviceProperties, block: Block) -> tuple[Curve, ...]:
+def occupancy_curves(
+    properties: DeviceProperties, block: BlockRequirements
+) -> tuple[OccupancyCurve, ...]:
     """Compute the curve of each resource.
 
     Args:
@@ -79,17 +86,17 @@ def curves(properties: DeviceProperties, block: Block) -> tuple[Curve, ...]:
     Raises:
         DeviceError: The device's limits are not known.
     """
-    return tuple(_curve(properties, block, resource) for resource in RESOURCES)
+    return tuple(_curve(properties, block, resource) for resource in BLOCK_RESOURCES)
 
 
-def curves_csv(curves: Iterable[Curve]) -> str:
+def curves_csv(curves: Iterable[OccupancyCurve]) -> str:
     """Write curves as CSV, a row a step: enough to draw them again."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
+    writer.writerow(CURVE_COLUMNS)
     for curve in curves:
         for step in curve.steps:
-            current = curve.current if step == curve.here else ""
+            current = curve.current if step == curve.current_step else ""
             found = step.occupancy
             figures = (
                 (found.blocks_per_sm, found.warps_per_sm, found.theoretical, found.limiter)
@@ -100,18 +107,23 @@ def curves_csv(curves: Iterable[Curve]) -> str:
     return text.getvalue()
 
 
-def _curve(properties: DeviceProperties, block: Block, resource: str) -> Curve:
+def _curve(properties: DeviceProperties, block: BlockRequirements, resource: str) -> OccupancyCurve:
     least, most = resource_limits(properties)[resource]
     unit = resource_units(properties)[resource]
     # Values of one unit are allocated alike; none at all is a value of its own.
     firsts = [*([least] if least == 0 else []), *range(1, most + 1, unit)]
-    tried = [(first, resident(properties, replace(block, **{resource: first}))) for first in firsts]
-    alike = [list(group) for _, group in groupby(tried, key=lambda each: _outcome(each[1]))]
+    tried = [
+        (first, occupancy_or_none(properties, replace(block, **{resource: first})))
+        for first in firsts
+    ]
+    alike = [list(group) for _, group in groupby(tried, key=lambda each: _step_key(each[1]))]
     ends = [group[0][0] - 1 for group in alike[1:]] + [most]
-    steps = (Step(group[0][0], end, group[0][1]) for group, end in zip(alike, ends, strict=True))
-    return Curve(resource, getattr(block, resource), tuple(steps))
+    steps = (
+        CurveStep(group[0][0], end, group[0][1]) for group, end in zip(alike, ends, strict=True)
+    )
+    return OccupancyCurve(resource, getattr(block, resource), tuple(steps))
 
 
-def _outcome(occupancy: Occupancy | None) -> object:
+def _step_key(occupancy: Occupancy | None) -> object:
     """Tell steps apart: the limits of resources that do not bind are no part of one."""
     return occupancy and (occupancy.blocks_per_sm, occupancy.warps_per_sm, occupancy.limiter)

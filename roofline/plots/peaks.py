@@ -9,18 +9,18 @@ import itertools
 import math
 from typing import TYPE_CHECKING
 
-from memlab.roofline.plots.label_placement import spread
+from memlab.roofline.plots.label_placement import spread_positions
 from memlab.roofline.plots.style import (
+    BACKGROUND,
     DOTS_PER_INCH,
     HAIRLINE,
     INK,
+    MATPLOTLIB_SETTINGS,
     PALETTE,
-    PAPER,
-    QUIET,
-    RC,
+    SECONDARY_INK,
     SMALL_POINTS,
 )
-from memlab.roofline.units import scaled, short
+from memlab.roofline.units import sentence_number, si_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,13 +36,13 @@ ARITHMETIC_COLOR = PALETTE[2]
 LEVEL_TINTS = {"L1": "#F3F7FB", "L2": "#E4EEF7", "DRAM": "#D3E3F1"}
 KIB, MIB = 2**10, 2**20
 BAR_HEIGHT = 0.62
-NOTE = (
+BARS_NOTE = (
     "Bars: logarithmic; the mark is the datasheet's limit at the clock it assumes, and % is of it. "
     "Shared lines: one read of the L2 serves several SMs."
 )
 
 
-def draw(peaks: Peaks) -> Figure:
+def draw_peaks(peaks: Peaks) -> Figure:
     """Draw what was measured of one GPU.
 
     Left, latency and bandwidth over the footprint on one axis, with the levels of the hierarchy
@@ -55,7 +55,7 @@ def draw(peaks: Peaks) -> Figure:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    with matplotlib.rc_context(RC):
+    with matplotlib.rc_context(MATPLOTLIB_SETTINGS):
         figure = Figure(figsize=(WIDTH_INCHES, HEIGHT_INCHES), dpi=DOTS_PER_INCH, facecolor="white")
         FigureCanvasAgg(figure)
         figure.text(
@@ -72,7 +72,7 @@ def draw(peaks: Peaks) -> Figure:
             f"measured  ·  {peaks.created_at[:10]}",
             ha="right",
             va="center",
-            color=QUIET,
+            color=SECONDARY_INK,
         )
         _draw_latency(figure.add_axes((0.064, 0.53, 0.385, 0.345)), peaks)
         _draw_bandwidth(figure.add_axes((0.064, 0.1, 0.385, 0.335)), peaks)
@@ -85,14 +85,16 @@ def draw(peaks: Peaks) -> Figure:
             ARITHMETIC_COLOR,
             "Arithmetic",
         )
-        figure.text(0.032, 0.018, NOTE, fontsize=SMALL_POINTS, color=QUIET)
+        figure.text(0.032, 0.018, BARS_NOTE, fontsize=SMALL_POINTS, color=SECONDARY_INK)
     return figure
 
 
 def _draw_latency(axes: Axes, peaks: Peaks) -> None:
     points = peaks.footprints
     top = 1.18 * max(point.latency_cycles for point in points)
-    _prepare(axes, points, top, "Latency of a load (cycles)", "Latency by footprint, one thread")
+    _set_up_footprint_axes(
+        axes, points, top, "Latency of a load (cycles)", "Latency by footprint, one thread"
+    )
     axes.plot(
         [point.footprint_bytes for point in points],
         [point.latency_cycles for point in points],
@@ -100,7 +102,7 @@ def _draw_latency(axes: Axes, peaks: Peaks) -> None:
         lw=2.2,
         marker="o",
         ms=5,
-        mec=PAPER,
+        mec=BACKGROUND,
         mew=0.8,
         zorder=4,
     )
@@ -108,10 +110,10 @@ def _draw_latency(axes: Axes, peaks: Peaks) -> None:
     ordered = sorted(levels, key=lambda each: each.cycles)
     inches = HEIGHT_INCHES * axes.get_position().height
     wanted = [each.cycles / top * inches for each in ordered]
-    for each, place in zip(ordered, spread(wanted, 0.19, 0.08, inches), strict=True):
+    for each, place in zip(ordered, spread_positions(wanted, 0.19, 0.08, inches), strict=True):
         axes.axhline(each.cycles, color=LATENCY_COLOR, lw=0.8, ls=(0, (1, 2)), zorder=2)
         axes.annotate(
-            f"{each.label} {short(each.cycles)} ({scaled(each.seconds, 's')})",
+            f"{each.label} {sentence_number(each.cycles)} ({si_text(each.seconds, 's')})",
             xy=(1.0, each.cycles),
             xycoords=("axes fraction", "data"),
             xytext=(1.015, place / inches),
@@ -127,7 +129,7 @@ def _draw_bandwidth(axes: Axes, peaks: Peaks) -> None:
     points = [each for each in peaks.footprints if each.bandwidth_bytes_per_s]
     values = [(each.bandwidth_bytes_per_s or 0.0) / 1e12 for each in points]
     top = 1.18 * max(values)
-    _prepare(
+    _set_up_footprint_axes(
         axes, peaks.footprints, top, "Read bandwidth (TB/s)",
         "Read bandwidth by footprint, every SM reads it all",
     )  # fmt: skip
@@ -138,7 +140,7 @@ def _draw_bandwidth(axes: Axes, peaks: Peaks) -> None:
         lw=2.2,
         marker="o",
         ms=5,
-        mec=PAPER,
+        mec=BACKGROUND,
         mew=0.8,
         zorder=4,
     )
@@ -150,7 +152,7 @@ def _draw_bandwidth(axes: Axes, peaks: Peaks) -> None:
                     rate.value / 1e12, color=BANDWIDTH_COLOR, lw=0.8, ls=(0, (1, 2)), zorder=2
                 )
                 axes.annotate(
-                    f"{label} {scaled(rate.value, 'B/s')}",
+                    f"{label} {si_text(rate.value, 'B/s')}",
                     xy=(1.0, rate.value / 1e12),
                     xycoords=("axes fraction", "data"),
                     xytext=(8, 0),
@@ -161,7 +163,9 @@ def _draw_bandwidth(axes: Axes, peaks: Peaks) -> None:
                 )
 
 
-def _prepare(axes: Axes, points: Sequence[Footprint], top: float, ylabel: str, title: str) -> None:
+def _set_up_footprint_axes(
+    axes: Axes, points: Sequence[Footprint], top: float, ylabel: str, title: str
+) -> None:
     """Set up axes over the footprint, with the levels as bands."""
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter
 
@@ -173,22 +177,22 @@ def _prepare(axes: Axes, points: Sequence[Footprint], top: float, ylabel: str, t
     axes.xaxis.set_major_locator(FixedLocator([2**power for power in powers[::4]]))
     axes.xaxis.set_minor_locator(FixedLocator([2**power for power in powers]))
     axes.xaxis.set_minor_formatter(NullFormatter())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: _size(value)))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: _size_text(value)))
     axes.set_ylabel(ylabel, labelpad=6)
     axes.set_title(title, loc="left", fontsize=12.5, fontweight="bold", pad=8)
     axes.grid(visible=True, axis="y", color="#FFFFFF", linewidth=1.0)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
-    edges = (first / 1.12, *_edges(points), last * 1.12)
+    edges = (first / 1.12, *_capacity_edges(points), last * 1.12)
     for (name, tint), left, right in zip(LEVEL_TINTS.items(), edges, edges[1:], strict=False):
         axes.axvspan(left, right, color=tint, lw=0, zorder=0)
         axes.text(
-            math.sqrt(left * right), top * 0.955, name, ha="center", va="top", color=QUIET,
+            math.sqrt(left * right), top * 0.955, name, ha="center", va="top", color=SECONDARY_INK,
             fontsize=12, fontweight="bold",
         )  # fmt: skip
 
 
-def _edges(points: Sequence[Footprint]) -> tuple[float, float]:
+def _capacity_edges(points: Sequence[Footprint]) -> tuple[float, float]:
     """Find where latency leaves the first plateau and where it is halfway from the second on.
 
     Between the footprints of the two neighbours that enclose the crossing.
@@ -199,12 +203,12 @@ def _edges(points: Sequence[Footprint]) -> tuple[float, float]:
     ]
     plateau = sorted(middle)[len(middle) // 2] if middle else (lowest + highest) / 2
     return (
-        _crossing(points, lowest + (plateau - lowest) / 10),
-        _crossing(points, (plateau + highest) / 2),
+        _crossing_footprint(points, lowest + (plateau - lowest) / 10),
+        _crossing_footprint(points, (plateau + highest) / 2),
     )
 
 
-def _crossing(points: Sequence[Footprint], level: float) -> float:
+def _crossing_footprint(points: Sequence[Footprint], level: float) -> float:
     for before, after in itertools.pairwise(points):
         if before.latency_cycles <= level < after.latency_cycles:
             return math.sqrt(before.footprint_bytes * after.footprint_bytes)
@@ -238,7 +242,7 @@ def _draw_bars(axes: Axes, rates: Sequence[Rate], color: str, title: str) -> Non
         share = "" if rate.fraction is None else f"  {rate.fraction:.1%}"
         share += " invalid" if rate.invalid else ""
         axes.annotate(
-            f"{scaled(rate.value, rate.unit)}{share}",
+            f"{si_text(rate.value, rate.unit)}{share}",
             xy=(1.0, row),
             xycoords=("axes fraction", "data"),
             xytext=(5, 0),
@@ -249,7 +253,7 @@ def _draw_bars(axes: Axes, rates: Sequence[Rate], color: str, title: str) -> Non
         )
 
 
-def _size(size: float) -> str:
+def _size_text(size: float) -> str:
     for unit, scale in (("GiB", 2**30), ("MiB", MIB), ("KiB", KIB)):
         if size >= scale:
             return f"{size / scale:g} {unit}"

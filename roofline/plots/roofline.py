@@ -11,12 +11,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memlab.errors import UsageError
-from memlab.roofline.ceilings import by_key
+from memlab.roofline.ceilings import ceilings_by_key
 from memlab.roofline.plots.axes import draw_chart, is_on_chart
-from memlab.roofline.plots.label_placement import fit
+from memlab.roofline.plots.label_placement import fit_text
 from memlab.roofline.plots.legend import draw_legend, draw_table, table_inches
-from memlab.roofline.plots.side_panel import draw_beside
-from memlab.roofline.plots.style import DOTS_PER_INCH, QUIET, RC, SMALL_POINTS, entries
+from memlab.roofline.plots.side_panel import draw_side_panel
+from memlab.roofline.plots.style import (
+    DOTS_PER_INCH,
+    MATPLOTLIB_SETTINGS,
+    SECONDARY_INK,
+    SMALL_POINTS,
+    run_styles,
+)
 from memlab.text import printable
 
 if TYPE_CHECKING:
@@ -24,16 +30,16 @@ if TYPE_CHECKING:
 
     from matplotlib.figure import Figure
 
-    from memlab.roofline.plots.style import Entry
+    from memlab.roofline.plots.style import RunStyle
     from memlab.roofline.run import Ceiling, Run
 
-FORMATS = ("png", "svg", "pdf")
+IMAGE_FORMATS = ("png", "svg", "pdf")
 """What a picture can be saved as."""
 
-RUNS_AT_MOST = 12
+MAX_RUNS = 12
 """More kernels than these no one can tell apart; the newest are drawn and the rest counted."""
 
-NOTE = (
+ROOFLINE_NOTE = (
     "Read each point under the roof of its own level; requested bytes have none, caches serve part "
     "of them. Dots lead to the kernel's lowest roof, which % of roof is of."
 )
@@ -46,7 +52,7 @@ FOOT_INCHES = 0.3
 NOTE_INCHES = 0.22
 
 
-def draw(
+def draw_roofline(
     runs: Sequence[Run],
     ceilings: Sequence[Ceiling],
     device_name: str,
@@ -69,11 +75,11 @@ def draw(
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    distinct = _newest_of_each(runs)
-    shown = entries(distinct[-RUNS_AT_MOST:])
-    notes = _notes(shown, ceilings, older=len(distinct) - len(shown))
+    distinct = _newest_distinct_runs(runs)
+    shown = run_styles(distinct[-MAX_RUNS:])
+    notes = _note_lines(shown, ceilings, older=len(distinct) - len(shown))
     height = ABOVE_TABLE_INCHES + table_inches(len(shown)) + FOOT_INCHES + NOTE_INCHES * len(notes)
-    with matplotlib.rc_context(RC):
+    with matplotlib.rc_context(MATPLOTLIB_SETTINGS):
         figure = Figure(figsize=(WIDTH_INCHES, height), dpi=DOTS_PER_INCH, facecolor="white")
         FigureCanvasAgg(figure)
 
@@ -88,18 +94,20 @@ def draw(
                 tall / height,
             )
 
-        _title(figure, [entry.run for entry in shown], device_name, date)
+        _write_title(figure, [entry.run for entry in shown], device_name, date)
         chart = figure.add_axes(box(0.95, CHART_TOP_INCHES, *CHART_INCHES))
         draw_chart(chart, shown, ceilings, measured)
         beside = figure.add_axes(box(11.1, CHART_TOP_INCHES + 0.2, 2.55, 2.45))
-        dram = by_key(ceilings).get("dram")
-        draw_beside(beside, shown, dram.value if dram else 0.0)
+        dram = ceilings_by_key(ceilings).get("dram")
+        draw_side_panel(beside, shown, dram.value if dram else 0.0)
         draw_legend(figure.add_axes(box(10.4, CHART_TOP_INCHES + 3.5, 3.3, 1.3)))
         draw_table(figure, shown, height - ABOVE_TABLE_INCHES)
         for rank, note in enumerate(reversed(notes)):
             y = (0.2 + NOTE_INCHES * rank) / height
-            text = figure.text(0.45 / WIDTH_INCHES, y, note, fontsize=SMALL_POINTS, color=QUIET)
-            fit(text, 13.2)
+            text = figure.text(
+                0.45 / WIDTH_INCHES, y, note, fontsize=SMALL_POINTS, color=SECONDARY_INK
+            )
+            fit_text(text, 13.2)
     return figure
 
 
@@ -114,12 +122,12 @@ def image_format(path: Path) -> str:
         raise UsageError(
             f"cannot tell the format of {path} from its extension: use .png, .svg or .pdf"
         )
-    if name not in FORMATS:
+    if name not in IMAGE_FORMATS:
         raise UsageError(f"a picture cannot be saved as {name!r} ({path}): use .png, .svg or .pdf")
     return name
 
 
-def render(figure: Figure, image_format: str) -> bytes:
+def render_figure(figure: Figure, image_format: str) -> bytes:
     """Give a figure as the bytes of a file, the same for the same figure.
 
     Raises:
@@ -128,13 +136,15 @@ def render(figure: Figure, image_format: str) -> bytes:
     import matplotlib
     from matplotlib.text import Text
 
-    if image_format not in FORMATS:
+    if image_format not in IMAGE_FORMATS:
         raise UsageError(f"a picture cannot be saved as {image_format!r}: use png, svg or pdf")
     timeless = {"png": {"Software": None}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
     for text in figure.findobj(Text):  # XML has no control characters
         text.set_text(printable(text.get_text(), but="\n"))
     data = io.BytesIO()
-    with matplotlib.rc_context(RC | {"svg.hashsalt": "memlab", "pdf.fonttype": 42}):
+    with matplotlib.rc_context(
+        MATPLOTLIB_SETTINGS | {"svg.hashsalt": "memlab", "pdf.fonttype": 42}
+    ):
         figure.savefig(
             data,
             format=image_format,
@@ -145,7 +155,7 @@ def render(figure: Figure, image_format: str) -> bytes:
     return data.getvalue()
 
 
-def _newest_of_each(runs: Sequence[Run]) -> list[Run]:
+def _newest_distinct_runs(runs: Sequence[Run]) -> list[Run]:
     newest: dict[object, Run] = {}
     for run in runs:
         measurement = run.measurement
@@ -159,7 +169,7 @@ def _newest_of_each(runs: Sequence[Run]) -> list[Run]:
     return list(newest.values())
 
 
-def _title(figure: Figure, runs: Sequence[Run], device_name: str, date: str) -> None:
+def _write_title(figure: Figure, runs: Sequence[Run], device_name: str, date: str) -> None:
     height = figure.get_size_inches()[1]
     provenances = sorted({run.measurement.time.provenance for run in runs})
     times = f"times {' and '.join(provenances)}  ·  " if provenances else ""
@@ -177,13 +187,13 @@ def _title(figure: Figure, runs: Sequence[Run], device_name: str, date: str) -> 
         f"{times}{date}",
         ha="right",
         va="center",
-        color=QUIET,
+        color=SECONDARY_INK,
     )
 
 
-def _notes(shown: Sequence[Entry], ceilings: Sequence[Ceiling], older: int) -> list[str]:
+def _note_lines(shown: Sequence[RunStyle], ceilings: Sequence[Ceiling], older: int) -> list[str]:
     """Say under the table how to read the chart and what is missing from it, a line each."""
-    notes = [NOTE] if shown else []
+    notes = [ROOFLINE_NOTE] if shown else []
     off_chart = [entry.label for entry in shown if not is_on_chart(entry, ceilings)]
     if off_chart:
         notes.append(f"Not on the chart (no FLOPs, or beyond its axes): {', '.join(off_chart)}.")

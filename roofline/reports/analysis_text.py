@@ -6,31 +6,31 @@ from typing import TYPE_CHECKING
 
 from memlab.device.measurement import flop_by_pipe
 from memlab.roofline.ceilings import ceiling_label
-from memlab.roofline.units import scaled, short
+from memlab.roofline.units import sentence_number, si_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from memlab.device.measurement import Counters
     from memlab.roofline.analysis.analysis import Analysis
-    from memlab.roofline.analysis.boundary import BoundaryCost, EdgeCase
-    from memlab.roofline.analysis.listing import Listed, ListedLine
+    from memlab.roofline.analysis.boundary import BoundaryCase, BoundaryCost
+    from memlab.roofline.analysis.listing import ListedLine, ListingItem
 
-HEAT_FROM = (0.001, 0.05, 0.2, 0.5)
+HEAT_THRESHOLDS = (0.001, 0.05, 0.2, 0.5)
 """Shares of the traffic from which a line is warm, warmer, hot, hottest."""
 
-POOR_BUS = 0.5
+POOR_BUS_UTILISATION = 0.5
 """Below this share of what moves for a line, less than half was asked for: it is marked."""
-MANY_LANES_OFF = 0.25
+HIGH_IDLE_LANE_SHARE = 0.25
 """Above this share of its lanes idle, a line is marked."""
 
 
 def heat_level(heat: float) -> int:
     """Give the step of `HEAT_FROM` that a share of the traffic has reached, 0 to 4."""
-    return sum(heat >= each for each in HEAT_FROM)
+    return sum(heat >= each for each in HEAT_THRESHOLDS)
 
 
-def shown_lines(lines: Sequence[ListedLine]) -> tuple[ListedLine, ...]:
+def lines_without_head_comment(lines: Sequence[ListedLine]) -> tuple[ListedLine, ...]:
     """Leave out the comment at the head of a source: the kernel's description repeats it."""
     for start, line in enumerate(lines):
         text = line.text.strip()
@@ -39,32 +39,32 @@ def shown_lines(lines: Sequence[ListedLine]) -> tuple[ListedLine, ...]:
     return tuple(lines)
 
 
-def wastes_bus(line: Listed) -> bool:
+def wastes_bus(line: ListingItem) -> bool:
     """Say whether most of what moves for a line was not asked for."""
-    return line.bus_utilisation is not None and line.bus_utilisation < POOR_BUS
+    return line.bus_utilisation is not None and line.bus_utilisation < POOR_BUS_UTILISATION
 
 
-def wastes_lanes(line: Listed) -> bool:
+def wastes_lanes(line: ListingItem) -> bool:
     """Say whether many lanes idle at a line."""
-    return (line.lanes_off_share or 0) > MANY_LANES_OFF
+    return (line.lanes_off_share or 0) > HIGH_IDLE_LANE_SHARE
 
 
-def wastes_passes(line: Listed) -> bool:
+def wastes_passes(line: ListingItem) -> bool:
     """Say whether a line's constant loads want more than one address a warp."""
     return (line.passes_per_request or 0) > 1
 
 
-def compact(count: int) -> str:
+def compact_count(count: int) -> str:
     """Write a count in at most five characters: `8,388,608` is `8.39M`; nothing for 0."""
     if not count:
         return ""
-    return str(count) if count < 1000 else scaled(count, "").replace(" ", "")
+    return str(count) if count < 1000 else si_text(count, "").replace(" ", "")
 
 
 def flop_text(flop: int, counters: Counters) -> str:
     """Say how many FLOPs the algorithm has and how many ran; nothing where that is the same."""
     executed = sum(flop_by_pipe(counters).values())
-    declared, ran = (scaled(each, "").strip() for each in (flop, executed))
+    declared, ran = (si_text(each, "").strip() for each in (flop, executed))
     if declared == ran or not executed:  # what was not counted is no 0
         return ""
     return f"{declared} of the algorithm, {ran} executed"
@@ -84,8 +84,9 @@ def ratio_facts(analysis: Analysis) -> Iterator[tuple[str, str]]:
     where = "in the loops" if ratio.loops else "over the whole program"
     yield (
         "ratio",
-        f"{short(ratio.flop_per_byte)} FLOP/B {where}: "
-        f"{short(ratio.flop_per_access)} FLOP for each {ratio.value_bytes} bytes asked for",
+        f"{sentence_number(ratio.flop_per_byte)} FLOP/B {where}: "
+        f"{sentence_number(ratio.flop_per_access)} FLOP for each {ratio.value_bytes} bytes "
+        "asked for",
     )
     bound, fraction, peak = ratio.bound_flop_per_s, ratio.fraction_of_peak, ratio.peak_flop_per_s
     if bound is None or ratio.bandwidth_bytes_per_s is None:
@@ -94,24 +95,25 @@ def ratio_facts(analysis: Analysis) -> Iterator[tuple[str, str]]:
     of_peak = ""
     if fraction is not None and peak is not None:
         pipe = ceiling_label(ratio.pipe)
-        of_peak = f", {100 * fraction:.1f}% of {scaled(peak, 'FLOP/s')} {pipe}"
-    yield "bound", exact(bound) + of_peak
+        of_peak = f", {100 * fraction:.1f}% of {si_text(peak, 'FLOP/s')} {pipe}"
+    yield "bound", exact_rate_text(bound) + of_peak
     if fraction == 1:
         yield "", "the ratio is past the ridge point: arithmetic binds, even without caches"
     else:
         bandwidth = f"{ratio.bandwidth_bytes_per_s / 1e9:,.4g} GB/s"
         yield (
             "",
-            f"{short(ratio.flop_per_byte)} FLOP/B x {bandwidth}, what memory allows without caches",
+            f"{sentence_number(ratio.flop_per_byte)} FLOP/B x {bandwidth}, what memory allows "
+            "without caches",
         )
     needed = ratio.needed_flop_per_access
     if needed is not None:
         times = needed / ratio.flop_per_access
-        more = f"{short(times)} times as many" if times > 1 else "there are enough"
-        yield "needed", f"{short(needed)} FLOP an access for the peak: {more}"
+        more = f"{sentence_number(times)} times as many" if times > 1 else "there are enough"
+        yield "needed", f"{sentence_number(needed)} FLOP an access for the peak: {more}"
 
 
-def exact(flop_per_s: float) -> str:
+def exact_rate_text(flop_per_s: float) -> str:
     """Write a bound so that it can be checked by hand: `388.75 GFLOP/s`."""
     giga = flop_per_s / 1e9
     return f"{giga:,.2f} GFLOP/s" if giga < 1e4 else f"{giga / 1e3:,.2f} TFLOP/s"
@@ -120,7 +122,7 @@ def exact(flop_per_s: float) -> str:
 def boundary_rows(cost: BoundaryCost) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Give the comparison as headings and rows, the launch between its neighbours."""
     cases = [each for each in (cost.lower, cost.case, cost.upper) if each is not None]
-    headings = tuple(_size(each, cost) for each in cases)
+    headings = tuple(_size_text(each, cost) for each in cases)
     rows: list[tuple[str, ...]] = [
         ("threads", *(f"{each.threads:,}" for each in cases)),
         ("lane slots", *(f"{each.lane_slots:,}" for each in cases)),
@@ -140,7 +142,7 @@ def boundary_text(cost: BoundaryCost) -> str:
         if other is not None:
             lanes, sectors = cost.wasted_lanes(other), cost.wasted_sectors(other)
             parts.append(
-                f"against {_size(other, cost)}, {_percent(lanes)} of the lane slots "
+                f"against {_size_text(other, cost)}, {_percent(lanes)} of the lane slots "
                 f"and {_percent(sectors)} of the sectors"
             )
     if not parts:
@@ -152,7 +154,7 @@ def _percent(share: float) -> str:
     return f"{round(100 * share, 1) + 0.0:.1f}%"  # adding 0 turns -0.0 into 0.0
 
 
-def _sizes(cost: BoundaryCost) -> set[str]:
+def _differing_parameters(cost: BoundaryCost) -> set[str]:
     """Name the parameters in which the neighbours differ."""
     return {
         name
@@ -163,7 +165,7 @@ def _sizes(cost: BoundaryCost) -> set[str]:
     }
 
 
-def _size(case: EdgeCase, cost: BoundaryCost) -> str:
+def _size_text(case: BoundaryCase, cost: BoundaryCost) -> str:
     """Name a launch by what differs between the neighbours: `width 96`."""
-    names = _sizes(cost)
+    names = _differing_parameters(cost)
     return ", ".join(f"{name} {value}" for name, value in case.parameters.items() if name in names)

@@ -16,10 +16,10 @@ from memlab.roofline.ceilings import ceiling_label
 from memlab.roofline.reports.analysis_text import (
     boundary_rows,
     boundary_text,
-    compact,
+    compact_count,
     heat_level,
+    lines_without_head_comment,
     ratio_facts,
-    shown_lines,
     wastes_bus,
     wastes_lanes,
     wastes_passes,
@@ -27,29 +27,29 @@ from memlab.roofline.reports.analysis_text import (
 from memlab.roofline.reports.parts import (
     REPORT_COLUMNS,
     TAB,
-    Screen,
+    EscapingConsole,
     bare_table,
     device_text,
-    facts,
-    figures,
+    facts_section,
+    figures_section,
     heading,
     indented,
     kernel_text,
     percent,
-    prose,
-    spaced,
+    prose_section,
+    stack_sections,
 )
-from memlab.roofline.run import LEVELS
-from memlab.roofline.units import covered_text, digits, scaled
+from memlab.roofline.run import TRAFFIC_LEVELS
+from memlab.roofline.units import column_number, covered_text, si_text
 
 if TYPE_CHECKING:
     from rich.console import ConsoleOptions, RenderableType, RenderResult
 
     from memlab.roofline.analysis.analysis import Analysis
-    from memlab.roofline.analysis.listing import Listed, ListedLine
+    from memlab.roofline.analysis.listing import ListedLine, ListingItem
 
-WIDEST_LISTING = 130
-LEAST_SOURCE_COLUMNS = 24
+MAX_LISTING_COLUMNS = 130
+MIN_SOURCE_COLUMNS = 24
 
 HEAT_STYLES = ("", "yellow", "bold yellow", "bold dark_orange", "bold red")
 """From cold to hot; where there is no colour, the column of shares says the same."""
@@ -57,19 +57,23 @@ HEAT_STYLES = ("", "yellow", "bold yellow", "bold dark_orange", "bold red")
 
 def listing_console() -> Console:
     """Give the console for listings on stdout: wider than a report where the terminal is."""
-    return Screen(highlight=False, width=min(max(Console().width, 40), WIDEST_LISTING))
+    return EscapingConsole(
+        highlight=False, width=min(max(Console().width, 40), MAX_LISTING_COLUMNS)
+    )
 
 
-def report(analysis: Analysis) -> RenderableType:
+def analysis_report(analysis: Analysis) -> RenderableType:
     """Give the whole report of an analysis."""
     sections = (
         _heading(analysis),
-        _narrow(facts("Compute-to-global-memory-access ratio", ratio_facts(analysis))),
+        _at_report_width(
+            facts_section("Compute-to-global-memory-access ratio", ratio_facts(analysis))
+        ),
         _intensity(analysis),
-        _boundary(analysis) if analysis.knows_sizes else None,
-        Listing(shown_lines(analysis.listing)),
+        _boundary(analysis) if analysis.has_known_sizes else None,
+        Listing(lines_without_head_comment(analysis.listing)),
     )
-    return spaced(sections)
+    return stack_sections(sections)
 
 
 @dataclass(frozen=True)
@@ -87,17 +91,17 @@ class Listing:
 
         Where it is narrow source lines wrap, and then the last columns go.
         """
-        shown = [each for line in self.lines for each in (line, *line.mixed)]
-        columns = [each for each in COLUMNS if any(map(each.figure, shown))]
+        shown = [each for line in self.lines for each in (line, *line.mixed_accesses)]
+        columns = [each for each in LISTING_COLUMNS if any(map(each.figure, shown))]
         number_width = len(str(max((line.number for line in self.lines), default=0)))
         widths = [
             max(map(len, (*each.heading.split("\n"), *map(each.figure, shown)))) for each in columns
         ]
         taken = number_width + 2 + sum(width + 1 for width in widths)
-        while columns and taken + LEAST_SOURCE_COLUMNS > options.max_width:
+        while columns and taken + MIN_SOURCE_COLUMNS > options.max_width:
             columns.pop()
             taken -= widths.pop() + 1
-        room = max(options.max_width - taken, LEAST_SOURCE_COLUMNS)
+        room = max(options.max_width - taken, MIN_SOURCE_COLUMNS)
         table = bare_table(
             Column("", justify="right", width=number_width),
             Column(Text("Source", style="bold"), width=room, no_wrap=True),
@@ -113,7 +117,7 @@ class Listing:
                 Text(_wrapped(line.text, room), style=heat or ("" if line.counters else "dim")),
                 *(Text(each.figure(line), style=each.style(line) or heat) for each in columns),
             )
-            for access in line.mixed:
+            for access in line.mixed_accesses:
                 table.add_row(
                     "",
                     Text(_wrapped(_indent(line.text) + access.text, room), style="dim italic"),
@@ -145,39 +149,39 @@ def _indent(text: str) -> str:
     return " " * (len(text) - len(text.lstrip()) + TAB)
 
 
-def _heat(line: Listed) -> str:
+def _heat(line: ListingItem) -> str:
     return percent(round(line.heat, 3)) if line.heat >= 0.0005 else ""
 
 
-def _count(counter: str) -> Callable[[Listed], str]:
-    return lambda line: compact(getattr(line.counters, counter)) if line.counters else ""
+def _counter_text(counter: str) -> Callable[[ListingItem], str]:
+    return lambda line: compact_count(getattr(line.counters, counter)) if line.counters else ""
 
 
-def _sectors(line: Listed) -> str:
+def _sectors(line: ListingItem) -> str:
     each = line.sectors_per_request
     return "" if each is None else f"{each:.3g}"
 
 
-def _bus(line: Listed) -> str:
+def _bus_text(line: ListingItem) -> str:
     return "" if line.bus_utilisation is None else percent(line.bus_utilisation)
 
 
-def _passes(line: Listed) -> str:
+def _passes(line: ListingItem) -> str:
     each = line.passes_per_request
     return "" if each is None else f"{each:.3g}"
 
 
-def _off(line: Listed) -> str:
+def _lanes_off_text(line: ListingItem) -> str:
     share = line.lanes_off_share
     return "" if not share or share < 0.0005 else percent(round(share, 3))
 
 
-def _red(wastes: Callable[[Listed], bool]) -> Callable[[Listed], str]:
+def _red_if(wastes: Callable[[ListingItem], bool]) -> Callable[[ListingItem], str]:
     return lambda line: "red" if wastes(line) else ""
 
 
 @dataclass(frozen=True)
-class Figure:
+class ListingColumn:
     """One column behind the source.
 
     Attributes:
@@ -187,20 +191,22 @@ class Figure:
     """
 
     heading: str
-    figure: Callable[[Listed], str]
-    style: Callable[[Listed], str] = lambda line: ""
+    figure: Callable[[ListingItem], str]
+    style: Callable[[ListingItem], str] = lambda line: ""
 
 
-COLUMNS = (
-    Figure("traffic\nshare", _heat),
-    Figure("re-\nquests", _count("global_requests")),
-    Figure("sect.\n/req.", _sectors),
-    Figure("bus\nutil.", _bus, _red(wastes_bus)),
-    Figure("excess\nwavef.", _count("shared_excessive_wavefronts"), lambda line: "red"),
-    Figure("local\nsect.", _count("local_sectors")),
-    Figure("passes\n/req.", _passes, _red(wastes_passes)),
-    Figure("\nFLOP", _count("flop")),
-    Figure("lanes\noff", _off, _red(wastes_lanes)),
+LISTING_COLUMNS = (
+    ListingColumn("traffic\nshare", _heat),
+    ListingColumn("re-\nquests", _counter_text("global_requests")),
+    ListingColumn("sect.\n/req.", _sectors),
+    ListingColumn("bus\nutil.", _bus_text, _red_if(wastes_bus)),
+    ListingColumn(
+        "excess\nwavef.", _counter_text("shared_excessive_wavefronts"), lambda line: "red"
+    ),
+    ListingColumn("local\nsect.", _counter_text("local_sectors")),
+    ListingColumn("passes\n/req.", _passes, _red_if(wastes_passes)),
+    ListingColumn("\nFLOP", _counter_text("flop")),
+    ListingColumn("lanes\noff", _lanes_off_text, _red_if(wastes_lanes)),
 )
 
 
@@ -208,7 +214,7 @@ def _heading(analysis: Analysis) -> RenderableType:
     coverage = analysis.coverage
     blocks = f"{covered_text(coverage)} emulated"
     remarks = [("", Text(coverage.remark, style="yellow"))] if coverage.remark else []
-    return _narrow(
+    return _at_report_width(
         heading(
             (kernel_text(analysis.kernel, analysis.parameters), device_text(analysis.device)),
             ("counted, not timed", blocks),
@@ -220,23 +226,23 @@ def _heading(analysis: Analysis) -> RenderableType:
 def _intensity(analysis: Analysis) -> RenderableType:
     intensity, moved = analysis.intensity_flop_per_byte, analysis.bytes_moved
     rows = []
-    for level in LEVELS:
+    for level in TRAFFIC_LEVELS:
         value = intensity[level]
-        shown = "-" if value is None else digits(value)
-        rows.append((ceiling_label(level), shown, scaled(moved[level], "B")))
-    return figures("Intensity", ("FLOP/B", "bytes"), rows)
+        shown = "-" if value is None else column_number(value)
+        rows.append((ceiling_label(level), shown, si_text(moved[level], "B")))
+    return figures_section("Intensity", ("FLOP/B", "bytes"), rows)
 
 
 def _boundary(analysis: Analysis) -> RenderableType:
     cost = analysis.boundary
     if cost is None:
         none = "No block reaches over the edge: the sizes are multiples of the block's."
-        return prose("Boundary checks", none)
+        return prose_section("Boundary checks", none)
     headings, rows = boundary_rows(cost)
-    said = _narrow(indented(Text(boundary_text(cost))))
-    return Group(figures("Boundary checks", headings, rows), said)
+    said = _at_report_width(indented(Text(boundary_text(cost))))
+    return Group(figures_section("Boundary checks", headings, rows), said)
 
 
-def _narrow(part: RenderableType) -> RenderableType:
+def _at_report_width(part: RenderableType) -> RenderableType:
     """Keep text at a report's width, however wide the listing may be."""
     return Constrain(part, REPORT_COLUMNS)

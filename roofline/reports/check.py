@@ -11,7 +11,14 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from memlab.device.checking.findings import TOOLS
-from memlab.roofline.reports.parts import TAB, bare_table, device_text, heading, kernel_text, spaced
+from memlab.roofline.reports.parts import (
+    TAB,
+    bare_table,
+    device_text,
+    heading,
+    kernel_text,
+    stack_sections,
+)
 from memlab.roofline.units import compared_text, covered_text
 
 if TYPE_CHECKING:
@@ -19,14 +26,14 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from memlab.device.checking.findings import CheckReport, Finding, Place
-    from memlab.device.nvidia_tools.sanitizer import Pair, SanitizerReport
+    from memlab.device.checking.findings import CheckFinding, CheckReport, SourceLocation
+    from memlab.device.nvidia_tools.sanitizer import FindingPair, SanitizerReport
     from memlab.kernels.launch import Dim3
 
 MARGIN_COLUMNS = 7
 """Room for a line's number and the bar behind it, as compilers print them."""
 
-TITLES = {
+FINDING_TITLES = {
     "RAW": "read-after-write hazard",
     "WAR": "write-after-read hazard",
     "WAW": "write-after-write hazard",
@@ -36,7 +43,7 @@ TITLES = {
 
 
 def check_report(
-    report: CheckReport, beside: SanitizerReport | None = None, pairs: Sequence[Pair] = ()
+    report: CheckReport, beside: SanitizerReport | None = None, pairs: Sequence[FindingPair] = ()
 ) -> RenderableType:
     """Give the whole report of a check.
 
@@ -54,7 +61,7 @@ def check_report(
         parts += [_finding(each, report.source_name, "compute-sanitizer: ") for each in theirs]
         parts.append(_side_by_side(beside, pairs))
     parts.append(_summary(report, len(theirs)))
-    return spaced(parts)
+    return stack_sections(parts)
 
 
 def _heading(report: CheckReport) -> RenderableType:
@@ -67,37 +74,41 @@ def _heading(report: CheckReport) -> RenderableType:
     )
 
 
-def _finding(finding: Finding, source_name: str, by: str = "") -> RenderableType:
+def _finding(finding: CheckFinding, source_name: str, by: str = "") -> RenderableType:
     """A finding: file and line, tool and kind; the line itself; what, where and how often."""
     at, other = finding.at, finding.other
     place = f"{source_name}:{at.line}: " if at.line else f"{source_name}: "
-    kind = TITLES.get(finding.kind, finding.kind)
+    kind = FINDING_TITLES.get(finding.kind, finding.kind)
     rows: list[RenderableType] = [
-        _head(place, f"{by}{finding.tool}", kind),
-        *_source(at),
-        _fact(finding.message),
+        _finding_heading(place, f"{by}{finding.tool}", kind),
+        *_source_line(at),
+        _detail_line(finding.message),
     ]
-    where = ", by ".join(filter(None, (finding.element, _who(at))))
-    rows += [_fact(f"at {where}" if finding.element else where)] if where else []
+    where = ", by ".join(filter(None, (finding.element, _thread_text(at))))
+    rows += [_detail_line(f"at {where}" if finding.element else where)] if where else []
     if other is not None:
         if other.line != at.line:
-            rows += _source(other)
-        rows += [_fact(f"{_RELATION.get(finding.tool, '')}{_who(other)}")] if _who(other) else []
+            rows += _source_line(other)
+        rows += (
+            [_detail_line(f"{_OTHER_ACCESS_PREFIX.get(finding.tool, '')}{_thread_text(other)}")]
+            if _thread_text(other)
+            else []
+        )
     if finding.count > 1 and at.thread is not None:
         what = "threads" if finding.tool == "synccheck" else "times"
-        rows.append(_fact(f"{finding.count:,} {what} in all"))
+        rows.append(_detail_line(f"{finding.count:,} {what} in all"))
     return Group(*rows)
 
 
-_RELATION = {"racecheck": "against ", "synccheck": "without "}
+_OTHER_ACCESS_PREFIX = {"racecheck": "against ", "synccheck": "without "}
 """How the other thread of a finding stands to the first."""
 
 
-def _head(place: str, tool: str, what: str) -> Text:
+def _finding_heading(place: str, tool: str, what: str) -> Text:
     return Text.assemble((place, "bold"), (f"{tool}: ", "bold red"), (what, "bold"))
 
 
-def _source(place: Place) -> Iterator[RenderableType]:
+def _source_line(place: SourceLocation) -> Iterator[RenderableType]:
     """The source line, numbered, where there is one."""
     if place.text:
         table = Table.grid(Column(width=MARGIN_COLUMNS, justify="right"), Column(), padding=(0, 1))
@@ -105,11 +116,11 @@ def _source(place: Place) -> Iterator[RenderableType]:
         yield table
 
 
-def _fact(text: str) -> RenderableType:
+def _detail_line(text: str) -> RenderableType:
     return Padding(Text(text), (0, 0, 0, MARGIN_COLUMNS + 1))
 
 
-def _who(place: Place) -> str:
+def _thread_text(place: SourceLocation) -> str:
     if place.thread is None:
         return ""
     block = "" if place.block is None else f" of block {_index(place.block)}"
@@ -122,18 +133,20 @@ def _index(index: Dim3) -> str:
 
 def _verification(report: CheckReport) -> RenderableType:
     checked = report.verification
-    lines: list[RenderableType] = [_head(f"{report.source_name}: ", "verification", "failed")]
+    lines: list[RenderableType] = [
+        _finding_heading(f"{report.source_name}: ", "verification", "failed")
+    ]
     if checked.worst:
-        lines.append(_fact(checked.worst))
+        lines.append(_detail_line(checked.worst))
     if checked.relative_error is not None and checked.tolerance is not None:
         error, allowed = f"{checked.relative_error:.1e}", f"{checked.tolerance:.1e}"
-        lines.append(_fact(f"relative error {error}, rounding explains {allowed}"))
+        lines.append(_detail_line(f"relative error {error}, rounding explains {allowed}"))
     if checked.wrong:
-        lines.append(_fact(compared_text(checked)))
+        lines.append(_detail_line(compared_text(checked)))
     return Group(*lines)
 
 
-def _side_by_side(beside: SanitizerReport, pairs: Sequence[Pair]) -> RenderableType:
+def _side_by_side(beside: SanitizerReport, pairs: Sequence[FindingPair]) -> RenderableType:
     name = f"compute-sanitizer {beside.version}".strip()
     table = bare_table(
         Column(Text("Side by side" if pairs else "Neither finds anything", style="bold")),
@@ -146,13 +159,15 @@ def _side_by_side(beside: SanitizerReport, pairs: Sequence[Pair]) -> RenderableT
         place = f"  {pair.tool}, line{'s' if len(pair.lines) > 1 else ''} {lines}"
         theirs = "-" if pair.tool in beside.tools else "no verdict"
         table.add_row(
-            Text(place, style="dim"), _verdict(pair.memlab), _verdict(pair.sanitizer, theirs)
+            Text(place, style="dim"),
+            _finding_kind_text(pair.memlab),
+            _finding_kind_text(pair.sanitizer, theirs),
         )
     notes = [Text(f"  {each}", style="dim") for each in beside.notes]
     return Group(table, *notes)
 
 
-def _verdict(finding: Finding | None, missing: str = "-") -> Text:
+def _finding_kind_text(finding: CheckFinding | None, missing: str = "-") -> Text:
     return Text(missing, style="dim") if finding is None else Text(finding.kind)
 
 

@@ -10,24 +10,24 @@ from memlab.roofline.ceilings import ceiling_label
 from memlab.roofline.reports.analysis_text import (
     boundary_rows,
     boundary_text,
-    compact,
+    compact_count,
     heat_level,
     ratio_facts,
     wastes_bus,
     wastes_lanes,
     wastes_passes,
 )
-from memlab.roofline.run import LEVELS
-from memlab.roofline.units import covered_text, digits, extent_text, parameters_text, scaled
+from memlab.roofline.run import TRAFFIC_LEVELS
+from memlab.roofline.units import column_number, covered_text, extent_text, parameters_text, si_text
 from memlab.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from memlab.roofline.analysis.analysis import Analysis
-    from memlab.roofline.analysis.listing import Listed
+    from memlab.roofline.analysis.listing import ListingItem
 
-COLUMNS = (
+HTML_COLUMNS = (
     ("share", "share of the bytes through the L1 / shared port"),
     ("requests", "warp-level instructions to global memory"),
     ("sectors", "32-byte sectors a request"),
@@ -118,11 +118,11 @@ def escape(text: str) -> str:
     return html.escape(printable(text, but="\t"))
 
 
-def page(analysis: Analysis) -> str:
+def listing_page(analysis: Analysis) -> str:
     """Give the analysis as an HTML document; every text in it is escaped."""
     title = f"{analysis.kernel}, {parameters_text(analysis.parameters)}"
     sections = [_ratio(analysis), _intensity(analysis)]
-    if analysis.knows_sizes:
+    if analysis.has_known_sizes:
         sections.append(_boundary(analysis))
     return "\n".join(
         (
@@ -170,7 +170,7 @@ def _ratio(analysis: Analysis) -> str:
     ratio = analysis.ratio
     big = ""
     if ratio is not None:
-        big = f'<p class="big">{digits(ratio.flop_per_byte)} <small>FLOP/B</small></p>'
+        big = f'<p class="big">{column_number(ratio.flop_per_byte)} <small>FLOP/B</small></p>'
     return f"<section><h2>Compute to global memory access</h2>{big}<dl>{facts}</dl></section>"
 
 
@@ -179,10 +179,10 @@ def _intensity(analysis: Analysis) -> str:
     rows = [
         (
             ceiling_label(level),
-            "-" if intensity[level] is None else digits(intensity[level] or 0.0),
-            scaled(moved[level], "B"),
+            "-" if intensity[level] is None else column_number(intensity[level] or 0.0),
+            si_text(moved[level], "B"),
         )
-        for level in LEVELS
+        for level in TRAFFIC_LEVELS
     ]
     return f"<section><h2>Intensity</h2>{_table(('level', 'FLOP/B', 'bytes'), rows)}</section>"
 
@@ -214,16 +214,18 @@ def _listing(analysis: Analysis) -> str:
     for line in analysis.listing:
         level = heat_level(line.heat)
         look = f"h{level}" if level else "" if line.counters else "cold"
-        rows.append((look, str(line.number or ""), line.text, _figures(line)))
+        rows.append((look, str(line.number or ""), line.text, _figure_cells(line)))
         indent = line.text[: len(line.text) - len(line.text.lstrip())] + "    "
-        rows += [("access", "", indent + each.text, _figures(each)) for each in line.mixed]
-    used = [column for column in range(len(COLUMNS)) if any(row[3][column][0] for row in rows)]
+        rows += [
+            ("access", "", indent + each.text, _figure_cells(each)) for each in line.mixed_accesses
+        ]
+    used = [column for column in range(len(HTML_COLUMNS)) if any(row[3][column][0] for row in rows)]
     head = "".join(
         f'<th scope="col" title="{escape(said)}">{escape(name)}</th>'
-        for name, said in (COLUMNS[column] for column in used)
+        for name, said in (HTML_COLUMNS[column] for column in used)
     )
     body = "\n".join(
-        _row(look, number, text, [(COLUMNS[column][0], *figures[column]) for column in used])
+        _row(look, number, text, [(HTML_COLUMNS[column][0], *figures[column]) for column in used])
         for look, number, text, figures in rows
     )
     names = ("warm", "warmer", "hot", "hottest")
@@ -240,22 +242,22 @@ def _listing(analysis: Analysis) -> str:
     )
 
 
-def _figures(line: Listed) -> list[tuple[str, str]]:
+def _figure_cells(line: ListingItem) -> list[tuple[str, str]]:
     """Give the text and the look of each of `COLUMNS`."""
     counted = line.counters
     if counted is None:
-        return [("", "")] * len(COLUMNS)
+        return [("", "")] * len(HTML_COLUMNS)
     bus, off = line.bus_utilisation, line.lanes_off_share or 0.0
     per_request, passes = line.sectors_per_request, line.passes_per_request
     return [
         (f"{100 * line.heat:.1f}%" if heat_level(line.heat) else "", ""),
-        (compact(counted.global_requests), ""),
+        (compact_count(counted.global_requests), ""),
         ("" if per_request is None else f"{per_request:.3g}", ""),
         ("" if bus is None else f"{100 * bus:.0f}%", "poor" if wastes_bus(line) else ""),
-        (compact(counted.shared_excessive_wavefronts), "poor"),
-        (compact(counted.local_sectors), ""),
+        (compact_count(counted.shared_excessive_wavefronts), "poor"),
+        (compact_count(counted.local_sectors), ""),
         ("" if passes is None else f"{passes:.3g}", "poor" if wastes_passes(line) else ""),
-        (compact(counted.flop), ""),
+        (compact_count(counted.flop), ""),
         (f"{100 * off:.1f}%" if off >= 0.0005 else "", "poor" if wastes_lanes(line) else ""),
     ]
 

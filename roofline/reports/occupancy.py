@@ -8,30 +8,31 @@ from rich.table import Column
 from rich.text import Text
 
 from memlab.device.occupancy import (
+    BLOCK_RESOURCES,
     REGISTERS_PER_ALLOCATION,
-    RESOURCES,
     SUB_PARTITIONS,
-    Allocation,
-    Block,
-    allocation,
+    BlockAllocation,
+    BlockRequirements,
+    block_allocation,
+    compute_occupancy,
     max_registers,
     max_warps,
-    occupancy,
     resource_limits,
 )
-from memlab.device.occupancy_thresholds import register_budget, thresholds
+from memlab.device.occupancy_thresholds import occupancy_thresholds as thresholds
+from memlab.device.occupancy_thresholds import register_budget
 from memlab.roofline.reports.parts import (
     LABEL_COLUMNS,
     bar,
     bare_table,
     capacity,
     device_text,
-    facts,
+    facts_section,
     heading,
     kernel_text,
     percent,
-    prose,
-    spaced,
+    prose_section,
+    stack_sections,
 )
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from memlab.device.measurement import Occupancy
     from memlab.device.occupancy_thresholds import Threshold
     from memlab.device.properties import DeviceProperties
-    from memlab.roofline.documents.occupancy import Subject
+    from memlab.roofline.documents.occupancy import OccupancySubject
 
 RESOURCE_LABELS = {
     "threads_per_block": ("block size", "threads"),
@@ -52,7 +53,7 @@ RESOURCE_LABELS = {
 """A resource as a label, and the unit that follows its value."""
 
 
-def report(properties: DeviceProperties, subject: Subject) -> RenderableType:
+def occupancy_report(properties: DeviceProperties, subject: OccupancySubject) -> RenderableType:
     """Give the whole report: the block, the blocks that fit, what binds, what would change it.
 
     Raises:
@@ -60,16 +61,16 @@ def report(properties: DeviceProperties, subject: Subject) -> RenderableType:
         DeviceError: The device's limits are not known.
     """
     block = subject.block
-    found, given = occupancy(properties, block), allocation(properties, block)
+    found, given = compute_occupancy(properties, block), block_allocation(properties, block)
     sections = (
         _heading(properties, subject),
-        facts("Block", _block_facts(properties, subject, given)),
-        facts("Occupancy", _occupancy_facts(properties, found)),
+        facts_section("Block", _block_facts(properties, subject, given)),
+        facts_section("Occupancy", _occupancy_facts(properties, found)),
         _limits(properties, found, given),
-        facts("Next threshold", _threshold_facts(properties, subject.block, found)),
-        prose("Registers", budget_text(properties, subject.block)),
+        facts_section("Next threshold", _threshold_facts(properties, subject.block, found)),
+        prose_section("Registers", budget_text(properties, subject.block)),
     )
-    return spaced(sections)
+    return stack_sections(sections)
 
 
 def threshold_text(resource: str, threshold: Threshold, found: Occupancy) -> str:
@@ -85,7 +86,7 @@ def threshold_text(resource: str, threshold: Threshold, found: Occupancy) -> str
     )
 
 
-def budget_text(properties: DeviceProperties, block: Block) -> str:
+def budget_text(properties: DeviceProperties, block: BlockRequirements) -> str:
     """Say how many registers a thread may have, and why division promises more."""
     budget = register_budget(properties, block)
     most, divided = budget.registers_per_thread, budget.by_division
@@ -106,7 +107,7 @@ def budget_text(properties: DeviceProperties, block: Block) -> str:
     )
 
 
-def _heading(properties: DeviceProperties, subject: Subject) -> RenderableType:
+def _heading(properties: DeviceProperties, subject: OccupancySubject) -> RenderableType:
     name = (
         kernel_text(subject.kernel, subject.parameters)
         if subject.kernel
@@ -116,7 +117,7 @@ def _heading(properties: DeviceProperties, subject: Subject) -> RenderableType:
 
 
 def _block_facts(
-    properties: DeviceProperties, subject: Subject, given: Allocation
+    properties: DeviceProperties, subject: OccupancySubject, given: BlockAllocation
 ) -> Iterator[tuple[str, str]]:
     block = subject.block
     yield "threads", f"{block.threads_per_block:,} = {_warps(given.warps_per_block)}"
@@ -147,7 +148,9 @@ def _occupancy_facts(
     yield "limited by", found.limiter
 
 
-def _limits(properties: DeviceProperties, found: Occupancy, given: Allocation) -> RenderableType:
+def _limits(
+    properties: DeviceProperties, found: Occupancy, given: BlockAllocation
+) -> RenderableType:
     """List what each resource alone would allow, the binding ones marked."""
     why = {
         "blocks": f"{_blocks(found.limits['blocks'])} an SM, however small",
@@ -171,9 +174,9 @@ def _limits(properties: DeviceProperties, found: Occupancy, given: Allocation) -
 
 
 def _threshold_facts(
-    properties: DeviceProperties, block: Block, found: Occupancy
+    properties: DeviceProperties, block: BlockRequirements, found: Occupancy
 ) -> Iterator[tuple[str, str]]:
-    for resource in RESOURCES:
+    for resource in BLOCK_RESOURCES:
         label = RESOURCE_LABELS[resource][0]
         below, above = thresholds(properties, block, resource)
         for threshold in (below, above):

@@ -31,7 +31,7 @@ TAB = 4
 BINARY_PREFIXES = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
-class Screen(Console):
+class EscapingConsole(Console):
     """A console on which what is shown moves no cursor and changes no colour.
 
     Names of files and kernels, source lines and stored runs may come from strangers.
@@ -51,10 +51,10 @@ def console(most: int = REPORT_COLUMNS) -> Console:
     Args:
         most: Columns that are used of a wide terminal. One that says it has none does not know.
     """
-    return Screen(highlight=False, width=min(Console().width or REPORT_COLUMNS, most))
+    return EscapingConsole(highlight=False, width=min(Console().width or REPORT_COLUMNS, most))
 
 
-def spaced(sections: Iterable[RenderableType | None]) -> Group:
+def stack_sections(sections: Iterable[RenderableType | None]) -> Group:
     """Put sections under each other, a blank line between; None is one with nothing to say."""
     parts = [part for each in sections if each is not None for part in ("", each)]
     return Group(*parts[1:])
@@ -79,7 +79,7 @@ def device_text(device: DeviceSummary | DeviceProperties) -> Text:
     return Text.assemble((device.name, "bold"), f", {architecture}")
 
 
-def facts(title: str, rows: Iterable[tuple[str, RenderableType]]) -> RenderableType:
+def facts_section(title: str, rows: Iterable[tuple[str, RenderableType]]) -> RenderableType:
     """Give a section of a report: a title, and a fact a line as label and value."""
     grid = Table.grid(Column(width=LABEL_COLUMNS), Column(), padding=(0, 1, 0, 0))
     for label, value in rows:
@@ -87,7 +87,7 @@ def facts(title: str, rows: Iterable[tuple[str, RenderableType]]) -> RenderableT
     return Group(Text(title, style="bold"), grid)
 
 
-def figures(title: str, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+def figures_section(title: str, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
     """Give a section of figures, right-aligned; every section has the same columns."""
     table = bare_table(
         Column(Text(title, style="bold"), width=LABEL_COLUMNS),
@@ -111,7 +111,7 @@ def bare_table(*columns: Column, gap: int = 1) -> Table:
     return Table(*columns, box=None, padding=(0, gap, 0, 0), pad_edge=False)
 
 
-def prose(title: str, text: str) -> RenderableType:
+def prose_section(title: str, text: str) -> RenderableType:
     """Give a section of a report that is one paragraph."""
     return Group(Text(title, style="bold"), indented(Text(text)))
 

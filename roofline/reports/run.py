@@ -7,7 +7,11 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from memlab.device.measurement import DRIFT_LIMIT, EVENT_PAIR_SHARE, global_atomic_sectors
+from memlab.device.measurement import (
+    CLOCK_DRIFT_LIMIT,
+    EVENT_PAIR_SHARE,
+    total_global_atomic_sectors,
+)
 from memlab.roofline.analysis import bus_utilization
 from memlab.roofline.ceilings import ceiling_label
 from memlab.roofline.placement import bytes_moved
@@ -16,16 +20,16 @@ from memlab.roofline.reports.parts import (
     bar,
     capacity,
     device_text,
-    facts,
-    figures,
+    facts_section,
+    figures_section,
     heading,
     kernel_text,
     percent,
-    prose,
-    spaced,
+    prose_section,
+    stack_sections,
 )
-from memlab.roofline.run import LEVELS
-from memlab.roofline.units import compared_text, covered_text, digits, extent_text, scaled
+from memlab.roofline.run import TRAFFIC_LEVELS
+from memlab.roofline.units import column_number, compared_text, covered_text, extent_text, si_text
 from memlab.text import plural
 
 if TYPE_CHECKING:
@@ -36,7 +40,7 @@ if TYPE_CHECKING:
     from memlab.device.measurement import Counters, Measurement, Time, Verification
     from memlab.roofline.run import Placement, Run
 
-SHOWN_BOUNDS = 3
+MAX_SHOWN_BOUNDS = 3
 """Bounds of the time model that are shown, the longest first."""
 
 COUNTER_LABELS = {
@@ -79,22 +83,22 @@ def run_report(run: Run) -> RenderableType:
     measurement = run.measurement
     sections = (
         _heading(run),
-        facts("Launch", _launch_facts(measurement)),
-        *([] if measurement.coverage.not_counted else _counted(measurement.counters)),
+        facts_section("Launch", _launch_facts(measurement)),
+        *([] if measurement.coverage.not_counted else _counter_sections(measurement.counters)),
         _hardware_counters(measurement),
         None if measurement.coverage.not_counted else _intensity(run),
-        facts("Result", _result_facts(run)),
-        prose("Advice", " ".join(run.advice)) if run.advice else None,
+        facts_section("Result", _result_facts(run)),
+        prose_section("Advice", " ".join(run.advice)) if run.advice else None,
     )
-    return spaced(sections)
+    return stack_sections(sections)
 
 
 def time_label(time: Time) -> str:
     """Format a time so that a modelled one cannot be taken for a measured one: `~1.86 ms`."""
-    return _approximately(time) + scaled(time.median_s, "s")
+    return _approximation_sign(time) + si_text(time.median_s, "s")
 
 
-def _approximately(time: Time) -> str:
+def _approximation_sign(time: Time) -> str:
     return "" if time.provenance == "measured" else "~"
 
 
@@ -118,7 +122,10 @@ def _launch_facts(measurement: Measurement) -> Iterable[tuple[str, str]]:
     yield "grid", f"{extent_text(measurement.grid)} = {count:,} {plural(count, 'block')}"
     yield "block", f"{extent_text(measurement.block)} = {threads:,} {plural(threads, 'thread')}"
     yield "registers", f"{resources.registers_per_thread} a thread"
-    yield "shared memory", _shared(resources.static_shared_bytes, measurement.dynamic_shared_bytes)
+    yield (
+        "shared memory",
+        _shared_memory_text(resources.static_shared_bytes, measurement.dynamic_shared_bytes),
+    )
     if resources.local_bytes_per_thread:
         yield "local memory", f"{capacity(resources.local_bytes_per_thread)} a thread"
     blocks = f"{occupancy.blocks_per_sm} block{'' if occupancy.blocks_per_sm == 1 else 's'}"
@@ -137,7 +144,7 @@ def _launch_facts(measurement: Measurement) -> Iterable[tuple[str, str]]:
     )
 
 
-def _shared(static_bytes: int, dynamic_bytes: int) -> str:
+def _shared_memory_text(static_bytes: int, dynamic_bytes: int) -> str:
     parts = [
         f"{capacity(size)} {kind}"
         for size, kind in ((static_bytes, "static"), (dynamic_bytes, "dynamic"))
@@ -146,7 +153,7 @@ def _shared(static_bytes: int, dynamic_bytes: int) -> str:
     return " + ".join(parts) + " a block" if parts else "none"
 
 
-def _counted(counters: Counters) -> Iterable[RenderableType | None]:
+def _counter_sections(counters: Counters) -> Iterable[RenderableType | None]:
     yield _global_counters(counters)
     yield _bus_utilisation(counters)
     yield _shared_counters(counters)
@@ -163,9 +170,9 @@ def _global_counters(counters: Counters) -> RenderableType:
         ("local stores", 0, counters.local_store_sectors),
         ("L2 reads", 0, counters.l2_read_sectors),
         ("L2 writes", 0, counters.l2_write_sectors),
-        ("L2 atomics", 0, global_atomic_sectors(counters)),
+        ("L2 atomics", 0, total_global_atomic_sectors(counters)),
     ]
-    return figures(
+    return figures_section(
         "Global memory",
         ("requests", "sectors", "a request"),
         [
@@ -183,8 +190,8 @@ def _global_counters(counters: Counters) -> RenderableType:
 
 def _bus_utilisation(counters: Counters) -> RenderableType | None:
     shares = (
-        ("loads", bus_utilization.of_loads(counters)),
-        ("stores", bus_utilization.of_stores(counters)),
+        ("loads", bus_utilization.load_utilisation(counters)),
+        ("stores", bus_utilization.store_utilisation(counters)),
     )
     rows = [
         (label, percent(share.of_lines), percent(share.of_sectors), "")
@@ -192,7 +199,7 @@ def _bus_utilisation(counters: Counters) -> RenderableType | None:
         if share is not None
     ]
     headings = ("128-byte lines", "32-byte sectors", "")
-    return figures("Bus utilisation", headings, rows) if rows else None
+    return figures_section("Bus utilisation", headings, rows) if rows else None
 
 
 def _constant_counters(counters: Counters) -> RenderableType | None:
@@ -200,7 +207,7 @@ def _constant_counters(counters: Counters) -> RenderableType | None:
     if not requests:
         return None
     row = ("loads", f"{requests:,}", f"{passes:,}", f"{passes / requests:.2f}")
-    return figures("Constant memory", ("requests", "passes", "a request"), [row])
+    return figures_section("Constant memory", ("requests", "passes", "a request"), [row])
 
 
 def _shared_counters(counters: Counters) -> RenderableType | None:
@@ -211,7 +218,7 @@ def _shared_counters(counters: Counters) -> RenderableType | None:
     ]
     if not any(instructions for _, instructions, _ in rows):
         return None
-    return figures(
+    return figures_section(
         "Shared memory",
         ("instructions", "wavefronts", "an instruction"),
         [
@@ -239,15 +246,17 @@ def _hardware_counters(measurement: Measurement) -> RenderableType | None:
     for name, label in COUNTER_LABELS.items():
         ours, theirs = getattr(measurement.counters, name), hardware.get(name)
         if theirs is not None and (ours or theirs):
-            rows.append((label, f"{ours:,}", f"{theirs:,.0f}", difference(ours, theirs)))
+            rows.append((label, f"{ours:,}", f"{theirs:,.0f}", difference_text(ours, theirs)))
     time, duration_s = measurement.time, hardware.get("duration_s")
     if duration_s is not None:
         shown = f"{time_label(time)} {time.provenance}"
-        rows.append(("time", shown, scaled(duration_s, "s"), difference(time.median_s, duration_s)))
-    return figures("Counters", ("emulated", "Nsight Compute", "difference"), rows)
+        rows.append(
+            ("time", shown, si_text(duration_s, "s"), difference_text(time.median_s, duration_s))
+        )
+    return figures_section("Counters", ("emulated", "Nsight Compute", "difference"), rows)
 
 
-def difference(ours: float, theirs: float) -> str:
+def difference_text(ours: float, theirs: float) -> str:
     """Format how far a value lies from the true one: `+1.2%`; nothing where they agree."""
     if ours == theirs:
         return "none"
@@ -260,17 +269,17 @@ def difference(ours: float, theirs: float) -> str:
 def _intensity(run: Run) -> RenderableType:
     moved = bytes_moved(run.measurement)
     intensity = run.placement.intensity_flop_per_byte
-    return figures(
+    return figures_section(
         "Intensity",
         ("FLOP/B", "bytes", ""),
         [
             (
                 ceiling_label(level),
-                "-" if intensity.get(level) is None else digits(intensity[level] or 0.0),
-                scaled(moved[level], "B"),
+                "-" if intensity.get(level) is None else column_number(intensity[level] or 0.0),
+                si_text(moved[level], "B"),
                 "",
             )
-            for level in LEVELS
+            for level in TRAFFIC_LEVELS
         ],
     )
 
@@ -278,19 +287,21 @@ def _intensity(run: Run) -> RenderableType:
 def _result_facts(run: Run) -> Iterable[tuple[str, RenderableType]]:
     measurement, placement = run.measurement, run.placement
     time = measurement.time
-    yield "time", Text.assemble((time_label(time), "bold"), _provenance(time))
+    yield "time", Text.assemble((time_label(time), "bold"), _provenance_text(time))
     yield from _timing_facts(time)
     if time.bounds_s:
-        longest = sorted(time.bounds_s.items(), key=lambda each: -each[1])[:SHOWN_BOUNDS]
+        longest = sorted(time.bounds_s.items(), key=lambda each: -each[1])[:MAX_SHOWN_BOUNDS]
         yield (
             "bounds alone",
-            ", ".join(f"{ceiling_label(name)} {scaled(seconds, 's')}" for name, seconds in longest),
+            ", ".join(
+                f"{ceiling_label(name)} {si_text(seconds, 's')}" for name, seconds in longest
+            ),
         )
     if measurement.flop:
-        rate = f"{_approximately(time)}{scaled(placement.flop_per_s, 'FLOP/s')}"
+        rate = f"{_approximation_sign(time)}{si_text(placement.flop_per_s, 'FLOP/s')}"
     else:  # a copy or a transpose: its work is the bytes that it must move
         bytes_per_s = measurement.compulsory_bytes / time.median_s
-        rate = f"{_approximately(time)}{scaled(bytes_per_s, 'B/s')}"
+        rate = f"{_approximation_sign(time)}{si_text(bytes_per_s, 'B/s')}"
     if both := flop_text(measurement.flop, measurement.counters):
         yield "FLOP", both
     yield "rate", Text.assemble((rate, "bold"), f" {time.provenance}")
@@ -298,7 +309,7 @@ def _result_facts(run: Run) -> Iterable[tuple[str, RenderableType]]:
         share = its_time.median_s / time.median_s
         yield (
             library,
-            f"{scaled(its_time.median_s, 's')} {its_time.provenance}; "
+            f"{si_text(its_time.median_s, 's')} {its_time.provenance}; "
             f"this kernel reaches {percent(share)} of its rate",
         )
     if not measurement.coverage.not_counted:
@@ -307,12 +318,12 @@ def _result_facts(run: Run) -> Iterable[tuple[str, RenderableType]]:
         if passes and "l1" in placement.busy:
             where = "on the busiest SM" if "l1" in time.bounds_s else "on average"
             busy = percent(placement.busy["l1"])
-            yield "L1 port", f"{scaled(passes, '')} passes, busy {busy} of the time {where}"
-        yield "of the roof", _roof(placement)
-    yield "verified", _verified(measurement.verification)
+            yield "L1 port", f"{si_text(passes, '')} passes, busy {busy} of the time {where}"
+        yield "of the roof", _ceiling_text(placement)
+    yield "verified", _verification_text(measurement.verification)
 
 
-def _provenance(time: Time) -> str:
+def _provenance_text(time: Time) -> str:
     if time.provenance != "measured":
         return f" {time.provenance}"
     state = "" if time.warm_median_s is None else ", caches cold"
@@ -324,9 +335,9 @@ def _timing_facts(time: Time) -> Iterable[tuple[str, RenderableType]]:
     first, third = time.lower_quartile_s, time.upper_quartile_s
     low, high = time.interval_low_s, time.interval_high_s
     if low is None and time.minimum_s is not None and time.maximum_s is not None:
-        yield "", _few(time.samples, time.minimum_s, time.maximum_s)
+        yield "", _few_samples_text(time.samples, time.minimum_s, time.maximum_s)
     elif first is not None and third is not None:
-        spread = f"{scaled(first, 's')} to {scaled(third, 's')}, half of the samples"
+        spread = f"{si_text(first, 's')} to {si_text(third, 's')}, half of the samples"
         if time.outliers:
             spread += f"; {time.outliers} outlier{'' if time.outliers == 1 else 's'}"
         yield "", spread
@@ -334,32 +345,32 @@ def _timing_facts(time: Time) -> Iterable[tuple[str, RenderableType]]:
         width = percent((high - low) / 2 / time.median_s)
         yield "", f"\N{PLUS-MINUS SIGN}{width}, 95% confidence of the median"
     if time.event_pair_s is not None and time.event_pair_s > EVENT_PAIR_SHARE * time.median_s:
-        alone = scaled(time.event_pair_s, "s")
+        alone = si_text(time.event_pair_s, "s")
         yield "", f"{alone} of it is the two events; a profiler's duration leaves that out"
     if time.warm_median_s is not None:
-        yield "caches warm", f"{scaled(time.warm_median_s, 's')}, median of {time.warm_samples}"
+        yield "caches warm", f"{si_text(time.warm_median_s, 's')}, median of {time.warm_samples}"
     if time.clock_hz is not None:
         clock, drift = f"{time.clock_hz / 1e6:.0f} MHz", time.clock_drift or 0.0
-        if drift > DRIFT_LIMIT:
+        if drift > CLOCK_DRIFT_LIMIT:
             text = f"{clock}, but moved by {percent(drift)}: the time is not to be relied on"
             yield "SM clock", Text(text, style="bold yellow")
         else:
             yield "SM clock", f"{clock}, moved by {percent(drift)}" if drift else f"{clock}, steady"
 
 
-def _few(samples: int, smallest_s: float, largest_s: float) -> str:
+def _few_samples_text(samples: int, smallest_s: float, largest_s: float) -> str:
     """Of too few samples there is no confidence: what they were is all that can be said."""
     if samples == 1:
         return "a single sample, so how much it varies is not known"
-    both = f"{scaled(smallest_s, 's')} to {scaled(largest_s, 's')}"
+    both = f"{si_text(smallest_s, 's')} to {si_text(largest_s, 's')}"
     return f"{both}, the smallest and largest of {samples}"
 
 
-def _roof(placement: Placement) -> Text:
+def _ceiling_text(placement: Placement) -> Text:
     fraction = placement.fraction_of_ceiling
     label = ceiling_label(placement.ceiling)
     ceiling = placement.ceiling_flop_per_s
-    roof = f"{scaled(ceiling, 'FLOP/s')} ({label})" if ceiling else label
+    roof = f"{si_text(ceiling, 'FLOP/s')} ({label})" if ceiling else label
     if fraction > 1:
         return Text.assemble(
             (f"{percent(fraction)} of {roof}", "bold red"),
@@ -368,7 +379,7 @@ def _roof(placement: Placement) -> Text:
     return Text.assemble((percent(fraction), "bold"), f" of {roof}  ", bar(fraction))
 
 
-def _verified(verification: Verification) -> Text:
+def _verification_text(verification: Verification) -> Text:
     if verification.status == "skipped":
         reason = verification.worst or "nothing to compare with"
         return Text(f"skipped: {reason}", style="yellow")

@@ -10,36 +10,42 @@ from rich.console import Group
 from rich.table import Column, Table
 from rich.text import Text
 
-from memlab.device.tracing.records import MATRIX_PRODUCTS, Operation, phases, told, value_name
+from memlab.device.tracing.records import (
+    MATRIX_PRODUCTS,
+    Operation,
+    thread_phases,
+    value_name,
+    without_shown_loads,
+)
 from memlab.roofline.reports.parts import (
     LABEL_COLUMNS,
     bare_table,
     heading,
     indented,
     kernel_text,
-    spaced,
+    stack_sections,
 )
-from memlab.roofline.units import digits, extent_text, short
+from memlab.roofline.units import column_number, extent_text, sentence_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from rich.console import RenderableType
 
-    from memlab.device.tracing.records import Access, Phase, ThreadTrace, Trace
+    from memlab.device.tracing.records import ElementAccess, Phase, ThreadTrace, Trace
     from memlab.kernels.launch import Dim3
 
 STEPS_SHOWN = (24, 8)
 """Steps at the beginning and at the end of a long way; what lies between is counted."""
 PHASES_SHOWN = (2, 1)
-ROWS_OF_A_PHASE = (6, 2)
+PHASE_ROWS_SHOWN = (6, 2)
 
 
-def report(trace: Trace) -> RenderableType:
+def trace_report(trace: Trace) -> RenderableType:
     """Give the whole report: the thread's way, its block's phases, how often elements are read."""
     sections = [_heading(trace)]
     if not trace.followed.accesses:
-        sections.append(_nothing(trace))
+        sections.append(_no_steps_note(trace))
     elif trace.phases:
         sections.extend(_phases(trace))
         sections.append(_results(trace.followed))
@@ -50,7 +56,7 @@ def report(trace: Trace) -> RenderableType:
             Text("A × is a product of matrices by the thread's whole warp, on its tensor cores.")
         )
     sections.append(_reads(trace))
-    return spaced(sections)
+    return stack_sections(sections)
 
 
 def _heading(trace: Trace) -> RenderableType:
@@ -69,7 +75,7 @@ def _heading(trace: Trace) -> RenderableType:
     )
 
 
-def _nothing(trace: Trace) -> RenderableType:
+def _no_steps_note(trace: Trace) -> RenderableType:
     return Text(
         f"Thread {_index(trace.followed.thread, trace.block)} touches no memory: "
         "it has no element to compute.",
@@ -86,8 +92,8 @@ def _steps(thread: ThreadTrace) -> RenderableType:
         Column(Text("with subscripts", style="dim")),
         gap=2,
     )
-    rows = list(enumerate(told(thread.steps), 1))
-    for row in _shortened(rows, STEPS_SHOWN):
+    rows = list(enumerate(without_shown_loads(thread.steps), 1))
+    for row in _first_and_last_rows(rows, STEPS_SHOWN):
         if isinstance(row, int):
             table.add_row("", "", Text(f"… {row:,} more …", style="dim"), "")
             continue
@@ -102,7 +108,7 @@ def _steps(thread: ThreadTrace) -> RenderableType:
     return table
 
 
-def _step_texts(step: Access | Operation) -> tuple[Text, str]:
+def _step_texts(step: ElementAccess | Operation) -> tuple[Text, str]:
     if isinstance(step, Operation):
         return Text(step.flat, style="cyan"), step.text
     what, _, rest = step.flat.partition(" ")
@@ -114,8 +120,8 @@ def _step_texts(step: Access | Operation) -> tuple[Text, str]:
 def _phases(trace: Trace) -> Iterator[RenderableType]:
     """Give a table for each phase: who loads what into shared memory, what is multiplied."""
     count = trace.phases
-    by_thread = [(thread, phases(thread, count)) for thread in trace.threads]
-    for number in _shortened(list(range(1, count + 1)), PHASES_SHOWN, gaps=True):
+    by_thread = [(thread, thread_phases(thread, count)) for thread in trace.threads]
+    for number in _first_and_last_rows(list(range(1, count + 1)), PHASES_SHOWN, gaps=True):
         if number < 0:
             yield Text(f"… {-number:,} more phases …", style="dim")
             continue
@@ -131,12 +137,12 @@ def _phases(trace: Trace) -> Iterator[RenderableType]:
 
 
 def _add_phase(table: Table, trace: Trace, thread: ThreadTrace, mine: Phase) -> None:
-    staged = [_staged(each) for each in mine.staged]
-    used = [_used(each, rank == 0) for rank, each in enumerate(mine.used)]
+    staged = [_staged_text(each) for each in mine.staged]
+    used = [_used_text(each, rank == 0) for rank, each in enumerate(mine.used)]
     rows = list(zip_longest(staged, used, fillvalue="")) or [("", "")]
     label = f"  thread {_index(thread.thread, trace.block)}"
     bold = "bold" if thread is trace.followed and len(trace.threads) > 1 else ""
-    for row in _shortened(rows, ROWS_OF_A_PHASE):
+    for row in _first_and_last_rows(rows, PHASE_ROWS_SHOWN):
         if isinstance(row, int):
             table.add_row("", Text(f"… {row:,} more rows …", style="dim"), "")
         else:
@@ -146,13 +152,13 @@ def _add_phase(table: Table, trace: Trace, thread: ThreadTrace, mine: Phase) -> 
         label = ""
 
 
-def _staged(access: Access) -> str:
+def _staged_text(access: ElementAccess) -> str:
     if access.kind == "atomic":
         return access.text
     return f"{value_name(access.source)} → {access.element.name}"
 
 
-def _used(step: Access | Operation, first: bool) -> str:
+def _used_text(step: ElementAccess | Operation, first: bool) -> str:
     """A step, with the sign of the sum that it adds to; what comes first may begin one."""
     if step.text.startswith(("+ ", "- ")):
         return step.text
@@ -163,14 +169,14 @@ def _used(step: Access | Operation, first: bool) -> str:
 def _results(thread: ThreadTrace) -> RenderableType:
     """Say what the thread writes to global memory at last."""
     written = [each for each in thread.touches("global") if each.kind != "load"]
-    names = ", ".join(_result(each) for each in written[:4])
+    names = ", ".join(_result_text(each) for each in written[:4])
     more = f" and {len(written) - 4:,} more" if len(written) > 4 else ""
     line = f"Thread {', '.join(map(str, thread.thread[:2]))} writes {names}{more}"
     waits = f"; it waits at {thread.barriers:,} barriers." if thread.barriers > 1 else "."
     return Text((line if written else "The thread writes nothing") + waits)
 
 
-def _result(access: Access) -> str:
+def _result_text(access: ElementAccess) -> str:
     """What is written, and where it comes from if that is known."""
     source = "" if access.source is None else value_name(access.source)
     if access.kind == "atomic":
@@ -208,10 +214,9 @@ def _note(text: str) -> RenderableType:
 def _reuse_text(trace: Trace, reuse: float) -> str:
     """Say what shared memory saves: each read there would be one of global memory without it."""
     if reuse < 1:
-        return (
-            f"No more than {short(100 * reuse)}% of what is stored in shared memory is read there."
-        )
-    text = f"A value stored in shared memory is read {_times(reuse)} there"
+        share = sentence_number(100 * reuse)
+        return f"No more than {share}% of what is stored in shared memory is read there."
+    text = f"A value stored in shared memory is read {_times_text(reuse)} there"
     if (trace.staged_share or 0) > 1:
         return (
             f"{text}; more is stored there than is read from global memory: zeros beyond an edge, "
@@ -221,16 +226,17 @@ def _reuse_text(trace: Trace, reuse: float) -> str:
         return f"{text}, which saves no read of global memory."
     times = {count for use in trace.arrays for count in use.grid_reads or {}}
     if len(times) != 1 or trace.staged_share != 1:
-        return f"{text}, so one read of global memory does the work of {short(reuse)}."
+        return f"{text}, so one read of global memory does the work of {sentence_number(reuse)}."
     each = times.pop()
     return (
-        f"{text}: the grid reads each element {_times(each)} where it would be "
-        f"{_times(each * reuse)} without shared memory, {short(reuse)} times as often."
+        f"{text}: the grid reads each element {_times_text(each)} where it would be "
+        f"{_times_text(each * reuse)} without shared memory, {sentence_number(reuse)} times as "
+        "often."
     )
 
 
-def _times(count: float) -> str:
-    return "once" if count == 1 else f"{short(count)} times"
+def _times_text(count: float) -> str:
+    return "once" if count == 1 else f"{sentence_number(count)} times"
 
 
 def _reads_text(reads: Mapping[int, int] | None) -> str:
@@ -241,12 +247,14 @@ def _reads_text(reads: Mapping[int, int] | None) -> str:
         return "none read"
     count, low, high = sum(reads.values()), min(reads), max(reads)
     if low == high:
-        return f"{count:,}, {_times(low)} each"
+        return f"{count:,}, {_times_text(low)} each"
     mean = sum(times * elements for times, elements in reads.items()) / count
-    return f"{count:,}, {low:,} to {high:,} times (mean {digits(mean)})"
+    return f"{count:,}, {low:,} to {high:,} times (mean {column_number(mean)})"
 
 
-def _shortened(rows: Sequence[Any], shown: tuple[int, int], gaps: bool = False) -> Iterator[Any]:
+def _first_and_last_rows(
+    rows: Sequence[Any], shown: tuple[int, int], gaps: bool = False
+) -> Iterator[Any]:
     """Give the first and the last of many rows, and between them how many are left out.
 
     That number is negative where the rows are numbers themselves.

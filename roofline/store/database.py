@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memlab.errors import UsageError
-from memlab.roofline.units import shortened
+from memlab.roofline.units import elide_middle
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +25,7 @@ APPLICATION_ID = 0x6D6C6162
 
 # The document holds the whole of it; the other columns are what is chosen by.
 # AUTOINCREMENT never gives the number of a deleted run to another one.
-_STEPS = (
+_MIGRATIONS = (
     """
     CREATE TABLE runs (
         id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -47,10 +47,10 @@ _STEPS = (
 """What makes a store of schema 1, of 2 and so on from one of the schema before: never changed,
 only added to."""
 
-SCHEMA_VERSION = len(_STEPS)
+SCHEMA_VERSION = len(_MIGRATIONS)
 """`PRAGMA user_version` of the tables above. An older file is brought up by the next write."""
 
-PEAKS_SINCE = 2
+PEAKS_SCHEMA_VERSION = 2
 """The first schema with a table of peaks."""
 
 # A reason and what to do about it.
@@ -86,19 +86,19 @@ class StoreFile:
 
     def check(self) -> None:
         """Refuse a store that could not take a run, before the work that makes one."""
-        with self.reading():
+        with self.open_for_reading():
             pass  # it is ours, or nothing yet
-        with self._explained("write"):
-            self._need_folder()
+        with self._translate_errors("write"):
+            self._ensure_folder()
             # The folder too: the journal of a write is made there.
             for each in (self.path.parent, self.path):
                 if each.exists() and not os.access(each, os.W_OK):
-                    raise self._cannot("write", *_READ_ONLY)
+                    raise self._access_error("write", *_READ_ONLY)
 
     @contextmanager
-    def reading(self) -> Iterator[sqlite3.Connection | None]:
+    def open_for_reading(self) -> Iterator[sqlite3.Connection | None]:
         """Open the file for reading; None where there is no store yet, and none is made."""
-        with self._explained("read"):
+        with self._translate_errors("read"):
             if not self.path.exists():
                 yield None
                 return
@@ -108,15 +108,15 @@ class StoreFile:
                 yield connection if self.schema(connection) else None
 
     @contextmanager
-    def writing(self) -> Iterator[sqlite3.Connection]:
+    def open_for_writing(self) -> Iterator[sqlite3.Connection]:
         """Open the file, made if need be, in a transaction that leaving without error commits."""
-        with self._explained("write"):
-            self._need_folder()
+        with self._translate_errors("write"):
+            self._ensure_folder()
             with closing(self._connect("rwc")) as connection:
                 # The lock comes before the look at the schema: of two processes that start
                 # a store together, the second finds what the first has made.
                 connection.execute("BEGIN IMMEDIATE")
-                for step in _STEPS[self.schema(connection) :]:
+                for step in _MIGRATIONS[self.schema(connection) :]:
                     connection.execute(step)
                 connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
                 connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
@@ -158,20 +158,20 @@ class StoreFile:
         if application_id == version == _pragma(connection, "schema_version") == 0:
             return 0
         if application_id != APPLICATION_ID:
-            raise self._not_a_store("it is another program's SQLite database")
+            raise self._not_a_store_error("it is another program's SQLite database")
         if version > SCHEMA_VERSION:
             raise UsageError(
                 f"{self.path} was written by a newer memlab (schema {version}; this one knows up "
                 f"to {SCHEMA_VERSION}): update memlab, or choose another file with --store"
             )
         # A view under a table's name may never end, and a trigger take back what was stored.
-        foreign = _definitions(connection) ^ _own_definitions(version)
+        foreign = _schema_definitions(connection) ^ _expected_definitions(version)
         if version < 1 or foreign:
             named = ", ".join(sorted(f"{kind} {name}" for kind, name, _ in foreign))
-            raise self._not_a_store(f"not as memlab makes one: {shortened(named, 200)}")
+            raise self._not_a_store_error(f"not as memlab makes one: {elide_middle(named, 200)}")
         return version
 
-    def _need_folder(self) -> None:
+    def _ensure_folder(self) -> None:
         folder = self.path.parent
         if self._is_default:
             _make_folder(folder)
@@ -183,7 +183,7 @@ class StoreFile:
             )
 
     @contextmanager
-    def _explained(self, verb: str) -> Iterator[None]:
+    def _translate_errors(self, verb: str) -> Iterator[None]:
         """Turn what SQLite and the system report into one line with the next step."""
         try:
             if "\0" in str(self.path):  # SQLite would take what stands before it
@@ -194,24 +194,24 @@ class StoreFile:
                     f"such as {self.path / 'runs.sqlite3'}"
                 )
             if self.path.exists() and not self.path.is_file():
-                raise self._not_a_store("it is not a regular file")
+                raise self._not_a_store_error("it is not a regular file")
             yield
         except sqlite3.DatabaseError as error:
-            raise self._explain(error, verb) from error
+            raise self._sqlite_error(error, verb) from error
         except UnicodeDecodeError as error:  # SQLite quotes what is damaged, Python decodes that
-            raise self._cannot(verb, *_DAMAGED) from error
+            raise self._access_error(verb, *_DAMAGED) from error
         except OSError as error:
             raise UsageError(
                 f"cannot {verb} the store {self.path} ({error.strerror or error}): "
                 "choose another file with --store"
             ) from error
 
-    def _explain(self, error: sqlite3.DatabaseError, verb: str) -> UsageError:
+    def _sqlite_error(self, error: sqlite3.DatabaseError, verb: str) -> UsageError:
         # The low byte is the kind of error (https://sqlite.org/rescode.html).
         # An error that Python found itself has none.
         match getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF:
             case sqlite3.SQLITE_NOTADB:
-                return self._not_a_store("it is not an SQLite database")
+                return self._not_a_store_error("it is not an SQLite database")
             case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_PERM:
                 reason, remedy = _READ_ONLY if verb == "write" else _NOT_READABLE
             case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
@@ -228,15 +228,15 @@ class StoreFile:
             case _:
                 reason = str(error)
                 remedy = "look to the disk it is on"
-        return self._cannot(verb, reason, remedy)
+        return self._access_error(verb, reason, remedy)
 
-    def _cannot(self, verb: str, reason: str, remedy: str) -> UsageError:
+    def _access_error(self, verb: str, reason: str, remedy: str) -> UsageError:
         return UsageError(
             f"cannot {verb} the store {self.path} ({reason}): "
             f"{remedy}, or choose another file with --store"
         )
 
-    def _not_a_store(self, reason: str) -> UsageError:
+    def _not_a_store_error(self, reason: str) -> UsageError:
         return UsageError(
             f"{self.path} is not a memlab store ({reason}): choose another file with --store"
         )
@@ -256,7 +256,7 @@ def _make_folder(folder: Path) -> None:
             os.close(parent)
 
 
-def _definitions(connection: sqlite3.Connection) -> set[tuple[str, str, str]]:
+def _schema_definitions(connection: sqlite3.Connection) -> set[tuple[str, str, str]]:
     """Give the kind, name and SQL of all that a database declares, but for its statistics."""
     query = "SELECT CAST(type AS TEXT), CAST(name AS TEXT), CAST(sql AS TEXT) FROM sqlite_schema"
     rows = (
@@ -271,13 +271,13 @@ def _definitions(connection: sqlite3.Connection) -> set[tuple[str, str, str]]:
 
 
 @cache
-def _own_definitions(version: int) -> set[tuple[str, str, str]]:
+def _expected_definitions(version: int) -> set[tuple[str, str, str]]:
     """Give what our own steps declare, up to a version of the tables."""
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.text_factory = bytes
-        for step in _STEPS[: max(version, 0)]:
+        for step in _MIGRATIONS[: max(version, 0)]:
             connection.execute(step)
-        return _definitions(connection)
+        return _schema_definitions(connection)
 
 
 def _pragma(connection: sqlite3.Connection, name: str) -> int:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from memlab.errors import Incomplete, MemlabError, UsageError
 from memlab.roofline.documents.peaks import peaks_document, peaks_from_document
 from memlab.roofline.documents.runs import run_document, run_from_document
-from memlab.roofline.store.database import PEAKS_SINCE, StoreFile
+from memlab.roofline.store.database import PEAKS_SCHEMA_VERSION, StoreFile
 
 if TYPE_CHECKING:
     import sqlite3
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from memlab.device.measurement import DeviceSummary
     from memlab.roofline.run import Run
 
-_IDS_NAMED = 10
+_MAX_IDS_LISTED = 10
 """As many runs does a message name."""
 
 
@@ -88,8 +88,8 @@ class Store:
         """
         insert = "INSERT INTO runs (kernel, device, device_name, document) VALUES (?, ?, ?, ?)"
         try:
-            rows = [_row(run) for run in runs]
-            with self._file.writing() as connection:
+            rows = [_run_columns(run) for run in runs]
+            with self._file.open_for_writing() as connection:
                 ids = [connection.execute(insert, row).lastrowid for row in rows]
         except UsageError as error:
             what = "the run is" if len(runs) == 1 else f"{len(runs)} runs are"
@@ -103,8 +103,8 @@ class Store:
             Incomplete: They cannot be stored; carries the peaks.
         """
         try:
-            document = _readable(peaks_document(peaks), peaks_from_document)
-            with self._file.writing() as connection:
+            document = _verified_json(peaks_document(peaks), peaks_from_document)
+            with self._file.open_for_writing() as connection:
                 connection.execute(
                     "INSERT INTO peaks (device, device_name, document) VALUES (?, ?, ?)",
                     (peaks.device.key, peaks.device.name, document),
@@ -118,8 +118,8 @@ class Store:
         Args:
             device: Which; see `same_device`.
         """
-        with self._file.reading() as connection:
-            if connection is None or self._file.schema(connection) < PEAKS_SINCE:
+        with self._file.open_for_reading() as connection:
+            if connection is None or self._file.schema(connection) < PEAKS_SCHEMA_VERSION:
                 return None
             rows = connection.execute(
                 "SELECT device, document FROM peaks WHERE device_name = ? ORDER BY id DESC",
@@ -175,7 +175,7 @@ class Store:
         Raises:
             UsageError: Also when there is no such run.
         """
-        with self._file.reading() as connection:
+        with self._file.open_for_reading() as connection:
             if connection is None or run_id not in _ids(connection):
                 raise self._no_such_runs([run_id])
             query = "SELECT id, document FROM runs WHERE id = ?"
@@ -194,7 +194,7 @@ class Store:
         wanted = sorted(set(run_ids))
         if not self.path.exists():  # a deletion must not make an empty store
             raise self._no_such_runs(wanted)
-        with self._file.writing() as connection:
+        with self._file.open_for_writing() as connection:
             missing = set(wanted) - _ids(connection)
             if missing:
                 raise self._no_such_runs(sorted(missing))
@@ -202,7 +202,7 @@ class Store:
 
     def _rows(self, columns: str, device: str | None, kernel: str | None) -> list[tuple[Any, ...]]:
         """Read columns of the runs chosen, oldest first."""
-        with self._file.reading() as connection:
+        with self._file.open_for_reading() as connection:
             if connection is None:
                 return []
             return connection.execute(
@@ -210,18 +210,23 @@ class Store:
                 " WHERE (:device IS NULL OR device = :device OR device_name = :device)"
                 " AND (:kernel IS NULL OR kernel = :kernel)"
                 " ORDER BY id",
-                {"device": device and _text(device), "kernel": kernel and _text(kernel)},
+                {
+                    "device": device and _sqlite_text(device),
+                    "kernel": kernel and _sqlite_text(kernel),
+                },
             ).fetchall()
 
     def _unreadable(self, run_ids: list[int], reason: str) -> str:
-        delete = "memlab runs delete " + " ".join(map(str, run_ids[:_IDS_NAMED]))
+        delete = "memlab runs delete " + " ".join(map(str, run_ids[:_MAX_IDS_LISTED]))
         return (
-            f"{_named(run_ids)} in {self.path} cannot be read ({reason}): "
+            f"{_run_ids_text(run_ids)} in {self.path} cannot be read ({reason}): "
             f"update memlab if a newer one wrote that, else '{delete}'"
         )
 
     def _no_such_runs(self, run_ids: list[int]) -> UsageError:
-        return UsageError(f"{self.path} has no {_named(run_ids)}: 'memlab runs' lists what it has")
+        return UsageError(
+            f"{self.path} has no {_run_ids_text(run_ids)}: 'memlab runs' lists what it has"
+        )
 
 
 def same_device(one: DeviceSummary, other: DeviceSummary) -> bool:
@@ -235,21 +240,21 @@ def same_device(one: DeviceSummary, other: DeviceSummary) -> bool:
     return (one.key, one.name) == (other.key, other.name)
 
 
-def _named(run_ids: list[int]) -> str:
-    more = f" and {len(run_ids) - _IDS_NAMED} more" if len(run_ids) > _IDS_NAMED else ""
-    ids = ", ".join(map(str, run_ids[:_IDS_NAMED]))
+def _run_ids_text(run_ids: list[int]) -> str:
+    more = f" and {len(run_ids) - _MAX_IDS_LISTED} more" if len(run_ids) > _MAX_IDS_LISTED else ""
+    ids = ", ".join(map(str, run_ids[:_MAX_IDS_LISTED]))
     return ("run " if len(run_ids) == 1 else "runs ") + ids + more
 
 
-def _row(run: Run) -> tuple[str, str, str, str]:
+def _run_columns(run: Run) -> tuple[str, str, str, str]:
     """Give the columns of a run, but for its id."""
     device = run.measurement.device
-    document = _readable(run_document(replace(run, id=None)), run_from_document)
-    kernel, key, name = map(_text, (run.measurement.kernel, device.key, device.name))
+    document = _verified_json(run_document(replace(run, id=None)), run_from_document)
+    kernel, key, name = map(_sqlite_text, (run.measurement.kernel, device.key, device.name))
     return kernel, key, name, document
 
 
-def _readable(document: Mapping[str, Any], read: Callable[[Any], object]) -> str:
+def _verified_json(document: Mapping[str, Any], read: Callable[[Any], object]) -> str:
     """Write a document as JSON, once it is sure that it can be read again.
 
     Raises:
@@ -270,7 +275,7 @@ def _decode(run_id: int, document: bytes) -> Run:
         raise UsageError(str(error)) from error
 
 
-def _text(name: str) -> str:
+def _sqlite_text(name: str) -> str:
     """Spell a name for SQLite, which takes no bytes of file names that are not UTF-8."""
     return name.encode(errors="backslashreplace").decode()
 

@@ -116,7 +116,7 @@ def test_an_error_becomes_its_exit_code(
     def fail(name: str) -> None:
         raise error
 
-    monkeypatch.setattr("memlab.kernels.catalog.find", fail)
+    monkeypatch.setattr("memlab.kernels.catalog.find_kernel", fail)
 
     assert main(["run", "naive"]) == code
     assert "Traceback" not in capsys.readouterr().err

@@ -110,7 +110,7 @@ def test_a_store_that_becomes_read_only_during_the_work(
     as_ordinary_user: Callable[[Callable[[], object]], str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    work = lab._run
+    work = lab._run_kernel
 
     def and_meanwhile(*given: object) -> Run:
         run = work(*given)
@@ -130,7 +130,7 @@ def test_a_store_that_becomes_read_only_during_the_work(
         assert list((open_folder / "own").iterdir()) == []
 
     lab.run("naive", {"width": 8}, device="h200", keep=False)  # what it imports root may read
-    monkeypatch.setattr(lab, "_run", and_meanwhile)
+    monkeypatch.setattr(lab, "_run_kernel", and_meanwhile)
     assert as_ordinary_user(attempt) == "no error"
 
 
@@ -141,7 +141,7 @@ def test_a_wrong_result_is_said_too(
     make_run: Callable[..., Run],
 ) -> None:
     wrong = make_run(verification=Verification("failed", 0.5, 2.7e-5, 9, 9))
-    monkeypatch.setattr(lab, "_run", lambda *_: wrong)
+    monkeypatch.setattr(lab, "_run_kernel", lambda *_: wrong)
     with full_disk():
         assert main(["run", "naive", "--width", "8"]) == 2
 
@@ -159,7 +159,7 @@ def test_peaks_on_a_full_disk_are_printed(
 
     known = peaks_from_document(json.loads(RESULTS.read_text()))
     monkeypatch.setattr("memlab.gpu.open_device", lambda name: Gpu())
-    monkeypatch.setattr(measure, "measure", lambda index, properties, progress: known)
+    monkeypatch.setattr(measure, "measure_peaks", lambda index, properties, progress: known)
     with full_disk():
         assert main(["peaks", "--json"]) == 2
 
@@ -172,7 +172,7 @@ def test_peaks_on_a_full_disk_are_printed(
 @pytest.fixture
 def short_ladder(monkeypatch: pytest.MonkeyPatch) -> None:
     steps = (("naive", {"width": 32}), ("tiled", {"width": 32, "tile": 8}))
-    monkeypatch.setattr(lab, "LADDER", steps)
+    monkeypatch.setattr(lab, "DEFAULT_LADDER", steps)
 
 
 @pytest.mark.usefixtures("short_ladder")

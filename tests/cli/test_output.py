@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from memlab.cli.output import FORMATS, check_output, chosen_format, write_output
+from memlab.cli.output import DEFAULT_FORMATS, check_output, chosen_format, write_output
 from memlab.errors import UsageError
 
 
@@ -81,19 +81,19 @@ CSV_ALONE = {".csv": "csv"}
 @pytest.mark.parametrize(
     ("as_json", "as_csv", "name", "formats", "chosen"),
     [
-        (False, False, None, FORMATS, "report"),
-        (True, False, None, FORMATS, "json"),
-        (False, False, "a.CSV", FORMATS, "csv"),
-        (False, True, "a.csv", FORMATS, "csv"),
-        (True, False, "a.dat", FORMATS, "json"),
-        (True, False, "a.csv", FORMATS, "--json was given, and a.csv is named as CSV"),
-        (False, True, "a.json", FORMATS, "--csv was given, and a.json is named as JSON"),
-        (True, False, "a.html", FORMATS | {".html": "html"}, "a.html is named as HTML"),
+        (False, False, None, DEFAULT_FORMATS, "report"),
+        (True, False, None, DEFAULT_FORMATS, "json"),
+        (False, False, "a.CSV", DEFAULT_FORMATS, "csv"),
+        (False, True, "a.csv", DEFAULT_FORMATS, "csv"),
+        (True, False, "a.dat", DEFAULT_FORMATS, "json"),
+        (True, False, "a.csv", DEFAULT_FORMATS, "--json was given, and a.csv is named as CSV"),
+        (False, True, "a.json", DEFAULT_FORMATS, "--csv was given, and a.json is named as JSON"),
+        (True, False, "a.html", DEFAULT_FORMATS | {".html": "html"}, "a.html is named as HTML"),
         (False, False, "a.json", CSV_ALONE, "no JSON is written here, for a.json: use .csv"),
         (False, False, "a.dat", CSV_ALONE, "use .csv, or add --csv"),
-        (False, False, "a.dat", FORMATS, "use .json or .csv, or add --json or --csv"),
-        (True, True, None, FORMATS, "both given"),
-        (True, False, "-", FORMATS, "leave --output out, or name a file"),
+        (False, False, "a.dat", DEFAULT_FORMATS, "use .json or .csv, or add --json or --csv"),
+        (True, True, None, DEFAULT_FORMATS, "both given"),
+        (True, False, "-", DEFAULT_FORMATS, "leave --output out, or name a file"),
     ],
 )
 def test_the_format_is_what_option_and_extension_both_say(as_json, as_csv, name, formats, chosen):

@@ -9,27 +9,27 @@ from typing import Any
 import numpy as np
 import pytest
 
-from memlab.device.devices import Device, limits, open_device
-from memlab.device.gpu.timing import Settings
+from memlab.device.devices import Device, launch_limits, open_device
+from memlab.device.gpu.timing import TimingSettings
 from memlab.device.measurement import Measurement
-from memlab.device.properties import figures
+from memlab.device.properties import known_figures
 from memlab.errors import DeviceError, MemlabError
-from memlab.kernels.catalog import CATALOG, find
+from memlab.kernels.catalog import CATALOG, find_kernel
 from memlab.kernels.launch import (
+    Arange,
     Buffer,
     Constant,
-    Counting,
     Launch,
-    Null,
-    Same,
+    NullPointer,
     Scalar,
+    SingleValue,
     Structure,
     Uniform,
 )
 
 DEVICES = ("h200", "rtx3070", pytest.param("cuda:0", marks=pytest.mark.gpu))
 
-QUICK = Settings(samples=5, settle_s=0.02)
+QUICK = TimingSettings(samples=5, settle_s=0.02)
 
 STORE = "P[row * n + column] = sum;"
 OUT_OF_BOUNDS = "P[(1LL << 40) + row * n + column] = sum;"
@@ -50,7 +50,7 @@ def device(request: pytest.FixtureRequest) -> Device:
 
 
 def launch(device: Device, kernel: str = "naive", **parameters: int) -> Launch:
-    return find(kernel).prepare(parameters, limits(device.properties))
+    return find_kernel(kernel).prepare(parameters, launch_limits(device.properties))
 
 
 def broken(device: Device, old: str, new: str) -> Launch:
@@ -137,7 +137,7 @@ def own_launch(n: int) -> Launch:
         dynamic_shared_bytes=0,
         arguments=(
             Scalar("scale", "bfloat16", 1.5),
-            Buffer("x", (n,), "int32", "in", Counting()),
+            Buffer("x", (n,), "int32", "in", Arange()),
             Buffer("y", (n,), "float32", "inout", Uniform(1.0, 2.0)),
             Buffer("z", (n,), "float64", "out"),
             Scalar("n", "int32", n),
@@ -150,7 +150,7 @@ def own_launch(n: int) -> Launch:
         tolerance=1e-6,
         constants=(
             Constant("weight", (4,), "float32"),
-            Constant("offset", (2,), "uint32", Same(7)),
+            Constant("offset", (2,), "uint32", SingleValue(7)),
         ),
     )
 
@@ -190,7 +190,7 @@ def test_structures_and_null_pointers_arrive(device: Device) -> None:
             Scalar("a", "int8", -5),
             structure("empty", 1, 1),
             structure("f", 12, 4, *((4 * i, "float32", i + 0.5) for i in range(3))),
-            Null("nothing"),
+            NullPointer("nothing"),
             structure("m", 24, 8, (0, "int16", -9), (8, "float64", 2.25), (16, "bool", 1)),
             Scalar("t", "bool", 1),
             structure("v", 16, 16, *((4 * i, "float32", 10 + i) for i in range(4))),
@@ -244,7 +244,7 @@ def test_counts_repeat(device: Device, measurement: Measurement) -> None:
 
 
 def test_the_properties_a_launch_depends_on_are_known(device: Device) -> None:
-    known = figures(device.properties)
+    known = known_figures(device.properties)
 
     assert {
         "total_memory_bytes",

@@ -9,18 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memlab.device.gpu.device import _as_words
-from memlab.device.inputs import POISON_BYTE, make_inputs, packed, unwritten
+from memlab.device.gpu.device import _argument_words
+from memlab.device.inputs import POISON_BYTE, count_unwritten, make_inputs, pack_arguments
 from memlab.errors import UsageError
-from memlab.kernels.catalog import find
+from memlab.kernels.catalog import find_kernel
 from memlab.kernels.kernel import Limits
-from memlab.kernels.launch import Argument, Buffer, Launch, Null, Scalar, Structure
+from memlab.kernels.launch import Argument, Buffer, Launch, NullPointer, Scalar, Structure
 
 LIMITS = Limits("any")
 
 
 def scattered(n: int) -> Launch:
-    return find("scattered").prepare({"n": n}, LIMITS)
+    return find_kernel("scattered").prepare({"n": n}, LIMITS)
 
 
 def test_indices_stay_in_the_array() -> None:
@@ -40,7 +40,7 @@ def test_floats_fill_the_unit_interval() -> None:
 
 
 def test_constants_are_inputs() -> None:
-    launch = find("filter-constant").prepare({"n": 10}, LIMITS)
+    launch = find_kernel("filter-constant").prepare({"n": 10}, LIMITS)
 
     assert {name: array.shape for name, array in make_inputs(launch, seed=0).items()} == {
         "in": (25,),
@@ -60,7 +60,7 @@ def test_arrays_given_are_filled_in_place() -> None:
 
 
 def test_seeds_and_arrays_differ() -> None:
-    launch = find("naive").prepare({"width": 8}, LIMITS)
+    launch = find_kernel("naive").prepare({"width": 8}, LIMITS)
 
     first, second = make_inputs(launch, seed=1), make_inputs(launch, seed=2)
 
@@ -81,7 +81,7 @@ def test_only_what_no_number_looks_like_counts_as_unwritten(dtype: str, count: i
     output = np.zeros(8, dtype)
     output.view(np.uint8)[: 3 * output.itemsize] = POISON_BYTE
 
-    assert unwritten(output) == count
+    assert count_unwritten(output) == count
 
 
 C_TYPES: dict[str, Any] = {
@@ -122,16 +122,18 @@ def test_arguments_lie_where_a_compiler_puts_the_members_of_a_structure(kinds: l
         elif kind in "*0":
             fields.append((name, ctypes.c_uint64))
             values.append(0x7F00_0000_1234 if kind == "*" else 0)
-            arguments.append(Buffer(name, (1,), "float32", "in") if kind == "*" else Null(name))
+            arguments.append(
+                Buffer(name, (1,), "float32", "in") if kind == "*" else NullPointer(name)
+            )
         else:
             fields.append((name, C_TYPES[kind]))
             values.append(1 if kind == "bool" else at + 1)
             arguments.append(Scalar(name, kind, values[-1]))
     whole = type("Whole", (ctypes.Structure,), {"_fields_": fields})(*values)
 
-    found = packed(arguments, {each.name: 0x7F00_0000_1234 for each in arguments})
+    found = pack_arguments(arguments, {each.name: 0x7F00_0000_1234 for each in arguments})
 
     assert found == bytes(whole)[: len(found)]
     assert ctypes.sizeof(whole) - len(found) < 8  # what C appends, for the next of an array
-    words = _as_words(found)  # as PyCUDA puts them together again
+    words = _argument_words(found)  # as PyCUDA puts them together again
     assert struct.pack("".join(each.dtype.char for each in words), *words) == found

@@ -7,13 +7,13 @@ from hypothesis import strategies as st
 from paths import DATA
 
 from memlab.device.datasheets import loader
-from memlab.device.occupancy import Block, occupancy, shared_carveout_bytes
+from memlab.device.occupancy import BlockRequirements, compute_occupancy, shared_carveout_bytes
 from memlab.errors import DeviceError, UsageError
 
-H200 = loader.load("h200")
+H200 = loader.load_datasheet("h200")
 
 # The one choice of the driver's, out of 491, that the rule for the carve-out does not give.
-EXCEPTION = Block(128, 16, 16)
+EXCEPTION = BlockRequirements(128, 16, 16)
 
 
 def rows(file):
@@ -23,7 +23,7 @@ def rows(file):
 
 def launch(row):
     names = ("threads_per_block", "registers_per_thread", "shared_bytes_per_block")
-    return Block(*(int(row[name]) for name in names))
+    return BlockRequirements(*(int(row[name]) for name in names))
 
 
 def limits(row):
@@ -35,14 +35,14 @@ def limits(row):
 
 @pytest.mark.parametrize("row", rows("h200-occupancy-kernels.csv"), ids=lambda row: row["kernel"])
 def test_limits_are_those_nsight_compute_shows_for_our_kernels(row):
-    assert occupancy(H200, launch(row)).limits == limits(row)
+    assert compute_occupancy(H200, launch(row)).limits == limits(row)
 
 
 def test_limits_and_carveout_are_those_nsight_compute_shows_over_a_sweep():
     wrong = [
         launch(row)
         for row in rows("h200-occupancy-sweep.csv")
-        if occupancy(H200, launch(row)).limits != limits(row)
+        if compute_occupancy(H200, launch(row)).limits != limits(row)
         or shared_carveout_bytes(H200, launch(row)) != int(row["carveout_bytes"])
     ]
     assert wrong == [EXCEPTION]
@@ -64,12 +64,12 @@ def test_limits_and_carveout_are_those_nsight_compute_shows_over_a_sweep():
     ],
 )
 def test_blocks_and_limiter(device, launch, blocks, limiter):
-    result = occupancy(loader.load(device), Block(*launch))
+    result = compute_occupancy(loader.load_datasheet(device), BlockRequirements(*launch))
     assert (result.blocks_per_sm, result.limiter) == (blocks, limiter)
 
 
 def test_occupancy_counts_warps_not_threads():
-    result = occupancy(H200, Block(33, 16, 0))
+    result = compute_occupancy(H200, BlockRequirements(33, 16, 0))
     assert result.warps_per_sm == 2 * result.blocks_per_sm == 64
     assert result.theoretical == 1
 
@@ -86,25 +86,27 @@ def test_occupancy_counts_warps_not_threads():
 )
 def test_what_cannot_launch_says_why(launch, message):
     with pytest.raises(UsageError, match=message):
-        occupancy(H200, Block(*launch))
+        compute_occupancy(H200, BlockRequirements(*launch))
 
 
 def test_an_unknown_limit_is_named():
     with pytest.raises(DeviceError, match="max_threads_per_multiprocessor"):
-        occupancy(replace(H200, max_threads_per_multiprocessor=None), Block(32, 32, 0))
+        compute_occupancy(
+            replace(H200, max_threads_per_multiprocessor=None), BlockRequirements(32, 32, 0)
+        )
 
 
 @given(
-    device=st.sampled_from(loader.names()),
+    device=st.sampled_from(loader.datasheet_names()),
     threads=st.integers(1, 1024),
     registers=st.integers(0, 64),
     shared=st.integers(0, 48 * 1024),
 )
 def test_the_carveout_never_costs_a_block(device, threads, registers, shared):
     """The blocks are as many as with all of the shared memory, and fit in the carve-out."""
-    properties = loader.load(device)
-    block = Block(threads, registers, shared)
-    result = occupancy(properties, block)
+    properties = loader.load_datasheet(device)
+    block = BlockRequirements(threads, registers, shared)
+    result = compute_occupancy(properties, block)
     reserved = properties.reserved_shared_memory_per_block_bytes
     carveout = shared_carveout_bytes(properties, block)
     granularity = 256 if device == "t4" else 128

@@ -7,12 +7,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memlab.device.datasheets import loader
-from memlab.device.occupancy import Block, allocation, occupancy, resident, resource_limits
-from memlab.device.occupancy_thresholds import register_budget, thresholds
+from memlab.device.occupancy import (
+    BlockRequirements,
+    block_allocation,
+    compute_occupancy,
+    occupancy_or_none,
+    resource_limits,
+)
+from memlab.device.occupancy_thresholds import occupancy_thresholds as thresholds
+from memlab.device.occupancy_thresholds import register_budget
 from memlab.errors import UsageError
 
-RTX3070 = loader.load("rtx3070")
-H200 = loader.load("h200")
+RTX3070 = loader.load_datasheet("rtx3070")
+H200 = loader.load_datasheet("h200")
 
 
 def shown(found):
@@ -45,7 +52,7 @@ def shown(found):
     ],
 )
 def test_thresholds_worked_out_by_hand(device, block, resource, below, above):
-    found = thresholds(loader.load(device), Block(*block), resource)
+    found = thresholds(loader.load_datasheet(device), BlockRequirements(*block), resource)
     assert (shown(found[0]), shown(found[1])) == (below, above)
 
 
@@ -64,25 +71,25 @@ def test_thresholds_worked_out_by_hand(device, block, resource, below, above):
     ],
 )
 def test_register_budget_worked_out_by_hand(device, threads, shared, registers, division, warps):
-    budget = register_budget(loader.load(device), Block(threads, 1, shared))
+    budget = register_budget(loader.load_datasheet(device), BlockRequirements(threads, 1, shared))
     assert astuple(budget) == (registers, division, warps)
 
 
 @settings(max_examples=30, deadline=None)
 @given(
-    device=st.sampled_from(loader.names()),
+    device=st.sampled_from(loader.datasheet_names()),
     threads=st.integers(1, 1024),
     registers=st.integers(1, 64),
     shared=st.integers(0, 48 * 1024),
     resource=st.sampled_from(["threads_per_block", "registers_per_thread"]),
 )
 def test_thresholds_are_those_of_a_scan(device, threads, registers, shared, resource):
-    properties = loader.load(device)
-    block = Block(threads, registers, shared)
+    properties = loader.load_datasheet(device)
+    block = BlockRequirements(threads, registers, shared)
     least, most = resource_limits(properties)[resource]
 
     def blocks(value):
-        found = resident(properties, replace(block, **{resource: value}))
+        found = occupancy_or_none(properties, replace(block, **{resource: value}))
         return found.blocks_per_sm if found else 0
 
     value, here = getattr(block, resource), blocks(getattr(block, resource))
@@ -94,12 +101,14 @@ def test_thresholds_are_those_of_a_scan(device, threads, registers, shared, reso
 
 @given(threads=st.integers(1, 1024), registers=st.integers(1, 64), shared=st.integers(0, 101376))
 def test_shared_thresholds_lie_where_the_blocks_change(threads, registers, shared):
-    block = Block(threads, registers, shared)
-    here = occupancy(RTX3070, block).blocks_per_sm
+    block = BlockRequirements(threads, registers, shared)
+    here = compute_occupancy(RTX3070, block).blocks_per_sm
     below, above = thresholds(RTX3070, block, "shared_bytes_per_block")
     for found, step in ((below, 1), (above, -1)):
         if found:
-            beside = occupancy(RTX3070, Block(threads, registers, found.value + step))
+            beside = compute_occupancy(
+                RTX3070, BlockRequirements(threads, registers, found.value + step)
+            )
             assert beside.blocks_per_sm == here
             assert (found.occupancy.blocks_per_sm - here) * step > 0
 
@@ -107,10 +116,10 @@ def test_shared_thresholds_lie_where_the_blocks_change(threads, registers, share
 def test_allocation_rounds_up_and_adds_what_is_reserved():
     # 100 threads are 4 warps; 33 x 32 = 1056 registers take 5 units of 256; 1 + 1024 bytes take
     # 9 units of 128.
-    assert astuple(allocation(RTX3070, Block(100, 33, 1)))[:3] == (4, 1280, 1152)
+    assert astuple(block_allocation(RTX3070, BlockRequirements(100, 33, 1)))[:3] == (4, 1280, 1152)
 
 
 def test_what_cannot_launch_has_no_occupancy():
-    assert resident(H200, Block(1024, 65, 0)) is None
+    assert occupancy_or_none(H200, BlockRequirements(1024, 65, 0)) is None
     with pytest.raises(UsageError, match="1025 threads a block"):
-        register_budget(H200, Block(1025, 1, 0))
+        register_budget(H200, BlockRequirements(1025, 1, 0))

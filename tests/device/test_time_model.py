@@ -13,7 +13,7 @@ from memlab.device.properties import DeviceProperties
 
 # Pinned, so that a newer measurement of the device does not move the hand-computed figures.
 H200 = replace(
-    loader.load("h200"),
+    loader.load_datasheet("h200"),
     dram_achievable_fraction=0.94,
     l2_bytes_per_clock=4200.0,
     l2_write_bytes_per_clock=2100.0,
@@ -27,15 +27,15 @@ FULL = Occupancy(8, 64, 1.0, "warps", {})
 
 counts = st.builds(Counters, **{each.name: st.integers(0, 10**12) for each in fields(Counters)})
 works = st.builds(
-    time_model.Work,
+    time_model.LaunchWork,
     blocks=st.integers(1, 10**6),
     counters=counts,
     warp_clocks=st.floats(0, 1e7),
 )
 
 
-def work(blocks: int = 132, clocks: float = 0.0, **counters: int) -> time_model.Work:
-    return time_model.Work(blocks, Counters(**counters), clocks)
+def work(blocks: int = 132, clocks: float = 0.0, **counters: int) -> time_model.LaunchWork:
+    return time_model.LaunchWork(blocks, Counters(**counters), clocks)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,9 @@ def work(blocks: int = 132, clocks: float = 0.0, **counters: int) -> time_model.
         (work(blocks=133, flop_fp32=66908160000000), "fp32", 264 / 133),
     ],
 )
-def test_each_bound_is_work_over_rate(done: time_model.Work, bound: str, seconds: float) -> None:
+def test_each_bound_is_work_over_rate(
+    done: time_model.LaunchWork, bound: str, seconds: float
+) -> None:
     bounds = time_model.throughput_bounds_s(done, H200)
 
     assert bounds.pop(bound) == pytest.approx(seconds, rel=1e-6)
@@ -72,10 +74,10 @@ def test_each_bound_is_work_over_rate(done: time_model.Work, bound: str, seconds
 
 
 def test_no_kernel_is_shorter_than_one_that_does_nothing() -> None:
-    time = time_model.time_of(work(blocks=1), FULL, H200)
+    time = time_model.model_time(work(blocks=1), FULL, H200)
     assert time.median_s == time.bounds_s["launch"] == 1.31e-6
     # 1.0 us of DRAM and as long a latency make 1.5 us: the shortest kernel decides nothing.
-    longer = time_model.time_of(work(clocks=1980, dram_read_bytes=4525446), FULL, H200)
+    longer = time_model.model_time(work(clocks=1980, dram_read_bytes=4525446), FULL, H200)
     assert longer.bounds_s["launch"] < 1e-6
 
 
@@ -91,52 +93,52 @@ def test_blocks_beyond_those_resident_wait_for_the_next_round() -> None:
 def test_time_lies_between_the_largest_bound_and_the_sum_of_the_two() -> None:
     done = work(132 * 8, clocks=1980, dram_read_bytes=4525446)
 
-    assert time_model.time_of(done, FULL, H200).median_s == pytest.approx(1.5e-6, rel=1e-5)
-    assert time_model.time_of(done, FULL, H200).provenance == "modelled"
+    assert time_model.model_time(done, FULL, H200).median_s == pytest.approx(1.5e-6, rel=1e-5)
+    assert time_model.model_time(done, FULL, H200).provenance == "modelled"
 
 
 @given(works)
-def test_time_is_never_below_a_bound(done: time_model.Work) -> None:
-    time = time_model.time_of(done, FULL, H200)
+def test_time_is_never_below_a_bound(done: time_model.LaunchWork) -> None:
+    time = time_model.model_time(done, FULL, H200)
 
     assert time.median_s >= max(time.bounds_s.values())
 
 
 @given(works, st.sampled_from([each.name for each in fields(Counters)]), st.integers(1, 10**12))
-def test_more_work_is_never_faster(done: time_model.Work, name: str, more: int) -> None:
+def test_more_work_is_never_faster(done: time_model.LaunchWork, name: str, more: int) -> None:
     counters = replace(done.counters, **{name: getattr(done.counters, name) + more})
-    before = time_model.time_of(done, FULL, H200).median_s
+    before = time_model.model_time(done, FULL, H200).median_s
 
-    assert time_model.time_of(replace(done, counters=counters), FULL, H200).median_s >= before
+    assert time_model.model_time(replace(done, counters=counters), FULL, H200).median_s >= before
     wavefronts = done.counters.l1_wavefronts + more
     slower = replace(
         done, counters=replace(done.counters, l1_wavefronts=wavefronts), warp_clocks=1e7
     )
-    assert time_model.time_of(slower, FULL, H200).median_s >= before
+    assert time_model.model_time(slower, FULL, H200).median_s >= before
 
 
 @given(works, st.integers(1, 16))
-def test_fewer_resident_blocks_are_never_faster(done: time_model.Work, resident: int) -> None:
+def test_fewer_resident_blocks_are_never_faster(done: time_model.LaunchWork, resident: int) -> None:
     fewer, more = (replace(FULL, blocks_per_sm=count) for count in (resident, resident + 1))
 
     assert (
-        time_model.time_of(done, fewer, H200).median_s
-        >= time_model.time_of(done, more, H200).median_s
+        time_model.model_time(done, fewer, H200).median_s
+        >= time_model.model_time(done, more, H200).median_s
     )
 
 
 def test_what_a_datasheet_does_not_know_is_left_out() -> None:
     unknown = DeviceProperties("unknown", (9, 0))
 
-    time = time_model.time_of(work(dram_read_bytes=10**9, clocks=1e6), FULL, unknown)
+    time = time_model.model_time(work(dram_read_bytes=10**9, clocks=1e6), FULL, unknown)
 
     assert time.bounds_s == {"latency": 0.0}
-    assert time_model.roofline_only_s(10**9, 10**9, unknown) == 0
+    assert time_model.plain_roofline_time_s(10**9, 10**9, unknown) == 0
 
 
 def test_the_baseline_is_the_plain_roofline() -> None:
-    assert time_model.roofline_only_s(66908160000000, 1, H200) == pytest.approx(1.0)
-    assert time_model.roofline_only_s(1, 4814304000000, H200) == pytest.approx(1.0)
+    assert time_model.plain_roofline_time_s(66908160000000, 1, H200) == pytest.approx(1.0)
+    assert time_model.plain_roofline_time_s(1, 4814304000000, H200) == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize(

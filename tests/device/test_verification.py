@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from memlab.device.verification import Found, verify
-from memlab.kernels.catalog import find
+from memlab.device.verification import ActualOutput, verify
+from memlab.kernels.catalog import find_kernel
 from memlab.kernels.kernel import Limits
 
 LAUNCH = replace(
-    find("naive").prepare({"width": 2}, Limits("any")),
+    find_kernel("naive").prepare({"width": 2}, Limits("any")),
     references={"P": lambda inputs, index: inputs["expected"].reshape(-1)[index]},
     tolerance=1e-5,
 )
@@ -21,7 +21,7 @@ EXPECTED = np.array([[1.0, -2.0], [0.0, 4.0]])
 def check(output: Any, index: Any = (0, 1, 2, 3)) -> Any:
     at = np.array(index, np.int64)
     values = np.array(output, np.float32).reshape(-1)[at]
-    return verify(LAUNCH, {"expected": EXPECTED}, {"P": Found(at, values)})
+    return verify(LAUNCH, {"expected": EXPECTED}, {"P": ActualOutput(at, values)})
 
 
 def test_rounding_passes() -> None:
@@ -65,11 +65,13 @@ def test_every_wrong_element_is_counted_and_no_other(output: Any, wrong: int) ->
 def test_wrong_elements_are_counted_through_all_of_an_array() -> None:
     """Which is compared in pieces of 65,536."""
     size, generator = 200_000, np.random.default_rng(3)
-    launch = replace(find("naive").prepare({"m": 1, "k": 1, "n": size}, Limits("any")), tolerance=0)
+    launch = replace(
+        find_kernel("naive").prepare({"m": 1, "k": 1, "n": size}, Limits("any")), tolerance=0
+    )
     launch = replace(launch, references={"P": lambda inputs, index: np.ones(index.size)})
     values = np.ones(size, np.float32)
     values[generator.choice(size, 777, replace=False)] = 2
-    found = verify(launch, {}, {"P": Found(np.arange(size), values)})
+    found = verify(launch, {}, {"P": ActualOutput(np.arange(size), values)})
 
     assert (found.status, found.wrong) == ("failed", 777)
 
@@ -83,8 +85,8 @@ def test_of_what_nothing_is_said_only_the_name_is_told() -> None:
         references={**LAUNCH.references, "scratch": lambda inputs, index: None},
     )
     found = {
-        "P": Found(np.arange(4), EXPECTED.reshape(-1)),
-        "scratch": Found(np.arange(4), np.full(4, np.nan), unwritten=4),
+        "P": ActualOutput(np.arange(4), EXPECTED.reshape(-1)),
+        "scratch": ActualOutput(np.arange(4), np.full(4, np.nan), unwritten=4),
     }
     both = verify(launch, {"expected": EXPECTED}, found)
     none = verify(replace(launch, references={"P": lambda *_: None}), {}, found)
@@ -100,7 +102,7 @@ def test_the_worst_element_is_named() -> None:
 
 def test_sums_that_cancel_are_measured_by_the_size_of_the_whole() -> None:
     launch = replace(LAUNCH, error_scale="rms")  # of 1, -2, 0 and 4: 2.2913
-    found = Found(np.arange(4), np.array([1.0, -2.0, 0.25, 4.0]))
+    found = ActualOutput(np.arange(4), np.array([1.0, -2.0, 0.25, 4.0]))
 
     error = verify(launch, {"expected": EXPECTED}, {"P": found}).relative_error
 
@@ -123,8 +125,8 @@ def test_an_odd_value_of_the_reference_hides_no_error_beside_it(odd: float) -> N
     launch = replace(LAUNCH, error_scale="rms")
     at, expected = np.arange(4), np.array([1.0, 2.0, odd, -3.0])
 
-    good = verify(launch, {"expected": expected}, {"P": Found(at, expected)})
-    bad = verify(launch, {"expected": expected[[0, 1, 3, 2]]}, {"P": Found(at, expected)})
+    good = verify(launch, {"expected": expected}, {"P": ActualOutput(at, expected)})
+    bad = verify(launch, {"expected": expected[[0, 1, 3, 2]]}, {"P": ActualOutput(at, expected)})
 
     assert good.status == "passed"
     assert bad.status == "failed"
@@ -147,7 +149,7 @@ def test_each_output_has_its_own_tolerance_and_the_one_that_fails_is_told() -> N
     close = EXPECTED.reshape(-1) * 1.25
     nearly = EXPECTED.reshape(-1) + np.array([0, 0, 0, 1e-9])
 
-    found = verify(two, {}, {"P": Found(at, close), "Q": Found(at, nearly)})
+    found = verify(two, {}, {"P": ActualOutput(at, close), "Q": ActualOutput(at, nearly)})
 
     assert (found.status, found.tolerance, found.total) == ("failed", 0.0, 8)
     assert found.worst.startswith("Q[1, 1] is ")
@@ -157,7 +159,7 @@ def test_nan_never_agrees() -> None:
     """A kernel and a reference that both read what was never written would else agree."""
     at, expected = np.arange(4), np.array([1.0, 2.0, np.nan, 4.0])
 
-    found = verify(LAUNCH, {"expected": expected}, {"P": Found(at, expected)})
+    found = verify(LAUNCH, {"expected": expected}, {"P": ActualOutput(at, expected)})
 
     assert found.status == "failed"
     assert found.worst == "P[1, 0] has no reference but NaN"
@@ -180,8 +182,8 @@ def test_whole_numbers_that_float64_confuses_differ(
     inputs = {"expected": np.full(4, reference, reference_dtype)}
     values = np.full(4, value, dtype)
 
-    found = verify(whole, inputs, {"P": Found(np.arange(4), values)})
-    same = verify(whole, {"expected": values}, {"P": Found(np.arange(4), values)})
+    found = verify(whole, inputs, {"P": ActualOutput(np.arange(4), values)})
+    same = verify(whole, {"expected": values}, {"P": ActualOutput(np.arange(4), values)})
 
     assert (found.status, same.status) == ("failed", "passed")
     assert found.worst == f"P[0, 0] is {value}, must be {reference}"
@@ -198,5 +200,5 @@ def test_whole_numbers_pass_exactly_where_pythons_are_equal(seed: int) -> None:
         reference = generator.integers(info.max - 2, info.max, 4, dtype, endpoint=True)
         for signed in (np.int64, np.uint64):
             expected = reference.astype(signed)
-            found = verify(whole, {"expected": expected}, {"P": Found(np.arange(4), values)})
+            found = verify(whole, {"expected": expected}, {"P": ActualOutput(np.arange(4), values)})
             assert (found.status == "passed") == (values.tolist() == expected.tolist())

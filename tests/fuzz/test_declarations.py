@@ -8,10 +8,10 @@ from fuzzing import cases, seldom
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memlab.device.compiler.translation_unit import Unit
+from memlab.device.compiler.translation_unit import TranslationUnit
 from memlab.device.debug_info.kernel_lookup import signatures
 from memlab.device.debug_info.symbols import layout_of, layouts
-from memlab.device.debug_info.variable_layouts import Layout
+from memlab.device.debug_info.variable_layouts import VariableLayout
 from memlab.errors import MemlabError
 from memlab.kernels.launch import Launch
 
@@ -64,7 +64,7 @@ def sources(draw: st.DrawFn) -> str:
 @cases(40)
 def test_any_source_is_read_or_refused(source: str, size: int) -> None:
     with suppress(MemlabError):
-        signatures(Unit(source, "k.cu", HOPPER))
+        signatures(TranslationUnit(source, "k.cu", HOPPER))
     launch = Launch(
         kernel="k",
         parameters={},
@@ -84,4 +84,4 @@ def test_any_source_is_read_or_refused(source: str, size: int) -> None:
     known = layouts(launch, HOPPER)
     for symbol in (*known, "a", "_ZZ1kE1a_0"):
         chosen = layout_of(symbol, size, known)
-        assert chosen is None or isinstance(chosen, Layout)
+        assert chosen is None or isinstance(chosen, VariableLayout)

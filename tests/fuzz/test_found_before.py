@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 
 from memlab.cli.app import main
-from memlab.device.checking.check import check
+from memlab.device.checking.check import check_launch
 from memlab.device.compiler.compile import compile_launch
 from memlab.device.datasheets import loader
-from memlab.device.devices import limits
+from memlab.device.devices import launch_limits
 from memlab.device.emulation.device import emulate
 from memlab.device.inputs import load_array
 from memlab.device.measurement import DeviceSummary
@@ -29,12 +29,12 @@ from memlab.kernels.catalog import CATALOG
 from memlab.kernels.signature import KernelParameter, Signature
 from memlab.kernels.user import arguments, project, scaffold
 from memlab.kernels.user import kernel as user_kernel
-from memlab.kernels.user.kernel import OwnKernel
+from memlab.kernels.user.kernel import UserKernel
 
 HUGE = "0x" + "f" * 5000
 """A whole number that Python reads, and does not print in decimal."""
 
-H200 = loader.load("h200")
+H200 = loader.load_datasheet("h200")
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ H200 = loader.load("h200")
     ],
 )
 def test_broken_ptx(sound: str, broken: str) -> None:
-    launch = CATALOG["naive"].prepare({"width": 4, "tile": 2}, limits(H200))
+    launch = CATALOG["naive"].prepare({"width": 4, "tile": 2}, launch_limits(H200))
     compiled = compile_launch(launch, H200.compute_capability)
     text = compiled.ptx.replace(sound, broken, 1)
     assert text != compiled.ptx
@@ -84,12 +84,12 @@ def test_broken_ptx(sound: str, broken: str) -> None:
 
 def test_check_of_a_register_that_adds_to_itself() -> None:
     """It went round and round looking for where the sum begins."""
-    launch = CATALOG["naive"].prepare({"width": 4, "tile": 2}, limits(H200))
+    launch = CATALOG["naive"].prepare({"width": 4, "tile": 2}, launch_limits(H200))
     compiled = compile_launch(launch, H200.compute_capability)
     endless = ".reg .b64 %own;\nadd.s64 %own, %own, 4;\nld.global.f32 %f1, [%own];\nld.param"
     changed = replace(compiled, ptx=compiled.ptx.replace("ld.param", endless, 1))
 
-    report = check(launch, changed, DeviceSummary(H200.name, "emulated", (9, 0), "h200"))
+    report = check_launch(launch, changed, DeviceSummary(H200.name, "emulated", (9, 0), "h200"))
 
     assert {each.tool for each in report.findings} == {"memcheck"}
 
@@ -97,11 +97,11 @@ def test_check_of_a_register_that_adds_to_itself() -> None:
 @pytest.mark.parametrize(
     "read",
     [
-        lambda: arguments.read(f"f32[{HUGE}]"),
-        lambda: arguments.read(f"f32[{2**62},{2**62}]"),
-        lambda: user_kernel.configured(OwnKernel("x.cu"), {"shared": HUGE}),
-        lambda: user_kernel.configured(OwnKernel("x.cu"), {"grid": f"1,{HUGE}"}),
-        lambda: user_kernel.configured(OwnKernel("x.cu"), {"args": [object()]}),
+        lambda: arguments.parse_specification(f"f32[{HUGE}]"),
+        lambda: arguments.parse_specification(f"f32[{2**62},{2**62}]"),
+        lambda: user_kernel.apply_launch_options(UserKernel("x.cu"), {"shared": HUGE}),
+        lambda: user_kernel.apply_launch_options(UserKernel("x.cu"), {"grid": f"1,{HUGE}"}),
+        lambda: user_kernel.apply_launch_options(UserKernel("x.cu"), {"args": [object()]}),
     ],
 )
 def test_numbers_beyond_all_sense(read: Callable[[], Any]) -> None:
@@ -111,18 +111,18 @@ def test_numbers_beyond_all_sense(read: Callable[[], Any]) -> None:
 
 
 def test_a_number_of_thousands_of_digits_in_a_file(tmp_path: Path) -> None:
-    path = tmp_path / project.FILE
+    path = tmp_path / project.PROJECT_FILE
     path.write_text(f'[kernels.mine]\nsource = "x.cu"\ngrid = {HUGE}\n')
 
     with pytest.raises(UsageError, match="thousands of digits"):
-        project.kernels(path)
+        project.read_user_kernels(path)
 
 
 def test_init_names_overloads_apart() -> None:
     parameter = KernelParameter("n", "scalar", "i32", "int", 4)
     overloads = [Signature("scale", name, (parameter,), ()) for name in ("_Z5scalei", "_Z5scalej")]
 
-    text = scaffold.document(OwnKernel("x.cu"), overloads)
+    text = scaffold.project_file_text(UserKernel("x.cu"), overloads)
 
     assert "[kernels.scale]" in text
     assert "[kernels.scale-2]" in text
@@ -132,7 +132,7 @@ def test_init_refuses_a_name_that_toml_cannot_hold() -> None:
     signature = Signature("scale", "scale", (), ())
 
     with pytest.raises(UsageError, match=r"'\\udcff\.cu' is not UTF-8"):
-        scaffold.document(OwnKernel("\udcff.cu"), [signature])
+        scaffold.project_file_text(UserKernel("\udcff.cu"), [signature])
 
 
 HEADER = "{{'descr': '{}', 'fortran_order': False, 'shape': {}, }}{}"

@@ -6,7 +6,7 @@ from fuzzing import cases
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memlab.device.emulator.machine.printf import WIDEST, formatted
+from memlab.device.emulator.machine.printf import MAX_FIELD_WIDTH, format_printf
 
 CONVERSIONS = st.from_regex(
     r"%[-+ #0]{0,3}(\*|[0-9]{1,12})?(\.(\*|[0-9]{0,12}))?(hh|h|ll|l|j|z|t|L)?[a-zA-Z%]",
@@ -20,7 +20,7 @@ CONVERSIONS = st.from_regex(
 )
 @cases(100)
 def test_any_format_gives_a_bounded_text(form: str, arguments: bytes) -> None:
-    text = formatted(form, arguments, lambda address: "text")
+    text = format_printf(form, arguments, lambda address: "text")
 
     # The longest that one conversion gives: digits, the 309 before the point, the sign, the prefix.
-    assert len(text) <= len(form) + form.count("%") * (2 * WIDEST)
+    assert len(text) <= len(form) + form.count("%") * (2 * MAX_FIELD_WIDTH)

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from memlab.errors import UsageError
 from memlab.kernels.signature import KernelParameter, Signature
 from memlab.kernels.user import project, scaffold
-from memlab.kernels.user.kernel import OwnKernel
+from memlab.kernels.user.kernel import UserKernel
 
 TABLE = {
     "source": "saxpy.cu",
@@ -106,21 +106,21 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (home / "loop").symlink_to("loop")
     (home.parent / "secret.npy").write_bytes(b"")
     for text in ("[kernels.mine]\nsource = 'saxpy.cu'", "[other]"):  # what is imported then
-        (home / project.FILE).write_text(text)
+        (home / project.PROJECT_FILE).write_text(text)
         with suppress(UsageError):
-            project.kernels(home / project.FILE)
+            project.read_user_kernels(home / project.PROJECT_FILE)
     return home
 
 
 @given(text=documents() | st.text(max_size=60))
 @cases(250)
 def test_any_file_gives_kernels_or_is_refused(folder: Path, text: str) -> None:
-    path = folder / project.FILE
+    path = folder / project.PROJECT_FILE
     path.write_bytes(text.encode(errors="surrogateescape"))
     found, message = {}, ""
     with watching() as watch:
         try:
-            found = project.kernels(path)
+            found = project.read_user_kernels(path)
         except UsageError as error:
             message = str(error)
 
@@ -154,7 +154,7 @@ def test_what_init_writes_is_read_again(source: str, names: list[str], kind: str
     parameters = (KernelParameter("a", "scalar", kind, kind, 8),)
     signatures = [Signature(name, name, parameters, ()) for name in names]
     try:
-        text = scaffold.document(OwnKernel(source), signatures)
+        text = scaffold.project_file_text(UserKernel(source), signatures)
     except UsageError:
         return
     document = tomllib.loads(text.encode().decode())

@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memlab.device.budget import Budget
-from memlab.device.checking.check import check
-from memlab.device.compiler.compile import Compiled, compile_launch
+from memlab.device.checking.check import check_launch
+from memlab.device.compiler.compile import CompiledKernel, compile_launch
 from memlab.device.datasheets import loader
-from memlab.device.devices import limits
+from memlab.device.devices import launch_limits
 from memlab.device.emulation.device import emulate
-from memlab.device.emulator.program.program import load
+from memlab.device.emulator.program.program import load_program
 from memlab.device.emulator.ptx import parser
 from memlab.device.measurement import DeviceSummary
 from memlab.device.tracing.trace import trace
@@ -25,7 +25,7 @@ from memlab.errors import MemlabError
 from memlab.kernels.catalog import CATALOG
 from memlab.kernels.launch import Launch
 
-H200 = loader.load("h200")
+H200 = loader.load_datasheet("h200")
 SUMMARY = DeviceSummary(H200.name, "emulated", (9, 0), "h200")
 BUDGET = Budget(timeout_s=0.3, memory_bytes=2**30)
 """Some of them run for ever, or ask for all memory."""
@@ -45,10 +45,11 @@ ODD += [".param", ".shared", ".reg", ".b128", ".pred", ".align", ".s32", ".v2", 
 
 
 @cache
-def compiled() -> tuple[tuple[Launch, Compiled], ...]:
+def compiled() -> tuple[tuple[Launch, CompiledKernel], ...]:
     """Small launches of some kernels."""
     launches = [
-        CATALOG[name].prepare(parameters, limits(H200)) for name, parameters in LAUNCHES.items()
+        CATALOG[name].prepare(parameters, launch_limits(H200))
+        for name, parameters in LAUNCHES.items()
     ]
     return tuple((each, compile_launch(each, H200.compute_capability)) for each in launches)
 
@@ -60,7 +61,7 @@ def words() -> tuple[str, ...]:
 
 
 @st.composite
-def broken(draw: st.DrawFn) -> tuple[Launch, Compiled]:
+def broken(draw: st.DrawFn) -> tuple[Launch, CompiledKernel]:
     """A kernel whose PTX has words exchanged, lines moved or characters changed."""
     launch, sound = draw(st.sampled_from(compiled()))
     lines = sound.ptx.splitlines()
@@ -96,22 +97,22 @@ def broken(draw: st.DrawFn) -> tuple[Launch, Compiled]:
 
 @given(broken())
 @cases(100)
-def test_broken_ptx_is_refused_or_loads(case: tuple[Launch, Compiled]) -> None:
+def test_broken_ptx_is_refused_or_loads(case: tuple[Launch, CompiledKernel]) -> None:
     launch, changed = case
     with suppress(MemlabError):
-        load(parser.parse(changed.ptx), launch.entry)
+        load_program(parser.parse_ptx(changed.ptx), launch.entry)
 
 
 @pytest.mark.parametrize("way", ["run", "check", "trace"])
 @given(case=broken())
 @cases(50)
-def test_broken_ptx_runs_or_ends_in_an_error(way: str, case: tuple[Launch, Compiled]) -> None:
+def test_broken_ptx_runs_or_ends_in_an_error(way: str, case: tuple[Launch, CompiledKernel]) -> None:
     launch, changed = case
     with suppress(MemlabError):
         match way:
             case "run":
                 emulate(launch, changed, H200, 0, budget=BUDGET)
             case "check":
-                check(launch, changed, SUMMARY, budget=BUDGET)
+                check_launch(launch, changed, SUMMARY, budget=BUDGET)
             case "trace":
                 trace(launch, changed, (0, 0, 0), (0, 0, 0), H200.name, budget=BUDGET)

@@ -13,19 +13,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memlab.device.inputs import argument_bytes, element_type, make_inputs
-from memlab.device.references import references
+from memlab.device.references import output_references
 from memlab.errors import MemlabError, UsageError
 from memlab.kernels.kernel import Limits
-from memlab.kernels.launch import Counting, NpyFile, Null, Same, Scalar, Structure, Uniform
-from memlab.kernels.signature import KernelParameter, ModuleVariable, Part, Signature
+from memlab.kernels.launch import (
+    Arange,
+    NpyFile,
+    NullPointer,
+    Scalar,
+    SingleValue,
+    Structure,
+    Uniform,
+)
+from memlab.kernels.signature import KernelParameter, ModuleVariable, Signature, StructureMember
 from memlab.kernels.user import arguments
 from memlab.kernels.user import kernel as user_kernel
 from memlab.kernels.user import launch as user_launch
-from memlab.kernels.user.kernel import OwnKernel
-from memlab.kernels.user.launch_options import STANDARDS
+from memlab.kernels.user.kernel import UserKernel
+from memlab.kernels.user.launch_options import CPP_STANDARDS
 
 LIMITS = Limits("NVIDIA H200", total_memory_bytes=140 << 30)
-TYPES = st.sampled_from(sorted(arguments.DTYPES))
+TYPES = st.sampled_from(sorted(arguments.NUMPY_DTYPES))
 SMALL = 1 << 16
 """Elements that are filled; arrays that are larger are only described."""
 
@@ -50,7 +58,7 @@ STRUCTURES = st.one_of(
     st.lists(NUMBERS, max_size=3).map(lambda values: f"struct={','.join(values)}"),
     st.sampled_from(["struct", "struct=@x.npy", "null"]),
 )
-PAIR = (Part("x", "f32", 0, "float"), Part("n", "u8", 5, "unsigned char"))
+PAIR = (StructureMember("x", "f32", 0, "float"), StructureMember("n", "u8", 5, "unsigned char"))
 TEXTS = st.one_of(ARRAYS, SCALARS, STRUCTURES, st.lists(PARTS, max_size=8).map("".join), WORDS)
 EXTENTS = st.one_of(NUMBERS, st.lists(NUMBERS, max_size=4).map(",".join), WORDS)
 
@@ -67,13 +75,13 @@ def written(
         return text, arguments.ScalarSpecification(kind, value, text)
     shape = tuple(draw(st.lists(st.integers(1, 9), min_size=1, max_size=4)))
     role = draw(st.sampled_from(["in", "out", "inout"]))
-    fills: dict[str, Any] = {"random": None, "zeros": Same(0), "ones": Same(1)}
-    fills |= {"arange": Counting(), "@some where=x.npy": NpyFile("some where=x.npy")}
+    fills: dict[str, Any] = {"random": None, "zeros": SingleValue(0), "ones": SingleValue(1)}
+    fills |= {"arange": Arange(), "@some where=x.npy": NpyFile("some where=x.npy")}
     if kind != "bool":
         low, high = sorted(
             draw(st.lists(numbers(kind, half=True), min_size=2, max_size=2, unique=True))
         )
-        name = "uniform" if kind in arguments.LARGEST_FLOATS else "randint"
+        name = "uniform" if kind in arguments.MAX_FLOATS else "randint"
         fills[f"{name}:{low}:{high}"] = Uniform(low, high)
     fill = None if role == "out" else draw(st.sampled_from([None, *fills]))
     text = f"{role}:{kind}[{','.join(map(str, shape))}]" + ("" if fill is None else f"={fill}")
@@ -82,12 +90,12 @@ def written(
 
 def numbers(kind: str, half: bool = False) -> st.SearchStrategy[Any]:
     """Values of a type; of floats those up to half of the largest, on demand."""
-    if kind in arguments.LARGEST_FLOATS:
-        most = arguments.LARGEST_FLOATS[kind] / (2 if half else 1)
+    if kind in arguments.MAX_FLOATS:
+        most = arguments.MAX_FLOATS[kind] / (2 if half else 1)
         return st.floats(-most, most)
     if kind == "bool":
         return st.integers(0, 1)
-    info = np.iinfo(arguments.DTYPES[kind])
+    info = np.iinfo(arguments.NUMPY_DTYPES[kind])
     return st.integers(int(info.min), int(info.max))
 
 
@@ -95,7 +103,7 @@ def numbers(kind: str, half: bool = False) -> st.SearchStrategy[Any]:
 @cases(100)
 def test_what_is_written_is_read(case: tuple[str, Any]) -> None:
     text, meant = case
-    assert arguments.read(text) == meant
+    assert arguments.parse_specification(text) == meant
 
 
 def parameters() -> st.SearchStrategy[KernelParameter]:
@@ -125,14 +133,14 @@ def test_an_argument_is_one_of_its_parameter_or_refused(
     text: str, parameter: KernelParameter
 ) -> None:
     try:
-        (bound,) = arguments.bind([text], [parameter])
+        (bound,) = arguments.bind_arguments([text], [parameter])
     except UsageError:
         return
     if isinstance(bound, Structure):
         assert parameter.kind == "structure"
         assert bool(bound.path) != bool(bound.members)
         assert len(argument_bytes(replace(bound, path=""), {})) == parameter.nbytes
-    elif isinstance(bound, Null):
+    elif isinstance(bound, NullPointer):
         assert parameter.kind == "pointer"
     elif isinstance(bound, Scalar):
         assert parameter.kind == "scalar"
@@ -174,7 +182,7 @@ CHOICES = {
     "shared": NUMBERS | VALUES,
     "defines": st.lists(PAIRS | WORDS, max_size=3) | VALUES,
     "include": st.lists(WORDS, max_size=2) | VALUES,
-    "std": st.sampled_from(STANDARDS) | VALUES,
+    "std": st.sampled_from(CPP_STANDARDS) | VALUES,
     "max_registers": NUMBERS | VALUES,
     "args": st.lists(TEXTS, max_size=4) | VALUES,
     "constants": st.lists(PAIRS, max_size=3) | VALUES,
@@ -198,7 +206,7 @@ def choices(draw: st.DrawFn) -> dict[str, Any]:
 
 
 def test_every_choice_is_drawn() -> None:
-    assert set(CHOICES) == set(user_kernel.CHOICES)
+    assert set(CHOICES) == set(user_kernel.LAUNCH_OPTIONS)
 
 
 @given(WORDS, choices())
@@ -207,14 +215,14 @@ def test_choices_make_a_launch_within_limits_or_are_refused(
     entry: str, chosen: dict[str, Any]
 ) -> None:
     try:
-        kernel = user_kernel.configured(OwnKernel("x.cu", entry), chosen)
-        launch = user_launch.launch(kernel, SIGNATURE, "", LIMITS)
+        kernel = user_kernel.apply_launch_options(UserKernel("x.cu", entry), chosen)
+        launch = user_launch.make_user_launch(kernel, SIGNATURE, "", LIMITS)
     except UsageError:
         return
     assert all(1 <= n <= most for n, most in zip(launch.grid, LIMITS.max_grid_dim, strict=True))
     assert launch.threads_per_block <= LIMITS.max_threads_per_block
     with suppress(UsageError):
-        references(kernel, launch)
+        output_references(kernel, launch)
     if all(isinstance(each, Scalar) or each.elements <= SMALL for each in launch.arguments):
         with suppress(MemlabError):
             make_inputs(launch, 0)
@@ -224,7 +232,7 @@ def test_choices_make_a_launch_within_limits_or_are_refused(
 @cases(50)
 def test_any_target_names_a_file_or_none(parts: list[str]) -> None:
     target = "".join(parts)
-    found = user_kernel.split(target)
+    found = user_kernel.split_target(target)
     if found is None:
         assert ".cu:" not in target
     else:

@@ -28,14 +28,14 @@ from memlab.roofline.ceilings import ceilings, measured_ceilings
 from memlab.roofline.documents.frames import picture_csv
 from memlab.roofline.documents.peaks import peaks_document, peaks_from_document
 from memlab.roofline.documents.runs import run_document, run_from_document, runs_csv
-from memlab.roofline.plots.roofline import RUNS_AT_MOST, draw, render
+from memlab.roofline.plots.roofline import MAX_RUNS, draw_roofline, render_figure
 from memlab.roofline.reports.parts import console
 from memlab.roofline.reports.run import run_report
 from memlab.roofline.run import Ceiling, Run
 from memlab.roofline.store.store import Store
 
 RESULTS = DATA / "h200-peaks.json"
-H200 = loader.load("h200")
+H200 = loader.load_datasheet("h200")
 ROOFS = ceilings(H200)
 
 ABSURD = (0, -1, float("nan"), "Infinity", 2**200)
@@ -102,12 +102,12 @@ def show(run: Run) -> None:
 
 def draw_all(runs: Sequence[Run], measured: Sequence[Ceiling] = ()) -> None:
     """Draw runs, each one of them: as many in a picture as it takes."""
-    for start in range(0, len(runs), RUNS_AT_MOST):
+    for start in range(0, len(runs), MAX_RUNS):
         apart = []
-        for number, run in enumerate(runs[start : start + RUNS_AT_MOST]):
+        for number, run in enumerate(runs[start : start + MAX_RUNS]):
             parameters = {**run.measurement.parameters, "case": number}
             apart.append(replace(run, measurement=replace(run.measurement, parameters=parameters)))
-        render(draw(apart, ROOFS, H200.name, "2026", measured), "svg")
+        render_figure(draw_roofline(apart, ROOFS, H200.name, "2026", measured), "svg")
 
 
 def test_every_number_of_a_run_that_is_absurd(document: Any) -> None:

@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memlab.errors import UsageError
-from memlab.kernels.catalog import find
+from memlab.kernels.catalog import find_kernel
 from memlab.kernels.kernel import Limits
 from memlab.kernels.launch import Launch, Scalar
-from memlab.kernels.matmul import reference, tolerance
+from memlab.kernels.matmul import inner_product_tolerance, product_reference
 
 H200 = Limits(
     "NVIDIA H200",
@@ -19,12 +19,12 @@ H200 = Limits(
 
 
 def prepare(name: str, limits: Limits = H200, **values: int | str | None) -> Launch:
-    return find(name).prepare(values, limits)
+    return find_kernel(name).prepare(values, limits)
 
 
 def refusal(name: str, limits: Limits = H200, **values: object) -> str:
     with pytest.raises(UsageError) as caught:
-        find(name).prepare(values, limits)  # type: ignore[arg-type]
+        find_kernel(name).prepare(values, limits)  # type: ignore[arg-type]
     message = str(caught.value)
     assert "\n" not in message
     return message
@@ -143,7 +143,7 @@ def test_reference_is_the_product_at_any_positions(
         data.draw(st.lists(st.integers(0, m * n - 1), max_size=60)), dtype=np.int64
     )
 
-    values = reference({"M": left, "N": right}, positions)
+    values = product_reference({"M": left, "N": right}, positions)
 
     product = left.astype(np.float64) @ right.astype(np.float64)
     np.testing.assert_allclose(values, product.ravel()[positions], rtol=1e-13)
@@ -155,7 +155,7 @@ def test_reference_in_slices_of_a_long_inner_product() -> None:
     left, right = random.random((2, 6000)), random.random((6000, 3000))
     positions = np.arange(6000)
 
-    values = reference({"M": left, "N": right}, positions)
+    values = product_reference({"M": left, "N": right}, positions)
 
     np.testing.assert_allclose(values, (left @ right).ravel(), rtol=1e-12)
 
@@ -169,8 +169,8 @@ def test_tolerance_lies_between_rounding_and_a_lost_term() -> None:
         rounded = np.add.accumulate(terms, axis=1, dtype=np.float32)[:, -1].astype(np.float64)
         exact = terms.astype(np.float64).sum(axis=1)
 
-        assert np.max(np.abs(rounded - exact) / exact) < tolerance(k)
-        assert np.median(terms[:, 0] / exact) > tolerance(k)
+        assert np.max(np.abs(rounded - exact) / exact) < inner_product_tolerance(k)
+        assert np.median(terms[:, 0] / exact) > inner_product_tolerance(k)
 
 
 @pytest.mark.parametrize(
@@ -268,4 +268,4 @@ def test_shared_memory_is_refused_where_it_is_the_limit() -> None:
 
 def test_unknown_kernel_gives_the_nearest_names() -> None:
     with pytest.raises(UsageError, match="unknown kernel 'tilde': did you mean 'tiled'"):
-        find("tilde")
+        find_kernel("tilde")

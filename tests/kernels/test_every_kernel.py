@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from memlab.device.devices import limits, open_device
+from memlab.device.devices import launch_limits, open_device
 from memlab.kernels.catalog import CATALOG
 from memlab.kernels.launch import Buffer, Launch
 
@@ -52,7 +52,7 @@ CASES = [(name, sizes) for name, cases in SMALL.items() for sizes in cases]
 
 
 def prepare(name: str, sizes: dict[str, int | str]) -> Launch:
-    return CATALOG[name].prepare(sizes, limits(EMULATED.properties))
+    return CATALOG[name].prepare(sizes, launch_limits(EMULATED.properties))
 
 
 def test_every_kernel_has_a_line_above() -> None:

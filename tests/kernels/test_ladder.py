@@ -13,7 +13,7 @@ import pytest
 from machine_code import accesses, opcodes
 
 from memlab.device.compiler.compile import compile_launch
-from memlab.device.devices import limits, open_device
+from memlab.device.devices import launch_limits, open_device
 from memlab.device.emulation import counting
 from memlab.device.emulation.device import EmulatedDevice
 from memlab.device.measurement import Measurement
@@ -24,7 +24,7 @@ from memlab.kernels.kernel import Limits
 from memlab.kernels.ladder import tensor_tolerance
 from memlab.kernels.launch import Launch
 from memlab.roofline.ceilings import ceilings
-from memlab.roofline.placement import place
+from memlab.roofline.placement import place_measurement
 
 H200 = open_device("h200")
 FLOAT_STEPS = [
@@ -50,7 +50,7 @@ SIZES = [(1, 1, 1), (31, 31, 31), (33, 33, 33), (100, 57, 75), (70, 56, 72)]
 
 
 def prepare(name: str, device: Any = H200, **values: int) -> Launch:
-    return CATALOG[name].prepare(values, limits(device.properties))
+    return CATALOG[name].prepare(values, launch_limits(device.properties))
 
 
 def exact(matrix: Any, name: str) -> Any:
@@ -165,7 +165,7 @@ def test_the_tensor_peak_is_the_roof_of_a_tensor_kernel(climbed: dict[str, Measu
     # The counters of a small launch, but with work enough to leave every memory roof below.
     measurement = climbed["tensor-fp16"]
     heavy = replace(measurement, flop=10**6 * measurement.flop)
-    placement = place(heavy, ceilings(H200.properties))
+    placement = place_measurement(heavy, ceilings(H200.properties))
 
     assert placement.ceiling == "fp16"
     assert placement.ceiling_flop_per_s == pytest.approx(989.4e12)
@@ -306,7 +306,7 @@ def test_a_device_without_the_tensor_cores_is_refused(name: str, device: str, me
     allowed = (
         Limits("old", compute_capability=(6, 1))
         if device == "old"
-        else limits(open_device(device).properties)
+        else launch_limits(open_device(device).properties)
     )
     with pytest.raises(UsageError) as refusal:
         CATALOG[name].prepare({}, allowed)
@@ -413,7 +413,7 @@ def test_cublas_is_asked_for_the_same_product(
     product = np.full((3, 7), np.nan, np.float32)
     addresses = {"M": left.ctypes.data, "N": right.ctypes.data, "P": product.ctypes.data}
 
-    with cublas.product(prepare(name, m=3, k=5, n=7), addresses, stream=5) as once:
+    with cublas.prepare_gemm(prepare(name, m=3, k=5, n=7), addresses, stream=5) as once:
         once()
 
     np.testing.assert_allclose(product, left.astype(float) @ right.astype(float), rtol=1e-6)
@@ -426,6 +426,6 @@ def test_without_cublas_it_is_said_so(monkeypatch: pytest.MonkeyPatch) -> None:
 
     with (
         pytest.raises(DeviceError, match=r"no cuBLAS to compare with .*pip install 'memlab"),
-        cublas.product(prepare("naive"), {}),
+        cublas.prepare_gemm(prepare("naive"), {}),
     ):
         pass

@@ -10,12 +10,12 @@ import pytest
 
 from memlab.device.datasheets import loader
 from memlab.device.measurement import Counters, Occupancy, Provenance, Resources
-from memlab.device.occupancy import Block, occupancy
+from memlab.device.occupancy import BlockRequirements, compute_occupancy
 from memlab.errors import UsageError
 from memlab.kernels.catalog import CATALOG
 from memlab.roofline import glossary
-from memlab.roofline.ceilings import LABELS
-from memlab.roofline.run import LEVELS, Placement
+from memlab.roofline.ceilings import CEILING_LABELS
+from memlab.roofline.run import TRAFFIC_LEVELS, Placement
 
 TERMS = glossary.terms()
 
@@ -41,15 +41,15 @@ Structure"), and the source metrics of the memory tables."""
     [
         *(each.name for record in (Counters, Occupancy, Resources) for each in fields(record)),
         *(each.name for each in fields(Placement)),
-        *LEVELS,
-        *LABELS,
+        *TRAFFIC_LEVELS,
+        *CEILING_LABELS,
         *get_args(Provenance),
-        *occupancy(loader.load("h200"), Block(32, 32, 0)).limits,
+        *compute_occupancy(loader.load_datasheet("h200"), BlockRequirements(32, 32, 0)).limits,
         *(term.strip() for term in STANDARD_TERMS),
     ],
 )
 def test_what_memlab_shows_has_an_entry(name):
-    entry = glossary.find(name)[-1]  # a kernel of the same name comes first
+    entry = glossary.find_entries(name)[-1]  # a kernel of the same name comes first
     assert entry.name in TERMS
 
 
@@ -66,7 +66,7 @@ def test_an_entry_is_well_formed(entry):
 
 
 def test_no_two_entries_answer_to_one_name():
-    spelled = [re.sub("[ _-]+", " ", name.lower()) for name in glossary.names()]
+    spelled = [re.sub("[ _-]+", " ", name.lower()) for name in glossary.explainable_names()]
     spelled = spelled[: len(spelled) - len(CATALOG)]
     # L1 and L2 name both a level of the roofline and the cache.
     assert {name for name in spelled if spelled.count(name) > 1} <= {"l1", "l2"}
@@ -74,7 +74,7 @@ def test_no_two_entries_answer_to_one_name():
 
 @pytest.mark.parametrize("kernel", CATALOG.values(), ids=lambda kernel: kernel.name)
 def test_every_kernel_explains_itself(kernel):
-    entry = glossary.find(kernel.name)[0]
+    entry = glossary.find_entries(kernel.name)[0]
     assert entry.kind == "kernels"
     assert len(entry.paragraphs) > 1, "a .cu begins with a comment that says what to expect"
     assert [name for name, _ in entry.parameters] == [each.option for each in kernel.parameters]
@@ -88,16 +88,18 @@ def test_the_notes_on_kernels_are_of_kernels_that_exist():
 
 
 def test_a_name_may_be_spelled_as_it_is_typed():
-    assert glossary.find("Bank-Conflicts") == glossary.find("bank conflict")
-    assert glossary.find("GLOBAL LOAD SECTORS") == glossary.find("global_load_sectors")
-    assert glossary.find("gpu__time_duration.sum")[0].name == "median_s"
+    assert glossary.find_entries("Bank-Conflicts") == glossary.find_entries("bank conflict")
+    assert glossary.find_entries("GLOBAL LOAD SECTORS") == glossary.find_entries(
+        "global_load_sectors"
+    )
+    assert glossary.find_entries("gpu__time_duration.sum")[0].name == "median_s"
 
 
 def test_an_unknown_name_gives_the_nearest():
     with pytest.raises(UsageError, match="did you mean 'occupancy'"):
-        glossary.find("ocupancy")
+        glossary.find_entries("ocupancy")
     with pytest.raises(UsageError, match="'memlab explain' alone lists"):
-        glossary.find("zzzzzz")
+        glossary.find_entries("zzzzzz")
 
 
 def test_a_head_comment_ends_where_code_begins():
@@ -108,8 +110,8 @@ def test_a_head_comment_ends_where_code_begins():
 
 def test_figures_of_the_chapters_are_right():
     """What a reader would take from these sentences, computed again."""
-    ratio = glossary.find("arithmetic intensity")[0].paragraphs[0]
+    ratio = glossary.find_entries("arithmetic intensity")[0].paragraphs[0]
     assert f"{0.25 * 1555:g} GFLOP/s" in ratio
     assert f"{0.25 * 1.555 / 19.5:.1%}" in ratio
-    required = glossary.find("compute-to-global-memory-access ratio")[0].paragraphs[0]
+    required = glossary.find_entries("compute-to-global-memory-access ratio")[0].paragraphs[0]
     assert f"{12e12 / (1000e9 / 4):g} operations an access" in required

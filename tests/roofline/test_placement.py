@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from memlab.device.measurement import Counters
 from memlab.device.properties import DeviceProperties
 from memlab.errors import UsageError
-from memlab.roofline.ceilings import by_key, ceilings
-from memlab.roofline.placement import bytes_moved, place
-from memlab.roofline.run import LEVELS
+from memlab.roofline.ceilings import ceilings, ceilings_by_key
+from memlab.roofline.placement import bytes_moved, place_measurement
+from memlab.roofline.run import TRAFFIC_LEVELS
 
 # FLOPs are 2 x 2048^3 = 17 179 869 184. L1 bytes by hand:
 # naive    32 x (1 073 741 824 + 524 288)                                   = 34 376 515 584
@@ -29,8 +29,8 @@ BY_HAND = {
 
 @pytest.mark.parametrize("name", BY_HAND)
 def test_intensities_are_those_worked_out_by_hand(name: str) -> None:
-    placed = place(measurement(name), CEILINGS).intensity_flop_per_byte
-    assert tuple(placed) == LEVELS
+    placed = place_measurement(measurement(name), CEILINGS).intensity_flop_per_byte
+    assert tuple(placed) == TRAFFIC_LEVELS
     assert placed["compulsory"] == pytest.approx(2048 / 6)
     for level, expected in BY_HAND[name].items():
         assert placed[level] == pytest.approx(expected, rel=3e-4)
@@ -47,7 +47,7 @@ def test_intensities_are_those_worked_out_by_hand(name: str) -> None:
 def test_the_shared_port_is_the_lowest_roof_of_the_ladder(
     name: str, tera_flop_per_s: float, ceiling_tera_flop_per_s: float, percent: float
 ) -> None:
-    placement = place(measurement(name), CEILINGS)
+    placement = place_measurement(measurement(name), CEILINGS)
     assert (placement.ceiling, placement.bound) == ("l1", "l1")
     assert placement.flop_per_s == pytest.approx(1e12 * tera_flop_per_s, rel=1e-3)
     assert placement.ceiling_flop_per_s == pytest.approx(1e12 * ceiling_tera_flop_per_s, rel=1e-3)
@@ -56,12 +56,12 @@ def test_the_shared_port_is_the_lowest_roof_of_the_ladder(
 
 def test_far_below_every_roof_latency_binds() -> None:
     # 32 blocks on 132 multiprocessors: 6 % of the lowest roof.
-    assert place(measurement("row_sum"), CEILINGS).bound == "latency"
+    assert place_measurement(measurement("row_sum"), CEILINGS).bound == "latency"
 
 
 def test_a_kernel_without_flops_is_placed_by_its_bytes() -> None:
     copy = measurement("copy")
-    placement = place(copy, CEILINGS)
+    placement = place_measurement(copy, CEILINGS)
     assert placement.flop_per_s == placement.ceiling_flop_per_s == 0.0
     # 17 162 496 B at 4814 GB/s are 3.565 us of 17.632 us.
     assert placement.ceiling == "dram"
@@ -72,7 +72,9 @@ def test_the_models_largest_bound_is_the_bound() -> None:
     tiled = measurement("tiled16", "modelled")
 
     def bound(**bounds_s: float) -> str:
-        return place(replace(tiled, time=replace(tiled.time, bounds_s=bounds_s)), CEILINGS).bound
+        return place_measurement(
+            replace(tiled, time=replace(tiled.time, bounds_s=bounds_s)), CEILINGS
+        ).bound
 
     assert bound(dram=1e-5, l1=2e-3, issue=1e-3) == "l1"
     assert bound(dram=1e-5, l2=2e-4, latency=2e-3) == "latency"
@@ -81,7 +83,7 @@ def test_the_models_largest_bound_is_the_bound() -> None:
 
 def test_the_port_is_as_busy_as_its_passes_make_it() -> None:
     """Passes by hand over 132 ports at 1.98 GHz; the bytes of naive would be a third of it."""
-    measured = place(measurement("naive"), CEILINGS)
+    measured = place_measurement(measurement("naive"), CEILINGS)
     passes_s = 805_568_512 / (132 * 1.98e9)
     assert measured.busy["l1"] == pytest.approx(passes_s / 3182.672024e-6, rel=1e-4)
     assert measured.bound == "l1"
@@ -89,7 +91,7 @@ def test_the_port_is_as_busy_as_its_passes_make_it() -> None:
     # A modelled time's port is as busy as the model's own bound says, which few blocks raise.
     modelled = measurement("row_sum", "modelled")
     time = replace(modelled.time, bounds_s={"l1": 0.9 * modelled.time.median_s})
-    placed = place(replace(modelled, time=time), CEILINGS)
+    placed = place_measurement(replace(modelled, time=time), CEILINGS)
     assert (placed.bound, placed.busy["l1"]) == ("l1", pytest.approx(0.9))
 
 
@@ -111,12 +113,14 @@ def test_atomics_have_their_bytes_at_each_level() -> None:
 
 
 def test_a_time_below_a_physical_limit_is_kept_and_seen() -> None:
-    assert place(timed(measurement("tiled16"), 1e-3), CEILINGS).fraction_of_ceiling > 1.5
+    assert (
+        place_measurement(timed(measurement("tiled16"), 1e-3), CEILINGS).fraction_of_ceiling > 1.5
+    )
 
 
 def test_no_bytes_give_no_intensity() -> None:
     empty = replace(measurement("tiled16"), counters=Counters(), compulsory_bytes=0)
-    placement = place(empty, CEILINGS)
+    placement = place_measurement(empty, CEILINGS)
     assert set(placement.intensity_flop_per_byte.values()) == {None}
     assert placement.ceiling == "fp32"
     assert placement.ceiling_flop_per_s == pytest.approx(66.908e12)
@@ -125,14 +129,14 @@ def test_no_bytes_give_no_intensity() -> None:
 def test_double_precision_stands_under_its_own_peak() -> None:
     # A kernel without traffic, so that only the pipe limits it.
     fp64 = replace(measurement("tiled16"), counters=Counters(flop_fp64=1), compulsory_bytes=0)
-    placement = place(fp64, CEILINGS)
+    placement = place_measurement(fp64, CEILINGS)
     assert placement.ceiling == "fp64"
     assert placement.ceiling_flop_per_s == pytest.approx(33.454e12)
 
 
 def test_nothing_known_to_stand_under_is_an_error() -> None:
     with pytest.raises(UsageError, match="no known bandwidth"):
-        place(measurement("naive"), ())
+        place_measurement(measurement("naive"), ())
 
 
 counts = st.integers(0, 10**11)
@@ -165,7 +169,7 @@ def test_a_possible_time_is_never_above_the_roof(
         1e-9,
     )
     case = replace(measurement("tiled16"), flop=flop, counters=counters)
-    placement = place(timed(case, possible_s), CEILINGS)
+    placement = place_measurement(timed(case, possible_s), CEILINGS)
     assert placement.fraction_of_ceiling <= 1.0 + 1e-9
     assert placement.flop_per_s <= placement.ceiling_flop_per_s * (1.0 + 1e-9)
     for level in ("l1", "l2", "dram"):
@@ -177,7 +181,7 @@ def test_a_possible_time_is_never_above_the_roof(
 
 
 def test_ceilings_of_an_h200_by_hand() -> None:
-    found = by_key(ceilings(H200))
+    found = ceilings_by_key(ceilings(H200))
     for expected in CEILINGS:
         assert found[expected.key].value == pytest.approx(expected.value, rel=1e-4)
         assert found[expected.key].kind == expected.kind
@@ -193,5 +197,5 @@ def test_a_ceiling_says_where_it_comes_from() -> None:
         "memory_clock_rate_hz": "queried: cuDeviceGetAttribute",
         "global_memory_bus_width_bits": "queried: cuDeviceGetAttribute",
     }
-    found = by_key(ceilings(replace(H200, sources=sources)))
+    found = ceilings_by_key(ceilings(replace(H200, sources=sources)))
     assert (found["l2"].provenance, found["dram"].provenance) == ("measured", "queried")

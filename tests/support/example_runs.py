@@ -22,7 +22,7 @@ from memlab.device.measurement import (
 )
 from memlab.device.properties import DeviceProperties
 from memlab.roofline.advice.advise import advise
-from memlab.roofline.placement import place
+from memlab.roofline.placement import place_measurement
 from memlab.roofline.run import Ceiling, Run
 
 if TYPE_CHECKING:
@@ -223,7 +223,7 @@ def measurement(name: str, provenance: Provenance = "measured") -> Measurement:
 
 def run_of(measured: Measurement) -> Run:
     """Place a measurement and make a run of it."""
-    placement = place(measured, CEILINGS)
+    placement = place_measurement(measured, CEILINGS)
     return Run(
         id=None,
         created_at="2026-01-02T03:04:05Z",

@@ -1,13 +1,13 @@
 """A trace as `memlab trace` would make it, for tests of what is done with one."""
 
-from memlab.device.tracing.records import Access, ArrayUse, Element, ThreadTrace, Trace
+from memlab.device.tracing.records import ArrayUse, Element, ElementAccess, ThreadTrace, Trace
 
 
 def example_trace(extent: int = 4) -> Trace:
     """A naive product of `extent` rows, followed by one thread."""
 
-    def touch(array: str, index: int, kind: str = "load") -> Access:
-        return Access(1, kind, Element("global", array, index, divmod(index, extent)), 0)  # type: ignore[arg-type]
+    def touch(array: str, index: int, kind: str = "load") -> ElementAccess:
+        return ElementAccess(1, kind, Element("global", array, index, divmod(index, extent)), 0)  # type: ignore[arg-type]
 
     steps = (
         *(touch("M", extent + i) for i in range(extent)),

@@ -9,8 +9,8 @@ from memlab.device.emulator.machine.access_costs import Patterns, Tally
 from memlab.device.emulator.machine.machine import Chunk
 from memlab.device.emulator.machine.memory import GlobalMemory
 from memlab.device.emulator.machine.threads import Grid
-from memlab.device.emulator.program.program import Program, load
-from memlab.device.emulator.ptx.parser import parse
+from memlab.device.emulator.program.program import Program, load_program
+from memlab.device.emulator.ptx.parser import parse_ptx
 
 
 class Launched:
@@ -68,7 +68,7 @@ def run(
         source: Lines for messages.
         order: Names of arrays and scalars (then a mapping), where they are mixed.
     """
-    program = load(parse(text), entry, source)
+    program = load_program(parse_ptx(text), entry, source)
     variables = {each.name: each for each in program.globals}
     sizes = {name: (np.asarray(a).nbytes, np.asarray(a).itemsize) for name, a in arrays.items()}
     memory = GlobalMemory(sizes | {each.name: (each.size, 1) for each in variables.values()})

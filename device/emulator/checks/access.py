@@ -9,12 +9,12 @@ from functools import cached_property
 import numpy as np
 
 from memlab.device.emulator.checks.observations import Lanes
-from memlab.device.emulator.checks.touched_units import Touched
+from memlab.device.emulator.checks.touched_units import TouchedUnits
 from memlab.device.emulator.machine.memory import Segment
 
 
 @dataclass
-class Event:
+class MemoryAccess:
     """What the tools are told of an access, faulting lanes left out.
 
     Attributes:
@@ -45,7 +45,7 @@ class Event:
     element_bytes: int
     unit_bytes: int
     values: Callable[[], Lanes]
-    touched: Touched
+    touched: TouchedUnits
 
     @property
     def space(self) -> str:
@@ -66,7 +66,7 @@ class Event:
         """Values of the lanes as values of the units."""
         return values if self.width == 1 else np.repeat(values, self.width)
 
-    def whole_elements(self, chosen: Lanes) -> Lanes:
+    def units_of_whole_elements(self, chosen: Lanes) -> Lanes:
         """The places among `units` of those elements all of whose units are chosen.
 
         Args:
@@ -75,14 +75,14 @@ class Event:
         width = max(self.element_bytes // self.unit_bytes, 1)
         return np.flatnonzero(np.repeat(chosen.reshape(-1, width).all(axis=1), width))
 
-    def lane_of(self, places: Lanes) -> Lanes:
+    def lanes_of_units(self, places: Lanes) -> Lanes:
         """Which of the lanes touched the units at these places of `units`."""
         return np.asarray(places // self.width)
 
     def addresses(self, places: Lanes) -> Lanes:
         """Byte addresses of the units at these places of `units`."""
         within = places % self.width * self.unit_bytes
-        return np.asarray(self.address[self.lane_of(places)] + self.moved + within)
+        return np.asarray(self.address[self.lanes_of_units(places)] + self.moved + within)
 
 
 def units_of(position: Lanes, size: int, unit_bytes: int) -> Lanes:

@@ -11,14 +11,14 @@ import numpy as np
 from memlab.device.emulator.checks.observations import Lanes
 
 
-class Copies:
+class AsyncCopies:
     """The copies of a chunk's lanes that are still on their way."""
 
     def __init__(self, lanes: int) -> None:
         self._group = np.zeros(lanes, np.int64)  # the one that is open
         self._pending = np.zeros((4, 0), np.int64)  # units, marks, lanes and their groups
 
-    def issued(self, units: Lanes, marks: Lanes, lanes: Lanes) -> None:
+    def issue(self, units: Lanes, marks: Lanes, lanes: Lanes) -> None:
         """Lanes begin to copy to units of shared memory, which keep these marks of it."""
         more = [units, marks, lanes, self._group[lanes]]
         self._pending = np.concatenate([self._pending, more], axis=1)

@@ -8,24 +8,24 @@ from typing import TypeAlias
 import numpy as np
 
 from memlab.device.emulator.checks.observations import Lanes, Observations
-from memlab.device.emulator.checks.pointer_origin import Origin
+from memlab.device.emulator.checks.pointer_origin import PointerOrigin
 from memlab.device.emulator.machine.memory import Segment
 
-Extents: TypeAlias = Sequence[tuple[int, int]]
+ArrayExtents: TypeAlias = Sequence[tuple[int, int]]
 """Where each array of a state space starts and ends, by rising address."""
 
-Span: TypeAlias = tuple[int, int, int]
+AddressSpan: TypeAlias = tuple[int, int, int]
 """Of some addresses the lowest, the highest, and all of them joined by a bitwise or."""
 
 
-class Bounds:
+class BoundsCheck:
     """Says which lanes may touch what they ask for."""
 
     def __init__(
         self,
         observations: Observations,
-        extents: Mapping[str, Extents],
-        meant: Mapping[int, Origin],
+        extents: Mapping[str, ArrayExtents],
+        meant: Mapping[int, PointerOrigin],
         inputs: Collection[int],
     ) -> None:
         """Check a program.
@@ -36,14 +36,14 @@ class Bounds:
             meant: The array that a step's addresses were computed from.
             inputs: The arrays of global memory that the launch says are only read, by their order.
         """
-        self._observations, self._meant = observations, meant
+        self._observations, self._origins = observations, meant
         self._extents = {
             space: np.array(each, np.int64).reshape(-1, 2).T for space, each in extents.items()
         }
-        self._inputs = frozenset(inputs)
+        self._read_only_arrays = frozenset(inputs)
         self._known: dict[tuple[int, str], tuple[Lanes, Lanes, Lanes]] = {}
 
-    def permitted(
+    def permitted_lanes(
         self,
         step: int,
         segment: Segment,
@@ -65,9 +65,9 @@ class Bounds:
             load: Whether it only reads.
         """
         taken = address[active]
-        if not taken.size or self.permits(step, segment, span_of(taken), size, load):
+        if not taken.size or self.is_permitted(step, segment, address_span(taken), size, load):
             return active
-        space, array = self._meant.get(step, ("", -1))
+        space, array = self._origins.get(step, ("", -1))
         starts, ends, permits = self._places(step, segment, load)
         misaligned = active & ((address & (size - 1)) != 0)
         inside, kept = np.zeros((2, len(address)), np.bool_)
@@ -95,7 +95,9 @@ class Bounds:
                 )
         return np.asarray(active & inside & ~kept & ~misaligned)
 
-    def permits(self, step: int, segment: Segment, span: Span, size: int, load: bool) -> bool:
+    def is_permitted(
+        self, step: int, segment: Segment, span: AddressSpan, size: int, load: bool
+    ) -> bool:
         """Whether addresses are aligned, and all inside one array that takes this access.
 
         Args:
@@ -117,7 +119,7 @@ class Bounds:
         if key not in self._known:
             starts, ends = self._extents.get(segment.name, np.array([[0], [segment.size]]))
             numbers = np.arange(len(starts))
-            space, array = self._meant.get(step, ("", -1))
+            space, array = self._origins.get(step, ("", -1))
             if space == segment.name:
                 numbers = np.array([array])
             takes = [load or self._is_writable(segment, each) for each in numbers.tolist()]
@@ -126,10 +128,10 @@ class Bounds:
 
     def _is_writable(self, segment: Segment, array: int) -> bool:
         if segment.name == "global":
-            return array not in self._inputs
+            return array not in self._read_only_arrays
         return bool(segment.data.flags.writeable)
 
 
-def span_of(addresses: Lanes) -> Span:
+def address_span(addresses: Lanes) -> AddressSpan:
     """The span of addresses, of which there are some."""
     return int(addresses.min()), int(addresses.max()), int(np.bitwise_or.reduce(addresses))

@@ -12,29 +12,33 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memlab.device.emulator.checks import barriers, memory_order
-from memlab.device.emulator.checks.barriers import Barriers, Parked
-from memlab.device.emulator.checks.bounds import Bounds, Extents
-from memlab.device.emulator.checks.happens_before import Order
-from memlab.device.emulator.checks.initialisation import Initialisation
+from memlab.device.emulator.checks.barriers import BarrierCheck, Parked
+from memlab.device.emulator.checks.bounds import ArrayExtents, BoundsCheck
+from memlab.device.emulator.checks.happens_before import HappensBefore
+from memlab.device.emulator.checks.initialisation import InitializationCheck
 from memlab.device.emulator.checks.observations import (
     THREAD_BITS,
     Lanes,
     Observation,
     Observations,
-    Spot,
+    Site,
 )
-from memlab.device.emulator.checks.pointer_origin import Origin, arrays_meant
-from memlab.device.emulator.checks.races import Races
-from memlab.device.emulator.checks.release_acquire import Publication
-from memlab.device.emulator.checks.undefined_values import Undefined, is_shuffle
-from memlab.device.emulator.checks.watched_accesses import Found, Tools, WatchedAccesses
+from memlab.device.emulator.checks.pointer_origin import PointerOrigin, find_pointer_origins
+from memlab.device.emulator.checks.races import RaceCheck
+from memlab.device.emulator.checks.release_acquire import ReleaseAcquireOrder
+from memlab.device.emulator.checks.undefined_values import UndefinedShuffleValues, is_shuffle
+from memlab.device.emulator.checks.watched_accesses import (
+    AccessChecks,
+    CheckedAccesses,
+    ElementPositions,
+)
 from memlab.device.emulator.isa import macros
 from memlab.device.emulator.machine.binding import Action
 from memlab.device.emulator.machine.memory import GlobalMemory, Segment
 from memlab.device.emulator.machine.operands import Operands, Source
 from memlab.device.emulator.machine.partial_barriers import is_partial
 from memlab.device.emulator.machine.threads import Grid, Threads
-from memlab.device.emulator.program.program import Program, Step
+from memlab.device.emulator.program.program import DecodedInstruction, Program
 from memlab.device.emulator.ptx.parser import TYPE_BYTES, Address, Immediate
 from memlab.device.properties import WARP_SIZE
 from memlab.kernels.launch import Dim3
@@ -48,7 +52,7 @@ class Checker:
         program: Program,
         grid: Grid,
         global_memory: GlobalMemory,
-        extents: Mapping[str, Extents],
+        extents: Mapping[str, ArrayExtents],
         inputs: Collection[str],
         outputs: Collection[str],
         tools: Collection[str],
@@ -64,43 +68,50 @@ class Checker:
             outputs: Arrays that hold nothing before the launch.
             tools: Those to check with; the others' mistakes are not looked for.
         """
-        self._program, self._chosen = program, tools
-        self._memory_bytes = global_memory.data.size
+        self._program, self._selected_tools = program, tools
+        self._global_bytes = global_memory.data.size
         lines = [step.instruction.source_line for step in program.steps]
         self._observations = Observations(
             lines, {space: np.array([start for start, _ in e]) for space, e in extents.items()}
         )
         self._unit_bytes = {
-            each: _narrowest(program, each) for each in ("global", "shared", "local")
+            each: _narrowest_access_bytes(program, each) for each in ("global", "shared", "local")
         }
-        meant = arrays_meant(program, global_memory, grid.parameters)
+        meant = find_pointer_origins(program, global_memory, grid.parameters)
         read_only = [n for n, each in enumerate(global_memory.allocations) if each.name in inputs]
-        bounds = Bounds(self._observations, extents, meant, read_only)
+        bounds = BoundsCheck(self._observations, extents, meant, read_only)
         self._initialisation = None
         if "initcheck" in tools:
-            self._initialisation = Initialisation(
+            self._initialisation = InitializationCheck(
                 self._observations,
                 global_memory,
-                {each: _widest_stored(program, global_memory, meant, each) for each in outputs},
+                {
+                    each: _widest_store_bytes(program, global_memory, meant, each)
+                    for each in outputs
+                },
                 self._unit_bytes,
             )
         units = global_memory.data.size // self._unit_bytes["global"] + 1
         self._scratch = {"global": np.empty(units, np.int32)}
         self._races = None
         if "racecheck" in tools:
-            self._races = Races(self._observations, program.steps, units)
-        copies = [n for n, step in enumerate(program.steps) if macros.is_copy(step.instruction)]
-        self._tools = Tools(
+            self._races = RaceCheck(self._observations, program.steps, units)
+        copies = [
+            n
+            for n, step in enumerate(program.steps)
+            if macros.is_async_copy_store(step.instruction)
+        ]
+        self._tools = AccessChecks(
             bounds, self._initialisation, self._races, self._unit_bytes, frozenset(copies)
         )
-        self._undefined: Undefined | None = None
+        self._undefined: UndefinedShuffleValues | None = None
         self._group = 0
         if any(map(barriers.is_warp_barrier, program.steps)):
             self._group = WARP_SIZE
         if any(map(is_partial, program.steps)):
             self._group = grid.padded_threads
         self._blocks: list[Dim3] = []
-        self._order = Order(0, 1, 0, 0)
+        self._order = HappensBefore(0, 1, 0, 0)
 
     # --- What a chunk calls ------------------------------------------------------------------
 
@@ -114,18 +125,18 @@ class Checker:
         for space in ("shared", "local"):
             units = segments[space].data.size // self._unit_bytes[space] + 1
             self._scratch[space] = np.empty(units, np.int32)
-        self._watched = WatchedAccesses(
+        self._checked_accesses = CheckedAccesses(
             self._tools, threads, self._numbers, operands, segments, self._scratch
         )
-        self._order = Order(threads.lanes, padded, self._group, self._order.time)
-        publication = Publication()
+        self._order = HappensBefore(threads.lanes, padded, self._group, self._order.time)
+        publication = ReleaseAcquireOrder()
         if self._initialisation is not None:
             self._initialisation.begin(segments)
         if self._races is not None:
             units = segments["shared"].data.size // self._unit_bytes["shared"] + 1
             self._races.begin(threads, self._numbers, self._order, units)
-            publication = self._races.publication
-        self.barriers = Barriers(
+            publication = self._races.release_acquire
+        self.barriers = BarrierCheck(
             self._observations,
             self._program.steps,
             threads,
@@ -134,8 +145,8 @@ class Checker:
             self._order,
             publication,
         )
-        if "synccheck" in self._chosen and any(map(is_shuffle, self._program.steps)):
-            self._undefined = Undefined(
+        if "synccheck" in self._selected_tools and any(map(is_shuffle, self._program.steps)):
+            self._undefined = UndefinedShuffleValues(
                 self._observations, threads, self._numbers, operands, self.barriers
             )
 
@@ -147,17 +158,17 @@ class Checker:
         """Whether lanes, None for all, need not wait at an instruction where some may have to."""
         return self.barriers.passes(index, self._active(mask))
 
-    def control(self, index: int, lanes: Lanes | None) -> None:
+    def record_control_flow(self, index: int, lanes: Lanes | None) -> None:
         """Lanes, None for all, carry out a branch or an exit, at the end of the program too."""
         steps = self._program.steps
         if index < len(steps) and steps[index].row.kind == "branch":
-            self.barriers.branched(index, lanes)
+            self.barriers.record_branch(index, lanes)
         else:
-            self.barriers.exited(index, lanes)
+            self.barriers.record_exit(index, lanes)
 
-    def together(self, index: int, step: Step, action: Action) -> Action:
+    def together(self, index: int, step: DecodedInstruction, action: Action) -> Action:
         """What lanes of a warp compute together, watched."""
-        if not barriers.is_collective(step):
+        if not barriers.is_warp_collective(step):
             return action
 
         def run(mask: Lanes | None) -> None:
@@ -166,22 +177,22 @@ class Checker:
 
         return run
 
-    def follow(self, index: int, step: Step, action: Action) -> Action:
+    def follow(self, index: int, step: DecodedInstruction, action: Action) -> Action:
         """The action of an instruction, with what it does to values that are undefined."""
         return action if self._undefined is None else self._undefined.follow(index, step, action)
 
-    def decides(self, predicate: str, lanes: Lanes | None) -> None:
+    def check_predicate(self, predicate: str, lanes: Lanes | None) -> None:
         """A predicate says of lanes, None for all, which way they go."""
         if self._undefined is not None:
             self._undefined.use((predicate,), lanes)
 
-    def stopped(self, index: int, mask: Lanes | None) -> None:
+    def report_trap(self, index: int, mask: Lanes | None) -> None:
         """Lanes, None for all, stop the kernel; nothing else runs then."""
         threads = self._numbers[self._active(mask)]
         nowhere = np.zeros(len(threads), np.int64)
         self._observations.add("memcheck", "trap", "", nowhere, index, threads)
 
-    def ordering(self, step: Step) -> Action | None:
+    def synchronization_action(self, step: DecodedInstruction) -> Action | None:
         """What an instruction that computes nothing does; None for one that may have to wait."""
         if barriers.is_warp_barrier(step):
             return None
@@ -203,18 +214,18 @@ class Checker:
         return _do_nothing
 
     def accessor(
-        self, index: int, step: Step, operand: Address, sources: Sequence[Source]
-    ) -> Callable[[Lanes | None], Found]:
+        self, index: int, step: DecodedInstruction, operand: Address, sources: Sequence[Source]
+    ) -> Callable[[Lanes | None], ElementPositions]:
         """How a memory instruction finds its elements; checks them each time it does.
 
         What it returns is as in `accesses`; lanes at fault are sent to memory of their own.
         """
-        return self._watched.accessor(index, step, operand, sources)
+        return self._checked_accesses.accessor(index, step, operand, sources)
 
     @property
     def memory_bytes(self) -> int:
         """What remembering every access to global memory takes, once all of it was touched."""
-        units = self._memory_bytes // self._unit_bytes["global"]
+        units = self._global_bytes // self._unit_bytes["global"]
         races = 0 if self._races is None else 8 * (4 if self._group else 3)
         return units * (races + (self._initialisation is not None) + 4)
 
@@ -222,7 +233,7 @@ class Checker:
 
     def observations(self) -> list[Observation]:
         """The mistakes seen by the chosen tools."""
-        return [each for each in self._observations.all() if each.tool in self._chosen]
+        return [each for each in self._observations.all() if each.tool in self._selected_tools]
 
     def never_written(self, name: str) -> NDArray[np.int64]:
         """Row-major positions of an output's elements that nothing was stored to."""
@@ -230,7 +241,7 @@ class Checker:
             return np.zeros(0, np.int64)
         return self._initialisation.never_written(name)
 
-    def place(self, spot: Spot) -> tuple[int, Dim3, int]:
+    def place(self, spot: Site) -> tuple[int, Dim3, int]:
         """Source line, block and thread (in the order of lanes) of an instruction carried out."""
         steps = self._program.steps
         step = steps[min(spot.step, len(steps) - 1)]
@@ -238,7 +249,7 @@ class Checker:
         return step.instruction.source_line, self._blocks[spot.thread >> THREAD_BITS], thread
 
     @staticmethod
-    def same_warp(one: Spot, other: Spot) -> bool:
+    def is_same_warp(one: Site, other: Site) -> bool:
         """Whether two threads are of one warp."""
         return one.thread // WARP_SIZE == other.thread // WARP_SIZE
 
@@ -248,7 +259,7 @@ class Checker:
         return self._threads.alive if mask is None else mask
 
 
-def _narrowest(program: Program, space: str) -> int:
+def _narrowest_access_bytes(program: Program, space: str) -> int:
     """Bytes of a program's narrowest access to a state space, 16 at most."""
     widths = [
         TYPE_BYTES[(step.row.to if step.row.kind == "load" else step.row.of)[0]]
@@ -259,8 +270,8 @@ def _narrowest(program: Program, space: str) -> int:
     return min(widths, default=16)
 
 
-def _widest_stored(
-    program: Program, memory: GlobalMemory, meant: Mapping[int, Origin], name: str
+def _widest_store_bytes(
+    program: Program, memory: GlobalMemory, meant: Mapping[int, PointerOrigin], name: str
 ) -> int:
     """Bytes of the widest access that stores to an array what is wider than a byte; else 1."""
     places = {each.name: ("global", number) for number, each in enumerate(memory.allocations)}

@@ -12,7 +12,7 @@ import numpy as np
 from memlab.device.emulator.checks.observations import Lanes
 
 
-class Order:
+class HappensBefore:
     """What the threads of a chunk of blocks know of each other.
 
     Attributes:
@@ -31,14 +31,14 @@ class Order:
             time: Of the last access before it.
         """
         self.time = time
-        self.since = np.full(lanes, time, np.int64)
+        self.block_clock = np.full(lanes, time, np.int64)
         self._block, self.group = block, group
         groups = lanes // group if group else 0
         self._known = np.zeros((groups, group, group), np.int32)
 
     def meet_block(self, blocks: Lanes) -> None:
         """Whole blocks, given as a mask of blocks, wait for all their threads."""
-        self.since.reshape(-1, self._block)[blocks] = self.time
+        self.block_clock.reshape(-1, self._block)[blocks] = self.time
 
     def meet(self, members: Lanes) -> None:
         """In each group the members, given as a mask of lanes, wait for each other."""
@@ -54,9 +54,9 @@ class Order:
         """Cut lanes, in rising order, into those of each group."""
         return np.split(lanes, np.flatnonzero(np.diff(lanes // self.group)) + 1)
 
-    def known(self, lanes: Lanes, others: Lanes) -> Lanes:
+    def pairwise_clock(self, lanes: Lanes, others: Lanes) -> Lanes:
         """Until when each lane knows another of its block."""
-        since = self.since[lanes]
+        since = self.block_clock[lanes]
         if not self.group:
             return since
         group = lanes // self.group
@@ -67,11 +67,11 @@ class Order:
         since[together] = np.maximum(since[together], pairs)
         return since
 
-    def knows_others(self, lane: int) -> list[tuple[int, int]]:
+    def newer_clocks(self, lane: int) -> list[tuple[int, int]]:
         """Lanes that a lane knows of more than its whole block, with the time of each."""
         if not self.group:
             return []
         group, member = divmod(lane, self.group)
         row = self._known[group, member]
-        later = np.flatnonzero(row > self.since[lane])
+        later = np.flatnonzero(row > self.block_clock[lane])
         return [(group * self.group + int(each), int(row[each])) for each in later]

@@ -12,12 +12,12 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from memlab.device.emulator.checks.access import Event
+from memlab.device.emulator.checks.access import MemoryAccess
 from memlab.device.emulator.checks.observations import Lanes, Observations
 from memlab.device.emulator.machine.memory import GLOBAL_BASE, GlobalMemory, Segment
 
 
-class Initialisation:
+class InitializationCheck:
     """Which units of memory hold nothing yet."""
 
     def __init__(
@@ -33,26 +33,28 @@ class Initialisation:
         byte; 1 where there is none, or it is not known.
         """
         self._observations, self._memory, self._unit_bytes = observations, memory, unit_bytes
-        self._widest = outputs
+        self._widest_store_bytes = outputs
         unit = unit_bytes["global"]
-        self._empty: dict[str, Lanes] = {"global": np.zeros(memory.data.size // unit + 1, np.bool_)}
+        self._unwritten: dict[str, Lanes] = {
+            "global": np.zeros(memory.data.size // unit + 1, np.bool_)
+        }
         for name in outputs:
-            self._units_of(name)[:] = True
+            self._array_units(name)[:] = True
 
     def begin(self, segments: Mapping[str, Segment]) -> None:
         """Take the shared and local memory of other blocks: all of it is unwritten."""
         for space in ("shared", "local"):
             units = segments[space].data.size // self._unit_bytes[space] + 1
-            self._empty[space] = np.ones(units, np.bool_)
+            self._unwritten[space] = np.ones(units, np.bool_)
 
-    def access(self, event: Event) -> None:
+    def access(self, event: MemoryAccess) -> None:
         """Take one instruction."""
-        empty = self._empty[event.space]
+        empty = self._unwritten[event.space]
         touched = event.touched.units
         if event.kind != "store" and empty[touched].any():
-            missing = event.whole_elements(empty[event.units])
+            missing = event.units_of_whole_elements(empty[event.units])
             if missing.size:
-                _, first = np.unique(event.lane_of(missing), return_index=True)
+                _, first = np.unique(event.lanes_of_units(missing), return_index=True)
                 missing = missing[first]
                 self._observations.add(
                     "initcheck",
@@ -60,7 +62,7 @@ class Initialisation:
                     event.space,
                     event.addresses(missing),
                     event.step,
-                    event.threads[event.lane_of(missing)],
+                    event.threads[event.lanes_of_units(missing)],
                 )
         if event.kind != "load":
             empty[touched] = False
@@ -71,18 +73,18 @@ class Initialisation:
         Where the elements are bytes, they may be those of structures, which have padding.
         """
         found = self._memory.find(name)
-        by_byte = np.repeat(self._units_of(name), self._unit_bytes["global"])[: found.size]
+        by_byte = np.repeat(self._array_units(name), self._unit_bytes["global"])[: found.size]
         if found.element_bytes == 1:
-            by_byte &= ~_padding(by_byte, self._widest[name])
+            by_byte &= ~_possible_padding(by_byte, self._widest_store_bytes[name])
         return np.flatnonzero(by_byte.reshape(-1, found.element_bytes).any(axis=1))
 
-    def _units_of(self, name: str) -> Lanes:
+    def _array_units(self, name: str) -> Lanes:
         found, unit = self._memory.find(name), self._unit_bytes["global"]
         start = (found.address - GLOBAL_BASE) // unit
-        return self._empty["global"][start : start - (-found.size // unit)]
+        return self._unwritten["global"][start : start - (-found.size // unit)]
 
 
-def _padding(empty: Lanes, widest: int) -> Lanes:
+def _possible_padding(empty: Lanes, widest: int) -> Lanes:
     """Which bytes of an array of bytes, unwritten or not, may be padding of structures.
 
     Padding goes up to where a member is aligned, as C++ aligns it, and is shorter than that; no

@@ -11,23 +11,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from memlab.device.emulator.program.program import Step, destinations
+from memlab.device.emulator.program.program import DecodedInstruction, destinations
 from memlab.device.emulator.ptx.parser import Address, Immediate, Operand, Register, Symbol
 
-PLAIN, VOLATILE, STRONG = 0, 1, 2
+WEAK, VOLATILE, STRONG = 0, 1, 2
 """Two accesses race unless one is strong and the other at least volatile."""
 
-DEVICE, BLOCK = 0, 1
+DEVICE_SCOPE, BLOCK_SCOPE = 0, 1
 """For whom a fence or a release is: other blocks, too, or the thread's own alone."""
 
-Place: TypeAlias = tuple[tuple[str, ...], int]
+SymbolicAddress: TypeAlias = tuple[tuple[str, ...], int]
 """Registers and variables whose sum an address is, in order, and the bytes behind it."""
 
-_STRONG = frozenset(("relaxed", "acquire", "release", "acq_rel", "mmio"))
+_STRONG_QUALIFIERS = frozenset(("relaxed", "acquire", "release", "acq_rel", "mmio"))
 
 
 @dataclass(frozen=True)
-class Strength:
+class MemoryOrder:
     """What an instruction's qualifiers say of its order.
 
     Attributes:
@@ -37,45 +37,51 @@ class Strength:
     """
 
     level: int
-    releases: int | None
+    release_scope: int | None
 
 
-def strengths(steps: Sequence[Step]) -> list[Strength]:
+def memory_orders(steps: Sequence[DecodedInstruction]) -> list[MemoryOrder]:
     """The strength of each instruction of a program."""
-    guesses = _guesses(steps)
+    guesses = _cas_guess_loads(steps)
     return [
-        Strength(STRONG, None) if index in guesses else _strength_of(step)
+        MemoryOrder(STRONG, None) if index in guesses else _memory_order_of(step)
         for index, step in enumerate(steps)
     ]
 
 
-def _strength_of(step: Step) -> Strength:
+def _memory_order_of(step: DecodedInstruction) -> MemoryOrder:
     """Read it off an opcode."""
     words = set(step.instruction.opcode.split("."))
     atomic = step.row.kind in ("atomic", "reduce")
-    level = STRONG if atomic or words & _STRONG else VOLATILE if "volatile" in words else PLAIN
-    return Strength(level, scope_of(step) if words & {"release", "acq_rel"} else None)
+    level = (
+        STRONG
+        if atomic or words & _STRONG_QUALIFIERS
+        else VOLATILE
+        if "volatile" in words
+        else WEAK
+    )
+    return MemoryOrder(level, scope_of(step) if words & {"release", "acq_rel"} else None)
 
 
-def is_fence(step: Step) -> bool:
+def is_fence(step: DecodedInstruction) -> bool:
     """Whether it is `__threadfence` or one of its kind."""
     name = step.row.opcode.split(".")[0]
     return name == "membar" or step.row.opcode in ("fence", "fence.sc")
 
 
-def scope_of(step: Step) -> int:
+def scope_of(step: DecodedInstruction) -> int:
     """For whom a fence or a release is; `__threadfence_block` is for the block."""
-    return BLOCK if "cta" in step.instruction.opcode.split(".") else DEVICE
+    return BLOCK_SCOPE if "cta" in step.instruction.opcode.split(".") else DEVICE_SCOPE
 
 
-def _guesses(steps: Sequence[Step]) -> set[int]:
+def _cas_guess_loads(steps: Sequence[DecodedInstruction]) -> set[int]:
     """Loads of what a compare-and-swap of the same place then compares with.
 
     Loops around `atomicCAS` begin with one, NVIDIA's own `atomicAdd` for doubles too; where it got
     an old value, the swap does not happen.
     """
-    places = _Places(steps)
-    compared: set[tuple[str, Place]] = set()
+    places = _SymbolicAddresses(steps)
+    compared: set[tuple[str, SymbolicAddress]] = set()
     for step in steps:
         if step.row.kind == "atomic" and ".cas." in step.row.opcode:
             _, address, compare, _ = step.instruction.operands
@@ -90,10 +96,10 @@ def _guesses(steps: Sequence[Step]) -> set[int]:
     return found
 
 
-class _Places:
+class _SymbolicAddresses:
     """Addresses as sums, where registers are sums or copies of others."""
 
-    def __init__(self, steps: Sequence[Step]) -> None:
+    def __init__(self, steps: Sequence[DecodedInstruction]) -> None:
         registers = [e.name for s in steps for e in destinations(s) if isinstance(e, Register)]
         written = Counter(registers)
         self._sums: dict[str, tuple[Operand, ...]] = {}
@@ -107,7 +113,7 @@ class _Places:
                 case ["mov", *_], (Register(to), Register(source)):
                     self._copied.setdefault(to, set()).add(source)
 
-    def of(self, address: Address) -> Place:
+    def of(self, address: Address) -> SymbolicAddress:
         """What an address is the sum of, and how far it lies behind that."""
         offset = address.offset
         roots: list[str] = []

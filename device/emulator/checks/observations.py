@@ -16,7 +16,7 @@ THREAD_BITS = 10
 
 
 @dataclass(frozen=True)
-class Spot:
+class Site:
     """An instruction as one thread carried it out.
 
     Attributes:
@@ -48,8 +48,8 @@ class Observation:
     space: str
     array: int
     address: int
-    at: Spot
-    other: Spot | None
+    at: Site
+    other: Site | None
     count: int
 
 
@@ -106,14 +106,14 @@ class Observations:
             first = int(chosen[np.argmin(threads[chosen])])
             other = None
             if other_steps is not None and other_threads is not None:
-                other = Spot(int(other_steps[first]), int(other_threads[first]))
+                other = Site(int(other_steps[first]), int(other_threads[first]))
             seen = Observation(
                 tool,
                 kind,
                 space,
                 which,
                 int(addresses[first]),
-                Spot(int(steps[first]), int(threads[first])),
+                Site(int(steps[first]), int(threads[first])),
                 other,
                 len(chosen) * times,
             )

@@ -16,7 +16,7 @@ from memlab.device.emulator.checks.observations import Lanes
 
 
 @dataclass(frozen=True)
-class Touched:
+class TouchedUnits:
     """What lanes touch.
 
     Attributes:
@@ -31,17 +31,17 @@ class Touched:
     units: Lanes
     lanes: Lanes
     threads: Lanes
-    met: Lanes
+    contended: Lanes
     others: Sequence[tuple[Lanes, Lanes]]
 
-    def moved(self, by: int) -> Touched:
+    def moved(self, by: int) -> TouchedUnits:
         """The same, so many units further on."""
-        return Touched(self.units + by, self.lanes, self.threads, self.met, self.others)
+        return TouchedUnits(self.units + by, self.lanes, self.threads, self.contended, self.others)
 
 
-def touched(
+def gather_touched_units(
     units: Lanes, lanes: Lanes, threads: Lanes, scratch: Lanes, apart: Sequence[int]
-) -> Touched:
+) -> TouchedUnits:
     """Gather what lanes touch by units.
 
     Args:
@@ -72,4 +72,4 @@ def touched(
             met[shared] = True
         units = once
     at = last // width
-    return Touched(units, lanes[at], threads[at], met, others)
+    return TouchedUnits(units, lanes[at], threads[at], met, others)

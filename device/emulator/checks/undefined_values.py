@@ -13,31 +13,36 @@ from typing import TypeAlias
 
 import numpy as np
 
-from memlab.device.emulator.checks.barriers import Barriers
+from memlab.device.emulator.checks.barriers import BarrierCheck
 from memlab.device.emulator.checks.observations import Lanes, Observations
 from memlab.device.emulator.isa import warp
 from memlab.device.emulator.machine.binding import Action
 from memlab.device.emulator.machine.operands import Operands, Source, value_of
 from memlab.device.emulator.machine.threads import Threads
-from memlab.device.emulator.program.program import Step, reads, registers_of, writes
+from memlab.device.emulator.program.program import (
+    DecodedInstruction,
+    registers_of,
+    registers_read,
+    registers_written,
+)
 from memlab.device.emulator.ptx.parser import Address, Operand
 from memlab.device.properties import WARP_SIZE
 
-Marks: TypeAlias = Lanes
+UndefinedMarks: TypeAlias = Lanes
 """For each lane the shuffle, the lane that read and the lane that it read from, as one number; the
 least where there are several; `_DEFINED` where the value is defined."""
 
 _DEFINED = np.int64(1 << 62)
-_USES = ("store", "atomic", "reduce")
-_SEEN_BY_OTHERS = ("global", "shared", "generic")
+_STORE_KINDS = ("store", "atomic", "reduce")
+_VISIBLE_SPACES = ("global", "shared", "generic")
 
 
-def is_shuffle(step: Step) -> bool:
+def is_shuffle(step: DecodedInstruction) -> bool:
     """Whether it is one of `__shfl_sync` and its kin."""
     return step.row.opcode.startswith("shfl.sync.")
 
 
-class Undefined:
+class UndefinedShuffleValues:
     """The undefined values in the registers of a chunk of blocks."""
 
     def __init__(
@@ -46,24 +51,26 @@ class Undefined:
         threads: Threads,
         numbers: Lanes,
         operands: Operands,
-        barriers: Barriers,
+        barriers: BarrierCheck,
     ) -> None:
         """Watch a chunk; `numbers` are its lanes' threads."""
         self._observations, self._barriers = observations, barriers
         self._threads, self._numbers, self._operands = threads, numbers, operands
         self._lanes = threads.lanes
-        self._marks: dict[str, Marks] = {}
-        self._shuffled: dict[int, Collection[str]] = {}  # the registers that shuffles read
-        self._met: Mapping[int, Lanes] = {}  # groups, and what all of them held as they met
-        self._held: Marks | None = None
+        self._marks: dict[str, UndefinedMarks] = {}
+        self._shuffle_inputs: dict[int, Collection[str]] = {}  # the registers that shuffles read
+        self._reconverged_groups: Mapping[
+            int, Lanes
+        ] = {}  # groups, and what all of them held as they met
+        self._held: UndefinedMarks | None = None
         self._reported = np.full(self._lanes, _DEFINED)  # the last mark of each that was reported
 
-    def follow(self, index: int, step: Step, action: Action) -> Action:
+    def follow(self, index: int, step: DecodedInstruction, action: Action) -> Action:
         """The action of an instruction, and what it does to undefined values."""
         if is_shuffle(step):
-            return self._shuffle(index, step, action)
-        targets = tuple(writes(step))
-        marks_of = self._rule(step)
+            return self._shuffle_action(index, step, action)
+        targets = tuple(registers_written(step))
+        marks_of = self._propagation_rule(step)
         used = self._used(step)
 
         def run(mask: Lanes | None) -> None:
@@ -103,13 +110,13 @@ class Undefined:
                 np.zeros(steps.size, np.int64),
                 steps,
                 self._numbers[reader],
-                None if source is None else self._barriers.end_of(source, steps),
+                None if source is None else self._barriers.exit_steps(source, steps),
                 None if source is None else self._numbers[source],
             )
 
     # --- How values go on --------------------------------------------------------------------
 
-    def _shuffle(self, index: int, step: Step, action: Action) -> Action:
+    def _shuffle_action(self, index: int, step: DecodedInstruction, action: Action) -> Action:
         """A shuffle moves marks as it moves values, and makes new ones."""
         to, value, *given = step.instruction.operands
         b, c, members = (self._operands.source(each, "u32") for each in given)
@@ -117,7 +124,7 @@ class Undefined:
         names, decides = tuple(registers_of(value)), [n for o in given for n in registers_of(o)]
         result, *rest = registers_of(to)
         place = np.arange(self._lanes).reshape(shape)
-        self._shuffled[index] = names
+        self._shuffle_inputs[index] = names
 
         def lanes_of(source: Source) -> Lanes:
             return np.broadcast_to(value_of(source), self._lanes).reshape(shape)
@@ -127,10 +134,10 @@ class Undefined:
             active = company.active(self._threads.alive if mask is None else mask).reshape(shape)
             where = [lanes_of(each) for each in company.given[1:] or (b, c, members)]
             source, _ = warp.source_lanes(mode, where[0], where[1])
-            part = warp.takes_part(active, source, where[2])
+            part = warp.is_source_participating(active, source, where[2])
             if decides:
                 self.use(decides, mask)
-            held = self._held_together() if company.groups else self._of(names)
+            held = self._reconverged_marks() if company.groups else self._of(names)
             action(mask)
             marks = None
             if held is not None:
@@ -147,43 +154,43 @@ class Undefined:
 
         return run
 
-    def _held_together(self) -> Marks | None:
+    def _reconverged_marks(self) -> UndefinedMarks | None:
         """The marks of what lanes give to a shuffle that they carry out in several places."""
         groups = self._barriers.company.groups
-        if self._met is not groups:  # the first of them: none has its result yet
-            self._met, self._held = groups, None
+        if self._reconverged_groups is not groups:  # the first of them: none has its result yet
+            self._reconverged_groups, self._held = groups, None
             for index, lanes in groups.items():
-                marks = self._of(self._shuffled[index])
+                marks = self._of(self._shuffle_inputs[index])
                 if marks is not None:
                     before = _DEFINED if self._held is None else self._held
                     self._held = np.where(lanes, marks, before)
         return self._held
 
-    def _rule(self, step: Step) -> Callable[[], Marks | None]:
+    def _propagation_rule(self, step: DecodedInstruction) -> Callable[[], UndefinedMarks | None]:
         """Whence the result of an instruction has undefined values."""
         given = step.instruction.operands[1:]
         opcode, row = step.row.opcode, step.row
         if row.kind != "lanes":  # of what is loaded, or voted on, nothing is known
             return lambda: None
         if opcode.startswith("selp."):
-            return self._selected(given, row.of)
+            return self._select_rule(given, row.of)
         names = [tuple(registers_of(each)) for each in given]
         joins = next((each for each in opcode.split(".") if each in ("and", "or")), "")
         if joins:  # of a comparison joined to a predicate, the third operand
             settling = range(2 if opcode.startswith("setp.") else 0, len(given))
             sources = {each: self._operands.source(given[each], row.of[each]) for each in settling}
-            return self._settled(names, sources, every_bit=joins == "or")
+            return self._bitwise_rule(names, sources, every_bit=joins == "or")
         together = tuple(each for some in names for each in some)
         return lambda: self._of(together)
 
-    def _selected(
+    def _select_rule(
         self, given: Sequence[Operand], types: Sequence[str]
-    ) -> Callable[[], Marks | None]:
+    ) -> Callable[[], UndefinedMarks | None]:
         """Of `selp`: only the operand that is chosen counts."""
         one, other, chosen = (tuple(registers_of(each)) for each in given)
         predicate = self._operands.source(given[2], types[2])
 
-        def rule() -> Marks | None:
+        def rule() -> UndefinedMarks | None:
             marks = [self._of(each) for each in (one, other, chosen)]
             if all(each is None for each in marks):
                 return None
@@ -192,12 +199,12 @@ class Undefined:
 
         return rule
 
-    def _settled(
+    def _bitwise_rule(
         self, names: Sequence[Collection[str]], sources: Mapping[int, Source], every_bit: bool
-    ) -> Callable[[], Marks | None]:
+    ) -> Callable[[], UndefinedMarks | None]:
         """Of `and` and `or`: an operand without any bit, or with every one, settles the result."""
 
-        def rule() -> Marks | None:
+        def rule() -> UndefinedMarks | None:
             marks = self._of({name for each in names for name in each})
             if marks is None:
                 return None
@@ -212,10 +219,10 @@ class Undefined:
 
         return rule
 
-    def _used(self, step: Step) -> tuple[str, ...]:
+    def _used(self, step: DecodedInstruction) -> tuple[str, ...]:
         """The registers that an instruction uses for what others see."""
-        if step.row.kind in _USES and step.row.space in _SEEN_BY_OTHERS:
-            return tuple(reads(step))
+        if step.row.kind in _STORE_KINDS and step.row.space in _VISIBLE_SPACES:
+            return tuple(registers_read(step))
         guard = step.instruction.guard
         addresses = [each for each in step.instruction.operands if isinstance(each, Address)]
         places = [name for each in addresses for name in registers_of(each)]
@@ -223,12 +230,12 @@ class Undefined:
 
     # --- Marks -------------------------------------------------------------------------------
 
-    def _of(self, registers: Collection[str]) -> Marks | None:
+    def _of(self, registers: Collection[str]) -> UndefinedMarks | None:
         """The marks of some registers; None where all of their values are defined."""
         found = [self._marks[each] for each in registers if each in self._marks]
         return None if not found else found[0] if len(found) == 1 else np.minimum.reduce(found)
 
-    def _set(self, name: str, marks: Marks | None, mask: Lanes | None) -> None:
+    def _set(self, name: str, marks: UndefinedMarks | None, mask: Lanes | None) -> None:
         """Note what a register holds from now on, in the lanes of a mask."""
         old = self._marks.pop(name, None)
         if marks is None and old is None:

@@ -11,20 +11,20 @@ from typing import TypeAlias
 
 import numpy as np
 
-from memlab.device.emulator.checks.bounds import Span
+from memlab.device.emulator.checks.bounds import AddressSpan
 from memlab.device.emulator.checks.observations import Lanes
-from memlab.device.emulator.checks.touched_units import Touched
+from memlab.device.emulator.checks.touched_units import TouchedUnits
 from memlab.device.emulator.machine.memory import Segment
 from memlab.device.properties import WARP_SIZE
 
-_MOST_KEPT = 32  # each is several arrays as long as a chunk has lanes
+_CACHE_CAPACITY = 32  # each is several arrays as long as a chunk has lanes
 
-Base: TypeAlias = tuple[str, int, str]
+AddressBase: TypeAlias = tuple[str, int, str]
 """State space, bytes that a lane moves, and the register or variable that addresses begin from."""
 
 
 @dataclass(frozen=True)
-class Located:
+class AccessFootprint:
     """Where lanes touch a segment.
 
     Attributes:
@@ -40,13 +40,13 @@ class Located:
     segment: Segment
     address: Lanes
     position: Lanes
-    span: Span
+    span: AddressSpan
     lanes: Lanes
     threads: Lanes
-    touched: Touched | None
+    touched: TouchedUnits | None
 
 
-class Remembered:
+class FootprintCache:
     """What all lanes of a chunk touched before."""
 
     def __init__(self, lanes: int, block_lanes: int) -> None:
@@ -54,11 +54,13 @@ class Remembered:
         self._lanes = lanes
         # By where these lanes touch, accesses that are not alike mostly differ.
         places = [1, WARP_SIZE // 4, WARP_SIZE // 2, WARP_SIZE - 1, WARP_SIZE, block_lanes]
-        self._some = np.minimum([*places, lanes], lanes) - 1
-        self._by_sample: dict[tuple[str, int, bytes], Located] = {}
-        self._by_base: dict[Base, tuple[int, Located, int]] = {}
+        self._sample_lanes = np.minimum([*places, lanes], lanes) - 1
+        self._by_sample: dict[tuple[str, int, bytes], AccessFootprint] = {}
+        self._by_base: dict[AddressBase, tuple[int, AccessFootprint, int]] = {}
 
-    def find(self, base: Base, version: int, start: Lanes) -> tuple[Located, int] | None:
+    def find(
+        self, base: AddressBase, version: int, start: Lanes
+    ) -> tuple[AccessFootprint, int] | None:
         """Find an access that is alike, and by how many bytes this one lies behind it.
 
         Args:
@@ -79,13 +81,13 @@ class Remembered:
         _, located, moved = self._by_base[base]
         return located, moved
 
-    def keep(self, size: int, located: Located) -> None:
+    def keep(self, size: int, located: AccessFootprint) -> None:
         """Remember an access of all lanes, and forget the one that was remembered first."""
-        if len(self._by_sample) >= _MOST_KEPT:
+        if len(self._by_sample) >= _CACHE_CAPACITY:
             del self._by_sample[next(iter(self._by_sample))]
             self._by_base.clear()
         self._by_sample[self._sample(located.segment.name, size, located.address)] = located
 
     def _sample(self, space: str, size: int, address: Lanes) -> tuple[str, int, bytes]:
         """What is the same of all accesses that are alike, and of few others."""
-        return space, size, (address[self._some] - address[0]).tobytes()
+        return space, size, (address[self._sample_lanes] - address[0]).tobytes()

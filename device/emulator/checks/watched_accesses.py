@@ -7,28 +7,28 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from memlab.device.emulator.checks.access import Event, units_of
-from memlab.device.emulator.checks.bounds import Bounds, span_of
-from memlab.device.emulator.checks.initialisation import Initialisation
+from memlab.device.emulator.checks.access import MemoryAccess, units_of
+from memlab.device.emulator.checks.bounds import BoundsCheck, address_span
+from memlab.device.emulator.checks.initialisation import InitializationCheck
 from memlab.device.emulator.checks.observations import Lanes
-from memlab.device.emulator.checks.races import Races
-from memlab.device.emulator.checks.touched_units import touched
-from memlab.device.emulator.checks.unit_cache import Base, Located, Remembered
+from memlab.device.emulator.checks.races import RaceCheck
+from memlab.device.emulator.checks.touched_units import gather_touched_units
+from memlab.device.emulator.checks.unit_cache import AccessFootprint, AddressBase, FootprintCache
 from memlab.device.emulator.machine import memory
 from memlab.device.emulator.machine.memory import Segment
 from memlab.device.emulator.machine.operands import Operands, Source, value_of
 from memlab.device.emulator.machine.threads import Threads
-from memlab.device.emulator.program.program import Step
+from memlab.device.emulator.program.program import DecodedInstruction
 from memlab.device.emulator.ptx.parser import TYPE_BYTES, Address, Register
 
-Found = list[tuple[Segment, Lanes, int, Lanes | None]]
+ElementPositions = list[tuple[Segment, Lanes, int, Lanes | None]]
 """For each segment touched: element positions, elements to add, and the lanes (None for all)."""
 
-_WIDEST_BYTES = 32  # of one access
+_WIDEST_ACCESS_BYTES = 32  # of one access
 
 
 @dataclass(frozen=True)
-class _Access:
+class _MemoryInstruction:
     """A memory instruction.
 
     Attributes:
@@ -44,7 +44,7 @@ class _Access:
 
     index: int
     kind: str
-    base: Base
+    base: AddressBase
     start: Lanes
     offset: int
     size: int
@@ -52,13 +52,13 @@ class _Access:
     sources: Sequence[Source]
 
     @property
-    def shift(self) -> int:
+    def element_shift(self) -> int:
         """By which a byte position becomes an element's."""
         return self.element_bytes.bit_length() - 1
 
 
 @dataclass(frozen=True)
-class Tools:
+class AccessChecks:
     """Those that look at accesses.
 
     Attributes:
@@ -69,19 +69,19 @@ class Tools:
         copies: The instructions that are the store of an asynchronous copy.
     """
 
-    bounds: Bounds
-    initialisation: Initialisation | None
-    races: Races | None
+    bounds: BoundsCheck
+    initialisation: InitializationCheck | None
+    races: RaceCheck | None
     unit_bytes: Mapping[str, int]
     copies: Collection[int]
 
 
-class WatchedAccesses:
+class CheckedAccesses:
     """The memory instructions of a chunk."""
 
     def __init__(
         self,
-        tools: Tools,
+        tools: AccessChecks,
         threads: Threads,
         numbers: Lanes,
         operands: Operands,
@@ -92,18 +92,18 @@ class WatchedAccesses:
         self._tools, self._threads, self._numbers = tools, threads, numbers
         self._operands, self._segments, self._scratch = operands, segments, scratch
         self._lanes = np.arange(threads.lanes)
-        self._remembered = Remembered(threads.lanes, threads.grid.padded_threads)
+        self._footprints = FootprintCache(threads.lanes, threads.grid.padded_threads)
 
     def accessor(
-        self, index: int, step: Step, operand: Address, sources: Sequence[Source]
-    ) -> Callable[[Lanes | None], Found]:
+        self, index: int, step: DecodedInstruction, operand: Address, sources: Sequence[Source]
+    ) -> Callable[[Lanes | None], ElementPositions]:
         """How a memory instruction finds its elements; checks them each time it does.
 
         What it returns is as in `accesses`; lanes at fault are sent to memory of their own.
         """
         row = step.row
         width = TYPE_BYTES[(row.to if row.kind == "load" else row.of)[0]]
-        given = _Access(
+        given = _MemoryInstruction(
             index,
             row.kind if row.kind in ("load", "store") else "atomic",
             (row.space, width * row.vector, _base_name(operand)),
@@ -113,43 +113,47 @@ class WatchedAccesses:
             width,
             sources,
         )
-        nowhere = Segment("nowhere", np.zeros(_WIDEST_BYTES, np.uint8), _WIDEST_BYTES)
+        nowhere = Segment("nowhere", np.zeros(_WIDEST_ACCESS_BYTES, np.uint8), _WIDEST_ACCESS_BYTES)
 
-        def access(mask: Lanes | None) -> Found:
-            again = self._again(given) if mask is None and row.space != "generic" else None
+        def access(mask: Lanes | None) -> ElementPositions:
+            again = self._repeat_access(given) if mask is None and row.space != "generic" else None
             return again or self._access(given, mask, nowhere)
 
         return access
 
-    def _again(self, given: _Access) -> Found | None:
+    def _repeat_access(self, given: _MemoryInstruction) -> ElementPositions | None:
         """Carry out an access of all lanes that is like an earlier one, and not at fault."""
         version = self._operands.versions.get(given.base[2], 0)
-        before = self._remembered.find(given.base, version, given.start)
+        before = self._footprints.find(given.base, version, given.start)
         if before is None:
             return None
         located, moved = before
         moved += given.offset
         low, high, bits = located.span
         span, load = (low + moved, high + moved, bits | moved), given.kind == "load"
-        if not self._tools.bounds.permits(given.index, located.segment, span, given.size, load):
+        if not self._tools.bounds.is_permitted(
+            given.index, located.segment, span, given.size, load
+        ):
             return None
-        self._watch(given, located, moved)
-        return [(located.segment, (located.position + moved) >> given.shift, 0, None)]
+        self._notify_checks(given, located, moved)
+        return [(located.segment, (located.position + moved) >> given.element_shift, 0, None)]
 
-    def _access(self, given: _Access, mask: Lanes | None, nowhere: Segment) -> Found:
+    def _access(
+        self, given: _MemoryInstruction, mask: Lanes | None, nowhere: Segment
+    ) -> ElementPositions:
         """Carry out an access; lanes at fault get nowhere."""
         active = self._threads.alive if mask is None else mask
         own_space = given.base[0]
         address = np.broadcast_to(given.start, self._threads.lanes).astype(np.int64) + given.offset
-        found: Found = []
+        found: ElementPositions = []
         refused = active
         spaces = [(own_space, 0, active)]
         if own_space == "generic":
-            spaces = list(memory.by_space(address, active))
+            spaces = list(memory.split_by_space(address, active))
         for space, start, taking in spaces:
             segment = self._segments[space]
             inside = address - start if start else address
-            good = self._tools.bounds.permitted(
+            good = self._tools.bounds.permitted_lanes(
                 given.index,
                 segment,
                 inside,
@@ -168,9 +172,9 @@ class WatchedAccesses:
             if position.size:
                 located = self._locate(segment, inside, position, chosen, given.size)
                 if chosen is None:
-                    self._remembered.keep(given.size, located)
-                self._watch(given, located, 0)
-                found.append((segment, position >> given.shift, 0, chosen))
+                    self._footprints.keep(given.size, located)
+                self._notify_checks(given, located, 0)
+                found.append((segment, position >> given.element_shift, 0, chosen))
         if refused.any():
             nowhere.data[:] = 0
             found.append((nowhere, np.zeros(np.count_nonzero(refused), np.int64), 0, refused))
@@ -178,7 +182,7 @@ class WatchedAccesses:
 
     def _locate(
         self, segment: Segment, address: Lanes, position: Lanes, chosen: Lanes | None, size: int
-    ) -> Located:
+    ) -> AccessFootprint:
         """Work out what the chosen lanes, None for all, touch."""
         lanes, threads = self._lanes, self._numbers
         if chosen is not None:
@@ -189,10 +193,14 @@ class WatchedAccesses:
             unit_bytes, scratch = self._tools.unit_bytes[segment.name], self._scratch[segment.name]
             apart = () if self._tools.races is None else self._tools.races.apart
             units = units_of(position, size, unit_bytes)
-            gathered = touched(units, lanes, threads, scratch, apart)
-        return Located(segment, address, position, span_of(address), lanes, threads, gathered)
+            gathered = gather_touched_units(units, lanes, threads, scratch, apart)
+        return AccessFootprint(
+            segment, address, position, address_span(address), lanes, threads, gathered
+        )
 
-    def _watch(self, given: _Access, located: Located, moved: int) -> None:
+    def _notify_checks(
+        self, given: _MemoryInstruction, located: AccessFootprint, moved: int
+    ) -> None:
         """Tell the tools of an access inside its memory, so many bytes behind what is located."""
         if located.touched is None:
             return
@@ -204,7 +212,7 @@ class WatchedAccesses:
             stored = [np.broadcast_to(value_of(each), count)[lanes] for each in given.sources]
             return np.ascontiguousarray(np.stack(stored, axis=1)).view(np.uint8)
 
-        event = Event(
+        event = MemoryAccess(
             step=given.index,
             kind=given.kind,
             segment=segment,

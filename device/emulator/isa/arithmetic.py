@@ -16,12 +16,12 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from memlab.device.emulator.isa.rounding import (
-    Lanes,
-    directed,
-    load,
+    LaneValues,
+    round_directed,
+    round_sum,
     round_to_odd,
-    store,
-    store_one,
+    round_value,
+    to_float64,
     two_sum,
 )
 
@@ -38,7 +38,7 @@ NAN_BITS = {"f16": 0x7FFF, "bf16": 0x7FFF, "f32": 0x7FFF_FFFF, "f64": 0x7FF8_000
 # --- Fused multiply-add --------------------------------------------------------------------
 
 
-def fma_f32(a: Lanes, b: Lanes, c: Lanes) -> Lanes:
+def fma_f32(a: LaneValues, b: LaneValues, c: LaneValues) -> LaneValues:
     """`a*b + c` in float32 with one rounding.
 
     The product of two float32 is exact in float64. Rounding the float64 sum to float32 is a
@@ -54,11 +54,11 @@ def fma_f32(a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     return total.astype(np.float32)
 
 
-_SPLIT = 2.0**27 + 1  # Veltkamp's constant for 53 bits
-_TINY, _HUGE = 2.0**-800, 2.0**900  # between them no part of a product is lost
+_DEKKER_SPLIT = 2.0**27 + 1  # Veltkamp's constant for 53 bits
+_SAFE_MINIMUM, _SAFE_MAXIMUM = 2.0**-800, 2.0**900  # between them no part of a product is lost
 
 
-def fma_f64(a: Lanes, b: Lanes, c: Lanes) -> Lanes:
+def fma_f64(a: LaneValues, b: LaneValues, c: LaneValues) -> LaneValues:
     """`a*b + c` in float64 with one rounding (Boldo and Melquiond 2008, algorithm Fma).
 
     Where a part of the exact product could overflow or underflow, rational arithmetic decides.
@@ -69,7 +69,7 @@ def fma_f64(a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     upper, lower = two_sum(high, middle)
     result = np.atleast_1d(upper + round_to_odd(lower, rest))
     size = np.abs(result)
-    doubtful = np.flatnonzero(~((size > _TINY) & (size < _HUGE)))
+    doubtful = np.flatnonzero(~((size > _SAFE_MINIMUM) & (size < _SAFE_MAXIMUM)))
     if len(doubtful):
         x, y, z = (np.atleast_1d(each)[doubtful] for each in (a, b, c))
         simple = x * y + z
@@ -82,13 +82,13 @@ def fma_f64(a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     return result.reshape(a.shape)
 
 
-def _two_product(a: Lanes, b: Lanes) -> tuple[Lanes, Lanes]:
+def _two_product(a: LaneValues, b: LaneValues) -> tuple[LaneValues, LaneValues]:
     """A float64 product and its exact rounding error (Dekker)."""
     product = a * b
-    scaled = a * _SPLIT
+    scaled = a * _DEKKER_SPLIT
     a_high = scaled - (scaled - a)
     a_low = a - a_high
-    scaled = b * _SPLIT
+    scaled = b * _DEKKER_SPLIT
     b_high = scaled - (scaled - b)
     b_low = b - b_high
     return product, a_low * b_low - (
@@ -110,11 +110,11 @@ def _nearest_f64(exact: Fraction) -> float:
 _EXACT: dict[str, Function] = {
     "add": lambda a, b: (a, b),
     "sub": lambda a, b: (a, -b),
-    "mul": lambda a, b: _alone(a * b),
+    "mul": lambda a, b: _with_zero_low_part(a * b),
     "fma": lambda a, b, c: (a * b, c),
-    "div": lambda a, b: _alone(a / b),
-    "rcp": lambda a: _alone(1.0 / a),
-    "sqrt": lambda a: _alone(np.sqrt(a)),
+    "div": lambda a, b: _with_zero_low_part(a / b),
+    "rcp": lambda a: _with_zero_low_part(1.0 / a),
+    "sqrt": lambda a: _with_zero_low_part(np.sqrt(a)),
 }
 
 _NEAREST: dict[str, Function] = {
@@ -128,7 +128,7 @@ _NEAREST: dict[str, Function] = {
 }
 
 # What is missing from a float64 result: only its sign matters.
-_MISSING: dict[str, Function] = {
+_ROUNDING_ERRORS: dict[str, Function] = {
     "add": lambda r, a, b: a + b - r,
     "sub": lambda r, a, b: a - b - r,
     "mul": lambda r, a, b: a * b - r,
@@ -139,11 +139,11 @@ _MISSING: dict[str, Function] = {
 }
 
 
-def _alone(value: Lanes) -> tuple[Lanes, Lanes]:
+def _with_zero_low_part(value: LaneValues) -> tuple[LaneValues, LaneValues]:
     return value, np.copysign(0.0, value)
 
 
-def rounded(name: str, ptx_type: str, mode: str = "rn") -> Function:
+def rounded_operation(name: str, ptx_type: str, mode: str = "rn") -> Function:
     """An operation of a type in a rounding mode.
 
     Args:
@@ -156,14 +156,14 @@ def rounded(name: str, ptx_type: str, mode: str = "rn") -> Function:
     if ptx_type == "f64":
         return lambda *sources: _directed_f64(name, mode, *sources)
 
-    def run(*sources: Lanes) -> Lanes:
-        high, low = _EXACT[name](*(load(each, ptx_type) for each in sources))
-        return store(high, low, ptx_type, mode)
+    def run(*sources: LaneValues) -> LaneValues:
+        high, low = _EXACT[name](*(to_float64(each, ptx_type) for each in sources))
+        return round_sum(high, low, ptx_type, mode)
 
     return run
 
 
-def _directed_f64(name: str, mode: str, *sources: Lanes) -> Lanes:
+def _directed_f64(name: str, mode: str, *sources: LaneValues) -> LaneValues:
     """Rational arithmetic a lane: no library function rounds float64 so, so it is rare."""
     lanes = np.broadcast_arrays(*sources)
     nearest = np.atleast_1d(_NEAREST[name](*lanes))
@@ -176,9 +176,11 @@ def _directed_f64(name: str, mode: str, *sources: Lanes) -> Lanes:
             by_zero = name in ("div", "rcp") and flat[-1][lane] == 0
             missing[lane] = 0.0 if by_zero else -value
         else:
-            exact = _MISSING[name](Fraction(value), *(Fraction(each[lane]) for each in flat))
+            exact = _ROUNDING_ERRORS[name](
+                Fraction(value), *(Fraction(each[lane]) for each in flat)
+            )
             missing[lane] = (exact > 0) - (exact < 0)
-    result = directed(nearest, missing.reshape(nearest.shape), mode)
+    result = round_directed(nearest, missing.reshape(nearest.shape), mode)
     if mode == "rm" and name in ("add", "sub", "fma"):
         negative = np.logical_or(*map(np.signbit, _EXACT[name](*lanes)))
         exact_zero = (nearest == 0) & (missing.reshape(nearest.shape) == 0)
@@ -186,7 +188,7 @@ def _directed_f64(name: str, mode: str, *sources: Lanes) -> Lanes:
     return result.reshape(lanes[0].shape)
 
 
-def flush(value: Lanes) -> Lanes:
+def flush_subnormals(value: LaneValues) -> LaneValues:
     """Subnormal float32 or float16 values to zeros of their sign (`.ftz`)."""
     if value.dtype.kind != "f" or value.dtype == np.float64:
         return value
@@ -194,21 +196,21 @@ def flush(value: Lanes) -> Lanes:
     return np.where(np.abs(value) < least, np.copysign(value.dtype.type(0), value), value)
 
 
-def flushed(function: Function) -> Function:
+def with_ftz(function: Function) -> Function:
     """A function with subnormal sources and results flushed to zero (`.ftz`)."""
 
-    def run(*sources: Lanes) -> Any:
-        result = function(*map(flush, sources))
-        return flush(result)
+    def run(*sources: LaneValues) -> Any:
+        result = function(*map(flush_subnormals, sources))
+        return flush_subnormals(result)
 
     return run
 
 
-def saturated(function: Function) -> Function:
+def with_saturation(function: Function) -> Function:
     """A function whose result is clamped to [0, 1], NaN to +0 (`.sat`)."""
 
-    def run(*sources: Lanes) -> Lanes:
-        result: Lanes = function(*sources)
+    def run(*sources: LaneValues) -> LaneValues:
+        result: LaneValues = function(*sources)
         one, zero = result.dtype.type(1), result.dtype.type(0)
         return np.where(result > 0, np.minimum(result, one), zero)
 
@@ -218,37 +220,37 @@ def saturated(function: Function) -> Function:
 def with_modifiers(function: Function, ftz: str = "", sat: str = "") -> Function:
     """A function with `.ftz` and `.sat` where they are not empty."""
     if ftz:
-        function = flushed(function)
-    return saturated(function) if sat else function
+        function = with_ftz(function)
+    return with_saturation(function) if sat else function
 
 
 # --- Minimum, maximum, sign ----------------------------------------------------------------
 
 
-def canonical(value: Lanes, ptx_type: str) -> Lanes:
+def canonicalize_nan(value: LaneValues, ptx_type: str) -> LaneValues:
     """Every NaN replaced by the canonical one."""
     nan = np.array(NAN_BITS[ptx_type], f"u{value.dtype.itemsize}").view(value.dtype)
     return np.where(np.isnan(value), nan, value)
 
 
-def minimum(a: Lanes, b: Lanes, ptx_type: str = "f32", nan: bool = False) -> Lanes:
+def minimum(a: LaneValues, b: LaneValues, ptx_type: str = "f32", nan: bool = False) -> LaneValues:
     """The lesser; -0 is less than +0. A NaN yields the other value, or with `nan` itself."""
     least = np.where(a == b, np.where(np.signbit(a), a, b), (np.minimum if nan else np.fmin)(a, b))
-    return canonical(least, ptx_type)
+    return canonicalize_nan(least, ptx_type)
 
 
-def maximum(a: Lanes, b: Lanes, ptx_type: str = "f32", nan: bool = False) -> Lanes:
+def maximum(a: LaneValues, b: LaneValues, ptx_type: str = "f32", nan: bool = False) -> LaneValues:
     """The greater; as `minimum`."""
     most = np.where(a == b, np.where(np.signbit(a), b, a), (np.maximum if nan else np.fmax)(a, b))
-    return canonical(most, ptx_type)
+    return canonicalize_nan(most, ptx_type)
 
 
-TESTS: dict[str, Function] = {
+TESTP_FUNCTIONS: dict[str, Function] = {
     "finite": np.isfinite,
     "infinite": np.isinf,
     "number": lambda a: ~np.isnan(a),
     "notanumber": np.isnan,
-    "normal": lambda a: np.isfinite(a) & ~TESTS["subnormal"](a),
+    "normal": lambda a: np.isfinite(a) & ~TESTP_FUNCTIONS["subnormal"](a),
     "subnormal": lambda a: (a != 0) & (np.abs(a) < np.finfo(a.dtype).smallest_normal),
 }
 """`testp`; a zero is normal there, as an NVIDIA H200 answers."""
@@ -257,14 +259,16 @@ TESTS: dict[str, Function] = {
 # --- Approximations ------------------------------------------------------------------------
 
 
-def approximate(function: Function, ptx_type: str = "f32") -> Function:
+def rounded_from_float64(function: Function, ptx_type: str = "f32") -> Function:
     """A special function, computed in float64 and rounded once.
 
     That is nearer than a GPU's own approximation, whose errors the PTX ISA bounds: 2^-23 (rcp,
     rsqrt, sqrt: relative), 2^-22.5 (ex2, relative), 2^-22 (lg2, absolute), 2^-20.5 (sin, cos on
     [-2pi, 2pi], absolute), 2^-11 (tanh, relative).
     """
-    return lambda *sources: store_one(function(*(load(s, ptx_type) for s in sources)), ptx_type)
+    return lambda *sources: round_value(
+        function(*(to_float64(s, ptx_type) for s in sources)), ptx_type
+    )
 
 
 def upper_half(function: Function) -> Function:
@@ -273,7 +277,7 @@ def upper_half(function: Function) -> Function:
     As `rcp.approx.ftz.f64` and `rsqrt.approx.ftz.f64`, which also flush subnormals.
     """
 
-    def run(value: Lanes) -> Lanes:
+    def run(value: LaneValues) -> LaneValues:
         least = 2.0**-1022
         flat = np.where(np.abs(value) < least, np.copysign(0.0, value), value)
         bits = np.atleast_1d(function(flat)).view(np.uint64) & np.uint64(0xFFFF_FFFF_0000_0000)
@@ -283,22 +287,22 @@ def upper_half(function: Function) -> Function:
     return run
 
 
-def quotient(a: Lanes, b: Lanes) -> Lanes:
+def approximate_quotient(a: LaneValues, b: LaneValues) -> LaneValues:
     """`div.approx` in float64: a divisor above 2^126 counts as infinite (PTX ISA, `div`)."""
     return np.asarray(a / np.where(np.abs(b) > 2.0**126, np.copysign(np.inf, b), b))
 
 
-def choose_by_sign(a: Lanes, b: Lanes, c: Lanes) -> Lanes:
+def choose_by_sign(a: LaneValues, b: LaneValues, c: LaneValues) -> LaneValues:
     """`slct`: `a` where `c` is not negative, else `b`."""
     return np.where(c >= 0, a, b)
 
 
-def choose_by_flushed_sign(a: Lanes, b: Lanes, c: Lanes) -> Lanes:
+def choose_by_flushed_sign(a: LaneValues, b: LaneValues, c: LaneValues) -> LaneValues:
     """`slct.ftz`: a subnormal `c` is zero."""
-    return np.where(flush(c) >= 0, a, b)
+    return np.where(flush_subnormals(c) >= 0, a, b)
 
 
-def inverse_root(value: Lanes) -> Lanes:
+def inverse_root(value: LaneValues) -> LaneValues:
     """`1/sqrt(a)` in float64."""
     return np.asarray(1.0 / np.sqrt(value))
 
@@ -306,22 +310,22 @@ def inverse_root(value: Lanes) -> Lanes:
 # --- Halves and pairs ----------------------------------------------------------------------
 
 
-def widened(function: Function, ptx_type: str) -> Function:
+def on_widened_values(function: Function, ptx_type: str) -> Function:
     """A function of values, over lanes of bf16 bits seen as float32; other types as they are."""
     if ptx_type != "bf16":
         return function
-    return lambda *sources: function(*(load(s, "bf16").astype(np.float32) for s in sources))
+    return lambda *sources: function(*(to_float64(s, "bf16").astype(np.float32) for s in sources))
 
 
-def kept(function: Function, ptx_type: str) -> Function:
+def without_rounding(function: Function, ptx_type: str) -> Function:
     """A function that picks or changes values of a type without rounding them."""
-    wide = widened(function, ptx_type)
+    wide = on_widened_values(function, ptx_type)
     if ptx_type != "bf16":
         return wide
-    return lambda *sources: store_one(wide(*sources).astype(np.float64), "bf16")
+    return lambda *sources: round_value(wide(*sources).astype(np.float64), "bf16")
 
 
-def packed(function: Function, part: str) -> Function:
+def over_packed_parts(function: Function, part: str) -> Function:
     """A function of a type applied to each part of lanes that pack two or four.
 
     Args:
@@ -330,12 +334,12 @@ def packed(function: Function, part: str) -> Function:
     """
     dtype = np.dtype(part)
 
-    def parts(lanes: Lanes) -> list[Lanes]:
+    def parts(lanes: LaneValues) -> list[LaneValues]:
         count = lanes.dtype.itemsize // dtype.itemsize
         seen = np.ascontiguousarray(lanes).reshape(*np.shape(lanes), 1).view(dtype)
         return [seen[..., index] for index in range(count)]
 
-    def run(*sources: Lanes) -> Lanes:
+    def run(*sources: LaneValues) -> LaneValues:
         whole = sources[0].dtype
         given = zip(*map(parts, sources), strict=True)
         results = np.broadcast_arrays(*(function(*each) for each in given))

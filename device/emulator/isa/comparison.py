@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from memlab.device.emulator.isa.arithmetic import Function, flush, widened
-from memlab.device.emulator.isa.rounding import Lanes
+from memlab.device.emulator.isa.arithmetic import Function, flush_subnormals, on_widened_values
+from memlab.device.emulator.isa.rounding import LaneValues
 
 ORDERED: dict[str, Function] = {
     "eq": np.equal,
@@ -31,7 +31,7 @@ UNORDERED: dict[str, Function] = {
 
 
 _UNSIGNED = {"lo": "lt", "ls": "le", "hi": "gt", "hs": "ge"}
-_JOIN: dict[str, Function] = {
+_COMBINERS: dict[str, Function] = {
     "and": np.logical_and,
     "or": np.logical_or,
     "xor": np.logical_xor,
@@ -44,15 +44,15 @@ def comparison(name: str, ftz: str, ptx_type: str) -> Function:
     function = (ORDERED if name in ORDERED else UNORDERED)[name]
     if ptx_type[0] in "bsu" and ptx_type != "bf16" and name == "ne":
         function = np.not_equal
-    function = widened(function, ptx_type)
-    return (lambda a, b: function(flush(a), flush(b))) if ftz else function
+    function = on_widened_values(function, ptx_type)
+    return (lambda a, b: function(flush_subnormals(a), flush_subnormals(b))) if ftz else function
 
 
 def comparison_and_opposite(name: str, ftz: str, ptx_type: str) -> Function:
     """A comparison, and its negation as a second result."""
     compare = comparison(name, ftz, ptx_type)
 
-    def run(a: Lanes, b: Lanes) -> tuple[Lanes, Lanes]:
+    def run(a: LaneValues, b: LaneValues) -> tuple[LaneValues, LaneValues]:
         holds = compare(a, b)
         return holds, ~holds
 
@@ -62,16 +62,16 @@ def comparison_and_opposite(name: str, ftz: str, ptx_type: str) -> Function:
 def joined_comparison(name: str, join: str, ftz: str, ptx_type: str) -> Function:
     """A comparison joined with a third source by `and`, `or` or `xor`."""
     compare = comparison(name, ftz, ptx_type)
-    return lambda a, b, c: _JOIN[join](compare(a, b), c)
+    return lambda a, b, c: _COMBINERS[join](compare(a, b), c)
 
 
 def joined_comparison_and_opposite(name: str, join: str, ftz: str, ptx_type: str) -> Function:
     """That, and the comparison's negation joined likewise."""
     compare = comparison(name, ftz, ptx_type)
 
-    def run(a: Lanes, b: Lanes, c: Lanes) -> tuple[Lanes, Lanes]:
+    def run(a: LaneValues, b: LaneValues, c: LaneValues) -> tuple[LaneValues, LaneValues]:
         holds = compare(a, b)
-        return _JOIN[join](holds, c), _JOIN[join](~holds, c)
+        return _COMBINERS[join](holds, c), _COMBINERS[join](~holds, c)
 
     return run
 
@@ -99,14 +99,14 @@ def set_pair(name: str, ftz: str, to: str, ptx_type: str) -> Function:
     compare = comparison(name, ftz, ptx_type)
     truth = np.uint32({"f16x2": 0x3C00, "bf16x2": 0x3F80}.get(to, 0xFFFF))
 
-    def run(a: Lanes, b: Lanes) -> Lanes:
+    def run(a: LaneValues, b: LaneValues) -> LaneValues:
         low, high = map(compare, _halves(a, ptx_type), _halves(b, ptx_type))
         return np.where(low, truth, np.uint32(0)) | np.where(high, truth << np.uint32(16), 0)
 
     return run
 
 
-def _halves(lanes: Lanes, ptx_type: str) -> list[Lanes]:
+def _halves(lanes: LaneValues, ptx_type: str) -> list[LaneValues]:
     """The lower and the upper halves of packed pairs."""
     parts = (lanes.astype(np.uint16), (lanes >> np.uint32(16)).astype(np.uint16))
     return [np.asarray(each).view(np.float16 if ptx_type == "f16" else np.uint16) for each in parts]

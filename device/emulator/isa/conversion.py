@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from memlab.device.emulator.isa.arithmetic import Function, canonical, flush, packed, with_modifiers
-from memlab.device.emulator.isa.rounding import Lanes, load, store, store_one
+from memlab.device.emulator.isa.arithmetic import (
+    Function,
+    canonicalize_nan,
+    flush_subnormals,
+    over_packed_parts,
+    with_modifiers,
+)
+from memlab.device.emulator.isa.rounding import LaneValues, round_sum, round_value, to_float64
 
 TO_INTEGRAL: dict[str, Function] = {
     "rni": np.rint,
@@ -22,7 +28,7 @@ def between_integers(to: str, saturate: bool) -> Function:
     if not saturate:
         return lambda a: a.astype(dtype)
 
-    def run(a: Lanes) -> Lanes:
+    def run(a: LaneValues) -> LaneValues:
         low = max(np.iinfo(dtype).min, np.iinfo(a.dtype).min)
         high = min(np.iinfo(dtype).max, np.iinfo(a.dtype).max)
         return np.clip(a, a.dtype.type(low), a.dtype.type(high)).astype(dtype)
@@ -33,12 +39,12 @@ def between_integers(to: str, saturate: bool) -> Function:
 def from_integer(to: str, mode: str) -> Function:
     """Integer to floating point; 64 bits are two exact halves."""
 
-    def run(a: Lanes) -> Lanes:
+    def run(a: LaneValues) -> LaneValues:
         if a.dtype.itemsize < 8:
-            return store_one(a.astype(np.float64), to, mode)
+            return round_value(a.astype(np.float64), to, mode)
         high = (a >> a.dtype.type(32)).astype(np.float64) * 2.0**32
         low = (a & a.dtype.type(0xFFFF_FFFF)).astype(np.float64)
-        return store(high, low, to, mode)
+        return round_sum(high, low, to, mode)
 
     return run
 
@@ -56,8 +62,8 @@ def to_integer(to: str, of: str, rounding: str, ftz: str = "") -> Function:
     integral = TO_INTEGRAL[rounding]
     above = float(most) if bits < 64 else 2.0 ** (bits - (to[0] == "s"))
 
-    def run(a: Lanes) -> Lanes:
-        value = integral(load(flush(a) if ftz else a, of))
+    def run(a: LaneValues) -> LaneValues:
+        value = integral(to_float64(flush_subnormals(a) if ftz else a, of))
         over, under = value >= above, value <= float(least)
         inside = np.where(over | under | np.isnan(value), 0.0, value).astype(dtype)
         clamped = np.where(over, dtype.type(most), np.where(under, dtype.type(least), inside))
@@ -69,28 +75,28 @@ def to_integer(to: str, of: str, rounding: str, ftz: str = "") -> Function:
 def between_floats(to: str, of: str, mode: str) -> Function:
     """Floating point to floating point; `mode` is `""` where no rounding is needed."""
 
-    def run(a: Lanes) -> Lanes:
-        result = store_one(load(a, of), to, mode or "rn")
-        return result if to == "bf16" else canonical(result, to)
+    def run(a: LaneValues) -> LaneValues:
+        result = round_value(to_float64(a, of), to, mode or "rn")
+        return result if to == "bf16" else canonicalize_nan(result, to)
 
     return run
 
 
-def rectified(function: Function, ptx_type: str) -> Function:
+def with_relu(function: Function, ptx_type: str) -> Function:
     """`.relu`: negative results become +0."""
 
-    def run(*sources: Lanes) -> Lanes:
+    def run(*sources: LaneValues) -> LaneValues:
         result = function(*sources)
-        value = load(result, ptx_type)
+        value = to_float64(result, ptx_type)
         return np.where(value <= 0, result.dtype.type(0), result)
 
     return run
 
 
-def pair_of(function: Function) -> Function:
+def convert_pair(function: Function) -> Function:
     """Two float32 to a packed pair, the first in the upper half."""
 
-    def run(upper: Lanes, lower: Lanes) -> Lanes:
+    def run(upper: LaneValues, lower: LaneValues) -> LaneValues:
         halves = [np.atleast_1d(function(each)).view(np.uint16) for each in (upper, lower)]
         word = halves[0].astype(np.uint32) << np.uint32(16) | halves[1]
         return word.reshape(np.broadcast_shapes(np.shape(upper), np.shape(lower)))
@@ -101,10 +107,10 @@ def pair_of(function: Function) -> Function:
 def to_tf32(mode: str) -> Function:
     """Float32 to its 10-bit significand: `rna` (nearest, ties away), `rn` or `rz`."""
 
-    def run(a: Lanes) -> Lanes:
+    def run(a: LaneValues) -> LaneValues:
         bits = np.atleast_1d(a).view(np.uint32)
         tie = np.uint32(0xFFF) + (bits >> np.uint32(13) & np.uint32(1))
-        half: Lanes = {"rna": np.uint32(0x1000), "rn": tie, "rz": np.uint32(0)}[mode]
+        half: LaneValues = {"rna": np.uint32(0x1000), "rn": tie, "rz": np.uint32(0)}[mode]
         kept = (bits + half) & np.uint32(0xFFFF_E000)
         nan = bits & np.uint32(0xFFFF_E000) if mode == "rna" else np.uint32(0x7FFF_E000)
         kept = np.where(np.isnan(np.atleast_1d(a)), nan, kept)
@@ -113,9 +119,9 @@ def to_tf32(mode: str) -> Function:
     return run
 
 
-def packed_halves(function: Function, ptx_type: str) -> Function:
+def over_packed_halves(function: Function, ptx_type: str) -> Function:
     """A function of `f16` or `bf16` lanes over packed pairs."""
-    return packed(function, "f2" if ptx_type == "f16" else "u2")
+    return over_packed_parts(function, "f2" if ptx_type == "f16" else "u2")
 
 
 # --- The same by the choices of an opcode's braces ------------------------------------------
@@ -145,9 +151,9 @@ def between_floats_with(to: str, of: str, mode: str, ftz: str, sat: str) -> Func
     if not ftz or to == "f16":
         return convert
 
-    def run(a: Lanes) -> Lanes:
-        result = convert(flush(a) if of == "f32" else a)
-        return flush(result) if to == "f32" else result
+    def run(a: LaneValues) -> LaneValues:
+        result = convert(flush_subnormals(a) if of == "f32" else a)
+        return flush_subnormals(result) if to == "f32" else result
 
     return run
 
@@ -160,7 +166,7 @@ def packed_integers(kind: str) -> Function:
     bits = int(kind[1:])
     low, high = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if kind[0] == "s" else (0, 2**bits - 1)
 
-    def run(a: Lanes, b: Lanes, *third: Lanes) -> Lanes:
+    def run(a: LaneValues, b: LaneValues, *third: LaneValues) -> LaneValues:
         upper, lower = (
             np.clip(each.astype(np.int64), low, high) & (2**bits - 1) for each in (a, b)
         )

@@ -11,23 +11,23 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from memlab.device.emulator.isa.rounding import Lanes
+from memlab.device.emulator.isa.rounding import LaneValues
 
 Function: TypeAlias = Callable[..., Any]
 
 
-def _width(value: Lanes) -> int:
+def _width(value: LaneValues) -> int:
     return int(value.dtype.itemsize) * 8
 
 
-def _unsigned(value: Lanes) -> Lanes:
+def _unsigned(value: LaneValues) -> LaneValues:
     return value.astype(f"u{value.dtype.itemsize}")
 
 
 # --- Arithmetic ----------------------------------------------------------------------------
 
 
-def multiply_high(a: Lanes, b: Lanes) -> Lanes:
+def multiply_high(a: LaneValues, b: LaneValues) -> LaneValues:
     """The upper half of the product."""
     width, kind = _width(a), a.dtype.kind
     if width < 64:
@@ -44,29 +44,29 @@ def multiply_high(a: Lanes, b: Lanes) -> Lanes:
     return high.astype(a.dtype)
 
 
-def multiply_high_add(a: Lanes, b: Lanes, c: Lanes) -> Lanes:
+def multiply_high_add(a: LaneValues, b: LaneValues, c: LaneValues) -> LaneValues:
     """The upper half of the product, plus a third."""
     return multiply_high(a, b) + c
 
 
-def multiply_high_add_saturated(a: Lanes, b: Lanes, c: Lanes) -> Lanes:
+def multiply_high_add_saturated(a: LaneValues, b: LaneValues, c: LaneValues) -> LaneValues:
     """The upper half of the product plus a third, clamped to the range of `s32`."""
     return add_saturated(multiply_high(a, b), c)
 
 
-def multiply_24(a: Lanes, b: Lanes, half: str) -> Lanes:
+def multiply_24(a: LaneValues, b: LaneValues, half: str) -> LaneValues:
     """The low or high 32 of the 48 bits that the product of the low 24 bits has."""
     up = np.array(40, f"{a.dtype.kind}8")
     x, y = ((each.astype(up.dtype) << up) >> up for each in (a, b))
     return ((x * y) >> up.dtype.type(16 if half == "hi" else 0)).astype(a.dtype)
 
 
-def distance(a: Lanes, b: Lanes) -> Lanes:
+def absolute_difference(a: LaneValues, b: LaneValues) -> LaneValues:
     """`|a - b|`, as bits."""
     return np.where(a < b, b - a, a - b)
 
 
-def divide(a: Lanes, b: Lanes) -> Lanes:
+def divide_integers(a: LaneValues, b: LaneValues) -> LaneValues:
     """The quotient, rounded toward zero; all ones where the divisor is zero, as a GPU gives."""
     x, y = (_unsigned(np.abs(each)) if each.dtype.kind == "i" else each for each in (a, b))
     quotient = x // np.where(y == 0, y.dtype.type(1), y)
@@ -75,29 +75,31 @@ def divide(a: Lanes, b: Lanes) -> Lanes:
     return np.where(b == 0, ~quotient.dtype.type(0), quotient).astype(a.dtype)
 
 
-def remainder(a: Lanes, b: Lanes) -> Lanes:
+def remainder(a: LaneValues, b: LaneValues) -> LaneValues:
     """The remainder, of the dividend's sign; as a GPU gives it where the divisor is zero."""
-    return np.where(b == 0, ~a.dtype.type(0), a - divide(a, b) * b)
+    return np.where(b == 0, ~a.dtype.type(0), a - divide_integers(a, b) * b)
 
 
-def add_saturated(a: Lanes, b: Lanes) -> Lanes:
+def add_saturated(a: LaneValues, b: LaneValues) -> LaneValues:
     """The sum of two `s32`, clamped to their range."""
     return np.clip(a.astype(np.int64) + b, -(2**31), 2**31 - 1).astype(np.int32)
 
 
-def subtract_saturated(a: Lanes, b: Lanes) -> Lanes:
+def subtract_saturated(a: LaneValues, b: LaneValues) -> LaneValues:
     """The difference of two `s32`, clamped to their range."""
     return np.clip(a.astype(np.int64) - b, -(2**31), 2**31 - 1).astype(np.int32)
 
 
-def add_carry(a: Lanes, b: Lanes, carry: Lanes) -> tuple[Lanes, Lanes]:
+def add_carry(a: LaneValues, b: LaneValues, carry: LaneValues) -> tuple[LaneValues, LaneValues]:
     """Unsigned sum and carry out."""
     total = a + b
     whole = total + carry.astype(a.dtype)
     return whole, (total < a) | (whole < total)
 
 
-def subtract_carry(a: Lanes, b: Lanes, carry: Lanes) -> tuple[Lanes, Lanes]:
+def subtract_carry(
+    a: LaneValues, b: LaneValues, carry: LaneValues
+) -> tuple[LaneValues, LaneValues]:
     """Unsigned `a + ~b + carry` and carry out: set where nothing was borrowed.
 
     The PTX ISA calls the flag a borrow, which is the same to a chain of subtractions; what NVIDIA's
@@ -110,7 +112,9 @@ def multiply_add_carry(half: str) -> Function:
     """Low or high half of a product, plus a third and the carry."""
     multiply = multiply_high if half == "hi" else np.multiply
 
-    def run(a: Lanes, b: Lanes, c: Lanes, carry: Lanes) -> tuple[Lanes, Lanes]:
+    def run(
+        a: LaneValues, b: LaneValues, c: LaneValues, carry: LaneValues
+    ) -> tuple[LaneValues, LaneValues]:
         total, out = add_carry(_unsigned(multiply(a, b)), _unsigned(c), carry)
         return total.astype(a.dtype), out
 
@@ -127,7 +131,9 @@ def without_carry_out(function: Function) -> Function:
     return lambda *sources: function(*sources)[0]
 
 
-def dot(a: Lanes, b: Lanes, c: Lanes, a_part: str, b_part: str, start: int = 0) -> Lanes:
+def dot_product(
+    a: LaneValues, b: LaneValues, c: LaneValues, a_part: str, b_part: str, start: int = 0
+) -> LaneValues:
     """`c` plus the products of the parts of `a` with the bytes of `b` from the `start`th on."""
     total = c.astype(np.int64)
     bits = np.dtype(a_part).itemsize * 8
@@ -138,22 +144,24 @@ def dot(a: Lanes, b: Lanes, c: Lanes, a_part: str, b_part: str, start: int = 0) 
     return total.astype(c.dtype)
 
 
-def part_distances(add: str, parts: int) -> Function:
+def packed_absolute_differences(add: str, parts: int) -> Function:
     """`vabsdiff2`, `vabsdiff4`: `|a - b|` of each half or byte; with `.add` their sum plus `c`."""
     bits = 32 // parts
 
-    def run(a: Lanes, b: Lanes, c: Lanes) -> Lanes:
+    def run(a: LaneValues, b: LaneValues, c: LaneValues) -> LaneValues:
         total = c if add else np.uint32(0)
         for place in range(parts):
             shift = np.uint32(bits * place)
             x, y = (each >> shift & np.uint32((1 << bits) - 1) for each in (a, b))
-            total = total + (distance(x, y) if add else distance(x, y) << shift)
+            total = total + (
+                absolute_difference(x, y) if add else absolute_difference(x, y) << shift
+            )
         return np.asarray(total)
 
     return run
 
 
-def rectified(function: Function) -> Function:
+def with_integer_relu(function: Function) -> Function:
     """`.relu`: negative results become 0."""
     return lambda a, b: np.maximum(function(a, b), 0)
 
@@ -164,7 +172,7 @@ def rectified(function: Function) -> Function:
 def bit_mask(mode: str) -> Function:
     """`bmsk`: so many ones from a bit on; beyond 31 both are clamped to 32, or wrap."""
 
-    def run(start: Lanes, width: Lanes) -> Lanes:
+    def run(start: LaneValues, width: LaneValues) -> LaneValues:
         if mode == "wrap":
             start, width = start & np.uint32(31), width & np.uint32(31)
         ones = (np.uint64(1) << np.minimum(width, 32).astype(np.uint64)) - np.uint64(1)
@@ -173,13 +181,13 @@ def bit_mask(mode: str) -> Function:
     return run
 
 
-def extended(mode: str, kind: str) -> Function:
+def extend_low_bits(mode: str, kind: str) -> Function:
     """`szext`: the low bits, as many as the second source says, with sign (`s32`) or without.
 
     Of 32 and more, all are kept (`clamp`), or the count is taken modulo 32 (`wrap`).
     """
 
-    def run(value: Lanes, count: Lanes) -> Lanes:
+    def run(value: LaneValues, count: LaneValues) -> LaneValues:
         places = count & np.uint32(31)
         above = ~np.uint32(0) << places
         if mode == "clamp":
@@ -193,7 +201,7 @@ def extended(mode: str, kind: str) -> Function:
     return run
 
 
-def popcount(value: Lanes) -> Lanes:
+def popcount(value: LaneValues) -> LaneValues:
     """How many bits are set."""
     one, two, four = (value.dtype.type(each) for each in (1, 2, 4))
     ones = ~value.dtype.type(0)
@@ -205,7 +213,7 @@ def popcount(value: Lanes) -> Lanes:
     return (total >> value.dtype.type(_width(value) - 8)).astype(np.uint32)
 
 
-def bit_length(value: Lanes) -> Lanes:
+def bit_length(value: LaneValues) -> LaneValues:
     """The place of the highest set bit, from 1; 0 where none is set."""
     low = np.frexp((value & value.dtype.type(0xFFFF_FFFF)).astype(np.float64))[1]
     if _width(value) == 32:
@@ -214,25 +222,25 @@ def bit_length(value: Lanes) -> Lanes:
     return np.where(high > 0, high + 32, low).astype(np.uint32)
 
 
-def leading_zeros(value: Lanes) -> Lanes:
+def leading_zeros(value: LaneValues) -> LaneValues:
     """Zeros above the highest set bit."""
     return np.uint32(_width(value)) - bit_length(value)
 
 
-def find_leading(value: Lanes) -> Lanes:
+def find_leading_bit(value: LaneValues) -> LaneValues:
     """The place of the highest bit that differs from the sign, from 0; all ones where none."""
     bits = np.where(value < 0, ~value, value) if value.dtype.kind == "i" else value
     return bit_length(_unsigned(bits)) - np.uint32(1)
 
 
-def shift_to_leading(value: Lanes) -> Lanes:
+def shift_to_leading(value: LaneValues) -> LaneValues:
     """How far left that bit could be shifted; all ones where there is none."""
-    place = find_leading(value)
+    place = find_leading_bit(value)
     none = place == np.uint32(0xFFFF_FFFF)
     return np.where(none, place, np.uint32(_width(value) - 1) - place)
 
 
-def reverse(value: Lanes) -> Lanes:
+def reverse_bits(value: LaneValues) -> LaneValues:
     """The bits in reverse order."""
     width = _width(value)
     step = width // 2
@@ -245,7 +253,7 @@ def reverse(value: Lanes) -> Lanes:
     return value
 
 
-def find_nth(mask: Lanes, base: Lanes, offset: Lanes) -> Lanes:
+def find_nth_set_bit(mask: LaneValues, base: LaneValues, offset: LaneValues) -> LaneValues:
     """`fns`: the place of the |offset|th set bit from `base` on, upwards or downwards."""
     mask, base, offset = np.broadcast_arrays(mask, base, offset)
     found = np.full(mask.shape, 0xFFFF_FFFF, np.uint32)
@@ -262,7 +270,7 @@ def find_nth(mask: Lanes, base: Lanes, offset: Lanes) -> Lanes:
     return found
 
 
-def extract(value: Lanes, place: Lanes, length: Lanes) -> Lanes:
+def extract_bits(value: LaneValues, place: LaneValues, length: LaneValues) -> LaneValues:
     """`bfe`: a bit field, signed values extended from its highest bit (or the value's)."""
     width = _width(value)
     place, length = place & np.uint32(255), length & np.uint32(255)
@@ -277,7 +285,9 @@ def extract(value: Lanes, place: Lanes, length: Lanes) -> Lanes:
     return np.where(negative, field | above, field).astype(value.dtype)
 
 
-def insert(field: Lanes, value: Lanes, place: Lanes, length: Lanes) -> Lanes:
+def insert_bits(
+    field: LaneValues, value: LaneValues, place: LaneValues, length: LaneValues
+) -> LaneValues:
     """`bfi`: `value` with the low bits of `field` put in at a place."""
     place, length = place & np.uint32(255), length & np.uint32(255)
     ones = ~value.dtype.type(0) + value * 0
@@ -285,10 +295,10 @@ def insert(field: Lanes, value: Lanes, place: Lanes, length: Lanes) -> Lanes:
     return (value & ~mask) | (shift_left(field + value * 0, place) & mask)
 
 
-def permute(a: Lanes, b: Lanes, selector: Lanes) -> Lanes:
+def permute_bytes(a: LaneValues, b: LaneValues, selector: LaneValues) -> LaneValues:
     """`prmt`: any four bytes of two registers; a selector's fourth bit spreads the sign."""
     both = b.astype(np.uint64) << np.uint64(32) | a.astype(np.uint64)
-    result: Lanes = np.uint32(0)
+    result: LaneValues = np.uint32(0)
     for index in range(4):
         chosen = selector >> np.uint32(4 * index)
         byte = both >> (np.uint64(8) * (chosen & np.uint32(7))) & np.uint64(255)
@@ -310,14 +320,14 @@ _PERMUTE_MODES = {
 PERMUTE_MODES = tuple(_PERMUTE_MODES)
 
 
-def permute_mode(a: Lanes, b: Lanes, control: Lanes, mode: str) -> Lanes:
+def permute_mode(a: LaneValues, b: LaneValues, control: LaneValues, mode: str) -> LaneValues:
     """`prmt` in one of its modes: the control's low two bits choose."""
-    return permute(a, b, np.array(_PERMUTE_MODES[mode], np.uint32)[control & np.uint32(3)])
+    return permute_bytes(a, b, np.array(_PERMUTE_MODES[mode], np.uint32)[control & np.uint32(3)])
 
 
-def lookup(a: Lanes, b: Lanes, c: Lanes, table: Lanes) -> Lanes:
+def bitwise_lookup(a: LaneValues, b: LaneValues, c: LaneValues, table: LaneValues) -> LaneValues:
     """`lop3`: any function of three bits; bit `4a + 2b + c` of the table is its value."""
-    result: Lanes = np.uint32(0)
+    result: LaneValues = np.uint32(0)
     for index in range(8):
         term = a if index & 4 else ~a
         term = term & (b if index & 2 else ~b) & (c if index & 1 else ~c)
@@ -329,14 +339,14 @@ def lookup(a: Lanes, b: Lanes, c: Lanes, table: Lanes) -> Lanes:
 # --- Shifts --------------------------------------------------------------------------------
 
 
-def shift_left(value: Lanes, amount: Lanes) -> Lanes:
+def shift_left(value: LaneValues, amount: LaneValues) -> LaneValues:
     """Shift left; an amount of the width or more gives 0 (PTX ISA, `shl`)."""
     width = _width(value)
     shifted = value << (amount & np.uint32(width - 1)).astype(value.dtype)
     return np.where(amount >= width, value.dtype.type(0), shifted)
 
 
-def shift_right(value: Lanes, amount: Lanes) -> Lanes:
+def shift_right(value: LaneValues, amount: LaneValues) -> LaneValues:
     """Shift right; an amount of the width or more gives 0, or the sign of a signed value."""
     width = _width(value)
     clamped = np.minimum(amount, np.uint32(width - 1)).astype(value.dtype)
@@ -346,10 +356,10 @@ def shift_right(value: Lanes, amount: Lanes) -> Lanes:
     return np.where(amount >= width, value.dtype.type(0), shifted)
 
 
-def funnel(direction: str, overshoot: str) -> Function:
+def funnel_shift(direction: str, overshoot: str) -> Function:
     """`shf`: shift 64 bits and keep the upper half (`l`) or the lower one (`r`)."""
 
-    def run(low: Lanes, high: Lanes, amount: Lanes) -> Lanes:
+    def run(low: LaneValues, high: LaneValues, amount: LaneValues) -> LaneValues:
         clamp = overshoot == "clamp"
         shift = np.minimum(amount, np.uint32(32)) if clamp else amount & np.uint32(31)
         both = high.astype(np.uint64) << np.uint64(32) | low.astype(np.uint64)
@@ -363,16 +373,16 @@ def funnel(direction: str, overshoot: str) -> Function:
 # --- Atomics -------------------------------------------------------------------------------
 
 
-def increment(old: Lanes, limit: Lanes) -> Lanes:
+def increment(old: LaneValues, limit: LaneValues) -> LaneValues:
     """`atom.inc`: up by one, back to 0 from the limit."""
     return np.where(old >= limit, old.dtype.type(0), old + old.dtype.type(1))
 
 
-def decrement(old: Lanes, limit: Lanes) -> Lanes:
+def decrement(old: LaneValues, limit: LaneValues) -> LaneValues:
     """`atom.dec`: down by one, to the limit from 0 or from above it."""
     return np.where((old == 0) | (old > limit), limit, old - old.dtype.type(1))
 
 
-def swap_if_equal(old: Lanes, expected: Lanes, new: Lanes) -> Lanes:
+def compare_and_swap(old: LaneValues, expected: LaneValues, new: LaneValues) -> LaneValues:
     """`atom.cas`."""
     return np.where(old == expected, new, old)

@@ -23,24 +23,24 @@ from memlab.device.emulator.ptx.parser import (
 
 _WORDS = tuple(Register(f"%macro_word{index}") for index in range(4))
 _PARTS = tuple(Register(f"%macro_part{index}") for index in range(4))
-ROWS = tuple(Register(f"%macro_row{index}") for index in range(5))
+ROW_ADDRESSES = tuple(Register(f"%macro_row{index}") for index in range(5))
 """Addresses of rows of a matrix."""
 HALVES = tuple(Register(f"%macro_half{index}") for index in range(2))
-LONG = Register("%macro_long")
-_CHOSEN, _GUARD = Register("%macro_chosen"), Register("%macro_guard")
+WORD64 = Register("%macro_long")
+_PREDICATE, _GUARD = Register("%macro_chosen"), Register("%macro_guard")
 CARRY = Register("%macro_carry")
 """The condition code register's carry flag (PTX ISA, "Extended-Precision Arithmetic")."""
 
 REGISTERS = {
     **{each.name: "b32" for each in (*_WORDS, *_PARTS)},
-    **{each.name: "b64" for each in (LONG, *ROWS)},
+    **{each.name: "b64" for each in (WORD64, *ROW_ADDRESSES)},
     **{each.name: "b16" for each in HALVES},
-    **{each.name: "pred" for each in (_CHOSEN, _GUARD, CARRY)},
+    **{each.name: "pred" for each in (_PREDICATE, _GUARD, CARRY)},
 }
 """The registers that macros use, with their types."""
 
 
-def instead(of: Instruction, opcode: str, *operands: Operand) -> Instruction:
+def substitute(of: Instruction, opcode: str, *operands: Operand) -> Instruction:
     """Another instruction in the place of one, under its guard."""
     return replace(of, opcode=opcode, operands=operands)
 
@@ -52,22 +52,22 @@ def branch_by_index(instruction: Instruction) -> Iterable[Instruction]:
         raise PtxError(f"PTX line {instruction.ptx_line}: not understood: {instruction.opcode}")
     *labels, last = table.items
     for number, label in enumerate(labels):
-        yield instead(instruction, "setp.eq.u32", _CHOSEN, index, Immediate("int", number))
-        yield replace(instead(instruction, "bra", label), guard=_CHOSEN.name)
-    yield instead(instruction, "bra", last)
+        yield substitute(instruction, "setp.eq.u32", _PREDICATE, index, Immediate("int", number))
+        yield replace(substitute(instruction, "bra", label), guard=_PREDICATE.name)
+    yield substitute(instruction, "bra", last)
 
 
-def policy(instruction: Instruction) -> Iterable[Instruction]:
+def create_policy(instruction: Instruction) -> Iterable[Instruction]:
     """`createpolicy`: any number, since what an access does with it changes nothing here."""
-    yield instead(instruction, "mov.b64", instruction.operands[0], Immediate("int", 1))
+    yield substitute(instruction, "mov.b64", instruction.operands[0], Immediate("int", 1))
 
 
 def reduce_at_barrier(instruction: Instruction) -> Iterable[Instruction]:
     """`bar.red`: a barrier, then a vote of those whom it let go."""
     destination, barrier, *_, predicate = instruction.operands
     _, kind, ptx_type = instruction.opcode.replace(".aligned", "").rsplit(".", 2)
-    yield instead(instruction, "bar.sync", barrier)
-    yield instead(instruction, f"bar.red.{kind}.{ptx_type} result", destination, predicate)
+    yield substitute(instruction, "bar.sync", barrier)
+    yield substitute(instruction, f"bar.red.{kind}.{ptx_type} result", destination, predicate)
 
 
 def copy_async(instruction: Instruction) -> Iterable[Instruction]:
@@ -82,12 +82,12 @@ def copy_async(instruction: Instruction) -> Iterable[Instruction]:
     count = size.bits // 4
     words: Operand = _WORDS[0] if count == 1 else Vector(_WORDS[:count])
     vector = "" if count == 1 else f".v{count}"
-    load = instead(instruction, f"ld.global{cache}{vector}.b32", words, source)
-    yield from _limited(load, rest[0], count) if rest else [load]
-    yield instead(instruction, f"st.shared{vector}.b32", destination, words)
+    load = substitute(instruction, f"ld.global{cache}{vector}.b32", words, source)
+    yield from _zero_filled_load(load, rest[0], count) if rest else [load]
+    yield substitute(instruction, f"st.shared{vector}.b32", destination, words)
 
 
-def is_copy(instruction: Instruction) -> bool:
+def is_async_copy_store(instruction: Instruction) -> bool:
     """Whether it is the store that stands for the writing half of `cp.async`."""
     values = instruction.operands[1] if instruction.opcode.startswith("st.") else None
     first = values.items[0] if isinstance(values, Vector) else values
@@ -104,11 +104,11 @@ def load_matrices(instruction: Instruction) -> Iterable[Instruction]:
     count = int(opcode.partition(".x")[2][0])
     space = ".shared" if ".shared" in opcode else ""
     row = Vector(_WORDS)
-    load = instead(instruction, f"ld{space}.v4.b32", row, source)
-    yield from _of_first_lanes(load, 8 * count) if count < 4 else [load]
+    load = substitute(instruction, f"ld{space}.v4.b32", row, source)
+    yield from _load_by_first_lanes(load, 8 * count) if count < 4 else [load]
     if count == 1 and isinstance(destination, Vector):
         (destination,) = destination.items
-    yield instead(instruction, f"{opcode.replace('.shared', '')} result", destination, row)
+    yield substitute(instruction, f"{opcode.replace('.shared', '')} result", destination, row)
 
 
 def store_matrices(instruction: Instruction) -> Iterable[Instruction]:
@@ -120,14 +120,14 @@ def store_matrices(instruction: Instruction) -> Iterable[Instruction]:
     given = source.items if isinstance(source, Vector) else (source,)
     filled = (*given, *[Immediate("int", 0)] * (4 - count))
     gather = f"{opcode.replace('.shared', '').replace(f'.x{count}', '')} rows"
-    yield instead(instruction, gather, Vector(_PARTS), *filled)
-    store = instead(instruction, f"st{space}.v4.b32", destination, Vector(_PARTS))
-    yield from _of_first_lanes(store, 8 * count) if count < 4 else [store]
+    yield substitute(instruction, gather, Vector(_PARTS), *filled)
+    store = substitute(instruction, f"st{space}.v4.b32", destination, Vector(_PARTS))
+    yield from _load_by_first_lanes(store, 8 * count) if count < 4 else [store]
 
 
-def _of_first_lanes(load: Instruction, lanes: int) -> Iterable[Instruction]:
+def _load_by_first_lanes(load: Instruction, lanes: int) -> Iterable[Instruction]:
     """The load, by the first lanes of each warp alone."""
-    chosen: Sequence[Operand] = (_CHOSEN, Register("%laneid"), Immediate("int", lanes))
+    chosen: Sequence[Operand] = (_PREDICATE, Register("%laneid"), Immediate("int", lanes))
     opcode = "setp.lt.u32"
     if load.guard:
         guard = Register(load.guard)
@@ -135,14 +135,14 @@ def _of_first_lanes(load: Instruction, lanes: int) -> Iterable[Instruction]:
             "setp.lt.and.u32",
             (*chosen, Negated(guard) if load.guard_negated else guard),
         )
-    yield replace(instead(load, opcode, *chosen), guard=None)
-    yield replace(load, guard=_CHOSEN.name, guard_negated=False)
+    yield replace(substitute(load, opcode, *chosen), guard=None)
+    yield replace(load, guard=_PREDICATE.name, guard_negated=False)
 
 
-def _limited(load: Instruction, size: Operand, count: int) -> Iterable[Instruction]:
+def _zero_filled_load(load: Instruction, size: Operand, count: int) -> Iterable[Instruction]:
     """The load of `count` words, of which those behind `size` bytes become zero."""
     zero = Immediate("int", 0)
-    chosen: Sequence[Operand] = (_CHOSEN, size, zero)
+    chosen: Sequence[Operand] = (_PREDICATE, size, zero)
     opcode = "setp.ne.u32"
     if load.guard:
         guard = Register(load.guard)
@@ -150,14 +150,14 @@ def _limited(load: Instruction, size: Operand, count: int) -> Iterable[Instructi
             "setp.ne.and.u32",
             (*chosen, Negated(guard) if load.guard_negated else guard),
         )
-    yield replace(instead(load, opcode, *chosen), guard=None)
-    yield replace(load, guard=_CHOSEN.name, guard_negated=False)
+    yield replace(substitute(load, opcode, *chosen), guard=None)
+    yield replace(load, guard=_PREDICATE.name, guard_negated=False)
     for index, word in enumerate(_WORDS[:count]):
-        yield instead(load, "setp.gt.u32", _GUARD, size, Immediate("int", 4 * index))
-        yield instead(load, "selp.b32", word, word, zero, _GUARD)
+        yield substitute(load, "setp.gt.u32", _GUARD, size, Immediate("int", 4 * index))
+        yield substitute(load, "selp.b32", word, word, zero, _GUARD)
 
 
-def with_carry(instruction: Instruction, carry: str) -> Instruction:
+def with_carry_operands(instruction: Instruction, carry: str) -> Instruction:
     """The instruction with the carry flag among its operands, as its row has it.
 
     Args:
@@ -172,26 +172,28 @@ def with_carry(instruction: Instruction, carry: str) -> Instruction:
     return replace(instruction, operands=(destination, *sources))
 
 
-def unless_equal(
+def branch_unless_equal(
     instruction: Instruction, value: Register, other: Immediate, label: str
 ) -> Iterable[Instruction]:
     """A branch where two words of 64 bits differ."""
-    yield instead(instruction, "setp.ne.u64", _CHOSEN, value, other)
-    yield replace(instead(instruction, "bra", Symbol(label)), guard=_CHOSEN.name)
+    yield substitute(instruction, "setp.ne.u64", _PREDICATE, value, other)
+    yield replace(substitute(instruction, "bra", Symbol(label)), guard=_PREDICATE.name)
 
 
-def jump(instruction: Instruction, label: str) -> Instruction:
+def branch_to(instruction: Instruction, label: str) -> Instruction:
     """A branch in the place of an instruction, under its guard."""
-    return instead(instruction, "bra", Symbol(label))
+    return substitute(instruction, "bra", Symbol(label))
 
 
-def say(call: Instruction, name: str, arguments: Sequence[str]) -> Iterable[Instruction]:
+def expand_runtime_call(
+    call: Instruction, name: str, arguments: Sequence[str]
+) -> Iterable[Instruction]:
     """A call of what stands behind `assert` or `printf`: its first arguments, then what it does."""
-    wanted = ROWS[: {"__assertfail": 1, "vprintf": 2}[name]]
+    wanted = ROW_ADDRESSES[: {"__assertfail": 1, "vprintf": 2}[name]]
     for register, argument in zip(wanted, arguments, strict=False):
-        yield instead(call, "ld.param::func.u64", register, Address(Symbol(argument)))
-    yield instead(call, name, *wanted)
+        yield substitute(call, "ld.param::func.u64", register, Address(Symbol(argument)))
+    yield substitute(call, name, *wanted)
 
 
-SAYING = ("__assertfail", "vprintf")
+RUNTIME_CALLS = ("__assertfail", "vprintf")
 """Functions of the CUDA runtime that kernels call without seeing it."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from memlab.device.emulator.isa.macros import LONG, instead
+from memlab.device.emulator.isa.macros import WORD64, substitute
 from memlab.device.emulator.ptx.parser import Immediate, Instruction, Register
 
 _BITS = np.uint64(20)
@@ -25,13 +25,13 @@ _ONE = Immediate("int", 1)
 # --- What the words mean ---------------------------------------------------------------------
 
 
-def initial(count: Any) -> Any:
+def initial_state(count: Any) -> Any:
     """The word of a barrier that needs so many arrivals in each phase."""
     wide = count.astype(np.uint64)
     return wide << _BITS | wide
 
 
-def arrived(drop: bool) -> Callable[..., Any]:
+def state_after_arrivals(drop: bool) -> Callable[..., Any]:
     """The word after `count` arrivals; with `drop`, later phases need so many fewer."""
 
     def run(old: Any, count: Any) -> Any:
@@ -45,17 +45,17 @@ def arrived(drop: bool) -> Callable[..., Any]:
     return run
 
 
-def is_over(word: Any, token: Any) -> Any:
+def is_phase_complete(word: Any, token: Any) -> Any:
     """Whether the phase of a token is over."""
     return word >> _PHASE != token >> _PHASE
 
 
-def is_over_by_parity(word: Any, parity: Any) -> Any:
+def is_parity_complete(word: Any, parity: Any) -> Any:
     """Whether the phase of this parity, the present one or the one before, is over."""
     return (word >> _PHASE & np.uint64(1)) != parity & np.uint64(1)
 
 
-def pending(token: Any) -> Any:
+def pending_arrivals(token: Any) -> Any:
     """How many arrivals were missing."""
     return (token & _COUNT).astype(np.uint32)
 
@@ -67,37 +67,37 @@ def _space(instruction: Instruction) -> str:
     return ".shared" if ".shared" in instruction.opcode else ""
 
 
-def init(instruction: Instruction) -> Iterable[Instruction]:
+def expand_init(instruction: Instruction) -> Iterable[Instruction]:
     """`mbarrier.init [address], count`."""
     address, count = instruction.operands
-    yield instead(instruction, "mbarrier.init.word", LONG, count)
-    yield instead(instruction, f"st{_space(instruction)}.b64", address, LONG)
+    yield substitute(instruction, "mbarrier.init.word", WORD64, count)
+    yield substitute(instruction, f"st{_space(instruction)}.b64", address, WORD64)
 
 
-def arrive(instruction: Instruction) -> Iterable[Instruction]:
+def expand_arrive(instruction: Instruction) -> Iterable[Instruction]:
     """`mbarrier.arrive{_drop} state, [address]{, count}`."""
     state, address, *count = instruction.operands
     name = "arrive_drop" if "arrive_drop" in instruction.opcode else "arrive"
     opcode = f"atom.acq_rel.cta{_space(instruction)}.{name}.u64 mbarrier"
-    yield instead(instruction, "mov.u64", LONG, *(count or [_ONE]))
-    yield instead(instruction, opcode, state, address, LONG)
+    yield substitute(instruction, "mov.u64", WORD64, *(count or [_ONE]))
+    yield substitute(instruction, opcode, state, address, WORD64)
 
 
-def arrive_when_copied(instruction: Instruction) -> Iterable[Instruction]:
+def expand_async_arrive(instruction: Instruction) -> Iterable[Instruction]:
     """`cp.async.mbarrier.arrive`: arrives when the copies are done, and they are at once.
 
     Without `.noinc` the phase needs one arrival more, which leaves nothing to do.
     """
-    yield instead(instruction, "cp.async.wait_all")
+    yield substitute(instruction, "cp.async.wait_all")
     if ".noinc" in instruction.opcode:
         (address,) = instruction.operands
         opcode = f"mbarrier.arrive{_space(instruction)}.b64"
-        yield from arrive(instead(instruction, opcode, Register("_"), address))
+        yield from expand_arrive(substitute(instruction, opcode, Register("_"), address))
 
 
-def wait(instruction: Instruction) -> Iterable[Instruction]:
+def expand_test_wait(instruction: Instruction) -> Iterable[Instruction]:
     """`mbarrier.test_wait` or `.try_wait`, which both look at the word once."""
     done, address, token, *_ = instruction.operands
     parity = ".parity" if ".parity" in instruction.opcode else ""
-    yield instead(instruction, f"ld.acquire.cta{_space(instruction)}.b64", LONG, address)
-    yield instead(instruction, f"mbarrier.over{parity}", done, LONG, token)
+    yield substitute(instruction, f"ld.acquire.cta{_space(instruction)}.b64", WORD64, address)
+    yield substitute(instruction, f"mbarrier.over{parity}", done, WORD64, token)

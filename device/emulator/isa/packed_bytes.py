@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from memlab.device.emulator.isa.arithmetic import Function
 
-FORMATS = ("e4m3", "e5m2")
+FP8_FORMATS = ("e4m3", "e5m2")
 _NAN = np.uint8(0x7F)
 
 
-def _values(number: str) -> NDArray[np.float64]:
+def _decode_table(number: str) -> NDArray[np.float64]:
     """What the codes 0 to 127 stand for."""
     codes = np.arange(128)
     if number == "e5m2":
@@ -28,9 +28,9 @@ def _values(number: str) -> NDArray[np.float64]:
     return values
 
 
-def _code(number: str, relu: bool) -> Function:
+def _nearest_code(number: str, relu: bool) -> Function:
     """To the nearest code, ties to the even one; what is too large ends at the largest number."""
-    finite = _values(number)
+    finite = _decode_table(number)
     finite = finite[np.isfinite(finite)]
     middles = (finite[:-1] + finite[1:]) / 2
 
@@ -47,9 +47,9 @@ def _code(number: str, relu: bool) -> Function:
     return run
 
 
-def encoded(number: str, relu: bool) -> Function:
+def encode_fp8_pair(number: str, relu: bool) -> Function:
     """Two float32 to a pair of codes, the first in the upper byte."""
-    code = _code(number, relu)
+    code = _nearest_code(number, relu)
 
     def run(upper: Any, lower: Any) -> Any:
         return code(upper).astype(np.uint16) << np.uint16(8) | code(lower).astype(np.uint16)
@@ -57,7 +57,7 @@ def encoded(number: str, relu: bool) -> Function:
     return run
 
 
-def of_pair(encode: Function) -> Function:
+def encode_from_halves(encode: Function) -> Function:
     """The same of a packed pair of float16."""
 
     def run(pair: Any) -> Any:
@@ -67,9 +67,9 @@ def of_pair(encode: Function) -> Function:
     return run
 
 
-def decoded(number: str, relu: bool) -> Function:
+def decode_fp8_pair(number: str, relu: bool) -> Function:
     """A pair of codes to a packed pair of float16, which holds each exactly."""
-    values = np.concatenate([_values(number), -_values(number)])
+    values = np.concatenate([_decode_table(number), -_decode_table(number)])
     if relu:
         values = np.where(values < 0, 0.0, values)
     halves = values.astype(np.float16).view(np.uint16).astype(np.uint32)

@@ -15,18 +15,18 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-Lanes: TypeAlias = Any
+LaneValues: TypeAlias = Any
 """An array with an element a lane, or a NumPy scalar for all; its type is the instruction's."""
 
 
-def two_sum(a: Lanes, b: Lanes) -> tuple[Lanes, Lanes]:
+def two_sum(a: LaneValues, b: LaneValues) -> tuple[LaneValues, LaneValues]:
     """A float64 sum and its exact rounding error (Knuth)."""
     total = a + b
     virtual = total - a
     return total, (a - (total - virtual)) + (b - virtual)
 
 
-def round_to_odd(a: Lanes, b: Lanes) -> Lanes:
+def round_to_odd(a: LaneValues, b: LaneValues) -> LaneValues:
     """`a + b` in float64, rounded to odd where it is inexact."""
     total, error = two_sum(a, b)
     bits = np.atleast_1d(total).view(np.int64)
@@ -37,7 +37,7 @@ def round_to_odd(a: Lanes, b: Lanes) -> Lanes:
     return np.where(inexact & even, bits + away, bits).view(np.float64).reshape(np.shape(total))
 
 
-def directed(nearest: Lanes, error: Lanes, mode: str) -> Lanes:
+def round_directed(nearest: LaneValues, error: LaneValues, mode: str) -> LaneValues:
     """The rounding of a value in a mode, from its nearest float and the sign of what is missing."""
     if mode == "rn":
         return nearest
@@ -50,14 +50,14 @@ def directed(nearest: Lanes, error: Lanes, mode: str) -> Lanes:
     return np.where(wrong, np.nextafter(nearest, nearest.dtype.type(towards)), nearest)
 
 
-def load(lanes: Lanes, ptx_type: str) -> Lanes:
+def to_float64(lanes: LaneValues, ptx_type: str) -> LaneValues:
     """Lanes of a floating-point type as float64, exactly."""
     if ptx_type == "bf16":
         return (lanes.astype(np.uint32) << np.uint32(16)).view(np.float32).astype(np.float64)
     return lanes.astype(np.float64)
 
 
-def store(high: Lanes, low: Lanes, ptx_type: str, mode: str = "rn") -> Lanes:
+def round_sum(high: LaneValues, low: LaneValues, ptx_type: str, mode: str = "rn") -> LaneValues:
     """The exact value `high + low` as lanes of a floating-point type.
 
     Args:
@@ -67,28 +67,28 @@ def store(high: Lanes, low: Lanes, ptx_type: str, mode: str = "rn") -> Lanes:
         mode: `rn`, `rz`, `rm` or `rp`.
     """
     if ptx_type == "f64":
-        result = directed(*two_sum(high, low), mode)
+        result = round_directed(*two_sum(high, low), mode)
     elif ptx_type == "bf16":
-        return _store_bf16(round_to_odd(high, low), mode)
+        return _round_bf16(round_to_odd(high, low), mode)
     else:
         odd = round_to_odd(high, low)
         nearest = odd.astype(np.float16 if ptx_type == "f16" else np.float32)
-        result = directed(nearest, odd - nearest, mode)
+        result = round_directed(nearest, odd - nearest, mode)
     if mode == "rm":  # a sum that is exactly zero is -0 unless both terms are +0 (IEEE 754, 6.3)
         zero = (high + low == 0) & (np.signbit(high) | np.signbit(low))
         result = np.where(zero, result.dtype.type(-0.0), result)
     return result
 
 
-def store_one(value: Lanes, ptx_type: str, mode: str = "rn") -> Lanes:
+def round_value(value: LaneValues, ptx_type: str, mode: str = "rn") -> LaneValues:
     """An exact value that is one float64 as lanes of a floating-point type."""
-    return store(value, np.copysign(0.0, value), ptx_type, mode)
+    return round_sum(value, np.copysign(0.0, value), ptx_type, mode)
 
 
-def _store_bf16(odd: Lanes, mode: str) -> Lanes:
+def _round_bf16(odd: LaneValues, mode: str) -> LaneValues:
     """The upper half of a float32; `odd` holds more bits than the float32 between."""
     nearest = odd.astype(np.float32)
-    truncated = np.atleast_1d(directed(nearest, odd - nearest, "rz")).view(np.uint32)
+    truncated = np.atleast_1d(round_directed(nearest, odd - nearest, "rz")).view(np.uint32)
     bits = truncated | (np.atleast_1d(nearest) != np.atleast_1d(odd)).astype(np.uint32)
     kept = bits >> np.uint32(16)
     away = np.zeros_like(kept)

@@ -145,7 +145,7 @@ def op(
         )
 
 
-def find(opcode: str, pair: bool = False) -> Row | None:
+def find_row(opcode: str, pair: bool = False) -> Row | None:
     """The row of an opcode, or None; qualifiers without effect may be left out of the table.
 
     Args:

@@ -27,11 +27,11 @@ from memlab.device.emulator.isa import (
     wmma,
 )
 from memlab.device.emulator.isa.arithmetic import Function
-from memlab.device.emulator.isa.rows import NUMPY_TYPES, TABLE, Kind, Row, find, op
+from memlab.device.emulator.isa.rows import NUMPY_TYPES, TABLE, Kind, Row, find_row, op
 from memlab.device.emulator.machine.memory import WINDOWS, is_in_space
 from memlab.device.emulator.ptx.parser import TYPE_BYTES
 
-__all__ = ["NUMPY_TYPES", "TABLE", "Kind", "Row", "find"]
+__all__ = ["NUMPY_TYPES", "TABLE", "Kind", "Row", "find_row"]
 
 INTEGERS = "s16,u16,s32,u32,s64,u64"
 FLOATS = "f32,f64"
@@ -51,7 +51,7 @@ for space, window in WINDOWS.items():
     op(f"isspacep.{space}", partial(is_in_space, space), "pred", "u64")
 
 
-def _part(ptx_type: str, size: int) -> str:
+def _packed_element_type(ptx_type: str, size: int) -> str:
     return f"{'i' if ptx_type[0] == 's' else 'u'}{size}"
 
 
@@ -87,26 +87,36 @@ op(
     to="{1}",
     of="{1} {1} {1}",
 )
-op(f"sad.{{{INTEGERS}}}", lambda a, b, c: integers.distance(a, b) + c, "{0}", "{0} {0} {0}")
-op(f"div.{{{INTEGERS}}}", integers.divide, "{0}", "{0} {0}")
+op(
+    f"sad.{{{INTEGERS}}}",
+    lambda a, b, c: integers.absolute_difference(a, b) + c,
+    "{0}",
+    "{0} {0} {0}",
+)
+op(f"div.{{{INTEGERS}}}", integers.divide_integers, "{0}", "{0} {0}")
 op(f"rem.{{{INTEGERS}}}", integers.remainder, "{0}", "{0} {0}")
 op("abs.{s16,s32,s64}", np.abs, "{0}", "{0}")
 op("neg.{s16,s32,s64}", np.negative, "{0}", "{0}")
 op(f"min.{{{INTEGERS}}}", np.minimum, "{0}", "{0} {0}")
 op(f"max.{{{INTEGERS}}}", np.maximum, "{0}", "{0} {0}")
 for name, function in (("add", np.add), ("min", np.minimum), ("max", np.maximum)):
-    op(f"{name}.u16x2", arithmetic.packed(function, "u2"), "b32", "b32 b32")
-    op(f"{name}.s16x2", arithmetic.packed(function, "i2"), "b32", "b32 b32")
+    op(f"{name}.u16x2", arithmetic.over_packed_parts(function, "u2"), "b32", "b32 b32")
+    op(f"{name}.s16x2", arithmetic.over_packed_parts(function, "i2"), "b32", "b32 b32")
 op(
     "dp4a.{s32,u32}.{s32,u32}",
-    make=lambda a, b: partial(integers.dot, a_part=_part(a, 1), b_part=_part(b, 1)),
+    make=lambda a, b: partial(
+        integers.dot_product, a_part=_packed_element_type(a, 1), b_part=_packed_element_type(b, 1)
+    ),
     to="s32",
     of="{0} {1} s32",
 )
 op(
     "dp2a.{lo,hi}.{s32,u32}.{s32,u32}",
     make=lambda half, a, b: partial(
-        integers.dot, a_part=_part(a, 2), b_part=_part(b, 1), start=2 * (half == "hi")
+        integers.dot_product,
+        a_part=_packed_element_type(a, 2),
+        b_part=_packed_element_type(b, 1),
+        start=2 * (half == "hi"),
     ),
     to="s32",
     of="{1} {2} s32",
@@ -114,16 +124,16 @@ op(
 for parts in (2, 4):
     op(
         f"vabsdiff{parts}.u32.u32.u32{{,.add}}",
-        make=partial(integers.part_distances, parts=parts),
+        make=partial(integers.packed_absolute_differences, parts=parts),
         to="u32",
         of="u32 u32 u32",
     )
 for name, function in (("min", np.minimum), ("max", np.maximum)):
-    rectified = integers.rectified(function)
+    rectified = integers.with_integer_relu(function)
     op(f"{name}.relu.s32", rectified, "s32", "s32 s32")
     op(f"{name}.s32.relu", rectified, "s32", "s32 s32")  # as NVRTC 13.5 spells it
-    op(f"{name}.relu.s16x2", arithmetic.packed(rectified, "i2"), "b32", "b32 b32")
-    op(f"{name}.s16x2.relu", arithmetic.packed(rectified, "i2"), "b32", "b32 b32")
+    op(f"{name}.relu.s16x2", arithmetic.over_packed_parts(rectified, "i2"), "b32", "b32 b32")
+    op(f"{name}.s16x2.relu", arithmetic.over_packed_parts(rectified, "i2"), "b32", "b32 b32")
 
 # Extended precision: the carry flag is one more source, one more destination.
 for bits in (32, 64):
@@ -159,19 +169,19 @@ op(f"not.{{pred,{BITS}}}", np.invert, "{0}", "{0}")
 op(f"cnot.{{{BITS}}}", lambda a: (a == 0).astype(a.dtype), "{0}", "{0}")
 op(f"shl.{{{BITS}}}", integers.shift_left, "{0}", "{0} u32")
 op(f"shr.{{{BITS},{INTEGERS}}}", integers.shift_right, "{0}", "{0} u32")
-op("shf.{l,r}.{wrap,clamp}.b32", make=integers.funnel, to="u32", of="u32 u32 u32")
+op("shf.{l,r}.{wrap,clamp}.b32", make=integers.funnel_shift, to="u32", of="u32 u32 u32")
 op("popc.{b32,b64}", integers.popcount, "u32", "{0}")
 op("clz.{b32,b64}", integers.leading_zeros, "u32", "{0}")
-op("brev.{b32,b64}", integers.reverse, "{0}", "{0}")
-op("bfind.{s32,u32,s64,u64}", integers.find_leading, "u32", "{0}")
+op("brev.{b32,b64}", integers.reverse_bits, "{0}", "{0}")
+op("bfind.{s32,u32,s64,u64}", integers.find_leading_bit, "u32", "{0}")
 op("bfind.shiftamt.{s32,u32,s64,u64}", integers.shift_to_leading, "u32", "{0}")
-op("bfe.{s32,u32,s64,u64}", integers.extract, "{0}", "{0} u32 u32")
-op("bfi.{b32,b64}", integers.insert, "{0}", "{0} {0} u32 u32")
+op("bfe.{s32,u32,s64,u64}", integers.extract_bits, "{0}", "{0} u32 u32")
+op("bfi.{b32,b64}", integers.insert_bits, "{0}", "{0} {0} u32 u32")
 op("bmsk.{clamp,wrap}.b32", make=integers.bit_mask, to="u32", of="u32 u32")
-op("szext.{clamp,wrap}.{s32,u32}", make=integers.extended, to="{1}", of="u32 u32")
-op("fns.b32", integers.find_nth, "u32", "u32 u32 s32")
-op("lop3.b32", integers.lookup, "u32", "u32 u32 u32 u32")
-op("prmt.b32", integers.permute, "u32", "u32 u32 u32")
+op("szext.{clamp,wrap}.{s32,u32}", make=integers.extend_low_bits, to="{1}", of="u32 u32")
+op("fns.b32", integers.find_nth_set_bit, "u32", "u32 u32 s32")
+op("lop3.b32", integers.bitwise_lookup, "u32", "u32 u32 u32 u32")
+op("prmt.b32", integers.permute_bytes, "u32", "u32 u32 u32")
 op(
     f"prmt.b32.{{{','.join(integers.PERMUTE_MODES)}}}",
     make=lambda mode: partial(integers.permute_mode, mode=mode),
@@ -190,7 +200,7 @@ def _operation(name: str, ptx_type: str) -> Callable[..., Function]:
     """How a rounding mode, `.ftz` and `.sat` make the function of an operation."""
 
     def make(mode: str, ftz: str = "", sat: str = "", *_: str) -> Function:
-        exact = arithmetic.rounded(name, ptx_type, mode[1:] or "rn")
+        exact = arithmetic.rounded_operation(name, ptx_type, mode[1:] or "rn")
         return arithmetic.with_modifiers(exact, ftz, sat)
 
     return make
@@ -214,14 +224,26 @@ for name, flops, flops_f64 in (("div", 10, 15), ("rcp", 5, 10), ("sqrt", 6, 13))
         modes = "{.rn,.rz,.rm,.rp}"
         op(f"{name}{modes}{modifiers}.{number}", None, number, sources, make=function, flops=count)
 for name, function in (("add", np.add), ("sub", np.subtract), ("mul", np.multiply)):
-    op(f"{name}{{,.rn}}.f32x2", arithmetic.packed(function, "f4"), "b64", "b64 b64", flops=2)
-    flushed = arithmetic.packed(arithmetic.flushed(function), "f4")
+    op(
+        f"{name}{{,.rn}}.f32x2",
+        arithmetic.over_packed_parts(function, "f4"),
+        "b64",
+        "b64 b64",
+        flops=2,
+    )
+    flushed = arithmetic.over_packed_parts(arithmetic.with_ftz(function), "f4")
     op(f"{name}{{,.rn}}.ftz.f32x2", flushed, "b64", "b64 b64", flops=2)
-op("fma.rn.f32x2", arithmetic.packed(arithmetic.fma_f32, "f4"), "b64", "b64 b64 b64", flops=4)
+op(
+    "fma.rn.f32x2",
+    arithmetic.over_packed_parts(arithmetic.fma_f32, "f4"),
+    "b64",
+    "b64 b64 b64",
+    flops=4,
+)
 
 # name: function over float64, then FLOPs without and with .ftz
 for name, function, flops, flops_ftz in (
-    ("div.approx", arithmetic.quotient, 1, 1),
+    ("div.approx", arithmetic.approximate_quotient, 1, 1),
     ("div.full", np.divide, 1, 1),
     ("rcp.approx", np.reciprocal, 2, 0),
     ("sqrt.approx", np.sqrt, 0, 0),
@@ -232,10 +254,10 @@ for name, function, flops, flops_ftz in (
     ("ex2.approx", np.exp2, 0, 0),
 ):
     sources = "f32 f32" if name.startswith("div") else "f32"
-    function = arithmetic.approximate(function)
+    function = arithmetic.rounded_from_float64(function)
     op(f"{name}.f32", function, "f32", sources, flops=flops)
-    op(f"{name}.ftz.f32", arithmetic.flushed(function), "f32", sources, flops=flops_ftz)
-op("tanh.approx.f32", arithmetic.approximate(np.tanh), "f32", "f32")
+    op(f"{name}.ftz.f32", arithmetic.with_ftz(function), "f32", sources, flops=flops_ftz)
+op("tanh.approx.f32", arithmetic.rounded_from_float64(np.tanh), "f32", "f32")
 op("rcp.approx.ftz.f64", arithmetic.upper_half(np.reciprocal), "f64", "f64")
 op("rsqrt.approx.ftz.f64", arithmetic.upper_half(arithmetic.inverse_root), "f64", "f64")
 op("rsqrt.approx.f64", arithmetic.inverse_root, "f64", "f64", flops=8)
@@ -247,7 +269,7 @@ op("abs.f64", np.abs, "f64", "f64")
 op("copysign.{f32,f64}", lambda a, b: np.copysign(b, a), "{0}", "{0} {0}")
 op(
     "testp.{finite,infinite,number,notanumber,normal,subnormal}.{f32,f64}",
-    make=lambda test, _: arithmetic.TESTS[test],
+    make=lambda test, _: arithmetic.TESTP_FUNCTIONS[test],
     to="pred",
     of="{1}",
 )
@@ -269,7 +291,7 @@ for number in ("f16", "bf16"):
         modes, count = ("{.rn}", 3) if name == "fma" else ("{,.rn}", 2)
         pattern = f"{name}{modes}{modifiers}"
         op(f"{pattern}.{number}", None, number, " ".join([number] * count), make=function)
-        packed = partial(conversion.packed_halves, ptx_type=number)
+        packed = partial(conversion.over_packed_halves, ptx_type=number)
         op(
             f"{pattern}.{both}",
             None,
@@ -277,15 +299,17 @@ for number in ("f16", "bf16"):
             " ".join([both] * count),
             make=lambda *chosen, f=function, packed=packed: packed(f(*chosen)),
         )
-    function = conversion.rectified(arithmetic.rounded("fma", number), number)
+    function = conversion.with_relu(arithmetic.rounded_operation("fma", number), number)
     op(f"fma.rn.relu.{number}", function, number, f"{number} {number} {number}")
     op(f"fma.rn.relu.{both}", packed(function), both, f"{both} {both} {both}")
     seen_as = "f16" if number == "f16" else "f32"
     unary = {
-        "neg": arithmetic.kept(np.negative, number),
-        "abs": arithmetic.kept(np.abs, number),
-        "tanh.approx": arithmetic.approximate(np.tanh, number),
-        f"ex2.approx{'.ftz' if number == 'bf16' else ''}": arithmetic.approximate(np.exp2, number),
+        "neg": arithmetic.without_rounding(np.negative, number),
+        "abs": arithmetic.without_rounding(np.abs, number),
+        "tanh.approx": arithmetic.rounded_from_float64(np.tanh, number),
+        f"ex2.approx{'.ftz' if number == 'bf16' else ''}": arithmetic.rounded_from_float64(
+            np.exp2, number
+        ),
     }
     for name, function in unary.items():
         op(f"{name}.{number}", function, number, number)
@@ -293,7 +317,7 @@ for number in ("f16", "bf16"):
     for name, extreme in (("min", arithmetic.minimum), ("max", arithmetic.maximum)):
         for nan in ("", ".NaN"):
             of_values = partial(extreme, ptx_type=seen_as, nan=bool(nan))
-            function = arithmetic.kept(of_values, number)
+            function = arithmetic.without_rounding(of_values, number)
             op(f"{name}{nan}.{number}", function, number, f"{number} {number}")
             op(f"{name}{nan}.{both}", packed(function), both, f"{both} {both}")
 
@@ -380,7 +404,7 @@ for number, modifiers in (("f32", "{,.ftz}{,.sat}"), ("f16", "{}{,.sat}"), ("f64
     op(pattern, None, number, number, make=conversion.to_integral)
 op(
     "cvt.{rni,rzi,rmi,rpi}.bf16.bf16",
-    make=lambda mode: arithmetic.kept(conversion.TO_INTEGRAL[mode], "bf16"),
+    make=lambda mode: arithmetic.without_rounding(conversion.TO_INTEGRAL[mode], "bf16"),
     to="bf16",
     of="bf16",
 )
@@ -400,15 +424,25 @@ for pattern, pairs in (
         op(f"{pattern}.{to}.{of}", None, to, of, make=make)
 for number, mode in itertools.product(("f16", "bf16"), ("rn", "rz")):
     function = conversion.between_floats(number, "f32", mode)
-    positive = conversion.rectified(function, number)
+    positive = conversion.with_relu(function, number)
     op(f"cvt.{mode}.relu.{number}.f32", positive, number, "f32")
-    op(f"cvt.{mode}.{number}x2.f32", conversion.pair_of(function), "u32", "f32 f32")
-    op(f"cvt.{mode}.relu.{number}x2.f32", conversion.pair_of(positive), "u32", "f32 f32")
-for number, relu in itertools.product(packed_bytes.FORMATS, ("", ".relu")):
-    encode = packed_bytes.encoded(number, bool(relu))
+    op(f"cvt.{mode}.{number}x2.f32", conversion.convert_pair(function), "u32", "f32 f32")
+    op(f"cvt.{mode}.relu.{number}x2.f32", conversion.convert_pair(positive), "u32", "f32 f32")
+for number, relu in itertools.product(packed_bytes.FP8_FORMATS, ("", ".relu")):
+    encode = packed_bytes.encode_fp8_pair(number, bool(relu))
     op(f"cvt.rn.satfinite{relu}.{number}x2.f32", encode, "u16", "f32 f32")
-    op(f"cvt.rn.satfinite{relu}.{number}x2.f16x2", packed_bytes.of_pair(encode), "u16", "u32")
-    op(f"cvt.rn{relu}.f16x2.{number}x2", packed_bytes.decoded(number, bool(relu)), "u32", "u16")
+    op(
+        f"cvt.rn.satfinite{relu}.{number}x2.f16x2",
+        packed_bytes.encode_from_halves(encode),
+        "u16",
+        "u32",
+    )
+    op(
+        f"cvt.rn{relu}.f16x2.{number}x2",
+        packed_bytes.decode_fp8_pair(number, bool(relu)),
+        "u32",
+        "u16",
+    )
 op("cvt.{rna,rn,rz}.tf32.f32", make=conversion.to_tf32, to="u32", of="f32")
 
 # --- Memory --------------------------------------------------------------------------------
@@ -451,7 +485,7 @@ for space, count in itertools.product(("", ".global"), (1, 2, 4)):  # `ldu`: as 
     vector = "" if count == 1 else f".v{count}"
     where: dict[str, Any] = {"space": space[1:] or "generic", "vector": count}
     op(f"ldu{space}{vector}.{{{','.join(moved)}}}", None, "{0}", kind="load", **where)
-op("createpolicy.{fractional,range,range.global,cvt.L2}.b64", macros.policy, kind="macro")
+op("createpolicy.{fractional,range,range.global,cvt.L2}.b64", macros.create_policy, kind="macro")
 
 _ATOMICS: dict[str, tuple[str, Function]] = {
     "add": ("u32,s32,u64,f32,f64", np.add),
@@ -465,9 +499,9 @@ _ATOMICS: dict[str, tuple[str, Function]] = {
 }
 _HALF_SUMS: dict[str, Function] = {
     "f16": np.add,
-    "bf16": arithmetic.rounded("add", "bf16"),
-    "f16x2": arithmetic.packed(np.add, "f2"),
-    "bf16x2": arithmetic.packed(arithmetic.rounded("add", "bf16"), "u2"),
+    "bf16": arithmetic.rounded_operation("add", "bf16"),
+    "f16x2": arithmetic.over_packed_parts(np.add, "f2"),
+    "bf16x2": arithmetic.over_packed_parts(arithmetic.rounded_operation("add", "bf16"), "u2"),
 }
 for suffix, space in (("", "generic"), (".global", "global"), (".shared", "shared")):
     for name, (types, function) in _ATOMICS.items():
@@ -495,7 +529,7 @@ for suffix, space in (("", "generic"), (".global", "global"), (".shared", "share
     )
     op(
         f"atom{suffix}.cas.{{b128,{BITS}}}",
-        integers.swap_if_equal,
+        integers.compare_and_swap,
         "{0}",
         "{0} {0}",
         kind="atomic",
@@ -508,13 +542,13 @@ op("cp.async.{ca,cg}.shared.global", macros.copy_async, kind="macro")
 for name in ("up", "down", "bfly", "idx"):
     function = warp.shuffle(name)
     op(f"shfl.sync.{name}.b32 d|p", function, "b32 pred", "b32 u32 u32 u32", kind="warp")
-    op(f"shfl.sync.{name}.b32", warp.first(function), "b32", "b32 u32 u32 u32", kind="warp")
+    op(f"shfl.sync.{name}.b32", warp.first_result(function), "b32", "b32 u32 u32 u32", kind="warp")
 op("vote.sync.{all,any,uni}.pred", make=warp.vote, to="pred", of="pred u32", kind="warp")
 op("vote.sync.ballot.b32", warp.vote("ballot"), "u32", "pred u32", kind="warp")
 op("activemask.b32", warp.active_mask, "u32", kind="warp")
 op("match.any.sync.{b32,b64}", warp.match_any, "u32", "{0} u32", kind="warp")
 op("match.all.sync.{b32,b64} d|p", warp.match_all, "u32 pred", "{0} u32", kind="warp")
-op("match.all.sync.{b32,b64}", warp.first(warp.match_all), "u32", "{0} u32", kind="warp")
+op("match.all.sync.{b32,b64}", warp.first_result(warp.match_all), "u32", "{0} u32", kind="warp")
 op("elect.sync d|p", warp.elect, "u32 pred", "u32", kind="warp")
 for name, reduction, identity, types in (
     ("add", np.add, 0, "u32,s32"),
@@ -526,7 +560,7 @@ for name, reduction, identity, types in (
     ("or", np.bitwise_or, 0, "b32"),
     ("xor", np.bitwise_xor, 0, "b32"),
 ):
-    function = warp.reduce(reduction, identity)
+    function = warp.reduce_members(reduction, identity)
     op(f"redux.sync.{name}.{{{types}}}", function, "{0}", "{0} u32", kind="warp")
 
 # --- Tensor cores --------------------------------------------------------------------------
@@ -541,7 +575,7 @@ for element, depths, accumulators in (
         sums = 4 if accumulator == "f32" else 2
         op(
             f"mma.sync.m16n8k{depth}.row.col.{accumulator}.{element}.{element}.{accumulator}",
-            tensor.multiply_add(depth, element, accumulator),
+            tensor.mma_sync(depth, element, accumulator),
             " ".join(["b32"] * sums),
             f"{_PACKED[left]} {_PACKED[left // 2]} {_PACKED[sums]}",
             kind="warp",
@@ -552,7 +586,7 @@ op("ldmatrix.sync.m8n8.{x1,x2,x4}{,.trans}{,.shared}.b16", macros.load_matrices,
 for count, trans in itertools.product((1, 2, 4), ("", ".trans")):
     op(
         f"ldmatrix.sync.m8n8.x{count}{trans}.b16 result",
-        tensor.loaded_matrices(count, bool(trans)),
+        tensor.distribute_rows(count, bool(trans)),
         " ".join(["b32"] * count),
         "b128",
         kind="warp",
@@ -563,35 +597,35 @@ for of_a, of_b, (rows, depth), end in itertools.product(
 ):
     op(
         f"mma.sync.m{rows}n8k{depth}.row.col{end}.s32.{of_a}.{of_b}.s32",
-        tensor.multiply_add(depth, (of_a, of_b), "s32", bool(end), rows),
+        tensor.mma_sync(depth, (of_a, of_b), "s32", bool(end), rows),
         " ".join(["b32"] * (rows // 4)),
         f"{_PACKED[rows * depth // 128]} {_PACKED[depth // 16]} {_PACKED[rows // 4]}",
         kind="warp",
     )
 op(
     "mma.sync.m8n8k4.row.col.f64.f64.f64.f64",
-    tensor.multiply_add(4, "f64", "f64", rows=8),
+    tensor.mma_sync(4, "f64", "f64", rows=8),
     "f64 f64",
     "b64 b64 b128",
     kind="warp",
     flops=2 * 8 * 8 * 4 // 32,
 )
-op("movmatrix.sync.m8n8.trans.b16", tensor.transposed, "b32", "b32", kind="warp")
+op("movmatrix.sync.m8n8.trans.b16", tensor.transpose_fragment, "b32", "b32", kind="warp")
 op("stmatrix.sync.m8n8.{x1,x2,x4}{,.trans}{,.shared}.b16", macros.store_matrices, kind="macro")
 for trans in ("", ".trans"):
-    gathered = tensor.gathered_rows(bool(trans))
+    gathered = tensor.gather_rows(bool(trans))
     opcode = f"stmatrix.sync.m8n8{trans}.b16 rows"
     op(opcode, gathered, "b32 b32 b32 b32", "b32 b32 b32 b32", kind="warp")
-op("wmma.address.{row,col}", make=wmma.address, to="u64", of="u64 u32 u32 u32 u32 u32 u32")
-op("wmma.column", wmma.column, "u64", "u64 u32 u32 u32")
-for opcode in wmma.moves():
-    op(opcode, wmma.move, kind="macro")
-for each in wmma.products():
-    op(each.opcode, wmma.flattened, kind="macro")
+op("wmma.address.{row,col}", make=wmma.lane_address, to="u64", of="u64 u32 u32 u32 u32 u32 u32")
+op("wmma.column", wmma.column_address, "u64", "u64 u32 u32 u32")
+for opcode in wmma.load_store_opcodes():
+    op(opcode, wmma.expand_load_store, kind="macro")
+for each in wmma.wmma_products():
+    op(each.opcode, wmma.flatten_fragments, kind="macro")
     word = "f64" if each.element == "f64" else "b32"
     op(
         f"{each.opcode} result",
-        wmma.multiply_add(each),
+        wmma.wmma_mma(each),
         " ".join([word] * each.registers("d")),
         " ".join([word] * sum(map(each.registers, "abc"))),
         kind="warp",
@@ -615,18 +649,22 @@ op("bar.red.{and,or}.pred result", make=warp.block_vote, to="pred", of="pred", k
 op("{bar,barrier}.arrive", kind="arrive")
 op("bar.warp.sync", kind="nothing")
 op("membar{,.gl,.cta,.sys}", kind="nothing")
-op("mbarrier.init{,.shared}.b64", mbarrier.init, kind="macro")
+op("mbarrier.init{,.shared}.b64", mbarrier.expand_init, kind="macro")
 op("mbarrier.inval{,.shared}.b64", kind="nothing")
-op("mbarrier.{arrive,arrive_drop}{,.noComplete}{,.shared}.b64", mbarrier.arrive, kind="macro")
-op("mbarrier.{test_wait,try_wait}{,.parity}{,.shared}.b64", mbarrier.wait, kind="macro")
-op("cp.async.mbarrier.arrive{,.noinc}{,.shared}.b64", mbarrier.arrive_when_copied, kind="macro")
-op("mbarrier.pending_count.b64", mbarrier.pending, "u32", "u64")
-op("mbarrier.init.word", mbarrier.initial, "u64", "u32")
-op("mbarrier.over", mbarrier.is_over, "pred", "u64 u64")
-op("mbarrier.over.parity", mbarrier.is_over_by_parity, "pred", "u64 u32")
+op(
+    "mbarrier.{arrive,arrive_drop}{,.noComplete}{,.shared}.b64",
+    mbarrier.expand_arrive,
+    kind="macro",
+)
+op("mbarrier.{test_wait,try_wait}{,.parity}{,.shared}.b64", mbarrier.expand_test_wait, kind="macro")
+op("cp.async.mbarrier.arrive{,.noinc}{,.shared}.b64", mbarrier.expand_async_arrive, kind="macro")
+op("mbarrier.pending_count.b64", mbarrier.pending_arrivals, "u32", "u64")
+op("mbarrier.init.word", mbarrier.initial_state, "u64", "u32")
+op("mbarrier.over", mbarrier.is_phase_complete, "pred", "u64 u64")
+op("mbarrier.over.parity", mbarrier.is_parity_complete, "pred", "u64 u32")
 for suffix, space in (("", "generic"), (".shared", "shared")):
     for name, drop in (("arrive", False), ("arrive_drop", True)):
-        opcode, function = f"atom{suffix}.{name}.u64 mbarrier", mbarrier.arrived(drop)
+        opcode, function = f"atom{suffix}.{name}.u64 mbarrier", mbarrier.state_after_arrivals(drop)
         op(opcode, function, "u64", "u64", kind="atomic", space=space)
 op("fence{,.sc,.mbarrier_init,.proxy.alias,.proxy.async,.proxy.async.global}", kind="nothing")
 op("cp.async.{commit_group,wait_group,wait_all}", kind="nothing")

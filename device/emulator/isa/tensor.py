@@ -62,7 +62,7 @@ _ELEMENTS: dict[str, tuple[int, Callable[[Lanes], Lanes]]] = {
 _RESULTS = {"f32": np.float32, "f16": np.float16, "f64": np.float64}
 
 
-def multiply_add(
+def mma_sync(
     depth: int,
     element: str | tuple[str, str],
     accumulator: str,
@@ -90,8 +90,13 @@ def multiply_add(
     word = np.float64 if accumulator == "f64" else np.uint32
 
     def run(active: Mask, a: Lanes, b: Lanes, c: Lanes) -> tuple[Lanes, ...]:
-        left, right = _matrix(a, left_type, a_table), _matrix(b, right_type, b_table)
-        total = rounded_sum(left, right, _matrix(c, accumulator, c_table), accumulator, clamp)
+        left, right = (
+            _assemble_matrix(a, left_type, a_table),
+            _assemble_matrix(b, right_type, b_table),
+        )
+        total = rounded_sum(
+            left, right, _assemble_matrix(c, accumulator, c_table), accumulator, clamp
+        )
         fragments = np.empty((len(total), c_table.size), total.dtype)
         fragments[:, c_table] = total
         words = fragments.reshape(-1, 32, c_table.size // 32).view(word)
@@ -113,7 +118,7 @@ def rounded_sum(left: Lanes, right: Lanes, added: Lanes, ptx_type: str, clamp: b
     return total.astype(np.int64).astype(np.int32)
 
 
-def loaded_matrices(count: int, transposed: bool) -> Callable[..., Any]:
+def distribute_rows(count: int, transposed: bool) -> Callable[..., Any]:
     """`ldmatrix.m8n8.x<count>` behind its loads: hands rows of 16 bytes to the lanes they go to.
 
     Lane 8 i + r has row r of matrix i. Lane 4 r + j gets elements 2 j and 2 j + 1 of row r of every
@@ -130,7 +135,7 @@ def loaded_matrices(count: int, transposed: bool) -> Callable[..., Any]:
     return run
 
 
-def transposed(active: Mask, given: Lanes) -> Lanes:
+def transpose_fragment(active: Mask, given: Lanes) -> Lanes:
     """`movmatrix.m8n8.trans`: the matrix whose rows lie four lanes each, its columns so."""
     halves = np.ascontiguousarray(given).view(np.uint16).reshape(-1, 8, 8)
     turned = np.ascontiguousarray(halves.swapaxes(1, 2))
@@ -170,18 +175,18 @@ def _c_table(rows: int) -> Table:
     return table
 
 
-def _matrix(fragments: Lanes, element: str, table: Table) -> NDArray[np.float64]:
+def _assemble_matrix(fragments: Lanes, element: str, table: Table) -> NDArray[np.float64]:
     """Put the lanes' fragments together, shape (warps, rows, columns)."""
-    return elements_of(np.ascontiguousarray(fragments), element)[:, table]
+    return fragment_elements(np.ascontiguousarray(fragments), element)[:, table]
 
 
-def elements_of(registers: Lanes, element: str) -> NDArray[np.float64]:
+def fragment_elements(registers: Lanes, element: str) -> NDArray[np.float64]:
     """All lanes' elements of a fragment, lane after lane, shape (warps, elements)."""
     words = registers.view(np.uint64 if element == "f64" else np.uint32)
     return _ELEMENTS[element][1](words.reshape(len(registers), -1)).astype(np.float64)
 
 
-def gathered_rows(transposed: bool) -> Callable[..., Any]:
+def gather_rows(transposed: bool) -> Callable[..., Any]:
     """`stmatrix.m8n8` before its stores: rows of 16 bytes from the lanes that have their parts.
 
     The reverse of `loaded_matrices`, of four matrices.

@@ -30,7 +30,7 @@ _ADVICE = (
 """The beginning of an opcode or of a special register, as a regular expression, and the advice."""
 
 
-def advice(name: str) -> str:
+def unsupported_hint(name: str) -> str:
     """What to do about an opcode or a special register that the emulator does not have.
 
     Returns:

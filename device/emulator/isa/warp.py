@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memlab.device.emulator.isa.arithmetic import Function
-from memlab.device.emulator.isa.rounding import Lanes
+from memlab.device.emulator.isa.rounding import LaneValues
 
 Mask = NDArray[np.bool_]
 
@@ -26,7 +26,7 @@ UNDEFINED = np.uint32(0xFFFF_FFFF)
 float it is not a number, so that results show it."""
 
 
-def source_lanes(mode: str, b: Lanes, c: Lanes) -> tuple[Lanes, Mask]:
+def source_lanes(mode: str, b: LaneValues, c: LaneValues) -> tuple[LaneValues, Mask]:
     """Which lane each lane reads in a `shfl.sync`, and whether that was in range; else its own."""
     step, clamp = (b & np.uint32(31)).astype(np.int64), c & np.uint32(31)
     segment = c >> np.uint32(8) & np.uint32(31)
@@ -44,7 +44,7 @@ def source_lanes(mode: str, b: Lanes, c: Lanes) -> tuple[Lanes, Mask]:
     return np.where(in_range, source, _LANE), in_range
 
 
-def takes_part(active: Mask, source: Lanes, mask: Lanes) -> Mask:
+def is_source_participating(active: Mask, source: LaneValues, mask: LaneValues) -> Mask:
     """Whether the lane that each lane reads carries out the shuffle with it.
 
     It does where the reader's mask names it, and also where it should have: both gave one mask.
@@ -54,20 +54,22 @@ def takes_part(active: Mask, source: Lanes, mask: Lanes) -> Mask:
     return np.asarray((together & np.take_along_axis(active, source, axis=1)) | (source == _LANE))
 
 
-def shuffle(mode: str) -> Callable[..., tuple[Lanes, Lanes]]:
+def shuffle(mode: str) -> Callable[..., tuple[LaneValues, LaneValues]]:
     """`shfl.sync` in mode `up`, `down`, `bfly` or `idx`: the value, and whether it was in range."""
 
-    def run(active: Mask, value: Lanes, b: Lanes, c: Lanes, mask: Lanes) -> tuple[Lanes, Lanes]:
+    def run(
+        active: Mask, value: LaneValues, b: LaneValues, c: LaneValues, mask: LaneValues
+    ) -> tuple[LaneValues, LaneValues]:
         source, in_range = source_lanes(mode, b, c)
         read = np.take_along_axis(value, source, axis=1)
         if not (active.all() and (mask == _EVERY_LANE).all()):
-            read = np.where(takes_part(active, source, mask), read, UNDEFINED)
+            read = np.where(is_source_participating(active, source, mask), read, UNDEFINED)
         return read, in_range
 
     return run
 
 
-def _groups(active: Mask, mask: Lanes) -> Iterator[tuple[Mask, Mask]]:
+def _member_groups(active: Mask, mask: LaneValues) -> Iterator[tuple[Mask, Mask]]:
     """For each distinct member mask: the lanes that gave it, and those of them it names."""
     for members in np.unique(mask[active]):
         given = active & (mask == members)
@@ -75,64 +77,64 @@ def _groups(active: Mask, mask: Lanes) -> Iterator[tuple[Mask, Mask]]:
 
 
 def _over_members(
-    active: Mask, mask: Lanes, dtype: Any, function: Callable[[Mask], Lanes]
-) -> Lanes:
+    active: Mask, mask: LaneValues, dtype: Any, function: Callable[[Mask], LaneValues]
+) -> LaneValues:
     """A value a warp, computed from its members, given to each of them."""
     result = np.zeros(active.shape, dtype)
-    for given, members in _groups(active, mask):
+    for given, members in _member_groups(active, mask):
         np.copyto(result, function(members)[:, None], where=given)
     return result
 
 
-def _bits(lanes: Mask) -> Lanes:
+def _ballot_bits(lanes: Mask) -> LaneValues:
     """The lanes of each warp as a bit mask."""
     return (lanes * (np.uint32(1) << _LANE)).sum(axis=1, dtype=np.uint32)
 
 
 def vote(kind: str) -> Function:
     """`vote.sync`: `all`, `any`, `uni` or `ballot`."""
-    over: dict[str, Callable[[Lanes, Mask], Lanes]] = {
+    over: dict[str, Callable[[LaneValues, Mask], LaneValues]] = {
         "all": lambda p, members: (p | ~members).all(axis=1),
         "any": lambda p, members: (p & members).any(axis=1),
         "uni": lambda p, members: (p | ~members).all(axis=1) | ~(p & members).any(axis=1),
-        "ballot": lambda p, members: _bits(p & members),
+        "ballot": lambda p, members: _ballot_bits(p & members),
     }
     dtype = np.uint32 if kind == "ballot" else np.bool_
     return lambda active, p, mask: _over_members(active, mask, dtype, lambda m: over[kind](p, m))
 
 
-def active_mask(active: Mask) -> Lanes:
+def active_mask(active: Mask) -> LaneValues:
     """`activemask`."""
-    return np.broadcast_to(_bits(active)[:, None], active.shape)
+    return np.broadcast_to(_ballot_bits(active)[:, None], active.shape)
 
 
-def match_any(active: Mask, value: Lanes, mask: Lanes) -> Lanes:
+def match_any(active: Mask, value: LaneValues, mask: LaneValues) -> LaneValues:
     """`match.any.sync`: the members that hold the same value as each lane."""
     result = np.zeros(active.shape, np.uint32)
-    for given, members in _groups(active, mask):
+    for given, members in _member_groups(active, mask):
         same = (value[:, :, None] == value[:, None, :]) & members[:, None, :]
         found = (same * (np.uint32(1) << _LANE)).sum(axis=2, dtype=np.uint32)
         np.copyto(result, found, where=given)
     return result
 
 
-def match_all(active: Mask, value: Lanes, mask: Lanes) -> tuple[Lanes, Lanes]:
+def match_all(active: Mask, value: LaneValues, mask: LaneValues) -> tuple[LaneValues, LaneValues]:
     """`match.all.sync`: the members where all hold one value, else 0; and whether they do."""
     result = np.zeros(active.shape, np.uint32)
-    for given, members in _groups(active, mask):
+    for given, members in _member_groups(active, mask):
         first = np.take_along_axis(value, members.argmax(axis=1)[:, None], axis=1)
         same = ((value == first) | ~members).all(axis=1)
-        np.copyto(result, np.where(same, _bits(members), np.uint32(0))[:, None], where=given)
+        np.copyto(result, np.where(same, _ballot_bits(members), np.uint32(0))[:, None], where=given)
     return result, result != 0
 
 
-def reduce(function: np.ufunc, identity: int) -> Function:
+def reduce_members(function: np.ufunc, identity: int) -> Function:
     """`redux.sync`: all members' values combined by a function with an identity."""
 
-    def run(active: Mask, value: Lanes, mask: Lanes) -> Lanes:
+    def run(active: Mask, value: LaneValues, mask: LaneValues) -> LaneValues:
         neutral = np.array(identity).astype(value.dtype)
 
-        def combined(members: Mask) -> Lanes:
+        def combined(members: Mask) -> LaneValues:
             given = np.where(members, value, neutral)
             return np.asarray(function.reduce(given, axis=1, dtype=value.dtype))
 
@@ -141,7 +143,7 @@ def reduce(function: np.ufunc, identity: int) -> Function:
     return run
 
 
-def elect(active: Mask, mask: Lanes) -> tuple[Lanes, Lanes]:
+def elect(active: Mask, mask: LaneValues) -> tuple[LaneValues, LaneValues]:
     """`elect.sync`: the lowest member, and whether the lane is it."""
     leader = _over_members(active, mask, np.uint32, lambda m: m.argmax(axis=1).astype(np.uint32))
     return leader, leader == _LANE
@@ -149,7 +151,7 @@ def elect(active: Mask, mask: Lanes) -> tuple[Lanes, Lanes]:
 
 def block_vote(kind: str) -> Function:
     """`bar.red` behind its barrier, with arrays of shape (blocks, threads): over a block."""
-    over: dict[str, Callable[[Mask, Lanes], Lanes]] = {
+    over: dict[str, Callable[[Mask, LaneValues], LaneValues]] = {
         "popc": lambda active, p: (p & active).sum(axis=1, dtype=np.uint32),
         "and": lambda active, p: (p | ~active).all(axis=1),
         "or": lambda active, p: (p & active).any(axis=1),
@@ -157,6 +159,6 @@ def block_vote(kind: str) -> Function:
     return lambda active, p: np.broadcast_to(over[kind](active, p)[:, None], active.shape)
 
 
-def first(function: Function) -> Function:
+def first_result(function: Function) -> Function:
     """A function without its second result."""
     return lambda *sources: function(*sources)[0]

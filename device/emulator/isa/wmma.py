@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from memlab.device.emulator.isa.macros import HALVES, ROWS, instead
-from memlab.device.emulator.isa.tensor import elements_of, rounded_sum
+from memlab.device.emulator.isa.macros import HALVES, ROW_ADDRESSES, substitute
+from memlab.device.emulator.isa.tensor import fragment_elements, rounded_sum
 from memlab.device.emulator.ptx.parser import (
     Address,
     Immediate,
@@ -42,7 +42,7 @@ _LANE = np.arange(32)
 _LANEID = Register("%laneid")
 
 
-def extents(shape: str) -> tuple[int, int, int]:
+def matrix_extents(shape: str) -> tuple[int, int, int]:
     """M, N and K of a shape such as `m16n16k16`."""
     m, rest = shape[1:].split("n")
     n, k = rest.split("k")
@@ -50,7 +50,7 @@ def extents(shape: str) -> tuple[int, int, int]:
 
 
 @dataclass(frozen=True)
-class Product:
+class WmmaProduct:
     """A `wmma.mma`: D = A B + C.
 
     Attributes:
@@ -80,24 +80,24 @@ class Product:
     @property
     def flop(self) -> int:
         """Operations of a warp: an FMA is two."""
-        m, n, k = extents(self.shape)
+        m, n, k = matrix_extents(self.shape)
         return 2 * m * n * k
 
     def registers(self, matrix: str) -> int:
         """How many a lane has of `a`, `b`, `c` or `d`."""
         kinds = {"c": self.accumulator, "d": self.result}
-        return registers(matrix, self.shape, kinds.get(matrix, self.element))
+        return fragment_registers(matrix, self.shape, kinds.get(matrix, self.element))
 
 
-def products() -> Iterator[Product]:
+def wmma_products() -> Iterator[WmmaProduct]:
     """All of them."""
     for shape, factors in SHAPES.items():
         for of_a, of_b, element in itertools.product(("row", "col"), ("row", "col"), factors):
-            for result, accumulator, ending in _SUMS[element]:
-                yield Product(shape, (of_a, of_b), element, result, accumulator, ending)
+            for result, accumulator, ending in _RESULT_TYPES[element]:
+                yield WmmaProduct(shape, (of_a, of_b), element, result, accumulator, ending)
 
 
-_SUMS: dict[str, list[tuple[str, str, str]]] = {
+_RESULT_TYPES: dict[str, list[tuple[str, str, str]]] = {
     "f16": [(d, c, "") for d in ("f16", "f32") for c in ("f16", "f32")],
     "bf16": [("f32", "f32", "")],
     "tf32": [("f32", "f32", "")],
@@ -108,10 +108,10 @@ _SUMS: dict[str, list[tuple[str, str, str]]] = {
 """Types of D and C by that of the factors, and endings."""
 
 
-def moves() -> Iterator[str]:
+def load_store_opcodes() -> Iterator[str]:
     """All `wmma.load` and `wmma.store`."""
     for shape, factors in SHAPES.items():
-        sums = dict.fromkeys(result for each in factors for result, _, _ in _SUMS[each])
+        sums = dict.fromkeys(result for each in factors for result, _, _ in _RESULT_TYPES[each])
         kinds = [("load.a", factors), ("load.b", factors), ("load.c", sums), ("store.d", sums)]
         for what, types in kinds:
             for layout, space, number in itertools.product(
@@ -121,7 +121,7 @@ def moves() -> Iterator[str]:
 
 
 @dataclass(frozen=True)
-class _Spread:
+class _FragmentLayout:
     """How a matrix, as it lies in memory, is spread over a warp.
 
     Attributes:
@@ -161,46 +161,46 @@ class _Spread:
         return table
 
 
-def _factor(matrix: str, layout: str, shape: str, element: str) -> _Spread:
-    m, n, k = extents(shape)
+def _factor_layout(matrix: str, layout: str, shape: str, element: str) -> _FragmentLayout:
+    m, n, k = matrix_extents(shape)
     logical = (m, k) if matrix == "a" else (k, n)
     rows, columns = logical if layout == "row" else logical[::-1]
     step = max(4 // _BYTES[element], 1)
     words = columns // step
     lanes = next(each for each in (4, 2, 8) if words % each == 0 and rows % (32 // each) == 0)
-    return _Spread(rows, columns, step, lanes)
+    return _FragmentLayout(rows, columns, step, lanes)
 
 
-def _accumulator(shape: str) -> _Spread:
-    m, n, _ = extents(shape)
-    return _Spread(m, n, 2, 4)
+def _accumulator_layout(shape: str) -> _FragmentLayout:
+    m, n, _ = matrix_extents(shape)
+    return _FragmentLayout(m, n, 2, 4)
 
 
-def registers(matrix: str, shape: str, element: str) -> int:
+def fragment_registers(matrix: str, shape: str, element: str) -> int:
     """How many registers a fragment has."""
     if matrix in ("c", "d"):
-        return len(_accumulator(shape).places) * (1 if element == "f16" else 2)
-    return 8 if element == "f16" else len(_factor(matrix, "row", shape, element).places)
+        return len(_accumulator_layout(shape).places) * (1 if element == "f16" else 2)
+    return 8 if element == "f16" else len(_factor_layout(matrix, "row", shape, element).places)
 
 
 # --- Loads and stores ------------------------------------------------------------------------
 
 
-def address(layout: str) -> Callable[..., Any]:
+def lane_address(layout: str) -> Callable[..., Any]:
     """The address of a lane's first element of a block."""
 
     def run(base: Any, stride: Any, lane: Any, place: Any, lanes: Any, step: Any, size: Any) -> Any:
         row = place + lane // lanes
         column = lane % lanes * step
         if layout == "col":
-            row, column = column, row
+            row, column = column_address, row
         offset = row.astype(np.uint64) * stride.astype(np.uint64) + column.astype(np.uint64)
         return base + offset * size.astype(np.uint64)
 
     return run
 
 
-def move(instruction: Instruction) -> Iterable[Instruction]:
+def expand_load_store(instruction: Instruction) -> Iterable[Instruction]:
     """`wmma.load` or `wmma.store`: an address for each block of rows, a load or store a block."""
     words = instruction.opcode.replace("::cta", "").split(".")
     _, direction, matrix, *rest = [each for each in words if each not in ("sync", "aligned")]
@@ -212,23 +212,29 @@ def move(instruction: Instruction) -> Iterable[Instruction]:
     items = fragment.items if isinstance(fragment, Vector) else (fragment,)
     if not isinstance(where, Address) or where.base is None:
         raise PtxError(f"PTX line {instruction.ptx_line}: {instruction.opcode} has no [address]")
-    if len(items) != registers(matrix, shape, element):
+    if len(items) != fragment_registers(matrix, shape, element):
         raise PtxError(f"PTX line {instruction.ptx_line}: {instruction.opcode} has other registers")
     accumulates = matrix in ("c", "d")
-    spread = _accumulator(shape) if accumulates else _factor(matrix, layout, shape, element)
-    m, n, _ = extents(shape)
+    spread = (
+        _accumulator_layout(shape)
+        if accumulates
+        else _factor_layout(matrix, layout, shape, element)
+    )
+    m, n, _ = matrix_extents(shape)
     usual = spread.columns if not accumulates else (n if layout == "row" else m)
     stride = others[0] if others else Immediate("int", usual)
     size = _BYTES[element]
     crossed = accumulates and layout == "col"
-    starts = {row: ROWS[number] for number, row in enumerate(dict(spread.places))}
+    starts = {row: ROW_ADDRESSES[number] for number, row in enumerate(dict(spread.places))}
     for row, register in starts.items():
         given = (row, spread.lanes, spread.step, size)
         numbers = (Immediate("int", each) for each in given)
         opcode = f"wmma.address.{'col' if crossed else 'row'}"
-        yield instead(instruction, opcode, register, where.base, stride, _LANEID, *numbers)
+        yield substitute(instruction, opcode, register, where.base, stride, _LANEID, *numbers)
     if crossed:
-        yield from _crossed(instruction, f"{direction}{space}", items, spread, starts, stride, size)
+        yield from _move_by_element(
+            instruction, f"{direction}{space}", items, spread, starts, stride, size
+        )
         return
     wide = spread.step * size if accumulates else max(size, 4)
     vector = accumulates and size > 2
@@ -236,46 +242,46 @@ def move(instruction: Instruction) -> Iterable[Instruction]:
     for number, (row, column) in enumerate(spread.places):
         at = Address(starts[row], where.offset + column * size)
         value: Operand = Vector(items[2 * number : 2 * number + 2]) if vector else items[number]
-        yield _moving(instruction, f"{direction}{space}{kind}", at, value)
+        yield _load_or_store(instruction, f"{direction}{space}{kind}", at, value)
     for number in range(len(spread.places), len(items) if element == "f16" and not vector else 0):
         copied = items[number % len(spread.places)]
-        yield instead(instruction, "mov.b32", items[number], copied)
+        yield substitute(instruction, "mov.b32", items[number], copied)
 
 
-def _moving(of: Instruction, what: str, at: Address, value: Operand) -> Instruction:
+def _load_or_store(of: Instruction, what: str, at: Address, value: Operand) -> Instruction:
     direction, _, kind = what.partition(".")
     if direction == "load":
-        return instead(of, f"ld.{kind}", value, at)
-    return instead(of, f"st.{kind}", at, value)
+        return substitute(of, f"ld.{kind}", value, at)
+    return substitute(of, f"st.{kind}", at, value)
 
 
-def _crossed(
+def _move_by_element(
     of: Instruction,
     what: str,
     items: Sequence[Operand],
-    spread: _Spread,
+    spread: _FragmentLayout,
     starts: dict[int, Register],
     stride: Operand,
     size: int,
 ) -> Iterator[Instruction]:
     """Move an accumulator whose columns lie in memory one behind the other: element by element."""
     offset = next(each.offset for each in of.operands if isinstance(each, Address))
-    at_column = ROWS[-1]
+    at_column = ROW_ADDRESSES[-1]
     for number, (row, column) in enumerate(spread.places):
         values: Sequence[Operand] = items[2 * number : 2 * number + 2]
         if size == 2:
             values = HALVES
             if what.startswith("store"):
-                yield instead(of, "mov.b32", Vector(HALVES), items[number])
+                yield substitute(of, "mov.b32", Vector(HALVES), items[number])
         for part, value in enumerate(values):
             numbers = (Immediate("int", each) for each in (column + part, size))
-            yield instead(of, "wmma.column", at_column, starts[row], stride, *numbers)
-            yield _moving(of, f"{what}.b{8 * size}", Address(at_column, offset), value)
+            yield substitute(of, "wmma.column", at_column, starts[row], stride, *numbers)
+            yield _load_or_store(of, f"{what}.b{8 * size}", Address(at_column, offset), value)
         if size == 2 and what.startswith("load"):
-            yield instead(of, "mov.b32", items[number], Vector(HALVES))
+            yield substitute(of, "mov.b32", items[number], Vector(HALVES))
 
 
-def column(start: Any, stride: Any, number: Any, size: Any) -> Any:
+def column_address(start: Any, stride: Any, number: Any, size: Any) -> Any:
     """The address so many columns further."""
     wide = [each.astype(np.uint64) for each in (stride, number, size)]
     return start + wide[0] * wide[1] * wide[2]
@@ -284,7 +290,7 @@ def column(start: Any, stride: Any, number: Any, size: Any) -> Any:
 # --- Products --------------------------------------------------------------------------------
 
 
-def flattened(instruction: Instruction) -> Iterable[Instruction]:
+def flatten_fragments(instruction: Instruction) -> Iterable[Instruction]:
     """`wmma.mma` with each register of its matrices as a source of its own."""
     to, *given = instruction.operands
     sources = [item for each in given for item in _items(each)]
@@ -296,7 +302,7 @@ def _items(operand: Operand) -> tuple[Operand, ...]:
     return operand.items if isinstance(operand, Vector) else (operand,)
 
 
-def multiply_add(product: Product) -> Callable[..., Any]:
+def wmma_mma(product: WmmaProduct) -> Callable[..., Any]:
     """What a product makes of fragments: registers of A, B and C to those of D.
 
     Each register is an array of shape (warps, 32).
@@ -304,23 +310,23 @@ def multiply_add(product: Product) -> Callable[..., Any]:
     shape, element, result = product.shape, product.element, product.result
     counts = [product.registers(each) for each in "ab"]
     spreads = [
-        _factor(m, way, shape, element) for m, way in zip("ab", product.layouts, strict=True)
+        _factor_layout(m, way, shape, element) for m, way in zip("ab", product.layouts, strict=True)
     ]
     tables = [
         each.table() if way == "row" else each.table().T
         for each, way in zip(spreads, product.layouts, strict=True)
     ]
     used = [len(each.places) for each in spreads]
-    pairs = _accumulator(shape).table()
+    pairs = _accumulator_layout(shape).table()
     clamp = product.ending == ".satfinite"
 
     def run(active: Any, *given: Any) -> tuple[Any, ...]:
         ends = np.cumsum([0, *counts])
         factors = [
-            elements_of(_packed(given[start : start + count]), element)[:, table]
+            fragment_elements(_packed(given[start : start + count]), element)[:, table]
             for start, count, table in zip(ends, used, tables, strict=False)
         ]
-        added = elements_of(_packed(given[ends[2] :]), product.accumulator)[:, pairs]
+        added = fragment_elements(_packed(given[ends[2] :]), product.accumulator)[:, pairs]
         total = rounded_sum(factors[0], factors[1], added, result, clamp)
         fragments = np.empty((len(total), pairs.size), total.dtype)
         fragments[:, pairs] = total

@@ -247,7 +247,7 @@ class Tally:
 
 
 @dataclass
-class Trace:
+class ExecutionTrace:
     """What a chunk did in the order of execution, for the cache and time models.
 
     Attributes:

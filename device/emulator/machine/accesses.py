@@ -15,7 +15,7 @@ import numpy as np
 from memlab.device.emulator.isa import integers
 from memlab.device.emulator.isa.table import NUMPY_TYPES, Row
 from memlab.device.emulator.machine import memory
-from memlab.device.emulator.machine.access_costs import Pattern, Patterns, Tally, Trace
+from memlab.device.emulator.machine.access_costs import ExecutionTrace, Pattern, Patterns, Tally
 from memlab.device.emulator.machine.binding import Action
 from memlab.device.emulator.machine.memory import (
     AccessFault,
@@ -26,9 +26,9 @@ from memlab.device.emulator.machine.memory import (
 )
 from memlab.device.emulator.machine.operands import Operands, Source, value_of
 from memlab.device.emulator.machine.recording import Recorder
-from memlab.device.emulator.machine.scheduler import Mask, warps_of
+from memlab.device.emulator.machine.scheduler import Mask, active_warps
 from memlab.device.emulator.machine.threads import Threads
-from memlab.device.emulator.program.program import Program, Step
+from memlab.device.emulator.program.program import DecodedInstruction, Program
 from memlab.device.emulator.ptx.parser import (
     TYPE_BYTES,
     Address,
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class _Located:
+class _ResolvedAddresses:
     """Where a register's addresses lie in a segment; valid for one version of the register."""
 
     version: int
@@ -66,7 +66,7 @@ class Accesses:
         segments: Mapping[str, Segment],
         patterns: Patterns,
         tally: Tally,
-        trace: Trace | None,
+        trace: ExecutionTrace | None,
         recorder: Recorder | None,
         checker: Checker | None = None,
     ) -> None:
@@ -78,9 +78,9 @@ class Accesses:
         self._operands, self._segments, self._patterns = operands, segments, patterns
         self._tally, self._trace, self._recorder = tally, trace, recorder
         self._checker = checker
-        self._located: dict[tuple[str, str, int], _Located] = {}
+        self._located: dict[tuple[str, str, int], _ResolvedAddresses] = {}
 
-    def load(self, index: int, step: Step) -> Action:
+    def load(self, index: int, step: DecodedInstruction) -> Action:
         """A load of one value or a vector."""
         row, (to, source) = step.row, step.instruction.operands
         items = _items(to, row)
@@ -106,7 +106,7 @@ class Accesses:
 
         return run
 
-    def store(self, index: int, step: Step) -> Action:
+    def store(self, index: int, step: DecodedInstruction) -> Action:
         """A store of one value or a vector."""
         row, (destination, source) = step.row, step.instruction.operands
         items = _items(source, row)
@@ -129,7 +129,7 @@ class Accesses:
 
         return run
 
-    def atomic(self, index: int, step: Step) -> Action:
+    def atomic(self, index: int, step: DecodedInstruction) -> Action:
         """An atomic operation, or a reduction, which is one without a result."""
         row, operands = step.row, step.instruction.operands
         has_result = row.kind == "atomic"
@@ -158,7 +158,7 @@ class Accesses:
                         np.broadcast_to(v if chosen is None or not v.ndim else v[chosen], count)
                         for v in map(value_of, each)
                     ]
-                    old = _combine(segment.typed(dtype), where + number, values, function)
+                    old = _apply_atomic(segment.typed(dtype), where + number, values, function)
                     if writers:
                         value = np.zeros(self.lanes, dtype)
                         value[slice(None) if chosen is None else chosen] = old
@@ -168,7 +168,7 @@ class Accesses:
         return run
 
     def _accessor(
-        self, index: int, step: Step, operand: Address, sources: Sequence[Source] = ()
+        self, index: int, step: DecodedInstruction, operand: Address, sources: Sequence[Source] = ()
     ) -> Callable[[Mask | None], list[tuple[Segment, Lanes, int, Mask | None]]]:
         """How one memory instruction finds its elements; counts each time it does.
 
@@ -225,7 +225,7 @@ class Accesses:
             taking = self._alive if mask is None else mask
             address = np.broadcast_to(base, self.lanes) + offset
             found = []
-            for space, start, lanes in memory.by_space(address, taking):
+            for space, start, lanes in memory.split_by_space(address, taking):
                 chosen = None if lanes.all() else lanes
                 segment = self._segments[space]
                 found.append((segment, *find(segment, start, chosen), chosen))
@@ -241,7 +241,7 @@ class Accesses:
         version: int,
         mask: Mask | None,
         name: str,
-    ) -> _Located:
+    ) -> _ResolvedAddresses:
         """Find where addresses lie in a segment, without the instruction's own offset."""
         pattern: Pattern | None = None
         lane_0 = address
@@ -254,7 +254,9 @@ class Accesses:
         if segment.lane_base is not None:
             lane_base = segment.lane_base if mask is None else segment.lane_base[mask]
             position = position + lane_base
-        return _Located(version, position >> shift, low, high, misalignment, pattern, lane_0)
+        return _ResolvedAddresses(
+            version, position >> shift, low, high, misalignment, pattern, lane_0
+        )
 
     def _pattern(self, site: str, address: Lanes, mask: Mask | None) -> tuple[Pattern, Lanes]:
         """Intern the pattern of a warp's addresses; also give the sector where each starts."""
@@ -264,7 +266,7 @@ class Accesses:
             first = rows[:, 0]
         else:
             lanes = mask.reshape(-1, WARP_SIZE)
-            active = warps_of(mask)
+            active = active_warps(mask)
             if self._trace is None and not active.all():  # which warps they are, it alone asks
                 rows, lanes = rows[active], lanes[active]
                 active = np.ones(len(rows), np.bool_)
@@ -280,9 +282,9 @@ class Accesses:
     def _count(
         self,
         index: int,
-        step: Step,
+        step: DecodedInstruction,
         segment: Segment,
-        located: _Located,
+        located: _ResolvedAddresses,
         offset: int,
         mask: Mask | None,
     ) -> None:
@@ -317,7 +319,13 @@ class Accesses:
             tally.wavefronts[index] += local.lines
 
     def _fault(
-        self, segment: Segment, base: Lanes, offset: int, size: int, step: Step, mask: Mask | None
+        self,
+        segment: Segment,
+        base: Lanes,
+        offset: int,
+        size: int,
+        step: DecodedInstruction,
+        mask: Mask | None,
     ) -> None:
         """Stop at the first lane whose access is at fault, if one is, and say where it is."""
         taking = np.flatnonzero(self._alive if mask is None else mask)
@@ -333,7 +341,9 @@ class Accesses:
             raise KernelFault(f"{fault}, {self._threads.place(lane, step.instruction)}") from None
 
 
-def segments(program: Program, threads: Threads, global_memory: GlobalMemory) -> dict[str, Segment]:
+def build_segments(
+    program: Program, threads: Threads, global_memory: GlobalMemory
+) -> dict[str, Segment]:
     """The state spaces of a chunk by name: global memory, and what its lanes have of their own."""
     grid, lanes = threads.grid, threads.lanes
     shared_bytes = program.static_shared_bytes  # what lies behind belongs to no array
@@ -377,7 +387,7 @@ def _items(operand: Operand, row: Row) -> tuple[Operand, ...]:
     return items
 
 
-def _combine(
+def _apply_atomic(
     elements: Lanes, where: Lanes, values: Sequence[Lanes], function: Callable[..., Any]
 ) -> Lanes:
     """Apply an atomic in lane order; gives what each lane found.
@@ -385,8 +395,8 @@ def _combine(
     Lanes at distinct addresses go at once, those at one address one after the other; or, where
     that means fewer steps, the lanes at one address at once, one address after the other.
     """
-    if function is integers.swap_if_equal:
-        return _swap(elements, where, *values)
+    if function is integers.compare_and_swap:
+        return _apply_compare_and_swap(elements, where, *values)
     order = np.argsort(where, kind="stable")
     ordered = where[order]
     starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
@@ -409,7 +419,7 @@ def _combine(
     return old
 
 
-def _swap(elements: Lanes, where: Lanes, compare: Lanes, new: Lanes) -> Lanes:
+def _apply_compare_and_swap(elements: Lanes, where: Lanes, compare: Lanes, new: Lanes) -> Lanes:
     """Compare and swap in lane order; gives what each lane found.
 
     Of the lanes at one address that have not been served, those before the first that finds what

@@ -11,15 +11,15 @@ from memlab.device.emulator.isa.table import NUMPY_TYPES, Row
 from memlab.device.emulator.machine.access_costs import Tally
 from memlab.device.emulator.machine.operands import Operands, Source, value_of
 from memlab.device.emulator.machine.scheduler import Mask
-from memlab.device.emulator.machine.warp_synchronization import Company
-from memlab.device.emulator.program.program import Step
+from memlab.device.emulator.machine.warp_synchronization import ParticipatingLanes
+from memlab.device.emulator.program.program import DecodedInstruction
 from memlab.device.emulator.ptx.parser import PtxError, Vector
 
 Action: TypeAlias = Callable[["Mask | None"], None]
 """Runs an instruction for the lanes of a mask; None for all."""
 
 
-def lane_by_lane(operands: Operands, step: Step) -> Action:
+def bind_lanewise(operands: Operands, step: DecodedInstruction) -> Action:
     """An instruction that computes each lane from its own sources."""
     row, (to, *given) = step.row, step.instruction.operands
     sources = [operands.source(o, t) for o, t in zip(given, row.of, strict=True)]
@@ -56,7 +56,13 @@ def lane_by_lane(operands: Operands, step: Step) -> Action:
     return run_direct if direct else run if len(targets) == 1 else run_pair
 
 
-def together(operands: Operands, step: Step, alive: Mask, size: int, company: Company) -> Action:
+def bind_collective(
+    operands: Operands,
+    step: DecodedInstruction,
+    alive: Mask,
+    size: int,
+    company: ParticipatingLanes,
+) -> Action:
     """An instruction of whole warps, or of whole blocks.
 
     Args:
@@ -105,7 +111,9 @@ def _unpack(operands: Operands, to: Vector, row: Row, sources: Sequence[Source])
     return run
 
 
-def guarded(operands: Operands, index: int, step: Step, action: Action, tally: Tally) -> Action:
+def with_guard(
+    operands: Operands, index: int, step: DecodedInstruction, action: Action, tally: Tally
+) -> Action:
     """Run an action only for the lanes whose guard predicate holds."""
     name, negated = step.instruction.guard, step.instruction.guard_negated
     if name is None:

@@ -14,29 +14,33 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memlab.device.emulator.machine import binding, printf
-from memlab.device.emulator.machine.access_costs import Patterns, Tally, Trace
-from memlab.device.emulator.machine.accesses import Accesses, segments
+from memlab.device.emulator.machine.access_costs import ExecutionTrace, Patterns, Tally
+from memlab.device.emulator.machine.accesses import Accesses, build_segments
 from memlab.device.emulator.machine.binding import Action
 from memlab.device.emulator.machine.memory import GlobalMemory, KernelFault
 from memlab.device.emulator.machine.operands import Operands, value_of
-from memlab.device.emulator.machine.partial_barriers import Rendezvous, is_partial
+from memlab.device.emulator.machine.partial_barriers import PartialBarriers, is_partial
 from memlab.device.emulator.machine.recording import Recorder
-from memlab.device.emulator.machine.scheduler import Mask, Schedule, warps_of
-from memlab.device.emulator.machine.spin_waits import Waiting
-from memlab.device.emulator.machine.threads import Grid, Threads, shortened
-from memlab.device.emulator.machine.warp_synchronization import Company, Meetings, Parked
-from memlab.device.emulator.program.lowering import MALFORMED, malformed
-from memlab.device.emulator.program.program import Program, Step
+from memlab.device.emulator.machine.scheduler import Mask, Scheduler, active_warps
+from memlab.device.emulator.machine.spin_waits import SpinWaitDetector
+from memlab.device.emulator.machine.threads import Grid, Threads, source_excerpt
+from memlab.device.emulator.machine.warp_synchronization import (
+    ParticipatingLanes,
+    WaitingGroups,
+    WarpSynchronization,
+)
+from memlab.device.emulator.program.lowering import OPERAND_EXCEPTIONS, operand_error
+from memlab.device.emulator.program.program import DecodedInstruction, Program
 from memlab.device.emulator.ptx.parser import PtxError
 from memlab.device.properties import WARP_SIZE
 
 if TYPE_CHECKING:
     from memlab.device.budget import Deadline
     from memlab.device.emulator.checks.checker import Checker
-    from memlab.device.emulator.sampling.affine_values import Moves
+    from memlab.device.emulator.sampling.affine_values import AffineValues
 
 
-_ROUNDS_IN_VAIN = 3  # of all groups that wait: then none of a probe's blocks can go on
+_MAX_IDLE_ROUNDS = 3  # of all groups that wait: then none of a probe's blocks can go on
 
 
 class Chunk:
@@ -54,12 +58,12 @@ class Chunk:
         blocks: NDArray[np.int64],
         global_memory: GlobalMemory,
         patterns: Patterns,
-        trace: Trace | None = None,
+        trace: ExecutionTrace | None = None,
         source: Sequence[str] = (),
         recorder: Recorder | None = None,
         checker: Checker | None = None,
         deadline: Deadline | None = None,
-        moves: Moves | None = None,
+        moves: AffineValues | None = None,
     ) -> None:
         """Prepare blocks, given by their coordinates (shape (blocks, 3)), for running."""
         self._deadline = deadline
@@ -70,7 +74,7 @@ class Chunk:
         self.lanes = self._threads.lanes
         places = {each.name: global_memory.find(each.name).address for each in program.globals}
         self._operands = Operands(program, self._threads, places)
-        spaces = segments(program, self._threads, global_memory)
+        spaces = build_segments(program, self._threads, global_memory)
         self._memory, self._spaces = global_memory, spaces
         if checker is not None:
             checker.begin(self._threads, self._operands, spaces)
@@ -80,16 +84,16 @@ class Chunk:
         self._accesses = Accesses(
             self._threads, self._operands, spaces, patterns, self.tally, trace, recorder, checker
         )
-        self._company = Company()
+        self._company = ParticipatingLanes()
         if checker is not None:
             checker.barriers.company = self._company
-        self._rendezvous = Rendezvous(program.steps, self._operands, self._threads)
+        self._rendezvous = PartialBarriers(program.steps, self._operands, self._threads)
         self._actions: list[Action | None] = []
         for index, step in enumerate(program.steps):
             try:
                 self._actions.append(self._bind(index, step))
-            except MALFORMED as error:
-                raise malformed(step.instruction, source) from error
+            except OPERAND_EXCEPTIONS as error:
+                raise operand_error(step.instruction, source) from error
 
     def run(self) -> Tally:
         """Run every lane to its end.
@@ -110,12 +114,14 @@ class Chunk:
         if opener is None and any(map(is_partial, self.program.steps)):
             opener = self._rendezvous.open
         block_lanes = self._threads.grid.padded_threads
-        self._waiting = Waiting(self.program, self._operands, self._spaces)
-        awake = self._waiting.awake
-        schedule = Schedule(
+        self._waiting = SpinWaitDetector(self.program, self._operands, self._spaces)
+        awake = self._waiting.warps_to_resume
+        schedule = Scheduler(
             self._threads.alive, opener, block_lanes, self.program.order, awake, self._meet
         )
-        self._meetings = Meetings(self.program.steps, self._operands, schedule.live, self._company)
+        self._meetings = WarpSynchronization(
+            self.program.steps, self._operands, schedule.live, self._company
+        )
         if checker is not None:
             checker.barriers.schedule = schedule
         end = len(self.program.steps)
@@ -132,11 +138,11 @@ class Chunk:
         self.tally.lanes = [a + int(b) for a, b in zip(self.tally.lanes, np_lanes, strict=True)]
         self.tally.warps = [a + int(b) for a, b in zip(self.tally.warps, np_warps, strict=True)]
 
-    def _meet(self, waiting: Parked, held: Mask) -> tuple[Parked, Parked]:
-        return self._meetings.carry_out(waiting, held, self._actions)
+    def _meet(self, waiting: WaitingGroups, held: Mask) -> tuple[WaitingGroups, WaitingGroups]:
+        return self._meetings.execute_ready(waiting, held, self._actions)
 
     def _run_groups(
-        self, schedule: Schedule, lanes_change: list[int], warps_change: list[int]
+        self, schedule: Scheduler, lanes_change: list[int], warps_change: list[int]
     ) -> None:
         """Run group after group; the lists take by how many lanes and warps more run there."""
         steps, actions, end = self.program.steps, self._actions, len(self.program.steps)
@@ -145,7 +151,7 @@ class Chunk:
         going = True
         while going:
             start, mask = schedule.counter, schedule.mask
-            if deadline is not None and deadline.passed():
+            if deadline is not None and deadline.has_passed():
                 raise deadline.error(self._place(steps[min(start, end - 1)], mask))
             stop = min(schedule.limit, end)
             counter = start
@@ -159,7 +165,7 @@ class Chunk:
                 counter += 1
             at_control = counter < stop
             lanes = self.lanes if mask is None else int(np.count_nonzero(mask))
-            warps = self.lanes // WARP_SIZE if mask is None else int(warps_of(mask).sum())
+            warps = self.lanes // WARP_SIZE if mask is None else int(active_warps(mask).sum())
             lanes_change[start] += lanes
             warps_change[start] += warps
             lanes_change[counter + at_control] -= lanes
@@ -172,21 +178,23 @@ class Chunk:
             if not at_control:
                 if counter >= end:
                     if checker is not None:
-                        checker.control(end, schedule.mask)
+                        checker.record_control_flow(end, schedule.mask)
                     going = schedule.exit()
                 else:
                     schedule.merge()
             else:
                 going = self._transfer(schedule, steps[counter], counter, lanes)
 
-    def _transfer(self, schedule: Schedule, step: Step, counter: int, lanes: int) -> bool:
+    def _transfer(
+        self, schedule: Scheduler, step: DecodedInstruction, counter: int, lanes: int
+    ) -> bool:
         """Carry out a branch, an exit, a barrier or a meeting for the running group."""
         if step.row.kind == "warp":
             return schedule.meet()
         guard = step.instruction.guard
         if guard is not None:
             if self._checker is not None:
-                self._checker.decides(guard, schedule.mask)
+                self._checker.check_predicate(guard, schedule.mask)
             taken = self._operands.register(guard)
             if step.instruction.guard_negated:
                 taken = ~taken
@@ -199,39 +207,41 @@ class Chunk:
             if count < lanes:
                 if step.row.kind == "branch":
                     if self._checker is not None:
-                        self._checker.control(counter, taken)
+                        self._checker.record_control_flow(counter, taken)
                     waits = self._waits(step, counter, taken)
                     schedule.split(taken, step.target)
-                    return not waits or self._give_way(schedule, step, counter)
+                    return not waits or self._defer_group(schedule, step, counter)
                 schedule.split(taken, counter)  # those taken lie lowest: they run on from here
         if self._checker is not None and step.row.kind in ("branch", "exit"):
-            self._checker.control(counter, schedule.mask)
+            self._checker.record_control_flow(counter, schedule.mask)
         if step.row.kind == "branch":
             waits = self._waits(step, counter, schedule.mask)
             schedule.jump(step.target)
-            return not waits or self._give_way(schedule, step, counter)
+            return not waits or self._defer_group(schedule, step, counter)
         checker = self._checker if step.row.kind == "nothing" else None
         if checker is not None and checker.passes(counter, schedule.mask):
             schedule.jump(counter + 1)
             return True
         return schedule.exit() if step.row.kind == "exit" else schedule.park()
 
-    def _waits(self, step: Step, counter: int, lanes: Mask | None) -> bool:
+    def _waits(self, step: DecodedInstruction, counter: int, lanes: Mask | None) -> bool:
         """Whether lanes that take a branch do so to wait for another thread."""
         if step.target > counter:
             return False
-        return self._waiting.turn(step.target, self._threads.alive if lanes is None else lanes)
+        return self._waiting.is_spin_iteration(
+            step.target, self._threads.alive if lanes is None else lanes
+        )
 
-    def _give_way(self, schedule: Schedule, step: Step, counter: int) -> bool:
+    def _defer_group(self, schedule: Scheduler, step: DecodedInstruction, counter: int) -> bool:
         """Let others run before the group that waits; False where nothing is left to run.
 
         A probe's blocks may wait for blocks that are not among them: it ends there.
         """
         if schedule.counter == step.target:  # else another group runs first
-            schedule.give_way(counter)
-        return self.trace is None or schedule.rounds_in_vain < _ROUNDS_IN_VAIN
+            schedule.defer(counter)
+        return self.trace is None or schedule.rounds_in_vain < _MAX_IDLE_ROUNDS
 
-    def _bind(self, index: int, step: Step) -> Action | None:
+    def _bind(self, index: int, step: DecodedInstruction) -> Action | None:
         """What running an instruction calls; None for one that decides who runs next."""
         kind, operands, threads = step.row.kind, self._operands, self._threads
         match kind:
@@ -240,12 +250,12 @@ class Chunk:
             case "nothing":
                 if self._checker is None:
                     return _do_nothing
-                ordering = self._checker.ordering(step)
+                ordering = self._checker.synchronization_action(step)
                 if ordering is None:
                     return None
                 action = ordering
             case "lanes":
-                action = binding.lane_by_lane(operands, step)
+                action = binding.bind_lanewise(operands, step)
             case "arrive":
                 if self._checker is not None:
                     raise PtxError(
@@ -254,12 +264,14 @@ class Chunk:
                     )
                 action = partial(self._rendezvous.arrive, index)
             case "warp":
-                action = binding.together(operands, step, threads.alive, WARP_SIZE, self._company)
+                action = binding.bind_collective(
+                    operands, step, threads.alive, WARP_SIZE, self._company
+                )
                 if self._checker is not None:
                     action = self._checker.together(index, step, action)
             case "block":
                 size = threads.grid.padded_threads
-                action = binding.together(operands, step, threads.alive, size, self._company)
+                action = binding.bind_collective(operands, step, threads.alive, size, self._company)
             case "print":
                 action = self._print(step)
             case "trap":
@@ -276,26 +288,26 @@ class Chunk:
             action = self._moves.follow(step, action)
         if self._checker is not None:
             action = self._checker.follow(index, step, action)
-        return binding.guarded(operands, index, step, action, self.tally)
+        return binding.with_guard(operands, index, step, action, self.tally)
 
-    def _trap(self, index: int, step: Step) -> Action:
+    def _trap(self, index: int, step: DecodedInstruction) -> Action:
         """`trap`, or an assertion that failed, with the address of its text."""
         texts = [self._operands.source(each, "u64") for each in step.instruction.operands]
 
         def run(mask: Mask | None) -> None:
             if self._checker is not None:
-                self._checker.stopped(index, mask)
+                self._checker.report_trap(index, mask)
             where = self._place(step, mask)
             if not texts:
                 raise KernelFault(f"the kernel stopped itself (trap), {where}")
             lane = int(np.flatnonzero(self._threads.alive if mask is None else mask)[0])
             address = int(np.broadcast_to(value_of(texts[0]), self.lanes)[lane])
-            asserted = printf.text_at(self._memory, address)
-            raise KernelFault(f"assertion failed: {shortened(asserted)}, {where}")
+            asserted = printf.read_string(self._memory, address)
+            raise KernelFault(f"assertion failed: {source_excerpt(asserted)}, {where}")
 
         return run
 
-    def _print(self, step: Step) -> Action:
+    def _print(self, step: DecodedInstruction) -> Action:
         """`printf`; a probe, whose blocks run again, does not."""
         form, values = (self._operands.source(each, "u64") for each in step.instruction.operands)
 
@@ -306,7 +318,7 @@ class Chunk:
 
         return run
 
-    def _place(self, step: Step, mask: Mask | None) -> str:
+    def _place(self, step: DecodedInstruction, mask: Mask | None) -> str:
         """Where the first of some lanes is, in words."""
         lane = int(np.flatnonzero(self._threads.alive if mask is None else mask)[0])
         return self._threads.place(lane, step.instruction)

@@ -47,7 +47,7 @@ def is_in_space(space: str, address: Lanes) -> Lanes:
     return inside[space]
 
 
-def by_space(address: Lanes, lanes: Lanes) -> Iterator[tuple[str, int, Lanes]]:
+def split_by_space(address: Lanes, lanes: Lanes) -> Iterator[tuple[str, int, Lanes]]:
     """Tell lanes, given as a mask, apart by the state space that their generic addresses lie in.
 
     Gives its name, the generic address of its first byte (0 for global memory) and its lanes: the
@@ -70,7 +70,7 @@ NULL_PAGE_BYTES, NULL_REACH_BYTES = 4096, 2**32
 """Nothing is allocated so low: who gets there has a null pointer, or an index from one."""
 
 
-def nowhere(address: int) -> str:
+def describe_wild_address(address: int) -> str:
     """A global address that is far from every array, in words."""
     where = "where nothing is allocated"
     if 0 <= address < NULL_REACH_BYTES:
@@ -80,7 +80,7 @@ def nowhere(address: int) -> str:
 
 READ_ONLY = ("const", "param")
 """State spaces that a kernel can have an address in, and never store to."""
-_WHAT_IT_HOLDS = {"const": "__constant__ memory", "param": "the kernel's arguments"}
+_SPACE_CONTENTS = {"const": "__constant__ memory", "param": "the kernel's arguments"}
 _ALIGNMENT_BYTES = 512
 """Alignment of every allocation: cuMemAlloc's, CUDA driver API."""
 _GUARD_BYTES = 4096  # unmapped bytes behind each allocation, so that an overrun is seen
@@ -99,7 +99,7 @@ class AccessFault(MemlabError):
 
 
 @dataclass(frozen=True)
-class Allocation:
+class DeviceArray:
     """One array in global memory.
 
     Attributes:
@@ -169,17 +169,17 @@ class GlobalMemory(Segment):
 
     def __init__(self, arrays: dict[str, tuple[int, int]]) -> None:
         """Lay out arrays given as name to (bytes, bytes an element)."""
-        self.allocations: list[Allocation] = []
+        self.allocations: list[DeviceArray] = []
         end = 0
         for name, (size, element_bytes) in arrays.items():
-            self.allocations.append(Allocation(name, GLOBAL_BASE + end, size, element_bytes))
+            self.allocations.append(DeviceArray(name, GLOBAL_BASE + end, size, element_bytes))
             end += -(-(size + _GUARD_BYTES) // _ALIGNMENT_BYTES) * _ALIGNMENT_BYTES
         super().__init__("global", np.zeros(end + 16, np.uint8), end)
         self._starts = [each.address for each in self.allocations]
-        self._unit = noted_bytes(element_bytes for _, element_bytes in arrays.values())
+        self._unit = write_tracking_bytes(element_bytes for _, element_bytes in arrays.values())
         self._units_written = np.zeros(end // self._unit + 16, np.bool_)
 
-    def find(self, name: str) -> Allocation:
+    def find(self, name: str) -> DeviceArray:
         """The allocation of a name."""
         return next(each for each in self.allocations if each.name == name)
 
@@ -220,12 +220,12 @@ class GlobalMemory(Segment):
         """An address as the nearest array's element."""
         index = max(bisect.bisect_right(self._starts, address) - 1, 0)
         if not self.allocations:
-            return nowhere(address)
+            return describe_wild_address(address)
         nearest = self.allocations[index]
         element = (address - nearest.address) // nearest.element_bytes
         count = nearest.size // nearest.element_bytes
         if abs(element) > 1 << 40:
-            return nowhere(address)
+            return describe_wild_address(address)
         return f"{nearest.name}[{element}] of {count} {plural(count, 'element')}"
 
     def written(self, low_byte: Lanes, count: int) -> None:
@@ -235,7 +235,7 @@ class GlobalMemory(Segment):
             self._units_written[first + step] = True
 
 
-def noted_bytes(element_bytes: Iterable[int]) -> int:
+def write_tracking_bytes(element_bytes: Iterable[int]) -> int:
     """In what pieces stores are remembered: words, or elements where some are smaller."""
     return min(4, *element_bytes, 4)
 
@@ -245,7 +245,7 @@ def find_fault(segment: Segment, addresses: Lanes, size: int, what: str) -> Acce
     if what == "write" and segment.name in READ_ONLY:
         return AccessFault(
             f"illegal address: {what} of {size} bytes at {segment.describe(int(addresses[0]))}: "
-            f"{_WHAT_IT_HOLDS[segment.name]} can only be read",
+            f"{_SPACE_CONTENTS[segment.name]} can only be read",
             0,
         )
     for lane, address in enumerate(addresses.tolist()):

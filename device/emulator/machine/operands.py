@@ -15,15 +15,15 @@ import numpy as np
 from memlab.device.emulator.isa.table import NUMPY_TYPES
 from memlab.device.emulator.machine.memory import Lanes
 from memlab.device.emulator.machine.scheduler import Mask
-from memlab.device.emulator.machine.threads import CLOCKS, Threads
+from memlab.device.emulator.machine.threads import CLOCK_REGISTERS, Threads
 from memlab.device.emulator.program.program import Program, address_registers
 from memlab.device.emulator.ptx.parser import (
     TYPE_BYTES,
     Address,
+    DestinationPair,
     Immediate,
     Negated,
     Operand,
-    Pair,
     PtxError,
     Register,
     Symbol,
@@ -71,7 +71,7 @@ class Operands:
         """An operand as lanes of a type."""
         dtype = NUMPY_TYPES[ptx_type]
         if isinstance(operand, Register):
-            if operand.name in CLOCKS:
+            if operand.name in CLOCK_REGISTERS:
                 shift = 32 if operand.name.endswith("_hi") else 0
                 return lambda: np.array(next(self._clock) >> shift, np.uint64).astype(dtype)
             special = self._special.get(operand.name)
@@ -103,7 +103,7 @@ class Operands:
         items: tuple[Operand, ...]
         if isinstance(operand, Vector):
             items = operand.items
-        elif isinstance(operand, Pair):
+        elif isinstance(operand, DestinationPair):
             items = (operand.first, operand.second)
         else:
             items = (operand,)

@@ -15,24 +15,26 @@ from numpy.typing import NDArray
 from memlab.device.emulator.machine.operands import Operands, Source, value_of
 from memlab.device.emulator.machine.scheduler import Mask
 from memlab.device.emulator.machine.threads import Threads
-from memlab.device.emulator.program.program import Step
+from memlab.device.emulator.program.program import DecodedInstruction
 from memlab.device.emulator.ptx.parser import Immediate
 from memlab.device.properties import WARP_SIZE
 
-Parked = dict[int, Mask]
+WaitingGroups = dict[int, Mask]
 
 
-def is_partial(step: Step) -> bool:
+def is_partial(step: DecodedInstruction) -> bool:
     """Whether it is a barrier that not all threads of a block need to reach."""
     barrier, *count = step.instruction.operands or (Immediate("int", 0),)
     whole = isinstance(barrier, Immediate) and not barrier.bits and not count
     return step.row.kind == "arrive" or (step.row.kind == "barrier" and not whole)
 
 
-class Rendezvous:
+class PartialBarriers:
     """Who waits at which barrier, and who has only told that it came by."""
 
-    def __init__(self, steps: Sequence[Step], operands: Operands, threads: Threads) -> None:
+    def __init__(
+        self, steps: Sequence[DecodedInstruction], operands: Operands, threads: Threads
+    ) -> None:
         """Watch the barriers of a chunk."""
         self._threads = threads
         self._block = np.arange(threads.lanes) // threads.grid.padded_threads
@@ -55,7 +57,7 @@ class Rendezvous:
             key = int(self._block[lane]), int(numbers[first])
             self._arrived[key] += WARP_SIZE
 
-    def open(self, parked: Parked) -> tuple[Parked, Parked]:
+    def open(self, parked: WaitingGroups) -> tuple[WaitingGroups, WaitingGroups]:
         """Say which lanes go on, and which wait on; where no barrier is complete, all go on."""
         numbers = np.full(self._threads.lanes, -1, np.int64)
         counts = np.zeros(self._threads.lanes, np.int64)
@@ -69,13 +71,13 @@ class Rendezvous:
             for number in np.unique(numbers[inside]).tolist():
                 here = inside & (numbers == number)
                 expected = int(counts[here].max())
-                present = _threads_of_warps(here) + self._arrived[block, number]
+                present = _whole_warps(here) + self._arrived[block, number]
                 if present >= expected if expected else np.array_equal(here, inside):
                     going |= here
                     self._arrived[block, number] = 0
         if not going.any():
             return parked, {}
-        return _part(parked, going), _part(parked, ~going)
+        return _select_lanes(parked, going), _select_lanes(parked, ~going)
 
     def _value(self, step: int, operand: int) -> NDArray[np.int64]:
         given = self._given[step]
@@ -83,10 +85,10 @@ class Rendezvous:
         return np.broadcast_to(value.astype(np.int64), self._threads.lanes)
 
 
-def _threads_of_warps(lanes: Mask) -> int:
+def _whole_warps(lanes: Mask) -> int:
     """Barriers count whole warps."""
     return int(lanes.reshape(-1, WARP_SIZE).any(axis=1).sum()) * WARP_SIZE
 
 
-def _part(parked: Parked, lanes: Mask) -> Parked:
+def _select_lanes(parked: WaitingGroups, lanes: Mask) -> WaitingGroups:
     return {resume: mask & lanes for resume, mask in parked.items() if (mask & lanes).any()}

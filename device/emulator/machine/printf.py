@@ -18,14 +18,14 @@ from memlab.device.emulator.machine.operands import Source, value_of
 from memlab.device.emulator.machine.scheduler import Mask
 from memlab.text import printable
 
-MOST_LINES = 1000
+MAX_PRINTED_LINES = 1000
 """Of a launch; what is printed beyond is left out."""
 
-MOST_CHARACTERS = 1 << 20
+MAX_PRINTED_CHARACTERS = 1 << 20
 """Of a launch; CUDA's own buffer has as many bytes if nothing else is said (CUDA C++ Programming
 Guide, "Formatted Output", `cudaLimitPrintfFifoSize`)."""
 
-WIDEST = 4096
+MAX_FIELD_WIDTH = 4096
 """Characters of one conversion: larger widths and precisions are taken for this."""
 
 _LONGEST_BYTES = 4096  # of a string
@@ -33,10 +33,10 @@ _LONGEST_BYTES = 4096  # of a string
 _CONVERSION = re.compile(
     r"%([-+ #0]*)(\*|\d{1,9})?(?:\.(\*|\d{0,9}))?(hh|h|ll|l|j|z|t)?([a-zA-Z%])"
 )
-_WIDE = ("l", "ll", "j", "z", "t")
+_WIDE_LENGTHS = ("l", "ll", "j", "z", "t")
 
 
-def text_at(memory: GlobalMemory, address: int) -> str:
+def read_string(memory: GlobalMemory, address: int) -> str:
     """The string at a generic address; what lies outside the arrays is not read."""
     start = address - GLOBAL_BASE
     if not memory.check(address, address + 1):
@@ -45,7 +45,7 @@ def text_at(memory: GlobalMemory, address: int) -> str:
     return raw.partition(b"\0")[0].decode(errors="replace")
 
 
-def formatted(form: str, arguments: bytes, string: Callable[[int], str]) -> str:
+def format_printf(form: str, arguments: bytes, string: Callable[[int], str]) -> str:
     """What `printf` prints.
 
     Args:
@@ -70,16 +70,16 @@ def formatted(form: str, arguments: bytes, string: Callable[[int], str]) -> str:
         if width:
             wide = int(take("i") if width == "*" else width)
             flags += "-" if wide < 0 else ""  # C11, 7.21.6.1
-            width = str(min(abs(wide), WIDEST))
+            width = str(min(abs(wide), MAX_FIELD_WIDTH))
         spec = padded = f"%{flags}{width or ''}"
         if precision is not None:
             digits = int(take("i") if precision == "*" else precision or 0)
             # A negative one counts as none (C11, 7.21.6.1).
-            spec += "" if digits < 0 else f".{min(digits, WIDEST)}"
+            spec += "" if digits < 0 else f".{min(digits, MAX_FIELD_WIDTH)}"
         if letter in "di":
-            return (spec + "d") % take("q" if length in _WIDE else "i")
+            return (spec + "d") % take("q" if length in _WIDE_LENGTHS else "i")
         if letter in "uoxX":
-            value = take("Q" if length in _WIDE else "I")
+            value = take("Q" if length in _WIDE_LENGTHS else "I")
             return (spec + letter.replace("u", "d")) % value
         if letter in "eEfFgG":
             return (spec + letter) % take("d")
@@ -116,21 +116,25 @@ def print_lanes(
     forms, starts = (np.broadcast_to(value_of(each), len(lanes)) for each in (form, arguments))
     lines = []
     for lane in np.flatnonzero(lanes).tolist():
-        left = MOST_CHARACTERS - memory.printed_characters
-        if memory.printed >= MOST_LINES or left <= 0:
+        left = MAX_PRINTED_CHARACTERS - memory.printed_characters
+        if memory.printed >= MAX_PRINTED_LINES or left <= 0:
             break
         memory.printed += 1
         offset, values = int(starts[lane]) - LOCAL_WINDOW, b""
         if local.lane_base is not None and 0 <= offset < local.size:
             start = int(local.lane_base[lane])
             values = local.data[start + offset : start + local.size].tobytes()
-        text = text_at(memory, int(forms[lane]))
-        text = formatted(text, values, lambda address: text_at(memory, address))
+        text = read_string(memory, int(forms[lane]))
+        text = format_printf(text, values, lambda address: read_string(memory, address))
         text = printable(text[:left], but="\n\t")[:left]
         memory.printed_characters += len(text)
         lines.append(text)
         if len(text) == left:
-            lines.append(f"\n(what is printed after {MOST_CHARACTERS} characters is left out)\n")
-        elif memory.printed == MOST_LINES:
-            lines.append(f"(what is printed after {MOST_LINES} calls of printf is left out)\n")
+            lines.append(
+                f"\n(what is printed after {MAX_PRINTED_CHARACTERS} characters is left out)\n"
+            )
+        elif memory.printed == MAX_PRINTED_LINES:
+            lines.append(
+                f"(what is printed after {MAX_PRINTED_LINES} calls of printf is left out)\n"
+            )
     sys.stderr.write("".join(lines))

@@ -37,7 +37,7 @@ class RecordedAccess:
 
 
 @dataclass(frozen=True)
-class Stretch:
+class ExecutedRange:
     """Instructions that ran one after the other, without a branch between them.
 
     Attributes:
@@ -63,7 +63,7 @@ class Recorder:
 
     def __init__(self, memory: GlobalMemory, lanes: Lanes | None = None) -> None:
         """Follow the given lanes of a chunk; none where only reads are to be counted."""
-        self.stretches: list[Stretch] = []
+        self.stretches: list[ExecutedRange] = []
         self._memory = memory
         self._lanes = np.zeros(0, np.int64) if lanes is None else lanes
         self._pending: list[RecordedAccess] = []
@@ -104,7 +104,7 @@ class Recorder:
             return
         active = np.ones(len(self._lanes), np.bool_) if mask is None else mask[self._lanes]
         if active.any():
-            self.stretches.append(Stretch(start, stop, active, tuple(self._pending)))
+            self.stretches.append(ExecutedRange(start, stop, active, tuple(self._pending)))
         self._pending.clear()
 
     def reads(self, name: str) -> tuple[Lanes, Lanes]:

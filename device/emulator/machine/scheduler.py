@@ -17,15 +17,17 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from memlab.device.emulator.program.code_layout import Order
+from memlab.device.emulator.program.code_layout import BasicBlockOrder
 from memlab.device.properties import WARP_SIZE
 
 Mask = NDArray[np.bool_]
 
-Opener: TypeAlias = Callable[[dict[int, Mask]], tuple[dict[int, Mask], dict[int, Mask]]]
+BarrierRelease: TypeAlias = Callable[[dict[int, Mask]], tuple[dict[int, Mask], dict[int, Mask]]]
 """Says which of the parked groups go on, and which wait on, when no other lane can run."""
 
-Meeting: TypeAlias = Callable[[dict[int, Mask], Mask], tuple[dict[int, Mask], dict[int, Mask]]]
+WarpSyncRelease: TypeAlias = Callable[
+    [dict[int, Mask], Mask], tuple[dict[int, Mask], dict[int, Mask]]
+]
 """Carries out what groups wait for other lanes of their warps at; says who did, and who waits on.
 
 The second argument are lanes that may still have someone on the way to them.
@@ -34,7 +36,7 @@ The second argument are lanes that may still have someone on the way to them.
 _NEVER = 1 << 60  # a program counter behind every instruction
 
 
-class Schedule:
+class Scheduler:
     """The groups of lanes of one chunk of blocks.
 
     Attributes:
@@ -48,11 +50,11 @@ class Schedule:
     def __init__(
         self,
         live: Mask,
-        opener: Opener | None = None,
+        opener: BarrierRelease | None = None,
         block_lanes: int = WARP_SIZE,
-        order: Order | None = None,
+        order: BasicBlockOrder | None = None,
         awake: Callable[[Mapping[int, Mask]], dict[int, Mask]] = dict,
-        meeting: Meeting | None = None,
+        meeting: WarpSyncRelease | None = None,
     ) -> None:
         """Begin with the lanes that are threads; without an opener all barriers open at once.
 
@@ -123,7 +125,7 @@ class Schedule:
         self._meetings[self.counter] = running if waiting is None else waiting | running
         return self._next()
 
-    def give_way(self, end: int) -> None:
+    def defer(self, end: int) -> None:
         """Put the running group off until the others can go no further.
 
         It is at the head of a loop whose last instruction is `end`.
@@ -169,16 +171,19 @@ class Schedule:
         if not self._ready and self._parked:
             # No lane can run: every live lane waits, so the barriers open; but those of blocks
             # that have lanes on their way to one stay shut, unless these wait in vain.
-            opener = self._opener or _open_all
+            opener = self._opener or _release_all
             staying: dict[int, Mask] = {}
             opening = self._parked
             if self._yielded and (self._opener is None or not self.rounds_in_vain):
                 held = self._blocks_with(self._yielded)
-                staying, opening = _chosen(self._parked, held), _chosen(self._parked, ~held)
+                staying, opening = (
+                    _select_lanes(self._parked, held),
+                    _select_lanes(self._parked, ~held),
+                )
             if opening:
                 self._ready, opening = opener(opening)
                 self.rounds_in_vain = 0
-            self._parked = _joined(staying, opening)
+            self._parked = _merge_groups(staying, opening)
         if not self._ready and self._yielded:
             woken = self._ready = self._awake(self._yielded)
             self._yielded = {
@@ -214,22 +219,22 @@ class Schedule:
         return np.repeat(lanes.any(axis=1), self._block_lanes)
 
 
-def _chosen(groups: dict[int, Mask], lanes: Mask) -> dict[int, Mask]:
+def _select_lanes(groups: dict[int, Mask], lanes: Mask) -> dict[int, Mask]:
     return {counter: mask & lanes for counter, mask in groups.items() if (mask & lanes).any()}
 
 
-def _joined(a: dict[int, Mask], b: dict[int, Mask]) -> dict[int, Mask]:
+def _merge_groups(a: dict[int, Mask], b: dict[int, Mask]) -> dict[int, Mask]:
     joined = dict(a)
     for counter, mask in b.items():
         joined[counter] = joined[counter] | mask if counter in joined else mask
     return joined
 
 
-def _open_all(parked: dict[int, Mask]) -> tuple[dict[int, Mask], dict[int, Mask]]:
+def _release_all(parked: dict[int, Mask]) -> tuple[dict[int, Mask], dict[int, Mask]]:
     return parked, {}
 
 
-def warps_of(mask: Mask) -> Any:
+def active_warps(mask: Mask) -> Any:
     """Which warps have a lane in `mask`: bool, shape (warps,)."""
     words = mask.view(np.uint64).reshape(-1, WARP_SIZE // 8)  # 8 lanes a word: twice as fast
     return (words[:, 0] | words[:, 1] | words[:, 2] | words[:, 3]) != 0

@@ -20,7 +20,7 @@ from memlab.kernels.launch import Dim3
 
 _LONGEST_TEXT = 100  # of a source line in a message
 
-CLOCKS = frozenset(
+CLOCK_REGISTERS = frozenset(
     f"%{name}"
     for name in ("clock", "clock_hi", "clock64", "globaltimer", "globaltimer_lo", "globaltimer_hi")
 )
@@ -29,7 +29,7 @@ CLOCKS = frozenset(
 
 def is_special(register: str) -> bool:
     """Whether it is one of PTX's special registers that the emulator has."""
-    return register in CLOCKS or register in _ONE_THREAD.special_registers()
+    return register in CLOCK_REGISTERS or register in _ONE_THREAD.special_registers()
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Grid:
         return -(-self.threads // WARP_SIZE) * WARP_SIZE
 
 
-def shortened(text: str) -> str:
+def source_excerpt(text: str) -> str:
     """A source line for a message: whole, unless it is one that no person wrote."""
     return text if len(text) <= _LONGEST_TEXT else text[: _LONGEST_TEXT - 3] + "..."
 
@@ -89,7 +89,7 @@ class Threads:
         where = f"by block {block} thread ({thread % x}, {thread // x % y}, {thread // x // y})"
         line = instruction.source_line
         text = self._source[line - 1].strip() if 0 < line <= len(self._source) else ""
-        return f"{where}, line {line}: {shortened(text)}"
+        return f"{where}, line {line}: {source_excerpt(text)}"
 
     def special_registers(self) -> dict[str, Lanes]:
         """The special registers but clocks, by name (PTX ISA, chapter "Special Registers").

@@ -17,37 +17,37 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memlab.device.emulator.machine.operands import Operands, value_of
-from memlab.device.emulator.machine.scheduler import Mask, warps_of
-from memlab.device.emulator.program.program import Step
+from memlab.device.emulator.machine.scheduler import Mask, active_warps
+from memlab.device.emulator.program.program import DecodedInstruction
 from memlab.device.properties import WARP_SIZE
 
 Lanes = NDArray[Any]
-Parked = dict[int, Mask]
+WaitingGroups = dict[int, Mask]
 """Groups of waiting lanes, as masks, by the instruction that they wait at."""
 
-_MASKED = ("shfl.sync", "vote.sync", "match", "redux.sync", "elect.sync")
+_MEMBER_MASK_OPCODES = ("shfl.sync", "vote.sync", "match", "redux.sync", "elect.sync")
 """Opcodes whose last operand names the lanes that compute together."""
 
 _BIT = np.uint32(1) << np.arange(WARP_SIZE, dtype=np.uint32)
 
 
-def is_masked(step: Step) -> bool:
+def has_member_mask(step: DecodedInstruction) -> bool:
     """Whether lanes of a warp compute together that a mask names."""
-    return step.row.kind == "warp" and step.row.opcode.startswith(_MASKED)
+    return step.row.kind == "warp" and step.row.opcode.startswith(_MEMBER_MASK_OPCODES)
 
 
-def bits_of(lanes: Mask) -> NDArray[np.uint32]:
+def lanes_to_bits(lanes: Mask) -> NDArray[np.uint32]:
     """The lanes of each warp as a bit mask, shape (warps,)."""
     return np.asarray((lanes.reshape(-1, WARP_SIZE) * _BIT).sum(axis=1, dtype=np.uint32))
 
 
-def lanes_of(bits: NDArray[np.uint32]) -> Mask:
+def bits_to_lanes(bits: NDArray[np.uint32]) -> Mask:
     """Bit masks of warps, shape (warps,), as a mask of lanes."""
     return np.asarray((bits[:, None] & _BIT != 0).reshape(-1))
 
 
 @dataclass
-class Company:
+class ParticipatingLanes:
     """With whom a group carries out what it met others for.
 
     Attributes:
@@ -65,7 +65,7 @@ class Company:
         return mask if self.lanes is None else self.lanes
 
 
-class Meetings:
+class WarpSynchronization:
     """The masked instructions of a chunk, and who meets at them.
 
     Attributes:
@@ -73,7 +73,11 @@ class Meetings:
     """
 
     def __init__(
-        self, steps: Sequence[Step], operands: Operands, live: Mask, company: Company
+        self,
+        steps: Sequence[DecodedInstruction],
+        operands: Operands,
+        live: Mask,
+        company: ParticipatingLanes,
     ) -> None:
         """Take a chunk's instructions.
 
@@ -88,21 +92,21 @@ class Meetings:
                 for operand, type_ in zip(step.instruction.operands[1:], step.row.of, strict=True)
             ]
             for index, step in enumerate(steps)
-            if is_masked(step) and step.instruction.guard is None
+            if has_member_mask(step) and step.instruction.guard is None
         }
         self.steps = self._sources.keys()
 
     def must_wait(self, step: int, mask: Mask) -> bool:
         """Whether a group lacks lanes that its member masks name and that have not exited."""
         away = self._live & ~mask
-        if not (warps_of(away) & warps_of(mask)).any():
+        if not (active_warps(away) & active_warps(mask)).any():
             return False
-        named = np.broadcast_to(self._named(step), self._lanes)
-        return bool((np.repeat(bits_of(away), WARP_SIZE)[mask] & named[mask]).any())
+        named = np.broadcast_to(self._member_masks(step), self._lanes)
+        return bool((np.repeat(lanes_to_bits(away), WARP_SIZE)[mask] & named[mask]).any())
 
-    def carry_out(
-        self, parked: Parked, held: Mask, actions: Sequence[Callable[[Mask], None] | None]
-    ) -> tuple[Parked, Parked]:
+    def execute_ready(
+        self, parked: WaitingGroups, held: Mask, actions: Sequence[Callable[[Mask], None] | None]
+    ) -> tuple[WaitingGroups, WaitingGroups]:
         """Let those go on who wait for each other alone; where there are none, the lowest group.
 
         Args:
@@ -116,7 +120,7 @@ class Meetings:
         """
         going = self._complete(parked)
         if not going.any():
-            going = self._lowest(_part(parked, ~held))
+            going = self._lowest(_select_lanes(parked, ~held))
         for opcode in {self._opcodes[each] for each in parked}:
             groups = {
                 step: lanes & going
@@ -125,9 +129,9 @@ class Meetings:
             }
             if groups:
                 self._run(groups, actions)
-        return _part(parked, going), _part(parked, ~going)
+        return _select_lanes(parked, going), _select_lanes(parked, ~going)
 
-    def _run(self, groups: Parked, actions: Sequence[Callable[[Mask], None] | None]) -> None:
+    def _run(self, groups: WaitingGroups, actions: Sequence[Callable[[Mask], None] | None]) -> None:
         """Carry out one instruction for groups that wait at several places."""
         company, (first, *_) = self._company, groups
         given = [
@@ -144,39 +148,39 @@ class Meetings:
             action(lanes)
         company.groups, company.lanes, company.given = {}, None, ()
 
-    def _complete(self, parked: Parked) -> Mask:
+    def _complete(self, parked: WaitingGroups) -> Mask:
         """Lanes that wait for none but those who wait at the same instruction with their mask."""
         complete = np.zeros(self._lanes, np.bool_)
-        for members, here in self._parties(parked):
-            there = bits_of(here)
-            missing = members & bits_of(self._live) & ~there
+        for members, here in self._mask_groups(parked):
+            there = lanes_to_bits(here)
+            missing = members & lanes_to_bits(self._live) & ~there
             complete |= here & np.repeat(missing == 0, WARP_SIZE)
         return complete
 
-    def _lowest(self, parked: Parked) -> Mask:
+    def _lowest(self, parked: WaitingGroups) -> Mask:
         """The group that lies lowest in the program, and those who wait with its lanes."""
         if not parked:
             return np.zeros(self._lanes, np.bool_)
         group = parked[min(parked)]
         lowest = group.copy()
-        for _, here in self._parties(parked):
+        for _, here in self._mask_groups(parked):
             warps = (here & group).reshape(-1, WARP_SIZE).any(axis=1)
             lowest |= here & np.repeat(warps, WARP_SIZE)
         return lowest
 
-    def _parties(self, parked: Parked) -> list[tuple[np.uint32, Mask]]:
+    def _mask_groups(self, parked: WaitingGroups) -> list[tuple[np.uint32, Mask]]:
         """Waiting lanes, by instruction and member mask; with the mask."""
         found: dict[tuple[str, int], Mask] = {}
         for step, lanes in parked.items():
-            named = np.broadcast_to(self._named(step), self._lanes)
+            named = np.broadcast_to(self._member_masks(step), self._lanes)
             for members in np.unique(named[lanes]).tolist():
                 key, here = (self._opcodes[step], members), lanes & (named == members)
                 found[key] = found[key] | here if key in found else here
         return [(np.uint32(members), here) for (_, members), here in found.items()]
 
-    def _named(self, step: int) -> NDArray[np.uint32]:
+    def _member_masks(self, step: int) -> NDArray[np.uint32]:
         return value_of(self._sources[step][-1])
 
 
-def _part(parked: Parked, lanes: Mask) -> Parked:
+def _select_lanes(parked: WaitingGroups, lanes: Mask) -> WaitingGroups:
     return {step: mask & lanes for step, mask in parked.items() if (mask & lanes).any()}

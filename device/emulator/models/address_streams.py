@@ -15,15 +15,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from memlab.device.emulator.machine.access_costs import Trace
-from memlab.device.emulator.machine.memory import Allocation
+from memlab.device.emulator.machine.access_costs import ExecutionTrace
+from memlab.device.emulator.machine.memory import DeviceArray
 from memlab.device.emulator.program.program import Program
-from memlab.device.emulator.sampling.block_sample import coordinates
-from memlab.device.emulator.sampling.decision_range import Box
+from memlab.device.emulator.sampling.block_sample import block_coordinates
+from memlab.device.emulator.sampling.decision_range import BlockBox
 from memlab.device.properties import LINE_BYTES, SECTOR_BYTES
 from memlab.kernels.launch import Dim3
 
-Ints = NDArray[np.int64]
+IntArray = NDArray[np.int64]
 
 SECTORS_PER_LINE = LINE_BYTES // SECTOR_BYTES
 """L1 and L2 allocate lines and fill sectors."""
@@ -33,7 +33,7 @@ _WINDOWS = 256  # a window must be short against the reuse that a cache can hold
 
 
 @dataclass(frozen=True)
-class Stream:
+class AccessStream:
     """The sectors that one block touches, in time order, and how they move with the block.
 
     One row for each distinct (window, sector, direction, movement).
@@ -58,14 +58,14 @@ class Stream:
     """
 
     origin: tuple[int, int, int]
-    window: Ints
-    sector: Ints
+    window: IntArray
+    sector: IntArray
     store: NDArray[np.bool_]
     reads: NDArray[np.bool_]
     cached: NDArray[np.bool_]
-    move: Ints
-    low: Ints
-    high: Ints
+    move: IntArray
+    low: IntArray
+    high: IntArray
     affine: NDArray[np.bool_]
     windows: int
     sectors: int
@@ -73,13 +73,13 @@ class Stream:
     cacheable_share: float
     recorded_share: float = 1.0
 
-    def blocks_like(self, sectors: int) -> float:
+    def equivalent_blocks(self, sectors: int) -> float:
         """How many blocks like this one touch so many sectors together."""
         return sectors * self.recorded_share / self.sectors if self.sectors else 0.0
 
 
 @dataclass(frozen=True)
-class Busy:
+class ActiveRegion:
     """The part of a grid that touches memory.
 
     Attributes:
@@ -87,24 +87,24 @@ class Busy:
         like: How many blocks like the recorded one do as much as all together.
     """
 
-    region: Box
-    like: float
+    region: BlockBox
+    block_equivalents: float
 
     @property
     def blocks(self) -> int:
         """How many blocks do something, as far as that is known."""
-        return max(min(int(np.ceil(self.like)), int(np.prod(self._extent))), 1)
+        return max(min(int(np.ceil(self.block_equivalents)), int(np.prod(self._extent))), 1)
 
-    def coordinates(self, order: Ints) -> Ints:
+    def coordinates(self, order: IntArray) -> IntArray:
         """Coordinates of blocks by their place in launch order among them, shape (blocks, 3)."""
         first = np.array([each.start for each in self.region])
-        places: Ints = coordinates(order, self._extent) + first
+        places: IntArray = block_coordinates(order, self._extent) + first
         return places
 
-    def order(self, blocks: Ints) -> Ints:
+    def order(self, blocks: IntArray) -> IntArray:
         """The places of blocks in launch order: `coordinates` the other way round."""
         x, y, _ = self._extent
-        places: Ints = (blocks - [each.start for each in self.region]) @ np.array([1, x, x * y])
+        places: IntArray = (blocks - [each.start for each in self.region]) @ np.array([1, x, x * y])
         return places
 
     @property
@@ -113,7 +113,9 @@ class Busy:
         return x, y, z
 
 
-def probe_blocks(grid: Dim3, origin: tuple[int, int, int], piece: Box | None = None) -> Ints:
+def probe_blocks(
+    grid: Dim3, origin: tuple[int, int, int], piece: BlockBox | None = None
+) -> IntArray:
     """The block to record, its neighbours in x, y, z, and one to check by; shape (5, 3).
 
     A neighbour is the block before, since the last ones of a grid are often cut short, or the
@@ -141,7 +143,9 @@ def probe_blocks(grid: Dim3, origin: tuple[int, int, int], piece: Box | None = N
     return np.array(origin) + np.vstack([np.zeros(3, int), np.diag(steps), check]).astype(np.int64)
 
 
-def record(program: Program, trace: Trace, probes: Ints, arrays: Sequence[Allocation]) -> Stream:
+def build_access_stream(
+    program: Program, trace: ExecutionTrace, probes: IntArray, arrays: Sequence[DeviceArray]
+) -> AccessStream:
     """Turn the trace of the probe blocks into the stream of one of them.
 
     Args:
@@ -154,9 +158,9 @@ def record(program: Program, trace: Trace, probes: Ints, arrays: Sequence[Alloca
     steps = np.diagonal(probes[1:4] - probes[0])
     times = (probes[4] - probes[0]) * steps  # steps are 1, -1 or 0
     # A row for each event and warp of the block, and the sectors that belong to it.
-    warps: list[tuple[Ints, ...]] = []
-    counts: list[Ints] = []
-    touched: list[Ints] = []
+    warps: list[tuple[IntArray, ...]] = []
+    counts: list[IntArray] = []
+    touched: list[IntArray] = []
     for number, (index, base, sectors) in enumerate(trace.events):
         row = program.steps[index].row
         bases = base.reshape(len(probes), -1) // SECTOR_BYTES
@@ -186,7 +190,7 @@ def record(program: Program, trace: Trace, probes: Ints, arrays: Sequence[Alloca
         warps, counts, touched = [(empty,) * 10], [empty], [empty]
     table = np.stack([np.concatenate(each) for each in zip(*warps, strict=True)], axis=1)
     count_of_warp, sector = np.concatenate(counts), np.concatenate(touched)
-    table = _moved_alike(table)
+    table = _warp_strides(table)
     loads = table[:, 1] == 0
     all_loads = int(count_of_warp[loads].sum())
     cacheable_loads = int(count_of_warp[loads & (table[:, 2] == 1)].sum())
@@ -197,8 +201,8 @@ def record(program: Program, trace: Trace, probes: Ints, arrays: Sequence[Alloca
     span = int(sector.max(initial=0)) - lowest + 1
     group, sector = np.divmod(np.unique(group * span + (sector - lowest)), span)
     table, sector = table[group], sector + lowest
-    low, high = _bounds(sector, arrays)
-    return Stream(
+    low, high = _array_bounds(sector, arrays)
+    return AccessStream(
         origin=(int(probes[0][0]), int(probes[0][1]), int(probes[0][2])),
         window=table[:, 0],
         sector=sector,
@@ -217,7 +221,7 @@ def record(program: Program, trace: Trace, probes: Ints, arrays: Sequence[Alloca
     )
 
 
-def _moved_alike(table: Ints) -> Ints:
+def _warp_strides(table: IntArray) -> IntArray:
     """Say of each warp's access whether it moves in step with the block, and by how much.
 
     A warp that took no part in one of the probe blocks has nothing to be compared with: it moves
@@ -247,7 +251,7 @@ def _moved_alike(table: Ints) -> Ints:
     return np.column_stack([table[:, :4], moves, affine])
 
 
-def _bounds(sector: Ints, arrays: Sequence[Allocation]) -> tuple[Ints, Ints]:
+def _array_bounds(sector: IntArray, arrays: Sequence[DeviceArray]) -> tuple[IntArray, IntArray]:
     """The first and the last sector of the array that each sector lies in."""
     if not arrays:
         return sector, sector
@@ -257,7 +261,9 @@ def _bounds(sector: Ints, arrays: Sequence[Allocation]) -> tuple[Ints, Ints]:
     return first[array], last[array]
 
 
-def shifts(stream: Stream, lines: Ints, order: Ints, busy: Busy) -> Ints:
+def line_shifts(
+    stream: AccessStream, lines: IntArray, order: IntArray, busy: ActiveRegion
+) -> IntArray:
     """By how many lines blocks move what does not move in step, shape (blocks, arrays).
 
     Args:
@@ -268,17 +274,17 @@ def shifts(stream: Stream, lines: Ints, order: Ints, busy: Busy) -> Ints:
     """
     origin = int(busy.order(np.array([stream.origin]))[0])
     share = (order - origin) / busy.blocks
-    moved: Ints = np.floor(share[:, None] * lines).astype(np.int64) % lines
+    moved: IntArray = np.floor(share[:, None] * lines).astype(np.int64) % lines
     return moved
 
 
-def lines_of_arrays(stream: Stream) -> Ints:
+def array_lines(stream: AccessStream) -> IntArray:
     """How many lines each row's array has."""
-    lines: Ints = (stream.high - stream.low) // SECTORS_PER_LINE + 1
+    lines: IntArray = (stream.high - stream.low) // SECTORS_PER_LINE + 1
     return lines
 
 
-def translate(stream: Stream, order: Ints, busy: Busy) -> Ints:
+def translate_sectors(stream: AccessStream, order: IntArray, busy: ActiveRegion) -> IntArray:
     """The sectors that other blocks touch, shape (blocks, rows of the stream).
 
     Args:
@@ -287,19 +293,19 @@ def translate(stream: Stream, order: Ints, busy: Busy) -> Ints:
         busy: Among which blocks.
     """
     distance = busy.coordinates(order) - np.array(stream.origin)
-    sectors: Ints = stream.sector + distance @ stream.move.T
+    sectors: IntArray = stream.sector + distance @ stream.move.T
     wild = np.flatnonzero(~stream.affine)
     if wild.size:
-        sizes, which = np.unique(lines_of_arrays(stream)[wild], return_inverse=True)
-        moved = shifts(stream, sizes, order, busy)[:, which.reshape(-1)]
-        sectors[:, wild] = wrapped(
+        sizes, which = np.unique(array_lines(stream)[wild], return_inverse=True)
+        moved = line_shifts(stream, sizes, order, busy)[:, which.reshape(-1)]
+        sectors[:, wild] = wrap_sectors(
             stream.sector[wild], stream.low[wild], moved, sizes[which.reshape(-1)]
         )
     return sectors
 
 
-def wrapped(sector: Ints, low: Ints, lines: Ints, size: Ints) -> Ints:
+def wrap_sectors(sector: IntArray, low: IntArray, lines: IntArray, size: IntArray) -> IntArray:
     """Sectors some lines further on in their array, of so many lines, and round its end."""
     place = sector - low + lines * SECTORS_PER_LINE
-    moved: Ints = low + place % (size * SECTORS_PER_LINE)
+    moved: IntArray = low + place % (size * SECTORS_PER_LINE)
     return moved

@@ -17,19 +17,36 @@ from numpy.typing import NDArray
 
 from memlab.device.emulator.models.address_streams import (
     SECTORS_PER_LINE,
-    Busy,
-    Ints,
-    Stream,
-    lines_of_arrays,
-    shifts,
-    translate,
-    wrapped,
+    AccessStream,
+    ActiveRegion,
+    IntArray,
+    array_lines,
+    line_shifts,
+    translate_sectors,
+    wrap_sectors,
 )
 from memlab.device.properties import LINE_BYTES, SECTOR_BYTES
 
 _LARGEST_SIMULATION = 2_000_000  # accesses; more are thinned out by lines, capacity with them
 _LARGEST_L1_SIMULATION = 8_000_000  # likewise, of one multiprocessor
-_THINNINGS = (1, 2, 5, 11, 23, 47, 97, 197, 397, 797, 1597, 3203, 6421, 12_853, 25_717, 51_437)
+_SAMPLING_FACTORS = (
+    1,
+    2,
+    5,
+    11,
+    23,
+    47,
+    97,
+    197,
+    397,
+    797,
+    1597,
+    3203,
+    6421,
+    12_853,
+    25_717,
+    51_437,
+)
 """One line in so many. Primes, since accesses often lie some power of two apart."""
 
 
@@ -53,7 +70,7 @@ class CacheGeometry:
 
 
 def misses(
-    window: Ints, unit: Ints, units_per_line: int, capacity_bytes: float
+    window: IntArray, unit: IntArray, units_per_line: int, capacity_bytes: float
 ) -> NDArray[np.bool_]:
     """Which accesses an LRU cache does not hold.
 
@@ -98,7 +115,7 @@ def misses(
     return missed
 
 
-def l1_miss_rate(stream: Stream, busy: Busy, geometry: CacheGeometry) -> float:
+def l1_miss_rate(stream: AccessStream, busy: ActiveRegion, geometry: CacheGeometry) -> float:
     """Share of a multiprocessor's cacheable load sectors that miss its L1.
 
     Blocks are handed out in launch order, one to each multiprocessor in turn, so those resident
@@ -114,28 +131,32 @@ def l1_miss_rate(stream: Stream, busy: Busy, geometry: CacheGeometry) -> float:
         recorded = min(int(busy.order(np.array([stream.origin]))[0]), busy.blocks - 1)
         first = recorded // wave * wave + recorded % geometry.multiprocessors
     order = np.arange(first, min(first + wave, busy.blocks), geometry.multiprocessors)
-    thinning = _thinning(len(order) * int(chosen.sum()), _LARGEST_L1_SIMULATION)
+    thinning = _sampling_factor(len(order) * int(chosen.sum()), _LARGEST_L1_SIMULATION)
     if thinning == 1:
-        sectors = translate(stream, order, busy)[:, chosen]
+        sectors = translate_sectors(stream, order, busy)[:, chosen]
         window, sector = np.repeat(stream.window[chosen], len(order)), sectors.T.reshape(-1)
     else:
-        window, sector = _thinned_loads(stream, order, busy, thinning)
+        window, sector = _sampled_loads(stream, order, busy, thinning)
     missed = misses(window, sector, SECTORS_PER_LINE, geometry.l1_bytes / thinning)
     return min(int(missed.sum()) * thinning / (stream.load_sectors * len(order)), 1.0)
 
 
-def _thinning(accesses: int, most: int) -> int:
+def _sampling_factor(accesses: int, most: int) -> int:
     """How far so many accesses are thinned out."""
-    return next((each for each in _THINNINGS if accesses // each <= most), _THINNINGS[-1])
+    return next(
+        (each for each in _SAMPLING_FACTORS if accesses // each <= most), _SAMPLING_FACTORS[-1]
+    )
 
 
-def _thinned_loads(stream: Stream, order: Ints, busy: Busy, thinning: int) -> tuple[Ints, Ints]:
+def _sampled_loads(
+    stream: AccessStream, order: IntArray, busy: ActiveRegion, thinning: int
+) -> tuple[IntArray, IntArray]:
     """The cacheable loads of blocks in time order, of one line in `thinning`."""
     chosen = np.flatnonzero(~stream.store & stream.cached)
-    windows: list[Ints] = []
-    sectors: list[Ints] = []
+    windows: list[IntArray] = []
+    sectors: list[IntArray] = []
     for block in order:
-        sector = translate(stream, block[None], busy)[0, chosen]
+        sector = translate_sectors(stream, block[None], busy)[0, chosen]
         kept = _hash(sector // SECTORS_PER_LINE) % thinning == 0
         windows.append(stream.window[chosen][kept])
         sectors.append(sector[kept])
@@ -158,7 +179,7 @@ class DramBytes(NamedTuple):
     written: int
 
 
-def dram_bytes(stream: Stream, busy: Busy, geometry: CacheGeometry) -> DramBytes:
+def dram_bytes(stream: AccessStream, busy: ActiveRegion, geometry: CacheGeometry) -> DramBytes:
     """Count what moves to and from memory.
 
     Two waves of blocks go through the L2; what the second one misses is what every further wave
@@ -172,18 +193,18 @@ def dram_bytes(stream: Stream, busy: Busy, geometry: CacheGeometry) -> DramBytes
     wave = geometry.multiprocessors * geometry.resident_blocks
     simulated = min(total, 2 * wave)
     waves = [
-        list(_in_step(stream, np.arange(start, min(start + wave, simulated)), busy))
+        list(_group_by_shift(stream, np.arange(start, min(start + wave, simulated)), busy))
         for start in range(0, simulated, wave)
     ]
     accesses = sum(len(each.rows) * len(each.moved) for groups in waves for each in groups)
-    thinning = _thinning(accesses, _LARGEST_SIMULATION)
+    thinning = _sampling_factor(accesses, _LARGEST_SIMULATION)
     unit_sectors = geometry.dram_access_bytes // SECTOR_BYTES
-    windows: list[Ints] = []
-    units: list[Ints] = []
-    rows: list[Ints] = []
+    windows: list[IntArray] = []
+    units: list[IntArray] = []
+    rows: list[IntArray] = []
     for number, groups in enumerate(waves):
         for group in groups:
-            for row, sector in _thinned(stream, group, thinning):
+            for row, sector in _sampled_sectors(stream, group, thinning):
                 windows.append(stream.window[row] + number * stream.windows)
                 units.append(sector // unit_sectors)
                 rows.append(row)
@@ -192,7 +213,7 @@ def dram_bytes(stream: Stream, busy: Busy, geometry: CacheGeometry) -> DramBytes
     window, unit, row = window[by_time], unit[by_time], row[by_time]
     missed = misses(window, unit, SECTORS_PER_LINE // unit_sectors, geometry.l2_bytes / thinning)
     # Of the accesses that all blocks do, those of the stream times its blocks were laid out.
-    scale = busy.like / total / stream.recorded_share
+    scale = busy.block_equivalents / total / stream.recorded_share
     remaining = max(total - wave, 0) / min(wave, max(total - wave, 1))
 
     def bytes_read(chosen: NDArray[np.bool_]) -> float:
@@ -224,13 +245,13 @@ def dram_bytes(stream: Stream, busy: Busy, geometry: CacheGeometry) -> DramBytes
     )
 
 
-def _array_bytes(stream: Stream, chosen: NDArray[np.bool_]) -> int:
+def _array_bytes(stream: AccessStream, chosen: NDArray[np.bool_]) -> int:
     """Size of the arrays that some rows lie in."""
     arrays = np.unique(np.stack([stream.low[chosen], stream.high[chosen]], axis=1), axis=0)
     return int((arrays[:, 1] - arrays[:, 0] + 1).sum()) * SECTOR_BYTES
 
 
-class _Group(NamedTuple):
+class _RowGroup(NamedTuple):
     """Rows of a stream that move alike.
 
     Attributes:
@@ -240,12 +261,14 @@ class _Group(NamedTuple):
         lines: Lines of that array; 0 where they move in step.
     """
 
-    rows: Ints
-    moved: Ints
+    rows: IntArray
+    moved: IntArray
     lines: int
 
 
-def _in_step(stream: Stream, order: Ints, busy: Busy) -> Iterator[_Group]:
+def _group_by_shift(
+    stream: AccessStream, order: IntArray, busy: ActiveRegion
+) -> Iterator[_RowGroup]:
     """Split a stream into rows that move alike, with how far they move for the given blocks.
 
     Many blocks move a row equally far: what they touch in the same window is touched once.
@@ -254,13 +277,15 @@ def _in_step(stream: Stream, order: Ints, busy: Busy) -> Iterator[_Group]:
     affine, wild = np.flatnonzero(stream.affine), np.flatnonzero(~stream.affine)
     moves, kind = np.unique(stream.move[affine], axis=0, return_inverse=True)
     for number, move in enumerate(moves):
-        yield _Group(affine[kind.reshape(-1) == number], np.unique(distance @ move), 0)
-    sizes, kind = np.unique(lines_of_arrays(stream)[wild], return_inverse=True)
-    for number, moved in enumerate(shifts(stream, sizes, order, busy).T):
-        yield _Group(wild[kind == number], np.unique(moved), int(sizes[number]))
+        yield _RowGroup(affine[kind.reshape(-1) == number], np.unique(distance @ move), 0)
+    sizes, kind = np.unique(array_lines(stream)[wild], return_inverse=True)
+    for number, moved in enumerate(line_shifts(stream, sizes, order, busy).T):
+        yield _RowGroup(wild[kind == number], np.unique(moved), int(sizes[number]))
 
 
-def _thinned(stream: Stream, group: _Group, thinning: int) -> Iterator[tuple[Ints, Ints]]:
+def _sampled_sectors(
+    stream: AccessStream, group: _RowGroup, thinning: int
+) -> Iterator[tuple[IntArray, IntArray]]:
     """Lay rows out at each distance and keep one line in `thinning`: rows and their sectors."""
     rows, lines = group.rows, group.lines
     if not lines:
@@ -277,10 +302,10 @@ def _thinned(stream: Stream, group: _Group, thinning: int) -> Iterator[tuple[Int
     for each in np.unique(class_wanted):
         chosen = rows[class_of_row == each]
         for row, moved in _batches(chosen, group.moved[class_wanted == each]):
-            yield row, wrapped(stream.sector[row], stream.low[row], moved, np.array(lines))
+            yield row, wrap_sectors(stream.sector[row], stream.low[row], moved, np.array(lines))
 
 
-def _batches(rows: Ints, moved: Ints) -> Iterator[tuple[Ints, Ints]]:
+def _batches(rows: IntArray, moved: IntArray) -> Iterator[tuple[IntArray, IntArray]]:
     """Each row with each distance, no more at once than memory should hold."""
     step = max(1, _LARGEST_SIMULATION // max(len(rows), 1))
     for start in range(0, len(moved) if len(rows) else 0, step):
@@ -288,7 +313,7 @@ def _batches(rows: Ints, moved: Ints) -> Iterator[tuple[Ints, Ints]]:
         yield np.tile(rows, len(batch)), np.repeat(batch, len(rows))
 
 
-def _hash(lines: Ints) -> Ints:
+def _hash(lines: IntArray) -> IntArray:
     """Spread line numbers, so that thinning takes an even share of any stride."""
     mixed = lines.astype(np.uint64) * np.uint64(0x9E37_79B9_7F4A_7C15)
     return (mixed >> np.uint64(40)).astype(np.int64)

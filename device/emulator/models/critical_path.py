@@ -11,7 +11,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from memlab.device.emulator.program.program import Program, Step, reads, registers_of, writes
+from memlab.device.emulator.program.program import (
+    DecodedInstruction,
+    Program,
+    registers_of,
+    registers_read,
+    registers_written,
+)
 
 _LONGEST_PATH = 200_000  # instructions followed; what lies behind is scaled from them
 
@@ -39,8 +45,8 @@ def warp_clocks(program: Program, path: Sequence[tuple[int, int]], latencies: La
     Returns:
         SM clocks from its first instruction to its last.
     """
-    read = [tuple(reads(step)) for step in program.steps]
-    written = [tuple(writes(step)) for step in program.steps]
+    read = [tuple(registers_read(step)) for step in program.steps]
+    written = [tuple(registers_written(step)) for step in program.steps]
     cost = [_latency(step, latencies) for step in program.steps]
     barrier = [step.row.kind == "barrier" for step in program.steps]
     ready: dict[str, float] = {}
@@ -63,7 +69,7 @@ def warp_clocks(program: Program, path: Sequence[tuple[int, int]], latencies: La
     return clock * total / followed if followed else 0.0
 
 
-def _latency(step: Step, latencies: Latencies) -> float:
+def _latency(step: DecodedInstruction, latencies: Latencies) -> float:
     if step.row.kind == "barrier":
         return latencies.barrier
     if step.row.kind in ("load", "atomic"):

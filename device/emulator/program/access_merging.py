@@ -73,7 +73,7 @@ class _Pending:
                     self.widths[accesses[members[0]]] = width
 
 
-def counted_widths(
+def merged_widths(
     instructions: Sequence[Instruction],
     rows: Sequence[Row],
     leaders: Iterable[int],

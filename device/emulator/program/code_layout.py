@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from memlab.device.emulator.program.program import Step
+    from memlab.device.emulator.program.program import DecodedInstruction
 
 
 @dataclass(frozen=True)
-class Order:
+class BasicBlockOrder:
     """An order of a program's basic blocks.
 
     Attributes:
@@ -49,7 +49,7 @@ class Order:
         return self.starts[-1]
 
 
-def order_of(steps: Sequence[Step]) -> Order | None:
+def find_block_order(steps: Sequence[DecodedInstruction]) -> BasicBlockOrder | None:
     """Find the order in which joins come behind their arms, and what follows a loop behind it.
 
     Args:
@@ -58,13 +58,13 @@ def order_of(steps: Sequence[Step]) -> Order | None:
     Returns:
         The order; None where it is that of the instructions, as in nearly all programs.
     """
-    starts = _starts(steps)
+    starts = _block_starts(steps)
     after = [_successors(steps, starts, block) for block in range(len(starts))]
     back, reached = _back_edges(after)
     after = [each if block in reached else [] for block, each in enumerate(after)]
     if all(v > u or (u, v) in back for u, following in enumerate(after) for v in following):
         return None
-    order = _sorted(after, back)
+    order = _topological_order(after, back)
     if len(order) < len(starts):  # loops that are entered in several places
         return None
     positions: list[int] = [0] * len(steps)
@@ -72,10 +72,10 @@ def order_of(steps: Sequence[Step]) -> Order | None:
     for block in order:
         for index in range(starts[block], ends[block]):
             positions[index], position = position, position + 1
-    return Order([*starts, len(steps)], [*positions, len(steps)])
+    return BasicBlockOrder([*starts, len(steps)], [*positions, len(steps)])
 
 
-def reached_from(steps: Sequence[Step], index: int) -> set[int]:
+def reached_from(steps: Sequence[DecodedInstruction], index: int) -> set[int]:
     """The instructions that may run from one on, that one among them."""
     found, new = set[int](), [index]
     while new:
@@ -91,7 +91,7 @@ def reached_from(steps: Sequence[Step], index: int) -> set[int]:
     return found
 
 
-def _starts(steps: Sequence[Step]) -> list[int]:
+def _block_starts(steps: Sequence[DecodedInstruction]) -> list[int]:
     """Where basic blocks start; a guarded exit ends none, since its group runs on behind it."""
     found = {0}
     for index, step in enumerate(steps):
@@ -102,7 +102,9 @@ def _starts(steps: Sequence[Step]) -> list[int]:
     return sorted(each for each in found if each < len(steps))
 
 
-def _successors(steps: Sequence[Step], starts: Sequence[int], block: int) -> list[int]:
+def _successors(
+    steps: Sequence[DecodedInstruction], starts: Sequence[int], block: int
+) -> list[int]:
     """The blocks that may run behind one, that behind it in the program last."""
     end = starts[block + 1] if block + 1 < len(starts) else len(steps)
     last, found = steps[end - 1], []
@@ -135,14 +137,14 @@ def _back_edges(after: Sequence[Sequence[int]]) -> tuple[set[tuple[int, int]], s
     return back, seen
 
 
-def _sorted(after: Sequence[Sequence[int]], back: set[tuple[int, int]]) -> list[int]:
+def _topological_order(after: Sequence[Sequence[int]], back: set[tuple[int, int]]) -> list[int]:
     """The blocks, each behind those that lead to it, else as they lie (Kahn, 1962).
 
     What follows a loop comes behind all of it.
     """
     behind = [{v for v in each if (u, v) not in back} for u, each in enumerate(after)]
     for latch, head in back:
-        body = _body(after, latch, head)
+        body = _loop_body(after, latch, head)
         exits = {v for u in body for v in after[u]} - body
         for u in body:
             behind[u] |= exits
@@ -160,7 +162,7 @@ def _sorted(after: Sequence[Sequence[int]], back: set[tuple[int, int]]) -> list[
     return order
 
 
-def _body(after: Sequence[Sequence[int]], latch: int, head: int) -> set[int]:
+def _loop_body(after: Sequence[Sequence[int]], latch: int, head: int) -> set[int]:
     """The blocks of a loop: those that lead to its last one without its first one."""
     leading: list[list[int]] = [[] for _ in after]
     for u, each in enumerate(after):

@@ -12,33 +12,33 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from memlab.device.emulator.isa import macros, table
-from memlab.device.emulator.isa.unsupported import advice
-from memlab.device.emulator.machine.threads import shortened
+from memlab.device.emulator.isa.unsupported import unsupported_hint
+from memlab.device.emulator.machine.threads import source_excerpt
 from memlab.device.emulator.ptx.parser import (
     Address,
-    Entry,
+    DestinationPair,
     Immediate,
     Instruction,
     Module,
-    Pair,
     PtxError,
+    PtxFunction,
     Register,
     Symbol,
     Variable,
     Vector,
     function_address,
-    renamed,
+    rename_operands,
 )
 
-DEEPEST_CALLS = 64
+MAX_CALL_DEPTH = 64
 """Functions that call one another; deeper ones than people write come from recursion unrolled."""
-MOST_COPIED = 250_000
+MAX_INLINED_INSTRUCTIONS = 250_000
 """Instructions put in place of calls: functions that call others twice each double with every
 level. Copying so many takes some seconds."""
 
 
 @dataclass
-class _Flat:
+class _FlatBody:
     """A body that is being put together."""
 
     registers: dict[str, str]
@@ -47,7 +47,7 @@ class _Flat:
     labels: dict[str, int] = field(default_factory=dict)
 
 
-def lower(module: Module, entry: Entry, source: Sequence[str] = ()) -> Entry:
+def lower(module: Module, entry: PtxFunction, source: Sequence[str] = ()) -> PtxFunction:
     """The entry with calls and macros replaced by what they do.
 
     Args:
@@ -66,77 +66,79 @@ _ADDRESS_AT = {"load": 1, "atomic": 1, "store": 0, "reduce": 0}
 """Which operand of a memory access says where."""
 
 
-def row_of(instruction: Instruction, source: Sequence[str] = ()) -> table.Row:
+def instruction_row(instruction: Instruction, source: Sequence[str] = ()) -> table.Row:
     """The row of an instruction.
 
     Raises:
         PtxError: The table has none, or the operands are not what it says.
     """
     operands = instruction.operands
-    row = table.find(instruction.opcode, bool(operands) and isinstance(operands[0], Pair))
+    row = table.find_row(
+        instruction.opcode, bool(operands) and isinstance(operands[0], DestinationPair)
+    )
     if row is None:
-        where = place(instruction, source)
-        more = advice(instruction.opcode)
+        where = describe_instruction(instruction, source)
+        more = unsupported_hint(instruction.opcode)
         raise PtxError(f"the emulator has no opcode {instruction.opcode} ({where}){more}")
     expected = len(row.of) + 1
     if row.kind in ("lanes", "warp", "block") and not row.carry and len(operands) != expected:
-        where = place(instruction, source)
+        where = describe_instruction(instruction, source)
         raise PtxError(
             f"{instruction.opcode} has {len(operands)} operands, the emulator knows it with "
             f"{expected} ({where})"
         )
     at = _ADDRESS_AT.get(row.kind)
     if at is not None and not (at < len(operands) and isinstance(operands[at], Address)):
-        where = place(instruction, source)
+        where = describe_instruction(instruction, source)
         raise PtxError(f"{instruction.opcode} has no [address] as operand {at + 1} ({where})")
     return row
 
 
-def place(instruction: Instruction, source: Sequence[str]) -> str:
+def describe_instruction(instruction: Instruction, source: Sequence[str]) -> str:
     """Where an instruction stands, in words."""
     where = f"PTX line {instruction.ptx_line}"
     if 0 < instruction.source_line <= len(source):
         text = source[instruction.source_line - 1].strip()
-        where += f", source line {instruction.source_line}: {shortened(text)}"
+        where += f", source line {instruction.source_line}: {source_excerpt(text)}"
     return where
 
 
-MALFORMED = (ArithmeticError, AssertionError, LookupError, TypeError, ValueError)
+OPERAND_EXCEPTIONS = (ArithmeticError, AssertionError, LookupError, TypeError, ValueError)
 """What comes of operands that are not those an opcode has."""
 
 
-def malformed(instruction: Instruction, source: Sequence[str] = ()) -> PtxError:
+def operand_error(instruction: Instruction, source: Sequence[str] = ()) -> PtxError:
     """The error for an instruction whose operands do not suit its opcode."""
-    where = place(instruction, source)
+    where = describe_instruction(instruction, source)
     return PtxError(f"{instruction.opcode} does not take such operands ({where})")
 
 
 class _Lowering:
     def __init__(self, module: Module, source: Sequence[str]) -> None:
         self._module, self._source = module, source
-        self._flat: dict[str, Entry] = {}
+        self._flat: dict[str, PtxFunction] = {}
         self._sites = itertools.count(1)
         self._copied, self._file = 0, ""
 
-    def body(self, entry: Entry, callers: tuple[str, ...]) -> Entry:
+    def body(self, entry: PtxFunction, callers: tuple[str, ...]) -> PtxFunction:
         """A kernel or function, flat."""
         self._file = self._file or entry.file
-        flat = _Flat({**entry.registers, **macros.REGISTERS}, list(entry.variables))
+        flat = _FlatBody({**entry.registers, **macros.REGISTERS}, list(entry.variables))
         labels_at: dict[int, list[str]] = {}
         for label, index in entry.labels.items():
             labels_at.setdefault(index, []).append(label)
         own = None if callers else {each.name for each in entry.parameters}
         for index, each in enumerate(entry.instructions):
             flat.labels.update(dict.fromkeys(labels_at.get(index, ()), len(flat.instructions)))
-            instruction = self._with_addresses(_in_its_space(each, own))
-            row = row_of(instruction, self._source)
+            instruction = self._with_function_address(_with_call_space(each, own))
+            row = instruction_row(instruction, self._source)
             try:
                 if row.kind == "call":
                     self._call(flat, instruction, (*callers, entry.name))
                 else:
-                    flat.instructions.extend(_expanded(instruction, row))
-            except MALFORMED as error:
-                raise malformed(instruction, self._source) from error
+                    flat.instructions.extend(_expand_macro(instruction, row))
+            except OPERAND_EXCEPTIONS as error:
+                raise operand_error(instruction, self._source) from error
         end = labels_at.get(len(entry.instructions), ())
         flat.labels.update(dict.fromkeys(end, len(flat.instructions)))
         return replace(
@@ -147,7 +149,7 @@ class _Lowering:
             labels=flat.labels,
         )
 
-    def _with_addresses(self, instruction: Instruction) -> Instruction:
+    def _with_function_address(self, instruction: Instruction) -> Instruction:
         """An instruction that takes the address of a function, with what stands for it."""
         functions = self._module.functions
         if not instruction.opcode.startswith(("mov", "selp", "st", "setp")):
@@ -160,13 +162,15 @@ class _Lowering:
         )
         return replace(instruction, operands=operands)
 
-    def _call_through(self, flat: _Flat, call: Instruction, callers: tuple[str, ...]) -> bool:
+    def _inline_indirect_call(
+        self, flat: _FlatBody, call: Instruction, callers: tuple[str, ...]
+    ) -> bool:
         """Put here, one behind the other, all functions that a pointer may lead to.
 
         These take and give as many values as the call; those that are being called are left out.
         Says whether there is one.
         """
-        results, name, arguments = _signature(call)
+        results, name, arguments = _call_operands(call)
         place_of_pointer = next(n for n, o in enumerate(call.operands) if o == Register(name))
         end = f"{name}@{next(self._sites)}"
         found = False
@@ -180,40 +184,47 @@ class _Lowering:
             found = True
             behind = f"{end}#{function.name}"
             address = Immediate("int", function_address(function.name))
-            flat.instructions += macros.unless_equal(call, Register(name), address, behind)
+            flat.instructions += macros.branch_unless_equal(call, Register(name), address, behind)
             operands = list(call.operands)
             operands[place_of_pointer] = Symbol(function.name)
             self._call(flat, replace(call, operands=tuple(operands)), callers)
-            flat.instructions.append(macros.jump(call, end))
+            flat.instructions.append(macros.branch_to(call, end))
             flat.labels[behind] = len(flat.instructions)
-        flat.instructions.append(macros.instead(call, "trap"))
+        flat.instructions.append(macros.substitute(call, "trap"))
         flat.labels[end] = len(flat.instructions)
         return found
 
-    def _call(self, flat: _Flat, call: Instruction, callers: tuple[str, ...]) -> None:
+    def _call(self, flat: _FlatBody, call: Instruction, callers: tuple[str, ...]) -> None:
         """Put the called function's body here."""
-        results, name, arguments = _signature(call)
-        if name.startswith("%") and not call.guard and self._call_through(flat, call, callers):
+        results, name, arguments = _call_operands(call)
+        if (
+            name.startswith("%")
+            and not call.guard
+            and self._inline_indirect_call(flat, call, callers)
+        ):
             return
         function = self._module.functions.get(name)
-        if function is None and name in macros.SAYING:
-            flat.instructions += macros.say(call, name, arguments)
+        if function is None and name in macros.RUNTIME_CALLS:
+            flat.instructions += macros.expand_runtime_call(call, name, arguments)
             return
-        if len(callers) > DEEPEST_CALLS:
+        if len(callers) > MAX_CALL_DEPTH:
             raise PtxError(
-                f"calls are nested {len(callers)} deep; the emulator goes {DEEPEST_CALLS} deep "
-                f"({place(call, self._source)}): call fewer functions from one another"
+                f"calls are nested {len(callers)} deep; the emulator goes {MAX_CALL_DEPTH} deep "
+                f"({describe_instruction(call, self._source)}): call fewer functions from one "
+                "another"
             )
         if function is None or name in callers:
             if function is None and name in ("malloc", "free"):
                 raise PtxError(
                     f"the emulator has no heap for malloc, free, new and delete in a kernel "
-                    f"({place(call, self._source)}): give it an array as an argument in their place"
+                    f"({describe_instruction(call, self._source)}): give it an array as an "
+                    "argument in their place"
                 )
             why = "calls itself" if name in callers else "has no body in this PTX"
             why = "is a pointer to no function of this PTX" if name.startswith("%") else why
             raise PtxError(
-                f"the emulator cannot call {name}, which {why} ({place(call, self._source)}): "
+                f"the emulator cannot call {name}, which {why} "
+                f"({describe_instruction(call, self._source)}): "
                 "take the call out; recursion needs a GPU"
             )
         if name not in self._flat:
@@ -237,23 +248,24 @@ class _Lowering:
         ]
         start = len(flat.instructions)
         self._copied += len(callee.instructions)
-        if self._copied > MOST_COPIED:
+        if self._copied > MAX_INLINED_INSTRUCTIONS:
             raise PtxError(
-                f"with its calls put in place the kernel has more than {MOST_COPIED} "
-                f"instructions ({place(call, self._source)}): call fewer functions, or smaller ones"
+                f"with its calls put in place the kernel has more than {MAX_INLINED_INSTRUCTIONS} "
+                f"instructions ({describe_instruction(call, self._source)}): call fewer "
+                "functions, or smaller ones"
             )
         flat.labels.update((names[label], start + at) for label, at in callee.labels.items())
         foreign = callee.file != self._file
         for instruction in callee.instructions:
             returns = instruction.opcode.startswith("ret")
-            step = macros.jump(instruction, end) if returns else instruction
+            step = macros.branch_to(instruction, end) if returns else instruction
             if foreign:  # of a header: the line that called it
                 step = replace(step, source_line=call.source_line)
-            flat.instructions.append(renamed(step, names, flat.registers))
+            flat.instructions.append(rename_operands(step, names, flat.registers))
         flat.labels[end] = len(flat.instructions)
 
 
-def _signature(call: Instruction) -> tuple[list[str], str, list[str]]:
+def _call_operands(call: Instruction) -> tuple[list[str], str, list[str]]:
     """Results, name and arguments of `call (results), name, (arguments)`."""
     operands = list(call.operands)
     first = operands.pop(0)
@@ -267,7 +279,7 @@ def _signature(call: Instruction) -> tuple[list[str], str, list[str]]:
     return results, first.name, arguments
 
 
-def _in_its_space(instruction: Instruction, own: set[str] | None) -> Instruction:
+def _with_call_space(instruction: Instruction, own: set[str] | None) -> Instruction:
     """`ld.param` and `st.param` of a call's variables as accesses of `param::func`.
 
     `own` holds the parameters of the kernel, or is None in a function.
@@ -283,7 +295,7 @@ def _in_its_space(instruction: Instruction, own: set[str] | None) -> Instruction
     return replace(instruction, opcode=f"{name}.param::func.{rest}")
 
 
-def _expanded(instruction: Instruction, row: table.Row) -> Iterator[Instruction]:
+def _expand_macro(instruction: Instruction, row: table.Row) -> Iterator[Instruction]:
     if "cache_hint" in instruction.opcode:  # the policy changes nothing that is counted
         instruction = replace(instruction, operands=instruction.operands[:-1])
     if row.kind == "macro":
@@ -291,6 +303,6 @@ def _expanded(instruction: Instruction, row: table.Row) -> Iterator[Instruction]
         assert expand is not None
         yield from expand(instruction)
     elif row.carry:
-        yield macros.with_carry(instruction, row.carry)
+        yield macros.with_carry_operands(instruction, row.carry)
     else:
         yield instruction

@@ -10,34 +10,34 @@ from typing import Any
 from numpy.typing import NDArray
 
 from memlab.device.emulator.isa import table
-from memlab.device.emulator.isa.unsupported import advice
+from memlab.device.emulator.isa.unsupported import unsupported_hint
 from memlab.device.emulator.machine.threads import is_special
-from memlab.device.emulator.program.access_merging import counted_widths
-from memlab.device.emulator.program.code_layout import Order, order_of
-from memlab.device.emulator.program.lowering import lower, place, row_of
+from memlab.device.emulator.program.access_merging import merged_widths
+from memlab.device.emulator.program.code_layout import BasicBlockOrder, find_block_order
+from memlab.device.emulator.program.lowering import describe_instruction, instruction_row, lower
 from memlab.device.emulator.ptx.parser import (
     TYPE_BYTES,
     Address,
-    Entry,
+    DestinationPair,
     Instruction,
     Module,
     Negated,
     Operand,
-    Pair,
     PtxError,
+    PtxFunction,
     Register,
     Symbol,
     Variable,
     Vector,
 )
-from memlab.errors import nearest
+from memlab.errors import suggest_nearest
 
 _STATIC_ALIGNMENT_BYTES = 16
 """ptxas places shared arrays at least so, which lets it load 16 bytes at a time."""
 
 
 @dataclass(frozen=True)
-class Step:
+class DecodedInstruction:
     """One instruction with its meaning.
 
     Attributes:
@@ -78,7 +78,7 @@ class Program:
     """
 
     name: str
-    steps: tuple[Step, ...]
+    steps: tuple[DecodedInstruction, ...]
     registers: Mapping[str, str]
     parameters: Mapping[str, int]
     parameter_variables: tuple[Variable, ...]
@@ -95,12 +95,12 @@ class Program:
     globals: tuple[Variable, ...]
 
     @cached_property
-    def order(self) -> Order | None:
+    def order(self) -> BasicBlockOrder | None:
         """In which order its parts run; None for that of the instructions."""
-        return order_of(self.steps)
+        return find_block_order(self.steps)
 
 
-def load(module: Module, name: str, source: Sequence[str] = ()) -> Program:
+def load_program(module: Module, name: str, source: Sequence[str] = ()) -> Program:
     """Resolve an entry: what cannot run is refused here, before launch.
 
     Args:
@@ -113,46 +113,48 @@ def load(module: Module, name: str, source: Sequence[str] = ()) -> Program:
             CUDA source line.
     """
     if name not in module.entries:
-        raise PtxError(f"no kernel {name!r} in this PTX; {nearest(name, module.entries)}")
+        raise PtxError(f"no kernel {name!r} in this PTX; {suggest_nearest(name, module.entries)}")
     written = module.entries[name]
     _check_variables(module.variables, {n for i in written.instructions for n in _symbols(i)})
     entry = lower(module, written, source)
-    rows = [row_of(instruction, source) for instruction in entry.instructions]
+    rows = [instruction_row(instruction, source) for instruction in entry.instructions]
     for instruction in entry.instructions:
         guard = instruction.guard
         if guard is not None and entry.registers.get(guard) != "pred":
-            raise PtxError(f"{guard} is no predicate register ({place(instruction, source)})")
+            raise PtxError(
+                f"{guard} is no predicate register ({describe_instruction(instruction, source)})"
+            )
     _check_registers(entry, source)
     variables = (*module.variables, *entry.variables)
-    parameters, parameter_bytes = _layout(entry.parameters, 1)
+    parameters, parameter_bytes = _assign_offsets(entry.parameters, 1)
     static = [each for each in variables if each.space == "shared" and each.size]
-    shared, static_bytes = _layout(static, _STATIC_ALIGNMENT_BYTES)
+    shared, static_bytes = _assign_offsets(static, _STATIC_ALIGNMENT_BYTES)
     dynamic_start = -(-static_bytes // _STATIC_ALIGNMENT_BYTES) * _STATIC_ALIGNMENT_BYTES
     named = {name for each in entry.instructions for name in _symbols(each)}
     _check_variables(variables, named)
     for each in variables:  # one that only other kernels of the file name is none of this one's
         if each.space == "shared" and not each.size and each.name in named:
             shared[each.name] = dynamic_start
-    local, local_bytes = _layout([each for each in variables if each.space == "local"], 1)
+    local, local_bytes = _assign_offsets([each for each in variables if each.space == "local"], 1)
     calls = [each for each in variables if each.space == "param"]
-    arguments, argument_bytes = _layout(calls, 1)
+    arguments, argument_bytes = _assign_offsets(calls, 1)
     constants = [each for each in variables if each.space == "const"]
-    const, const_bytes = _layout(constants, 1)
+    const, const_bytes = _assign_offsets(constants, 1)
     image = bytearray(const_bytes)
     for each in constants:
         image[const[each.name] : const[each.name] + each.size] = each.initial or bytes(each.size)
 
     targets = [
-        _target(instruction, row, entry)
+        _branch_target(instruction, row, entry)
         for instruction, row in zip(entry.instructions, rows, strict=True)
     ]
     leaders = {*entry.labels.values(), *(index + 1 for index, t in enumerate(targets) if t >= 0)}
     alignments = dict.fromkeys(shared, _STATIC_ALIGNMENT_BYTES)
-    widths = counted_widths(entry.instructions, rows, leaders, alignments)
+    widths = merged_widths(entry.instructions, rows, leaders, alignments)
     return Program(
         name=name,
         steps=tuple(
-            Step(instruction, row, target, widths.get(index, _bytes_moved(row)))
+            DecodedInstruction(instruction, row, target, widths.get(index, _bytes_moved(row)))
             for index, (instruction, row, target) in enumerate(
                 zip(entry.instructions, rows, targets, strict=True)
             )
@@ -189,7 +191,7 @@ def with_constants(program: Program, values: Mapping[str, NDArray[Any]]) -> Prog
     return replace(program, const_image=bytes(image))
 
 
-def in_loops(program: Program) -> list[bool]:
+def instructions_in_loops(program: Program) -> list[bool]:
     """Say of each instruction whether it lies in a loop: between a backward branch and its target.
 
     Compilers lay loops out in one piece, so that is where their instructions are.
@@ -211,12 +213,12 @@ def address_registers(program: Program) -> set[str]:
     }
 
 
-def destinations(step: Step) -> tuple[Operand, ...]:
+def destinations(step: DecodedInstruction) -> tuple[Operand, ...]:
     """The operands that an instruction writes."""
     if not step.row.to or not step.instruction.operands:
         return ()
     first = step.instruction.operands[0]
-    if isinstance(first, Pair):
+    if isinstance(first, DestinationPair):
         return first.first, first.second
     return first.items if isinstance(first, Vector) else (first,)
 
@@ -228,7 +230,7 @@ def _check_variables(variables: Sequence[Variable], named: Collection[str]) -> N
             raise PtxError(each.fault)
 
 
-def _check_registers(entry: Entry, source: Sequence[str]) -> None:
+def _check_registers(entry: PtxFunction, source: Sequence[str]) -> None:
     """Refuse what reads a special register that the emulator does not have."""
     known = {"_", *entry.registers}
     for instruction in entry.instructions:
@@ -236,9 +238,10 @@ def _check_registers(entry: Entry, source: Sequence[str]) -> None:
             for name in registers_of(operand):
                 if name not in known:
                     if not is_special(name):
-                        where = place(instruction, source)
+                        where = describe_instruction(instruction, source)
                         raise PtxError(
-                            f"the emulator has no special register {name} ({where}){advice(name)}"
+                            f"the emulator has no special register {name} "
+                            f"({where}){unsupported_hint(name)}"
                         )
                     known.add(name)
 
@@ -260,7 +263,7 @@ def registers_of(operand: Operand) -> Iterator[str]:
     elif isinstance(operand, Address):
         if isinstance(operand.base, Register):
             yield operand.base.name
-    elif isinstance(operand, Pair):
+    elif isinstance(operand, DestinationPair):
         yield from registers_of(operand.first)
         yield from registers_of(operand.second)
     elif isinstance(operand, Vector):
@@ -268,7 +271,7 @@ def registers_of(operand: Operand) -> Iterator[str]:
             yield from registers_of(item)
 
 
-def reads(step: Step) -> Iterator[str]:
+def registers_read(step: DecodedInstruction) -> Iterator[str]:
     """The registers that an instruction reads: its guard, its sources and its address."""
     if step.instruction.guard:
         yield step.instruction.guard
@@ -276,13 +279,13 @@ def reads(step: Step) -> Iterator[str]:
         yield from registers_of(operand)
 
 
-def writes(step: Step) -> Iterator[str]:
+def registers_written(step: DecodedInstruction) -> Iterator[str]:
     """The registers that an instruction writes."""
     if step.row.to:
         yield from registers_of(step.instruction.operands[0])
 
 
-def _target(instruction: Instruction, row: table.Row, entry: Entry) -> int:
+def _branch_target(instruction: Instruction, row: table.Row, entry: PtxFunction) -> int:
     if row.kind != "branch":
         return -1
     label = instruction.operands[0] if instruction.operands else None
@@ -296,7 +299,9 @@ def _bytes_moved(row: table.Row) -> int:
     return TYPE_BYTES[types[0]] * row.vector if types else 0
 
 
-def _layout(variables: Sequence[Variable], least_alignment: int) -> tuple[dict[str, int], int]:
+def _assign_offsets(
+    variables: Sequence[Variable], least_alignment: int
+) -> tuple[dict[str, int], int]:
     offsets: dict[str, int] = {}
     end = 0
     for each in variables:

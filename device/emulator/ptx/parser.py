@@ -73,7 +73,7 @@ class Vector:
 
 
 @dataclass(frozen=True)
-class Pair:
+class DestinationPair:
     """`d|p`: two destinations."""
 
     first: Operand
@@ -87,7 +87,7 @@ class Negated:
     register: Register
 
 
-Operand: TypeAlias = Register | Immediate | Symbol | Address | Vector | Pair | Negated
+Operand: TypeAlias = Register | Immediate | Symbol | Address | Vector | DestinationPair | Negated
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ class Variable:
 
 
 @dataclass(frozen=True)
-class Entry:
+class PtxFunction:
     """A kernel, or a function that kernels call.
 
     Names are unique in it: what a nested scope declares carries a `#` and a number.
@@ -170,8 +170,8 @@ class Module:
     version: str
     target: str
     variables: tuple[Variable, ...]
-    entries: Mapping[str, Entry]
-    functions: Mapping[str, Entry] = field(default_factory=dict)
+    entries: Mapping[str, PtxFunction]
+    functions: Mapping[str, PtxFunction] = field(default_factory=dict)
 
 
 _LARGEST_OFFSET = 2**62 - 1  # so that the sum of two is a signed number of 64 bits
@@ -192,7 +192,7 @@ _VARIABLE = re.compile(
 _DECLARATOR = re.compile(r"([%$\w]+)\s*((?:\[[^\]]*\]\s*)*)(?:=\s*(.*))?$", re.S)
 
 
-def parse(text: str) -> Module:
+def parse_ptx(text: str) -> Module:
     """Read a PTX module.
 
     Args:
@@ -228,8 +228,8 @@ class _Reader:
 def _module(statements: Iterator[tuple[int, str]]) -> Module:
     version, target = "", ""
     variables: list[Variable] = []
-    entries: dict[str, Entry] = {}
-    functions: dict[str, Entry] = {}
+    entries: dict[str, PtxFunction] = {}
+    functions: dict[str, PtxFunction] = {}
     for line, statement in statements:
         if statement.startswith(".version"):
             version = statement.removeprefix(".version").strip()
@@ -248,7 +248,7 @@ def _module(statements: Iterator[tuple[int, str]]) -> Module:
             raise PtxError(f"PTX line {line}: not understood: {statement[:60]}")
     if not version:
         raise PtxError("not PTX: there is no .version directive")
-    known = tuple(_with_functions(each, functions) for each in variables)
+    known = tuple(_with_function_addresses(each, functions) for each in variables)
     return Module(version, target, known, entries, functions)
 
 
@@ -257,7 +257,7 @@ def function_address(name: str) -> int:
     return 0x7A00_0000_0000 + 16 * zlib.crc32(name.encode())
 
 
-def _with_functions(variable: Variable, functions: Mapping[str, Entry]) -> Variable:
+def _with_function_addresses(variable: Variable, functions: Mapping[str, PtxFunction]) -> Variable:
     """The variable; one that starts with addresses of functions gets what stands for them."""
     names = [each.strip() for each in variable.symbols]
     if not names or not all(each in functions or _INTEGER.match(each) for each in names):
@@ -268,7 +268,7 @@ def _with_functions(variable: Variable, functions: Mapping[str, Entry]) -> Varia
     return replace(variable, initial=initial.ljust(variable.size, b"\0"), fault="")
 
 
-def renamed(
+def rename_operands(
     instruction: Instruction, names: Mapping[str, str], registers: Mapping[str, str]
 ) -> Instruction:
     """The instruction with other names for registers, variables and labels.
@@ -292,8 +292,8 @@ def renamed(
             return Address(base, operand.offset)
         if isinstance(operand, Vector):
             return Vector(tuple(map(change, operand.items)))
-        if isinstance(operand, Pair):
-            return Pair(change(operand.first), change(operand.second))
+        if isinstance(operand, DestinationPair):
+            return DestinationPair(change(operand.first), change(operand.second))
         if isinstance(operand, Negated):
             return Negated(Register(names.get(operand.register.name, operand.register.name)))
         return operand
@@ -333,7 +333,7 @@ def _statements(text: str) -> Iterator[tuple[int, str]]:
                 label = _LABEL.match(line, at)
                 if label:
                     yield number, label[1] + ":"
-                    at = _behind_blanks(line, label.end())
+                    at = _skip_blanks(line, label.end())
                     continue
             # A brace stands alone (a scope), ends a header, or belongs to a vector or initializer.
             scope = line[at] in "{}" and not pieces
@@ -346,7 +346,7 @@ def _statements(text: str) -> Iterator[tuple[int, str]]:
                 break
             pieces.append(line[at : end.start()] + ("" if end[0] == ";" else end[0]))
             statement = "".join(pieces).strip()
-            pieces, at = [], _behind_blanks(line, end.end())
+            pieces, at = [], _skip_blanks(line, end.end())
             if statement:
                 yield start, statement
     if pieces:
@@ -360,7 +360,7 @@ _BRACE, _HEADER_END, _END = re.compile(r"[{}]"), re.compile(r"[;{]"), re.compile
 _BLANKS = re.compile(r"\s*")
 
 
-def _behind_blanks(line: str, at: int) -> int:
+def _skip_blanks(line: str, at: int) -> int:
     blanks = _BLANKS.match(line, at)
     assert blanks is not None
     return blanks.end()
@@ -376,7 +376,7 @@ def _without_comments(text: str) -> str:
 
 
 @dataclass
-class _Body:
+class _BodyBuilder:
     """What accumulates while a body is read."""
 
     variables: list[Variable] = field(default_factory=list)
@@ -396,7 +396,9 @@ class _Body:
         """Leave a scope: its instructions take the unique names."""
         start, names = self.scopes.pop()
         for index in range(start, len(self.instructions) if names else start):
-            self.instructions[index] = renamed(self.instructions[index], names, self.registers)
+            self.instructions[index] = rename_operands(
+                self.instructions[index], names, self.registers
+            )
 
     def unique(self, name: str) -> str:
         """The name under which the entry knows what the innermost scope declares."""
@@ -414,8 +416,8 @@ def _entry(
     results: str,
     statements: Iterator[tuple[int, str]],
     first_line: int,
-) -> Entry:
-    body = _Body()
+) -> PtxFunction:
+    body = _BodyBuilder()
     body.open()
     source_line, file = 0, ""
     lines: dict[tuple[str | Any, ...], int] = {}  # what each .loc came from, in the body's own file
@@ -425,14 +427,14 @@ def _entry(
         elif statement == "}":
             body.close()
             if not body.scopes:
-                return Entry(
+                return PtxFunction(
                     name,
-                    tuple(_formal(parameters, first_line)),
+                    tuple(_parameter_variables(parameters, first_line)),
                     tuple(body.variables),
                     body.registers,
-                    tuple(_with_tables(body)),
+                    tuple(_with_jump_targets(body)),
                     body.labels,
-                    tuple(_formal(results, first_line)),
+                    tuple(_parameter_variables(results, first_line)),
                     file,
                 )
         elif statement.startswith((".loc ", ".loc\t")):
@@ -454,7 +456,7 @@ def _entry(
             body.labels[body.unique(statement[:-1])] = len(body.instructions)
         elif statement.startswith(".branchtargets"):
             table = next(reversed(body.labels))
-            body.jump_tables[table] = Vector(tuple(map(Symbol, _split(statement[14:]))))
+            body.jump_tables[table] = Vector(tuple(map(Symbol, _split_operands(statement[14:]))))
         elif _VARIABLE.match(statement):
             body.variables.extend(
                 replace(each, name=body.unique(each.name)) for each in _variables(statement, line)
@@ -466,13 +468,13 @@ def _entry(
     raise PtxError(f"PTX line {first_line}: the body of {name} has no end")
 
 
-def _formal(parameters: str, line: int) -> Iterator[Variable]:
+def _parameter_variables(parameters: str, line: int) -> Iterator[Variable]:
     for text in parameters.split(","):
         if text.strip():
             yield from _variables(text.strip(), line)
 
 
-def _with_tables(body: _Body) -> Iterator[Instruction]:
+def _with_jump_targets(body: _BodyBuilder) -> Iterator[Instruction]:
     """The instructions; one that names a jump table gets the table's labels instead."""
     for each in body.instructions:
         last = each.operands[-1] if each.operands else None
@@ -564,11 +566,13 @@ def _instruction(statement: str, line: int, source_line: int) -> Instruction:
         negated, guard, statement = bool(match[1]), match[2], match[3]
     opcode, _, rest = statement.strip().partition(" ")
     opcode, tab, more = opcode.partition("\t")
-    operands = tuple(_operand(text, line) for text in _split(more + " " + rest if tab else rest))
+    operands = tuple(
+        _operand(text, line) for text in _split_operands(more + " " + rest if tab else rest)
+    )
     return Instruction(opcode.strip(), operands, guard, negated, line, source_line)
 
 
-def _split(text: str) -> Iterator[str]:
+def _split_operands(text: str) -> Iterator[str]:
     """Split at the commas outside brackets."""
     depth, start = 0, 0
     for position, character in enumerate(text):
@@ -600,20 +604,20 @@ def _literal(text: str) -> Immediate | None:
 def _operand(text: str, line: int) -> Operand:
     if "|" in text:
         first, second = text.split("|")
-        return Pair(Register(first.strip()), Register(second.strip()))
+        return DestinationPair(Register(first.strip()), Register(second.strip()))
     if text.startswith("%") or text == "_":
         return Register(text)
     if text.startswith("!"):
         return Negated(Register(text[1:].strip()))
     if text.startswith(("{", "(")):
-        items = list(_split(text[1:-1]))
+        items = list(_split_operands(text[1:-1]))
         if any(each.startswith(("{", "(")) for each in items):
             raise PtxError(f"PTX line {line}: a vector within a vector: {text[:40]}")
         return Vector(tuple(_operand(each, line) for each in items))
     if text.startswith("["):
         match = _ADDRESS.match(text)
         if match is None and "," in text:  # of a texture or a tensor: with coordinates
-            return Vector(tuple(_operand(each, line) for each in _split(text[1:-1])))
+            return Vector(tuple(_operand(each, line) for each in _split_operands(text[1:-1])))
         if match is None:
             raise PtxError(f"PTX line {line}: address not understood: {text}")
         name, plus, minus = match.groups()

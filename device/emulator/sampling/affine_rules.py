@@ -16,21 +16,21 @@ from numpy.typing import NDArray
 from memlab.device.emulator.machine.memory import WINDOWS
 from memlab.device.emulator.machine.operands import Operands, value_of
 from memlab.device.emulator.machine.scheduler import Mask
-from memlab.device.emulator.machine.threads import CLOCKS
-from memlab.device.emulator.program.program import Step, registers_of
+from memlab.device.emulator.machine.threads import CLOCK_REGISTERS
+from memlab.device.emulator.program.program import DecodedInstruction, registers_of
 from memlab.device.emulator.ptx.parser import TYPE_BYTES, Vector
 from memlab.device.emulator.sampling.data_dependence import is_bitwise
-from memlab.device.emulator.sampling.decision_range import FAR, Ints, Reach
+from memlab.device.emulator.sampling.decision_range import UNBOUNDED, DecisionRange, IntArray
 
-Move: TypeAlias = Ints
+Stride: TypeAlias = IntArray
 """By what a register's lanes change for a step in x, y, z: shape (3, 1) or (3, lanes)."""
-Mover: TypeAlias = Callable[[], "Move | None"]
+StrideGetter: TypeAlias = Callable[[], "Stride | None"]
 """Gives a register's move, now; None where it does not move."""
-Rule: TypeAlias = Callable[["Reading"], "Move | None"]
+StrideRule: TypeAlias = Callable[["SourceOperands"], "Stride | None"]
 """Gives the move of an instruction's result."""
 
 
-class Reading:
+class SourceOperands:
     """The sources of one instruction, each time it runs.
 
     Attributes:
@@ -39,9 +39,15 @@ class Reading:
         types: The sources' PTX types.
     """
 
-    def __init__(self, step: Step, operands: Operands, reach: Reach, movers: list[Mover]) -> None:
+    def __init__(
+        self,
+        step: DecodedInstruction,
+        operands: Operands,
+        reach: DecisionRange,
+        movers: list[StrideGetter],
+    ) -> None:
         self.reach, self.step, self.types = reach, step, step.row.of
-        self.moves: list[Move | None] = []
+        self.moves: list[Stride | None] = []
         self.active: Mask = np.zeros(0, np.bool_)
         self._lanes, self._movers = operands.lanes, movers
         self._sources = [
@@ -64,10 +70,10 @@ class Reading:
         """Keep a source within its type: beyond, it would wrap around."""
         move = self.moves[source]
         if move is not None:
-            value, (least, most) = self.value(source), _range(self.types[source])
-            self.reach.hold(move, least - value, most - value, self.active)
+            value, (least, most) = self.value(source), _type_range(self.types[source])
+            self.reach.restrict(move, least - value, most - value, self.active)
 
-    def confine(self) -> Move | None:
+    def confine(self) -> Stride | None:
         """Keep all sources as they are, so that the result does not move."""
         for move in self.moves:
             if move is not None:
@@ -78,51 +84,51 @@ class Reading:
 # --- Rules -------------------------------------------------------------------------------------
 
 
-def _unknown(read: Reading) -> Move | None:
+def _unknown(read: SourceOperands) -> Stride | None:
     return read.confine()
 
 
-def _signs(read: Reading) -> None:
+def _sign_only(read: SourceOperands) -> None:
     """A bitwise operation of whose result only the sign is asked: it stays while theirs do."""
-    half = min(1 << (8 * TYPE_BYTES[read.types[0]] - 1), FAR)
+    half = min(1 << (8 * TYPE_BYTES[read.types[0]] - 1), UNBOUNDED)
     for source, move in enumerate(read.moves):
         if move is not None:
             value = read.value(source)
-            if half < FAR:
+            if half < UNBOUNDED:
                 value = (value + half & 2 * half - 1) - half
             below = value < 0
             least, most = np.where(below, -half, 0), np.where(below, -1, half - 1)
-            read.reach.hold(move, least - value, most - value, read.active)
+            read.reach.restrict(move, least - value, most - value, read.active)
 
 
-def _same(read: Reading) -> Move | None:
+def _copy_stride(read: SourceOperands) -> Stride | None:
     return read.moves[0]
 
 
-def _convert(read: Reading) -> Move | None:
+def _convert(read: SourceOperands) -> Stride | None:
     if TYPE_BYTES[read.step.row.to[0]] > TYPE_BYTES[read.types[0]]:
         read.keep(0)
-    return _wrapped(read.moves[0], read.step.row.to[0])
+    return _wrap_stride(read.moves[0], read.step.row.to[0])
 
 
-def _add(read: Reading) -> Move | None:
-    return joined(read.moves)
+def _add(read: SourceOperands) -> Stride | None:
+    return add_strides(read.moves)
 
 
-def _subtract(read: Reading) -> Move | None:
-    return _difference(*read.moves)
+def _subtract(read: SourceOperands) -> Stride | None:
+    return _subtract_strides(*read.moves)
 
 
-def _negate(read: Reading) -> Move | None:
+def _negate(read: SourceOperands) -> Stride | None:
     """`neg`, and `not`, which is that less 1."""
-    return _difference(None, read.moves[0])
+    return _subtract_strides(None, read.moves[0])
 
 
-def _no_move(read: Reading) -> None:
+def _no_stride(read: SourceOperands) -> None:
     """`isspacep`: an address that went into another space would be at fault there."""
 
 
-def _multiply(read: Reading) -> Move | None:
+def _multiply(read: SourceOperands) -> Stride | None:
     """`mul` and `mad`, `.lo` or `.wide`."""
     if TYPE_BYTES[read.step.row.to[0]] > TYPE_BYTES[read.types[0]]:
         read.keep(0)
@@ -134,31 +140,33 @@ def _multiply(read: Reading) -> Move | None:
     product = b * read.value(0) if b is not None else None
     if a is not None:
         product = a * read.value(1)
-    return _wrapped(joined([product, *added]), read.step.row.to[0])
+    return _wrap_stride(add_strides([product, *added]), read.step.row.to[0])
 
 
-def _shift_left(read: Reading) -> Move | None:
+def _shift_left(read: SourceOperands) -> Stride | None:
     move, by = read.moves
     if move is None or by is not None:
         return read.confine()
-    return _wrapped(move << np.clip(read.value(1), 0, 63), read.types[0])
+    return _wrap_stride(move << np.clip(read.value(1), 0, 63), read.types[0])
 
 
-def _shift_right(read: Reading) -> Move | None:
+def _shift_right(read: SourceOperands) -> Stride | None:
     if read.moves[0] is None or read.moves[1] is not None:
         return read.confine()
-    return _divided(read, np.int64(1) << np.clip(read.value(1), 0, 62))[0]
+    return _quotient_stride(read, np.int64(1) << np.clip(read.value(1), 0, 62))[0]
 
 
-def _divide(read: Reading) -> Move | None:
+def _divide(read: SourceOperands) -> Stride | None:
     divisor = read.value(1)
     if read.moves[0] is None or read.moves[1] is not None or (divisor <= 0)[read.active].any():
         return read.confine()
-    quotient, remainder = _divided(read, np.maximum(divisor, 1))
+    quotient, remainder = _quotient_stride(read, np.maximum(divisor, 1))
     return quotient if read.step.row.opcode.startswith("div") else remainder
 
 
-def _divided(read: Reading, divisor: Ints) -> tuple[Move | None, Move | None]:
+def _quotient_stride(
+    read: SourceOperands, divisor: IntArray
+) -> tuple[Stride | None, Stride | None]:
     """What quotient and remainder move by: whole multiples move the quotient alone.
 
     Else they move the remainder alone, as far as the quotient stays.
@@ -169,90 +177,92 @@ def _divided(read: Reading, divisor: Ints) -> tuple[Move | None, Move | None]:
     truncates = not read.step.row.opcode.startswith("shr")
     if truncates:  # towards 0, so on each side of it in another way
         below = value < 0
-        bounds = np.where(below, -FAR, -value), np.where(below, -1 - value, FAR)
-        read.reach.hold(move, *bounds, read.active)
+        bounds = np.where(below, -UNBOUNDED, -value), np.where(below, -1 - value, UNBOUNDED)
+        read.reach.restrict(move, *bounds, read.active)
     if not (move % divisor)[:, read.active].any():
-        return _compact(move // divisor), None
+        return _collapse_uniform_lanes(move // divisor), None
     if truncates and (value < 0)[read.active].any():
         read.confine()
         return None, None
     first = value // divisor * divisor
-    read.reach.hold(move, first - value, first + divisor - 1 - value, read.active)
+    read.reach.restrict(move, first - value, first + divisor - 1 - value, read.active)
     return None, move
 
 
-def _and(read: Reading) -> Move | None:
+def _and(read: SourceOperands) -> Stride | None:
     """A mask of the lowest bits, or of all but these, where a step leaves the lowest bits."""
     source, mask = (0, 1) if read.moves[0] is not None else (1, 0)
     move = read.moves[source]
     if move is None or read.moves[mask] is not None or read.types[0] == "pred":
         return read.confine()
-    unit, bits = _unit(move, read.active), read.value(mask)[read.active]
+    unit, bits = _common_power_of_two(move, read.active), read.value(mask)[read.active]
     if ((bits >= 0) & (bits < unit)).all():
         return None
-    if (bits | (unit - 1) == _range(read.types[0])[1]).all() or (bits | (unit - 1) == -1).all():
+    if (bits | (unit - 1) == _type_range(read.types[0])[1]).all() or (
+        bits | (unit - 1) == -1
+    ).all():
         return move
     return read.confine()
 
 
-def _or(read: Reading) -> Move | None:
+def _or(read: SourceOperands) -> Stride | None:
     """An addition, where the bits are of one source or of the other."""
     source, other = (0, 1) if read.moves[0] is not None else (1, 0)
     move = read.moves[source]
     if move is None or read.moves[other] is not None or read.types[0] == "pred":
         return read.confine()
-    unit = _unit(move, read.active)
+    unit = _common_power_of_two(move, read.active)
     bits, value = read.value(other)[read.active], read.value(source)[read.active]
     if ((bits >= 0) & (bits < unit) & (bits & value == 0)).all():
         return move
     return read.confine()
 
 
-def _compare(read: Reading) -> None:
+def _compare(read: SourceOperands) -> None:
     """`setp`: the sign of the difference decides, and whether it is 0."""
-    _decide(read, read.step.row.opcode.split(".")[1])
+    _fix_decision(read, read.step.row.opcode.split(".")[1])
 
 
-def _extreme(read: Reading) -> Move | None:
+def _min_max(read: SourceOperands) -> Stride | None:
     """`min` and `max`: what they choose is chosen within the bounds."""
-    _decide(read, "lt")
+    _fix_decision(read, "lt")
     first = read.value(0) < read.value(1)
-    return _chosen(read, first if read.step.row.opcode.startswith("min") else ~first)
+    return _selected_stride(read, first if read.step.row.opcode.startswith("min") else ~first)
 
 
-def _select(read: Reading) -> Move | None:
-    return _chosen(read, read.value(2) != 0)
+def _select(read: SourceOperands) -> Stride | None:
+    return _selected_stride(read, read.value(2) != 0)
 
 
-def _decide(read: Reading, comparison: str) -> None:
+def _fix_decision(read: SourceOperands, comparison: str) -> None:
     read.keep(0)
     read.keep(1)
-    move = _difference(*read.moves[:2])
+    move = _subtract_strides(*read.moves[:2])
     if move is None:
         return
     apart = read.value(0) - read.value(1)
-    lowest, highest = np.full(apart.shape, -FAR), np.full(apart.shape, FAR)
+    lowest, highest = np.full(apart.shape, -UNBOUNDED), np.full(apart.shape, UNBOUNDED)
     if comparison in ("le", "ls", "gt", "hi"):
-        lowest, highest = np.where(apart > 0, 1, -FAR), np.where(apart > 0, FAR, 0)
+        lowest, highest = np.where(apart > 0, 1, -UNBOUNDED), np.where(apart > 0, UNBOUNDED, 0)
     elif comparison in ("lt", "lo", "ge", "hs"):
-        lowest, highest = np.where(apart < 0, -FAR, 0), np.where(apart < 0, -1, FAR)
+        lowest, highest = np.where(apart < 0, -UNBOUNDED, 0), np.where(apart < 0, -1, UNBOUNDED)
     else:
-        lowest = np.where(apart > 0, 1, np.where(apart < 0, -FAR, 0))
-        highest = np.where(apart > 0, FAR, np.where(apart < 0, -1, 0))
-    read.reach.hold(move, lowest - apart, highest - apart, read.active)
+        lowest = np.where(apart > 0, 1, np.where(apart < 0, -UNBOUNDED, 0))
+        highest = np.where(apart > 0, UNBOUNDED, np.where(apart < 0, -1, 0))
+    read.reach.restrict(move, lowest - apart, highest - apart, read.active)
 
 
 _INTEGERS = ("s8", "u8", "s16", "u16", "s32", "u32", "s64", "u64", "b16", "b32", "b64")
-_RULES: dict[str, Rule] = {
-    "mov": _same,
-    "cvta": _same,
-    "cvta.to": _same,
+_RULES: dict[str, StrideRule] = {
+    "mov": _copy_stride,
+    "cvta": _copy_stride,
+    "cvta.to": _copy_stride,
     "cvt": _convert,
     "add": _add,
     "sub": _subtract,
     "neg": _negate,
     "not": _negate,
-    "isspacep": _no_move,
+    "isspacep": _no_stride,
     "mul.lo": _multiply,
     "mul.wide": _multiply,
     "mad.lo": _multiply,
@@ -264,20 +274,20 @@ _RULES: dict[str, Rule] = {
     "and": _and,
     "or": _or,
     "setp": _compare,
-    "min": _extreme,
-    "max": _extreme,
+    "min": _min_max,
+    "max": _min_max,
     "selp": _select,
 }
 """By the opcode without its types and, of `setp`, what it compares and joins."""
 
 
-def rule_of(step: Step, by_sign: bool) -> Rule:
+def stride_rule(step: DecodedInstruction, by_sign: bool) -> StrideRule:
     """The rule for an instruction, and for its sign where that is all that is asked of it."""
     row, operands = step.row, step.instruction.operands
     if by_sign and is_bitwise(step) and row.to != ("pred",):
-        return _signs
+        return _sign_only
     names = {name for each in operands[1:] for name in registers_of(each)}
-    if row.kind != "lanes" or row.carry or not CLOCKS.isdisjoint(names):
+    if row.kind != "lanes" or row.carry or not CLOCK_REGISTERS.isdisjoint(names):
         return _unknown
     if any(isinstance(each, Vector) for each in operands):
         return _unknown
@@ -294,17 +304,17 @@ def rule_of(step: Step, by_sign: bool) -> Rule:
 # --- Moves -------------------------------------------------------------------------------------
 
 
-def joined(moves: list[Move | None]) -> Move | None:
+def add_strides(moves: list[Stride | None]) -> Stride | None:
     """What a sum moves by."""
     moving = [each for each in moves if each is not None]
     return sum(moving[1:], moving[0]) if moving else None
 
 
-def _difference(a: Move | None, b: Move | None) -> Move | None:
-    return joined([a, None if b is None else -b])
+def _subtract_strides(a: Stride | None, b: Stride | None) -> Stride | None:
+    return add_strides([a, None if b is None else -b])
 
 
-def _chosen(read: Reading, first: NDArray[np.bool_]) -> Move | None:
+def _selected_stride(read: SourceOperands, first: NDArray[np.bool_]) -> Stride | None:
     """What a choice between the first two sources moves by."""
     a, b = read.moves[:2]
     taken = first[read.active]
@@ -314,7 +324,7 @@ def _chosen(read: Reading, first: NDArray[np.bool_]) -> Move | None:
     return np.where(first, nothing if a is None else a, nothing if b is None else b)
 
 
-def _wrapped(move: Move | None, ptx_type: str) -> Move | None:
+def _wrap_stride(move: Stride | None, ptx_type: str) -> Stride | None:
     """A move of a register of fewer than 64 bits, the shorter way round."""
     bits = 8 * TYPE_BYTES[ptx_type]
     if move is None:
@@ -322,26 +332,26 @@ def _wrapped(move: Move | None, ptx_type: str) -> Move | None:
     if bits < 64:
         half = 1 << (bits - 1)
         move = ((move + half) & (2 * half - 1)) - half
-    return _compact(move)
+    return _collapse_uniform_lanes(move)
 
 
-def _compact(move: Move) -> Move:
+def _collapse_uniform_lanes(move: Stride) -> Stride:
     """One column for all lanes where these move alike."""
     return move[:, :1] if (move == move[:, :1]).all() else move
 
 
-def _unit(move: Move, active: Mask) -> int:
+def _common_power_of_two(move: Stride, active: Mask) -> int:
     """The largest power of two that each step moves a value by a multiple of."""
     lanes = move if move.shape[1] == 1 else move[:, active]
     joined = int(np.bitwise_or.reduce(lanes, axis=None))
     return joined & -joined if joined else 1 << 62
 
 
-def _range(ptx_type: str) -> tuple[int, int]:
+def _type_range(ptx_type: str) -> tuple[int, int]:
     """What a type holds; of 64 bits, as far as their differences do not overflow."""
     bits = 8 * TYPE_BYTES[ptx_type]
     if bits == 64:
-        return (-FAR if ptx_type[0] == "s" else 0), FAR
+        return (-UNBOUNDED if ptx_type[0] == "s" else 0), UNBOUNDED
     if ptx_type[0] == "s":
         return -(1 << (bits - 1)), (1 << (bits - 1)) - 1
     return 0, (1 << bits) - 1

@@ -18,20 +18,32 @@ import numpy as np
 from memlab.device.emulator.machine.binding import Action
 from memlab.device.emulator.machine.operands import Operands
 from memlab.device.emulator.machine.scheduler import Mask
-from memlab.device.emulator.machine.threads import CLOCKS, Threads
-from memlab.device.emulator.program.program import Program, Step, registers_of, writes
+from memlab.device.emulator.machine.threads import CLOCK_REGISTERS, Threads
+from memlab.device.emulator.program.program import (
+    DecodedInstruction,
+    Program,
+    registers_of,
+    registers_written,
+)
 from memlab.device.emulator.ptx.parser import Address, Operand
-from memlab.device.emulator.sampling.affine_rules import Move, Mover, Reading, rule_of
-from memlab.device.emulator.sampling.data_dependence import read_by_sign, what_decides
-from memlab.device.emulator.sampling.decision_range import Box, Ints, Reach
+from memlab.device.emulator.sampling.affine_rules import (
+    SourceOperands,
+    Stride,
+    StrideGetter,
+    stride_rule,
+)
+from memlab.device.emulator.sampling.data_dependence import decision_sources, sign_only_registers
+from memlab.device.emulator.sampling.decision_range import BlockBox, DecisionRange, IntArray
 
-_ANYHOW: Move = np.ones((3, 1), np.int64)  # of a clock, which no bound holds for another block
-_OF_BLOCK = {
+_UNBOUNDED_STRIDE: Stride = np.ones(
+    (3, 1), np.int64
+)  # of a clock, which no bound holds for another block
+_BLOCK_INDEX_STRIDES = {
     f"%ctaid.{name}": np.eye(3, dtype=np.int64)[:, [axis]] for axis, name in enumerate("xyz")
 }
 
 
-class Moves:
+class AffineValues:
     """Follows chunks of blocks.
 
     Attributes:
@@ -41,33 +53,33 @@ class Moves:
 
     def __init__(self, program: Program) -> None:
         """Follow the registers and state spaces that decide what a program does."""
-        self._deciding, self._spaces = what_decides(program)
-        self._signs = read_by_sign(program)
-        self._finished: list[Box] = []
+        self._deciding, self._spaces = decision_sources(program)
+        self._signs = sign_only_registers(program)
+        self._finished: list[BlockBox] = []
         self._strides = np.zeros(3, np.int64)
-        self._reach: Reach | None = None
+        self._reach: DecisionRange | None = None
 
     @property
-    def boxes(self) -> list[Box]:
+    def boxes(self) -> list[BlockBox]:
         """Around each block that has run, in turn, the blocks that do as it does."""
         return self._finished + (self._reach.boxes() if self._reach else [])
 
     @property
-    def strides(self) -> Ints:
+    def strides(self) -> IntArray:
         """As in `Reach`, of all blocks that have run."""
         return self._strides | self._reach.strides if self._reach else self._strides
 
     def begin(self, threads: Threads, operands: Operands) -> None:
         """Take up the next chunk."""
         self._finished, self._strides = self.boxes, self.strides
-        self._reach = Reach(threads.blocks, threads.grid.grid)
+        self._reach = DecisionRange(threads.blocks, threads.grid.grid)
         self._alive, self._operands = threads.alive, operands
-        self._moves: dict[str, Move] = {}
+        self._moves: dict[str, Stride] = {}
         self._written: set[str] = set()
 
-    def follow(self, step: Step, action: Action) -> Action:
+    def follow(self, step: DecodedInstruction, action: Action) -> Action:
         """The action of an instruction, where it decides anything, and what it does to moves."""
-        targets = tuple(writes(step))
+        targets = tuple(registers_written(step))
         decides = not self._deciding.isdisjoint(targets)
         if step.row.kind in ("load", "store", "atomic", "reduce"):
             if not decides and not self._keeps(step):
@@ -88,31 +100,31 @@ class Moves:
 
         return run
 
-    def _computing(self, step: Step) -> Callable[[Mask], Move | None]:
+    def _computing(self, step: DecodedInstruction) -> Callable[[Mask], Stride | None]:
         """What an instruction's result moves by."""
         assert self._reach is not None
         movers = [each for o in step.instruction.operands[1:] for each in self._movers(o)]
-        reading = Reading(step, self._operands, self._reach, movers)
-        rule = rule_of(step, self._signs.issuperset(writes(step)))
+        reading = SourceOperands(step, self._operands, self._reach, movers)
+        rule = stride_rule(step, self._signs.issuperset(registers_written(step)))
 
-        def run(active: Mask) -> Move | None:
+        def run(active: Mask) -> Stride | None:
             return rule(reading) if reading.begin(active) else None
 
         return run
 
-    def _access(self, step: Step) -> Callable[[Mask], Move | None]:
+    def _access(self, step: DecodedInstruction) -> Callable[[Mask], Stride | None]:
         """A memory access: its address; what is loaded must not move, nor what may be loaded."""
         assert self._reach is not None
         reach = self._reach
         operands = step.instruction.operands
         address = next(each for each in operands if isinstance(each, Address))
         (place,) = self._movers(address)
-        values: list[Mover] = []
+        values: list[StrideGetter] = []
         if self._keeps(step):
             stored = (each for each in operands if not isinstance(each, Address))
             values = [mover for each in stored for mover in self._movers(each)]
-        loads = not self._deciding.isdisjoint(writes(step))
-        last: Move | None = None
+        loads = not self._deciding.isdisjoint(registers_written(step))
+        last: Stride | None = None
 
         def run(active: Mask) -> None:
             nonlocal last
@@ -129,24 +141,24 @@ class Moves:
 
         return run
 
-    def _keeps(self, step: Step) -> bool:
+    def _keeps(self, step: DecodedInstruction) -> bool:
         """Whether what an instruction stores may be loaded to decide something."""
         space = step.row.space
         stored = step.row.kind != "load" and (space in self._spaces or space == "generic")
         return stored and bool(self._spaces)
 
-    def _movers(self, operand: Operand) -> list[Mover]:
+    def _movers(self, operand: Operand) -> list[StrideGetter]:
         """What an operand's registers move by; one that is no register does not move."""
         return [self._mover(name) for name in registers_of(operand)] or [lambda: None]
 
-    def _mover(self, register: str) -> Mover:
-        if register in CLOCKS:
-            return lambda: _ANYHOW
-        if register in _OF_BLOCK:
-            return lambda: _OF_BLOCK[register]
+    def _mover(self, register: str) -> StrideGetter:
+        if register in CLOCK_REGISTERS:
+            return lambda: _UNBOUNDED_STRIDE
+        if register in _BLOCK_INDEX_STRIDES:
+            return lambda: _BLOCK_INDEX_STRIDES[register]
         return lambda: self._moves.get(register)
 
-    def _set(self, name: str, move: Move | None, mask: Mask | None) -> None:
+    def _set(self, name: str, move: Stride | None, mask: Mask | None) -> None:
         """Note what a register moves by from now on, in the lanes of a mask."""
         if mask is not None and name in self._written:  # else other lanes hold nothing yet
             old = self._moves.get(name)

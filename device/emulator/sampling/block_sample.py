@@ -22,12 +22,12 @@ from memlab.kernels.launch import Dim3
 
 INTERIOR_SAMPLE = 16
 EDGE_SAMPLE = 4
-MANY = 64
+INEXACT_SAMPLE_FACTOR = 64
 """Times as many make an estimate: of 1,024 blocks a share is known to within 1.6% (one standard
 deviation of a binomial at 1/2)."""
 
 
-class Blocks(Protocol):
+class BlockCoordinates(Protocol):
     """Coordinates of blocks, shape (blocks, 3): an array, or what gives slices of one."""
 
     def __len__(self) -> int:
@@ -54,11 +54,11 @@ class WholeGrid:
 
     def __getitem__(self, part: slice) -> NDArray[np.int64]:
         """Coordinates of the blocks from one place in launch order to another."""
-        return coordinates(np.arange(*part.indices(len(self)), dtype=np.int64), self.grid)
+        return block_coordinates(np.arange(*part.indices(len(self)), dtype=np.int64), self.grid)
 
 
 @dataclass(frozen=True)
-class Division:
+class GridPartition:
     """How a grid is divided into strata.
 
     Attributes:
@@ -76,7 +76,7 @@ class Division:
         return [
             [
                 range(piece.start + first, piece.stop, min(period, len(piece)))
-                for piece in cut(extent, {1, extent - 1, *cuts})
+                for piece in split_extent(extent, {1, extent - 1, *cuts})
                 for first in range(min(period, len(piece)))
             ]
             for extent, cuts, period in zip(grid, self.cuts, self.periods, strict=True)
@@ -96,22 +96,22 @@ class Stratum:
     size: int
 
 
-def coordinates(order: NDArray[np.int64], grid: Dim3) -> NDArray[np.int64]:
+def block_coordinates(order: NDArray[np.int64], grid: Dim3) -> NDArray[np.int64]:
     """Coordinates of blocks given by their place in launch order, shape (blocks, 3)."""
     x, y, _ = grid
     return np.stack([order % x, order // x % y, order // (x * y)], axis=1)
 
 
-def center(grid: Dim3) -> tuple[int, int, int]:
+def center_block(grid: Dim3) -> tuple[int, int, int]:
     """A block away from every edge; where there is none, not at the far one."""
     return ((grid[0] - 1) // 2, (grid[1] - 1) // 2, (grid[2] - 1) // 2)
 
 
-def strata(
+def draw_strata(
     grid: Dim3,
     seed: int,
     most: float = math.inf,
-    division: Division = Division(exact=True),
+    division: GridPartition = GridPartition(exact=True),
 ) -> list[Stratum]:
     """Cut a grid into strata and draw a sample of each, without repetition.
 
@@ -123,21 +123,21 @@ def strata(
     """
     interior, edge = INTERIOR_SAMPLE, EDGE_SAMPLE
     if not division.exact:
-        interior, edge = interior * MANY, edge * MANY
-    drawn = _draw(grid, seed, interior, edge, division)
+        interior, edge = interior * INEXACT_SAMPLE_FACTOR, edge * INEXACT_SAMPLE_FACTOR
+    drawn = _draw_samples(grid, seed, interior, edge, division)
     while interior > 1 and sum(len(each.blocks) for each in drawn) > most:
         interior, edge = interior // 2, max(edge // 2, 1)
-        drawn = _draw(grid, seed, interior, edge, division)
+        drawn = _draw_samples(grid, seed, interior, edge, division)
     return drawn
 
 
-def cut(extent: int, cuts: Iterable[int]) -> list[range]:
+def split_extent(extent: int, cuts: Iterable[int]) -> list[range]:
     """Cut a dimension into pieces; cuts at its ends are none."""
     ends = sorted({0, extent, *(each for each in cuts if 0 < each < extent)})
     return [range(start, end) for start, end in itertools.pairwise(ends)]
 
 
-def spread(count: int) -> Iterator[int]:
+def van_der_corput(count: int) -> Iterator[int]:
     """Give the numbers below a count, each once, so that the first few lie evenly among all.
 
     Counting with the bits reversed does that (van der Corput's sequence): each falls into the
@@ -150,11 +150,11 @@ def spread(count: int) -> Iterator[int]:
             yield place
 
 
-def _draw(
-    grid: Dim3, seed: int, interior_sample: int, edge_sample: int, division: Division
+def _draw_samples(
+    grid: Dim3, seed: int, interior_sample: int, edge_sample: int, division: GridPartition
 ) -> list[Stratum]:
     generator = np.random.default_rng(seed)
-    middle = center(grid)
+    middle = center_block(grid)
     found = []
     for pieces in itertools.product(*division.pieces(grid)):
         size = math.prod(map(len, pieces))
@@ -164,13 +164,13 @@ def _draw(
         kinds = math.prod(piece.step for piece in pieces)
         wanted = max((interior_sample if interior else edge_sample) // kinds, 1)
         order = generator.choice(size, _power_of_two(min(wanted, size)), replace=False)
-        places = coordinates(np.sort(order), (len(pieces[0]), len(pieces[1]), len(pieces[2])))
+        places = block_coordinates(np.sort(order), (len(pieces[0]), len(pieces[1]), len(pieces[2])))
         step, first = ([getattr(piece, name) for piece in pieces] for name in ("step", "start"))
         found.append(Stratum(places * np.array(step) + np.array(first), size))
-    return _merged(found)
+    return _merge_equal_weights(found)
 
 
-def _merged(strata: list[Stratum]) -> list[Stratum]:
+def _merge_equal_weights(strata: list[Stratum]) -> list[Stratum]:
     """Join those whose blocks stand for as many: they are counted, and so executed, together."""
     alike: dict[float, list[Stratum]] = {}
     for each in strata:

@@ -15,16 +15,16 @@ from numpy.typing import NDArray
 from memlab.device.properties import LINE_BYTES
 from memlab.kernels.launch import Dim3
 
-Ints: TypeAlias = NDArray[np.int64]
-Box: TypeAlias = tuple[range, range, range]
+IntArray: TypeAlias = NDArray[np.int64]
+BlockBox: TypeAlias = tuple[range, range, range]
 """Blocks of a grid, by their coordinates in x, y and z."""
 
-FAR = 2**62
+UNBOUNDED = 2**62
 """Further than any value moves."""
-_FASTEST = 2**31  # a step that moves a value by more may leave 64 bits
+_MAX_STRIDE = 2**31  # a step that moves a value by more may leave 64 bits
 
 
-class Reach:
+class DecisionRange:
     """The boxes around some blocks, cut down by each bound that is found.
 
     Attributes:
@@ -34,14 +34,16 @@ class Reach:
             joined by a bitwise `or`.
     """
 
-    def __init__(self, blocks: Ints, grid: Dim3) -> None:
+    def __init__(self, blocks: IntArray, grid: Dim3) -> None:
         """Begin with the whole grid around each of the blocks, shape (blocks, 3)."""
         self._blocks = blocks
-        self.low: Ints = -blocks.T
-        self.high: Ints = np.array(grid)[:, None] - 1 + self.low
+        self.low: IntArray = -blocks.T
+        self.high: IntArray = np.array(grid)[:, None] - 1 + self.low
         self.strides = np.zeros(3, np.int64)
 
-    def hold(self, move: Ints, least: Ints, most: Ints, active: NDArray[np.bool_]) -> None:
+    def restrict(
+        self, move: IntArray, least: IntArray, most: IntArray, active: NDArray[np.bool_]
+    ) -> None:
         """Keep to the steps that move a value of each lane by no less and no more than bounds.
 
         Args:
@@ -56,35 +58,35 @@ class Reach:
                 unlike, which = np.unique(move, axis=1, return_inverse=True)
                 for number, column in enumerate(unlike.T):
                     alike = active & (which.reshape(-1) == number)
-                    self.hold(column[:, None], least, most, alike)
+                    self.restrict(column[:, None], least, most, alike)
             return
         if not active.any():
             return
         count = len(self._blocks)
-        lower = np.where(active, least, -FAR).reshape(count, -1).max(axis=1)
-        upper = np.where(active, most, FAR).reshape(count, -1).min(axis=1)
-        backward, forward = _spread(move, self.low, self.high)
-        unbound = (backward < lower) | (forward > upper) | (abs(move) > _FASTEST).any()
+        lower = np.where(active, least, -UNBOUNDED).reshape(count, -1).max(axis=1)
+        upper = np.where(active, most, UNBOUNDED).reshape(count, -1).min(axis=1)
+        backward, forward = _change_bounds(move, self.low, self.high)
+        unbound = (backward < lower) | (forward > upper) | (abs(move) > _MAX_STRIDE).any()
         for block in np.flatnonzero(unbound & active.reshape(count, -1).any(axis=1)).tolist():
             self._shrink(block, move[:, 0].tolist(), int(lower[block]), int(upper[block]))
 
-    def confine(self, move: Ints, active: NDArray[np.bool_]) -> None:
+    def confine(self, move: IntArray, active: NDArray[np.bool_]) -> None:
         """Keep to where a value does not move at all."""
         nothing = np.zeros(active.size, np.int64)
-        self.hold(move, nothing, nothing, active)
+        self.restrict(move, nothing, nothing, active)
 
-    def touch(self, move: Ints, active: NDArray[np.bool_]) -> None:
+    def touch(self, move: IntArray, active: NDArray[np.bool_]) -> None:
         """Take note of addresses: all of a block's must move alike, or none."""
         lanes = np.broadcast_to(move, (3, active.size))[:, active]
         self.strides |= np.bitwise_or.reduce(lanes, axis=1)
         if move.shape[1] > 1:
             count = len(self._blocks)
             lanes, taking = move.reshape(3, count, -1), active.reshape(count, -1)
-            top = np.where(taking, lanes, -FAR).max(axis=2)
-            parting = top > np.where(taking, lanes, FAR).min(axis=2)
+            top = np.where(taking, lanes, -UNBOUNDED).max(axis=2)
+            parting = top > np.where(taking, lanes, UNBOUNDED).min(axis=2)
             self.low[parting] = self.high[parting] = 0
 
-    def boxes(self) -> list[Box]:
+    def boxes(self) -> list[BlockBox]:
         """The blocks that do as each of the given ones does."""
         first, last = self._blocks.T + self.low, self._blocks.T + self.high
         return [
@@ -94,18 +96,20 @@ class Reach:
             )
         ]
 
-    def _keeps(self, move: Ints, least: Ints, most: Ints, active: NDArray[np.bool_]) -> bool:
+    def _keeps(
+        self, move: IntArray, least: IntArray, most: IntArray, active: NDArray[np.bool_]
+    ) -> bool:
         """Whether each lane stays within its bounds as far as the boxes go."""
         lanes = move.shape[1] // len(self._blocks)
         sides = (np.repeat(each, lanes, axis=1) for each in (self.low, self.high))
-        backward, forward = _spread(move, *sides)
-        kept = (backward >= least) & (forward <= most) & (abs(move) <= _FASTEST).all(axis=0)
+        backward, forward = _change_bounds(move, *sides)
+        kept = (backward >= least) & (forward <= most) & (abs(move) <= _MAX_STRIDE).all(axis=0)
         return bool(kept[active].all())
 
     def _shrink(self, block: int, move: list[int], least: int, most: int) -> None:
         """Cut one box down, first where the value moves most."""
         low, high = self.low[:, block], self.high[:, block]
-        if least > 0 or most < 0 or max(map(abs, move)) > _FASTEST:  # nothing is known
+        if least > 0 or most < 0 or max(map(abs, move)) > _MAX_STRIDE:  # nothing is known
             moving = np.array(move) != 0
             low[moving] = high[moving] = 0
             return
@@ -126,13 +130,13 @@ class Reach:
                 high[axis] = min(int(high[axis]), up // step)
 
 
-def _spread(move: Ints, low: Ints, high: Ints) -> tuple[Ints, Ints]:
+def _change_bounds(move: IntArray, low: IntArray, high: IntArray) -> tuple[IntArray, IntArray]:
     """The least and the most that values move by within boxes."""
     ends = np.stack([move * low, move * high])
     return ends.min(axis=0).sum(axis=0), ends.max(axis=0).sum(axis=0)
 
 
-def periods(strides: Ints) -> Dim3:
+def alignment_periods(strides: IntArray) -> Dim3:
     """After how many steps in x, y and z addresses lie in their 128-byte lines as before."""
     x, y, z = (LINE_BYTES // np.gcd(LINE_BYTES, strides)).tolist()
     return x, y, z

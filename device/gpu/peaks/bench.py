@@ -9,33 +9,35 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from memlab.device.compiler.compile import compile_unit
-from memlab.device.compiler.translation_unit import Unit
-from memlab.device.gpu.driver import REPORT
-from memlab.device.gpu.session import Session
-from memlab.device.gpu.timing import Samples, Settings
+from memlab.device.compiler.translation_unit import TranslationUnit
+from memlab.device.gpu.driver import REPORT_STEP
+from memlab.device.gpu.session import GpuSession
+from memlab.device.gpu.timing import Samples, TimingSettings
 from memlab.device.properties import DeviceProperties
 from memlab.errors import MemlabError
 from memlab.kernels.peaks import memory_loops as kernels
 
 if TYPE_CHECKING:
-    from memlab.device.gpu.worker import Link
+    from memlab.device.gpu.worker import WorkerLink
 
-SETTINGS = Settings(minimum_samples=15, minimum_s=0.2, cap_s=1.5, settle_s=0.2, settle_cap_s=1.0)
-SETTLED = Settings(samples=1, settle_s=0.1, settle_cap_s=0.5)
-QUICK = Settings(samples=5, settle_s=0.0, settle_cap_s=0.0)
-ONCE = Settings(samples=1, settle_s=0.0, settle_cap_s=0.0)
+MEASUREMENT_SETTINGS = TimingSettings(
+    minimum_samples=15, minimum_s=0.2, cap_s=1.5, settle_s=0.2, settle_cap_s=1.0
+)
+SETTLED_SETTINGS = TimingSettings(samples=1, settle_s=0.1, settle_cap_s=0.5)
+QUICK_SETTINGS = TimingSettings(samples=5, settle_s=0.0, settle_cap_s=0.0)
+SINGLE_SAMPLE_SETTINGS = TimingSettings(samples=1, settle_s=0.0, settle_cap_s=0.0)
 
-SINK = np.dtype(np.uint32)
-CLOCK_BYTES, CHASED_BYTES = 16, 24
+SINK_DTYPE = np.dtype(np.uint32)
+CLOCK_RESULT_BYTES, CHASE_RESULT_BYTES = 16, 24
 """`Clock` and `Chased` in `common.cuh`: cycles and nanoseconds, and where a chase ended."""
 
 
 @dataclass
-class Bench:
+class BenchmarkSession:
     """A session with what the measurements share."""
 
-    session: Session
-    link: Link
+    session: GpuSession
+    link: WorkerLink
     properties: DeviceProperties
     steps: int = 1
     done: int = 0
@@ -52,16 +54,20 @@ class Bench:
         if (file, specific) not in self.cubins:
             major, minor = self.properties.compute_capability
             options = (f"-arch=sm_{major}{minor}a",) if specific else ()
-            unit = Unit(kernels.source(file), file, (major, minor), options=options)
+            unit = TranslationUnit(
+                kernels.benchmark_source(file), file, (major, minor), options=options
+            )
             self.cubins[file, specific] = compile_unit(unit).cubin
         return self.session.load(self.cubins[file, specific], entry)
 
-    def time(self, launch: Callable[[], None], what: str, settings: Settings = SETTINGS) -> Samples:
+    def time(
+        self, launch: Callable[[], None], what: str, settings: TimingSettings = MEASUREMENT_SETTINGS
+    ) -> Samples:
         """Time what `launch` queues, with the caches as they are."""
         return self.session.time(launch, settings, flush=False, what=what)
 
 
-def insist(good: bool, label: str) -> None:
+def require_correct(good: bool, label: str) -> None:
     """Refuse a micro-benchmark whose output is wrong.
 
     Raises:
@@ -70,5 +76,5 @@ def insist(good: bool, label: str) -> None:
     if not good:
         raise MemlabError(
             f"the micro-benchmark '{label}' gave a wrong result, so its time means nothing: "
-            + REPORT
+            + REPORT_STEP
         )

@@ -8,52 +8,52 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from memlab.device.gpu.peaks.bench import (
-    CHASED_BYTES,
-    CLOCK_BYTES,
-    ONCE,
-    QUICK,
-    SETTLED,
-    SINK,
-    Bench,
-    insist,
+    CHASE_RESULT_BYTES,
+    CLOCK_RESULT_BYTES,
+    QUICK_SETTINGS,
+    SETTLED_SETTINGS,
+    SINGLE_SAMPLE_SETTINGS,
+    SINK_DTYPE,
+    BenchmarkSession,
+    require_correct,
 )
 from memlab.device.gpu.peaks.records import Footprint, Latency
-from memlab.device.gpu.session import Session
-from memlab.device.gpu.timing import Settings
+from memlab.device.gpu.session import GpuSession
+from memlab.device.gpu.timing import TimingSettings
 from memlab.device.properties import LINE_BYTES
 from memlab.kernels.peaks import memory_loops as kernels
-from memlab.kernels.peaks.records import WORD_BYTES
+from memlab.kernels.peaks.records import VECTOR_BYTES
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-STEPS = 63 * 16 * 16
+LATENCY_STEPS = 63 * 16 * 16
 """Loads or multiply-adds of a latency: a multiple of what each kernel unrolls."""
-CHAIN_STEPS = 16 * STEPS
+CHAIN_STEPS = 16 * LATENCY_STEPS
 """Of what takes a few clocks only: the GPU's timer ticks about once in a microsecond."""
-ROUNDS = 2  # of which the second counts; as in `latency.cu`
-LINES = 2**14
+CHASE_ROUNDS = 2  # of which the second counts; as in `latency.cu`
+L2_TESTED_LINES = 2**14
 """Lines whose L2 latency is looked at one by one: 2 MiB."""
-HERE, OTHERS, FAR_SHARE = 0, 16, 0.2
+LOADING_SM, OTHER_SM_COUNT, MIN_FAR_LINE_SHARE = 0, 16, 0.2
 """The multiprocessor that loads them, how many others are tried, and the share of far lines that
 says that one is on the other side: half of all lines, if addresses are spread evenly."""
 SMALLEST_FOOTPRINT = 2**12
 LARGEST_FOOTPRINT = 2**30
-MEMORY_SHARE = 0.4
+CHASE_MEMORY_SHARE = 0.4
 """Bytes of each of two arrays; but they take at most so much of the memory that is free."""
 L1_FOOTPRINT = 2**14
-L2_SHARE = 16
+L2_FOOTPRINT_DIVISOR = 16
 """What lies well within the L1, bytes, and well within the L2: such a part of it."""
-TILE_BYTES = kernels.CACHE_TILE_WORDS * WORD_BYTES
+TILE_BYTES = kernels.CACHE_TILE_WORDS * VECTOR_BYTES
 SWEEP_BYTES_PER_SM = 2**27
 """What each multiprocessor reads for the bandwidth of a footprint."""
-HOP = 7
+SWEEP_STRIDE = 7
 """Makes the multiprocessors' ways through a footprint differ; see `cache.cu`."""
 WARM_FACTOR = 4
 """Footprints above so many L2 sizes need no reading beforehand: almost nothing would stay."""
 
 
-def latencies(bench: Bench, largest: int) -> tuple[Latency, ...]:
+def measure_latencies(bench: BenchmarkSession, largest: int) -> tuple[Latency, ...]:
     """Chase pointers at each level, from the registers outwards.
 
     Args:
@@ -63,41 +63,47 @@ def latencies(bench: Bench, largest: int) -> tuple[Latency, ...]:
     bench.step("latencies")
     array = bench.session.array
     zero, values = array(np.zeros(1, np.uint32)), array(np.full(1, 0.25, np.float32))
-    chase = _Chase(bench, largest)
+    chase = _PointerChase(bench, largest)
     return (
-        _chain(bench, "fma.cu", "chain_fp32", values, "register", "Register (FMA)"),
-        _chain(bench, "latency.cu", "chase_shared", zero, "shared", "Shared memory"),
-        _chain(bench, "constant.cu", "chase_constant", zero, "constant", "Constant"),
+        _chain_latency(bench, "fma.cu", "chain_fp32", values, "register", "Register (FMA)"),
+        _chain_latency(bench, "latency.cu", "chase_shared", zero, "shared", "Shared memory"),
+        _chain_latency(bench, "constant.cu", "chase_constant", zero, "constant", "Constant"),
         chase.latency("chase_l1", L1_FOOTPRINT, "l1", "L1"),
-        *chase.near_and_far(),
+        *chase.l2_latencies(),
         chase.latency("chase_l2", largest, "dram", "DRAM"),
     )
 
 
-def _chain(bench: Bench, file: str, entry: str, data: Any, key: str, label: str) -> Latency:
+def _chain_latency(
+    bench: BenchmarkSession, file: str, entry: str, data: Any, key: str, label: str
+) -> Latency:
     """Time one thread's dependent operations on what needs no memory of ours."""
     session = bench.session
-    result = session.array(CHASED_BYTES)
+    result = session.array(CHASE_RESULT_BYTES)
     function, arguments = bench.load(file, entry), [data, np.int32(CHAIN_STEPS), result]
-    bench.time(lambda: session.launch(function, (1, 1, 1), (1, 1, 1), arguments), label, SETTLED)
-    cycles, clock, _ = _chased(session, result, CHAIN_STEPS)
+    bench.time(
+        lambda: session.launch(function, (1, 1, 1), (1, 1, 1), arguments), label, SETTLED_SETTINGS
+    )
+    cycles, clock, _ = _read_chase_result(session, result, CHAIN_STEPS)
     return Latency(key, label, cycles, clock)
 
 
-class _Chase:
+class _PointerChase:
     """Chases through global memory of any footprint, along random circles."""
 
-    def __init__(self, bench: Bench, largest: int) -> None:
+    def __init__(self, bench: BenchmarkSession, largest: int) -> None:
         self._bench, self._session, self._largest = bench, bench.session, largest
         self._memory = self._session.array(largest)
-        self._sink = self._session.array(np.zeros(1, SINK))
+        self._sink = self._session.array(np.zeros(1, SINK_DTYPE))
 
     def latency(self, entry: str, footprint: int, key: str, label: str) -> Latency:
         """Give the mean latency of loads that are spread over a footprint, in bytes."""
-        cycles, clock = self.cycles(entry, footprint, SETTLED)
+        cycles, clock = self.cycles(entry, footprint, SETTLED_SETTINGS)
         return Latency(key, label, cycles, clock)
 
-    def cycles(self, entry: str, footprint: int, settings: Settings = ONCE) -> tuple[float, float]:
+    def cycles(
+        self, entry: str, footprint: int, settings: TimingSettings = SINGLE_SAMPLE_SETTINGS
+    ) -> tuple[float, float]:
         """Chase through a footprint; gives cycles a load and the SM clock, Hz."""
         session, bench = self._session, self._bench
         nodes = footprint // LINE_BYTES
@@ -109,9 +115,9 @@ class _Chase:
         def address(step: int) -> int:
             return int(self._memory) + int(order[step % nodes]) * LINE_BYTES
 
-        function, result = bench.load("latency.cu", entry), session.array(CHASED_BYTES)
+        function, result = bench.load("latency.cu", entry), session.array(CHASE_RESULT_BYTES)
         warm = footprint if footprint <= WARM_FACTOR * session.l2_bytes else 0
-        words, start = np.uint64(warm // WORD_BYTES), 0
+        words, start = np.uint64(warm // VECTOR_BYTES), 0
 
         def launch() -> None:
             nonlocal start  # each goes on where the one before ended: those lines are cached
@@ -119,34 +125,34 @@ class _Chase:
                 self._memory,
                 words,
                 np.uint64(address(start)),
-                np.int32(STEPS),
+                np.int32(LATENCY_STEPS),
                 kernels.KEEP_NONE,
                 self._sink,
                 result,
             ]
             session.launch(function, (1, 1, 1), (1024, 1, 1), arguments)
-            start += ROUNDS * STEPS
+            start += CHASE_ROUNDS * LATENCY_STEPS
 
         bench.time(launch, entry, settings)
-        cycles, clock, end = _chased(session, result)
-        insist(end == address(start), entry)
+        cycles, clock, end = _read_chase_result(session, result)
+        require_correct(end == address(start), entry)
         return cycles, clock
 
-    def near_and_far(self) -> list[Latency]:
+    def l2_latencies(self) -> list[Latency]:
         """Give the latency of the L2, and where it has two parts, of the far one too.
 
         What a multiprocessor has read itself lies near. So another reads lines first, until one
         is found that leaves some of them far: these take longer than all that are near. A single
         load between two readings of the clock costs more than one in a chase, alike near or far.
         """
-        footprint = self._session.l2_bytes // L2_SHARE // LINE_BYTES * LINE_BYTES
-        near, clock = self.cycles("chase_l2", footprint, SETTLED)
-        own = self._lines(HERE)
+        footprint = self._session.l2_bytes // L2_FOOTPRINT_DIVISOR // LINE_BYTES * LINE_BYTES
+        near, clock = self.cycles("chase_l2", footprint, SETTLED_SETTINGS)
+        own = self._lines(LOADING_SM)
         extra, slowest = own.mean() - near, np.percentile(own, 99.9)
-        for other in range(2, min(self._session.multiprocessors, 2 + 2 * OTHERS), 2):
+        for other in range(2, min(self._session.multiprocessors, 2 + 2 * OTHER_SM_COUNT), 2):
             cycles = self._lines(other)
             far = cycles[cycles > slowest]
-            if len(far) > FAR_SHARE * LINES:
+            if len(far) > MIN_FAR_LINE_SHARE * L2_TESTED_LINES:
                 distant = Latency("l2_far", "L2, far", float(far.mean() - extra), clock)
                 return [Latency("l2_near", "L2, near", near, clock), distant]
         return [Latency("l2_near", "L2", near, clock)]
@@ -155,38 +161,42 @@ class _Chase:
         """Cycles of a load of each line, after multiprocessor `first` alone has read them."""
         session, bench = self._session, self._bench
         touch, lines = (bench.load("latency.cu", entry) for entry in ("touch", "lines"))
-        grid, size = (session.multiprocessors, 1, 1), LINES * LINE_BYTES
+        grid, size = (session.multiprocessors, 1, 1), L2_TESTED_LINES * LINE_BYTES
         elsewhere = np.uintp(int(self._memory) + self._largest // 2)
         drive_out = min(WARM_FACTOR * session.l2_bytes, self._largest // 2)
-        for start, length, on in ((elsewhere, drive_out, HERE), (self._memory, size, first)):
-            words = np.uint64(length // WORD_BYTES)
+        for start, length, on in ((elsewhere, drive_out, LOADING_SM), (self._memory, size, first)):
+            words = np.uint64(length // VECTOR_BYTES)
             arguments = [start, words, np.uint32(on), kernels.KEEP_NONE, self._sink]
             session.launch(touch, grid, (1024, 1, 1), arguments)
-        cycles = session.array(4 * LINES)
-        arguments = [self._memory, np.uint32(LINES), np.uint32(HERE), cycles]
+        cycles = session.array(4 * L2_TESTED_LINES)
+        arguments = [self._memory, np.uint32(L2_TESTED_LINES), np.uint32(LOADING_SM), cycles]
         session.launch(lines, grid, (1, 1, 1), arguments)
-        return session.read(cycles, np.empty(LINES, np.uint32)).astype(np.float64)
+        return session.read(cycles, np.empty(L2_TESTED_LINES, np.uint32)).astype(np.float64)
 
 
-def _chased(session: Session, result: Any, steps: int = STEPS) -> tuple[float, float, int]:
+def _read_chase_result(
+    session: GpuSession, result: Any, steps: int = LATENCY_STEPS
+) -> tuple[float, float, int]:
     """Read `Chased`: cycles a step, the SM clock in Hz, and where the chase ended."""
     cycles, nanoseconds, end = (int(each) for each in session.read(result, np.empty(3, np.uint64)))
     return cycles / steps, cycles / nanoseconds * 1e9, end
 
 
-def footprints(free_bytes: int) -> list[int]:
+def footprint_sizes(free_bytes: int) -> list[int]:
     """Powers of two and what lies halfway between them, in so much free memory; bytes."""
     powers = range(SMALLEST_FOOTPRINT.bit_length() - 1, LARGEST_FOOTPRINT.bit_length() - 1)
     halves = [size for power in powers for size in (2**power, 3 * 2 ** (power - 1))]
-    return [size for size in (*halves, LARGEST_FOOTPRINT) if size <= free_bytes * MEMORY_SHARE]
+    return [
+        size for size in (*halves, LARGEST_FOOTPRINT) if size <= free_bytes * CHASE_MEMORY_SHARE
+    ]
 
 
-def sweep(bench: Bench, sizes: Sequence[int]) -> Iterator[Footprint]:
+def sweep_footprints(bench: BenchmarkSession, sizes: Sequence[int]) -> Iterator[Footprint]:
     """Chase through, and read with every multiprocessor, footprints of all these sizes."""
-    chase = _Chase(bench, sizes[-1])
+    chase = _PointerChase(bench, sizes[-1])
     session = bench.session
     memory = session.array(sizes[-1])
-    words = sizes[-1] // WORD_BYTES
+    words = sizes[-1] // VECTOR_BYTES
     fill = bench.load("stream.cu", "fill")
     session.launch(fill, (words // 256, 1, 1), (256, 1, 1), [memory, np.uint64(words)])
     for footprint in sizes:
@@ -194,20 +204,20 @@ def sweep(bench: Bench, sizes: Sequence[int]) -> Iterator[Footprint]:
         cycles, _ = chase.cycles("chase_l1", footprint)
         bandwidth = None
         if footprint % TILE_BYTES == 0:
-            bandwidth = _read_any(bench, memory, footprint)
+            bandwidth = _read_bandwidth(bench, memory, footprint)
         yield Footprint(footprint, cycles, bandwidth)
 
 
-def _read_any(bench: Bench, memory: Any, footprint: int) -> float:
+def _read_bandwidth(bench: BenchmarkSession, memory: Any, footprint: int) -> float:
     """Let every multiprocessor read a footprint, each in its own order; gives B/s."""
     session = bench.session
     function = bench.load("cache.cu", "read_any")
     blocks, trips = session.multiprocessors, SWEEP_BYTES_PER_SM // TILE_BYTES
     # Well beyond the caches all go in order: what chance lets two read soon after one another would
     # come from the L2.
-    hop = HOP if footprint <= 2 * session.l2_bytes else 0
-    sink, elapsed = session.array(np.zeros(1, SINK)), session.array(CLOCK_BYTES)
-    words = np.uint32(footprint // WORD_BYTES)
+    hop = SWEEP_STRIDE if footprint <= 2 * session.l2_bytes else 0
+    sink, elapsed = session.array(np.zeros(1, SINK_DTYPE)), session.array(CLOCK_RESULT_BYTES)
+    words = np.uint32(footprint // VECTOR_BYTES)
     arguments = [
         memory,
         words,
@@ -221,5 +231,5 @@ def _read_any(bench: Bench, memory: Any, footprint: int) -> float:
     def launch() -> None:
         session.launch(function, (blocks, 1, 1), (kernels.CACHE_THREADS, 1, 1), arguments)
 
-    samples = bench.time(launch, "reading by footprint", QUICK)
+    samples = bench.time(launch, "reading by footprint", QUICK_SETTINGS)
     return trips * blocks * TILE_BYTES / samples.median_s

@@ -11,21 +11,23 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from memlab.device.gpu.peaks.bench import Bench
-from memlab.device.gpu.peaks.latencies import footprints, latencies, sweep
-from memlab.device.gpu.peaks.rates import loop_rate, stream_rates
+from memlab.device.gpu.peaks.bench import BenchmarkSession
+from memlab.device.gpu.peaks.latencies import footprint_sizes, measure_latencies, sweep_footprints
+from memlab.device.gpu.peaks.rates import measure_loop_rate, measure_stream_rates
 from memlab.device.gpu.peaks.records import Footprint, Latency, Peaks, Rate
-from memlab.device.gpu.session import Session
-from memlab.device.gpu.worker import call
-from memlab.device.properties import DeviceProperties, summary
+from memlab.device.gpu.session import GpuSession
+from memlab.device.gpu.worker import call_in_worker
+from memlab.device.properties import DeviceProperties, device_summary
 from memlab.kernels.peaks import memory_loops as kernels
 
 if TYPE_CHECKING:
-    from memlab.device.gpu.worker import Link
+    from memlab.device.gpu.worker import WorkerLink
     from memlab.device.measurement import Progress
 
 
-def measure(index: int, properties: DeviceProperties, progress: Progress | None = None) -> Peaks:
+def measure_peaks(
+    index: int, properties: DeviceProperties, progress: Progress | None = None
+) -> Peaks:
     """Measure everything, in a worker.
 
     Args:
@@ -41,10 +43,12 @@ def measure(index: int, properties: DeviceProperties, progress: Progress | None 
         MemlabError: A kernel's output is wrong, or it did not end.
     """
     started = time.monotonic()
-    rates, delays, by_footprint = call(_measure, index, properties, progress=progress)
+    rates, delays, by_footprint = call_in_worker(
+        _measure_in_worker, index, properties, progress=progress
+    )
     memory_clock = properties.memory_clock_rate_hz
     return Peaks(
-        device=summary(properties, "cuda", f"cuda:{index}"),
+        device=device_summary(properties, "cuda", f"cuda:{index}"),
         driver_version=properties.driver_version,
         memory_clock_hz=None if memory_clock is None else float(memory_clock),
         rates=rates,
@@ -54,15 +58,15 @@ def measure(index: int, properties: DeviceProperties, progress: Progress | None 
     )
 
 
-Found = tuple[tuple[Rate, ...], tuple[Latency, ...], tuple[Footprint, ...]]
+PeakResults = tuple[tuple[Rate, ...], tuple[Latency, ...], tuple[Footprint, ...]]
 
 
-def _measure(link: Link, index: int, properties: DeviceProperties) -> Found:
+def _measure_in_worker(link: WorkerLink, index: int, properties: DeviceProperties) -> PeakResults:
     """What the worker does."""
-    with Session(index, link, own=True) as session:
-        bench = Bench(session, link, properties)
-        loops = kernels.loops_for(properties.compute_capability)
-        sizes = footprints(session.free_bytes())
+    with GpuSession(index, link, own=True) as session:
+        bench = BenchmarkSession(session, link, properties)
+        loops = kernels.supported_loops(properties.compute_capability)
+        sizes = footprint_sizes(session.free_bytes())
         bench.steps = len(kernels.STREAMS) + len(loops) + len(sizes) + 1
-        rates = (*stream_rates(bench), *(loop_rate(bench, loop) for loop in loops))
-        return rates, latencies(bench, sizes[-1]), tuple(sweep(bench, sizes))
+        rates = (*measure_stream_rates(bench), *(measure_loop_rate(bench, loop) for loop in loops))
+        return rates, measure_latencies(bench, sizes[-1]), tuple(sweep_footprints(bench, sizes))

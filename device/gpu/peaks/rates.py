@@ -9,40 +9,47 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from memlab.device.gpu.peaks.bench import CLOCK_BYTES, ONCE, SETTINGS, SINK, Bench, insist
-from memlab.device.gpu.peaks.records import Rate, theoretical
-from memlab.device.gpu.timing import Samples, Settings
+from memlab.device.gpu.peaks.bench import (
+    CLOCK_RESULT_BYTES,
+    MEASUREMENT_SETTINGS,
+    SINGLE_SAMPLE_SETTINGS,
+    SINK_DTYPE,
+    BenchmarkSession,
+    require_correct,
+)
+from memlab.device.gpu.peaks.records import Rate, theoretical_rate
+from memlab.device.gpu.timing import Samples, TimingSettings
 from memlab.errors import DeviceError
 from memlab.kernels.peaks import memory_loops as kernels
-from memlab.kernels.peaks.records import WORD_BYTES, Loop, Stream
+from memlab.kernels.peaks.records import VECTOR_BYTES, LoopBenchmark, StreamBenchmark
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-LAUNCH_S = 5e-3
+TARGET_LAUNCH_S = 5e-3
 """How long a launch of a loop shall take: what starts and ends it is then below 0.1%."""
-FIRST_TRIPS = 101
+CALIBRATION_TRIPS = 101
 """Trips of the launch that finds out how many this takes. Odd, as `fma.cu` wants it."""
 
 STREAM_BYTES = 8 * 2**30
 """Size of a stream's array: the more, the less its start and end weigh."""
-MEMORY_SHARE = 0.25
+STREAM_MEMORY_SHARE = 0.25
 """But each of the three takes at most so much of the memory that is free."""
-LEAST_L2_SIZES = 4
+MIN_L2_MULTIPLE = 4
 """Of an array of fewer, too much would still be in the L2 from the pass before."""
-STREAM_GRAIN = 2**21
+STREAM_GRANULARITY_BYTES = 2**21
 """Arrays are a multiple of this many bytes long: a GPU page, and any block's share."""
 CHECKED_BYTES = 64 * 2**20
 """How much of a stream is compared with NumPy."""
 
 
-def stream_rates(bench: Bench) -> list[Rate]:
+def measure_stream_rates(bench: BenchmarkSession) -> list[Rate]:
     """Time the passes over DRAM. Of the three arrays, `out` is written, two are read."""
     session = bench.session
     size = stream_bytes(session.free_bytes(), session.l2_bytes)
-    words = size // WORD_BYTES
+    words = size // VECTOR_BYTES
     arrays = [session.array(size) for _ in range(3)]
-    sink = session.array(np.zeros(1, SINK))
+    sink = session.array(np.zeros(1, SINK_DTYPE))
     fill = bench.load("stream.cu", "fill")
     for array in arrays:
         session.launch(fill, (words // 256, 1, 1), (256, 1, 1), [array, np.uint64(words)])
@@ -64,7 +71,7 @@ def stream_rates(bench: Bench) -> list[Rate]:
 
         _verify_stream(bench, stream, arrays, function)
         samples = bench.time(launch, stream.label)
-        rates.append(_rate(bench, stream, blocks * stream.bytes_per_block, samples, None))
+        rates.append(_rate_record(bench, stream, blocks * stream.bytes_per_block, samples, None))
     return rates
 
 
@@ -74,10 +81,14 @@ def stream_bytes(free_bytes: int, l2_bytes: int) -> int:
     Raises:
         DeviceError: There is not enough free to measure DRAM rather than the L2.
     """
-    size = min(STREAM_BYTES, int(free_bytes * MEMORY_SHARE)) // STREAM_GRAIN * STREAM_GRAIN
-    least = max(LEAST_L2_SIZES * l2_bytes, CHECKED_BYTES)
+    size = (
+        min(STREAM_BYTES, int(free_bytes * STREAM_MEMORY_SHARE))
+        // STREAM_GRANULARITY_BYTES
+        * STREAM_GRANULARITY_BYTES
+    )
+    least = max(MIN_L2_MULTIPLE * l2_bytes, CHECKED_BYTES)
     if size < least:
-        needed = math.ceil((least + STREAM_GRAIN) / MEMORY_SHARE)
+        needed = math.ceil((least + STREAM_GRANULARITY_BYTES) / STREAM_MEMORY_SHARE)
         raise DeviceError(
             f"peaks need {needed} bytes of the GPU's memory, so that its L2 does not hold what is "
             f"read, and {free_bytes} are free: end what else uses the GPU (nvidia-smi lists it)"
@@ -85,18 +96,20 @@ def stream_bytes(free_bytes: int, l2_bytes: int) -> int:
     return size
 
 
-def _verify_stream(bench: Bench, stream: Stream, arrays: Sequence[Any], function: Any) -> None:
+def _verify_stream(
+    bench: BenchmarkSession, stream: StreamBenchmark, arrays: Sequence[Any], function: Any
+) -> None:
     """Launch a stream on the start of its arrays and compare with NumPy."""
     session = bench.session
     count = CHECKED_BYTES // 4
     first, other = (session.read(each, np.empty(count, np.uint32)) for each in arrays[1:])
-    clean = session.array(np.zeros(1, SINK))
-    blocks = CHECKED_BYTES // WORD_BYTES // stream.words_per_block
+    clean = session.array(np.zeros(1, SINK_DTYPE))
+    blocks = CHECKED_BYTES // VECTOR_BYTES // stream.words_per_block
     arguments = [*arrays, kernels.KEEP_ALL, clean]
     session.launch(function, (blocks, 1, 1), (stream.threads, 1, 1), arguments)
     found = session.read(arrays[0], np.empty(count, np.uint32))
     if stream.entry == "read":
-        (combined,) = session.read(clean, np.empty(1, SINK))
+        (combined,) = session.read(clean, np.empty(1, SINK_DTYPE))
         good = combined == np.bitwise_xor.reduce(first)
     elif stream.entry == "write":
         value = np.arange(count // 4, dtype=np.uint32) * np.uint32(2654435761)
@@ -108,18 +121,18 @@ def _verify_stream(bench: Bench, stream: Stream, arrays: Sequence[Any], function
         b, c = (each.view(np.float32).astype(np.float64) for each in (first, other))
         wanted = (b + float(kernels.TRIAD_FACTOR) * c).astype(np.float32)
         good = np.allclose(found.view(np.float32), wanted, rtol=1e-6)
-    insist(bool(good), stream.label)
+    require_correct(bool(good), stream.label)
 
 
-def loop_rate(bench: Bench, loop: Loop) -> Rate:
+def measure_loop_rate(bench: BenchmarkSession, loop: LoopBenchmark) -> Rate:
     """Time a loop, long enough that what starts and ends it does not count."""
     bench.step(loop.label)
     session = bench.session
-    loop = kernels.sized(loop, session.multiprocessors, session.l2_bytes)
+    loop = kernels.size_for_l2(loop, session.multiprocessors, session.l2_bytes)
     function = bench.load(loop.source_file, loop.entry, loop.architecture is not None)
     data = loop.inputs(bench.generator)
     blocks = loop.blocks_per_sm * session.multiprocessors
-    elapsed = session.array(CLOCK_BYTES)
+    elapsed = session.array(CLOCK_RESULT_BYTES)
     _verify_loop(bench, loop, function, data, elapsed)
 
     if loop.own_data:
@@ -128,7 +141,7 @@ def loop_rate(bench: Bench, loop: Loop) -> Rate:
     item = np.dtype(loop.output).itemsize
     out = session.array(max(loop.outputs_per_block * blocks, 1) * item)
 
-    def run(trips: int, settings: Settings, clocks: list[float]) -> Samples:
+    def run(trips: int, settings: TimingSettings, clocks: list[float]) -> Samples:
         arguments = [
             memory,
             np.uint32(loop.footprint),
@@ -147,22 +160,26 @@ def loop_rate(bench: Bench, loop: Loop) -> Rate:
 
         return session.time(launch, settings, flush=False, what=loop.label, report=report)
 
-    trips = FIRST_TRIPS
+    trips = CALIBRATION_TRIPS
     for _ in range(2):  # the first guess may be far off, and then imprecise
-        short = run(trips, ONCE, [])
-        trips = max(1, round(trips * LAUNCH_S / short.median_s)) | 1
+        short = run(trips, SINGLE_SAMPLE_SETTINGS, [])
+        trips = max(1, round(trips * TARGET_LAUNCH_S / short.median_s)) | 1
     clocks = list[float]()
-    samples = run(trips, SETTINGS, clocks)
+    samples = run(trips, MEASUREMENT_SETTINGS, clocks)
     work = trips * blocks * loop.work_per_trip
-    return _rate(bench, loop, work, samples, statistics.median(clocks[-len(samples.taken) :]))
+    return _rate_record(
+        bench, loop, work, samples, statistics.median(clocks[-len(samples.taken) :])
+    )
 
 
-def _verify_loop(bench: Bench, loop: Loop, function: Any, data: NDArray[Any], elapsed: Any) -> None:
+def _verify_loop(
+    bench: BenchmarkSession, loop: LoopBenchmark, function: Any, data: NDArray[Any], elapsed: Any
+) -> None:
     """Launch one block for one trip and compare with NumPy."""
     session = bench.session
     expected = loop.expected(data)
     out = session.array(np.zeros(max(loop.outputs_per_block, 1), loop.output))
-    threads = loop.probe_threads or loop.threads
+    threads = loop.verification_threads or loop.threads
     arguments = [
         session.array(data),
         np.uint32(loop.footprint),
@@ -179,12 +196,12 @@ def _verify_loop(bench: Bench, loop: Loop, function: Any, data: NDArray[Any], el
         good = np.allclose(sums, expected, rtol=0, atol=1e-4 * scale)
     else:
         good = found[0] == expected
-    insist(bool(good), loop.label)
+    require_correct(bool(good), loop.label)
 
 
-def _rate(
-    bench: Bench,
-    what: Stream | Loop,
+def _rate_record(
+    bench: BenchmarkSession,
+    what: StreamBenchmark | LoopBenchmark,
     work: int,
     samples: Samples,
     clock: float | None,
@@ -205,8 +222,8 @@ def _rate(
         samples=len(samples.taken),
         clock_hz=clock,
         bytes_per_clock_per_sm=per_clock,
-        theoretical=theoretical(what.limit, bench.properties),
-        theoretical_at_clock=theoretical(what.limit, bench.properties, clock),
+        theoretical=theoretical_rate(what.limit, bench.properties),
+        theoretical_at_clock=theoretical_rate(what.limit, bench.properties, clock),
     )
 
 

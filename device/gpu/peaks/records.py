@@ -16,7 +16,7 @@ from memlab.device.properties import (
     peak_bandwidth_bytes_per_s,
     peak_flop_per_s,
 )
-from memlab.kernels.peaks.records import Unit
+from memlab.kernels.peaks.records import RateUnit
 
 if TYPE_CHECKING:
     from memlab.device.properties import DeviceProperties
@@ -70,7 +70,7 @@ class Rate:
     key: str
     label: str
     limit: str
-    unit: Unit
+    unit: RateUnit
     value: float
     lower_quartile: float
     upper_quartile: float
@@ -162,7 +162,7 @@ class Peaks:
     duration_s: float | None = None
 
 
-def theoretical(
+def theoretical_rate(
     limit: str, properties: DeviceProperties, clock: float | None = None
 ) -> float | None:
     """Compute what a device could do at most.

@@ -11,7 +11,7 @@ from planted import FOLDER
 
 from memlab import lab
 from memlab.cli.app import main
-from memlab.device.checking.findings import TOOLS, Finding, Place
+from memlab.device.checking.findings import TOOLS, CheckFinding, SourceLocation
 from memlab.device.measurement import Coverage
 from memlab.device.nvidia_tools.sanitizer import SanitizerReport
 
@@ -191,8 +191,10 @@ def test_without_a_gpu_compute_sanitizer_is_left_out_in_one_line(capsys: Capture
 
 def test_both_verdicts_stand_side_by_side(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     def theirs(*lines: int) -> None:
-        places = [Place(line, "its line", (0, 0, 0), (1, 0, 0)) for line in lines]
-        found = [Finding("memcheck", "out of bounds", "Invalid", "global", "", p) for p in places]
+        places = [SourceLocation(line, "its line", (0, 0, 0), (1, 0, 0)) for line in lines]
+        found = [
+            CheckFinding("memcheck", "out of bounds", "Invalid", "global", "", p) for p in places
+        ]
         report = SanitizerReport("2026.3", TOOLS, tuple(found), ("memcheck: a note",))
         monkeypatch.setattr("memlab.gpu.compute_sanitizer", lambda *_, **__: report)
 

@@ -13,7 +13,7 @@ from memlab.cli.commands.devicequery import device_query_lines, devicequery, mem
 from memlab.device.datasheets import loader
 from memlab.device.properties import DeviceProperties
 
-H200 = loader.load("h200")
+H200 = loader.load_datasheet("h200")
 TWO = {
     "cuda:0": replace(H200, peer_access={"cuda:1": True}),
     "cuda:1": replace(H200, name="Other", peer_access={"cuda:0": False}, total_memory_bytes=2**30),
@@ -26,10 +26,10 @@ def query(monkeypatch):
     """Run the command with the datasheets as the only devices, or with two H200s besides."""
     gpus = {}
     lab = ModuleType("memlab.lab")
-    lab.device_properties = lambda name: loader.load(name or "h200")
-    lab.device_names = lambda: list(loader.names())
-    lab.devices_properties = lambda name: (
-        {name: gpus.get(name) or loader.load(name)} if name else gpus or {"h200": H200}
+    lab.device_properties = lambda name: loader.load_datasheet(name or "h200")
+    lab.available_device_names = lambda: list(loader.datasheet_names())
+    lab.properties_by_device = lambda name: (
+        {name: gpus.get(name) or loader.load_datasheet(name)} if name else gpus or {"h200": H200}
     )
     lab.device_attributes = lambda key: {"WARP_SIZE": 32, "TCC_DRIVER": None} if key in gpus else {}
     monkeypatch.setitem(sys.modules, "memlab.lab", lab)
@@ -103,13 +103,13 @@ def test_json_has_every_figure_in_base_units_with_its_source(query):
 
 def test_the_list_has_every_device_in_80_columns(query):
     lines = query("--list").splitlines()
-    assert [line.split()[0] for line in lines[1:]] == list(loader.names())
+    assert [line.split()[0] for line in lines[1:]] == list(loader.datasheet_names())
     assert max(len(line.rstrip()) for line in lines) <= 80
     narrow = query("--list", columns=40).splitlines()
     assert [line.split()[0] for line in narrow] == [line.split()[0] for line in lines]
     assert max(len(line.rstrip()) for line in narrow) <= 40
     keys = [each["key"] for each in json.loads(query("--list", "--json"))["devices"]]
-    assert keys == list(loader.names())
+    assert keys == list(loader.datasheet_names())
 
 
 def test_peers_of_a_gpu_are_counted_and_listed() -> None:

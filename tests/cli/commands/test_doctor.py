@@ -8,9 +8,9 @@ import pytest
 
 from memlab.cli.app import main
 from memlab.device.doctor import probes as machine
-from memlab.device.doctor.probes import Facts
+from memlab.device.doctor.probes import MachineState
 
-NO_GPU = Facts(
+NO_GPU = MachineState(
     nvrtc=(13, 5),
     nvrtc_architectures=((7, 5), (12, 1)),
     emulator=True,
@@ -23,8 +23,8 @@ def doctor(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     """Ask the doctor about a machine; gives the exit code."""
     monkeypatch.setenv("MEMLAB_STORE", str(tmp_path / "runs.sqlite3"))
 
-    def ask(facts: Facts, *words: str) -> int:
-        monkeypatch.setattr(machine, "examine", lambda: facts)
+    def ask(facts: MachineState, *words: str) -> int:
+        monkeypatch.setattr(machine, "probe_machine", lambda: facts)
         return main(["doctor", *words])
 
     return ask

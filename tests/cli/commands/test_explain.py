@@ -6,7 +6,7 @@ import re
 import pytest
 
 from memlab.cli.app import main
-from memlab.cli.commands.explain import _complete
+from memlab.cli.commands.explain import _complete_name
 from memlab.device.measurement import Counters
 from memlab.kernels.catalog import CATALOG
 from memlab.roofline import glossary
@@ -73,11 +73,11 @@ def test_a_wrong_name_is_one_line(capsys: Capture) -> None:
 
 
 def test_completion_gives_words_that_explain_takes(capsys: Capture) -> None:
-    words = _complete("ban")
+    words = _complete_name("ban")
     assert {"bank", "bank-conflict", "bandwidth"} <= set(words)
     for word in words:
         explain(word, capsys)
-    assert "tiled" in _complete("ti")
+    assert "tiled" in _complete_name("ti")
 
 
 def labels(report: str) -> set[str]:
@@ -107,16 +107,17 @@ def test_every_label_of_a_report_is_known(command: str, among: str, capsys: Capt
     shown = labels(capsys.readouterr().out)
     assert among in shown
     for label in shown:
-        assert glossary.find(label), label
+        assert glossary.find_entries(label), label
 
 
 def test_every_heading_of_a_listing_and_of_the_picture_is_known() -> None:
     listing = (
-        re.sub("-\n|\n(?=/)", "", each.heading).replace("\n", " ") for each in analyze.COLUMNS
+        re.sub("-\n|\n(?=/)", "", each.heading).replace("\n", " ")
+        for each in analyze.LISTING_COLUMNS
     )
     picture = (heading for heading, _, _ in TABLE_COLUMNS[2:])  # after kernel and parameters
     for label in (*listing, *picture, "effective bandwidth", "tile width"):
-        assert glossary.find(label.strip()), label
+        assert glossary.find_entries(label.strip()), label
 
 
 def test_whatever_may_bind_is_known(capsys: Capture) -> None:
@@ -125,4 +126,4 @@ def test_whatever_may_bind_is_known(capsys: Capture) -> None:
     bounds = json.loads(capsys.readouterr().out)["time"]["bounds_s"]
     assert {"issue", "constant cache", "latency"} <= set(bounds)
     for bound in bounds:
-        assert glossary.find(bound)[0].kind in ("roofline", "intensity"), bound
+        assert glossary.find_entries(bound)[0].kind in ("roofline", "intensity"), bound

@@ -175,7 +175,7 @@ def test_what_exists_stays_unless_forced(folder: Path, capsys: pytest.CaptureFix
     assert main(["init", "saxpy.cu", "-o", "other.toml"]) == 2
     assert not Path("other.toml").exists()
     assert main(["init", "saxpy.cu", "--force"]) == 0
-    assert set(project.kernels()) == {"saxpy"}
+    assert set(project.read_user_kernels()) == {"saxpy"}
     assert json.loads(Path("memlab.schema.json").read_text("utf-8")) == project.schema()
 
 
@@ -197,7 +197,7 @@ def test_tables_that_are_missing_are_added_and_nothing_else_is_touched(
     second = Path("memlab.toml").read_bytes()
     assert second.startswith(first + b"\n\n")
     # `fill` is of another file; `gather` is there, by another name; the second `fill` is another.
-    assert [*project.kernels()] == [
+    assert [*project.read_user_kernels()] == [
         *("fill", "mine", "by_value", "my-transpose", "cube", "copy4", "fill-2", "fill-3")
     ]
     assert b"# either: it (Either) cannot be filled" in second
@@ -227,7 +227,7 @@ def test_tables_that_are_missing_are_added_and_nothing_else_is_touched(
 def test_a_kernel_is_known_however_its_table_names_it(
     source: str, entry: str, words: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    linkage = lab.signatures(user_kernel.OwnKernel("saxpy.cu"))[0].linkage_name
+    linkage = lab.signatures_in_file(user_kernel.UserKernel("saxpy.cu"))[0].linkage_name
     Path("link.cu").symlink_to("saxpy.cu")
     text = f"[kernels.mine]\nsource = '{source}'\nentry = '{entry.replace('LINKAGE', linkage)}'\n"
     Path("memlab.toml").write_text(text)

@@ -29,7 +29,7 @@ def found(monkeypatch, tmp_path):
     """Make `peaks` find what an H200 gave; the current folder is empty."""
     known = peaks_from_document(json.loads(RESULTS.read_text()))
     monkeypatch.setattr("memlab.gpu.open_device", lambda name: Gpu())
-    monkeypatch.setattr(measure, "measure", lambda index, properties, progress: known)
+    monkeypatch.setattr(measure, "measure_peaks", lambda index, properties, progress: known)
     monkeypatch.chdir(tmp_path)
     return known
 
@@ -83,7 +83,7 @@ def test_what_exceeds_a_physical_limit_is_invalid_and_no_roof(
     )
     (wrong,) = (rate for rate in rates if rate.key == key)
     monkeypatch.setattr(
-        measure, "measure", lambda index, properties, progress: replace(found, rates=rates)
+        measure, "measure_peaks", lambda index, properties, progress: replace(found, rates=rates)
     )
     assert main(["peaks", "--store", "s.sqlite3"]) == 0
     said = capsys.readouterr().out
@@ -103,7 +103,7 @@ def test_what_exceeds_a_physical_limit_is_invalid_and_no_roof(
 def test_a_tensor_rate_that_is_not_the_peak_says_so(found, monkeypatch, capsys, major, said):
     device = replace(found.device, compute_capability=(major, 0))
     monkeypatch.setattr(
-        measure, "measure", lambda index, properties, progress: replace(found, device=device)
+        measure, "measure_peaks", lambda index, properties, progress: replace(found, device=device)
     )
     assert main(["peaks", "--no-store"]) == 0
     output = capsys.readouterr().out

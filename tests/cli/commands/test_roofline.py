@@ -28,7 +28,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("MEMLAB_STORE", str(tmp_path / "store.sqlite3"))
     monkeypatch.setenv("MEMLAB_DEVICE", "h200")
     steps = (("naive", {"width": 32}), ("tiled", {"width": 32, "tile": 8}))
-    monkeypatch.setattr(lab, "LADDER", steps)
+    monkeypatch.setattr(lab, "DEFAULT_LADDER", steps)
     return tmp_path
 
 
@@ -118,7 +118,7 @@ def test_the_run_that_was_asked_for_is_judged(
         return stored
 
     monkeypatch.setattr(Store, "add_all", and_others)
-    monkeypatch.setattr(lab, "_run", lambda *_: ours)
+    monkeypatch.setattr(lab, "_run_kernel", lambda *_: ours)
     assert main(["roofline", "tiled"]) == int(wrong)
 
     err = capsys.readouterr().err

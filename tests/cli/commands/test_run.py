@@ -23,7 +23,7 @@ from memlab.device.measurement import (
     Time,
     Verification,
 )
-from memlab.kernels.catalog import find
+from memlab.kernels.catalog import find_kernel
 from memlab.kernels.kernel import Limits
 from memlab.roofline.reports.parts import capacity, percent
 from memlab.roofline.reports.run import run_report, time_label
@@ -69,7 +69,9 @@ def asked(monkeypatch: pytest.MonkeyPatch, example: Run) -> dict[str, Any]:
     record: dict[str, Any] = {"answer": example}
 
     def run(kernel: str, parameters: dict[str, int | None], **options: Any) -> Run:
-        find(kernel).prepare(parameters, Limits("NVIDIA H200", total_memory_bytes=150109880320))
+        find_kernel(kernel).prepare(
+            parameters, Limits("NVIDIA H200", total_memory_bytes=150109880320)
+        )
         record.update(kernel=kernel, parameters=parameters, options=options)
         answer: Run = record["answer"]
         return answer
@@ -366,7 +368,7 @@ def test_progress_is_drawn_once_patience_is_over(
             return True
 
     monkeypatch.setattr(sys, "stderr", terminal := Terminal())
-    monkeypatch.setattr("memlab.cli.progress.PATIENCE_S", patience_s)
+    monkeypatch.setattr("memlab.cli.progress.BAR_DELAY_S", patience_s)
     with progress_bar() as report:
         assert report is not None
         report("emulating blocks", 0.25)

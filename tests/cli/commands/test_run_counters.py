@@ -14,7 +14,7 @@ import memlab
 from memlab.cli.app import main
 from memlab.device.nvidia_tools.ncu import ProfilerError
 from memlab.roofline.documents.runs import run_document, run_from_document
-from memlab.roofline.reports.run import difference
+from memlab.roofline.reports.run import difference_text
 from memlab.roofline.run import Run
 
 HARDWARE = {"global_load_requests": 33554432, "l2_read_sectors": 110000000, "duration_s": 2.1e-3}
@@ -133,4 +133,4 @@ def test_they_are_kept_with_the_run(make_run: Callable[..., Run]) -> None:
     ],
 )
 def test_no_difference_reads_as_none_unless_it_is(ours: float, theirs: float, text: str) -> None:
-    assert difference(ours, theirs) == text
+    assert difference_text(ours, theirs) == text

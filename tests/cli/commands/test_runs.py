@@ -156,7 +156,7 @@ def test_delete_takes_what_was_named(store):
 
 def test_delete_all_asks_first(store, monkeypatch):
     assert "add --yes" in refused("delete", "--all")
-    monkeypatch.setattr(runs_module, "_agreed", lambda question: "3 runs" not in question)
+    monkeypatch.setattr(runs_module, "_is_confirmed", lambda question: "3 runs" not in question)
     assert "nothing was deleted" in memlab_runs("delete", "--all").stderr
     assert len(store.runs()) == 3
     memlab_runs("--device", "h200", "delete", "--all", "--yes")

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memlab.device.budget import Budget, OutOfTime
-from memlab.device.checking.check import check
-from memlab.device.checking.findings import TOOLS, CheckReport, Finding
+from memlab.device.budget import Budget, EmulationTimeoutError
+from memlab.device.checking.check import check_launch
+from memlab.device.checking.findings import TOOLS, CheckFinding, CheckReport
 from memlab.device.compiler.compile import compile_launch
 from memlab.device.measurement import DeviceSummary
 from memlab.kernels.catalog import CATALOG
@@ -60,24 +60,24 @@ def run(
         references={},
         tolerance=0.0,
     )
-    return check(launch, compile_launch(launch, (9, 0)), DEVICE, budget=budget)
+    return check_launch(launch, compile_launch(launch, (9, 0)), DEVICE, budget=budget)
 
 
 def place(block: int, thread: int) -> tuple[Dim3, Dim3]:
     return (block, 0, 0), (thread, 0, 0)
 
 
-def only(report: CheckReport) -> Finding:
+def only(report: CheckReport) -> CheckFinding:
     (finding,) = report.findings
     return finding
 
 
-def at(finding: Finding) -> tuple[int, object]:
+def at(finding: CheckFinding) -> tuple[int, object]:
     """The marked line's number, and block and thread."""
     return finding.at.line, (finding.at.block, finding.at.thread)
 
 
-def other(finding: Finding) -> tuple[int, object]:
+def other(finding: CheckFinding) -> tuple[int, object]:
     assert finding.other is not None
     return finding.other.line, (finding.other.block, finding.other.thread)
 
@@ -98,7 +98,7 @@ def test_no_kernel_of_the_catalog_has_a_finding(name: str) -> None:
     if "m" in known:
         wanted = {"m": 31, "k": 7, "n": 33}
     launch = CATALOG[name].prepare(wanted, Limits("test"))
-    report = check(launch, compile_launch(launch, (9, 0)), DEVICE, seed=3)
+    report = check_launch(launch, compile_launch(launch, (9, 0)), DEVICE, seed=3)
 
     assert report.findings == ()
     assert report.verification.status == "passed"
@@ -1111,7 +1111,7 @@ def test_sums_over_any_lanes_are_as_defined_as_a_walk_by_hand_says(
 def test_tools_are_looked_for_alone_and_large_grids_sampled() -> None:
     launch = CATALOG["tiled"].prepare({"width": 640, "tile": 16}, Limits("test"))
     compiled = compile_launch(launch, (9, 0))
-    report = check(launch, compiled, DEVICE, tools=("synccheck",))
+    report = check_launch(launch, compiled, DEVICE, tools=("synccheck",))
     assert (report.tools, report.findings) == (("synccheck",), ())
     assert report.coverage.blocks_emulated < report.coverage.blocks_total == 1600
     assert report.verification.status == "passed"
@@ -1126,7 +1126,7 @@ def test_an_endless_kernel_ends_with_what_was_found() -> None:
     report = run(endless.replace("FROM", "a[threadIdx.x + 1]"), *arguments, budget=short)
     assert (only(report).element, report.coverage.timed_out) == ("a[32] of 32 elements", True)
     assert report.verification.status == "skipped"
-    with pytest.raises(OutOfTime):
+    with pytest.raises(EmulationTimeoutError):
         run(endless.replace("FROM", "1"), *arguments, budget=short)
 
 

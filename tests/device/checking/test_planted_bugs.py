@@ -10,7 +10,7 @@ from planted import PLANTED, Named, Planted
 from memlab import lab
 from memlab.device.checking.findings import CheckReport
 from memlab.kernels.launch import Dim3
-from memlab.kernels.user.kernel import OwnKernel, configured
+from memlab.kernels.user.kernel import UserKernel, apply_launch_options
 
 BY_NAME = {each.name: each for each in PLANTED}
 
@@ -23,7 +23,9 @@ def check(name: str, fixed: bool) -> CheckReport:
         words.add_argument(single)
     words.add_argument("--arg", action="append", dest="args")
     given = vars(words.parse_args(planted.words))
-    kernel = configured(OwnKernel(str(planted.path)), given | {"defines": ["FIXED"] * fixed})
+    kernel = apply_launch_options(
+        UserKernel(str(planted.path)), given | {"defines": ["FIXED"] * fixed}
+    )
     return lab.check(kernel, {}, device="h200")
 
 

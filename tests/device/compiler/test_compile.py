@@ -11,7 +11,7 @@ import pytest
 from memlab.device.compiler import compile as compiler
 from memlab.device.compiler import forked_process, nvrtc
 from memlab.device.compiler.diagnostics import CompileError
-from memlab.device.compiler.translation_unit import Unit
+from memlab.device.compiler.translation_unit import TranslationUnit
 from memlab.errors import DeviceError, UsageError
 
 SCALE = """extern "C" __global__ void scale(float* values) {
@@ -19,11 +19,11 @@ SCALE = """extern "C" __global__ void scale(float* values) {
 }
 """
 HOPPER = (9, 0)
-SCALED = Unit(SCALE, "scale.cu", HOPPER, {"FACTOR": "2"})
+SCALED = TranslationUnit(SCALE, "scale.cu", HOPPER, {"FACTOR": "2"})
 
 
 def test_ptx_holds_the_entry_the_define_and_the_source_lines():
-    ptx = compiler.compile_unit(Unit(SCALE, "scale.cu", HOPPER, {"FACTOR": "3.0f"})).ptx
+    ptx = compiler.compile_unit(TranslationUnit(SCALE, "scale.cu", HOPPER, {"FACTOR": "3.0f"})).ptx
     assert ".target sm_90" in ptx
     assert ".entry scale(" in ptx
     assert "0f40400000" in ptx  # 3.0 in IEEE 754.
@@ -41,7 +41,7 @@ def test_one_run_gives_ptx_cubin_and_resources():
 
 def test_warnings_are_kept():
     source = 'extern "C" __global__ void idle() { int unused; }'
-    compiled = compiler.compile_kernel(Unit(source, "idle.cu", HOPPER), "idle")
+    compiled = compiler.compile_kernel(TranslationUnit(source, "idle.cu", HOPPER), "idle")
     assert "idle.cu(1): warning" in compiled.log
 
 
@@ -53,7 +53,7 @@ def test_options_reach_the_compiler():
       for (int i = 0; i < 64; ++i) out[i * n] = kept[63 - i];
     }"""
     compiled = compiler.compile_kernel(
-        Unit(source, "gather.cu", HOPPER, options=("--maxrregcount=32",)), "gather"
+        TranslationUnit(source, "gather.cu", HOPPER, options=("--maxrregcount=32",)), "gather"
     )
     assert compiled.resources.registers_per_thread <= 32
     assert compiled.resources.local_bytes_per_thread >= (64 - 32) * 4  # What cannot be held.
@@ -62,7 +62,7 @@ def test_options_reach_the_compiler():
 def test_an_error_names_file_and_line_and_ends_with_a_next_step():
     source = "\n\n__global__ void broken() { missing(); }"
     with pytest.raises(CompileError) as caught:
-        compiler.compile_unit(Unit(source, "my kernel.cu", HOPPER))
+        compiler.compile_unit(TranslationUnit(source, "my kernel.cu", HOPPER))
     assert caught.value.exit_code == 2
     assert 'my kernel.cu(3): error: identifier "missing" is undefined' in caught.value.log
     message, _, advice = str(caught.value).rpartition("\n")
@@ -95,7 +95,7 @@ def test_an_error_names_file_and_line_and_ends_with_a_next_step():
 )
 def test_frequent_errors_have_their_own_advice(source, said, advised):
     with pytest.raises(CompileError) as caught:
-        compiler.compile_unit(Unit(source, "k.cu", HOPPER))
+        compiler.compile_unit(TranslationUnit(source, "k.cu", HOPPER))
     assert said in caught.value.log
     assert advised in str(caught.value).splitlines()[-1]
 
@@ -106,7 +106,7 @@ def test_every_error_comes_through_with_file_and_line(tmp_path):
 template <int N> __device__ void few() { static_assert(N > 3, "too few"); }
 __global__ void k(float* p) { few<2>(); first(); second(); }"""
     with pytest.raises(CompileError) as caught:
-        compiler.compile_unit(Unit(source, str(tmp_path / "k.cu"), HOPPER))
+        compiler.compile_unit(TranslationUnit(source, str(tmp_path / "k.cu"), HOPPER))
     log = caught.value.log
     assert f'{tmp_path}/part.h(2): error: identifier "absent" is undefined' in log
     assert f'{tmp_path}/k.cu(3): error: identifier "first" is undefined' in log
@@ -125,32 +125,36 @@ __global__ void k(float* p) { few<2>(); first(); second(); }"""
 )
 def test_what_is_no_source_is_a_usage_error(source, said):
     with pytest.raises(UsageError, match=said):
-        compiler.compile_kernel(Unit(source, "scale.cu", HOPPER, {"FACTOR": "2"}), "scale")
+        compiler.compile_kernel(
+            TranslationUnit(source, "scale.cu", HOPPER, {"FACTOR": "2"}), "scale"
+        )
 
 
 def test_a_file_name_is_no_option_of_the_compiler(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "other.cu").write_text("#error other")
     for name in ("--preinclude=other.cu", "-DFACTOR=3.cu", "-h"):
-        ptx = compiler.compile_unit(Unit(SCALE, name, HOPPER, {"FACTOR": "2.0f"})).ptx
+        ptx = compiler.compile_unit(TranslationUnit(SCALE, name, HOPPER, {"FACTOR": "2.0f"})).ptx
         assert "0f40000000" in ptx or "add.f32" in ptx  # times 2.0, or added to itself
 
 
 def test_a_file_name_that_would_break_the_ptx_is_refused():
     with pytest.raises(UsageError, match=r"quotation mark .* rename it"):
-        compiler.compile_unit(Unit(SCALE, 'a"b.cu', HOPPER, {"FACTOR": "2"}))
+        compiler.compile_unit(TranslationUnit(SCALE, 'a"b.cu', HOPPER, {"FACTOR": "2"}))
 
 
 @pytest.mark.parametrize("before", ["\ufeff", "// caf\udce9\n"])
 def test_a_byte_order_mark_and_stray_bytes_in_comments_do_no_harm(before):
-    ptx = compiler.compile_unit(Unit(before + SCALE, "scale.cu", HOPPER, {"FACTOR": "2"})).ptx
+    ptx = compiler.compile_unit(
+        TranslationUnit(before + SCALE, "scale.cu", HOPPER, {"FACTOR": "2"})
+    ).ptx
     assert ".entry scale(" in ptx
 
 
 def test_the_standard_can_be_chosen_without_a_warning():
     source = "static_assert(__cplusplus == 202002L); __global__ void k() {}"
     compiled = compiler.compile_kernel(
-        Unit(source, "k.cu", HOPPER, options=("-std=c++20",)), "_Z1kv"
+        TranslationUnit(source, "k.cu", HOPPER, options=("-std=c++20",)), "_Z1kv"
     )
     assert compiled.log == ""
 
@@ -173,7 +177,7 @@ __global__ void plain(float* out) { *out = helper(2); }"""
 )
 def test_a_name_expression_makes_the_kernel_be_there(expression, entry):
     compiled = compiler.compile_kernel(
-        Unit(TEMPLATES, "t.cu", HOPPER, name_expression=expression), entry
+        TranslationUnit(TEMPLATES, "t.cu", HOPPER, name_expression=expression), entry
     )
     assert f".entry {entry}(" in compiled.ptx
 
@@ -190,7 +194,9 @@ def test_a_name_expression_makes_the_kernel_be_there(expression, entry):
 )
 def test_a_name_expression_that_names_no_kernel_is_said_without_nvrtcs_file(expression, reason):
     with pytest.raises(UsageError) as caught:
-        compiler.compile_kernel(Unit(TEMPLATES, "t.cu", HOPPER, name_expression=expression), "k")
+        compiler.compile_kernel(
+            TranslationUnit(TEMPLATES, "t.cu", HOPPER, name_expression=expression), "k"
+        )
     message = str(caught.value)
     assert reason in message
     assert not isinstance(caught.value, CompileError)
@@ -201,7 +207,10 @@ def test_a_name_expression_that_names_no_kernel_is_said_without_nvrtcs_file(expr
 def test_an_error_in_the_source_comes_before_one_in_the_name():
     with pytest.raises(CompileError) as caught:
         compiler.compile_kernel(
-            Unit(TEMPLATES + "\n!", "t.cu", HOPPER, name_expression="space::fill<true ? 1>"), "k"
+            TranslationUnit(
+                TEMPLATES + "\n!", "t.cu", HOPPER, name_expression="space::fill<true ? 1>"
+            ),
+            "k",
         )
     assert "t.cu(7): error: expected a declaration" in caught.value.log
     assert "__nv_name_map" not in str(caught.value)
@@ -216,7 +225,7 @@ def test_a_kernel_that_is_not_there_is_a_usage_error(name):
 @pytest.mark.parametrize(("asked", "nearest"), [((5, 2), "7.5"), ((99, 0), "12.1")])
 def test_an_unknown_architecture_is_named_with_the_known_ones(asked, nearest):
     with pytest.raises(DeviceError) as caught:
-        compiler.compile_unit(Unit(SCALE, "scale.cu", asked, {"FACTOR": "2"}))
+        compiler.compile_unit(TranslationUnit(SCALE, "scale.cu", asked, {"FACTOR": "2"}))
     message = str(caught.value)
     assert f"compute capability {asked[0]}.{asked[1]}" in message
     assert "7.5, 8.0" in message
@@ -224,15 +233,19 @@ def test_an_unknown_architecture_is_named_with_the_known_ones(asked, nearest):
 
 
 def test_every_architecture_compiles():
-    for architecture in nvrtc.architectures():
-        ptx = compiler.compile_unit(Unit(SCALE, "scale.cu", architecture, {"FACTOR": "2"})).ptx
+    for architecture in nvrtc.supported_architectures():
+        ptx = compiler.compile_unit(
+            TranslationUnit(SCALE, "scale.cu", architecture, {"FACTOR": "2"})
+        ).ptx
         assert f".target sm_{architecture[0]}{architecture[1]}" in ptx
 
 
 def test_what_makes_nvrtc_crash_is_said_in_its_own_words_where_it_has_any():
     source = "template <foo T> __global__ void copy(T* p) { *p = 1; }"
     with pytest.raises(CompileError, match=r'k.cu\(1\): error: identifier "foo" is undefined'):
-        compiler.compile_kernel(Unit(source, "k.cu", HOPPER, name_expression="copy<int>"), "k")
+        compiler.compile_kernel(
+            TranslationUnit(source, "k.cu", HOPPER, name_expression="copy<int>"), "k"
+        )
 
 
 @pytest.mark.parametrize(
@@ -240,14 +253,18 @@ def test_what_makes_nvrtc_crash_is_said_in_its_own_words_where_it_has_any():
     [
         (lambda: os.kill(os.getpid(), signal.SIGSEGV), {}, "crashed .SIGSEGV."),
         (lambda: os._exit(3), {}, "crashed .no result."),
-        (lambda: time.sleep(60), {"LONGEST_S": 0.1}, "did not end within 0.1 s"),
-        (lambda: bytearray(1 << 30), {"MOST_BYTES": 1 << 28}, "crashed .no result."),
+        (lambda: time.sleep(60), {"COMPILE_TIMEOUT_S": 0.1}, "did not end within 0.1 s"),
+        (
+            lambda: bytearray(1 << 30),
+            {"COMPILE_MEMORY_LIMIT_BYTES": 1 << 28},
+            "crashed .no result.",
+        ),
     ],
 )
 def test_a_compiler_that_is_lost_is_said_to_be(work, limits, said, monkeypatch):
     for name, value in limits.items():
         monkeypatch.setattr(forked_process, name, value)
-    monkeypatch.setattr(nvrtc, "answer", lambda _: work())
+    monkeypatch.setattr(nvrtc, "run_nvrtc", lambda _: work())
     monkeypatch.setenv("MEMLAB_CACHE", "off")
     with pytest.raises(CompileError, match=f"NVRTC {said} while compiling scale.cu\n"):
         compiler.compile_unit(SCALED)
@@ -259,15 +276,15 @@ def test_a_compiler_whose_parent_is_killed_ends_too():
     def limit():
         return resource.getrlimit(resource.RLIMIT_CPU)[0]
 
-    assert 0 < forked_process.call(limit) <= 2 * forked_process.LONGEST_S
+    assert 0 < forked_process.call_in_child(limit) <= 2 * forked_process.COMPILE_TIMEOUT_S
 
 
 def test_the_compiler_leaves_a_gpu_alone(tmp_path):
     """NVRTC's own cache loads the driver and starts it, in a fork of a process that may use it."""
     program = (
         "from memlab.device.compiler.compile import compile_unit\n"
-        "from memlab.device.compiler.translation_unit import Unit\n"
-        "compile_unit(Unit('__global__ void f() {}', 'f.cu', (9, 0)))"
+        "from memlab.device.compiler.translation_unit import TranslationUnit\n"
+        "compile_unit(TranslationUnit('__global__ void f() {}', 'f.cu', (9, 0)))"
     )
     watched = {"LD_DEBUG": "libs", "LD_DEBUG_OUTPUT": str(tmp_path / "libraries")}
     environment = {**os.environ, "MEMLAB_CACHE": "off", **watched}
@@ -280,10 +297,10 @@ def test_the_compiler_leaves_a_gpu_alone(tmp_path):
 def test_without_the_bindings_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "cuda.bindings", None)
     nvrtc._library.cache_clear()
-    nvrtc.version.cache_clear()
+    nvrtc.compiler_version.cache_clear()
     try:
         with pytest.raises(DeviceError, match="pip install nvidia-cuda-nvrtc cuda-bindings"):
-            nvrtc.version()
+            nvrtc.compiler_version()
     finally:
         monkeypatch.undo()
-    assert nvrtc.version() >= (13, 0)
+    assert nvrtc.compiler_version() >= (13, 0)

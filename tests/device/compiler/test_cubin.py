@@ -6,8 +6,8 @@ from paths import DATA
 
 from memlab.device.compiler import cubin
 from memlab.device.compiler.compile import compile_unit
-from memlab.device.compiler.nvrtc import architectures
-from memlab.device.compiler.translation_unit import Unit
+from memlab.device.compiler.nvrtc import supported_architectures
+from memlab.device.compiler.translation_unit import TranslationUnit
 from memlab.errors import UsageError
 
 ARCHITECTURES = [(7, 5), (8, 0), (8, 6), (8, 9), (9, 0), (10, 0), (12, 0)]
@@ -64,37 +64,39 @@ __global__ void vector_copy(const float4* in, float4* out) { out[threadIdx.x] = 
 
 @pytest.fixture(scope="module", params=ARCHITECTURES, ids=lambda it: f"sm_{it[0]}{it[1]}")
 def code(request):
-    if request.param not in architectures():
+    if request.param not in supported_architectures():
         pytest.skip(f"this NVRTC does not compile for {request.param}")
-    return compile_unit(Unit(KERNELS, "kernels.cu", request.param)).cubin
+    return compile_unit(TranslationUnit(KERNELS, "kernels.cu", request.param)).cubin
 
 
 @pytest.fixture(scope="module")
 def h200_code():
     source = (DATA / "h200-kernels.cu").read_text()
-    return compile_unit(Unit(source, "h200-kernels.cu", (9, 0))).cubin
+    return compile_unit(TranslationUnit(source, "h200-kernels.cu", (9, 0))).cubin
 
 
 def test_static_shared_counts_neither_dynamic_nor_reserved(code):
     shared = {
-        entry: cubin.resources(code, entry).static_shared_bytes
+        entry: cubin.kernel_resources(code, entry).static_shared_bytes
         for entry in ("static_shared", "dynamic_shared", "no_shared")
     }
     assert shared == {"static_shared": 32 * 32 * 4, "dynamic_shared": 0, "no_shared": 0}
 
 
 def test_local_bytes_are_the_array_that_is_indexed(code):
-    assert cubin.resources(code, "local_array").local_bytes_per_thread == 64 * 4
-    assert cubin.resources(code, "static_shared").local_bytes_per_thread == 0
+    assert cubin.kernel_resources(code, "local_array").local_bytes_per_thread == 64 * 4
+    assert cubin.kernel_resources(code, "static_shared").local_bytes_per_thread == 0
 
 
 def test_unbounded_recursion_has_a_finite_frame(code):
-    assert cubin.resources(code, "recursive").local_bytes_per_thread < 1024
+    assert cubin.kernel_resources(code, "recursive").local_bytes_per_thread < 1024
 
 
 def test_registers_are_those_of_the_hardware(h200_code):
     registers = {
-        entry: max(cubin.resources(h200_code, entry).registers_per_thread, H200_FEWEST_REGISTERS)
+        entry: max(
+            cubin.kernel_resources(h200_code, entry).registers_per_thread, H200_FEWEST_REGISTERS
+        )
         for entry in H200_REGISTERS
     }
     assert registers == H200_REGISTERS
@@ -171,9 +173,9 @@ def test_instructions_decode_as_nvdisasm_reads_them():
 
 def test_bytes_that_are_no_cubin_are_a_usage_error():
     with pytest.raises(UsageError, match="not a cubin"):
-        cubin.resources(b"PK\x03\x04 something else", "k")
+        cubin.kernel_resources(b"PK\x03\x04 something else", "k")
 
 
 def test_a_kernel_that_is_not_there_is_named_with_its_neighbours(code):
     with pytest.raises(UsageError, match=r"no kernel 'vektor_copy'.*'vector_copy'"):
-        cubin.resources(code, "vektor_copy")
+        cubin.kernel_resources(code, "vektor_copy")

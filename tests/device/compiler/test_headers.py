@@ -13,7 +13,7 @@ from memlab.device.compiler import cache as compile_cache
 from memlab.device.compiler import compile as compiler
 from memlab.device.compiler import headers, nvrtc
 from memlab.device.compiler.diagnostics import CompileError
-from memlab.device.compiler.translation_unit import Output, Unit
+from memlab.device.compiler.translation_unit import CompilerOutput, TranslationUnit
 from memlab.errors import UsageError
 
 HOPPER = (9, 0)
@@ -50,19 +50,19 @@ def cache(tmp_path, monkeypatch):
 def runs(monkeypatch):
     """The runs of the compiler, one line each."""
     lines = []
-    run = compiler._run
+    run = compiler._compile_without_host_code
 
     def counted(*arguments):
         lines.append(arguments)
         return run(*arguments)
 
-    monkeypatch.setattr(compiler, "_run", counted)
+    monkeypatch.setattr(compiler, "_compile_without_host_code", counted)
     return lines
 
 
 def value(name, source=KERNEL, **options):
     """What the kernel stores, read from its PTX."""
-    ptx = compiler.compile_kernel(Unit(source, str(name), HOPPER, **options), "k").ptx
+    ptx = compiler.compile_kernel(TranslationUnit(source, str(name), HOPPER, **options), "k").ptx
     (store,) = (line for line in ptx.splitlines() if "st.global" in line)
     operand = store.rpartition(",")[2].strip(" ;")
     if operand.startswith("%"):
@@ -72,14 +72,17 @@ def value(name, source=KERNEL, **options):
 
 
 def test_headers_of_cuda_compile_with_no_toolkit_and_once(cache, runs):
-    first = compiler.compile_kernel(Unit(ALL_OF_CUDA, "all.cu", HOPPER), "k")
+    first = compiler.compile_kernel(TranslationUnit(ALL_OF_CUDA, "all.cu", HOPPER), "k")
     assert first.log == ""
-    assert compiler.compile_kernel(Unit(ALL_OF_CUDA, "all.cu", HOPPER), "k") == first
+    assert compiler.compile_kernel(TranslationUnit(ALL_OF_CUDA, "all.cu", HOPPER), "k") == first
     assert len(runs) == 1
 
 
 def test_a_source_that_includes_nothing_needs_no_folders():
-    assert headers.find("// see the #include of FILE\n" + KERNEL, "k.cu", ()) == headers.Headers()
+    assert (
+        headers.find_headers("// see the #include of FILE\n" + KERNEL, "k.cu", ())
+        == headers.IncludedHeaders()
+    )
 
 
 def test_missing_packages_are_named(monkeypatch):
@@ -94,7 +97,7 @@ def test_missing_packages_are_named(monkeypatch):
         each.cache_clear()
     try:
         with pytest.raises(CompileError) as caught:
-            compiler.compile_unit(Unit("#include <cuda/atomic>\n", "k.cu", HOPPER))
+            compiler.compile_unit(TranslationUnit("#include <cuda/atomic>\n", "k.cu", HOPPER))
     finally:
         for each in caches:
             each.cache_clear()
@@ -242,7 +245,7 @@ def test_a_damaged_file_is_compiled_anew(cache, runs):
 
 def test_what_it_was_compiled_from_and_with_makes_the_key(cache, runs):
     def compiled(source="__global__ void k(int* p) { *p = 1; }", name="k.cu", **options):
-        return compiler.compile_kernel(Unit(source, name, HOPPER, **options), "_Z1kPi")
+        return compiler.compile_kernel(TranslationUnit(source, name, HOPPER, **options), "_Z1kPi")
 
     compiled()
     compiled(source="__global__ void k(int* p) { *p = 2; }")
@@ -258,7 +261,7 @@ def test_what_it_was_compiled_from_and_with_makes_the_key(cache, runs):
 def test_errors_are_not_kept(cache):
     for _ in range(2):
         with pytest.raises(CompileError):
-            compiler.compile_unit(Unit("wrong", "wrong.cu", HOPPER))
+            compiler.compile_unit(TranslationUnit("wrong", "wrong.cu", HOPPER))
     assert not cache.exists()
 
 
@@ -272,16 +275,21 @@ def test_without_a_place_to_keep_it_everything_still_compiles(tmp_path, monkeypa
 
 
 def test_what_was_used_longest_ago_goes_first(cache, monkeypatch):
-    output = Output("ptx", b"x" * 1000, "", "")
+    output = CompilerOutput("ptx", b"x" * 1000, "", "")
     cache.mkdir()
     (cache / "mine.txt").write_text("y" * 5000)
-    monkeypatch.setattr(compile_cache, "LARGEST_CACHE_BYTES", 3600)
+    monkeypatch.setattr(compile_cache, "MAX_CACHE_BYTES", 3600)
     for number, name in enumerate("abc"):
-        compile_cache.store(name, output)
+        compile_cache.store_output(name, output)
         os.utime(cache / f"{name}.memlab-compiled", (number, number))
-    assert compile_cache.load("a") == output  # It is used now.
-    compile_cache.store("d", output)
-    assert [compile_cache.load(name) is not None for name in "abcd"] == [True, False, True, True]
+    assert compile_cache.load_output("a") == output  # It is used now.
+    compile_cache.store_output("d", output)
+    assert [compile_cache.load_output(name) is not None for name in "abcd"] == [
+        True,
+        False,
+        True,
+        True,
+    ]
     assert (cache / "mine.txt").exists()
 
 
@@ -318,7 +326,7 @@ def test_the_stand_ins_give_what_c_gives_and_go_together_with_libcudacxx():
     cuda = ["cuda.h", "cuda_runtime.h", "cooperative_groups.h", "cuda/atomic", "cuda/std/cmath"]
     for order in (cuda + names, names[::-1] + cuda):
         source = "".join(f"#include <{name}>\n" for name in order) + USED
-        ptx = compiler.compile_unit(Unit(source, "k.cu", HOPPER)).ptx
+        ptx = compiler.compile_unit(TranslationUnit(source, "k.cu", HOPPER)).ptx
     given = re.search(r"values\[\d+\] = \{(.*?)\}", ptx)[1].split(", ")
     *numbers, last = struct.unpack("<15d", bytes(map(int, given)))
     single, double, infinity = np.finfo(np.float32), np.finfo(np.float64), math.inf
@@ -351,5 +359,5 @@ def test_stand_ins_come_last_and_lead_nowhere_else(tmp_path):
 def test_assert_is_switched_off_each_time_it_is_included():
     source = "#define NDEBUG\n#include <cassert>\n" + KERNEL.replace("*p =", "assert(*p); *p =")
     assert value("k.cu", source, options=("-DVALUE=3",)) == 3
-    unit = Unit(source, "k.cu", HOPPER, {"VALUE": "3"})
+    unit = TranslationUnit(source, "k.cu", HOPPER, {"VALUE": "3"})
     assert "__assertfail" not in compiler.compile_unit(unit).ptx

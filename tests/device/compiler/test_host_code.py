@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from memlab.device.compiler import compile as compiler
 from memlab.device.compiler import host_code
 from memlab.device.compiler.diagnostics import CompileError
-from memlab.device.compiler.translation_unit import Unit
+from memlab.device.compiler.translation_unit import TranslationUnit
 
 HOPPER = (9, 0)
 
@@ -87,8 +87,10 @@ def test_a_file_with_its_main_gives_what_its_kernel_gives_alone():
     alone = "\n".join(alone).replace("constexpr", "__device__ constexpr")
     alone = alone.replace("inline", "__device__ inline")
     options = ["-lineinfo"]
-    whole = compiler.compile_kernel(Unit(MIXED, "k.cu", HOPPER, options=options), "scale")
-    part = compiler.compile_kernel(Unit(alone, "k.cu", HOPPER, options=options), "scale")
+    whole = compiler.compile_kernel(
+        TranslationUnit(MIXED, "k.cu", HOPPER, options=options), "scale"
+    )
+    part = compiler.compile_kernel(TranslationUnit(alone, "k.cu", HOPPER, options=options), "scale")
     assert body(whole.ptx) == body(part.ptx)
     assert "on_the_host" not in whole.ptx
 
@@ -109,7 +111,9 @@ def test_a_file_with_its_main_gives_what_its_kernel_gives_alone():
 )
 def test_faults_of_device_code_are_reported_and_not_left_out(source, said):
     with pytest.raises(CompileError) as caught:
-        compiler.compile_unit(Unit(f"int main() {{ puts(0); }}\n{source}\n", "k.cu", HOPPER))
+        compiler.compile_unit(
+            TranslationUnit(f"int main() {{ puts(0); }}\n{source}\n", "k.cu", HOPPER)
+        )
     assert said in caught.value.log
 
 
@@ -117,7 +121,7 @@ def test_headers_of_ones_own_say_what_marks_device_code(tmp_path):
     (tmp_path / "macros.h").write_text("#define GPU_CODE __device__\n")
     source = '#include "macros.h"\nGPU_CODE int f() { return absent; }\nint main() { puts(0); }\n'
     with pytest.raises(CompileError, match=r"k\.cu\(2\): error: identifier .absent. is undefined"):
-        compiler.compile_unit(Unit(source, str(tmp_path / "k.cu"), HOPPER))
+        compiler.compile_unit(TranslationUnit(source, str(tmp_path / "k.cu"), HOPPER))
 
 
 HOST = (
@@ -153,7 +157,7 @@ def test_of_a_file_full_of_errors_device_code_alone_is_left(pieces, space):
     source = "#define MARKED __device__\n" + space.format("\n".join(pieces))
     log = "".join(f"k.cu({line}): error: bad\n" for line in range(1, source.count("\n") + 2))
     while True:
-        source, faults = host_code.without(source, "k.cu", log, ())
+        source, faults = host_code.remove_host_code(source, "k.cu", log, ())
         if not faults:
             break
     left = [each for each in pieces if each in source]
@@ -187,7 +191,7 @@ FRAGMENTS = st.sampled_from(
 @given(st.lists(FRAGMENTS, max_size=40).map("".join))
 def test_whatever_a_file_holds_its_lines_stay_and_so_does_what_marks_device_code(source):
     log = "".join(f"k.cu({line}): error: bad\n" for line in range(1, source.count("\n") + 2))
-    left, faults = host_code.without(source, "k.cu", log, ())
+    left, faults = host_code.remove_host_code(source, "k.cu", log, ())
     assert [len(line) for line in left.split("\n")] == [len(line) for line in source.split("\n")]
     assert faults or left == source
     code = re.sub(r"//.*|/\*.*?(\*/|\Z)|\"[^\"\n]*\"?|'[^'\n]*'?", "", source, flags=re.S)

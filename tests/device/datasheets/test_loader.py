@@ -7,7 +7,7 @@ from paths import DATA
 from memlab.device.datasheets import loader
 from memlab.device.properties import (
     DeviceProperties,
-    figures,
+    known_figures,
     peak_bandwidth_bytes_per_s,
     peak_flop_per_s,
     provenance,
@@ -40,7 +40,7 @@ PUBLISHED = {
 
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_peaks_are_those_the_vendor_prints(name):
-    properties = loader.load(name)
+    properties = loader.load_datasheet(name)
     bandwidth, fp32, fp64 = PUBLISHED[name]
     assert peak_bandwidth_bytes_per_s(properties) == pytest.approx(bandwidth * 1e9, rel=0.005)
     assert peak_flop_per_s(properties, "fp32") == pytest.approx(fp32 * 1e12, rel=0.006)
@@ -49,15 +49,15 @@ def test_peaks_are_those_the_vendor_prints(name):
 
 
 def test_every_datasheet_is_listed_and_every_figure_has_a_source():
-    assert set(loader.names()) == set(PUBLISHED)
-    for name in loader.names():
-        properties = loader.load(name)
-        assert properties.sources.keys() >= figures(properties).keys()
+    assert set(loader.datasheet_names()) == set(PUBLISHED)
+    for name in loader.datasheet_names():
+        properties = loader.load_datasheet(name)
+        assert properties.sources.keys() >= known_figures(properties).keys()
 
 
 def test_the_h200s_figures_are_what_the_driver_of_one_reports():
     report = json.loads((DATA / "h200-attributes.json").read_text())
-    attributes, properties = report["attributes"], loader.load("h200")
+    attributes, properties = report["attributes"], loader.load_datasheet("h200")
     assert properties.total_memory_bytes == report["mem"]
     known = {each.name.upper() for each in fields(DeviceProperties)}
     compared = 0
@@ -75,7 +75,7 @@ def test_the_h200s_figures_are_what_the_driver_of_one_reports():
 
 
 def test_the_textbooks_device_has_the_textbooks_figures():
-    textbook = loader.load("pmpp")
+    textbook = loader.load_datasheet("pmpp")
     assert peak_bandwidth_bytes_per_s(textbook) == 1e12
     assert peak_flop_per_s(textbook, "fp32") == 12e12
     assert required_compute_to_global_access_ratio(textbook) == 48
@@ -86,14 +86,14 @@ def test_the_textbooks_device_has_the_textbooks_figures():
 
 
 def test_tensor_peaks_are_the_dense_ones():
-    assert peak_flop_per_s(loader.load("a100"), "tf32") == 156e12
-    assert peak_flop_per_s(loader.load("t4"), "bf16") is None
+    assert peak_flop_per_s(loader.load_datasheet("a100"), "tf32") == 156e12
+    assert peak_flop_per_s(loader.load_datasheet("t4"), "bf16") is None
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_every_device_can_be_emulated(name):
     """The models need these; a datasheet without one would fail only in the middle of a run."""
-    properties = loader.load(name)
+    properties = loader.load_datasheet(name)
     unknown = {
         each.name
         for each in fields(properties)
@@ -115,8 +115,8 @@ def test_every_device_can_be_emulated(name):
 
 def test_an_unknown_name_meets_the_nearest_ones():
     with pytest.raises(UsageError, match=r"'h300'.*'h\d00'"):
-        loader.load("h300")
-    assert loader.load("H200") is not None
+        loader.load_datasheet("h300")
+    assert loader.load_datasheet("H200") is not None
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_an_unknown_name_meets_the_nearest_ones():
 )
 def test_a_derived_figure_is_known_as_its_worst_factor_is(factors, product):
     sources = dict(zip(("multiprocessor_count", "clock_rate_hz"), factors, strict=True))
-    device = replace(loader.load("h200"), sources=sources)
+    device = replace(loader.load_datasheet("h200"), sources=sources)
     assert provenance(device, *sources) == provenance(device, *reversed(sources)) == product
 
 
@@ -150,7 +150,7 @@ def test_a_derived_figure_is_known_as_its_worst_factor_is(factors, product):
 )
 def test_a_malformed_datasheet_says_where(change, message):
     with pytest.raises(UsageError, match=message.replace("{", r"\{")):
-        loader.parse(SHEET.replace(*change), "some.toml")
+        loader.parse_datasheet(SHEET.replace(*change), "some.toml")
 
 
 @pytest.mark.parametrize(
@@ -169,9 +169,9 @@ def test_a_figure_of_another_type_is_refused(figure, message):
     field, value = figure.split(" = ", 1)
     line = f'{field} = {{ value = {value}, source = "vendor" }}\n'
     with pytest.raises(UsageError, match=message):
-        loader.parse(SHEET + line, "some.toml")
+        loader.parse_datasheet(SHEET + line, "some.toml")
 
 
 def test_a_whole_number_is_a_float_where_one_is_wanted():
     line = 'peak_clock_hz = { value = 2, source = "vendor" }\n'
-    assert isinstance(loader.parse(SHEET + line, "some.toml").peak_clock_hz, float)
+    assert isinstance(loader.parse_datasheet(SHEET + line, "some.toml").peak_clock_hz, float)

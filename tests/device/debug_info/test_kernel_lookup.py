@@ -7,9 +7,9 @@ import pytest
 
 from memlab.device.compiler.compile import compile_kernel, compile_launch
 from memlab.device.compiler.diagnostics import CompileError
-from memlab.device.compiler.translation_unit import Unit
+from memlab.device.compiler.translation_unit import TranslationUnit
 from memlab.device.debug_info.kernel_lookup import signature_of, signatures
-from memlab.device.devices import limits, open_device
+from memlab.device.devices import launch_limits, open_device
 from memlab.errors import UsageError
 from memlab.kernels.catalog import CATALOG
 from memlab.kernels.launch import Buffer
@@ -54,8 +54,8 @@ def declared_sizes(ptx, entry):
 
 @pytest.mark.parametrize("name", CATALOG)
 def test_every_kernel_of_the_catalog_is_read_as_it_is_declared(name):
-    launch = CATALOG[name].prepare({}, limits(open_device("h200").properties))
-    signature = signature_of(Unit.of(launch, HOPPER), launch.entry)
+    launch = CATALOG[name].prepare({}, launch_limits(open_device("h200").properties))
+    signature = signature_of(TranslationUnit.of(launch, HOPPER), launch.entry)
 
     assert signature.linkage_name == launch.entry
     assert [each.name for each in signature.parameters] == [each.name for each in launch.arguments]
@@ -134,12 +134,12 @@ namespace space { struct Pair { double a, b; }; struct Inner { struct Deep; }; }
 def test_types_are_read_as_the_source_says_them(architecture):
     listed = ", ".join(each[0] for each in PARAMETERS)
     source = TYPES + f"__global__ void k({listed}) {{ al->a = 1; }}"
-    signature = signature_of(Unit(source, "k.cu", architecture), "k")
+    signature = signature_of(TranslationUnit(source, "k.cu", architecture), "k")
 
     for each, read in zip(PARAMETERS, signature.parameters, strict=True):
         name = re.search(r"(\w+)(?:\)[\[(].*)?$", each[0])[1]
         assert replace(read, parts=None, alignment_bytes=1) == KernelParameter(name, *each[1:])
-    ptx = compile_kernel(Unit(source, "k.cu", architecture), signature.linkage_name).ptx
+    ptx = compile_kernel(TranslationUnit(source, "k.cu", architecture), signature.linkage_name).ptx
     assert [each.nbytes for each in signature.parameters] == declared_sizes(
         ptx, signature.linkage_name
     )
@@ -162,7 +162,7 @@ __global__ void k(Derived, Empty, Aligned, Held, Either, Bits, Deep, int, const 
 @pytest.mark.parametrize("architecture", [(7, 5), (9, 0), (12, 1)])
 def test_structures_are_taken_apart(architecture):
     """Offsets and alignments by hand, from C's rules."""
-    parameters = signature_of(Unit(PASSED, "k.cu", architecture), "k").parameters
+    parameters = signature_of(TranslationUnit(PASSED, "k.cu", architecture), "k").parameters
     found = [
         each.parts and [(one.name, one.dtype, one.offset_bytes) for one in each.parts]
         for each in parameters
@@ -202,7 +202,7 @@ __global__ void k(float* p) {
   shared[0] = dynamic[0] = kernel[0] + weights[0][1][calls++] + sums[0] + points[0].x + flag;
   *p = shared[space::counter];
 }"""
-    signature = signature_of(Unit(source, str(tmp_path / "k.cu"), HOPPER), "")
+    signature = signature_of(TranslationUnit(source, str(tmp_path / "k.cu"), HOPPER), "")
     assert signature.variables == (
         ModuleVariable("weights", "weights", "const", "f32", (2, 3, 4), 96),
         ModuleVariable("sums", "sums", "global", "f64", (7,), 56),
@@ -213,7 +213,7 @@ __global__ void k(float* p) {
 
 
 def test_kernels_are_listed_and_helpers_are_not():
-    found = signatures(Unit(KERNELS, "k.cu", HOPPER))
+    found = signatures(TranslationUnit(KERNELS, "k.cu", HOPPER))
     assert {each.name for each in found} == {
         "space::inside",
         "saxpy",
@@ -240,16 +240,17 @@ def test_kernels_are_listed_and_helpers_are_not():
     ],
 )
 def test_a_kernel_is_found_by_name_and_can_be_compiled(entry, name, first):
-    found = signature_of(Unit(KERNELS, "k.cu", HOPPER), entry)
+    found = signature_of(TranslationUnit(KERNELS, "k.cu", HOPPER), entry)
     assert (found.name, found.parameters[0].spelling) == (name, first)
     compiled = compile_kernel(
-        Unit(KERNELS, "k.cu", HOPPER, name_expression=found.name_expression), found.linkage_name
+        TranslationUnit(KERNELS, "k.cu", HOPPER, name_expression=found.name_expression),
+        found.linkage_name,
     )
     assert f".entry {found.linkage_name}(" in compiled.ptx
 
 
 def test_a_parameter_without_a_name_is_numbered():
-    found = signature_of(Unit(KERNELS, "k.cu", HOPPER), "named")
+    found = signature_of(TranslationUnit(KERNELS, "k.cu", HOPPER), "named")
     assert [each.name for each in found.parameters] == ["argument 0", "v"]
 
 
@@ -274,7 +275,7 @@ def test_a_parameter_without_a_name_is_numbered():
 )
 def test_what_names_no_kernel_gets_one_line_of_help(entry, said):
     with pytest.raises(UsageError, match=said) as caught:
-        signature_of(Unit(KERNELS, "k.cu", HOPPER), entry)
+        signature_of(TranslationUnit(KERNELS, "k.cu", HOPPER), entry)
     assert "\n" not in str(caught.value)
 
 
@@ -288,7 +289,7 @@ def test_what_names_no_kernel_gets_one_line_of_help(entry, said):
 )
 def test_without_a_name_there_must_be_one_kernel(source, said):
     with pytest.raises(UsageError, match=said):
-        signature_of(Unit(source, "k.cu", HOPPER), "")
+        signature_of(TranslationUnit(source, "k.cu", HOPPER), "")
 
 
 @pytest.mark.parametrize(
@@ -301,13 +302,13 @@ def test_without_a_name_there_must_be_one_kernel(source, said):
     ],
 )
 def test_the_only_kernel_needs_no_name(source, name):
-    assert signature_of(Unit(source, "k.cu", HOPPER), "").name == name
+    assert signature_of(TranslationUnit(source, "k.cu", HOPPER), "").name == name
 
 
 @pytest.mark.parametrize("entry", ["", "saxpy", "absent"])
 def test_a_source_that_does_not_compile_says_so_whatever_is_named(entry):
     with pytest.raises(CompileError, match=r"k.cu\(16\): error: expected a declaration"):
-        signature_of(Unit(KERNELS + "}", "k.cu", HOPPER), entry)
+        signature_of(TranslationUnit(KERNELS + "}", "k.cu", HOPPER), entry)
 
 
 def test_structures_of_structures_are_looked_into_once():
@@ -317,7 +318,10 @@ def test_structures_of_structures_are_looked_into_once():
         f"struct S0 {{ float x; }}; {doubled} __global__ void k(S27* p) {{ p->a.a = p[1].a.a; }}"
     )
 
-    assert signature_of(Unit(source, "k.cu", HOPPER), "k").parameters[0].member_dtype == "f32"
+    assert (
+        signature_of(TranslationUnit(source, "k.cu", HOPPER), "k").parameters[0].member_dtype
+        == "f32"
+    )
 
 
 @pytest.mark.parametrize(
@@ -329,7 +333,7 @@ def test_structures_of_structures_are_looked_into_once():
 )
 def test_what_lies_too_deep_is_refused_in_one_line(source):
     with pytest.raises(UsageError, match="too deep in one another to follow: nest them less"):
-        signature_of(Unit(source, "k.cu", HOPPER), "k")
+        signature_of(TranslationUnit(source, "k.cu", HOPPER), "k")
 
 
 @pytest.mark.parametrize("architecture", [(7, 5), (9, 0)])
@@ -340,7 +344,7 @@ def test_what_nvrtc_cannot_compile_for_a_debugger_is_read_all_the_same(architect
       y[1] = __dp2a_hi(x[4], x[5], __dp4a(x[6], x[7], n));
     }"""
 
-    (found,) = signatures(Unit(source, "dots.cu", architecture))
+    (found,) = signatures(TranslationUnit(source, "dots.cu", architecture))
 
     assert [(each.name, each.dtype) for each in found.parameters] == [
         ("x", "i32"),
@@ -352,7 +356,7 @@ def test_what_nvrtc_cannot_compile_for_a_debugger_is_read_all_the_same(architect
 def test_other_errors_stay_as_they_are():
     source = "__global__ void dots(int* x) {\n  x[0] = __dp4a(x[1], x[2]);\n}"
     with pytest.raises(CompileError, match=r"dots.cu\(2\).*__dp4a"):
-        signatures(Unit(source, "dots.cu", HOPPER))
+        signatures(TranslationUnit(source, "dots.cu", HOPPER))
 
 
 def test_which_blocks_a_kernel_may_be_launched_with():
@@ -362,10 +366,10 @@ def test_which_blocks_a_kernel_may_be_launched_with():
     __global__ void any(int* p) { *p = 1; }
     """
 
-    found = {each.name: each.bounds for each in signatures(Unit(source, "k.cu", HOPPER))}
+    found = {each.name: each.bounds for each in signatures(TranslationUnit(source, "k.cu", HOPPER))}
 
     assert found == {
-        "most": LaunchBounds(most_threads=96),
+        "most": LaunchBounds(max_threads=96),
         "exactly": LaunchBounds(block=(8, 4, 2)),
         "any": LaunchBounds(),
     }

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memlab.device.compiler.compile import compile_unit
-from memlab.device.compiler.translation_unit import Unit
+from memlab.device.compiler.translation_unit import TranslationUnit
 from memlab.device.debug_info.symbols import layout_of, layouts, source_name
 from memlab.kernels.launch import Launch
 
@@ -60,7 +60,7 @@ def read(source: str, at_launch: int = 0) -> dict[str, tuple[tuple[int, ...], in
     launch = launch_of(source)
     known = layouts(launch, HOPPER)
     found = {}
-    ptx = compile_unit(Unit.of(launch, HOPPER)).ptx
+    ptx = compile_unit(TranslationUnit.of(launch, HOPPER)).ptx
     for bits, symbol, elements in _VARIABLE.findall(ptx):
         unsized = elements == "[]"
         count = int(elements.strip("[]") or 1)

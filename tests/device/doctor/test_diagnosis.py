@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from memlab.device.doctor.diagnosis import Finding, diagnose, visible
-from memlab.device.doctor.probes import Facts, Probes, examine
+from memlab.device.doctor.diagnosis import DiagnosisItem, diagnose, select_visible_gpus
+from memlab.device.doctor.probes import MachineState, Probes, probe_machine
 from memlab.device.gpu.nvml import Gpu
 from memlab.errors import DeviceError
 
@@ -22,7 +22,7 @@ H200 = Gpu(
     total_memory_bytes=150_754_820_096,
     compute_mode="default",
 )
-HEALTHY = Facts(
+HEALTHY = MachineState(
     driver="580.159.04",
     driver_cuda=(13, 0),
     visible_gpus=1,
@@ -37,7 +37,7 @@ HEALTHY = Facts(
     privileged=True,
     emulator=True,
 )
-BARE = Facts(
+BARE = MachineState(
     nvrtc=(13, 5),
     nvrtc_architectures=((7, 5), (9, 0)),
     emulator=True,
@@ -45,7 +45,7 @@ BARE = Facts(
 )
 
 
-def found(facts: Facts, subject: str) -> Finding:
+def found(facts: MachineState, subject: str) -> DiagnosisItem:
     return next(each for each in diagnose(facts).findings if each.subject == subject)
 
 
@@ -175,7 +175,7 @@ def test_a_driver_whose_cuda_library_is_missing_is_not_taken_for_no_driver() -> 
 def test_the_visible_gpus_are_those_that_cuda_shows(value: str | None, indices: list[int]) -> None:
     gpus = tuple(replace(H200, index=n, uuid=f"GPU-{n + 1}{n + 1}0") for n in range(3))
 
-    assert [gpu.index for gpu in visible(gpus, value)] == indices
+    assert [gpu.index for gpu in select_visible_gpus(gpus, value)] == indices
 
 
 def test_several_gpus_are_told_apart() -> None:
@@ -195,7 +195,7 @@ def test_a_probe_that_breaks_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> 
     def crashing() -> object:
         raise RuntimeError
 
-    facts = examine(
+    facts = probe_machine(
         Probes(
             driver=lambda: "580.1",
             driver_cuda=lambda: (13, 0),
@@ -219,7 +219,7 @@ def test_a_probe_that_breaks_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_the_real_probes_end_on_any_machine() -> None:
-    facts = examine()
+    facts = probe_machine()
 
     assert facts.emulator
     assert diagnose(facts).emulator_works

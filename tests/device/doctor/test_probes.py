@@ -24,14 +24,14 @@ def test_the_driver_describes_itself(
 ) -> None:
     (tmp_path / "version").write_text(VERSION)
     (tmp_path / "params").write_text(PARAMS.format(value))
-    monkeypatch.setattr(probes, "PROC", tmp_path)
+    monkeypatch.setattr(probes, "PROC_FOLDER", tmp_path)
 
     assert probes.driver() == "580.159.04"
     assert probes.counters_restricted() is restricted
 
 
 def test_no_driver_describes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(probes, "PROC", tmp_path / "missing")
+    monkeypatch.setattr(probes, "PROC_FOLDER", tmp_path / "missing")
 
     with pytest.raises(DeviceError, match="no NVIDIA driver is loaded"):
         probes.driver()

@@ -14,11 +14,11 @@ from memlab.device.emulation.device import EmulatedDevice, emulate
 from memlab.device.inputs import make_inputs
 from memlab.device.measurement import LineCounters, Measurement
 from memlab.device.properties import peak_bandwidth_bytes_per_s
-from memlab.kernels.launch import Buffer, Launch, Same, Scalar, Uniform
+from memlab.kernels.launch import Buffer, Launch, Scalar, SingleValue, Uniform
 from memlab.roofline.analysis.boundary import edge_case
 from memlab.roofline.placement import bytes_moved
 
-H200 = loader.load("h200")
+H200 = loader.load_datasheet("h200")
 THREADS = 256
 launch_of = partial(launches.launch_of, blocks=4, threads=THREADS)
 
@@ -55,7 +55,7 @@ SHARED = """extern "C" __global__ void k(unsigned *out)
 
 
 def strided(threads: int) -> Launch:
-    out = Buffer("out", (8 * threads,), "float32", "inout", Same(0))
+    out = Buffer("out", (8 * threads,), "float32", "inout", SingleValue(0))
     return launch_of(STRIDED, out, Scalar("n", "int32", threads), blocks=threads // THREADS)
 
 
@@ -104,7 +104,7 @@ def test_atomics_whose_result_is_read_count_the_sectors_of_their_addresses() -> 
     launch = launch_of(
         COUNTING,
         keys,
-        Buffer("bins", (bins,), "uint32", "inout", Same(0)),
+        Buffer("bins", (bins,), "uint32", "inout", SingleValue(0)),
         Buffer("rank", (threads,), "uint32", "out"),
     )
     warps = make_inputs(launch, 3)["keys"].reshape(-1, 32)
@@ -161,7 +161,7 @@ def test_every_count_of_a_line_is_shared_out_among_its_accesses() -> None:
     launch = launch_of(
         COUNTING,
         Buffer("keys", (1024,), "int32", "in", Uniform(0, 99)),
-        Buffer("bins", (99,), "uint32", "inout", Same(0)),
+        Buffer("bins", (99,), "uint32", "inout", SingleValue(0)),
         Buffer("rank", (1024,), "uint32", "out"),
     )
     emulation = emulate(launch, compile_launch(launch, H200.compute_capability), H200, seed=0)

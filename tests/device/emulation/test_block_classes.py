@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from memlab.device.compiler.compile import compile_launch
 from memlab.device.datasheets import loader
-from memlab.device.devices import limits
+from memlab.device.devices import launch_limits
 from memlab.device.emulation import block_classes, counting, representative_block
-from memlab.device.emulation.counting import Counted
+from memlab.device.emulation.counting import GridCounts
 from memlab.device.emulation.execution import Execution
 from memlab.device.emulator.sampling.block_sample import WholeGrid
 from memlab.kernels.catalog import CATALOG
@@ -50,9 +50,9 @@ def executed(body: str, grid: Dim3, block: Dim3, n: int = 0, m: int = 1) -> Exec
     return Execution.of(launch, compile_launch(launch, (9, 0)), 0)
 
 
-def counted(found: Execution) -> Counted:
-    cost = representative_block.probe(found).lane_instructions_per_block
-    return counting.count(found, cost, lambda what, fraction: None)
+def counted(found: Execution) -> GridCounts:
+    cost = representative_block.record_block(found).lane_instructions_per_block
+    return counting.count_grid(found, cost, lambda what, fraction: None)
 
 
 def requests(found: Execution) -> int:
@@ -67,7 +67,7 @@ def _global(found: Execution, by_step: list[int]) -> int:
 @pytest.fixture
 def only_samples(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(counting, "WHOLE_GRID_LANE_INSTRUCTIONS", 0)
-    monkeypatch.setattr(counting, "ESTIMATED_LANE_INSTRUCTIONS", 0)
+    monkeypatch.setattr(counting, "MAX_EXACT_LANE_INSTRUCTIONS", 0)
 
 
 # --- What a sample got wrong -------------------------------------------------------------------
@@ -155,7 +155,7 @@ def test_what_is_estimated_runs_whole_up_to_a_larger_size(monkeypatch: pytest.Mo
 
 @pytest.mark.usefixtures("only_samples")
 def test_where_time_is_short_counting_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(block_classes, "SHARE_OF_TIME", -1)
+    monkeypatch.setattr(block_classes, "TIME_SHARE", -1)
 
     result = counted(executed("o[tx] = 1;", (100_000, 1, 1), (32, 1, 1)))
 
@@ -197,9 +197,9 @@ def test_kernels_of_the_catalog_are_sampled_exactly_but_for_the_scattered_access
     found = {}
     for name in ("naive", "tiled", "coarsened", "blur", "transpose-padded", "scattered"):
         sizes = {"n": 100_003} if name == "scattered" else {"width": 517}
-        launch = CATALOG[name].prepare(sizes, limits(loader.load("h200")))
+        launch = CATALOG[name].prepare(sizes, launch_limits(loader.load_datasheet("h200")))
         one = Execution.of(launch, compile_launch(launch, (9, 0)), 0)
-        found[name] = block_classes.divide(one, 1000).exact
+        found[name] = block_classes.classify_blocks(one, 1000).exact
 
     assert found.pop("scattered") is False
     assert all(found.values())
@@ -269,7 +269,7 @@ def test_what_is_not_called_an_estimate_is_what_the_whole_grid_counts(
     found = executed(f"float s = 0;\n{body}\no[tx] = s;", grid, block, n, m)
     with pytest.MonkeyPatch.context() as patch:
         if few:
-            patch.setattr(block_classes, "MOST_PIECES", 8)
+            patch.setattr(block_classes, "MAX_PIECES", 8)
         result = counted(found)
     found.reset()
 

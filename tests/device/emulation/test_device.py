@@ -13,14 +13,14 @@ from paths import DATA
 from memlab.cli.app import main
 from memlab.device import budget
 from memlab.device.datasheets import loader
-from memlab.device.devices import limits
+from memlab.device.devices import launch_limits
 from memlab.device.emulation import counting
 from memlab.device.emulation.device import EmulatedDevice
 from memlab.device.emulator.machine.memory import KernelFault
 from memlab.device.measurement import Counters, Measurement
 from memlab.device.properties import DeviceProperties
 from memlab.errors import UsageError
-from memlab.kernels.catalog import find
+from memlab.kernels.catalog import find_kernel
 from memlab.kernels.kernel import Kernel
 from memlab.kernels.launch import Launch
 
@@ -41,11 +41,14 @@ SIZES = [(1, 1, 1), (31, 31, 31), (33, 33, 33), (100, 57, 75)]
 def prepared(kernel: str, tile: int, sizes: tuple[int, int, int], **changes: Any) -> Launch:
     m, k, n = sizes
     parameters = {"m": m, "k": k, "n": n, "tile": tile}
-    return replace(find(kernel).prepare(parameters, limits(loader.load("h200"))), **changes)
+    return replace(
+        find_kernel(kernel).prepare(parameters, launch_limits(loader.load_datasheet("h200"))),
+        **changes,
+    )
 
 
 def run(launch: Launch, properties: DeviceProperties | None = None) -> Measurement:
-    return EmulatedDevice("h200", properties or loader.load("h200")).run(launch, seed=5)
+    return EmulatedDevice("h200", properties or loader.load_datasheet("h200")).run(launch, seed=5)
 
 
 @pytest.fixture(scope="module", params=H200_RUNS)
@@ -158,7 +161,7 @@ def test_products_of_odd_sizes_are_those_of_numpy(
 def test_code_for_every_architecture_computes_the_same(
     kernel: str, tile: int, capability: tuple[int, int], arrays: dict[str, Any]
 ) -> None:
-    properties = replace(loader.load("rtx3070"), compute_capability=capability)
+    properties = replace(loader.load_datasheet("rtx3070"), compute_capability=capability)
     check_whole(run(prepared(kernel, tile, (100, 57, 75)), properties), arrays)
 
 
@@ -207,7 +210,7 @@ def test_a_wrong_result_fails_verification(broken: str) -> None:
 @pytest.fixture
 def without_guard(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take the bounds check out of the naive kernel."""
-    source = find("naive").source.replace("if (row < m && column < n)", "")
+    source = find_kernel("naive").source.replace("if (row < m && column < n)", "")
     monkeypatch.setattr(Kernel, "source", source)
 
 
@@ -236,7 +239,7 @@ def test_a_fault_is_one_line_and_a_finding(capsys: pytest.CaptureFixture[str]) -
 def test_a_wrong_result_is_shown_and_a_finding(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    source = find("naive").source.replace(*BREAKS["a wrong index"])
+    source = find_kernel("naive").source.replace(*BREAKS["a wrong index"])
     monkeypatch.setattr(Kernel, "source", source)
 
     assert main(["run", "naive", "--width", "33", "--no-store"]) == 1
@@ -248,7 +251,7 @@ def test_a_wrong_result_is_shown_and_a_finding(
 
 def test_the_same_seed_gives_the_same_run() -> None:
     launch = prepared("tiled", 8, (40, 30, 20))
-    device = EmulatedDevice("h200", loader.load("h200"))
+    device = EmulatedDevice("h200", loader.load_datasheet("h200"))
 
     assert device.run(launch, seed=1) == device.run(launch, seed=1)
     assert (
@@ -259,7 +262,7 @@ def test_the_same_seed_gives_the_same_run() -> None:
 
 def test_progress_ends_complete() -> None:
     told: list[tuple[str, float | None]] = []
-    EmulatedDevice("h200", loader.load("h200")).run(
+    EmulatedDevice("h200", loader.load_datasheet("h200")).run(
         prepared("naive", 16, (100, 40, 100)), 0, lambda what, done: told.append((what, done))
     )
 
@@ -269,7 +272,7 @@ def test_progress_ends_complete() -> None:
 
 
 def test_arrays_beyond_the_hosts_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(budget, "free_bytes", lambda: budget.RESERVED_BYTES + 4096)
+    monkeypatch.setattr(budget, "available_memory_bytes", lambda: budget.RESERVED_BYTES + 4096)
 
     with pytest.raises(UsageError, match=r"needs \d+ bytes .* 4096 are free"):
         run(prepared("naive", 16, (32, 32, 32)))

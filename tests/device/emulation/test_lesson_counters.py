@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from paths import DATA
 
-from memlab.device.devices import limits, open_device
+from memlab.device.devices import launch_limits, open_device
 from memlab.device.inputs import make_inputs
 from memlab.device.measurement import Counters, LineCounters, Measurement
 from memlab.kernels.catalog import CATALOG
@@ -47,7 +47,7 @@ with TRUTH.open(newline="", encoding="utf-8") as file:
 
 
 def prepare(name: str, parameters: Mapping[str, int | str]) -> Launch:
-    return CATALOG[name].prepare(parameters, limits(EMULATED.properties))
+    return CATALOG[name].prepare(parameters, launch_limits(EMULATED.properties))
 
 
 def run(name: str, **parameters: int | str) -> Measurement:
@@ -113,10 +113,10 @@ def test_bus_utilisation_is_that_of_the_lessons(
 ) -> None:
     measurement = run(name, n=4096, cache=cache, **parameters)
 
-    assert shares(bus_utilization.of_loads(measurement.counters)) == pytest.approx(
+    assert shares(bus_utilization.load_utilisation(measurement.counters)) == pytest.approx(
         (of_lines, of_sectors)
     )
-    assert shares(bus_utilization.of_stores(measurement.counters)) == (1, 1)
+    assert shares(bus_utilization.store_utilisation(measurement.counters)) == (1, 1)
 
 
 def test_bus_utilisation_of_scattered_reads() -> None:
@@ -128,9 +128,9 @@ def test_bus_utilisation_of_scattered_reads() -> None:
 
     measurement = EMULATED.run(launch, seed=0)
 
-    gathered = shares(bus_utilization.of_line(line_with(measurement, "LOAD(a + j)")))
+    gathered = shares(bus_utilization.line_utilisation(line_with(measurement, "LOAD(a + j)")))
     assert gathered == pytest.approx((words / (32 * lines), words / (8 * sectors)))
-    assert shares(bus_utilization.of_line(line_with(measurement, "index[i]"))) == (1, 1)
+    assert shares(bus_utilization.line_utilisation(line_with(measurement, "index[i]"))) == (1, 1)
 
 
 def test_scattered_reads_of_an_array_in_the_l2_come_from_memory_once() -> None:

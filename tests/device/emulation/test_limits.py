@@ -14,24 +14,24 @@ from launches import launch_of
 
 from memlab.cli.app import main
 from memlab.device import budget
-from memlab.device.budget import Budget, Deadline, OutOfTime, parse_size
+from memlab.device.budget import Budget, Deadline, EmulationTimeoutError, parse_size
 from memlab.device.compiler.compile import compile_launch
 from memlab.device.datasheets import loader
 from memlab.device.emulation import counting, execution, representative_block
-from memlab.device.emulation.device import EmulatedDevice, emulate_if_possible
+from memlab.device.emulation.device import EmulatedDevice, emulate_if_supported
 from memlab.device.emulation.execution import Execution
 from memlab.device.emulator.machine import access_costs
 from memlab.device.emulator.machine.memory import KernelFault
-from memlab.device.emulator.ptx.parser import PtxError, parse
+from memlab.device.emulator.ptx.parser import PtxError, parse_ptx
 from memlab.device.measurement import Coverage, Measurement
 from memlab.errors import UsageError
-from memlab.kernels.launch import Arrays, Buffer, Launch, Same, Scalar, Uniform
+from memlab.kernels.launch import Arrays, Buffer, Launch, Scalar, SingleValue, Uniform
 
 OUT = Buffer("o", (4096,), "float32", "out")
 
 
 def run(launch: Launch, **limits: Any) -> Measurement:
-    properties = loader.load("h200")
+    properties = loader.load_datasheet("h200")
     return EmulatedDevice("h200", properties, Budget(**limits)).run(launch, seed=3)
 
 
@@ -73,7 +73,7 @@ FILL = """extern "C" __global__ void k(float *o, int n) {
 
 
 def test_an_endless_loop_ends_at_the_limit_and_names_line_block_and_thread() -> None:
-    with pytest.raises(OutOfTime) as error:
+    with pytest.raises(EmulationTimeoutError) as error:
         run(launch_of(ENDLESS, OUT, Scalar("n", "int32", 1)), timeout_s=0.2)
 
     message = str(error.value)
@@ -93,13 +93,13 @@ def test_what_has_run_when_the_time_is_up_stands_for_the_rest(
     monkeypatch.setattr(execution, "CHUNK_LANES", 64)
     launch = launch_of(FILL, OUT, Scalar("n", "int32", 4096), blocks=64)
     one = executed(launch)
-    cost = representative_block.probe(one).lane_instructions_per_block
-    complete = counting.count(one, cost, lambda what, fraction: None)
+    cost = representative_block.record_block(one).lane_instructions_per_block
+    complete = counting.count_grid(one, cost, lambda what, fraction: None)
 
     cut = executed(launch)
-    representative_block.probe(cut)
+    representative_block.record_block(cut)
     cut.deadline = Passes(12)  # asked before each block and in it
-    counted = counting.count(cut, cost, lambda what, fraction: None)
+    counted = counting.count_grid(cut, cost, lambda what, fraction: None)
 
     assert 3 <= counted.coverage.blocks_emulated < complete.coverage.blocks_emulated
     assert counted.coverage.timed_out
@@ -114,8 +114,8 @@ def test_counts_need_a_block_of_every_kind(monkeypatch: pytest.MonkeyPatch) -> N
     cut = executed(launch_of(FILL, OUT, Scalar("n", "int32", 4096), blocks=64))
     cut.deadline = Passes(3)  # the first and the last block are of another kind than the others
 
-    with pytest.raises(OutOfTime, match=r"of 64 blocks done"):
-        counting.count(cut, 1e9, lambda what, fraction: None)
+    with pytest.raises(EmulationTimeoutError, match=r"of 64 blocks done"):
+        counting.count_grid(cut, 1e9, lambda what, fraction: None)
 
 
 def ones(inputs: Arrays, index: np.ndarray) -> np.ndarray:
@@ -131,12 +131,12 @@ def test_what_ran_in_time_is_verified_and_what_was_cut_short_is_not(
 
     stopped = executed(launch)
     stopped.deadline = Passes(20)
-    assert counting.count(stopped, 1, lambda what, fraction: None).coverage.timed_out
+    assert counting.count_grid(stopped, 1, lambda what, fraction: None).coverage.timed_out
     assert stopped.verify(whole=False).status == "passed"
 
     cut = executed(launch)
     cut.deadline = Sudden(4)  # before, in and behind the first chunk, before the second: in that
-    assert counting.count(cut, 1, lambda what, fraction: None).coverage.timed_out
+    assert counting.count_grid(cut, 1, lambda what, fraction: None).coverage.timed_out
     verification = cut.verify(whole=False)
     assert (verification.status, verification.relative_error) == ("skipped", None)
     assert "time limit" in verification.worst
@@ -193,7 +193,10 @@ def test_threads_with_much_memory_of_their_own_run_fewer_at_once() -> None:
     execution_ = executed(launch, memory_bytes=2**26)
 
     assert 1 <= execution_.chunk_blocks * 64 * 65536 <= 2**26
-    assert counting.count(execution_, 1, lambda what, fraction: None).coverage.blocks_emulated == 64
+    assert (
+        counting.count_grid(execution_, 1, lambda what, fraction: None).coverage.blocks_emulated
+        == 64
+    )
     assert (execution_.array(OUT) == 4).all()
     assert executed(launch_of(FILL, OUT, Scalar("n", "int32", 5))).chunk_blocks == 256
 
@@ -221,11 +224,11 @@ def test_a_process_limit_counts_as_what_is_free() -> None:
     """Under `ulimit -v` memory ends sooner than the host's."""
     code = (
         "import resource; resource.setrlimit(resource.RLIMIT_AS, (2**33, 2**33)); "
-        "from memlab.device.budget import free_bytes; print(free_bytes())"
+        "from memlab.device.budget import available_memory_bytes as free; print(free())"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert 0 < int(done.stdout) < 2**33
-    assert budget.free_bytes() > 0
+    assert budget.available_memory_bytes() > 0
 
 
 WALK = """extern "C" __global__ void k(float *o, const float *x, int n) {
@@ -312,7 +315,7 @@ REFUSED = {
 def test_what_the_emulator_cannot_run_is_one_line_with_the_source_line(
     what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("memlab.device.emulator.program.lowering.MOST_COPIED", 20_000)
+    monkeypatch.setattr("memlab.device.emulator.program.lowering.MAX_INLINED_INSTRUCTIONS", 20_000)
     source, message = REFUSED[what]
     last = Scalar("t", "uint64", 1) if what == "a texture" else Scalar("n", "int32", 5)
     with pytest.raises(PtxError, match=message) as error:
@@ -365,7 +368,7 @@ def test_an_argument_without_grid_constant_is_the_threads_own() -> None:
     o[blockIdx.x * blockDim.x + threadIdx.x] = n;
 }"""
     execution_ = executed(launch_of(source, OUT, Scalar("n", "int32", 5)))
-    counting.count(execution_, 1, lambda what, fraction: None)
+    counting.count_grid(execution_, 1, lambda what, fraction: None)
 
     assert execution_.array(OUT)[:128].tolist() == [5 + each % 64 for each in range(128)]
 
@@ -381,7 +384,7 @@ def test_four_mebibytes_of_ptx_are_read() -> None:
     text = ENTRY.format("add.s32 %r1, %r2, %r3;\n" * count)
 
     assert len(text) > 3.5 * 2**20
-    assert len(parse(text).entries["k"].instructions) == count + 1
+    assert len(parse_ptx(text).entries["k"].instructions) == count + 1
 
 
 @pytest.mark.parametrize(
@@ -397,7 +400,7 @@ def test_four_mebibytes_of_ptx_are_read() -> None:
 def test_reading_takes_time_in_step_with_the_text(text: str) -> None:
     """Each would take many minutes if what is left were copied at every step."""
     with suppress(PtxError):
-        parse(text)
+        parse_ptx(text)
 
 
 # --- The command -------------------------------------------------------------------------------
@@ -454,7 +457,7 @@ def test_sums_over_blocks_that_did_not_all_run_are_not_judged(
     source = """extern "C" __global__ void k(float *o, int n) {
     atomicAdd(o, 1.0f);
 }"""
-    total = Buffer("o", (1,), "float32", "inout", Same(0))
+    total = Buffer("o", (1,), "float32", "inout", SingleValue(0))
     launch = launch_of(
         source,
         total,
@@ -503,7 +506,7 @@ def test_what_data_decides_runs_whole_up_to_a_larger_size(
 
     monkeypatch.setattr(counting, "WHOLE_GRID_LANE_INSTRUCTIONS", 0)
     whole = run(launch)
-    monkeypatch.setattr(counting, "ESTIMATED_LANE_INSTRUCTIONS", 0)
+    monkeypatch.setattr(counting, "MAX_EXACT_LANE_INSTRUCTIONS", 0)
     sampled = run(launch)
 
     assert whole.coverage == Coverage(64, 64)
@@ -520,7 +523,7 @@ def test_what_a_gpu_runs_and_the_emulator_cannot_is_only_not_counted() -> None:
         'extern "C" __global__ void k(float *o) { o[threadIdx.x] = f(threadIdx.x); }'
     )
     endless = 'extern "C" __global__ void k(volatile float *o) { while (*o != 5) *o = 4; }'
-    properties = loader.load("h200")
+    properties = loader.load_datasheet("h200")
     for source, limits, reason in (
         (recursive, Budget(), "calls itself"),
         (endless, Budget(timeout_s=0.2), "limit of 0.2 s"),
@@ -529,7 +532,7 @@ def test_what_a_gpu_runs_and_the_emulator_cannot_is_only_not_counted() -> None:
         launch = launch_of(source, OUT)
         compiled = compile_launch(launch, (9, 0))
 
-        emulation = emulate_if_possible(launch, compiled, properties, 3, budget=limits)
+        emulation = emulate_if_supported(launch, compiled, properties, 3, budget=limits)
 
         assert reason in emulation.coverage.not_counted
         assert emulation.coverage.blocks_emulated == 0
@@ -540,4 +543,4 @@ def test_a_fault_that_a_gpu_may_not_notice_is_told() -> None:
     stray = launch_of('extern "C" __global__ void k(float *o) { o[4096 + threadIdx.x] = 1; }', OUT)
 
     with pytest.raises(KernelFault, match=r"o\[4096\] of 4096 elements"):
-        emulate_if_possible(stray, compile_launch(stray, (9, 0)), loader.load("h200"), 3)
+        emulate_if_supported(stray, compile_launch(stray, (9, 0)), loader.load_datasheet("h200"), 3)

@@ -11,12 +11,17 @@ from paths import DATA
 from third_party import HOPPER, STRANGERS, Stranger, assertions_that_hold
 
 from memlab.device.budget import Budget
-from memlab.device.checking.check import check
+from memlab.device.checking.check import check_launch
 from memlab.device.compiler.compile import compile_launch
 from memlab.device.emulation import counting, representative_block
 from memlab.device.emulation.execution import Execution
 from memlab.device.emulator.machine.memory import KernelFault
-from memlab.device.emulator.machine.printf import MOST_CHARACTERS, MOST_LINES, WIDEST, formatted
+from memlab.device.emulator.machine.printf import (
+    MAX_FIELD_WIDTH,
+    MAX_PRINTED_CHARACTERS,
+    MAX_PRINTED_LINES,
+    format_printf,
+)
 from memlab.device.measurement import DeviceSummary
 from memlab.kernels.launch import Buffer, Launch, NpyFile, Scalar
 
@@ -66,9 +71,9 @@ def launch_of(stranger: Stranger, folder: Path) -> Launch:
 def run(launch: Launch, architecture: tuple[int, int]) -> dict[str, Any]:
     """The outputs, run as `memlab run` does: a probe first."""
     execution = Execution.of(launch, compile_launch(launch, architecture), 0, BUDGET)
-    counting.count(
+    counting.count_grid(
         execution,
-        representative_block.probe(execution).lane_instructions_per_block,
+        representative_block.record_block(execution).lane_instructions_per_block,
         lambda what, fraction: None,
     )
     return {each.name: execution.array(each).copy() for each in launch.outputs}
@@ -99,7 +104,7 @@ def test_a_right_kernel_has_no_finding(make: Any, tmp_path: Path) -> None:
     launch = launch_of(stranger, tmp_path)
     device = DeviceSummary("NVIDIA H200", "emulated", HOPPER, "h200")
 
-    report = check(launch, compile_launch(launch, HOPPER), device, budget=BUDGET)
+    report = check_launch(launch, compile_launch(launch, HOPPER), device, budget=BUDGET)
 
     assert report.findings == ()
 
@@ -136,15 +141,15 @@ def test_printf_has_an_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     run(launch_of(printing(3000), tmp_path), HOPPER)
 
     *lines, last = capsys.readouterr().err.splitlines()
-    assert len(lines) == MOST_LINES
-    assert last == f"(what is printed after {MOST_LINES} calls of printf is left out)"
+    assert len(lines) == MAX_PRINTED_LINES
+    assert last == f"(what is printed after {MAX_PRINTED_LINES} calls of printf is left out)"
 
 
 def test_formats_are_those_of_c() -> None:
     values = np.array([-5, 7], "i4").tobytes() + np.array([2.5]).tobytes()
     values += np.array([2**63], "u8").tobytes() + np.array([255, 6], "i4").tobytes()
 
-    text = formatted("%-4d|%u|%.3e|%llu|%#x|%*d%%", values + np.array([9], "i4").tobytes(), str)
+    text = format_printf("%-4d|%u|%.3e|%llu|%#x|%*d%%", values + np.array([9], "i4").tobytes(), str)
 
     assert text == "-5  |7|2.500e+00|9223372036854775808|0xff|     9%"
 
@@ -155,12 +160,12 @@ def test_formats_are_those_of_c() -> None:
         ("%.*f|", (np.int32(-1), np.float64(1.5)), "1.500000|"),  # as without a precision
         ("%*d|", (np.int32(-5), np.int32(7)), "7    |"),  # as with the flag -
         ("%.f|", (np.float64(2.5),), "2|"),
-        ("%*d", (np.int32(2**31 - 1), np.int32(1)), "1".rjust(WIDEST)),
-        ("%999999999d", (np.int32(1),), "1".rjust(WIDEST)),
-        ("%.*d", (np.int32(2**31 - 1), np.int32(1)), "1".zfill(WIDEST)),
-        ("%.99999999f", (np.float64(0.5),), "0.5" + "0" * (WIDEST - 1)),
+        ("%*d", (np.int32(2**31 - 1), np.int32(1)), "1".rjust(MAX_FIELD_WIDTH)),
+        ("%999999999d", (np.int32(1),), "1".rjust(MAX_FIELD_WIDTH)),
+        ("%.*d", (np.int32(2**31 - 1), np.int32(1)), "1".zfill(MAX_FIELD_WIDTH)),
+        ("%.99999999f", (np.float64(0.5),), "0.5" + "0" * (MAX_FIELD_WIDTH - 1)),
         ("%9999999999d|", (np.int32(1),), "%9999999999d|"),  # no int
-        ("%*p", (np.int32(-(2**31)), np.int64(1)), "0x1".ljust(WIDEST)),
+        ("%*p", (np.int32(-(2**31)), np.int64(1)), "0x1".ljust(MAX_FIELD_WIDTH)),
     ],
 )
 def test_widths_and_precisions_are_those_of_c_and_bounded(
@@ -170,7 +175,7 @@ def test_widths_and_precisions_are_those_of_c_and_bounded(
     for each in values:
         arguments += bytes(-len(arguments) % each.nbytes) + each.tobytes()
 
-    assert formatted(form, arguments, str) == printed
+    assert format_printf(form, arguments, str) == printed
 
 
 def print_from(body: str, threads: int) -> None:
@@ -208,6 +213,6 @@ def test_all_that_is_printed_has_an_end(capsys: pytest.CaptureFixture[str]) -> N
     print_from(f'printf("{"%4096d" * 40}\\n", {", ".join(["1"] * 40)});', 32)
 
     *whole, cut, last = capsys.readouterr().err.splitlines(keepends=True)
-    assert last == f"(what is printed after {MOST_CHARACTERS} characters is left out)\n"
-    assert len(whole) == MOST_CHARACTERS // (40 * 4096 + 1)
-    assert len("".join(whole) + cut) - 1 == MOST_CHARACTERS
+    assert last == f"(what is printed after {MAX_PRINTED_CHARACTERS} characters is left out)\n"
+    assert len(whole) == MAX_PRINTED_CHARACTERS // (40 * 4096 + 1)
+    assert len("".join(whole) + cut) - 1 == MAX_PRINTED_CHARACTERS

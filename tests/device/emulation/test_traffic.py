@@ -23,11 +23,11 @@ from memlab.device.emulation.device import EmulatedDevice
 from memlab.device.emulation.execution import Execution
 from memlab.device.measurement import Measurement
 from memlab.device.properties import DeviceProperties
-from memlab.kernels.launch import Buffer, Dim3, Launch, Same, Scalar, Values
+from memlab.kernels.launch import Buffer, Dim3, InMemoryArray, Launch, Scalar, SingleValue
 
 THREADS, SECTOR = 256, 32
 launch_of = partial(launches.launch_of, threads=THREADS)
-H200 = loader.load("h200")
+H200 = loader.load_datasheet("h200")
 EXACT = replace(H200, dram_access_bytes=SECTOR)
 """An H200 that reads from memory no more than it needs."""
 
@@ -78,7 +78,7 @@ COPY = """extern "C" __global__ void k(const float *x, float *y, int n)
 
 
 def array_of(name: str, values: NDArray[Any]) -> Buffer:
-    return Buffer(name, values.shape, str(values.dtype), "in", Values(values))
+    return Buffer(name, values.shape, str(values.dtype), "in", InMemoryArray(values))
 
 
 def run(launch: Launch, properties: DeviceProperties = EXACT) -> Measurement:
@@ -171,7 +171,7 @@ def test_a_step_through_a_graph_reads_what_the_vertices_of_its_front_have(
         array_of("rowptr", pointer),
         array_of("col", col),
         array_of("level", level.astype(np.int32)),
-        Buffer("next", (rows,), "int32", "inout", Same(0)),
+        Buffer("next", (rows,), "int32", "inout", SingleValue(0)),
         Scalar("rows", "int32", rows),
         blocks=blocks,
     )
@@ -369,7 +369,7 @@ def test_a_warp_that_has_no_counterpart_moves_as_its_instruction_does() -> None:
     launch = copied(2, THREADS + 32)
     execution = Execution.of(launch, compile_launch(launch, H200.compute_capability), 0)
 
-    stream = representative_block.probe(execution).stream
+    stream = representative_block.record_block(execution).stream
 
     of_block = THREADS * 4 // SECTOR
     assert stream.affine.all()

@@ -16,22 +16,22 @@ from memlab.cli.app import main
 from memlab.cli.commands.devicequery import device_query_lines, memory_lab_lines
 from memlab.device import devices
 from memlab.device.compiler.compile import compile_kernel
-from memlab.device.compiler.translation_unit import Unit
+from memlab.device.compiler.translation_unit import TranslationUnit
 from memlab.device.datasheets import loader
-from memlab.device.devices import limits, open_device
+from memlab.device.devices import launch_limits, open_device
 from memlab.device.doctor import probes
 from memlab.device.gpu import driver as gpu_driver
 from memlab.device.gpu import libcuda
 from memlab.device.gpu import query as gpu_query
-from memlab.device.gpu.device import _as_words, with_datasheet
-from memlab.device.gpu.session import Session
-from memlab.device.inputs import POISON_BYTE, make_inputs, packed, unwritten
-from memlab.device.properties import DeviceProperties, figures
-from memlab.device.verification import Found, checked_positions, verify
+from memlab.device.gpu.device import _argument_words, with_datasheet
+from memlab.device.gpu.session import GpuSession
+from memlab.device.inputs import POISON_BYTE, count_unwritten, make_inputs, pack_arguments
+from memlab.device.properties import DeviceProperties, known_figures
+from memlab.device.verification import ActualOutput, checked_positions, verify
 from memlab.errors import DeviceError, UsageError
-from memlab.kernels.catalog import find
+from memlab.kernels.catalog import find_kernel
 from memlab.kernels.launch import Launch, Scalar
-from memlab.kernels.user.arguments import DTYPES
+from memlab.kernels.user.arguments import NUMPY_DTYPES
 from memlab.roofline.ceilings import ceilings
 
 ATTRIBUTES = json.loads((DATA / "h200-attributes.json").read_text())["attributes"]
@@ -44,29 +44,36 @@ SUPPORT = REPOSITORY / "kernels" / "support"
 def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine without a driver, a GPU or PyCUDA."""
     monkeypatch.delenv("MEMLAB_DEVICE", raising=False)
-    monkeypatch.setattr(libcuda, "installed", lambda: False)
+    monkeypatch.setattr(libcuda, "is_installed", lambda: False)
     monkeypatch.setitem(sys.modules, "pycuda", None)
     monkeypatch.setitem(sys.modules, "pycuda.driver", None)
-    gpu_driver.driver.cache_clear()
+    gpu_driver.pycuda_driver.cache_clear()
 
 
 def naive(width: int) -> Launch:
-    return find("naive").prepare({"width": width}, limits(loader.load("h200")))
+    return find_kernel("naive").prepare(
+        {"width": width}, launch_limits(loader.load_datasheet("h200"))
+    )
 
 
-@pytest.mark.parametrize("field", [*gpu_query.NUMBERS, *gpu_query.EXTENTS])
+@pytest.mark.parametrize("field", [*gpu_query.NUMERIC_ATTRIBUTES, *gpu_query.EXTENT_ATTRIBUTES])
 def test_the_driver_is_asked_for_what_a_field_means(field: str) -> None:
-    expected = getattr(loader.load("h200"), field)
-    if field in gpu_query.EXTENTS:
-        assert tuple(ATTRIBUTES[f"{gpu_query.EXTENTS[field]}_{axis}"] for axis in "XYZ") == expected
+    expected = getattr(loader.load_datasheet("h200"), field)
+    if field in gpu_query.EXTENT_ATTRIBUTES:
+        assert (
+            tuple(ATTRIBUTES[f"{gpu_query.EXTENT_ATTRIBUTES[field]}_{axis}"] for axis in "XYZ")
+            == expected
+        )
     else:
-        name, unit = gpu_query.NUMBERS[field]
+        name, unit = gpu_query.NUMERIC_ATTRIBUTES[field]
         assert ATTRIBUTES[name] * unit == expected
 
 
 def test_flags_are_known_attributes() -> None:
-    named = {field: name for field, name in gpu_query.FLAGS.items() if isinstance(name, str)}
-    sheet = loader.load("h200")
+    named = {
+        field: name for field, name in gpu_query.FLAG_ATTRIBUTES.items() if isinstance(name, str)
+    }
+    sheet = loader.load_datasheet("h200")
 
     assert {field: bool(ATTRIBUTES[name]) for field, name in named.items()} == {
         field: getattr(sheet, field) for field in named
@@ -77,7 +84,9 @@ def test_what_the_driver_gives_wins_over_the_datasheet() -> None:
     queried = DeviceProperties(
         "NVIDIA H200",
         (9, 0),
-        sources=dict.fromkeys(("multiprocessor_count", "compute_capability"), gpu_query.QUERIED),
+        sources=dict.fromkeys(
+            ("multiprocessor_count", "compute_capability"), gpu_query.QUERY_SOURCE
+        ),
         multiprocessor_count=114,
     )
     known = with_datasheet(queried)
@@ -86,8 +95,8 @@ def test_what_the_driver_gives_wins_over_the_datasheet() -> None:
     assert known.sources["multiprocessor_count"].startswith("queried")
     assert known.fp32_lanes_per_sm == 128
     assert known.sources["fp32_lanes_per_sm"].startswith("datasheet")
-    assert known.l2_bytes_per_clock == loader.load("h200").l2_bytes_per_clock
-    assert set(known.sources) == set(figures(known))
+    assert known.l2_bytes_per_clock == loader.load_datasheet("h200").l2_bytes_per_clock
+    assert set(known.sources) == set(known_figures(known))
 
 
 def test_of_a_gpu_without_a_datasheet_only_the_architecture_is_known() -> None:
@@ -99,23 +108,23 @@ def test_of_a_gpu_without_a_datasheet_only_the_architecture_is_known() -> None:
     assert known.total_memory_bytes is None
 
 
-@pytest.mark.parametrize("name", loader.names())
+@pytest.mark.parametrize("name", loader.datasheet_names())
 def test_lanes_by_compute_capability_are_those_of_the_datasheets(name: str) -> None:
-    sheet = loader.load(name)
+    sheet = loader.load_datasheet(name)
     single, double = sheet.fp32_lanes_per_sm, sheet.fp64_lanes_per_sm
     if sheet.compute_capability not in gpu_query.FP32_LANES_PER_SM or not single or not double:
         pytest.skip("a made-up device, or one whose lanes of double precision are not known")
 
-    assert gpu_query.lanes(sheet.compute_capability, single // double) == {
+    assert gpu_query.fma_lanes_per_sm(sheet.compute_capability, single // double) == {
         "fp32_lanes_per_sm": single,
         "fp64_lanes_per_sm": double,
     }
 
 
 def test_of_a_gpu_newer_than_the_datasheets_the_peak_is_known() -> None:
-    assert gpu_query.lanes((11, 0), None) == {"fp32_lanes_per_sm": 128}
-    assert gpu_query.lanes((12, 0), 64)["fp64_lanes_per_sm"] == 2
-    assert gpu_query.lanes((99, 0), 2) == {}
+    assert gpu_query.fma_lanes_per_sm((11, 0), None) == {"fp32_lanes_per_sm": 128}
+    assert gpu_query.fma_lanes_per_sm((12, 0), 64)["fp64_lanes_per_sm"] == 2
+    assert gpu_query.fma_lanes_per_sm((99, 0), 2) == {}
 
 
 def test_of_an_unknown_architecture_nothing_is_guessed() -> None:
@@ -126,7 +135,7 @@ def test_of_an_unknown_architecture_nothing_is_guessed() -> None:
 
 def test_without_a_gpu_the_h200_is_emulated(no_gpu: None) -> None:
     assert open_device().key == "h200"
-    assert devices.gpu_names() == []
+    assert devices.usable_gpu_names() == []
 
 
 def test_a_gpu_that_is_asked_for_and_missing_says_how_to_go_on(
@@ -137,7 +146,7 @@ def test_a_gpu_that_is_asked_for_and_missing_says_how_to_go_on(
         with monkeypatch.context() as patch:
             with pytest.raises(DeviceError, match=r"driver .*memlab doctor.*--device h200"):
                 open_device(name)
-            patch.setattr(libcuda, "installed", lambda: True)
+            patch.setattr(libcuda, "is_installed", lambda: True)
             patch.setattr(libcuda, "visible_gpus", lambda: 8)
             with pytest.raises(DeviceError, match=r"PyCUDA .*memlab\[gpu\].*--device h200"):
                 open_device(name)
@@ -186,7 +195,9 @@ def test_a_mistyped_gpu_is_wrong_usage(name: str) -> None:
 def test_timing_kernels_compile_without_spills(
     file: str, entry: str, capability: tuple[int, int]
 ) -> None:
-    compiled = compile_kernel(Unit((SUPPORT / file).read_text(), file, capability), entry)
+    compiled = compile_kernel(
+        TranslationUnit((SUPPORT / file).read_text(), file, capability), entry
+    )
 
     assert compiled.resources.local_bytes_per_thread == 0
     assert compiled.log == ""
@@ -201,9 +212,11 @@ def test_a_driver_that_fails_is_one_error(monkeypatch: pytest.MonkeyPatch) -> No
         def count() -> int:
             raise Error("cuDeviceGetCount failed: unknown error")
 
-    monkeypatch.setattr(gpu_driver, "driver", lambda: SimpleNamespace(Error=Error, Device=Device))
+    monkeypatch.setattr(
+        gpu_driver, "pycuda_driver", lambda: SimpleNamespace(Error=Error, Device=Device)
+    )
     with pytest.raises(DeviceError, match=r"cuDeviceGetCount failed.*--device h200"):
-        gpu_query.query(0)
+        gpu_query.query_properties(0)
 
 
 def gpus_seen(monkeypatch: pytest.MonkeyPatch, seen: int | str, pycuda: object = None) -> None:
@@ -215,12 +228,12 @@ def gpus_seen(monkeypatch: pytest.MonkeyPatch, seen: int | str, pycuda: object =
         return seen
 
     monkeypatch.delenv("MEMLAB_DEVICE", raising=False)
-    monkeypatch.setattr(libcuda, "installed", lambda: True)
+    monkeypatch.setattr(libcuda, "is_installed", lambda: True)
     monkeypatch.setattr(libcuda, "visible_gpus", visible)
     monkeypatch.setitem(sys.modules, "pycuda", pycuda)
     monkeypatch.setitem(sys.modules, "pycuda.driver", pycuda)
-    gpu_driver.driver.cache_clear()
-    devices._warn.cache_clear()
+    gpu_driver.pycuda_driver.cache_clear()
+    devices._warn_gpu_unusable.cache_clear()
 
 
 @pytest.mark.parametrize(
@@ -280,19 +293,21 @@ def test_shared_memory_beyond_the_default_is_asked_for(
     monkeypatch: pytest.MonkeyPatch, shared: int, asked: list[object]
 ) -> None:
     names = SimpleNamespace(MAX_DYNAMIC_SHARED_SIZE_BYTES="most")
-    monkeypatch.setattr(gpu_driver, "driver", lambda: SimpleNamespace(function_attribute=names))
+    monkeypatch.setattr(
+        gpu_driver, "pycuda_driver", lambda: SimpleNamespace(function_attribute=names)
+    )
     function = Function()
-    Session(0).launch(function, (1, 1, 1), (32, 1, 1), [], shared)
+    GpuSession(0).launch(function, (1, 1, 1), (32, 1, 1), [], shared)
 
     assert function.asked == asked
 
 
-@pytest.mark.parametrize("dtype", DTYPES.values())
+@pytest.mark.parametrize("dtype", NUMPY_DTYPES.values())
 def test_arguments_are_numbers_that_pycuda_packs(dtype: str) -> None:
-    arguments = packed(
+    arguments = pack_arguments(
         [Scalar("x", dtype, 1), Scalar("y", "float64", 2.5), Scalar("z", dtype, 0)], {}
     )
-    words = _as_words(arguments)
+    words = _argument_words(arguments)
 
     assert all(isinstance(each, np.number) for each in words)
     assert {each.dtype.char for each in words} <= set("bBhHiIlLqQfd")  # pycuda._pvt_struct.pack
@@ -322,7 +337,7 @@ def test_an_element_that_was_not_written_fails() -> None:
     compared = np.arange(64)
 
     def status() -> str:
-        found = Found(compared, output[0], unwritten(output))
+        found = ActualOutput(compared, output[0], count_unwritten(output))
         return verify(launch, inputs, {"P": found}).status
 
     assert status() == "passed"
@@ -370,7 +385,9 @@ def gpu_that_answers(monkeypatch: pytest.MonkeyPatch, answers: dict[str, int]) -
             return name
 
         def __call__(self, number: int) -> str:
-            named = {number: name for name, number in (self.names | gpu_query.UNNAMED).items()}
+            named = {
+                number: name for name, number in (self.names | gpu_query.UNNAMED_ATTRIBUTES).items()
+            }
             return named[number]
 
     pycuda = SimpleNamespace(
@@ -380,8 +397,8 @@ def gpu_that_answers(monkeypatch: pytest.MonkeyPatch, answers: dict[str, int]) -
         get_driver_version=lambda: 13010,
         get_version=lambda: (12, 8, 0),
     )
-    monkeypatch.setattr(gpu_driver, "driver", lambda: pycuda)
-    monkeypatch.setattr(libcuda, "uuid", lambda index: "GPU-1")
+    monkeypatch.setattr(gpu_driver, "pycuda_driver", lambda: pycuda)
+    monkeypatch.setattr(libcuda, "gpu_uuid", lambda index: "GPU-1")
 
 
 # Thor (compute capability 11.0) answers 0 for its memory's clock and bus.
@@ -389,9 +406,9 @@ def gpu_that_answers(monkeypatch: pytest.MonkeyPatch, answers: dict[str, int]) -
 def test_a_zero_that_no_gpu_can_have_is_unknown(
     monkeypatch: pytest.MonkeyPatch, field: str
 ) -> None:
-    name, _ = gpu_query.NUMBERS[field]
+    name, _ = gpu_query.NUMERIC_ATTRIBUTES[field]
     gpu_that_answers(monkeypatch, ATTRIBUTES | {name: 0, "COMPUTE_MODE": 0, "ECC_ENABLED": 0})
-    known = with_datasheet(gpu_query.query(0))
+    known = with_datasheet(gpu_query.query_properties(0))
 
     assert getattr(known, field) is None
     assert field not in known.sources
@@ -403,10 +420,10 @@ def test_a_zero_that_no_gpu_can_have_is_unknown(
 def test_what_is_the_machines_is_never_a_datasheets(monkeypatch: pytest.MonkeyPatch) -> None:
     gpu_that_answers(monkeypatch, {"MULTIPROCESSOR_COUNT": 114})
     monkeypatch.setattr(probes, "driver", lambda: "580.159.04")
-    known = with_datasheet(replace(gpu_query.query(0), name="NVIDIA H200"))
+    known = with_datasheet(replace(gpu_query.query_properties(0), name="NVIDIA H200"))
 
     assert known.multiprocessor_count == 114
-    assert known.clock_rate_hz == loader.load("h200").clock_rate_hz
+    assert known.clock_rate_hz == loader.load_datasheet("h200").clock_rate_hz
     assert known.pci_bus_id is known.ecc_enabled is known.compute_mode is None
     assert known.kernel_exec_timeout is None
     assert (known.driver_version, known.driver_release) == ("13.1", "580.159.04")
@@ -419,7 +436,7 @@ def test_every_attribute_is_asked_for_and_none_that_is_refused_is_guessed(
     gpu_that_answers(monkeypatch, ATTRIBUTES | {"COOPERATIVE_LAUNCH": 1})
 
     expected = ATTRIBUTES | {"COOPERATIVE_LAUNCH": 1, "COOPERATIVE_MULTI_DEVICE_LAUNCH": None}
-    assert gpu_query.attributes(0) == expected
+    assert gpu_query.query_attributes(0) == expected
 
 
 def test_the_identity_of_a_gpu_is_written_as_nvidia_smi_does(
@@ -429,5 +446,5 @@ def test_the_identity_of_a_gpu_is_written_as_nvidia_smi_does(
         if name == "cuDeviceGetUuid_v2":
             ctypes.memmove(arguments[0], bytes(range(16)), 16)
 
-    monkeypatch.setattr(libcuda, "_call", call)
-    assert libcuda.uuid(0) == "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f"
+    monkeypatch.setattr(libcuda, "_call_driver", call)
+    assert libcuda.gpu_uuid(0) == "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from memlab.device.gpu.driver import WITHOUT_GPU, in_words
+from memlab.device.gpu.driver import USE_EMULATOR_STEP, translate_error
 from memlab.errors import DeviceError, MemlabError, UsageError
 
 
@@ -115,11 +115,11 @@ from memlab.errors import DeviceError, MemlabError, UsageError
 def test_errors_of_the_driver_say_what_happened_and_what_to_do(
     text: str, kind: type[MemlabError], happened: str, step: str
 ) -> None:
-    error, own = (in_words("naive", Exception(text), own) for own in (False, True))
+    error, own = (translate_error("naive", Exception(text), own) for own in (False, True))
 
     assert type(error) is type(own) is kind
     assert str(error).startswith("naive ")
     assert step in str(error).partition(happened)[2]
-    assert kind is not DeviceError or WITHOUT_GPU in str(error)
+    assert kind is not DeviceError or USE_EMULATOR_STEP in str(error)
     # Nobody who measures peaks can choose a size, mend a kernel, or do without a GPU.
     assert not any(words in str(own) for words in ("--device", "smaller", "source", "devicequery"))

@@ -4,13 +4,13 @@ import sys
 
 import pytest
 
-from memlab.device.devices import limits, open_device
-from memlab.device.gpu.library_baseline import reference_bar
-from memlab.device.gpu.timing import Settings
+from memlab.device.devices import launch_limits, open_device
+from memlab.device.gpu.library_baseline import measure_baseline
+from memlab.device.gpu.timing import TimingSettings
 from memlab.errors import DeviceError
-from memlab.kernels.catalog import find
+from memlab.kernels.catalog import find_kernel
 
-QUICK = Settings(samples=5, settle_s=0.02)
+QUICK = TimingSettings(samples=5, settle_s=0.02)
 
 
 @pytest.mark.gpu
@@ -21,9 +21,11 @@ def test_cublas_computes_the_same_product_on_a_gpu(name: str) -> None:
         device = open_device("0")
     except DeviceError as error:
         pytest.skip(str(error))
-    launch = find(name).prepare({"m": 200, "k": 128, "n": 72}, limits(device.properties))
+    launch = find_kernel(name).prepare(
+        {"m": 200, "k": 128, "n": 72}, launch_limits(device.properties)
+    )
 
-    bar = reference_bar(0, launch, seed=3, settings=QUICK)
+    bar = measure_baseline(0, launch, seed=3, settings=QUICK)
 
     assert bar.verification.status == "passed"
     assert bar.flop_per_s == launch.flop / bar.time.median_s > 0
@@ -31,11 +33,13 @@ def test_cublas_computes_the_same_product_on_a_gpu(name: str) -> None:
 
 def test_without_a_gpu_it_is_said_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pycuda", None)
-    launch = find("naive").prepare({"width": 8}, limits(open_device("h200").properties))
+    launch = find_kernel("naive").prepare(
+        {"width": 8}, launch_limits(open_device("h200").properties)
+    )
     try:
         open_device("0")
     except DeviceError:
         with pytest.raises(DeviceError):
-            reference_bar(0, launch, seed=3, settings=QUICK)
+            measure_baseline(0, launch, seed=3, settings=QUICK)
     else:
         pytest.skip("there is a GPU here")

@@ -13,22 +13,22 @@ import numpy as np
 import pytest
 
 from memlab.device.compiler.compile import compile_launch, compile_unit
-from memlab.device.compiler.translation_unit import Unit
+from memlab.device.compiler.translation_unit import TranslationUnit
 from memlab.device.gpu import session as gpu_session
-from memlab.device.gpu.device import CudaDevice, prepare
-from memlab.device.gpu.session import Session
-from memlab.device.gpu.timing import Samples, Settings
-from memlab.device.gpu.worker import Link, call
+from memlab.device.gpu.device import CudaDevice, prepare_on_gpu
+from memlab.device.gpu.session import GpuSession
+from memlab.device.gpu.timing import Samples, TimingSettings
+from memlab.device.gpu.worker import WorkerLink, call_in_worker
 from memlab.device.properties import LINE_BYTES
 from memlab.errors import DeviceError, MemlabError
 from memlab.kernels.launch import Launch
-from memlab.kernels.user.kernel import OwnKernel
-from memlab.launching import prepared
+from memlab.kernels.user.kernel import UserKernel
+from memlab.launching import prepare_launch
 
 WAIT_S = 50e-6
 SLOW_HOST_S = 2e-3
-SETTINGS = Settings(samples=51)
-QUICK = Settings(samples=10, settle_s=0.05)
+SETTINGS = TimingSettings(samples=51)
+QUICK = TimingSettings(samples=10, settle_s=0.05)
 
 SOURCE = """
 // Takes so many clocks.
@@ -69,20 +69,22 @@ def device() -> CudaDevice:
 
 @pytest.fixture(scope="module")
 def cubin(device: CudaDevice) -> bytes:
-    return compile_unit(Unit(SOURCE, "timed.cu", device.properties.compute_capability)).cubin
+    return compile_unit(
+        TranslationUnit(SOURCE, "timed.cu", device.properties.compute_capability)
+    ).cubin
 
 
 def own(device: CudaDevice, folder: Path, entry: str, *arguments: str) -> Launch:
     """A launch of one of these kernels with one block of 32 threads."""
     file = folder / "timed.cu"
     file.write_text(SOURCE)
-    kernel = OwnKernel(str(file), entry, grid=(1,), block=(32,), args=arguments)
-    return replace(prepared(kernel, {}, device.properties), references={})
+    kernel = UserKernel(str(file), entry, grid=(1,), block=(32,), args=arguments)
+    return replace(prepare_launch(kernel, {}, device.properties), references={})
 
 
-def waits(link: Link, cubin: bytes) -> dict[str, Samples]:
+def waits(link: WorkerLink, cubin: bytes) -> dict[str, Samples]:
     """Time nothing, a wait of no clocks, of `WAIT_S`, of twice that, and two with a slow host."""
-    with Session(0, link) as session:
+    with GpuSession(0, link) as session:
         wait = session.load(cubin, "wait")
 
         def launch(clocks: float) -> Callable[[], None]:
@@ -110,9 +112,9 @@ def waits(link: Link, cubin: bytes) -> dict[str, Samples]:
         return {name: session.time(each, SETTINGS, flush=False) for name, each in queued.items()}
 
 
-def cold_and_warm(link: Link, cubin: bytes) -> tuple[Samples, Samples]:
+def cold_and_warm(link: WorkerLink, cubin: bytes) -> tuple[Samples, Samples]:
     """Time a pass over half the L2."""
-    with Session(0, link) as session:
+    with GpuSession(0, link) as session:
         size = session.l2_bytes // 2 // LINE_BYTES * LINE_BYTES
         lines, words = np.int32(size // LINE_BYTES), np.int32(LINE_BYTES // 4)
         data, to = session.array(np.zeros(size, np.uint8)), session.array(4)
@@ -125,13 +127,13 @@ def cold_and_warm(link: Link, cubin: bytes) -> tuple[Samples, Samples]:
         return cold, warm
 
 
-def counted(link: Link, launch: Launch, cubin: bytes) -> list[list[int]]:
+def counted(link: WorkerLink, launch: Launch, cubin: bytes) -> list[list[int]]:
     """By how much a launch's array has grown after timing: with, then without `restore`."""
-    with Session(0, link) as session:
-        ready, (output,) = prepare(session, launch, cubin, seed=0), launch.outputs
+    with GpuSession(0, link) as session:
+        ready, (output,) = prepare_on_gpu(session, launch, cubin, seed=0), launch.outputs
         grown = []
         for restore in (ready.restore, None):
-            session.time(ready.once, QUICK, restore=restore)
+            session.time(ready.run_once, QUICK, restore=restore)
             after = ready.read(session, output)
             grown.append((after - ready.inputs[output.name]).tolist())
         del ready
@@ -140,7 +142,7 @@ def counted(link: Link, launch: Launch, cubin: bytes) -> list[list[int]]:
 
 @pytest.mark.gpu
 def test_a_wait_takes_as_long_as_asked(cubin: bytes) -> None:
-    taken = {name: samples.median_s for name, samples in call(waits, cubin).items()}
+    taken = {name: samples.median_s for name, samples in call_in_worker(waits, cubin).items()}
 
     assert 0.2e-6 < taken["nothing"] < 4e-6  # 1.3 us on an H200
     assert taken["nothing"] < taken["empty"] < taken["nothing"] + 5e-6  # and 1.4 us more
@@ -152,7 +154,7 @@ def test_a_wait_takes_as_long_as_asked(cubin: bytes) -> None:
 
 @pytest.mark.gpu
 def test_a_launch_timed_cold_finds_nothing_in_the_l2(cubin: bytes) -> None:
-    cold, warm = call(cold_and_warm, cubin)
+    cold, warm = call_in_worker(cold_and_warm, cubin)
 
     assert cold.median_s > 1.3 * warm.median_s
 
@@ -161,7 +163,7 @@ def test_a_launch_timed_cold_finds_nothing_in_the_l2(cubin: bytes) -> None:
 def test_every_sample_finds_the_arrays_as_they_were(device: CudaDevice, tmp_path: Path) -> None:
     launch = own(device, tmp_path, "count_launches", "inout:i32[32]")
     compiled = compile_launch(launch, device.properties.compute_capability)
-    restored, grown = call(counted, launch, compiled.cubin)
+    restored, grown = call_in_worker(counted, launch, compiled.cubin)
 
     assert restored == [1] * 32
     assert set(grown) == {grown[0]}
@@ -215,8 +217,8 @@ def test_nothing_is_asked_of_the_driver_without_a_limit_of_time(
 ) -> None:
     guards: Any = Guards()
     driver: Any = Driver(guards)
-    monkeypatch.setattr(gpu_session.gpu_driver, "driver", lambda: driver)
-    session = Session(0, guards, timeout_s=1)
+    monkeypatch.setattr(gpu_session.gpu_driver, "pycuda_driver", lambda: driver)
+    session = GpuSession(0, guards, timeout_s=1)
 
     session.load(b"", "kernel")
     session.array(16)

@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 from memlab.device.gpu.timing import (
     Sample,
     Samples,
-    Settings,
-    collect,
-    drift,
+    TimingSettings,
+    collect_samples,
+    count_outliers,
+    max_clock_drift,
     median_interval,
-    outliers,
     quartiles,
-    settle,
-    summarize,
+    settle_clock,
+    summarize_time,
 )
-from memlab.device.measurement import DRIFT_LIMIT
+from memlab.device.measurement import CLOCK_DRIFT_LIMIT
 from memlab.errors import UsageError
 
 STEADY_HZ = 1.98e9
@@ -67,7 +67,7 @@ def test_the_interval_of_the_median_has_the_tabulated_ranks(
 def test_five_samples_have_no_interval(count: int) -> None:
     """All of five lie on one side of the median with probability 2/32, more than 5%."""
     samples = Samples(tuple(Sample(1e-6 * each) for each in range(1, count + 1)))
-    time = summarize(samples, samples)
+    time = summarize_time(samples, samples)
 
     assert median_interval(samples.durations_s) is None
     assert (time.interval_low_s, time.interval_high_s) == (None, None)
@@ -106,12 +106,12 @@ def test_order_is_kept_whatever_the_samples(durations: list[float]) -> None:
 def test_steady_samples_stop_at_the_least() -> None:
     bench = steady(20e-3)
 
-    assert len(collect(bench.sample, Settings(), bench.now).taken) == 30
+    assert len(collect_samples(bench.sample, TimingSettings(), bench.now).taken) == 30
 
 
 def test_short_kernels_are_sampled_for_a_while() -> None:
     bench = steady(1e-6)
-    samples = collect(bench.sample, Settings(minimum_s=0.5), bench.now)
+    samples = collect_samples(bench.sample, TimingSettings(minimum_s=0.5), bench.now)
 
     assert bench.time_s >= 0.5
     assert len(samples.taken) < 600
@@ -119,7 +119,7 @@ def test_short_kernels_are_sampled_for_a_while() -> None:
 
 def test_noise_takes_more_samples_until_the_median_is_sure() -> None:
     bench = noisy(0.1)
-    samples = collect(bench.sample, Settings(minimum_s=0, cap_s=100), bench.now)
+    samples = collect_samples(bench.sample, TimingSettings(minimum_s=0, cap_s=100), bench.now)
     low, high = samples.interval_s
 
     assert len(samples.taken) > 100
@@ -128,7 +128,7 @@ def test_noise_takes_more_samples_until_the_median_is_sure() -> None:
 
 def test_the_cap_ends_what_never_becomes_sure() -> None:
     bench = noisy(5.0, 10e-3)
-    collect(bench.sample, Settings(cap_s=3), bench.now)
+    collect_samples(bench.sample, TimingSettings(cap_s=3), bench.now)
 
     assert 3 <= bench.time_s < 3.1
 
@@ -136,13 +136,15 @@ def test_the_cap_ends_what_never_becomes_sure() -> None:
 def test_a_very_long_kernel_is_sampled_three_times() -> None:
     bench = steady(20.0)
 
-    assert len(collect(bench.sample, Settings(), bench.now).taken) == 3
+    assert len(collect_samples(bench.sample, TimingSettings(), bench.now).taken) == 3
 
 
 @pytest.mark.parametrize("count", [1, 7, 31])
 def test_as_many_samples_as_asked_for(count: int) -> None:
     bench = noisy(5.0)
-    time = summarize(*[collect(bench.sample, Settings(samples=count), bench.now)] * 2)
+    time = summarize_time(
+        *[collect_samples(bench.sample, TimingSettings(samples=count), bench.now)] * 2
+    )
 
     assert time.samples == time.warm_samples == bench.taken == count
 
@@ -160,27 +162,27 @@ def test_as_many_samples_as_asked_for(count: int) -> None:
 )
 def test_no_samples_too_many_or_no_time_are_refused(wrong: dict[str, float], named: str) -> None:
     with pytest.raises(UsageError, match=named):
-        Settings(**wrong)  # type: ignore[arg-type]
+        TimingSettings(**wrong)  # type: ignore[arg-type]
 
 
 def test_settling_waits_for_the_clock() -> None:
     ramp = [345e6, 800e6, 1200e6, 1500e6, 1700e6, 1900e6, STEADY_HZ, STEADY_HZ, STEADY_HZ]
     bench = Bench(itertools.repeat(49e-3), itertools.chain(ramp, itertools.repeat(STEADY_HZ)))
-    settle(bench.sample, Settings(), bench.now)
+    settle_clock(bench.sample, TimingSettings(), bench.now)
 
     assert bench.taken == len(ramp)
 
 
 def test_settling_gives_up_on_a_clock_that_never_rests() -> None:
     bench = Bench(itertools.repeat(9e-3), itertools.cycle([1.2e9, 1.9e9]))
-    settle(bench.sample, Settings(settle_cap_s=2), bench.now)
+    settle_clock(bench.sample, TimingSettings(settle_cap_s=2), bench.now)
 
     assert 2 <= bench.time_s < 2.02
 
 
 def test_settling_needs_no_clock() -> None:
     bench = Bench(itertools.repeat(9e-3), itertools.repeat(None))
-    settle(bench.sample, Settings(), bench.now)
+    settle_clock(bench.sample, TimingSettings(), bench.now)
 
     assert 0.25 <= bench.time_s < 0.3
 
@@ -199,23 +201,26 @@ def recorded(change: Callable[[Sample], Sample] = lambda sample: sample) -> Samp
 
 
 def test_a_throttled_gpu_is_seen() -> None:
-    time = summarize(recorded(), recorded())
+    time = summarize_time(recorded(), recorded())
 
     assert time.clock_hz == 1980e6
     assert time.clock_drift == pytest.approx(225 / 1980)
-    assert time.clock_drift > DRIFT_LIMIT
+    assert time.clock_drift > CLOCK_DRIFT_LIMIT
     assert time.outliers == 5
     assert time.median_s == pytest.approx(503.45e-6)
     assert time.minimum_s == 503.1e-6
 
 
 def test_one_step_of_the_clock_is_no_drift() -> None:
-    assert drift([Sample(1.0, 1980e6), Sample(1.0, 1965e6), Sample(1.0, 1980e6)]) < DRIFT_LIMIT
+    assert (
+        max_clock_drift([Sample(1.0, 1980e6), Sample(1.0, 1965e6), Sample(1.0, 1980e6)])
+        < CLOCK_DRIFT_LIMIT
+    )
 
 
 def test_an_unknown_clock_stays_unknown() -> None:
     unread = recorded(lambda sample: Sample(sample.duration_s))
-    time = summarize(unread, unread)
+    time = summarize_time(unread, unread)
 
     assert time.clock_hz is None
     assert time.clock_drift is None
@@ -225,14 +230,14 @@ def test_quartiles_and_fences_by_hand() -> None:
     samples = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 12.4, 12.6]
 
     assert quartiles(samples) == (3.25, 7.75)  # fences at -3.5 and 14.5
-    assert outliers(samples) == 0
-    assert outliers([*samples[:-1], 15.0]) == 1
+    assert count_outliers(samples) == 0
+    assert count_outliers([*samples[:-1], 15.0]) == 1
     assert quartiles([4.0]) == (4.0, 4.0)
 
 
 def test_warm_and_cold_stay_apart() -> None:
     cold, warm = Samples((Sample(2.0),) * 3), Samples((Sample(1.0),) * 5)
-    time = summarize(cold, warm, Samples((Sample(0.25), Sample(0.5), Sample(0.375))))
+    time = summarize_time(cold, warm, Samples((Sample(0.25), Sample(0.5), Sample(0.375))))
 
     assert (time.median_s, time.samples) == (2.0, 3)
     assert (time.warm_median_s, time.warm_samples) == (1.0, 5)

@@ -13,35 +13,35 @@ import pytest
 from paths import REPOSITORY
 
 from memlab.device.gpu import worker as worker_module
-from memlab.device.gpu.worker import Link, Worker, call
+from memlab.device.gpu.worker import Worker, WorkerLink, call_in_worker
 from memlab.errors import DeviceError, MemlabError, UsageError
 
 
-def double(link: Link, value: int) -> dict[str, int]:
+def double(link: WorkerLink, value: int) -> dict[str, int]:
     return {"value": 2 * value, "process": os.getpid()}
 
 
-def stages(link: Link) -> str:
+def stages(link: WorkerLink) -> str:
     for _ in range(1000):
         link.report("counting", 0.5)
     link.report("done counting")
     return "counted"
 
 
-def fail(link: Link, code: int) -> None:
+def fail(link: WorkerLink, code: int) -> None:
     raise {1: MemlabError, 2: UsageError, 3: DeviceError}[code](f"failed with {code}")
 
 
-def crash(link: Link) -> None:
+def crash(link: WorkerLink) -> None:
     print("the driver said: something broke", flush=True)
     os.kill(os.getpid(), signal.SIGSEGV)
 
 
-def stumble(link: Link) -> None:
+def stumble(link: WorkerLink) -> None:
     raise ZeroDivisionError("by nothing")
 
 
-def hang(link: Link, limit_s: float) -> None:
+def hang(link: WorkerLink, limit_s: float) -> None:
     with link.within(limit_s, DeviceError("it never ended")):
         time.sleep(60)
 
@@ -51,57 +51,57 @@ def sleep_with_the_lock() -> None:
     ctypes.PyDLL(None).sleep(60)
 
 
-def hang_with_the_lock(link: Link) -> None:
+def hang_with_the_lock(link: WorkerLink) -> None:
     with link.within(0.2, MemlabError("the driver did not answer")):
         sleep_with_the_lock()
 
 
-def hang_later(link: Link) -> None:
+def hang_later(link: WorkerLink) -> None:
     with link.within(0.2, MemlabError("the first one is over, and may not be blamed")):
         pass
     time.sleep(0.5)
 
 
-def hang_after_a_step(link: Link) -> None:
+def hang_after_a_step(link: WorkerLink) -> None:
     with link.within(0.3, MemlabError("the whole never ended")):
         with link.within(60, MemlabError("a step that did end")):
             pass
         time.sleep(60)
 
 
-def finish_in_time(link: Link) -> str:
+def finish_in_time(link: WorkerLink) -> str:
     with link.within(0.3, MemlabError("it was in time")):
         return "done"
 
 
-def stop_answering(link: Link) -> None:
+def stop_answering(link: WorkerLink) -> None:
     link._connection.close()
     time.sleep(60)
 
 
-def hang_for_good(link: Link, file: str) -> None:
+def hang_for_good(link: WorkerLink, file: str) -> None:
     Path(file).write_text(str(os.getpid()))
-    link.give("hanging")
+    link.hand_over("hanging")
     sleep_with_the_lock()
 
 
-def report_and_sleep(link: Link, file: str) -> None:
+def report_and_sleep(link: WorkerLink, file: str) -> None:
     Path(file).write_text(str(os.getpid()))
-    link.give("sleeping")
+    link.hand_over("sleeping")
     time.sleep(60)
 
 
-def echo(link: Link) -> str:
-    link.give("first")
+def echo(link: WorkerLink) -> str:
+    link.hand_over("first")
     link.wait()
     return "second"
 
 
-def group(link: Link) -> int:
+def group(link: WorkerLink) -> int:
     return os.getpgrp()
 
 
-def environment(link: Link) -> dict[str, str]:
+def environment(link: WorkerLink) -> dict[str, str]:
     return dict(os.environ)
 
 
@@ -123,7 +123,7 @@ def wait_until_gone(process: int) -> bool:
 def test_launches_never_wait_in_a_worker(monkeypatch) -> None:
     monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", "1")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
-    found = call(environment)
+    found = call_in_worker(environment)
 
     assert "CUDA_LAUNCH_BLOCKING" not in found
     assert found["CUDA_VISIBLE_DEVICES"] == "0"
@@ -131,11 +131,11 @@ def test_launches_never_wait_in_a_worker(monkeypatch) -> None:
 
 def test_an_interrupt_of_the_caller_is_none_of_the_worker() -> None:
     """A terminal's Ctrl-C goes to a group; one that a worker died of would hide whose it was."""
-    assert call(group) != os.getpgrp()
+    assert call_in_worker(group) != os.getpgrp()
 
 
 def test_work_is_done_in_another_process() -> None:
-    answer = call(double, 21)
+    answer = call_in_worker(double, 21)
 
     assert answer["value"] == 42
     assert answer["process"] != os.getpid()
@@ -144,7 +144,9 @@ def test_work_is_done_in_another_process() -> None:
 def test_reports_arrive_in_order_and_are_thinned() -> None:
     told: list[tuple[str, float | None]] = []
 
-    assert call(stages, progress=lambda what, done: told.append((what, done))) == "counted"
+    assert (
+        call_in_worker(stages, progress=lambda what, done: told.append((what, done))) == "counted"
+    )
     assert told[0] == ("counting", 0.5)
     assert told[-1] == ("done counting", None)
     assert len(told) < 20
@@ -153,19 +155,19 @@ def test_reports_arrive_in_order_and_are_thinned() -> None:
 @pytest.mark.parametrize(("code", "kind"), [(1, MemlabError), (2, UsageError), (3, DeviceError)])
 def test_errors_keep_their_kind(code: int, kind: type[MemlabError]) -> None:
     with pytest.raises(kind, match=f"^failed with {code}$") as caught:
-        call(fail, code)
+        call_in_worker(fail, code)
     assert type(caught.value) is kind
 
 
 def test_a_worker_that_dies_is_one_error(capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(DeviceError, match=r"died .killed by SIGSEGV; the driver said: something"):
-        call(crash)
+        call_in_worker(crash)
     assert capfd.readouterr() == ("", "")
 
 
 def test_an_unexpected_error_is_one_line(capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(MemlabError, match=r"^ZeroDivisionError: by nothing$"):
-        call(stumble)
+        call_in_worker(stumble)
     assert capfd.readouterr() == ("", "")
 
 
@@ -182,7 +184,7 @@ def test_what_never_ends_is_stopped(
 ) -> None:
     started = time.monotonic()
     with pytest.raises(kind, match=f"^{message}$") as caught:
-        call(work, *arguments)
+        call_in_worker(work, *arguments)
 
     assert type(caught.value) is kind
     assert time.monotonic() - started < 20
@@ -197,15 +199,15 @@ def test_what_was_in_time_is_not_blamed_by_a_caller_that_looks_late() -> None:
 def test_a_worker_that_neither_answers_nor_ends_is_one_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(worker_module, "GONE_S", 0.2)
+    monkeypatch.setattr(worker_module, "EXIT_TIMEOUT_S", 0.2)
     with pytest.raises(
         DeviceError, match=r"\(process \d+\) stopped answering.*restart the machine"
     ):
-        call(stop_answering)
+        call_in_worker(stop_answering)
 
 
 def test_a_guard_ends_with_what_it_guards() -> None:
-    assert call(hang_later) is None
+    assert call_in_worker(hang_later) is None
 
 
 def test_leaving_early_ends_the_worker(tmp_path: Path) -> None:
@@ -219,14 +221,14 @@ def test_leaving_early_ends_the_worker(tmp_path: Path) -> None:
 def test_a_worker_hands_over_and_waits() -> None:
     with Worker(echo) as worker:
         assert worker.take() == "first"
-        worker.go_on()
+        worker.resume()
         assert worker.result() == "second"
 
 
 def test_a_worker_that_dies_is_noticed_when_told_to_go_on() -> None:
     with Worker(crash) as worker:
         time.sleep(0.5)
-        worker.go_on()
+        worker.resume()
         with pytest.raises(DeviceError, match="SIGSEGV"):
             worker.take()
 
@@ -254,9 +256,9 @@ def test_a_worker_does_not_outlive_its_caller(
 def test_a_script_without_a_main_guard_may_use_workers(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(
-        "from memlab.device.gpu.worker import call\n"
+        "from memlab.device.gpu.worker import call_in_worker\n"
         "import operator, os\n"
-        "print('once'); print(call(isinstance, object))\n"
+        "print('once'); print(call_in_worker(isinstance, object))\n"
     )
     done = subprocess.run([sys.executable, str(script)], check=True, capture_output=True, text=True)
 

@@ -16,7 +16,7 @@ from paths import DATA
 
 from memlab.device.nvidia_tools import ncu
 from memlab.device.nvidia_tools.ncu import ProfilerError
-from memlab.kernels.catalog import find
+from memlab.kernels.catalog import find_kernel
 from memlab.kernels.kernel import Limits
 from memlab.kernels.launch import Launch
 
@@ -28,7 +28,7 @@ APPLICATION_FAILED = "==ERROR== The application returned an error code (1).\n"
 
 @pytest.fixture
 def launch() -> Launch:
-    return find("tiled").prepare({"width": 64, "tile": 16}, Limits("NVIDIA H200"))
+    return find_kernel("tiled").prepare({"width": 64, "tile": 16}, Limits("NVIDIA H200"))
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def install(monkeypatch, tmp_path):
 
 def test_the_counters_of_a_real_gpu() -> None:
     """Counted by hand: 4 x 4 blocks of 8 warps, which load 2 elements in each of 4 phases."""
-    counted = ncu.counters(ncu.parse(RECORDED.read_text()))
+    counted = ncu.counters_from_metrics(ncu.parse_metrics(RECORDED.read_text()))
 
     warps = 16 * 8
     assert counted["global_load_requests"] == warps * 2 * 4
@@ -61,8 +61,10 @@ def test_the_counters_of_a_real_gpu() -> None:
     assert counted["thread_instructions"] == 32 * counted["warp_instructions"]
     assert 2 * 64 * 64 * 4 <= counted["dram_read_bytes"] < 2 * 2 * 64 * 64 * 4
     assert 2e-6 < counted["duration_s"] < 8e-6
-    asked_since = {each for each in ncu.COUNTERS if "_atomic_" in each or "_reduction_" in each}
-    assert set(counted) == set(ncu.COUNTERS) - asked_since | {"duration_s"}
+    asked_since = {
+        each for each in ncu.COUNTER_METRICS if "_atomic_" in each or "_reduction_" in each
+    }
+    assert set(counted) == set(ncu.COUNTER_METRICS) - asked_since | {"duration_s"}
 
 
 @pytest.mark.parametrize(
@@ -76,13 +78,13 @@ def test_the_counters_of_a_real_gpu() -> None:
 def test_figures_are_read_in_base_units(unit: str, value: str, expected: float) -> None:
     text = f'"ID","Kernel Name","a.sum"\n"","","{unit}"\n"0","tiled","{value}"\n'
 
-    assert ncu.parse(text)["a.sum"] == pytest.approx(expected)
+    assert ncu.parse_metrics(text)["a.sum"] == pytest.approx(expected)
 
 
 def test_what_was_not_counted_is_left_out() -> None:
     text = '"ID","dram__bytes_read.sum","dram__bytes_write.sum"\n"","byte","byte"\n"0","32","n/a"\n'
 
-    assert ncu.counters(ncu.parse(text)) == {"dram_read_bytes": 32}
+    assert ncu.counters_from_metrics(ncu.parse_metrics(text)) == {"dram_read_bytes": 32}
 
 
 @pytest.mark.parametrize(
@@ -112,7 +114,7 @@ def test_what_was_not_counted_is_left_out() -> None:
 )
 def test_why_there_are_no_counters_is_one_line(output: str, message: str) -> None:
     with pytest.raises(ProfilerError) as caught:
-        ncu.parse(output)
+        ncu.parse_metrics(output)
 
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -135,7 +137,7 @@ def test_a_launch_goes_through_ncu(install, launch, tmp_path) -> None:
     assert words[words.index("--clock-control") + 1] == "none"  # never change a GPU's clocks
     assert words[words.index("--kernel-name") + 1] == "tiled"
     collected = words[words.index("--metrics") + 1].split(",")
-    assert {ncu.DURATION, "dram__bytes_read.sum", "sm__cycles_elapsed.max"} <= set(collected)
+    assert {ncu.DURATION_METRIC, "dram__bytes_read.sum", "sm__cycles_elapsed.max"} <= set(collected)
     assert len(set(collected)) == len(collected)
     seen = pickle.loads((tmp_path / "seen").read_bytes())
     assert (seen.index, seen.seed) == (1, 7)
@@ -145,13 +147,13 @@ def test_a_launch_goes_through_ncu(install, launch, tmp_path) -> None:
 
 @pytest.mark.parametrize(("timeout_s", "limit_s"), [(60, 300), (2, 68), (600, 2460)])
 def test_counting_may_take_what_starting_it_and_four_launches_may(timeout_s, limit_s) -> None:
-    assert ncu.limit_s(timeout_s) == limit_s
+    assert ncu.profiling_timeout_s(timeout_s) == limit_s
 
 
 def test_a_launch_that_never_ends_is_given_up_and_leaves_no_process(
     install, launch, tmp_path, monkeypatch
 ) -> None:
-    monkeypatch.setattr(ncu, "STARTING_S", 0.6)
+    monkeypatch.setattr(ncu, "STARTUP_S", 0.6)
     alive, target = tmp_path / "alive", tmp_path / "target.py"
     target.write_text(f"import pathlib\nwhile True: pathlib.Path({str(alive)!r}).touch()\n")
     install(f"import subprocess, sys\nsubprocess.run([sys.executable, {str(target)!r}])\n")
@@ -165,7 +167,7 @@ def test_a_launch_that_never_ends_is_given_up_and_leaves_no_process(
 
 
 def test_without_ncu_the_message_says_how_to_get_it(launch, monkeypatch) -> None:
-    monkeypatch.setattr(ncu, "find", lambda: None)
+    monkeypatch.setattr(ncu, "find_ncu", lambda: None)
 
     with pytest.raises(ProfilerError, match="nsight-compute"):
         ncu.profile(launch)

@@ -15,15 +15,15 @@ import pytest
 from paths import DATA
 
 from memlab import gpu, lab
-from memlab.device.checking.findings import TOOLS, Finding, Place
+from memlab.device.checking.findings import TOOLS, CheckFinding, SourceLocation
 from memlab.device.devices import open_device
 from memlab.device.nvidia_tools import launch_once, launch_request, sanitizer
 from memlab.device.nvidia_tools.sanitizer import SanitizerError
 from memlab.errors import DeviceError, MemlabError
-from memlab.kernels.catalog import find
+from memlab.kernels.catalog import find_kernel
 from memlab.kernels.kernel import Limits
 from memlab.kernels.launch import Launch
-from memlab.kernels.user.kernel import OwnKernel
+from memlab.kernels.user.kernel import UserKernel
 
 TEXTS = dict(
     re.findall(
@@ -37,7 +37,7 @@ SOURCE = PAST_THE_END.read_text()
 
 @pytest.fixture
 def launch() -> Launch:
-    tiled = find("tiled").prepare({"width": 64, "tile": 16}, Limits("NVIDIA H200"))
+    tiled = find_kernel("tiled").prepare({"width": 64, "tile": 16}, Limits("NVIDIA H200"))
     return replace(tiled, source=SOURCE, source_name="some/folder/past_the_end.cu")
 
 
@@ -55,9 +55,9 @@ def install(monkeypatch, tmp_path):
 
 
 def test_both_verdicts_are_matched_by_tool_and_line() -> None:
-    def finding(tool, line, other=None, kind="") -> Finding:
-        places = [each and Place(each, "", None, None) for each in (line, other)]
-        return Finding(tool, kind, "", "", "", *places)
+    def finding(tool, line, other=None, kind="") -> CheckFinding:
+        places = [each and SourceLocation(each, "", None, None) for each in (line, other)]
+        return CheckFinding(tool, kind, "", "", "", *places)
 
     store, race, barrier = (
         finding("memcheck", 9),
@@ -67,7 +67,7 @@ def test_both_verdicts_are_matched_by_tool_and_line() -> None:
     turned, waited = finding("racecheck", 9, 7, "RAW or WAR"), finding("synccheck", 8)
     elsewhere = finding("memcheck", 7)
 
-    pairs = sanitizer.side_by_side([store, race, barrier], [waited, turned, elsewhere])
+    pairs = sanitizer.match_findings([store, race, barrier], [waited, turned, elsewhere])
 
     assert [(each.tool, each.lines, each.memlab, each.sanitizer) for each in pairs] == [
         ("memcheck", (7,), None, elsewhere),
@@ -90,7 +90,7 @@ def test_a_launch_goes_through_every_tool(install, launch, tmp_path) -> None:
         "sys.exit(1)\n"  # as where the kernel has faulted
     )
 
-    report = sanitizer.sanitize(launch, index=1, seed=7)
+    report = sanitizer.run_sanitizer(launch, index=1, seed=7)
 
     assert report.version == "2026.3.0.0"
     assert {each.tool for each in report.findings} == set(TOOLS)
@@ -114,7 +114,7 @@ def test_a_tool_without_a_verdict_is_a_note(install, launch) -> None:
         "sys.exit('memlab: error: tiled: an illegal address was used')\n"
     )
 
-    report = sanitizer.sanitize(launch)
+    report = sanitizer.run_sanitizer(launch)
 
     assert {each.tool for each in report.findings} == {"memcheck"}
     assert report.tools == ("memcheck",)
@@ -165,11 +165,11 @@ def test_a_clean_log_is_believed_only_of_a_launch_that_was_watched_to_its_end(
     )
 
     if why is None:
-        report = sanitizer.sanitize(launch, tools=("racecheck",))
+        report = sanitizer.run_sanitizer(launch, tools=("racecheck",))
         assert (report.tools, report.findings, report.notes) == (("racecheck",), (), ())
     else:
         with pytest.raises(SanitizerError, match=why):
-            sanitizer.sanitize(launch, tools=("racecheck",))
+            sanitizer.run_sanitizer(launch, tools=("racecheck",))
 
 
 @pytest.mark.parametrize("error", [None, MemlabError("no memory")])
@@ -182,12 +182,12 @@ def test_the_process_that_is_watched_says_that_it_ended_well(
             raise error
 
     monkeypatch.setattr(launch_once, "launch_once", run)
-    with launch_request.target(launch, 0, 0) as words:
+    with launch_request.launch_command(launch, 0, 0) as words:
         monkeypatch.setattr(sys, "argv", words[-2:])
         with nullcontext() if error is None else pytest.raises(SystemExit, match="no memory"):
             launch_once.main()
 
-        assert launch_request.done(words[-1]).exists() == (error is None)
+        assert launch_request.completion_file(words[-1]).exists() == (error is None)
 
 
 def test_a_launch_that_never_ends_is_given_up_and_leaves_no_process(
@@ -201,7 +201,7 @@ def test_a_launch_that_never_ends_is_given_up_and_leaves_no_process(
     )
 
     with pytest.raises(SanitizerError, match=r"did not finish memcheck of tiled within 1 s"):
-        sanitizer.sanitize(launch, timeout_s=1)
+        sanitizer.run_sanitizer(launch, timeout_s=1)
 
     alive.unlink()
     time.sleep(0.3)
@@ -252,7 +252,7 @@ def test_why_there_is_no_verdict_is_one_line(install, launch, log, said, message
     )
 
     with pytest.raises(SanitizerError) as caught:
-        sanitizer.sanitize(launch)
+        sanitizer.run_sanitizer(launch)
 
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -260,10 +260,10 @@ def test_why_there_is_no_verdict_is_one_line(install, launch, log, said, message
 
 
 def test_without_it_the_message_says_how_to_get_it(launch, monkeypatch) -> None:
-    monkeypatch.setattr(sanitizer, "find", lambda: None)
+    monkeypatch.setattr(sanitizer, "find_sanitizer", lambda: None)
 
     with pytest.raises(SanitizerError, match=r"pip install 'memlab\[sanitizer\]'"):
-        sanitizer.sanitize(launch)
+        sanitizer.run_sanitizer(launch)
 
 
 @pytest.mark.parametrize(
@@ -290,20 +290,20 @@ def test_a_pip_package_is_taken_if_it_is_whole(monkeypatch, tmp_path, files, fou
     listed = [SimpleNamespace(locate=lambda each=each: root / each) for each in files]
     monkeypatch.setattr(sanitizer, "files", lambda package: listed)
     monkeypatch.setattr(sanitizer.shutil, "which", lambda name: None)
-    monkeypatch.setattr(sanitizer, "_INSTALLED", ())
+    monkeypatch.setattr(sanitizer, "_INSTALL_PATTERNS", ())
 
-    assert sanitizer.find() == (found and root / found)
+    assert sanitizer.find_sanitizer() == (found and root / found)
 
 
 def test_a_percent_sign_in_the_logs_path_is_meant_literally() -> None:
-    words = sanitizer.command(Path("cs"), "", "memcheck", Path("/tmp/%p/log"), ["python"])
+    words = sanitizer.sanitizer_command(Path("cs"), "", "memcheck", Path("/tmp/%p/log"), ["python"])
 
     assert words[words.index("--log-file") + 1] == "/tmp/%%p/log"
 
 
 def test_the_options_are_those_of_an_installed_release(tmp_path) -> None:
     """It refuses an option that it does not know before it looks for a GPU."""
-    program = sanitizer.find()
+    program = sanitizer.find_sanitizer()
     if program is None:
         pytest.skip("Compute Sanitizer is not installed")
     done = subprocess.run([program, "--help"], check=False, capture_output=True, text=True)
@@ -312,7 +312,7 @@ def test_the_options_are_those_of_an_installed_release(tmp_path) -> None:
     for tool in TOOLS:
         log = tmp_path / "100%" / tool
         log.parent.mkdir(exist_ok=True)
-        words = sanitizer.command(program, usage, tool, log, ["/bin/true"])
+        words = sanitizer.sanitizer_command(program, usage, tool, log, ["/bin/true"])
         done = subprocess.run(words, check=False, capture_output=True, text=True)
         assert done.stdout + done.stderr == ""  # a wrong option brings the whole usage
         assert "before first instrumented API call" in log.read_text()
@@ -321,14 +321,14 @@ def test_the_options_are_those_of_an_installed_release(tmp_path) -> None:
 @pytest.mark.gpu
 @pytest.mark.parametrize(("defines", "lines"), [((), [9]), (("FIXED",), [])])
 def test_a_real_gpu_and_memlab_agree(defines, lines) -> None:
-    if sanitizer.find() is None:
+    if sanitizer.find_sanitizer() is None:
         pytest.skip("Compute Sanitizer is not installed")
     try:
         open_device("0")
     except DeviceError as error:
         pytest.skip(str(error))
     arguments = ("in:f32[1000]", "out:f32[1000]", "i32=1000")
-    kernel = OwnKernel(
+    kernel = UserKernel(
         str(PAST_THE_END), grid=(4,), block=(256,), args=arguments, defines=tuple(defines)
     )
 

@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 from paths import DATA
 
-from memlab.device.checking.findings import Place
+from memlab.device.checking.findings import SourceLocation
 from memlab.device.nvidia_tools import sanitizer
-from memlab.device.nvidia_tools.sanitizer_output import errors, parse
-from memlab.kernels.catalog import find
+from memlab.device.nvidia_tools.sanitizer_output import parse_log, sanitizer_errors
+from memlab.kernels.catalog import find_kernel
 from memlab.kernels.kernel import Limits
 from memlab.kernels.launch import Launch
 
@@ -26,7 +26,7 @@ TEXTS = dict(
 
 @pytest.fixture
 def launch() -> Launch:
-    tiled = find("tiled").prepare({"width": 64, "tile": 16}, Limits("NVIDIA H200"))
+    tiled = find_kernel("tiled").prepare({"width": 64, "tile": 16}, Limits("NVIDIA H200"))
     return replace(tiled, source=SOURCE, source_name="some/folder/past_the_end.cu")
 
 
@@ -35,8 +35,8 @@ def marked(text: str) -> str:
     return "".join(f"========= {line}".rstrip(" ") + "\n" for line in text.strip("\n").split("\n"))
 
 
-def at(line: int, block=None, thread=None) -> Place:
-    return Place(line, LINES[line - 1].strip() if line else "", block, thread)
+def at(line: int, block=None, thread=None) -> SourceLocation:
+    return SourceLocation(line, LINES[line - 1].strip() if line else "", block, thread)
 
 
 MEMORY = {
@@ -190,7 +190,7 @@ Malloc/Free Error encountered : Device-side double free
 
 @pytest.mark.parametrize(("text", "expected"), MEMORY.values(), ids=MEMORY)
 def test_memcheck_of_every_release_is_read(launch, text, expected) -> None:
-    (found,), notes = parse(marked(text), "memcheck", launch)
+    (found,), notes = parse_log(marked(text), "memcheck", launch)
 
     assert (found.kind, found.space, found.at) == expected
     assert not notes
@@ -229,7 +229,7 @@ Error: Race reported between Write access at _ZN6nvcuda4wmma5storeEPf+0x50 in mm
 
 @pytest.mark.parametrize(("text", "expected"), RACES.values(), ids=RACES)
 def test_races_of_every_release_are_read(launch, text, expected) -> None:
-    found, notes = parse(marked(text), "racecheck", launch)
+    found, notes = parse_log(marked(text), "racecheck", launch)
 
     assert not notes
     races = [(each.kind, each.at.line, each.other.line, each.count) for each in found]
@@ -271,7 +271,7 @@ Error: Potential RAW hazard detected at global address 0x7f00
 
 @pytest.mark.parametrize(("text", "expected"), HAZARDS.values(), ids=HAZARDS)
 def test_single_hazards_are_read(launch, text, expected) -> None:
-    (found,), notes = parse(marked(text), "racecheck", launch)
+    (found,), notes = parse_log(marked(text), "racecheck", launch)
 
     assert (found.kind, found.space, found.at, found.other) == expected
     assert not notes
@@ -370,7 +370,7 @@ Potential invalid __shared__ read of size 4 bytes
     ids=OTHERS,
 )
 def test_the_other_tools_are_read(launch, tool, text, expected) -> None:
-    (found,), notes = parse(marked(text), tool, launch)
+    (found,), notes = parse_log(marked(text), tool, launch)
 
     assert (found.tool, found.kind, found.space, found.at) == (tool, *expected)
     assert not notes
@@ -387,7 +387,7 @@ def test_one_mistake_of_many_threads_is_one_finding(launch) -> None:
     text = "".join(by.format(thread, block) for block in (3, 2) for thread in (9, 8, 7))
     host = "Program hit CUDA_ERROR_LAUNCH_FAILED (error 719) on CUDA API call to cuCtxSynchronize."
 
-    (found,), notes = parse(
+    (found,), notes = parse_log(
         marked(f"COMPUTE-SANITIZER\n{text}{host}\n\nERROR SUMMARY: 7 errors"), "memcheck", launch
     )
 
@@ -406,7 +406,7 @@ WHOLE = {
 
 @pytest.mark.parametrize(("tool", "expected"), WHOLE.items(), ids=WHOLE)
 def test_a_whole_log_is_read(launch, tool, expected) -> None:
-    found, notes = parse(TEXTS[tool], tool, launch)
+    found, notes = parse_log(TEXTS[tool], tool, launch)
 
     assert [(each.kind, each.at.line, each.count) for each in found] == expected
     assert len(notes) == (tool == "memcheck")  # the call that failed after the fault
@@ -416,7 +416,7 @@ def test_a_whole_log_is_read(launch, tool, expected) -> None:
 def test_what_was_not_printed_is_said(launch, lost) -> None:
     text = f"ERROR SUMMARY: 19 errors\nERROR SUMMARY: 9 errors {lost}"
 
-    assert parse(marked(text), "memcheck", launch) == (
+    assert parse_log(marked(text), "memcheck", launch) == (
         [],
         [f"memcheck: ERROR SUMMARY: 9 errors {lost}"],
     )
@@ -434,11 +434,11 @@ def test_what_was_not_printed_is_said(launch, lost) -> None:
     ],
 )
 def test_what_is_no_mistake_of_the_kernel_is_a_note(launch, text) -> None:
-    found, (note,) = parse(marked(text), "memcheck", launch)
+    found, (note,) = parse_log(marked(text), "memcheck", launch)
 
     assert not found
     assert note == f"memcheck: {text.splitlines()[0].strip()}"
-    assert not errors(marked(text))
+    assert not sanitizer_errors(marked(text))
 
 
 def test_its_own_errors_are_told_from_what_it_finds() -> None:
@@ -458,7 +458,7 @@ Internal Sanitizer Warning: something
 ERROR SUMMARY: 5 errors
 """
 
-    assert errors(marked(text)) == [
+    assert sanitizer_errors(marked(text)) == [
         "Device not supported. Please refer to the documentation",
         "Internal Sanitizer Error: The Sanitizer didn't track the launch. "
         "Errors might go undetected.",
@@ -500,7 +500,7 @@ def saved(records: list[dict[int, object]], strings: list[str]) -> bytes:
 
 def test_an_installed_release_prints_what_is_read(launch, tmp_path) -> None:
     """`--read` prints a saved record as a run prints it, and needs no GPU."""
-    program = sanitizer.find()
+    program = sanitizer.find_sanitizer()
     if program is None:
         pytest.skip("Compute Sanitizer is not installed")
 
@@ -522,7 +522,7 @@ def test_an_installed_release_prints_what_is_read(launch, tmp_path) -> None:
     words = [program, "--read", tmp_path / "saved", "--demangle", "no"]
     done = subprocess.run(words, check=False, capture_output=True, text=True)
 
-    found, notes = parse(done.stdout, "racecheck", launch)
+    found, notes = parse_log(done.stdout, "racecheck", launch)
 
     assert [(each.kind, each.space, each.at, each.count) for each in found] == [
         ("RAW or WAR", "shared", at(7), 508),

@@ -11,22 +11,22 @@ from memlab.device.compiler.compile import compile_launch
 from memlab.device.emulation.execution import Execution
 from memlab.device.emulator.machine.machine import Chunk
 from memlab.device.emulator.machine.recording import Recorder
-from memlab.device.emulator.program.program import load
+from memlab.device.emulator.program.program import load_program
 from memlab.device.emulator.ptx import parser
 from memlab.device.inputs import make_inputs
-from memlab.device.tracing.phases import Round
-from memlab.device.tracing.records import Trace, phases, told, value_name
+from memlab.device.tracing.phases import BarrierInterval
+from memlab.device.tracing.records import Trace, thread_phases, value_name, without_shown_loads
 from memlab.device.tracing.trace import trace
 from memlab.errors import UsageError
-from memlab.kernels.catalog import find
+from memlab.kernels.catalog import find_kernel
 from memlab.kernels.kernel import Limits
-from memlab.kernels.launch import Buffer, Counting, Dim3, Launch, Same, Scalar, Uniform
+from memlab.kernels.launch import Arange, Buffer, Dim3, Launch, Scalar, SingleValue, Uniform
 
 ORIGIN = (0, 0, 0)
 
 
 def follow(kernel: str, block: Dim3, thread: Dim3, **parameters: int) -> Trace:
-    launch = find(kernel).prepare(parameters, Limits("test"))
+    launch = find_kernel(kernel).prepare(parameters, Limits("test"))
     return trace(launch, compile_launch(launch, (8, 0)), block, thread, "test")
 
 
@@ -69,7 +69,7 @@ def test_the_phases_of_the_tiled_product() -> None:
     for thread in found.threads:
         *staged, place = PHASES[thread.thread]
         row, column = place.split()
-        for phase, wanted in zip(phases(thread, found.phases), staged, strict=True):
+        for phase, wanted in zip(thread_phases(thread, found.phases), staged, strict=True):
             assert " ".join(value_name(each.source) for each in phase.staged) == wanted
             assert [each.element.name for each in phase.staged] == [
                 f"M_tile[{row}][{column}]",
@@ -111,7 +111,7 @@ def test_beyond_the_edge_tiles_hold_zeros() -> None:
     found = follow("tiled", (1, 0, 0), (1, 0, 0), width=3, tile=2)
     staged = [
         [value_name(each.source) for each in phase.staged]
-        for phase in phases(found.followed, found.phases)
+        for phase in thread_phases(found.followed, found.phases)
     ]
     assert staged == [["M[0][1]", "0"], ["0", "0"]]
     assert found.followed.touches("global")[-1].kind == "load"
@@ -175,8 +175,8 @@ def test_what_is_outside_the_launch_is_refused(block: Dim3, thread: Dim3, messag
 
 def test_a_trace_changes_nothing_that_is_counted() -> None:
     """The recorder only watches: the same block counts the same with and without it."""
-    launch = find("tiled").prepare({"width": 10, "tile": 4}, Limits("test"))
-    program = load(parser.parse(compile_launch(launch, (8, 0)).ptx), launch.entry)
+    launch = find_kernel("tiled").prepare({"width": 10, "tile": 4}, Limits("test"))
+    program = load_program(parser.parse_ptx(compile_launch(launch, (8, 0)).ptx), launch.entry)
     block = np.array([[1, 2, 0]])
     tallies = []
     for lanes in (None, np.zeros(0, np.int64), np.arange(16)):
@@ -225,7 +225,7 @@ def told_of(source: str, *arguments: Buffer | Scalar, thread: int = 3) -> list[s
     """What one thread of a warp does, a text a step."""
     launch = launch_of(f'extern "C" __global__ void k{source}', arguments)
     found = trace(launch, compile_launch(launch, (9, 0)), ORIGIN, (thread, 0, 0), "test")
-    return [each.text for each in told(found.followed.steps)]
+    return [each.text for each in without_shown_loads(found.followed.steps)]
 
 
 def floats(name: str, count: int = 64) -> Buffer:
@@ -316,8 +316,8 @@ def test_atomics_and_reads_that_only_address_are_told() -> None:
       __syncthreads();
       if (threadIdx.x < 4) atomicMax(&b[threadIdx.x], bins[threadIdx.x]);
     }"""
-    counted = Buffer("a", (32,), "int32", "in", Counting())
-    assert told_of(source, counted, Buffer("b", (4,), "int32", "inout", Same(0))) == [
+    counted = Buffer("a", (32,), "int32", "in", Arange())
+    assert told_of(source, counted, Buffer("b", (4,), "int32", "inout", SingleValue(0))) == [
         "write bins[3] = 0",
         "read a[3]",
         "atomic add of 1 to bins[3]",
@@ -361,11 +361,11 @@ def test_what_lies_behind_an_array_is_named_after_it() -> None:
 def test_shared_reads_that_feed_no_arithmetic_are_told() -> None:
     """Thread (2, 1) transposes element (2, 1); stride 2 gives thread 3 the word 6."""
     square = follow("transpose-padded", ORIGIN, (2, 1, 0), width=8)
-    assert [each.text for each in phases(square.followed, square.phases)[0].used] == [
+    assert [each.text for each in thread_phases(square.followed, square.phases)[0].used] == [
         "write b[1][2] = square[2][1]"
     ]
     words = follow("bank-stride", ORIGIN, (3, 0, 0), n=64, stride=2)
-    assert [each.text for each in phases(words.followed, words.phases)[0].used] == [
+    assert [each.text for each in thread_phases(words.followed, words.phases)[0].used] == [
         "write b[3] = words[6]"
     ]
 
@@ -379,7 +379,7 @@ def test_what_comes_before_the_first_phase_belongs_to_it() -> None:
     }"""
     launch = launch_of(f'extern "C" __global__ void k{source}', (floats("a"), floats("b")))
     found = trace(launch, compile_launch(launch, (9, 0)), ORIGIN, (3, 0, 0), "test")
-    (phase,) = phases(found.followed, found.phases)
+    (phase,) = thread_phases(found.followed, found.phases)
     assert [each.text for each in phase.used] == ["a[3] + a[35]", "write b[3] = s[28]"]
 
 
@@ -393,7 +393,7 @@ def told_phases(found: Trace, thread: int) -> list[tuple[list[str], list[str]]]:
     """Of each phase of a thread, what it stages and what it does with that."""
     return [
         ([each.text for each in phase.staged], [each.text for each in phase.used])
-        for phase in phases(found.threads[thread], found.phases)
+        for phase in thread_phases(found.threads[thread], found.phases)
     ]
 
 
@@ -571,7 +571,7 @@ def test_a_scan_has_a_phase_a_barrier() -> None:
     ],
 )
 def test_where_a_thread_enters_a_phase(stores: list[bool], was_read: bool, before: int) -> None:
-    assert Round(1, begins=True, was_read=was_read).entered(stores) == before
+    assert BarrierInterval(1, begins=True, was_read=was_read).phase_entry(stores) == before
 
 
 @pytest.mark.parametrize("lane", [0, 37])
@@ -625,7 +625,7 @@ def test_matrices_loaded_by_wmma() -> None:
 
 
 def test_the_inputs_are_those_of_the_seed() -> None:
-    launch = find("scattered").prepare({"n": 64}, Limits("test"))
+    launch = find_kernel("scattered").prepare({"n": 64}, Limits("test"))
     compiled = compile_launch(launch, (8, 0))
     sources = set()
     for seed in (0, 1):

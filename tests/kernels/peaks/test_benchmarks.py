@@ -9,7 +9,7 @@ from machine_code import accesses, opcodes
 from ptx import run
 
 from memlab.device.compiler.compile import compile_unit
-from memlab.device.compiler.translation_unit import Unit
+from memlab.device.compiler.translation_unit import TranslationUnit
 from memlab.kernels.peaks import memory_loops as kernels
 
 ARCHITECTURE = (9, 0)
@@ -19,12 +19,14 @@ EMULATED = [loop for loop in kernels.LOOPS if loop not in WGMMA]
 
 @cache
 def ptx(file):
-    return compile_unit(Unit(kernels.source(file), file, ARCHITECTURE)).ptx
+    return compile_unit(TranslationUnit(kernels.benchmark_source(file), file, ARCHITECTURE)).ptx
 
 
 @cache
 def machine_code(file, *options):
-    return compile_unit(Unit(kernels.source(file), file, ARCHITECTURE, options=options)).cubin
+    return compile_unit(
+        TranslationUnit(kernels.benchmark_source(file), file, ARCHITECTURE, options=options)
+    ).cubin
 
 
 @pytest.mark.parametrize("loop", EMULATED, ids=lambda loop: loop.key)
@@ -40,7 +42,7 @@ def test_one_block_and_trip_give_what_numpy_gives(loop):
             "mask": kernels.KEEP_ALL,
         },
         entry=loop.entry,
-        block=(loop.probe_threads or loop.threads, 1, 1),
+        block=(loop.verification_threads or loop.threads, 1, 1),
         dynamic_shared_bytes=loop.dynamic_shared_bytes,
         order=("data", "footprint", "trips", "mask", "out", "elapsed"),
     )
@@ -173,6 +175,6 @@ def test_machine_code_is_the_arithmetic_it_claims(file, entry, claimed, in_a_tri
 @pytest.mark.parametrize("loop", WGMMA, ids=lambda loop: loop.key)
 def test_wgmma_needs_the_architecture_of_its_own(loop):
     cubin = machine_code(loop.source_file, "-arch=sm_90a")
-    assert loop in kernels.loops_for((9, 0))
-    assert loop not in kernels.loops_for((10, 0))
+    assert loop in kernels.supported_loops((9, 0))
+    assert loop not in kernels.supported_loops((10, 0))
     assert not any("local" in what for what, _ in accesses(cubin, loop.entry))

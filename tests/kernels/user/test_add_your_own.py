@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from paths import REPOSITORY
 
-from memlab.device.devices import limits, open_device
+from memlab.device.devices import launch_limits, open_device
 from memlab.kernels.kernel import Kernel
 from memlab.kernels.launch import Launch
 from memlab.roofline.analysis import bus_utilization
@@ -31,7 +31,7 @@ def kernel(tmp_path: Path) -> Kernel:
 
 
 def launch(kernel: Kernel, **values: int) -> Launch:
-    return kernel.prepare(values, limits(EMULATED.properties))
+    return kernel.prepare(values, launch_limits(EMULATED.properties))
 
 
 def test_line_of_the_test_passes(kernel: Kernel) -> None:
@@ -46,4 +46,4 @@ def test_answer_is_the_one_given(kernel: Kernel) -> None:
     counters = EMULATED.run(launch(kernel, n=4096), seed=0).counters
 
     assert counters.global_load_sectors == 4 * counters.global_load_requests
-    assert bus_utilization.of_loads(counters) == bus_utilization.BusUtilisation(1.0, 1.0)
+    assert bus_utilization.load_utilisation(counters) == bus_utilization.BusUtilisation(1.0, 1.0)

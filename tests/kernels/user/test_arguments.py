@@ -13,17 +13,22 @@ from hypothesis import strategies as st
 
 from memlab.errors import UsageError
 from memlab.kernels.launch import (
+    Arange,
     Buffer,
-    Counting,
     NpyFile,
-    Null,
-    Same,
+    NullPointer,
     Scalar,
+    SingleValue,
     Structure,
     Uniform,
 )
-from memlab.kernels.signature import KernelParameter, Part
-from memlab.kernels.user.arguments import DTYPES, LARGEST_FLOATS, bind, read
+from memlab.kernels.signature import KernelParameter, StructureMember
+from memlab.kernels.user.arguments import (
+    MAX_FLOATS,
+    NUMPY_DTYPES,
+    bind_arguments,
+    parse_specification,
+)
 
 SAXPY = (
     KernelParameter("a", "scalar", "f32", "float", 4),
@@ -44,11 +49,11 @@ def numpy_range(dtype: str) -> tuple[float, float]:
     """The least and largest finite value, as NumPy and ml_dtypes have it."""
     if dtype == "bf16":
         info: Any = ml_dtypes.finfo(ml_dtypes.bfloat16)
-    elif dtype in LARGEST_FLOATS:
-        info = np.finfo(DTYPES[dtype])
+    elif dtype in MAX_FLOATS:
+        info = np.finfo(NUMPY_DTYPES[dtype])
     else:
-        info = np.iinfo(DTYPES[dtype])
-    number = float if dtype in LARGEST_FLOATS else int
+        info = np.iinfo(NUMPY_DTYPES[dtype])
+    number = float if dtype in MAX_FLOATS else int
     return number(info.min), number(info.max)
 
 
@@ -65,7 +70,7 @@ def test_an_array_may_take_the_shape_of_its_file(array: Any, shape: Any, tmp_pat
     np.save(path, array)
 
     for role in ("in", "inout"):
-        (found,) = bind([f"{role}:f32[]=@{path}"], [SAXPY[2]])
+        (found,) = bind_arguments([f"{role}:f32[]=@{path}"], [SAXPY[2]])
         assert found == Buffer("y", shape, "float32", role, NpyFile(path))
 
 
@@ -85,7 +90,7 @@ def test_a_shape_that_no_file_has_is_one_line(text: str, said: str, tmp_path: Pa
     np.save(tmp_path / "empty.npy", np.zeros((2, 0), np.float32))
 
     with pytest.raises(UsageError) as error:
-        bind([text.format(tmp_path)], [SAXPY[2]])
+        bind_arguments([text.format(tmp_path)], [SAXPY[2]])
 
     assert said in str(error.value)
     assert "\n" not in str(error.value)
@@ -94,10 +99,10 @@ def test_a_shape_that_no_file_has_is_one_line(text: str, said: str, tmp_path: Pa
 def test_a_launch_gets_what_was_written() -> None:
     texts = ("f32=2.5", "f32[64, 0x10]=@x.npy", "inout:f32[1_024]=ones", "i32=-7")
 
-    assert bind(texts, SAXPY) == (
+    assert bind_arguments(texts, SAXPY) == (
         Scalar("a", "float32", 2.5),
         Buffer("x", (64, 16), "float32", "in", NpyFile("x.npy")),
-        Buffer("y", (1024,), "float32", "inout", Same(1)),
+        Buffer("y", (1024,), "float32", "inout", SingleValue(1)),
         Scalar("n", "int32", -7),
     )
 
@@ -111,9 +116,9 @@ def test_structures_void_and_small_types_are_taken_too() -> None:
         "u64=0xffffffffffffffff",
     )
 
-    assert bind(texts, OTHERS) == (
+    assert bind_arguments(texts, OTHERS) == (
         Buffer("v", (6, 4), "float32", "out"),
-        Buffer("p", (3,), "uint8", "in", Counting()),
+        Buffer("p", (3,), "uint8", "in", Arange()),
         Buffer("h", (5,), "bfloat16", "out"),
         Scalar("flag", "bool", 1),
         Scalar("argument 4", "uint64", 2**64 - 1),
@@ -125,16 +130,16 @@ def test_structures_void_and_small_types_are_taken_too() -> None:
     [
         ("f32[4]", None),
         ("f32[4]=random", None),
-        ("f16[4]=zeros", Same(0)),
-        ("f32[4]=-2.5", Same(-2.5)),
+        ("f16[4]=zeros", SingleValue(0)),
+        ("f32[4]=-2.5", SingleValue(-2.5)),
         ("f64[4]=nan", None),
-        ("u8[4]=255", Same(255)),
+        ("u8[4]=255", SingleValue(255)),
         ("i8[4]=randint:-128:128", Uniform(-128, 128)),
         ("f32[4]=uniform:-1:1", Uniform(-1.0, 1.0)),
     ],
 )
 def test_every_filling_is_understood(text: str, fill: Any) -> None:
-    found: Any = read(text)
+    found: Any = parse_specification(text)
 
     assert found.role == "in"
     if text.endswith("nan"):
@@ -181,7 +186,7 @@ def test_what_is_wrong_is_said_of_the_parameter(number: int, text: str, said: st
     texts[number] = text
 
     with pytest.raises(UsageError) as error:
-        bind(texts, parameters)
+        bind_arguments(texts, parameters)
 
     assert said in str(error.value)
     assert f"argument {number} (" in str(error.value)
@@ -189,7 +194,7 @@ def test_what_is_wrong_is_said_of_the_parameter(number: int, text: str, said: st
 
 def structure(*parts: tuple[str, str, int, str] | None) -> KernelParameter:
     """A parameter of 24 bytes, of these parts; of None it cannot be taken apart."""
-    taken = None if None in parts else tuple(Part(*each) for each in parts if each)
+    taken = None if None in parts else tuple(StructureMember(*each) for each in parts if each)
     return KernelParameter("p", "structure", "", "Params", 24, parts=taken, alignment_bytes=8)
 
 
@@ -210,7 +215,7 @@ def test_a_structure_is_its_numbers_or_its_bytes(
 ) -> None:
     expected = tuple((at, Scalar(*rest)) for at, *rest in members)
 
-    assert bind([text], [parameter]) == (Structure("p", 24, 8, expected, path),)
+    assert bind_arguments([text], [parameter]) == (Structure("p", 24, 8, expected, path),)
 
 
 @pytest.mark.parametrize(
@@ -244,7 +249,7 @@ def test_what_a_structure_cannot_be_is_said(
     parameter: KernelParameter, text: str, said: str
 ) -> None:
     with pytest.raises(UsageError) as error:
-        bind([text], [parameter])
+        bind_arguments([text], [parameter])
 
     assert said in str(error.value)
 
@@ -252,42 +257,42 @@ def test_what_a_structure_cannot_be_is_said(
 def test_long_structures_are_told_in_part() -> None:
     parts = [(f"a[{at}]", "f32", 4 * at, "float") for at in range(100)]
     with pytest.raises(UsageError) as error:
-        bind(["struct"], [structure(*parts)])
+        bind_arguments(["struct"], [structure(*parts)])
 
     assert "a[7] f32, and 92 more), or struct=@FILE.npy with its 24 bytes" in str(error.value)
 
 
 def test_a_pointer_may_be_null_and_nothing_else() -> None:
-    bound = bind(["f32=1", "null", " null ", "i32=1"], SAXPY)
+    bound = bind_arguments(["f32=1", "null", " null ", "i32=1"], SAXPY)
 
-    assert bound[1:3] == (Null("x"), Null("y"))
+    assert bound[1:3] == (NullPointer("x"), NullPointer("y"))
     with pytest.raises(UsageError, match=r"argument 0 \(a, float\) takes a scalar, got 'null'"):
-        bind(["null", "null", "null", "i32=1"], SAXPY)
+        bind_arguments(["null", "null", "null", "i32=1"], SAXPY)
 
 
 def test_a_wrong_count_is_refused() -> None:
     with pytest.raises(UsageError, match=r"takes 4 arguments \(float a, .*int n\), got 1"):
-        bind(["f32=1"], SAXPY)
+        bind_arguments(["f32=1"], SAXPY)
 
 
-@given(st.sampled_from(sorted(set(DTYPES) - {"bool"})), st.integers(-(2**70), 2**70))
+@given(st.sampled_from(sorted(set(NUMPY_DTYPES) - {"bool"})), st.integers(-(2**70), 2**70))
 def test_scalars_are_taken_exactly_where_the_type_holds_them(dtype: str, value: int) -> None:
     least, most = numpy_range(dtype)
     try:
-        found: Any = read(f"{dtype}={value}")
+        found: Any = parse_specification(f"{dtype}={value}")
     except UsageError:
         assert not least <= value <= most
     else:
         assert least <= value <= most
-        assert found.value == (float(value) if dtype in LARGEST_FLOATS else value)
+        assert found.value == (float(value) if dtype in MAX_FLOATS else value)
 
 
-@given(st.floats(width=64), st.sampled_from(sorted(LARGEST_FLOATS)))
+@given(st.floats(width=64), st.sampled_from(sorted(MAX_FLOATS)))
 def test_floats_are_taken_where_the_largest_finite_value_allows(value: float, dtype: str) -> None:
     _, most = numpy_range(dtype)
     fits = not np.isfinite(value) or abs(value) <= most
     try:
-        read(f"{dtype}={value!r}")
+        parse_specification(f"{dtype}={value!r}")
     except UsageError:
         assert not fits
     else:
@@ -298,7 +303,7 @@ def test_floats_are_taken_where_the_largest_finite_value_allows(value: float, dt
 def test_any_text_is_an_argument_or_a_usage_error(text: str) -> None:
     said = ""
     try:
-        found: Any = read(text)
+        found: Any = parse_specification(text)
     except UsageError as error:
         said = str(error)
     else:

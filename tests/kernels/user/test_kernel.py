@@ -14,8 +14,8 @@ from memlab.kernels.launch import Constant, Launch
 from memlab.kernels.signature import KernelParameter, LaunchBounds, ModuleVariable, Signature
 from memlab.kernels.user import kernel as user_kernel
 from memlab.kernels.user import launch as user_launch
-from memlab.kernels.user.arguments import fill
-from memlab.kernels.user.kernel import OwnKernel, configured, split
+from memlab.kernels.user.arguments import parse_fill
+from memlab.kernels.user.kernel import UserKernel, apply_launch_options, split_target
 
 SIGNATURE = Signature(
     "saxpy",
@@ -33,7 +33,7 @@ SIGNATURE = Signature(
         ModuleVariable("pointers", "pointers", "global", "", (2,), 16),
     ),
 )
-SAXPY = OwnKernel(
+SAXPY = UserKernel(
     "saxpy.cu",
     "saxpy",
     grid=(16, 2),
@@ -45,7 +45,7 @@ LIMITS = Limits("a GPU", total_memory_bytes=2**20)
 
 def launched(limits: Limits = LIMITS, executed: bool = True, **changes: Any) -> Launch:
     kernel = replace(SAXPY, **changes)
-    return user_launch.launch(kernel, SIGNATURE, "text", limits, executed=executed)
+    return user_launch.make_user_launch(kernel, SIGNATURE, "text", limits, executed=executed)
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def launched(limits: Limits = LIMITS, executed: bool = True, **changes: Any) -> 
     ],
 )
 def test_the_file_ends_where_the_kernel_begins(target: str, parts: Any) -> None:
-    assert split(target) == parts
+    assert split_target(target) == parts
 
 
 def test_of_several_splits_the_file_that_is_there_is_meant(
@@ -71,7 +71,7 @@ def test_of_several_splits_the_file_that_is_there_is_meant(
     monkeypatch.chdir(tmp_path)
     Path("old.cu:new.cu").write_text("")
 
-    assert split("old.cu:new.cu:k") == ("old.cu:new.cu", "k")
+    assert split_target("old.cu:new.cu:k") == ("old.cu:new.cu", "k")
 
 
 def test_the_launch_is_what_was_chosen() -> None:
@@ -113,7 +113,7 @@ def test_constants_get_type_and_shape_from_the_source() -> None:
     assert by_name["_ZN2ns5tableE"].shape == (3, 5)
     assert (by_name["corners"].shape, by_name["corners"].dtype) == ((7, 4), "float32")
     assert by_name["alpha"] == Constant("alpha", (1,), "float64", by_name["alpha"].fill)
-    assert by_name["alpha"].fill == fill("f64", "2")
+    assert by_name["alpha"].fill == parse_fill("f64", "2")
 
 
 def test_an_occupancy_needs_no_more_than_a_block() -> None:
@@ -156,20 +156,20 @@ def test_a_parameter_may_not_be_called_as_a_variable() -> None:
     signature = replace(SIGNATURE, variables=(variable,))
 
     with pytest.raises(UsageError, match="parameter y has the name of a __constant__"):
-        user_launch.launch(SAXPY, signature, "", LIMITS)
+        user_launch.make_user_launch(SAXPY, signature, "", LIMITS)
 
 
 def test_later_choices_add_to_lists_and_replace_the_rest() -> None:
-    first = configured(
-        OwnKernel("a.cu"), {"grid": "0x10,2", "block": 64, "defines": ["A=1"], "args": ["i32=1"]}
+    first = apply_launch_options(
+        UserKernel("a.cu"), {"grid": "0x10,2", "block": 64, "defines": ["A=1"], "args": ["i32=1"]}
     )
-    then = configured(
+    then = apply_launch_options(
         first, {"grid": [4, 5, 6], "defines": ("A=2",), "args": ["i32=2"], "std": None}
     )
 
     assert (first.grid, first.block) == ((16, 2), (64,))
     assert (then.grid, then.block, then.args) == ((4, 5, 6), (64,), ("i32=2",))
-    assert user_kernel.defines(then) == {"A": "2"}
+    assert user_kernel.parse_defines(then) == {"A": "2"}
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def test_later_choices_add_to_lists_and_replace_the_rest() -> None:
 )
 def test_a_choice_that_cannot_be_is_refused(choice: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError) as error:
-        configured(OwnKernel("a.cu"), choice)
+        apply_launch_options(UserKernel("a.cu"), choice)
 
     assert said in str(error.value)
 
@@ -201,7 +201,7 @@ def test_a_choice_that_cannot_be_is_refused(choice: dict[str, Any], said: str) -
 def test_a_source_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
     for path in ("missing.cu", str(tmp_path), "a\0.cu", "a" * 5000 + ".cu"):
         with pytest.raises(UsageError, match=r"cannot read|is no file"):
-            user_kernel.read_source(OwnKernel(path))
+            user_kernel.read_source(UserKernel(path))
 
 
 @pytest.mark.parametrize(
@@ -219,7 +219,7 @@ def test_a_block_that_a_gpu_refuses_is_refused(
 ) -> None:
     def launch() -> Launch:
         kernel, signature = replace(SAXPY, block=block), replace(SIGNATURE, bounds=bounds)
-        return user_launch.launch(kernel, signature, "text", LIMITS, executed=False)
+        return user_launch.make_user_launch(kernel, signature, "text", LIMITS, executed=False)
 
     if message:
         with pytest.raises(UsageError, match=message):

@@ -11,8 +11,8 @@ from jsonschema import Draft202012Validator
 
 from memlab.errors import UsageError
 from memlab.kernels.user import project
-from memlab.kernels.user.kernel import CHOICES, OwnKernel
-from memlab.kernels.user.launch_options import STANDARDS
+from memlab.kernels.user.kernel import LAUNCH_OPTIONS, UserKernel
+from memlab.kernels.user.launch_options import CPP_STANDARDS
 
 
 @pytest.fixture
@@ -50,8 +50,8 @@ source = "other.cu"
 def test_a_file_gives_its_kernels_by_name(folder: Path) -> None:
     (folder / "memlab.toml").write_text(WHOLE)
 
-    assert project.kernels() == {
-        "saxpy": OwnKernel(
+    assert project.read_user_kernels() == {
+        "saxpy": UserKernel(
             "src/saxpy.cu",
             "ns::saxpy<32>",
             "saxpy",
@@ -67,20 +67,20 @@ def test_a_file_gives_its_kernels_by_name(folder: Path) -> None:
             expect=("y=@y.npy",),
             tolerance=1e-3,
         ),
-        "other": OwnKernel("other.cu", "", "other"),
+        "other": UserKernel("other.cu", "", "other"),
     }
-    assert project.find("other") == OwnKernel("other.cu", "", "other")
-    assert project.find("a.cu:k") == OwnKernel("a.cu", "k")
-    assert project.find("tiled") is None
+    assert project.find_user_kernel("other") == UserKernel("other.cu", "", "other")
+    assert project.find_user_kernel("a.cu:k") == UserKernel("a.cu", "k")
+    assert project.find_user_kernel("tiled") is None
 
 
 def test_a_byte_order_mark_does_no_harm(folder: Path) -> None:
     (folder / "memlab.toml").write_text("\ufeff" + WHOLE, "utf-8")
-    assert list(project.kernels()) == ["saxpy", "other"]
+    assert list(project.read_user_kernels()) == ["saxpy", "other"]
 
 
 def test_without_a_file_there_are_none(folder: Path) -> None:
-    assert project.kernels() == {}
+    assert project.read_user_kernels() == {}
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_what_a_file_may_not_say_is_one_line(text: str, said: str, folder: Path)
     (folder / "memlab.toml").write_text(text)
 
     with pytest.raises(UsageError) as error:
-        project.kernels()
+        project.read_user_kernels()
 
     assert said in str(error.value)
     assert "memlab.toml" in str(error.value)
@@ -147,11 +147,11 @@ def test_what_a_file_may_not_say_is_one_line(text: str, said: str, folder: Path)
 def test_bytes_that_are_no_text_and_a_folder_in_the_way_are_refused(folder: Path) -> None:
     (folder / "memlab.toml").write_bytes(b"# \xff")
     with pytest.raises(UsageError, match="not UTF-8"):
-        project.kernels()
+        project.read_user_kernels()
     (folder / "memlab.toml").unlink()
     (folder / "memlab.toml").mkdir()
     with pytest.raises(UsageError, match="is no file"):
-        project.kernels()
+        project.read_user_kernels()
 
 
 def test_the_schema_is_sound_and_knows_every_choice() -> None:
@@ -159,9 +159,9 @@ def test_the_schema_is_sound_and_knows_every_choice() -> None:
     Draft202012Validator.check_schema(schema)
     properties = schema["$defs"]["kernel"]["properties"]
 
-    own = {name.replace("_", "-") for name in CHOICES} - {"reference"}
+    own = {name.replace("_", "-") for name in LAUNCH_OPTIONS} - {"reference"}
     assert set(properties) == own | {"source", "entry"}
-    assert tuple(properties["std"]["enum"]) == STANDARDS
+    assert tuple(properties["std"]["enum"]) == CPP_STANDARDS
     for each in properties.values():
         assert each["description"]
         assert each["examples"]
@@ -180,10 +180,10 @@ KEYS = st.sampled_from(["source", "entry", "grid", "block", "args", "tolerance",
 def test_any_table_is_a_kernel_or_one_line(
     table: dict[str, object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(project, "_read", lambda path: {"kernels": {"a": table}})
+    monkeypatch.setattr(project, "_read_document", lambda path: {"kernels": {"a": table}})
     said = ""
     try:
-        found = project.kernels()
+        found = project.read_user_kernels()
     except UsageError as error:
         said = str(error)
     else:

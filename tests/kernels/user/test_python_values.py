@@ -10,11 +10,11 @@ import pytest
 
 import memlab
 from memlab.errors import UsageError
-from memlab.kernels.launch import Buffer, Null, Scalar, Structure, Values
-from memlab.kernels.signature import KernelParameter, Part
+from memlab.kernels.launch import Buffer, InMemoryArray, NullPointer, Scalar, Structure
+from memlab.kernels.signature import KernelParameter, StructureMember
 from memlab.kernels.user import python_values
-from memlab.kernels.user.arguments import ArraySpecification, bind, read
-from memlab.kernels.user.kernel import OwnKernel, configured, defines
+from memlab.kernels.user.arguments import ArraySpecification, bind_arguments, parse_specification
+from memlab.kernels.user.kernel import UserKernel, apply_launch_options, parse_defines
 
 PARAMETERS = {
     "f32": KernelParameter("p", "scalar", "f32", "float", 4),
@@ -27,14 +27,14 @@ PARAMETERS = {
         "",
         "Pair",
         8,
-        parts=(Part("x", "f32", 0, "float"), Part("n", "i32", 4, "int")),
+        parts=(StructureMember("x", "f32", 0, "float"), StructureMember("n", "i32", 4, "int")),
         alignment_bytes=4,
     ),
 }
 
 
 def bound(value: Any, kind: str) -> Any:
-    return bind([python_values.argument(value)], [PARAMETERS[kind]])[0]
+    return bind_arguments([python_values.convert_argument(value)], [PARAMETERS[kind]])[0]
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_a_tuple_is_a_structure(value: Any) -> None:
 
 
 def test_none_is_a_null_pointer() -> None:
-    assert bound(None, "pointer") == Null("p")
+    assert bound(None, "pointer") == NullPointer("p")
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_an_array_is_what_it_holds(array: Any) -> None:
     for value, role in ((array, "in"), (memlab.inout(array), "inout")):
         found = bound(value, "pointer")
         assert (found.shape, found.dtype, found.role) == ((2, 3), "float32", role)
-        assert isinstance(found.fill, Values)
+        assert isinstance(found.fill, InMemoryArray)
         assert found.fill.array.dtype == np.float32
         assert found.fill.array.flags.c_contiguous
         assert np.array_equal(found.fill.array, array)
@@ -89,7 +89,7 @@ def test_an_array_is_what_it_holds(array: Any) -> None:
 
 @pytest.mark.parametrize("dtype", ["f32", "float32", np.float32, np.dtype("f4")])
 def test_an_output_is_as_its_text(dtype: Any) -> None:
-    assert memlab.out((2, 3), dtype) == read("out:f32[2,3]")
+    assert memlab.out((2, 3), dtype) == parse_specification("out:f32[2,3]")
     assert bound(memlab.out(np.int64(8), dtype), "pointer") == Buffer("p", (8,), "float32", "out")
 
 
@@ -129,7 +129,7 @@ def test_what_cannot_be_passed_is_one_line(value: Any, kind: str, said: str) -> 
 
 def test_a_number_of_thousands_of_digits_is_refused() -> None:
     with pytest.raises(UsageError, match="thousands of digits"):
-        python_values.argument(10**5000)
+        python_values.convert_argument(10**5000)
 
 
 @pytest.mark.parametrize(
@@ -141,17 +141,17 @@ def test_no_output_is_without_elements_or_a_type(shape: Any, dtype: str) -> None
 
 
 def test_definitions_may_be_a_mapping() -> None:
-    kernel = configured(
-        OwnKernel("k.cu"), {"defines": {"A": 1, "B": "x+1", "C": None, "D": True, "E": 0.5}}
+    kernel = apply_launch_options(
+        UserKernel("k.cu"), {"defines": {"A": 1, "B": "x+1", "C": None, "D": True, "E": 0.5}}
     )
 
-    assert defines(kernel) == {"A": "1", "B": "x+1", "C": "1", "D": "1", "E": "0.5"}
+    assert parse_defines(kernel) == {"A": "1", "B": "x+1", "C": "1", "D": "1", "E": "0.5"}
     with pytest.raises(UsageError, match=r"defines takes names with texts, numbers or None"):
-        configured(kernel, {"defines": {"A": [1]}})
+        apply_launch_options(kernel, {"defines": {"A": [1]}})
 
 
 def test_an_argument_that_is_none_of_these_is_numbered() -> None:
     with pytest.raises(UsageError, match=r"args\[1\]: an argument cannot be an object of type set"):
-        configured(OwnKernel("k.cu"), {"args": [1, {2}]})
-    (kept,) = configured(OwnKernel("k.cu"), {"args": np.ones(3, np.float32)}).args
+        apply_launch_options(UserKernel("k.cu"), {"args": [1, {2}]})
+    (kept,) = apply_launch_options(UserKernel("k.cu"), {"args": np.ones(3, np.float32)}).args
     assert isinstance(kept, ArraySpecification)

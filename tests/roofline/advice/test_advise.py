@@ -9,7 +9,7 @@ from example_runs import CEILINGS, COUNTERS, H200, measurement, run, run_of, tim
 
 from memlab.device.measurement import Counters, Measurement, Occupancy, Verification
 from memlab.roofline.advice.advise import advise
-from memlab.roofline.placement import place
+from memlab.roofline.placement import place_measurement
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_a_kernel_as_short_as_any_is_told_to_work_more() -> None:
     device = replace(H200, shortest_kernel_s=1.31e-6)
 
     def advice(measured: Measurement) -> str:
-        return advise(measured, place(measured, CEILINGS), device)[0]
+        return advise(measured, place_measurement(measured, CEILINGS), device)[0]
 
     asked = Counters(global_load_sectors=4096, requested_load_bytes=131072)
     few = replace(copy, counters=asked, grid=(132, 1, 1))

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memlab.device.measurement import LineCounters
-from memlab.roofline.advice.banks import rows_of_a_warp
+from memlab.roofline.advice.banks import rows_per_warp
 
 Block = tuple[int, int, int]
 
@@ -154,4 +154,4 @@ def test_the_lines_of_a_kernel_with_shared_atomics_say_nothing() -> None:
     ],
 )
 def test_rows_that_a_warp_takes_in(block: Block, rows: int) -> None:
-    assert rows_of_a_warp(block) == rows
+    assert rows_per_warp(block) == rows

@@ -5,10 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memlab.device.measurement import Counters
-from memlab.kernels.catalog import find
+from memlab.kernels.catalog import find_kernel
 from memlab.kernels.kernel import Limits
 from memlab.kernels.launch import Launch
-from memlab.roofline.analysis.boundary import BoundaryCost, EdgeCase, edge_case, nearest_multiples
+from memlab.roofline.analysis.boundary import (
+    BoundaryCase,
+    BoundaryCost,
+    edge_case,
+    nearest_multiples,
+)
 from memlab.roofline.reports.analysis_text import boundary_rows, boundary_text
 
 LIMITS = Limits("test")
@@ -16,7 +21,7 @@ LIMITS = Limits("test")
 
 def nearest(kernel: str, **parameters: int) -> object:
     def prepare(values: object) -> Launch:
-        return find(kernel).prepare(values, LIMITS)  # type: ignore[arg-type]
+        return find_kernel(kernel).prepare(values, LIMITS)  # type: ignore[arg-type]
 
     return nearest_multiples(dict(prepare(parameters).parameters), prepare)
 
@@ -61,8 +66,8 @@ def test_multiples_of_the_tile(width: int, tile: int) -> None:
     assert upper == {"width": below + tile, "tile": tile}
 
 
-def _case(size: int, slots: int, sectors: int) -> EdgeCase:
-    return EdgeCase({"width": size, "tile": 16}, 0, slots, 0, 0, sectors, work=size)
+def _case(size: int, slots: int, sectors: int) -> BoundaryCase:
+    return BoundaryCase({"width": size, "tile": 16}, 0, slots, 0, 0, sectors, work=size)
 
 
 def test_waste_is_what_the_neighbours_rate_would_save() -> None:
@@ -79,7 +84,7 @@ def test_waste_is_what_the_neighbours_rate_would_save() -> None:
 
 
 def test_a_case_counts_lanes_and_sectors() -> None:
-    launch = find("naive").prepare({"width": 10, "tile": 4}, LIMITS)
+    launch = find_kernel("naive").prepare({"width": 10, "tile": 4}, LIMITS)
     counters = Counters(
         warp_instructions=3,
         thread_instructions=90,
@@ -93,6 +98,6 @@ def test_a_case_counts_lanes_and_sectors() -> None:
 
 
 def test_flops_of_the_tensor_cores_count_at_the_edge() -> None:
-    launch = find("tensor-fp16").prepare({"width": 100}, LIMITS)
+    launch = find_kernel("tensor-fp16").prepare({"width": 100}, LIMITS)
     counters = Counters(flop_tensor_fp16=4096, flop_fp32=2)
     assert edge_case(launch, counters).flop_executed == 4098

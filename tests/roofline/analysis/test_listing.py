@@ -18,8 +18,8 @@ from memlab.device.measurement import (
 from memlab.device.properties import DeviceProperties
 from memlab.roofline.analysis.analysis import Analysis, access_ratio
 from memlab.roofline.analysis.listing import listing
-from memlab.roofline.reports.analysis_text import compact, ratio_facts
-from memlab.roofline.reports.listing_html import page
+from memlab.roofline.reports.analysis_text import compact_count, ratio_facts
+from memlab.roofline.reports.listing_html import listing_page
 
 HOSTILE = "x = \"</td></table><script>alert(1)</script>\" & '<!-- ' /* ünïcode */;"
 
@@ -177,7 +177,7 @@ class _Tags(HTMLParser):
 
 
 def test_the_page_is_escaped_whole_and_self_contained(analysis: Analysis) -> None:
-    text = page(analysis)
+    text = listing_page(analysis)
     tags = _Tags()
     tags.feed(text)
     assert not tags.open  # every tag is closed, in order
@@ -201,13 +201,13 @@ def test_an_access_has_its_row_only_where_figures_mix(analysis: Analysis) -> Non
         AccessCounters("shared", "load", "tile", stray),
     )
     listed = listing(SOURCE, (LOAD, ADD), accesses)
-    assert [each.text for each in listed[1].mixed] == ["load <a>", "store global memory"]
-    assert [each.sectors_per_request for each in listed[1].mixed] == [4.0, 6.0]
+    assert [each.text for each in listed[1].mixed_accesses] == ["load <a>", "store global memory"]
+    assert [each.sectors_per_request for each in listed[1].mixed_accesses] == [4.0, 6.0]
     # 20 sectors of 32 bytes of the 5440 bytes of all lines.
-    assert listed[1].mixed[0].heat == pytest.approx(640 / 5440)
-    assert listed[2].mixed == ()
+    assert listed[1].mixed_accesses[0].heat == pytest.approx(640 / 5440)
+    assert listed[2].mixed_accesses == ()
 
-    text = page(replace(analysis, accesses=accesses))
+    text = listing_page(replace(analysis, accesses=accesses))
     tags = _Tags()
     tags.feed(text)
     assert "    load <a>" in tags.code
@@ -216,7 +216,7 @@ def test_an_access_has_its_row_only_where_figures_mix(analysis: Analysis) -> Non
 
 def test_figures_stay_on_a_narrow_screen(analysis: Analysis) -> None:
     """Source lines fold, and on a telephone each figure carries its column's name."""
-    text = page(analysis)
+    text = listing_page(analysis)
     assert "white-space: pre-wrap" in text
     assert '<td class="" data-name="sectors">5</td>' in text
     assert "content: attr(data-name)" in text
@@ -224,7 +224,7 @@ def test_figures_stay_on_a_narrow_screen(analysis: Analysis) -> None:
 
 def test_the_page_turns_no_words_round(analysis: Analysis) -> None:
     source = SOURCE.replace("// head", "\t/* \u202e } \u2066if (admin)\x1b */")
-    text = page(replace(analysis, source=source, kernel="\u202euc.live"))
+    text = listing_page(replace(analysis, source=source, kernel="\u202euc.live"))
     assert "\t/* \\u202e } \\u2066if (admin)\\x1b */" in text
     assert not {"\u202e", "\u2066", "\x1b"} & set(text)
 
@@ -233,4 +233,4 @@ def test_the_page_turns_no_words_round(analysis: Analysis) -> None:
     ("count", "text"), [(0, ""), (7, "7"), (999, "999"), (1000, "1.00k"), (8_388_608, "8.39M")]
 )
 def test_counts_are_compact(count: int, text: str) -> None:
-    assert compact(count) == text
+    assert compact_count(count) == text

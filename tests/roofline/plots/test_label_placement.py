@@ -7,7 +7,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from memlab.roofline.plots.label_placement import fit
+from memlab.roofline.plots.label_placement import fit_text
 
 NAMES = [
     "tiled 16",
@@ -37,7 +37,7 @@ def test_as_much_is_kept_as_fits(name: str, inches: float) -> None:
     whole = text_of(name).get_window_extent().width <= 100 * inches
 
     text = text_of(name)
-    fit(text, inches)
+    fit_text(text, inches)
 
     assert text.get_text() == (name if whole else longest)
 
@@ -52,7 +52,7 @@ def test_a_name_of_any_length_takes_few_measurements(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(Text, "get_window_extent", and_note)
     text = text_of("k" * 50_000 + "m" * 50_000)
-    fit(text, 2.0)
+    fit_text(text, 2.0)
 
     start, ellipsis, end = text.get_text().partition("…")
     assert set(start) == {"k"}

@@ -11,26 +11,32 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from memlab.device.datasheets import loader
-from memlab.device.occupancy import RESOURCES, Block, resident, resource_limits
-from memlab.roofline.plots.occupancy import draw
-from memlab.roofline.plots.occupancy_curves import curves, curves_csv
-from memlab.roofline.plots.roofline import render
+from memlab.device.occupancy import (
+    BLOCK_RESOURCES,
+    BlockRequirements,
+    occupancy_or_none,
+    resource_limits,
+)
+from memlab.roofline.plots.occupancy import draw_occupancy
+from memlab.roofline.plots.occupancy_curves import curves_csv
+from memlab.roofline.plots.occupancy_curves import occupancy_curves as curves
+from memlab.roofline.plots.roofline import render_figure
 
-RTX3070 = loader.load("rtx3070")
-BLOCK = Block(256, 40, 8192)
+RTX3070 = loader.load_datasheet("rtx3070")
+BLOCK = BlockRequirements(256, 40, 8192)
 
 
 @settings(max_examples=20, deadline=None)
 @given(
-    device=st.sampled_from(loader.names()),
+    device=st.sampled_from(loader.datasheet_names()),
     threads=st.integers(1, 1024),
     registers=st.integers(1, 64),
     shared=st.integers(0, 48 * 1024),
     data=st.data(),
 )
 def test_a_step_holds_for_every_value_in_it(device, threads, registers, shared, data):
-    properties = loader.load(device)
-    block = Block(threads, registers, shared)
+    properties = loader.load_datasheet(device)
+    block = BlockRequirements(threads, registers, shared)
     for curve in curves(properties, block):
         assert (curve.steps[0].first, curve.steps[-1].last) == resource_limits(properties)[
             curve.resource
@@ -40,7 +46,7 @@ def test_a_step_holds_for_every_value_in_it(device, threads, registers, shared, 
         )
         step = data.draw(st.sampled_from(curve.steps))
         value = data.draw(st.integers(step.first, step.last))
-        found = resident(properties, replace(block, **{curve.resource: value}))
+        found = occupancy_or_none(properties, replace(block, **{curve.resource: value}))
         assert step.warps_per_sm == (found.warps_per_sm if found else 0)
         assert (step.occupancy and step.occupancy.limiter) == (found and found.limiter)
 
@@ -48,7 +54,7 @@ def test_a_step_holds_for_every_value_in_it(device, threads, registers, shared, 
 def test_csv_has_a_row_a_step_and_marks_the_block():
     rows = list(csv.DictReader(io.StringIO(curves_csv(curves(RTX3070, BLOCK)))))
     marked = [(row["resource"], row["current"]) for row in rows if row["current"]]
-    assert marked == list(zip(RESOURCES, ("256", "40", "8192"), strict=True))
+    assert marked == list(zip(BLOCK_RESOURCES, ("256", "40", "8192"), strict=True))
     registers = [row for row in rows if row["resource"] == "registers_per_thread"]
     # Without the rest in the way: 1536 / 256 blocks up to 40, then 5 up to 48, 4 up to 64 ...
     assert [(int(row["last"]), int(row["blocks_per_sm"])) for row in registers[-5:]] == [
@@ -63,13 +69,15 @@ def test_csv_has_a_row_a_step_and_marks_the_block():
 @pytest.mark.parametrize("image_format", ["png", "svg", "pdf"])
 def test_the_picture_is_the_same_every_time(image_format):
     def picture():
-        return render(draw(curves(RTX3070, BLOCK), RTX3070, "a block"), image_format)
+        return render_figure(
+            draw_occupancy(curves(RTX3070, BLOCK), RTX3070, "a block"), image_format
+        )
 
     assert picture() == picture()
 
 
 def test_the_picture_says_what_it_shows():
-    figure = draw(curves(RTX3070, BLOCK), RTX3070, "256 threads a block")
+    figure = draw_occupancy(curves(RTX3070, BLOCK), RTX3070, "256 threads a block")
     texts = [text.get_text() for text in figure.texts]
     assert texts[0] == "Occupancy of 256 threads a block"
     assert "6 blocks, 48 of 48 warps, 100%, limited by warps and registers" in texts[1]
@@ -88,9 +96,9 @@ def test_the_picture_says_what_it_shows():
 @example("h200", 256, 94, 16896)  # the curve rises beside the marker
 @example("t4", 700, 60, 30000)
 def test_no_line_strikes_a_text_through(device, threads, registers, shared):
-    properties = loader.load(device)
-    drawn = curves(properties, Block(threads, registers, shared))
-    figure = draw(drawn, properties, "a block")
+    properties = loader.load_datasheet(device)
+    drawn = curves(properties, BlockRequirements(threads, registers, shared))
+    figure = draw_occupancy(drawn, properties, "a block")
     for curve, axes in zip(drawn, figure.axes, strict=False):
         assert any(text.get_fontweight() == "bold" for text in axes.texts), curve.resource
         boxes = [(text.get_text(), text.get_window_extent()) for text in axes.texts]
@@ -104,12 +112,15 @@ def test_no_line_strikes_a_text_through(device, threads, registers, shared):
 
 
 def test_counts_make_way_for_what_is_drawn_and_stay():
-    h200 = loader.load("h200")
+    h200 = loader.load_datasheet("h200")
     for block, counts in (
-        (Block(128, 16, 32), ({"32"}, {"16"}, {"16", "1 block"})),
-        (Block(256, 94, 16896), ({"2", "1 block", "no block fits"}, {"2"}, {"2 blocks"})),
+        (BlockRequirements(128, 16, 32), ({"32"}, {"16"}, {"16", "1 block"})),
+        (
+            BlockRequirements(256, 94, 16896),
+            ({"2", "1 block", "no block fits"}, {"2"}, {"2 blocks"}),
+        ),
     ):
-        figure = draw(curves(h200, block), h200, "a block")
+        figure = draw_occupancy(curves(h200, block), h200, "a block")
         for axes, expected in zip(figure.axes, counts, strict=False):
             assert expected <= {text.get_text() for text in axes.texts}
 
@@ -117,10 +128,10 @@ def test_counts_make_way_for_what_is_drawn_and_stay():
 def test_no_text_leaves_the_picture():
     for properties, block in (
         (RTX3070, BLOCK),
-        (loader.load("h200"), Block(1024, 64, 227 * 1024)),
-        (loader.load("t4"), Block(1, 255, 0)),
+        (loader.load_datasheet("h200"), BlockRequirements(1024, 64, 227 * 1024)),
+        (loader.load_datasheet("t4"), BlockRequirements(1, 255, 0)),
     ):
-        figure = draw(curves(properties, block), properties, "a kernel with a name, " * 9)
+        figure = draw_occupancy(curves(properties, block), properties, "a kernel with a name, " * 9)
         width, height = figure.get_size_inches() * figure.dpi
         figure.canvas.draw()
         for text in figure.findobj(lambda each: hasattr(each, "get_text")):

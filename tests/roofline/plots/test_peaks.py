@@ -10,13 +10,13 @@ from matplotlib.text import Text
 from paths import DATA
 
 from memlab.device.datasheets import loader
-from memlab.device.gpu.peaks.records import theoretical
+from memlab.device.gpu.peaks.records import theoretical_rate
 from memlab.device.measurement import DeviceSummary
 from memlab.errors import UsageError
 from memlab.roofline.ceilings import measured_ceilings
 from memlab.roofline.documents.peaks import peaks_document, peaks_from_document
 from memlab.roofline.plots import peaks as peaks_plot
-from memlab.roofline.plots.roofline import draw, render
+from memlab.roofline.plots.roofline import draw_roofline, render_figure
 from memlab.roofline.store.store import Store
 
 FIRST = DeviceSummary("NVIDIA H200", "cuda", (9, 0), "cuda:0")
@@ -121,7 +121,7 @@ def test_damaged_peaks_are_one_line_that_says_what_to_do(store, peaks):
     ],
 )
 def test_limits_by_the_datasheet_and_by_the_clock(limit, clock, expected):
-    value = theoretical(limit, loader.load("h200"), clock)
+    value = theoretical_rate(limit, loader.load_datasheet("h200"), clock)
     assert value == (None if expected is None else pytest.approx(expected, rel=1e-3))
 
 
@@ -137,8 +137,8 @@ def test_measured_ceilings_are_the_best_of_each(peaks):
 
 
 def test_a_roofline_draws_them_beside_the_datasheet(peaks):
-    with_peaks = draw(ladder(), CEILINGS, "NVIDIA H200", "2026", measured_ceilings(peaks))
-    without = draw(ladder(), CEILINGS, "NVIDIA H200", "2026")
+    with_peaks = draw_roofline(ladder(), CEILINGS, "NVIDIA H200", "2026", measured_ceilings(peaks))
+    without = draw_roofline(ladder(), CEILINGS, "NVIDIA H200", "2026")
     assert len(with_peaks.axes[0].lines) == len(without.axes[0].lines) + 4  # L1, L2, DRAM, FP32
     assert with_peaks.axes[0].get_xlim() == without.axes[0].get_xlim()
     (label,) = (text for text in texts(with_peaks) if text.startswith("DRAM  "))
@@ -148,8 +148,8 @@ def test_a_roofline_draws_them_beside_the_datasheet(peaks):
 
 def test_the_hierarchy_shows_every_figure_within_the_picture(peaks):
     too_fast = replace(peaks.rates[0], value=peaks.rates[0].theoretical * 1.02)
-    figure = peaks_plot.draw(replace(peaks, rates=(too_fast, *peaks.rates[1:])))
-    assert render(figure, "png").startswith(b"\x89PNG")
+    figure = peaks_plot.draw_peaks(replace(peaks, rates=(too_fast, *peaks.rates[1:])))
+    assert render_figure(figure, "png").startswith(b"\x89PNG")
     shown = texts(figure)
     for rate in peaks.rates:
         assert rate.label in shown

@@ -12,12 +12,12 @@ from matplotlib.text import Text
 from paths import DATA
 
 from memlab.device.datasheets import loader
-from memlab.device.occupancy import Block
+from memlab.device.occupancy import BlockRequirements
 from memlab.roofline.documents.peaks import peaks_from_document
 from memlab.roofline.plots import occupancy as occupancy_plot
 from memlab.roofline.plots import peaks, trace
 from memlab.roofline.plots import roofline as plot
-from memlab.roofline.plots.occupancy_curves import curves
+from memlab.roofline.plots.occupancy_curves import occupancy_curves as curves
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from memlab.roofline.run import Run
 
 PEAKS = DATA / "h200-peaks.json"
-H200 = loader.load("h200")
+H200 = loader.load_datasheet("h200")
 
 
 def roofline(*runs: Run) -> Figure:
-    return plot.draw(runs, CEILINGS, "NVIDIA H200", "2026-01-02")
+    return plot.draw_roofline(runs, CEILINGS, "NVIDIA H200", "2026-01-02")
 
 
 def tiles_apart(times: float, fast_s: float) -> Figure:
@@ -41,9 +41,11 @@ def tiles_apart(times: float, fast_s: float) -> Figure:
 PICTURES = {
     "roofline": lambda: roofline(*ladder()),
     "bars": lambda: roofline(run("copy")),
-    "occupancy": lambda: occupancy_plot.draw(curves(H200, Block(256, 40, 8192)), H200, "a block"),
-    "trace": lambda: trace.draw(example_trace()),
-    "peaks": lambda: peaks.draw(peaks_from_document(json.loads(PEAKS.read_text()))),
+    "occupancy": lambda: occupancy_plot.draw_occupancy(
+        curves(H200, BlockRequirements(256, 40, 8192)), H200, "a block"
+    ),
+    "trace": lambda: trace.draw_trace(example_trace()),
+    "peaks": lambda: peaks.draw_peaks(peaks_from_document(json.loads(PEAKS.read_text()))),
 }
 
 

@@ -20,12 +20,12 @@ from matplotlib.text import Text
 from matplotlib.transforms import Affine2D
 
 from memlab.errors import UsageError
-from memlab.roofline.documents.frames import frame, picture_csv
-from memlab.roofline.plots.axes import limits
-from memlab.roofline.plots.label_placement import spread
-from memlab.roofline.plots.roofline import RUNS_AT_MOST, draw, image_format, render
-from memlab.roofline.plots.style import PALETTE, entries
-from memlab.roofline.units import digits, scaled, short
+from memlab.roofline.documents.frames import picture_csv, runs_frame
+from memlab.roofline.plots.axes import axis_limits
+from memlab.roofline.plots.label_placement import spread_positions
+from memlab.roofline.plots.roofline import MAX_RUNS, draw_roofline, image_format, render_figure
+from memlab.roofline.plots.style import PALETTE, run_styles
+from memlab.roofline.units import column_number, sentence_number, si_text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,7 +48,7 @@ def many() -> list[Run]:
 
 
 def picture(runs: list[Run]) -> Figure:
-    return draw(runs, CEILINGS, "NVIDIA H200", DATE)
+    return draw_roofline(runs, CEILINGS, "NVIDIA H200", DATE)
 
 
 def points(figure: Figure, kernel: str = "tiled") -> list[Line2D]:
@@ -72,7 +72,9 @@ def test_tensor_cores_raise_the_axes_and_push_no_other_run_off_them() -> None:
     bf16 = replace(fp16, key="bf16", label="BF16 tensor")
     counters = replace(counters, flop_tensor_fp16=0, flop_tensor_bf16=counters.flop_tensor_fp16)
     runs = [slow, tensor, replace(tensor, kernel="tensor-bf16", counters=counters)]
-    figure = draw([run_of(each) for each in runs], [*CEILINGS, fp16, bf16], "NVIDIA H200", DATE)
+    figure = draw_roofline(
+        [run_of(each) for each in runs], [*CEILINGS, fp16, bf16], "NVIDIA H200", DATE
+    )
 
     bottom, top = figure.axes[0].get_ylim()
     assert bottom == pytest.approx(1e10)
@@ -87,7 +89,7 @@ def test_tensor_cores_raise_the_axes_and_push_no_other_run_off_them() -> None:
 @given(scale=st.floats(1e-3, 1e3))
 def test_the_roofs_lie_within_the_axes_for_any_device(scale: float) -> None:
     scaled_up = [replace(each, value=each.value * scale) for each in CEILINGS]
-    (left, right), (bottom, top) = limits(scaled_up)
+    (left, right), (bottom, top) = axis_limits(scaled_up)
     peak = 66.908e12 * scale
     assert left < 2.0
     assert right > 13.9
@@ -160,7 +162,7 @@ def test_no_roof_goes_through_a_peaks_label_and_no_label_through_another() -> No
     ]
     tensor = [replace(base, kernel=f"t{i}", counters=each) for i, each in enumerate(counted)]
     runs = [*ladder(), *map(run_of, tensor)]
-    chart = draw(runs, [*CEILINGS, *peaks], "NVIDIA H200", DATE).axes[0]
+    chart = draw_roofline(runs, [*CEILINGS, *peaks], "NVIDIA H200", DATE).axes[0]
 
     labels = [text for text in chart.texts if " peak " in text.get_text()]
     assert len(labels) == 3
@@ -243,7 +245,12 @@ def test_sizes_are_said_only_where_they_tell_runs_apart() -> None:
         return at("tiled16", 1e13, kernel=kernel, tile=64, parameters=parameters)
 
     runs = [sized("a", 1024), sized("b", 2048), sized("c", 512), sized("c", 1024)]
-    assert [entry.label for entry in entries(runs)] == ["a 64", "b 64", "c 64 · 512", "c 64 · 1024"]
+    assert [entry.label for entry in run_styles(runs)] == [
+        "a 64",
+        "b 64",
+        "c 64 · 512",
+        "c 64 · 1024",
+    ]
 
 
 def test_what_is_too_long_loses_its_name_before_its_size() -> None:
@@ -265,7 +272,7 @@ def test_what_is_too_long_loses_its_name_before_its_size() -> None:
 def test_more_kernels_than_colours_still_look_different() -> None:
     still = [run("copy"), run("transpose_shared")]
     runs = [*still, *(at("tiled16", 1e12 * (i + 1), kernel=f"k{i}") for i in range(10))]
-    looks = [(entry.color, str(entry.stroke)) for entry in entries(runs)]
+    looks = [(entry.color, str(entry.line_style)) for entry in run_styles(runs)]
     assert len(set(looks)) == len(runs)
     # Those with FLOPs, which alone are on the chart, have the solid lines.
     assert [stroke for _, stroke in looks[2:9]] == ["solid"] * 7
@@ -330,16 +337,16 @@ def test_what_is_above_a_physical_limit_is_called_invalid() -> None:
 def test_only_the_newest_of_too_many_runs_are_drawn_and_that_is_said() -> None:
     runs = many()
     texts = [text.get_text() for text in texts_of(picture([*runs, *runs]))]
-    assert sum(text.startswith("2.11 ms") for text in texts) == RUNS_AT_MOST
+    assert sum(text.startswith("2.11 ms") for text in texts) == MAX_RUNS
     assert "Only the newest 12 runs are drawn: 1 older not." in texts
 
 
 def test_the_files_are_what_they_say_and_the_same_each_time() -> None:
-    assert render(picture(ladder()), "png").startswith(b"\x89PNG\r\n")
-    first, second = (render(picture(ladder()), "svg") for _ in range(2))
+    assert render_figure(picture(ladder()), "png").startswith(b"\x89PNG\r\n")
+    first, second = (render_figure(picture(ladder()), "svg") for _ in range(2))
     assert first == second
     assert ElementTree.fromstring(first).tag == "{http://www.w3.org/2000/svg}svg"
-    assert render(picture([]), "pdf").startswith(b"%PDF-")
+    assert render_figure(picture([]), "pdf").startswith(b"%PDF-")
 
 
 def test_an_unknown_format_names_those_there_are(tmp_path: Path) -> None:
@@ -363,13 +370,13 @@ def test_the_picture_can_be_redrawn_from_its_csv() -> None:
 
 
 def test_a_frame_has_a_row_a_run_and_its_columns_without_any() -> None:
-    assert list(frame(ladder()).kernel) == ["naive", "tiled", "tiled", "tiled"]
-    assert list(frame([]).columns) == list(frame(ladder()).columns)
+    assert list(runs_frame(ladder()).kernel) == ["naive", "tiled", "tiled", "tiled"]
+    assert list(runs_frame([]).columns) == list(runs_frame(ladder()).columns)
 
 
 @given(st.lists(st.floats(0, 10), max_size=8).map(sorted), st.floats(0.01, 1))
 def test_labels_keep_their_order_and_distance(wanted: list[float], gap: float) -> None:
-    placed = spread(wanted, gap, 0, 10)
+    placed = spread_positions(wanted, gap, 0, 10)
     assert all(right - left >= gap - 1e-9 for left, right in pairwise(placed))
     assert all(-1e-9 <= position <= 10 + 1e-9 for position in placed)
     if all(right - left >= gap for left, right in pairwise(wanted)):
@@ -387,12 +394,17 @@ def test_labels_keep_their_order_and_distance(wanted: list[float], gap: float) -
     ],
 )
 def test_figures_read_as_a_person_writes_them(value: float, unit: str, text: str) -> None:
-    assert scaled(value, unit) == text
+    assert si_text(value, unit) == text
 
 
 def test_plain_figures_have_three_digits() -> None:
-    assert [digits(x) for x in (0.25, 8, 13.898, 1365.6)] == ["0.250", "8.00", "13.9", "1,370"]
-    assert [short(x) for x in (0.25, 8, 100)] == ["0.25", "8", "100"]
+    assert [column_number(x) for x in (0.25, 8, 13.898, 1365.6)] == [
+        "0.250",
+        "8.00",
+        "13.9",
+        "1,370",
+    ]
+    assert [sentence_number(x) for x in (0.25, 8, 100)] == ["0.25", "8", "100"]
 
 
 def test_labels_say_how_runs_of_ones_own_kernel_differ() -> None:
@@ -409,7 +421,7 @@ def test_labels_say_how_runs_of_ones_own_kernel_differ() -> None:
         own("b.cu:g", grid="16", block="256", args="i32=2"),
         own("c.cu:h", grid="16", block="256", args="i32=2"),
     ]
-    assert [entry.label for entry in entries(runs)] == [
+    assert [entry.label for entry in run_styles(runs)] == [
         "a.cu:f · grid 16",
         "a.cu:f · grid 32",
         "a.cu:f · grid 32, defines FAST",
@@ -421,6 +433,6 @@ def test_labels_say_how_runs_of_ones_own_kernel_differ() -> None:
 
 def test_a_name_with_control_characters_leaves_the_picture_whole() -> None:
     hostile = run_of(replace(measurement("tiled16"), kernel="\x1b[31m\x00<a>\u202e&\ud800.cu:k"))
-    svg = render(picture([hostile]), "svg")
+    svg = render_figure(picture([hostile]), "svg")
     assert ElementTree.fromstring(svg).tag == "{http://www.w3.org/2000/svg}svg"
-    assert render(picture([hostile]), "pdf")
+    assert render_figure(picture([hostile]), "pdf")

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memlab.device.tracing.records import ArrayUse, ThreadTrace, Trace
-from memlab.roofline.plots.roofline import render
-from memlab.roofline.plots.trace import _rectangles, draw, elements_csv
+from memlab.roofline.plots.roofline import render_figure
+from memlab.roofline.plots.trace import _rectangles, draw_trace, elements_csv
 
 
 def test_the_data_beside_the_picture() -> None:
@@ -35,7 +35,7 @@ def test_the_data_beside_the_picture() -> None:
 
 
 def test_a_product_stands_as_in_textbooks_with_its_elements_in_order() -> None:
-    left, right, product = draw(example_trace()).axes
+    left, right, product = draw_trace(example_trace()).axes
     assert left.get_position().y0 == pytest.approx(product.get_position().y0)
     assert right.get_position().x0 == pytest.approx(product.get_position().x0)
     assert left.get_position().x1 < product.get_position().x0
@@ -49,7 +49,7 @@ def test_a_product_stands_as_in_textbooks_with_its_elements_in_order() -> None:
 
 @pytest.mark.parametrize("image_format", ["png", "svg", "pdf"])
 def test_large_arrays_are_drawn_and_the_same_each_time(image_format: str) -> None:
-    pictures = [render(draw(example_trace(2048)), image_format) for _ in range(2)]
+    pictures = [render_figure(draw_trace(example_trace(2048)), image_format) for _ in range(2)]
     assert pictures[0] == pictures[1]
     assert len(pictures[0]) < 1_000_000
 
@@ -72,7 +72,7 @@ def _own(*uses: ArrayUse, **parameters: str) -> Trace:
 
 
 def test_long_parameters_stay_in_the_picture() -> None:
-    figure = draw(_own(ArrayUse("a", (8,), {}, None, (0,), ()), args="f32[4,8,16] " * 9))
+    figure = draw_trace(_own(ArrayUse("a", (8,), {}, None, (0,), ()), args="f32[4,8,16] " * 9))
     _, subtitle = figure.texts
     assert "…" in subtitle.get_text()
     assert subtitle.get_text().endswith("; x, y as in CUDA")
@@ -82,7 +82,7 @@ def test_long_parameters_stay_in_the_picture() -> None:
 def test_planes_are_told_apart() -> None:
     """Of 4 planes of 8 rows, the block reads a corner of the second and of the last."""
     read = (128, 129, 144, 145, 384, 385)
-    (axes,) = draw(_own(ArrayUse("a", (4, 8, 16), {1: 6}, None, read, ()))).axes
+    (axes,) = draw_trace(_own(ArrayUse("a", (4, 8, 16), {1: 6}, None, read, ()))).axes
     assert [each.get_text() for each in axes.get_yticklabels()] == [
         f"[{plane}][{row}]" for plane in range(4) for row in (0, 4)
     ]
@@ -93,7 +93,7 @@ def test_planes_are_told_apart() -> None:
 
 
 def test_a_single_element_is_no_larger_than_a_row() -> None:
-    row, single = draw(
+    row, single = draw_trace(
         _own(ArrayUse("a", (32,), {}, None, (0,), ()), ArrayUse("b", (1,), {}, None, (), (0,)))
     ).axes
     assert single.get_position().width < row.get_position().width / 2

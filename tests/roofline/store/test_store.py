@@ -123,7 +123,7 @@ def store_and(*statements):
     """A store of ours in which someone has made something of their own."""
 
     def make(path):
-        with StoreFile(path).writing() as connection:
+        with StoreFile(path).open_for_writing() as connection:
             for statement in statements:
                 connection.execute(statement)
 

@@ -16,8 +16,8 @@ from memlab.device.emulator.machine.access_costs import Patterns
 from memlab.device.emulator.machine.machine import Chunk
 from memlab.device.emulator.machine.memory import GlobalMemory
 from memlab.device.emulator.machine.threads import Grid
-from memlab.device.emulator.program.program import load
-from memlab.device.emulator.ptx.parser import parse
+from memlab.device.emulator.program.program import load_program
+from memlab.device.emulator.ptx.parser import parse_ptx
 
 THREADS = (0, 1, 2, 32, 33)  # those that do something, of two warps
 OPCODES = {
@@ -38,7 +38,7 @@ PARTIAL_BARRIERS = st.tuples(st.just("some"), st.integers(1, 7), st.just(0))  # 
 
 def observe(operations: list[Operation]) -> list[tuple[Observation, int, int]]:
     """The races found, each with the places of the earlier and the later access."""
-    program = load(parse(kernel(text_of(operations))), "k")
+    program = load_program(parse_ptx(kernel(text_of(operations))), "k")
     memory = GlobalMemory({})
     extents = {"global": [], "shared": [(0, program.static_shared_bytes)]}
     grid = Grid((1, 1, 1), (64, 1, 1), 0, b"")
@@ -73,7 +73,7 @@ def checked(
     start += "cvt.u64.u32 %rd0, %r5; mov.u64 %rd1, cells_of_all; add.u64 %rd0, %rd0, %rd1;"
     text = text_of(operations, f".reg .b64 %rd<2>; {start}", ANYWHERE)
     cells = f".visible .global .align 8 .b8 cells_of_all[{BLOCK_BYTES * BLOCKS}];"
-    program = load(parse(kernel(text, functions=cells)), "k")
+    program = load_program(parse_ptx(kernel(text, functions=cells)), "k")
     memory = GlobalMemory({"cells_of_all": (BLOCK_BYTES * BLOCKS, 4)})
     address = memory.find("cells_of_all").address
     extents = {

@@ -4,8 +4,13 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memlab.device.emulator.checks.shadow_memory import THREAD, TIME_SHIFT, WARPS_APART, Kept
-from memlab.device.emulator.checks.touched_units import touched
+from memlab.device.emulator.checks.shadow_memory import (
+    THREAD_AND_WARP_ID_SHIFTS,
+    THREAD_MASK,
+    TIME_SHIFT,
+    AccessHistory,
+)
+from memlab.device.emulator.checks.touched_units import gather_touched_units
 
 UNITS = 8
 THREADS = (0, 1, 2, 31, 32, 33, 64)
@@ -18,22 +23,27 @@ INSTRUCTION = st.dictionaries(st.sampled_from(THREADS), st.integers(0, UNITS // 
 def test_the_last_access_and_the_last_by_another_thread_and_warp_are_kept(
     instructions: list[dict[int, int]],
 ) -> None:
-    kept, scratch = Kept(UNITS, WARPS_APART), np.empty(UNITS, np.int32)
+    kept, scratch = AccessHistory(UNITS, THREAD_AND_WARP_ID_SHIFTS), np.empty(UNITS, np.int32)
     every: list[list[tuple[int, int]]] = [[] for _ in range(UNITS)]  # time and thread
     for time, instruction in enumerate(instructions, 1):
         pairs = sorted(instruction.items())
         threads = np.array([thread for thread, _ in pairs])
         units = np.array([[2 * pair, 2 * pair + 1] for _, pair in pairs]).reshape(-1)
-        kept.add(touched(units, threads, threads, scratch, WARPS_APART), time)
+        kept.add(
+            gather_touched_units(units, threads, threads, scratch, THREAD_AND_WARP_ID_SHIFTS), time
+        )
         for thread, pair in pairs:
             every[2 * pair].append((time, thread))
             every[2 * pair + 1].append((time, thread))
 
     for unit, accesses in enumerate(every):
-        found = [(int(each[unit]) >> TIME_SHIFT, int(each[unit]) & THREAD) for each in kept.each]
+        found = [
+            (int(each[unit]) >> TIME_SHIFT, int(each[unit]) & THREAD_MASK)
+            for each in kept.recorded_accesses
+        ]
         last = accesses[-1] if accesses else (0, 0)
         assert found[0] == last
-        for bits, other in zip(WARPS_APART, found[1:], strict=True):
+        for bits, other in zip(THREAD_AND_WARP_ID_SHIFTS, found[1:], strict=True):
             apart = [each for each in accesses if each[1] >> bits != last[1] >> bits]
             time = max((each[0] for each in apart), default=0)
             first = next((each for each in apart if each[0] == time), (0, 0))

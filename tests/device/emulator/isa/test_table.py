@@ -11,8 +11,8 @@ from row_kernels import INPUT_BYTES, LANES, OUTPUT_BYTES, digest, lane_kernel, o
 
 from memlab.device.emulator.isa import table as isa
 from memlab.device.emulator.isa.rows import op
-from memlab.device.emulator.program.program import load
-from memlab.device.emulator.ptx.parser import TYPE_BYTES, PtxError, parse
+from memlab.device.emulator.program.program import load_program
+from memlab.device.emulator.ptx.parser import TYPE_BYTES, PtxError, parse_ptx
 
 HEAD = ".version 8.8\n.target sm_100\n.address_size 64\n"
 ROWS = {
@@ -180,17 +180,17 @@ def test_an_opcode_has_one_row() -> None:
 
 
 def test_qualifiers_without_effect_are_looked_through() -> None:
-    plain = isa.find("ld.global.f32")
-    assert isa.find("ld.relaxed.gpu.global.L2::128B.f32") is plain
-    assert isa.find("st.shared::cta.u32") is isa.find("st.shared.u32")
-    assert isa.find("bra.uni") is isa.find("bra")
+    plain = isa.find_row("ld.global.f32")
+    assert isa.find_row("ld.relaxed.gpu.global.L2::128B.f32") is plain
+    assert isa.find_row("st.shared::cta.u32") is isa.find("st.shared.u32")
+    assert isa.find_row("bra.uni") is isa.find("bra")
 
 
 def test_an_unknown_opcode_is_named_with_its_lines() -> None:
     source = ["__global__ void k() {", "    wgmma();"]
     text = kernel(".loc 1 2 5\nwgmma.fence.sync.aligned;\nret;")
     with pytest.raises(PtxError) as error:
-        load(parse(text), "k", source)
+        load_program(parse_ptx(text), "k", source)
     assert str(error.value) == (
         "the emulator has no opcode wgmma.fence.sync.aligned (PTX line 8, source line 2: wgmma();)"
         ": of the tensor cores' products it knows dense ones of f16, bf16, tf32, f64 and 8-bit "
@@ -211,7 +211,9 @@ def test_an_unknown_opcode_is_named_with_its_lines() -> None:
 )
 def test_what_is_not_run_comes_with_a_next_step(line: str, advice: str) -> None:
     with pytest.raises(PtxError, match=f"the emulator has no .*source line 1: k.*{advice}"):
-        load(parse(kernel(f".reg .b32 %r<2>;\n.loc 1 1 1\n{line};\nret;")), "k", ["k()"])
+        load_program(
+            parse_ptx(kernel(f".reg .b32 %r<2>;\n.loc 1 1 1\n{line};\nret;")), "k", ["k()"]
+        )
 
 
 @pytest.mark.parametrize("shown", ["%warpsize", "warp_sz"])
@@ -223,4 +225,4 @@ def test_what_ptx_does_not_define_is_named(shown: str) -> None:
 
 def test_a_wrong_number_of_operands_is_refused() -> None:
     with pytest.raises(PtxError, match="has 4 operands, the emulator knows it with 3"):
-        load(parse(kernel(".reg .f32 %f<4>; add.f32 %f0, %f1, %f2, %f3; ret;")), "k")
+        load_program(parse_ptx(kernel(".reg .f32 %f<4>; add.f32 %f0, %f1, %f2, %f3; ret;")), "k")

@@ -12,7 +12,7 @@ from paths import DATA
 from ptx import run
 
 from memlab.device.compiler.compile import compile_unit
-from memlab.device.compiler.translation_unit import Unit
+from memlab.device.compiler.translation_unit import TranslationUnit
 
 SOURCE = (DATA / "zoo.cu").read_text()
 ARCHITECTURES = [(7, 5), (8, 0), (9, 0), (10, 0), (12, 0)]
@@ -26,7 +26,7 @@ every_architecture = pytest.mark.parametrize(
 
 @cache
 def compiled(architecture: tuple[int, int], *options: str) -> str:
-    return compile_unit(Unit(SOURCE, "zoo.cu", architecture, options=options)).ptx
+    return compile_unit(TranslationUnit(SOURCE, "zoo.cu", architecture, options=options)).ptx
 
 
 def launch(text: str, entry: str, arrays: dict[str, Any], scalars: Any = None, **more: Any) -> Any:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memlab.device.emulator.isa import integers
-from memlab.device.emulator.machine.accesses import _combine
+from memlab.device.emulator.machine.accesses import _apply_atomic
 
 FUNCTIONS = [
     ("u4", np.add),
@@ -39,7 +39,7 @@ def test_lanes_come_one_after_the_other(
         found[lane] = expected[place]
         expected[place : place + 1] = function(expected[place : place + 1], values[lane : lane + 1])
 
-    old = _combine(elements, where, [values], function)
+    old = _apply_atomic(elements, where, [values], function)
 
     np.testing.assert_array_equal(old, found)
     np.testing.assert_array_equal(elements, expected)
@@ -62,7 +62,7 @@ def test_compare_and_swap_goes_lane_by_lane(
         if expected[place] == compare:
             expected[place] = new
 
-    old = _combine(elements, where, given_values, integers.swap_if_equal)
+    old = _apply_atomic(elements, where, given_values, integers.compare_and_swap)
 
     np.testing.assert_array_equal(old, found)
     np.testing.assert_array_equal(elements, expected)

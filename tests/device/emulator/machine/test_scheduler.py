@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from ptx import kernel, run
 
 from memlab.device.emulator.machine.memory import KernelFault
-from memlab.device.emulator.program.program import load
-from memlab.device.emulator.ptx.parser import PtxError, parse
+from memlab.device.emulator.program.program import load_program
+from memlab.device.emulator.ptx.parser import PtxError, parse_ptx
 
 THREADS = 96
 
@@ -170,14 +170,14 @@ def test_calls_are_put_in_place() -> None:
 def test_calls_that_cannot_be_put_in_place_are_named(functions: str, name: str, why: str) -> None:
     text = kernel(f".loc 1 3 1\ncall {name}, (); ret;", functions=functions)
     with pytest.raises(PtxError) as error:
-        load(parse(text), "k", ["", "", "printf();"])
+        load_program(parse_ptx(text), "k", ["", "", "printf();"])
     assert f"cannot call {name}, which {why}" in str(error.value)
 
 
 def test_a_heap_is_named() -> None:
     text = kernel(".loc 1 1 1\ncall malloc, (); ret;", functions=".extern .func malloc();")
     with pytest.raises(PtxError, match=r"no heap for malloc.*line 1: new int\): give it an array"):
-        load(parse(text), "k", ["new int"])
+        load_program(parse_ptx(text), "k", ["new int"])
 
 
 def test_trap_stops_the_kernel_and_names_the_thread() -> None:

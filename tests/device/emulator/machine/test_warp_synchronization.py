@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from ptx import Launched, kernel, run
 
 from memlab.device.compiler.compile import compile_kernel
-from memlab.device.compiler.translation_unit import Unit
+from memlab.device.compiler.translation_unit import TranslationUnit
 
 N = 20
 UPPER = 32 - N
@@ -42,7 +42,7 @@ def on_a_warp(body: str) -> list[float]:
       {body}
       y[i] = v;
     }}"""
-    ptx = compile_kernel(Unit(source, "k.cu", (9, 0)), "k").ptx
+    ptx = compile_kernel(TranslationUnit(source, "k.cu", (9, 0)), "k").ptx
     before = np.arange(1, 33, dtype="f4")
     after: list[float] = run(ptx, {"k_param_0": before}, {"k_param_1": N})["k_param_0"].tolist()
     return after

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memlab.device.emulator.models import address_streams, caches
-from memlab.device.emulator.models.address_streams import Busy, Stream
+from memlab.device.emulator.models.address_streams import AccessStream, ActiveRegion
 from memlab.device.emulator.models.caches import CacheGeometry
 from memlab.device.properties import LINE_BYTES
 from memlab.kernels.launch import Dim3
@@ -71,18 +71,18 @@ def test_probes_stay_in_the_grid(
 ENDLESS = 2**40  # sectors of an array that no cache holds
 
 
-def all_of(grid: Dim3, like: float | None = None) -> Busy:
+def all_of(grid: Dim3, like: float | None = None) -> ActiveRegion:
     """A grid whose blocks all work."""
     x, y, z = grid
-    return Busy((range(x), range(y), range(z)), x * y * z if like is None else like)
+    return ActiveRegion((range(x), range(y), range(z)), x * y * z if like is None else like)
 
 
 def stream(
     windows: list[int], sectors: list[int], moves: list[tuple[int, int, int]], **changes: object
-) -> Stream:
+) -> AccessStream:
     """A stream of loads of the block in the origin."""
     rows = len(sectors)
-    made = Stream(
+    made = AccessStream(
         origin=(0, 0, 0),
         window=np.array(windows),
         sector=np.array(sectors),
@@ -101,7 +101,7 @@ def stream(
     return replace(made, **changes)  # type: ignore[arg-type]
 
 
-def matrix_product(width: int, tile: int) -> Stream:
+def matrix_product(width: int, tile: int) -> AccessStream:
     """A block's tiles of M and N, a window a phase: M's move with y, N's with x.
 
     Both matrices are square, M from sector 0 on and N behind it, 8 elements a sector.
@@ -134,7 +134,7 @@ def test_blocks_move_in_step() -> None:
     made = stream([0, 1], [100, 200], [(3, 50, 0), (0, 0, 7)])
 
     grid = all_of((10, 10, 10))
-    moved = address_streams.translate(
+    moved = address_streams.translate_sectors(
         made, grid.order(np.array([(0, 0, 0), (2, 0, 0), (1, 3, 5)])), grid
     )
 
@@ -148,7 +148,7 @@ def test_what_does_not_move_in_step_moves_evenly_through_its_array() -> None:
     made = replace(made, affine=np.array([True, False, False, False]))
     block = np.arange(100)
 
-    moved = address_streams.translate(made, block, all_of((100, 1, 1)))
+    moved = address_streams.translate_sectors(made, block, all_of((100, 1, 1)))
 
     assert (moved[:, 0] == 100 + 3 * block).all()
     lines = block * 25 // 100  # a line further every fourth block
@@ -158,7 +158,7 @@ def test_what_does_not_move_in_step_moves_evenly_through_its_array() -> None:
 
 
 def test_places_in_launch_order_are_those_of_a_part_of_the_grid() -> None:
-    part = Busy((range(3, 7), range(2, 4), range(5, 8)), 24)
+    part = ActiveRegion((range(3, 7), range(2, 4), range(5, 8)), 24)
     places = part.coordinates(np.arange(24))
 
     expected = [(x, y, z) for z in part.region[2] for y in part.region[1] for x in part.region[0]]

@@ -28,7 +28,7 @@ HEAD = """.version 8.0
 def clocks(*lines: str, path: list[tuple[int, int]] | None = None) -> float:
     """Follow a warp through instructions, by default from the first to the last."""
     text = HEAD + "".join(f"{line}\n" for line in (*lines, "ret;")) + "}\n"
-    loaded = program.load(parser.parse(text), "kernel")
+    loaded = program.load_program(parser.parse_ptx(text), "kernel")
     return warp_clocks(loaded, path or [(0, len(lines))], LATENCIES)
 
 

@@ -8,10 +8,10 @@ import pytest
 from machine_code import accesses
 
 from memlab.device.compiler.compile import compile_kernel, compile_launch
-from memlab.device.compiler.translation_unit import Unit
+from memlab.device.compiler.translation_unit import TranslationUnit
 from memlab.device.emulator.program import program
 from memlab.device.emulator.ptx import parser
-from memlab.kernels.catalog import find
+from memlab.kernels.catalog import find_kernel
 from memlab.kernels.kernel import Limits
 
 KERNEL = """extern "C" __global__ void {entry}(const {type}* in, {type}* out, int m) {{
@@ -67,7 +67,7 @@ def widths_of_machine_code(code: bytes, entry: str) -> dict[str, Counter[int | N
 
 
 def widths_counted(ptx: str, entry: str) -> dict[str, Counter[int]]:
-    steps = program.load(parser.parse(ptx), entry).steps
+    steps = program.load_program(parser.parse_ptx(ptx), entry).steps
     return {
         kind: Counter(
             step.counted_bytes
@@ -83,7 +83,7 @@ def widths_counted(ptx: str, entry: str) -> dict[str, Counter[int]]:
 def test_tiled_counts_the_shared_accesses_of_its_machine_code(
     tile: int, architecture: tuple[int, int]
 ) -> None:
-    launch = find("tiled").prepare({"tile": tile}, Limits("any"))
+    launch = find_kernel("tiled").prepare({"tile": tile}, Limits("any"))
     compiled = compile_launch(launch, architecture)
 
     counted = widths_counted(compiled.ptx, launch.entry)
@@ -114,7 +114,7 @@ def test_every_choice_of_neighbours_is_joined_as_ptxas_does(
     source = "".join(
         KERNEL.format(entry=entry, type=element, body=body) for entry, body in bodies.items()
     )
-    compiled = compile_kernel(Unit(source, "all.cu", (9, 0)), "k1")
+    compiled = compile_kernel(TranslationUnit(source, "all.cu", (9, 0)), "k1")
 
     wrong = {
         str(places)
@@ -128,7 +128,7 @@ def test_every_choice_of_neighbours_is_joined_as_ptxas_does(
 @pytest.mark.parametrize("between", BETWEEN)
 def test_what_lies_between_decides(between: str) -> None:
     source = KERNEL.format(entry="kernel", type="float", body=BETWEEN[between])
-    compiled = compile_kernel(Unit(source, "between.cu", (9, 0)), "kernel")
+    compiled = compile_kernel(TranslationUnit(source, "between.cu", (9, 0)), "kernel")
 
     assert widths_counted(compiled.ptx, "kernel") == widths_of_machine_code(
         compiled.cubin, "kernel"

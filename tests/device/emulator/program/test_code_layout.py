@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from ptx import kernel, run
 
 from memlab.device.compiler.compile import compile_kernel
-from memlab.device.compiler.translation_unit import Unit
-from memlab.device.emulator.program.code_layout import order_of
-from memlab.device.emulator.program.program import load
-from memlab.device.emulator.ptx.parser import parse
+from memlab.device.compiler.translation_unit import TranslationUnit
+from memlab.device.emulator.program.code_layout import find_block_order
+from memlab.device.emulator.program.program import load_program
+from memlab.device.emulator.ptx.parser import parse_ptx
 
 START = """
 .reg .pred %p<3>; .reg .b32 %r<9>; .reg .b32 %n<64>; .reg .b64 %a<4>;
@@ -112,12 +112,12 @@ UNLIKELY = """extern "C" __global__ void k(const float* a, float* b) {
 @pytest.mark.parametrize("expected", ["", "[[unlikely]]"])
 def test_lanes_are_shuffled_with_what_an_unlikely_arm_made(expected: str) -> None:
     source = UNLIKELY.replace("EXPECTED", expected)
-    ptx = compile_kernel(Unit(source, "k.cu", (9, 0), options=("--std=c++20",)), "k").ptx
-    program, before = load(parse(ptx), "k"), np.arange(65, dtype="f4") ** 2
+    ptx = compile_kernel(TranslationUnit(source, "k.cu", (9, 0), options=("--std=c++20",)), "k").ptx
+    program, before = load_program(parse_ptx(ptx), "k"), np.arange(65, dtype="f4") ** 2
     a, b = program.parameters
     after = run(ptx, {a: before, b: np.zeros(65, "f4")}, block=(64, 1, 1))[b]
 
     taken = before[:64].copy()
     taken[5] = before[6]
     assert after[:64].tolist() == (taken + taken[np.arange(64) ^ 1]).tolist()
-    assert (order_of(program.steps) is None) == (not expected)
+    assert (find_block_order(program.steps) is None) == (not expected)

@@ -5,19 +5,19 @@ from ptx import kernel
 
 from memlab.device.emulator.ptx.parser import (
     Address,
+    DestinationPair,
     Immediate,
     Negated,
-    Pair,
     PtxError,
     Register,
     Symbol,
     Vector,
-    parse,
+    parse_ptx,
 )
 
 
 def test_module_entries_and_variables() -> None:
-    module = parse(
+    module = parse_ptx(
         kernel(
             ".shared .align 8 .f64 part[4]; ret;",
             ".u64 a, .align 4 .b8 item[16], .u64 .ptr .global .align 16 p",
@@ -39,7 +39,7 @@ def test_module_entries_and_variables() -> None:
 
 
 def test_operands_of_every_form() -> None:
-    entry = parse(
+    entry = parse_ptx(
         kernel(
             ".reg .b32 %r<9>; .reg .pred %p<3>; .reg .b64 %d<3>;\n"
             "@!%p1 bra done;\n"
@@ -54,7 +54,7 @@ def test_operands_of_every_form() -> None:
     ).entries["k"]
     branch, shuffle, load, select, move, parameter, last = entry.instructions
     assert (branch.guard, branch.guard_negated, branch.operands) == ("%p1", True, (Symbol("done"),))
-    assert shuffle.operands[0] == Pair(Register("%r1"), Register("%p1"))
+    assert shuffle.operands[0] == DestinationPair(Register("%r1"), Register("%p1"))
     assert [each.bits for each in shuffle.operands[2:]] == [1, 31, -1]
     assert load.operands == (
         Vector((Register("%r1"), Register("%r2"))),
@@ -75,7 +75,7 @@ def test_lines_of_ptx_and_source() -> None:
         ".reg .f32 %f<3>;\n.loc 1 12 5\nadd.f32 %f1, %f1, %f2;\n/* two\n"
         "lines */ add.f32 %f2, %f1,\n  %f1; // trailing\n.loc 1 0 0\nret;"
     )
-    first, second, last = parse(text).entries["k"].instructions
+    first, second, last = parse_ptx(text).entries["k"].instructions
     lines = text.splitlines()
     assert [each.source_line for each in (first, second, last)] == [12, 12, 12]
     assert lines[first.ptx_line - 1].startswith("add.f32 %f1")
@@ -84,7 +84,7 @@ def test_lines_of_ptx_and_source() -> None:
 
 def test_scopes_keep_names_apart() -> None:
     # Inline assembly declares the same names again and again, with other types and without `%`.
-    entry = parse(
+    entry = parse_ptx(
         kernel(
             ".reg .b32 %r<3>;\n"
             "{ .reg .pred p; setp.ne.u32 p, %r1, 0; @p bra skip; mov.u32 %r2, 1; skip: }\n"
@@ -106,7 +106,7 @@ def test_scopes_keep_names_apart() -> None:
 
 def test_functions_and_jump_tables() -> None:
     function = ".func (.param .b32 result) twice(.param .b32 value)\n{ ret; }\n"
-    module = parse(
+    module = parse_ptx(
         kernel(
             ".reg .b32 %r<3>;\ntable: .branchtargets one, two;\n"
             "brx.idx %r1, table;\none: ret;\ntwo: ret;",
@@ -134,5 +134,5 @@ def test_functions_and_jump_tables() -> None:
 )
 def test_what_cannot_be_read_is_named_with_its_line(text: str, message: str) -> None:
     with pytest.raises(PtxError) as error:
-        parse(text)
+        parse_ptx(text)
     assert message in str(error.value)

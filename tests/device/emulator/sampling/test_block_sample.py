@@ -22,7 +22,7 @@ def test_blocks_come_in_launch_order() -> None:
 
 @given(grids, st.integers(0, 99))
 def test_strata_share_out_the_whole_grid(grid: tuple[int, int, int], seed: int) -> None:
-    strata = block_sample.strata(grid, seed)
+    strata = block_sample.draw_strata(grid, seed)
 
     chosen = [tuple(block) for stratum in strata for block in stratum.blocks.tolist()]
     assert sum(stratum.size for stratum in strata) == math.prod(grid)
@@ -42,7 +42,7 @@ def test_a_stratum_holds_blocks_of_one_kind(grid: tuple[int, int, int], seed: in
     exact = (at_edges(block_sample.WholeGrid(grid)[:]) ** 2).sum(axis=0)
     scaled = sum(
         (at_edges(stratum.blocks) ** 2).sum(axis=0) * stratum.size / len(stratum.blocks)
-        for stratum in block_sample.strata(grid, seed)
+        for stratum in block_sample.draw_strata(grid, seed)
     )
 
     assert scaled == pytest.approx(exact)
@@ -52,14 +52,14 @@ def test_a_stratum_holds_blocks_of_one_kind(grid: tuple[int, int, int], seed: in
 def test_the_centre_is_at_the_far_edge_only_of_a_grid_one_block_wide(
     grid: tuple[int, int, int],
 ) -> None:
-    for at, extent in zip(block_sample.center(grid), grid, strict=True):
+    for at, extent in zip(block_sample.center_block(grid), grid, strict=True):
         assert at < extent - 1 or extent == 1
         assert at > 0 or extent <= 2
 
 
 @given(st.integers(1, 500))
 def test_the_first_few_lie_evenly_among_all(count: int) -> None:
-    order = list(block_sample.spread(count))
+    order = list(block_sample.van_der_corput(count))
 
     assert sorted(order) == list(range(count))
     for few in (count // 4, count // 2):

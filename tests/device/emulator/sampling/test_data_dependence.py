@@ -5,16 +5,21 @@ from __future__ import annotations
 import pytest
 
 from memlab.device.compiler.compile import compile_unit
-from memlab.device.compiler.translation_unit import Unit
+from memlab.device.compiler.translation_unit import TranslationUnit
 from memlab.device.datasheets import loader
-from memlab.device.devices import limits
-from memlab.device.emulator.program.program import Program, load, reads, writes
-from memlab.device.emulator.ptx.parser import parse
+from memlab.device.devices import launch_limits
+from memlab.device.emulator.program.program import (
+    Program,
+    load_program,
+    registers_read,
+    registers_written,
+)
+from memlab.device.emulator.ptx.parser import parse_ptx
 from memlab.device.emulator.sampling.data_dependence import (
-    adds_up_globally,
+    decision_sources,
     depends_on_data,
-    read_by_sign,
-    what_decides,
+    has_global_atomics,
+    sign_only_registers,
 )
 from memlab.kernels.catalog import CATALOG
 
@@ -55,8 +60,8 @@ INDEPENDENT = {
 
 
 def program(body: str) -> Program:
-    text = compile_unit(Unit(f"{HEAD} {{ {THREAD} {body} }}", "k.cu", (9, 0))).ptx
-    return load(parse(text), "k")
+    text = compile_unit(TranslationUnit(f"{HEAD} {{ {THREAD} {body} }}", "k.cu", (9, 0))).ptx
+    return load_program(parse_ptx(text), "k")
 
 
 @pytest.mark.parametrize("what", DEPENDENT)
@@ -72,20 +77,22 @@ def test_values_alone_decide_nothing(what: str) -> None:
 def test_what_branches_and_addresses_are_computed_from_is_found() -> None:
     """All but the values that go through memory."""
     found = program("float v = x[i]; v = v * v + 1; if (i < n) y[i] = v;")
-    registers, spaces = what_decides(found)
+    registers, spaces = decision_sources(found)
 
     floats = {name for name, ptx_type in found.registers.items() if ptx_type == "f32"}
-    used = {name for step in found.steps for name in (*reads(step), *writes(step))}
+    used = {
+        name for step in found.steps for name in (*registers_read(step), *registers_written(step))
+    }
     assert registers.isdisjoint(floats)
     assert registers >= {name for name in used - floats if name.startswith("%r")}
     assert not spaces
     kept = "__shared__ int s[64]; s[threadIdx.x] = i; __syncthreads(); y[s[0]] = 1;"
-    assert what_decides(program(kept))[1] == {"shared"}
+    assert decision_sources(program(kept))[1] == {"shared"}
 
 
 def test_registers_asked_for_their_sign_alone_are_found() -> None:
-    both = read_by_sign(program("if ((i | n) < 0) y[0] = 1;"))
-    stored = read_by_sign(program("int j = i | n; if (j < 0) p[0] = j;"))
+    both = sign_only_registers(program("if ((i | n) < 0) y[0] = 1;"))
+    stored = sign_only_registers(program("int j = i | n; if (j < 0) p[0] = j;"))
 
     assert len(both) == 3  # both sources too, which nothing else reads
     assert not stored
@@ -95,15 +102,15 @@ def test_of_the_catalog_only_the_scattered_access_follows_data() -> None:
     """All others are matrix products, stencils, sums and copies, whose traffic geometry decides."""
     found = set()
     for name, kernel in CATALOG.items():
-        launch = kernel.prepare({}, limits(loader.load("h200")))
-        text = compile_unit(Unit.of(launch, (9, 0))).ptx
-        if depends_on_data(load(parse(text), launch.entry)):
+        launch = kernel.prepare({}, launch_limits(loader.load_datasheet("h200")))
+        text = compile_unit(TranslationUnit.of(launch, (9, 0))).ptx
+        if depends_on_data(load_program(parse_ptx(text), launch.entry)):
             found.add(name)
     assert found == {"scattered"}
 
 
 def test_results_that_blocks_add_up_are_seen() -> None:
-    assert adds_up_globally(program("atomicAdd(y, x[i]);"))
-    assert not adds_up_globally(
+    assert has_global_atomics(program("atomicAdd(y, x[i]);"))
+    assert not has_global_atomics(
         program("__shared__ int s; s = 0; __syncthreads(); atomicAdd(&s, 1); y[i] = s;")
     )

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memlab.device.emulator.sampling.decision_range import Reach, periods
+from memlab.device.emulator.sampling.decision_range import DecisionRange, alignment_periods
 
 GRID = (7, 5, 4)
 places = st.tuples(*(st.integers(0, extent - 1) for extent in GRID))
@@ -33,9 +33,9 @@ def test_every_block_of_a_box_keeps_to_the_bounds(
     move = np.array([moves[0 if together else lane % len(moves)] for lane in range(lanes)]).T
     least, most = np.array(bounds[:lanes]).T
     taking = np.array(active[:lanes])
-    reach = Reach(np.array(blocks), GRID)
+    reach = DecisionRange(np.array(blocks), GRID)
 
-    reach.hold(move[:, :1] if together else move, least, most, taking)
+    reach.restrict(move[:, :1] if together else move, least, most, taking)
 
     for number, (block, box) in enumerate(zip(blocks, reach.boxes(), strict=True)):
         assert all(at in side for at, side in zip(block, box, strict=True))
@@ -50,10 +50,10 @@ def test_every_block_of_a_box_keeps_to_the_bounds(
 def test_along_one_dimension_no_block_within_the_bounds_is_left_out(
     at: int, speed: int, least: int, most: int
 ) -> None:
-    reach = Reach(np.array([[at, 2, 1]]), GRID)
+    reach = DecisionRange(np.array([[at, 2, 1]]), GRID)
     lanes = np.ones(32, np.int64)
 
-    reach.hold(np.array([[speed], [0], [0]]), least * lanes, most * lanes, lanes > 0)
+    reach.restrict(np.array([[speed], [0], [0]]), least * lanes, most * lanes, lanes > 0)
 
     kept = [x for x in range(GRID[0]) if least <= speed * (x - at) <= most]
     assert reach.boxes() == [(range(kept[0], kept[-1] + 1), range(GRID[1]), range(GRID[2]))]
@@ -61,11 +61,11 @@ def test_along_one_dimension_no_block_within_the_bounds_is_left_out(
 
 @given(st.lists(speeds, min_size=1, max_size=4))
 def test_addresses_lie_in_their_lines_as_before_after_a_period(moves: list[list[int]]) -> None:
-    reach = Reach(np.zeros((1, 3), np.int64), GRID)
+    reach = DecisionRange(np.zeros((1, 3), np.int64), GRID)
     for each in moves:
         reach.touch(4 * np.array(each)[:, None], np.ones(32, np.bool_))
 
-    for axis, period in enumerate(periods(reach.strides)):
+    for axis, period in enumerate(alignment_periods(reach.strides)):
         strides = [4 * each[axis] for each in moves]
         steps = next(n for n in range(1, 129) if not any(n * each % 128 for each in strides))
         assert period == steps

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from memlab.device.compiler.compile import compile_unit
-from memlab.device.compiler.translation_unit import Output, Unit
+from memlab.device.compiler.translation_unit import CompilerOutput, TranslationUnit
 from memlab.device.datasheets import loader
 from memlab.device.emulator.machine.access_costs import Patterns
 from memlab.device.emulator.machine.machine import Chunk
 from memlab.device.emulator.machine.memory import GlobalMemory
 from memlab.device.emulator.machine.threads import Grid
-from memlab.device.emulator.program.program import load
-from memlab.device.emulator.ptx.parser import parse
+from memlab.device.emulator.program.program import load_program
+from memlab.device.emulator.ptx.parser import parse_ptx
 from memlab.device.gpu.peaks import bench, measure
 from memlab.device.gpu.peaks import latencies as peak_latencies
 from memlab.device.gpu.peaks import rates as peak_rates
@@ -46,7 +46,7 @@ class EmulatedSession:
         pass
 
     def load(self, ptx, entry):
-        return entry, load(parse(ptx.decode()), entry, ())
+        return entry, load_program(parse_ptx(ptx.decode()), entry, ())
 
     def free_bytes(self):
         return MEMORY_BYTES - self._used
@@ -90,7 +90,7 @@ class EmulatedSession:
         launch()
         if report:
             report()
-        return Samples((Sample(peak_rates.LAUNCH_S, 1e9),))
+        return Samples((Sample(peak_rates.TARGET_LAUNCH_S, 1e9),))
 
 
 class Reports:
@@ -103,7 +103,7 @@ class Reports:
         self.heard.append((what, fraction))
 
 
-def ptx_for_cubin(unit: Unit) -> Output:
+def ptx_for_cubin(unit: TranslationUnit) -> CompilerOutput:
     """Compile for the emulator, which takes PTX, of what not one architecture alone has."""
     output = compile_unit(replace(unit, options=()))
     return replace(output, cubin=output.ptx.encode())
@@ -112,7 +112,7 @@ def ptx_for_cubin(unit: Unit) -> Output:
 @pytest.fixture
 def small(monkeypatch):
     """Everything at a size that the emulator does in seconds."""
-    monkeypatch.setattr(measure, "Session", EmulatedSession)
+    monkeypatch.setattr(measure, "GpuSession", EmulatedSession)
     monkeypatch.setattr(bench, "compile_unit", ptx_for_cubin)
     sizes = {
         peak_rates: {
@@ -139,13 +139,15 @@ def small(monkeypatch):
 
 def test_everything_is_verified_and_measured_once(small):
     link = Reports()
-    rates, latencies, footprints = measure._measure(link, 0, loader.load("a100"))
+    rates, latencies, footprints = measure._measure_in_worker(
+        link, 0, loader.load_datasheet("a100")
+    )
 
     keys = [rate.key for rate in rates]
     assert len(set(keys)) == len(keys)
     assert {"dram_read", "l2_read", "fp32_fma", "bf16_mma"} <= set(keys)
     assert not any("wgmma" in key for key in keys)
-    value = {rate.key: rate.value * peak_rates.LAUNCH_S for rate in rates}
+    value = {rate.key: rate.value * peak_rates.TARGET_LAUNCH_S for rate in rates}
     assert value["dram_read"] == pytest.approx(STREAM_BYTES)
     assert value["dram_triad"] == pytest.approx(3 * STREAM_BYTES)
     assert value["fp64_fma"] == pytest.approx(2 * 8 * 63 * 1024)  # a block, a trip
@@ -183,16 +185,16 @@ def test_everything_is_verified_and_measured_once(small):
 def test_a_kernel_that_does_something_else_is_never_timed(
     small, monkeypatch, file, broken, instead, label
 ):
-    original = kernels.source
+    original = kernels.benchmark_source
 
     def source(name):
         text = original(name)
         assert name != file or broken in text
         return text.replace(broken, instead) if name == file else text
 
-    monkeypatch.setattr(kernels, "source", source)
+    monkeypatch.setattr(kernels, "benchmark_source", source)
     with pytest.raises(MemlabError, match=label):
-        measure._measure(Reports(), 0, loader.load("a100"))
+        measure._measure_in_worker(Reports(), 0, loader.load_datasheet("a100"))
 
 
 H200_BYTES, H200_L2_BYTES = 150_109_880_320, 62_914_560
@@ -200,16 +202,16 @@ H200_BYTES, H200_L2_BYTES = 150_109_880_320, 62_914_560
 
 def test_streams_take_their_full_size_where_there_is_room():
     assert peak_rates.stream_bytes(H200_BYTES, H200_L2_BYTES) == 8 * 2**30
-    assert peak_latencies.footprints(H200_BYTES)[-1] == 2**30
+    assert peak_latencies.footprint_sizes(H200_BYTES)[-1] == 2**30
 
 
 @pytest.mark.parametrize("free_bytes", [1_100_000_000, 2**31 - 12345, 2**33, 2**34])
 def test_what_peaks_allocate_fits_what_is_free_and_no_cache(free_bytes):
     stream = peak_rates.stream_bytes(free_bytes, H200_L2_BYTES)
-    largest = peak_latencies.footprints(free_bytes)[-1]
+    largest = peak_latencies.footprint_sizes(free_bytes)[-1]
 
     assert 4 * H200_L2_BYTES <= stream < free_bytes / 3
-    assert stream % peak_rates.STREAM_GRAIN == 0
+    assert stream % peak_rates.STREAM_GRANULARITY_BYTES == 0
     assert 4 * H200_L2_BYTES < largest < free_bytes / 2
 
 
@@ -228,9 +230,9 @@ def test_too_little_free_memory_for_peaks_is_said_with_what_they_need():
 )
 def test_l2_loops_stay_within_the_l2(multiprocessors, l2_bytes, own_kib):
     loops = {loop.key: loop for loop in kernels.LOOPS}
-    own = kernels.sized(loops["l2_read"], multiprocessors, l2_bytes)
-    shared = kernels.sized(loops["l2_shared_read"], multiprocessors, l2_bytes)
+    own = kernels.size_for_l2(loops["l2_read"], multiprocessors, l2_bytes)
+    shared = kernels.size_for_l2(loops["l2_shared_read"], multiprocessors, l2_bytes)
     assert own.footprint * 16 == own_kib * 2**10
     assert own.footprint * 16 * multiprocessors < l2_bytes
     assert 0.4 * l2_bytes < shared.footprint * 16 <= 0.5 * l2_bytes
-    assert kernels.sized(loops["l1_read"], multiprocessors, l2_bytes) is loops["l1_read"]
+    assert kernels.size_for_l2(loops["l1_read"], multiprocessors, l2_bytes) is loops["l1_read"]
