@@ -182,8 +182,8 @@ def test_an_opcode_has_one_row() -> None:
 def test_qualifiers_without_effect_are_looked_through() -> None:
     plain = isa.find_row("ld.global.f32")
     assert isa.find_row("ld.relaxed.gpu.global.L2::128B.f32") is plain
-    assert isa.find_row("st.shared::cta.u32") is isa.find("st.shared.u32")
-    assert isa.find_row("bra.uni") is isa.find("bra")
+    assert isa.find_row("st.shared::cta.u32") is isa.find_row("st.shared.u32")
+    assert isa.find_row("bra.uni") is isa.find_row("bra")
 
 
 def test_an_unknown_opcode_is_named_with_its_lines() -> None:

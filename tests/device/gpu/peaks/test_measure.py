@@ -117,15 +117,15 @@ def small(monkeypatch):
     sizes = {
         peak_rates: {
             "STREAM_BYTES": STREAM_BYTES,
-            "STREAM_GRAIN": 2**15,
+            "STREAM_GRANULARITY_BYTES": 2**15,
             "CHECKED_BYTES": STREAM_BYTES // 2,
-            "LEAST_L2_SIZES": 2,
-            "FIRST_TRIPS": 1,
+            "MIN_L2_MULTIPLE": 2,
+            "CALIBRATION_TRIPS": 1,
         },
         peak_latencies: {
-            "STEPS": 63 * 16,
+            "LATENCY_STEPS": 63 * 16,
             "CHAIN_STEPS": 63 * 16,
-            "LINES": 64,
+            "L2_TESTED_LINES": 64,
             "L1_FOOTPRINT": 2**12,
             "SMALLEST_FOOTPRINT": 2**15,
             "LARGEST_FOOTPRINT": 2**18,
