@@ -17,6 +17,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TypeAlias, TypeVar
 
+from memlab.device.gpu.kernel_driver import counters_restricted, driver_release
 from memlab.device.gpu.libcuda import driver_cuda, visible_gpus
 from memlab.device.gpu.nvml import Gpu, gpus
 from memlab.device.nvidia_tools import ncu as nsight_compute
@@ -29,9 +30,6 @@ Version: TypeAlias = tuple[int, int]
 COUNTER_CAPABILITY_BITS = (1 << 21) | (1 << 38)
 """CAP_SYS_ADMIN and CAP_PERFMON, either of which may read counters (linux/capability.h; the
 latter since driver 565, https://developer.nvidia.com/ERR_NVGPUCTRPERM)."""
-
-PROC_FOLDER = Path("/proc/driver/nvidia")
-"""Where the driver describes itself."""
 
 PROBE_TIMEOUT_S = 30.0
 """For the import of PyCUDA in a process of its own, which loads the driver."""
@@ -74,22 +72,6 @@ class MachineState:
     privileged: bool = False
     emulator: bool = False
     errors: Mapping[str, str] = field(default_factory=dict)
-
-
-def driver() -> str:
-    """The NVIDIA kernel driver's version, e.g. `580.159.04`.
-
-    Raises:
-        DeviceError: There is none.
-    """
-    try:
-        text = (PROC_FOLDER / "version").read_text(encoding="utf-8")
-    except OSError:
-        raise DeviceError("no NVIDIA driver is loaded") from None
-    found = re.search(r"\s(\d+\.\d+(\.\d+)?)\s", text)
-    if found is None:
-        raise DeviceError("the NVIDIA driver does not say its version")
-    return found[1]
 
 
 def nvml() -> str:
@@ -139,16 +121,6 @@ def nvrtc() -> tuple[Version, tuple[Version, ...]]:
     return compiler_version(), supported_architectures()
 
 
-def counters_restricted() -> bool | None:
-    """Whether the driver lets administrators alone read counters; None where it does not say."""
-    try:
-        text = (PROC_FOLDER / "params").read_text(encoding="utf-8")
-    except OSError:
-        return None
-    found = re.search(r"^RmProfilingAdminOnly: (\d)", text, re.MULTILINE)
-    return None if found is None else found[1] != "0"
-
-
 def privileged() -> bool:
     """Whether this process has one of `COUNTER_CAPABILITIES`."""
     text = Path("/proc/self/status").read_text(encoding="utf-8")
@@ -176,7 +148,7 @@ def emulator() -> bool:
 class Probes:
     """How each part of the machine is read; any of them may raise, which becomes its reason."""
 
-    driver: Callable[[], str] = driver
+    driver: Callable[[], str] = driver_release
     driver_cuda: Callable[[], Version] = driver_cuda
     visible_gpus: Callable[[], int] = visible_gpus
     nvml: Callable[[], str] = nvml

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from memlab.device.array_element import Element
 from memlab.device.compiler.translation_unit import Architecture
 from memlab.device.debug_info.symbols import layout_of, layouts, source_name
 from memlab.device.debug_info.variable_layouts import MemberLayout, VariableLayout
 from memlab.device.emulation.execution import Execution
 from memlab.device.emulator.checks.pointer_origin import find_pointer_origins
-from memlab.device.tracing.records import Element
 from memlab.kernels.launch import Launch
 
 WORD_BYTES = 4

@@ -5,9 +5,8 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
-from memlab.device.doctor import probes
 from memlab.device.gpu import driver as gpu_driver
-from memlab.device.gpu import libcuda
+from memlab.device.gpu import kernel_driver, libcuda
 from memlab.device.gpu.driver import read_attribute, translated_errors
 from memlab.device.properties import DeviceProperties
 from memlab.errors import DeviceError
@@ -153,7 +152,10 @@ def _query_driver(index: int) -> DeviceProperties:
     if identity := libcuda.gpu_uuid(index):
         others["uuid"] = (identity, "queried: cuDeviceGetUuid")
     with suppress(DeviceError):
-        others["driver_release"] = (probes.driver(), f"queried: {probes.PROC_FOLDER}/version")
+        others["driver_release"] = (
+            kernel_driver.driver_release(),
+            f"queried: {kernel_driver.PROC_FOLDER}/version",
+        )
     if peers := _peer_access(index):
         others["peer_access"] = (peers, "queried: cuDeviceCanAccessPeer")
     attributes: dict[str, Any] = {**numbers, **extents, **flags}

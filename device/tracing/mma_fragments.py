@@ -13,13 +13,14 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
+from memlab.device.array_element import Element
 from memlab.device.emulation.address_names import AddressNames
 from memlab.device.emulator.isa import wmma
 from memlab.device.emulator.machine.recording import RecordedAccess
 from memlab.device.emulator.program.program import DecodedInstruction, Program, destinations
 from memlab.device.emulator.ptx.parser import TYPE_BYTES, Operand, Register, Vector
 from memlab.device.properties import WARP_SIZE
-from memlab.device.tracing.records import ArrayPart, Element, TracedValue
+from memlab.device.tracing.records import ArrayPart, TracedValue
 
 _LANE_INDICES = np.arange(WARP_SIZE)
 _PART_BYTES, _ELEMENT_BYTES = 4, 2  # of a row of `ldmatrix`: a lane's part, and one element

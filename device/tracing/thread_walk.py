@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from memlab.device.array_element import Element
 from memlab.device.emulation.address_names import AddressNames
 from memlab.device.emulator.machine.recording import ExecutedRange, RecordedAccess
 from memlab.device.emulator.program.program import DecodedInstruction, Program, destinations
@@ -22,7 +23,6 @@ from memlab.device.tracing.phases import BarrierInterval, interval_after, is_bar
 from memlab.device.tracing.records import (
     AccessKind,
     ArrayPart,
-    Element,
     ElementAccess,
     Operation,
     ScalarArgument,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from memlab.device.array_element import Element
 from memlab.device.tracing.records import (
     ArrayPart,
-    Element,
     ElementAccess,
     Operation,
     ScalarArgument,

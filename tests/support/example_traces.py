@@ -1,6 +1,7 @@
 """A trace as `memlab trace` would make it, for tests of what is done with one."""
 
-from memlab.device.tracing.records import ArrayUse, Element, ElementAccess, ThreadTrace, Trace
+from memlab.device.array_element import Element
+from memlab.device.tracing.records import ArrayUse, ElementAccess, ThreadTrace, Trace
 
 
 def example_trace(extent: int = 4) -> Trace:

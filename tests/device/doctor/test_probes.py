@@ -10,33 +10,6 @@ from memlab.device.doctor import probes
 from memlab.device.gpu import nvml
 from memlab.errors import DeviceError
 
-# From a machine with an H200.
-VERSION = (
-    "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  Release Build  (x@y)\n"
-    "GCC version:  gcc version 15.3.0 (GCC)\n"
-)
-PARAMS = "NvLinkDisable: 1\nRmProfilingAdminOnly: {}\nPreserveVideoMemoryAllocations: 0\n"
-
-
-@pytest.mark.parametrize(("value", "restricted"), [("0", False), ("1", True)])
-def test_the_driver_describes_itself(
-    value: str, restricted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "version").write_text(VERSION)
-    (tmp_path / "params").write_text(PARAMS.format(value))
-    monkeypatch.setattr(probes, "PROC_FOLDER", tmp_path)
-
-    assert probes.driver() == "580.159.04"
-    assert probes.counters_restricted() is restricted
-
-
-def test_no_driver_describes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(probes, "PROC_FOLDER", tmp_path / "missing")
-
-    with pytest.raises(DeviceError, match="no NVIDIA driver is loaded"):
-        probes.driver()
-    assert probes.counters_restricted() is None
-
 
 class NVMLError(Exception):
     """As pynvml's."""

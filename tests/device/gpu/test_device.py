@@ -19,9 +19,8 @@ from memlab.device.compiler.compile import compile_kernel
 from memlab.device.compiler.translation_unit import TranslationUnit
 from memlab.device.datasheets import loader
 from memlab.device.devices import launch_limits, open_device
-from memlab.device.doctor import probes
 from memlab.device.gpu import driver as gpu_driver
-from memlab.device.gpu import libcuda
+from memlab.device.gpu import kernel_driver, libcuda
 from memlab.device.gpu import query as gpu_query
 from memlab.device.gpu.device import _argument_words, with_datasheet
 from memlab.device.gpu.session import GpuSession
@@ -419,7 +418,7 @@ def test_a_zero_that_no_gpu_can_have_is_unknown(
 
 def test_what_is_the_machines_is_never_a_datasheets(monkeypatch: pytest.MonkeyPatch) -> None:
     gpu_that_answers(monkeypatch, {"MULTIPROCESSOR_COUNT": 114})
-    monkeypatch.setattr(probes, "driver", lambda: "580.159.04")
+    monkeypatch.setattr(kernel_driver, "driver_release", lambda: "580.159.04")
     known = with_datasheet(replace(gpu_query.query_properties(0), name="NVIDIA H200"))
 
     assert known.multiprocessor_count == 114
