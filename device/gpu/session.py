@@ -31,6 +31,7 @@ from memlab.device.compiler.compile import compile_unit
 from memlab.device.compiler.translation_unit import TranslationUnit
 from memlab.device.gpu import driver as gpu_driver
 from memlab.device.gpu.driver import CHECK_NVIDIA_SMI_STEP, read_attribute, translated_errors
+from memlab.device.gpu.nvml import sm_clock_reader
 from memlab.device.gpu.timing import (
     TIMEOUT_S,
     Sample,
@@ -66,7 +67,6 @@ FLUSH_BLOCK_THREADS = 512
 FLUSH_BLOCKS_PER_SM = 4
 FLUSH_WORD_BYTES = 16
 
-NVML_CLOCK_SM = 1  # NVML_CLOCK_SM of nvml.h
 DEFAULT_SHARED_LIMIT_BYTES = 48 * 1024  # beyond, a kernel must opt in (Programming Guide)
 
 
@@ -119,8 +119,7 @@ class GpuSession:
                 2, np.uint32, mem_flags=driver.host_alloc_flags.DEVICEMAP
             )
             self._hold = self._support_kernel("hold.cu", "hold")
-            self._nvml = _Nvml(device.pci_bus_id())
-            stack.callback(self._nvml.close)
+            self._read_clock_hz = sm_clock_reader(device.pci_bus_id(), stack)
             self._stack = stack.pop_all()
         return self
 
@@ -267,7 +266,7 @@ class GpuSession:
 
     def clock_hz(self) -> float | None:
         """Read the SM clock through NVML, Hz; None where it cannot be read."""
-        return self._nvml.clock_hz()
+        return self._read_clock_hz()
 
     def time(
         self,
@@ -399,34 +398,3 @@ class GpuSession:
 
     def _worker_deadline(self, limit_s: float, error: MemlabError) -> AbstractContextManager[None]:
         return nullcontext() if self._link is None else self._link.within(limit_s, error)
-
-
-class _Nvml:
-    """NVIDIA's management library, for the SM clock; does without where it is not there."""
-
-    def __init__(self, pci_bus_id: str) -> None:
-        self._library: Any = None
-        try:
-            import pynvml
-        except ImportError:
-            return
-        try:
-            pynvml.nvmlInit()
-            # By its place on the bus: NVML does not know CUDA_VISIBLE_DEVICES.
-            self._handle = pynvml.nvmlDeviceGetHandleByPciBusId(pci_bus_id)
-            self._library = pynvml
-            pynvml.nvmlDeviceGetClockInfo(self._handle, NVML_CLOCK_SM)
-        except pynvml.NVMLError:
-            self._library = None
-
-    def clock_hz(self) -> float | None:
-        if self._library is None:
-            return None
-        try:
-            return float(self._library.nvmlDeviceGetClockInfo(self._handle, NVML_CLOCK_SM)) * 1e6
-        except self._library.NVMLError:
-            return None
-
-    def close(self) -> None:
-        if self._library is not None:
-            self._library.nvmlShutdown()

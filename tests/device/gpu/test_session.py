@@ -1,12 +1,10 @@
 """How a session times: on a GPU, against kernels whose time is known; NVML without one."""
 
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -234,18 +232,3 @@ def test_nothing_is_asked_of_the_driver_without_a_limit_of_time(
         ),
         True,
     )
-
-
-def test_the_clock_is_that_of_the_gpu_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
-    """CUDA_VISIBLE_DEVICES numbers GPUs anew for CUDA, never for NVML."""
-    clocks_mhz = {"0000:04:00.0": 345, "0000:0A:00.0": 1980}
-    nvml: Any = SimpleNamespace(
-        NVMLError=OSError,
-        nvmlInit=lambda: None,
-        nvmlDeviceGetHandleByIndex=list(clocks_mhz).__getitem__,
-        nvmlDeviceGetHandleByPciBusId=str.upper,
-        nvmlDeviceGetClockInfo=lambda handle, kind: clocks_mhz[handle],
-    )
-    monkeypatch.setitem(sys.modules, "pynvml", nvml)
-
-    assert gpu_session._Nvml("0000:0a:00.0").clock_hz() == 1980e6
