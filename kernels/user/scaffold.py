@@ -105,8 +105,8 @@ def kernel_tables(
         UsageError: Each takes what memlab cannot pass.
     """
     present = present or {}
-    file = (folder / kernel.source).resolve()
-    there = {each.entry for each in present.values() if (folder / each.source).resolve() == file}
+    file = _resolved(folder / kernel.source)
+    there = {each.entry for each in present.values() if _resolved(folder / each.source) == file}
     times = Counter(each.name for each in signatures)
     written, refused = [], []
     for name, each in zip(table_names(signatures, present), signatures, strict=True):
@@ -124,6 +124,18 @@ def kernel_tables(
     if len(refused) == len(signatures):
         raise refused[0]
     return []
+
+
+def _resolved(path: Path) -> Path:
+    """Resolve a path to a source file.
+
+    Raises:
+        UsageError: No file can have such a path, for example because it holds a NUL character.
+    """
+    try:
+        return path.resolve()
+    except (OSError, ValueError, RuntimeError) as error:
+        raise UsageError(f"cannot read {path} ({error}): check its name") from None
 
 
 def table_names(signatures: Sequence[Signature], taken: Container[str] = ()) -> list[str]:

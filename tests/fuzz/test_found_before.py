@@ -15,6 +15,7 @@ from xml.dom import minidom
 import numpy as np
 import pytest
 
+import memlab
 from memlab.cli.app import main
 from memlab.device.checking.check import check_launch
 from memlab.device.compiler.compile import compile_launch
@@ -126,6 +127,16 @@ def test_init_names_overloads_apart() -> None:
 
     assert "[kernels.scale]" in text
     assert "[kernels.scale-2]" in text
+
+
+def test_a_path_with_a_nul_character_is_refused() -> None:
+    signature = Signature("k", "k", (), ())
+    for use_path in (
+        lambda: memlab.run("a\0.cu"),
+        lambda: scaffold.project_file_text(UserKernel("\0.cu"), [signature]),
+    ):
+        with pytest.raises(UsageError, match=r"cannot read .*null byte.*: check its name"):
+            use_path()
 
 
 def test_init_refuses_a_name_that_toml_cannot_hold() -> None:

@@ -140,7 +140,7 @@ def inside(folder: Path, *paths: str) -> None:
 
 
 NAMES = st.text(min_size=1, max_size=8) | st.sampled_from(
-    ["naive", "a<32>", "ns::a", "a-32-", "\udcff"]
+    ["naive", "a<32>", "ns::a", "a-32-", "\udcff", "\0"]
 )
 
 
