@@ -1,1 +1,1 @@
-"""A launch on the emulated device: which blocks run, their totals, and the device's answers."""
+"""The emulated device: which blocks are executed, the totals of the grid, names of addresses."""

@@ -1,4 +1,4 @@
-"""Addresses as elements of a program's arrays, in the source's own names."""
+"""Names addresses as elements of a program's arrays, in the source's names."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ WORD_BYTES = 4
 
 @dataclass(frozen=True)
 class ProgramArray:
-    """Where an array lies in its state space, and how it is subscripted.
+    """An array in its state space, and the layout of its elements.
 
     Attributes:
-        name: Its name in the source.
-        start: Address of its first byte.
-        size: Bytes.
+        name: The name in the source.
+        start: The address of the first byte.
+        size: Bytes of the array.
         element_bytes: Bytes of one element.
         shape: Elements in each dimension, row-major.
-        members: What an element holds, where it is a structure.
-        dtype: The short name of the elements' type, where it is a number's and known.
+        members: The members of an element that is a structure.
+        dtype: The short name of the elements' type (`f32`); empty if it is no number or unknown.
     """
 
     name: str
@@ -40,15 +40,15 @@ class ProgramArray:
     dtype: str = ""
 
     def element(self, space: str, index: int) -> Element:
-        """The element at a row-major position; one that is outside continues the first row.
+        """The element at a row-major position; positions past the end extend the first dimension.
 
-        What has one element is a variable: it is named without a subscript.
+        A variable outside global memory with one element is named without a subscript.
         """
-        alone = self.shape == (1,) and index == 0 and space != "global"
-        return Element(space, self.name, index, () if alone else _subscripts(index, self.shape))
+        scalar = self.shape == (1,) and index == 0 and space != "global"
+        return Element(space, self.name, index, () if scalar else _subscripts(index, self.shape))
 
     def within(self, space: str, start: int, stop: int) -> Iterator[Element]:
-        """The elements, or their members, that lie from one byte of the array to another."""
+        """The elements, or their members, from byte `start` of the array to byte `stop`."""
         while start < stop:
             index, inside = divmod(start, self.element_bytes)
             member, size, dtype = _member_at(self.members, inside, self.element_bytes, self.dtype)
@@ -57,68 +57,68 @@ class ProgramArray:
 
 
 class AddressNames:
-    """Finds the element that an address belongs to.
+    """Finds the elements at an address.
 
-    How arrays are divided costs a compilation, which is made when the first is asked for.
+    The layout of arrays comes from a compilation with debug information, made on first use.
     """
 
     def __init__(
         self, launch: Launch, execution: Execution, architecture: Architecture | None = None
     ) -> None:
-        """Find out where arrays lie.
+        """Find the address ranges of the arrays.
 
         Args:
-            launch: What is executed.
-            execution: Its program and its memory.
-            architecture: The compute capability to compile for; None where nothing but names is
-                wanted, and every array of the program may be a row of words.
+            launch: The launch.
+            execution: The launch in the emulator: its program and its memory.
+            architecture: The compute capability to compile for. None if only the names of arrays
+                are needed; every array of the program is then a row of words.
         """
         program = execution.program
         self._launch, self._architecture = launch, architecture
-        dynamic = max(program.shared.values(), default=0)  # an array sized at launch is the last
+        dynamic = max(program.shared.values(), default=0)  # the array sized at launch comes last
         ends = {
             "shared": dynamic + launch.dynamic_shared_bytes,
             "const": len(program.const_image),
             "local": program.local_bytes,
         }
         starts = {"shared": program.shared, "const": program.const, "local": program.local}
-        self._places: dict[str, list[tuple[str, int, int]]] = {
+        self._symbols: dict[str, list[tuple[str, int, int]]] = {
             space: [
                 (symbol, start, program.sizes.get(symbol) or ends[space] - start)
-                for symbol, start in sorted(variables.items(), key=lambda each: each[1])
+                for symbol, start in sorted(variables.items(), key=lambda item: item[1])
             ]
             for space, variables in starts.items()
         }
-        self._places["global"] = [
-            (each.name, each.address, each.size) for each in execution.memory.allocations
+        self._symbols["global"] = [
+            (array.name, array.address, array.size) for array in execution.memory.allocations
         ]
-        self._given = {
-            each.name: VariableLayout(
-                each.shape, each.element_bytes, dtype=_short_type_name(each.dtype)
+        self._buffer_layouts = {
+            buffer.name: VariableLayout(
+                buffer.shape, buffer.element_bytes, dtype=_short_type_name(buffer.dtype)
             )
-            for each in launch.buffers
+            for buffer in launch.buffers
         }
-        self._known: dict[tuple[str, int, int], tuple[Element, ...]] = {}
+        self._elements: dict[tuple[str, int, int], tuple[Element, ...]] = {}
         self._arrays: dict[str, tuple[ProgramArray, ...]] = {}
 
     def array_ranges(self, space: str) -> list[tuple[int, int]]:
-        """Where the arrays of a state space begin and end, in the order of `arrays`."""
-        return [(start, start + size) for _, start, size in self._places.get(space, ())]
+        """The address ranges (start, end) of a state space's arrays, in the order of `arrays`."""
+        return [(start, start + size) for _, start, size in self._symbols.get(space, ())]
 
     def arrays(self, space: str) -> tuple[ProgramArray, ...]:
-        """The arrays of a state space, by rising address."""
+        """The arrays of a state space, by rising address; the layout of each is looked up once."""
         if space not in self._arrays:
             self._arrays[space] = tuple(
                 _make_array(symbol, start, size, self._layout(space, symbol, size))
-                for symbol, start, size in self._places.get(space, ())
+                for symbol, start, size in self._symbols.get(space, ())
             )
         return self._arrays[space]
 
     def _layout(self, space: str, symbol: str, size: int) -> VariableLayout | None:
-        """How a variable is divided: as the launch says, or the compiler."""
-        if space == "global" and symbol in self._given:
-            return self._given[symbol]
-        # What is local lies in one place, of which no debugger is told what is where.
+        """The layout of a variable: from the launch, or from debug information."""
+        if space == "global" and symbol in self._buffer_layouts:
+            return self._buffer_layouts[symbol]
+        # All local variables share one symbol, which debug information does not divide.
         return None if space == "local" else layout_of(symbol, size, self._layouts)
 
     @cached_property
@@ -127,81 +127,90 @@ class AddressNames:
 
     def knows(self, space: str) -> bool:
         """Whether a state space holds arrays of the program."""
-        return space in self._places
+        return space in self._symbols
 
     def elements(self, space: str, address: int, size: int) -> tuple[Element, ...]:
-        """Name what lies in `size` bytes from an address on."""
+        """The elements that lie in `size` bytes from an address on."""
         key = (space, address, size)
-        if key not in self._known:
-            self._known[key] = self._find_elements(*key)
-        return self._known[key]
+        if key not in self._elements:
+            self._elements[key] = self._find_elements(*key)
+        return self._elements[key]
 
     def _find_elements(self, space: str, address: int, size: int) -> tuple[Element, ...]:
-        # What lies outside all arrays is named after the last one before it.
+        # An address outside all arrays is named after the last array before it.
         arrays = self.arrays(space) or (ProgramArray(space, 0, 0, WORD_BYTES, (0,)),)
-        array = next((each for each in reversed(arrays) if each.start <= address), arrays[0])
+        array = next((array for array in reversed(arrays) if array.start <= address), arrays[0])
         start = address - array.start
         return tuple(array.within(space, start, start + size))
 
 
 def accessed_arrays(launch: Launch, execution: Execution) -> dict[int, str]:
-    """Name the array that each instruction of a program accesses, where the program tells it.
+    """Name the array that each instruction of a program accesses, where the program shows it.
 
     Returns:
-        Names in the source by the instruction's index.
+        The names in the source, by the instruction's index.
     """
     names, program = AddressNames(launch, execution), execution.program
-    meant = find_pointer_origins(program, execution.memory, execution.grid.parameters)
-    found = {index: names.arrays(space)[number].name for index, (space, number) in meant.items()}
+    origins = find_pointer_origins(program, execution.memory, execution.grid.parameters)
+    accessed = {
+        index: names.arrays(space)[number].name for index, (space, number) in origins.items()
+    }
     for index, step in enumerate(program.steps):
-        alone = names.arrays(step.row.space)
-        if len(alone) == 1 and step.row.space != "global":  # addresses of it are often computed
-            found.setdefault(index, alone[0].name)
-    return found
+        arrays = names.arrays(step.row.space)
+        # Addresses of the only array of a state space are often computed without a pointer.
+        if len(arrays) == 1 and step.row.space != "global":
+            accessed.setdefault(index, arrays[0].name)
+    return accessed
 
 
 def _short_type_name(dtype: str) -> str:
-    """The short name of a type by NumPy's: `f32` for `float32`."""
+    """The short name of a NumPy type: `f32` for `float32`."""
     return dtype.replace("float", "f").replace("uint", "u").replace("int", "i")
 
 
 def _subscripts(index: int, shape: tuple[int, ...]) -> tuple[int, ...]:
-    found: list[int] = []
+    reversed_subscripts: list[int] = []
     for extent in reversed(shape[1:]):
-        index, inner = divmod(index, extent)
-        found.append(inner)
-    return (index, *reversed(found))
+        index, subscript = divmod(index, extent)
+        reversed_subscripts.append(subscript)
+    return (index, *reversed(reversed_subscripts))
 
 
 def _member_at(
-    members: tuple[MemberLayout, ...], at: int, size: int, dtype: str
+    members: tuple[MemberLayout, ...], offset: int, size: int, dtype: str
 ) -> tuple[str, int, str]:
-    """What a structure of `size` bytes has at a byte, as it is written: `.x`, `.rows[2]`.
+    """The member of a structure at a byte offset.
+
+    Args:
+        members: The members of the structure; empty for a number.
+        offset: The byte in the structure.
+        size: Bytes of the structure.
+        dtype: The short type name of a number.
 
     Returns:
-        Its name, empty where there is none, the bytes from there to its end, and its type, which
-        is `dtype` where it is no structure.
+        The member as the source writes it (`.x`, `.rows[2]`; empty if there is none), the bytes
+        from the offset to its end, and its short type name.
     """
-    there = [each for each in members if 0 <= at - each.start < each.layout.size]
-    if len(there) == 1:
-        (member,) = there
+    holding = [member for member in members if 0 <= offset - member.start < member.layout.size]
+    if len(holding) == 1:
+        (member,) = holding
         layout = member.layout
-        index, inside = divmod(at - member.start, layout.element_bytes)
+        index, inside = divmod(offset - member.start, layout.element_bytes)
         name = f".{member.name}" if member.name else ""
         if layout.shape:
-            name += "".join(f"[{place}]" for place in _subscripts(index, layout.shape))
+            name += "".join(f"[{subscript}]" for subscript in _subscripts(index, layout.shape))
         rest, size, dtype = _member_at(layout.members, inside, layout.element_bytes, layout.dtype)
         return name + rest, size, dtype
-    if there:  # a union, of which the address does not say which member is meant
-        end = min(each.start + each.layout.size for each in there)
-        return "." + "|".join(each.name or "…" for each in there), end - at, ""
-    following = min((each.start for each in members if each.start > at), default=size)
-    return "", following - at, dtype
+    if holding:  # a union: the address does not show which member is meant
+        end = min(member.start + member.layout.size for member in holding)
+        return "." + "|".join(member.name or "…" for member in holding), end - offset, ""
+    following = min((member.start for member in members if member.start > offset), default=size)
+    return "", following - offset, dtype
 
 
 def _make_array(symbol: str, start: int, size: int, layout: VariableLayout | None) -> ProgramArray:
-    """An array by its place; where it is not known how it is divided, a row of words."""
+    """An array with a known layout; without one, a row of words."""
     layout = layout or VariableLayout((-(-size // WORD_BYTES),), WORD_BYTES)
     name = source_name(symbol)
-    how = (layout.element_bytes, layout.shape, layout.members, layout.dtype)
-    return ProgramArray(name, start, size, *how)
+    division = (layout.element_bytes, layout.shape, layout.members, layout.dtype)
+    return ProgramArray(name, start, size, *division)

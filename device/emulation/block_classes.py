@@ -1,9 +1,22 @@
-"""Finds which blocks of a grid do the same, so that a sample of each kind counts exactly.
+"""Partitions a grid into block classes: sets of blocks that execute the same instruction counts.
 
-A block runs, and says around it the box of blocks that do as it does (`emulator/moves.py`). The
-grid is cut at the box's sides; of each piece that no box holds, the block in the middle is next,
-until all pieces are held or there are too many: where kinds meet in a slant, or alternate, they
-are not told apart.
+Which code a block executes, and how its addresses lie in sectors and lines, follows from values
+that are affine in the block's index, as long as no data from memory decides. The search works on
+the grid as boxes of blocks:
+
+1. Start with one piece, the whole grid.
+2. Execute the block in the middle of every piece, following affine values only
+   (`sampling/affine_values.py`). This gives, for each executed block, a box of blocks that take
+   the same decisions.
+3. Cut the grid along the sides of all boxes. Pieces inside a box are classified. Repeat step 2 for
+   the others, until none is left.
+
+Inside a piece, blocks still differ in how their addresses are aligned to 128-byte lines. Addresses
+repeat their alignment with a period per axis, so a class is a piece taken with a stride of this
+period. The counters of a class are exact from a sample of its blocks.
+
+The search gives up, and returns an inexact partition, if data decides, if classes have no boxes
+(for example `x < y` or `x ^ y`) and thus need too many pieces, or if time runs out.
 """
 
 from __future__ import annotations
@@ -24,22 +37,24 @@ if TYPE_CHECKING:
     from memlab.device.emulation.execution import Execution
 
 MAX_PIECES = 1024
+"""Pieces of the grid beyond which the search gives up."""
 MAX_CLASS_BLOCKS = 256
-"""Run to find them, at most; a stencil's corners, edges and faces are 26 kinds."""
+"""Blocks executed in the search beyond which it gives up. A 3D stencil has 27 classes: the
+interior, and 26 of faces, edges and corners."""
 TIME_SHARE = 1 / 3
-"""Of what is left: the rest is for counting."""
-_MIN_BLOCKS = 32  # however much they cost: a sample takes as many
+"""The share of the remaining time that the search may take; the rest is for counting."""
+_MIN_BLOCKS = 32  # blocks the search may always execute: a sample takes about as many
 
 
 def classify_blocks(execution: Execution, most_blocks: float) -> GridPartition:
-    """Divide a launch's grid into kinds of blocks; the memory is then as it was before.
+    """Partition the grid of a launch into block classes, and reset the memory.
 
     Args:
         execution: The launch.
-        most_blocks: How many blocks there is time for.
+        most_blocks: The number of blocks that there is time to execute.
 
     Returns:
-        A division that is exact, or where it was not found in time one that only cuts off the ends.
+        An exact partition, or the default one, which is inexact and cuts off only the grid's ends.
 
     Raises:
         KernelFault: As `Execution.run`.
@@ -47,23 +62,25 @@ def classify_blocks(execution: Execution, most_blocks: float) -> GridPartition:
     if depends_on_data(execution.program):
         return GridPartition()
     most = max(min(most_blocks, MAX_CLASS_BLOCKS), _MIN_BLOCKS)
-    grid, moves, ran = execution.launch.grid, AffineValues(execution.program), 0
+    grid, values, executed = execution.launch.grid, AffineValues(execution.program), 0
     pieces: list[BlockBox] = [(range(grid[0]), range(grid[1]), range(grid[2]))]
     deadline = Deadline(execution.deadline.left() * TIME_SHARE)
     try:
         while pieces:
-            ran += len(pieces)
-            if ran > most:
+            executed += len(pieces)
+            if executed > most:
                 return GridPartition()
-            execution.follow(np.array([middle_block(piece) for piece in pieces]), moves, deadline)
-            boxes = moves.boxes
-            cuts = [{end for box in boxes for end in _range_bounds(box[axis])} for axis in range(3)]
-            cut_up = [split_extent(extent, cuts[axis]) for axis, extent in enumerate(grid)]
-            if math.prod(map(len, cut_up)) > MAX_PIECES:
+            execution.follow(np.array([middle_block(piece) for piece in pieces]), values, deadline)
+            boxes = values.boxes
+            cuts = [
+                {side for box in boxes for side in _range_bounds(box[axis])} for axis in range(3)
+            ]
+            extents = [split_extent(extent, cuts[axis]) for axis, extent in enumerate(grid)]
+            if math.prod(map(len, extents)) > MAX_PIECES:
                 return GridPartition()
             pieces = [
                 (x, y, z)
-                for x, y, z in itertools.product(*cut_up)
+                for x, y, z in itertools.product(*extents)
                 if len(x) * len(y) * len(z) > 1
                 and not any(_box_contains(box, (x, y, z)) for box in boxes)
             ]
@@ -72,22 +89,21 @@ def classify_blocks(execution: Execution, most_blocks: float) -> GridPartition:
     finally:
         execution.reset()
     x, y, z = map(frozenset, cuts)
-    found = GridPartition((x, y, z), alignment_periods(moves.strides), exact=True)
-    strata = math.prod(map(len, found.pieces(grid)))
-    return (
-        found if strata <= max(min(most_blocks, MAX_PIECES), 2 * _MIN_BLOCKS) else GridPartition()
-    )
+    partition = GridPartition((x, y, z), alignment_periods(values.strides), exact=True)
+    strata = math.prod(map(len, partition.pieces(grid)))
+    most_strata = max(min(most_blocks, MAX_PIECES), 2 * _MIN_BLOCKS)
+    return partition if strata <= most_strata else GridPartition()
 
 
 def middle_block(piece: BlockBox) -> tuple[int, int, int]:
-    """The block in the middle of a piece of a grid."""
+    """Return the block in the middle of a piece of a grid."""
     x, y, z = piece
     a, b, c = center_block((len(x), len(y), len(z)))
     return x[a], y[b], z[c]
 
 
-def _range_bounds(side: range) -> tuple[int, int]:
-    return side.start, side.stop
+def _range_bounds(extent: range) -> tuple[int, int]:
+    return extent.start, extent.stop
 
 
 def _box_contains(box: BlockBox, piece: BlockBox) -> bool:

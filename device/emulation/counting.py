@@ -1,4 +1,22 @@
-"""Counts what a launch does: runs its whole grid, or a sample of it, in the time there is."""
+"""Counts a launch: executes its whole grid, or a sample of the grid that it scales.
+
+`count_grid` decides how many blocks are executed, by the estimated cost of the grid in lane
+instructions (instructions of a warp, times its 32 lanes):
+
+1. A small grid is executed whole. Its counters are exact.
+2. The blocks of a larger grid are partitioned into classes that do the same (`block_classes.py`).
+   If that succeeds, some blocks of each class are executed, and their counters are multiplied by
+   (blocks of the class / blocks executed). The counters are exact.
+3. Otherwise only executing every block counts exactly. This is done up to twice the size of step 1.
+4. A still larger grid is estimated. It is cut into strata (first, middle and last blocks along
+   each axis), a larger random sample of each is executed and scaled, and the standard error is
+   estimated from the spread between chunks.
+
+A stratum is a set of blocks that is sampled by itself: a block class, or a part of the grid. Strata
+with the same scale factor are merged into one `StratumSample`, whose blocks are executed in chunks
+of as many blocks as the emulator holds at once. The chunks of all samples take turns, so that every
+stratum has a share of the work done if time runs out.
+"""
 
 from __future__ import annotations
 
@@ -26,60 +44,60 @@ from memlab.device.measurement import Coverage, Progress
 from memlab.device.properties import WARP_SIZE
 
 WHOLE_GRID_LANE_INSTRUCTIONS = 600_000_000
-"""Launches up to this size run whole: 140 instructions by each of 4 million threads. Measured on
-one core of a server of 2021: 200 to 500 million a second, so up to 3 s."""
+"""Grids up to this size are executed whole: 140 instructions by each of 4 million threads. One core
+of a server of 2021 executes 200 to 500 million per second (measured), so this takes up to 3 s."""
 MAX_EXACT_LANE_INSTRUCTIONS = 1_200_000_000
-"""And up to this size where only executing every block counts exactly. These run at 100 to 350
-million a second (histograms, sparse products, gathers), so up to about 8 s."""
+"""Grids without exact block classes are executed whole up to this size. Such kernels (histograms,
+sparse products, gathers) run at 100 to 350 million per second, so this takes up to about 8 s."""
 SAMPLE_LANE_INSTRUCTIONS = 800_000_000
-"""Samples of larger blocks are smaller, so that they too take a few seconds."""
-_MIN_SAMPLE_CHUNKS = 4  # that a sample whose blocks may differ runs in
+"""The size of a sample: the more a block costs, the fewer blocks are drawn."""
+_MIN_SAMPLE_CHUNKS = 4  # chunks of a sample whose blocks may differ, to estimate its error
 
 
 @dataclass(frozen=True)
 class GridCounts:
-    """What running a grid, or a sample of it, counted.
+    """The counters of a grid, and the samples they come from.
 
     Attributes:
-        tally: Whole-grid counts.
-        coverage: How much of the grid they come from.
-        division: Into which kinds of blocks the grid was divided.
-        parts: What has run.
+        tally: The counters of the whole grid, per instruction.
+        coverage: The share of the grid that was executed.
+        partition: The partition of the grid into block classes.
+        samples: The executed blocks: one sample per scale factor.
     """
 
     tally: Tally
     coverage: Coverage
-    division: GridPartition
-    parts: Sequence[StratumSample]
+    partition: GridPartition
+    samples: Sequence[StratumSample]
 
 
 @dataclass(frozen=True)
 class ExecutedChunk:
-    """Blocks that ran at once.
+    """Blocks that were executed at once.
 
     Attributes:
-        places: Where they are among their part's.
-        blocks: How many.
-        touched: Sectors of global memory that they touched.
-        lane_instructions: Of their warps, times a warp's lanes.
+        positions: Their positions among the blocks of the sample.
+        blocks: The number of blocks.
+        sectors: The sectors of global memory that they touched.
+        lane_instructions: The instructions of their warps, times 32.
     """
 
-    places: slice
+    positions: slice
     blocks: int
-    touched: int
+    sectors: int
     lane_instructions: int
 
 
 @dataclass
 class StratumSample:
-    """Blocks to run, and what has been counted of them.
+    """Blocks to execute, and the counters of those that were executed.
 
     Attributes:
-        blocks: Their coordinates.
-        size: How many blocks of the grid they stand for.
-        tally: What those did that have run.
-        at_once: How many run at once.
-        ran: Each time that some ran.
+        blocks: The coordinates of the blocks to execute, shape (blocks, 3).
+        size: The number of blocks of the grid that the sample stands for.
+        tally: The counters of the blocks executed so far, not scaled.
+        blocks_at_once: The number of blocks in a chunk.
+        executed_chunks: The chunks executed so far.
     """
 
     blocks: BlockCoordinates
@@ -90,137 +108,138 @@ class StratumSample:
 
     @property
     def done(self) -> int:
-        """How many have run."""
-        return sum(each.blocks for each in self.executed_chunks)
+        """The number of blocks executed so far."""
+        return sum(chunk.blocks for chunk in self.executed_chunks)
 
 
 def sum_global_sectors(tally: Tally) -> int:
-    """Sectors of global memory, loaded, stored or changed: of it alone used bytes are counted."""
-    return sum(each for each, used in zip(tally.sectors, tally.used, strict=True) if used)
+    """Sectors of global memory: `Tally.used` is 0 for instructions that access no global memory."""
+    return sum(sectors for sectors, used in zip(tally.sectors, tally.used, strict=True) if used)
 
 
 def count_grid(execution: Execution, cost_per_block: float, report: Progress) -> GridCounts:
-    """Run the grid, or a sample of it, until it is done or the time is up.
+    """Execute a grid, or a sample of it, until it is done or the time is up.
 
     Args:
         execution: The launch.
-        cost_per_block: From the probe.
-        report: Told which fraction is over.
+        cost_per_block: Lane instructions per block, from the representative block.
+        report: Called with the share of the blocks that is done.
 
     Raises:
         KernelFault: As `Execution.run`.
-        OutOfTime: The time was up before every kind of block had run.
+        EmulationTimeoutError: The time was up before a block of every stratum was executed.
     """
     launch, steps = execution.launch, len(execution.program.steps)
-    most = SAMPLE_LANE_INSTRUCTIONS / cost_per_block
+    most_blocks = SAMPLE_LANE_INSTRUCTIONS / cost_per_block
     cost = cost_per_block * launch.blocks
-    division = (
-        classify_blocks(execution, most) if cost > WHOLE_GRID_LANE_INSTRUCTIONS else GridPartition()
-    )
-    if cost <= (WHOLE_GRID_LANE_INSTRUCTIONS if division.exact else MAX_EXACT_LANE_INSTRUCTIONS):
+    partition = GridPartition()
+    if cost > WHOLE_GRID_LANE_INSTRUCTIONS:
+        partition = classify_blocks(execution, most_blocks)
+    if cost <= (WHOLE_GRID_LANE_INSTRUCTIONS if partition.exact else MAX_EXACT_LANE_INSTRUCTIONS):
         whole = WholeGrid(launch.grid)
-        parts = [StratumSample(whole, launch.blocks, Tally.zeros(steps), execution.chunk_blocks)]
+        samples = [StratumSample(whole, launch.blocks, Tally.zeros(steps), execution.chunk_blocks)]
     else:
-        drawn = draw_strata(launch.grid, execution.seed, most, division)
-        parts = [_stratum_sample(execution, each, division.exact) for each in drawn]
-    in_time = _run_samples(execution, parts, report)
+        strata = draw_strata(launch.grid, execution.seed, most_blocks, partition)
+        samples = [_stratum_sample(execution, stratum, partition.exact) for stratum in strata]
+    in_time = _run_samples(execution, samples, report)
     total = Tally.zeros(steps)
-    for part in parts:
-        total.add(part.tally, part.size, part.done)
-    done = _executed_blocks(parts)
-    estimated = done < launch.blocks and not division.exact
-    error = _relative_standard_error(parts) if estimated and in_time else None
+    for sample in samples:
+        total.add(sample.tally, sample.size, sample.done)
+    done = _executed_blocks(samples)
+    estimated = done < launch.blocks and not partition.exact
+    error = _relative_standard_error(samples) if estimated and in_time else None
     coverage = Coverage(done, launch.blocks, estimated, not in_time, relative_standard_error=error)
-    return GridCounts(total, coverage, division, parts)
+    return GridCounts(total, coverage, partition, samples)
 
 
 def _stratum_sample(execution: Execution, stratum: Stratum, exact: bool) -> StratumSample:
-    """A sample of blocks to run; where they may differ, in a random order and often enough.
+    """Prepare the sample of a stratum.
 
-    Then what runs at once is a random part of the sample, and says how far off it may be.
+    If its blocks may differ, they are shuffled and divided into several chunks. Every chunk is
+    then a random part of the sample, and the spread between chunks gives the standard error.
     """
-    blocks, at_once = stratum.blocks, execution.chunk_blocks
+    blocks, blocks_at_once = stratum.blocks, execution.chunk_blocks
     if not exact:
         blocks = np.random.default_rng(execution.seed).permutation(blocks)
-        at_once = min(at_once, -(-len(blocks) // _MIN_SAMPLE_CHUNKS))
-    return StratumSample(blocks, stratum.size, Tally.zeros(len(execution.program.steps)), at_once)
+        blocks_at_once = min(blocks_at_once, -(-len(blocks) // _MIN_SAMPLE_CHUNKS))
+    tally = Tally.zeros(len(execution.program.steps))
+    return StratumSample(blocks, stratum.size, tally, blocks_at_once)
 
 
-def _relative_standard_error(parts: Sequence[StratumSample]) -> float | None:
-    """The standard error of the sectors that the grid touches, over their number.
+def _relative_standard_error(samples: Sequence[StratumSample]) -> float | None:
+    """The standard error of the grid's sectors, divided by the estimated sectors.
 
-    What ran at once are clusters of a random sample without repetition (W. G. Cochran, Sampling
+    The chunks are clusters of a random sample without replacement (W. G. Cochran, Sampling
     Techniques, 3rd edition, 1977, equations 2.20 and 9A.4).
 
     Returns:
-        None where it is not known: nothing was touched, or by all alike.
+        None if it is not known: no sector was touched, all chunks touched the same number per
+        block, or a sample has only one chunk.
     """
     total = variance = 0.0
-    for part in parts:
-        mean, clusters = (
-            sum(each.touched for each in part.executed_chunks) / part.done,
-            len(part.executed_chunks),
-        )
-        total += part.size * mean
-        if part.done == part.size:
+    for sample in samples:
+        chunks = sample.executed_chunks
+        mean = sum(chunk.sectors for chunk in chunks) / sample.done
+        total += sample.size * mean
+        if sample.done == sample.size:
             continue
-        if clusters < 2:
+        if len(chunks) < 2:
             return None
-        squares = sum((each.touched - each.blocks * mean) ** 2 for each in part.executed_chunks)
-        of_mean = squares * clusters / (clusters - 1) / part.done**2
-        variance += part.size**2 * of_mean * (1 - part.done / part.size)
+        squares = sum((chunk.sectors - chunk.blocks * mean) ** 2 for chunk in chunks)
+        variance_of_mean = squares * len(chunks) / (len(chunks) - 1) / sample.done**2
+        variance += sample.size**2 * variance_of_mean * (1 - sample.done / sample.size)
     return math.sqrt(variance) / total if variance else None
 
 
-def _run_samples(execution: Execution, parts: Sequence[StratumSample], report: Progress) -> bool:
-    """Run the blocks of all parts, and say whether there was time for that.
+def _run_samples(execution: Execution, samples: Sequence[StratumSample], report: Progress) -> bool:
+    """Execute the blocks of all samples; False if the time was up before the end.
 
     Raises:
-        OutOfTime: There was not even for some of each.
+        EmulationTimeoutError: The time was up before a chunk of every sample was executed.
     """
-    wanted, longest_s = sum(len(part.blocks) for part in parts), 0.0
-    for part, places in _interleaved_chunks(execution, parts):
-        chunk = part.blocks[places]
-        begun_s, all_begun = execution.deadline.left(), all(each.done for each in parts)
-        if all_begun and begun_s < longest_s:  # it would be cut short, and its outputs with it
+    wanted, longest_s = sum(len(sample.blocks) for sample in samples), 0.0
+    for sample, positions in _interleaved_chunks(execution, samples):
+        blocks = sample.blocks[positions]
+        left_s, all_begun = execution.deadline.left(), all(sample.done for sample in samples)
+        # A chunk that is cut short leaves outputs that cannot be verified.
+        if all_begun and left_s < longest_s:
             return False
         try:
-            ran = execution.run(chunk)
+            tally = execution.run(blocks)
         except EmulationTimeoutError as error:
             if all_begun:
                 return False
-            raise execution.out_of_time(error, _executed_blocks(parts)) from None
-        longest_s = max(longest_s, begun_s - execution.deadline.left())
-        part.tally.add(ran)
-        cost = sum(ran.warps) * WARP_SIZE
-        part.executed_chunks.append(
-            ExecutedChunk(places, len(chunk), sum_global_sectors(ran), cost)
-        )
-        report("emulating", _executed_blocks(parts) / wanted)
+            raise execution.out_of_time(error, _executed_blocks(samples)) from None
+        longest_s = max(longest_s, left_s - execution.deadline.left())
+        sample.tally.add(tally)
+        cost = sum(tally.warps) * WARP_SIZE
+        chunk = ExecutedChunk(positions, len(blocks), sum_global_sectors(tally), cost)
+        sample.executed_chunks.append(chunk)
+        report("emulating", _executed_blocks(samples) / wanted)
     return True
 
 
 def _interleaved_chunks(
-    execution: Execution, parts: Sequence[StratumSample]
+    execution: Execution, samples: Sequence[StratumSample]
 ) -> Iterator[tuple[StratumSample, slice]]:
-    """The chunks of each part in turn.
+    """The chunks of all samples, in turns, as positions among the blocks of a sample.
 
-    So that what has run when the time is up stands for the rest, a part that is the whole grid is
-    not run from one end to the other; but where blocks may wait for what others wrote, those
-    launched before them must run before them.
+    A whole grid is executed in van der Corput order, not from end to end, so that the chunks
+    executed when the time is up are spread over the grid. If the program depends on data, a block
+    may wait for data of an earlier one, so blocks are executed in launch order.
     """
-    if len(parts) == 1 and not depends_on_data(execution.program):
-        (part,) = parts
-        step = part.blocks_at_once
-        for number in van_der_corput(-(-len(part.blocks) // step)):
-            yield part, slice(number * step, (number + 1) * step)
+    if len(samples) == 1 and not depends_on_data(execution.program):
+        (sample,) = samples
+        step = sample.blocks_at_once
+        for number in van_der_corput(-(-len(sample.blocks) // step)):
+            yield sample, slice(number * step, (number + 1) * step)
         return
-    starts = (range(0, len(part.blocks), part.blocks_at_once) for part in parts)
+    starts = (range(0, len(sample.blocks), sample.blocks_at_once) for sample in samples)
     for turn in itertools.zip_longest(*starts):
-        for part, start in zip(parts, turn, strict=True):
+        for sample, start in zip(samples, turn, strict=True):
             if start is not None:
-                yield part, slice(start, start + part.blocks_at_once)
+                yield sample, slice(start, start + sample.blocks_at_once)
 
 
-def _executed_blocks(parts: Sequence[StratumSample]) -> int:
-    return sum(part.done for part in parts)
+def _executed_blocks(samples: Sequence[StratumSample]) -> int:
+    return sum(sample.done for sample in samples)

@@ -1,4 +1,4 @@
-"""The emulated device: NVRTC's PTX in the emulator, time from the model, on a datasheet."""
+"""The emulated device: executes PTX in the emulator, and models caches and time by a datasheet."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ from memlab.kernels.launch import Launch
 
 
 class EmulatedDevice:
-    """A GPU of which only the datasheet is there.
+    """A GPU that is known by its datasheet only.
 
     Attributes:
-        properties: The datasheet's figures.
+        properties: The properties from the datasheet.
         key: The datasheet's name.
     """
 
@@ -53,19 +53,20 @@ class EmulatedDevice:
         self._budget = budget or Budget()
 
     def run(self, launch: Launch, seed: int, progress: Progress | None = None) -> Measurement:
-        """Compile a launch, execute it, verify it, count it, and model its time.
+        """Compile, execute, verify and count a launch, and model its time.
 
         Args:
-            launch: What to run.
-            seed: Of the random inputs and of the sample of blocks.
-            progress: Told what is being done, and which fraction of it is over.
+            launch: The launch.
+            seed: The seed of the random inputs and of the sample of blocks.
+            progress: Called with the current activity and the share of it that is done.
 
         Raises:
             CompileError: The source does not compile.
             PtxError: The compiled kernel has an instruction that the emulator does not know.
-            UsageError: It needs more memory than is allowed, or no block fits an SM.
-            KernelFault: The kernel touched memory that is not its own.
-            OutOfTime: The time was up before there was anything to report.
+            UsageError: The launch needs more memory than is allowed, no block fits an SM, or the
+                kernel writes to an input.
+            KernelFault: The kernel accessed memory out of bounds.
+            EmulationTimeoutError: The time was up before there was anything to report.
         """
         report = progress or ignore_progress
         report("compiling", None)
@@ -84,16 +85,16 @@ class EmulatedDevice:
 
 @dataclass(frozen=True)
 class Emulation:
-    """What executing a launch on the CPU found out.
+    """The result of executing a launch on the CPU.
 
     Attributes:
-        coverage: How much of the grid was executed.
-        counters: Whole-grid totals.
-        lines: The same by source line.
-        accesses: The same by access to memory.
-        region: What the loops did.
-        work: What the time model needs.
-        verification: The outputs of the blocks that ran, against the reference.
+        coverage: The share of the grid that was executed.
+        counters: The counters of the whole grid.
+        lines: The counters by source line.
+        accesses: The counters by source line, state space, direction and array.
+        region: The FLOPs and bytes of the loops.
+        work: The input of the time model.
+        verification: The comparison of the executed blocks' outputs with the references.
     """
 
     coverage: Coverage
@@ -105,7 +106,7 @@ class Emulation:
     verification: Verification
 
     def flop(self, launch: Launch) -> int:
-        """The algorithm's FLOPs, or, where nobody declared them, those that were executed."""
+        """The algorithm's FLOPs; if the launch does not declare them, the executed FLOPs."""
         executed = sum(flop_by_pipe(self.counters).values())
         return executed if launch.flop is None else launch.flop
 
@@ -118,7 +119,7 @@ class Emulation:
         time: Time,
         verification: Verification,
     ) -> Measurement:
-        """Join these counters with what a device, emulated or real, gave for the same launch."""
+        """Combine the counters with the time and verification of an emulated or real device."""
         return Measurement(
             kernel=launch.kernel,
             parameters=dict(launch.parameters),
@@ -147,49 +148,51 @@ def emulate(
     progress: Progress | None = None,
     budget: Budget | None = None,
 ) -> Emulation:
-    """Execute a launch on the CPU and count it as the given device would.
+    """Execute a launch on the CPU, and count it as the given device would.
 
     Args:
-        launch: What to run.
+        launch: The launch.
         compiled: The launch, compiled for the device's compute capability.
-        properties: The device: its caches and limits, whether it is here or not.
-        seed: Of the random inputs and of the sample of blocks.
-        progress: Told what is being done, and which fraction of it is over.
-        budget: The time and memory that it may take; None takes the defaults.
+        properties: The device: its caches and limits. It need not be present.
+        seed: The seed of the random inputs and of the sample of blocks.
+        progress: Called with the current activity and the share of it that is done.
+        budget: The limits of time and memory; None for the defaults.
 
     Raises:
         PtxError: The compiled kernel has an instruction that the emulator does not know.
-        UsageError: It needs more memory than is allowed, or no block fits an SM.
-        KernelFault: The kernel touched memory that is not its own.
-        OutOfTime: The time was up before there was anything to report.
+        UsageError: The launch needs more memory than is allowed, no block fits an SM, or the
+            kernel writes to an input.
+        KernelFault: The kernel accessed memory out of bounds.
+        EmulationTimeoutError: The time was up before there was anything to report.
     """
     report = progress or ignore_progress
     resident = resident_blocks(launch, compiled, properties)
     report("preparing inputs", None)
     execution = Execution.of(launch, compiled, seed, budget)
-    program, probe = execution.program, representative_block.record_block(execution)
-    counted = counting.count_grid(execution, probe.lane_instructions_per_block, report)
+    program, block = execution.program, representative_block.record_block(execution)
+    counted = counting.count_grid(execution, block.lane_instructions_per_block, report)
     tally, counters = counted.tally, totals.total_counters(program, counted.tally)
     execution.check_roles()
     report("verifying", None)
     verification = execution.verify(whole=counted.coverage.blocks_emulated == launch.blocks)
     report("modelling caches and time", None)
-    touched = counting.sum_global_sectors(tally)
-    probe = representative_block.find_representative(execution, probe, touched, counted)
-    busy = address_streams.ActiveRegion(probe.region, probe.stream.equivalent_blocks(touched))
+    sectors = counting.sum_global_sectors(tally)
+    block = representative_block.find_representative(execution, block, sectors, counted)
+    active = address_streams.ActiveRegion(block.region, block.stream.equivalent_blocks(sectors))
     carveout = shared_carveout_bytes(properties, block_requirements(launch, compiled.resources))
     geometry = _cache_geometry(properties, resident.blocks_per_sm, carveout)
-    counters = _with_cache_counters(counters, probe.stream, busy, geometry)
+    counters = _with_cache_counters(counters, block.stream, active, geometry)
     latencies = _mean_latencies(counters, properties)
-    working, idle = (
-        warp_clocks(program, path, latencies) for path in (probe.path, probe.idle_path)
+    active_clocks, idle_clocks = (
+        warp_clocks(program, path, latencies) for path in (block.path, block.idle_path)
     )
-    idle_blocks = max(launch.blocks - busy.block_equivalents, 0.0)
+    idle_blocks = max(launch.blocks - active.block_equivalents, 0.0)
+    total_clocks = active.block_equivalents * active_clocks + idle_blocks * idle_clocks
     work = time_model.LaunchWork(
         blocks=launch.blocks,
         counters=counters,
-        warp_clocks=working,
-        mean_warp_clocks=(busy.block_equivalents * working + idle_blocks * idle) / launch.blocks,
+        warp_clocks=active_clocks,
+        mean_warp_clocks=total_clocks / launch.blocks,
     )
     return Emulation(
         coverage=counted.coverage,
@@ -210,14 +213,14 @@ def emulate_if_supported(
     progress: Progress | None = None,
     budget: Budget | None = None,
 ) -> Emulation:
-    """As `emulate`, but a launch that the emulator cannot execute is only not counted.
+    """Like `emulate`, but return no counters for a launch that the emulator cannot execute.
 
-    That is for one that runs on a GPU: there it has its time without counters. A fault is none
-    of these reasons: the GPU may not have noticed it.
+    This serves a real GPU, which has a time for the launch even without counters. A fault is still
+    raised, since the GPU may not have noticed it.
 
     Raises:
         UsageError: No block fits an SM, or the kernel writes to an input.
-        KernelFault: The kernel touched memory that is not its own.
+        KernelFault: The kernel accessed memory out of bounds.
     """
     try:
         return emulate(launch, compiled, properties, seed, progress, budget)
@@ -241,17 +244,17 @@ def count_launch(
     progress: Progress | None = None,
     budget: Budget | None = None,
 ) -> Counters:
-    """Execute a launch on the CPU and count it, without caches: those of `Counters` stay 0.
+    """Execute a launch on the CPU and count it, without the caches, whose counters stay 0.
 
     Args:
-        launch: What to run.
+        launch: The launch.
         compiled: The launch, compiled.
-        seed: Of the random inputs and of the sample of blocks.
-        progress: Told what is being done, and which fraction of it is over.
-        budget: The time and memory that it may take; None takes the defaults.
+        seed: The seed of the random inputs and of the sample of blocks.
+        progress: Called with the current activity and the share of it that is done.
+        budget: The limits of time and memory; None for the defaults.
 
     Raises:
-        PtxError, UsageError, KernelFault, OutOfTime: As `emulate`.
+        PtxError, UsageError, KernelFault, EmulationTimeoutError: As `emulate`.
     """
     execution = Execution.of(launch, compiled, seed, budget)
     cost = representative_block.record_block(execution).lane_instructions_per_block
@@ -262,10 +265,10 @@ def count_launch(
 def resident_blocks(
     launch: Launch, compiled: CompiledKernel, properties: DeviceProperties
 ) -> Occupancy:
-    """Say how many blocks of a launch one multiprocessor holds at once.
+    """Compute the occupancy of a launch: the blocks that one SM holds at once.
 
     Raises:
-        UsageError: Not one fits.
+        UsageError: Not one block fits.
     """
     return compute_occupancy(properties, block_requirements(launch, compiled.resources))
 
@@ -273,7 +276,7 @@ def resident_blocks(
 def _cache_geometry(
     properties: DeviceProperties, resident_blocks: int, carveout_bytes: int
 ) -> caches.CacheGeometry:
-    """The caches of a device; one whose size is unknown holds nothing."""
+    """The caches of a device; a cache of unknown size holds nothing."""
     return caches.CacheGeometry(
         multiprocessors=properties.multiprocessor_count or 1,
         resident_blocks=resident_blocks,
@@ -286,23 +289,23 @@ def _cache_geometry(
 def _with_cache_counters(
     counters: Counters,
     stream: address_streams.AccessStream,
-    busy: address_streams.ActiveRegion,
+    active: address_streams.ActiveRegion,
     geometry: caches.CacheGeometry,
 ) -> Counters:
-    """Add what the cache models say to the counted requests and sectors."""
-    rate = caches.l1_miss_rate(stream, busy, geometry)
-    dram = caches.dram_bytes(stream, busy, geometry)
+    """Add the cache models' counters to the counted requests and sectors."""
+    rate = caches.l1_miss_rate(stream, active, geometry)
+    dram = caches.dram_bytes(stream, active, geometry)
     hits = round(counters.global_load_sectors * stream.cacheable_share * (1 - rate))
     l2_reads = counters.global_load_sectors - hits
     l2_misses = min(dram.loaded // SECTOR_BYTES, l2_reads)
-    # A read that misses brings in no more than memory gives at once.
+    # A read miss loads at most one DRAM access.
     loaded = min(dram.loaded, l2_reads * geometry.dram_access_bytes)
     return replace(
         counters,
         l1_read_sector_hits=hits,
         l2_read_sectors=l2_reads,
         l2_read_sector_hits=l2_reads - l2_misses,
-        # The L1 writes local stores through as well: an H200 counts both of filter-local's here.
+        # The L1 writes local stores through too: on an H200 the L2 counts both of filter-local's.
         l2_write_sectors=counters.global_store_sectors + counters.local_store_sectors,
         dram_read_bytes=loaded + dram.for_atomics,
         dram_write_bytes=dram.written,
@@ -310,7 +313,7 @@ def _with_cache_counters(
 
 
 def _mean_latencies(counters: Counters, properties: DeviceProperties) -> Latencies:
-    """Latencies with the hit rates that the cache models gave."""
+    """The latencies, weighted by the hit rates of the cache models."""
     loads = counters.global_load_sectors
     l1_hits = counters.l1_read_sector_hits / loads if loads else 1.0
     l2_hits = (

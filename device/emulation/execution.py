@@ -1,4 +1,4 @@
-"""One launch in the emulator: its memory, and its blocks run in it."""
+"""One launch in the emulator: its memory, and the execution of its blocks in chunks."""
 
 from __future__ import annotations
 
@@ -39,17 +39,29 @@ if TYPE_CHECKING:
     from memlab.device.emulator.checks.checker import Checker
 
 CHUNK_LANES = 16_384
-"""Lanes at once: registers of this length stay in a CPU's L2 cache, and calls are few."""
+"""Lanes of a chunk: registers of this length stay in a CPU's L2 cache, and calls are few."""
 CHUNK_BYTES = 2**28
-"""Registers, local and shared memory of the lanes at once: of threads that have much of their
-own, fewer run together."""
+"""Bytes of registers, local and shared memory of a chunk. If threads need much of these, a chunk
+has fewer lanes."""
 
-_LANE_BYTES = 128  # of each lane: special registers, masks and what an instruction needs besides
-_ADDRESS_BYTES = 24  # of each lane for a register that addresses memory: where that lies
+_LANE_BYTES = 128  # per lane: special registers, masks and temporary arrays of an instruction
+_ADDRESS_BYTES = 24  # per lane and register that addresses memory: the resolved address
 
 
 class Execution:
-    """One launch in the emulator, with its memory."""
+    """A launch prepared for the emulator, with its memory.
+
+    Attributes:
+        launch: The launch.
+        seed: The seed of the random inputs and of the sample of blocks.
+        source: The lines of the source.
+        deadline: The time limit; it runs from the construction.
+        memory: The global memory, with the launch's arrays and the module's variables.
+        inputs: The initial values of input arrays, by name.
+        program: The program, with the launch's `__constant__` variables filled in.
+        grid: The grid, the block, dynamic shared memory and the kernel's arguments.
+        patterns: The costs of access patterns met so far.
+    """
 
     def __init__(
         self,
@@ -59,32 +71,32 @@ class Execution:
         source: list[str],
         budget: Budget | None = None,
     ) -> None:
-        """Lay out memory and draw the inputs; from now on the time runs.
+        """Lay out memory, draw the inputs and start the time limit.
 
         Raises:
-            UsageError: The launch has not as many arguments as the program declares, or the arrays
-                and a block's lanes need more memory than is allowed.
+            UsageError: The number of arguments differs from the program's, or the arrays and the
+                lanes of a few blocks need more memory than is allowed.
         """
-        declared, given = len(program.parameter_variables), len(launch.arguments)
-        if declared != given:
-            raise UsageError(f"{launch.kernel} takes {declared} arguments, the launch has {given}")
+        declared, passed = len(program.parameter_variables), len(launch.arguments)
+        if declared != passed:
+            raise UsageError(f"{launch.kernel} takes {declared} arguments, the launch has {passed}")
         budget = budget or Budget()
         self.launch, self.seed, self.source = launch, seed, source
         self.deadline = Deadline(budget.timeout_s)
         self._chunk_bytes = _chunk_bytes(launch, program, budget)
-        sizes = {each.name: (each.nbytes, each.element_bytes) for each in launch.buffers}
-        sizes |= {each.name: (each.size, 4) for each in program.globals}
+        sizes = {buffer.name: (buffer.nbytes, buffer.element_bytes) for buffer in launch.buffers}
+        sizes |= {variable.name: (variable.size, 4) for variable in program.globals}
         self.memory = GlobalMemory(sizes)
         self.inputs = make_inputs(launch, seed, {b.name: self.array(b) for b in launch.buffers})
         for buffer in launch.outputs:
-            if buffer.name in self.inputs:  # the kernel writes over what it reads: keep that
+            if buffer.name in self.inputs:  # the kernel overwrites its input
                 self.inputs[buffer.name] = self.inputs[buffer.name].copy()
         self.program = with_constants(
             program, {c.name: self.inputs[c.name] for c in launch.constants}
         )
         self.grid = Grid(launch.grid, launch.block, launch.dynamic_shared_bytes, self._parameters())
         self.patterns = Patterns()
-        self._cut_short = ""  # by what, since the arrays have been as they were given
+        self._cut_short = ""  # why blocks were cut short since the last reset
         self.reset()
 
     @classmethod
@@ -94,38 +106,42 @@ class Execution:
         """Load a compiled launch and draw its inputs.
 
         Raises:
-            PtxError: It has an instruction that the emulator does not know.
-            UsageError: It needs more memory than is allowed.
+            PtxError: The program has an instruction that the emulator does not know.
+            UsageError: As the constructor.
         """
         source = source_lines(launch.source)
         program = load_program(parser.parse_ptx(compiled.ptx), launch.entry, source)
         return cls(launch, program, seed, source, budget)
 
     def array(self, buffer: Buffer) -> NDArray[Any]:
-        """A buffer's elements, as a view of the emulated memory."""
+        """A view of a buffer's elements in the emulated memory."""
         raw = self.memory.bytes_of(buffer.name)
         return raw.view(element_type(buffer.dtype)).reshape(buffer.shape)
 
     def reset(self) -> None:
-        """Give the arrays that the kernel writes, and module variables, their initial values."""
+        """Restore the initial values of output arrays and module variables."""
         for buffer in self.launch.outputs:
             if buffer.name in self.inputs:
                 self.array(buffer)[...] = self.inputs[buffer.name]
             else:
                 self.memory.bytes_of(buffer.name)[:] = POISON_BYTE
-        given = {each.name for each in self.launch.constants}
+        launch_constants = {constant.name for constant in self.launch.constants}
         for variable in self.program.globals:
             initial = variable.initial or bytes(variable.size)
-            if variable.name in given:
+            if variable.name in launch_constants:
                 initial = self.inputs[variable.name].tobytes()
             self.memory.bytes_of(variable.name)[:] = np.frombuffer(initial, np.uint8)
         self.memory.forget_writes()
         self._cut_short = ""
 
     def verify(self, whole: bool) -> Verification:
-        """Compare the outputs of the blocks that ran with the references.
+        """Compare the outputs of the executed blocks with the references.
 
-        Outputs that blocks add up together hold what the reference says only when all ran.
+        Sums that blocks add to with global atomics can only be verified if all blocks were
+        executed.
+
+        Args:
+            whole: Whether all blocks were executed.
         """
         reason = ""
         if self._cut_short:
@@ -134,18 +150,18 @@ class Execution:
             reason = "blocks add up results with atomics, and not all of them ran"
         if reason and self.launch.references:
             return replace(UNVERIFIED, worst=reason)
-        found = {}
+        outputs = {}
         for output in self.launch.outputs:
             values = self.array(output).reshape(-1)
             index = np.arange(values.size) if whole else self.memory.elements_written(output.name)
-            found[output.name] = ActualOutput(index, values if whole else values[index])
-        return verify(self.launch, self.inputs, found)
+            outputs[output.name] = ActualOutput(index, values if whole else values[index])
+        return verify(self.launch, self.inputs, outputs)
 
     def check_roles(self) -> None:
-        """Refuse a launch whose kernel wrote to an array that it was said only to read.
+        """Refuse a launch whose kernel wrote to an array that is declared an input.
 
         Raises:
-            UsageError: Names the array.
+            UsageError: The kernel did; the message names the element.
         """
         for buffer in self.launch.buffers:
             if buffer.role != "in":
@@ -158,14 +174,14 @@ class Execution:
                 )
 
     def record(self, blocks: BlockCoordinates, recorder: Recorder) -> Tally:
-        """Run some blocks while a recorder watches, and count them."""
-        counted = Tally.zeros(len(self.program.steps))
+        """Execute blocks under a recorder, and return their counters."""
+        tally = Tally.zeros(len(self.program.steps))
         for chunk in self.chunks(blocks):
-            counted.add(self.run(chunk, recorder=recorder))
-        return counted
+            tally.add(self.run(chunk, recorder=recorder))
+        return tally
 
     def follow(self, blocks: NDArray[np.int64], moves: AffineValues, deadline: Deadline) -> None:
-        """Run what decides in some blocks, following how their values move, until a deadline."""
+        """Execute the instructions that decide control flow and addresses, as affine values."""
         for chunk in self.chunks(blocks):
             self.run(chunk, moves=moves, deadline=deadline)
 
@@ -179,11 +195,19 @@ class Execution:
         moves: AffineValues | None = None,
         deadline: Deadline | None = None,
     ) -> Tally:
-        """Run some blocks at once, and count them; whoever is given watches.
+        """Execute blocks as one chunk, and return their counters.
+
+        Args:
+            blocks: The coordinates of the blocks, shape (blocks, 3).
+            trace: Collects the instruction path and the global accesses.
+            recorder: Collects the accesses of one block or thread.
+            checker: Checks accesses, barriers and shuffles.
+            moves: Follows affine values; data is then not computed.
+            deadline: The time limit; None for the launch's own.
 
         Raises:
-            KernelFault: The kernel touched memory that is not its own, or stopped itself.
-            OutOfTime: The time was up.
+            KernelFault: The kernel accessed memory out of bounds, or stopped itself (`trap`).
+            EmulationTimeoutError: The time was up.
         """
         chunk = Chunk(
             self.program,
@@ -206,27 +230,28 @@ class Execution:
             raise
 
     def out_of_time(self, error: EmulationTimeoutError, blocks: int) -> EmulationTimeoutError:
-        """The error, with how many blocks were done."""
+        """The error of a run that timed out, extended by the number of finished blocks."""
         return self.deadline.error(
             f"{error.reached} ({blocks} of {self.launch.blocks} blocks done)"
         )
 
     @property
     def chunk_blocks(self) -> int:
-        """How many blocks run at once."""
-        lanes = CHUNK_LANES // self.grid.padded_threads
-        own = self._chunk_bytes // _block_bytes(self.launch, self.program)
-        return max(1, min(lanes, own))
+        """The number of blocks in a chunk."""
+        by_lanes = CHUNK_LANES // self.grid.padded_threads
+        by_memory = self._chunk_bytes // _block_bytes(self.launch, self.program)
+        return max(1, min(by_lanes, by_memory))
 
     def chunks(self, blocks: BlockCoordinates, step: int = 0) -> Iterator[NDArray[np.int64]]:
-        """Blocks in their order, so many as run at once; as many as can where nothing is said."""
+        """Cut blocks into chunks of `step` blocks, in order; 0 for the largest chunks."""
         step = step or self.chunk_blocks
         for start in range(0, len(blocks), step):
             yield blocks[start : start + step]
 
     def _parameters(self) -> bytes:
+        """The kernel's arguments, laid out as in the parameter space."""
         space = bytearray(self.program.parameter_bytes)
-        addresses = {each.name: each.address for each in self.memory.allocations}
+        addresses = {array.name: array.address for array in self.memory.allocations}
         for argument, variable in zip(
             self.launch.arguments, self.program.parameter_variables, strict=True
         ):
@@ -237,28 +262,27 @@ class Execution:
 
 
 def _block_bytes(launch: Launch, program: Program) -> int:
-    """What a block's lanes have of their own, bytes."""
+    """The memory that the emulator needs per block, besides the launch's arrays, in bytes."""
     lanes = -(-launch.threads_per_block // WARP_SIZE) * WARP_SIZE
-    registers = sum(parser.TYPE_BYTES[each] for each in program.registers.values())
+    registers = sum(parser.TYPE_BYTES[ptx_type] for ptx_type in program.registers.values())
     addresses = len(address_registers(program)) * _ADDRESS_BYTES
-    own = registers + addresses + program.local_bytes + program.argument_bytes + _LANE_BYTES
-    return lanes * own + program.static_shared_bytes + launch.dynamic_shared_bytes
+    per_lane = registers + addresses + program.local_bytes + program.argument_bytes + _LANE_BYTES
+    return lanes * per_lane + program.static_shared_bytes + launch.dynamic_shared_bytes
 
 
 def _chunk_bytes(launch: Launch, program: Program, budget: Budget) -> int:
-    """How much memory the blocks that run at once may have of their own.
+    """The memory that the blocks of a chunk may take, in bytes.
 
     Raises:
-        UsageError: Not even the probe's few blocks fit beside the arrays.
+        UsageError: The arrays and the few blocks that are recorded need more than is allowed.
     """
-    arrays = sum(each.nbytes for each in launch.buffers) + sum(
-        each.size for each in program.globals
-    )
-    kept = sum(each.nbytes for each in launch.outputs if each.role == "inout")
-    kept += sum(math.prod(each.shape) * 8 for each in launch.constants)
-    unit = write_tracking_bytes(each.element_bytes for each in launch.buffers)
-    needed = arrays + arrays // unit + kept  # a byte for each unit says whether it was written
+    arrays = sum(buffer.nbytes for buffer in launch.buffers)
+    arrays += sum(variable.size for variable in program.globals)
+    copies = sum(output.nbytes for output in launch.outputs if output.role == "inout")
+    copies += sum(math.prod(constant.shape) * 8 for constant in launch.constants)
+    unit = write_tracking_bytes(buffer.element_bytes for buffer in launch.buffers)
+    needed = arrays + arrays // unit + copies  # a byte per unit marks it as written
     least = PROBE_BLOCKS * _block_bytes(launch, program)
-    what = f"{needed} for its arrays, {least} for the threads of {PROBE_BLOCKS} blocks"
-    budget.check(needed + least, what)
+    purpose = f"{needed} for its arrays, {least} for the threads of {PROBE_BLOCKS} blocks"
+    budget.check(needed + least, purpose)
     return max(min(CHUNK_BYTES, budget.allowed_bytes() - needed), 1)

@@ -1,9 +1,23 @@
-"""A block that shows what the blocks of a grid do to memory, recorded with its neighbours.
+"""Records a representative block: its global accesses and its instruction path, in time order.
 
-The one in the middle of the grid is recorded first, and says what a block costs. Where the grid's
-counts tell that the others do not do as it does, for it may have nothing to do at all, one is
-looked for that does: in the grid's pieces, where blocks of a piece are known to do the same, and
-else among those that ran together when the grid was counted.
+Counters are sums over the grid (`counting.py`). The cache models and the time model need more: the
+order in which one block accesses memory, and how its addresses change from block to block. Five
+blocks are executed for that: one, its neighbours in x, y and z, and one that checks the strides
+(`models/address_streams.py`).
+
+`record_block` runs first, before the grid is counted, at the block in the middle of the grid. It
+also tells what emulating a block costs. `find_representative` runs after the count. It compares
+the sectors of the whole grid with those of the recorded block, times the number of blocks. If the
+two differ by more than 10 %, the middle block is not typical; it may even be idle. Another block
+is then recorded:
+
+- With exact block classes, the middle block of every piece is executed, and the median class is
+  recorded: half of the grid's sectors belong to blocks that touch no more than this one does.
+- Otherwise, the median chunk among those that were executed for the count is executed again, and
+  a block near its median is recorded.
+
+Blocks that touch no memory are left out of the active region and get an instruction path of their
+own.
 """
 
 from __future__ import annotations
@@ -29,16 +43,18 @@ from memlab.device.properties import LINE_BYTES, WARP_SIZE
 from memlab.kernels.launch import Dim3
 
 _CHUNK_OVERHEAD_INSTRUCTIONS = (
-    10  # of each lane: as many take as long as beginning a chunk (0.4 ms)
+    10  # instructions per lane that take as long as starting a chunk (0.4 ms)
 )
 _REPRESENTATIVE_RANGE = 0.9, 1.1
-"""What all blocks do, over as many of the probe's, for the probe to stand for them."""
+"""The recorded block stands for the grid if the grid's sectors are within this range, as a multiple
+of the block's sectors times the number of blocks."""
 _PIECES_PER_BATCH = 128
-"""Of a grid whose blocks' kinds are known: the smaller ones are tried where these move nothing."""
+"""Pieces whose middle blocks are executed at once, largest pieces first. The next batch is tried
+only if no block of this one touches memory."""
 _RERUN_LANE_INSTRUCTIONS = 20_000_000
-"""Of blocks that ran together so many do so again, to find one among them: 0.1 to 0.6 s."""
-_MEDIAN_RANGE = 0.4, 0.6  # of the work in the order of the blocks that do least: the middle kind
-_MIN_RERUN_BLOCKS = 4  # blocks, however much they cost
+"""The size of the part of a chunk that is executed again to find a block in it: 0.1 to 0.6 s."""
+_MEDIAN_RANGE = 0.4, 0.6  # share of the sectors, over blocks by rising sectors: the median blocks
+_MIN_RERUN_BLOCKS = 4  # blocks that are executed again, whatever they cost
 
 
 Floats = NDArray[np.float64]
@@ -46,16 +62,17 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class RepresentativeBlock:
-    """What a block and its neighbours showed.
+    """The recorded behaviour of a block and its neighbours.
 
     Attributes:
-        stream: What it touched.
-        path: The instructions that the warp ran which ran most.
-        idle: Those of a warp in a block that touches no memory; where none is known, the same.
-        lane_instructions_per_block: What emulating a block costs: the instructions of its warps,
-            times their lanes, since lanes that are masked off cost the same, and its share of
-            what a chunk costs besides.
-        region: The blocks among which all lie that touch memory.
+        stream: The sectors of global memory that the block touches.
+        path: The warp that executed most instructions: its stretches of instructions, as pairs
+            (first, end).
+        idle_path: The same for a block that touches no memory; `path` if no such block is known.
+        lane_instructions_per_block: The cost of emulating a block: the instructions of its warps,
+            times 32 lanes, since masked lanes cost as much, plus its share of the overhead of a
+            chunk.
+        region: The smallest known box of the grid that holds all blocks that touch memory.
     """
 
     stream: AccessStream
@@ -71,19 +88,18 @@ def record_block(
     region: BlockBox | None = None,
     origin: Dim3 | None = None,
 ) -> RepresentativeBlock:
-    """Run a block in the middle of a piece of the grid and its neighbours, recording all.
-
-    The memory is then as it was before.
+    """Execute a block and its neighbours, record what they do, and reset the memory.
 
     Args:
         execution: The launch.
-        piece: None for the whole grid.
-        region: The blocks among which all lie that touch memory; None for the whole grid.
-        origin: The block, if not the one in the middle.
+        piece: The piece of the grid whose middle block is recorded, and in which its neighbours
+            are looked for first; None for the whole grid.
+        region: The box of blocks that touch memory; None for the whole grid.
+        origin: The block to record, instead of the one in the middle of the piece.
 
     Raises:
         KernelFault: As `Execution.run`.
-        OutOfTime: The time was up.
+        EmulationTimeoutError: The time was up.
     """
     grid, trace = execution.launch.grid, ExecutionTrace(execution.grid.padded_threads)
     whole = (range(grid[0]), range(grid[1]), range(grid[2]))
@@ -107,22 +123,21 @@ def record_block(
 
 
 def find_representative(
-    execution: Execution, first: RepresentativeBlock, sectors: int, counted: GridCounts
+    execution: Execution, first: RepresentativeBlock, sectors: int, counts: GridCounts
 ) -> RepresentativeBlock:
-    """Find a block that stands for the others, if the first that was probed does not.
+    """Return a block that stands for the others: the first one, or a typical one if it does not.
 
-    What the launch wrote is forgotten then.
+    If blocks are executed here, the outputs of the launch are lost.
 
     Args:
         execution: The launch, which has been counted.
-        first: What the grid's middle showed.
-        sectors: What the whole grid touched of global memory.
-        counted: What was counted, and of which blocks.
+        first: The block in the middle of the grid.
+        sectors: The sectors of global memory that the whole grid touched.
+        counts: The counters of the grid, and the samples they come from.
 
     Returns:
-        The probe of a block of the middle kind: about half of what the grid moves is moved by
-        blocks that do no more than it. The first one where that is typical, or where there is no
-        time.
+        A block of the median class: half of the grid's sectors are touched by blocks that touch
+        no more. The first block, if it is typical or if the time is up.
     """
     least, most = _REPRESENTATIVE_RANGE
     if (
@@ -132,110 +147,129 @@ def find_representative(
         return first
     execution.reset()
     try:
-        if counted.division.exact:
-            return _representative_of_pieces(execution, first, counted.division)
-        return _representative_of_chunks(execution, first, sectors, counted.parts)
+        if counts.partition.exact:
+            return _representative_of_pieces(execution, first, counts.partition)
+        return _representative_of_chunks(execution, first, sectors, counts.samples)
     except EmulationTimeoutError:
         return first
 
 
 def _representative_of_pieces(
-    execution: Execution, first: RepresentativeBlock, division: GridPartition
+    execution: Execution, first: RepresentativeBlock, partition: GridPartition
 ) -> RepresentativeBlock:
-    """Probe the middle kind of the blocks in the middle of each piece; `first` if none works."""
-    parts = replace(division, periods=(1, 1, 1)).pieces(execution.launch.grid)
-    pieces: list[BlockBox] = [(x, y, z) for x, y, z in itertools.product(*parts)]
+    """Record the median class, known from the middle blocks of the pieces of an exact partition.
+
+    Returns `first` if no middle block touches memory.
+    """
+    extents = replace(partition, periods=(1, 1, 1)).pieces(execution.launch.grid)
+    pieces: list[BlockBox] = [(x, y, z) for x, y, z in itertools.product(*extents)]
     pieces.sort(key=lambda piece: -math.prod(map(len, piece)))
     for start in range(0, len(pieces), _PIECES_PER_BATCH):
-        tried = pieces[start : start + _PIECES_PER_BATCH]
-        each, _ = _touched_sectors(execution, np.array([middle_block(piece) for piece in tried]))
+        batch = pieces[start : start + _PIECES_PER_BATCH]
+        middle_blocks = np.array([middle_block(piece) for piece in batch])
+        sectors, _ = _touched_sectors(execution, middle_blocks)
         execution.reset()
-        if each.any():
+        if sectors.any():
             break
     else:
         return first
-    region = _enclosing_box([piece for piece, moved in zip(tried, each, strict=True) if moved])
-    blocks = np.array([math.prod(map(len, piece)) for piece in tried])
-    found = record_block(execution, tried[_weighted_median_index(each, blocks)], region)
-    return (
-        found
-        if each.all()
-        else _with_idle_path(execution, found, middle_block(tried[each.argmin()]))
-    )
+    active = [piece for piece, touched in zip(batch, sectors, strict=True) if touched]
+    blocks = np.array([math.prod(map(len, piece)) for piece in batch])
+    median = batch[_weighted_median_index(sectors, blocks)]
+    recorded = record_block(execution, median, _enclosing_box(active))
+    if sectors.all():
+        return recorded
+    return _with_idle_path(execution, recorded, middle_block(batch[sectors.argmin()]))
 
 
 def _representative_of_chunks(
-    execution: Execution, first: RepresentativeBlock, sectors: int, parts: Sequence[StratumSample]
+    execution: Execution,
+    first: RepresentativeBlock,
+    sectors: int,
+    samples: Sequence[StratumSample],
 ) -> RepresentativeBlock:
-    """Probe the middle kind of the blocks that ran together which are themselves of that kind.
+    """Record a median block of the median chunk among those that were executed for the count.
 
-    None of them but these run again, and of these only some, if they take long.
+    A chunk's counters are a sum over its blocks, so the chunk, or a part of it if it takes long,
+    is executed again to count every block by itself.
     """
-    ran = [(part, each) for part in parts for each in part.executed_chunks]
-    touched = np.array([each.touched for _, each in ran])
+    executed = [(sample, chunk) for sample in samples for chunk in sample.executed_chunks]
+    touched = np.array([chunk.sectors for _, chunk in executed])
     if not touched.any():
         return first
-    blocks = np.array([each.blocks for _, each in ran])
-    stand_for = blocks * [part.size / part.done for part, _ in ran]
-    chosen = _weighted_median_index(touched / blocks, stand_for)
-    part, chunk = ran[chosen]
-    again, moved, distinct = _rerun_blocks(execution, part.blocks[chunk.places], chunk)
-    x, y, z = again[_typical_block_index(moved, distinct)].tolist()
-    found = record_block(execution, origin=(x, y, z))
-    boxes = [_bounding_box(part.blocks[each.places]) for part, each in ran if each.touched]
-    region = _narrowed_region(
-        _enclosing_box(boxes),
-        _bounding_box(part.blocks[chunk.places]),
-        _bounding_box(again[moved > 0]),
+    blocks = np.array([chunk.blocks for _, chunk in executed])
+    weights = blocks * [sample.size / sample.done for sample, _ in executed]
+    sample, chunk = executed[_weighted_median_index(touched / blocks, weights)]
+    chunk_blocks = sample.blocks[chunk.positions]
+    rerun, moved, distinct = _rerun_blocks(execution, chunk_blocks, chunk)
+    x, y, z = rerun[_typical_block_index(moved, distinct)].tolist()
+    recorded = record_block(execution, origin=(x, y, z))
+    active = _enclosing_box(
+        [_bounding_box(each.blocks[part.positions]) for each, part in executed if part.sectors]
     )
-    if math.prod(map(len, region)) < _REPRESENTATIVE_RANGE[0] * found.stream.equivalent_blocks(
-        sectors
-    ):
-        region = _enclosing_box(boxes)  # other chunks have work where this one has none
-    found = replace(found, region=region)
-    idle = again[moved == 0]
+    region = _narrowed_region(active, _bounding_box(chunk_blocks), _bounding_box(rerun[moved > 0]))
+    block_equivalents = recorded.stream.equivalent_blocks(sectors)
+    if math.prod(map(len, region)) < _REPRESENTATIVE_RANGE[0] * block_equivalents:
+        region = active  # other chunks have active blocks where this chunk has none
+    recorded = replace(recorded, region=region)
+    idle = rerun[moved == 0]
     if not len(idle) and not touched.all():
-        part, chunk = ran[int(touched.argmin())]
-        idle = part.blocks[chunk.places]
-    return _with_idle_path(execution, found, idle[0]) if len(idle) else found
+        sample, chunk = executed[int(touched.argmin())]
+        idle = sample.blocks[chunk.positions]
+    return _with_idle_path(execution, recorded, idle[0]) if len(idle) else recorded
 
 
 def _rerun_blocks(
     execution: Execution, blocks: IntArray, chunk: ExecutedChunk
 ) -> tuple[IntArray, IntArray, IntArray]:
-    """Run blocks again until some touch memory: those that ran, and what each touched.
+    """Execute parts of a chunk again, one after the other, until some block touches memory.
 
-    The memory is then as it was before.
+    The memory is reset.
+
+    Returns:
+        The blocks of the last part, shape (blocks, 3); the sectors that each touched; and the
+        distinct sectors among these.
     """
     afford = _RERUN_LANE_INSTRUCTIONS * chunk.blocks // max(chunk.lane_instructions, 1)
     turns = -(-len(blocks) // max(afford, _MIN_RERUN_BLOCKS))
     for turn in van_der_corput(turns):
-        some = blocks[turn::turns]
-        moved, distinct = _touched_sectors(execution, some)
+        part = blocks[turn::turns]
+        moved, distinct = _touched_sectors(execution, part)
         execution.reset()
         if moved.any():
-            return some, moved, distinct
-    alike = np.ones(len(blocks), np.int64)  # what they touched was for others to decide
-    return blocks, alike, alike
+            return part, moved, distinct
+    # No block touched memory this time: the order of execution decided what they touched.
+    equal = np.ones(len(blocks), np.int64)
+    return blocks, equal, equal
 
 
 def _with_idle_path(
-    execution: Execution, found: RepresentativeBlock, block: Sequence[int] | IntArray
+    execution: Execution, recorded: RepresentativeBlock, block: Sequence[int] | IntArray
 ) -> RepresentativeBlock:
-    """A probe, with the path of a block that does less."""
+    """Return the recorded block with the instruction path of an idle block."""
     trace = ExecutionTrace()
     execution.run(np.array([block]), trace=trace)
-    return replace(found, idle_path=trace.path())
+    return replace(recorded, idle_path=trace.path())
 
 
-def _weighted_median_index(each: IntArray | Floats, blocks: IntArray | Floats) -> int:
-    """The place of the kind up to which half of the work is done, by so many blocks of each."""
-    work, rising = each * blocks, np.argsort(each, kind="stable")
+def _weighted_median_index(sectors: IntArray | Floats, blocks: IntArray | Floats) -> int:
+    """The index of the median class, weighted by sectors.
+
+    Args:
+        sectors: Sectors per block of each class.
+        blocks: Blocks of each class.
+    """
+    work, rising = sectors * blocks, np.argsort(sectors, kind="stable")
     return int(rising[np.searchsorted(np.cumsum(work[rising]), work.sum() / 2)])
 
 
 def _typical_block_index(moved: IntArray, distinct: IntArray) -> int:
-    """The place of a block of about the middle kind that touches as much again as all do."""
+    """The index of a median block that touches sectors repeatedly as often as all blocks do.
+
+    Args:
+        moved: The sectors that each block touches.
+        distinct: The distinct sectors among these.
+    """
     rising = np.argsort(moved, kind="stable")
     done = np.cumsum(moved[rising]) / moved.sum()
     first, last = np.searchsorted(done, _MEDIAN_RANGE)
@@ -245,19 +279,22 @@ def _typical_block_index(moved: IntArray, distinct: IntArray) -> int:
 
 
 def _touched_sectors(execution: Execution, blocks: IntArray) -> tuple[IntArray, IntArray]:
-    """How many sectors of global memory each of some blocks touches, and how many distinct ones."""
+    """The sectors of global memory that each block touches, and the distinct sectors among these.
+
+    The memory is not reset.
+    """
     moved, distinct = [], []
     for chunk in execution.chunks(blocks):
         trace, count = ExecutionTrace(), len(chunk)
         execution.run(chunk, trace=trace)
-        each, seen = _sectors_per_block(trace, count)
-        moved.append(each)
-        distinct.append(seen)
+        touched, unique = _sectors_per_block(trace, count)
+        moved.append(touched)
+        distinct.append(unique)
     return np.concatenate(moved), np.concatenate(distinct)
 
 
 def _sectors_per_block(trace: ExecutionTrace, count: int) -> tuple[IntArray, IntArray]:
-    """Of each of so many blocks that ran together: the sectors it touched, all and distinct."""
+    """The sectors, and the distinct sectors, that each of `count` blocks of a chunk touched."""
     owners, touched = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     for _, base, sectors in trace.events:
         lines = base // LINE_BYTES * SECTORS_PER_LINE
@@ -271,13 +308,13 @@ def _sectors_per_block(trace: ExecutionTrace, count: int) -> tuple[IntArray, Int
 
 
 def _bounding_box(blocks: IntArray) -> BlockBox:
-    """The smallest part of the grid that holds some blocks."""
-    x, y, z = (range(int(each.min()), int(each.max()) + 1) for each in blocks.T)
+    """The smallest box that holds some blocks, shape (blocks, 3)."""
+    x, y, z = (range(int(axis.min()), int(axis.max()) + 1) for axis in blocks.T)
     return x, y, z
 
 
 def _narrowed_region(region: BlockBox, chunk: BlockBox, working: BlockBox) -> BlockBox:
-    """A region, no wider than the blocks with work in a chunk that goes from side to side of it."""
+    """The region, cut to the active blocks of a chunk along axes where the chunk spans it."""
     x, y, z = (
         inner if outer == side else side
         for side, outer, inner in zip(region, chunk, working, strict=True)
