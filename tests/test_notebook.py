@@ -172,5 +172,5 @@ def test_a_wrong_name_is_told_as_on_the_command_line(job: object) -> None:
     assert callable(job)
     with pytest.raises(UsageError, match=r"unknown|did you mean"):
         job("shiftt")
-    with pytest.raises(UsageError, match="has no choice 'blok'"):
+    with pytest.raises(UsageError, match="has no launch option 'blok'"):
         job("shift", blok=1)

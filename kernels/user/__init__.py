@@ -1,1 +1,1 @@
-"""Kernels of the user: how they are named, launched and given their arguments."""
+"""User kernels: how they are named, launched and given their arguments."""

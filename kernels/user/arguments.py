@@ -1,7 +1,7 @@
-"""Arguments of one's own kernels: from `inout:f32[4096]=ones` to what a launch passes.
+"""Arguments of user kernels: texts such as `inout:f32[4096]=ones`, parsed and checked.
 
-A specification is data and stays so: it is taken apart here, checked against the parameter that it
-is for, and nothing in it is evaluated; of a file at most the shape is looked up.
+A specification is data: it is parsed and checked against its parameter, and nothing in it is
+evaluated. Of a file only the shape is read here.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ NUMPY_DTYPES = {
     },
     "bool": "bool",
 }
-"""NumPy's names of the types, by memlab's."""
+"""NumPy's names of the element types, by memlab's names."""
 
 MAX_FLOATS = {
     "f64": 1.7976931348623157e308,
@@ -56,7 +56,7 @@ MAX_FLOATS = {
 """The largest finite values: IEEE 754, table 3.5; bfloat16 has float's exponent and 8 bits."""
 
 MAX_ELEMENTS = 2**63 - 1
-"""What addresses of 64 bits reach, and more than the sum of all GPUs' memories."""
+"""The most elements of an array: the range of 64-bit addresses, more than any GPU's memory."""
 
 Role = Literal["in", "out", "inout"]
 ROLES: dict[str, Role] = {"in": "in", "out": "out", "inout": "inout"}
@@ -73,7 +73,14 @@ _MAX_LISTED_MEMBERS = 8
 
 @dataclass(frozen=True)
 class ScalarSpecification:
-    """A scalar as it was written: `f32=2.0`; given in Python it has no type yet, nor is it read."""
+    """A scalar: `f32=2.0`, or a Python number.
+
+    Attributes:
+        dtype: The type, for example `f32`; empty for a Python number, which takes its
+            parameter's type.
+        value: The value; for a Python number it is checked against the type later.
+        text: The text that specifies it.
+    """
 
     dtype: str
     value: int | float
@@ -82,7 +89,15 @@ class ScalarSpecification:
 
 @dataclass(frozen=True)
 class ArraySpecification:
-    """An array as it was written: `inout:f32[64,64]=ones`."""
+    """An array: `inout:f32[64,64]=ones`.
+
+    Attributes:
+        dtype: The type of its elements, for example `f32`.
+        shape: Elements in each dimension, row-major.
+        role: Whether the kernel reads it, writes it, or both.
+        fill: How it is filled before the launch; None for random elements.
+        text: The text that specifies it.
+    """
 
     dtype: str
     shape: tuple[int, ...]
@@ -93,7 +108,13 @@ class ArraySpecification:
 
 @dataclass(frozen=True)
 class StructureSpecification:
-    """A structure as it was written: `struct=1,2.5,3`, or its bytes `struct=@FILE.npy`."""
+    """A structure passed by value: `struct=1,2.5,3`, or its bytes, `struct=@FILE.npy`.
+
+    Attributes:
+        values: The texts of its numbers, in order; empty if a file holds its bytes.
+        path: The file with its bytes; empty if there is none.
+        text: The text that specifies it.
+    """
 
     values: tuple[str, ...]
     path: str
@@ -102,18 +123,18 @@ class StructureSpecification:
 
 @dataclass(frozen=True)
 class NullSpecification:
-    """The pointer that was written `null`."""
+    """A null pointer: `null`."""
 
     text: str = _NULL
 
 
 @dataclass(frozen=True, eq=False)
 class ExpectedOutput:
-    """What an output must hold, given in Python.
+    """The expected values of an output, passed from Python.
 
     Attributes:
         which: The output's name, or the number of the argument.
-        values: Its values, in its shape or flat.
+        values: The expected values, in the output's shape or flat.
     """
 
     which: str
@@ -123,22 +144,22 @@ class ExpectedOutput:
 Specification: TypeAlias = (
     ScalarSpecification | ArraySpecification | StructureSpecification | NullSpecification
 )
-"""An argument, taken apart but not yet checked against a parameter."""
+"""A parsed argument that is not yet checked against its parameter."""
 
 
 def bind_arguments(
     texts: Sequence[str | Specification], parameters: Sequence[KernelParameter]
 ) -> tuple[Argument, ...]:
-    """Read the arguments of a kernel and check each against its parameter.
+    """Parse the arguments of a kernel and check each against its parameter.
 
     Args:
-        texts: A specification for each parameter, in the kernel's order; as text or, from Python,
-            taken apart already.
-        parameters: What the compiled kernel declares.
+        texts: A specification for each parameter, in the kernel's order: a text or, from Python,
+            an already parsed specification.
+        parameters: The parameters that the compiled kernel declares.
 
     Raises:
-        UsageError: There are too many or too few, one is malformed, or does not suit its
-            parameter; the message numbers arguments from 0.
+        UsageError: There are too many or too few arguments, or one is malformed or does not suit
+            its parameter; the message numbers arguments from 0.
     """
     if len(texts) != len(parameters):
         raise UsageError(
@@ -152,60 +173,62 @@ def bind_arguments(
 
 
 def describe_parameters(parameters: Sequence[KernelParameter]) -> str:
-    """How messages name what a kernel takes: `2 arguments (float * y, int n)`."""
-    listed = ", ".join(f"{each.spelling} {each.name}".strip() for each in parameters)
+    """Describe a kernel's parameters in a message: `2 arguments (float * y, int n)`."""
+    listed = ", ".join(f"{parameter.spelling} {parameter.name}".strip() for parameter in parameters)
     count = f"{len(parameters)} argument{'' if len(parameters) == 1 else 's'}"
     return f"{count} ({listed})" if parameters else "no arguments"
 
 
 def _parameter_label(index: int, parameter: KernelParameter) -> str:
-    """How messages name a parameter: `argument 2 (y, float *)`."""
+    """Name a parameter in a message: `argument 2 (y, float *)`."""
     number = f"argument {index}"
-    names = [each for each in (parameter.name, parameter.spelling) if each != number]
+    names = [name for name in (parameter.name, parameter.spelling) if name != number]
     return f"{number} ({', '.join(names)})"
 
 
 def unsupported_reason(parameter: KernelParameter) -> str:
-    """Why memlab cannot pass a parameter, and what to do instead; empty where it can."""
+    """Say why memlab cannot pass a parameter and what to do instead; empty if it can."""
     if "(*" in parameter.spelling and parameter.kind == "structure":
         return (
             "is a function passed by value, which memlab cannot pass: call the function by its "
             "name in the kernel, or choose it with -D"
         )
-    for each in parameter.parts or ():
-        if not each.dtype:
+    for member in parameter.parts or ():
+        if not member.dtype:
             return (
-                f"is a structure whose member {each.name} ({each.spelling}) is no number, and "
-                "memlab passes numbers alone: pass it as an argument of its own"
+                f"is a structure whose member {member.name} ({member.spelling}) is not a number, "
+                "and memlab passes only numbers: pass it as a separate argument"
             )
     return ""
 
 
 def structure_hint(parameter: KernelParameter) -> str:
-    """How to write a structure: `write struct=1.0,1 (x f32, n i32)`."""
+    """Say how to write a structure: `write struct=1.0,1 (x f32, n i32)`."""
     if parameter.parts is None:
         return f"write {_STRUCTURE}=@FILE.npy, a file with its {parameter.nbytes} bytes as u8"
     if not parameter.parts:
         return f"write {_STRUCTURE}, for it has no members"
-    told, more = parameter.parts[:_MAX_LISTED_MEMBERS], parameter.parts[_MAX_LISTED_MEMBERS:]
-    example = ",".join([*(_example_value(each.dtype) for each in told), *(["..."] if more else [])])
-    listed = ", ".join(f"{each.name} {each.dtype}" for each in told)
-    if more:
+    shown, hidden = parameter.parts[:_MAX_LISTED_MEMBERS], parameter.parts[_MAX_LISTED_MEMBERS:]
+    example = ",".join(
+        [*(_example_value(member.dtype) for member in shown), *(["..."] if hidden else [])]
+    )
+    listed = ", ".join(f"{member.name} {member.dtype}" for member in shown)
+    if hidden:
         whole = f"{_STRUCTURE}=@FILE.npy with its {parameter.nbytes} bytes as u8"
-        return f"write {_STRUCTURE}={example} ({listed}, and {len(more)} more), or {whole}"
+        return f"write {_STRUCTURE}={example} ({listed}, and {len(hidden)} more), or {whole}"
     return f"write {_STRUCTURE}={example} ({listed})"
 
 
 def parse_specification(text: str) -> Specification:
-    """Take a specification apart.
+    """Parse a specification.
 
     Raises:
-        UsageError: It is malformed, its value is outside its type, or the file whose shape it
-            takes cannot be read.
+        UsageError: It is malformed, its value is outside the range of its type, or the file
+            whose shape it takes cannot be read.
     """
     match = _SPECIFICATION_PATTERN.fullmatch(text)
     if match is None:
-        raise UsageError(f"{text!r} is no argument: {_EXAMPLES}")
+        raise UsageError(f"{text!r} is not an argument: {_EXAMPLES}")
     role, kind, shape, value = match.group("role", "type", "shape", "value")
     if text.strip() == _NULL:
         return NullSpecification(text)
@@ -213,8 +236,9 @@ def parse_specification(text: str) -> Specification:
         return _parse_structure(text, value)
     if kind == _STRUCTURE:
         raise UsageError(
-            f"{text!r} is no {_STRUCTURE} passed by value: write its members, {_STRUCTURE}=1,2; an "
-            "array of structures is one of their members, f32[N,3], or of bytes, u8[N,12]"
+            f"{text!r} is not a {_STRUCTURE} passed by value: write its members, {_STRUCTURE}=1,2; "
+            "write an array of structures as an array of their members, f32[N,3], or of bytes, "
+            "u8[N,12]"
         )
     if kind not in NUMPY_DTYPES:
         known = [*NUMPY_DTYPES, _STRUCTURE, _NULL]
@@ -235,17 +259,17 @@ def parse_specification(text: str) -> Specification:
 
 
 def parse_fill(dtype: str, text: str) -> Fill | None:
-    """Read how an array is filled: `random`, `zeros`, `randint:0:10`, `@FILE.npy` and so on.
+    """Parse the fill of an array: `random`, `zeros`, `randint:0:10`, `@FILE.npy` and so on.
 
     Args:
-        dtype: Of its elements, as `f32`.
-        text: What stands behind the `=`.
+        dtype: The type of its elements, for example `f32`.
+        text: The text after the `=`.
 
     Returns:
-        The filling, None for random elements.
+        The fill; None for random elements.
 
     Raises:
-        UsageError: There is no such filling, or not for this type.
+        UsageError: There is no such fill, or this type does not have it.
     """
     name, _, bounds = text.partition(":")
     if text.startswith("@"):
@@ -272,54 +296,54 @@ def _bind_argument(text: str | Specification, parameter: KernelParameter, label:
     if reason := unsupported_reason(parameter):
         raise UsageError(f"{label} {reason}")
     try:
-        given = parse_specification(text) if isinstance(text, str) else text
+        argument = parse_specification(text) if isinstance(text, str) else text
     except UsageError as error:
-        if parameter.kind == "structure" and _STRUCTURE not in str(text):  # `float3=1,2,3`, say
+        if parameter.kind == "structure" and _STRUCTURE not in str(text):  # such as `float3=1,2,3`
             hint = structure_hint(parameter)
             raise UsageError(f"{label} is a structure, got {text!r}: {hint}") from None
         raise UsageError(f"{label}: {error}") from None
-    bound = {"scalar": _bind_scalar, "pointer": _bind_array, "structure": _bind_structure}
-    return bound[parameter.kind](given, parameter, label)
+    bind_kind = {"scalar": _bind_scalar, "pointer": _bind_array, "structure": _bind_structure}
+    return bind_kind[parameter.kind](argument, parameter, label)
 
 
-def _bind_scalar(given: Specification, parameter: KernelParameter, label: str) -> Argument:
+def _bind_scalar(argument: Specification, parameter: KernelParameter, label: str) -> Argument:
     dtype = parameter.dtype
-    if not isinstance(given, ScalarSpecification):
+    if not isinstance(argument, ScalarSpecification):
         raise UsageError(
-            f"{label} takes a scalar, got {given.text!r}: write {dtype}={_example_value(dtype)}"
+            f"{label} takes a scalar, got {argument.text!r}: write {dtype}={_example_value(dtype)}"
         )
-    value = given.value
-    if not given.dtype:
-        value = _parse_labelled_scalar(dtype, given.text, label)
-    elif given.dtype != dtype:
-        written = given.text.partition("=")[2].strip()
-        raise UsageError(f"{label} is {dtype}, got {given.text!r}: write {dtype}={written}")
+    value = argument.value
+    if not argument.dtype:
+        value = _parse_labelled_scalar(dtype, argument.text, label)
+    elif argument.dtype != dtype:
+        written = argument.text.partition("=")[2].strip()
+        raise UsageError(f"{label} is {dtype}, got {argument.text!r}: write {dtype}={written}")
     return Scalar(parameter.name, NUMPY_DTYPES[dtype], value)
 
 
-def _bind_structure(given: Specification, parameter: KernelParameter, label: str) -> Argument:
+def _bind_structure(argument: Specification, parameter: KernelParameter, label: str) -> Argument:
     hint = structure_hint(parameter)
-    if not isinstance(given, StructureSpecification):
-        raise UsageError(f"{label} is a structure passed by value, got {given.text!r}: {hint}")
-    parts: tuple[StructureMember, ...] = parameter.parts or ()
-    if parameter.parts is None and not given.path:
-        raise UsageError(f"{label} has members that are no numbers or share their bytes: {hint}")
-    if not given.path and len(given.values) != len(parts):
+    if not isinstance(argument, StructureSpecification):
+        raise UsageError(f"{label} is a structure passed by value, got {argument.text!r}: {hint}")
+    members: tuple[StructureMember, ...] = parameter.parts or ()
+    if parameter.parts is None and not argument.path:
+        raise UsageError(f"{label} has members that are not numbers or share their bytes: {hint}")
+    if not argument.path and len(argument.values) != len(members):
         raise UsageError(
-            f"{label} is a structure of {len(parts)} numbers, got {given.text!r}: {hint}"
+            f"{label} is a structure of {len(members)} numbers, got {argument.text!r}: {hint}"
         )
     name, size, alignment = parameter.name, parameter.nbytes, parameter.alignment_bytes
-    if given.path:
-        return Structure(name, size, alignment, path=given.path)
+    if argument.path:
+        return Structure(name, size, alignment, path=argument.path)
     values = (
-        _parse_labelled_scalar(each.dtype, value, f"{label}.{each.name}")
-        for each, value in zip(parts, given.values, strict=True)
+        _parse_labelled_scalar(member.dtype, value, f"{label}.{member.name}")
+        for member, value in zip(members, argument.values, strict=True)
     )
     scalars = (
-        Scalar(each.name, NUMPY_DTYPES[each.dtype], value)
-        for each, value in zip(parts, values, strict=True)
+        Scalar(member.name, NUMPY_DTYPES[member.dtype], value)
+        for member, value in zip(members, values, strict=True)
     )
-    offsets = (each.offset_bytes for each in parts)
+    offsets = (member.offset_bytes for member in members)
     return Structure(name, size, alignment, tuple(zip(offsets, scalars, strict=True)))
 
 
@@ -330,31 +354,40 @@ def _parse_labelled_scalar(dtype: str, text: str, label: str) -> int | float:
         raise UsageError(f"{label}: {error}") from None
 
 
-def _bind_array(given: Specification, parameter: KernelParameter, label: str) -> Argument:
+def _bind_array(argument: Specification, parameter: KernelParameter, label: str) -> Argument:
     role, dtype = "in" if parameter.readonly else "inout", parameter.dtype
-    if isinstance(given, NullSpecification):
+    if isinstance(argument, NullSpecification):
         return NullPointer(parameter.name)
-    if not isinstance(given, ArraySpecification):
-        example = dtype or (given.dtype if isinstance(given, ScalarSpecification) else "") or "u8"
-        raise UsageError(
-            f"{label} takes an array, got {given.text!r}: write {role}:{example}[N], or {_NULL}"
+    if not isinstance(argument, ArraySpecification):
+        example = (
+            dtype or (argument.dtype if isinstance(argument, ScalarSpecification) else "") or "u8"
         )
-    if parameter.readonly and given.role != "in":
         raise UsageError(
-            f"{label} is a pointer to const, which no kernel writes through, "
-            f"got {given.text!r}: write in: for {given.role}:"
+            f"{label} takes an array, got {argument.text!r}: write {role}:{example}[N], or {_NULL}"
         )
-    if dtype and given.dtype != dtype:
-        extents = ",".join(map(str, given.shape))
-        cure = f"write {given.role}:{dtype}[{extents}]"
-        if isinstance(given.fill, InMemoryArray):
+    if parameter.readonly and argument.role != "in":
+        raise UsageError(
+            f"{label} is a pointer to const, through which no kernel writes, "
+            f"got {argument.text!r}: write in: instead of {argument.role}:"
+        )
+    if dtype and argument.dtype != dtype:
+        extents = ",".join(map(str, argument.shape))
+        cure = f"write {argument.role}:{dtype}[{extents}]"
+        if isinstance(argument.fill, InMemoryArray):
             cure = f"convert it, array.astype({NUMPY_DTYPES[dtype]!r})"
-        raise UsageError(f"{label} points to {dtype}, got {given.text!r}: {cure}")
-    array = Buffer(parameter.name, given.shape, NUMPY_DTYPES[given.dtype], given.role, given.fill)
+        raise UsageError(f"{label} points to {dtype}, got {argument.text!r}: {cure}")
+    array = Buffer(
+        parameter.name,
+        argument.shape,
+        NUMPY_DTYPES[argument.dtype],
+        argument.role,
+        argument.fill,
+    )
     if not dtype and parameter.element_bytes and array.nbytes % parameter.element_bytes:
         raise UsageError(
-            f"{label} points to structures of {parameter.element_bytes} bytes, got {given.text!r} "
-            f"of {array.nbytes} bytes: give a multiple of {parameter.element_bytes}"
+            f"{label} points to structures of {parameter.element_bytes} bytes, got "
+            f"{argument.text!r} of {array.nbytes} bytes: give a multiple of "
+            f"{parameter.element_bytes}"
         )
     return array
 
@@ -365,46 +398,46 @@ def _parse_structure(text: str, value: str | None) -> StructureSpecification:
         raise UsageError("@ names no file: write @FILE.npy")
     if written.startswith("@"):
         return StructureSpecification((), written[1:], text)
-    values = tuple(each.strip() for each in written.split(",")) if written else ()
+    values = tuple(member.strip() for member in written.split(",")) if written else ()
     return StructureSpecification(values, "", text)
 
 
 def _parse_array(
     text: str, dtype: str, shape: str, role: Role, value: str | None
 ) -> ArraySpecification:
-    filling = (value or "").strip()
-    if not shape.strip() and role != "out" and filling[:1] == "@" and filling[1:]:
-        extents = array_files.file_array_shape(filling[1:])
+    fill_text = (value or "").strip()
+    if not shape.strip() and role != "out" and fill_text[:1] == "@" and fill_text[1:]:
+        extents = array_files.file_array_shape(fill_text[1:])
     else:
         extents = tuple(_parse_integer(part.strip()) or 0 for part in shape.split(","))
     if min(extents) < 1:
         raise UsageError(
-            f"{text!r} has dimensions that are none: write whole numbers from 1 on, "
+            f"{text!r} has invalid dimensions: write whole numbers from 1 on, "
             f"as in {dtype}[1024] or {dtype}[64,64], or {dtype}[]=@FILE.npy for those of a file"
         )
     if math.prod(extents) > MAX_ELEMENTS:
         raise UsageError(f"{text!r} has more elements than any memory: use smaller dimensions")
     if role == "out" and value is not None:
         raise UsageError(
-            f"{text!r} fills what out: leaves to the kernel, so that elements it never writes "
-            f"are seen: leave out ={value}, or write inout:"
+            f"{text!r} fills an array that only the kernel writes (out:), where elements that it "
+            f"never writes are detected: leave out ={value}, or write inout:"
         )
-    how = None if value is None else parse_fill(dtype, value.strip())
-    return ArraySpecification(dtype, extents, role, how, text)
+    fill = None if value is None else parse_fill(dtype, value.strip())
+    return ArraySpecification(dtype, extents, role, fill, text)
 
 
 def _parse_scalar(dtype: str, text: str) -> int | float:
-    """Read a scalar's value.
+    """Parse the value of a scalar.
 
     Raises:
-        UsageError: It is no number, or one that the type does not hold.
+        UsageError: It is not a number, or outside the range of the type.
     """
     if dtype in MAX_FLOATS:
         most = MAX_FLOATS[dtype]
         number = _parse_float(text)
         if number is None:
             raise UsageError(
-                f"{text!r} is no {dtype}: write a number, inf or nan, as in {dtype}=2.0"
+                f"{text!r} is not of type {dtype}: write a number, inf or nan, as in {dtype}=2.0"
             )
         if math.isfinite(number) and abs(number) > most:
             raise UsageError(
@@ -416,42 +449,44 @@ def _parse_scalar(dtype: str, text: str) -> int | float:
     low, high = _integer_range(dtype)
     whole = _parse_integer(text)
     if whole is None or not low <= whole <= high:
-        raise UsageError(f"{text!r} is no {dtype}: write a whole number from {low} to {high}")
+        raise UsageError(
+            f"{text!r} is not of type {dtype}: write a whole number from {low} to {high}"
+        )
     return whole
 
 
 def _parse_uniform(dtype: str, name: str, bounds: str) -> Uniform:
-    """Read the bounds of what is drawn: integers by `randint`, floats by `uniform`.
+    """Parse the bounds of random elements: integers by `randint`, floats by `uniform`.
 
     Raises:
-        UsageError: The type is of the other kind, or the bounds are none.
+        UsageError: `name` does not suit the type, or the bounds are malformed.
     """
     wanted = "uniform" if dtype in MAX_FLOATS else "randint"
     if dtype == "bool" or name != wanted:
-        how = "random" if dtype == "bool" else f"{wanted}:LO:HI"
-        raise UsageError(f"{name} does not fill {dtype} elements: use {how}")
+        alternative = "random" if dtype == "bool" else f"{wanted}:LO:HI"
+        raise UsageError(f"{name} does not fill {dtype} elements: use {alternative}")
     low, _, high = bounds.partition(":")
     if wanted == "randint":
-        least, most = _integer_range(dtype)
+        smallest, largest = _integer_range(dtype)
         first, end = _parse_integer(low), _parse_integer(high)
-        if first is None or end is None or not least <= first < end <= most + 1:
+        if first is None or end is None or not smallest <= first < end <= largest + 1:
             raise UsageError(
-                f"{bounds!r} is no range of {dtype}: write randint:LO:HI with whole numbers, "
-                f"{least} <= LO < HI <= {most + 1}; HI is not drawn"
+                f"{bounds!r} is not a range of {dtype}: write randint:LO:HI with whole numbers, "
+                f"{smallest} <= LO < HI <= {largest + 1}; HI itself is excluded"
             )
         return Uniform(first, end)
     start, stop = _parse_float(low), _parse_float(high)
-    reach = MAX_FLOATS[dtype] / 2  # so that the width, by which is multiplied, is finite
-    if start is None or stop is None or not -reach <= start < stop <= reach:
+    most = MAX_FLOATS[dtype] / 2  # keeps the width, a factor of the random numbers, finite
+    if start is None or stop is None or not -most <= start < stop <= most:
         raise UsageError(
-            f"{bounds!r} is no range of {dtype}: write uniform:LO:HI with LO < HI, "
+            f"{bounds!r} is not a range of {dtype}: write uniform:LO:HI with LO < HI, "
             "as in uniform:-1:1"
         )
     return Uniform(start, stop)
 
 
 def _integer_range(dtype: str) -> tuple[int, int]:
-    """The least and the largest value of an integer type."""
+    """The smallest and the largest value of an integer type or of `bool`."""
     if dtype == "bool":
         return 0, 1
     bits = int(dtype[1:])
@@ -459,7 +494,7 @@ def _integer_range(dtype: str) -> tuple[int, int]:
 
 
 def _parse_integer(text: str) -> int | None:
-    """Read `1024`, `1_024` or `0x400`; None where it is none of these."""
+    """Parse `1024`, `1_024` or `0x400`; None for any other text."""
     try:
         return int(text, 0)
     except ValueError:
@@ -474,5 +509,5 @@ def _parse_float(text: str) -> float | None:
 
 
 def _example_value(dtype: str) -> str:
-    """An example of a value."""
+    """An example of a value of a type, for messages."""
     return "2.0" if dtype in MAX_FLOATS else "1"

@@ -1,4 +1,4 @@
-"""Arrays in files of NumPy's format: opened, never run."""
+"""Arrays in files of NumPy's format, read without executing any code in them."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ if TYPE_CHECKING:
 
 
 def open_array(path: str) -> NDArray[Any]:
-    """Open the array in a file; it is mapped, so that of a large one only what is used is read.
+    """Open the array in a file; it is mapped into memory, so only the used parts are read.
 
     Raises:
-        UsageError: There is no such file, or it holds no array of plain elements.
+        UsageError: There is no such file, or it does not hold an array of plain elements.
     """
     import numpy as np
 
     array: NDArray[Any]
     try:
-        if Path(path).exists() and not Path(path).is_file():  # a pipe would have us wait
-            raise UsageError(f"{path} is no file: name one that numpy.save wrote")
+        if Path(path).exists() and not Path(path).is_file():  # reading a pipe could block
+            raise UsageError(f"{path} is not a file: name one that numpy.save wrote")
         with warnings.catch_warnings(action="ignore"):
-            array = np.lib.format.open_memmap(path, mode="r")  # pickles could run code: never
+            array = np.lib.format.open_memmap(path, mode="r")  # refuses pickles, which run code
     except UsageError:
         raise
     except OSError as error:
         raise UsageError(
             f"cannot read {path} ({error.strerror or error}): check the name"
         ) from None
-    except Exception as error:  # whatever NumPy's parser meets in a damaged file
+    except Exception as error:  # NumPy's parser raises many types on a damaged file
         reason = " ".join(str(error).split())
         raise UsageError(
             f"{path} is not an array in NumPy's format ({reason}): write it with numpy.save"
@@ -41,10 +41,10 @@ def open_array(path: str) -> NDArray[Any]:
 
 
 def file_array_shape(path: str) -> tuple[int, ...]:
-    """The shape of the array in a file; a number without dimensions is one element.
+    """The shape of the array in a file; a number without dimensions counts as one element.
 
     Raises:
-        UsageError: As `opened`, or it has no elements.
+        UsageError: The file cannot be opened (see `open_array`), or the array has no elements.
     """
     extents = tuple(open_array(path).shape) or (1,)
     if min(extents) < 1:

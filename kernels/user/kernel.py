@@ -1,6 +1,6 @@
-"""Kernels of one's own: a file, a name in it, and how to launch it, as they were typed.
+"""User kernels: a source file, a kernel in it, and its launch options, as the user gave them.
 
-With the signature that the compiler gives, `own_launch` makes a `Launch` of such a record.
+`launch.make_user_launch` makes a `Launch` of such a record and the compiled kernel's signature.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from memlab.kernels.user.arguments import ExpectedOutput, Specification
 from memlab.kernels.user.launch_options import OPTION_READERS
 
 MAX_SOURCE_BYTES = 16 << 20
-"""No source is longer; what is, is data that was named by mistake."""
+"""The longest source file that is read; a longer file is data that was named by mistake."""
 
 _SOURCE_SUFFIX = re.compile(r"\.(?:cu|cuh|cpp|cc|cxx|hpp|h)(?=:|$)")
 _DEFINE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?:=(.*))?", re.DOTALL)
@@ -24,27 +24,27 @@ _DEFINE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?:=(.*))?", re.DOTALL)
 
 @dataclass(frozen=True)
 class UserKernel:
-    """A kernel of one's own and its launch, as they were typed.
+    """A user kernel and its launch options.
 
     Attributes:
         source: Path of the file with the CUDA C++ text.
-        entry: The kernel as C++ names it (`saxpy`, `space::saxpy`, `sgemm<32>`); empty for the
-            only one in the file.
-        name: What stands for it on the command line; empty where that is the file and the entry.
-        grid: Blocks in x, y and z, as many as were given.
-        block: Threads of a block in x, y and z, as many as were given.
+        entry: The kernel's C++ name (`saxpy`, `space::saxpy`, `sgemm<32>`); empty for the only
+            kernel in the file.
+        name: The kernel's name in `memlab.toml`; empty if it was named by file and entry.
+        grid: Blocks in x, y and z; one to three numbers, or none if not given.
+        block: Threads of a block in x, y and z; one to three numbers, or none if not given.
         shared: Dynamic shared memory of a block, bytes.
         defines: Preprocessor definitions, `NAME` or `NAME=VALUE`.
         include: Folders in which to look for header files.
-        std: The dialect of C++, one of `STANDARDS`; empty for the usual one.
-        max_registers: The most registers that a thread may have; None leaves it to the compiler.
-        args: A specification for each argument, as text or taken apart: see `arguments`.
-        constants: What `__constant__` and `__device__` arrays hold, `NAME=FILL`.
-        expect: What outputs must hold, `IDX=@FILE.npy` by the number or name of the argument; or
-            arrays, from Python.
-        reference: A Python function that computes the outputs, `FILE.py:FUNCTION`, or itself;
-            empty for none.
-        tolerance: The largest relative error allowed; None for `own_launch.TOLERANCES`.
+        std: The C++ standard, one of `CPP_STANDARDS`; empty for the compiler's default.
+        max_registers: The most registers per thread; None leaves it to the compiler.
+        args: A specification for each argument, as text or parsed: see `arguments`.
+        constants: The fills of `__constant__` and `__device__` arrays, `NAME=FILL`.
+        expect: Expected values of outputs: `IDX=@FILE.npy` by the argument's number or name, or
+            arrays from Python.
+        reference: A Python function that computes the outputs, as `FILE.py:FUNCTION` or the
+            function itself; empty for none.
+        tolerance: The largest relative error allowed; None for `launch.DEFAULT_TOLERANCES`.
     """
 
     source: str
@@ -65,49 +65,52 @@ class UserKernel:
 
     @property
     def target(self) -> str:
-        """What stands for it on the command line."""
+        """The kernel's name on the command line."""
         return self.name or ":".join(filter(None, (self.source, self.entry)))
 
 
 LAUNCH_OPTIONS = tuple(
-    each.name for each in fields(UserKernel) if each.name not in ("source", "entry", "name")
+    option.name for option in fields(UserKernel) if option.name not in ("source", "entry", "name")
 )
-"""What can be chosen for a launch, besides the kernel itself."""
+"""The launch options: all fields but those that name the kernel itself."""
 _CUMULATIVE_OPTIONS = ("defines", "include", "constants", "expect")
-"""Choices that add to what was chosen before; of a name given twice, the last counts."""
+"""Options whose values are appended to earlier ones; of a name given twice, the last counts."""
 
 
 def split_target(target: str) -> tuple[str, str] | None:
-    """Split `FILE.cu:ENTRY` into the file and the entry; None where it names no source file.
+    """Split `FILE.cu:ENTRY` into the file and the entry; None if it names no source file.
 
-    The entry is a C++ name, which holds colons itself; where a path does too, the first file that
-    is there is meant.
+    Both the path and the entry, a C++ name, may contain colons: the first split whose file exists
+    is taken.
     """
-    parts = [
+    splits = [
         (target[: match.end()], target[match.end() + 1 :].strip().lstrip(":"))
         for match in _SOURCE_SUFFIX.finditer(target)
     ]
-    return next((each for each in parts if _is_file(Path(each[0]))), parts[0] if parts else None)
+    existing = [split for split in splits if _is_file(Path(split[0]))]
+    return next(iter(existing or splits), None)
 
 
-def apply_launch_options(kernel: UserKernel, given: Mapping[str, Any]) -> UserKernel:
-    """Give a kernel with choices made, or made anew.
+def apply_launch_options(kernel: UserKernel, options: Mapping[str, Any]) -> UserKernel:
+    """Return a kernel with launch options set or changed.
 
     Args:
-        kernel: It stays as it is.
-        given: Values by the names of `CHOICES`, as from Python, TOML or words; None chooses
-            nothing. `grid` and `block` are a number, up to three, or `X,Y,Z`; `args` texts or what
-            `given.argument` takes; `defines` texts, or values by name; `expect` texts, or arrays
-            by the outputs' names; `reference` a text or a function.
+        kernel: The kernel; it is not modified.
+        options: Values by the names of `LAUNCH_OPTIONS`, as Python, TOML or the command line
+            give them; None leaves an option as it is. `grid` and `block` are a number, a
+            sequence of up to three, or `X,Y,Z`; `args` are texts or values that
+            `python_values.convert_argument` takes; `defines` are texts or values by name;
+            `expect` are texts or arrays by the outputs' names; `reference` is a text or a
+            function.
 
     Raises:
-        UsageError: There is no such choice, or it cannot have such a value.
+        UsageError: There is no such option, or it does not take such a value.
     """
     changes: dict[str, Any] = {}
-    for name, value in given.items():
+    for name, value in options.items():
         if name not in LAUNCH_OPTIONS:
             raise UsageError(
-                f"a kernel of one's own has no choice {name!r}: "
+                f"a user kernel has no launch option {name!r}: "
                 f"{suggest_nearest(name, LAUNCH_OPTIONS)}"
             )
         if value is None:
@@ -118,10 +121,10 @@ def apply_launch_options(kernel: UserKernel, given: Mapping[str, Any]) -> UserKe
 
 
 def with_relative_paths(kernel: UserKernel, folder: Path) -> UserKernel:
-    """Give a kernel with the paths of its source and headers as they are from a folder.
+    """Return a kernel with the paths of its source and headers relative to a folder.
 
     Raises:
-        UsageError: One is outside that folder.
+        UsageError: A path is outside that folder.
     """
 
     def inside(path: str) -> str:
@@ -129,14 +132,14 @@ def with_relative_paths(kernel: UserKernel, folder: Path) -> UserKernel:
             return Path(path).resolve().relative_to(folder.resolve()).as_posix()
         except (OSError, ValueError):
             raise UsageError(
-                f"{path} lies outside the folder {folder}: write the file beside it with --output"
+                f"{path} lies outside the folder {folder}: write the file next to it with --output"
             ) from None
 
     return replace(kernel, source=inside(kernel.source), include=tuple(map(inside, kernel.include)))
 
 
 def read_source(kernel: UserKernel) -> str:
-    """Read the file of a kernel.
+    """Read the source text of a kernel.
 
     Raises:
         UsageError: There is no such file, or it is too long.
@@ -144,14 +147,14 @@ def read_source(kernel: UserKernel) -> str:
     path = Path(kernel.source)
     try:
         if path.exists() and not path.is_file():
-            raise UsageError(f"{path} is no file: name one, as in saxpy.cu:saxpy")
+            raise UsageError(f"{path} is not a file: name one, as in saxpy.cu:saxpy")
         if path.stat().st_size > MAX_SOURCE_BYTES:
             raise UsageError(
                 f"{path} has {path.stat().st_size} bytes; a source has at most "
                 f"{MAX_SOURCE_BYTES}: name the file with the kernel's text"
             )
-        # Comments in another encoding are no reason to refuse: C++ itself needs ASCII alone.
-        # Some editors begin a file with a mark, which is no part of its first line.
+        # Comments in another encoding are accepted: C++ itself needs only ASCII. Some editors
+        # begin a file with a byte order mark, which is not part of its first line.
         return path.read_text(encoding="utf-8-sig", errors="replace")
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
@@ -159,25 +162,25 @@ def read_source(kernel: UserKernel) -> str:
 
 
 def parse_defines(kernel: UserKernel) -> dict[str, str]:
-    """The preprocessor definitions, name to value; without a value it is 1, as compilers have it.
+    """Parse the preprocessor definitions into values by name; the default is 1, as in compilers.
 
     Raises:
-        UsageError: One is malformed.
+        UsageError: A definition is malformed.
     """
-    found = {}
+    definitions = {}
     for text in kernel.defines:
         match = _DEFINE.fullmatch(text)
         if match is None:
-            raise UsageError(f"-D {text!r} defines no name of C++: write -D NAME or -D NAME=VALUE")
-        found[match[1]] = "1" if match[2] is None else match[2]
-    return found
+            raise UsageError(f"-D {text!r} defines no C++ name: write -D NAME or -D NAME=VALUE")
+        definitions[match[1]] = "1" if match[2] is None else match[2]
+    return definitions
 
 
 def compile_options(kernel: UserKernel) -> tuple[str, ...]:
-    """What the compiler is told besides the definitions; each is one option, whatever it holds.
+    """The compiler options besides the definitions; each text is one option.
 
     Raises:
-        UsageError: A folder to include from is not there.
+        UsageError: An include folder does not exist.
     """
     for folder in kernel.include:
         if not _is_folder(Path(folder)):
@@ -193,7 +196,7 @@ def compile_options(kernel: UserKernel) -> tuple[str, ...]:
 def _is_file(path: Path) -> bool:
     try:
         return path.is_file()
-    except OSError:  # too long a name
+    except OSError:  # the name is too long
         return False
 
 

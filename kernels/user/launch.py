@@ -1,4 +1,4 @@
-"""The launch of a kernel of one's own, from what was typed and what the compiler says of it."""
+"""The launch of a user kernel, made of its options and the compiled kernel's signature."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from memlab.kernels.user.kernel import UserKernel
 
 DEFAULT_TOLERANCES = {"float64": 1e-10, "float32": 1e-4, "float16": 1e-2, "bfloat16": 1e-2}
-"""Relative errors that rounding may explain in sums of some thousand terms, by the type of an
-output, where no bound is known; whole numbers must be equal."""
+"""Relative tolerances by the type of an output, for rounding in sums of some thousand terms where
+no error bound is known; whole numbers must be equal."""
 
 
 def make_user_launch(
@@ -37,18 +37,18 @@ def make_user_launch(
     *,
     executed: bool = True,
 ) -> Launch:
-    """Make the launch of a kernel that a device can take; its outputs have no references yet.
+    """Make the launch of a user kernel on a device; its outputs have no references yet.
 
     Args:
-        kernel: What was chosen.
-        signature: What the compiler says of it.
+        kernel: The kernel and its launch options.
+        signature: Its parameters, variables and launch bounds, as compiled.
         source: The text of its file.
-        limits: What the device allows.
-        executed: Whether it will run; else neither a grid nor arguments are needed.
+        limits: The device's limits.
+        executed: Whether it will run; if not, neither a grid nor arguments are needed.
 
     Raises:
-        UsageError: Something is missing, an argument does not suit its parameter, or the launch
-            needs more than the device has.
+        UsageError: An option is missing, an argument does not suit its parameter, or the launch
+            exceeds a limit of the device.
     """
     name = _storable_text(
         kernel.name or f"{Path(kernel.source).name}:{kernel.entry or signature.name}"
@@ -57,9 +57,9 @@ def make_user_launch(
         raise UsageError(_missing_arguments_message(kernel, signature))
     arguments = bind_arguments(kernel.args, signature.parameters) if kernel.args or executed else ()
     constants = _parse_constants(kernel, signature)
-    buffers = [each for each in arguments if isinstance(each, Buffer)]
+    buffers = [buffer for buffer in arguments if isinstance(buffer, Buffer)]
     _check_name_conflicts(buffers, signature)
-    made = Launch(
+    launch = Launch(
         kernel=name,
         parameters=_recorded_parameters(kernel),
         source=source,
@@ -73,44 +73,47 @@ def make_user_launch(
         dynamic_shared_bytes=kernel.shared,
         arguments=arguments,
         flop=None,
-        compulsory_bytes=sum(each.nbytes * (2 if each.role == "inout" else 1) for each in buffers),
+        compulsory_bytes=sum(
+            buffer.nbytes * (2 if buffer.role == "inout" else 1) for buffer in buffers
+        ),
         references={},
         tolerance=kernel.tolerance or 0.0,
         tolerances={
-            each.name: DEFAULT_TOLERANCES.get(each.dtype, 0.0)
-            for each in buffers
-            if kernel.tolerance is None and each.role != "in"
+            buffer.name: DEFAULT_TOLERANCES.get(buffer.dtype, 0.0)
+            for buffer in buffers
+            if kernel.tolerance is None and buffer.role != "in"
         },
         error_scale="rms",
         constants=constants,
     )
-    check_memory(made, limits)
-    check_geometry(made, limits)
-    _check_block_size(made, limits)
-    _check_launch_bounds(made, signature.bounds)
-    return made
+    check_memory(launch, limits)
+    check_geometry(launch, limits)
+    _check_block_size(launch, limits)
+    _check_launch_bounds(launch, signature.bounds)
+    return launch
 
 
 def _missing_arguments_message(kernel: UserKernel, signature: Signature) -> str:
-    """What to say to who has only named a kernel yet."""
+    """The message for a user who has only named a kernel and passed no arguments."""
     by_hand = "give --grid, --block and one --arg for each, in this order"
-    written = f"or let 'memlab init {shlex.quote(kernel.source)}' write them into a file"
+    by_init = f"or let 'memlab init {shlex.quote(kernel.source)}' write them into a file"
     return (
         f"{kernel.target} takes {describe_parameters(signature.parameters)}, and none are given: "
-        + (by_hand if kernel.name else f"{by_hand}, {written}")
+        + (by_hand if kernel.name else f"{by_hand}, {by_init}")
     )
 
 
 def _parse_constants(kernel: UserKernel, signature: Signature) -> tuple[Constant, ...]:
-    """What `--const` says, by the variables of the module; of a name given twice the last counts.
+    """Parse the options `--const`; of a name given twice the last counts.
 
     Raises:
-        UsageError: There is no such variable, it is none of numbers, or cannot be filled so.
+        UsageError: There is no such variable, its elements are not numbers, or the fill does not
+            suit it.
     """
-    variables = {each.name: each for each in signature.variables}
-    found = {}
+    variables = {variable.name: variable for variable in signature.variables}
+    constants = {}
     for text in kernel.constants:
-        name, equals, filling = (part.strip() for part in text.partition("="))
+        name, equals, fill = (part.strip() for part in text.partition("="))
         if not equals:
             raise UsageError(f"--const {text!r} has no '=': write NAME=random or NAME=@FILE.npy")
         if name not in variables:
@@ -122,55 +125,61 @@ def _parse_constants(kernel: UserKernel, signature: Signature) -> tuple[Constant
             raise UsageError(
                 f"{kernel.source} has no __constant__ or __device__ variable {name!r}: {hint}"
             )
-        found[name] = _parse_constant(variables[name], filling)
-    return tuple(found.values())
+        constants[name] = _parse_constant(variables[name], fill)
+    return tuple(constants.values())
 
 
-def _parse_constant(variable: ModuleVariable, filling: str) -> Constant:
+def _parse_constant(variable: ModuleVariable, text: str) -> Constant:
     dtype, shape = variable.dtype, variable.shape
-    if not dtype and variable.member_dtype:  # of float4, rows of four floats
+    if not dtype and variable.member_dtype:  # a float4 is a row of four floats
         dtype = variable.member_dtype
         element = Buffer("", (1,), NUMPY_DTYPES[dtype], "in").nbytes
         shape = (*shape, variable.nbytes // element // math.prod(shape))
     if not dtype:
         raise UsageError(
-            f"--const {variable.name}: its elements are no numbers, which is all that memlab "
-            "fills: leave it out"
+            f"--const {variable.name}: its elements are not numbers, and memlab fills only "
+            "numbers: leave it out"
         )
     try:
-        how = parse_fill(dtype, filling)
+        fill = parse_fill(dtype, text)
     except UsageError as error:
         raise UsageError(f"--const {variable.name} ({dtype}): {error}") from None
-    return Constant(variable.linkage_name, shape or (1,), NUMPY_DTYPES[dtype], how)
+    return Constant(variable.linkage_name, shape or (1,), NUMPY_DTYPES[dtype], fill)
 
 
 def _check_name_conflicts(buffers: Sequence[Buffer], signature: Signature) -> None:
-    """Refuse a parameter named as a variable: each array is known by its name alone."""
-    variables = {each.linkage_name for each in signature.variables}
-    for each in buffers:
-        if each.name in variables:
+    """Refuse a parameter with the name of a variable: arrays are identified by their names."""
+    variable_names = {variable.linkage_name for variable in signature.variables}
+    for buffer in buffers:
+        if buffer.name in variable_names:
             raise UsageError(
-                f"the parameter {each.name} has the name of a __constant__ or __device__ "
+                f"the parameter {buffer.name} has the name of a __constant__ or __device__ "
                 "variable: rename one of them"
             )
 
 
 def _check_block_size(launch: Launch, limits: Limits) -> None:
-    most = max(
+    max_shared_bytes = max(
         limits.max_shared_memory_per_block_bytes, limits.max_shared_memory_per_block_optin_bytes
     )
-    for value, what, allowed, cure in (
+    for value, what, allowed, option in (
         (launch.threads_per_block, "threads", limits.max_threads_per_block, "--block"),
-        (launch.dynamic_shared_bytes, "bytes of dynamic shared memory", most, "--shared"),
+        (
+            launch.dynamic_shared_bytes,
+            "bytes of dynamic shared memory",
+            max_shared_bytes,
+            "--shared",
+        ),
     ):
         if value > allowed:
             raise UsageError(
-                f"a block has {value} {what}; {limits.name} allows {allowed}: use a smaller {cure}"
+                f"a block has {value} {what}; {limits.name} allows {allowed}: "
+                f"use a smaller {option}"
             )
 
 
 def _check_launch_bounds(launch: Launch, bounds: LaunchBounds) -> None:
-    """Refuse a block that the kernel was not compiled for, as a GPU's driver does."""
+    """Refuse a block size that the kernel was not compiled for, as a GPU's driver does."""
     if bounds.block not in (None, launch.block):
         demanded = ",".join(map(str, bounds.block))
         raise UsageError(
@@ -186,27 +195,29 @@ def _check_launch_bounds(launch: Launch, bounds: LaunchBounds) -> None:
 
 
 def _recorded_parameters(kernel: UserKernel) -> dict[str, int | str]:
-    """What was chosen, as it is kept with the run: all that tells one launch from another."""
-    shown: dict[str, int | str] = {
+    """The launch options as they are stored with a run, to tell one launch from another."""
+    options: dict[str, int | str] = {
         "grid": "x".join(map(str, kernel.grid)),
         "block": "x".join(map(str, kernel.block)),
         "shared": kernel.shared,
         "defines": " ".join(kernel.defines),
         "std": kernel.std,
         "max_registers": kernel.max_registers or 0,
-        "args": " ".join(each if isinstance(each, str) else each.text for each in kernel.args),
+        "args": " ".join(
+            argument if isinstance(argument, str) else argument.text for argument in kernel.args
+        ),
         "constants": " ".join(kernel.constants),
     }
     return {
         name: _storable_text(value) if isinstance(value, str) else value
-        for name, value in shown.items()
+        for name, value in options.items()
         if value
     }
 
 
-def _storable_text(words: str) -> str:
-    """Words as text that can be stored: the system's may hold bytes that are none."""
-    return words.encode(errors="replace").decode()
+def _storable_text(text: str) -> str:
+    """Replace what cannot be stored: text from the system may hold bytes that are not UTF-8."""
+    return text.encode(errors="replace").decode()
 
 
 def _dim3(what: str, extents: tuple[int, ...], name: str) -> Dim3:

@@ -1,6 +1,6 @@
-"""What can be chosen for a launch of one's own kernel: how each value is read and checked.
+"""The launch options of a user kernel: how their values are read and checked.
 
-Values come as words from the command line, as TOML's types from a file, or from Python.
+Values come as text from the command line, as TOML types from a file, or as Python objects.
 """
 
 from __future__ import annotations
@@ -16,46 +16,47 @@ from memlab.kernels.user import python_values
 from memlab.kernels.user.arguments import ExpectedOutput, Specification
 
 CPP_STANDARDS = ("c++11", "c++14", "c++17", "c++20")
-"""The dialects of C++ that NVRTC documents."""
+"""The C++ standards that NVRTC documents."""
 MAX_EXTENT = 2**31 - 1
-"""Blocks that a grid of any GPU has in x (CUDA C++ Programming Guide, technical specifications)."""
+"""The most blocks of a grid in x, on any GPU (CUDA C++ Programming Guide, technical
+specifications)."""
 MAX_REGISTERS_PER_THREAD = 255
-"""Registers a thread can have (CUDA C++ Programming Guide, technical specifications)."""
+"""The most registers per thread (CUDA C++ Programming Guide, technical specifications)."""
 _MAX_SHOWN_CHARACTERS = 60
-"""Of a value in a message."""
+"""The longest text of a value that a message shows."""
 
 
 def format_value(value: Any) -> str:
-    """A value in a message: what is long or has several lines, as an array has, by its type."""
+    """Format a value for a message; a long or multi-line one, such as an array, by its type."""
     try:
         text = repr(value)
-    except ValueError:  # Python writes no number of thousands of digits
+    except ValueError:  # Python refuses to print numbers of thousands of digits
         return python_values.describe_type(value)
-    alone = isinstance(value, str) or (len(text) <= _MAX_SHOWN_CHARACTERS and text.isprintable())
-    return text if alone else python_values.describe_type(value)
+    is_short = isinstance(value, str) or (len(text) <= _MAX_SHOWN_CHARACTERS and text.isprintable())
+    return text if is_short else python_values.describe_type(value)
 
 
 def parse_integers(value: Any) -> tuple[int, ...]:
-    """Read `16,16`, 16 or (16, 16): whole numbers; none where it is no such thing."""
+    """Read whole numbers from `16,16`, 16 or (16, 16); empty for any other value."""
     parts = value.split(",") if isinstance(value, str) else value
     try:
         return tuple(
-            int(each, 0) if isinstance(each, str) else operator.index(each)
-            for each in (parts if isinstance(parts, Sequence) else (parts,))
+            int(part, 0) if isinstance(part, str) else operator.index(part)
+            for part in (parts if isinstance(parts, Sequence) else (parts,))
         )
     except (TypeError, ValueError):
         return ()
 
 
 def _read_extents(what: str, value: Any) -> tuple[int, ...]:
-    found = parse_integers(value)
-    if not 1 <= len(found) <= 3 or min(found) < 1 or max(found) > MAX_EXTENT:
+    extents = parse_integers(value)
+    if not 1 <= len(extents) <= 3 or min(extents) < 1 or max(extents) > MAX_EXTENT:
         raise UsageError(
             f"{what} takes one to three whole numbers from 1 to {MAX_EXTENT}, got "
             f"{format_value(value)}: "
             f"use --{what} 16 or --{what} 16,16"
         )
-    return found
+    return extents
 
 
 def _integer_reader(least: int, most: int) -> Callable[[str, Any], int]:
@@ -76,48 +77,49 @@ def _integer_reader(least: int, most: int) -> Callable[[str, Any], int]:
 
 def _read_strings(what: str, value: Any) -> tuple[str, ...]:
     texts = tuple(value) if isinstance(value, (list, tuple)) else (value,)
-    for each in texts:
-        if not isinstance(each, str):
-            raise UsageError(f"{what} takes texts, got {format_value(each)}: write it in quotes")
+    for text in texts:
+        if not isinstance(text, str):
+            raise UsageError(f"{what} takes texts, got {format_value(text)}: write it in quotes")
     return texts
 
 
 def _read_paths(what: str, value: Any) -> tuple[str, ...]:
-    """Read texts, and from Python paths."""
+    """Read texts or, from Python, paths."""
     parts = value if isinstance(value, (list, tuple)) else (value,)
     return _read_strings(
-        what, [fsdecode(each) if isinstance(each, PathLike) else each for each in parts]
+        what, [fsdecode(part) if isinstance(part, PathLike) else part for part in parts]
     )
 
 
 def _read_arguments(what: str, value: Any) -> tuple[str | Specification, ...]:
-    """Read texts, and from Python numbers and arrays."""
-    found = []
-    for number, each in enumerate(value if isinstance(value, (list, tuple)) else (value,)):
+    """Read texts or, from Python, numbers and arrays."""
+    arguments = []
+    for number, argument in enumerate(value if isinstance(value, (list, tuple)) else (value,)):
         try:
-            found.append(python_values.convert_argument(each))
+            arguments.append(python_values.convert_argument(argument))
         except UsageError as error:
             raise UsageError(f"{what}[{number}]: {error}") from None
-    return tuple(found)
+    return tuple(arguments)
 
 
 def _read_defines(what: str, value: Any) -> tuple[str, ...]:
     """Read texts `NAME=VALUE`, or a mapping of names to values."""
     if not isinstance(value, Mapping):
         return _read_strings(what, value)
-    for name, each in value.items():
-        if not isinstance(name, str) or not isinstance(each, str | int | float | None):
+    for name, definition in value.items():
+        if not isinstance(name, str) or not isinstance(definition, str | int | float | None):
             raise UsageError(
-                f"{what} takes names with texts, numbers or None, got {name!r}: {each!r}: write "
-                "{'TILE': 32}"
+                f"{what} takes names with texts, numbers or None, got {name!r}: {definition!r}: "
+                "write {'TILE': 32}"
             )
     return tuple(
-        name if each is None else f"{name}={_macro_value(each)}" for name, each in value.items()
+        name if definition is None else f"{name}={_macro_value(definition)}"
+        for name, definition in value.items()
     )
 
 
 def _macro_value(value: str | float) -> str:
-    """What stands for a value in C++; truth values as numbers, which `#if` knows too."""
+    """Write a value in C++; Booleans as numbers, which `#if` understands too."""
     return str(int(value) if isinstance(value, bool) else value)
 
 
@@ -151,11 +153,11 @@ def _read_expected_outputs(what: str, value: Any) -> tuple[str | ExpectedOutput,
                 "write {'y': array}"
             )
         return _read_strings(what, value)
-    return tuple(python_values.expected_output(which, each) for which, each in value.items())
+    return tuple(python_values.expected_output(which, array) for which, array in value.items())
 
 
 def _read_reference(what: str, value: Any) -> str | Callable[..., Any]:
-    """Read `FILE.py:FUNCTION`; from Python, a function stands for itself."""
+    """Read `FILE.py:FUNCTION` or, from Python, the function itself."""
     if callable(value):
         return value  # type: ignore[no-any-return]
     file, _, function = str(value).rpartition(":")
@@ -181,4 +183,5 @@ OPTION_READERS: dict[str, Callable[[str, Any], Any]] = {
     "reference": _read_reference,
     "tolerance": _read_tolerance,
 }
-"""How the value of each choice is read and checked: its name for messages, then the value."""
+"""By option, the function that reads and checks its value; it takes the name for messages and the
+value."""

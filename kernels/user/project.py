@@ -1,7 +1,7 @@
-"""`memlab.toml`: kernels of one's own by name, kept beside their files.
+"""`memlab.toml`: user kernels by name, in the folder of their source files.
 
-The file is data from whoever wrote it: it is checked against the schema that editors use too, it
-names no file outside its folder, and nothing in it is run but the kernel.
+The file is untrusted data: it is checked against the schema that editors also use, it may not name
+files outside its folder, and nothing in it is executed but the kernel.
 """
 
 from __future__ import annotations
@@ -23,74 +23,76 @@ if TYPE_CHECKING:
     from jsonschema.exceptions import ValidationError
 
 PROJECT_FILE = "memlab.toml"
-"""Looked for in the current folder."""
+"""The file's name in the current folder."""
 SCHEMA_FILE = "memlab.schema.json"
 MAX_PROJECT_FILE_BYTES = 1 << 20
-"""No such file is longer."""
+"""The longest file that is read."""
 
 _MAX_SHOWN_CHARACTERS = 60
-"""Of a value in a message."""
+"""The longest text of a value that a message shows."""
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def schema_text() -> str:
-    """The JSON schema of `memlab.toml`, as it is written beside one."""
+    """The text of the JSON schema of `memlab.toml`, which `memlab init` writes next to the file."""
     return resources.files(__package__).joinpath(SCHEMA_FILE).read_text(encoding="utf-8")
 
 
 @cache
 def schema() -> Mapping[str, Any]:
     """The JSON schema of `memlab.toml`."""
-    found: Mapping[str, Any] = json.loads(schema_text())
-    return found
+    document: Mapping[str, Any] = json.loads(schema_text())
+    return document
 
 
 def find_user_kernel(target: str) -> UserKernel | None:
-    """Give the kernel of one's own that a target names: `FILE.cu:ENTRY`, or in `memlab.toml`.
+    """Find the user kernel that a target names: `FILE.cu:ENTRY` or a name in `memlab.toml`.
 
     Returns:
-        The kernel with what the file says of it; None where the target is neither.
+        The kernel, with the options from `memlab.toml` if it is named there; None if the target
+        is neither.
 
     Raises:
-        UsageError: The current folder's `memlab.toml` cannot be used.
+        UsageError: The `memlab.toml` of the current folder cannot be used.
     """
     place = split_target(target)
     return UserKernel(*place) if place else read_user_kernels().get(target)
 
 
 def read_user_kernels(path: Path = Path(PROJECT_FILE)) -> dict[str, UserKernel]:
-    """Read the kernels of a `memlab.toml`, by name; none where there is no such file.
+    """Read the kernels of a `memlab.toml`, by name; empty if there is no such file.
 
     Raises:
-        UsageError: It cannot be read, is no TOML, or says what it may not; names file and key.
+        UsageError: The file cannot be read, is not valid TOML, or has a key or value that is not
+            allowed; the message names the file and the key.
     """
     document = _read_document(path)
     if document is None:
         return {}
     try:
         _validate(document, path)
-    except ValueError:  # Python reads hexadecimal numbers of any length, but prints none such
-        raise UsageError(f"{path}: a number has thousands of digits: write a smaller") from None
-    found = {}
+    except ValueError:  # Python reads hexadecimal numbers of any length but does not print them
+        raise UsageError(f"{path}: a number has thousands of digits: write a smaller one") from None
+    kernels = {}
     for name, table in document.get("kernels", {}).items():
         if name in CATALOG:
             raise UsageError(
                 f"{path}: kernels.{name} has the name of a kernel of the catalog: "
-                f"call it something else, such as my-{name}"
+                f"choose another name, such as my-{name}"
             )
         try:
-            found[name] = _user_kernel(name, table)
+            kernels[name] = _user_kernel(name, table)
         except UsageError as error:
             raise UsageError(f"{path}: kernels.{name}: {error}") from None
         for key, file in _referenced_files(table):
             _check_inside_folder(file, f"{path}: kernels.{name}.{key}", path.parent)
-    return found
+    return kernels
 
 
 def _user_kernel(name: str, table: Mapping[str, Any]) -> UserKernel:
-    choices = {key.replace("-", "_"): value for key, value in table.items()}
-    kernel = UserKernel(choices.pop("source"), choices.pop("entry", ""), name)
-    return apply_launch_options(kernel, choices)
+    options = {key.replace("-", "_"): value for key, value in table.items()}
+    kernel = UserKernel(options.pop("source"), options.pop("entry", ""), name)
+    return apply_launch_options(kernel, options)
 
 
 def _read_document(path: Path) -> Mapping[str, Any] | None:
@@ -99,24 +101,24 @@ def _read_document(path: Path) -> Mapping[str, Any] | None:
             return None
         if not path.is_file() or path.stat().st_size > MAX_PROJECT_FILE_BYTES:
             raise UsageError(
-                f"{path} is no file of at most {MAX_PROJECT_FILE_BYTES} bytes: move it away"
+                f"{path} is not a file of at most {MAX_PROJECT_FILE_BYTES} bytes: move it away"
             )
-        return tomllib.loads(path.read_text(encoding="utf-8-sig"))  # some editors begin with a mark
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))  # accepts a byte order mark
     except OSError as error:
         raise UsageError(f"cannot read {path} ({error.strerror}): check its permissions") from None
     except UnicodeDecodeError:
         raise UsageError(f"{path} is not UTF-8, as TOML must be: save it as UTF-8") from None
     except RecursionError:
         raise UsageError(f"{path} is nested too deeply: see 'memlab init --help'") from None
-    except (ValueError, OverflowError) as error:  # tomllib's, and numbers of thousands of digits
-        raise UsageError(f"{path} is no TOML: {error}: correct that line") from None
+    except (ValueError, OverflowError) as error:  # from tomllib, or for thousands of digits
+        raise UsageError(f"{path} is not valid TOML: {error}: correct that line") from None
 
 
 def _validate(document: Mapping[str, Any], path: Path) -> None:
     """Check a document against the schema.
 
     Raises:
-        UsageError: Names the key, its value and how to write it.
+        UsageError: It violates the schema; the message names the key, its value and an example.
     """
     from jsonschema import Draft202012Validator
     from jsonschema.exceptions import best_match
@@ -124,7 +126,7 @@ def _validate(document: Mapping[str, Any], path: Path) -> None:
     error = best_match(Draft202012Validator(schema()).iter_errors(document))
     if error is None:
         return
-    while error.parent is not None:  # of a choice of types, what was chosen from
+    while error.parent is not None:  # for alternative types, report their common parent
         error = error.parent
     place = ".".join(
         str(key) if _PLAIN_KEY.fullmatch(str(key)) else json.dumps(str(key))
@@ -134,7 +136,7 @@ def _validate(document: Mapping[str, Any], path: Path) -> None:
 
 
 def _validation_message(error: ValidationError, place: str) -> str:
-    """What the schema's library found, in one line with the next step."""
+    """Describe a validation error in one line, with the next step."""
     where = f"{place}." if place else ""
     rule: Any = error.schema
     value: Any = error.instance
@@ -151,27 +153,27 @@ def _validation_message(error: ValidationError, place: str) -> str:
         missing = next(key for key in rule["required"] if key not in value)
         return f"{where}{missing} is missing: {_example(missing)}"
     if error.validator in ("pattern", "not") and "propertyNames" in error.absolute_schema_path:
-        return f"{where}{_toml_key(value)} is no name for a kernel: use letters, digits, - and _"
-    key = next((str(each) for each in reversed(error.absolute_path) if isinstance(each, str)), "")
+        return f"{where}{_toml_key(value)} is not a kernel name: use letters, digits, - and _"
+    key = next((str(part) for part in reversed(error.absolute_path) if isinstance(part, str)), "")
     description = str(rule.get("description", "")).rstrip(".") or _description(key)
     return f"{place or 'it'} = {_toml_value(value)} is not accepted. {description}: {_example(key)}"
 
 
 def _toml_value(value: object) -> str:
-    """A value as TOML would have it, on one line; of a text, the quotes show that it is one."""
+    """Write a value as in TOML, on one line; texts keep their quotes."""
     text = json.dumps(value, default=str, ensure_ascii=False)
     return text if len(text) <= _MAX_SHOWN_CHARACTERS else text[: _MAX_SHOWN_CHARACTERS - 1] + "…"
 
 
 def _toml_key(name: str) -> str:
-    """A key as TOML would have it, on one line."""
+    """Write a key as in TOML, on one line."""
     plain = _PLAIN_KEY.fullmatch(name) and len(name) < _MAX_SHOWN_CHARACTERS
     return name if plain else _toml_value(name)
 
 
 def _property_schema(key: str) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = schema()["$defs"]["kernel"]["properties"].get(key, {})
-    return found
+    properties: Mapping[str, Any] = schema()["$defs"]["kernel"]["properties"].get(key, {})
+    return properties
 
 
 def _description(key: str) -> str:
@@ -186,7 +188,7 @@ def _example(key: str) -> str:
 
 
 def _referenced_files(table: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """The keys that name files or folders, and what they name."""
+    """List the files and folders that a table names, with their keys."""
     yield "source", table["source"]
     for folder in table.get("include", ()):
         yield "include", folder
@@ -198,15 +200,15 @@ def _referenced_files(table: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _check_inside_folder(file: str, place: str, folder: Path) -> None:
-    """Refuse what lies outside the folder of the file, links followed.
+    """Refuse a path outside the folder of the file; links are followed.
 
     Raises:
-        UsageError: Names the key and the path.
+        UsageError: The path is outside; the message names the key and the path.
     """
     try:
         home = folder.resolve()
         inside = not Path(file).is_absolute() and (home / file).resolve().is_relative_to(home)
-    except (OSError, ValueError, RuntimeError):  # too long, a NUL, a circle of links
+    except (OSError, ValueError, RuntimeError):  # too long, a NUL character, a cycle of links
         inside = False
     if not inside or ".." in Path(file).parts:
         raise UsageError(

@@ -1,6 +1,6 @@
-"""What is given in Python: arguments as numbers, NumPy's arrays, tuples and None; expected arrays.
+"""Python values as kernel arguments: numbers, NumPy arrays, tuples and None; expected arrays.
 
-What has a type of its own keeps it; a plain number takes that of its parameter.
+NumPy values keep their type; a plain Python number takes the type of its parameter.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ _ACCEPTED_FORMS = (
 
 
 def convert_argument(value: Any) -> str | Specification:
-    """Read one argument.
+    """Convert one argument.
 
     Args:
-        value: A specification as text; what `array` or `output` gave; a number for a scalar, a
-            NumPy array for one that is only read, a tuple of numbers for a structure, None for a
-            null pointer.
+        value: A specification as text; the result of `array_argument` or `output_argument`; a
+            number for a scalar; a NumPy array for an array that is only read; a tuple of numbers
+            for a structure; or None for a null pointer.
 
     Raises:
-        UsageError: It is none of these, or an array that no kernel takes.
+        UsageError: The value is none of these, or an array of an unsupported type or shape.
     """
     if isinstance(value, str | Specification):
         return value
@@ -68,17 +68,17 @@ def array_argument(values: Any, role: Role) -> ArraySpecification:
     """An array that holds these values before the launch.
 
     Args:
-        values: What NumPy takes for an array.
+        values: An array, or values that NumPy converts to one.
         role: `in` or `inout`.
 
     Raises:
-        UsageError: It is empty, or its elements are of no type that kernels take here.
+        UsageError: The array is empty, or its elements have an unsupported type.
     """
     elements = _as_array(values)
     short, shape = _short_dtype(elements.dtype), _check_shape(elements.shape)
     elements = elements.astype(elements.dtype.newbyteorder("="), order="C", copy=False)
     prefix = "" if role == "in" else f"{role}:"
-    # So that two runs with other values can be told apart in the store.
+    # The digest tells runs with different values apart in the store.
     digest = zlib.crc32(elements.view("u1").reshape(-1).data)
     text = f"{prefix}{short}[{_format_extents(shape)}]=array-{digest:08x}"
     return ArraySpecification(short, shape, role, InMemoryArray(elements), text)
@@ -89,10 +89,10 @@ def output_argument(shape: int | Sequence[int], dtype: Any) -> ArraySpecificatio
 
     Args:
         shape: Elements in each dimension, row-major.
-        dtype: NumPy's type or its name, or memlab's: `float32`, `f32`.
+        dtype: A NumPy type or its name, or memlab's name: `float32`, `f32`.
 
     Raises:
-        UsageError: It would have no elements or too many, or there is no such type.
+        UsageError: The shape has no elements or too many, or the type is not supported.
     """
     extents = _check_shape(tuple(shape) if isinstance(shape, Sequence) else (shape,))
     short = dtype if isinstance(dtype, str) and dtype in NUMPY_DTYPES else _short_dtype(dtype)
@@ -102,22 +102,21 @@ def output_argument(shape: int | Sequence[int], dtype: Any) -> ArraySpecificatio
 
 
 def expected_output(which: Any, values: Any) -> str | ExpectedOutput:
-    """What an output must hold.
+    """The expected values of an output.
 
     Args:
-        which: Its name, or the number of the argument.
-        values: What NumPy takes for an array; or `@FILE.npy`, a file's.
+        which: The output's name, or the number of the argument.
+        values: An array, values that NumPy converts to one, or `@FILE.npy`.
 
     Raises:
-        UsageError: It is no such name, or no such array.
+        UsageError: `which` is neither a name nor a number, or NumPy cannot convert the values.
     """
     try:
         name = which if isinstance(which, str) else str(operator.index(which))
     except TypeError:
         raise UsageError(
             f"expect names outputs, got {describe_type(which)}: write {{'y': array}}, or the "
-            "number of "
-            "the argument"
+            "number of the argument"
         ) from None
     if isinstance(values, str):
         return f"{name}={values}"
@@ -129,10 +128,10 @@ def _as_array(values: Any) -> NDArray[Any]:
 
     try:
         return np.asarray(values)
-    except Exception as error:  # whatever the other library says, of memory on a GPU for one
+    except Exception as error:  # other libraries raise any type, such as for arrays on a GPU
         reason = " ".join(str(error).split())
         raise UsageError(
-            f"{describe_type(values)} is no NumPy array ({reason}): convert it"
+            f"{describe_type(values)} is not a NumPy array ({reason}): convert it"
         ) from None
 
 
@@ -145,15 +144,14 @@ def _short_dtype(dtype: Any) -> str:
         name = str(dtype)
     if name not in _SHORT_DTYPES:
         raise UsageError(
-            f"arrays of {name[:40]} are not passed: use one of {', '.join(_SHORT_DTYPES)}; of "
-            "complex "
-            "numbers and structures, array.view() of their numbers or bytes"
+            f"arrays of {name[:40]} cannot be passed: use one of {', '.join(_SHORT_DTYPES)}; for "
+            "complex numbers and structures, pass array.view() of their numbers or bytes"
         )
     return _SHORT_DTYPES[name]
 
 
 def _check_shape(shape: tuple[Any, ...]) -> tuple[int, ...]:
-    """The extents of an array, checked."""
+    """Check the extents of an array and return them."""
     try:
         extents = tuple(map(operator.index, shape))
     except TypeError:
@@ -169,28 +167,28 @@ def _format_extents(shape: tuple[int, ...]) -> str:
 
 
 def _flatten(values: tuple[Any, ...]) -> Iterator[str]:
-    """The numbers of a tuple of tuples of numbers, as they are written."""
-    for each in values:
-        if isinstance(each, tuple):
-            yield from _flatten(each)
+    """The texts of the numbers in a nested tuple, in order."""
+    for element in values:
+        if isinstance(element, tuple):
+            yield from _flatten(element)
             continue
-        read = convert_argument(each) if not isinstance(each, str) else each
-        if not isinstance(read, ScalarSpecification):
+        argument = convert_argument(element) if not isinstance(element, str) else element
+        if not isinstance(argument, ScalarSpecification):
             raise UsageError(
-                f"a structure cannot hold {describe_type(each)}: give its numbers in order, "
+                f"a structure cannot hold {describe_type(element)}: give its numbers in order, "
                 "(1.0, 2.0)"
             )
-        yield read.text
+        yield argument.text
 
 
 def _number_text(value: float) -> str:
-    """A number as it is written, truth values as 0 and 1."""
+    """The text of a number; Booleans are 0 and 1."""
     try:
         return repr(int(value) if isinstance(value, int) else float(value))
-    except ValueError:  # Python writes none of thousands of digits
+    except ValueError:  # Python refuses to print thousands of digits
         raise UsageError("an argument has thousands of digits: give a smaller number") from None
 
 
 def describe_type(value: Any) -> str:
-    """How messages name a value that they do not show."""
+    """Describe a value in a message that does not show it."""
     return f"an object of type {type(value).__name__}"

@@ -1,8 +1,8 @@
-"""What `memlab init` writes: a `memlab.toml` that runs at once, for its user to correct.
+"""The `memlab.toml` that `memlab init` writes: it runs at once, and the user corrects it.
 
-Sizes are guesses, since no compiled kernel tells them. The guesses are safe for what most kernels
-do with their whole numbers: the product of all of them, and of as many as the grid has axes, is at
-most an array's elements.
+A compiled kernel does not tell sizes, so they are guesses. For most kernels the guesses stay within
+the arrays: the product of all integer arguments, and of as many of them as the grid has axes, is at
+most the number of elements of an array.
 """
 
 from __future__ import annotations
@@ -32,24 +32,24 @@ if TYPE_CHECKING:
     from memlab.kernels.user.kernel import UserKernel
 
 DEFAULT_ELEMENTS = 2**20
-"""Of every array: 4 MiB of floats, which the emulator runs whole in a second."""
+"""Elements of every array: 4 MiB of floats, which the emulator runs whole in a second."""
 DEFAULT_BLOCKS = {1: (256,), 2: (16, 16), 3: (8, 8, 4)}
-"""Threads of a block, by how many axes of it the kernel asks for its place on."""
+"""Threads of a block, by the number of axes of `threadIdx` that the kernel uses."""
 INDEX_DTYPES = ("i32", "i64", "u32", "u64")
-"""Types in which kernels keep indices: their arrays count, so that each lies in every array."""
+"""Types of indices: arrays of these are filled by `arange`, which is within every array."""
 MIN_SIZE_BITS = 32
-"""Whole numbers of fewer bits are flags and the like, not sizes."""
+"""Integers of fewer bits are assumed to be flags, not sizes."""
 
 SHARED_BYTES_PER_THREAD = 32
-"""Of an array sized at launch: four doubles or eight floats. Of the largest block that is 32 KiB,
-and every GPU has 48."""
+"""Bytes per thread of a dynamic shared array: four doubles or eight floats. The largest block then
+takes 32 KiB, and every GPU has 48."""
 
 _EXTERN_SHARED = re.compile(r"\bextern\b[^;{}()]*(?:\([^;{}()]*\)[^;{}()]*)*\b__shared__\b")
 _HEADER = """\
 #:schema ./{schema}
-# Kernels of this folder for memlab: `memlab run {name}` here runs one, and analyze, check, trace,
-# occupancy and roofline take the same name. Options on the command line go before what stands
-# here. Paths are relative to this file.
+# The kernels of this folder for memlab: `memlab run {name}` in this folder runs one; analyze,
+# check, trace, occupancy and roofline take the same name. Options on the command line take
+# precedence over these. Paths are relative to this file.
 """
 _NO_SHARED = "# shared = 0                    # dynamic shared memory of a block, bytes"
 _OPTIONAL_KEYS = """\
@@ -58,21 +58,22 @@ _OPTIONAL_KEYS = """\
 # std = "c++17"
 # max-registers = 64
 # tolerance = 1e-4
-# What an output must hold; `--reference FILE.py:FUNCTION` takes a function in its place.
+# The expected values of an output; `--reference FILE.py:FUNCTION` takes a function instead.
 # expect = ["{output}=@{output}.npy"]
 """
 
 
 def project_file_text(kernel: UserKernel, signatures: Sequence[Signature], source: str = "") -> str:
-    """Write a `memlab.toml`.
+    """The text of a new `memlab.toml`.
 
     Args:
-        kernel: The file, and how it is compiled.
-        signatures: Its kernels, one or more.
-        source: Its text, which tells how many axes a kernel works on.
+        kernel: The source file and its compiler options.
+        signatures: The file's kernels, one or more.
+        source: The file's text, from which the number of axes that a kernel uses is read.
 
     Raises:
-        UsageError: Each takes what memlab cannot pass; where some do, these are left out.
+        UsageError: memlab cannot pass the arguments of any of the kernels; if it can pass those
+            of some, the others are left out.
     """
     written = kernel_tables(kernel, signatures, source)
     first = next(name for name, _ in written if name)
@@ -87,42 +88,47 @@ def kernel_tables(
     present: Mapping[str, UserKernel] | None = None,
     folder: Path = Path(),
 ) -> list[tuple[str, str]]:
-    """Write the tables of a file's kernels.
+    """The tables of a file's kernels, as text.
 
     Args:
-        kernel: As for `document`.
-        signatures: As for `document`.
-        source: As for `document`.
-        present: The kernels that have tables already, by name: those of this very file are left
-            out, and the names of others are not taken.
-        folder: Where the paths of all their sources begin.
+        kernel: As for `project_file_text`.
+        signatures: As for `project_file_text`.
+        source: As for `project_file_text`.
+        present: The kernels that have tables already, by name: those of the same file are left
+            out, and no name is used twice.
+        folder: The folder to which the paths of all sources are relative.
 
     Returns:
-        Each after its name; in place of one that memlab cannot pass, a comment that says why,
-        after an empty name. None at all where the rest has tables already.
+        Pairs of a name and a table. A kernel whose arguments memlab cannot pass has an empty name
+        and a comment with the reason. Empty if all other kernels have tables already.
 
     Raises:
-        UsageError: Each takes what memlab cannot pass.
+        UsageError: memlab cannot pass the arguments of any of the kernels.
     """
     present = present or {}
     file = _resolved(folder / kernel.source)
-    there = {each.entry for each in present.values() if _resolved(folder / each.source) == file}
-    times = Counter(each.name for each in signatures)
-    written, refused = [], []
-    for name, each in zip(table_names(signatures, present), signatures, strict=True):
-        own = each.linkage_name if times[each.name] > 1 else each.name  # of overloads
-        entry = kernel.entry or own
-        if there & {entry, own, each.linkage_name} or ("" in there and len(signatures) == 1):
+    present_entries = {
+        other.entry for other in present.values() if _resolved(folder / other.source) == file
+    }
+    overloads = Counter(signature.name for signature in signatures)
+    tables, errors = [], []
+    for name, signature in zip(table_names(signatures, present), signatures, strict=True):
+        overloaded = overloads[signature.name] > 1
+        unique_name = signature.linkage_name if overloaded else signature.name
+        entry = kernel.entry or unique_name
+        if present_entries & {entry, unique_name, signature.linkage_name} or (
+            "" in present_entries and len(signatures) == 1
+        ):
             continue
         try:
-            written.append((name, _kernel_table(name, kernel, each, entry, source)))
+            tables.append((name, _kernel_table(name, kernel, signature, entry, source)))
         except UsageError as error:
-            refused.append(error)
-            written.append(("", f"# {error}\n"))
-    if any(name for name, _ in written):
-        return written
-    if len(refused) == len(signatures):
-        raise refused[0]
+            errors.append(error)
+            tables.append(("", f"# {error}\n"))
+    if any(name for name, _ in tables):
+        return tables
+    if len(errors) == len(signatures):
+        raise errors[0]
     return []
 
 
@@ -139,19 +145,19 @@ def _resolved(path: Path) -> Path:
 
 
 def table_names(signatures: Sequence[Signature], taken: Container[str] = ()) -> list[str]:
-    """The names that stand for kernels: their own, as far as such names can hold them.
+    """Unique names for the tables of kernels: the kernels' names without characters TOML excludes.
 
     Args:
         signatures: The kernels.
-        taken: Names that stand for others.
+        taken: Names that are already in use.
     """
     names: list[str] = []
-    for each in signatures:
-        name = re.sub(r"[^A-Za-z0-9_]+", "-", each.name).strip("-_") or "kernel"
+    for signature in signatures:
+        name = re.sub(r"[^A-Za-z0-9_]+", "-", signature.name).strip("-_") or "kernel"
         name = f"my-{name}" if name in CATALOG else name
-        same = (f"{name}-{number}" for number in itertools.count(2))  # overloads share a name
-        free = (n for n in itertools.chain([name], same) if n not in names and n not in taken)
-        names.append(next(free))
+        numbered = (f"{name}-{number}" for number in itertools.count(2))  # overloads share a name
+        candidates = itertools.chain([name], numbered)
+        names.append(next(n for n in candidates if n not in names and n not in taken))
     return names
 
 
@@ -159,20 +165,22 @@ def _kernel_table(
     name: str, kernel: UserKernel, signature: Signature, entry: str, source: str
 ) -> str:
     body = _kernel_source(source, signature)
-    for each in signature.parameters:
-        reason = unsupported_reason(each)
-        if each.kind == "structure" and each.parts is None and not reason:
-            reason = f"cannot be filled member by member: {structure_hint(each)}"
+    for parameter in signature.parameters:
+        reason = unsupported_reason(parameter)
+        if parameter.kind == "structure" and parameter.parts is None and not reason:
+            reason = f"cannot be filled member by member: {structure_hint(parameter)}"
         if reason:
-            raise UsageError(f"{signature.name}: {each.name} ({each.spelling}) {reason}")
+            raise UsageError(f"{signature.name}: {parameter.name} ({parameter.spelling}) {reason}")
     block = _default_block(_count_axes("threadIdx", body), signature.bounds)
     guess = "a guess" if signature.bounds == LaunchBounds() else "what the kernel is declared for"
     axes = max(len(block), _count_axes("blockIdx", body))
-    scalars = [each.dtype for each in signature.parameters if each.kind == "scalar"]
-    members = [one.dtype for each in signature.parameters for one in each.parts or ()]
+    scalars = [parameter.dtype for parameter in signature.parameters if parameter.kind == "scalar"]
+    members = [
+        member.dtype for parameter in signature.parameters for member in parameter.parts or ()
+    ]
     sizes = [dtype for dtype in (*scalars, *members) if _is_size(dtype)]
     size = 2 ** (int(math.log2(DEFAULT_ELEMENTS)) // max(len(sizes), axes))
-    grid = [max(size // threads, 1) for threads in (*block, 1, 1)[:axes]]  # none beyond the arrays
+    grid = [max(size // threads, 1) for threads in (*block, 1, 1)[:axes]]  # within the arrays
     shared = list(_shared_memory_line(math.prod(block), body, source))
     return "\n".join(
         (
@@ -196,18 +204,18 @@ def _kernel_table(
 
 
 def _kernel_source(source: str, signature: Signature) -> str:
-    """The part of a source that a kernel seems to stand in: from its declaration to the next."""
+    """The part of a source from a kernel's `__global__` to the next; all of it if not found."""
     name = signature.name.partition("<")[0].rpartition("::")[2]
     parts = source.split("__global__")
     return next(
-        (each for each in parts if re.match(rf"[^;{{}}]*\b{re.escape(name)}\s*\(", each)), source
+        (part for part in parts if re.match(rf"[^;{{}}]*\b{re.escape(name)}\s*\(", part)), source
     )
 
 
 def _shared_memory_line(threads: int, body: str, source: str) -> Iterator[str]:
-    """The shared memory that the launch sizes, where the kernel may have such an array.
+    """The line `shared = ...`, if the kernel may have a dynamic shared array.
 
-    It stands in the kernel, or before the first one, for all of them.
+    The array is declared in the kernel, or before the first kernel for all of them.
     """
     if any(map(_EXTERN_SHARED.search, (body, source.partition("__global__")[0]))):
         size = threads * SHARED_BYTES_PER_THREAD
@@ -215,19 +223,19 @@ def _shared_memory_line(threads: int, body: str, source: str) -> Iterator[str]:
 
 
 def _count_axes(index: str, body: str) -> int:
-    """How many axes of `threadIdx` or `blockIdx` a kernel looks at."""
+    """Count the axes of `threadIdx` or `blockIdx` that a kernel uses."""
     return next((axes for axes, axis in ((3, "z"), (2, "y")) if f"{index}.{axis}" in body), 1)
 
 
 def _default_block(axes: int, bounds: LaunchBounds) -> tuple[int, ...]:
-    """The block that a kernel is declared for, else the usual one for so many axes."""
+    """The block that a kernel is declared for, or else the default for the number of axes."""
     if bounds.block:
         needed = max(
             axes, *(place for place, extent in enumerate(bounds.block, 1) if extent > 1), 1
         )
         return bounds.block[:needed]
     if axes == 1 and bounds.max_threads:
-        return (bounds.max_threads,)  # who bounds a block launches it so
+        return (bounds.max_threads,)  # usually the bound is the block size of the launch
     block = list(DEFAULT_BLOCKS[axes])
     while math.prod(block) > (bounds.max_threads or math.inf):
         longest = max(range(axes), key=lambda axis: (block[axis], axis))
@@ -236,7 +244,7 @@ def _default_block(axes: int, bounds: LaunchBounds) -> tuple[int, ...]:
 
 
 def _is_size(dtype: str) -> bool:
-    """Whether a number of this type may say how many elements there are."""
+    """Whether a number of this type may be a number of elements."""
     return (
         dtype != ""
         and dtype not in MAX_FLOATS
@@ -246,15 +254,15 @@ def _is_size(dtype: str) -> bool:
 
 
 def _argument_lines(parameters: Sequence[KernelParameter], size: int) -> Iterator[str]:
-    for each in parameters:
-        if each.kind == "pointer":
-            text = f"{'in' if each.readonly else 'inout'}:{_array_type(each)}"
-        elif each.kind == "scalar":
-            text = f"{each.dtype}={_guess_value(each.dtype, size)}"
+    for parameter in parameters:
+        if parameter.kind == "pointer":
+            text = f"{'in' if parameter.readonly else 'inout'}:{_array_type(parameter)}"
+        elif parameter.kind == "scalar":
+            text = f"{parameter.dtype}={_guess_value(parameter.dtype, size)}"
         else:
-            values = ",".join(_guess_value(one.dtype, size) for one in each.parts or ())
+            values = ",".join(_guess_value(member.dtype, size) for member in parameter.parts or ())
             text = f"struct={values}" if values else "struct"
-        comment = f"{each.name}: {each.spelling}"
+        comment = f"{parameter.name}: {parameter.spelling}"
         yield f"  {_toml_string(text) + ',':<28}  # {' '.join(comment.split())}"
 
 
@@ -263,7 +271,7 @@ def _guess_value(dtype: str, size: int) -> str:
 
 
 def _array_type(parameter: KernelParameter) -> str:
-    """Type and dimensions of an array; of structures, rows of their members or bytes."""
+    """Type and dimensions of an array; structures are rows of their members or bytes."""
     if parameter.dtype in INDEX_DTYPES:
         return f"{parameter.dtype}[{DEFAULT_ELEMENTS}]=arange"
     if parameter.dtype:
@@ -282,11 +290,11 @@ def _dtype_bytes(dtype: str) -> int:
 
 
 def _constants_line(variables: Sequence[ModuleVariable]) -> Iterator[str]:
-    """The `__constant__` arrays, which hold zeros unless they are filled."""
+    """The line `constants = ...` for `__constant__` arrays, which otherwise hold zeros."""
     names = [
-        f"{each.name}=random"
-        for each in variables
-        if each.space == "const" and (each.dtype or each.member_dtype)
+        f"{variable.name}=random"
+        for variable in variables
+        if variable.space == "const" and (variable.dtype or variable.member_dtype)
     ]
     if names:
         yield f"constants = [{', '.join(map(_toml_string, names))}]"
@@ -301,7 +309,11 @@ def _compile_option_lines(kernel: UserKernel) -> Iterator[str]:
 
 
 def _output_name(parameters: Sequence[KernelParameter]) -> str:
-    outputs = [each.name for each in parameters if each.kind == "pointer" and not each.readonly]
+    outputs = [
+        parameter.name
+        for parameter in parameters
+        if parameter.kind == "pointer" and not parameter.readonly
+    ]
     name = outputs[0] if outputs else "y"
     return name if name.isidentifier() else "y"
 
@@ -314,7 +326,7 @@ def _toml_string(text: str) -> str:
     """A basic string of TOML, whose escapes are those of JSON.
 
     Raises:
-        UsageError: It came from bytes that are no UTF-8, which TOML must be.
+        UsageError: The text comes from bytes that are not UTF-8, which TOML must be.
     """
     if any("\ud800" <= character <= "\udfff" for character in text):
         raise UsageError(f"{text!r} is not UTF-8, as TOML must be: rename it")

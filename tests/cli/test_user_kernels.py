@@ -409,7 +409,7 @@ ARGUMENTS = "--arg f32=2 --arg f32[128] --arg inout:f32[128] --arg i32=128"
         (f"{SAXPY} {ARGUMENTS} --expect y=@x.npy", "cannot read x.npy (No such file or directory)"),
         (f"{SAXPY} {ARGUMENTS} --const a=ones", "saxpy.cu has no __constant__ or __device__"),
         (f"{SAXPY} {ARGUMENTS} --std=--help", "std must be one of"),
-        (f"{SAXPY} {ARGUMENTS} -D 'A B=1'", "-D 'A B=1' defines no name of C++"),
+        (f"{SAXPY} {ARGUMENTS} -D 'A B=1'", "-D 'A B=1' defines no C++ name"),
         (f"{SAXPY} {ARGUMENTS} --seed -1", "seed must be a whole number, 0 or more, got '-1'"),
         ("missing.cu:saxpy", "cannot read missing.cu (No such file or directory)"),
         ("--grid 4 saxpy.cu", "--grid belongs to a kernel, and none stands before it"),

@@ -180,7 +180,7 @@ def test_an_archive_of_arrays_is_no_array(tmp_path: Path) -> None:
 def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "x.npy")
 
-    with pytest.raises(UsageError, match="is no file"):
+    with pytest.raises(UsageError, match="is not a file"):
         load_array(str(tmp_path / "x.npy"), (4,), "float32")
 
 

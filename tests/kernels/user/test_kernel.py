@@ -132,8 +132,8 @@ def test_an_occupancy_needs_no_more_than_a_block() -> None:
         ({"grid": (1, 70000)}, "70000 blocks in y; a GPU allows 65535"),
         ({"shared": 2**20}, "1048576 bytes of dynamic shared memory; a GPU allows 49152"),
         ({"args": ("f32=2", "f32[1048576]", "out:f64[1]", "i32[1]")}, "need 4194316 bytes"),
-        ({"defines": ("1=2",)}, "-D '1=2' defines no name of C++"),
-        ({"defines": ("A B",)}, "-D 'A B' defines no name"),
+        ({"defines": ("1=2",)}, "-D '1=2' defines no C++ name"),
+        ({"defines": ("A B",)}, "-D 'A B' defines no C++ name"),
         ({"include": ("nowhere",)}, "-I nowhere: there is no such folder"),
         ({"constants": ("ns::tabel=ones",)}, "variable 'ns::tabel': did you mean 'ns::table'?"),
         ({"constants": ("alpha",)}, "--const 'alpha' has no '='"),
@@ -141,7 +141,7 @@ def test_an_occupancy_needs_no_more_than_a_block() -> None:
             {"constants": ("alpha=one",)},
             "--const alpha (f64): an array cannot be filled with 'one'",
         ),
-        ({"constants": ("pointers=random",)}, "--const pointers: its elements are no numbers"),
+        ({"constants": ("pointers=random",)}, "--const pointers: its elements are not numbers"),
     ],
 )
 def test_what_a_device_cannot_do_is_said(changes: dict[str, Any], said: str) -> None:
@@ -188,7 +188,7 @@ def test_later_choices_add_to_lists_and_replace_the_rest() -> None:
         ({"reference": "f.py"}, "reference names a function in a Python file, got 'f.py'"),
         ({"reference": "f.py:a;b"}, "reference names a function in a Python file"),
         ({"args": [{1}]}, "args[0]: an argument cannot be an object of type set"),
-        ({"width": 5}, "no choice 'width'"),
+        ({"width": 5}, "no launch option 'width'"),
     ],
 )
 def test_a_choice_that_cannot_be_is_refused(choice: dict[str, Any], said: str) -> None:
@@ -200,7 +200,7 @@ def test_a_choice_that_cannot_be_is_refused(choice: dict[str, Any], said: str) -
 
 def test_a_source_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
     for path in ("missing.cu", str(tmp_path), "a\0.cu", "a" * 5000 + ".cu"):
-        with pytest.raises(UsageError, match=r"cannot read|is no file"):
+        with pytest.raises(UsageError, match=r"cannot read|is not a file"):
             user_kernel.read_source(UserKernel(path))
 
 

@@ -88,7 +88,7 @@ def test_without_a_file_there_are_none(folder: Path) -> None:
     [
         (
             "[kernels.a]\nsource = \n",
-            "memlab.toml is no TOML: Invalid value (at line 2, column 10)",
+            "memlab.toml is not valid TOML: Invalid value (at line 2, column 10)",
         ),
         ("[kernels.a]\ngrid = 1", "memlab.toml: kernels.a.source is missing: write source = "),
         ("[kernels.a]\nsource = 'a.cu'\ngrd = 1", "kernels.a.grd is unknown: did you mean 'grid'"),
@@ -116,7 +116,7 @@ def test_without_a_file_there_are_none(folder: Path) -> None:
             "[kernels.tiled]\nsource = 'a.cu'",
             "kernels.tiled has the name of a kernel of the catalog",
         ),
-        ("[kernels.'a.cu:b']\nsource = 'a.cu'", 'kernels."a.cu:b" is no name for a kernel'),
+        ("[kernels.'a.cu:b']\nsource = 'a.cu'", 'kernels."a.cu:b" is not a kernel name'),
         ("[kernel.a]\nsource = 'a.cu'", "kernel is unknown: did you mean 'kernels'?"),
         ("kernels = 3", "kernels = 3 is not accepted"),
         ("[kernels.a]\nsource = '../outside.cu'", 'kernels.a.source = "../outside.cu" leaves'),
@@ -129,8 +129,8 @@ def test_without_a_file_there_are_none(folder: Path) -> None:
         ("[kernels.a]\nsource = 'a.cu'\nexpect = ['y=@../y.npy']", "kernels.a.expect = "),
         ('[kernels.a]\nsource = "a\\u0000.cu"', "leaves the folder of memlab.toml"),
         ("a = " + 5000 * "[", "memlab.toml is"),
-        ("a = " + 5000 * "9", "memlab.toml is no TOML"),
-        ("# " + 2**20 * "x", "memlab.toml is no file of at most 1048576 bytes"),
+        ("a = " + 5000 * "9", "memlab.toml is not valid TOML"),
+        ("# " + 2**20 * "x", "memlab.toml is not a file of at most 1048576 bytes"),
     ],
 )
 def test_what_a_file_may_not_say_is_one_line(text: str, said: str, folder: Path) -> None:
@@ -150,7 +150,7 @@ def test_bytes_that_are_no_text_and_a_folder_in_the_way_are_refused(folder: Path
         project.read_user_kernels()
     (folder / "memlab.toml").unlink()
     (folder / "memlab.toml").mkdir()
-    with pytest.raises(UsageError, match="is no file"):
+    with pytest.raises(UsageError, match="is not a file"):
         project.read_user_kernels()
 
 
