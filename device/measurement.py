@@ -6,10 +6,11 @@ every time: `measured` (a GPU's clock) or `modelled` (the emulated device's mode
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from memlab.device.access_counts import AccessCounts, Direction, NamedCount, NamedCounters, Space
 from memlab.kernels.launch import Dim3
 
 Provenance = Literal["queried", "datasheet", "measured", "emulated", "modelled", "analytic"]
@@ -101,41 +102,53 @@ class Coverage:
 
 
 @dataclass(frozen=True)
-class Counters:
+class Counters(NamedCounters):
     """Whole-grid totals, named and defined as Nsight Compute counts them.
 
-    A request is one warp-level instruction; a sector is 32 bytes; a wavefront is one pass
-    of the shared-memory pipe, excessive ones being those beyond the ideal for the width.
-    `global_atomic_*` are atomics that give their old value back, `global_reduction_*` those whose
-    value nobody reads: ptxas makes them another instruction (RED), and Nsight Compute counts them
-    apart. `l1_wavefronts` are passes through the port of L1 and shared memory: the wavefronts of
-    shared accesses, and a pass for each 128-byte line of a global or local request.
-    `flop_tensor_*` are those of `mma` by the type of its factors; Nsight Compute counts them as
-    operations of the tensor pipe.
-    `requested_*` is what the threads asked for, each lane its own bytes: the textbook's
-    global memory accesses. `*_used_bytes` are the bytes of a request, those that several lanes
-    ask for counted once, and `*_lines` the 128-byte lines that they lie in. A pass is one
-    address that the constant cache serves to a warp; constants whose place the compiler knows
-    are operands, not loads.
+    Attributes:
+        accesses: The accesses to memory by space and direction. Only the figures that have a
+            flat name below are kept. Nsight Compute counts shared reductions as atomics, so the
+            table has them under `("shared", "atomic")`.
+        shared_excessive_wavefronts: Wavefronts of shared memory beyond the ideal for the access
+            width, of all directions.
+        l1_wavefronts: Passes through the port of L1 and shared memory: the wavefronts of shared
+            accesses, and one pass per 128-byte line of a global or local request.
+        l1_read_sector_hits: Sectors of global loads that the L1 holds.
+        l2_read_sectors: Sectors that the L1s read from the L2, without those of atomics.
+        l2_read_sector_hits: Sectors of these that the L2 holds.
+        l2_write_sectors: Sectors that the L1s write to the L2, without those of atomics.
+        dram_read_bytes: Bytes that the L2 reads from DRAM.
+        dram_write_bytes: Bytes that the L2 writes to DRAM.
+        requested_atomic_bytes: Bytes that global atomics and reductions ask for, summed over
+            threads.
+        flop_fp32: FLOPs executed by the FP32 pipe; one FMA is two.
+        flop_fp64: FLOPs executed by the FP64 pipe.
+        flop_tensor_tf32: FLOPs of `mma` with TF32 factors; Nsight Compute counts those of tensor
+            cores as operations of the tensor pipe.
+        flop_tensor_fp16: FLOPs of `mma` with FP16 factors.
+        flop_tensor_bf16: FLOPs of `mma` with BF16 factors.
+        thread_instructions: Instructions executed, summed over threads.
+        warp_instructions: Instructions executed, summed over warps.
     """
 
-    global_load_requests: int = 0
-    global_load_sectors: int = 0
-    global_store_requests: int = 0
-    global_store_sectors: int = 0
-    shared_load_instructions: int = 0
-    shared_load_wavefronts: int = 0
-    shared_store_instructions: int = 0
-    shared_store_wavefronts: int = 0
+    accesses: Mapping[tuple[Space, Direction], AccessCounts] = field(default_factory=dict)
+    global_load_requests = NamedCount(("global", "load"), "requests")
+    global_load_sectors = NamedCount(("global", "load"), "sectors")
+    global_store_requests = NamedCount(("global", "store"), "requests")
+    global_store_sectors = NamedCount(("global", "store"), "sectors")
+    shared_load_instructions = NamedCount(("shared", "load"), "requests")
+    shared_load_wavefronts = NamedCount(("shared", "load"), "wavefronts")
+    shared_store_instructions = NamedCount(("shared", "store"), "requests")
+    shared_store_wavefronts = NamedCount(("shared", "store"), "wavefronts")
     shared_excessive_wavefronts: int = 0
-    local_load_sectors: int = 0
-    local_store_sectors: int = 0
-    global_atomic_requests: int = 0
-    global_atomic_sectors: int = 0
-    global_reduction_requests: int = 0
-    global_reduction_sectors: int = 0
-    shared_atomic_instructions: int = 0
-    shared_atomic_wavefronts: int = 0
+    local_load_sectors = NamedCount(("local", "load"), "sectors")
+    local_store_sectors = NamedCount(("local", "store"), "sectors")
+    global_atomic_requests = NamedCount(("global", "atomic"), "requests")
+    global_atomic_sectors = NamedCount(("global", "atomic"), "sectors")
+    global_reduction_requests = NamedCount(("global", "reduction"), "requests")
+    global_reduction_sectors = NamedCount(("global", "reduction"), "sectors")
+    shared_atomic_instructions = NamedCount(("shared", "atomic"), "requests")
+    shared_atomic_wavefronts = NamedCount(("shared", "atomic"), "wavefronts")
     l1_wavefronts: int = 0
     l1_read_sector_hits: int = 0
     l2_read_sectors: int = 0
@@ -143,15 +156,15 @@ class Counters:
     l2_write_sectors: int = 0
     dram_read_bytes: int = 0
     dram_write_bytes: int = 0
-    requested_load_bytes: int = 0
-    requested_store_bytes: int = 0
+    requested_load_bytes = NamedCount(("global", "load"), "requested_bytes")
+    requested_store_bytes = NamedCount(("global", "store"), "requested_bytes")
     requested_atomic_bytes: int = 0
-    global_load_lines: int = 0
-    global_load_used_bytes: int = 0
-    global_store_lines: int = 0
-    global_store_used_bytes: int = 0
-    constant_load_requests: int = 0
-    constant_load_passes: int = 0
+    global_load_lines = NamedCount(("global", "load"), "wavefronts")
+    global_load_used_bytes = NamedCount(("global", "load"), "used_bytes")
+    global_store_lines = NamedCount(("global", "store"), "wavefronts")
+    global_store_used_bytes = NamedCount(("global", "store"), "used_bytes")
+    constant_load_requests = NamedCount(("constant", "load"), "requests")
+    constant_load_passes = NamedCount(("constant", "load"), "wavefronts")
     flop_fp32: int = 0
     flop_fp64: int = 0
     flop_tensor_tf32: int = 0
@@ -160,10 +173,19 @@ class Counters:
     thread_instructions: int = 0
     warp_instructions: int = 0
 
+    def total(self, space: Space, *directions: Direction) -> AccessCounts:
+        """Add up the accesses to one space, in some directions; without any, in all."""
+        chosen = (
+            counts
+            for (of_space, direction), counts in self.accesses.items()
+            if of_space == space and (not directions or direction in directions)
+        )
+        return sum(chosen, AccessCounts())
+
 
 def total_global_atomic_sectors(counters: Counters) -> int:
-    """Sectors of global atomics, whether their old value is read or not; the L2 does them all."""
-    return counters.global_atomic_sectors + counters.global_reduction_sectors
+    """Sectors of global atomics and reductions; the L2 executes both."""
+    return counters.total("global", "atomic", "reduction").sectors
 
 
 def l2_written_sectors(counters: Counters) -> int:
@@ -172,58 +194,64 @@ def l2_written_sectors(counters: Counters) -> int:
 
 
 def l1_l2_sectors(counters: Counters) -> int:
-    """Sectors between the L1s and the L2, either way."""
+    """Sectors between the L1s and the L2, in both directions."""
     return counters.l2_read_sectors + l2_written_sectors(counters)
+
+
+FLOP_COUNTERS = {
+    "fp32": "flop_fp32",
+    "fp64": "flop_fp64",
+    "tf32": "flop_tensor_tf32",
+    "fp16": "flop_tensor_fp16",
+    "bf16": "flop_tensor_bf16",
+}
+"""The counter of each pipe's FLOPs, by the key of the pipe's peak."""
 
 
 def flop_by_pipe(counters: Counters) -> dict[str, int]:
     """Give the FLOPs that each pipe executed, by the key of its peak.
 
     Returns:
-        `fp32` and `fp64`, then those of the tensor cores' types that ran: `tf32`, `fp16`, `bf16`.
+        `fp32` and `fp64`, then the tensor cores' types that executed any: `tf32`, `fp16`, `bf16`.
     """
-    tensor = {
-        "tf32": counters.flop_tensor_tf32,
-        "fp16": counters.flop_tensor_fp16,
-        "bf16": counters.flop_tensor_bf16,
+    executed: dict[str, int] = {
+        pipe: getattr(counters, name) for pipe, name in FLOP_COUNTERS.items()
     }
-    return {
-        "fp32": counters.flop_fp32,
-        "fp64": counters.flop_fp64,
-        **{pipe: flop for pipe, flop in tensor.items() if flop},
-    }
+    return {pipe: flop for pipe, flop in executed.items() if flop or pipe in ("fp32", "fp64")}
 
 
 @dataclass(frozen=True)
-class LineCounters:
+class LineCounters(NamedCounters):
     """The counters of one source line, whole-grid totals.
 
     Attributes:
         line: Line number in the kernel's source, from 1; 0 where the compiler names none.
         text: The line as written.
-        requested_bytes: Bytes of global memory that the threads ask for, each lane its own.
-        local_sectors: Sectors of local memory, loads and stores together.
-        constant_requests: Indexed loads of constant memory by warps.
-        constant_passes: Addresses that the constant cache serves for them, one after another.
+        accesses: The accesses to memory by space, of all directions. Only the figures that have
+            a flat name below are kept.
+        flop: FLOPs executed.
+        thread_instructions: Instructions executed, summed over threads.
+        warp_instructions: Instructions executed, summed over warps.
     """
 
-    line: int
-    text: str
-    global_requests: int = 0
-    global_sectors: int = 0
-    global_lines: int = 0
-    global_used_bytes: int = 0
-    shared_instructions: int = 0
-    shared_wavefronts: int = 0
-    shared_excessive_wavefronts: int = 0
+    line: int = 0
+    text: str = ""
+    accesses: Mapping[Space, AccessCounts] = field(default_factory=dict)
+    global_requests = NamedCount("global", "requests")
+    global_sectors = NamedCount("global", "sectors")
+    global_lines = NamedCount("global", "wavefronts")
+    global_used_bytes = NamedCount("global", "used_bytes")
+    shared_instructions = NamedCount("shared", "requests")
+    shared_wavefronts = NamedCount("shared", "wavefronts")
+    shared_excessive_wavefronts = NamedCount("shared", "excessive_wavefronts")
     flop: int = 0
     thread_instructions: int = 0
     warp_instructions: int = 0
-    requested_bytes: int = 0
-    local_requests: int = 0
-    local_sectors: int = 0
-    constant_requests: int = 0
-    constant_passes: int = 0
+    requested_bytes = NamedCount("global", "requested_bytes")
+    local_requests = NamedCount("local", "requests")
+    local_sectors = NamedCount("local", "sectors")
+    constant_requests = NamedCount("constant", "requests")
+    constant_passes = NamedCount("constant", "wavefronts")
 
 
 @dataclass(frozen=True)
@@ -237,8 +265,8 @@ class AccessCounters:
         counters: The counters of these instructions alone.
     """
 
-    space: str
-    direction: str
+    space: Space
+    direction: Direction
     array: str
     counters: LineCounters
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from memlab.device.measurement import flop_by_pipe, l1_l2_sectors, total_global_atomic_sectors
+from memlab.device.measurement import flop_by_pipe, l1_l2_sectors
 from memlab.device.properties import SECTOR_BYTES
 from memlab.errors import UsageError
 from memlab.roofline.ceilings import MEMORY_LEVELS, ceilings_by_key
@@ -68,16 +68,10 @@ def bytes_moved(measurement: LaunchCounts) -> dict[str, int]:
     """
     counters = measurement.counters
     return {
-        "requested": counters.requested_load_bytes
-        + counters.requested_store_bytes
+        "requested": counters.total("global", "load", "store").requested_bytes
         + counters.requested_atomic_bytes,
-        "l1": SECTOR_BYTES
-        * (
-            total_global_sectors(counters)
-            + counters.local_load_sectors
-            + counters.local_store_sectors
-        )
-        + L1_WAVEFRONT_BYTES * total_shared_wavefronts(counters),
+        "l1": SECTOR_BYTES * (counters.total("global").sectors + counters.total("local").sectors)
+        + L1_WAVEFRONT_BYTES * counters.total("shared").wavefronts,
         "l2": SECTOR_BYTES * l1_l2_sectors(counters),
         "dram": counters.dram_read_bytes + counters.dram_write_bytes,
         "compulsory": measurement.compulsory_bytes,
@@ -172,24 +166,6 @@ def place_measurement(measurement: Measurement, ceilings: Sequence[Ceiling]) -> 
         ceiling_flop_per_s=measurement.flop / least_s[ceiling] if least_s[ceiling] else 0.0,
         fraction_of_ceiling=least_s[ceiling] / time_s,
         busy=busy,
-    )
-
-
-def total_global_sectors(counters: Counters) -> int:
-    """Sectors of global loads, stores and atomics together."""
-    return (
-        counters.global_load_sectors
-        + counters.global_store_sectors
-        + total_global_atomic_sectors(counters)
-    )
-
-
-def total_shared_wavefronts(counters: Counters) -> int:
-    """Wavefronts of shared-memory loads, stores and atomics together."""
-    return (
-        counters.shared_load_wavefronts
-        + counters.shared_store_wavefronts
-        + counters.shared_atomic_wavefronts
     )
 
 

@@ -52,7 +52,7 @@ _RUN = Run(
             limits={"blocks": 32, "warps": 8, "registers": 8, "shared memory": 21},
         ),
         coverage=Coverage(blocks_emulated=800, blocks_total=16384),
-        counters=Counters(
+        counters=Counters.from_names(
             global_load_requests=33554432,
             global_load_sectors=134217728,
             global_store_requests=131072,

@@ -1,10 +1,11 @@
-"""What the emulator's instructions did, added up: over the grid, by line and access, in loops."""
+"""Totals of the emulator's counts: for the grid, by source line, by access, and in loops."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeAlias, TypeVar
 
+from memlab.device.access_counts import AccessCounts, Direction, Space
 from memlab.device.emulator.machine.access_costs import Tally
 from memlab.device.emulator.program.program import (
     DecodedInstruction,
@@ -14,63 +15,60 @@ from memlab.device.emulator.program.program import (
 )
 from memlab.device.emulator.program.program import instructions_in_loops as steps_in_loops
 from memlab.device.emulator.ptx.parser import Address, Register
-from memlab.device.measurement import AccessCounters, Counters, LineCounters, Region
+from memlab.device.measurement import (
+    FLOP_COUNTERS,
+    AccessCounters,
+    Counters,
+    LineCounters,
+    Region,
+)
 
-_DIRECTIONS = {"load": "load", "store": "store", "atomic": "atomic", "reduce": "reduction"}
-_ALWAYS_ATOMIC = (".exch.", ".cas.")  # of these, ptxas has no instruction without a result
+_Access: TypeAlias = tuple[Space, Direction]
+_Key = TypeVar("_Key")
+
+_DIRECTIONS: dict[str, Direction] = {
+    "load": "load",
+    "store": "store",
+    "atomic": "atomic",
+    "reduce": "reduction",
+}
+_ALWAYS_ATOMIC = (".exch.", ".cas.")  # ptxas has no instruction without a result for these
 
 
 def total_counters(program: Program, tally: Tally) -> Counters:
-    """Sum what the instructions did, by kind."""
-    sums: dict[str, int] = {}
-
-    def add(name: str, value: int) -> None:
-        sums[name] = sums.get(name, 0) + value
-
-    directions = _access_directions(program)
+    """Add up the counts of all instructions."""
+    accesses = _accesses(program, tally)
+    table = _access_table(tally, ((access, index) for index, access in accesses.items()))
+    flop = dict.fromkeys(FLOP_COUNTERS.values(), 0)
     for index, step in enumerate(program.steps):
-        row = step.row
-        add("thread_instructions", tally.lanes[index])
-        add("warp_instructions", tally.warps[index])
-        if row.flops:
-            pipe = f"tensor_{row.tensor}" if row.tensor else "fp64" if "f64" in row.to else "fp32"
-            add(f"flop_{pipe}", row.flops * tally.lanes[index])
-        direction, space = directions[index], _state_space(step, tally, index)
-        if not direction:
-            continue
-        if space in ("global", "local", "shared"):
-            add("l1_wavefronts", tally.wavefronts[index])
-        if space == "global":
-            add(f"global_{direction}_requests", tally.requests[index])
-            add(f"global_{direction}_sectors", tally.sectors[index])
-            if direction in ("load", "store"):
-                add(f"requested_{direction}_bytes", tally.bytes[index])
-                add(f"global_{direction}_lines", tally.wavefronts[index])
-                add(f"global_{direction}_used_bytes", tally.used[index])
-            else:
-                add("requested_atomic_bytes", tally.bytes[index])
-        elif space == "local":
-            add(f"local_{direction}_sectors", tally.sectors[index])
-        elif space == "constant":
-            add("constant_load_requests", tally.requests[index])
-            add("constant_load_passes", tally.wavefronts[index])
-        elif space == "shared":
-            named = "atomic" if direction == "reduction" else direction
-            add(f"shared_{named}_instructions", tally.requests[index])
-            add(f"shared_{named}_wavefronts", tally.wavefronts[index])
-            add("shared_excessive_wavefronts", tally.excessive[index])
-    return Counters(**sums)
+        if step.row.flops:
+            pipe = step.row.tensor or ("fp64" if "f64" in step.row.to else "fp32")
+            flop[FLOP_COUNTERS[pipe]] += step.row.flops * tally.lanes[index]
+    detailed = Counters(table)
+    atomics = detailed.total("shared", "atomic", "reduction")
+    return Counters.from_table(
+        {**table, ("shared", "atomic"): atomics},  # ptxas makes no reductions there
+        shared_excessive_wavefronts=detailed.total("shared").excessive_wavefronts,
+        l1_wavefronts=sum(
+            counts.wavefronts for (space, _), counts in table.items() if space != "constant"
+        ),
+        requested_atomic_bytes=detailed.total("global", "atomic", "reduction").requested_bytes,
+        **flop,
+        thread_instructions=sum(tally.lanes),
+        warp_instructions=sum(tally.warps),
+    )
 
 
 def counters_by_line(
     program: Program, tally: Tally, source: Sequence[str]
 ) -> tuple[LineCounters, ...]:
-    """The counters of each source line that did anything."""
+    """The counters of each source line that has instructions, by line number."""
+    accesses = _accesses(program, tally)
     lines: dict[int, list[int]] = {}
     for index, step in enumerate(program.steps):
         lines.setdefault(step.instruction.source_line, []).append(index)
     return tuple(
-        _line_counters(program, tally, line, indices, source)
+        _line_counters(program, tally, accesses, line, indices, source)
         for line, indices in sorted(lines.items())
     )
 
@@ -81,39 +79,42 @@ def counters_by_access(
     """The counters of each source line's accesses to memory, by array and direction.
 
     Args:
-        program: What ran.
-        tally: What its instructions did.
-        arrays: Names of the arrays that instructions access, by their index, where known.
+        program: The program that ran.
+        tally: The counts of its instructions.
+        arrays: Names of the arrays that instructions access, by the instruction's index, where
+            known.
 
     Returns:
-        Those that happened, by line, and within one in the order of their first instructions.
+        The accesses that happened, by line, and within a line in the order of their first
+        instructions.
     """
-    accesses: dict[tuple[int, str, str, str], list[int]] = {}
-    directions = _access_directions(program)
-    for index, step in enumerate(program.steps):
-        space = _state_space(step, tally, index)
-        if directions[index] and space and tally.requests[index]:
-            line = step.instruction.source_line
-            key = line, space, directions[index], arrays.get(index, "")
-            accesses.setdefault(key, []).append(index)
+    accesses = _accesses(program, tally)
+    groups: dict[tuple[int, Space, Direction, str], list[int]] = {}
+    for index, (space, direction) in accesses.items():
+        if tally.requests[index]:
+            line = program.steps[index].instruction.source_line
+            groups.setdefault((line, space, direction, arrays.get(index, "")), []).append(index)
     return tuple(
-        AccessCounters(space, direction, array, _line_counters(program, tally, line, indices))
+        AccessCounters(
+            space, direction, array, _line_counters(program, tally, accesses, line, indices)
+        )
         for (line, space, direction, array), indices in sorted(
-            accesses.items(), key=lambda each: each[0][0]
+            groups.items(), key=lambda group: group[0][0]
         )
     )
 
 
 def main_region(program: Program, tally: Tally) -> Region:
     """Add up the loops, or the whole program where they lack arithmetic or global accesses."""
+    accesses = _accesses(program, tally)
 
-    def total(steps: Sequence[bool], of_loops: bool) -> Region:
-        flop = moved = 0
-        for index, step in enumerate(program.steps):
-            if steps[index]:
-                flop += step.row.flops * tally.lanes[index]
-                moved += tally.bytes[index] if _state_space(step, tally, index) == "global" else 0
-        return Region(flop, moved, of_loops)
+    def total(included: Sequence[bool], loops: bool) -> Region:
+        indices = [index for index, is_included in enumerate(included) if is_included]
+        return Region(
+            sum(program.steps[index].row.flops * tally.lanes[index] for index in indices),
+            sum(tally.bytes[i] for i in indices if i in accesses and accesses[i][0] == "global"),
+            loops,
+        )
 
     loops = total(steps_in_loops(program), True)
     if loops.flop and loops.requested_bytes:
@@ -124,70 +125,77 @@ def main_region(program: Program, tally: Tally) -> Region:
 def _line_counters(
     program: Program,
     tally: Tally,
+    accesses: Mapping[int, _Access],
     line: int,
     indices: Sequence[int],
     source: Sequence[str] = (),
 ) -> LineCounters:
-    """Add up some instructions of one source line, whose text the source gives."""
-    sums = {each.name: 0 for each in fields(LineCounters) if each.name not in ("line", "text")}
-    for index in indices:
-        step = program.steps[index]
-        sums["thread_instructions"] += tally.lanes[index]
-        sums["warp_instructions"] += tally.warps[index]
-        sums["flop"] += step.row.flops * tally.lanes[index]
-        space = _state_space(step, tally, index)
-        if space == "global":
-            sums["global_requests"] += tally.requests[index]
-            sums["global_sectors"] += tally.sectors[index]
-            sums["global_lines"] += tally.wavefronts[index]
-            sums["global_used_bytes"] += tally.used[index]
-            sums["requested_bytes"] += tally.bytes[index]
-        elif space == "shared":
-            sums["shared_instructions"] += tally.requests[index]
-            sums["shared_wavefronts"] += tally.wavefronts[index]
-            sums["shared_excessive_wavefronts"] += tally.excessive[index]
-        elif space == "local":
-            sums["local_requests"] += tally.requests[index]
-            sums["local_sectors"] += tally.sectors[index]
-        elif space == "constant":
-            sums["constant_requests"] += tally.requests[index]
-            sums["constant_passes"] += tally.wavefronts[index]
-    return LineCounters(line, source[line - 1] if 0 < line <= len(source) else "", **sums)
+    """Add up some instructions of one source line; its text comes from the source."""
+    return LineCounters.from_table(
+        _access_table(tally, ((accesses[i][0], i) for i in indices if i in accesses)),
+        line=line,
+        text=source[line - 1] if 0 < line <= len(source) else "",
+        flop=sum(program.steps[index].row.flops * tally.lanes[index] for index in indices),
+        thread_instructions=sum(tally.lanes[index] for index in indices),
+        warp_instructions=sum(tally.warps[index] for index in indices),
+    )
 
 
-def _access_directions(program: Program) -> list[str]:
-    """The direction of each instruction; empty for one that accesses no memory.
+def _access_table(
+    tally: Tally, instructions: Iterable[tuple[_Key, int]]
+) -> dict[_Key, AccessCounts]:
+    """Add up the counts of instructions, given with the key to add them under."""
+    table: dict[_Key, AccessCounts] = {}
+    for key, index in instructions:
+        counts = AccessCounts(
+            requests=tally.requests[index],
+            sectors=tally.sectors[index],
+            wavefronts=tally.wavefronts[index],
+            excessive_wavefronts=tally.excessive[index],
+            requested_bytes=tally.bytes[index],
+            used_bytes=tally.used[index],
+        )
+        table[key] = table.get(key, AccessCounts()) + counts
+    return table
 
-    An atomic whose result nobody reads is a reduction, as ptxas makes it one.
+
+def _accesses(program: Program, tally: Tally) -> dict[int, _Access]:
+    """The space and the direction of each instruction that accesses memory, by its index.
+
+    An atomic whose result no instruction reads is a reduction, as in ptxas's machine code.
     """
-    wanted = {register for step in program.steps for register in registers_read(step)}
-    found = []
-    for step in program.steps:
-        direction = _DIRECTIONS.get(step.row.kind, "")
-        needed = any(each in step.row.opcode for each in _ALWAYS_ATOMIC)
-        if direction == "atomic" and not needed and wanted.isdisjoint(registers_written(step)):
+    read = {register for step in program.steps for register in registers_read(step)}
+    accesses: dict[int, _Access] = {}
+    for index, step in enumerate(program.steps):
+        direction, space = _DIRECTIONS.get(step.row.kind), _state_space(step, tally, index)
+        if not direction or not space:
+            continue
+        always_atomic = any(name in step.row.opcode for name in _ALWAYS_ATOMIC)
+        if direction == "atomic" and not always_atomic and read.isdisjoint(registers_written(step)):
             direction = "reduction"
-        found.append(direction)
-    return found
+        accesses[index] = space, direction
+    return accesses
 
 
-def _state_space(step: DecodedInstruction, tally: Tally, index: int) -> str:
-    """The memory that an instruction accesses: `global`, `shared`, `local`, `constant`, or none.
+def _state_space(step: DecodedInstruction, tally: Tally, index: int) -> Space | None:
+    """The memory space that an instruction accesses; None where it accesses none.
 
-    Where the address says it (a generic one), what was counted tells: only global accesses have
-    bytes that were used, and shared ones have no sectors.
+    For a generic address the counts tell: only global accesses have used bytes, and shared ones
+    have no sectors.
     """
-    space = step.row.space
-    if space == "generic":
-        return "global" if tally.used[index] else "local" if tally.sectors[index] else "shared"
-    if space == "const":
-        return "constant" if _address_is_computed(step) else ""
-    return space if space in ("global", "shared", "local") else ""
+    match step.row.space:
+        case "generic":
+            return "global" if tally.used[index] else "local" if tally.sectors[index] else "shared"
+        case "const":
+            return "constant" if _address_is_computed(step) else None
+        case "global" | "shared" | "local" as space:
+            return space
+    return None
 
 
 def _address_is_computed(step: DecodedInstruction) -> bool:
     """Whether an access is a load in the machine code too, not an operand of the constant bank."""
     return any(
-        isinstance(each, Address) and isinstance(each.base, Register)
-        for each in step.instruction.operands
+        isinstance(operand, Address) and isinstance(operand.base, Register)
+        for operand in step.instruction.operands
     )

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from memlab.roofline.advice.case import AdviceCase, Recommendation
-from memlab.roofline.placement import L1_WAVEFRONT_BYTES, total_shared_wavefronts
+from memlab.roofline.placement import L1_WAVEFRONT_BYTES
 from memlab.roofline.units import si_text
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def bank_conflicts(case: AdviceCase) -> Recommendation | None:
     # In which banks atomics meet the data says, and no layout parts them.
     of_atomics = counters.shared_atomic_wavefronts - counters.shared_atomic_instructions
     excessive = max(counters.shared_excessive_wavefronts - of_atomics, 0)
-    wavefronts = total_shared_wavefronts(counters)
+    wavefronts = counters.total("shared").wavefronts
     if not wavefronts or excessive / wavefronts < 0.1:
         return None
     return Recommendation(

@@ -9,8 +9,6 @@ from memlab.roofline.advice.case import AdviceCase, Recommendation
 from memlab.roofline.placement import (
     L1_WAVEFRONT_BYTES,
     LATENCY_BOUND_THRESHOLD,
-    total_global_sectors,
-    total_shared_wavefronts,
 )
 from memlab.roofline.units import sentence_number, si_text
 
@@ -42,13 +40,7 @@ def divergent_constants(case: AdviceCase) -> Recommendation | None:
 def uncoalesced_accesses(case: AdviceCase) -> Recommendation | None:
     """Sectors fetched for a part of their bytes."""
     counters = case.measurement.counters
-    requests = (
-        counters.global_load_requests
-        + counters.global_store_requests
-        + counters.global_atomic_requests
-        + counters.global_reduction_requests
-    )
-    sectors = total_global_sectors(counters)
+    requests, sectors = counters.total("global").requests, counters.total("global").sectors
     ideal_sectors = case.moved["requested"] / SECTOR_BYTES
     if not sectors or not ideal_sectors or ideal_sectors / sectors > 0.75:
         return None
@@ -67,7 +59,7 @@ def uncoalesced_accesses(case: AdviceCase) -> Recommendation | None:
 def local_arrays(case: AdviceCase) -> Recommendation | None:
     """Local accesses in PTX are the program's own arrays: ptxas spills registers only after it."""
     counters = case.measurement.counters
-    local_bytes = SECTOR_BYTES * (counters.local_load_sectors + counters.local_store_sectors)
+    local_bytes = SECTOR_BYTES * counters.total("local").sectors
     share = case.l1_port_share(local_bytes)
     kept = case.measurement.resources.local_bytes_per_thread
     if share < 0.02 or not kept:  # without any, ptxas found registers for them after all
@@ -85,7 +77,7 @@ def uncounted_spills(case: AdviceCase) -> Recommendation | None:
     measurement = case.measurement
     spilled = measurement.resources.local_bytes_per_thread
     counters = measurement.counters
-    if not spilled or counters.local_load_sectors or counters.local_store_sectors:
+    if not spilled or counters.total("local").sectors:
         return None
     whole = spilled * math.prod(measurement.grid) * math.prod(measurement.block)
     modelled = measurement.time.provenance == "modelled"
@@ -100,7 +92,7 @@ def uncounted_spills(case: AdviceCase) -> Recommendation | None:
 def unstaged_reuse(case: AdviceCase) -> Recommendation | None:
     """Bytes that many threads request anew, with no shared memory used."""
     requested, compulsory = case.moved["requested"], case.moved["compulsory"]
-    if total_shared_wavefronts(case.measurement.counters) or not compulsory:
+    if case.measurement.counters.total("shared").wavefronts or not compulsory:
         return None
     if requested < 8 * compulsory:
         return None
@@ -122,7 +114,7 @@ def unstaged_reuse(case: AdviceCase) -> Recommendation | None:
 def shared_rereads(case: AdviceCase) -> Recommendation | None:
     """Shared memory read for each operation, where registers could hold what is read."""
     counters = case.measurement.counters
-    useful = total_shared_wavefronts(counters) - counters.shared_excessive_wavefronts
+    useful = counters.total("shared").wavefronts - counters.shared_excessive_wavefronts
     share = case.l1_port_share(L1_WAVEFRONT_BYTES * useful)
     rereads = counters.shared_load_wavefronts > 2 * counters.shared_store_wavefronts
     busy = case.busy.get("l1", 0.0)
@@ -150,7 +142,7 @@ def wider_tile(case: AdviceCase) -> Recommendation | None:
     measurement = case.measurement
     tile, most_threads = measurement.tile, case.properties.max_threads_per_block
     multiprocessors = case.properties.multiprocessor_count
-    if not tile or not most_threads or not total_shared_wavefronts(measurement.counters):
+    if not tile or not most_threads or not measurement.counters.total("shared").wavefronts:
         return None
     # A tile that is twice as wide needs four times the threads and leaves a quarter of the blocks.
     fits = 4 * tile**2 <= most_threads

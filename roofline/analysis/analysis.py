@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from memlab.device.measurement import flop_by_pipe
 from memlab.device.properties import peak_bandwidth_bytes_per_s, peak_flop_per_s
 from memlab.roofline.analysis.listing import listing
 from memlab.roofline.placement import bytes_moved, intensities
@@ -35,15 +36,6 @@ if TYPE_CHECKING:
 
 VALUE_BYTES = {"fp64": 8, "fp16": 2, "bf16": 2}
 """Bytes of the values that a pipe computes with; 4 for the others."""
-
-FLOP_COUNTERS_BY_PIPE = {
-    "fp32": "flop_fp32",
-    "fp64": "flop_fp64",
-    "tf32": "flop_tensor_tf32",
-    "fp16": "flop_tensor_fp16",
-    "bf16": "flop_tensor_bf16",
-}
-"""A peak's key, and the counter of what runs there."""
 
 
 @dataclass(frozen=True)
@@ -173,8 +165,8 @@ def access_ratio(
     """
     if not region.requested_bytes:
         return None
-    executed = {pipe: int(getattr(counters, name)) for pipe, name in FLOP_COUNTERS_BY_PIPE.items()}
-    pipe = max(executed, key=lambda each: executed[each])
+    executed = flop_by_pipe(counters)
+    pipe = max(executed, key=lambda key: executed[key])
     return AccessRatio(
         loops=region.loops,
         flop_per_byte=min(flop, region.flop) / region.requested_bytes,

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from memlab.device.measurement import flop_by_pipe
 from memlab.device.properties import WARP_SIZE
 from memlab.errors import UsageError
-from memlab.roofline.placement import total_global_sectors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -84,7 +83,7 @@ def edge_case(launch: Launch, counters: Counters) -> BoundaryCase:
         lane_slots=slots,
         lanes_off=slots - counters.thread_instructions,
         flop_executed=sum(flop_by_pipe(counters).values()),
-        sectors=total_global_sectors(counters),
+        sectors=counters.total("global").sectors,
         work=launch.flop or launch.compulsory_bytes,
     )
 

@@ -1,8 +1,9 @@
-"""Bus utilisation: how much of what moves for a warp's request the warp asked for.
+"""Bus utilization: the share of the bytes moved for a warp's request that the warp asked for.
 
 Lessons count it in 128-byte lines, which early GPUs moved whole: aligned 100%, misaligned 50%,
-one word for all 3.1%. Since Maxwell the unit is a sector of 32 bytes (CUDA C++ Best Practices
-Guide, "Coalesced Access to Global Memory"): 100%, 80%, 12.5%. Both are given, since both are read.
+one word for all lanes 3.1%. Since Maxwell the unit is a sector of 32 bytes (CUDA C++ Best Practices
+Guide, "Coalesced Access to Global Memory"): 100%, 80%, 12.5%. memlab gives both, since both are in
+use.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from memlab.device.access_counts import AccessCounts
 from memlab.device.properties import LINE_BYTES, SECTOR_BYTES
 
 if TYPE_CHECKING:
@@ -18,44 +20,37 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class BusUtilisation:
-    """The share of the bytes moved that was asked for, 0 to 1.
+    """The bytes that warps asked for over the bytes moved, 0 to 1.
 
     Attributes:
-        of_lines: Where whole 128-byte lines move.
-        of_sectors: Where 32-byte sectors move.
+        of_lines: The share if whole 128-byte lines move.
+        of_sectors: The share if 32-byte sectors move.
     """
 
     of_lines: float
     of_sectors: float
 
 
-def bus_utilisation(used_bytes: int, lines: int, sectors: int) -> BusUtilisation | None:
-    """Compute the shares from what requests touched; None where they touched nothing.
-
-    Args:
-        used_bytes: Bytes asked for, request by request, the same byte of several lanes once.
-        lines: 128-byte lines touched, request by request.
-        sectors: 32-byte sectors touched, request by request.
-    """
-    if not lines or not sectors:
+def bus_utilisation(counts: AccessCounts) -> BusUtilisation | None:
+    """Compute the shares from the counts of global accesses; None where they touched nothing."""
+    if not counts.wavefronts or not counts.sectors:
         return None
-    return BusUtilisation(used_bytes / (LINE_BYTES * lines), used_bytes / (SECTOR_BYTES * sectors))
+    return BusUtilisation(
+        counts.used_bytes / (LINE_BYTES * counts.wavefronts),
+        counts.used_bytes / (SECTOR_BYTES * counts.sectors),
+    )
 
 
 def load_utilisation(counters: Counters) -> BusUtilisation | None:
-    """Give the utilisation of all global loads of a launch."""
-    return bus_utilisation(
-        counters.global_load_used_bytes, counters.global_load_lines, counters.global_load_sectors
-    )
+    """Give the utilization of all global loads of a launch."""
+    return bus_utilisation(counters.total("global", "load"))
 
 
 def store_utilisation(counters: Counters) -> BusUtilisation | None:
-    """Give the utilisation of all global stores of a launch."""
-    return bus_utilisation(
-        counters.global_store_used_bytes, counters.global_store_lines, counters.global_store_sectors
-    )
+    """Give the utilization of all global stores of a launch."""
+    return bus_utilisation(counters.total("global", "store"))
 
 
 def line_utilisation(line: LineCounters) -> BusUtilisation | None:
-    """Give the utilisation of the global accesses of one source line."""
-    return bus_utilisation(line.global_used_bytes, line.global_lines, line.global_sectors)
+    """Give the utilization of the global accesses of one source line."""
+    return bus_utilisation(line.accesses.get("global", AccessCounts()))

@@ -1,15 +1,13 @@
-"""An analysis as data: the JSON document, and a row a source line for CSV."""
+"""An analysis as data: the JSON document, and one row per source line for CSV."""
 
 from __future__ import annotations
 
 import csv
 import io
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from memlab.device.measurement import flop_by_pipe
-from memlab.device.properties import version_text
-from memlab.roofline.documents.runs import to_plain_json
+from memlab.roofline.documents.codec import encode
 
 if TYPE_CHECKING:
     from memlab.roofline.analysis.analysis import AccessRatio, Analysis
@@ -43,47 +41,43 @@ LINE_COLUMNS = (
 """The columns of the listing, in JSON and CSV."""
 
 ACCESS_COLUMNS = LINE_COLUMNS[2:]
-"""What of them is said of one access of a line too, in JSON."""
+"""The columns that one access of a line has too, in JSON."""
 
 
 def analysis_document(analysis: Analysis) -> dict[str, Any]:
     """Give an analysis as a JSON document in base units, with the unit in the key."""
-    device = analysis.device
-    found: dict[str, Any] = to_plain_json(
+    document: dict[str, Any] = encode(
         {
             "schema_version": SCHEMA_VERSION,
             "kernel": analysis.kernel,
-            "parameters": dict(analysis.parameters),
-            "device": asdict(device)
-            | {"compute_capability": version_text(device.compute_capability)},
-            "launch": {"grid": list(analysis.grid), "block": list(analysis.block)},
-            "resources": asdict(analysis.resources),
-            "coverage": asdict(analysis.coverage),
+            "parameters": analysis.parameters,
+            "device": analysis.device,
+            "launch": {"grid": analysis.grid, "block": analysis.block},
+            "resources": analysis.resources,
+            "coverage": analysis.coverage,
             "flop": analysis.flop,
             "flop_executed": sum(flop_by_pipe(analysis.counters).values()),
             "compute_to_global_memory_access_ratio": _ratio_document(analysis.ratio),
             "intensity_flop_per_byte": analysis.intensity_flop_per_byte,
             "bytes": analysis.bytes_moved,
-            "counters": asdict(analysis.counters),
-            "boundary": None
-            if analysis.boundary is None
-            else _boundary_document(analysis.boundary),
+            "counters": analysis.counters,
+            "boundary": _boundary_document(analysis.boundary),
             "lines": [
-                line_row(each) | {"accesses": [_access_row(access) for access in each.accesses]}
-                for each in analysis.listing
+                line_row(line) | {"accesses": [_access_row(access) for access in line.accesses]}
+                for line in analysis.listing
             ],
-            "verification": asdict(analysis.verification),
+            "verification": analysis.verification,
         }
     )
-    return found
+    return document
 
 
 def lines_csv(analysis: Analysis) -> str:
-    """Give the listing as CSV text, a row a source line; what was not counted is empty."""
+    """Give the listing as CSV text, one row per source line; unknown values are empty."""
     text = io.StringIO()
     writer = csv.DictWriter(text, LINE_COLUMNS, lineterminator="\n")
     writer.writeheader()
-    writer.writerows(line_row(each) for each in analysis.listing)
+    writer.writerows(line_row(line) for line in analysis.listing)
     return text.getvalue()
 
 
@@ -97,31 +91,18 @@ def _access_row(access: ListedAccess) -> dict[str, Any]:
     return named | _counter_columns(access)
 
 
-def _counter_columns(line: ListingItem) -> dict[str, Any]:
+def _counter_columns(item: ListingItem) -> dict[str, Any]:
     """Give a value for each of `ACCESS_COLUMNS`."""
-    counted = line.counters
-    if counted is None:
-        return dict.fromkeys(ACCESS_COLUMNS) | {"heat": line.heat}
-    return {
-        "heat": line.heat,
-        "global_requests": counted.global_requests,
-        "global_sectors": counted.global_sectors,
-        "sectors_per_request": line.sectors_per_request,
-        "requested_bytes": counted.requested_bytes,
-        "used_bytes": counted.global_used_bytes,
-        "bus_utilisation": line.bus_utilisation,
-        "shared_instructions": counted.shared_instructions,
-        "shared_wavefronts": counted.shared_wavefronts,
-        "shared_excessive_wavefronts": counted.shared_excessive_wavefronts,
-        "local_sectors": counted.local_sectors,
-        "constant_requests": counted.constant_requests,
-        "constant_passes": counted.constant_passes,
-        "passes_per_request": line.passes_per_request,
-        "flop": counted.flop,
-        "thread_instructions": counted.thread_instructions,
-        "warp_instructions": counted.warp_instructions,
-        "lanes_off": line.lanes_off,
-    }
+    values: dict[str, Any] = {}
+    if item.counters is not None:
+        values = item.counters.by_name() | {
+            "sectors_per_request": item.sectors_per_request,
+            "used_bytes": item.counters.global_used_bytes,
+            "bus_utilisation": item.bus_utilisation,
+            "passes_per_request": item.passes_per_request,
+            "lanes_off": item.lanes_off,
+        }
+    return {name: values.get(name) for name in ACCESS_COLUMNS} | {"heat": item.heat}
 
 
 def _ratio_document(ratio: AccessRatio | None) -> dict[str, Any] | None:
@@ -141,17 +122,17 @@ def _ratio_document(ratio: AccessRatio | None) -> dict[str, Any] | None:
     }
 
 
-def _boundary_document(cost: BoundaryCost) -> dict[str, Any]:
+def _boundary_document(cost: BoundaryCost | None) -> dict[str, Any] | None:
+    if cost is None:
+        return None
+
     def neighbour(case: BoundaryCase | None) -> dict[str, Any] | None:
         if case is None:
             return None
-        return asdict(case) | {
+        values: dict[str, Any] = encode(case)
+        return values | {
             "wasted_lanes_fraction": cost.wasted_lanes(case),
             "wasted_sectors_fraction": cost.wasted_sectors(case),
         }
 
-    return {
-        "case": asdict(cost.case),
-        "lower": neighbour(cost.lower),
-        "upper": neighbour(cost.upper),
-    }
+    return {"case": cost.case, "lower": neighbour(cost.lower), "upper": neighbour(cost.upper)}

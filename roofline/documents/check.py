@@ -1,12 +1,10 @@
-"""What a check found, as data: the JSON document."""
+"""The findings of a check as data: the JSON document."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from memlab.device.properties import version_text
-from memlab.roofline.documents.runs import to_plain_json
+from memlab.roofline.documents.codec import encode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,66 +16,59 @@ SCHEMA_VERSION = 1
 
 
 def check_document(
-    report: CheckReport, beside: SanitizerReport | None = None, pairs: Sequence[FindingPair] = ()
+    report: CheckReport,
+    sanitizer: SanitizerReport | None = None,
+    pairs: Sequence[FindingPair] = (),
 ) -> dict[str, Any]:
     """Give a report as a JSON document in base units, with the unit in the key.
 
     Args:
-        report: What memlab found.
-        beside: What Compute Sanitizer found of the same launch.
-        pairs: Both, matched; given with `beside`.
+        report: memlab's findings.
+        sanitizer: Compute Sanitizer's findings of the same launch.
+        pairs: The findings of both, matched; only with `sanitizer`.
     """
-    device = report.device
-    shown: dict[str, Any] = {
+    document: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
         "kernel": report.kernel,
-        "parameters": dict(report.parameters),
+        "parameters": report.parameters,
         "source_name": report.source_name,
-        "device": asdict(device) | {"compute_capability": version_text(device.compute_capability)},
-        "launch": {"grid": list(report.grid), "block": list(report.block)},
-        "tools": list(report.tools),
-        "coverage": asdict(report.coverage),
-        "findings": [_finding_document(each) for each in report.findings],
-        "verification": asdict(report.verification),
+        "device": report.device,
+        "launch": {"grid": report.grid, "block": report.block},
+        "tools": report.tools,
+        "coverage": report.coverage,
+        "findings": [_finding_document(finding) for finding in report.findings],
+        "verification": report.verification,
     }
-    if beside is not None:
-        shown["compute_sanitizer"] = {
-            "version": beside.version,
-            "tools": list(beside.tools),
-            "findings": [_finding_document(each) for each in beside.findings],
-            "notes": list(beside.notes),
+    if sanitizer is not None:
+        document["compute_sanitizer"] = {
+            "version": sanitizer.version,
+            "tools": sanitizer.tools,
+            "findings": [_finding_document(finding) for finding in sanitizer.findings],
+            "notes": sanitizer.notes,
         }
-        shown["side_by_side"] = [_pair_document(each) for each in pairs]
-    found: dict[str, Any] = to_plain_json(shown)
-    return found
+        document["side_by_side"] = [
+            {
+                "tool": pair.tool,
+                "lines": pair.lines,
+                "memlab": pair.memlab and pair.memlab.kind,
+                "compute_sanitizer": pair.sanitizer and pair.sanitizer.kind,
+            }
+            for pair in pairs
+        ]
+    encoded: dict[str, Any] = encode(document)
+    return encoded
 
 
 def _finding_document(finding: CheckFinding) -> dict[str, Any]:
-    return {
-        "tool": finding.tool,
-        "kind": finding.kind,
-        "message": finding.message,
+    values: dict[str, Any] = encode(finding)
+    return values | {
         "space": finding.space or None,
         "element": finding.element or None,
-        "at": _place_document(finding.at),
-        "other": None if finding.other is None else _place_document(finding.other),
-        "count": finding.count,
+        "at": _location_document(finding.at),
+        "other": finding.other and _location_document(finding.other),
     }
 
 
-def _place_document(place: SourceLocation) -> dict[str, Any]:
-    return {
-        "line": place.line or None,
-        "text": place.text,
-        "block": None if place.block is None else list(place.block),
-        "thread": None if place.thread is None else list(place.thread),
-    }
-
-
-def _pair_document(pair: FindingPair) -> dict[str, Any]:
-    return {
-        "tool": pair.tool,
-        "lines": list(pair.lines),
-        "memlab": None if pair.memlab is None else pair.memlab.kind,
-        "compute_sanitizer": None if pair.sanitizer is None else pair.sanitizer.kind,
-    }
+def _location_document(location: SourceLocation) -> dict[str, Any]:
+    values: dict[str, Any] = encode(location)
+    return values | {"line": location.line or None}

@@ -1,8 +1,8 @@
-"""The occupancy of a block as data: what it is of, and the JSON document."""
+"""The occupancy of a block as data: its subject, and the JSON document."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from memlab.device.occupancy import (
@@ -13,6 +13,7 @@ from memlab.device.occupancy import (
 )
 from memlab.device.occupancy_thresholds import occupancy_thresholds as thresholds
 from memlab.device.occupancy_thresholds import register_budget
+from memlab.roofline.documents.codec import encode
 from memlab.roofline.units import parameters_text
 
 if TYPE_CHECKING:
@@ -23,13 +24,14 @@ SCHEMA_VERSION = 1
 
 @dataclass(frozen=True)
 class OccupancySubject:
-    """What the occupancy is of.
+    """The block whose occupancy is computed.
 
     Attributes:
-        block: What a block asks for.
-        kernel: The kernel that was compiled; empty for bare numbers.
-        parameters: The kernel's parameters.
-        registers_given: Whether the registers were chosen or are the budget itself.
+        block: The block's threads, registers per thread and shared memory in bytes.
+        kernel: The name of the compiled kernel; empty where the user gave numbers alone.
+        parameters: The kernel's parameters; empty without a kernel.
+        registers_given: Whether the user gave the registers; else they are the most that cost
+            no block.
     """
 
     block: BlockRequirements
@@ -53,26 +55,25 @@ def occupancy_document(properties: DeviceProperties, subject: OccupancySubject) 
         DeviceError: The device's limits are not known.
     """
     block = subject.block
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "device": {
-            "name": properties.name,
-            "compute_capability": list(properties.compute_capability),
-        },
-        "kernel": subject.kernel or None,
-        "parameters": subject.parameters,
-        "block": asdict(block),
-        "allocation": asdict(block_allocation(properties, block)),
-        "occupancy": asdict(compute_occupancy(properties, block)),
-        "thresholds": {
-            resource: dict(
-                zip(
-                    ("below", "above"),
-                    (found and asdict(found) for found in thresholds(properties, block, resource)),
-                    strict=True,
+    document: dict[str, Any] = encode(
+        {
+            "schema_version": SCHEMA_VERSION,
+            "device": {
+                "name": properties.name,
+                "compute_capability": properties.compute_capability,
+            },
+            "kernel": subject.kernel or None,
+            "parameters": subject.parameters,
+            "block": block,
+            "allocation": block_allocation(properties, block),
+            "occupancy": compute_occupancy(properties, block),
+            "thresholds": {
+                resource: dict(
+                    zip(("below", "above"), thresholds(properties, block, resource), strict=True)
                 )
-            )
-            for resource in BLOCK_RESOURCES
-        },
-        "register_budget": asdict(register_budget(properties, block)),
-    }
+                for resource in BLOCK_RESOURCES
+            },
+            "register_budget": register_budget(properties, block),
+        }
+    )
+    return document

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
-from reprlib import repr as shown
 from typing import Any
 
-from memlab.device.gpu.peaks.records import Footprint, Latency, Peaks, Rate
-from memlab.device.measurement import DeviceSummary
-from memlab.errors import UsageError
-from memlab.roofline.documents.decoding import malformed_document_error, record_from_json, validated
+from memlab.device.gpu.peaks.records import Peaks
+from memlab.roofline.documents.codec import encode, read_document
 
 SCHEMA_VERSION = 1
 """Raised when a key's meaning changes or a key goes; a new key does not raise it."""
@@ -20,15 +16,19 @@ def peaks_document(peaks: Peaks) -> dict[str, Any]:
     """Give peaks as a JSON document in base units.
 
     A rate's `value`, quartiles and theoretical values are in its `unit`, B/s or FLOP/s;
-    `fraction` is of the datasheet's limit at its clock, `fraction_at_clock` at the observed one;
-    `invalid` is a rate that lies above that one.
+    `fraction` is the share of the datasheet's limit at the clock that it assumes,
+    `fraction_at_clock` the share of the limit at the observed clock; `invalid` tells that a rate
+    exceeds the latter.
     """
-    major, minor = peaks.device.compute_capability
-    document = asdict(peaks) | {
+    return {
         "schema_version": SCHEMA_VERSION,
+        "created_at": peaks.created_at,
+        "memlab_version": peaks.memlab_version,
+        "device": encode(peaks.device),
         "provenance": "measured",
+        **encode(peaks),
         "rates": [
-            asdict(rate)
+            encode(rate)
             | {
                 "fraction": rate.fraction,
                 "fraction_at_clock": rate.fraction_at_clock,
@@ -36,46 +36,16 @@ def peaks_document(peaks: Peaks) -> dict[str, Any]:
             }
             for rate in peaks.rates
         ],
-        "latencies": [asdict(each) | {"latency_s": each.seconds} for each in peaks.latencies],
+        "latencies": [
+            encode(latency) | {"latency_s": latency.seconds} for latency in peaks.latencies
+        ],
     }
-    document["device"]["compute_capability"] = f"{major}.{minor}"
-    head = ("schema_version", "created_at", "memlab_version", "device", "provenance")
-    return {key: document.pop(key) for key in head} | document
 
 
 def peaks_from_document(document: Mapping[str, Any]) -> Peaks:
-    """Give back the peaks that `peaks_document` wrote; keys it does not know are passed over.
+    """Give back the peaks that `peaks_document` wrote; unknown keys are ignored.
 
     Raises:
-        UsageError: The document has another schema version, or is not one of peaks.
+        UsageError: The document has another schema version, or holds no peaks.
     """
-    version = document.get("schema_version")
-    if version != SCHEMA_VERSION:
-        raise UsageError(
-            f"the peaks document has schema_version {shown(version)}; "
-            f"this memlab reads {SCHEMA_VERSION}"
-        )
-    try:
-        device = document["device"]
-        major, minor = device["compute_capability"].split(".")
-        found = record_from_json(
-            Peaks,
-            {
-                **document,
-                "device": record_from_json(
-                    DeviceSummary, {**device, "compute_capability": (int(major), int(minor))}
-                ),
-                "rates": tuple(record_from_json(Rate, each) for each in document["rates"]),
-                "latencies": tuple(
-                    record_from_json(Latency, each) for each in document["latencies"]
-                ),
-                "footprints": tuple(
-                    record_from_json(Footprint, each) for each in document["footprints"]
-                ),
-            },
-        )
-        return validated(found)
-    except KeyError as missing:
-        raise UsageError(f"the peaks document has no {missing}") from missing
-    except (AttributeError, TypeError, ValueError, OverflowError) as error:
-        raise malformed_document_error("peaks", error) from error
+    return read_document(Peaks, document, SCHEMA_VERSION)

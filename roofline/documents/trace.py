@@ -13,7 +13,7 @@ from memlab.device.tracing.records import (
     thread_phases,
     value_name,
 )
-from memlab.roofline.documents.runs import to_plain_json
+from memlab.roofline.documents.codec import encode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,7 +25,7 @@ SCHEMA_VERSION = 1
 
 def trace_document(trace: Trace) -> dict[str, Any]:
     """Give a trace as a JSON document, whole."""
-    found: dict[str, Any] = to_plain_json(
+    document: dict[str, Any] = encode(
         {
             "schema_version": SCHEMA_VERSION,
             "kernel": trace.kernel,
@@ -51,7 +51,7 @@ def trace_document(trace: Trace) -> dict[str, Any]:
             "staged_share": trace.staged_share,
         }
     )
-    return found
+    return document
 
 
 def _step_document(step: ElementAccess | Operation) -> dict[str, Any]:

@@ -39,8 +39,8 @@ Structure"), and the source metrics of the memory tables."""
 @pytest.mark.parametrize(
     "name",
     [
-        *(each.name for record in (Counters, Occupancy, Resources) for each in fields(record)),
-        *(each.name for each in fields(Placement)),
+        *Counters.names(),
+        *(field.name for record in (Occupancy, Resources, Placement) for field in fields(record)),
         *TRAFFIC_LEVELS,
         *CEILING_LABELS,
         *get_args(Provenance),

@@ -96,7 +96,7 @@ def test_the_port_is_as_busy_as_its_passes_make_it() -> None:
 
 
 def test_atomics_have_their_bytes_at_each_level() -> None:
-    counters = Counters(
+    counters = Counters.from_names(
         global_atomic_sectors=3,
         global_reduction_sectors=5,
         requested_atomic_bytes=64,
@@ -128,7 +128,9 @@ def test_no_bytes_give_no_intensity() -> None:
 
 def test_double_precision_stands_under_its_own_peak() -> None:
     # A kernel without traffic, so that only the pipe limits it.
-    fp64 = replace(measurement("tiled16"), counters=Counters(flop_fp64=1), compulsory_bytes=0)
+    fp64 = replace(
+        measurement("tiled16"), counters=Counters.from_names(flop_fp64=1), compulsory_bytes=0
+    )
     placement = place_measurement(fp64, CEILINGS)
     assert placement.ceiling == "fp64"
     assert placement.ceiling_flop_per_s == pytest.approx(33.454e12)
@@ -153,7 +155,7 @@ counts = st.integers(0, 10**11)
 def test_a_possible_time_is_never_above_the_roof(
     *, flop: int, sectors: int, wavefronts: int, l2_sectors: int, dram_bytes: int, slack: float
 ) -> None:
-    counters = Counters(
+    counters = Counters.from_names(
         global_load_sectors=sectors,
         shared_load_wavefronts=wavefronts,
         l2_read_sectors=l2_sectors,

@@ -59,7 +59,7 @@ CEILINGS = (
 """By hand: 2 x 3201 MHz x 6016 bit / 8; 5120 B and 132 x 128 B at 1980 MHz; 2 x 132 x 128 lanes."""
 
 COUNTERS = {
-    "naive": Counters(
+    "naive": Counters.from_names(
         global_load_requests=536870912,
         global_load_sectors=1073741824,
         global_store_requests=131072,
@@ -73,7 +73,7 @@ COUNTERS = {
         requested_store_bytes=MATRIX_BYTES,
         flop_fp32=FLOP,
     ),
-    "tiled8": Counters(
+    "tiled8": Counters.from_names(
         global_load_requests=67108864,
         global_load_sectors=268435456,
         global_store_requests=131072,
@@ -91,7 +91,7 @@ COUNTERS = {
         requested_store_bytes=MATRIX_BYTES,
         flop_fp32=FLOP,
     ),
-    "tiled16": Counters(
+    "tiled16": Counters.from_names(
         global_load_requests=33554432,
         global_load_sectors=134217728,
         global_store_requests=131072,
@@ -109,7 +109,7 @@ COUNTERS = {
         requested_store_bytes=MATRIX_BYTES,
         flop_fp32=FLOP,
     ),
-    "tiled32": Counters(
+    "tiled32": Counters.from_names(
         global_load_requests=16777216,
         global_load_sectors=67108864,
         global_store_requests=131072,
@@ -127,7 +127,7 @@ COUNTERS = {
         requested_store_bytes=MATRIX_BYTES,
         flop_fp32=FLOP,
     ),
-    "row_sum": Counters(
+    "row_sum": Counters.from_names(
         global_load_requests=2097152,
         global_load_sectors=67108864,
         global_store_requests=256,
@@ -141,7 +141,7 @@ COUNTERS = {
         requested_store_bytes=4 * 8192,
         flop_fp32=8192**2,
     ),
-    "copy": Counters(
+    "copy": Counters.from_names(
         global_load_requests=131072,
         global_load_sectors=524288,
         global_store_requests=131072,
@@ -154,7 +154,7 @@ COUNTERS = {
         requested_load_bytes=4 * 4194304,
         requested_store_bytes=4 * 4194304,
     ),
-    "transpose_shared": Counters(
+    "transpose_shared": Counters.from_names(
         global_load_requests=131072,
         global_load_sectors=524288,
         global_store_requests=131072,

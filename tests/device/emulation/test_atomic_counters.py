@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from functools import partial
 
 import launches
@@ -167,9 +166,9 @@ def test_every_count_of_a_line_is_shared_out_among_its_accesses() -> None:
     emulation = emulate(launch, compile_launch(launch, H200.compute_capability), H200, seed=0)
 
     of_memory = [
-        each.name
-        for each in fields(LineCounters)
-        if each.name.startswith(("global", "shared", "local", "constant", "requested"))
+        name
+        for name in LineCounters.names()
+        if name.startswith(("global", "shared", "local", "constant", "requested"))
     ]
     for line in emulation.lines:
         mine = [each.counters for each in emulation.accesses if each.counters.line == line.line]

@@ -66,7 +66,7 @@ def test_low_occupancy_names_its_limiter() -> None:
 def test_arrays_indexed_at_run_time_are_told_from_spilled_registers() -> None:
     tiled = measurement("tiled16")
     # As many bytes again as pass the port already: half of the new total.
-    indexed = replace(tiled.counters, local_load_sectors=60146320384 // 32)
+    indexed = tiled.counters.replace_named(local_load_sectors=60146320384 // 32)
     kept = replace(tiled.resources, local_bytes_per_thread=64)
     advice = _advice(timed(replace(tiled, counters=indexed, resources=kept), 4e-3))
     assert "Arrays indexed at run time lie in local memory, 64 B a thread" in advice
@@ -79,8 +79,7 @@ def test_arrays_indexed_at_run_time_are_told_from_spilled_registers() -> None:
 def test_no_layout_is_advised_for_banks_that_data_chooses() -> None:
     shared = measurement("transpose_shared")
     assert "Bank conflicts" in _advice(shared)
-    histogram = replace(
-        shared.counters,
+    histogram = shared.counters.replace_named(
         shared_load_wavefronts=131072,
         shared_atomic_instructions=131072,
         shared_atomic_wavefronts=131072 + shared.counters.shared_excessive_wavefronts,
@@ -92,7 +91,7 @@ def test_lanes_that_want_different_constants_are_named() -> None:
     copy = measurement("copy")
     # 16 addresses a load, as a filter whose taps each half-warp numbers for itself.
     taps = {"constant_load_requests": 2_097_152, "constant_load_passes": 33_554_432}
-    slow = replace(copy, counters=replace(copy.counters, **taps))
+    slow = replace(copy, counters=copy.counters.replace_named(**taps))
     assert "want 16 different addresses a constant load" in _advice(timed(slow, 268e-6))
 
 
@@ -100,7 +99,7 @@ def test_full_issue_slots_are_named() -> None:
     copy = measurement("copy")
     # 132 x 4 schedulers at 1.98 GHz have 10.45 M slots in 10 us.
     executed = {"warp_instructions": 8_000_000, "thread_instructions": 240_000_000}
-    busy = timed(replace(copy, counters=replace(copy.counters, **executed)), 10e-6)
+    busy = timed(replace(copy, counters=copy.counters.replace_named(**executed)), 10e-6)
     assert "Instructions fill 77% of the issue slots, with 30 of 32 lanes on" in _advice(busy)
 
 
@@ -117,7 +116,7 @@ def test_a_kernel_as_short_as_any_is_told_to_work_more() -> None:
     def advice(measured: Measurement) -> str:
         return advise(measured, place_measurement(measured, CEILINGS), device)[0]
 
-    asked = Counters(global_load_sectors=4096, requested_load_bytes=131072)
+    asked = Counters.from_names(global_load_sectors=4096, requested_load_bytes=131072)
     few = replace(copy, counters=asked, grid=(132, 1, 1))
     says = "No kernel is shorter than 1.31 µs on this device: give it more work."
     assert advice(few) == says
@@ -167,14 +166,16 @@ def test_dram_reads_are_compared_with_what_is_to_be_read() -> None:
     # A load of every other word: 33.6 MB read for 16.8, and stores that never leave the L2.
     copy = measurement("copy")
     strided = {"global_load_sectors": 1048576, "l2_read_sectors": 1048576}
-    counters = replace(copy.counters, dram_read_bytes=32 * 2**20, dram_write_bytes=0, **strided)
+    counters = copy.counters.replace_named(
+        dram_read_bytes=32 * 2**20, dram_write_bytes=0, **strided
+    )
     advice = run_of(timed(replace(copy, counters=counters), 9.97e-6)).advice
     assert not any("DRAM" in sentence for sentence in advice)
     assert any(
         "touch 6 sectors a request where the bytes asked for fill 4" in each for each in advice
     )
     # The same reads by whole sectors: the second half of them is a rereading.
-    whole = replace(counters, global_load_sectors=524288)
+    whole = counters.replace_named(global_load_sectors=524288)
     assert "DRAM reads 33.6 MB where 16.8 MB are compulsory" in _advice(
         timed(replace(copy, counters=whole), 9.97e-6)
     )
@@ -182,7 +183,7 @@ def test_dram_reads_are_compared_with_what_is_to_be_read() -> None:
 
 def test_dram_at_its_limit_is_told_apart_from_dram_wasted() -> None:
     copy = measurement("copy")
-    moved = replace(copy.counters, dram_read_bytes=16 * 2**20, dram_write_bytes=16 * 2**20)
+    moved = copy.counters.replace_named(dram_read_bytes=16 * 2**20, dram_write_bytes=16 * 2**20)
     # 33.6 MB at 4814 GB/s take 6.97 us.
     full = timed(replace(copy, counters=moved), 8e-6)
     assert "only fewer bytes help" in _advice(full)

@@ -52,15 +52,14 @@ def advice(block: Block, taken: int, needed: int, **changes: int) -> str:
     """What is advised of a kernel whose line 7 has all its conflicts, many of them."""
     base, times = measurement("transpose_shared"), 4_000_000 // taken
     excessive = times * (taken - needed)
-    counters = replace(
-        base.counters,
+    counters = base.counters.replace_named(
         shared_load_wavefronts=times * taken,
         shared_store_wavefronts=0,
         shared_excessive_wavefronts=excessive,
         **changes,
     )
-    line = LineCounters(
-        7, "", shared_wavefronts=times * taken, shared_excessive_wavefronts=excessive
+    line = LineCounters.from_names(
+        line=7, text="", shared_wavefronts=times * taken, shared_excessive_wavefronts=excessive
     )
     measured = replace(base, block=block, counters=counters, lines=(LineCounters(1, ""), line))
     return " ".join(run_of(measured).advice)

@@ -85,7 +85,7 @@ def test_waste_is_what_the_neighbours_rate_would_save() -> None:
 
 def test_a_case_counts_lanes_and_sectors() -> None:
     launch = find_kernel("naive").prepare({"width": 10, "tile": 4}, LIMITS)
-    counters = Counters(
+    counters = Counters.from_names(
         warp_instructions=3,
         thread_instructions=90,
         global_load_sectors=5,
@@ -99,5 +99,5 @@ def test_a_case_counts_lanes_and_sectors() -> None:
 
 def test_flops_of_the_tensor_cores_count_at_the_edge() -> None:
     launch = find_kernel("tensor-fp16").prepare({"width": 100}, LIMITS)
-    counters = Counters(flop_tensor_fp16=4096, flop_fp32=2)
+    counters = Counters.from_names(flop_tensor_fp16=4096, flop_fp32=2)
     assert edge_case(launch, counters).flop_executed == 4098

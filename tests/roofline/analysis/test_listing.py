@@ -24,9 +24,9 @@ from memlab.roofline.reports.listing_html import listing_page
 HOSTILE = "x = \"</td></table><script>alert(1)</script>\" & '<!-- ' /* ünïcode */;"
 
 # 10 warps read 32 floats each, off a sector's beginning; then half of their lanes add.
-LOAD = LineCounters(
-    2,
-    HOSTILE,
+LOAD = LineCounters.from_names(
+    line=2,
+    text=HOSTILE,
     global_requests=10,
     global_sectors=50,
     global_lines=20,
@@ -35,9 +35,9 @@ LOAD = LineCounters(
     thread_instructions=320,
     warp_instructions=10,
 )
-ADD = LineCounters(
-    3,
-    "s += a[i];",
+ADD = LineCounters.from_names(
+    line=3,
+    text="s += a[i];",
     shared_instructions=10,
     shared_wavefronts=30,
     shared_excessive_wavefronts=20,
@@ -60,7 +60,7 @@ DEVICE = DeviceProperties(
 
 @pytest.fixture
 def analysis() -> Analysis:
-    counters = Counters(
+    counters = Counters.from_names(
         flop_fp32=160,
         requested_load_bytes=1280,
         global_load_requests=10,
@@ -108,15 +108,15 @@ def test_lines_are_those_of_the_compiler() -> None:
 
 
 def test_what_no_line_owns_is_listed_only_if_it_moves_memory() -> None:
-    silent = LineCounters(0, "", thread_instructions=5, warp_instructions=1)
+    silent = LineCounters.from_names(line=0, text="", thread_instructions=5, warp_instructions=1)
     assert [each.number for each in listing(SOURCE, (silent, LOAD))] == [1, 2, 3]
-    stray = replace(silent, global_requests=1, global_sectors=4)
+    stray = silent.replace_named(global_requests=1, global_sectors=4)
     assert [each.number for each in listing(SOURCE, (stray, LOAD))] == [1, 2, 3, 0]
 
 
 def test_without_memory_heat_is_the_share_of_instructions() -> None:
-    one = LineCounters(2, "", thread_instructions=30, warp_instructions=1)
-    two = LineCounters(3, "", thread_instructions=10, warp_instructions=1)
+    one = LineCounters.from_names(line=2, text="", thread_instructions=30, warp_instructions=1)
+    two = LineCounters.from_names(line=3, text="", thread_instructions=10, warp_instructions=1)
     assert [each.heat for each in listing(SOURCE, (one, two))] == [0.0, 0.75, 0.25]
 
 
@@ -134,7 +134,7 @@ def test_the_ratio_past_the_ridge_point_is_bound_by_the_peak(analysis: Analysis)
 
 def test_padding_is_no_merit() -> None:
     """Of 400 FLOPs executed, all in the loop, the algorithm has 100."""
-    counters = Counters(flop_fp32=400)
+    counters = Counters.from_names(flop_fp32=400)
     ratio = access_ratio(100, Region(400, 200, True), counters, DEVICE)
     assert ratio is not None
     assert ratio.flop_per_byte == 0.5
@@ -192,9 +192,13 @@ def test_the_page_is_escaped_whole_and_self_contained(analysis: Analysis) -> Non
 
 
 def test_an_access_has_its_row_only_where_figures_mix(analysis: Analysis) -> None:
-    one = LineCounters(2, "", global_requests=5, global_sectors=20, global_lines=5)
-    two = LineCounters(2, "", global_requests=5, global_sectors=30, global_lines=15)
-    stray = LineCounters(2, "", shared_instructions=1, shared_wavefronts=1)
+    one = LineCounters.from_names(
+        line=2, text="", global_requests=5, global_sectors=20, global_lines=5
+    )
+    two = LineCounters.from_names(
+        line=2, text="", global_requests=5, global_sectors=30, global_lines=15
+    )
+    stray = LineCounters.from_names(line=2, text="", shared_instructions=1, shared_wavefronts=1)
     accesses = (
         AccessCounters("global", "load", "<a>", one),
         AccessCounters("global", "store", "", two),

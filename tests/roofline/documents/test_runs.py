@@ -3,14 +3,14 @@ import io
 import json
 import math
 import re
-from dataclasses import asdict, fields, is_dataclass, replace
-from typing import get_type_hints
+from dataclasses import fields, is_dataclass, replace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memlab.device.access_counts import AccessCounts
 from memlab.device.measurement import (
     Counters,
     Coverage,
@@ -32,7 +32,15 @@ from memlab.roofline.run import Run
 
 capabilities = st.tuples(st.integers(1, 20), st.integers(0, 9))
 devices = st.builds(DeviceSummary, compute_capability=capabilities)
-runs = st.builds(Run, measurement=st.builds(Measurement, device=devices))
+counts = {name: st.integers(0) for name in Counters.names()}
+lines = {name: st.integers(0) for name in LineCounters.names()} | {"text": st.text()}
+measurements = st.builds(
+    Measurement,
+    device=devices,
+    counters=st.builds(Counters.from_names, **counts),
+    lines=st.lists(st.builds(LineCounters.from_names, **lines), max_size=3).map(tuple),
+)
+runs = st.builds(Run, measurement=measurements)
 
 
 def believable(value):
@@ -81,7 +89,7 @@ def test_an_error_that_is_not_a_number_survives(make_run):
 
 
 def test_numbers_of_numpy_become_numbers_of_json(make_run):
-    counters = Counters(dram_read_bytes=np.int64(2**40), flop_fp64=np.uint32(7))
+    counters = Counters.from_names(dram_read_bytes=np.int64(2**40), flop_fp64=np.uint32(7))
     time = replace(make_run().measurement.time, median_s=np.float32(0.5))
     document = json.loads(json.dumps(run_document(make_run(counters=counters, time=time))))
     assert document["counters"]["dram_read_bytes"] == 1099511627776
@@ -210,9 +218,8 @@ def test_the_row_is_flat_and_of_stable_columns(make_run):
     assert row["grid"] == "128x128x1"
     assert row["median_s"] == 2.25e-3
     assert row["intensity_dram_flop_per_byte"] is None
-    assert {name: row[name] for name in get_type_hints(Counters)} == asdict(
-        run.measurement.counters
-    )
+    counters = run.measurement.counters.by_name()
+    assert {name: row[name] for name in counters} == counters
 
 
 def test_csv_holds_any_text_and_a_header_without_runs(make_run):
@@ -221,3 +228,26 @@ def test_csv_holds_any_text_and_a_header_without_runs(make_run):
     assert row["advice"] == 'A "tile" of 32, says\nhe.'
     assert row["tile"] == ""
     assert runs_csv([]).strip().split(",") == list(ROW_COLUMNS)
+
+
+def test_flat_names_and_the_table_of_accesses_are_two_views():
+    counters = Counters.from_names(global_load_sectors=8, shared_load_wavefronts=3, flop_fp64=1)
+    loads = AccessCounts(sectors=8)
+    assert counters.accesses == {
+        ("global", "load"): loads,
+        ("shared", "load"): AccessCounts(wavefronts=3),
+    }
+    assert counters.total("global") == counters.total("global", "load") == loads
+    assert counters.total("global", "store") == counters.total("local") == AccessCounts()
+    assert Counters.from_names(**counters.by_name()) == counters
+    changed = counters.replace_named(global_load_sectors=0)
+    assert (changed.global_load_sectors, changed.shared_load_wavefronts) == (0, 3)
+    with pytest.raises(TypeError, match="colour"):
+        Counters.from_names(colour=1)
+
+
+def test_figures_without_a_flat_name_are_dropped_as_a_document_drops_them():
+    detailed = AccessCounts(requests=1, sectors=4, used_bytes=128)
+    counters = Counters.from_table({("global", "atomic"): detailed}, flop_fp32=2)
+    assert counters.accesses == {("global", "atomic"): AccessCounts(requests=1, sectors=4)}
+    assert counters.flop_fp32 == 2
