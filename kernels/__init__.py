@@ -1,1 +1,1 @@
-"""What is launched: `.cu` files, one idea each, and what each needs to be launched and checked."""
+"""The kernels to launch: `.cu` files with one idea each, and their launches and references."""

@@ -1,4 +1,4 @@
-"""Bank conflicts: reading shared memory at a stride, and the transpose that suffers from one."""
+"""Bank conflicts: reads of shared memory at a stride, and transposes with and without conflicts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from memlab.kernels.kernel import Kernel, Limits, Parameter
-from memlab.kernels.launch import Buffer, Launch, Scalar
+from memlab.kernels.launch import Buffer, Launch, Scalar, block_count
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from memlab.kernels.launch import Arrays
 
-FLOAT_BYTES = 4
 BANKS = 32
 STRIDE_BLOCK = 1024
 TRANSPOSE_TILE = 32
@@ -25,7 +24,7 @@ STRIDE_PARAMETERS = (
     Parameter("n", "Words that are written", default=4194304),
     Parameter(
         "stride",
-        "Words from one thread's to the next one's",
+        "Words between the reads of neighboring threads",
         default=2,
         maximum=BANKS,
     ),
@@ -37,11 +36,11 @@ TRANSPOSE_PARAMETERS = (
 
 
 def launch_bank_stride(kernel: Kernel, values: Mapping[str, Any], limits: Limits) -> Launch:
-    """Launch the reads of shared memory at a stride of up to the number of banks."""
+    """Launch the reads of shared memory at a stride, which is at most the number of banks."""
     n, stride = values["n"], values["stride"]
     return kernel.launch(
         {"n": n, "stride": stride},
-        grid=(-(-n // STRIDE_BLOCK), 1, 1),
+        grid=(block_count(n, STRIDE_BLOCK), 1, 1),
         block=(STRIDE_BLOCK, 1, 1),
         arguments=(
             Buffer("a", (n,), "float32", "in"),
@@ -50,19 +49,18 @@ def launch_bank_stride(kernel: Kernel, values: Mapping[str, Any], limits: Limits
             Scalar("stride", "int32", stride),
         ),
         flop=0,
-        compulsory_bytes=2 * n * FLOAT_BYTES,
         reference=partial(_read_at_stride, stride=stride),
         tolerance=0.0,
     )
 
 
 def launch_transpose(kernel: Kernel, values: Mapping[str, Any], limits: Limits) -> Launch:
-    """Launch any of the transposes: 32 x 8 threads for each square of 32 x 32."""
+    """Launch a transpose: 32 x 8 threads per square of 32 x 32 elements."""
     width = values["width"]
     height = values["height"] or width
     return kernel.launch(
         {"width": width} if width == height else {"width": width, "height": height},
-        grid=(-(-width // TRANSPOSE_TILE), -(-height // TRANSPOSE_TILE), 1),
+        grid=(block_count(width, TRANSPOSE_TILE), block_count(height, TRANSPOSE_TILE), 1),
         block=(TRANSPOSE_TILE, TRANSPOSE_BLOCK_ROWS, 1),
         arguments=(
             Buffer("a", (height, width), "float32", "in"),
@@ -71,7 +69,6 @@ def launch_transpose(kernel: Kernel, values: Mapping[str, Any], limits: Limits) 
             Scalar("height", "int32", height),
         ),
         flop=0,
-        compulsory_bytes=2 * width * height * FLOAT_BYTES,
         reference=_transposed,
         tolerance=0.0,
     )

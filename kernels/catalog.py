@@ -1,6 +1,6 @@
-"""The kernels that memlab knows, in the order of a lesson: each does one thing differently.
+"""The catalog of memlab's kernels, in the order of the lessons; each shows one difference.
 
-To add one: a `.cu` file beside this module, an entry here, a line in its test.
+To add a kernel, write a `.cu` file in this folder, an entry here and a line in its test.
 """
 
 from __future__ import annotations
@@ -28,35 +28,35 @@ CATALOG: dict[str, Kernel] = {
         ),
         Kernel(
             name="tiled-dynamic",
-            summary="Matrix product; tiles in dynamic shared memory",
+            summary="Matrix product; tiles are staged in dynamic shared memory",
             source_file="tiled_dynamic.cu",
             parameters=(*matmul.SIZE_PARAMETERS, matmul.DYNAMIC_TILE),
             make_launch=matmul.launch_tiled_dynamic,
         ),
         Kernel(
             name="coarsened",
-            summary="Matrix product; a thread computes several elements of a row",
+            summary="Matrix product; one thread computes several elements of a row",
             source_file="coarsened.cu",
             parameters=ladder.COARSENED_PARAMETERS,
             make_launch=ladder.launch_coarsened,
         ),
         Kernel(
             name="register-tiled-1d",
-            summary="Matrix product; a thread computes part of a column",
+            summary="Matrix product; one thread computes part of a column",
             source_file="register_tiled_1d.cu",
             parameters=ladder.REGISTER_TILED_1D_PARAMETERS,
             make_launch=ladder.launch_register_tiled_1d,
         ),
         Kernel(
             name="register-tiled-2d",
-            summary="Matrix product; a thread computes a square from registers",
+            summary="Matrix product; one thread computes a square from registers",
             source_file="register_tiled_2d.cu",
             parameters=ladder.REGISTER_TILED_2D_PARAMETERS,
             make_launch=ladder.launch_register_tiled_2d,
         ),
         Kernel(
             name="vectorized",
-            summary="Matrix product; memory moves 16 bytes a thread at a time",
+            summary="Matrix product; every thread moves 16 bytes at a time",
             source_file="vectorized.cu",
             parameters=ladder.VECTORIZED_PARAMETERS,
             make_launch=ladder.launch_vectorized,
@@ -71,7 +71,7 @@ CATALOG: dict[str, Kernel] = {
         *(
             Kernel(
                 name=f"tensor-{element}",
-                summary=f"Matrix product on tensor cores, {element.upper()} in and FP32 sums",
+                summary=f"Matrix product on tensor cores; {element.upper()} inputs, FP32 sums",
                 source_file="tensor.cu",
                 parameters=ladder.TENSOR_PARAMETERS,
                 make_launch=ladder.tensor_launcher(element),
@@ -87,7 +87,7 @@ CATALOG: dict[str, Kernel] = {
         ),
         Kernel(
             name="blur-tiled",
-            summary="Image blur; tiles and their border are in shared memory",
+            summary="Image blur; tiles with their border are in shared memory",
             source_file="blur_tiled.cu",
             parameters=image.PARAMETERS,
             make_launch=image.launch_blur_tiled,
@@ -122,7 +122,7 @@ CATALOG: dict[str, Kernel] = {
         ),
         Kernel(
             name="scattered",
-            summary="Copy; a warp reads 32 words anywhere",
+            summary="Copy; a warp reads 32 words at random positions",
             source_file="scattered.cu",
             parameters=coalescing.PARAMETERS,
             make_launch=coalescing.launch_scattered,
@@ -137,7 +137,7 @@ CATALOG: dict[str, Kernel] = {
         ),
         Kernel(
             name="row-sum",
-            summary="Sums along rows, a thread a row; uncoalesced",
+            summary="Sums along rows, one thread per row; uncoalesced",
             source_file="row_sum.cu",
             parameters=sums.PARAMETERS,
             make_launch=sums.launch_row_sum,
@@ -145,7 +145,7 @@ CATALOG: dict[str, Kernel] = {
         ),
         Kernel(
             name="column-sum",
-            summary="Sums along columns, a thread a column; coalesced",
+            summary="Sums along columns, one thread per column; coalesced",
             source_file="column_sum.cu",
             parameters=sums.PARAMETERS,
             make_launch=sums.launch_column_sum,
@@ -160,7 +160,7 @@ CATALOG: dict[str, Kernel] = {
         ),
         Kernel(
             name="transpose",
-            summary="Transpose; rows are read, columns written",
+            summary="Transpose; rows are read and columns are written",
             source_file="transpose.cu",
             parameters=banks.TRANSPOSE_PARAMETERS,
             make_launch=banks.launch_transpose,
@@ -174,21 +174,21 @@ CATALOG: dict[str, Kernel] = {
         ),
         Kernel(
             name="transpose-padded",
-            summary="Transpose through shared memory, padded against conflicts",
+            summary="Transpose through shared memory, padded to avoid conflicts",
             source_file="transpose_padded.cu",
             parameters=banks.TRANSPOSE_PARAMETERS,
             make_launch=banks.launch_transpose,
         ),
         Kernel(
             name="matmul-column-major",
-            summary="Matrix product; N stored by columns, read uncoalesced",
+            summary="Matrix product; N is stored by columns, read uncoalesced",
             source_file="matmul_column_major.cu",
             parameters=(*matmul.SIZE_PARAMETERS, corner_turning.COLUMN_MAJOR_TILE),
             make_launch=corner_turning.launch_column_major,
         ),
         Kernel(
             name="corner-turning",
-            summary="Matrix product; N stored by columns, turned in shared memory",
+            summary="Matrix product; N by columns is transposed in shared memory",
             source_file="corner_turning.cu",
             parameters=(*matmul.SIZE_PARAMETERS, corner_turning.CORNER_TURNING_TILE),
             make_launch=corner_turning.launch_corner_turning,
@@ -237,7 +237,7 @@ CATALOG: dict[str, Kernel] = {
         ),
         Kernel(
             name="register-pressure",
-            summary="Variance of 64 values a thread, in limited registers",
+            summary="Variance of 64 values per thread, with limited registers",
             source_file="register_pressure.cu",
             parameters=spaces.PRESSURE_PARAMETERS,
             make_launch=spaces.launch_register_pressure,
@@ -251,7 +251,7 @@ def find_kernel(name: str) -> Kernel:
     """Return the kernel of this name.
 
     Raises:
-        UsageError: There is none; the message gives the nearest names.
+        UsageError: There is none; the message suggests the nearest name.
     """
     if name not in CATALOG:
         listing = "'memlab kernels' lists all"

@@ -1,4 +1,4 @@
-"""Coalescing: six ways in which the threads of a warp read 32 words of 4 bytes."""
+"""Coalescing: six patterns in which the threads of a warp read 32 words of 4 bytes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from memlab.kernels.kernel import Kernel, Limits, Parameter
-from memlab.kernels.launch import Buffer, Launch, Scalar, Uniform
+from memlab.kernels.launch import Buffer, Launch, Scalar, Uniform, block_count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -23,27 +23,27 @@ WARP_THREADS = 32
 BLOCK = 256
 WORD_BYTES = 4
 LOAD_INTRINSICS = {"all": "__ldca", "global": "__ldcg"}
-"""Where loads are cached, and the intrinsic that says so (CUDA C++ Programming Guide, "Load
-Functions Using Cache Hints")."""
+"""The cache levels that keep loaded data, and the intrinsic that selects them (CUDA C++ Programming
+Guide, "Load Functions Using Cache Hints")."""
 PARAMETERS = (
     Parameter("n", "Words that are written", default=4194304),
     Parameter(
         "cache",
-        "Levels that keep what is loaded: all, or global (L2 only)",
+        "Cache levels that keep loaded data: all, or global (L2 only)",
         default="all",
         choices=tuple(LOAD_INTRINSICS),
     ),
 )
 OFFSET_PARAMETER = Parameter(
     "offset",
-    "Words by which reads are off a line of 32",
+    "Words from the start of a line to the first read",
     default=30,
     minimum=0,
     maximum=WARP_THREADS - 1,
 )
 STRIDE_PARAMETER = Parameter(
     "stride",
-    "Words from one thread's to the next one's",
+    "Words between the reads of neighboring threads",
     default=2,
     maximum=65536,
 )
@@ -56,14 +56,13 @@ def launch_aligned(kernel: Kernel, values: Mapping[str, Any], limits: Limits) ->
 
 def launch_permuted(kernel: Kernel, values: Mapping[str, Any], limits: Limits) -> Launch:
     """Launch the copy that reads the words of a line in another order."""
-    whole_lines = (
-        -(-values["n"] // WARP_THREADS) * WARP_THREADS
-    )  # the last warp reads from all over its line
-    return _launch(kernel, values, words=whole_lines, position=_permuted_in_line)
+    # The last warp may read any word of its line.
+    words = block_count(values["n"], WARP_THREADS) * WARP_THREADS
+    return _launch(kernel, values, words, position=_permuted_in_line)
 
 
 def launch_misaligned(kernel: Kernel, values: Mapping[str, Any], limits: Limits) -> Launch:
-    """Launch the copy that starts off a line's beginning."""
+    """Launch the copy whose reads start inside a line."""
     offset = values["offset"]
     position = partial(_shifted, offset=offset)
     return _launch(
@@ -74,8 +73,8 @@ def launch_misaligned(kernel: Kernel, values: Mapping[str, Any], limits: Limits)
 def launch_broadcast(kernel: Kernel, values: Mapping[str, Any], limits: Limits) -> Launch:
     """Launch the copy in which a warp reads one word."""
     launch = _launch(kernel, values, words=values["n"], position=_line_start)
-    words = values["n"] + -(-values["n"] // WARP_THREADS)  # all are written, one in 32 is read
-    return replace(launch, compulsory_bytes=words * WORD_BYTES)
+    lines = block_count(values["n"], WARP_THREADS)  # all words are written, one per line is read
+    return replace(launch, compulsory_bytes=(values["n"] + lines) * WORD_BYTES)
 
 
 def launch_strided(kernel: Kernel, values: Mapping[str, Any], limits: Limits) -> Launch:
@@ -88,7 +87,7 @@ def launch_strided(kernel: Kernel, values: Mapping[str, Any], limits: Limits) ->
 
 
 def launch_scattered(kernel: Kernel, values: Mapping[str, Any], limits: Limits) -> Launch:
-    """Launch the copy that reads where an array of random indices says."""
+    """Launch the copy that reads at the positions in an array of random indices."""
     n = values["n"]
     launch = _launch(kernel, values, words=n, position=_identity)
     a, *rest = launch.arguments
@@ -108,11 +107,11 @@ def _launch(
     position: Callable[[Indices], Indices],
     *scalars: Scalar,
 ) -> Launch:
-    """A copy b[i] = a[position(i)] of an array of so many words."""
+    """Make the launch of a copy b[i] = a[position(i)], where a has so many words."""
     n = values["n"]
     return kernel.launch(
         dict(values),
-        grid=(-(-n // BLOCK), 1, 1),
+        grid=(block_count(n, BLOCK), 1, 1),
         block=(BLOCK, 1, 1),
         arguments=(
             Buffer("a", (words,), "float32", "in"),

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from memlab.kernels.launch import Arrays
 
-# By default a warp is a row of the block, so that it is the warp's accesses one reads about.
+# With the default of 32 a warp is a row of the block, which makes its accesses easy to follow.
 COLUMN_MAJOR_TILE = Parameter(
     "tile", "Edge T of the block", default=32, accepts=matmul.TILE_RANGE_TEXT
 )
@@ -27,7 +27,7 @@ CORNER_TURNING_TILE = Parameter(
 
 
 def launch_column_major(kernel: Kernel, values: Mapping[str, Any], limits: Limits) -> Launch:
-    """Launch the product that reads N as it lies: uncoalesced.
+    """Launch the product that reads N directly from global memory, uncoalesced.
 
     Raises:
         UsageError: The block would have more threads than the device allows.
@@ -36,7 +36,7 @@ def launch_column_major(kernel: Kernel, values: Mapping[str, Any], limits: Limit
 
 
 def launch_corner_turning(kernel: Kernel, values: Mapping[str, Any], limits: Limits) -> Launch:
-    """Launch the product that turns tiles of N in shared memory.
+    """Launch the product that reads tiles of N coalesced and transposes them in shared memory.
 
     Raises:
         UsageError: The tile needs more threads or shared memory than the device allows a block.
@@ -45,12 +45,12 @@ def launch_corner_turning(kernel: Kernel, values: Mapping[str, Any], limits: Lim
 
 
 def _with_n_column_major(launch: Launch) -> Launch:
-    """The same product with N stored as an array of shape (n, k)."""
+    """Change a product's launch so that N is stored by columns, as an array of shape (n, k)."""
     arguments = tuple(
-        replace(each, shape=each.shape[::-1])
-        if isinstance(each, Buffer) and each.name == "N"
-        else each
-        for each in launch.arguments
+        replace(argument, shape=argument.shape[::-1])
+        if isinstance(argument, Buffer) and argument.name == "N"
+        else argument
+        for argument in launch.arguments
     )
     return replace(
         launch, arguments=arguments, references={"P": _column_major_reference}, library=""

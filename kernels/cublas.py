@@ -1,8 +1,8 @@
-"""cuBLAS, NVIDIA's own matrix product: the bar that the ladder is held against, where a GPU is.
+"""cuBLAS, NVIDIA's library for matrix products: the baseline of the matmul ladder on a GPU.
 
-It is no kernel of the catalog: its source is not public, so neither the emulator nor the counters
-have anything to look at. This module only asks for the product of a launch; whoever calls it brings
-the GPU's memory, the stream and the clock.
+It is not a kernel of the catalog: its source is not public, so memlab can neither emulate it nor
+count its accesses. This module only queues the product of a launch; the caller provides the GPU's
+memory and the stream, and measures the time.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _GEMM_TYPES = {
     "fp16": (_CUDA_R_16F, "COMPUTE_32F"),
     "bf16": (_CUDA_R_16BF, "COMPUTE_32F"),
 }
-"""What the matrices hold and how cuBLAS is to compute, by what the kernel multiplies."""
+"""cuBLAS's types of the matrices and of the computation, by the type that the kernel multiplies."""
 
 
 class CublasError(DeviceError):
-    """There is no cuBLAS to compare with here; everything else works without it."""
+    """cuBLAS is not available as a baseline; the rest of memlab works without it."""
 
 
 @contextmanager
@@ -39,14 +39,14 @@ def prepare_gemm(
 
     Args:
         launch: Any of the matrix kernels with row-major M, N and P.
-        addresses: Where these lie in the GPU's memory.
-        stream: The CUDA stream to queue on; 0 is the default one.
+        addresses: Addresses of the matrices in the GPU's memory, by name.
+        stream: The CUDA stream of the product; 0 is the default stream.
 
     Yields:
         A function that queues the product once and returns.
 
     Raises:
-        LibraryError: cuBLAS or its binding is not installed, or cuBLAS refuses.
+        CublasError: cuBLAS or its binding is not installed, or cuBLAS refuses.
     """
     cublas, handle = _create_handle()
     element = launch.defines.get("INPUT", "fp32").lower()
@@ -60,7 +60,7 @@ def prepare_gemm(
         cublas.set_stream(handle, stream)
 
         def once() -> None:
-            # cuBLAS is column-major, which sees our matrices transposed: P' = N' M'.
+            # cuBLAS is column-major: to it, row-major matrices are transposed, so P' = N' M'.
             cublas.gemm_ex(
                 handle,
                 transpose,
@@ -89,22 +89,22 @@ def prepare_gemm(
 
 
 def _create_handle() -> tuple[Any, int]:
-    """The binding, and a handle of cuBLAS's."""
+    """Import the binding of cuBLAS and create a handle."""
     try:
         from nvmath.bindings import cublas
 
         return cublas, cublas.create()
-    except Exception as error:  # the binding, the library or the driver may be what is missing
+    except Exception as error:  # the binding, the library or the driver may be missing
         reason = str(error).strip().partition("\n")[0]
         raise CublasError(
-            f"no cuBLAS to compare with ({reason}): on a machine with a GPU, "
+            f"cuBLAS is not available ({reason}): on a machine with a GPU, "
             "pip install 'memlab[cublas]'"
         ) from error
 
 
 def _scalar_value(launch: Launch, name: str) -> int:
     return next(
-        int(each.value)
-        for each in launch.arguments
-        if isinstance(each, Scalar) and each.name == name
+        int(argument.value)
+        for argument in launch.arguments
+        if isinstance(argument, Scalar) and argument.name == name
     )

@@ -1,4 +1,4 @@
-"""Image blur: the lessons' first ratio of arithmetic to memory accesses."""
+"""Image blur, the lessons' first example of a ratio of arithmetic to memory accesses."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from memlab.errors import UsageError
 from memlab.kernels.kernel import Kernel, Limits, Parameter
-from memlab.kernels.launch import Buffer, Launch, Scalar
+from memlab.kernels.launch import Buffer, Launch, Scalar, block_count
 from memlab.kernels.matmul import inner_product_tolerance
 
 if TYPE_CHECKING:
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 FLOAT_BYTES = 4
 BLOCK = (16, 16, 1)
-TILED_BLOCK = (32, 8, 1)  # a warp is a row of the tile, whose words lie in different banks
+TILED_BLOCK = (32, 8, 1)  # a warp is one row of the tile, whose words are in different banks
 PARAMETERS = (
     Parameter("width", "Columns of the image", default=2048),
     Parameter("height", "Rows of the image", default=2048),
     Parameter(
         "radius",
-        "Pixels to each side that are averaged",
+        "Pixels averaged to each side",
         default=1,
         minimum=0,
         accepts="0 to the image's smaller side",
@@ -47,16 +47,18 @@ def launch_blur_tiled(kernel: Kernel, values: Mapping[str, Any], limits: Limits)
     """Launch the blur that stages a tile with its border in static shared memory.
 
     Raises:
-        UsageError: The radius is larger than the image, or its tile than shared memory.
+        UsageError: The radius is larger than the image, or the tile larger than shared memory.
     """
     radius, available = values["radius"], limits.max_shared_memory_per_block_bytes
     needed = _tile_bytes(radius)
     if needed > available:
-        widest = next(each for each in range(radius, -1, -1) if _tile_bytes(each) <= available)
+        widest = next(
+            candidate for candidate in range(radius, -1, -1) if _tile_bytes(candidate) <= available
+        )
         columns, rows = (extent + 2 * radius for extent in TILED_BLOCK[:2])
         raise UsageError(
             f"radius {radius} needs {columns} x {rows} x {FLOAT_BYTES} = {needed} bytes of shared "
-            f"memory a block; {limits.name} allows {available}: use --radius {widest} or less"
+            f"memory per block; {limits.name} allows {available}: use --radius {widest} or less"
         )
     return _launch(kernel, values, TILED_BLOCK)
 
@@ -64,15 +66,18 @@ def launch_blur_tiled(kernel: Kernel, values: Mapping[str, Any], limits: Limits)
 def blur_reference(
     inputs: Arrays, flat_index: NDArray[np.int64], radius: int
 ) -> NDArray[np.float64]:
-    """Give the blurred image at chosen positions: the mean over the square of pixels in reach.
+    """Compute the blurred image at some positions: the mean of the pixels within the radius.
 
-    It comes from a summed-area table (Crow, "Summed-Area Tables for Texture Mapping", SIGGRAPH
-    1984), whose sums are exact here: float32 inputs in [0, 1) are drawn as multiples of 2**-24.
+    It uses a summed-area table (Crow, "Summed-Area Tables for Texture Mapping", SIGGRAPH 1984),
+    whose sums are exact: random float32 inputs in [0, 1) are multiples of 2**-24.
 
     Args:
         inputs: `in` of shape (height, width).
         flat_index: Row-major positions, any shape.
         radius: Pixels to each side.
+
+    Returns:
+        The means, in the shape of `flat_index`.
     """
     import numpy as np
 
@@ -90,7 +95,7 @@ def blur_reference(
 
 
 def _neighbor_count(extent: int, radius: int) -> int:
-    """Positions within `radius` of each of `extent` positions, added up."""
+    """Count the pairs of positions on an axis of `extent` that are at most `radius` apart."""
     beyond = min(radius, extent - 1)
     return extent * (2 * beyond + 1) - beyond * (beyond + 1)
 
@@ -107,11 +112,10 @@ def _launch(kernel: Kernel, values: Mapping[str, Any], block: Dim3) -> Launch:
             f"radius {radius} is larger than the image of {width} x {height}: "
             f"use --radius {min(width, height)} or less"
         )
-    pixels = width * height
-    in_reach = _neighbor_count(width, radius) * _neighbor_count(height, radius)
+    additions = _neighbor_count(width, radius) * _neighbor_count(height, radius)
     return kernel.launch(
         {"width": width, "height": height, "radius": radius},
-        grid=(-(-width // block[0]), -(-height // block[1]), 1),
+        grid=(block_count(width, block[0]), block_count(height, block[1]), 1),
         block=block,
         arguments=(
             Buffer("in", (height, width), "float32", "in"),
@@ -119,8 +123,7 @@ def _launch(kernel: Kernel, values: Mapping[str, Any], block: Dim3) -> Launch:
             Scalar("width", "int32", width),
             Scalar("height", "int32", height),
         ),
-        flop=in_reach + pixels,  # an addition for each pixel in reach, then a division
-        compulsory_bytes=2 * pixels * FLOAT_BYTES,
+        flop=additions + width * height,  # per output, an addition per neighbor and a division
         reference=partial(blur_reference, radius=radius),
         tolerance=inner_product_tolerance((2 * radius + 1) ** 2),
         defines={"RADIUS": str(radius)},

@@ -1,8 +1,8 @@
-"""A kernel of the catalog: its parameters, and how they become a launch that a device can take.
+"""A kernel of the catalog: its parameters, and the launch that they make on a device.
 
-What holds for every kernel is checked here, before anything is compiled or allocated: the
-parameters' ranges, the device's memory, block and grid limits. A kernel's own `make_launch`
-checks what only it knows, such as the widest tile.
+The checks that are common to all kernels are made here, before anything is compiled or allocated:
+the ranges of the parameters, the device's memory, and its limits of blocks and grids. The
+function `make_launch` of a kernel makes its specific checks, such as the widest tile.
 """
 
 from __future__ import annotations
@@ -16,26 +16,25 @@ from memlab.errors import UsageError, suggest_nearest
 from memlab.kernels.launch import Argument, Buffer, Constant, Dim3, Launch, Reference
 
 MAX_INT_INDEXED_ELEMENTS = 2**31 - 1024
-"""Elements of an array that `int` indices reach, less a block's width: the threads beyond the
-edge of a matrix compute their position too, and it must not wrap."""
+"""The most elements of an array with `int` indices: their range less the width of a block, because
+the threads beyond the edge of a matrix compute an index too, which must not overflow."""
 MAX_SIZE_T_INDEXED_ELEMENTS = 2**63 - 1
-"""Elements of an array that `size_t` indices reach: memory ends sooner."""
+"""The most elements of an array with `size_t` indices, more than any memory holds."""
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """What the user may choose for a launch: a whole number, or one of a few words.
+    """A parameter of a kernel that the user sets: a whole number, or one of a few words.
 
     Attributes:
-        name: As in Python and JSON; the command line has dashes for underscores.
-        help: One line that says what it is.
-        default: What is used when it is not given; None where that depends on other parameters
-            or on the device.
-        default_text: The default in words where `default` is None.
-        minimum: The least that is accepted.
-        maximum: The most that is accepted, where that is the same on every device.
-        accepts: The accepted values in words, where the device bounds them from above.
-        choices: The words to choose from; empty for a number.
+        name: The name in Python and JSON; the command line has dashes for underscores.
+        help: A description of one line.
+        default: The default value; None if it depends on other parameters or on the device.
+        default_text: The default in words if `default` is None.
+        minimum: The smallest accepted value.
+        maximum: The largest accepted value; None if it depends on the device or there is none.
+        accepts: The accepted values in words, if their maximum depends on the device.
+        choices: The accepted words; empty for a number.
     """
 
     name: str
@@ -54,22 +53,22 @@ class Parameter:
 
     @property
     def default_label(self) -> str:
-        """The default as a person reads it."""
+        """The default in words, for help and messages."""
         return self.default_text if self.default is None else str(self.default)
 
     @property
     def range_label(self) -> str:
-        """The accepted values as a person reads them."""
+        """The accepted values in words, for help and messages."""
         if self.choices:
             return " or ".join(self.choices)
         most = "or more" if self.maximum is None else f"to {self.maximum}"
         return self.accepts or f"{self.minimum} {most}"
 
     def checked(self, value: object) -> int | str | None:
-        """Return a value that may be used, or the default where None was given.
+        """Check a value and return it; return the default for None.
 
         Raises:
-            UsageError: It is not one of the words, or not a whole number in the range.
+            UsageError: The value is not one of the words, or not a whole number in the range.
         """
         if value is None:
             return self.default
@@ -97,22 +96,22 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Limits:
-    """What a device allows one launch.
+    """The limits of a device for one launch.
 
-    The fields are named as in the device's properties; where a figure is not known, leave it
-    out: the defaults hold on every GPU of compute capability 5.0 and later (CUDA C++ Programming
+    The fields have the names of the device's properties. The defaults, for a device whose limits
+    are unknown, hold on every GPU of compute capability 5.0 and later (CUDA C++ Programming
     Guide, "Technical Specifications per Compute Capability"). Memory has no such default.
 
     Attributes:
-        name: The device, as messages name it.
-        max_threads_per_block: Threads of a block.
-        max_block_dim: Threads of a block in x, y, z.
-        max_grid_dim: Blocks of a grid in x, y, z.
-        max_shared_memory_per_block_bytes: Shared memory of a block, without asking for more.
-        max_shared_memory_per_block_optin_bytes: The same after
-            `cudaFuncAttributeMaxDynamicSharedMemorySize`; dynamic arrays only.
-        total_memory_bytes: Global memory; None where it is not known.
-        compute_capability: Major and minor; None where it is not known.
+        name: The device's name in messages.
+        max_threads_per_block: The most threads of a block.
+        max_block_dim: The most threads of a block in x, y and z.
+        max_grid_dim: The most blocks of a grid in x, y and z.
+        max_shared_memory_per_block_bytes: The most shared memory of a block without opt-in, bytes.
+        max_shared_memory_per_block_optin_bytes: The most dynamic shared memory of a block after
+            opt-in by `cudaFuncAttributeMaxDynamicSharedMemorySize`, bytes.
+        total_memory_bytes: Global memory, bytes; None if unknown.
+        compute_capability: Major and minor; None if unknown.
     """
 
     name: str
@@ -127,16 +126,16 @@ class Limits:
 
 @dataclass(frozen=True)
 class Kernel:
-    """One entry of the catalog.
+    """A kernel of the catalog.
 
     Attributes:
-        name: As on the command line.
-        summary: One line that says what it does with memory.
-        source_file: The `.cu` file beside this module.
-        parameters: What the user may choose.
-        make_launch: Makes the launch from the kernel, its checked parameters (None where one
-            was neither given nor has a fixed default) and the device's limits.
-        max_elements: The largest array that the kernel's indices reach.
+        name: The name on the command line.
+        summary: One line that says how the kernel uses memory.
+        source_file: The `.cu` file in the folder of this module.
+        parameters: The parameters that the user sets.
+        make_launch: Makes the launch from the kernel, its checked parameters (None for one that
+            was not set and has no fixed default) and the device's limits.
+        max_elements: The most elements of an array that the kernel's indices can address.
     """
 
     name: str
@@ -154,15 +153,15 @@ class Kernel:
         return resources.files(__package__).joinpath(self.source_file).read_text(encoding="utf-8")
 
     def prepare(self, values: Mapping[str, int | str | None], limits: Limits) -> Launch:
-        """Turn a user's choice into a launch that the device can take.
+        """Make the launch for a device from the user's parameters.
 
         Args:
             values: Parameters by name; one that is missing or None takes its default.
-            limits: What the device allows.
+            limits: The device's limits.
 
         Raises:
-            UsageError: A parameter is unknown or out of range, or the launch needs more than
-                the device has; the message names the limit, the value and the next step.
+            UsageError: A parameter is unknown or out of range, or the launch exceeds a limit of
+                the device; the message names the limit, the value and the next step.
         """
         names = [parameter.name for parameter in self.parameters]
         for name in values:
@@ -170,8 +169,11 @@ class Kernel:
                 raise UsageError(
                     f"{self.name} has no parameter {name!r}: {suggest_nearest(name, names)}"
                 )
-        chosen = {each.name: each.checked(values.get(each.name)) for each in self.parameters}
-        launch = self.make_launch(self, chosen, limits)
+        checked = {
+            parameter.name: parameter.checked(values.get(parameter.name))
+            for parameter in self.parameters
+        }
+        launch = self.make_launch(self, checked, limits)
         check_memory(launch, limits)
         _check_index_range(launch, self.max_elements)
         check_geometry(launch, limits)
@@ -185,18 +187,35 @@ class Kernel:
         arguments: tuple[Argument, ...],
         *,
         flop: int,
-        compulsory_bytes: int,
         reference: Reference,
         tolerance: float,
+        compulsory_bytes: int | None = None,
         defines: Mapping[str, str] | None = None,
         constants: tuple[Constant, ...] = (),
         compile_options: tuple[str, ...] = (),
         tile: int | None = None,
     ) -> Launch:
-        """Make a launch of this kernel's source; the arguments are those of `Launch`.
+        """Make a launch of this kernel's source; the arguments are the fields of `Launch`.
 
-        The `__global__` function is named like the kernel, with underscores for dashes.
+        The `__global__` function has the kernel's name, with underscores for dashes.
+
+        Args:
+            parameters: See `Launch`.
+            grid: See `Launch`.
+            block: See `Launch`.
+            arguments: See `Launch`.
+            flop: See `Launch`.
+            reference: Computes the expected values of every output.
+            tolerance: See `Launch`.
+            compulsory_bytes: See `Launch`; None for the size of all arrays.
+            defines: See `Launch`.
+            constants: See `Launch`.
+            compile_options: See `Launch`.
+            tile: See `Launch`.
         """
+        arrays = (*(item for item in arguments if isinstance(item, Buffer)), *constants)
+        if compulsory_bytes is None:
+            compulsory_bytes = sum(array.nbytes for array in arrays)
         return Launch(
             kernel=self.name,
             parameters=parameters,
@@ -210,7 +229,11 @@ class Kernel:
             arguments=arguments,
             flop=flop,
             compulsory_bytes=compulsory_bytes,
-            references={each.name: reference for each in arguments if _is_output(each)},
+            references={
+                item.name: reference
+                for item in arguments
+                if isinstance(item, Buffer) and item.role == "out"
+            },
             tolerance=tolerance,
             tile=tile,
             constants=constants,
@@ -218,15 +241,12 @@ class Kernel:
         )
 
 
-def _is_output(argument: Argument) -> bool:
-    return isinstance(argument, Buffer) and argument.role == "out"
-
-
 def check_memory(launch: Launch, limits: Limits) -> None:
-    """Refuse arrays that the device's memory does not hold.
+    """Refuse arrays that do not fit in the device's memory.
 
     Raises:
-        UsageError: Names the arrays, the bytes they need and those that there are.
+        UsageError: They do not fit; the message names the arrays, the bytes that they need and
+            the bytes that the device has.
     """
     available = limits.total_memory_bytes
     needed = sum(buffer.nbytes for buffer in launch.buffers)
@@ -240,13 +260,13 @@ def check_memory(launch: Launch, limits: Limits) -> None:
         )
 
 
-def _check_index_range(launch: Launch, reach: int) -> None:
+def _check_index_range(launch: Launch, max_elements: int) -> None:
     for buffer in launch.buffers:
-        if buffer.elements > reach:
+        if buffer.elements > max_elements:
             product = f"{' x '.join(map(str, buffer.shape))} = " if len(buffer.shape) > 1 else ""
             raise UsageError(
                 f"{buffer.name} has {product}{buffer.elements} elements; {launch.kernel} "
-                f"indexes with 32 bits, which reach {reach}: use smaller sizes"
+                f"indexes with 32 bits, up to {max_elements} elements: use smaller sizes"
             )
 
 
@@ -254,9 +274,9 @@ def check_geometry(launch: Launch, limits: Limits) -> None:
     """Refuse a grid or a block that is too long in one dimension.
 
     Raises:
-        UsageError: Names the extent, the limit and what to change.
+        UsageError: It is too long; the message names the extent, the limit and what to change.
     """
-    for what, extents, allowed, cure in (
+    for what, extents, allowed, advice in (
         ("threads of a block", launch.block, limits.max_block_dim, "a smaller block"),
         ("blocks", launch.grid, limits.max_grid_dim, "smaller sizes or a larger block"),
     ):
@@ -264,7 +284,7 @@ def check_geometry(launch: Launch, limits: Limits) -> None:
             if extent > limit:
                 raise UsageError(
                     f"the launch has {extent} {what} in {axis}; {limits.name} allows {limit}: "
-                    f"use {cure}"
+                    f"use {advice}"
                 )
 
 

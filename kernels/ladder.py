@@ -1,8 +1,8 @@
-"""The matmul ladder beyond one element a thread: what each step may be launched with.
+"""The matmul ladder beyond one element per thread: parameters, limits and launches of its steps.
 
 The steps from `coarsened` to `double-buffered` compute in float32. The tensor kernels multiply in a
-narrower type and add in float32. Their references take the inputs as that type holds them, so
-verification holds a kernel to what its arithmetic can do, not to what rounding the inputs costs.
+narrower type and add in float32. Their references round the inputs to that type first, so that
+verification measures the error of the arithmetic, without the error of rounding the inputs.
 """
 
 from __future__ import annotations
@@ -25,21 +25,24 @@ if TYPE_CHECKING:
 PER_THREAD = "per_thread"
 PER_THREAD_OPTION = "--per-thread"
 FLOAT_BYTES = matmul.FLOAT_BYTES
-TILE_DEPTH = 8  # of the tiles along k, as the sources from `register-tiled-2d` on have it
-ROW_PADDING = 4  # floats behind each row of a transposed tile, likewise
+# As in the sources from `register-tiled-2d` on.
+TILE_DEPTH = 8  # of the tiles, along k
+ROW_PADDING = 4  # floats after each row of a transposed tile
 
 _OPERAND_DTYPES = {"tf32": "float32", "fp16": "float16", "bf16": "bfloat16"}
-"""The type that M and N have in memory, by what the tensor cores multiply."""
+"""The type of M and N in memory, by the type that the tensor cores multiply."""
 
 
 @dataclass(frozen=True)
 class TileLimits:
-    """What limits the tile of one step of the ladder, for R elements a thread and direction.
+    """The resources of one step of the ladder, which limit its tile.
+
+    R stands for the elements per thread, in each direction that a thread covers.
 
     Attributes:
-        multiple: The tile must be a multiple of this, given R.
-        threads: Threads of a block, given the tile and R.
-        shared_bytes: Shared memory of a block, given the tile and R.
+        tile_multiple: Of R, the number that divides the tile.
+        threads: Of the tile and R, the threads of a block.
+        shared_bytes: Of the tile and R, the shared memory of a block, bytes.
     """
 
     tile_multiple: Callable[[int], int]
@@ -48,40 +51,40 @@ class TileLimits:
 
 
 _SQUARE_BLOCK = TileLimits(
-    tile_multiple=lambda each: 1,
-    threads=lambda tile, each: tile * tile,
-    shared_bytes=lambda tile, each: (1 + each) * tile * tile * FLOAT_BYTES,
+    tile_multiple=lambda per_thread: 1,
+    threads=lambda tile, per_thread: tile * tile,
+    shared_bytes=lambda tile, per_thread: (1 + per_thread) * tile * tile * FLOAT_BYTES,
 )
 _COLUMN_PER_THREAD = TileLimits(
-    tile_multiple=lambda each: each,
-    threads=lambda tile, each: tile * (tile // each),
-    shared_bytes=lambda tile, each: 2 * tile * (tile // each) * FLOAT_BYTES,
+    tile_multiple=lambda per_thread: per_thread,
+    threads=lambda tile, per_thread: tile * (tile // per_thread),
+    shared_bytes=lambda tile, per_thread: 2 * tile * (tile // per_thread) * FLOAT_BYTES,
 )
 _SQUARE_PER_THREAD = TileLimits(
-    tile_multiple=lambda each: each,
-    threads=lambda tile, each: (tile // each) ** 2,
-    shared_bytes=lambda tile, each: TILE_DEPTH * (2 * tile + ROW_PADDING) * FLOAT_BYTES,
+    tile_multiple=lambda per_thread: per_thread,
+    threads=lambda tile, per_thread: (tile // per_thread) ** 2,
+    shared_bytes=lambda tile, per_thread: TILE_DEPTH * (2 * tile + ROW_PADDING) * FLOAT_BYTES,
 )
 _DOUBLE_BUFFERED = replace(
     _SQUARE_PER_THREAD,
-    shared_bytes=lambda tile, each: 2 * _SQUARE_PER_THREAD.shared_bytes(tile, each),
+    shared_bytes=lambda tile, per_thread: 2 * _SQUARE_PER_THREAD.shared_bytes(tile, per_thread),
 )
 _TENSOR = TileLimits(
-    tile_multiple=lambda each: 64,
-    threads=lambda tile, each: 32 * (tile // 64) * (tile // 32),
-    shared_bytes=lambda tile, each: 64 * tile + 64 * (tile + 8),  # N's rows are padded by 8
+    tile_multiple=lambda per_thread: 64,
+    threads=lambda tile, per_thread: 32 * (tile // 64) * (tile // 32),
+    shared_bytes=lambda tile, per_thread: 64 * tile + 64 * (tile + 8),  # N's rows are padded by 8
 )
 
 
 def _per_thread_parameter(what: str, default: int, most: int) -> Parameter:
-    return Parameter(PER_THREAD, f"{what} that a thread computes", default=default, maximum=most)
+    return Parameter(PER_THREAD, f"{what} per thread", default=default, maximum=most)
 
 
 def _tile_parameter(default: int, accepts: str) -> Parameter:
     return Parameter("tile", "Edge T of the tile of P", default=default, accepts=accepts)
 
 
-_TILE_MULTIPLE_TEXT = "a multiple of what a thread computes"
+_TILE_MULTIPLE_TEXT = "a multiple of --per-thread"
 COARSENED_PARAMETERS = (
     *matmul.SIZE_PARAMETERS,
     Parameter("tile", "Edge T of the block", default=16, accepts=matmul.TILE_RANGE_TEXT),
@@ -114,24 +117,28 @@ def launch_coarsened(kernel: Kernel, values: Mapping[str, Any], limits: Limits) 
     Raises:
         UsageError: The block needs more threads or shared memory than the device allows.
     """
-    tile, each = values["tile"], values[PER_THREAD]
+    tile, per_thread = values["tile"], values[PER_THREAD]
     _check_tile(_SQUARE_BLOCK, values, limits)
-    return _product_launch(kernel, values, block=(tile, tile, 1), columns=each * tile)
+    return _product_launch(kernel, values, block=(tile, tile, 1), columns=per_thread * tile)
 
 
 def launch_register_tiled_1d(kernel: Kernel, values: Mapping[str, Any], limits: Limits) -> Launch:
     """Launch the kernel whose threads compute several elements of a column.
 
     Raises:
-        UsageError: The tile is no multiple of the rows a thread, or the block needs more threads
-            or shared memory than the device allows.
+        UsageError: The tile is not a multiple of the rows per thread, or the block needs more
+            threads or shared memory than the device allows.
     """
     threads = _check_tile(_COLUMN_PER_THREAD, values, limits)
     return _product_launch(kernel, values, block=(threads, 1, 1))
 
 
 def launch_register_tiled_2d(kernel: Kernel, values: Mapping[str, Any], limits: Limits) -> Launch:
-    """Launch the kernel whose threads compute a square of P; errors as for the column."""
+    """Launch the kernel whose threads compute a square of P.
+
+    Raises:
+        UsageError: As for `launch_register_tiled_1d`.
+    """
     threads = _check_tile(_SQUARE_PER_THREAD, values, limits)
     return _product_launch(kernel, values, block=(threads, 1, 1))
 
@@ -140,14 +147,19 @@ def launch_vectorized(kernel: Kernel, values: Mapping[str, Any], limits: Limits)
     """Launch the kernel that moves four elements at a time.
 
     Raises:
-        UsageError: As for the column, or a thread's rows do not come in fours.
+        UsageError: As for `launch_register_tiled_1d`, or the rows per thread are not a multiple
+            of four.
     """
     _check_multiple_of_four(kernel, values)
     return launch_register_tiled_2d(kernel, values, limits)
 
 
 def launch_double_buffered(kernel: Kernel, values: Mapping[str, Any], limits: Limits) -> Launch:
-    """Launch the kernel with two copies of each tile; errors as for `launch_vectorized`."""
+    """Launch the kernel with two buffers per tile.
+
+    Raises:
+        UsageError: As for `launch_vectorized`.
+    """
     _check_multiple_of_four(kernel, values)
     threads = _check_tile(_DOUBLE_BUFFERED, values, limits)
     return _product_launch(kernel, values, block=(threads, 1, 1))
@@ -162,23 +174,22 @@ def tensor_launcher(
     that type. P is float32.
 
     Args:
-        element: What the tensor cores multiply: `tf32`, `fp16` or `bf16`.
+        element: The type that the tensor cores multiply: `tf32`, `fp16` or `bf16`.
 
     Returns:
-        A launch function; it raises UsageError where the device's tensor cores lack the type, or
-        the tile does not suit.
+        A launch function; it raises UsageError if the device's tensor cores lack the type, or
+        the tile does not fit.
     """
     needed = (7, 5) if element == "fp16" else (8, 0)
 
     def launch(kernel: Kernel, values: Mapping[str, Any], limits: Limits) -> Launch:
         capability = limits.compute_capability
         if capability is not None and capability < needed:
-            help_ = "--device a100" if capability < (7, 5) else "tensor-fp16, or --device a100"
+            advice = "--device a100" if capability < (7, 5) else "tensor-fp16, or --device a100"
             raise UsageError(
                 f"{kernel.name} needs compute capability {_format_capability(needed)} or later "
-                "(mma.sync on "
-                f"{element.upper()}); {limits.name} has {_format_capability(capability)}: use "
-                f"{help_}"
+                f"(mma.sync on {element.upper()}); {limits.name} has "
+                f"{_format_capability(capability)}: use {advice}"
             )
         threads = _check_tile(_TENSOR, values, limits)
         product = matmul.make_product_launch(
@@ -201,20 +212,21 @@ def tensor_launcher(
 
 
 def tensor_tolerance(k: int) -> float:
-    """Largest relative error of k exact products of non-negative numbers, summed by tensor cores.
+    """The tolerance of a sum of k exact products of non-negative numbers on tensor cores.
 
-    Tensor cores add 4 products or more to the sum at a time and cut the result off to float32's
-    24 bits (Fasi, Higham, Mikaitis, Pranesh, "Numerical behavior of NVIDIA tensor cores", PeerJ
-    Computer Science 7, 2021): each addition loses less than 2**-23 of the sum so far, always in the
-    same direction. Of terms that are alike the sum grows evenly and is half of the whole on
-    average. What aligning the addends loses besides scatters like rounding: `matmul.tolerance`.
+    Tensor cores add at least 4 products at a time to the sum and truncate the result to the 24 bits
+    of float32 (Fasi, Higham, Mikaitis, Pranesh, "Numerical behavior of NVIDIA tensor cores", PeerJ
+    Computer Science 7, 2021): each addition loses less than 2**-23 of the partial sum, always in
+    the same direction. For terms of similar size the partial sum grows evenly, so on average it is
+    half of the final sum. Aligning the addends adds an error that scatters like rounding:
+    `matmul.inner_product_tolerance`.
     """
     return -(-k // 4) * 2.0**-24 + matmul.inner_product_tolerance(k)
 
 
 def _tf32_reference(inputs: Arrays, flat_index: NDArray[np.int64]) -> NDArray[np.float64]:
     return matmul.product_reference(
-        {name: _round_to_tf32(each) for name, each in inputs.items()}, flat_index
+        {name: _round_to_tf32(array) for name, array in inputs.items()}, flat_index
     )
 
 
@@ -232,57 +244,60 @@ def _product_launch(
     block: tuple[int, int, int],
     columns: int | None = None,
 ) -> Launch:
-    tile, each = values["tile"], values[PER_THREAD]
+    tile, per_thread = values["tile"], values[PER_THREAD]
     return matmul.make_product_launch(
         kernel,
         values,
         tile,
         columns=columns,
         block=block,
-        chosen={PER_THREAD: each},
-        defines={"TILE": str(tile), "PER_THREAD": str(each)},
+        other_parameters={PER_THREAD: per_thread},
+        defines={"TILE": str(tile), "PER_THREAD": str(per_thread)},
     )
 
 
 def _check_multiple_of_four(kernel: Kernel, values: Mapping[str, Any]) -> None:
-    each = values[PER_THREAD]
-    if each % 4:
+    per_thread = values[PER_THREAD]
+    if per_thread % 4:
         raise UsageError(
-            f"{kernel.name} moves 4 elements at a time, got {PER_THREAD_OPTION} {each}: "
+            f"{kernel.name} moves 4 elements at a time, got {PER_THREAD_OPTION} {per_thread}: "
             f"use {PER_THREAD_OPTION} 4, 8, 12 or 16"
         )
 
 
 def _check_tile(step: TileLimits, values: Mapping[str, Any], limits: Limits) -> int:
-    """Check the tile against a step's limits and say which tiles suit where it does not.
+    """Check that a step's tile fits the device.
 
     Returns:
         Threads of a block.
+
+    Raises:
+        UsageError: It does not; the message lists the tiles that do.
     """
-    tile, each = values["tile"], values.get(PER_THREAD, 1)
+    tile, per_thread = values["tile"], values.get(PER_THREAD, 1)
     threads_allowed = limits.max_threads_per_block
     shared_allowed = limits.max_shared_memory_per_block_bytes
-    multiple = step.tile_multiple(each)
+    multiple = step.tile_multiple(per_thread)
     suitable = [
         candidate
         for candidate in range(multiple, 16 * threads_allowed + 1, multiple)
-        if step.threads(candidate, each) <= threads_allowed
-        and step.shared_bytes(candidate, each) <= shared_allowed
+        if step.threads(candidate, per_thread) <= threads_allowed
+        and step.shared_bytes(candidate, per_thread) <= shared_allowed
     ]
     if tile in suitable:
-        return step.threads(tile, each)
-    threads, shared_bytes = step.threads(tile, each), step.shared_bytes(tile, each)
-    with_each = f" with {PER_THREAD_OPTION} {each}" if PER_THREAD in values else ""
+        return step.threads(tile, per_thread)
+    threads, shared_bytes = step.threads(tile, per_thread), step.shared_bytes(tile, per_thread)
+    with_per_thread = f" with {PER_THREAD_OPTION} {per_thread}" if PER_THREAD in values else ""
     if tile % multiple:
-        reason = f"tile {tile}{with_each} must be a multiple of {multiple}"
+        reason = f"tile {tile}{with_per_thread} must be a multiple of {multiple}"
     elif threads > threads_allowed:
         reason = (
-            f"tile {tile}{with_each} needs {threads} threads a block; {limits.name} allows "
+            f"tile {tile}{with_per_thread} needs {threads} threads per block; {limits.name} allows "
             f"{threads_allowed}"
         )
     else:
         reason = (
-            f"tile {tile}{with_each} needs {shared_bytes} bytes of shared memory a block; "
+            f"tile {tile}{with_per_thread} needs {shared_bytes} bytes of shared memory per block; "
             f"{limits.name} allows {shared_allowed}"
         )
     if not suitable:

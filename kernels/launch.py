@@ -1,7 +1,7 @@
-"""What is launched: one kernel with its sizes, arguments and expected result.
+"""A launch: one kernel with its sizes, arguments and expected result, for any device.
 
-A `Launch` is all that a device needs to compile, run and verify a kernel, and all
-that the roofline needs to know of the work it asked for. It knows no device.
+A `Launch` holds everything that a device needs to compile, run and verify a kernel, and everything
+that the roofline needs to know of its work.
 """
 
 from __future__ import annotations
@@ -23,14 +23,20 @@ Arrays: TypeAlias = "Mapping[str, NDArray[np.generic]]"
 """Array arguments by name."""
 
 Reference: TypeAlias = "Callable[[Arrays, NDArray[np.int64]], NDArray[Any] | None]"
-"""`reference(inputs, flat_index)`: the values that the output must hold at these row-major
-positions, computed from the input arrays alone (constants are among them): of whole numbers
-integers, which are compared exactly, else float64. None where nothing is said of this output."""
+"""`reference(inputs, flat_index)`: the expected values of an output at row-major positions.
+
+They are computed from the input arrays, which include constants. Integers are compared exactly;
+other values are float64. None means that the output is not verified."""
+
+
+def block_count(elements: int, per_block: int) -> int:
+    """The number of blocks that cover so many elements; the last one may be partly used."""
+    return -(-elements // per_block)
 
 
 @dataclass(frozen=True)
 class Uniform:
-    """How an input is drawn: uniformly, `low` included, `high` not."""
+    """An array of uniformly distributed random elements in [low, high)."""
 
     low: float
     high: float
@@ -38,7 +44,7 @@ class Uniform:
 
 @dataclass(frozen=True)
 class SingleValue:
-    """An array whose elements are all alike."""
+    """An array whose elements all have the same value."""
 
     value: float
 
@@ -50,49 +56,44 @@ class Arange:
 
 @dataclass(frozen=True)
 class NpyFile:
-    """An array read from a file in NumPy's format, of the very shape and type."""
+    """An array read from a file in NumPy's format, with the same shape and type."""
 
     path: str
 
 
 @dataclass(frozen=True, eq=False)
 class InMemoryArray:
-    """An array given in Python, of the very shape and type."""
+    """An array passed from Python, with the same shape and type."""
 
     array: NDArray[Any]
 
 
 Fill: TypeAlias = Uniform | SingleValue | Arange | NpyFile | InMemoryArray
-"""Where the elements of an array come from."""
+"""How an array is filled before a launch."""
 
 
 @dataclass(frozen=True)
-class Buffer:
-    """An array argument in global memory.
+class DeviceArray:
+    """An array in the device's memory.
 
     Attributes:
-        name: The parameter's name in the kernel's source.
+        name: The name of the parameter or variable in the kernel's source.
         shape: Elements in each dimension, row-major.
         dtype: NumPy's name of the element type.
-        role: Whether the kernel reads it, writes it, or reads what it then overwrites.
-        fill: What it holds before the launch, where the kernel reads it; None for random
-            elements, floats in [0, 1) and integers over their range.
     """
 
     name: str
     shape: tuple[int, ...]
     dtype: str
-    role: Literal["in", "out", "inout"]
-    fill: Fill | None = None
 
     @property
     def elements(self) -> int:
-        """How many elements it has."""
+        """The number of elements."""
         return prod(self.shape)
 
     @property
     def element_bytes(self) -> int:
-        """Bytes of one element: NumPy's names of types end in their bits, but for `bool`."""
+        """Bytes of one element: NumPy's type names end in the number of bits, except `bool`."""
         return int(self.dtype.lstrip(ascii_lowercase) or 8) // 8
 
     @property
@@ -102,19 +103,27 @@ class Buffer:
 
 
 @dataclass(frozen=True)
-class Constant:
-    """A `__constant__` or `__device__` array, filled before the launch.
+class Buffer(DeviceArray):
+    """An array argument in global memory.
 
     Attributes:
-        name: The symbol in the kernel's source.
-        shape: Elements in each dimension, row-major.
-        dtype: NumPy's name of the element type.
-        fill: As of a `Buffer`.
+        role: Whether the kernel reads it (`in`), writes it (`out`), or reads and overwrites it.
+        fill: How it is filled before the launch if the kernel reads it; None for random
+            elements: floats in [0, 1), integers over their whole range.
     """
 
-    name: str
-    shape: tuple[int, ...]
-    dtype: str
+    role: Literal["in", "out", "inout"]
+    fill: Fill | None = None
+
+
+@dataclass(frozen=True)
+class Constant(DeviceArray):
+    """A `__constant__` or `__device__` array.
+
+    Attributes:
+        fill: How it is filled before the launch, as for a `Buffer`.
+    """
+
     fill: Fill | None = None
 
 
@@ -125,7 +134,7 @@ class Scalar:
     Attributes:
         name: The parameter's name in the kernel's source.
         dtype: NumPy's name of its type.
-        value: What is passed.
+        value: Its value.
     """
 
     name: str
@@ -139,10 +148,10 @@ class Structure:
 
     Attributes:
         name: The parameter's name in the kernel's source.
-        nbytes: Its size.
-        alignment_bytes: What its place among the arguments is a multiple of.
-        members: Its numbers, each after the byte at which it starts; the rest is zeros.
-        path: The file in NumPy's format that holds its bytes instead; empty for none.
+        nbytes: Its size, bytes.
+        alignment_bytes: The alignment of its offset among the arguments, bytes.
+        members: Its numbers as pairs of their offset, bytes, and value; other bytes are zero.
+        path: A file in NumPy's format that holds its bytes instead; empty for none.
     """
 
     name: str
@@ -154,7 +163,7 @@ class Structure:
 
 @dataclass(frozen=True)
 class NullPointer:
-    """A null pointer, for an array that is left out.
+    """A null pointer, passed for an array that is left out.
 
     Attributes:
         name: The parameter's name in the kernel's source.
@@ -164,7 +173,7 @@ class NullPointer:
 
 
 Argument: TypeAlias = Buffer | Scalar | Structure | NullPointer
-"""What is passed for one parameter."""
+"""The value of one parameter."""
 
 
 @dataclass(frozen=True)
@@ -172,33 +181,34 @@ class Launch:
     """A kernel with everything that one launch of it needs.
 
     Attributes:
-        kernel: Its name in the catalog, or what stands for it on the command line.
-        parameters: What the user chose, with defaults filled in.
+        kernel: The kernel's name in the catalog or, for a user kernel, on the command line.
+        parameters: The parameters of the run, with defaults filled in.
         source: The CUDA C++ text.
-        source_name: The file name that compiler messages and counters carry.
-        entry: The name of the `__global__` function in the compiled code: as in the source
-            where that says `extern "C"`, else mangled.
-        defines: Preprocessor definitions, name to value.
+        source_name: The file name in compiler messages and counters.
+        entry: The name of the `__global__` function in the compiled code: the name in the source
+            if it is `extern "C"`, otherwise the mangled name.
+        defines: Preprocessor definitions, values by name.
         grid: Blocks in x, y, z.
         block: Threads of a block in x, y, z.
         dynamic_shared_bytes: Size of the `extern __shared__` array, bytes.
         arguments: The arguments in the kernel's order.
-        flop: Floating-point operations of the algorithm (an FMA is two); None where only
-            executing the kernel tells.
-        compulsory_bytes: Each input read once and each output written once, bytes.
-        references: What the outputs must hold, by their names; those that are missing are not
-            verified.
-        tolerance: Largest relative error that rounding can explain.
-        tolerances: The same for single outputs, by name, where theirs are others.
-        error_scale: What an error is relative to: each `element`, or at least the `rms` (root
-            mean square) of the output's elements, where sums of mixed signs may cancel.
-        tile: Edge of the tile that is staged or of the square block, for plots by tile width.
-        constants: What the source's `__constant__` and `__device__` arrays hold.
-        compile_options: More of NVRTC's options, such as `--maxrregcount=32`.
-        library: The vendor's library that computes the same from the same arguments (`cublas`),
-            or nothing.
-        name_expression: The C++ expression that names the function (`sgemm<32>`), by which
-            NVRTC instantiates a template; empty where `entry` says it all.
+        flop: Floating-point operations of the algorithm (an FMA is two); None if only an
+            execution can tell.
+        compulsory_bytes: Bytes if each input is read once and each output is written once.
+        references: Functions that compute the expected outputs, by the outputs' names; an output
+            without one is not verified.
+        tolerance: The largest relative error that is attributed to rounding.
+        tolerances: Tolerances of single outputs that differ from `tolerance`, by name.
+        error_scale: The denominator of a relative error: the `element` itself, or at least the
+            `rms` (root mean square) of the output's elements, for sums of mixed signs that may
+            cancel.
+        tile: Edge of the staged tile or of the square block, for plots by tile width.
+        constants: The `__constant__` and `__device__` arrays that are filled.
+        compile_options: Further options of NVRTC, such as `--maxrregcount=32`.
+        library: The vendor library that computes the same result from the same arguments
+            (`cublas`); empty for none.
+        name_expression: The C++ expression that names the function (`sgemm<32>`), from which
+            NVRTC instantiates a template; empty if `entry` suffices.
     """
 
     kernel: str
@@ -226,29 +236,29 @@ class Launch:
     @property
     def buffers(self) -> tuple[Buffer, ...]:
         """The array arguments, in the kernel's order."""
-        return tuple(each for each in self.arguments if isinstance(each, Buffer))
+        return tuple(argument for argument in self.arguments if isinstance(argument, Buffer))
 
     @property
     def outputs(self) -> tuple[Buffer, ...]:
-        """The arrays that the kernel writes, in its order."""
-        return tuple(each for each in self.buffers if each.role != "in")
+        """The arrays that the kernel writes, in the order of its arguments."""
+        return tuple(buffer for buffer in self.buffers if buffer.role != "in")
 
     @property
     def inputs(self) -> tuple[Buffer | Constant, ...]:
-        """All that is filled: what the kernel reads of the arguments, then the constants."""
-        return (*(each for each in self.buffers if each.role != "out"), *self.constants)
+        """The arrays that are filled before the launch: arguments, then constants."""
+        return (*(buffer for buffer in self.buffers if buffer.role != "out"), *self.constants)
 
     @property
     def blocks(self) -> int:
-        """Blocks in the whole grid."""
+        """The number of blocks in the grid."""
         return self.grid[0] * self.grid[1] * self.grid[2]
 
     @property
     def threads_per_block(self) -> int:
-        """Threads of one block."""
+        """The number of threads of one block."""
         return self.block[0] * self.block[1] * self.block[2]
 
 
 def source_lines(source: str) -> list[str]:
-    """The lines of a source as compilers count them: other breaks, such as form feeds, end none."""
+    """The lines of a source as compilers count them: only a line feed ends a line."""
     return source.removesuffix("\n").split("\n")

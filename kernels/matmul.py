@@ -1,4 +1,4 @@
-"""Matrix multiplication: what its kernels share, P (m x n) = M (m x k) N (k x n) in float32."""
+"""Matrix multiplication, the common part of its kernels: P (m x n) = M (m x k) N (k x n)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from memlab.errors import UsageError
 from memlab.kernels.kernel import Kernel, Limits, Parameter
-from memlab.kernels.launch import Buffer, Launch, Scalar
+from memlab.kernels.launch import Buffer, Launch, Scalar, block_count
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -48,7 +48,7 @@ DYNAMIC_TILE = Parameter(
 
 
 def launch_naive(kernel: Kernel, values: Mapping[str, int | None], limits: Limits) -> Launch:
-    """Launch the kernel that stages nothing: one thread an element, square blocks.
+    """Launch the kernel without staging: one thread per element, square blocks.
 
     Raises:
         UsageError: The block would have more threads than the device allows.
@@ -61,7 +61,7 @@ def launch_tiled(kernel: Kernel, values: Mapping[str, int | None], limits: Limit
     """Launch the kernel whose tile is fixed at compile time (`-DTILE`), in static shared memory.
 
     Raises:
-        UsageError: The tile needs more threads or shared memory than the device allows a block.
+        UsageError: The tile needs more threads or shared memory than the device allows per block.
     """
     tile = _fitting_tile(values["tile"], limits, limits.max_shared_memory_per_block_bytes)
     return make_product_launch(kernel, values, tile, defines={"TILE": str(tile)})
@@ -70,12 +70,12 @@ def launch_tiled(kernel: Kernel, values: Mapping[str, int | None], limits: Limit
 def launch_tiled_dynamic(
     kernel: Kernel, values: Mapping[str, int | None], limits: Limits
 ) -> Launch:
-    """Launch the kernel whose tile is chosen now; by default the widest that the device allows.
+    """Launch the kernel whose tile is set at launch; by default the widest that fits the device.
 
-    Dynamic shared memory may be as large as the device grants on request (opt-in).
+    Dynamic shared memory may be as large as the device's opt-in limit.
 
     Raises:
-        UsageError: The tile needs more threads or shared memory than the device allows a block.
+        UsageError: The tile needs more threads or shared memory than the device allows per block.
     """
     shared_limit_bytes = max(
         limits.max_shared_memory_per_block_bytes, limits.max_shared_memory_per_block_optin_bytes
@@ -92,43 +92,39 @@ def make_product_launch(
     columns: int | None = None,
     factors: str = "float32",
     block: Dim3 | None = None,
-    chosen: Mapping[str, int] | None = None,
+    other_parameters: Mapping[str, int] | None = None,
     defines: Mapping[str, str] | None = None,
     dynamic_shared_bytes: int = 0,
 ) -> Launch:
     """Make the launch of a matrix product whose blocks compute rectangles of P.
 
     Args:
-        kernel: The entry of the catalog.
-        values: The checked parameters; `width`, `m`, `k` and `n` are read here.
-        tile: Rows of P that a block computes.
-        columns: Columns of P that a block computes; as many as rows where not given.
-        factors: NumPy's name of the type of M's and N's elements.
-        block: Threads of a block; a thread an element of the tile where not given.
-        chosen: Parameters besides the sizes and the tile, with defaults filled in.
-        defines: Preprocessor definitions, name to value.
+        kernel: The kernel of the catalog.
+        values: The checked parameters, of which `width`, `m`, `k` and `n` are used.
+        tile: Rows of P per block.
+        columns: Columns of P per block; None for as many as rows.
+        factors: NumPy's name of the element type of M and N.
+        block: Threads of a block; None for one thread per element of the tile.
+        other_parameters: Parameters besides the sizes and the tile, with defaults filled in.
+        defines: Preprocessor definitions, values by name.
         dynamic_shared_bytes: Size of the `extern __shared__` array, bytes.
     """
     width = values["width"] or DEFAULT_WIDTH
     m, k, n = (values[name] or width for name in ("m", "k", "n"))
     sizes = {"width": m} if m == k == n else {"m": m, "k": k, "n": n}
-    matrices = (
-        Buffer("M", (m, k), factors, "in"),
-        Buffer("N", (k, n), factors, "in"),
-        Buffer("P", (m, n), "float32", "out"),
-    )
     launch = kernel.launch(
-        {**sizes, "tile": tile, **(chosen or {})},
-        grid=(-(-n // (columns or tile)), -(-m // tile), 1),
+        {**sizes, "tile": tile, **(other_parameters or {})},
+        grid=(block_count(n, columns or tile), block_count(m, tile), 1),
         block=block or (tile, tile, 1),
         arguments=(
-            *matrices,
+            Buffer("M", (m, k), factors, "in"),
+            Buffer("N", (k, n), factors, "in"),
+            Buffer("P", (m, n), "float32", "out"),
             Scalar("m", "int32", m),
             Scalar("k", "int32", k),
             Scalar("n", "int32", n),
         ),
         flop=2 * m * n * k,
-        compulsory_bytes=sum(matrix.nbytes for matrix in matrices),
         reference=product_reference,
         tolerance=inner_product_tolerance(k),
         defines=defines,
@@ -138,17 +134,17 @@ def make_product_launch(
 
 
 def product_reference(inputs: Arrays, flat_index: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Elements of the product in float64, at chosen positions only.
+    """Compute some elements of the product in float64.
 
-    Rows that ask for the same columns, as the rows of a block do, are one small matrix product,
-    so that whole blocks cost no more than their own inner products.
+    Rows with the same columns, such as the rows of a block, are computed as one small matrix
+    product, so the work is that of the requested elements alone.
 
     Args:
         inputs: `M` of shape (m, k) and `N` of shape (k, n), any float type.
         flat_index: Row-major positions in P, any order and shape, repeats allowed.
 
     Returns:
-        The values there, in the shape of `flat_index`.
+        The elements, in the shape of `flat_index`.
     """
     import numpy as np
 
@@ -159,25 +155,25 @@ def product_reference(inputs: Arrays, flat_index: NDArray[np.int64]) -> NDArray[
     columns, column_of = np.unique(positions % n, return_inverse=True)
 
     columns_of_row = np.split(column_of, first[1:])
-    alike: dict[bytes, list[int]] = {}
+    rows_by_columns: dict[bytes, list[int]] = {}
     for index in range(len(rows)):
-        alike.setdefault(columns_of_row[index].tobytes(), []).append(index)
+        rows_by_columns.setdefault(columns_of_row[index].tobytes(), []).append(index)
 
     values = np.zeros(len(positions))
-    # Float64 copies of the inputs are made a slice of k at a time: 64 MiB of N at most.
+    # The inputs are converted to float64 in slices of k, at most 64 MiB of N at a time.
     step = max(1, 2**23 // max(1, len(columns)))
     for start in range(0, left.shape[1], step):
         depth = slice(start, start + step)
         right_rows = np.ascontiguousarray(right[depth][:, columns].T, dtype=np.float64)
-        for indices in alike.values():
-            wanted = right_rows[columns_of_row[indices[0]]]
-            product = left[rows[indices], depth].astype(np.float64) @ wanted.T
-            values[first[indices][:, None] + np.arange(len(wanted))] += product
+        for indices in rows_by_columns.values():
+            selected = right_rows[columns_of_row[indices[0]]]
+            product = left[rows[indices], depth].astype(np.float64) @ selected.T
+            values[first[indices][:, None] + np.arange(len(selected))] += product
     return values[place].reshape(np.shape(flat_index))
 
 
 def inner_product_tolerance(k: int) -> float:
-    """Largest relative error that rounding explains in a float32 inner product of k terms.
+    """The tolerance of a float32 inner product of k terms: the largest relative rounding error.
 
     For non-negative inputs the relative error of a sum of k products is below
     lambda * sqrt(k) * u, u = 2**-24, with a probability that lambda = 10 makes practically 1:
@@ -188,12 +184,12 @@ def inner_product_tolerance(k: int) -> float:
 
 
 def _shared_bytes(tile: int) -> int:
-    """Two square tiles of float32, bytes."""
+    """Size of two square tiles of float32, bytes."""
     return 2 * tile * tile * FLOAT_BYTES
 
 
 def _fitting_tile(tile: int | None, limits: Limits, shared_limit_bytes: int | None) -> int:
-    """Return the tile if it fits the device, or the widest that does where none was chosen."""
+    """Check that the tile fits the device and return it; return the widest tile for None."""
     widest = math.isqrt(limits.max_threads_per_block)
     if shared_limit_bytes is not None:
         widest = min(widest, math.isqrt(shared_limit_bytes // _shared_bytes(1)))
@@ -201,13 +197,13 @@ def _fitting_tile(tile: int | None, limits: Limits, shared_limit_bytes: int | No
         return widest
     if tile * tile > limits.max_threads_per_block:
         raise UsageError(
-            f"tile {tile} needs {tile} x {tile} = {tile * tile} threads a block; "
+            f"tile {tile} needs {tile} x {tile} = {tile * tile} threads per block; "
             f"{limits.name} allows {limits.max_threads_per_block}: use --tile {widest} or less"
         )
     if shared_limit_bytes is not None and _shared_bytes(tile) > shared_limit_bytes:
         raise UsageError(
             f"tile {tile} needs 2 x {tile} x {tile} x 4 = {_shared_bytes(tile)} bytes of shared "
-            f"memory a block; {limits.name} allows {shared_limit_bytes}: "
+            f"memory per block; {limits.name} allows {shared_limit_bytes}: "
             f"use --tile {widest} or less"
         )
     return tile

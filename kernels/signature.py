@@ -1,4 +1,4 @@
-"""What a compiled kernel takes: its parameters and the variables of its module."""
+"""The signature of a compiled kernel: its parameters and the variables of its module."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from memlab.kernels.launch import Dim3
 
 @dataclass(frozen=True)
 class StructureMember:
-    """A number in a structure, however deep; what is no number, such as a pointer, is one too.
+    """A scalar member of a structure, at any depth: a number, or for example a pointer.
 
     Attributes:
-        name: How C++ reaches it from the structure: `x`, `corner.y`, `weights[2]`.
-        dtype: Its type in memlab's short names; empty for what is no number.
-        offset_bytes: Where it starts in the structure.
-        spelling: Its type as C++ writes it.
+        name: Its C++ expression relative to the structure: `x`, `corner.y`, `weights[2]`.
+        dtype: Its type in memlab's short names; empty if it is not a number.
+        offset_bytes: Its offset in the structure, bytes.
+        spelling: Its type in C++.
     """
 
     name: str
@@ -30,23 +30,22 @@ class KernelParameter:
     """One parameter of a kernel.
 
     Attributes:
-        name: Its name in the source; `argument 0`, its place, where it has none there.
+        name: Its name in the source; `argument 0`, by its position, if it has none.
         kind: `scalar` for numbers, `pointer` for pointers and references to data, `structure` for
-            all else: structures by value, pointers to functions.
+            the rest: structures by value, pointers to functions.
         dtype: The type in memlab's short names (f32 f64 f16 bf16 i8 u8 i16 u16 i32 u32 i64 u64
-            bool); of a pointer, that of what it points to. Empty for void and structures.
-        spelling: The type as C++ writes it: `const float *`.
-        nbytes: Bytes that it takes among the arguments.
-        element_bytes: Bytes of one element that a pointer points to; 0 for void, for a structure
-            that the kernel never looks into, and for what is no pointer.
+            bool); for a pointer, the type of its elements. Empty for void and structures.
+        spelling: The type in C++: `const float *`.
+        nbytes: Its size among the arguments, bytes.
+        element_bytes: Bytes of one element of a pointer; 0 for void, for a structure whose
+            members the kernel never uses, and if it is not a pointer.
         readonly: Whether it is a pointer to const.
-        member_dtype: Where the type, or what is pointed to, is a structure of members that are
-            all of one type without gaps (`float4`, a complex number), that type.
-        parts: Of a structure by value, its numbers in the order of their declaration, those of
-            its bases first, none of an empty one; None for what cannot be taken apart so: unions,
-            bit-fields, pointers to functions.
-        alignment_bytes: Of a structure by value, what its address among the arguments is a
-            multiple of.
+        member_dtype: The type of the members, if the type or the pointer's element type is a
+            structure whose members all have one type, without gaps (`float4`, a complex number).
+        parts: The scalar members of a structure by value, in the order of declaration, base
+            classes first; None if it cannot be split up: unions, bit-fields, pointers to
+            functions.
+        alignment_bytes: The alignment of a structure by value among the arguments, bytes.
     """
 
     name: str
@@ -66,13 +65,13 @@ class ModuleVariable:
     """A `__constant__` or `__device__` variable, which can be filled before a launch.
 
     Attributes:
-        name: Its name in the source, after those of its namespaces: `physics::table`.
+        name: Its name in the source with its namespaces: `physics::table`.
         linkage_name: Its name in the compiled code.
-        space: The memory it lies in: `const` of `__constant__`, `global` of `__device__`.
+        space: Its memory space: `const` for `__constant__`, `global` for `__device__`.
         dtype: The type of an element in memlab's short names; empty for structures and pointers.
-        shape: Elements in each dimension, row-major; empty for a single one.
+        shape: Elements in each dimension, row-major; empty for a single element.
         nbytes: Bytes of all elements.
-        member_dtype: As of a `KernelParameter`.
+        member_dtype: As in `KernelParameter`.
     """
 
     name: str
@@ -86,11 +85,11 @@ class ModuleVariable:
 
 @dataclass(frozen=True)
 class LaunchBounds:
-    """Which blocks a kernel may be launched with.
+    """The block sizes that a kernel may be launched with.
 
     Attributes:
-        most_threads: The most threads of a block, as `__launch_bounds__` says; 0 where it does not.
-        block: The threads of a block in x, y and z, as `__block_size__` says; None where any do.
+        max_threads: The most threads of a block, from `__launch_bounds__`; 0 if not declared.
+        block: The threads of a block in x, y and z, from `__block_size__`; None if not declared.
     """
 
     max_threads: int = 0
@@ -99,16 +98,16 @@ class LaunchBounds:
 
 @dataclass(frozen=True)
 class Signature:
-    """A kernel as the compiler sees it.
+    """The signature of a compiled kernel.
 
     Attributes:
         name: Its name in the source, with namespaces and template arguments: `ns::sgemm<32>`.
         linkage_name: Its name in the compiled code: the `entry` of a launch.
-        parameters: What it takes, in order.
+        parameters: Its parameters, in order.
         variables: The variables of its module.
-        name_expression: What the compiler must be told so that the kernel is there at all, a
-            template above all; empty where it is there anyhow.
-        bounds: Which blocks it may be launched with.
+        name_expression: The expression that NVRTC needs to compile the kernel at all, mainly for
+            templates; empty if none is needed.
+        bounds: The block sizes that it may be launched with.
     """
 
     name: str

@@ -1,11 +1,11 @@
-"""Memory spaces: one small filter with its coefficients in each of them, and register pressure."""
+"""Memory spaces: a small filter with its coefficients in each space, and register pressure."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from memlab.kernels.kernel import Kernel, Limits, Parameter
-from memlab.kernels.launch import Buffer, Constant, Launch, Scalar
+from memlab.kernels.launch import Buffer, Constant, Launch, Scalar, block_count
 from memlab.kernels.matmul import inner_product_tolerance
 
 if TYPE_CHECKING:
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from memlab.kernels.launch import Arrays
 
-FLOAT_BYTES = 4
 BLOCK = 256
 TAPS = 16
 OUTPUTS_PER_THREAD = 16
@@ -26,8 +25,8 @@ PRESSURE_PARAMETERS = (
     Parameter("n", "Outputs, of 64 inputs each", default=262144),
     Parameter(
         "registers",
-        "Registers that a thread may take",
-        default_text="as many as the compiler likes",
+        "The most registers per thread",
+        default_text="the compiler's choice",
         minimum=24,
         maximum=255,
     ),
@@ -35,7 +34,7 @@ PRESSURE_PARAMETERS = (
 
 
 def launch_filter(kernel: Kernel, values: Mapping[str, Any], limits: Limits) -> Launch:
-    """Launch a filter that is given its coefficients as an argument."""
+    """Launch a filter whose coefficients are an argument."""
     return _launch_filter(kernel, values["n"], in_constant_memory=False)
 
 
@@ -45,21 +44,19 @@ def launch_filter_constant(kernel: Kernel, values: Mapping[str, Any], limits: Li
 
 
 def launch_register_pressure(kernel: Kernel, values: Mapping[str, Any], limits: Limits) -> Launch:
-    """Launch the variance of 64 values a thread, with a chosen limit of registers."""
+    """Launch the variance of 64 values per thread, with a limit of registers per thread."""
     n, registers = values["n"], values["registers"]
-    inputs = n * VALUES_PER_THREAD
     return kernel.launch(
         {"n": n} | ({} if registers is None else {"registers": registers}),
-        grid=(-(-n // BLOCK), 1, 1),
+        grid=(block_count(n, BLOCK), 1, 1),
         block=(BLOCK, 1, 1),
         arguments=(
             Buffer("in", (VALUES_PER_THREAD, n), "float32", "in"),
             Buffer("out", (n,), "float32", "out"),
             Scalar("n", "int32", n),
         ),
-        # For each value an addition to the mean's sum; a difference, a product, an addition.
-        flop=4 * inputs + 2 * n,
-        compulsory_bytes=(inputs + n) * FLOAT_BYTES,
+        # Per value: an addition for the mean, then a difference, a product and an addition.
+        flop=4 * VALUES_PER_THREAD * n + 2 * n,
         reference=_variances,
         tolerance=inner_product_tolerance(VALUES_PER_THREAD),
         compile_options=() if registers is None else (f"--maxrregcount={registers}",),
@@ -69,19 +66,17 @@ def launch_register_pressure(kernel: Kernel, values: Mapping[str, Any], limits: 
 def _launch_filter(kernel: Kernel, n: int, in_constant_memory: bool) -> Launch:
     argument = Buffer("coefficients", (TAPS,), "float32", "in")
     constant = Constant("coefficients", (TAPS,), "float32")
-    length = n + TAPS - 1
     return kernel.launch(
         {"n": n},
-        grid=(-(-n // (BLOCK * OUTPUTS_PER_THREAD)), 1, 1),
+        grid=(block_count(n, BLOCK * OUTPUTS_PER_THREAD), 1, 1),
         block=(BLOCK, 1, 1),
         arguments=(
-            Buffer("in", (length,), "float32", "in"),
+            Buffer("in", (n + TAPS - 1,), "float32", "in"),
             *(() if in_constant_memory else (argument,)),
             Buffer("out", (n,), "float32", "out"),
             Scalar("n", "int32", n),
         ),
         flop=2 * TAPS * n,
-        compulsory_bytes=(length + TAPS + n) * FLOAT_BYTES,
         reference=_filtered,
         tolerance=inner_product_tolerance(TAPS),
         constants=(constant,) if in_constant_memory else (),

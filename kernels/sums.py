@@ -1,11 +1,11 @@
-"""Row sum against column sum: the same additions, once uncoalesced and once coalesced."""
+"""Row sums and column sums: the same additions, first with uncoalesced, then coalesced reads."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from memlab.kernels.kernel import Kernel, Limits, Parameter
-from memlab.kernels.launch import Buffer, Launch, Scalar
+from memlab.kernels.launch import Buffer, Launch, Scalar, block_count
 from memlab.kernels.matmul import inner_product_tolerance
 
 if TYPE_CHECKING:
@@ -16,18 +16,17 @@ if TYPE_CHECKING:
 
     from memlab.kernels.launch import Arrays, Reference
 
-FLOAT_BYTES = 4
 BLOCK = 256
 PARAMETERS = (Parameter("width", "Rows and columns of the matrix", default=8192),)
 
 
 def launch_row_sum(kernel: Kernel, values: Mapping[str, Any], limits: Limits) -> Launch:
-    """Launch the sums along rows, a thread a row."""
+    """Launch the sums along rows, one thread per row."""
     return _launch(kernel, values["width"], _row_sums)
 
 
 def launch_column_sum(kernel: Kernel, values: Mapping[str, Any], limits: Limits) -> Launch:
-    """Launch the sums along columns, a thread a column."""
+    """Launch the sums along columns, one thread per column."""
     return _launch(kernel, values["width"], _column_sums)
 
 
@@ -44,7 +43,7 @@ def _column_sums(inputs: Arrays, flat_index: NDArray[np.int64]) -> NDArray[np.fl
 def _launch(kernel: Kernel, width: int, reference: Reference) -> Launch:
     return kernel.launch(
         {"width": width},
-        grid=(-(-width // BLOCK), 1, 1),
+        grid=(block_count(width, BLOCK), 1, 1),
         block=(BLOCK, 1, 1),
         arguments=(
             Buffer("A", (width, width), "float32", "in"),
@@ -52,7 +51,6 @@ def _launch(kernel: Kernel, width: int, reference: Reference) -> Launch:
             Scalar("width", "int32", width),
         ),
         flop=width * width,
-        compulsory_bytes=(width * width + width) * FLOAT_BYTES,
         reference=reference,
         tolerance=inner_product_tolerance(width),
     )

@@ -49,7 +49,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     ("words", "message"),
     [
         ("run tiled --tile 0", "tile must be at least 1, got 0"),
-        ("run tiled --tile 64", "64 x 64 = 4096 threads a block; NVIDIA H200 allows 1024"),
+        ("run tiled --tile 64", "64 x 64 = 4096 threads per block; NVIDIA H200 allows 1024"),
         ("run tiled --tile -1", "tile must be at least 1, got -1"),
         ("run tiled --tile abc", "tile must be a whole number, got 'abc'"),
         ("run tiled --width 0", "width must be at least 1, got 0"),

@@ -179,13 +179,13 @@ def test_tolerance_lies_between_rounding_and_a_lost_term() -> None:
         (
             "tiled",
             {"tile": 64},
-            "tile 64 needs 64 x 64 = 4096 threads a block; NVIDIA H200 allows 1024: "
+            "tile 64 needs 64 x 64 = 4096 threads per block; NVIDIA H200 allows 1024: "
             "use --tile 32 or less",
         ),
         (
             "naive",
             {"tile": 33},
-            "tile 33 needs 33 x 33 = 1089 threads a block; NVIDIA H200 allows 1024: "
+            "tile 33 needs 33 x 33 = 1089 threads per block; NVIDIA H200 allows 1024: "
             "use --tile 32 or less",
         ),
         (
@@ -207,8 +207,8 @@ def test_tolerance_lies_between_rounding_and_a_lost_term() -> None:
         (
             "tiled",
             {"width": 50000},
-            "M has 50000 x 50000 = 2500000000 elements; tiled indexes with 32 bits, which reach "
-            "2147482624: use smaller sizes",
+            "M has 50000 x 50000 = 2500000000 elements; tiled indexes with 32 bits, up to "
+            "2147482624 elements: use smaller sizes",
         ),
         (
             "tiled",
@@ -219,7 +219,7 @@ def test_tolerance_lies_between_rounding_and_a_lost_term() -> None:
         (
             "aligned",
             {"n": 3000000000},
-            "a has 3000000000 elements; aligned indexes with 32 bits, which reach 2147482624: "
+            "a has 3000000000 elements; aligned indexes with 32 bits, up to 2147482624 elements: "
             "use smaller sizes",
         ),
         ("aligned", {"cache": "l1"}, "cache must be all or global, got 'l1'"),
@@ -242,7 +242,7 @@ def test_tolerance_lies_between_rounding_and_a_lost_term() -> None:
         (
             "blur-tiled",
             {"radius": 46},
-            "radius 46 needs 124 x 100 x 4 = 49600 bytes of shared memory a block; "
+            "radius 46 needs 124 x 100 x 4 = 49600 bytes of shared memory per block; "
             "NVIDIA H200 allows 49152: use --radius 45 or less",
         ),
         (
@@ -260,7 +260,7 @@ def test_shared_memory_is_refused_where_it_is_the_limit() -> None:
     small = Limits("small", max_shared_memory_per_block_bytes=4096)
 
     assert refusal("tiled", small, tile=32) == (
-        "tile 32 needs 2 x 32 x 32 x 4 = 8192 bytes of shared memory a block; small allows 4096: "
+        "tile 32 needs 2 x 32 x 32 x 4 = 8192 bytes of shared memory per block; small allows 4096: "
         "use --tile 22 or less"
     )
     assert prepare("tiled-dynamic", small, tile=32).tile == 32

@@ -231,13 +231,13 @@ def test_machine_code_is_what_the_step_promises(
         (
             "coarsened",
             {"tile": 64},
-            "tile 64 with --per-thread 4 needs 4096 threads a block; NVIDIA H200 allows 1024: "
+            "tile 64 with --per-thread 4 needs 4096 threads per block; NVIDIA H200 allows 1024: "
             "use --tile 32 or less",
         ),
         (
             "coarsened",
             {"tile": 32, "per_thread": 32},
-            "tile 32 with --per-thread 32 needs 135168 bytes of shared memory a block; "
+            "tile 32 with --per-thread 32 needs 135168 bytes of shared memory per block; "
             "NVIDIA H200 allows 49152: use --tile 19 or less",
         ),
         (
@@ -261,8 +261,8 @@ def test_machine_code_is_what_the_step_promises(
         (
             "double-buffered",
             {"tile": 512, "per_thread": 16},
-            "tile 512 with --per-thread 16 needs 65792 bytes of shared memory a block; NVIDIA H200 "
-            "allows 49152: use --tile 368, or any of 16 to 368 in steps of 16",
+            "tile 512 with --per-thread 16 needs 65792 bytes of shared memory per block; NVIDIA "
+            "H200 allows 49152: use --tile 368, or any of 16 to 368 in steps of 16",
         ),
         (
             "tensor-bf16",
@@ -425,7 +425,7 @@ def test_without_cublas_it_is_said_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "nvmath", None)
 
     with (
-        pytest.raises(DeviceError, match=r"no cuBLAS to compare with .*pip install 'memlab"),
+        pytest.raises(DeviceError, match=r"cuBLAS is not available .*pip install 'memlab"),
         cublas.prepare_gemm(prepare("naive"), {}),
     ):
         pass

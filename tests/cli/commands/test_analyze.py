@@ -233,7 +233,7 @@ def test_a_page_is_written_once(tmp_path: Path, capsys: Capture) -> None:
         ("naive -o naive.txt", "use .html, .json or .csv"),
         ("naive -o nowhere/naive.html", "the folder nowhere does not exist"),
         ("naive -d h20", "no datasheet 'h20': did you mean"),
-        ("tiled --tile 64", "4096 threads a block; NVIDIA H200 allows 1024: use --tile 32"),
+        ("tiled --tile 64", "4096 threads per block; NVIDIA H200 allows 1024: use --tile 32"),
     ],
 )
 def test_bad_input_is_one_line(words: str, message: str, tmp_path: Path, capsys: Capture) -> None:

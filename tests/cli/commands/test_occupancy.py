@@ -150,7 +150,10 @@ def test_curves_go_to_a_picture_with_its_data(folder: Path, capsys: Capture) -> 
         ("--tile 16", "--tile belongs to a kernel, and none stands before it: name one, as in"),
         ("--threads 32 tiled", "tiled and numbers were both given"),
         ("tiled --registers 32", "tiled and numbers were both given"),
-        ("tiled --tile 64", "4096 threads a block; NVIDIA H200 allows 1024: use --tile 32 or less"),
+        (
+            "tiled --tile 64",
+            "4096 threads per block; NVIDIA H200 allows 1024: use --tile 32 or less",
+        ),
         ("--threads 32 -o curves.gif", "a picture cannot be saved as 'gif'"),
         ("--threads 32 -o nowhere/curves.png", "the folder nowhere does not exist"),
         ("--threads 32 -d h20", "no datasheet 'h20': did you mean"),

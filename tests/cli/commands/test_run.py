@@ -204,7 +204,7 @@ def test_csv_is_a_header_and_a_row(
     [
         ("--tile 0", "tile must be at least 1, got 0"),
         ("--tile -1", "tile must be at least 1, got -1"),
-        ("--tile 64", "4096 threads a block; NVIDIA H200 allows 1024: use --tile 32 or less"),
+        ("--tile 64", "4096 threads per block; NVIDIA H200 allows 1024: use --tile 32 or less"),
         ("--tile abc", "tile must be a whole number, got 'abc'"),
         ("--width 0", "width must be at least 1, got 0"),
         ("--width 1e3", "width must be a whole number, got '1e3'"),
