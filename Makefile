@@ -6,7 +6,7 @@ TIMES := 10
 CUDA ?= /usr/local/cuda
 
 .DEFAULT_GOAL := help
-.PHONY: help roofline test check fuzz format bench gpu-test gpu-bench docs clean
+.PHONY: help roofline test test-all check fuzz format bench gpu-test gpu-bench docs clean
 
 help: ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -15,8 +15,11 @@ roofline: .venv/installed ## run the textbook's ladder and draw roofline.png and
 	mkdir -p build && rm -f build/roofline.db*
 	$(BIN)/memlab roofline --force --store build/roofline.db --output roofline.png
 
-test: .venv/developing ## run the tests that need no GPU, with coverage
-	$(BIN)/python -m pytest -m "not gpu" -n auto --cov --cov-report=term-missing
+test: .venv/developing ## run the tests that need no GPU, in one to three minutes
+	$(BIN)/python -m pytest -m "not gpu and not slow" -n auto --dist worksteal
+
+test-all: .venv/developing ## run all tests that need no GPU, with coverage
+	$(BIN)/python -m pytest -m "not gpu" -n auto --dist worksteal --cov --cov-report=term-missing
 
 check: .venv/developing ## lint, types, import floors, format
 	$(BIN)/ruff check

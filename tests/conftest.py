@@ -4,10 +4,13 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
+from paths import REPOSITORY
 
 from memlab.device.emulation import execution
 from memlab.device.measurement import (
@@ -25,6 +28,13 @@ from memlab.kernels.launch import Launch
 from memlab.roofline.run import Placement, Run
 
 FLOP = 2 * 2048**3
+
+MAIN_ARCHITECTURE = (9, 0)
+FUZZ_TESTS = REPOSITORY / "tests" / "fuzz"
+FOUND_BEFORE = FUZZ_TESTS / "test_found_before.py"
+
+settings.register_profile("memlab", deadline=None, derandomize=True, print_blob=True)
+settings.load_profile("memlab")
 
 # tiled, 16 wide, at 2048: the counts are a real H200's, the rest is plausible.
 _RUN = Run(
@@ -100,11 +110,29 @@ _RUN = Run(
 )
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark as slow the fuzz tests, and those that repeat a test for another architecture."""
+    for item in items:
+        parameters = getattr(getattr(item, "callspec", None), "params", {})
+        repeated = any(
+            parameters.get(name, MAIN_ARCHITECTURE) != MAIN_ARCHITECTURE
+            for name in ("architecture", "capability")
+        )
+        if repeated or (item.path.is_relative_to(FUZZ_TESTS) and item.path != FOUND_BEFORE):
+            item.add_marker("slow")
+
+
 @pytest.fixture(scope="session", autouse=True)
-def compile_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """What tests compile stays out of the user's folder, and is compiled by this very code."""
+def compile_cache() -> Iterator[None]:
+    """Keep what the tests compile for the next run, apart from the user's own cache.
+
+    The folder is named by the compiler room's code: another state of the code compiles anew.
+    """
+    sources = sorted((REPOSITORY / "device" / "compiler").rglob("*"))
+    code = b"".join(path.read_bytes() for path in sources if path.is_file())
+    folder = REPOSITORY / "build" / "compiled-by-tests" / sha256(code).hexdigest()[:16]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("MEMLAB_CACHE", str(tmp_path_factory.mktemp("compiled")))
+        patch.setenv("MEMLAB_CACHE", str(folder))
         yield
 
 

@@ -96,6 +96,7 @@ def test_the_page_is_made_from_its_lesson(page: Any) -> None:
     assert f"({page.name}.md)" in (make.GALLERY / make.INDEX).read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_a_page_made_anew_is_the_one_in_the_gallery(tmp_path: Path) -> None:
     page = next(each for each in LESSONS if each.name == "02-naive")
 

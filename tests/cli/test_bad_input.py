@@ -142,6 +142,7 @@ def test_a_gpu_that_is_not_there(folder: Path) -> None:
     assert not (folder / "runs.sqlite3").exists()
 
 
+@pytest.mark.slow
 def test_an_interrupt_leaves_the_store_whole(folder: Path) -> None:
     assert main(["run", "naive", "--width", "8", "-q"]) == 0
     sizes = ["--m", "16", "--n", "16", "--k", "2000000"]  # one block that runs for minutes
@@ -205,6 +206,7 @@ def test_a_reader_who_has_left_is_no_finding(folder: Path, words: str) -> None:
     assert not done.stderr
 
 
+@pytest.mark.slow
 def test_a_picture_is_drawn_without_a_word_of_matplotlibs_caches(folder: Path) -> None:
     done = subprocess.run(
         [*MEMLAB, *["occupancy", "--threads", "128", "-o", "occupancy.png"]],

@@ -27,7 +27,11 @@ from memlab.kernels.launch import (
     Uniform,
 )
 
-DEVICES = ("h200", "rtx3070", pytest.param("cuda:0", marks=pytest.mark.gpu))
+DEVICES = (
+    "h200",
+    pytest.param("rtx3070", marks=pytest.mark.slow),
+    pytest.param("cuda:0", marks=pytest.mark.gpu),
+)
 
 QUICK = TimingSettings(samples=5, settle_s=0.02)
 

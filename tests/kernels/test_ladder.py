@@ -63,7 +63,7 @@ def exact(matrix: Any, name: str) -> Any:
 
 
 CASES = [
-    (name, parameters, sizes)
+    pytest.param(name, parameters, sizes, marks=[pytest.mark.slow] if number else [])
     for name, several in SMALL.items()
     for number, parameters in enumerate(several)
     for sizes in (SIZES[3:], SIZES, SIZES[4:])[number]

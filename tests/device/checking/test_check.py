@@ -91,6 +91,7 @@ def line(source: str, mark: str) -> int:
 # --- Nothing wrong -----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CATALOG)
 def test_no_kernel_of_the_catalog_has_a_finding(name: str) -> None:
     known = {each.name for each in CATALOG[name].parameters}

@@ -71,6 +71,7 @@ def value(name, source=KERNEL, **options):
     return int(operand)
 
 
+@pytest.mark.slow
 def test_headers_of_cuda_compile_with_no_toolkit_and_once(cache, runs):
     first = compiler.compile_kernel(TranslationUnit(ALL_OF_CUDA, "all.cu", HOPPER), "k")
     assert first.log == ""
@@ -205,6 +206,7 @@ def test_no_spelling_hides_what_is_included(text, options, tmp_path):
         value(mine / "k.cu", source, options=options)
 
 
+@pytest.mark.slow
 def test_no_source_has_headers_looked_up_for_minutes(tmp_path):
     lines = "".join(f'#include "absent{number}.h"\n' for number in range(20_000))
     with pytest.raises(UsageError, match="more than 10000 #include lines"):
@@ -316,6 +318,7 @@ extern "C" __global__ void k(float* in, size_t n, std::ptrdiff_t m) {
 """
 
 
+@pytest.mark.slow
 def test_the_stand_ins_give_what_c_gives_and_go_together_with_libcudacxx():
     names = [
         str(path.relative_to(headers.HOST_HEADERS))

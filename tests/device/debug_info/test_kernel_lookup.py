@@ -311,6 +311,7 @@ def test_a_source_that_does_not_compile_says_so_whatever_is_named(entry):
         signature_of(TranslationUnit(KERNELS + "}", "k.cu", HOPPER), entry)
 
 
+@pytest.mark.slow
 def test_structures_of_structures_are_looked_into_once():
     """Each has two of the one before: looked into by way of each member, 134 million times."""
     doubled = "".join(f"struct S{i} {{ S{i - 1} a, b; }};" for i in range(1, 28))
@@ -324,6 +325,7 @@ def test_structures_of_structures_are_looked_into_once():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "source",
     [

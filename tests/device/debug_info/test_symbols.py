@@ -149,6 +149,7 @@ def test_what_is_not_compiled_is_not_read(text: str) -> None:
     assert read(f"#if 0\n{text}\n#endif\n{kernel}") == {"_ZZ1kE1a": ((2, 3), 4)}
 
 
+@pytest.mark.slow
 def test_what_lies_too_deep_is_left_unnamed() -> None:
     blocks = "{ int a = 1;" * 2000 + "*p = a;" + "}" * 2000
 

@@ -258,6 +258,7 @@ grids = st.one_of(
 threads = st.sampled_from([(32, 1, 1), (16, 4, 1), (33, 2, 1), (20, 3, 1), (64, 1, 1)])
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("only_samples")
 @settings(
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]

@@ -42,6 +42,9 @@ AS_COUNTED: dict[tuple[str, str], tuple[str, Parameters]] = {
     ("bank2", ""): ("bank-stride", {"n": 4194304, "stride": 2}),
     ("bank32", ""): ("bank-stride", {"n": 4194304, "stride": 32}),
 }
+LARGE = {"naive", "tiled8", "tiled16", "row_sum", "column_sum", "blur"}
+"""Kernels that take seconds; `tiled32` and the transposes stand for them in a short run."""
+
 with TRUTH.open(newline="", encoding="utf-8") as file:
     COUNTED = {(row["kernel"], row["integer_arguments"]): row for row in csv.DictReader(file)}
 
@@ -69,7 +72,13 @@ def test_every_row_of_the_hardware_counters_is_held() -> None:
     assert len(COUNTED) == 20
 
 
-@pytest.mark.parametrize("row", COUNTED, ids=" ".join)
+@pytest.mark.parametrize(
+    "row",
+    [
+        pytest.param(row, marks=[pytest.mark.slow] if row[0] in LARGE else [], id=" ".join(row))
+        for row in COUNTED
+    ],
+)
 def test_counters_are_those_of_the_hardware(row: tuple[str, str]) -> None:
     counted = {name: float(text) for name, text in COUNTED[row].items() if _is_number(text)}
     name, parameters = AS_COUNTED[row]

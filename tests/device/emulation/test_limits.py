@@ -379,6 +379,7 @@ HEAD = ".version 8.0\n.target sm_90\n.address_size 64\n"
 ENTRY = HEAD + ".visible .entry k() {{\n.reg .b32 %r<4>;\n{}\nret;\n}}\n"
 
 
+@pytest.mark.slow
 def test_four_mebibytes_of_ptx_are_read() -> None:
     count = 160_000
     text = ENTRY.format("add.s32 %r1, %r2, %r3;\n" * count)
@@ -387,6 +388,7 @@ def test_four_mebibytes_of_ptx_are_read() -> None:
     assert len(parse_ptx(text).entries["k"].instructions) == count + 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [

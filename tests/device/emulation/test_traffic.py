@@ -141,6 +141,7 @@ def test_rows_of_irregular_length_are_read_once_for_each_block(seed: int, blocks
     assert counters.dram_read_bytes <= sum(values.nbytes for values in matrix.values()) + 4 * SECTOR
 
 
+@pytest.mark.slow
 def test_a_loop_that_ends_early_in_some_warps_is_read_where_it_is() -> None:
     """Most warps are done while the last of 800 elements go on: they touch nothing then."""
     lengths = np.random.default_rng(5).pareto(1.1, 5000).clip(max=160).astype(np.int64) * 5
@@ -383,6 +384,7 @@ def test_a_warp_that_has_no_counterpart_moves_as_its_instruction_does() -> None:
         assert (stream.high[stream.store == store] == first + array.size // SECTOR - 1).all()
 
 
+@pytest.mark.slow
 def test_a_block_takes_as_long_as_its_slowest_warp() -> None:
     """One row of 4,000 elements in another place of the block, the others have one."""
     bounds = []

@@ -190,6 +190,7 @@ def test_the_process_that_is_watched_says_that_it_ended_well(
         assert launch_request.completion_file(words[-1]).exists() == (error is None)
 
 
+@pytest.mark.slow
 def test_a_launch_that_never_ends_is_given_up_and_leaves_no_process(
     install, launch, tmp_path
 ) -> None:

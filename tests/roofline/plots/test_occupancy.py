@@ -85,6 +85,7 @@ def test_the_picture_says_what_it_shows():
     assert {"256 threads", "40 registers", "8 KiB"} <= labels
 
 
+@pytest.mark.slow
 @settings(max_examples=10, deadline=None)
 @given(
     device=st.sampled_from(["h200", "t4", "rtx3070"]),

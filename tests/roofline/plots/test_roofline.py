@@ -341,6 +341,7 @@ def test_only_the_newest_of_too_many_runs_are_drawn_and_that_is_said() -> None:
     assert "Only the newest 12 runs are drawn: 1 older not." in texts
 
 
+@pytest.mark.slow
 def test_the_files_are_what_they_say_and_the_same_each_time() -> None:
     assert render_figure(picture(ladder()), "png").startswith(b"\x89PNG\r\n")
     first, second = (render_figure(picture(ladder()), "svg") for _ in range(2))

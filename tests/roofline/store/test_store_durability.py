@@ -60,6 +60,7 @@ def rows(path):
     return [(run_id, json.loads(document)["tile"]) for run_id, document in found]
 
 
+@pytest.mark.slow
 def test_a_reported_run_survives_a_kill_at_any_moment(tmp_path, ask, make_run):
     """200 kills: 20 files, the writer that makes the file among those that are killed."""
     chance = random.Random(5)
@@ -128,6 +129,7 @@ def test_a_write_waits_for_the_disk(store, make_run, monkeypatch):
     assert settings == [[3, b"delete", 0]]  # 3 is EXTRA
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("runs", [1, 20])
 def test_eight_processes_at_once_lose_nothing(tmp_path, ask, runs):
     """They start together on a file that none has made yet."""

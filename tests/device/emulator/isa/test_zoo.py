@@ -306,6 +306,7 @@ def test_atomics(architecture: tuple[int, int]) -> None:
         assert (done["out"][2, start:end] == a[start:end].sum() + 64).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [("-use_fast_math",), ("-G",)])
 def test_other_ways_of_compiling(options: tuple[str, ...]) -> None:
     x = np.linspace(0.5, 50, COUNT, dtype="f4")

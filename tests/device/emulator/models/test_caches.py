@@ -262,6 +262,7 @@ def test_what_touches_no_memory_reads_none() -> None:
     assert caches.dram_bytes(made, all_of((4, 4, 1)), geometry()) == (0, 0, 0)
 
 
+@pytest.mark.slow
 @given(st.integers(0, 2**32), st.sampled_from([1, 16]))
 def test_a_thinned_simulation_comes_near_the_whole_one(seed: int, stride: int) -> None:
     """Random reads of 1 MiB through a cache of a quarter of it; or of each 16th sector of it."""

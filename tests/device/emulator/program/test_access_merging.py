@@ -92,7 +92,14 @@ def test_tiled_counts_the_shared_accesses_of_its_machine_code(
     assert counted["load"].total() > tile
 
 
-@pytest.mark.parametrize(("element", "span"), [("float", 6), ("double", 4), ("unsigned char", 4)])
+@pytest.mark.parametrize(
+    ("element", "span"),
+    [
+        pytest.param("float", 6, marks=pytest.mark.slow),
+        ("double", 4),
+        ("unsigned char", 4),
+    ],
+)
 @pytest.mark.parametrize("kind", ["load", "store"])
 def test_every_choice_of_neighbours_is_joined_as_ptxas_does(
     kind: str, element: str, span: int

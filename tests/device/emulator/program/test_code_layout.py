@@ -91,6 +91,7 @@ def results(body: str) -> list[int]:
     return found
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(PROGRAMS)
 def test_moved_arms_change_nothing(program: list[Arm | Loop]) -> None:

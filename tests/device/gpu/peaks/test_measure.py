@@ -137,6 +137,7 @@ def small(monkeypatch):
             monkeypatch.setattr(module, name, value)
 
 
+@pytest.mark.slow
 def test_everything_is_verified_and_measured_once(small):
     link = Reports()
     rates, latencies, footprints = measure._measure_in_worker(
@@ -174,6 +175,7 @@ def test_everything_is_verified_and_measured_once(small):
     assert 0.9 < fractions[-1] < 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("file", "broken", "instead", "label"),
     [
