@@ -119,7 +119,7 @@ def _run_checked(
     try:
         # What a block costs is known when some have run: the first, which run in any case.
         blocks: BlockCoordinates = WholeGrid(launch.grid)
-        tally = execution.run(blocks[:step], checker=checker)
+        tally = execution.run(blocks[:step], observers=[checker])
         done, cost = len(blocks[:step]), sum(tally.warps) * WARP_SIZE
         if cost / done * launch.blocks > WHOLE_GRID_LANE_INSTRUCTIONS:
             blocks = _sample_blocks(execution, done, cost / done)
@@ -130,7 +130,7 @@ def _run_checked(
             )
         for start in range(done, len(blocks), step):
             report("checking", start / len(blocks))
-            execution.run(blocks[start : start + step], checker=checker)
+            execution.run(blocks[start : start + step], observers=[checker])
             done += len(blocks[start : start + step])
     except (EmulationTimeoutError, KernelFault) as stop:
         if checker.observations() or (done and isinstance(stop, EmulationTimeoutError)):

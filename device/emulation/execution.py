@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from memlab.device.budget import Budget, Deadline, EmulationTimeoutError
 from memlab.device.compiler.compile import CompiledKernel
-from memlab.device.emulator.machine.access_costs import ExecutionTrace, Patterns, Tally
+from memlab.device.emulator.machine.access_costs import Patterns, Tally
 from memlab.device.emulator.machine.machine import Chunk
 from memlab.device.emulator.machine.memory import GlobalMemory, KernelFault, write_tracking_bytes
+from memlab.device.emulator.machine.observer import Observer
 from memlab.device.emulator.machine.recording import Recorder
 from memlab.device.emulator.machine.threads import Grid
 from memlab.device.emulator.models.address_streams import PROBE_BLOCKS
@@ -34,9 +35,6 @@ from memlab.device.properties import WARP_SIZE
 from memlab.device.verification import UNVERIFIED, ActualOutput, verify
 from memlab.errors import UsageError
 from memlab.kernels.launch import Buffer, Launch, source_lines
-
-if TYPE_CHECKING:
-    from memlab.device.emulator.checks.checker import Checker
 
 CHUNK_LANES = 16_384
 """Lanes of a chunk: registers of this length stay in a CPU's L2 cache, and calls are few."""
@@ -177,32 +175,26 @@ class Execution:
         """Execute blocks under a recorder, and return their counters."""
         tally = Tally.zeros(len(self.program.steps))
         for chunk in self.chunks(blocks):
-            tally.add(self.run(chunk, recorder=recorder))
+            tally.add(self.run(chunk, observers=[recorder]))
         return tally
 
     def follow(self, blocks: NDArray[np.int64], moves: AffineValues, deadline: Deadline) -> None:
         """Execute the instructions that decide control flow and addresses, as affine values."""
         for chunk in self.chunks(blocks):
-            self.run(chunk, moves=moves, deadline=deadline)
+            self.run(chunk, observers=[moves], deadline=deadline)
 
     def run(
         self,
         blocks: NDArray[np.int64],
         *,
-        trace: ExecutionTrace | None = None,
-        recorder: Recorder | None = None,
-        checker: Checker | None = None,
-        moves: AffineValues | None = None,
+        observers: Sequence[Observer] = (),
         deadline: Deadline | None = None,
     ) -> Tally:
         """Execute blocks as one chunk, and return their counters.
 
         Args:
             blocks: The coordinates of the blocks, shape (blocks, 3).
-            trace: Collects the instruction path and the global accesses.
-            recorder: Collects the accesses of one block or thread.
-            checker: Checks accesses, barriers and shuffles.
-            moves: Follows affine values; data is then not computed.
+            observers: Watch the run; at most one directs it, see `ExecutionPolicy`.
             deadline: The time limit; None for the launch's own.
 
         Raises:
@@ -215,12 +207,9 @@ class Execution:
             blocks,
             self.memory,
             self.patterns,
+            observers=observers,
             source=self.source,
             deadline=deadline or self.deadline,
-            trace=trace,
-            recorder=recorder,
-            checker=checker,
-            moves=moves,
         )
         try:
             return chunk.run()

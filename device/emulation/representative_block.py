@@ -34,7 +34,7 @@ from memlab.device.budget import EmulationTimeoutError
 from memlab.device.emulation.block_classes import middle_block
 from memlab.device.emulation.counting import ExecutedChunk, GridCounts, StratumSample
 from memlab.device.emulation.execution import Execution
-from memlab.device.emulator.machine.access_costs import ExecutionTrace
+from memlab.device.emulator.machine.execution_trace import ExecutionTrace
 from memlab.device.emulator.models import address_streams
 from memlab.device.emulator.models.address_streams import SECTORS_PER_LINE, AccessStream, IntArray
 from memlab.device.emulator.sampling.block_sample import GridPartition, van_der_corput
@@ -105,7 +105,7 @@ def record_block(
     whole = (range(grid[0]), range(grid[1]), range(grid[2]))
     blocks = address_streams.probe_blocks(grid, origin or middle_block(piece or whole), piece)
     try:
-        tally = execution.run(blocks, trace=trace)
+        tally = execution.run(blocks, observers=[trace])
     except EmulationTimeoutError as error:
         raise execution.out_of_time(error, 0) from None
     execution.reset()
@@ -248,7 +248,7 @@ def _with_idle_path(
 ) -> RepresentativeBlock:
     """Return the recorded block with the instruction path of an idle block."""
     trace = ExecutionTrace()
-    execution.run(np.array([block]), trace=trace)
+    execution.run(np.array([block]), observers=[trace])
     return replace(recorded, idle_path=trace.path())
 
 
@@ -286,7 +286,7 @@ def _touched_sectors(execution: Execution, blocks: IntArray) -> tuple[IntArray, 
     moved, distinct = [], []
     for chunk in execution.chunks(blocks):
         trace, count = ExecutionTrace(), len(chunk)
-        execution.run(chunk, trace=trace)
+        execution.run(chunk, observers=[trace])
         touched, unique = _sectors_per_block(trace, count)
         moved.append(touched)
         distinct.append(unique)

@@ -17,7 +17,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from memlab.device.emulator.machine.memory import GlobalMemory, Segment
+from memlab.device.emulator.machine.address_resolution import MemoryInstruction, ResolvedAddresses
+from memlab.device.emulator.machine.memory import GlobalMemory
 from memlab.device.emulator.machine.recording import Recorder
 from memlab.device.emulator.program.program import DecodedInstruction, Program
 
@@ -80,17 +81,22 @@ class PhaseRecorder(Recorder):
         self._way = np.zeros(threads, np.int64)  # what it did since: digits to the base 3
         self._ways: defaultdict[int, set[int]] = defaultdict(set)  # by round
 
-    def access(
-        self, step: int, segment: Segment, addresses: Lanes, size: int, active: Lanes, load: bool
+    def memory_accessed(
+        self,
+        instruction: MemoryInstruction,
+        addresses: ResolvedAddresses,
+        offset: int,
+        mask: Lanes | None,
     ) -> None:
         """Take note of one memory instruction; as in `Recorder`."""
-        super().access(step, segment, addresses, size, active, load)
-        if segment.name == "shared":
-            self._touched.append((step, active.copy()))
+        super().memory_accessed(instruction, addresses, offset, mask)
+        if addresses.segment.name == "shared":
+            active = self._alive if mask is None else mask
+            self._touched.append((instruction.index, active.copy()))
 
-    def stretch(self, start: int, stop: int, mask: Lanes | None) -> None:
+    def range_executed(self, start: int, stop: int, mask: Lanes | None) -> None:
         """Take note of instructions that have run; as in `Recorder`."""
-        super().stretch(start, stop, mask)
+        super().range_executed(start, stop, mask)
         lanes = np.ones(len(self._round), np.bool_) if mask is None else mask
         events = [*self._touched, *((each, lanes) for each in self._waits if start <= each < stop)]
         for step, those in sorted(events, key=lambda event: event[0]):

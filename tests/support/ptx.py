@@ -87,7 +87,7 @@ def run(
     launch = Grid(grid, block, dynamic_shared_bytes, bytes(space))
     if blocks is None:
         blocks = [(x, y, z) for z in range(grid[2]) for y in range(grid[1]) for x in range(grid[0])]
-    chunk = Chunk(program, launch, np.array(blocks), memory, Patterns(), None, source)
+    chunk = Chunk(program, launch, np.array(blocks), memory, Patterns(), source=source)
     tally = chunk.run()
     left = {
         name: memory.bytes_of(name).view(np.asarray(array).dtype).reshape(np.shape(array)).copy()

@@ -1,18 +1,19 @@
-"""Watches a launch for the four tools: what a `Chunk` calls where a checker is given to it.
+"""The execution policy of a checked launch: it tells the four tools of all that happens.
 
 Lanes whose access is at fault are left out of it and the run goes on, so that all mistakes are
-seen: a load gives them 0, a store is lost.
+found: a load gives them 0, and their stores are lost.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from memlab.device.emulator.checks import barriers, memory_order
-from memlab.device.emulator.checks.barriers import BarrierCheck, Parked
+from memlab.device.emulator.checks.barriers import BarrierCheck
 from memlab.device.emulator.checks.bounds import ArrayExtents, BoundsCheck
 from memlab.device.emulator.checks.happens_before import HappensBefore
 from memlab.device.emulator.checks.initialisation import InitializationCheck
@@ -27,25 +28,25 @@ from memlab.device.emulator.checks.pointer_origin import PointerOrigin, find_poi
 from memlab.device.emulator.checks.races import RaceCheck
 from memlab.device.emulator.checks.release_acquire import ReleaseAcquireOrder
 from memlab.device.emulator.checks.undefined_values import UndefinedShuffleValues, is_shuffle
-from memlab.device.emulator.checks.watched_accesses import (
-    AccessChecks,
-    CheckedAccesses,
-    ElementPositions,
-)
+from memlab.device.emulator.checks.watched_accesses import AccessChecks, AccessWatcher
 from memlab.device.emulator.isa import macros
+from memlab.device.emulator.machine.address_resolution import MemoryInstruction, ResolvedAddresses
 from memlab.device.emulator.machine.binding import Action
-from memlab.device.emulator.machine.memory import GlobalMemory, Segment
-from memlab.device.emulator.machine.operands import Operands, Source
+from memlab.device.emulator.machine.memory import GlobalMemory
+from memlab.device.emulator.machine.observer import ChunkState, ExecutionPolicy, do_nothing
 from memlab.device.emulator.machine.partial_barriers import is_partial
-from memlab.device.emulator.machine.threads import Grid, Threads
+from memlab.device.emulator.machine.scheduler import BarrierRelease, Scheduler
+from memlab.device.emulator.machine.threads import Grid
 from memlab.device.emulator.program.program import DecodedInstruction, Program
-from memlab.device.emulator.ptx.parser import TYPE_BYTES, Address, Immediate
+from memlab.device.emulator.ptx.parser import TYPE_BYTES, Immediate, PtxError
 from memlab.device.properties import WARP_SIZE
 from memlab.kernels.launch import Dim3
 
 
-class Checker:
+class Checker(ExecutionPolicy):
     """The four tools over one launch, chunk after chunk."""
+
+    counts_accesses: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -113,11 +114,12 @@ class Checker:
         self._blocks: list[Dim3] = []
         self._order = HappensBefore(0, 1, 0, 0)
 
-    # --- What a chunk calls ------------------------------------------------------------------
+    # --- Hooks of the observer ---------------------------------------------------------------
 
-    def begin(self, threads: Threads, operands: Operands, segments: Mapping[str, Segment]) -> None:
+    def chunk_started(self, chunk: ChunkState) -> None:
         """Take the blocks that run next."""
-        self._threads = threads
+        super().chunk_started(chunk)
+        threads, segments = chunk.threads, chunk.segments
         padded = threads.grid.padded_threads
         lane = np.arange(threads.lanes, dtype=np.int64)
         self._numbers = (len(self._blocks) + lane // padded << THREAD_BITS) | lane % padded
@@ -125,80 +127,91 @@ class Checker:
         for space in ("shared", "local"):
             units = segments[space].data.size // self._unit_bytes[space] + 1
             self._scratch[space] = np.empty(units, np.int32)
-        self._checked_accesses = CheckedAccesses(
-            self._tools, threads, self._numbers, operands, segments, self._scratch
-        )
+        self._accesses = AccessWatcher(self._tools, threads, self._numbers, self._scratch)
         self._order = HappensBefore(threads.lanes, padded, self._group, self._order.time)
-        publication = ReleaseAcquireOrder()
+        release_acquire = ReleaseAcquireOrder()
         if self._initialisation is not None:
             self._initialisation.begin(segments)
         if self._races is not None:
             units = segments["shared"].data.size // self._unit_bytes["shared"] + 1
             self._races.begin(threads, self._numbers, self._order, units)
-            publication = self._races.release_acquire
-        self.barriers = BarrierCheck(
+            release_acquire = self._races.release_acquire
+        self._barriers = BarrierCheck(
             self._observations,
             self._program.steps,
             threads,
             self._numbers,
-            operands,
+            chunk.operands,
             self._order,
-            publication,
+            release_acquire,
         )
+        self._barriers.company = chunk.participants
         if "synccheck" in self._selected_tools and any(map(is_shuffle, self._program.steps)):
             self._undefined = UndefinedShuffleValues(
-                self._observations, threads, self._numbers, operands, self.barriers
+                self._observations, threads, self._numbers, chunk.operands, self._barriers
             )
 
-    def open(self, parked: Parked) -> tuple[Parked, Parked]:
-        """Say which waiting lanes go on, and which wait on."""
-        return self.barriers.open(parked)
+    def instruction_bound(self, index: int, step: DecodedInstruction, action: Action) -> Action:
+        """Watch the instructions of whole warps, and follow undefined values through all.
 
-    def passes(self, index: int, mask: Lanes | None) -> bool:
-        """Whether lanes, None for all, need not wait at an instruction where some may have to."""
-        return self.barriers.passes(index, self._active(mask))
-
-    def record_control_flow(self, index: int, lanes: Lanes | None) -> None:
-        """Lanes, None for all, carry out a branch or an exit, at the end of the program too."""
-        steps = self._program.steps
-        if index < len(steps) and steps[index].row.kind == "branch":
-            self.barriers.record_branch(index, lanes)
-        else:
-            self.barriers.record_exit(index, lanes)
-
-    def together(self, index: int, step: DecodedInstruction, action: Action) -> Action:
-        """What lanes of a warp compute together, watched."""
-        if not barriers.is_warp_collective(step):
-            return action
-
-        def run(mask: Lanes | None) -> None:
-            self.barriers.together(index, self._active(mask))
-            action(mask)
-
-        return run
-
-    def follow(self, index: int, step: DecodedInstruction, action: Action) -> Action:
-        """The action of an instruction, with what it does to values that are undefined."""
+        Raises:
+            PtxError: The tools do not follow the instruction.
+        """
+        if step.row.kind == "arrive":
+            raise PtxError(
+                f"the checks do not follow {step.row.opcode}, in line "
+                f"{step.instruction.source_line}: put bar.sync in its place"
+            )
+        if barriers.is_warp_collective(step):
+            action = self._watch_collective(index, action)
         return action if self._undefined is None else self._undefined.follow(index, step, action)
 
-    def check_predicate(self, predicate: str, lanes: Lanes | None) -> None:
-        """A predicate says of lanes, None for all, which way they go."""
-        if self._undefined is not None:
-            self._undefined.use((predicate,), lanes)
+    def run_started(self, schedule: Scheduler) -> None:
+        """Keep where the lanes are that do not run."""
+        self._barriers.schedule = schedule
 
-    def report_trap(self, index: int, mask: Lanes | None) -> None:
-        """Lanes, None for all, stop the kernel; nothing else runs then."""
+    def memory_accessed(
+        self,
+        instruction: MemoryInstruction,
+        addresses: ResolvedAddresses,
+        offset: int,
+        mask: Lanes | None,
+    ) -> None:
+        """Tell the tools of an access by permitted lanes."""
+        self._accesses.memory_accessed(instruction, addresses, offset, mask)
+
+    def guard_read(self, predicate: str, mask: Lanes | None) -> None:
+        """Lanes decide by a predicate which way they go: it must be defined."""
+        if self._undefined is not None:
+            self._undefined.use((predicate,), mask)
+
+    def control_transferred(self, index: int, mask: Lanes | None) -> None:
+        """Lanes take a branch or exit, or reach the end of the program."""
+        steps = self._program.steps
+        if index < len(steps) and steps[index].row.kind == "branch":
+            self._barriers.record_branch(index, mask)
+        else:
+            self._barriers.record_exit(index, mask)
+
+    def trap_reached(self, index: int, mask: Lanes | None) -> None:
+        """Lanes stop the kernel; nothing else runs then."""
         threads = self._numbers[self._active(mask)]
         nowhere = np.zeros(len(threads), np.int64)
         self._observations.add("memcheck", "trap", "", nowhere, index, threads)
 
-    def synchronization_action(self, step: DecodedInstruction) -> Action | None:
-        """What an instruction that computes nothing does; None for one that may have to wait."""
+    # --- Decisions of the policy -------------------------------------------------------------
+
+    def barrier_release(self, default: BarrierRelease | None) -> BarrierRelease:
+        """Barriers open when all their threads wait at them."""
+        return self._barriers.open
+
+    def bind_ordering(self, step: DecodedInstruction) -> Action | None:
+        """The action of an instruction that computes nothing; None for `__syncwarp`."""
         if barriers.is_warp_barrier(step):
             return None
         races, opcode = self._races, step.row.opcode
         if races is None:
-            return _do_nothing
+            return do_nothing
         if memory_order.is_fence(step):
             scope = memory_order.scope_of(step)
             return lambda mask: races.fence(self._active(mask), scope)
@@ -211,29 +224,38 @@ class Checker:
                 assert isinstance(count, Immediate)
                 but = count.bits
             return lambda mask: races.wait(self._active(mask), but)
-        return _do_nothing
+        return do_nothing
 
-    def accessor(
-        self, index: int, step: DecodedInstruction, operand: Address, sources: Sequence[Source]
-    ) -> Callable[[Lanes | None], ElementPositions]:
-        """How a memory instruction finds its elements; checks them each time it does.
+    def may_pass(self, index: int, mask: Lanes | None) -> bool:
+        """Whether all the lanes that a `__syncwarp` names have reached it."""
+        return self._barriers.passes(index, self._active(mask))
 
-        What it returns is as in `accesses`; lanes at fault are sent to memory of their own.
-        """
-        return self._checked_accesses.accessor(index, step, operand, sources)
+    def permitted_lanes(
+        self,
+        instruction: MemoryInstruction,
+        addresses: ResolvedAddresses,
+        offset: int,
+        mask: Lanes | None,
+    ) -> Lanes | None:
+        """The lanes whose access is inside its array, aligned and allowed; others are reported."""
+        return self._accesses.permitted_lanes(instruction, addresses, offset, mask)
 
     @property
     def memory_bytes(self) -> int:
-        """What remembering every access to global memory takes, once all of it was touched."""
+        """Bytes to remember every access to global memory, once all of it was touched."""
         units = self._global_bytes // self._unit_bytes["global"]
         races = 0 if self._races is None else 8 * (4 if self._group else 3)
         return units * (races + (self._initialisation is not None) + 4)
 
-    # --- What was found ----------------------------------------------------------------------
+    # --- Results -----------------------------------------------------------------------------
 
     def observations(self) -> list[Observation]:
-        """The mistakes seen by the chosen tools."""
-        return [each for each in self._observations.all() if each.tool in self._selected_tools]
+        """The mistakes that the selected tools found."""
+        return [
+            observation
+            for observation in self._observations.all()
+            if observation.tool in self._selected_tools
+        ]
 
     def never_written(self, name: str) -> NDArray[np.int64]:
         """Row-major positions of an output's elements that nothing was stored to."""
@@ -241,19 +263,28 @@ class Checker:
             return np.zeros(0, np.int64)
         return self._initialisation.never_written(name)
 
-    def place(self, spot: Site) -> tuple[int, Dim3, int]:
-        """Source line, block and thread (in the order of lanes) of an instruction carried out."""
+    def place(self, site: Site) -> tuple[int, Dim3, int]:
+        """The source line, the block and the thread (in lane order) of a site."""
         steps = self._program.steps
-        step = steps[min(spot.step, len(steps) - 1)]
-        thread = spot.thread & ((1 << THREAD_BITS) - 1)
-        return step.instruction.source_line, self._blocks[spot.thread >> THREAD_BITS], thread
+        step = steps[min(site.step, len(steps) - 1)]
+        thread = site.thread & ((1 << THREAD_BITS) - 1)
+        return step.instruction.source_line, self._blocks[site.thread >> THREAD_BITS], thread
 
     @staticmethod
-    def is_same_warp(one: Site, other: Site) -> bool:
-        """Whether two threads are of one warp."""
-        return one.thread // WARP_SIZE == other.thread // WARP_SIZE
+    def is_same_warp(first: Site, second: Site) -> bool:
+        """Whether the threads of two sites belong to the same warp."""
+        return first.thread // WARP_SIZE == second.thread // WARP_SIZE
 
-    # --- Within ------------------------------------------------------------------------------
+    # --- Internals ---------------------------------------------------------------------------
+
+    def _watch_collective(self, index: int, action: Action) -> Action:
+        """Check which lanes execute an instruction of their warp together."""
+
+        def run(mask: Lanes | None) -> None:
+            self._barriers.together(index, self._active(mask))
+            action(mask)
+
+        return run
 
     def _active(self, mask: Lanes | None) -> Lanes:
         return self._threads.alive if mask is None else mask
@@ -279,7 +310,3 @@ def _widest_store_bytes(
     stored = [(TYPE_BYTES[row.of[0]], row.vector) for row in rows if row.kind == "store"]
     widths = [width * vector for width, vector in stored if width > 1]
     return max(widths, default=1)
-
-
-def _do_nothing(mask: Lanes | None) -> None:
-    return None

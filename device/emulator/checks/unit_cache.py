@@ -11,7 +11,6 @@ from typing import TypeAlias
 
 import numpy as np
 
-from memlab.device.emulator.checks.bounds import AddressSpan
 from memlab.device.emulator.checks.observations import Lanes
 from memlab.device.emulator.checks.touched_units import TouchedUnits
 from memlab.device.emulator.machine.memory import Segment
@@ -31,19 +30,17 @@ class AccessFootprint:
         segment: What they touch.
         address: Byte address of each in its space, shape (n,).
         position: Byte position of each in the segment's data, shape (n,).
-        span: Of the addresses.
         lanes: The lanes, shape (n,).
         threads: Their threads, shape (n,).
-        touched: The units touched, each once; None in a space that is not watched.
+        touched: The units touched, each once.
     """
 
     segment: Segment
     address: Lanes
     position: Lanes
-    span: AddressSpan
     lanes: Lanes
     threads: Lanes
-    touched: TouchedUnits | None
+    touched: TouchedUnits
 
 
 class FootprintCache:

@@ -6,7 +6,7 @@ many times, so each is interned once and what it costs is computed once.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -16,8 +16,6 @@ from memlab.device.properties import SECTOR_BYTES, WARP_SIZE
 
 Lanes = NDArray[Any]
 
-_MOST_EVENTS = 200_000
-_LARGEST_TRACE = 10_000_000  # warps and sectors in them; the models take seconds for so many
 _MOST_HELD_BYTES = 2**27  # of patterns: hundreds of whole chunks' ones
 BANKS = 32
 BANK_BYTES = 4
@@ -244,52 +242,3 @@ class Tally:
             mine, theirs = getattr(self, each.name), getattr(other, each.name)
             for index, value in enumerate(theirs):
                 mine[index] += value if times == over else round(value * times / over)
-
-
-@dataclass
-class ExecutionTrace:
-    """What a chunk did in the order of execution, for the cache and time models.
-
-    Attributes:
-        lanes: Of the first block: those of its warps whose paths are kept.
-        events: One tuple a global access: instruction, base address of each warp rounded down
-            to its sector (shape (warps,)), and its `SectorCount`.
-        seen: How many global accesses there were: of very many only the first are kept.
-    """
-
-    lanes: int = WARP_SIZE
-    events: list[tuple[int, NDArray[np.int64], SectorCount]] = field(default_factory=list)
-    seen: int = 0
-    _size: int = 0
-    _stretches: list[tuple[int, int, int]] = field(default_factory=list)
-
-    def stretch(self, start: int, stop: int, mask: NDArray[np.bool_] | None) -> None:
-        """Take note of instructions that ran one after the other, and of the warps that ran them.
-
-        Args:
-            start: The first one.
-            stop: The place behind the last one.
-            mask: The chunk's lanes that ran them; None for all.
-        """
-        warps = -1  # a bit each
-        if mask is not None:
-            ran = mask[: self.lanes].reshape(-1, WARP_SIZE).any(axis=1)
-            warps = int.from_bytes(np.packbits(ran, bitorder="little").tobytes(), "little")
-        if warps:
-            self._stretches.append((start, stop, warps))
-
-    def path(self) -> list[tuple[int, int]]:
-        """The stretches that the warp ran which ran most: for it the block's end waits."""
-        if not self._stretches:
-            return []
-        start, stop, warps = np.array(self._stretches, np.int64).T
-        ran = warps[:, None] >> np.arange(self.lanes // WARP_SIZE) & 1 == 1
-        longest = ran[:, int(((stop - start) @ ran).argmax())]
-        return list(zip(start[longest].tolist(), stop[longest].tolist(), strict=True))
-
-    def access(self, index: int, base: NDArray[np.int64], sectors: SectorCount) -> None:
-        """Take note of a global access."""
-        self.seen += 1
-        self._size += base.size + sectors.sectors
-        if len(self.events) < _MOST_EVENTS and self._size < _LARGEST_TRACE:
-            self.events.append((index, base, sectors))

@@ -1,59 +1,38 @@
-"""Loads, stores and atomics: where lanes touch memory, checked and counted.
+"""Binds loads, stores and atomics: the one path by which lanes access memory.
 
-Where a register's addresses lie is worked out once for all the instructions that use it with
-offsets of their own, until the register is written.
+The addresses of a register are resolved once for all the instructions that use it, each with its
+own offset, until the register is written. The execution policy may refuse lanes; observers are
+told of each access.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from memlab.device.emulator.isa import integers
 from memlab.device.emulator.isa.table import NUMPY_TYPES, Row
-from memlab.device.emulator.machine import memory
-from memlab.device.emulator.machine.access_costs import ExecutionTrace, Pattern, Patterns, Tally
-from memlab.device.emulator.machine.binding import Action
-from memlab.device.emulator.machine.memory import (
-    AccessFault,
-    GlobalMemory,
-    KernelFault,
-    Lanes,
-    Segment,
+from memlab.device.emulator.machine.address_resolution import (
+    MemoryInstruction,
+    ResolvedAddresses,
+    resolve_addresses,
 )
-from memlab.device.emulator.machine.operands import Operands, Source, value_of
-from memlab.device.emulator.machine.recording import Recorder
-from memlab.device.emulator.machine.scheduler import Mask, active_warps
+from memlab.device.emulator.machine.binding import Action
+from memlab.device.emulator.machine.memory import GlobalMemory, Lanes, Segment, split_by_space
+from memlab.device.emulator.machine.observer import ChunkState, ExecutionPolicy, Observer
+from memlab.device.emulator.machine.operands import Source, value_of
+from memlab.device.emulator.machine.scheduler import Mask
 from memlab.device.emulator.machine.threads import Threads
 from memlab.device.emulator.program.program import DecodedInstruction, Program
-from memlab.device.emulator.ptx.parser import (
-    TYPE_BYTES,
-    Address,
-    Operand,
-    PtxError,
-    Register,
-    Vector,
-)
-from memlab.device.properties import LINE_BYTES, SECTOR_BYTES, WARP_SIZE
+from memlab.device.emulator.ptx.parser import Address, Operand, PtxError, Register, Vector
 
-if TYPE_CHECKING:
-    from memlab.device.emulator.checks.checker import Checker
+AccessedElements: TypeAlias = tuple[Segment, Lanes, int, Mask | None]
+"""A segment, element positions in it of the lanes that access it, elements to add to each position,
+and those lanes (None for all)."""
 
-
-@dataclass
-class _ResolvedAddresses:
-    """Where a register's addresses lie in a segment; valid for one version of the register."""
-
-    version: int
-    position: Lanes
-    low: int
-    high: int
-    misalignment: int
-    pattern: Pattern | None
-    base: Lanes
+_WIDEST_ACCESS = 32  # bytes that a lane moves at once, at most
 
 
 class Accesses:
@@ -61,24 +40,15 @@ class Accesses:
 
     def __init__(
         self,
-        threads: Threads,
-        operands: Operands,
-        segments: Mapping[str, Segment],
-        patterns: Patterns,
-        tally: Tally,
-        trace: ExecutionTrace | None,
-        recorder: Recorder | None,
-        checker: Checker | None = None,
+        chunk: ChunkState,
+        policy: ExecutionPolicy,
+        observers: Sequence[Observer],
     ) -> None:
-        """Count into a tally; tell the trace of global accesses and the recorder of all.
-
-        A checker decides which lanes may touch memory; nothing is counted then.
-        """
-        self.lanes, self._threads, self._alive = threads.lanes, threads, threads.alive
-        self._operands, self._segments, self._patterns = operands, segments, patterns
-        self._tally, self._trace, self._recorder = tally, trace, recorder
-        self._checker = checker
-        self._located: dict[tuple[str, str, int], _ResolvedAddresses] = {}
+        """Bind for a chunk; the policy filters each access, and the observers are told of it."""
+        self.lanes, self._alive = chunk.threads.lanes, chunk.threads.alive
+        self._operands, self._segments = chunk.operands, chunk.segments
+        self._policy, self._observers = policy, observers
+        self._resolved: dict[tuple[str, str, int], ResolvedAddresses] = {}
 
     def load(self, index: int, step: DecodedInstruction) -> Action:
         """A load of one value or a vector."""
@@ -169,176 +139,96 @@ class Accesses:
 
     def _accessor(
         self, index: int, step: DecodedInstruction, operand: Address, sources: Sequence[Source] = ()
-    ) -> Callable[[Mask | None], list[tuple[Segment, Lanes, int, Mask | None]]]:
-        """How one memory instruction finds its elements; counts each time it does.
+    ) -> Callable[[Mask | None], list[AccessedElements]]:
+        """The function by which a memory instruction finds its elements.
 
-        The function it returns gives, for each segment touched: element positions (of the lanes
-        that take part, in order), elements to add to them, and those lanes (None for all).
+        Each call asks the policy which lanes may access memory, and tells the observers.
         """
-        row, offset, tally = step.row, operand.offset, self._tally
+        row, offset = step.row, operand.offset
         base = self._operands.address_base(operand)
         name = operand.base.name if isinstance(operand.base, Register) else f"{int(base):#x}"
         if base.itemsize < 8 and row.space in ("generic", "global"):
             raise PtxError(f"{row.opcode} takes an address of 64 bits, not {name}")
-        if self._checker is not None:
-            return self._checker.accessor(index, step, operand, sources)
-        width = TYPE_BYTES[(row.to if row.kind == "load" else row.of)[0]]
-        size, shift = width * row.vector, width.bit_length() - 1
+        instruction = MemoryInstruction.of(index, step, sources)
+        size, shift = instruction.size, instruction.element_bytes.bit_length() - 1
+        permitted_lanes, observers = self._policy.permitted_lanes, self._observers
 
-        def find(segment: Segment, window: int, mask: Mask | None) -> tuple[Lanes, int]:
-            key = (name, segment.name, shift)
-            version = self._operands.versions.get(name, 0)
-            located = None if mask is not None else self._located.get(key)
-            if located is None or located.version != version:
-                address = base - window if window else base
-                located = self._locate(segment, address, shift, version, mask, name)
-                if mask is None:
-                    self._located[key] = located
-            rest = offset
-            if (located.misalignment | offset) & (size - 1):  # together they may be aligned
-                address = np.asarray(base - window).astype(np.int64) + offset
-                located, rest = self._locate(segment, address, shift, version, mask, name), 0
-            low, high = located.low + rest, located.high + rest + size
-            refused = row.kind != "load" and segment.name in memory.READ_ONLY
-            if located.misalignment & (size - 1) or refused or not segment.check(low, high):
-                self._fault(segment, base - window, offset, size, step, mask)
-            self._count(index, step, segment, located, rest, mask)
-            if self._recorder is not None:
-                address = np.broadcast_to(base - window, self.lanes) + offset
-                active = self._alive if mask is None else mask
-                self._recorder.access(index, segment, address, size, active, row.kind != "store")
-            lanes = self.lanes if mask is None else int(np.count_nonzero(mask))
-            tally.bytes[index] += size * lanes
+        def access_segment(
+            segment: Segment, window: int, mask: Mask | None, found: list[AccessedElements]
+        ) -> Mask | None:
+            """Add the elements in one segment to those found; gives the lanes refused, if any."""
+            addresses, rest = self._resolve(name, base, segment, window, shift, mask), offset
+            if (addresses.misalignment | offset) & (size - 1):  # their sum may be aligned
+                moved_base = np.asarray(base - window).astype(np.int64) + offset
+                addresses = resolve_addresses(segment, name, None, moved_base, shift, mask)
+                rest = 0
+            permitted, refused = permitted_lanes(instruction, addresses, rest, mask), None
+            if permitted is not mask:
+                assert permitted is not None
+                refused = (self._alive if mask is None else mask) & ~permitted
+                if not permitted.any():
+                    return refused
+                addresses = resolve_addresses(
+                    segment, name, addresses.version, addresses.address, shift, permitted
+                )
+            for observer in observers:
+                observer.memory_accessed(instruction, addresses, rest, permitted)
             moved = rest >> shift
-            if moved < 0 or located.low < segment.origin:
+            if moved < 0 or addresses.low < segment.origin:
                 # A base before the memory's start would count from its end as an index.
-                return located.position + moved, 0
-            return located.position, moved
+                found.append((segment, addresses.position + moved, 0, permitted))
+            else:
+                found.append((segment, addresses.position, moved, permitted))
+            return refused
 
-        if row.space != "generic":
-            segment = self._segments[row.space]
-            return lambda mask: [(segment, *find(segment, 0, mask), mask)]
+        def access_space(mask: Mask | None) -> list[AccessedElements]:
+            found: list[AccessedElements] = []
+            refused = access_segment(own_segment, 0, mask, found)
+            return found if refused is None else self._with_refused(found, [refused])
 
-        def access_generic(
-            mask: Mask | None,
-        ) -> list[tuple[Segment, Lanes, int, Mask | None]]:
-            taking = self._alive if mask is None else mask
+        def access_generic(mask: Mask | None) -> list[AccessedElements]:
+            active = self._alive if mask is None else mask
             address = np.broadcast_to(base, self.lanes) + offset
-            found = []
-            for space, start, lanes in memory.split_by_space(address, taking):
+            found: list[AccessedElements] = []
+            refusals = []
+            for space, window, lanes in split_by_space(address, active):
                 chosen = None if lanes.all() else lanes
-                segment = self._segments[space]
-                found.append((segment, *find(segment, start, chosen), chosen))
-            return found
+                refused = access_segment(self._segments[space], window, chosen, found)
+                if refused is not None:
+                    refusals.append(refused)
+            return self._with_refused(found, refusals) if refusals else found
 
-        return access_generic
+        if row.space == "generic":
+            return access_generic
+        own_segment = self._segments[row.space]
+        return access_space
 
-    def _locate(
-        self,
-        segment: Segment,
-        address: Lanes,
-        shift: int,
-        version: int,
-        mask: Mask | None,
-        name: str,
-    ) -> _ResolvedAddresses:
-        """Find where addresses lie in a segment, without the instruction's own offset."""
-        pattern: Pattern | None = None
-        lane_0 = address
-        if address.ndim and segment.name not in ("const", "param"):
-            pattern, lane_0 = self._pattern(name, address, mask)
-        taking = address if mask is None or not address.ndim else address[mask]
-        low, high = int(taking.min()), int(taking.max())
-        misalignment = int(np.bitwise_or.reduce(taking, axis=None))
-        position = taking - segment.origin if segment.origin else taking
-        if segment.lane_base is not None:
-            lane_base = segment.lane_base if mask is None else segment.lane_base[mask]
-            position = position + lane_base
-        return _ResolvedAddresses(
-            version, position >> shift, low, high, misalignment, pattern, lane_0
-        )
-
-    def _pattern(self, site: str, address: Lanes, mask: Mask | None) -> tuple[Pattern, Lanes]:
-        """Intern the pattern of a warp's addresses; also give the sector where each starts."""
-        rows = address.reshape(-1, WARP_SIZE)
+    def _resolve(
+        self, name: str, base: Lanes, segment: Segment, window: int, shift: int, mask: Mask | None
+    ) -> ResolvedAddresses:
+        """Find where a register's addresses lie; once for all lanes until it is written."""
+        key = (name, segment.name, shift)
+        version = self._operands.versions.get(name, 0)
         if mask is None:
-            active: Mask = np.ones(len(rows), np.bool_)
-            first = rows[:, 0]
-        else:
-            lanes = mask.reshape(-1, WARP_SIZE)
-            active = active_warps(mask)
-            if self._trace is None and not active.all():  # which warps they are, it alone asks
-                rows, lanes = rows[active], lanes[active]
-                active = np.ones(len(rows), np.bool_)
-            first = rows[np.arange(len(rows)), lanes.argmax(axis=1)]
-            rows = np.where(lanes, rows, first[:, None])
-        line = first & ~np.int64(LINE_BYTES - 1)
-        relative = (rows - line[:, None]).astype(np.int64)
-        if mask is not None:
-            relative[~active] = 0
-        sector = first & ~np.int64(SECTOR_BYTES - 1)
-        return self._patterns.intern(site, relative, active), sector
+            known = self._resolved.get(key)
+            if known is not None and known.version == version:
+                return known
+        address = base - window if window else base
+        resolved = resolve_addresses(segment, name, version, address, shift, mask)
+        if mask is None:
+            self._resolved[key] = resolved
+        return resolved
 
-    def _count(
-        self,
-        index: int,
-        step: DecodedInstruction,
-        segment: Segment,
-        located: _ResolvedAddresses,
-        offset: int,
-        mask: Mask | None,
-    ) -> None:
-        tally, counted = self._tally, step.counted_bytes
-        if counted == 0 or segment.name in ("param", "param::func"):
-            return
-        if located.pattern is None:  # one address for all lanes
-            taking = self._alive if mask is None else mask
-            address = np.broadcast_to(located.base, self.lanes)
-            located.pattern, located.base = self._pattern("", address, taking)
-        if segment.name == "shared":
-            waves = self._patterns.wavefronts(located.pattern, offset, counted)
-            tally.requests[index] += waves.instructions
-            tally.wavefronts[index] += waves.wavefronts
-            tally.excessive[index] += waves.wavefronts - waves.ideal
-        elif segment.name == "global":
-            sectors = self._patterns.sectors(located.pattern, offset)
-            tally.requests[index] += sectors.requests
-            tally.sectors[index] += sectors.sectors
-            tally.wavefronts[index] += sectors.lines
-            tally.used[index] += sectors.addresses * counted
-            if self._trace is not None:
-                self._trace.access(index, located.base, sectors)
-        elif segment.name == "const":
-            constants = self._patterns.sectors(located.pattern, offset)
-            tally.requests[index] += constants.requests
-            tally.wavefronts[index] += constants.addresses
-        else:
-            local = self._patterns.local(located.pattern, offset, step.counted_bytes)
-            tally.requests[index] += local.requests
-            tally.sectors[index] += local.sectors
-            tally.wavefronts[index] += local.lines
-
-    def _fault(
-        self,
-        segment: Segment,
-        base: Lanes,
-        offset: int,
-        size: int,
-        step: DecodedInstruction,
-        mask: Mask | None,
-    ) -> None:
-        """Stop at the first lane whose access is at fault, if one is, and say where it is."""
-        taking = np.flatnonzero(self._alive if mask is None else mask)
-        addresses = np.broadcast_to(base, self.lanes)[taking].astype(np.int64) + offset
-        aligned = not (addresses % size).any()
-        if isinstance(segment, GlobalMemory) and aligned and segment.holds(addresses, size):
-            return  # not all in one array, but each in one
-        what = "read" if step.row.kind == "load" else "write"
-        try:
-            raise memory.find_fault(segment, addresses, size, what)
-        except AccessFault as fault:
-            lane = int(taking[fault.lane])
-            raise KernelFault(f"{fault}, {self._threads.place(lane, step.instruction)}") from None
+    def _with_refused(
+        self, found: list[AccessedElements], refusals: Sequence[Mask]
+    ) -> list[AccessedElements]:
+        """Let the lanes that the policy refused access memory that holds zeros and is dropped."""
+        refused = np.logical_or.reduce(refusals)
+        if refused.any():
+            dropped = Segment("dropped", np.zeros(_WIDEST_ACCESS, np.uint8), _WIDEST_ACCESS)
+            position = np.zeros(np.count_nonzero(refused), np.int64)
+            found.append((dropped, position, 0, refused))
+        return found
 
 
 def build_segments(

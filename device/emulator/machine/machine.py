@@ -1,7 +1,8 @@
 """Runs a program over the lanes of a chunk of blocks, and counts.
 
-Each instruction is bound once to the arrays it works on, so that running it is one call. Nothing
-here knows an opcode: rows of the table say what to do.
+Each instruction is bound once to the arrays it works on, so that running it is one call. The
+machine knows no opcode: the rows of the instruction table say what to do. Observers watch the run,
+and one of them may direct it (`observer`).
 """
 
 from __future__ import annotations
@@ -14,13 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memlab.device.emulator.machine import binding, printf
-from memlab.device.emulator.machine.access_costs import ExecutionTrace, Patterns, Tally
+from memlab.device.emulator.machine.access_costs import Patterns, Tally
+from memlab.device.emulator.machine.access_counting import AccessCounter
 from memlab.device.emulator.machine.accesses import Accesses, build_segments
 from memlab.device.emulator.machine.binding import Action
 from memlab.device.emulator.machine.memory import GlobalMemory, KernelFault
+from memlab.device.emulator.machine.observer import ChunkState, Observer, policy_of
 from memlab.device.emulator.machine.operands import Operands, value_of
 from memlab.device.emulator.machine.partial_barriers import PartialBarriers, is_partial
-from memlab.device.emulator.machine.recording import Recorder
 from memlab.device.emulator.machine.scheduler import Mask, Scheduler, active_warps
 from memlab.device.emulator.machine.spin_waits import SpinWaitDetector
 from memlab.device.emulator.machine.threads import Grid, Threads, source_excerpt
@@ -31,24 +33,23 @@ from memlab.device.emulator.machine.warp_synchronization import (
 )
 from memlab.device.emulator.program.lowering import OPERAND_EXCEPTIONS, operand_error
 from memlab.device.emulator.program.program import DecodedInstruction, Program
-from memlab.device.emulator.ptx.parser import PtxError
 from memlab.device.properties import WARP_SIZE
 
 if TYPE_CHECKING:
     from memlab.device.budget import Deadline
-    from memlab.device.emulator.checks.checker import Checker
-    from memlab.device.emulator.sampling.affine_values import AffineValues
 
 
-_MAX_IDLE_ROUNDS = 3  # of all groups that wait: then none of a probe's blocks can go on
+_MAX_IDLE_ROUNDS = 3
+"""How often all groups of a trial run may wait in vain before it ends."""
 
 
 class Chunk:
     """Some blocks of a grid, with the registers and memories of their lanes.
 
     Attributes:
-        tally: What each instruction did.
-        trace: Global accesses in order, where they were asked for.
+        program: The kernel.
+        tally: The counts of each instruction.
+        lanes: How many lanes the blocks take.
     """
 
     def __init__(
@@ -58,36 +59,45 @@ class Chunk:
         blocks: NDArray[np.int64],
         global_memory: GlobalMemory,
         patterns: Patterns,
-        trace: ExecutionTrace | None = None,
+        *,
+        observers: Sequence[Observer] = (),
         source: Sequence[str] = (),
-        recorder: Recorder | None = None,
-        checker: Checker | None = None,
         deadline: Deadline | None = None,
-        moves: AffineValues | None = None,
     ) -> None:
-        """Prepare blocks, given by their coordinates (shape (blocks, 3)), for running."""
-        self._deadline = deadline
-        self.program, self.trace, self._recorder = program, trace, recorder
-        self._checker = checker
+        """Prepare blocks for running.
+
+        Args:
+            program: The kernel.
+            grid: Its launch geometry and arguments.
+            blocks: Coordinates of the blocks, shape (blocks, 3).
+            global_memory: The launch's global memory.
+            patterns: The launch's address patterns.
+            observers: Watch the run; at most one of them is an `ExecutionPolicy`.
+            source: The CUDA source's lines, for messages.
+            deadline: When to stop.
+        """
+        self._deadline, self._observers = deadline, tuple(observers)
+        self._policy = policy_of(observers)
+        self.program = program
         self.tally = Tally.zeros(len(program.steps))
         self._threads = Threads(grid, blocks, source)
         self.lanes = self._threads.lanes
         places = {each.name: global_memory.find(each.name).address for each in program.globals}
         self._operands = Operands(program, self._threads, places)
-        spaces = build_segments(program, self._threads, global_memory)
-        self._memory, self._spaces = global_memory, spaces
-        if checker is not None:
-            checker.begin(self._threads, self._operands, spaces)
-        self._moves = moves
-        if moves is not None:
-            moves.begin(self._threads, self._operands)
-        self._accesses = Accesses(
-            self._threads, self._operands, spaces, patterns, self.tally, trace, recorder, checker
-        )
-        self._company = ParticipatingLanes()
-        if checker is not None:
-            checker.barriers.company = self._company
-        self._rendezvous = PartialBarriers(program.steps, self._operands, self._threads)
+        self._memory = global_memory
+        self._spaces = build_segments(program, self._threads, global_memory)
+        self._participants = ParticipatingLanes()
+        chunk = ChunkState(self._threads, self._operands, self._spaces, self._participants)
+        if self._policy not in self._observers:
+            self._policy.chunk_started(chunk)
+        for observer in self._observers:
+            observer.chunk_started(chunk)
+        access_observers = self._observers
+        if self._policy.counts_accesses:
+            counter = AccessCounter(self.lanes, self.tally, patterns, self._observers)
+            access_observers = (counter, *access_observers)
+        self._accesses = Accesses(chunk, self._policy, access_observers)
+        self._partial_barriers = PartialBarriers(program.steps, self._operands, self._threads)
         self._actions: list[Action | None] = []
         for index, step in enumerate(program.steps):
             try:
@@ -99,55 +109,57 @@ class Chunk:
         """Run every lane to its end.
 
         Raises:
-            KernelFault: An access outside memory or misaligned; names source line, block
-                and thread. With a checker such accesses are left out instead. Or the kernel
-                stopped itself.
-            OutOfTime: The deadline passed; names where a thread was then.
+            KernelFault: An access outside memory or misaligned, unless the policy leaves such lanes
+                out: the message names source line, block and thread. Or the kernel stopped itself.
+            OutOfTime: The deadline passed: the message names a thread and where it was.
         """
         with np.errstate(all="ignore"):
             self._run()
         return self.tally
 
     def _run(self) -> None:
-        checker = self._checker
-        opener = None if checker is None else checker.open
-        if opener is None and any(map(is_partial, self.program.steps)):
-            opener = self._rendezvous.open
-        block_lanes = self._threads.grid.padded_threads
-        self._waiting = SpinWaitDetector(self.program, self._operands, self._spaces)
-        awake = self._waiting.warps_to_resume
+        steps = self.program.steps
+        partial_release = self._partial_barriers.open if any(map(is_partial, steps)) else None
+        self._spin_waits = SpinWaitDetector(self.program, self._operands, self._spaces)
         schedule = Scheduler(
-            self._threads.alive, opener, block_lanes, self.program.order, awake, self._meet
+            self._threads.alive,
+            self._policy.barrier_release(partial_release),
+            self._threads.grid.padded_threads,
+            self.program.order,
+            self._spin_waits.warps_to_resume,
+            self._release_warp_waits,
         )
-        self._meetings = WarpSynchronization(
-            self.program.steps, self._operands, schedule.live, self._company
+        self._warp_synchronization = WarpSynchronization(
+            steps, self._operands, schedule.live, self._participants
         )
-        if checker is not None:
-            checker.barriers.schedule = schedule
-        end = len(self.program.steps)
-        lanes_change, warps_change = [0] * (end + 1), [0] * (end + 1)
+        for observer in self._observers:
+            observer.run_started(schedule)
+        # How many lanes and warps more execute an instruction than the one before it.
+        lanes_change, warps_change = [0] * (len(steps) + 1), [0] * (len(steps) + 1)
         try:
             self._run_groups(schedule, lanes_change, warps_change)
         except KernelFault:
-            # A probe's blocks may be one block several times, which then does too often what it
-            # should do once: what is wrong in truth is found when the grid runs.
-            if self.trace is None:
+            # A block that runs several times does too often what it should do once: the launch
+            # itself shows whether the kernel is at fault.
+            if not self._policy.is_trial:
                 raise
-        np_lanes = np.cumsum(lanes_change[:-1])
-        np_warps = np.cumsum(warps_change[:-1])
-        self.tally.lanes = [a + int(b) for a, b in zip(self.tally.lanes, np_lanes, strict=True)]
-        self.tally.warps = [a + int(b) for a, b in zip(self.tally.warps, np_warps, strict=True)]
+        lanes = np.cumsum(lanes_change[:-1])
+        warps = np.cumsum(warps_change[:-1])
+        self.tally.lanes = [a + int(b) for a, b in zip(self.tally.lanes, lanes, strict=True)]
+        self.tally.warps = [a + int(b) for a, b in zip(self.tally.warps, warps, strict=True)]
 
-    def _meet(self, waiting: WaitingGroups, held: Mask) -> tuple[WaitingGroups, WaitingGroups]:
-        return self._meetings.execute_ready(waiting, held, self._actions)
+    def _release_warp_waits(
+        self, waiting: WaitingGroups, held: Mask
+    ) -> tuple[WaitingGroups, WaitingGroups]:
+        return self._warp_synchronization.execute_ready(waiting, held, self._actions)
 
     def _run_groups(
         self, schedule: Scheduler, lanes_change: list[int], warps_change: list[int]
     ) -> None:
-        """Run group after group; the lists take by how many lanes and warps more run there."""
+        """Run group after group, noting where more or fewer lanes and warps begin to execute."""
         steps, actions, end = self.program.steps, self._actions, len(self.program.steps)
-        checker, deadline, meetings = self._checker, self._deadline, self._meetings
-        may_wait = meetings.steps
+        deadline, observers = self._deadline, self._observers
+        must_wait, may_wait = self._warp_synchronization.must_wait, self._warp_synchronization.steps
         going = True
         while going:
             start, mask = schedule.counter, schedule.mask
@@ -159,7 +171,7 @@ class Chunk:
                 action = actions[counter]
                 if action is None:
                     break
-                if mask is not None and counter in may_wait and meetings.must_wait(counter, mask):
+                if mask is not None and counter in may_wait and must_wait(counter, mask):
                     break
                 action(mask)
                 counter += 1
@@ -170,31 +182,27 @@ class Chunk:
             warps_change[start] += warps
             lanes_change[counter + at_control] -= lanes
             warps_change[counter + at_control] -= warps
-            if self.trace is not None:
-                self.trace.stretch(start, counter + at_control, mask)
-            if self._recorder is not None:
-                self._recorder.stretch(start, counter + at_control, mask)
+            for observer in observers:
+                observer.range_executed(start, counter + at_control, mask)
             schedule.counter = counter
-            if not at_control:
-                if counter >= end:
-                    if checker is not None:
-                        checker.record_control_flow(end, schedule.mask)
-                    going = schedule.exit()
-                else:
-                    schedule.merge()
-            else:
+            if at_control:
                 going = self._transfer(schedule, steps[counter], counter, lanes)
+            elif counter < end:
+                schedule.merge()
+            else:
+                self._control_transferred(end, schedule.mask)
+                going = schedule.exit()
 
     def _transfer(
         self, schedule: Scheduler, step: DecodedInstruction, counter: int, lanes: int
     ) -> bool:
-        """Carry out a branch, an exit, a barrier or a meeting for the running group."""
-        if step.row.kind == "warp":
+        """Execute a branch, an exit, a barrier or a wait of a warp; False when no group is left."""
+        kind, guard = step.row.kind, step.instruction.guard
+        if kind == "warp":
             return schedule.meet()
-        guard = step.instruction.guard
         if guard is not None:
-            if self._checker is not None:
-                self._checker.check_predicate(guard, schedule.mask)
+            for observer in self._observers:
+                observer.guard_read(guard, schedule.mask)
             taken = self._operands.register(guard)
             if step.instruction.guard_negated:
                 taken = ~taken
@@ -205,73 +213,66 @@ class Chunk:
                 schedule.jump(counter + 1)
                 return True
             if count < lanes:
-                if step.row.kind == "branch":
-                    if self._checker is not None:
-                        self._checker.record_control_flow(counter, taken)
-                    waits = self._waits(step, counter, taken)
+                if kind == "branch":
+                    self._control_transferred(counter, taken)
+                    spins = self._spins(step, counter, taken)
                     schedule.split(taken, step.target)
-                    return not waits or self._defer_group(schedule, step, counter)
+                    return not spins or self._defer_group(schedule, step, counter)
                 schedule.split(taken, counter)  # those taken lie lowest: they run on from here
-        if self._checker is not None and step.row.kind in ("branch", "exit"):
-            self._checker.record_control_flow(counter, schedule.mask)
-        if step.row.kind == "branch":
-            waits = self._waits(step, counter, schedule.mask)
+        if kind == "branch":
+            self._control_transferred(counter, schedule.mask)
+            spins = self._spins(step, counter, schedule.mask)
             schedule.jump(step.target)
-            return not waits or self._defer_group(schedule, step, counter)
-        checker = self._checker if step.row.kind == "nothing" else None
-        if checker is not None and checker.passes(counter, schedule.mask):
+            return not spins or self._defer_group(schedule, step, counter)
+        if kind == "exit":
+            self._control_transferred(counter, schedule.mask)
+            return schedule.exit()
+        if kind == "nothing" and self._policy.may_pass(counter, schedule.mask):
             schedule.jump(counter + 1)
             return True
-        return schedule.exit() if step.row.kind == "exit" else schedule.park()
+        return schedule.park()
 
-    def _waits(self, step: DecodedInstruction, counter: int, lanes: Mask | None) -> bool:
+    def _control_transferred(self, index: int, mask: Mask | None) -> None:
+        for observer in self._observers:
+            observer.control_transferred(index, mask)
+
+    def _spins(self, step: DecodedInstruction, counter: int, mask: Mask | None) -> bool:
         """Whether lanes that take a branch do so to wait for another thread."""
         if step.target > counter:
             return False
-        return self._waiting.is_spin_iteration(
-            step.target, self._threads.alive if lanes is None else lanes
+        return self._spin_waits.is_spin_iteration(
+            step.target, self._threads.alive if mask is None else mask
         )
 
     def _defer_group(self, schedule: Scheduler, step: DecodedInstruction, counter: int) -> bool:
-        """Let others run before the group that waits; False where nothing is left to run.
+        """Let others run before the group that waits; False where the run ends.
 
-        A probe's blocks may wait for blocks that are not among them: it ends there.
+        The blocks of a trial run may wait for blocks that do not run: then it ends.
         """
         if schedule.counter == step.target:  # else another group runs first
             schedule.defer(counter)
-        return self.trace is None or schedule.rounds_in_vain < _MAX_IDLE_ROUNDS
+        return not self._policy.is_trial or schedule.rounds_in_vain < _MAX_IDLE_ROUNDS
 
     def _bind(self, index: int, step: DecodedInstruction) -> Action | None:
-        """What running an instruction calls; None for one that decides who runs next."""
+        """The action of an instruction; None for one that decides which lanes run next."""
         kind, operands, threads = step.row.kind, self._operands, self._threads
         match kind:
             case "branch" | "exit" | "barrier":
                 return None
             case "nothing":
-                if self._checker is None:
-                    return _do_nothing
-                ordering = self._checker.synchronization_action(step)
+                ordering = self._policy.bind_ordering(step)
                 if ordering is None:
                     return None
                 action = ordering
             case "lanes":
                 action = binding.bind_lanewise(operands, step)
             case "arrive":
-                if self._checker is not None:
-                    raise PtxError(
-                        f"the checks do not follow {step.row.opcode}, in line "
-                        f"{step.instruction.source_line}: put bar.sync in its place"
-                    )
-                action = partial(self._rendezvous.arrive, index)
-            case "warp":
+                action = partial(self._partial_barriers.arrive, index)
+            case "warp" | "block":
+                size = WARP_SIZE if kind == "warp" else threads.grid.padded_threads
                 action = binding.bind_collective(
-                    operands, step, threads.alive, WARP_SIZE, self._company
+                    operands, step, threads.alive, size, self._participants
                 )
-                if self._checker is not None:
-                    action = self._checker.together(index, step, action)
-            case "block":
-                size = threads.grid.padded_threads
-                action = binding.bind_collective(operands, step, threads.alive, size, self._company)
             case "print":
                 action = self._print(step)
             case "trap":
@@ -284,19 +285,17 @@ class Chunk:
                 action = self._accesses.atomic(index, step)
             case _:
                 raise AssertionError(f"{kind} is replaced before a program is loaded")
-        if self._moves is not None:
-            action = self._moves.follow(step, action)
-        if self._checker is not None:
-            action = self._checker.follow(index, step, action)
+        for observer in self._observers:
+            action = observer.instruction_bound(index, step, action)
         return binding.with_guard(operands, index, step, action, self.tally)
 
     def _trap(self, index: int, step: DecodedInstruction) -> Action:
-        """`trap`, or an assertion that failed, with the address of its text."""
+        """The action of `trap`, or of a failed assertion, whose operand is its text's address."""
         texts = [self._operands.source(each, "u64") for each in step.instruction.operands]
 
         def run(mask: Mask | None) -> None:
-            if self._checker is not None:
-                self._checker.report_trap(index, mask)
+            for observer in self._observers:
+                observer.trap_reached(index, mask)
             where = self._place(step, mask)
             if not texts:
                 raise KernelFault(f"the kernel stopped itself (trap), {where}")
@@ -308,21 +307,17 @@ class Chunk:
         return run
 
     def _print(self, step: DecodedInstruction) -> Action:
-        """`printf`; a probe, whose blocks run again, does not."""
+        """The action of `printf`; a trial run prints nothing."""
         form, values = (self._operands.source(each, "u64") for each in step.instruction.operands)
 
         def run(mask: Mask | None) -> None:
             lanes = self._threads.alive if mask is None else mask
-            if self.trace is None:
+            if not self._policy.is_trial:
                 printf.print_lanes(self._memory, self._spaces, form, values, lanes)
 
         return run
 
     def _place(self, step: DecodedInstruction, mask: Mask | None) -> str:
-        """Where the first of some lanes is, in words."""
+        """The thread and the source line of the first of some lanes, for a message."""
         lane = int(np.flatnonzero(self._threads.alive if mask is None else mask)[0])
         return self._threads.place(lane, step.instruction)
-
-
-def _do_nothing(mask: Mask | None) -> None:
-    return None

@@ -1,8 +1,4 @@
-"""What lanes touch, one access after the other, for those who want to follow a thread.
-
-A `Chunk` that is given a recorder tells it of every access and of every stretch of instructions
-without a branch. Without one it does nothing more than ask.
-"""
+"""Records the accesses of chosen lanes one by one, so that a thread can be followed."""
 
 from __future__ import annotations
 
@@ -12,7 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from memlab.device.emulator.machine.memory import GlobalMemory, Segment
+from memlab.device.emulator.machine.address_resolution import MemoryInstruction, ResolvedAddresses
+from memlab.device.emulator.machine.memory import GlobalMemory
+from memlab.device.emulator.machine.observer import ChunkState, Observer
 
 Lanes = NDArray[Any]
 
@@ -21,13 +19,13 @@ _COUNTED_AT_ONCE = 4_000_000  # reads held before they are added up
 
 @dataclass(frozen=True)
 class RecordedAccess:
-    """One memory instruction, as the followed lanes carried it out.
+    """One execution of a memory instruction by the followed lanes.
 
     Attributes:
-        step: Its place in the program.
-        space: The state space it touched.
+        step: The instruction's position in the program.
+        space: The state space that it accessed.
         addresses: Byte addresses in that space, shape (followed lanes,).
-        active: Which of these lanes took part.
+        active: Which of these lanes took part, shape (followed lanes,).
     """
 
     step: int
@@ -38,14 +36,14 @@ class RecordedAccess:
 
 @dataclass(frozen=True)
 class ExecutedRange:
-    """Instructions that ran one after the other, without a branch between them.
+    """Instructions that were executed in sequence, without a branch between them.
 
     Attributes:
-        start: The first one's place in the program.
-        stop: The place behind the last one.
-        active: Which of the followed lanes ran them.
-        accesses: The memory instructions among them, in order; one that no lane's guard let
-            through is missing.
+        start: Position of the first one in the program.
+        stop: Position behind the last one.
+        active: Which of the followed lanes executed them, shape (followed lanes,).
+        accesses: The memory instructions among them, in order. One that no lane executed, because
+            of its guard, is missing.
     """
 
     start: int
@@ -54,15 +52,15 @@ class ExecutedRange:
     accesses: tuple[RecordedAccess, ...]
 
 
-class Recorder:
-    """Follows some lanes of a chunk, and counts how often global memory is read by all lanes.
+class Recorder(Observer):
+    """Follows some lanes of a chunk, and counts the reads of global memory by all lanes.
 
     Attributes:
-        stretches: What the followed lanes did, in the order of execution.
+        stretches: The ranges that the followed lanes executed, in order.
     """
 
     def __init__(self, memory: GlobalMemory, lanes: Lanes | None = None) -> None:
-        """Follow the given lanes of a chunk; none where only reads are to be counted."""
+        """Follow these lanes of a chunk; None counts reads alone."""
         self.stretches: list[ExecutedRange] = []
         self._memory = memory
         self._lanes = np.zeros(0, np.int64) if lanes is None else lanes
@@ -72,22 +70,24 @@ class Recorder:
         self._uncounted = 0
         self._positions, self._times = np.zeros(0, np.int64), np.zeros(0, np.int64)
 
-    def access(
-        self, step: int, segment: Segment, addresses: Lanes, size: int, active: Lanes, load: bool
-    ) -> None:
-        """Take note of one memory instruction.
+    def chunk_started(self, chunk: ChunkState) -> None:
+        """Keep which lanes are threads."""
+        self._alive = chunk.threads.alive
 
-        Args:
-            step: Its place in the program.
-            segment: What it touches.
-            addresses: Byte address of each lane of the chunk.
-            size: Bytes that a lane moves.
-            active: Lanes that take part.
-            load: Whether it reads.
-        """
-        if load and segment.name == "global":
-            first = addresses[active] // self._unit
-            units = np.arange(max(size // self._unit, 1))
+    def memory_accessed(
+        self,
+        instruction: MemoryInstruction,
+        addresses: ResolvedAddresses,
+        offset: int,
+        mask: Lanes | None,
+    ) -> None:
+        """Record one memory instruction."""
+        active = self._alive if mask is None else mask
+        touched = np.broadcast_to(addresses.address, active.size) + offset
+        space = addresses.segment.name
+        if instruction.kind != "store" and space == "global":
+            first = touched[active] // self._unit
+            units = np.arange(max(instruction.size // self._unit, 1))
             self._reads.append((first[:, None] + units).reshape(-1))
             self._uncounted += self._reads[-1].size
             if self._uncounted > _COUNTED_AT_ONCE:
@@ -95,11 +95,11 @@ class Recorder:
         followed = active[self._lanes]
         if followed.any():
             self._pending.append(
-                RecordedAccess(step, segment.name, addresses[self._lanes], followed)
+                RecordedAccess(instruction.index, space, touched[self._lanes], followed)
             )
 
-    def stretch(self, start: int, stop: int, mask: Lanes | None) -> None:
-        """Take note of instructions that have run, the accesses among them included."""
+    def range_executed(self, start: int, stop: int, mask: Lanes | None) -> None:
+        """Record the range, with the accesses in it."""
         if not len(self._lanes):
             return
         active = np.ones(len(self._lanes), np.bool_) if mask is None else mask[self._lanes]
@@ -108,10 +108,10 @@ class Recorder:
         self._pending.clear()
 
     def reads(self, name: str) -> tuple[Lanes, Lanes]:
-        """Which elements of an array in global memory were read, and how often each.
+        """Count the reads of an array in global memory by element.
 
         Returns:
-            Row-major positions in rising order, and the reads of each.
+            Row-major positions of the elements that were read, ascending, and the reads of each.
         """
         self._count()
         found = self._memory.find(name)
@@ -122,7 +122,7 @@ class Recorder:
         return places[whole] // units, times[whole]
 
     def _count(self) -> None:
-        """Add up what was read since the last time."""
+        """Add up the reads since the last time."""
         places, times = np.unique(
             np.concatenate([*self._reads, self._positions[:0]]), return_counts=True
         )

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from memlab.device.emulator.machine.access_costs import ExecutionTrace
+from memlab.device.emulator.machine.execution_trace import ExecutionTrace
 from memlab.device.emulator.machine.memory import DeviceArray
 from memlab.device.emulator.program.program import Program
 from memlab.device.emulator.sampling.block_sample import block_coordinates

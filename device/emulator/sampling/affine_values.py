@@ -16,9 +16,9 @@ from collections.abc import Callable
 import numpy as np
 
 from memlab.device.emulator.machine.binding import Action
-from memlab.device.emulator.machine.operands import Operands
+from memlab.device.emulator.machine.observer import ChunkState, Observer, do_nothing
 from memlab.device.emulator.machine.scheduler import Mask
-from memlab.device.emulator.machine.threads import CLOCK_REGISTERS, Threads
+from memlab.device.emulator.machine.threads import CLOCK_REGISTERS
 from memlab.device.emulator.program.program import (
     DecodedInstruction,
     Program,
@@ -43,7 +43,7 @@ _BLOCK_INDEX_STRIDES = {
 }
 
 
-class AffineValues:
+class AffineValues(Observer):
     """Follows chunks of blocks.
 
     Attributes:
@@ -69,26 +69,27 @@ class AffineValues:
         """As in `Reach`, of all blocks that have run."""
         return self._strides | self._reach.strides if self._reach else self._strides
 
-    def begin(self, threads: Threads, operands: Operands) -> None:
+    def chunk_started(self, chunk: ChunkState) -> None:
         """Take up the next chunk."""
+        threads = chunk.threads
         self._finished, self._strides = self.boxes, self.strides
         self._reach = DecisionRange(threads.blocks, threads.grid.grid)
-        self._alive, self._operands = threads.alive, operands
+        self._alive, self._operands = threads.alive, chunk.operands
         self._moves: dict[str, Stride] = {}
         self._written: set[str] = set()
 
-    def follow(self, step: DecodedInstruction, action: Action) -> Action:
+    def instruction_bound(self, index: int, step: DecodedInstruction, action: Action) -> Action:
         """The action of an instruction, where it decides anything, and what it does to moves."""
         targets = tuple(registers_written(step))
         decides = not self._deciding.isdisjoint(targets)
         if step.row.kind in ("load", "store", "atomic", "reduce"):
             if not decides and not self._keeps(step):
-                action = _do_nothing
+                action = do_nothing
             rule = self._access(step)
         elif step.row.kind == "arrive":
             return action
         elif not decides:
-            return _do_nothing
+            return do_nothing
         else:
             rule = self._computing(step)
 
@@ -171,7 +172,3 @@ class AffineValues:
             self._moves.pop(name, None)
         else:
             self._moves[name] = move
-
-
-def _do_nothing(mask: Mask | None) -> None:
-    return None

@@ -20,7 +20,7 @@ from memlab.device.datasheets import loader
 from memlab.device.emulation import counting, execution, representative_block
 from memlab.device.emulation.device import EmulatedDevice, emulate_if_supported
 from memlab.device.emulation.execution import Execution
-from memlab.device.emulator.machine import access_costs
+from memlab.device.emulator.machine import execution_trace
 from memlab.device.emulator.machine.memory import KernelFault
 from memlab.device.emulator.ptx.parser import PtxError, parse_ptx
 from memlab.device.measurement import Coverage, Measurement
@@ -244,7 +244,7 @@ def test_of_a_long_walk_the_beginning_stands_for_the_rest(monkeypatch: pytest.Mo
     x = Buffer("x", (16, 65536), "float32", "in")
     launch = launch_of(WALK, OUT, x, Scalar("n", "int32", 65536), blocks=16)
     whole = run(launch).counters
-    monkeypatch.setattr(access_costs, "_MOST_EVENTS", 100)
+    monkeypatch.setattr(execution_trace, "_MOST_EVENTS", 100)
     cut = run(launch).counters
 
     assert whole.dram_read_bytes == pytest.approx(x.nbytes, rel=0.01)

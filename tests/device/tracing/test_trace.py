@@ -181,14 +181,14 @@ def test_a_trace_changes_nothing_that_is_counted() -> None:
     tallies = []
     for lanes in (None, np.zeros(0, np.int64), np.arange(16)):
         execution = Execution(launch, program, 0, [])
-        recorder = None if lanes is None else Recorder(execution.memory, lanes)
+        observers = [] if lanes is None else [Recorder(execution.memory, lanes)]
         chunk = Chunk(
             program,
             execution.grid,
             block,
             execution.memory,
             execution.patterns,
-            recorder=recorder,
+            observers=observers,
         )
         tallies.append(chunk.run())
     assert tallies[0] == tallies[1] == tallies[2]

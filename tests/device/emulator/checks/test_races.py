@@ -43,7 +43,7 @@ def observe(operations: list[Operation]) -> list[tuple[Observation, int, int]]:
     extents = {"global": [], "shared": [(0, program.static_shared_bytes)]}
     grid = Grid((1, 1, 1), (64, 1, 1), 0, b"")
     checker = Checker(program, grid, memory, extents, (), (), ("racecheck",))
-    Chunk(program, grid, np.array([(0, 0, 0)]), memory, Patterns(), checker=checker).run()
+    Chunk(program, grid, np.array([(0, 0, 0)]), memory, Patterns(), observers=[checker]).run()
     found = []
     for each in checker.observations():
         assert each.other is not None
@@ -85,7 +85,7 @@ def checked(
     blocks = np.array([(each, 0, 0) for each in range(BLOCKS)])
     for first in range(0, BLOCKS, chunk):
         here = blocks[first : first + chunk]
-        Chunk(program, grid, here, memory, Patterns(), checker=checker).run()
+        Chunk(program, grid, here, memory, Patterns(), observers=[checker]).run()
     found = set()
     for each in checker.observations():
         other = None if each.other is None else checker.place(each.other)
