@@ -6,7 +6,7 @@ TIMES := 10
 CUDA ?= /usr/local/cuda
 
 .DEFAULT_GOAL := help
-.PHONY: help roofline test test-all check fuzz format bench gpu-test gpu-bench docs clean
+.PHONY: help roofline test test-all check fuzz mutants format bench gpu-test gpu-bench docs clean
 
 help: ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -30,6 +30,9 @@ check: .venv/developing ## lint, types, import floors, format
 fuzz: .venv/developing ## the fuzz tests with TIMES=10 as many cases, drawn from SEED
 	@echo "make fuzz SEED=$(SEED) TIMES=$(TIMES)  # draws these cases again"
 	MEMLAB_FUZZ=$(TIMES) $(BIN)/python -m pytest tests/fuzz -n auto --hypothesis-seed=$(SEED)
+
+mutants: .venv/developing ## plant faults and name those that no test finds; MUTANTS=--help
+	$(BIN)/python -m tests.mutants $(MUTANTS)
 
 format: .venv/developing ## format the code
 	$(BIN)/ruff check --fix
