@@ -31,7 +31,7 @@ fuzz: .venv/developing ## the fuzz tests with TIMES=10 as many cases, drawn from
 	@echo "make fuzz SEED=$(SEED) TIMES=$(TIMES)  # draws these cases again"
 	MEMLAB_FUZZ=$(TIMES) $(BIN)/python -m pytest tests/fuzz -n auto --hypothesis-seed=$(SEED)
 
-mutants: .venv/developing ## plant faults and name those that no test finds; MUTANTS=--help
+mutants: .venv/developing ## mutation testing: plant faults, list those that no test finds (MUTANTS=--help)
 	$(BIN)/python -m tests.mutants $(MUTANTS)
 
 format: .venv/developing ## format the code

@@ -1,1 +1,1 @@
-"""Single faults planted in the house, and which of them its tests find: `make mutants`."""
+"""Mutation testing: plants single faults and reports those that no test finds (`make mutants`)."""

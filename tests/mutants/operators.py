@@ -1,7 +1,7 @@
-"""The single faults that can be planted in a module: each a small change of its syntax tree.
+"""The mutation operators: small changes of a module's syntax tree, each a single fault.
 
-What decides nothing is left alone: docstrings, annotations, decorators, the texts of messages,
-exceptions once they are raised, and `strict` of `zip`, which only guards.
+Code that cannot change a result is left out: docstrings, annotations, decorators, message texts,
+`raise` statements, and the `strict` argument of `zip`.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from functools import reduce
 from typing import TypeAlias, TypeGuard
 
 Change: TypeAlias = tuple[str, ast.AST]
-"""A kind of fault, and what stands for the node then."""
+"""The kind of a fault, and the replacement of the node."""
 
 Path: TypeAlias = tuple[tuple[str, int | None], ...]
-"""The way from a module to a node: fields, and places in those that are lists."""
+"""The path from a module to a node: field names, with an index where a field is a list."""
 
 COMPARISONS: dict[type[ast.cmpop], tuple[type[ast.cmpop], ...]] = {
     ast.Lt: (ast.LtE, ast.GtE),
@@ -44,14 +44,14 @@ ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
     ast.RShift: ast.LShift,
 }
 DROPPED = (ast.Add, ast.Sub, ast.Mod)
-"""Operators without whose second operand the first still makes sense."""
+"""Operators whose second operand is left out in a fault."""
 OPPOSITES = {
-    one: other
+    name: opposite
     for pair in (("min", "max"), ("any", "all"), ("minimum", "maximum"), ("argmin", "argmax"))
-    for one, other in (pair, pair[::-1])
+    for name, opposite in (pair, pair[::-1])
 }
-AROUND = 30
-"""Letters that are shown of what is the same before and behind a fault."""
+CONTEXT_LETTERS = 30
+"""Letters shown of the unchanged text before and after a fault."""
 TYPING = frozenset({"cast", "TypeVar", "NewType"})
 
 
@@ -60,17 +60,17 @@ class Mutation:
     """One fault.
 
     Attributes:
-        kind: What sort of fault it is.
-        source: The line that it is in, without the blanks around it.
-        old: What stands there.
-        new: What would stand there.
-        ordinal: How many faults before it have the same four texts.
-        line: The number of its line.
-        extent: The first and the last line of the statement that it is in; of one with a body,
+        kind: The kind of the fault.
+        source: The source line, without leading and trailing blanks.
+        old: The text that the fault replaces.
+        new: The replacement.
+        ordinal: The number of earlier faults with the same four texts.
+        line: The line number.
+        extent: The first and last line of the enclosing statement; of a statement with a body,
             those of its head.
-        at_import: Whether it is executed when the module is imported, in no function.
-        path: The way to the node.
-        node: What would stand there, as a tree.
+        at_import: Whether the code runs at import, outside any function.
+        path: The path to the node.
+        node: The replacement as a tree.
     """
 
     kind: str
@@ -86,26 +86,26 @@ class Mutation:
 
     @property
     def text(self) -> str:
-        """The fault as a person reads it."""
+        """The fault as the report prints it."""
         return f"{self.old}  ->  {self.new}"
 
     def plant(self, source: str) -> ast.Module:
-        """Give the module with this fault."""
+        """The syntax tree of a module's source with this fault."""
         tree = ast.parse(source)
-        above: ast.AST = tree
-        for field, place in self.path[:-1]:
-            above = _at(above, field, place)
-        field, place = self.path[-1]
+        parent: ast.AST = tree
+        for field, index in self.path[:-1]:
+            parent = _child(parent, field, index)
+        field, index = self.path[-1]
         new = copy.deepcopy(self.node)
-        if place is None:
-            setattr(above, field, new)
+        if index is None:
+            setattr(parent, field, new)
         else:
-            getattr(above, field)[place] = new
+            getattr(parent, field)[index] = new
         return tree
 
 
 def mutations(source: str) -> list[Mutation]:
-    """Find all faults that can be planted in a module."""
+    """All faults that can be planted in a module's source."""
     tree = ast.parse(source)
     walk = _Walk(source.splitlines())
     walk.visit(tree, (), (), at_import=True)
@@ -113,7 +113,7 @@ def mutations(source: str) -> list[Mutation]:
 
 
 class _Walk:
-    """A walk through a tree that notes what can be changed in it."""
+    """A walk through a syntax tree that collects its faults."""
 
     def __init__(self, lines: list[str]) -> None:
         self.found: list[Mutation] = []
@@ -121,24 +121,24 @@ class _Walk:
         self._seen: Counter[tuple[str, ...]] = Counter()
 
     def visit(self, node: ast.AST, path: Path, above: tuple[ast.AST, ...], at_import: bool) -> None:
-        """Note the faults of a node and of all below it.
+        """Collect the faults of a node and of its descendants.
 
         Args:
-            node: Where the walk stands.
-            path: The way there from the module.
-            above: The nodes on that way.
-            at_import: Whether the node is executed when the module is imported.
+            node: The current node.
+            path: The path from the module to the node.
+            above: The node's ancestors, outermost first.
+            at_import: Whether the node runs at import.
         """
-        if _is_left_alone(node):
+        if _is_excluded(node):
             return
         for kind, new in _changes(node, above):
-            self._note(kind, node, new, path, above, at_import)
+            self._add(kind, node, new, path, above, at_import)
         is_function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
-        for field, place, each in _children(node):
-            later = is_function and field == "body"
-            self.visit(each, (*path, (field, place)), (*above, node), at_import and not later)
+        for field, index, child in _children(node):
+            deferred = is_function and field == "body"
+            self.visit(child, (*path, (field, index)), (*above, node), at_import and not deferred)
 
-    def _note(
+    def _add(
         self,
         kind: str,
         node: ast.AST,
@@ -148,7 +148,7 @@ class _Walk:
         at_import: bool,
     ) -> None:
         new = ast.fix_missing_locations(ast.copy_location(copy.copy(new), node))
-        line = next(each.lineno for each in (node, *reversed(above)) if hasattr(each, "lineno"))
+        line = next(at.lineno for at in (node, *reversed(above)) if hasattr(at, "lineno"))
         old, shown = _shown(node, new, path, above)
         texts = kind, self._lines[line - 1].strip(), old, shown
         extent = _extent((*above, node))
@@ -156,9 +156,9 @@ class _Walk:
         self._seen[texts] += 1
 
 
-def _at(node: ast.AST, field: str, place: int | None) -> ast.AST:
-    found = getattr(node, field)
-    child: ast.AST = found if place is None else found[place]
+def _child(node: ast.AST, field: str, index: int | None) -> ast.AST:
+    value = getattr(node, field)
+    child: ast.AST = value if index is None else value[index]
     return child
 
 
@@ -169,12 +169,12 @@ def _children(node: ast.AST) -> Iterator[tuple[str, int | None, ast.AST]]:
         if isinstance(value, ast.AST):
             yield field, None, value
         elif isinstance(value, list):
-            for place, each in enumerate(value):
-                if isinstance(each, ast.AST):
-                    yield field, place, each
+            for index, child in enumerate(value):
+                if isinstance(child, ast.AST):
+                    yield field, index, child
 
 
-def _is_left_alone(node: ast.AST) -> bool:
+def _is_excluded(node: ast.AST) -> bool:
     match node:
         case ast.Raise() | ast.JoinedStr() | ast.Import() | ast.ImportFrom():
             return True
@@ -192,8 +192,8 @@ def _is_left_alone(node: ast.AST) -> bool:
 
 
 def _extent(nodes: tuple[ast.AST, ...]) -> tuple[int, int]:
-    """The lines of the innermost statement; of one with a body, those of its head."""
-    statement = next(each for each in reversed(nodes) if isinstance(each, ast.stmt))
+    """First and last line of the innermost statement; of one with a body, those of its head."""
+    statement = next(node for node in reversed(nodes) if isinstance(node, ast.stmt))
     body = getattr(statement, "body", None) or getattr(statement, "cases", None)
     last = statement.end_lineno or statement.lineno
     if body:
@@ -204,33 +204,37 @@ def _extent(nodes: tuple[ast.AST, ...]) -> tuple[int, int]:
 
 
 def _shown(node: ast.AST, new: ast.AST, path: Path, above: tuple[ast.AST, ...]) -> tuple[str, str]:
-    """Both as texts, of constants with what is around them, cut where they are long and alike."""
+    """The old and the new text: constants with their parent, long common parts shortened."""
     old: ast.AST = node
     if isinstance(node, ast.Constant) and isinstance(above[-1], ast.expr | ast.keyword):
         old, around = above[-1], copy.copy(above[-1])
-        field, place = path[-1]
+        field, index = path[-1]
         values = getattr(old, field)
-        changed = new if place is None else [*values[:place], new, *values[place + 1 :]]
+        changed = new if index is None else [*values[:index], new, *values[index + 1 :]]
         setattr(around, field, changed)
         new = around
     before, after = _text(old), _text(new)
-    head = _alike(before, after)
-    tail = _alike(before[head:][::-1], after[head:][::-1])
+    head = _common_prefix(before, after)
+    tail = _common_prefix(before[head:][::-1], after[head:][::-1])
     return _cut(before, head, tail), _cut(after, head, tail)
 
 
-def _alike(one: str, other: str) -> int:
-    """With how many letters both begin."""
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
+def _common_prefix(first: str, second: str) -> int:
+    """The number of letters with which both texts begin."""
+    pairs = enumerate(zip(first, second, strict=False))
+    return next((at for at, (a, b) in pairs if a != b), min(len(first), len(second)))
 
 
 def _cut(text: str, head: int, tail: int) -> str:
-    """Shorten what lies before and behind a part of a text, and that part in its middle."""
+    """Shorten a text of which `head` and `tail` letters at the ends are unchanged."""
     first, part, last = text[:head], text[head : len(text) - tail], text[len(text) - tail :]
-    first = first if len(first) <= AROUND else "…" + first[-AROUND:]
-    last = last if len(last) <= AROUND else last[:AROUND] + "…"
-    part = part if len(part) <= 3 * AROUND else f"{part[:AROUND]} … {part[-AROUND:]}"
+    first = first if len(first) <= CONTEXT_LETTERS else "…" + first[-CONTEXT_LETTERS:]
+    last = last if len(last) <= CONTEXT_LETTERS else last[:CONTEXT_LETTERS] + "…"
+    part = (
+        part
+        if len(part) <= 3 * CONTEXT_LETTERS
+        else f"{part[:CONTEXT_LETTERS]} … {part[-CONTEXT_LETTERS:]}"
+    )
     return first + part + last
 
 
@@ -248,31 +252,31 @@ def _changes(node: ast.AST, above: tuple[ast.AST, ...]) -> Iterator[Change]:
 
 def _comparison(node: ast.AST, _: tuple[ast.AST, ...]) -> Iterator[Change]:
     if isinstance(node, ast.Compare):
-        for place, operator in enumerate(node.ops):
+        for index, operator in enumerate(node.ops):
             for other in COMPARISONS[type(operator)]:
-                ops = [*node.ops[:place], other(), *node.ops[place + 1 :]]
+                ops = [*node.ops[:index], other(), *node.ops[index + 1 :]]
                 yield "comparison", ast.Compare(node.left, ops, node.comparators)
 
 
 def _clause(node: ast.AST, above: tuple[ast.AST, ...]) -> Iterator[Change]:
-    """Each operand of `and`, `or`, `&` and `|` is left out, and each condition of a filter."""
+    """Leave out an operand of `and`, `or`, `&` or `|`, or a condition of a comprehension."""
     match node:
         case ast.BoolOp():
-            for place in range(len(node.values)):
-                rest = [*node.values[:place], *node.values[place + 1 :]]
+            for index in range(len(node.values)):
+                rest = [*node.values[:index], *node.values[index + 1 :]]
                 yield "clause", rest[0] if len(rest) == 1 else ast.BoolOp(node.op, rest)
         case ast.BinOp(op=ast.BitAnd() | ast.BitOr() as operator):
             if _is_chain(above[-1], operator) and above[-1].left is node:
                 return
             operands = _operands(node, operator)
-            for place in range(len(operands)):
-                rest = [*operands[:place], *operands[place + 1 :]]
-                yield "clause", reduce(lambda one, other: ast.BinOp(one, operator, other), rest)
+            for index in range(len(operands)):
+                rest = [*operands[:index], *operands[index + 1 :]]
+                yield "clause", reduce(lambda left, right: ast.BinOp(left, operator, right), rest)
         case ast.AugAssign(op=ast.BitAnd() | ast.BitOr()):
             yield "clause", ast.Assign([node.target], node.value)
         case ast.comprehension():
-            for place in range(len(node.ifs)):
-                rest = [*node.ifs[:place], *node.ifs[place + 1 :]]
+            for index in range(len(node.ifs)):
+                rest = [*node.ifs[:index], *node.ifs[index + 1 :]]
                 yield "clause", ast.comprehension(node.target, node.iter, rest, node.is_async)
 
 
@@ -281,14 +285,14 @@ def _is_chain(node: ast.AST, operator: ast.operator) -> TypeGuard[ast.BinOp]:
 
 
 def _operands(node: ast.expr, operator: ast.operator) -> list[ast.expr]:
-    """Those of `a & b & c`, which is a tree of two and two."""
+    """The operands of a chain such as `a & b & c`."""
     if _is_chain(node, operator):
         return [*_operands(node.left, operator), node.right]
     return [node]
 
 
 def _condition(node: ast.AST, _: tuple[ast.AST, ...]) -> Iterator[Change]:
-    """A branch is always taken, never taken, or taken where it must not be."""
+    """Take a branch always, never, or on the opposite condition."""
     if not isinstance(node, ast.If | ast.While | ast.IfExp):
         return
     tests: list[ast.expr] = []
@@ -303,14 +307,14 @@ def _condition(node: ast.AST, _: tuple[ast.AST, ...]) -> Iterator[Change]:
 
 
 def _sign(node: ast.AST, above: tuple[ast.AST, ...]) -> Iterator[Change]:
-    """`not`, `~` and `-` are left out; a truth value that is given back is turned round."""
+    """Leave out `not`, `~` or `-`; negate a returned truth value."""
     if isinstance(node, ast.UnaryOp) and not isinstance(node.op, ast.UAdd):
         yield "negation", node.operand
     if isinstance(node, ast.Return) and node.value is not None:
-        functions = [each for each in above if isinstance(each, ast.FunctionDef)]
-        gives = functions[-1].returns if functions else None
+        functions = [node for node in above if isinstance(node, ast.FunctionDef)]
+        result = functions[-1].returns if functions else None
         simple = isinstance(node.value, ast.Constant | ast.Compare | ast.UnaryOp)
-        if isinstance(gives, ast.Name) and gives.id == "bool" and not simple:
+        if isinstance(result, ast.Name) and result.id == "bool" and not simple:
             yield "negation", ast.Return(ast.UnaryOp(ast.Not(), node.value))
 
 
@@ -337,17 +341,17 @@ def _constant(node: ast.AST, _: tuple[ast.AST, ...]) -> Iterator[Change]:
 
 
 def _call(node: ast.AST, _: tuple[ast.AST, ...]) -> Iterator[Change]:
-    """`min` for `max`, `any` for `all`; one of what they choose from, or a keyword, is left out."""
+    """Exchange `min` and `max`, `any` and `all`; leave out an argument of them, or a keyword."""
     if not isinstance(node, ast.Call):
         return
     match node:
         case ast.Call(
             func=ast.Name(id="min" | "max") | ast.Attribute(attr="minimum" | "maximum"),
-            args=[one, other],
+            args=[first, second],
             keywords=[],
         ):
-            yield "clause", one
-            yield "clause", other
+            yield "clause", first
+            yield "clause", second
     match node.func:
         case ast.Name(id=name) if name in OPPOSITES:
             yield (
@@ -357,22 +361,22 @@ def _call(node: ast.AST, _: tuple[ast.AST, ...]) -> Iterator[Change]:
         case ast.Attribute(value=value, attr=name) if name in OPPOSITES:
             opposite = ast.Attribute(value, OPPOSITES[name], ast.Load())
             yield "opposite", ast.Call(opposite, node.args, node.keywords)
-    for place, keyword in enumerate(node.keywords):
+    for index, keyword in enumerate(node.keywords):
         if keyword.arg not in (None, "strict"):
-            rest = [*node.keywords[:place], *node.keywords[place + 1 :]]
+            rest = [*node.keywords[:index], *node.keywords[index + 1 :]]
             yield "argument", ast.Call(node.func, node.args, rest)
 
 
 def _statement(node: ast.AST, above: tuple[ast.AST, ...]) -> Iterator[Change]:
-    """What changes something is left out; `break` stands for `continue`."""
+    """Leave out a statement with an effect; exchange `break` and `continue`."""
     match node:
         case ast.Expr() | ast.AugAssign() | ast.Delete():
             yield "statement", ast.Pass()
         case ast.Assign(targets=targets):
             stores = (ast.Attribute, ast.Subscript)
-            if any(isinstance(part, stores) for each in targets for part in _parts(each)) and not (
-                isinstance(above[-1], ast.FunctionDef) and above[-1].name == "__init__"
-            ):
+            if any(
+                isinstance(part, stores) for target in targets for part in _parts(target)
+            ) and not (isinstance(above[-1], ast.FunctionDef) and above[-1].name == "__init__"):
                 yield "statement", ast.Pass()
         case ast.Break():
             yield "loop", ast.Continue()

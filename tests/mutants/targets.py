@@ -1,4 +1,4 @@
-"""Where faults are planted, as `targets.toml` says, and those known to change nothing."""
+"""The modules in which faults are planted (`targets.toml`), and the known equivalent mutants."""
 
 from __future__ import annotations
 
@@ -17,37 +17,39 @@ ROOT = HERE.parents[1]
 
 @dataclass(frozen=True)
 class Target:
-    """A module, and who tests it.
+    """A module and the tests that must find its faults.
 
     Attributes:
-        room: Its room.
-        path: Its file, from the repository's root.
-        tests: The files of tests that must find what is wrong with it, likewise.
+        room: The module's room in `targets.toml`.
+        path: The module's file, relative to the repository's root.
+        tests: The test files, relative to the repository's root.
+        default: Whether the module takes part without --module.
     """
 
     room: str
     path: str
     tests: tuple[str, ...]
+    default: bool
 
     @property
     def source(self) -> str:
-        """Its text."""
+        """The module's source text."""
         return (ROOT / self.path).read_text("utf-8")
 
     def mutations(self) -> list[Mutation]:
-        """All faults that can be planted in it."""
+        """All faults that can be planted in the module."""
         return mutations(self.source)
 
 
 def targets() -> list[Target]:
-    """Read the table.
+    """Read `targets.toml`.
 
     Raises:
-        FileNotFoundError: A pattern fits no file.
+        FileNotFoundError: A pattern matches no file.
     """
     table = tomllib.loads((HERE / "targets.toml").read_text("utf-8"))
     return [
-        Target(room, path, tuple(_files(entry["tests"])))
+        Target(room, path, tuple(_files(entry["tests"])), entry.get("default", True))
         for room, entry in table.items()
         for path in _files(entry["modules"])
         if mutations((ROOT / path).read_text("utf-8"))
@@ -57,46 +59,47 @@ def targets() -> list[Target]:
 def _files(patterns: Sequence[str]) -> list[str]:
     files = []
     for pattern in patterns:
-        found = sorted(ROOT.glob(pattern))
-        if not found:
-            raise FileNotFoundError(f"targets.toml: no file is called {pattern}")
-        files += [each.relative_to(ROOT).as_posix() for each in found]
+        matching = sorted(ROOT.glob(pattern))
+        if not matching:
+            raise FileNotFoundError(f"targets.toml: no file matches {pattern}")
+        files += [file.relative_to(ROOT).as_posix() for file in matching]
     return files
 
 
-def sample(all_of_them: Sequence[Mutation], seed: int, most: int | None) -> list[Mutation]:
-    """Draw some faults, of each kind in turn, so that rare kinds are among them.
+def sample(faults: Sequence[Mutation], seed: int, most: int | None) -> list[Mutation]:
+    """Draw at most `most` faults (None for all), one of each kind in turn.
 
-    The draw looks at a fault and its line alone: it stays when lines move or files get other names.
+    The draw depends only on the seed, the fault and the text of its line, so it stays the same when
+    lines move or files are renamed.
     """
 
-    def rank(each: Mutation) -> str:
-        texts = (str(seed), each.source, each.old, each.new, str(each.ordinal))
+    def rank(fault: Mutation) -> str:
+        texts = (str(seed), fault.source, fault.old, fault.new, str(fault.ordinal))
         return hashlib.sha256("\0".join(texts).encode()).hexdigest()
 
     by_kind: dict[str, list[Mutation]] = defaultdict(list)
-    for each in sorted(all_of_them, key=rank):
-        by_kind[each.kind].append(each)
+    for fault in sorted(faults, key=rank):
+        by_kind[fault.kind].append(fault)
     drawn = [
-        each
-        for _, _, each in sorted(
-            (place, rank(each), each)
+        fault
+        for _, _, fault in sorted(
+            (turn, rank(fault), fault)
             for group in by_kind.values()
-            for place, each in enumerate(group)
+            for turn, fault in enumerate(group)
         )
     ]
-    return sorted(drawn[:most], key=lambda each: each.line)
+    return sorted(drawn[:most], key=lambda fault: fault.line)
 
 
 @dataclass(frozen=True)
 class Equivalent:
-    """A fault with which the program does the same.
+    """A fault that does not change the program's behaviour.
 
     Attributes:
-        path: The module's file, from the repository's root.
-        line: The line of source, without the blanks around it.
-        mutation: The fault, as it is printed.
-        reason: Why nothing changes.
+        path: The module's file, relative to the repository's root.
+        line: The source line, without leading and trailing blanks.
+        mutation: The fault as the report prints it.
+        reason: Why the behaviour stays the same.
     """
 
     path: str
@@ -104,25 +107,26 @@ class Equivalent:
     mutation: str
     reason: str
 
-    def is_(self, path: str, mutation: Mutation) -> bool:
-        """Whether this is that fault."""
+    def matches(self, path: str, mutation: Mutation) -> bool:
+        """Whether this entry describes a fault."""
         return (self.path, self.line, self.mutation) == (path, mutation.source, mutation.text)
 
 
 def equivalents() -> list[Equivalent]:
-    """Read what was judged equivalent."""
+    """Read `equivalent.toml`."""
     table = tomllib.loads((HERE / "equivalent.toml").read_text("utf-8"))
     return [Equivalent(**entry) for entry in table.get("equivalent", [])]
 
 
 def stale(known: Sequence[Equivalent]) -> list[Equivalent]:
-    """Those that fit no fault of their module, or say no reason."""
+    """The entries that match no fault of their module or give no reason."""
     found: dict[str, list[Mutation]] = {}
-    for path in {each.path for each in known}:
+    for path in {entry.path for entry in known}:
         file = ROOT / path
         found[path] = mutations(file.read_text("utf-8")) if file.exists() else []
     return [
-        each
-        for each in known
-        if not each.reason or not any(each.is_(each.path, other) for other in found[each.path])
+        entry
+        for entry in known
+        if not entry.reason
+        or not any(entry.matches(entry.path, fault) for fault in found[entry.path])
     ]

@@ -1,11 +1,11 @@
-"""Faults are what they say that they are, and none is planted where nothing decides."""
+"""The mutation operators and the tool's helpers."""
 
 import ast
 import os
 
 import pytest
 
-from mutants import operators, targets, trial
+from tests.mutants import operators, targets, trial
 
 
 def texts(source: str) -> list[str]:
@@ -55,7 +55,7 @@ def test_each_statement_has_its_faults(statement: str, faults: list[str]) -> Non
     assert texts(statement) == faults
 
 
-def test_an_answer_is_turned_round() -> None:
+def test_a_returned_truth_value_is_negated() -> None:
     assert texts("def f() -> bool:\n    return g()") == ["return g()  ->  return not g()"]
     assert texts("def f() -> int:\n    return g()") == []
 
@@ -72,7 +72,7 @@ def test_an_answer_is_turned_round() -> None:
         "if TYPE_CHECKING:\n    import a",
     ],
 )
-def test_what_decides_nothing_is_left_alone(source: str) -> None:
+def test_code_without_effect_has_no_faults(source: str) -> None:
     assert texts(source) == []
 
 
@@ -87,7 +87,7 @@ def test_a_planted_fault_is_the_only_change() -> None:
         )
 
 
-def test_a_fault_knows_its_statement_and_when_it_runs() -> None:
+def test_a_fault_has_the_lines_of_its_statement_and_when_it_runs() -> None:
     source = "LIMIT = 1\ndef f(a=2):\n    if (\n        a < LIMIT\n    ):\n        g(a)\n"
     found = {(each.line, each.extent, each.at_import) for each in operators.mutations(source)}
     assert found == {
@@ -108,18 +108,18 @@ def test_a_draw_has_every_kind_and_stays_when_lines_move() -> None:
     assert [each.line + 2 for each in drawn] == [each.line for each in moved]
 
 
-def test_what_is_called_equivalent_is_still_there() -> None:
+def test_no_equivalent_entry_is_stale() -> None:
     assert targets.stale(targets.equivalents()) == []
 
 
-def test_every_pattern_of_the_table_fits() -> None:
+def test_every_target_has_tests() -> None:
     assert all(each.tests for each in targets.targets())
 
 
-def test_a_child_gives_its_answer_or_is_ended() -> None:
-    assert trial.in_child(lambda folder: str(folder.is_dir()), 10) == trial.Ending(
+def test_a_child_returns_its_answer_or_is_killed() -> None:
+    assert trial.in_child(lambda folder: str(folder.is_dir()), 10) == trial.ChildRun(
         "True", "", False
     )
-    assert trial.in_child(lambda _: os.read(os.pipe()[0], 1).decode(), 0.1).late
+    assert trial.in_child(lambda _: os.read(os.pipe()[0], 1).decode(), 0.1).timed_out
     failed = trial.in_child(lambda _: str(1 // 0), 10)
-    assert (failed.answer, failed.late) == (None, False)
+    assert (failed.answer, failed.timed_out) == (None, False)

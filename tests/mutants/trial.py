@@ -1,4 +1,4 @@
-"""Tests run in a forked child, which has loaded other people's packages and none of memlab's."""
+"""Runs tests in a forked child that has imported the third-party packages but not memlab."""
 
 from __future__ import annotations
 
@@ -21,76 +21,77 @@ from types import CodeType, ModuleType
 from typing import NoReturn
 
 import pytest
+from hypothesis import HealthCheck, Phase, settings
 
 from .targets import ROOT
 
 MOST_BYTES = 12 << 30
-"""Address space of a child: with a fault a program may well ask for all memory there is."""
-HEAVY = (
+"""Limit of a child's address space: a faulty program may allocate without end."""
+SLOW_IMPORTS = (
     "hypothesis numpy numpy.testing pandas matplotlib.figure matplotlib.backends.backend_agg "
     "typer rich.console rich.table rich.progress jsonschema ml_dtypes elftools.elf.elffile "
     "cuda.bindings.nvrtc coverage sqlite3"
 )
-"""What takes long to import."""
-OPTIONS = ("-q", "-m", "not gpu", "-o", "addopts=", "--strict-markers", "--tb=short")
+"""Packages that the parent imports once for all children."""
+PROFILE = "mutants"
+"""Name of the Hypothesis profile."""
+OPTIONS = ("-q", "-m", "not gpu", "-o", "addopts=", "--import-mode=importlib", "--tb=short")
 
 
 def prepare() -> None:
-    """Load what children share, and let Hypothesis draw the same cases every time."""
+    """Import what children share, and let Hypothesis draw the same examples every time."""
     os.chdir(ROOT)
     os.environ |= {"OPENBLAS_NUM_THREADS": "1", "MPLBACKEND": "agg"}
-    for name in HEAVY.split():
+    for name in SLOW_IMPORTS.split():
         importlib.import_module(name)
-    from hypothesis import HealthCheck, Phase, settings
-
     settings.register_profile(
-        "mutants",
+        PROFILE,
         derandomize=True,
         database=None,
         deadline=None,
         phases=(Phase.explicit, Phase.generate),
         suppress_health_check=list(HealthCheck),
     )
-    settings.load_profile("mutants")
+    settings.load_profile(PROFILE)
 
 
 @dataclass(frozen=True)
-class Ending:
-    """How a child ended.
+class ChildRun:
+    """The result of a child process.
 
     Attributes:
-        answer: What it gave; None where it did not come to that.
-        printed: What it printed.
-        late: Whether it, or one of its tests, had taken too long.
+        answer: The returned text; None if the child ended without one.
+        printed: The child's output.
+        timed_out: Whether the child or one of its tests exceeded its time limit.
     """
 
     answer: str | None
     printed: str
-    late: bool
+    timed_out: bool
 
 
-def in_child(action: Callable[[Path], str], limit_s: float) -> Ending:
+def in_child(action: Callable[[Path], str], limit_s: float) -> ChildRun:
     """Call a function in a forked child.
 
     Args:
-        action: Is given an empty folder, and returns the answer.
-        limit_s: After so many seconds the child is ended, with all that it started.
+        action: Receives an empty folder and returns the answer.
+        limit_s: Seconds after which the child and its children are killed.
     """
     folder = Path(tempfile.mkdtemp(prefix="mutants-"))
     answer, printed = folder / "answer", folder / "printed"
     try:
         child = os.fork()
         if child == 0:
-            _be_child(action, folder, answer, printed)
-        watched = os.pidfd_open(child)
+            _run_child(action, folder, answer, printed)
+        process = os.pidfd_open(child)
         try:
-            ended, _, _ = select.select([watched], [], [], limit_s)
+            ended, _, _ = select.select([process], [], [], limit_s)
         finally:
-            os.close(watched)
+            os.close(process)
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(child, signal.SIGKILL)
             _, status = os.waitpid(child, 0)
-        return Ending(
+        return ChildRun(
             answer.read_text("utf-8") if answer.exists() else None,
             printed.read_text("utf-8", "replace") if printed.exists() else "",
             not ended or (os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGALRM),
@@ -99,7 +100,9 @@ def in_child(action: Callable[[Path], str], limit_s: float) -> Ending:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _be_child(action: Callable[[Path], str], folder: Path, answer: Path, printed: Path) -> NoReturn:
+def _run_child(
+    action: Callable[[Path], str], folder: Path, answer: Path, printed: Path
+) -> NoReturn:
     try:
         os.setsid()
         _, hard = resource.getrlimit(resource.RLIMIT_AS)
@@ -108,10 +111,10 @@ def _be_child(action: Callable[[Path], str], folder: Path, answer: Path, printed
         output = os.open(printed, os.O_WRONLY | os.O_CREAT)
         os.dup2(output, 1)
         os.dup2(output, 2)
-        given = action(folder)
-        answer.with_suffix(".new").write_text(given, "utf-8")
+        text = action(folder)
+        answer.with_suffix(".new").write_text(text, "utf-8")
         answer.with_suffix(".new").rename(answer)
-    except BaseException:  # nothing may leave the child
+    except BaseException:  # no exception may leave the child
         traceback.print_exc()
     finally:
         sys.stdout.flush()
@@ -120,76 +123,80 @@ def _be_child(action: Callable[[Path], str], folder: Path, answer: Path, printed
 
 
 def run_tests(
-    files: Sequence[str], folder: Path, compiled: Path, watcher: Watcher, *options: str
+    files: Sequence[str], folder: Path, compiled: Path, plugin: Recorder, *options: str
 ) -> None:
-    """Run files of tests in this process, which is good for nothing else then.
+    """Run test files in this process, which must not be used for anything else afterwards.
 
     Args:
-        files: Of tests.
-        folder: Where the tests write.
-        compiled: Where what they compile is kept.
-        watcher: Chooses tests, and notes what becomes of them.
-        options: Further options of pytest.
+        files: The test files.
+        folder: The folder in which the tests write.
+        compiled: The folder for compiled kernels.
+        plugin: Selects the tests and records their results.
+        options: Further options for pytest.
     """
-    watcher.compiled = compiled
-    without = [f"-pno:{plugin}" for plugin in ("cacheprovider", "xdist", "cov")]
+    plugin.compiled = compiled
+    disabled = [f"-pno:{name}" for name in ("cacheprovider", "xdist", "cov")]
     base = f"--basetemp={folder / 'tests'}"
-    status = pytest.main([*OPTIONS, *without, base, *options, *files], [watcher])
+    status = pytest.main([*OPTIONS, *disabled, base, *options, *files], [plugin])
     if status not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
-        watcher.failed = watcher.failed or f"pytest ended with {status}"
+        plugin.failed = plugin.failed or f"pytest ended with {status}"
 
 
-class Watcher:
-    """A plugin of pytest that chooses tests and notes what becomes of them.
+class Recorder:
+    """A pytest plugin that selects tests and records their results.
 
     Attributes:
-        compiled: Where what is compiled is kept from child to child.
-        seconds: What each test took.
-        passed: Those that passed.
-        failed: The first that did not, or what else went wrong.
+        compiled: The folder in which children share compiled kernels.
+        seconds: Duration of each test.
+        passed: The tests that passed.
+        failed: The first test that failed, or another error.
     """
 
-    def __init__(self, chosen: Mapping[str, float] | None = None) -> None:
-        """Watch all tests, or only those chosen, of which the seconds that each takes are known."""
-        self._chosen = chosen
+    def __init__(self, selected: Mapping[str, float] | None = None) -> None:
+        """Run the selected tests, given with the seconds that each takes; None for all tests."""
+        self._selected = selected
         self.compiled = Path()
         self.seconds: dict[str, float] = defaultdict(float)
         self.passed: set[str] = set()
         self.failed = ""
 
     @pytest.fixture(scope="session", autouse=True)
-    def compiled_before(self, compile_cache: None) -> None:
-        """What other children compiled need not be compiled again."""
+    def shared_compile_cache(self, compile_cache: None) -> None:
+        """Use the kernels that other children have compiled."""
         os.environ["MEMLAB_CACHE"] = str(self.compiled)
 
+    def pytest_sessionstart(self) -> None:
+        """Select the Hypothesis profile again: the tests' configuration loads its own."""
+        settings.load_profile(PROFILE)
+
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Put quick files first, and in each its quick tests."""
-        times = self._chosen
+        """Sort files by duration, and the tests of each file too."""
+        times = self._selected
         if times is None:
             return
-        items[:] = [each for each in items if each.nodeid in times]
-        of_files: dict[Path, float] = defaultdict(float)
-        for each in items:
-            of_files[each.path] += times[each.nodeid]
-        items.sort(key=lambda each: (of_files[each.path], each.path, times[each.nodeid]))
+        items[:] = [item for item in items if item.nodeid in times]
+        file_seconds: dict[Path, float] = defaultdict(float)
+        for item in items:
+            file_seconds[item.path] += times[item.nodeid]
+        items.sort(key=lambda item: (file_seconds[item.path], item.path, times[item.nodeid]))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
-        """Let the alarm end a test that takes too long, and its process with it."""
-        if self._chosen is not None:
-            signal.setitimer(signal.ITIMER_REAL, 10 + 5 * self._chosen[item.nodeid])
+        """Set an alarm that ends the process if the test takes too long."""
+        if self._selected is not None:
+            signal.setitimer(signal.ITIMER_REAL, 10 + 5 * self._selected[item.nodeid])
 
     def pytest_sessionfinish(self) -> None:
-        """No test takes time any more."""
+        """Cancel the alarm."""
         signal.setitimer(signal.ITIMER_REAL, 0)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """Note a file that cannot even be imported."""
+        """Record a file that cannot be imported."""
         if report.failed:
             self.failed = self.failed or f"{report.nodeid}, when imported"
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Note a test's time and its end."""
+        """Record a test's duration and result."""
         self.seconds[report.nodeid] += report.duration
         if report.when == "call" and report.passed:
             self.passed.add(report.nodeid)
@@ -199,26 +206,26 @@ class Watcher:
 
 
 class Planter:
-    """A finder of modules that gives one of them another code."""
+    """A module finder that replaces the code of one module."""
 
     def __init__(self, path: Path, code: CodeType) -> None:
-        """Give the module of a file this code."""
-        self._path, self._code = path, code
+        """Replace the code of the module in a file."""
+        self._path, self._code = path.resolve(), code
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Ask the other finders."""
-        others = (each for each in sys.meta_path if each is not self)
-        found = (each.find_spec(name, path, target) for each in others)
-        spec = next((each for each in found if each), None)
-        if spec and spec.has_location and Path(str(spec.origin)) == self._path:
-            spec.loader = _Planted(name, str(self._path), self._code)
+        """Return the spec that the other finders give, with a loader of the replaced code."""
+        finders = (finder for finder in sys.meta_path if finder is not self)
+        specs = (finder.find_spec(name, path, target) for finder in finders)
+        spec = next((spec for spec in specs if spec), None)
+        if spec and spec.has_location and Path(str(spec.origin)).resolve() == self._path:
+            spec.loader = _CodeLoader(name, str(self._path), self._code)
         return spec
 
 
-class _Planted(SourceFileLoader):
-    """Loads a file's module from another code."""
+class _CodeLoader(SourceFileLoader):
+    """Loads a file's module from other code."""
 
     def __init__(self, name: str, path: str, code: CodeType) -> None:
         super().__init__(name, path)
