@@ -125,6 +125,8 @@ def read_document(
         UsageError: The document has another version, or does not hold such a record.
     """
     name = kind.__name__.lower()
+    if not isinstance(document, Mapping):
+        raise UsageError(f"the {name} document is malformed: it is not an object")
     version = document.get("schema_version")
     if version != schema_version:
         raise UsageError(

@@ -1,8 +1,8 @@
 """The store of runs and of measured peaks: one SQLite file.
 
-A run that was reported as stored survives the process being killed and the power going, and
-writers in several processes wait for one another. What cannot be stored or read does not take
-the rest with it: the error carries that (`Incomplete`).
+A run that was reported as stored survives a killed process and a power cut, and writers in several
+processes wait for one another. A record that cannot be stored or read does not take the others
+with it: the error carries them (`Incomplete`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from memlab.errors import Incomplete, MemlabError, UsageError
+from memlab.errors import Incomplete, UsageError
 from memlab.roofline.documents.peaks import peaks_document, peaks_from_document
 from memlab.roofline.documents.runs import run_document, run_from_document
 from memlab.roofline.store.database import PEAKS_SCHEMA_VERSION, StoreFile
@@ -20,25 +20,27 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
+    from typing import TypeVar
 
     from memlab.device.gpu.peaks.records import Peaks
     from memlab.device.measurement import DeviceSummary
     from memlab.roofline.run import Run
 
+    Record = TypeVar("Record")
+
 _MAX_IDS_LISTED = 10
-"""As many runs does a message name."""
+"""The most runs that a message names."""
 
 
 class Store:
-    """The runs in one file.
+    """The runs and peaks in one file.
 
-    Each call opens the file and closes it again, so a store holds nothing that must be closed
-    and may be shared between threads. The file is made by the first `add`; until then the
-    store reads as empty.
+    Each call opens the file and closes it again, so a store needs no closing and may be shared
+    between threads. The first `add` creates the file; until then the store reads as empty.
 
     Every method raises `UsageError`, in one line with the file and the next step, when the
     file is not a memlab store, was written by a newer memlab, is damaged or locked, or may not
-    be read or written. The file is then as it was before.
+    be read or written. The file is then unchanged.
     """
 
     def __init__(self, path: Path | str | None = None) -> None:
@@ -61,7 +63,7 @@ class Store:
         """Store a run; when this returns, it is on the disk.
 
         Args:
-            run: The run; an id that it may carry from another store is not kept.
+            run: The run; its id, if it has one from another store, is not kept.
 
         Returns:
             The same run with its id in this store.
@@ -75,7 +77,7 @@ class Store:
             raise Incomplete(str(error), run) from error
 
     def add_all(self, runs: Sequence[Run]) -> list[Run]:
-        """Store runs: all of them or, whatever happens, none.
+        """Store all runs, or none if one cannot be stored.
 
         Args:
             runs: As for `add`.
@@ -113,11 +115,7 @@ class Store:
             raise Incomplete(f"the peaks are not stored: {error}", peaks) from error
 
     def peaks(self, device: DeviceSummary) -> Peaks | None:
-        """Read the newest peaks of a device; None where it has none.
-
-        Args:
-            device: Which; see `same_device`.
-        """
+        """Read the newest peaks of a device (see `same_device`); None where it has none."""
         with self._file.open_for_reading() as connection:
             if connection is None or self._file.schema(connection) < PEAKS_SCHEMA_VERSION:
                 return None
@@ -127,46 +125,41 @@ class Store:
             ).fetchall()
         for key, document in rows:
             try:
-                found = peaks_from_document(json.loads(document))
-            except (MemlabError, ValueError, TypeError, AttributeError, RecursionError) as error:
+                peaks = _from_json(document, peaks_from_document)
+            except UsageError as error:
                 if key.decode(errors="replace").lower() != device.key:
-                    continue  # another's, as far as can be told
+                    continue  # probably another device's
                 raise UsageError(
                     f"the peaks of {device.key} in {self.path} cannot be read ({error}): "
                     "measure them again with 'memlab peaks', or choose another file with --store"
                 ) from error
-            if same_device(found.device, device):
-                return found
+            if same_device(peaks.device, device):
+                return peaks
         return None
 
     def runs(self, device: str | None = None, kernel: str | None = None) -> list[Run]:
         """Read runs, oldest first.
 
         Args:
-            device: Only those of this device: its key (`h200`, `cuda:0`) or its name.
-            kernel: Only those of this kernel.
+            device: Only runs of this device: its key (`h200`, `cuda:0`) or its name.
+            kernel: Only runs of this kernel.
 
         Raises:
-            Incomplete: Some cannot be read, being damaged or a newer memlab's; carries the others.
+            Incomplete: Some are damaged or were written by a newer memlab; carries the others.
         """
-        found, unreadable, reason = [], [], ""
+        runs, unreadable, reason = [], [], ""
         for run_id, document in self._rows("id, document", device, kernel):
             try:
-                found.append(_decode(run_id, document))
+                runs.append(replace(_from_json(document, run_from_document), id=run_id))
             except UsageError as error:
                 unreadable.append(run_id)
                 reason = reason or str(error)
         if unreadable:
-            raise Incomplete(self._unreadable(unreadable, reason), found)
-        return found
+            raise Incomplete(self._unreadable_text(unreadable, reason), runs)
+        return runs
 
     def ids(self, device: str | None = None, kernel: str | None = None) -> list[int]:
-        """Give the numbers of runs, oldest first, also of those that cannot be read.
-
-        Args:
-            device: As for `runs`.
-            kernel: As for `runs`.
-        """
+        """Give the ids of runs, chosen as in `runs`, oldest first; unreadable runs included."""
         return [run_id for (run_id,) in self._rows("id", device, kernel)]
 
     def get(self, run_id: int) -> Run:
@@ -177,13 +170,13 @@ class Store:
         """
         with self._file.open_for_reading() as connection:
             if connection is None or run_id not in _ids(connection):
-                raise self._no_such_runs([run_id])
-            query = "SELECT id, document FROM runs WHERE id = ?"
-            row = connection.execute(query, (run_id,)).fetchone()
+                raise self._no_such_runs_error([run_id])
+            query = "SELECT document FROM runs WHERE id = ?"
+            (document,) = connection.execute(query, (run_id,)).fetchone()
         try:
-            return _decode(*row)
+            return replace(_from_json(document, run_from_document), id=run_id)
         except UsageError as error:
-            raise UsageError(self._unreadable([run_id], str(error))) from error
+            raise UsageError(self._unreadable_text([run_id], str(error))) from error
 
     def delete(self, run_ids: Iterable[int]) -> None:
         """Delete runs: all of those given, or none.
@@ -192,16 +185,17 @@ class Store:
             UsageError: Also when some of them do not exist; the message names these.
         """
         wanted = sorted(set(run_ids))
-        if not self.path.exists():  # a deletion must not make an empty store
-            raise self._no_such_runs(wanted)
+        if not self.path.exists():  # a deletion must not create an empty store
+            raise self._no_such_runs_error(wanted)
         with self._file.open_for_writing() as connection:
             missing = set(wanted) - _ids(connection)
             if missing:
-                raise self._no_such_runs(sorted(missing))
-            connection.executemany("DELETE FROM runs WHERE id = ?", [(each,) for each in wanted])
+                raise self._no_such_runs_error(sorted(missing))
+            rows = [(run_id,) for run_id in wanted]
+            connection.executemany("DELETE FROM runs WHERE id = ?", rows)
 
     def _rows(self, columns: str, device: str | None, kernel: str | None) -> list[tuple[Any, ...]]:
-        """Read columns of the runs chosen, oldest first."""
+        """Read columns of the chosen runs, oldest first."""
         with self._file.open_for_reading() as connection:
             if connection is None:
                 return []
@@ -216,28 +210,28 @@ class Store:
                 },
             ).fetchall()
 
-    def _unreadable(self, run_ids: list[int], reason: str) -> str:
+    def _unreadable_text(self, run_ids: list[int], reason: str) -> str:
         delete = "memlab runs delete " + " ".join(map(str, run_ids[:_MAX_IDS_LISTED]))
         return (
             f"{_run_ids_text(run_ids)} in {self.path} cannot be read ({reason}): "
             f"update memlab if a newer one wrote that, else '{delete}'"
         )
 
-    def _no_such_runs(self, run_ids: list[int]) -> UsageError:
+    def _no_such_runs_error(self, run_ids: list[int]) -> UsageError:
         return UsageError(
             f"{self.path} has no {_run_ids_text(run_ids)}: 'memlab runs' lists what it has"
         )
 
 
-def same_device(one: DeviceSummary, other: DeviceSummary) -> bool:
-    """Say whether two records are of one device.
+def same_device(first: DeviceSummary, second: DeviceSummary) -> bool:
+    """Whether two records are of one device.
 
-    A GPU's identity (UUID) decides where both have it: its key (`cuda:0`) is another GPU's in
-    another machine or under another `CUDA_VISIBLE_DEVICES`. Elsewhere key and name must do.
+    The UUID of a GPU decides where both records have one: the key (`cuda:0`) means another GPU in
+    another machine or under another `CUDA_VISIBLE_DEVICES`. Otherwise key and name decide.
     """
-    if one.uuid and other.uuid:
-        return one.uuid == other.uuid
-    return (one.key, one.name) == (other.key, other.name)
+    if first.uuid and second.uuid:
+        return first.uuid == second.uuid
+    return (first.key, first.name) == (second.key, second.name)
 
 
 def _run_ids_text(run_ids: list[int]) -> str:
@@ -247,7 +241,7 @@ def _run_ids_text(run_ids: list[int]) -> str:
 
 
 def _run_columns(run: Run) -> tuple[str, str, str, str]:
-    """Give the columns of a run, but for its id."""
+    """Give the columns of a run, without its id."""
     device = run.measurement.device
     document = _verified_json(run_document(replace(run, id=None)), run_from_document)
     kernel, key, name = map(_sqlite_text, (run.measurement.kernel, device.key, device.name))
@@ -255,28 +249,29 @@ def _run_columns(run: Run) -> tuple[str, str, str, str]:
 
 
 def _verified_json(document: Mapping[str, Any], read: Callable[[Any], object]) -> str:
-    """Write a document as JSON, once it is sure that it can be read again.
+    """Write a document as JSON that can be read again.
 
     Raises:
-        UsageError: It cannot: what was reported as stored would be lost.
+        UsageError: It could not be read again; a run reported as stored would be lost.
     """
     text = json.dumps(document, allow_nan=False)
     try:
-        read(json.loads(text))
+        _from_json(text, read)
     except UsageError as error:
         raise UsageError(f"{error}: keep it in a file with --output") from error
     return text
 
 
-def _decode(run_id: int, document: bytes) -> Run:
+def _from_json(document: str | bytes, read: Callable[[Any], Record]) -> Record:
+    """Read a stored document; every fault is a `UsageError`."""
     try:
-        return replace(run_from_document(json.loads(document)), id=run_id)
-    except (MemlabError, ValueError, TypeError, AttributeError, RecursionError) as error:
+        return read(json.loads(document))
+    except (ValueError, TypeError, RecursionError) as error:  # from json: not text, or not JSON
         raise UsageError(str(error)) from error
 
 
 def _sqlite_text(name: str) -> str:
-    """Spell a name for SQLite, which takes no bytes of file names that are not UTF-8."""
+    """Spell a name for SQLite, which refuses the bytes of file names that are not UTF-8."""
     return name.encode(errors="backslashreplace").decode()
 
 
