@@ -9,16 +9,17 @@ from __future__ import annotations
 import os
 import secrets
 import stat
-from contextlib import suppress
-from typing import TYPE_CHECKING, TypeVar
+import warnings
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
-from memlab.errors import Incomplete, UsageError
+from memlab.errors import Incomplete, MemlabWarning, UsageError
 from memlab.text import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
     from memlab.device.measurement import Coverage
@@ -74,6 +75,24 @@ def print_message(message: str) -> None:
     """Write a message on stderr, on one line whatever the names in it hold."""
     with suppress(OSError):  # that no one can be told is no fault of the work
         typer.echo(f"memlab: {printable(message)}", err=True)
+
+
+@contextmanager
+def warnings_as_messages() -> Iterator[None]:
+    """Print memlab's own warnings as messages while the work lasts, others as Python does."""
+    show = warnings.showwarning
+
+    def show_message(
+        message: Warning | str, category: type[Warning], *place: Any, **more: Any
+    ) -> None:
+        if issubclass(category, MemlabWarning):
+            print_message(str(message))
+        else:
+            show(message, category, *place, **more)
+
+    with warnings.catch_warnings():
+        warnings.showwarning = show_message
+        yield
 
 
 def note_time_limit(coverage: Coverage, quiet: bool) -> None:

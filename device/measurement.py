@@ -12,6 +12,7 @@ from typing import Literal, TypeAlias
 
 from memlab.device.access_counts import AccessCounts, Direction, NamedCount, NamedCounters, Space
 from memlab.kernels.launch import Dim3
+from memlab.presentation import Presentable
 
 Provenance = Literal["queried", "datasheet", "measured", "emulated", "modelled", "analytic"]
 DeviceKind = Literal["emulated", "cuda"]
@@ -384,8 +385,8 @@ class DeviceSummary:
     driver: str | None = None
 
 
-@dataclass(frozen=True)
-class Measurement:
+@dataclass(frozen=True, repr=False)
+class Measurement(Presentable):
     """One launch on one device: everything that was found out about it.
 
     Attributes:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 
 from memlab.device.measurement import DeviceKind, DeviceSummary, Provenance
+from memlab.presentation import Presentable
 
 WARP_SIZE = 32
 """Threads of a warp, on every GPU so far (CUDA C++ Programming Guide, "SIMT Architecture")."""
@@ -46,8 +47,8 @@ BYTES_PER_VALUE = 4
 """Size of the single-precision value that the textbook's ratio counts accesses of."""
 
 
-@dataclass(frozen=True)
-class DeviceProperties:
+@dataclass(frozen=True, repr=False)
+class DeviceProperties(Presentable):
     """The figures of one GPU.
 
     Attributes named `max_*` are limits; rates are in Hz, sizes in bytes, and

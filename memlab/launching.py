@@ -1,31 +1,161 @@
-"""A launch made ready for a device, and how it is to be run: what all the jobs begin with."""
+"""A kernel, a device and the limits of a run, made ready: every job starts here."""
 
 from __future__ import annotations
 
 import operator
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from numbers import Real
-from typing import TYPE_CHECKING
+from os import PathLike, fsdecode
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from memlab.device.budget import EMULATION_TIMEOUT_S, Budget
+from memlab.device.compiler.compile import compile_launch
 from memlab.device.compiler.translation_unit import TranslationUnit
-from memlab.device.debug_info.kernel_lookup import signature_of
-from memlab.device.devices import launch_limits
+from memlab.device.debug_info.kernel_lookup import signature_of, signatures
+from memlab.device.devices import Device, launch_limits, open_device
 from memlab.device.gpu.timing import TIMEOUT_S, TimingSettings
+from memlab.device.inputs import check_seed
+from memlab.device.properties import device_summary
 from memlab.device.references import output_references
 from memlab.errors import UsageError
 from memlab.kernels import catalog
 from memlab.kernels.user import kernel as user_kernel
 from memlab.kernels.user import launch as user_launch
+from memlab.kernels.user import project
+from memlab.kernels.user.kernel import UserKernel
 from memlab.kernels.user.launch_options import format_value, parse_integers
 
 if TYPE_CHECKING:
+    from memlab.device.compiler.compile import CompiledKernel
+    from memlab.device.measurement import DeviceSummary, Progress
     from memlab.device.properties import DeviceProperties
     from memlab.kernels.launch import Dim3, Launch
-    from memlab.kernels.user.kernel import UserKernel
+    from memlab.kernels.signature import Signature
+
+KernelName: TypeAlias = "str | PathLike[str] | UserKernel"
+"""A catalog kernel by name, or a user kernel: as `FILE.cu:ENTRY`, by its name in `memlab.toml`, or
+already found."""
+
+
+@dataclass(frozen=True)
+class PreparedLaunch:
+    """A launch on an open device, ready to run.
+
+    Attributes:
+        kernel: The catalog kernel's name, or the user kernel.
+        device: The device.
+        launch: The launch.
+        seed: Seed of the random inputs and of the sample of blocks.
+        settings: How a GPU times the launch.
+        budget: The time and memory that emulating it may take.
+        progress: Called with the current step and its completed fraction; None reports nothing.
+        requested: The device's name as the caller gave it; None for the default device.
+    """
+
+    kernel: str | UserKernel
+    device: Device
+    launch: Launch
+    seed: int
+    settings: TimingSettings
+    budget: Budget
+    progress: Progress | None = None
+    requested: str | int | None = None
+
+    @property
+    def properties(self) -> DeviceProperties:
+        """The device's figures."""
+        return self.device.properties
+
+    @property
+    def device_summary(self) -> DeviceSummary:
+        """The device as results name it."""
+        return device_summary(self.device.properties, self.device.kind, self.device.key)
+
+    def compile(self, launch: Launch | None = None) -> CompiledKernel:
+        """Compile the launch, or another one, for the device.
+
+        Raises:
+            UsageError: The source does not compile.
+            DeviceError: The compiler is not available, or does not know the device.
+        """
+        return compile_launch(launch or self.launch, self.properties.compute_capability)
+
+
+def prepare(
+    kernel: KernelName,
+    parameters: Mapping[str, Any],
+    *,
+    device: str | int | None = None,
+    seed: int = 0,
+    samples: int | None = None,
+    timeout_s: float | None = None,
+    memory_bytes: int | None = None,
+    progress: Progress | None = None,
+) -> PreparedLaunch:
+    """Open a device and prepare a launch for it; the arguments are those of `memlab.run`.
+
+    Raises:
+        UsageError: An unknown kernel or device, or a parameter out of range.
+        DeviceError: The device or the compiler is not available.
+    """
+    settings = timing_settings(samples, timeout_s)
+    budget = emulation_budget(timeout_s, memory_bytes)
+    opened = open_device(device, settings, budget)
+    return prepare_on(opened, kernel, parameters, seed, settings, budget, progress, device)
+
+
+def prepare_on(
+    device: Device,
+    kernel: KernelName,
+    parameters: Mapping[str, Any],
+    seed: int,
+    settings: TimingSettings,
+    budget: Budget,
+    progress: Progress | None = None,
+    requested: str | int | None = None,
+) -> PreparedLaunch:
+    """Prepare a launch for a device that is open; the arguments are those of `PreparedLaunch`.
+
+    Raises:
+        UsageError, DeviceError: As `prepare`.
+    """
+    check_seed(seed)
+    target, chosen = resolve_kernel(kernel, parameters)
+    launch = prepare_launch(target, chosen, device.properties)
+    return PreparedLaunch(target, device, launch, seed, settings, budget, progress, requested)
+
+
+def resolve_kernel(
+    kernel: KernelName, parameters: Mapping[str, Any]
+) -> tuple[str | UserKernel, Mapping[str, Any]]:
+    """Find the kernel that a name stands for.
+
+    Args:
+        kernel: The kernel.
+        parameters: Its parameters or, for a user kernel, its launch options.
+
+    Returns:
+        A name with its parameters, or a user kernel with its launch options applied and no
+        parameters. The name need not be in the catalog.
+
+    Raises:
+        UsageError: `kernel` is not text, a launch option is wrong, or `memlab.toml` cannot be used.
+    """
+    if isinstance(kernel, UserKernel):
+        return user_kernel.apply_launch_options(kernel, parameters), {}
+    if not isinstance(kernel, str | PathLike):
+        raise UsageError(
+            f"a kernel is named by a text, got an object of type {type(kernel).__name__}: give a "
+            "name of the catalog such as 'tiled', or 'FILE.cu:ENTRY'"
+        )
+    name = fsdecode(kernel)
+    found = None if name in catalog.CATALOG else project.find_user_kernel(name)
+    if found is None:
+        return name, parameters
+    return user_kernel.apply_launch_options(found, parameters), {}
 
 
 def prepare_launch(
@@ -35,14 +165,13 @@ def prepare_launch(
     *,
     executed: bool = True,
 ) -> Launch:
-    """Make a launch for a device, of a kernel of the catalog or of one's own.
+    """Make a launch of a catalog kernel or of a user kernel for a device.
 
     Args:
-        kernel: A name of the catalog, or one's own.
-        parameters: Its parameters, if it is of the catalog; what is missing or None takes its
-            default.
+        kernel: The catalog kernel's name, or the user kernel.
+        parameters: The parameters of a catalog kernel; a missing one, or None, takes its default.
         properties: The device.
-        executed: Whether it will run; of one's own kernel, arguments may else be missing.
+        executed: Whether the launch will run. If not, a user kernel's arguments may be missing.
 
     Raises:
         UsageError: An unknown kernel, or a parameter out of range.
@@ -59,7 +188,7 @@ def prepare_launch(
 
 
 def compilation_unit(kernel: UserKernel, properties: DeviceProperties) -> TranslationUnit:
-    """Make what a device's compiler takes of the file of one's own kernel.
+    """Make the compiler's input from the file of a user kernel.
 
     Raises:
         UsageError: There is no such file or folder, or a definition is malformed.
@@ -73,21 +202,46 @@ def compilation_unit(kernel: UserKernel, properties: DeviceProperties) -> Transl
     )
 
 
-def emulation_budget(timeout_s: float | None, memory_bytes: int | None) -> Budget:
-    """What emulating may take; None allows the usual.
+def kernel_signatures(kernel: UserKernel, device: str | int | None = None) -> tuple[Signature, ...]:
+    """Read the parameters of user kernels.
+
+    Args:
+        kernel: The kernel, or a file without an entry for all kernels in it.
+        device: The device to compile for, as for `memlab.run`.
 
     Raises:
-        UsageError: One is no number, or not more than 0.
+        UsageError: There is no such file, device or kernel, or the source does not compile.
+        DeviceError: The compiler is not available.
+    """
+    unit = compilation_unit(kernel, open_device(device).properties)
+    if not kernel.entry and (found := signatures(unit)):
+        return found
+    return (signature_of(unit, kernel.entry),)
+
+
+def emulation_budget(timeout_s: float | None, memory_bytes: int | None) -> Budget:
+    """Make the limits of emulating a launch.
+
+    Args:
+        timeout_s: Time, seconds; None allows `EMULATION_TIMEOUT_S`.
+        memory_bytes: Memory, bytes; None allows the memory that is free.
+
+    Raises:
+        UsageError: One of them is not a number, or not more than 0.
     """
     memory_bytes = _check_integer("memory_bytes", memory_bytes, "memory_bytes=4 * 2**30 for 4 GiB")
     return Budget(_check_seconds(timeout_s, EMULATION_TIMEOUT_S), memory_bytes)
 
 
 def timing_settings(samples: int | None, timeout_s: float | None) -> TimingSettings:
-    """How a GPU times launches; None allows the usual.
+    """Make the settings with which a GPU times launches.
+
+    Args:
+        samples: Launches that are timed; None takes as many as a sure median needs.
+        timeout_s: The longest time of one launch, seconds; None allows `TIMEOUT_S`.
 
     Raises:
-        UsageError: One is no number, or not more than 0.
+        UsageError: One of them is not a number, or not more than 0.
     """
     return TimingSettings(
         _check_integer("samples", samples, "samples=30"),
@@ -96,22 +250,22 @@ def timing_settings(samples: int | None, timeout_s: float | None) -> TimingSetti
 
 
 def parse_index(what: str, value: int | Sequence[int] | str) -> Dim3:
-    """Read an index in a grid or a block: a number or up to three; what is left out is 0.
+    """Read an index in a grid or a block.
 
     Args:
-        what: Its name, for messages.
-        value: `1`, `(1, 0)` or `"1,0"`; that it is inside is left to whoever knows the extent.
+        what: The parameter's name, for messages.
+        value: One to three whole numbers, x first: `1`, `(1, 0)` or `"1,0"`. Missing ones are 0.
 
     Raises:
-        UsageError: It is no such thing.
+        UsageError: It is not an index. Whether it lies in the launch is not checked.
     """
-    found = parse_integers(value)
-    if not 1 <= len(found) <= 3:
+    numbers = parse_integers(value)
+    if not 1 <= len(numbers) <= 3:
         raise UsageError(
             f"{what} takes one to three whole numbers, in x, y and z, got {format_value(value)}: "
             f"use {what}=(0, 1, 0)"
         )
-    x, y, z = (*found, 0, 0)[:3]
+    x, y, z = (*numbers, 0, 0)[:3]
     return x, y, z
 
 
@@ -122,9 +276,9 @@ def _check_integer(what: str, value: int | None, example: str) -> int | None:
         raise UsageError(f"{what} must be a whole number, got {value!r}: use {example}") from None
 
 
-def _check_seconds(timeout_s: float | None, usual_s: float) -> float:
+def _check_seconds(timeout_s: float | None, default_s: float) -> float:
     if timeout_s is None:
-        return usual_s
+        return default_s
     if not isinstance(timeout_s, Real):
         raise UsageError(
             f"timeout_s must be a number of seconds, got {timeout_s!r}: use timeout_s=60"
@@ -133,7 +287,11 @@ def _check_seconds(timeout_s: float | None, usual_s: float) -> float:
 
 
 def current_time() -> datetime:
-    """Tell the time, or what SOURCE_DATE_EPOCH says it is: documents can be made again alike."""
+    """Return the time, or that of SOURCE_DATE_EPOCH, with which documents can be reproduced.
+
+    Raises:
+        UsageError: SOURCE_DATE_EPOCH is not a number of seconds.
+    """
     epoch = os.environ.get("SOURCE_DATE_EPOCH")
     if not epoch:
         return datetime.now(UTC)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from memlab.device.nvidia_tools.ncu import COUNTER_METRICS
 from memlab.errors import UsageError, suggest_nearest
 from memlab.kernels.catalog import CATALOG
+from memlab.presentation import Presentable
 
 if TYPE_CHECKING:
     from memlab.kernels.kernel import Kernel
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
 KERNEL_KIND = "kernels"
 
 
-@dataclass(frozen=True)
-class GlossaryEntry:
+@dataclass(frozen=True, repr=False)
+class GlossaryEntry(Presentable):
     """What a term or a kernel is.
 
     Attributes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from memlab.device.measurement import Measurement, Provenance
+from memlab.presentation import Presentable
 
 TRAFFIC_LEVELS = ("requested", "l1", "l2", "dram", "compulsory")
 """Where bytes are counted for an arithmetic intensity, from the program to the memory chips."""
@@ -53,8 +54,8 @@ class Placement:
     busy: dict[str, float] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Run:
+@dataclass(frozen=True, repr=False)
+class Run(Presentable):
     """One finished run.
 
     Attributes:

@@ -160,11 +160,12 @@ def test_an_index_is_read_as_a_grid_is() -> None:
             memlab.trace("shift", block_index=wrong)  # type: ignore[arg-type]
 
 
-def test_a_list_of_runs_says_how_it_is_given() -> None:
-    run = memlab.run("shift")
+def test_a_frame_takes_runs_one_by_one_or_as_a_list() -> None:
+    run, tiled = memlab.run("shift"), memlab.run("tiled", width=32, tile=8)
     assert list(memlab.frame(run, run)["kernel"]) == ["shift", "shift"]
-    with pytest.raises(UsageError, match=r"got an object of type list: .*frame\(\*runs\)"):
-        memlab.frame([run, run])  # type: ignore[arg-type]
+    assert list(memlab.frame([run, tiled])["width"].dropna()) == [32]
+    with pytest.raises(UsageError, match="frame takes runs, got an object of type str"):
+        memlab.frame([run, "shift"])  # type: ignore[list-item]
 
 
 @pytest.mark.parametrize("job", [memlab.analyze, memlab.check, memlab.trace, memlab.occupancy])

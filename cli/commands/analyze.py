@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+import memlab
 from memlab.cli import options
 from memlab.cli.kernel_commands import EXIT_FINDING, kernel_app
 from memlab.cli.output import (
@@ -55,18 +56,17 @@ def analyze_kernel(
     if output is not None:
         check_output(output, force)
 
-    from memlab import lab
     from memlab.cli.progress import progress_bar
 
     with progress_bar(quiet) as progress:
-        analysis = lab.analyze(
+        analysis = memlab.analyze(
             target,
-            parameters,
             device=device,
             seed=seed,
-            progress=progress,
             timeout_s=timeout,
             memory_bytes=memory_limit,
+            progress=progress,
+            **parameters,
         )
     note_time_limit(analysis.coverage, quiet)
     if chosen == "report":

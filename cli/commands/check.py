@@ -1,7 +1,7 @@
 """`memlab check KERNEL`: what compute-sanitizer finds, found without a GPU, and beside it."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -43,7 +43,7 @@ CheckOutputOption = Annotated[
 def _complete_tool_names(incomplete: str) -> list[str]:
     from memlab.device.checking.findings import TOOLS
 
-    return [each for each in (*TOOLS, ALL_TOOLS) if each.startswith(incomplete)]
+    return [tool for tool in (*TOOLS, ALL_TOOLS) if tool.startswith(incomplete)]
 
 
 def check_kernel(
@@ -78,54 +78,61 @@ def check_kernel(
     if output is not None:
         check_output(output, force)
 
-    from memlab import gpu, lab
     from memlab.cli.progress import progress_bar
     from memlab.device.nvidia_tools.sanitizer import SanitizerError, match_findings
+    from memlab.hardware import sanitizer_report
+    from memlab.inspection import check_prepared
+    from memlab.launching import prepare
 
-    beside: SanitizerReport | None = None
+    theirs: SanitizerReport | None = None
     pairs: tuple[FindingPair, ...] = ()
     with progress_bar(quiet) as progress:
-        asked: dict[str, Any] = {"device": device, "seed": seed, "tools": tools}
-        asked["progress"] = progress
-        report = lab.check(
-            target, parameters, **asked, timeout_s=timeout, memory_bytes=memory_limit
+        prepared = prepare(
+            target,
+            parameters,
+            device=device,
+            seed=seed,
+            timeout_s=timeout,
+            memory_bytes=memory_limit,
+            progress=progress,
         )
+        report = check_prepared(prepared, tools)
         if with_ is not None:
             try:
-                beside = gpu.compute_sanitizer(target, parameters, **asked, timeout_s=timeout)
-                pairs = match_findings(report.findings, beside.findings)
+                theirs = sanitizer_report(prepared, tools, timeout)
+                pairs = match_findings(report.findings, theirs.findings)
             except SanitizerError as error:
                 print_message(f"no compute-sanitizer: {error}")
     note_time_limit(report.coverage, quiet)
     if chosen == "json":
         from memlab.roofline.documents.check import check_document
 
-        deliver(json_text(check_document(report, beside, pairs)), output, force, quiet)
+        deliver(json_text(check_document(report, theirs, pairs)), output, force, quiet)
     else:
         from memlab.roofline.reports.check import check_report
         from memlab.roofline.reports.parts import console
 
-        console().print(check_report(report, beside, pairs))
-    if report.findings or report.verification.status == "failed" or (beside and beside.findings):
+        console().print(check_report(report, theirs, pairs))
+    if report.findings or report.verification.status == "failed" or (theirs and theirs.findings):
         raise typer.Exit(EXIT_FINDING)
 
 
 def _selected_tools(chosen: list[str] | None) -> "tuple[Tool, ...]":
-    """The tools asked for, each once and in the order of reports.
+    """Return the chosen tools, each once and in the order of reports.
 
     Raises:
         UsageError: There is no such tool.
     """
     from memlab.device.checking.findings import TOOLS
 
-    for each in chosen or ():
-        if each not in (*TOOLS, ALL_TOOLS):
+    for tool in chosen or ():
+        if tool not in (*TOOLS, ALL_TOOLS):
             raise UsageError(
-                f"there is no tool {each!r}: {suggest_nearest(each, (*TOOLS, ALL_TOOLS))}"
+                f"there is no tool {tool!r}: {suggest_nearest(tool, (*TOOLS, ALL_TOOLS))}"
             )
     if not chosen or ALL_TOOLS in chosen:
         return TOOLS
-    return tuple(each for each in TOOLS if each in chosen)
+    return tuple(tool for tool in TOOLS if tool in chosen)
 
 
 check_app = kernel_app(

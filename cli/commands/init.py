@@ -42,9 +42,9 @@ def init(
     Then 'memlab run NAME' in that folder runs one. Sizes are a guess: put yours. A memlab.toml
     that is there gets the tables that it lacks, and keeps all it has.
     """
-    from memlab import lab
     from memlab.kernels.user import kernel as user_kernel
     from memlab.kernels.user import project, scaffold
+    from memlab.launching import kernel_signatures
 
     place = user_kernel.split_target(target)
     if place is None:
@@ -61,7 +61,7 @@ def init(
     chosen = user_kernel.apply_launch_options(
         user_kernel.UserKernel(*place), {"defines": define, "include": include, "std": std}
     )
-    found = lab.signatures_in_file(chosen, device=device)
+    found = kernel_signatures(chosen, device)
     moved, source = (
         user_kernel.with_relative_paths(chosen, output.parent),
         user_kernel.read_source(chosen),

@@ -1,12 +1,12 @@
-"""`memlab kernels`: what there is to run."""
+"""`memlab kernels`: the kernels that can be run by name."""
 
 from typing import TYPE_CHECKING
 
 import typer
 
+import memlab
 from memlab.cli import options
 from memlab.cli.output import print_json
-from memlab.text import printable
 
 if TYPE_CHECKING:
     from memlab.kernels.kernel import Kernel
@@ -16,28 +16,22 @@ SCHEMA_VERSION = 1
 
 def kernels(as_json: options.JsonOption = False) -> None:
     """List the kernels and the parameters of each, then those in the folder's memlab.toml."""
-    from memlab.kernels.catalog import CATALOG
-    from memlab.kernels.user.project import read_user_kernels as named_in_project
-
-    own_kernels = named_in_project()
-
+    listed = memlab.kernels()
     if as_json:
         document = {
             "schema_version": SCHEMA_VERSION,
-            "kernels": [_document(kernel) for kernel in CATALOG.values()],
+            "kernels": [_document(kernel) for kernel in listed.catalog],
             "own_kernels": [
                 {"name": name, "source": kernel.source, "entry": kernel.entry}
-                for name, kernel in own_kernels.items()
+                for name, kernel in listed.user.items()
             ],
         }
         print_json(document)
         return
-    own = [
-        f"{name}\n  In memlab.toml: {printable(kernel.source)}"
-        for name, kernel in own_kernels.items()
-    ]
-    catalog = ["\n".join(_lines(kernel)) for kernel in CATALOG.values()]
-    typer.echo("\n\n".join((*catalog, *own)))
+
+    from memlab.roofline.reports.kernels import kernels_text
+
+    typer.echo(kernels_text(listed.catalog, listed.user))
 
 
 def _document(kernel: "Kernel") -> dict[str, object]:
@@ -59,15 +53,3 @@ def _document(kernel: "Kernel") -> dict[str, object]:
             for parameter in kernel.parameters
         ],
     }
-
-
-def _lines(kernel: "Kernel") -> list[str]:
-    """One kernel in plain text: its name, its summary, then a line a parameter."""
-    return [
-        kernel.name,
-        f"  {kernel.summary}",
-        *(
-            f"  {parameter.option:<13}{parameter.help} [{parameter.default_label}]"
-            for parameter in kernel.parameters
-        ),
-    ]

@@ -59,16 +59,10 @@ def occupancy_of_kernel(
     if output is not None:
         check_picture(output, force)
 
-    from memlab import lab
-    from memlab.device.occupancy import block_requirements
-    from memlab.roofline.documents.occupancy import OccupancySubject
+    import memlab
 
-    properties = lab.device_properties(device)
-    launch, resources = lab.compile_for_device(target, parameters, properties)
-    subject = OccupancySubject(
-        block_requirements(launch, resources), launch.kernel, dict(launch.parameters)
-    )
-    _deliver(properties, subject, as_json, output, force, quiet)
+    found = memlab.occupancy(target, device=device, **parameters)
+    _deliver(found.properties, found.subject, as_json, output, force, quiet)
 
 
 def occupancy(
@@ -112,12 +106,12 @@ def occupancy(
     if output is not None:
         check_picture(output, force)
 
-    from memlab import lab
+    import memlab
     from memlab.device.occupancy import BlockRequirements
     from memlab.device.occupancy_thresholds import register_budget
     from memlab.roofline.documents.occupancy import OccupancySubject
 
-    properties = lab.device_properties(device)
+    properties = memlab.devicequery(device)
     _check_limits(properties, given)
     block = BlockRequirements(threads, registers or 1, shared or 0)
     if registers is None:

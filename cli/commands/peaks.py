@@ -1,24 +1,15 @@
-"""`memlab peaks`: what this GPU can really do, measured, and kept for later rooflines."""
+"""`memlab peaks`: the ceilings and latencies of this GPU, measured and kept for rooflines."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+import memlab
 from memlab.cli import options
 from memlab.cli.output import json_text, partial_result
 from memlab.cli.picture import check_picture, write_picture
 from memlab.cli.progress import progress_bar
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-    from memlab.device.gpu.peaks.records import Peaks, Rate
-
-TENSOR_RATE_NOTE = (
-    "The tensor rates are those of mma.sync and not the peak, which this architecture reaches\n"
-    "with tcgen05.mma alone; that is not measured."
-)
 
 
 def peaks(
@@ -43,91 +34,25 @@ def peaks(
     if output is not None:
         check_picture(output, force, data_suffix=".json", repeatable=False)
 
-    from memlab import gpu
     from memlab.roofline.documents.peaks import peaks_document
 
     with progress_bar(quiet) as progress:
-        found, code = partial_result(
-            lambda: gpu.peaks(device=device, store=store, keep=not no_store, progress=progress)
+        measured, code = partial_result(
+            lambda: memlab.peaks(device=device, store=store, keep=not no_store, progress=progress)
         )
-    text = json_text(peaks_document(found))
+    text = json_text(peaks_document(measured))
     if as_json:
         typer.echo(text, nl=False)
     else:
         from memlab.roofline.reports.parts import console
+        from memlab.roofline.reports.peaks import peaks_report
 
-        console().print(peaks_report(found))
+        console().print(peaks_report(measured))
     if output is not None:
         from memlab.roofline.plots.peaks import draw_peaks
 
         write_picture(
-            output, draw_peaks(found), text, force=force, quiet=quiet, data_suffix=".json"
+            output, draw_peaks(measured), text, force=force, quiet=quiet, data_suffix=".json"
         )
     if code:
         raise typer.Exit(code)
-
-
-def peaks_report(peaks: "Peaks") -> "RenderableType":
-    """Lay out all figures in 80 columns: rates with what they are of the limit, then latencies."""
-    from rich.console import Group
-    from rich.table import Column, Table
-    from rich.text import Text
-
-    from memlab.device.gpu.peaks.records import TCGEN05_MAJORS
-    from memlab.roofline.units import si_text
-
-    def right(header: str) -> Column:
-        return Column(header, justify="right", no_wrap=True)
-
-    rates = Table(
-        Column("measured", no_wrap=True, min_width=22),
-        right("value"),
-        right("per SM"),
-        right("SM clock"),
-        right("of data-\nsheet"),
-        right("at this\nclock"),
-        box=None,
-        padding=(0, 2, 0, 0),
-    )
-    for rate in peaks.rates:
-        per_clock = rate.bytes_per_clock_per_sm
-        rates.add_row(
-            rate.label,
-            si_text(rate.value, rate.unit),
-            "" if per_clock is None else f"{per_clock:.4g} B/clk",
-            "" if rate.clock_hz is None else f"{rate.clock_hz / 1e6:.0f} MHz",
-            _percent(rate.fraction),
-            _percent(rate.fraction_at_clock),
-            style="red" if rate.invalid else None,
-        )
-    latencies = Table(
-        Column("latency", no_wrap=True, min_width=22),
-        right("cycles"),
-        right("time"),
-        box=None,
-        padding=(0, 2, 0, 0),
-    )
-    for latency in peaks.latencies:
-        latencies.add_row(latency.label, f"{latency.cycles:.4g}", si_text(latency.seconds, "s"))
-    head = [Text(f"{peaks.device.name} ({peaks.device.key}), measured {peaks.created_at}", "bold")]
-    if peaks.device.driver or peaks.device.uuid:
-        known = (peaks.device.driver and f"driver {peaks.device.driver}", peaks.device.uuid)
-        head.append(Text(", ".join(filter(None, known))))
-    notes = [Text(f"\n{line}", style="bold red") for line in _invalid_rate_lines(peaks.rates)]
-    if peaks.device.compute_capability[0] in TCGEN05_MAJORS:
-        notes.append(Text(f"\n{TENSOR_RATE_NOTE}"))
-    return Group(*head, Text(), rates, *notes, Text(), latencies)
-
-
-def _percent(fraction: float | None) -> str:
-    return "" if fraction is None else f"{fraction:.1%}"
-
-
-def _invalid_rate_lines(rates: "tuple[Rate, ...]") -> list[str]:
-    """Name what exceeds a physical limit: the figure or the datasheet is wrong."""
-    return [
-        f"{rate.label} is invalid, {rate.fraction_at_clock:.1%} of what is possible: "
-        "rooflines leave it out."
-        for rate in rates
-        if rate.invalid
-    ]

@@ -79,11 +79,11 @@ def _draw_roofline(
 ) -> None:
     check_picture(output, force)
 
-    from memlab import lab
+    from memlab.drawing import record_roofline
 
     with progress_bar(quiet) as progress:
         gathered, code = partial_result(
-            lambda: lab.roofline(*kernel, device=device, store=store, progress=progress, **how)
+            lambda: record_roofline(*kernel, device=device, store=store, progress=progress, **how)
         )
     fresh = gathered.fresh
     if fresh is not None:

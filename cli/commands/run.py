@@ -1,11 +1,12 @@
 """`memlab run KERNEL`: launch a kernel once and report what it did to memory."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+import memlab
 from memlab.cli import options
 from memlab.cli.kernel_commands import EXIT_FINDING, kernel_app
 from memlab.cli.output import (
@@ -16,14 +17,14 @@ from memlab.cli.output import (
     note_time_limit,
     partial_result,
     print_message,
+    warnings_as_messages,
 )
-from memlab.errors import MemlabError, UsageError
+from memlab.errors import UsageError
 
 if TYPE_CHECKING:
     from memlab.kernels.user.kernel import UserKernel
     from memlab.roofline.run import Run
 
-Extra = TypeVar("Extra")
 CounterSource = Literal["emulated", "ncu"]
 
 
@@ -74,47 +75,23 @@ def run_kernel(
     if output is not None:
         check_output(output, force)
 
-    from memlab import gpu, lab
     from memlab.cli.progress import progress_bar
-    from memlab.device.nvidia_tools.ncu import ProfilerError
-    from memlab.kernels.cublas import CublasError
 
-    with progress_bar(quiet) as progress:
-        asked: dict[str, Any] = {
-            "device": device,
-            "seed": seed,
-            "progress": progress,
-            "timeout_s": timeout,
-        }
-
-        def count_in_hardware() -> dict[str, float] | None:
-            return _optional_result(
-                "hardware counters",
-                ProfilerError,
-                lambda: gpu.hardware_counters(target, dict(parameters), **asked),
-            )
-
-        bar = None
-        if cublas:
-            bar = _optional_result(
-                "cuBLAS",
-                CublasError,
-                lambda: gpu.cublas(target, dict(parameters), **asked, samples=samples),
-            )
+    with progress_bar(quiet) as progress, warnings_as_messages():
         result, code = partial_result(
-            lambda: lab.run(
+            lambda: memlab.run(
                 target,
-                dict(parameters),
                 device=device,
                 seed=seed,
-                store=store,
+                counters=counters,
+                cublas=cublas,
                 keep=not no_store,
-                progress=progress,
-                count_in_hardware=count_in_hardware if counters == "ncu" else None,
-                library_time={"cublas": bar.time} if bar else {},
+                store=store,
                 samples=samples,
                 timeout_s=timeout,
                 memory_bytes=memory_limit,
+                progress=progress,
+                **parameters,
             )
         )
     note_time_limit(result.measurement.coverage, quiet)
@@ -123,27 +100,16 @@ def run_kernel(
     if verification.status == "failed":
         from memlab.roofline.units import compared_text
 
-        said = f"{compared_text(verification)}; " if verification.wrong else ""
-        said += f"{verification.worst}: " if verification.worst else ""
+        details = f"{compared_text(verification)}; " if verification.wrong else ""
+        details += f"{verification.worst}: " if verification.worst else ""
         print_message(
-            f"verification failed: {said}"
+            f"verification failed: {details}"
             f"relative error {verification.relative_error:.3g}, "
             f"rounding explains {verification.tolerance:.3g}"
         )
         code = code or EXIT_FINDING
     if code:
         raise typer.Exit(code)
-
-
-def _optional_result(
-    what: str, missing: type[MemlabError], ask: Callable[[], Extra]
-) -> Extra | None:
-    """Ask for what stands beside a run; where it cannot be had, say why, and the run goes on."""
-    try:
-        return ask()
-    except missing as error:
-        print_message(f"no {what}: {error}")
-        return None
 
 
 def _deliver(run: "Run", chosen: str, output: Path | None, force: bool, quiet: bool) -> None:

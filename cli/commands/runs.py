@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+import memlab
 from memlab.cli import options
 from memlab.cli.output import (
     check_output,
@@ -21,8 +22,6 @@ from memlab.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
-
-    from rich.table import Table
 
     from memlab.roofline.run import Run
     from memlab.roofline.store.store import Store
@@ -41,15 +40,6 @@ KernelFilter = Annotated[
     str | None,
     typer.Option("--kernel", metavar="NAME", help="Only runs of this kernel."),
 ]
-
-WIDE_COLUMNS = 75
-"""What the table needs with every word folded as far as it can be read."""
-
-WIDE_ONLY_COLUMNS = ("date", "device", "GFLOP/s", "bound")
-"""Left out on a narrower terminal, and found with `memlab runs show`."""
-
-MAX_CELL_CHARACTERS = 300
-"""Longer names are shortened in the table, and found whole with `memlab runs show`."""
 
 
 def _parse_run_id(text: str) -> int:
@@ -88,7 +78,7 @@ def list_runs(
 ) -> None:
     """List the stored runs, newest last: what 'memlab runs' alone does."""
     opened = _open_store(store)
-    found, code = partial_result(lambda: opened.runs(_device_key(device), kernel))
+    found, code = partial_result(lambda: memlab.runs(device=device, kernel=kernel, store=store))
     if as_json:
         print_json(_documents(found))
     elif found:
@@ -101,9 +91,10 @@ def list_runs(
 
 def _print_table(found: Sequence[Run]) -> None:
     from memlab.roofline.reports.parts import console
+    from memlab.roofline.reports.runs import runs_table
 
     screen = console(most=sys.maxsize)
-    screen.print(_table(found, screen.width))
+    screen.print(runs_table(found, screen.width))
     if any(run.measurement.time.provenance != "measured" for run in found):
         typer.echo("~ modelled, not measured", err=True)
     if any(run.placement.fraction_of_ceiling > 1 for run in found):
@@ -153,7 +144,7 @@ def export(
     if output is not None:
         check_output(output, force)
     opened = _open_store(store)
-    found, code = partial_result(lambda: opened.runs(_device_key(device), kernel))
+    found, code = partial_result(lambda: memlab.runs(device=device, kernel=kernel, store=store))
     if not (found or code):
         print_message(_no_runs_message(opened, device, kernel))
     text = runs_csv(found) if chosen == "csv" else json_text(_documents(found))
@@ -186,7 +177,9 @@ def delete(
         raise UsageError("--device and --kernel choose among --all: give them, or numbers")
     opened = _open_store(store)
     if every:
-        run_ids = opened.ids(_device_key(device), kernel)
+        from memlab.lookup import device_key
+
+        run_ids = opened.ids(device_key(device), kernel)
         if not run_ids:
             print_message(_no_runs_message(opened, device, kernel))
             return
@@ -202,11 +195,6 @@ def _open_store(path: options.StoreOption) -> Store:
     from memlab.roofline.store.store import Store
 
     return Store(path)
-
-
-def _device_key(device: str | None) -> str | None:
-    """A GPU's index names its key, as it does for `memlab run --device 0`."""
-    return f"cuda:{device}" if device is not None and device.isdecimal() else device
 
 
 def _is_confirmed(question: str) -> bool:
@@ -230,65 +218,3 @@ def _documents(runs: Sequence[Run]) -> list[dict[str, Any]]:
     from memlab.roofline.documents.runs import run_document
 
     return [run_document(run) for run in runs]
-
-
-def _table(runs: Sequence[Run], width: int) -> Table:
-    """A row a run: in 80 columns the words fold where they must, in fewer the least needed go."""
-    from rich.table import Table
-
-    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="bold")
-    right: dict[str, Any] = {"justify": "right", "no_wrap": True}
-    columns: dict[str, dict[str, Any]] = {
-        "id": right,
-        "date": {"no_wrap": True},
-        "kernel": {"overflow": "fold", "min_width": 9},
-        "parameters": {"overflow": "fold", "min_width": 10},
-        "device": {"overflow": "fold"},
-        "time": right,
-        "GFLOP/s": right,
-        "bound": {"no_wrap": True},
-        "roof": right,
-        "ok": {"no_wrap": True},
-    }
-    if any(map(_is_user_kernel, runs)):  # whose names are longer
-        columns["parameters"]["max_width"] = 11
-    shown = [name for name in columns if width >= WIDE_COLUMNS or name not in WIDE_ONLY_COLUMNS]
-    for name in shown:
-        table.add_column(name, **columns[name])
-    for run in runs:
-        cells = dict(zip(columns, _cells(run), strict=True))
-        table.add_row(*(cells[name] for name in shown))
-    return table
-
-
-def _is_user_kernel(run: Run) -> bool:
-    """Whether this is a kernel of one's own, which has arguments where others have parameters."""
-    return "grid" in run.measurement.parameters
-
-
-def _cells(run: Run) -> list[str]:
-    from rich.markup import escape
-
-    from memlab.roofline.reports.run import time_label
-    from memlab.roofline.units import column_number, elide_middle, parameters_text, without_lists
-
-    measurement, placement = run.measurement, run.placement
-    fraction = placement.fraction_of_ceiling
-    invalid = "!" if fraction > 1 else ""
-    verified = {"passed": "ok", "failed": "[bold red]NO[/]", "skipped": "-"}
-    return [
-        str(run.id),
-        run.created_at[:10],
-        escape(elide_middle(measurement.kernel, MAX_CELL_CHARACTERS)),
-        escape(
-            elide_middle(
-                parameters_text(without_lists(measurement.parameters)), MAX_CELL_CHARACTERS
-            )
-        ),
-        escape(measurement.device.key),
-        time_label(measurement.time),
-        column_number(placement.flop_per_s / 1e9),
-        placement.bound,
-        f"{fraction:.0%}{invalid}",
-        verified[measurement.verification.status],
-    ]

@@ -69,20 +69,20 @@ def trace_kernel(
     if plot is not None:
         check_picture(plot, force, "--plot")
 
-    from memlab import lab
+    import memlab
     from memlab.cli.progress import progress_bar
 
     with progress_bar(quiet) as progress:
-        found = lab.trace(
+        found = memlab.trace(
             target,
-            parameters,
-            block=followed_block,
-            thread=thread_index,
+            block_index=followed_block,
+            thread_index=thread_index,
             device=device,
             seed=seed,
-            progress=progress,
             timeout_s=timeout,
             memory_bytes=memory_limit,
+            progress=progress,
+            **parameters,
         )
     if as_json:
         from memlab.roofline.documents.trace import trace_document

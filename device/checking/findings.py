@@ -12,6 +12,7 @@ from typing import Literal, TypeAlias, get_args
 
 from memlab.device.measurement import Coverage, DeviceSummary, Verification
 from memlab.kernels.launch import Dim3
+from memlab.presentation import Presentable
 
 Tool: TypeAlias = Literal["memcheck", "initcheck", "racecheck", "synccheck"]
 
@@ -75,8 +76,8 @@ class CheckFinding:
         return frozenset((self.at.line,))
 
 
-@dataclass(frozen=True)
-class CheckReport:
+@dataclass(frozen=True, repr=False)
+class CheckReport(Presentable):
     """What a launch was checked for, and what was found.
 
     Attributes:

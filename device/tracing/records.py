@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias
 
 from memlab.device.array_element import Element
 from memlab.kernels.launch import Dim3
+from memlab.presentation import Presentable
 
 
 @dataclass(frozen=True)
@@ -259,8 +260,8 @@ class ArrayUse:
     block_written: tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class Trace:
+@dataclass(frozen=True, repr=False)
+class Trace(Presentable):
     """One thread of one block, and what the block and the grid around it do.
 
     Attributes:

@@ -9,10 +9,11 @@ it sets holds for a GPU without caches, and says how far a program depends on th
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from memlab.device.measurement import flop_by_pipe
 from memlab.device.properties import peak_bandwidth_bytes_per_s, peak_flop_per_s
+from memlab.presentation import Presentable
 from memlab.roofline.analysis.listing import listing
 from memlab.roofline.placement import bytes_moved, intensities
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
         Verification,
     )
     from memlab.device.properties import DeviceProperties
-    from memlab.kernels.launch import Dim3
+    from memlab.kernels.launch import Dim3, Launch
     from memlab.roofline.analysis.boundary import BoundaryCost
     from memlab.roofline.analysis.listing import ListedLine
 
@@ -85,8 +86,8 @@ class AccessRatio:
         return self.peak_flop_per_s * self.value_bytes / self.bandwidth_bytes_per_s
 
 
-@dataclass(frozen=True)
-class Analysis:
+@dataclass(frozen=True, repr=False)
+class Analysis(Presentable):
     """One launch, counted and not timed.
 
     Attributes:
@@ -174,4 +175,86 @@ def access_ratio(
         pipe=pipe,
         bandwidth_bytes_per_s=peak_bandwidth_bytes_per_s(properties),
         peak_flop_per_s=peak_flop_per_s(properties, pipe),
+    )
+
+
+class CountedLaunch(Protocol):
+    """The results of counting a launch, such as the emulator gives them."""
+
+    @property
+    def coverage(self) -> Coverage:
+        """How much of the grid was executed."""
+        ...
+
+    @property
+    def counters(self) -> Counters:
+        """Whole-grid totals."""
+        ...
+
+    @property
+    def lines(self) -> tuple[LineCounters, ...]:
+        """The same by source line."""
+        ...
+
+    @property
+    def accesses(self) -> tuple[AccessCounters, ...]:
+        """The same by source line and access to memory."""
+        ...
+
+    @property
+    def region(self) -> Region:
+        """The work of the loops."""
+        ...
+
+    @property
+    def verification(self) -> Verification:
+        """The output of the blocks that ran, against the reference."""
+        ...
+
+    def flop(self, launch: Launch) -> int:
+        """FLOPs of the algorithm, or those executed where it does not declare them."""
+        ...
+
+
+def analysis_of(
+    launch: Launch,
+    counted: CountedLaunch,
+    resources: Resources,
+    device: DeviceSummary,
+    properties: DeviceProperties,
+    *,
+    boundary: BoundaryCost | None = None,
+    has_known_sizes: bool = True,
+) -> Analysis:
+    """Derive the analysis of a launch from its counters.
+
+    Args:
+        launch: The launch.
+        counted: Its counters, from the emulator.
+        resources: The registers and the memory that the compiler gave it.
+        device: The device that it was compiled for, as results name it.
+        properties: That device's figures.
+        boundary: The cost of blocks that reach over the edge; None where none does.
+        has_known_sizes: Whether it is a catalog kernel, whose sizes memlab knows.
+    """
+    flop = counted.flop(launch)
+    return Analysis(
+        kernel=launch.kernel,
+        parameters=dict(launch.parameters),
+        source=launch.source,
+        source_name=launch.source_name,
+        device=device,
+        grid=launch.grid,
+        block=launch.block,
+        resources=resources,
+        flop=flop,
+        compulsory_bytes=launch.compulsory_bytes,
+        coverage=counted.coverage,
+        counters=counted.counters,
+        lines=counted.lines,
+        accesses=counted.accesses,
+        ratio=access_ratio(flop, counted.region, counted.counters, properties),
+        boundary=boundary,
+        verification=counted.verification,
+        has_known_sizes=has_known_sizes,
     )

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     Parameters = Mapping[str, int | str]
     Prepare = Callable[[Parameters], Launch]
+    Count = Callable[[Launch], Counters]
 
 SIZE_PROBE_OFFSET = 8192
 """Elements further, at which a size that matters has more blocks."""
@@ -86,6 +87,34 @@ def edge_case(launch: Launch, counters: Counters) -> BoundaryCase:
         sectors=counters.total("global").sectors,
         work=launch.flop or launch.compulsory_bytes,
     )
+
+
+def boundary_cost(
+    launch: Launch, counters: Counters, prepare: Prepare, count: Count
+) -> BoundaryCost | None:
+    """Compare a launch with the nearest ones whose blocks end at the edge.
+
+    Args:
+        launch: A launch of a catalog kernel, whose parameters are its sizes and its tile.
+        counters: Its counters.
+        prepare: Makes a launch from parameters, or raises UsageError.
+        count: Executes a launch and returns its counters.
+
+    Returns:
+        The comparison; None where no block of the launch reaches over the edge.
+    """
+    multiples = nearest_multiples(launch.parameters, prepare)
+    if multiples is None:
+        return None
+
+    def neighbour(parameters: Parameters | None) -> BoundaryCase | None:
+        if parameters is None:
+            return None
+        launch = prepare(parameters)
+        return edge_case(launch, count(launch))
+
+    lower, upper = map(neighbour, multiples)
+    return BoundaryCost(edge_case(launch, counters), lower, upper)
 
 
 def nearest_multiples(

@@ -39,10 +39,23 @@ PICTURE_COLUMNS = (
 
 
 def runs_frame(runs: Iterable[Run]) -> pandas.DataFrame:
-    """Give runs as a frame: a row a run, the columns of `serialize.run_row`."""
+    """Make a frame of runs, one row per run.
+
+    Returns:
+        The columns of `run_row` and, after `parameters`, one column for each parameter of the
+        kernels that has no column yet. A kernel without the parameter has an empty cell.
+    """
     import pandas
 
-    return pandas.DataFrame([run_row(run) for run in runs], columns=list(ROW_COLUMNS))
+    listed = list(runs)
+    names = dict.fromkeys(name for run in listed for name in run.measurement.parameters)
+    after = ROW_COLUMNS.index("parameters") + 1
+    added = [name for name in names if name not in ROW_COLUMNS]
+    columns = [*ROW_COLUMNS[:after], *added, *ROW_COLUMNS[after:]]
+    rows = [{**run.measurement.parameters, **run_row(run)} for run in listed]
+    frame = pandas.DataFrame(rows, columns=columns)
+    # Whole numbers stay whole in a column with empty cells.
+    return frame.astype({name: frame[name].convert_dtypes().dtype for name in added})
 
 
 def picture_frame(runs: Iterable[Run], ceilings: Iterable[Ceiling]) -> pandas.DataFrame:

@@ -57,9 +57,12 @@ HEAT_STYLES = ("", "yellow", "bold yellow", "bold dark_orange", "bold red")
 
 def listing_console() -> Console:
     """Give the console for listings on stdout: wider than a report where the terminal is."""
-    return EscapingConsole(
-        highlight=False, width=min(max(Console().width, 40), MAX_LISTING_COLUMNS)
-    )
+    return EscapingConsole(highlight=False, width=listing_columns())
+
+
+def listing_columns() -> int:
+    """Return the width of listings on this terminal."""
+    return min(max(Console().width, 40), MAX_LISTING_COLUMNS)
 
 
 def analysis_report(analysis: Analysis) -> RenderableType:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from typing import TYPE_CHECKING
 
 from rich.console import Console, Group
@@ -28,6 +29,12 @@ FIGURE_COLUMNS = 17
 BAR_COLUMNS = 20
 TAB = 4
 
+HTML_FORMAT = (
+    '<pre style="white-space: pre; overflow-x: auto; line-height: 1.3; '
+    "font-family: Menlo, Consolas, 'DejaVu Sans Mono', monospace\">{code}</pre>"
+)
+"""Fragment of HTML around a report."""
+
 BINARY_PREFIXES = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
@@ -51,7 +58,38 @@ def console(most: int = REPORT_COLUMNS) -> Console:
     Args:
         most: Columns that are used of a wide terminal. One that says it has none does not know.
     """
-    return EscapingConsole(highlight=False, width=min(Console().width or REPORT_COLUMNS, most))
+    return EscapingConsole(highlight=False, width=report_columns(most))
+
+
+def report_columns(most: int = REPORT_COLUMNS) -> int:
+    """Return the width of reports on this terminal, at most `most` columns."""
+    return min(Console().width or REPORT_COLUMNS, most)
+
+
+def rendered_text(report: RenderableType, columns: int) -> str:
+    """Write a report as text without colours.
+
+    Args:
+        report: The report.
+        columns: Its width.
+    """
+    file = io.StringIO()
+    EscapingConsole(file=file, highlight=False, width=columns, color_system=None).print(report)
+    return file.getvalue()
+
+
+def rendered_html(report: RenderableType, columns: int) -> str:
+    """Write a report as a fragment of HTML with its own styles, for a notebook.
+
+    Args:
+        report: The report.
+        columns: Its width, in characters of a fixed-width font.
+    """
+    console = EscapingConsole(
+        file=io.StringIO(), highlight=False, width=columns, record=True, force_terminal=True
+    )
+    console.print(report)
+    return console.export_html(inline_styles=True, code_format=HTML_FORMAT)
 
 
 def stack_sections(sections: Iterable[RenderableType | None]) -> Group:

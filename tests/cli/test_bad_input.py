@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+import memlab
 from memlab.cli.app import main
 from memlab.roofline.store.database import APPLICATION_ID, SCHEMA_VERSION
 from memlab.roofline.store.store import Store
@@ -104,7 +105,7 @@ def test_memory_that_runs_out_is_one_line(
     def run_out(*_: object, **__: object) -> None:
         raise MemoryError("Unable to allocate 1.00 GiB")
 
-    monkeypatch.setattr("memlab.lab.run", run_out)
+    monkeypatch.setattr(memlab, "run", run_out)
 
     assert main(["run", "tiled"]) == 2
     assert capsys.readouterr().err == (

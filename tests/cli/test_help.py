@@ -7,6 +7,7 @@ import pytest
 
 from memlab.cli.app import main
 from memlab.errors import DeviceError, UsageError
+from memlab.kernels import catalog
 
 HEAVY = {"numpy", "pandas", "matplotlib", "rich", "cuda", "elftools", "sqlite3", "pycuda"}
 
@@ -116,7 +117,7 @@ def test_an_error_becomes_its_exit_code(
     def fail(name: str) -> None:
         raise error
 
-    monkeypatch.setattr("memlab.kernels.catalog.find_kernel", fail)
+    monkeypatch.setattr(catalog, "find_kernel", fail)
 
     assert main(["run", "naive"]) == code
     assert "Traceback" not in capsys.readouterr().err

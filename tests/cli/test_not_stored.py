@@ -9,12 +9,13 @@ import resource
 import sqlite3
 from contextlib import closing, contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from paths import DATA
 
-from memlab import lab
+import memlab
+from memlab import drawing, running
 from memlab.cli.app import main
 from memlab.device.gpu.peaks import measure
 from memlab.device.measurement import Verification
@@ -28,6 +29,7 @@ from memlab.roofline.store.store import Store
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from memlab.launching import PreparedLaunch
     from memlab.roofline.run import Run
 
 RESULTS = DATA / "h200-peaks.json"
@@ -40,7 +42,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MEMLAB_STORE", str(tmp_path / "runs.sqlite3"))
     monkeypatch.setenv("MEMLAB_DEVICE", "h200")
-    lab.run("naive", {"width": 8}, device="t4")
+    memlab.run("naive", device="t4", keep=True, width=8)
     return tmp_path
 
 
@@ -110,10 +112,10 @@ def test_a_store_that_becomes_read_only_during_the_work(
     as_ordinary_user: Callable[[Callable[[], object]], str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    work = lab._run_kernel
+    work = running.run_prepared
 
-    def and_meanwhile(*given: object) -> Run:
-        run = work(*given)
+    def and_meanwhile(prepared: PreparedLaunch, **choices: Any) -> Run:
+        run = work(prepared, **choices)
         (open_folder / "own").chmod(0o555)
         return run
 
@@ -129,8 +131,8 @@ def test_a_store_that_becomes_read_only_during_the_work(
         assert "read-only" in err.getvalue()
         assert list((open_folder / "own").iterdir()) == []
 
-    lab.run("naive", {"width": 8}, device="h200", keep=False)  # what it imports root may read
-    monkeypatch.setattr(lab, "_run_kernel", and_meanwhile)
+    memlab.run("naive", device="h200", width=8)  # what it imports root may read
+    monkeypatch.setattr(running, "run_prepared", and_meanwhile)
     assert as_ordinary_user(attempt) == "no error"
 
 
@@ -141,7 +143,7 @@ def test_a_wrong_result_is_said_too(
     make_run: Callable[..., Run],
 ) -> None:
     wrong = make_run(verification=Verification("failed", 0.5, 2.7e-5, 9, 9))
-    monkeypatch.setattr(lab, "_run_kernel", lambda *_: wrong)
+    monkeypatch.setattr(running, "run_prepared", lambda *_, **__: wrong)
     with full_disk():
         assert main(["run", "naive", "--width", "8"]) == 2
 
@@ -158,7 +160,7 @@ def test_peaks_on_a_full_disk_are_printed(
         properties = DeviceProperties("NVIDIA H200", (9, 0))
 
     known = peaks_from_document(json.loads(RESULTS.read_text()))
-    monkeypatch.setattr("memlab.gpu.open_device", lambda name: Gpu())
+    monkeypatch.setattr("memlab.querying.open_device", lambda name: Gpu())
     monkeypatch.setattr(measure, "measure_peaks", lambda index, properties, progress: known)
     with full_disk():
         assert main(["peaks", "--json"]) == 2
@@ -172,7 +174,7 @@ def test_peaks_on_a_full_disk_are_printed(
 @pytest.fixture
 def short_ladder(monkeypatch: pytest.MonkeyPatch) -> None:
     steps = (("naive", {"width": 32}), ("tiled", {"width": 32, "tile": 8}))
-    monkeypatch.setattr(lab, "DEFAULT_LADDER", steps)
+    monkeypatch.setattr(drawing, "DEFAULT_LADDER", steps)
 
 
 @pytest.mark.usefixtures("short_ladder")
@@ -182,7 +184,7 @@ def test_a_roofline_is_drawn_of_runs_that_are_not_stored(
     with busy_store(folder / "runs.sqlite3", monkeypatch):
         assert main(["roofline", "-q"]) == 2
         with pytest.raises(Incomplete) as notebook:
-            lab.roofline()
+            drawing.record_roofline()
 
     out, err = capsys.readouterr()
     assert not out

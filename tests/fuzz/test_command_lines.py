@@ -234,7 +234,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         patch.setenv("MEMLAB_STORE", str(folder / "work" / "runs.sqlite3"))
         patch.setenv("MPLCONFIGDIR", str(folder / "cache"))
         # Where a line has lost its sizes or its limit, it is to end all the same.
-        patch.setattr("memlab.lab.DEFAULT_LADDER", (("naive", {"width": 8}),))
+        patch.setattr("memlab.drawing.DEFAULT_LADDER", (("naive", {"width": 8}),))
         patch.setattr("memlab.launching.EMULATION_TIMEOUT_S", 2.0)
         (folder / "work").mkdir()
         patch.chdir(folder / "work")

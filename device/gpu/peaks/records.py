@@ -17,6 +17,7 @@ from memlab.device.properties import (
     peak_flop_per_s,
 )
 from memlab.kernels.peaks.records import RateUnit
+from memlab.presentation import Presentable
 
 if TYPE_CHECKING:
     from memlab.device.properties import DeviceProperties
@@ -135,8 +136,8 @@ class Footprint:
     bandwidth_bytes_per_s: float | None
 
 
-@dataclass(frozen=True)
-class Peaks:
+@dataclass(frozen=True, repr=False)
+class Peaks(Presentable):
     """All that was measured of one GPU.
 
     Attributes:

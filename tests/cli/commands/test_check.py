@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from planted import FOLDER
 
-from memlab import lab
+from memlab import inspection
 from memlab.cli.app import main
 from memlab.device.checking.findings import TOOLS, CheckFinding, SourceLocation
 from memlab.device.measurement import Coverage
@@ -170,10 +170,10 @@ def test_a_file_that_is_named_otherwise_is_refused_before_the_work(capsys: Captu
 def test_a_check_that_the_time_limit_stopped_says_so_beside_its_document(
     capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    check = lab.check
+    check = inspection.check_prepared
     partly = Coverage(3, 16, timed_out=True)
     monkeypatch.setattr(
-        lab, "check", lambda *given, **named: replace(check(*given, **named), coverage=partly)
+        inspection, "check_prepared", lambda *given: replace(check(*given), coverage=partly)
     )
     main(["check", *PAST_THE_END.split(), "--json"])
     out, err = capsys.readouterr()
@@ -196,7 +196,7 @@ def test_both_verdicts_stand_side_by_side(capsys: Capture, monkeypatch: pytest.M
             CheckFinding("memcheck", "out of bounds", "Invalid", "global", "", p) for p in places
         ]
         report = SanitizerReport("2026.3", TOOLS, tuple(found), ("memcheck: a note",))
-        monkeypatch.setattr("memlab.gpu.compute_sanitizer", lambda *_, **__: report)
+        monkeypatch.setattr("memlab.hardware.sanitizer_report", lambda *_, **__: report)
 
     with_both = f"{PAST_THE_END} --with compute-sanitizer"
     theirs(9, 7)

@@ -1,17 +1,16 @@
 import json
-import sys
 from dataclasses import replace
-from types import ModuleType
 
 import pytest
 import typer
 from paths import DATA
 from typer.testing import CliRunner
 
-import memlab
-from memlab.cli.commands.devicequery import device_query_lines, devicequery, memory_lab_lines
+from memlab import querying
+from memlab.cli.commands.devicequery import devicequery
 from memlab.device.datasheets import loader
 from memlab.device.properties import DeviceProperties
+from memlab.roofline.reports.device import device_query_lines, memory_lab_lines
 
 H200 = loader.load_datasheet("h200")
 TWO = {
@@ -25,15 +24,19 @@ LISTING = DATA / "rtx3070-devicequery.txt"
 def query(monkeypatch):
     """Run the command with the datasheets as the only devices, or with two H200s besides."""
     gpus = {}
-    lab = ModuleType("memlab.lab")
-    lab.device_properties = lambda name: loader.load_datasheet(name or "h200")
-    lab.available_device_names = lambda: list(loader.datasheet_names())
-    lab.properties_by_device = lambda name: (
-        {name: gpus.get(name) or loader.load_datasheet(name)} if name else gpus or {"h200": H200}
-    )
-    lab.device_attributes = lambda key: {"WARP_SIZE": 32, "TCC_DRIVER": None} if key in gpus else {}
-    monkeypatch.setitem(sys.modules, "memlab.lab", lab)
-    monkeypatch.setattr(memlab, "lab", lab, raising=False)
+
+    def properties_by_device(name):
+        if name:
+            return {name: gpus.get(name) or loader.load_datasheet(name)}
+        return gpus or {"h200": H200}
+
+    def device_attributes(key):
+        return {"WARP_SIZE": 32, "TCC_DRIVER": None} if key in gpus else {}
+
+    for fake in (properties_by_device, device_attributes):
+        monkeypatch.setattr(querying, fake.__name__, fake)
+    monkeypatch.setattr(querying, "devicequery", lambda name: loader.load_datasheet(name or "h200"))
+    monkeypatch.setattr(querying, "available_device_names", lambda: list(loader.datasheet_names()))
     app = typer.Typer()
     app.command()(devicequery)
 

@@ -12,10 +12,10 @@ import pytest
 from jsonschema import Draft202012Validator
 from paths import REPOSITORY
 
-from memlab import lab
 from memlab.cli.app import main
 from memlab.kernels.user import kernel as user_kernel
 from memlab.kernels.user import project
+from memlab.launching import kernel_signatures
 
 EXAMPLES = REPOSITORY / "docs" / "examples"
 
@@ -227,7 +227,7 @@ def test_tables_that_are_missing_are_added_and_nothing_else_is_touched(
 def test_a_kernel_is_known_however_its_table_names_it(
     source: str, entry: str, words: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    linkage = lab.signatures_in_file(user_kernel.UserKernel("saxpy.cu"))[0].linkage_name
+    linkage = kernel_signatures(user_kernel.UserKernel("saxpy.cu"))[0].linkage_name
     Path("link.cu").symlink_to("saxpy.cu")
     text = f"[kernels.mine]\nsource = '{source}'\nentry = '{entry.replace('LINKAGE', linkage)}'\n"
     Path("memlab.toml").write_text(text)

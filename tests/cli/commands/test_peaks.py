@@ -28,7 +28,7 @@ class Gpu:
 def found(monkeypatch, tmp_path):
     """Make `peaks` find what an H200 gave; the current folder is empty."""
     known = peaks_from_document(json.loads(RESULTS.read_text()))
-    monkeypatch.setattr("memlab.gpu.open_device", lambda name: Gpu())
+    monkeypatch.setattr("memlab.querying.open_device", lambda name: Gpu())
     monkeypatch.setattr(measure, "measure_peaks", lambda index, properties, progress: known)
     monkeypatch.chdir(tmp_path)
     return known

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from memlab import lab
+from memlab import drawing
 from memlab.cli.app import main
 from memlab.device.measurement import Coverage, Verification
 from memlab.roofline.store.store import Store
@@ -28,7 +28,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("MEMLAB_STORE", str(tmp_path / "store.sqlite3"))
     monkeypatch.setenv("MEMLAB_DEVICE", "h200")
     steps = (("naive", {"width": 32}), ("tiled", {"width": 32, "tile": 8}))
-    monkeypatch.setattr(lab, "DEFAULT_LADDER", steps)
+    monkeypatch.setattr(drawing, "DEFAULT_LADDER", steps)
     return tmp_path
 
 
@@ -118,7 +118,7 @@ def test_the_run_that_was_asked_for_is_judged(
         return stored
 
     monkeypatch.setattr(Store, "add_all", and_others)
-    monkeypatch.setattr(lab, "_run_kernel", lambda *_: ours)
+    monkeypatch.setattr(drawing, "run_prepared", lambda *_: ours)
     assert main(["roofline", "tiled"]) == int(wrong)
 
     err = capsys.readouterr().err

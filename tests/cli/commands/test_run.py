@@ -7,7 +7,6 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -30,6 +29,8 @@ from memlab.roofline.reports.run import run_report, time_label
 from memlab.roofline.run import Run
 
 MakeRun = Callable[..., Run]
+
+PARAMETERS = ("width", "m", "k", "n", "tile")
 
 
 @pytest.fixture
@@ -61,14 +62,15 @@ def example(make_run: MakeRun) -> Run:
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch, example: Run) -> dict[str, Any]:
-    """Replace the laboratory by one that checks the launch and answers at once.
+    """Replace `memlab.run` by a function that checks the launch and answers at once.
 
     Returns:
         What the command asked of it; `answer` is the run that it gives.
     """
     record: dict[str, Any] = {"answer": example}
 
-    def run(kernel: str, parameters: dict[str, int | None], **options: Any) -> Run:
+    def run(kernel: str, **options: Any) -> Run:
+        parameters = {name: options.pop(name) for name in PARAMETERS if name in options}
         find_kernel(kernel).prepare(
             parameters, Limits("NVIDIA H200", total_memory_bytes=150109880320)
         )
@@ -76,10 +78,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, example: Run) -> dict[str, Any]:
         answer: Run = record["answer"]
         return answer
 
-    lab = ModuleType("memlab.lab")
-    lab.run = run  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "memlab.lab", lab)
-    monkeypatch.setattr(memlab, "lab", lab, raising=False)
+    monkeypatch.setattr(memlab, "run", run)
     return record
 
 
@@ -96,8 +95,8 @@ def test_words_become_a_request(asked: dict[str, Any], tmp_path: Path) -> None:
         "store": tmp_path / "runs",
         "keep": False,
         "progress": None,
-        "count_in_hardware": None,
-        "library_time": {},
+        "counters": "emulated",
+        "cublas": False,
         "samples": None,
         "timeout_s": None,
         "memory_bytes": None,

@@ -1,44 +1,36 @@
 """`memlab run --counters ncu`: hardware's figures beside the emulated ones, or why not."""
 
 import json
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import pytest
 
-import memlab
+from memlab import hardware
 from memlab.cli.app import main
+from memlab.device.emulation.device import EmulatedDevice
 from memlab.device.nvidia_tools.ncu import ProfilerError
+from memlab.launching import PreparedLaunch
 from memlab.roofline.documents.runs import run_document, run_from_document
 from memlab.roofline.reports.run import difference_text
 from memlab.roofline.run import Run
 
+RUN = ("run", "tiled", "--width", "16", "--device", "h200", "--no-store")
 HARDWARE = {"global_load_requests": 33554432, "l2_read_sectors": 110000000, "duration_s": 2.1e-3}
 
 
 @pytest.fixture
-def laboratory(monkeypatch: pytest.MonkeyPatch, make_run: Callable[..., Run]) -> ModuleType:
-    """One in which Nsight Compute counts `HARDWARE`."""
-    lab = ModuleType("memlab.lab")
-
-    def run(kernel: str, parameters: object, *, count_in_hardware: Any, **options: object) -> Run:
-        return make_run(counters_ncu=count_in_hardware() if count_in_hardware else None)
-
-    lab.run = run  # type: ignore[attr-defined]
-    monkeypatch.setattr("memlab.gpu.hardware_counters", lambda *_, **options: HARDWARE)
-    monkeypatch.setitem(sys.modules, "memlab.lab", lab)
-    monkeypatch.setattr(memlab, "lab", lab, raising=False)
-    return lab
+def nsight_compute(monkeypatch: pytest.MonkeyPatch, make_run: Callable[..., Run]) -> None:
+    """Let every launch give the same measurement, and Nsight Compute count `HARDWARE`."""
+    measurement = make_run().measurement
+    monkeypatch.setattr(EmulatedDevice, "run", lambda *_: measurement)
+    monkeypatch.setattr(hardware, "hardware_counters", lambda _: HARDWARE)
 
 
-def test_both_stand_side_by_side_with_the_difference(
-    laboratory: ModuleType, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["run", "tiled", "--counters", "ncu"]) == 0
+@pytest.mark.usefixtures("nsight_compute")
+def test_both_stand_side_by_side_with_the_difference(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*RUN, "--counters", "ncu"]) == 0
 
     out, err = capsys.readouterr()
     assert not err
@@ -51,25 +43,25 @@ def test_both_stand_side_by_side_with_the_difference(
     assert "DRAM read B" not in shown, "what was not counted is not shown"
 
 
-def test_json_has_them_and_null_where_nobody_asked(
-    laboratory: ModuleType, capsys: pytest.CaptureFixture[str]
-) -> None:
-    main(["run", "tiled", "--counters", "ncu", "--json"])
+@pytest.mark.usefixtures("nsight_compute")
+def test_json_has_them_and_null_where_nobody_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    main([*RUN, "--counters", "ncu", "--json"])
     assert json.loads(capsys.readouterr().out)["counters_ncu"] == HARDWARE
 
-    main(["run", "tiled", "--json"])
+    main([*RUN, "--json"])
     assert json.loads(capsys.readouterr().out)["counters_ncu"] is None
 
 
+@pytest.mark.usefixtures("nsight_compute")
 def test_without_counters_the_run_goes_on_and_one_line_says_why(
-    laboratory: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def refuse(*_: object, **options: object) -> None:
+    def refuse(prepared: PreparedLaunch) -> None:
         raise ProfilerError("the driver lets only administrators read hardware counters")
 
-    monkeypatch.setattr("memlab.gpu.hardware_counters", refuse)
+    monkeypatch.setattr(hardware, "hardware_counters", refuse)
 
-    assert main(["run", "tiled", "--counters", "ncu", "--json"]) == 0
+    assert main([*RUN, "--counters", "ncu", "--json"]) == 0
 
     out, err = capsys.readouterr()
     assert json.loads(out)["counters_ncu"] is None
@@ -87,20 +79,20 @@ def test_only_a_launch_that_ended_is_counted(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    asked: list[dict[str, Any]] = []
+    asked: list[float] = []
 
-    def count(*_: object, **options: Any) -> dict[str, float]:
-        asked.append(options)
+    def count(prepared: PreparedLaunch) -> dict[str, float]:
+        asked.append(prepared.settings.timeout_s)
         return HARDWARE
 
-    monkeypatch.setattr("memlab.gpu.hardware_counters", count)
+    monkeypatch.setattr(hardware, "hardware_counters", count)
     source = tmp_path / "one.cu"
     source.write_text(f'extern "C" __global__ void one(float* x) {{ {body} }}')
     words = f"run {source}:one --grid 1 --block 1 --arg out:f32[1] --device h200 --no-store"
 
     assert main([*words.split(), "--counters", "ncu", "--timeout", "7", "--quiet"]) == code
     assert capsys.readouterr().err.count("\n") == code
-    assert [each["timeout_s"] for each in asked] == [7] * counted
+    assert asked == [7] * counted
 
 
 def test_an_emulated_device_has_no_hardware_to_count(capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,13 +5,15 @@ from dataclasses import replace
 
 import pytest
 
-from memlab import lab
+import memlab
+from memlab import hardware
 from memlab.cli.app import main
 from memlab.device.measurement import Time
 from memlab.errors import DeviceError
 from memlab.roofline.documents.runs import run_document, run_from_document
 from memlab.roofline.reports.parts import console
 from memlab.roofline.reports.run import run_report
+from memlab.roofline.store.store import Store
 
 BAR = {"cublas": Time(0.5e-3, "measured", samples=30)}
 
@@ -47,11 +49,11 @@ def test_the_bar_is_kept_with_the_run_and_shown_as_a_share(make_run, capsys) -> 
     assert "cublas 500 µs measured; this kernel reaches 25% of its rate" in shown
 
 
-def test_the_bar_reaches_the_store(tmp_path) -> None:
-    made = lab.run(
-        "tiled", {"width": 32}, device="h200", store=tmp_path / "runs.sqlite3", library_time=BAR
-    )
-    assert lab.Store(tmp_path / "runs.sqlite3").get(made.id).measurement.library_time == BAR
+def test_the_bar_reaches_the_store(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(hardware, "cublas_time", lambda _: BAR["cublas"])
+    store = tmp_path / "runs.sqlite3"
+    run = memlab.run("tiled", width=32, device="h200", cublas=True, keep=True, store=store)
+    assert Store(store).get(run.id).measurement.library_time == BAR
 
 
 def test_a_gpu_that_is_not_there_is_one_error(
@@ -60,6 +62,6 @@ def test_a_gpu_that_is_not_there_is_one_error(
     def refuse(*_: object) -> None:
         raise DeviceError("no GPU here")
 
-    monkeypatch.setattr("memlab.gpu.open_device", refuse)
+    monkeypatch.setattr("memlab.launching.open_device", refuse)
     assert main(["run", "tiled", "--device", "0", "--no-store", "--cublas"]) == 3
     assert capsys.readouterr().err.splitlines() == ["memlab: error: no GPU here"]

@@ -7,7 +7,7 @@ from functools import cache
 import pytest
 from planted import PLANTED, Named, Planted
 
-from memlab import lab
+import memlab
 from memlab.device.checking.findings import CheckReport
 from memlab.kernels.launch import Dim3
 from memlab.kernels.user.kernel import UserKernel, apply_launch_options
@@ -26,7 +26,7 @@ def check(name: str, fixed: bool) -> CheckReport:
     kernel = apply_launch_options(
         UserKernel(str(planted.path)), given | {"defines": ["FIXED"] * fixed}
     )
-    return lab.check(kernel, {}, device="h200")
+    return memlab.check(kernel, device="h200")
 
 
 def named(report: CheckReport) -> Named:

@@ -13,7 +13,6 @@ import pytest
 from paths import DATA, REPOSITORY
 
 from memlab.cli.app import main
-from memlab.cli.commands.devicequery import device_query_lines, memory_lab_lines
 from memlab.device import devices
 from memlab.device.compiler.compile import compile_kernel
 from memlab.device.compiler.translation_unit import TranslationUnit
@@ -32,6 +31,7 @@ from memlab.kernels.catalog import find_kernel
 from memlab.kernels.launch import Launch, Scalar
 from memlab.kernels.user.arguments import NUMPY_DTYPES
 from memlab.roofline.ceilings import ceilings
+from memlab.roofline.reports.device import device_query_lines, memory_lab_lines
 
 ATTRIBUTES = json.loads((DATA / "h200-attributes.json").read_text())["attributes"]
 """Every attribute of an H200 by PyCUDA's name for it, in the driver's units."""

@@ -14,16 +14,18 @@ from types import SimpleNamespace
 import pytest
 from paths import DATA
 
-from memlab import gpu, lab
+import memlab
 from memlab.device.checking.findings import TOOLS, CheckFinding, SourceLocation
 from memlab.device.devices import open_device
 from memlab.device.nvidia_tools import launch_once, launch_request, sanitizer
 from memlab.device.nvidia_tools.sanitizer import SanitizerError
 from memlab.errors import DeviceError, MemlabError
+from memlab.hardware import sanitizer_report
 from memlab.kernels.catalog import find_kernel
 from memlab.kernels.kernel import Limits
 from memlab.kernels.launch import Launch
 from memlab.kernels.user.kernel import UserKernel
+from memlab.launching import prepare
 
 TEXTS = dict(
     re.findall(
@@ -333,7 +335,7 @@ def test_a_real_gpu_and_memlab_agree(defines, lines) -> None:
         str(PAST_THE_END), grid=(4,), block=(256,), args=arguments, defines=tuple(defines)
     )
 
-    theirs = gpu.compute_sanitizer(kernel, {}, device="0", tools=("memcheck",))
+    theirs = sanitizer_report(prepare(kernel, {}, device="0"), tools=("memcheck",))
 
     assert [each.at.line for each in theirs.findings] == lines
-    assert [each.at.line for each in lab.check(kernel, {}, device="0").findings] == lines
+    assert [each.at.line for each in memlab.check(kernel, device="0").findings] == lines

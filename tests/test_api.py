@@ -1,4 +1,4 @@
-"""The laboratory end to end, with the store in a temporary file."""
+"""The functions of `import memlab` end to end, with the store in a temporary file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 import memlab
-from memlab import lab
+from memlab import drawing, querying
 from memlab.device import devices
 from memlab.device.datasheets import loader
 from memlab.device.properties import device_summary
@@ -48,7 +48,7 @@ def store(tmp_path: Path) -> Path:
 @pytest.fixture
 def short_ladder(monkeypatch: pytest.MonkeyPatch) -> None:
     steps = (("naive", {"width": 32}), ("tiled", {"width": 32, "tile": 8}))
-    monkeypatch.setattr(lab, "DEFAULT_LADDER", steps)
+    monkeypatch.setattr(drawing, "DEFAULT_LADDER", steps)
 
 
 def test_a_run_becomes_the_document_that_other_tools_read() -> None:
@@ -107,16 +107,16 @@ def test_a_run_is_kept_only_where_asked(store: Path) -> None:
 
 def test_a_store_that_cannot_be_used_stops_a_run_before_it_starts(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is a folder"):
-        lab.run("tiled", {"width": 100_000}, device="h200", store=tmp_path)
+        memlab.run("tiled", width=100_000, device="h200", keep=True, store=tmp_path)
 
 
 @pytest.mark.usefixtures("short_ladder")
 def test_without_runs_the_ladder_is_run_and_kept(store: Path) -> None:
-    gathered = memlab.roofline("a100", store=store)
+    gathered = drawing.record_roofline(device="a100", store=store)
 
     assert [run.measurement.kernel for run in gathered.runs] == ["naive", "tiled"]
     assert {run.measurement.device.key for run in gathered.runs} == {"a100"}
-    assert memlab.roofline("a100", store=store).runs == gathered.runs
+    assert memlab.roofline(device="a100", store=store).runs == gathered.runs
     assert len(gathered.frame()) == 2
     assert "tiled" in gathered.csv()
 
@@ -125,7 +125,9 @@ def test_without_runs_the_ladder_is_run_and_kept(store: Path) -> None:
 def test_runs_of_another_device_do_not_stand_in(store: Path) -> None:
     memlab.run("naive", device="t4", store=store, keep=True, width=8)
 
-    assert {run.measurement.device.key for run in memlab.roofline("l4", store=store).runs} == {"l4"}
+    gathered = drawing.record_roofline(device="l4", store=store)
+
+    assert {run.measurement.device.key for run in gathered.runs} == {"l4"}
 
 
 @pytest.mark.usefixtures("short_ladder")
@@ -139,7 +141,7 @@ def test_an_interrupted_ladder_leaves_nothing_behind(
 
     told: list[str] = []
     with pytest.raises(KeyboardInterrupt):
-        lab.roofline(device="h200", store=store, progress=interrupt)
+        drawing.record_roofline(device="h200", store=store, progress=interrupt)
 
     assert Store(store).runs() == []
 
@@ -156,7 +158,7 @@ def test_a_notebook_gets_frames_and_properties() -> None:
 def test_a_date_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "yesterday")
     with pytest.raises(UsageError, match="SOURCE_DATE_EPOCH must be seconds since 1970"):
-        lab.run("tiled", {"width": 8}, device="h200", keep=False)
+        memlab.run("tiled", width=8, device="h200")
 
 
 def test_a_trace_follows_the_run_of_its_seed() -> None:
@@ -175,12 +177,12 @@ def test_a_roofline_draws_the_runs_of_its_own_gpu_alone(
     this = device_summary(properties, "cuda", "cuda:0")
     assert (this.uuid, this.driver) == ("GPU-b", "580.1")
     opened = SimpleNamespace(kind="cuda", key="cuda:0", properties=properties)
-    monkeypatch.setattr(lab, "open_device", lambda *_: opened)
+    monkeypatch.setattr(drawing, "open_device", lambda *_: opened)
     old, other, same = (replace(this, uuid=uuid) for uuid in (None, "GPU-a", "GPU-b"))
     moved = replace(same, key="cuda:1")  # the same GPU, as another command was shown it
     Store(store).add_all([make_run(device=each) for each in (old, other, same, moved)])
 
-    assert [run.id for run in lab.roofline(store=store).runs] == [1, 3, 4]
+    assert [run.id for run in memlab.roofline(store=store).runs] == [1, 3, 4]
 
 
 def test_each_gpu_is_meant_where_none_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,10 +190,10 @@ def test_each_gpu_is_meant_where_none_is_named(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(devices, "usable_gpu_names", lambda: ["cuda:0", "cuda:1"])
 
     assert devices.selected_devices() == ["cuda:0", "cuda:1"]
-    assert list(lab.properties_by_device("a100")) == ["a100"]
+    assert list(querying.properties_by_device("a100")) == ["a100"]
     monkeypatch.setenv("MEMLAB_DEVICE", "l4")
-    assert list(lab.properties_by_device()) == ["l4"]
+    assert list(querying.properties_by_device()) == ["l4"]
     monkeypatch.delenv("MEMLAB_DEVICE")
     monkeypatch.setattr(devices, "usable_gpu_names", list)
-    assert list(lab.properties_by_device()) == ["h200"]
-    assert lab.device_attributes("h200") == {}
+    assert list(querying.properties_by_device()) == ["h200"]
+    assert querying.device_attributes("h200") == {}

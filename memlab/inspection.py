@@ -1,0 +1,302 @@
+"""`memlab.analyze`, `check`, `trace` and `occupancy`: a launch inspected, on any machine.
+
+None of them needs a GPU or times anything: the kernel is compiled for the device and, except by
+`occupancy`, executed in the emulator.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from memlab.device import occupancy as device_occupancy
+from memlab.device.checking.check import check_launch
+from memlab.device.checking.findings import TOOLS
+from memlab.device.compiler.compile import compile_launch
+from memlab.device.devices import open_device
+from memlab.device.emulation.device import count_launch, emulate
+from memlab.device.tracing.trace import trace as trace_launch
+from memlab.errors import UsageError, suggest_nearest
+from memlab.launching import parse_index, prepare, prepare_launch, resolve_kernel
+from memlab.results import KernelOccupancy
+from memlab.roofline.analysis.analysis import analysis_of
+from memlab.roofline.analysis.boundary import boundary_cost
+from memlab.roofline.documents.occupancy import OccupancySubject
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from memlab.device.checking.findings import CheckReport, Tool
+    from memlab.device.measurement import Counters, Progress
+    from memlab.device.tracing.records import Trace
+    from memlab.kernels.launch import Launch
+    from memlab.launching import KernelName, PreparedLaunch
+    from memlab.roofline.analysis.analysis import Analysis
+    from memlab.roofline.analysis.boundary import BoundaryCost
+
+
+def analyze(
+    kernel: KernelName,
+    *,
+    device: str | int | None = None,
+    seed: int = 0,
+    timeout_s: float | None = None,
+    memory_bytes: int | None = None,
+    progress: Progress | None = None,
+    **parameters: Any,
+) -> Analysis:
+    """Count a kernel's accesses to memory, line by line of its source; nothing is timed.
+
+    A catalog kernel whose blocks reach over the edge of its data is also counted at the nearest
+    sizes that fit, to show what the boundary checks cost.
+
+    Examples:
+        memlab.analyze("transpose", width=512)
+
+    Args:
+        kernel: The name of a catalog kernel (`memlab.kernels()` lists them), `FILE.cu:ENTRY` for a
+            kernel in a file, or the name of a kernel in the current folder's `memlab.toml`.
+        device: A datasheet's name, such as `h200`, or a GPU's index, such as 0; its figures are
+            used, and nothing runs on it. None takes `MEMLAB_DEVICE` from the environment, else the
+            first GPU, else the H200.
+        seed: Seed of the random inputs, 0 or more.
+        timeout_s: The longest time of emulating one launch, seconds; None allows 60.
+        memory_bytes: Memory of the host that the emulator may take, bytes; None allows the memory
+            that is free.
+        progress: Called with a description of the current step and its completed fraction, 0 to 1,
+            or None where that is unknown.
+        **parameters: The parameters of a catalog kernel, which `memlab.explain(kernel)` lists, or
+            the launch of a user kernel: `grid`, `block`, `args` and so on, as for `memlab.run`.
+
+    Returns:
+        The analysis. `analysis.counters` has the totals, `analysis.lines` the counters of each
+        source line; a notebook shows the annotated source.
+
+    Raises:
+        UsageError: An unknown kernel or device, a parameter out of range, or a source that does
+            not compile.
+        DeviceError: The device or the compiler is not available.
+        MemlabError: The kernel failed, or took too long.
+    """
+    prepared = prepare(
+        kernel,
+        parameters,
+        device=device,
+        seed=seed,
+        timeout_s=timeout_s,
+        memory_bytes=memory_bytes,
+        progress=progress,
+    )
+    launch, compiled = prepared.launch, prepared.compile()
+    emulation = emulate(
+        launch, compiled, prepared.properties, seed, prepared.progress, prepared.budget
+    )
+    return analysis_of(
+        launch,
+        emulation,
+        compiled.resources,
+        prepared.device_summary,
+        prepared.properties,
+        boundary=_boundary_cost(prepared, emulation.counters),
+        has_known_sizes=isinstance(prepared.kernel, str),
+    )
+
+
+def _boundary_cost(prepared: PreparedLaunch, counters: Counters) -> BoundaryCost | None:
+    kernel = prepared.kernel
+    if not isinstance(kernel, str):  # only its author knows which arguments are sizes
+        return None
+
+    def launch_of(parameters: Mapping[str, int | str]) -> Launch:
+        return prepare_launch(kernel, parameters, prepared.properties)
+
+    def count(launch: Launch) -> Counters:
+        compiled = prepared.compile(launch)
+        return count_launch(launch, compiled, prepared.seed, prepared.progress, prepared.budget)
+
+    return boundary_cost(prepared.launch, counters, launch_of, count)
+
+
+def check(
+    kernel: KernelName,
+    *,
+    device: str | int | None = None,
+    seed: int = 0,
+    tools: Sequence[Tool] = TOOLS,
+    timeout_s: float | None = None,
+    memory_bytes: int | None = None,
+    progress: Progress | None = None,
+    **parameters: Any,
+) -> CheckReport:
+    """Find out-of-bounds and uninitialized accesses, races and wrong barriers in a kernel.
+
+    Examples:
+        memlab.check("tiled", width=100)
+
+    Args:
+        kernel: The name of a catalog kernel (`memlab.kernels()` lists them), `FILE.cu:ENTRY` for a
+            kernel in a file, or the name of a kernel in the current folder's `memlab.toml`.
+        device: A datasheet's name, such as `h200`, or a GPU's index, such as 0; the kernel is
+            compiled for it, and nothing runs on it. None takes `MEMLAB_DEVICE` from the
+            environment, else the first GPU, else the H200.
+        seed: Seed of the random inputs, 0 or more.
+        tools: The tools to check with, of `memcheck`, `initcheck`, `racecheck` and `synccheck`.
+        timeout_s: The longest time of emulating the launch, seconds; None allows 60.
+        memory_bytes: Memory of the host that the emulator may take, bytes; None allows the memory
+            that is free.
+        progress: Called with a description of the current step and its completed fraction, 0 to 1,
+            or None where that is unknown.
+        **parameters: The parameters of a catalog kernel, which `memlab.explain(kernel)` lists, or
+            the launch of a user kernel: `grid`, `block`, `args` and so on, as for `memlab.run`.
+
+    Returns:
+        The report; `report.findings` is empty where nothing is wrong.
+
+    Raises:
+        UsageError: An unknown kernel, device or tool, a parameter out of range, a source that does
+            not compile, or too little memory.
+        DeviceError: The device or the compiler is not available.
+        MemlabError: The kernel stopped itself, or no block finished in time.
+    """
+    prepared = prepare(
+        kernel,
+        parameters,
+        device=device,
+        seed=seed,
+        timeout_s=timeout_s,
+        memory_bytes=memory_bytes,
+        progress=progress,
+    )
+    return check_prepared(prepared, tools)
+
+
+def check_prepared(prepared: PreparedLaunch, tools: Sequence[Tool] = TOOLS) -> CheckReport:
+    """Check a prepared launch; the tools are those of `check`.
+
+    Raises:
+        UsageError: An unknown tool, or too little memory.
+        MemlabError: The kernel stopped itself, or no block finished in time.
+    """
+    for tool in tools:
+        if tool not in TOOLS:
+            raise UsageError(f"there is no tool {tool!r}: {suggest_nearest(str(tool), TOOLS)}")
+    return check_launch(
+        prepared.launch,
+        prepared.compile(),
+        prepared.device_summary,
+        prepared.seed,
+        tools,
+        prepared.progress,
+        prepared.budget,
+    )
+
+
+def trace(
+    kernel: KernelName,
+    *,
+    block_index: int | Sequence[int] | str = (0, 0, 0),
+    thread_index: int | Sequence[int] | str = (0, 0, 0),
+    device: str | int | None = None,
+    seed: int = 0,
+    timeout_s: float | None = None,
+    memory_bytes: int | None = None,
+    progress: Progress | None = None,
+    **parameters: Any,
+) -> Trace:
+    """Follow one thread through a launch: the elements that it reads, stages and writes.
+
+    Examples:
+        memlab.trace("tiled", width=4, tile=2, block_index=(0, 1), thread_index=(1, 1))
+
+    Args:
+        kernel: The name of a catalog kernel (`memlab.kernels()` lists them), `FILE.cu:ENTRY` for a
+            kernel in a file, or the name of a kernel in the current folder's `memlab.toml`.
+        block_index: The thread's block, as blockIdx: one to three numbers, x first; missing ones
+            are 0.
+        thread_index: The thread in its block, as threadIdx, in the same form.
+        device: A datasheet's name, such as `h200`, or a GPU's index, such as 0; the kernel is
+            compiled for it, and nothing runs on it. None takes `MEMLAB_DEVICE` from the
+            environment, else the first GPU, else the H200.
+        seed: Seed of the random inputs, 0 or more.
+        timeout_s: The longest time of emulating the launch, seconds; None allows 60.
+        memory_bytes: Memory of the host that the emulator may take, bytes; None allows the memory
+            that is free.
+        progress: Called with a description of the current step and its completed fraction, 0 to 1,
+            or None where that is unknown.
+        **parameters: The parameters of a catalog kernel, which `memlab.explain(kernel)` lists, or
+            the launch of a user kernel: `grid`, `block`, `args` and so on, as for `memlab.run`.
+
+    Returns:
+        The trace; `trace.followed.steps` are the thread's accesses and arithmetic in order.
+
+    Raises:
+        UsageError: An unknown kernel or device, a parameter out of range, a source that does not
+            compile, or a block or thread outside the launch.
+        DeviceError: The device or the compiler is not available.
+        MemlabError: The kernel failed, or took too long.
+    """
+    block = parse_index("block_index", block_index)
+    thread = parse_index("thread_index", thread_index)
+    prepared = prepare(
+        kernel,
+        parameters,
+        device=device,
+        seed=seed,
+        timeout_s=timeout_s,
+        memory_bytes=memory_bytes,
+        progress=progress,
+    )
+    return trace_launch(
+        prepared.launch,
+        prepared.compile(),
+        block,
+        thread,
+        prepared.properties.name,
+        prepared.budget,
+        seed=seed,
+        progress=progress,
+    )
+
+
+def occupancy(
+    kernel: KernelName, *, device: str | int | None = None, **parameters: Any
+) -> KernelOccupancy:
+    """Compute how many of a kernel's blocks one SM holds at once, and what limits them.
+
+    The kernel is compiled for the device and does not run.
+
+    Examples:
+        memlab.occupancy("tiled", tile=32, device="rtx3070")
+
+    Args:
+        kernel: The name of a catalog kernel (`memlab.kernels()` lists them), `FILE.cu:ENTRY` for a
+            kernel in a file, or the name of a kernel in the current folder's `memlab.toml`.
+        device: A datasheet's name, such as `h200`, or a GPU's index, such as 0. None takes
+            `MEMLAB_DEVICE` from the environment, else the first GPU, else the H200.
+        **parameters: The parameters of a catalog kernel, which `memlab.explain(kernel)` lists, or
+            the launch of a user kernel: `grid`, `block` and so on, as for `memlab.run`; `args`
+            may be left out.
+
+    Returns:
+        The occupancy: `blocks_per_sm`, `warps_per_sm`, `theoretical` (0 to 1) and `limiter`.
+
+    Raises:
+        UsageError: An unknown kernel or device, a parameter out of range, a source that does not
+            compile, or a block that no SM can hold.
+        DeviceError: The device or the compiler is not available.
+    """
+    properties = open_device(device).properties
+    target, chosen = resolve_kernel(kernel, parameters)
+    launch = prepare_launch(target, chosen, properties, executed=False)
+    resources = compile_launch(launch, properties.compute_capability).resources
+    block = device_occupancy.block_requirements(launch, resources)
+    subject = OccupancySubject(block, launch.kernel, dict(launch.parameters))
+    found = device_occupancy.compute_occupancy(properties, block)
+    return KernelOccupancy(
+        found.blocks_per_sm,
+        found.warps_per_sm,
+        found.theoretical,
+        found.limiter,
+        found.limits,
+        properties=properties,
+        subject=subject,
+    )

@@ -1,0 +1,133 @@
+"""Results that belong to the API itself; the others are records of `device` and `roofline`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from memlab.device.measurement import Occupancy
+from memlab.presentation import Presentable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import pandas
+    from matplotlib.figure import Figure
+
+    from memlab.device.doctor.diagnosis import DiagnosisItem
+    from memlab.device.doctor.probes import MachineState
+    from memlab.device.properties import DeviceProperties
+    from memlab.kernels.kernel import Kernel
+    from memlab.kernels.user.kernel import UserKernel
+    from memlab.roofline.documents.occupancy import OccupancySubject
+    from memlab.roofline.glossary import GlossaryEntry
+    from memlab.roofline.run import Ceiling, Run
+
+
+@dataclass(frozen=True, repr=False)
+class Roofline(Presentable):
+    """Runs of one device under its ceilings. A notebook shows the picture.
+
+    Attributes:
+        properties: The device.
+        ceilings: The device's ceilings, from its datasheet.
+        runs: The runs, oldest first.
+        measured: The same ceilings as `memlab.peaks` measured them on this device; empty where it
+            did not.
+        fresh: The run that the command line made for this picture; None where it made none.
+    """
+
+    properties: DeviceProperties
+    ceilings: tuple[Ceiling, ...]
+    runs: tuple[Run, ...]
+    measured: tuple[Ceiling, ...] = ()
+    fresh: Run | None = None
+
+    def figure(self) -> Figure:
+        """Draw the picture as a matplotlib figure, which `savefig` writes to a file."""
+        from memlab.roofline.plots.roofline import draw_roofline
+
+        newest = max(run.created_at for run in self.runs)[:10]
+        return draw_roofline(self.runs, self.ceilings, self.properties.name, newest, self.measured)
+
+    def csv(self) -> str:
+        """Write the ceilings and the points as CSV, in base units: the data of the picture."""
+        from memlab.roofline.documents.frames import picture_csv
+
+        return picture_csv(self.runs, (*self.ceilings, *self.measured))
+
+    def frame(self) -> pandas.DataFrame:
+        """Make a pandas frame with a row for each run; see `memlab.frame`."""
+        from memlab.roofline.documents.frames import runs_frame
+
+        return runs_frame(self.runs)
+
+    def _repr_png_(self) -> bytes:
+        """Show the picture in a notebook; IPython looks for this name."""
+        from memlab.roofline.plots.roofline import render_figure
+
+        return render_figure(self.figure(), "png")
+
+    def _repr_html_(self) -> None:
+        """Leave the notebook to the picture."""
+
+
+@dataclass(frozen=True, repr=False)
+class KernelOccupancy(Presentable, Occupancy):
+    """The occupancy of a compiled kernel.
+
+    Attributes:
+        properties: The device.
+        subject: The kernel, and the threads, registers and shared memory of its block.
+    """
+
+    properties: DeviceProperties
+    subject: OccupancySubject
+
+
+@dataclass(frozen=True, repr=False)
+class Explanation(Presentable):
+    """The meaning of a term, a counter or a kernel.
+
+    Attributes:
+        name: The name that was asked for; None for a list of all names.
+        entries: The entries that the name stands for: two where a kernel and a term share it.
+    """
+
+    name: str | None
+    entries: tuple[GlossaryEntry, ...]
+
+
+@dataclass(frozen=True, repr=False)
+class KernelList(Presentable):
+    """The kernels that can be run by name.
+
+    Attributes:
+        catalog: The kernels of the catalog.
+        user: The user kernels in the current folder's `memlab.toml`, by name.
+    """
+
+    catalog: tuple[Kernel, ...]
+    user: Mapping[str, UserKernel]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All names, those of the catalog first."""
+        return (*(kernel.name for kernel in self.catalog), *self.user)
+
+
+@dataclass(frozen=True, repr=False)
+class DoctorReport(Presentable):
+    """The parts of memlab that work on this machine.
+
+    Attributes:
+        items: One item for each part, with the remedy where it does not work.
+        gpu_works: Whether kernels can run on a GPU.
+        emulator_works: Whether kernels can run on emulated devices.
+        machine: The facts on which the items rest.
+    """
+
+    items: tuple[DiagnosisItem, ...]
+    gpu_works: bool
+    emulator_works: bool
+    machine: MachineState

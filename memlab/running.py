@@ -1,0 +1,176 @@
+"""`memlab.run`: one launch, measured, verified and placed under the device's ceilings."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from memlab import hardware
+from memlab.device.nvidia_tools.ncu import ProfilerError
+from memlab.errors import MemlabWarning, UsageError
+from memlab.kernels.cublas import CublasError
+from memlab.launching import current_time, prepare
+from memlab.roofline.advice.advise import advise
+from memlab.roofline.ceilings import ceilings
+from memlab.roofline.placement import place_measurement
+from memlab.roofline.run import Run
+from memlab.roofline.store.store import Store
+from memlab.version import memlab_version
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from memlab.device.measurement import Measurement, Progress
+    from memlab.device.properties import DeviceProperties
+    from memlab.launching import KernelName, PreparedLaunch
+
+CounterSource = Literal["emulated", "ncu"]
+
+
+def run(
+    kernel: KernelName,
+    *,
+    device: str | int | None = None,
+    seed: int = 0,
+    counters: CounterSource = "emulated",
+    cublas: bool = False,
+    keep: bool = False,
+    store: Path | str | None = None,
+    samples: int | None = None,
+    timeout_s: float | None = None,
+    memory_bytes: int | None = None,
+    progress: Progress | None = None,
+    **parameters: Any,
+) -> Run:
+    """Run a kernel once: compile, execute, verify, count and time it, and compare it with the GPU.
+
+    Examples:
+        memlab.run("tiled", width=1024, tile=16)
+        memlab.run("saxpy.cu:saxpy", grid=16, block=256, args=[2.0, x, memlab.inout(y), y.size])
+
+    Args:
+        kernel: The name of a catalog kernel (`memlab.kernels()` lists them), `FILE.cu:ENTRY` for a
+            kernel in a file, or the name of a kernel in the current folder's `memlab.toml`.
+        device: A GPU's index, such as 0, or a datasheet's name, such as `h200`, for an emulated
+            device. None takes `MEMLAB_DEVICE` from the environment, else the first GPU, else the
+            emulated H200.
+        seed: Seed of the random inputs, 0 or more.
+        counters: `ncu` counts the launch in hardware too, with Nsight Compute on a GPU.
+        cublas: Whether to time cuBLAS too, on the same matrices and GPU.
+        keep: Whether to store the run, for later rooflines.
+        store: The file in which to store it; None takes `MEMLAB_STORE` from the environment, else
+            a file in the user's data folder.
+        samples: Launches that a GPU times; None takes 30 and more, until the median is known to
+            0.5%.
+        timeout_s: The longest time of one launch, emulated or on a GPU, seconds; None allows 60.
+        memory_bytes: Memory of the host that the emulator may take, bytes; None allows the memory
+            that is free.
+        progress: Called with a description of the current step and its completed fraction, 0 to 1,
+            or None where that is unknown.
+        **parameters: The parameters of a catalog kernel, which `memlab.explain(kernel)` lists; one
+            that is left out has its default.
+
+            For a user kernel, its launch: `grid` and `block` (blocks and threads per block; a
+            number or up to three), `shared` (dynamic shared memory, bytes per block) and `args`.
+            An argument is text as for `--arg` on the command line, a number, a NumPy array that
+            the kernel only reads, `memlab.inout(array)`, `memlab.out(shape, dtype)`, a tuple for a
+            structure passed by value, or None for a null pointer. `constants` fills `__constant__`
+            arrays. `defines` (`{"TILE": 32}`), `include`, `std` and `max_registers` go to the
+            compiler. `expect` verifies outputs, `{"y": array}`; `reference` does so with a function
+            that takes copies of the kernel's arguments and returns the outputs or overwrites them;
+            `tolerance` is the largest relative error accepted.
+
+    Returns:
+        The run. `run.measurement` has the counters, the time and the verification,
+        `run.placement` the ceilings and `run.advice` the advice; `print(memlab.report(run))` shows
+        it as the command line does.
+
+    Raises:
+        UsageError: An unknown kernel or device, a parameter out of range, a source that does not
+            compile, or a store that cannot be written.
+        DeviceError: The device or the compiler is not available.
+        MemlabError: The kernel failed, or took too long.
+        Incomplete: The run could not be stored; its `result` is the run.
+
+    Warns:
+        MemlabWarning: There are no hardware counters or there is no cuBLAS; the run has the rest.
+    """
+    if counters not in get_args(CounterSource):
+        raise UsageError(f"counters must be 'emulated' or 'ncu', got {counters!r}")
+    runs = writable_store(store) if keep else None
+    prepared = prepare(
+        kernel,
+        parameters,
+        device=device,
+        seed=seed,
+        samples=samples,
+        timeout_s=timeout_s,
+        memory_bytes=memory_bytes,
+        progress=progress,
+    )
+    if cublas:
+        hardware.require_cublas_product(prepared.launch)
+    finished = run_prepared(prepared, counters=counters, cublas=cublas)
+    return finished if runs is None else runs.add(finished)
+
+
+def run_prepared(
+    prepared: PreparedLaunch, *, counters: CounterSource = "emulated", cublas: bool = False
+) -> Run:
+    """Run a prepared launch; the choices are those of `run`.
+
+    Raises:
+        DeviceError: The compiler is not available.
+        MemlabError: The kernel failed, or took too long.
+    """
+    measurement = prepared.device.run(prepared.launch, prepared.seed, prepared.progress)
+    if counters == "ncu":
+        measurement = _with_hardware_counters(measurement, prepared)
+    if cublas:
+        measurement = _with_cublas_time(measurement, prepared)
+    return placed_run(measurement, prepared.properties)
+
+
+def placed_run(measurement: Measurement, properties: DeviceProperties) -> Run:
+    """Make a run of a measurement: add its place under the ceilings, and advice."""
+    placement = place_measurement(measurement, ceilings(properties))
+    return Run(
+        id=None,
+        created_at=current_time().isoformat(timespec="seconds"),
+        memlab_version=memlab_version(),
+        measurement=measurement,
+        placement=placement,
+        advice=advise(measurement, placement, properties),
+    )
+
+
+def writable_store(path: Path | str | None) -> Store:
+    """Open the store, before the work whose result it takes.
+
+    Raises:
+        UsageError: It cannot be written.
+    """
+    store = Store(path)
+    store.check()
+    return store
+
+
+def _with_hardware_counters(measurement: Measurement, prepared: PreparedLaunch) -> Measurement:
+    try:
+        return replace(measurement, counters_ncu=hardware.hardware_counters(prepared))
+    except ProfilerError as error:
+        _warn(f"no hardware counters: {error}")
+        return measurement
+
+
+def _with_cublas_time(measurement: Measurement, prepared: PreparedLaunch) -> Measurement:
+    try:
+        return replace(measurement, library_time={"cublas": hardware.cublas_time(prepared)})
+    except CublasError as error:
+        _warn(f"no cuBLAS: {error}")
+        return measurement
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, MemlabWarning, stacklevel=5)  # the caller of `run`
