@@ -1,11 +1,11 @@
-// Launches to time whose durations are known or even, beside the kernels of the catalog.
+// Launches with known or constant durations, for the tests of timing.
 
 extern "C" __global__ void copy(const float4* from, float4* to, long long count) {
   long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
   if (i < count) to[i] = from[i];
 }
 
-// Arithmetic alone: eight chains of a thread turn x into 1 - x and back, `trips` times.
+// Arithmetic only: eight chains per thread turn x into 1 - x and back, `trips` times.
 extern "C" __global__ void fma_chains(const float* from, float* to, int trips, float factor,
                                       float addend) {
   constexpr int CHAINS = 8;
@@ -24,7 +24,7 @@ extern "C" __global__ void fma_chains(const float* from, float* to, int trips, f
   to[i] = sum;
 }
 
-// Every thread waits for so many clocks: how long that takes is known.
+// Every thread waits for a number of clocks, whose duration is known.
 extern "C" __global__ void wait(float* to, long long clocks) {
   long long start = clock64();
 

@@ -1,10 +1,10 @@
-// Image blur: each pixel becomes the mean of those around it, all read from global memory.
+// Image blur: each pixel becomes the mean of its neighbors, all read from global memory.
 //
-// out[row][column] = mean of in over the (2 RADIUS + 1)^2 pixels around it, as far as they lie in
-// the image; float32, any sizes. RADIUS is fixed when the kernel is compiled.
+// out[row][column] = mean of in over the (2 RADIUS + 1)^2 pixels around it that are inside the
+// image; float32, any sizes. RADIUS is fixed when the kernel is compiled.
 //
-// What to expect: one addition for each pixel read, so the lessons' ratio: 1 FLOP an access,
-// 0.25 FLOP/B. Neighbours read almost the same pixels, and the caches serve nearly all of them.
+// What to expect: one addition per pixel read, so the ratio of the lessons: 1 FLOP per access,
+// 0.25 FLOP/B. Neighboring threads read almost the same pixels, nearly all of them from caches.
 
 extern "C" __global__ void blur(const float* in, float* out, int width, int height) {
   int column = blockIdx.x * blockDim.x + threadIdx.x;

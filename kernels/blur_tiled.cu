@@ -1,13 +1,13 @@
 // Image blur, step 1: a block stages its pixels and the border around them in shared memory.
 //
-// out[row][column] = mean of in over the (2 RADIUS + 1)^2 pixels around it, as far as they lie in
-// the image; float32, any sizes. The block has 32 x 8 threads, so that a warp is a row of it and
-// meets no bank twice; the tile is 2 RADIUS wider and higher.
+// out[row][column] = mean of in over the (2 RADIUS + 1)^2 pixels around it that are inside the
+// image; float32, any sizes. The block has 32 x 8 threads: a warp is one row of it, which avoids
+// bank conflicts; the tile is 2 RADIUS wider and higher.
 //
-// What to expect: a pixel is read from global memory about once a block instead of (2 RADIUS + 1)^2
-// times. At radius 1 the caches did as well; the larger the radius, the more staging saves. Pixels
-// beyond the image are zeros in the tile, which add nothing; how many lie inside is known without
-// looking.
+// What to expect: a block reads a pixel from global memory about once instead of (2 RADIUS + 1)^2
+// times. At radius 1 the caches achieve the same; the larger the radius, the more staging saves.
+// Pixels outside the image are zeros in the tile, which add nothing to the sum; the number of pixels
+// inside is computed from the position.
 
 constexpr int COLUMNS = 32, ROWS = 8;
 

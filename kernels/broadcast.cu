@@ -2,8 +2,8 @@
 //
 // b[i] = a[32 * (i / 32)], float32.
 //
-// What to expect: one line and one sector for each request, of which 4 bytes are used: 3.1% of a
-// line, 12.5% of a sector. A low share is no harm by itself: no other pattern moves less.
+// What to expect: one line and one sector per request, of which 4 bytes are used: 3.1% of a line,
+// 12.5% of a sector. A low share alone is no problem: no other pattern moves fewer bytes.
 
 extern "C" __global__ void broadcast(const float* a, float* b, int n) {
   int i = blockIdx.x * blockDim.x + threadIdx.x;

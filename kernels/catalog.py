@@ -35,7 +35,7 @@ CATALOG: dict[str, Kernel] = {
         ),
         Kernel(
             name="coarsened",
-            summary="Matrix product; one thread computes several elements of a row",
+            summary="Matrix product; one thread computes several row elements",
             source_file="coarsened.cu",
             parameters=ladder.COARSENED_PARAMETERS,
             make_launch=ladder.launch_coarsened,

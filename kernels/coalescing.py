@@ -29,7 +29,7 @@ PARAMETERS = (
     Parameter("n", "Words that are written", default=4194304),
     Parameter(
         "cache",
-        "Cache levels that keep loaded data: all, or global (L2 only)",
+        "Caches that keep loaded data: all, or global (L2 only)",
         default="all",
         choices=tuple(LOAD_INTRINSICS),
     ),

@@ -2,8 +2,8 @@
 //
 // sums[i] = A[0][i] + ... + A[width - 1][i], float32, row-major.
 //
-// What to expect: the same additions over the same bytes as row_sum. But in every step a warp reads
-// 32 neighbours of one row: 4 sectors for each request instead of 32, all of it used.
+// What to expect: the same additions and bytes as `row-sum`. But in every step a warp reads 32
+// neighboring elements of one row: 4 sectors per request instead of 32, all of it used.
 
 extern "C" __global__ void column_sum(const float* A, float* sums, int width) {
   int i = blockIdx.x * blockDim.x + threadIdx.x;

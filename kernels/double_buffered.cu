@@ -1,23 +1,23 @@
-// Step 7: the next tiles are on their way while the FMAs work on the present ones.
+// Step 7: the next tiles are loaded while the FMAs use the current tiles.
 //
-// P (m x n) = M (m x k) * N (k x n), float32, row-major, any sizes. As `vectorized`, with two
-// copies of each tile: a thread starts its global loads for the next phase before the inner
-// product, and stores what has arrived into the other copy behind it. One barrier a phase is
-// enough.
+// P (m x n) = M (m x k) * N (k x n), float32, row-major, any sizes. Like `vectorized`, with two
+// buffers per tile: a thread starts its global loads for the next phase before the inner product
+// and stores the loaded values into the other buffer after it. One barrier per phase is
+// sufficient.
 //
-// What to expect: the same traffic and the same FLOPs as `vectorized`. The latency of global memory
-// hides behind the inner product instead of behind other warps, which a kernel with so many
-// registers has few of; shared memory is taken twice.
+// What to expect: the same traffic and the same FLOPs as `vectorized`. The inner product hides the
+// latency of global memory, instead of other warps, of which a kernel with so many registers has
+// few; the tiles take twice the shared memory.
 
 #define DEPTH 8
-#define GROUPS (PER_THREAD / 4)  // groups of four rows, or columns, of a thread
+#define GROUPS (PER_THREAD / 4)  // groups of four rows or columns per thread
 #define THREADS_ACROSS (TILE / PER_THREAD)
 #define THREADS (THREADS_ACROSS * THREADS_ACROSS)
 #define FOURS (TILE * DEPTH / 4)                 // groups of four in a tile
-#define LOADS ((FOURS + THREADS - 1) / THREADS)  // and in a thread's part of it
+#define LOADS ((FOURS + THREADS - 1) / THREADS)  // and groups per thread
 #define PADDING 4  // keeps the stores that transpose M free of bank conflicts, and rows aligned
 
-// Four neighbours in a row of a matrix, of which `valid` are inside it; zeros for the others.
+// Four neighbors in a row of a matrix, of which `valid` are inside it; zeros for the others.
 __device__ float4 load(const float* from, int valid, bool aligned) {
   if (aligned && valid >= 4) {
     return *reinterpret_cast<const float4*>(from);
@@ -101,7 +101,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     if (more) {
       keep(copy ^ 1);
     }
-    __syncthreads();  // the other copy is complete, and nobody reads this one any more
+    __syncthreads();  // the other buffer is complete, and this one is no longer read
   }
 
   for (int r = 0; r < PER_THREAD; ++r) {

@@ -1,10 +1,10 @@
-// Memory spaces 4: the coefficients in constant memory, all threads reading the same one.
+// Memory spaces 4: the coefficients in constant memory; all threads of a warp read the same one.
 //
 // out[i] = c[0] * in[i] + ... + c[15] * in[i + 15], float32; in has n + 15 elements. A thread computes
-// 16 outputs, and begins each at another tap.
+// 16 outputs, each of which begins at a different tap.
 //
-// What to expect: the constant cache gives one word a clock to a whole warp. With one index for all
-// of its threads that is as quick as shared memory, and the loads stay out of the way of L1.
+// What to expect: the constant cache gives one word per clock to a whole warp. If all threads use one
+// index, it is as fast as shared memory, and the loads do not compete with the others for the L1.
 
 constexpr int TAPS = 16, OUTPUTS = 16;
 

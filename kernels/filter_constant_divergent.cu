@@ -1,11 +1,11 @@
-// Memory spaces 5: the coefficients in constant memory, the threads of a warp reading different ones.
+// Memory spaces 5: the coefficients in constant memory; the threads of a warp read different ones.
 //
 // out[i] = c[0] * in[i] + ... + c[15] * in[i + 15], float32; in has n + 15 elements. A thread computes
-// 16 outputs; each thread begins at another tap.
+// 16 outputs; each thread begins at a different tap.
 //
-// What to expect: the constant cache serves one address after the other. The threads of a warp want
-// sixteen words, so a load takes sixteen passes where filter_constant needs one: constant memory is
-// quick only where a warp agrees. The sums are the same, in another order.
+// What to expect: the constant cache serves one address at a time. The threads of a warp need sixteen
+// words, so a load takes sixteen passes where `filter-constant` needs one: constant memory is fast
+// only if a warp uses one address. The sums are the same, in a different order.
 
 constexpr int TAPS = 16, OUTPUTS = 16;
 

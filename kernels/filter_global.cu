@@ -1,11 +1,11 @@
-// Memory spaces 6: the coefficients left in global memory.
+// Memory spaces 6: the coefficients in global memory.
 //
 // out[i] = c[0] * in[i] + ... + c[15] * in[i + 15], float32; in has n + 15 elements. A thread computes
-// 16 outputs, and begins each at another tap.
+// 16 outputs, each of which begins at a different tap.
 //
-// What to expect: every use is a request to L1, as many as for the data itself: a sector each,
-// 4 bytes of it used. `out` might overlap the coefficients as far as the compiler knows, so it must
-// read them anew after every store.
+// What to expect: every use is a request to L1, as many as for the data: one sector each, of which
+// 4 bytes are used. The compiler must assume that `out` overlaps the coefficients, so it reads them
+// again after every store.
 
 constexpr int TAPS = 16, OUTPUTS = 16;
 

@@ -1,15 +1,15 @@
-// Memory spaces 2: the coefficients in an array of the thread's own that lies in local memory.
+// Memory spaces 2: the coefficients in an array of the thread, which is in local memory.
 //
 // out[i] = c[0] * in[i] + ... + c[15] * in[i + 15], float32; in has n + 15 elements. A thread computes
-// 16 outputs, and begins each at another tap: that index is known only at run time.
+// 16 outputs, each of which begins at a different tap: an index known only at run time.
 //
-// What to expect: registers cannot be indexed at run time, so the array moves to local memory:
-// global memory set aside for the thread, interleaved so that a warp that reads one index touches
-// whole lines. Each use is a load now, mostly from L1.
+// What to expect: registers cannot be indexed at run time, so the array is in local memory: global
+// memory reserved for the thread, interleaved so that a warp that reads one index touches whole
+// lines. Each use is a load, mostly from L1.
 //
-// Lessons say that automatic arrays lie in local memory. One whose indices are all known when it is
-// compiled does not (filter_registers), nor does a very small one: of eight coefficients ptxas makes
-// a chain of selections between registers.
+// Lessons say that automatic arrays are in local memory. This is not true of an array whose indices
+// are all known at compile time (`filter-registers`), nor of a very small one: for eight coefficients
+// ptxas generates a chain of selections between registers.
 
 constexpr int TAPS = 16, OUTPUTS = 16;
 

@@ -3,9 +3,9 @@
 // out[i] = c[0] * in[i] + ... + c[15] * in[i + 15], float32; in has n + 15 elements. A thread computes
 // 16 outputs.
 //
-// What to expect: each thread loads the sixteen coefficients once. All indices are known when the
-// kernel is compiled, so the array needs no memory: an operand in a register costs no instruction.
-// The five kernels that follow differ only in where the coefficients lie.
+// What to expect: each thread loads the sixteen coefficients once. All indices are known at compile
+// time, so the array needs no memory: an operand in a register costs no instruction. The five
+// kernels that follow differ only in the memory space of the coefficients.
 
 constexpr int TAPS = 16, OUTPUTS = 16;
 

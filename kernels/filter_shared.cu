@@ -1,10 +1,10 @@
-// Memory spaces 3: the coefficients in shared memory, one copy a block.
+// Memory spaces 3: the coefficients in shared memory, one copy per block.
 //
 // out[i] = c[0] * in[i] + ... + c[15] * in[i + 15], float32; in has n + 15 elements. A thread computes
-// 16 outputs, and begins each at another tap.
+// 16 outputs, each of which begins at a different tap.
 //
-// What to expect: all threads of a warp read the same word, which shared memory hands to all of
-// them in one wavefront. Each use is a load, with a latency of tens of clocks instead of none.
+// What to expect: all threads of a warp read the same word, which shared memory broadcasts in one
+// wavefront. Each use is a load, with a latency of tens of clocks instead of none.
 
 constexpr int TAPS = 16, OUTPUTS = 16;
 

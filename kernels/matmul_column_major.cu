@@ -1,11 +1,11 @@
 // Corner turning 0: a matrix product whose second operand is stored column by column.
 //
-// P (m x n) = M (m x k) * N (k x n), float32, any sizes; M and P row-major, N column-major, so that
-// element (i, column) lies at N[column * k + i].
+// P (m x n) = M (m x k) * N (k x n), float32, any sizes; M and P row-major, N column-major: element
+// (i, column) is N[column * k + i].
 //
-// What to expect: neighbouring threads need neighbouring columns of N, which now lie k words apart:
-// as many sectors for a request as the block is wide, instead of 4 for a whole warp. The loop is
-// that of `naive`; only where N lies has changed.
+// What to expect: neighboring threads need neighboring columns of N, which are k words apart: a
+// request takes as many sectors as the block is wide, instead of 4 for a whole warp. The loop is
+// that of `naive`; only the layout of N differs.
 
 extern "C" __global__ void matmul_column_major(const float* M, const float* N, float* P, int m,
                                                int k, int n) {

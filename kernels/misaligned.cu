@@ -2,9 +2,9 @@
 //
 // b[i] = a[i + offset], float32.
 //
-// What to expect: two lines for each request. Where whole lines move, half of what moves is used
-// (50%, what lessons on early GPUs give). Since Maxwell 32-byte sectors move, five instead of
-// four: 80%; and the neighbouring warp soon reads the rest, from L1.
+// What to expect: two lines per request. If whole lines are moved, half of the bytes are used (50%,
+// as lessons on early GPUs say). Since Maxwell the unit is a sector of 32 bytes, and five are moved
+// instead of four: 80%; the neighboring warp soon reads the rest, from L1.
 
 extern "C" __global__ void misaligned(const float* a, float* b, int n, int offset) {
   int i = blockIdx.x * blockDim.x + threadIdx.x;

@@ -3,8 +3,8 @@
 // b[i] = a[32 * (i / 32) + 7 * i % 32], float32; 7 and 32 have no common factor, so every word of
 // the line is read once.
 //
-// What to expect: as `aligned`, 100%. The order within a line costs nothing: the hardware looks at
-// which sectors a warp touches, not at who touches them.
+// What to expect: 100%, like `aligned`. The order within a line costs nothing: the hardware moves the
+// sectors that a warp touches, whichever thread touches them.
 
 extern "C" __global__ void permuted(const float* a, float* b, int n) {
   int i = blockIdx.x * blockDim.x + threadIdx.x;

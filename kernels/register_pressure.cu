@@ -1,13 +1,13 @@
-// Register pressure: 64 values that a thread needs twice, and as many registers as you allow.
+// Register pressure: 64 values that a thread needs twice, with a limit of registers.
 //
 // out[i] = variance of in[0][i], ..., in[63][i], float32: first their mean, then the mean of the
-// squared distances from it, so that no value can be forgotten after its first use.
+// squared differences from it, so every value is still needed after its first use.
 //
-// What to expect: left alone the compiler takes some 72 registers, which leaves room for fewer
-// warps. --registers (NVRTC's --maxrregcount) brings the warps back, until the values no longer
+// What to expect: without a limit the compiler uses about 72 registers, which leaves room for fewer
+// warps. --registers (NVRTC's --maxrregcount) allows more warps again, until the values no longer
 // fit and are spilled: "local memory" in the report is then above zero. Spilling happens after PTX,
-// which is what the emulator executes, so spills show in the resources and not among the counters
-// of local memory; Nsight Compute on a GPU counts them.
+// which the emulator executes, so spills appear in the resources and not among the counters of local
+// memory; Nsight Compute on a GPU counts them.
 
 constexpr int VALUES = 64;
 

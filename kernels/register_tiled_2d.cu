@@ -2,12 +2,12 @@
 //
 // P (m x n) = M (m x k) * N (k x n), float32, row-major, any sizes. A block computes TILE x TILE
 // elements with (TILE / PER_THREAD)^2 threads; its tiles are TILE x DEPTH of M and DEPTH x TILE of
-// N. A thread's rows and columns lie TILE / PER_THREAD apart, so that neighbouring threads read
-// neighbouring words of shared memory, without bank conflicts, and write neighbouring words of P.
+// N. A thread's rows and columns are TILE / PER_THREAD apart, so that neighboring threads read
+// neighboring words of shared memory, without bank conflicts, and write neighboring words of P.
 //
 // What to expect: 2 * PER_THREAD values read from shared memory serve PER_THREAD^2 FMAs, an outer
-// product in registers. The shared-memory port stops being the limit; the price is
-// PER_THREAD^2 + 2 * PER_THREAD registers a thread, so fewer warps are resident.
+// product in registers. The shared-memory port is no longer the limit. In exchange a thread needs
+// PER_THREAD^2 + 2 * PER_THREAD registers, so fewer warps are resident.
 
 #define DEPTH 8
 #define THREADS_ACROSS (TILE / PER_THREAD)
@@ -23,14 +23,14 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 
   float sums[PER_THREAD][PER_THREAD] = {};
   for (int start = 0; start < k; start += DEPTH) {
-    // The threads walk over both tiles together. Beyond the edge are zeros, which add nothing.
+    // All threads load both tiles together. Beyond the edge are zeros, which add nothing.
     for (int e = thread; e < TILE * DEPTH; e += THREADS) {
       int row = first_row + e / DEPTH, i = start + e % DEPTH;
       M_tile[e / DEPTH][e % DEPTH] = (row < m && i < k) ? M[row * k + i] : 0.0f;
       int column = first_column + e % TILE, j = start + e / TILE;
       N_tile[e / TILE][e % TILE] = (column < n && j < k) ? N[j * n + column] : 0.0f;
     }
-    __syncthreads();  // the tiles are complete before anyone reads them
+    __syncthreads();  // the tiles are complete before they are read
 
     for (int d = 0; d < DEPTH; ++d) {
       float left[PER_THREAD], right[PER_THREAD];
@@ -44,7 +44,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         }
       }
     }
-    __syncthreads();  // everyone has read the tiles before they are overwritten
+    __syncthreads();  // the tiles are read before they are overwritten
   }
 
   for (int r = 0; r < PER_THREAD; ++r) {

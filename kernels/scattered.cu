@@ -1,13 +1,13 @@
-// Coalescing 5 and 6: the threads of a warp read words anywhere in an array.
+// Coalescing 5 and 6: the threads of a warp read words at random positions in an array.
 //
-// b[i] = a[index[i]], float32, index drawn at random. The indices themselves come coalesced.
+// b[i] = a[index[i]], float32, with random indices. The indices themselves are read coalesced.
 //
-// What to expect: the 32 words lie in about 32 lines. Where whole lines move, 128 / (32 * 128) of
-// what moves is used; where 32-byte sectors move, 128 / (32 * 32).
+// What to expect: the 32 words are in about 32 lines. If whole lines are moved, 128 / (32 * 128) of
+// the bytes are used; if sectors of 32 bytes are moved, 128 / (32 * 32).
 //
-// A lesson says that loads past the L1 (--cache global) use the bus less well. By its own formulas
-// it is the other way round: N * 32 bytes move in place of N * 128, and four times the share is
-// used. Today the L1 fetches single sectors too, and the two hardly differ.
+// One lesson says that loads that bypass the L1 (--cache global) use the bus less well. By its own
+// formulas the opposite is true: N * 32 bytes are moved instead of N * 128, and the share that is
+// used is four times as large. On current GPUs L1 also fetches single sectors, and both are alike.
 
 extern "C" __global__ void scattered(const float* a, const int* index, float* b, int n) {
   int i = blockIdx.x * blockDim.x + threadIdx.x;

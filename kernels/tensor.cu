@@ -2,14 +2,14 @@
 //
 // P (m x n) = M (m x k) * N (k x n), row-major, any sizes, P and all sums in float32. A block
 // computes TILE x TILE elements of P, each of its warps 64 x 32 of them. INPUT is the type that the
-// tensor cores multiply: for FP16 and BF16 the matrices hold it; for TF32 they hold float32, which
-// is rounded to TF32's 10 bits of fraction on the way into shared memory.
+// tensor cores multiply: for FP16 and BF16 the matrices have this type; for TF32 they have float32,
+// which is rounded to TF32's 10 bits of fraction on the way into shared memory.
 //
 // What to expect: one instruction is 2,048 FMAs (FP16, BF16; 1,024 for TF32) where an FFMA is 32,
-// and operands come from shared memory a matrix at a time (ldmatrix), so the FP32 peak is left far
-// below and feeding the tensor cores is the limit. Rounding the inputs costs accuracy: each product
-// is off by a factor of up to (1 + u)^2, u = 2^-11 for TF32 and FP16, 2^-8 for BF16; products are
-// exact and sums are float32. On compute capability 9.0, mma.sync was measured at less than two
+// and operands are read from shared memory one matrix at a time (ldmatrix), so the kernel far exceeds
+// the FP32 peak, and feeding the tensor cores is the limit. Rounding the inputs costs accuracy: a
+// product is off by a factor of up to (1 + u)^2, u = 2^-11 for TF32 and FP16, 2^-8 for BF16; products
+// are exact and sums are float32. On compute capability 9.0, mma.sync was measured at less than two
 // thirds of the peak (Luo et al., arXiv:2402.13499); the rest needs wgmma.
 
 #define TF32 1
@@ -34,14 +34,14 @@ __device__ unsigned bits_of(Element element) { return __bfloat16_as_ushort(eleme
 #define WARPS_ACROSS (TILE / WARP_COLUMNS)
 #define THREADS (32 * WARPS_ACROSS * (TILE / WARP_ROWS))
 
-// Matrices move in chunks of 16 bytes. A row of M_tile has 4: 16 elements of TF32, else 32.
+// Matrices are moved in chunks of 16 bytes. A row of M_tile has 4: 16 elements of TF32, or 32.
 #define CHUNK (16 / (int)sizeof(Element))
 #define DEPTH (4 * CHUNK)
-#define STEP (2 * CHUNK)  // how far along k one mma goes
+#define STEP (2 * CHUNK)  // the extent of one mma along k
 #define N_PITCH (TILE + 8)
 
-// Chunks of M are permuted within their row, and rows of N padded, so that the rows which a warp
-// reads together lie in different banks.
+// Chunks of M are permuted within their row, and rows of N are padded, so that the rows that a warp
+// reads together are in different banks.
 __device__ int swizzled(int row, int chunk) { return 4 * row + (chunk ^ (row >> 1 & 3)); }
 
 __device__ unsigned rounded(unsigned bits) {
@@ -68,8 +68,8 @@ __device__ uint4 load(const Element* from, int valid, bool aligned) {
   return make_uint4(rounded(words[0]), rounded(words[1]), rounded(words[2]), rounded(words[3]));
 }
 
-// Four 8 x 8 matrices of 16-bit elements; lane l names the row l % 8 of matrix l / 8. Of a row's
-// eight, lane 4 * row + i gets two, or the one of 32 bits.
+// Four 8 x 8 matrices of 16-bit elements; lane l addresses row l % 8 of matrix l / 8. Of the eight
+// elements of a row, lane 4 * row + i gets two, or one of 32 bits.
 __device__ void load_matrices(unsigned (&parts)[4], const void* row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(parts[0]), "=r"(parts[1]), "=r"(parts[2]), "=r"(parts[3])
@@ -99,7 +99,7 @@ __device__ void multiply_add(float (&sums)[4], const unsigned (&left)[4],
   MMA("m16n8k16", "bf16");
 #elif __CUDA_ARCH__ >= 800
   MMA("m16n8k16", "f16");
-#else  // Turing goes half as far along k
+#else  // Turing's mma has half the extent along k
   for (int half = 0; half < 2; ++half) {
     asm("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 "
         "{%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
@@ -129,7 +129,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
           load(N + (start + j) * n + first_column + column,
                start + j < k ? n - first_column - column : 0, N_aligned);
     }
-    __syncthreads();  // the tiles are complete before anyone reads them
+    __syncthreads();  // the tiles are complete before they are read
 
     for (int step = 0; step < DEPTH / STEP; ++step) {
       unsigned right[WARP_COLUMNS / 8][2];
@@ -142,7 +142,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
       }
 #else
       for (int c = 0; c < WARP_COLUMNS / 8; c += 2) {
-        unsigned parts[4];  // two halves of k for each of two matrices
+        unsigned parts[4];  // two halves of k of two matrices
         load_matrices_transposed(
             parts, &N_tile[STEP * step + lane % 16][warp_column + 8 * (c + lane / 16)]);
         right[c][0] = parts[0], right[c][1] = parts[1];
@@ -158,7 +158,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         }
       }
     }
-    __syncthreads();  // everyone has read the tiles before they are overwritten
+    __syncthreads();  // the tiles are read before they are overwritten
   }
 
 #pragma unroll  // sums stay in registers only if nothing indexes them at run time
@@ -166,7 +166,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 #pragma unroll
     for (int c = 0; c < WARP_COLUMNS / 8; ++c) {
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {  // a lane has two neighbours of a row, twice
+      for (int half = 0; half < 2; ++half) {  // a lane has two neighbors of a row, twice
         int row = first_row + warp_row + 16 * r + lane / 4 + 8 * half;
         int column = first_column + warp_column + 8 * c + lane % 4 * 2;
         float* to = P + row * n + column;

@@ -4,14 +4,14 @@
 // of the block, fixed when the kernel is compiled.
 //
 // What to expect: every element that is loaded from global memory is used TILE times, so the
-// requested intensity is TILE / 4 FLOP/B. The inner product now reads shared memory: two loads an
-// FMA become the new limit.
+// requested intensity is TILE / 4 FLOP/B. The inner product reads shared memory: two loads per FMA
+// become the new limit.
 //
-// What lessons' listings of this kernel have wrong, each of it a wrong result: N read at
-// [(row + phase * TILE) * width + tx] instead of [(phase * TILE + ty) * width + column]; a sum kept
-// in an int; tiles not zeroed beyond the edge, where what the phase before left is then multiplied;
-// for rectangular matrices row < k and column < k instead of row < m and column < n, and P[row * m +
-// column] instead of P[row * n + column]; no guard on the store.
+// Published listings of this kernel have several mistakes, each with a wrong result: N is read at
+// [(row + phase * TILE) * width + tx] instead of [(phase * TILE + ty) * width + column]; the sum is
+// an int; tiles are not zeroed beyond the edge, so values of the previous phase are multiplied; for
+// rectangular matrices row < k and column < k instead of row < m and column < n, and P[row * m +
+// column] instead of P[row * n + column]; the store has no guard.
 
 extern "C" __global__ void tiled(const float* M, const float* N, float* P, int m, int k, int n) {
   __shared__ float M_tile[TILE][TILE], N_tile[TILE][TILE];
@@ -22,17 +22,17 @@ extern "C" __global__ void tiled(const float* M, const float* N, float* P, int m
 
   float sum = 0.0f;
   for (int phase = 0; phase < (k + TILE - 1) / TILE; ++phase) {
-    // Beyond the edge a tile is filled with zeros, which add nothing. No thread returns early:
+    // Beyond the edge a tile holds zeros, which add nothing to the sum. No thread returns early:
     // all of them have to reach the barriers.
     int i = phase * TILE + tx, j = phase * TILE + ty;
     M_tile[ty][tx] = (row < m && i < k) ? M[row * k + i] : 0.0f;
     N_tile[ty][tx] = (column < n && j < k) ? N[j * n + column] : 0.0f;
-    __syncthreads();  // the tiles are complete before anyone reads them
+    __syncthreads();  // the tiles are complete before they are read
 
     for (int t = 0; t < TILE; ++t) {
       sum += M_tile[ty][t] * N_tile[t][tx];
     }
-    __syncthreads();  // everyone has read the tiles before they are overwritten
+    __syncthreads();  // the tiles are read before they are overwritten
   }
 
   if (row < m && column < n) {

@@ -1,10 +1,10 @@
-// Transpose 0: each thread moves four elements straight from a row to a column.
+// Transpose 0: each thread moves four elements directly from a row to a column.
 //
 // b (width x height) = a (height x width) transposed, float32, row-major, any sizes. 32 x 8 threads
 // move a square of 32 x 32.
 //
-// What to expect: a warp reads 32 neighbours of a row, 4 sectors for each request, and writes them
-// `height` words apart, 32 sectors. One of the two is always uncoalesced.
+// What to expect: a warp reads 32 neighboring elements of a row, 4 sectors per request, and writes
+// them `height` words apart, 32 sectors. One of the two is always uncoalesced.
 
 extern "C" __global__ void transpose(const float* a, float* b, int width, int height) {
   int x = blockIdx.x * 32 + threadIdx.x, y = blockIdx.y * 32 + threadIdx.y;

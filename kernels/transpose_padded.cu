@@ -1,9 +1,9 @@
-// Transpose 2: one unused word at the end of each row of the square.
+// Transpose 2: each row of the square in shared memory ends with one unused word.
 //
 // b (width x height) = a (height x width) transposed, float32, row-major, any sizes.
 //
-// What to expect: the words of a column are now 33 apart and lie in 32 different banks: no
-// conflict, and both global accesses are coalesced. It costs 128 bytes of shared memory a block.
+// What to expect: the words of a column are 33 apart and in 32 different banks: there is no conflict,
+// and both global accesses are coalesced. The padding takes 128 bytes of shared memory per block.
 
 extern "C" __global__ void transpose_padded(const float* a, float* b, int width, int height) {
   __shared__ float square[32][33];

@@ -1,9 +1,9 @@
-// Transpose 1: a square is turned in shared memory, so that both rows are read and written whole.
+// Transpose 1: a square is transposed in shared memory, so that whole rows are read and written.
 //
 // b (width x height) = a (height x width) transposed, float32, row-major, any sizes.
 //
-// What to expect: 4 sectors for each request in both directions. In exchange a warp reads a column
-// of the square, 32 words apart: all in one bank, 32 wavefronts where 1 would do.
+// What to expect: 4 sectors per request in both directions. In exchange a warp reads a column of the
+// square, whose words are 32 apart: all in one bank, 32 wavefronts instead of 1.
 
 extern "C" __global__ void transpose_shared(const float* a, float* b, int width, int height) {
   __shared__ float square[32][32];

@@ -1,20 +1,20 @@
-// Step 6: memory is read and written 16 bytes a thread at a time.
+// Step 6: every thread reads and writes memory 16 bytes at a time.
 //
-// P (m x n) = M (m x k) * N (k x n), float32, row-major, any sizes. As `register-tiled-2d`, but a
-// thread's rows and columns come in groups of four neighbours, and M_tile is stored transposed so
-// that four neighbours in a column of M lie side by side too. Rows whose length is no multiple of 4
-// are not aligned to 16 bytes; then global memory is read and written word by word.
+// P (m x n) = M (m x k) * N (k x n), float32, row-major, any sizes. Like `register-tiled-2d`, but a
+// thread's rows and columns come in groups of four neighbors, and M_tile is stored transposed so
+// that four neighbors in a column of M are consecutive too. Rows whose length is not a multiple of
+// 4 are not aligned to 16 bytes; global memory is then read and written word by word.
 //
 // What to expect: the same bytes in a quarter of the memory instructions: LDG.128, STG.128 and
-// LDS.128. That frees issue slots for FMAs; the wavefronts in shared memory stay what they were.
+// LDS.128. This frees issue slots for FMAs; the wavefronts in shared memory stay the same.
 
 #define DEPTH 8
-#define GROUPS (PER_THREAD / 4)  // groups of four rows, or columns, of a thread
+#define GROUPS (PER_THREAD / 4)  // groups of four rows or columns per thread
 #define THREADS_ACROSS (TILE / PER_THREAD)
 #define THREADS (THREADS_ACROSS * THREADS_ACROSS)
 #define PADDING 4  // keeps the stores that transpose M free of bank conflicts, and rows aligned
 
-// Four neighbours in a row of a matrix, of which `valid` are inside it; zeros for the others.
+// Four neighbors in a row of a matrix, of which `valid` are inside it; zeros for the others.
 __device__ float4 load(const float* from, int valid, bool aligned) {
   if (aligned && valid >= 4) {
     return *reinterpret_cast<const float4*>(from);
@@ -66,7 +66,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
           load(N + (start + j) * n + first_column + column,
                start + j < k ? n - first_column - column : 0, N_aligned);
     }
-    __syncthreads();  // the tiles are complete before anyone reads them
+    __syncthreads();  // the tiles are complete before they are read
 
     for (int d = 0; d < DEPTH; ++d) {
       float left[PER_THREAD], right[PER_THREAD];
@@ -78,7 +78,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         }
       }
     }
-    __syncthreads();  // everyone has read the tiles before they are overwritten
+    __syncthreads();  // the tiles are read before they are overwritten
   }
 
   for (int r = 0; r < PER_THREAD; ++r) {

@@ -1,4 +1,4 @@
-"""Loops of arithmetic: FMAs on the CUDA cores, products of matrices on the tensor cores."""
+"""Arithmetic micro-benchmarks: FMAs on the CUDA cores, matrix products on the tensor cores."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TENSOR_DTYPES = ("tf32", "fp16", "bf16")
 
 
 def _fma_inputs(dtype: type[np.floating[Any]]) -> InputGenerator:
-    """Values between 0 and 1 that every type holds exactly, and 1 less them too."""
+    """Values x between 0 and 1; every type represents x and 1 - x exactly."""
     count = _FMA_CHAINS * _FMA_THREADS * _values_per_register(dtype)
 
     def draw(generator: Generator) -> NDArray[Any]:
@@ -32,11 +32,11 @@ def _fma_inputs(dtype: type[np.floating[Any]]) -> InputGenerator:
 
 
 def _values_per_register(dtype: type[np.floating[Any]]) -> int:
-    return 2 if dtype is np.float16 else 1  # two in a register
+    return 2 if dtype is np.float16 else 1
 
 
 def _fma_expected(data: NDArray[Any]) -> NDArray[np.float64]:
-    """After an odd number of steps x is 1 - x."""
+    """The expected values: after an odd number of steps, x has become 1 - x."""
     result: NDArray[np.float64] = 1.0 - data.astype(np.float64)
     return result
 
@@ -62,7 +62,7 @@ def _fma_loop(kind: str, label: str, dtype: type[np.floating[Any]]) -> LoopBench
 
 
 def _random_tensor_values(generator: Generator, kind: str, count: int) -> NDArray[Any]:
-    """Normal numbers of a type that tensor cores multiply; TF32 is a float32 that ends sooner."""
+    """Normally distributed numbers of a tensor core type; TF32 is a float32 with fewer bits."""
     values = generator.standard_normal(count).astype(np.float32)
     if kind == "tf32":
         return (values.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)
@@ -81,10 +81,11 @@ def _mma_inputs(kind: str) -> InputGenerator:
 
 
 def _mma_expected(data: NDArray[Any]) -> NDArray[np.float64]:
-    """The sum of each warp's products, from where each register's values stand along K.
+    """The sum of the elements of each warp's products A B.
 
-    The sum of all elements of A B is, over k, that of A's column k times that of B's row k.
-    Fragment layouts: PTX ISA, "Matrix Fragments for mma.m16n8k8" and "mma.m16n8k16".
+    It is the sum over k of the sum of A's column k times the sum of B's row k. The position of a
+    register's values along k follows from the fragment layouts: PTX ISA, "Matrix Fragments for
+    mma.m16n8k8" and "mma.m16n8k16".
     """
     halves = 1 if data.dtype == np.float32 else 2
     values = data.astype(np.float64).reshape(4 + 2 * _MMA_CHAINS, _MMA_THREADS // 32, 32, halves)
@@ -134,9 +135,9 @@ def _wgmma_inputs(kind: str) -> InputGenerator:
 
 
 def _wgmma_expected(data: NDArray[Any]) -> NDArray[np.float64]:
-    """The sum of each group's product; the 128-byte swizzle moves 16-byte pieces in a row.
+    """The sum of the elements of each group's product, with the 128-byte swizzle undone.
 
-    In row r the piece p stands where p xor (r mod 8) is (PTX ISA, "Swizzling Modes").
+    In row r, the 16-byte piece p is at position p xor (r mod 8) (PTX ISA, "Swizzling Modes").
     """
     per_piece = 16 // data.dtype.itemsize
     rows = data.astype(np.float64).reshape(-1, 8, per_piece)

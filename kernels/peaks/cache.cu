@@ -1,4 +1,4 @@
-// Read bandwidth of L1 and L2: every block walks around a footprint that stays in the cache.
+// Read bandwidth of L1 and L2: every block reads a footprint that stays in the cache, repeatedly.
 
 constexpr int UNROLL = 8;
 constexpr int THREADS = 512;
@@ -17,8 +17,8 @@ __device__ __forceinline__ uint4 load(const uint4* address) {
     return value;
 }
 
-// Reads the words [0, footprint) again and again, a tile a trip: from `first` on, `stride` tiles
-// further each time.
+// Reads the words [0, footprint) cyclically, one tile per trip: from `first` on, and `stride` tiles
+// further in each trip.
 template <bool in_l1>
 __device__ __forceinline__ void walk(const uint4* data, u32 footprint, u32 first, u32 stride, int trips,
                                      u32 mask, u32* sink, Clock* elapsed) {
@@ -44,16 +44,16 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     walk<true>(data, footprint, 0, TILE, trips, mask, sink, elapsed);
 }
 
-// Every block reads words of its own, past the L1. Where several multiprocessors want one line at
-// about the same time, one read of the L2 serves them all: `read_l2_shared` shows more.
+// Every block reads different words, bypassing the L1. If several multiprocessors request one line
+// at about the same time, one read of the L2 serves them all: `read_l2_shared` shows a higher rate.
 extern "C" __global__ void __launch_bounds__(THREADS)
     read_l2(const uint4* data, u32 footprint, int trips, u32 mask, u32* sink, Clock* elapsed) {
     walk<false>(data + u64(blockIdx.x) * footprint, footprint, 0, TILE, trips, mask, sink, elapsed);
 }
 
-// Every block reads all of the footprint, each from another start: all in the order of addresses,
-// or, with a `hop`, each with strides of its own, so that no two go side by side. A stride of one
-// more than a multiple of 6 visits every tile if their number has no factors but 2 and 3.
+// Every block reads the whole footprint from a different start: all in the order of addresses, or,
+// with a `hop`, each with a different stride, so that no two blocks advance together. A stride of
+// a multiple of 6 plus 1 visits every tile if the number of tiles has only the factors 2 and 3.
 template <bool in_l1>
 __device__ __forceinline__ void walk_all(const uint4* data, u32 footprint, int trips, u32 hop,
                                          u32 mask, u32* sink, Clock* elapsed) {

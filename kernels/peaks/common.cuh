@@ -1,11 +1,11 @@
-// What the micro-benchmarks share; it is put in front of each of them.
+// The common part of the micro-benchmarks, which is placed before the text of each.
 
 typedef unsigned int u32;
 typedef unsigned long long u64;
 
 struct Clock {
     u64 cycles;       // of the multiprocessor
-    u64 nanoseconds;  // of the GPU's timer, which ticks alike whatever the clock does
+    u64 nanoseconds;  // of the GPU's timer, which does not depend on the clock
 };
 
 __device__ __forceinline__ Clock now() {
@@ -15,7 +15,7 @@ __device__ __forceinline__ Clock now() {
     return clock;
 }
 
-// One thread tells how long its multiprocessor ran, by both clocks: their ratio is its frequency.
+// One thread reports the duration by both clocks: their ratio is the multiprocessor's frequency.
 __device__ __forceinline__ void tell(Clock begin, Clock* elapsed) {
     if (blockIdx.x == 0 && threadIdx.x == 0) {
         const Clock end = now();
@@ -24,14 +24,14 @@ __device__ __forceinline__ void tell(Clock begin, Clock* elapsed) {
     }
 }
 
-// What a chase of dependent operations gives.
+// The result of a chain of dependent operations.
 struct Chased {
     Clock elapsed;
-    u64 end;  // where it came to: shows that it went all the way
+    u64 end;  // the last address, which shows that the chain was complete
 };
 
-// A result that nobody reads is never computed. With a mask of 0 every thread's is combined, for
-// verification; with all bits set, almost none's is, and yet each must be there to be looked at.
+// The compiler drops a result that is not used. With a mask of 0 the results of all threads are
+// combined, for verification; with all bits set almost none are, but all must be computed.
 __device__ __forceinline__ void keep(u32 value, u32 mask, u32* sink) {
     if ((value & mask) == mask) atomicXor(sink, value);
 }

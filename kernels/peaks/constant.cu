@@ -1,11 +1,11 @@
-// Constant memory: all lanes read one word (broadcast) or each its own (divergent, one by one).
+// Constant memory: all lanes read one word (broadcast), or different words (divergent, serialized).
 
 constexpr u32 WORDS = 256;  // 1 KiB, within the first level of the constant cache (2 KiB)
 constexpr int UNROLL = 16;
 
 // A cycle through all words: a linear congruential generator of full period (Hull and Dobell,
-// "Random number generators", 1962: the increment odd, the factor 1 more than a multiple of 4).
-// Each word holds the next one's byte offset: the load's own result addresses the next load.
+// "Random number generators", 1962: the increment is odd, the factor a multiple of 4 plus 1).
+// Each word holds the byte offset of the next word: the result of a load addresses the next load.
 struct Cycle {
     u32 next[WORDS];
     __device__ constexpr Cycle() : next{} {
@@ -32,8 +32,8 @@ __device__ __forceinline__ void walk(u32 first, u32 footprint, int trips, u32 ma
     keep(all, mask, sink);
 }
 
-// Adding a lane's number times zero keeps the index out of the uniform registers, whose loads
-// are of another kind.
+// Adding the lane's number times zero keeps the index out of the uniform registers, which have
+// different load instructions.
 extern "C" __global__ void __launch_bounds__(1024, 2)
     constant_broadcast(const u32* zero, u32 footprint, int trips, u32 mask, u32* sink, Clock* elapsed) {
     walk(threadIdx.x * *zero, footprint, trips, mask, sink, elapsed);
@@ -44,7 +44,7 @@ extern "C" __global__ void __launch_bounds__(1024, 2)
     walk(threadIdx.x % 32 * 4, footprint, trips, mask, sink, elapsed);
 }
 
-// Each load's address is what the load before gave.
+// The address of each load is the result of the previous one.
 extern "C" __global__ void chase_constant(const u32* zero, int steps, Chased* result) {
     u32 offset = threadIdx.x * *zero;
     for (int round = 0; round < 2; ++round) {  // the first fills the cache

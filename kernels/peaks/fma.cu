@@ -1,14 +1,14 @@
-// Fused multiply-adds of the CUDA cores: CHAINS independent ones a thread hide their latency.
+// Fused multiply-adds of the CUDA cores: CHAINS independent chains per thread hide their latency.
 //
-// With a factor of -1 every value alternates between two: bits keep toggling, nothing converges,
-// overflows or becomes denormal, however long it runs.
+// With a factor of -1 every value alternates between two values: bits keep toggling, and no value
+// converges, overflows or becomes denormal, however long the kernel runs.
 
 // Factor and addend are operands from constant memory: a DFMA that reads three pairs of registers
-// waits for their banks (92% of an H200's peak instead of 99.9%). They are variables, since of
-// values that it knows the compiler would make an addition.
+// has conflicts of register banks (92% of an H200's peak instead of 99.9%). They are variables,
+// because with known values the compiler would generate additions.
 
 constexpr int CHAINS = 8;
-constexpr int REPEAT = 63;  // odd: after an odd number of trips x is 1 - x, seen to have run
+constexpr int REPEAT = 63;  // odd: after an odd number of trips x is 1 - x, which shows that it ran
 
 __constant__ double factor_fp64 = -1.0, addend_fp64 = 1.0;
 __constant__ float factor_fp32 = -1.0f, addend_fp32 = 1.0f;
@@ -66,7 +66,7 @@ FMA(fma_fp64, Fp64)
 FMA(fma_fp32, Fp32)
 FMA(fma_fp16, Fp16)
 
-// The latency of one: each needs the result of the one before.
+// The latency of one FMA: each needs the result of the previous one.
 extern "C" __global__ void chain_fp32(const float* values, int steps, Chased* result) {
     float x = *values;
     for (int round = 0; round < 2; ++round) {  // the first fills the instruction cache

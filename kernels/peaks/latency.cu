@@ -1,10 +1,10 @@
-// Latencies by pointer chasing: each load's address is what the load before gave, so nothing
-// overlaps. One thread chases, round after round; the last round counts.
+// Latencies by pointer chasing: the address of each load is the result of the previous one, so that
+// no loads overlap. One thread chases for several rounds; the last round is measured.
 
 constexpr int UNROLL = 16;
 constexpr int ROUNDS = 2;
 
-// Chains nodes `stride` bytes apart in the given order, and closes the circle.
+// Links nodes that are `stride` bytes apart in the given order to a closed cycle.
 extern "C" __global__ void link(unsigned char* data, const u32* order, u32 nodes, u32 stride) {
     const u32 i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= nodes) return;
@@ -13,8 +13,8 @@ extern "C" __global__ void link(unsigned char* data, const u32* order, u32 nodes
     *node = reinterpret_cast<u64>(data + u64(order[next]) * stride);
 }
 
-// A block first reads `words` words from `data` on, so that what the caches of its multiprocessor
-// can hold is there; then its first thread chases from `address` on.
+// A block first reads `words` words from `data` on, which fills the caches of its multiprocessor;
+// then its first thread chases from `address` on.
 template <bool in_l1>
 __device__ __forceinline__ void chase(const uint4* data, u64 words, u64 address, int steps,
                                       u32 mask, u32* sink, Chased* result) {
@@ -44,7 +44,7 @@ extern "C" __global__ void __launch_bounds__(1024)
     chase<true>(data, words, address, steps, mask, sink, result);
 }
 
-// past L1
+// bypassing L1
 extern "C" __global__ void __launch_bounds__(1024)
     chase_l2(const uint4* data, u64 words, u64 address, int steps, u32 mask, u32* sink,
              Chased* result) {
@@ -57,7 +57,7 @@ __device__ __forceinline__ bool runs_on(u32 wanted) {
     return multiprocessor == wanted;
 }
 
-// One multiprocessor reads it all, so that its part of the L2 holds it.
+// One multiprocessor reads all words, so that its part of the L2 holds them.
 extern "C" __global__ void __launch_bounds__(1024)
     touch(const uint4* data, u64 words, u32 on, u32 mask, u32* sink) {
     if (!runs_on(on)) return;
@@ -66,7 +66,7 @@ extern "C" __global__ void __launch_bounds__(1024)
     keep(all, mask, sink);
 }
 
-// Cycles of a single L2 load for each line: tells near from far.
+// Cycles of a single L2 load per line, which distinguish near from far lines.
 extern "C" __global__ void lines(const u32* data, u32 count, u32 on, u32* cycles) {
     __shared__ volatile u32 arrived;
     if (!runs_on(on)) return;

@@ -1,9 +1,9 @@
-"""The micro-benchmarks: what is launched to see how fast a device's parts really are.
+"""Micro-benchmarks of memory, and the list of all micro-benchmarks.
 
-Each is a kernel in `peaks/` with what one launch of it moves or computes, and how to tell from
-its output that it did. There are two shapes. A *stream* goes once through arrays much larger than
-any cache. A *loop* repeats one thing on every multiprocessor for as many trips as it is given.
-Machine code was read for each; `docs/results/README.md` says what it holds.
+A micro-benchmark is a kernel in this folder with the work of one launch (bytes or FLOP) and the
+expected output. There are two forms. A *stream* passes once through arrays much larger than any
+cache. A *loop* repeats an operation on every multiprocessor for a given number of trips. The
+machine code of all kernels was inspected; `docs/results/README.md` describes it.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ if TYPE_CHECKING:
 
 KEEP_ALL = np.uint32(0)
 KEEP_NONE = np.uint32(0xFFFFFFFF)
-"""The mask of `keep` in `peaks/common.cuh`: verify a result, or only compute it."""
+"""Masks of `keep` in `common.cuh`: `KEEP_ALL` to verify results, `KEEP_NONE` to only compute."""
 
 
 def benchmark_source(file: str) -> str:
-    """Give the CUDA C++ text of a file in `peaks/`, with what they share in front."""
+    """The CUDA C++ text of a file in this folder, after that of `common.cuh`."""
     from importlib import resources
 
     folder = resources.files("memlab.kernels").joinpath("peaks")
-    shared, own = (
+    common, source = (
         folder.joinpath(name).read_text(encoding="utf-8") for name in ("common.cuh", file)
     )
-    return f'{shared}\n#line 1 "{file}"\n{own}'
+    return f'{common}\n#line 1 "{file}"\n{source}'
 
 
 STREAMS = (
@@ -52,7 +52,7 @@ STREAMS = (
         "dram_triad", "DRAM triad", "triad", threads=1024, words_per_block=1024, arrays=3
     ),
 )
-"""Reading, writing, and both: STREAM's copy and triad (McCalpin 1995)."""
+"""Streams that read, write, and do both: the copy and triad of STREAM (McCalpin 1995)."""
 
 TRIAD_FACTOR = np.float32(3.0)
 
@@ -60,11 +60,11 @@ TRIAD_FACTOR = np.float32(3.0)
 CACHE_THREADS, _CACHE_UNROLL = 512, 8
 CACHE_TILE_WORDS = CACHE_THREADS * _CACHE_UNROLL
 _SHARED_WORDS = 2 * 1024
-# Half of the L2 is near a multiprocessor of a GPU that has it in two parts.
+# On a GPU whose L2 has two parts, half of the L2 is near a multiprocessor.
 _L2_OWN_SHARE, _L2_SHARED_SHARE = 0.45, 0.5
 # constant.cu
 _CONSTANT_WORDS, _CONSTANT_UNROLL = 256, 16
-_CONSTANT_FOOTPRINT = 512  # bytes: with the last lane's and trip's offset within the table
+_CONSTANT_FOOTPRINT = 512  # bytes: the offsets of the last lane and trip stay within the table
 
 
 def _random_words(count: int) -> InputGenerator:
@@ -119,7 +119,7 @@ def _cache_loop(
 
 
 def _constant_loop(key: str, label: str, lanes: int) -> LoopBenchmark:
-    """A lane's bytes count each for itself, as the threads receive them."""
+    """A loop over constant memory; its work is the bytes that all lanes receive."""
     return LoopBenchmark(
         key=f"constant_{key}",
         label=label,
@@ -163,30 +163,30 @@ LOOPS = (
     _constant_loop("divergent", "Constant, divergent", lanes=32),
     *ARITHMETIC_LOOPS,
 )
-"""Everything but DRAM, from memory to arithmetic."""
+"""The loops, for everything but DRAM, from memory to arithmetic."""
 
 MINIMUM_COMPUTE_CAPABILITY = (8, 0)
-"""mma.sync with TF32 and BF16 needs it (PTX ISA, mma)."""
+"""The first compute capability with mma.sync of TF32 and BF16 (PTX ISA, mma)."""
 
 
 def size_for_l2(loop: LoopBenchmark, multiprocessors: int, l2_bytes: int) -> LoopBenchmark:
-    """Give a loop the footprint that takes its share of a GPU's L2, in whole tiles.
+    """Set the footprint of a loop to its share of a GPU's L2, in whole tiles.
 
     Args:
-        loop: One without a share is given back as it is.
-        multiprocessors: Of the GPU.
-        l2_bytes: Of the GPU.
+        loop: The loop; one without `l2_share` is returned unchanged.
+        multiprocessors: The GPU's number of multiprocessors.
+        l2_bytes: The size of the GPU's L2, bytes.
     """
     if loop.l2_share is None:
         return loop
-    stretches = multiprocessors * loop.blocks_per_sm if loop.own_data else 1
-    tiles = max(1, int(loop.l2_share * l2_bytes / (stretches * loop.work_per_trip)))
+    copies = multiprocessors * loop.blocks_per_sm if loop.own_data else 1
+    tiles = max(1, int(loop.l2_share * l2_bytes / (copies * loop.work_per_trip)))
     words = tiles * CACHE_TILE_WORDS
     return replace(loop, footprint=words, inputs=_random_words(words))
 
 
 def supported_loops(compute_capability: tuple[int, int]) -> tuple[LoopBenchmark, ...]:
-    """Name the loops that a GPU has the instructions for."""
+    """The loops for which a GPU has the instructions."""
     return tuple(
         loop
         for loop in LOOPS

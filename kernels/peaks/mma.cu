@@ -1,4 +1,4 @@
-// Tensor cores through mma.sync: a warp multiplies fragments that it holds in registers.
+// Tensor cores through mma.sync: a warp multiplies fragments in its registers.
 // On Hopper this reaches about two thirds of the peak; the rest needs wgmma.
 
 constexpr int CHAINS = 8;

@@ -1,4 +1,4 @@
-"""What a micro-benchmark is: a stream or a loop, as data."""
+"""Records of micro-benchmarks: streams and loops."""
 
 from __future__ import annotations
 
@@ -13,22 +13,24 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 VECTOR_BYTES = 16
-"""A thread's access: `uint4`."""
+"""Bytes of one access of a thread: a `uint4`."""
 
 RateUnit = Literal["B/s", "FLOP/s"]
 
 
 @dataclass(frozen=True)
 class StreamBenchmark:
-    """A pass over DRAM; `(out, in, other, mask, sink)`.
+    """A single pass over arrays in DRAM.
+
+    The kernel's parameters are `(out, in, other, mask, sink)`.
 
     Attributes:
-        key: Its name in results.
-        label: As a person reads it.
+        key: The name in results.
+        label: The name in tables and pictures.
         entry: The kernel.
-        threads: Of a block.
-        words_per_block: Words of 16 bytes that a block takes of each array.
-        arrays: How many arrays it touches.
+        threads: Threads of a block.
+        words_per_block: Words of 16 bytes per block, in each array.
+        arrays: The number of arrays that the kernel reads or writes.
     """
 
     key: str
@@ -44,39 +46,46 @@ class StreamBenchmark:
 
     @property
     def bytes_per_block(self) -> int:
-        """What a block reads and writes."""
+        """Bytes that a block reads and writes."""
         return self.arrays * VECTOR_BYTES * self.words_per_block
 
 
 InputGenerator: TypeAlias = "Callable[[Generator], NDArray[Any]]"
+"""Draws the input of a loop from a random generator."""
 ExpectedResult: TypeAlias = "Callable[[NDArray[Any]], NDArray[np.float64] | np.uint32]"
+"""Computes the expected result of a loop from its input."""
 
 
 @dataclass(frozen=True)
 class LoopBenchmark:
-    """Something repeated; `(data, footprint, trips, mask, out, elapsed)`.
+    """An operation that is repeated on every multiprocessor.
+
+    The kernel's parameters are `(data, footprint, trips, mask, out, elapsed)`.
 
     Attributes:
-        key: Its name in results.
-        label: As a person reads it.
-        limit: What it shows the limit of: a level of memory or a kind of arithmetic.
-        unit: Of its rate.
-        source_file: In `peaks/`.
+        key: The name in results.
+        label: The name in tables and pictures.
+        limit: The measured ceiling: a level of memory or a kind of arithmetic.
+        unit: The unit of its rate.
+        source_file: The file in this folder.
         entry: The kernel.
-        threads: Of a block.
-        blocks_per_sm: Blocks that a multiprocessor gets.
+        threads: Threads of a block.
+        blocks_per_sm: Blocks per multiprocessor.
         work_per_trip: Bytes or FLOP of one block in one trip.
-        footprint: The kernel's second argument: how far it walks before it starts again.
-        inputs: Draws what it reads.
-        output: Data type of the output.
-        outputs_per_block: Elements of it; 0 for a single word into which `keep` combines.
-        expected: The sum of what one block writes in one trip, or the word.
-        probe_threads: Threads of the launch that is verified, where not `threads`.
-        dynamic_shared_bytes: A block's.
-        l2_share: How much of the L2 all that is read takes, see `sized`; None if that is fixed.
-        own_data: Whether each block has its own stretch of the data, `footprint` words long.
-        architecture: The one compute capability whose machine code has the instruction, if only
-            one has; it is compiled for that with the suffix `a`.
+        footprint: The kernel's second argument: how far it advances before it starts again, in
+            words of 16 bytes (bytes for constant memory).
+        inputs: Draws the input.
+        output: NumPy's name of the output's type.
+        outputs_per_block: Elements of the output per block; 0 for a single word into which `keep`
+            combines all results.
+        expected: Computes the expected sum of the output of one block in one trip, or that word.
+        verification_threads: Threads of a block in the launch that is verified, if not `threads`.
+        dynamic_shared_bytes: Dynamic shared memory of a block, bytes.
+        l2_share: The share of the L2 that the data occupies, see `memory_loops.size_for_l2`; None
+            if the footprint is fixed.
+        own_data: Whether each block has its own part of the data, `footprint` words long.
+        architecture: The compute capability of an instruction that exists on one only; the kernel
+            is then compiled for it with the suffix `a`. None otherwise.
     """
 
     key: str

@@ -1,4 +1,4 @@
-// Read bandwidth of shared memory: 16 bytes a thread, no bank conflicts.
+// Read bandwidth of shared memory: 16 bytes per thread, without bank conflicts.
 
 constexpr int UNROLL = 2;
 constexpr int THREADS = 1024;
@@ -17,7 +17,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
         for (int i = 0; i < UNROLL; ++i) values[i] = tile[position + i * THREADS];
 #pragma unroll
         for (int i = 0; i < UNROLL; ++i) all = folded(all, values[i]);
-        // The footprint is one tile, which the compiler does not know: else it would read once.
+        // The footprint is one tile. If the compiler knew, it would read the tile only once.
         position += WORDS;
         if (position >= footprint) position -= footprint;
     }

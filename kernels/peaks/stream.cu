@@ -1,8 +1,8 @@
-// DRAM bandwidth: arrays much larger than the L2, each element touched once, 16 bytes a thread.
+// DRAM bandwidth: arrays much larger than the L2, one access per element, 16 bytes per thread.
 //
-// A grid of short blocks, not a persistent one: blocks start in the order of their addresses, so
-// that the whole GPU works on one small window that moves, which keeps DRAM pages open.
-// Reads want many loads in flight; writes want each block's stores close together in time.
+// The grid has many short blocks: blocks start in the order of their addresses, so that the whole
+// GPU works on one small window that moves, which keeps DRAM pages open. Reads need many loads in
+// flight; writes need the stores of a block close together in time.
 
 constexpr int READ_UNROLL = 8;
 
@@ -19,7 +19,7 @@ extern "C" __global__ void __launch_bounds__(256) fill(uint4* out, u64 words) {
                             u32(high >> 32) & finite);
 }
 
-// Six blocks a multiprocessor leave each thread the registers to have all its loads under way.
+// With six blocks per multiprocessor a thread has enough registers for all its loads in flight.
 extern "C" __global__ void __launch_bounds__(256, 6)
     read(uint4*, const uint4* in, const uint4*, u32 mask, u32* sink) {
     const uint4* mine = in + u64(blockIdx.x) * (256 * READ_UNROLL) + threadIdx.x;

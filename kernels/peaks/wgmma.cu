@@ -1,6 +1,6 @@
 // Tensor cores through wgmma (compute capability 9.0, compiled for sm_90a): four warps multiply
-// 64 x K by K x 256 from shared memory. Two such groups a multiprocessor keep its tensor cores
-// busy, where mma.sync reaches about two thirds of the peak.
+// 64 x K by K x 256 from shared memory. Two such groups per multiprocessor keep its tensor cores
+// busy, whereas mma.sync reaches about two thirds of the peak.
 //
 // A is 64 x 128 bytes for each group, B 256 x 128 bytes, K along the rows, in the 128-byte swizzle:
 // the four steps along K read 32 bytes of each row.

@@ -1,8 +1,8 @@
-// Empties the L2 of what a launch left there, so that the next one starts cold.
+// Empties the L2 of the data that a launch left there, so that the next launch starts cold.
 //
-// `flush_write` fills a buffer of twice the L2's size: it drives everything else out, but leaves
-// dirty lines, and these would be written back inside the next launch's time. `flush_read` then
-// reads another buffer as large, which drives the dirty lines out and leaves clean ones.
+// `flush_write` fills a buffer of twice the L2's size: it evicts all other data, but it leaves dirty
+// lines, which would be written back during the next timed launch. `flush_read` then reads another
+// buffer of the same size, which evicts the dirty lines and leaves clean ones.
 
 extern "C" __global__ void flush_write(uint4* buffer, unsigned long long count, unsigned salt) {
   unsigned long long step = (unsigned long long)gridDim.x * blockDim.x;
@@ -23,6 +23,6 @@ extern "C" __global__ void flush_read(const uint4* buffer, unsigned long long co
     uint4 value = buffer[i];
     mixed |= value.x ^ value.y ^ value.z ^ value.w;
   }
-  // Never true for what `flush_write` leaves in a buffer, but the compiler cannot know.
+  // Never true for the contents of a flushed buffer, which the compiler cannot know.
   if (mixed == 0x5eed5eedu && step == 1) *sink = mixed;
 }

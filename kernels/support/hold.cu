@@ -1,9 +1,9 @@
-// Holds back everything launched after it until the host says go.
+// Holds back everything launched after it until the host releases it.
 //
-// The events and the kernel between them are then all queued before the first one starts, and no
-// gap of the host's making is timed. `flags` lies in host memory that the GPU has mapped: the host
-// sets flags[0] to let go; flags[1] says that it did not within `limit_ns`, as it cannot when it
-// waits for the very work that is held back.
+// The events and the kernel between them are then all queued before the first one starts, so the
+// time contains no gaps caused by the host. `flags` is host memory that the GPU has mapped: the host
+// sets flags[0] to release; flags[1] reports that it did not within `limit_ns`, which happens when
+// the host waits for the work that is held back.
 
 __device__ unsigned long long now_ns() {
   unsigned long long now;
