@@ -1,1 +1,1 @@
-"""A launch checked for mistakes, and the records of what was found."""
+"""The checks of a launch in the emulator, and the records of their findings."""

@@ -1,6 +1,7 @@
-"""Checks a launch for what Compute Sanitizer finds, in the emulator.
+"""Checks a launch in the emulator for the mistakes that Compute Sanitizer finds.
 
-`emulator/checks` sees mistakes as instructions, addresses and threads. Here they get words.
+`emulator/checks` observes mistakes as instructions, addresses and threads. This module describes
+them in sentences, with source lines and the program's own names.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ from memlab.kernels.launch import Buffer, Launch
 from memlab.text import plural
 
 WHOLE_GRID_LANE_INSTRUCTIONS = 150_000_000
-"""Launches up to this size are checked whole, in some seconds; of larger ones, a sample is."""
+"""Launches up to this size are checked whole, in a few seconds; larger ones by a sample."""
 
-_FAR_ELEMENTS = 1 << 40  # an address so far from every array belongs to none
+_FAR_ELEMENTS = 1 << 40  # an address this far from every array belongs to none
 
 
 def check_launch(
@@ -47,45 +48,45 @@ def check_launch(
     progress: Progress | None = None,
     budget: Budget | None = None,
 ) -> CheckReport:
-    """Execute a launch on the CPU and look for mistakes in it; accesses at fault are left out.
+    """Execute a launch on the CPU and report its mistakes; accesses at fault are not carried out.
 
     Args:
-        launch: What to check.
+        launch: The launch to check.
         compiled: The launch, compiled.
-        device: What it was compiled for.
-        seed: Of the random inputs and of the sample of blocks.
-        tools: What to look for.
-        progress: Told what is being done, and which fraction of it is over.
-        budget: How long it may take, and how much memory.
+        device: The device that it was compiled for.
+        seed: The seed of the random inputs and of the sample of blocks.
+        tools: The tools to check with.
+        progress: Called with the current activity and the share of it that is done.
+        budget: The limits of time and memory.
 
     Raises:
         PtxError: The compiled kernel has an instruction that the emulator does not know.
-        UsageError: It needs more memory than is allowed.
-        KernelFault: The kernel stopped itself, and nothing was found before.
-        OutOfTime: The time was up before anything was found or any block done.
+        UsageError: The launch needs more memory than is allowed.
+        KernelFault: The kernel stopped itself before anything was found.
+        EmulationTimeoutError: The time was up before anything was found or any block was done.
     """
     report = progress or ignore_progress
     report("preparing inputs", None)
     execution = Execution.of(launch, compiled, seed, budget)
     names = AddressNames(launch, execution, compiled.architecture)
-    outputs = [each for each in launch.outputs if each.role == "out"]
+    outputs = [output for output in launch.outputs if output.role == "out"]
     checker = Checker(
         execution.program,
         execution.grid,
         execution.memory,
-        {each: names.array_ranges(each) for each in _STATE_SPACES},
-        [each.name for each in launch.buffers if each.role == "in"],
-        [each.name for each in outputs],
+        {space: names.array_ranges(space) for space in _STATE_SPACES},
+        [buffer.name for buffer in launch.buffers if buffer.role == "in"],
+        [output.name for output in outputs],
         tools,
     )
     done, stop = _run_checked(execution, checker, report, budget or Budget())
     report("verifying", None)
     whole = done == launch.blocks
-    words = _FindingBuilder(launch, execution, checker, names)
-    findings = [words.finding(each) for each in checker.observations()]
+    builder = _FindingBuilder(launch, execution, checker, names)
+    findings = [builder.finding(observation) for observation in checker.observations()]
     if whole and "initcheck" in tools:
         for output in outputs:
-            findings += words.never_written(output)
+            findings += builder.never_written(output)
     return CheckReport(
         kernel=launch.kernel,
         parameters=dict(launch.parameters),
@@ -93,7 +94,7 @@ def check_launch(
         device=device,
         grid=launch.grid,
         block=launch.block,
-        tools=tuple(each for each in TOOLS if each in tools),
+        tools=tuple(tool for tool in TOOLS if tool in tools),
         coverage=Coverage(
             done, launch.blocks, done < launch.blocks, isinstance(stop, EmulationTimeoutError)
         ),
@@ -105,29 +106,28 @@ def check_launch(
 def _run_checked(
     execution: Execution, checker: Checker, report: Progress, budget: Budget
 ) -> tuple[int, EmulationTimeoutError | KernelFault | None]:
-    """Run the grid, or where that is dear a sample of its blocks, until something stops it.
+    """Execute the grid, or a sample of a large one, until something stops it.
 
     Returns:
-        How many blocks are done, and what stopped the others.
+        The number of blocks done, and the error that stopped the others.
 
     Raises:
-        OutOfTime: The time was up before any block was done or any mistake found.
+        EmulationTimeoutError: The time was up before any block was done or any mistake found.
         KernelFault: The kernel stopped itself before any mistake was found.
-        UsageError: Remembering all accesses needs more memory than is allowed.
+        UsageError: The record of all accesses needs more memory than is allowed.
     """
     launch, step, done = execution.launch, execution.chunk_blocks, 0
     try:
-        # What a block costs is known when some have run: the first, which run in any case.
+        # The first chunk, which is executed in any case, tells what a block costs.
         blocks: BlockCoordinates = WholeGrid(launch.grid)
         tally = execution.run(blocks[:step], observers=[checker])
         done, cost = len(blocks[:step]), sum(tally.warps) * WARP_SIZE
         if cost / done * launch.blocks > WHOLE_GRID_LANE_INSTRUCTIONS:
             blocks = _sample_blocks(execution, done, cost / done)
         elif done < launch.blocks:
-            arrays, notes = execution.memory.data.size, checker.memory_bytes
-            budget.check(
-                arrays + notes, f"{arrays} for its arrays, {notes} to know who touched what"
-            )
+            arrays, shadow = execution.memory.data.size, checker.memory_bytes
+            purpose = f"{arrays} for its arrays, {shadow} to record the accesses"
+            budget.check(arrays + shadow, purpose)
         for start in range(done, len(blocks), step):
             report("checking", start / len(blocks))
             execution.run(blocks[start : start + step], observers=[checker])
@@ -140,10 +140,10 @@ def _run_checked(
 
 
 def _sample_blocks(execution: Execution, first: int, cost_per_block: float) -> NDArray[np.int64]:
-    """The first blocks and a sample of the others, in launch order, as coordinates."""
+    """The coordinates of the first blocks and of a sample of the others, in launch order."""
     grid = execution.launch.grid
     most = WHOLE_GRID_LANE_INSTRUCTIONS / cost_per_block
-    drawn = np.concatenate([each.blocks for each in draw_strata(grid, execution.seed, most)])
+    drawn = np.concatenate([stratum.blocks for stratum in draw_strata(grid, execution.seed, most)])
     order = drawn[:, 0] + grid[0] * (drawn[:, 1] + grid[1] * drawn[:, 2])
     return block_coordinates(np.union1d(np.arange(first), order), grid)
 
@@ -152,7 +152,7 @@ _STATE_SPACES = ("global", "shared", "local", "const")
 
 
 def _element_count(shape: tuple[int, ...]) -> str:
-    """How many elements an array has, by its dimensions: `4 x 8 elements`."""
+    """The number of elements of an array, by its dimensions: `4 x 8 elements`."""
     return f"{' x '.join(map(str, shape))} {plural(prod(shape), 'element')}"
 
 
@@ -161,7 +161,7 @@ def _sort_key(finding: CheckFinding) -> tuple[int, int, str, int]:
     return TOOLS.index(finding.tool), finding.at.line, finding.kind, other
 
 
-# --- Words -------------------------------------------------------------------------------------
+# --- Descriptions ------------------------------------------------------------------------------
 
 _ACCESS_NAMES = {
     "load": "read",
@@ -173,36 +173,36 @@ _ACCESS_NAMES = {
 
 @dataclass(frozen=True)
 class _FindingBuilder:
-    """Turns what was observed into findings."""
+    """Turns observations into findings."""
 
     launch: Launch
     execution: Execution
     checker: Checker
     names: AddressNames
 
-    def finding(self, seen: Observation) -> CheckFinding:
-        at = self._place(seen.at)
-        other = None if seen.other is None else self._place(seen.other)
+    def finding(self, observation: Observation) -> CheckFinding:
+        at = self._location(observation.at)
+        other = None if observation.other is None else self._location(observation.other)
         describe: Callable[[Observation, SourceLocation | None], str] = {
             "memcheck": self._memcheck,
             "initcheck": self._initcheck,
             "racecheck": self._racecheck,
             "synccheck": self._synccheck,
-        }[seen.tool]
-        (tool,) = (each for each in TOOLS if each == seen.tool)
+        }[observation.tool]
+        (tool,) = (tool for tool in TOOLS if tool == observation.tool)
         return CheckFinding(
             tool=tool,
-            kind=seen.kind,
-            message=describe(seen, other),
-            space=seen.space,
-            element=self._element(seen) if seen.space else "",
+            kind=observation.kind,
+            message=describe(observation, other),
+            space=observation.space,
+            element=self._element(observation) if observation.space else "",
             at=at,
             other=other,
-            count=seen.count,
+            count=observation.count,
         )
 
     def never_written(self, output: Buffer) -> list[CheckFinding]:
-        """A finding for an output with elements that nothing was stored to."""
+        """The finding for an output with elements that were not written."""
         missing = self.checker.never_written(output.name)
         if not missing.size:
             return []
@@ -216,114 +216,121 @@ class _FindingBuilder:
             )
         ]
 
-    # --- One sentence a tool ---------------------------------------------------------------
+    # --- One message per tool --------------------------------------------------------------
 
-    def _memcheck(self, seen: Observation, other: SourceLocation | None) -> str:
-        if seen.kind == "trap":
-            trap = self.execution.program.steps[seen.at.step].row.opcode == "trap"
+    def _memcheck(self, observation: Observation, other: SourceLocation | None) -> str:
+        if observation.kind == "trap":
+            trap = self.execution.program.steps[observation.at.step].row.opcode == "trap"
             what = "the kernel stops itself (trap)" if trap else "an assertion fails"
-            return f"{what}; nothing behind it was checked"
-        access, size = self._access(seen.at)
-        if seen.kind == "misaligned":
+            return f"{what}; nothing after it was checked"
+        access, size = self._access(observation.at)
+        if observation.kind == "misaligned":
             return (
-                f"misaligned {access} of {size} bytes in {seen.space} memory; "
+                f"misaligned {access} of {size} bytes in {observation.space} memory; "
                 f"the address must be a multiple of {size}"
             )
-        if seen.kind == "not writable" and seen.space == "global":
+        if observation.kind == "not writable" and observation.space == "global":
             return (
                 f"{access} of {size} bytes to an array that the launch gives as an input; "
-                "where it is meant, declare inout: or out:"
+                "if this is intended, declare inout: or out:"
             )
-        if seen.kind == "not writable":
-            return f"{access} of {size} bytes in {seen.space} memory, which a kernel only reads"
-        said = f"{access} of {size} bytes outside {self._memory_description(seen)}"
-        array = self._array(seen)
-        if seen.space == "shared" and array is not None and not array.size:
-            said += ", which the launch gives no bytes: add --shared BYTES"
-        return said
+        if observation.kind == "not writable":
+            return (
+                f"{access} of {size} bytes in {observation.space} memory, which a kernel only reads"
+            )
+        message = f"{access} of {size} bytes outside {self._memory_description(observation)}"
+        array = self._array(observation)
+        if observation.space == "shared" and array is not None and not array.size:
+            message += ", which has no bytes in this launch: add --shared BYTES"
+        return message
 
-    def _initcheck(self, seen: Observation, other: SourceLocation | None) -> str:
-        access, size = self._access(seen.at)
-        whose = {"shared": "its block", "local": "it"}.get(seen.space, "any thread")
-        return f"{access} of {size} bytes of {seen.space} memory before {whose} has written there"
+    def _initcheck(self, observation: Observation, other: SourceLocation | None) -> str:
+        access, size = self._access(observation.at)
+        space = observation.space
+        writer = {"shared": "its block", "local": "it"}.get(space, "any thread")
+        return f"{access} of {size} bytes of {space} memory before {writer} has written there"
 
-    def _racecheck(self, seen: Observation, other: SourceLocation | None) -> str:
-        assert seen.other is not None
-        second, first = self._access(seen.at)[0], self._access(seen.other)[0]
-        if self._block(seen.at) != self._block(seen.other):
-            nothing = "no fence and atomic orders the blocks"
-        elif self.checker.is_same_warp(seen.at, seen.other):
-            nothing = "no barrier or __syncwarp lies between"
+    def _racecheck(self, observation: Observation, other: SourceLocation | None) -> str:
+        assert observation.other is not None
+        second, first = self._access(observation.at)[0], self._access(observation.other)[0]
+        if self._block(observation.at) != self._block(observation.other):
+            unordered = "no fence and atomic orders the blocks"
+        elif self.checker.is_same_warp(observation.at, observation.other):
+            unordered = "no barrier or __syncwarp lies between"
         else:
-            nothing = "no barrier lies between"
+            unordered = "no barrier lies between"
         article = "an" if first.startswith("a") else "a"
-        return f"{second} races with {article} {first} by another thread: {nothing}"
+        return f"{second} races with {article} {first} by another thread: {unordered}"
 
-    def _synccheck(self, seen: Observation, other: SourceLocation | None) -> str:
-        if seen.kind == "invalid mask":
-            together = self.execution.program.steps[seen.at.step].row.kind == "warp"
+    def _synccheck(self, observation: Observation, other: SourceLocation | None) -> str:
+        if observation.kind == "invalid mask":
+            is_collective = self.execution.program.steps[observation.at.step].row.kind == "warp"
             if other is None:
-                does = "takes part" if together else "waits"
+                does = "takes part" if is_collective else "waits"
                 return f"a thread {does} with a mask that does not name itself"
-            if together and seen.other is not None and seen.other.step != seen.at.step:
+            if (
+                is_collective
+                and observation.other is not None
+                and observation.other.step != observation.at.step
+            ):
                 return "threads of the warp that must take part are at another shuffle or vote"
-            if together:
+            if is_collective:
                 return "threads of the warp that must take part are elsewhere"
             return "the mask names threads that do not come to this barrier"
-        if seen.kind == "inactive source lane":
+        if observation.kind == "inactive source lane":
             return (
                 "a thread uses what it read from a lane that takes no part in the shuffle; "
                 "such a value is undefined"
             )
-        if seen.kind == "divergent barrier":
+        if observation.kind == "divergent barrier":
             return (
                 "not all threads of the block wait at this barrier: it lies in a divergent branch"
             )
         return "threads of the block exit without reaching this barrier"
 
-    # --- Parts of sentences ----------------------------------------------------------------
+    # --- Parts of messages -----------------------------------------------------------------
 
-    def _access(self, spot: Site) -> tuple[str, int]:
-        """What kind of access an instruction is, and how many bytes a thread it moves."""
-        row = self.execution.program.steps[spot.step].row
+    def _access(self, site: Site) -> tuple[str, int]:
+        """The name of an access, and its bytes per thread."""
+        row = self.execution.program.steps[site.step].row
         types = row.to if row.kind == "load" else row.of
         return _ACCESS_NAMES[row.kind], parser.TYPE_BYTES[types[0]] * row.vector
 
-    def _array(self, seen: Observation) -> ProgramArray | None:
-        arrays = self.names.arrays(seen.space)
-        return arrays[seen.array] if 0 <= seen.array < len(arrays) else None
+    def _array(self, observation: Observation) -> ProgramArray | None:
+        arrays = self.names.arrays(observation.space)
+        return arrays[observation.array] if 0 <= observation.array < len(arrays) else None
 
-    def _index(self, seen: Observation, array: ProgramArray) -> int:
-        return (seen.address - array.start) // array.element_bytes
+    def _index(self, observation: Observation, array: ProgramArray) -> int:
+        return (observation.address - array.start) // array.element_bytes
 
-    def _memory_description(self, seen: Observation) -> str:
-        array = self._array(seen)
-        if array is None or abs(self._index(seen, array)) > _FAR_ELEMENTS:
-            return f"{seen.space} memory"
-        return f"{array.name} in {seen.space} memory"
+    def _memory_description(self, observation: Observation) -> str:
+        array = self._array(observation)
+        if array is None or abs(self._index(observation, array)) > _FAR_ELEMENTS:
+            return f"{observation.space} memory"
+        return f"{array.name} in {observation.space} memory"
 
-    def _element(self, seen: Observation) -> str:
-        array = self._array(seen)
-        if array is None and seen.space == "global":
-            return describe_wild_address(seen.address)
+    def _element(self, observation: Observation) -> str:
+        array = self._array(observation)
+        if array is None and observation.space == "global":
+            return describe_wild_address(observation.address)
         if array is None:
-            return f"{seen.space} address {seen.address:#x}"
-        index = self._index(seen, array)
+            return f"{observation.space} address {observation.address:#x}"
+        index = self._index(observation, array)
         if abs(index) > _FAR_ELEMENTS:
-            return describe_wild_address(seen.address)
-        if array.shape == (1,) and index == 0 and seen.space != "global":
-            inside = seen.address - array.start
-            return next(array.within(seen.space, inside, inside + 1)).name
-        element = array.element(seen.space, index)
-        if seen.space == "global":
+            return describe_wild_address(observation.address)
+        if array.shape == (1,) and index == 0 and observation.space != "global":
+            inside = observation.address - array.start
+            return next(array.within(observation.space, inside, inside + 1)).name
+        element = array.element(observation.space, index)
+        if observation.space == "global":
             return f"{element.flat} of {_element_count((prod(array.shape),))}"
         return f"{element.name} of {_element_count(array.shape)}"
 
-    def _block(self, spot: Site) -> object:
-        return self.checker.place(spot)[1]
+    def _block(self, site: Site) -> object:
+        return self.checker.place(site)[1]
 
-    def _place(self, spot: Site) -> SourceLocation:
-        line, block, thread = self.checker.place(spot)
+    def _location(self, site: Site) -> SourceLocation:
+        line, block, thread = self.checker.place(site)
         x, y, _ = self.launch.block
         source = self.execution.source
         text = source[line - 1].strip() if 0 < line <= len(source) else ""

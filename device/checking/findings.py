@@ -1,7 +1,7 @@
-"""What `memlab check` found of a launch: the records.
+"""The findings of `memlab check`: the records.
 
-The tools and their names are those of NVIDIA's Compute Sanitizer, whose findings come in the same
-records (`device/sanitizer.py`), so that both can stand side by side.
+The tools have the names of NVIDIA's Compute Sanitizer. Its findings use the same records
+(`nvidia_tools/sanitizer.py`), so that both can be compared.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ TOOLS: tuple[Tool, ...] = get_args(Tool)
 
 @dataclass(frozen=True)
 class SourceLocation:
-    """Where in the program, and by which thread.
+    """A place in the program, and the thread that was there.
 
     Attributes:
-        line: Line of the source, from 1; 0 where the compiler gave none.
-        text: That line, without its indentation.
-        block: The block's index in the grid, x, y, z; None where it is no one block's.
-        thread: The thread's index in the block, x, y, z; None where it is no one thread's.
+        line: The line of the source, from 1; 0 if the compiler gave none.
+        text: The text of the line, without indentation.
+        block: The block's index in the grid, x, y, z; None if the place belongs to no one block.
+        thread: The thread's index in the block, x, y, z; None if it belongs to no one thread.
     """
 
     line: int
@@ -39,24 +39,24 @@ class SourceLocation:
 
 @dataclass(frozen=True)
 class CheckFinding:
-    """One mistake, however often it was made; the first occurrence is described.
+    """One mistake, with its number of occurrences; the first one is described.
 
     Attributes:
-        tool: Which tool found it.
-        kind: Of memcheck `out of bounds`, `misaligned`, `not writable` (a write to a constant, or
-            to an array that the launch says is only read), `trap`; of initcheck `uninitialized
-            read`, `never written`; of racecheck the hazards `RAW` (read after write), `WAR`,
-            `WAW`, and `RAW or WAR` from who does not tell them apart; of synccheck `divergent
-            barrier`, `barrier not reached`, `invalid mask`, `inactive source lane`. What Compute
-            Sanitizer alone knows keeps its words: `missing wait`.
-        message: What is wrong, in a sentence without its place.
-        space: State space of the address (`global`, `shared`, `local`, `const`, `param`); empty
-            where there is none.
-        element: The address in the program's own names: `P[1030] of 1024 elements`; empty where
-            there is none.
-        at: Where it happened.
+        tool: The tool that found it.
+        kind: The kind of mistake. memcheck: `out of bounds`, `misaligned`, `not writable` (a write
+            to a constant, or to an input of the launch), `trap`. initcheck: `uninitialized read`,
+            `never written`. racecheck: the hazards `RAW` (read after write), `WAR` and `WAW`, and
+            `RAW or WAR` from a tool that does not distinguish them. synccheck: `divergent
+            barrier`, `barrier not reached`, `invalid mask`, `inactive source lane`. Kinds that
+            only Compute Sanitizer knows keep its words: `missing wait`.
+        message: The mistake in one sentence, without its place.
+        space: The state space of the address (`global`, `shared`, `local`, `const`, `param`);
+            empty if there is none.
+        element: The address in the program's names: `P[1030] of 1024 elements`; empty if there is
+            none.
+        at: The place of the mistake.
         other: The other access of a race, or the thread that a barrier waited for.
-        count: How often it happened, counted by thread.
+        count: The number of occurrences, summed over threads.
     """
 
     tool: Tool
@@ -70,7 +70,7 @@ class CheckFinding:
 
     @property
     def lines(self) -> frozenset[int]:
-        """The lines that the mistake is known by: of a race both, whichever comes first."""
+        """The lines that identify the mistake: both lines of a race, in any order."""
         if self.tool == "racecheck" and self.other is not None:
             return frozenset((self.at.line, self.other.line))
         return frozenset((self.at.line,))
@@ -78,19 +78,19 @@ class CheckFinding:
 
 @dataclass(frozen=True, repr=False)
 class CheckReport(Presentable):
-    """What a launch was checked for, and what was found.
+    """The result of checking a launch.
 
     Attributes:
         kernel: The kernel's name.
-        parameters: What was chosen, with defaults filled in.
-        source_name: The file that the lines are of.
-        device: What it was compiled for.
+        parameters: The kernel's parameters, with defaults filled in.
+        source_name: The source file of the lines.
+        device: The device that the launch was compiled for.
         grid: Blocks in x, y, z.
-        block: Threads of a block in x, y, z.
-        tools: What it was checked with.
-        coverage: How many blocks were executed.
-        findings: In the order of `TOOLS`, then of lines.
-        verification: Whether the outputs are right, where there is a reference.
+        block: Threads per block in x, y, z.
+        tools: The tools that were used.
+        coverage: The number of blocks that were executed.
+        findings: The findings, in the order of `TOOLS`, then of lines.
+        verification: The comparison of the outputs with the references, where there are any.
     """
 
     kernel: str

@@ -1,1 +1,1 @@
-"""CUDA C++ into PTX and machine code: NVRTC, the headers it may read, its cache and its errors."""
+"""Compilation of CUDA C++ to PTX and machine code: NVRTC, headers, the cache and the errors."""

@@ -1,8 +1,8 @@
-"""What was compiled before, in files named by all that it was compiled from.
+"""The cache of compilations: files that are named by a hash of all inputs of a compilation.
 
-A file is data alone: a line of JSON that says how long each part is and what they sum up to, then
-the parts. One that does not add up is as good as none. The cache is there to save time: whatever
-goes wrong with it, the source is compiled.
+A file holds data only: a line of JSON with the sizes and the checksum of the parts, then the parts.
+A damaged file counts as absent. The cache only saves time: if it fails in any way, the source is
+compiled.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
     from memlab.device.compiler.headers import IncludedHeaders
 
 CACHE_VARIABLE = "MEMLAB_CACHE"
-"""In the environment: the folder for what was compiled, or `off`."""
+"""The environment variable that names the cache folder, or is `off`."""
 
 MAX_CACHE_BYTES = 256 << 20
-"""What all files may take together; those that were used longest ago go first."""
+"""The limit of all files together; the least recently used are removed first."""
 
 _FORMAT = "memlab 1"
 _SUFFIX = ".memlab-compiled"
 
 
 def cache_folder() -> Path | None:
-    """Where the files lie: `MEMLAB_CACHE`, else the user's cache; None where that says `off`."""
+    """The folder of the cache: `MEMLAB_CACHE`, or the user's cache; None if that is `off`."""
     chosen = os.environ.get(CACHE_VARIABLE)
     if chosen == "off":
         return None
@@ -45,41 +45,41 @@ def cache_folder() -> Path | None:
 
 
 def cache_key(unit: TranslationUnit, included: IncludedHeaders, compiler: Sequence[str]) -> str:
-    """The SHA-256 of all that an output depends on, in hexadecimal.
+    """The SHA-256 of everything that an output depends on, in hexadecimal.
 
     Args:
-        unit: What is compiled.
-        included: The headers that it can reach.
+        unit: The translation unit.
+        included: The headers that it can include.
         compiler: The compiler's versions.
     """
     groups: tuple[Sequence[str | bytes], ...] = (
         (*compiler, unit.source, unit.source_name, unit.name_expression),
         unit.arguments,
         included.packages,
-        [each for header in included.own for each in header],
+        [part for header in included.own for part in header],
     )
     digest = hashlib.sha256(_FORMAT.encode())
     for group in groups:
         digest.update(len(group).to_bytes(8, "little"))
         for part in group:
             data = part.encode(errors="surrogatepass") if isinstance(part, str) else part
-            # With its length before it, no part can pass for the end of another.
+            # The length before each part keeps different parts from making the same bytes.
             digest.update(len(data).to_bytes(8, "little"))
             digest.update(data)
     return digest.hexdigest()
 
 
 def load_output(name: str) -> CompilerOutput | None:
-    """Read what is kept under a key; None where that is nothing, damaged or unreadable."""
-    place = cache_folder()
-    if place is None:
+    """Read the output of a key; None if there is none, or it is damaged or unreadable."""
+    folder = cache_folder()
+    if folder is None:
         return None
-    path = place / (name + _SUFFIX)
+    path = folder / (name + _SUFFIX)
     try:
         head, _, body = path.read_bytes().partition(b"\n")
-        said = json.loads(head)
-        sizes = said["sizes"]
-        if said["sha256"] != hashlib.sha256(body).hexdigest() or sum(sizes) != len(body):
+        header = json.loads(head)
+        sizes = header["sizes"]
+        if header["sha256"] != hashlib.sha256(body).hexdigest() or sum(sizes) != len(body):
             return None
         parts = [body[sum(sizes[:index]) :][:size] for index, size in enumerate(sizes)]
         ptx, cubin, log, lowered_name = parts
@@ -87,39 +87,39 @@ def load_output(name: str) -> CompilerOutput | None:
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return None
     with suppress(OSError):
-        os.utime(path)  # It was used now.
+        os.utime(path)  # marks it as used now
     return output
 
 
 def store_output(name: str, output: CompilerOutput) -> None:
-    """Keep an output under a key, whole or not at all; nothing happens where that cannot be."""
-    place = cache_folder()
-    if place is None:
+    """Store an output under a key, completely or not at all; a failure is ignored."""
+    folder = cache_folder()
+    if folder is None:
         return
     parts = [part.encode() if isinstance(part, str) else part for part in astuple(output)]
     body = b"".join(parts)
     head = {"sizes": [len(part) for part in parts], "sha256": hashlib.sha256(body).hexdigest()}
     data = json.dumps(head).encode() + b"\n" + body
-    with suppress(OSError, ValueError):  # A ValueError: a NUL in the folder's name.
-        place.mkdir(parents=True, exist_ok=True)
-        _evict_oldest(place, len(data))
-        handle, temporary = tempfile.mkstemp(_SUFFIX, "unfinished-", place)
+    with suppress(OSError, ValueError):  # ValueError: a NUL in the folder's name
+        folder.mkdir(parents=True, exist_ok=True)
+        _evict_oldest(folder, len(data))
+        handle, temporary = tempfile.mkstemp(_SUFFIX, "unfinished-", folder)
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(data)
-            Path(temporary).replace(place / (name + _SUFFIX))
+            Path(temporary).replace(folder / (name + _SUFFIX))
         except OSError:
             Path(temporary).unlink()
 
 
-def _evict_oldest(place: Path, nbytes: int) -> None:
-    """Remove the files used longest ago until so many more bytes find room.
+def _evict_oldest(folder: Path, nbytes: int) -> None:
+    """Remove the least recently used files until there is room for `nbytes` more.
 
-    Files of writers that were killed are among them.
+    This also removes the unfinished files of processes that were killed.
     """
     files = []
-    for path in place.glob("*" + _SUFFIX):
-        with suppress(OSError):  # Another process may have removed it.
+    for path in folder.glob("*" + _SUFFIX):
+        with suppress(OSError):  # another process may have removed it
             files.append((path.stat().st_mtime, path.stat().st_size, path))
     total = nbytes + sum(size for _, size, _ in files)
     for _, size, path in sorted(files):

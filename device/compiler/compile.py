@@ -1,4 +1,4 @@
-"""CUDA C++ to PTX and machine code: one compilation, whatever the source holds, and only once."""
+"""Compiles CUDA C++ to PTX and machine code: finds headers, removes host code, uses the cache."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
     from memlab.kernels.launch import Launch
 
 _DEBUG_UNSUPPORTED_MESSAGE = "Error: unsupported operation"
-"""All that NVRTC 13.5 says under `-G` of the dot products `__dp4a`, `__dp2a_lo` and `__dp2a_hi`
-for compute capabilities before 10.0; without `-G` it compiles them."""
+"""The only message of NVRTC 13.5 with `-G` for the dot products `__dp4a`, `__dp2a_lo` and
+`__dp2a_hi` on compute capabilities before 10.0; without `-G` it compiles them."""
 
 
 @dataclass(frozen=True)
 class CompiledKernel:
-    """A kernel in both forms, from one run of the compiler.
+    """A compiled kernel.
 
     Attributes:
         architecture: The compute capability it was compiled for.
-        ptx: What the emulator runs.
-        cubin: What a GPU runs: an ELF file.
-        resources: What the kernel needs of the multiprocessor.
-        log: The compiler's warnings, empty where it had none.
+        ptx: The PTX, for the emulator.
+        cubin: The machine code, for a GPU: an ELF file.
+        resources: The registers and memory that the kernel needs.
+        log: The compiler's warnings; empty if there were none.
     """
 
     architecture: Architecture
@@ -45,21 +45,19 @@ class CompiledKernel:
 
 
 def compile_unit(unit: TranslationUnit) -> CompilerOutput:
-    """Compile a source to PTX and cubin.
-
-    What was compiled before is taken from the cache (`compile_cache`).
+    """Compile a source to PTX and cubin, or take both from the cache (`cache.py`).
 
     Raises:
         CompileError: The source does not compile.
         NameExpressionError: The name expression names no kernel of the source.
-        UsageError: The source is no text, or includes a file from elsewhere than the folders named.
+        UsageError: The source is not text, or includes a file outside the named folders.
         DeviceError: NVRTC is not installed, or does not know this architecture.
     """
     _check_architecture(unit.architecture)
     _check_source_text(unit)
-    if unit.source_name.startswith("-"):  # else NVRTC takes it for an option
+    if unit.source_name.startswith("-"):  # NVRTC would take it for an option
         unit = replace(unit, source_name=f"./{unit.source_name}")
-    # Some editors start a file with a byte order mark, which NVRTC takes for a part of C++.
+    # Some editors start a file with a byte order mark, which NVRTC takes for C++.
     unit = replace(unit, source=unit.source.removeprefix("\ufeff"))
     included = headers.find_headers(unit.source, unit.source_name, unit.options)
     unit = replace(unit, options=(*unit.options, *included.options))
@@ -76,16 +74,16 @@ def compile_unit(unit: TranslationUnit) -> CompilerOutput:
 
 
 def compile_kernel(unit: TranslationUnit, entry: str) -> CompiledKernel:
-    """Compile, and read what one kernel needs.
+    """Compile a source, and read the resources of one kernel.
 
     Args:
-        unit: What is compiled.
-        entry: The name of the `__global__` function in the compiled code: as in the source where
-            that says `extern "C"`, else mangled.
+        unit: The translation unit.
+        entry: The name of the `__global__` function in the compiled code: as in the source if it
+            is declared `extern "C"`, otherwise mangled.
 
     Raises:
-        UsageError: The source has no such kernel; and what `compile_unit` raises.
-        DeviceError: As of `compile_unit`.
+        UsageError: The source has no such kernel; and as `compile_unit`.
+        DeviceError: As `compile_unit`.
     """
     output = compile_unit(unit)
     resources = cubin_file.kernel_resources(output.cubin, entry)
@@ -98,7 +96,7 @@ def compile_launch(launch: Launch, architecture: Architecture) -> CompiledKernel
 
 
 def compile_with_debug_info(unit: TranslationUnit) -> CompilerOutput:
-    """Compile with the debugger's information (`-G`), which tells all names and types.
+    """Compile with debug information (`-G`), which has all names and types.
 
     Otherwise as `compile_unit`.
     """
@@ -108,39 +106,40 @@ def compile_with_debug_info(unit: TranslationUnit) -> CompilerOutput:
     except CompileError as error:
         if _DEBUG_UNSUPPORTED_MESSAGE not in error.log:
             raise
-        # What the kernel takes does not depend on what these compute.
+        # The kernel's parameters do not depend on the results of these functions.
         absent = {f"{name}(a,b,c)": "(c)" for name in ("__dp4a", "__dp2a_lo", "__dp2a_hi")}
         return compile_unit(replace(unit, defines={**unit.defines, **absent}))
 
 
 def _compile_without_host_code(unit: TranslationUnit, own_headers: Sequence[str]) -> CompilerOutput:
-    """Run NVRTC in a process of its own, and again without the host code that it cannot take."""
-    tried = unit
-    left_out: list[str] = []
+    """Run NVRTC in a child process, and again without the host code that it refuses."""
+    current = unit
+    removed: list[str] = []
     try:
         for _ in range(host_code.MAX_PASSES):
-            answer = forked_process.call_in_child(partial(nvrtc.run_nvrtc, tried))
+            answer = forked_process.call_in_child(partial(nvrtc.run_nvrtc, current))
             if not isinstance(answer, str):
                 break
-            before = tried
-            text, faults = host_code.remove_host_code(
+            before = current
+            text, errors = host_code.remove_host_code(
                 before.source, unit.source_name, answer, own_headers
             )
-            left_out.extend(faults)
-            tried = replace(before, source=text)
+            removed.extend(errors)
+            current = replace(before, source=text)
             if host_code.UNANNOTATED_FUNCTION_MESSAGE in answer:
-                tried = replace(tried, options=(*tried.options, host_code.DEFAULT_DEVICE_OPTION))
-            if tried == before:
+                options = (*current.options, host_code.DEFAULT_DEVICE_OPTION)
+                current = replace(current, options=options)
+            if current == before:
                 break
     except forked_process.ChildProcessLostError as lost:
         if unit.name_expression and lost.crashed:
-            # With what makes it crash left out it may say what is wrong.
+            # Without the name expression, NVRTC may not crash and report what is wrong.
             _compile_without_host_code(replace(unit, name_expression=""), own_headers)
-        advice = "leave out parts of the source to find what the compiler cannot take"
+        advice = "remove parts of the source to find the one that the compiler cannot process"
         raise CompileError(f"NVRTC {lost} while compiling {unit.source_name}", advice) from None
     if isinstance(answer, str):
         raise error_from_log(
-            answer, unit, f"NVRTC {version_text(nvrtc.compiler_version())}", left_out
+            answer, unit, f"NVRTC {version_text(nvrtc.compiler_version())}", removed
         )
     if isinstance(answer, DeviceError):
         raise answer
@@ -148,34 +147,33 @@ def _compile_without_host_code(unit: TranslationUnit, own_headers: Sequence[str]
 
 
 def _check_source_text(unit: TranslationUnit) -> None:
-    """See that C's end of a string is not met early, nor a line begun by a name."""
+    """Refuse NUL bytes, which end a C string, and names that would begin a new line."""
     before, nul, _ = unit.source.partition("\0")
     if nul:
         line = before.count("\n") + 1
         message = f"{unit.source_name} holds a NUL byte in line {line}: save it as text in UTF-8"
         raise UsageError(message)
-    if '"' in unit.source_name:  # it ends the name in NVRTC's own PTX
+    if '"' in unit.source_name:  # it would end the name in NVRTC's PTX
         raise UsageError(f"{unit.source_name} has a quotation mark in its name: rename it")
-    for each in (unit.source_name, *unit.arguments, unit.name_expression):
-        if any(character in each for character in "\0\n\r"):
-            raise UsageError(f"{each!r} holds a line break or a NUL byte: leave that out")
+    for text in (unit.source_name, *unit.arguments, unit.name_expression):
+        if any(character in text for character in "\0\n\r"):
+            raise UsageError(f"{text!r} holds a line break or a NUL byte: remove it")
         try:
-            os.fsencode(each)
+            os.fsencode(text)
         except UnicodeEncodeError:
-            raise UsageError(f"{each!r} is no text that a file name could be: mend it") from None
+            raise UsageError(f"{text!r} cannot be encoded as a file name: correct it") from None
 
 
 def _check_architecture(architecture: Architecture) -> None:
-    known = nvrtc.supported_architectures()
-    if architecture in known:
+    supported = nvrtc.supported_architectures()
+    if architecture in supported:
         return
-    closest = min(
-        known, key=lambda each: abs(_architecture_number(each) - _architecture_number(architecture))
-    )
+    number = _architecture_number(architecture)
+    closest = min(supported, key=lambda version: abs(_architecture_number(version) - number))
     message = (
         f"NVRTC {version_text(nvrtc.compiler_version())} does not compile for compute capability "
-        f"{version_text(architecture)}, it knows {', '.join(map(version_text, known))}: "
-        f"choose a device of one of these, the nearest is {version_text(closest)}"
+        f"{version_text(architecture)}, but for {', '.join(map(version_text, supported))}: "
+        f"choose a device with one of these; the nearest is {version_text(closest)}"
     )
     raise DeviceError(message)
 

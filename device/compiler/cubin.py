@@ -1,4 +1,4 @@
-"""Reads a cubin: what a kernel needs of the multiprocessor, and how it may be launched.
+"""Reads a cubin: the resources that a kernel needs, and its launch bounds.
 
 A cubin is an ELF file. Its sections and attributes are those that `cuobjdump --dump-elf` and
 `nvdisasm` print; both tools agree with this module for compute capability 7.5 to 12.0.
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 RESERVED_SHARED_BYTES = 1024
-"""Shared memory a block that the system keeps for itself from compute capability 9.0 on; the
-cubin counts it in, and names its end `.nv.reservedSmem.cap` (CUDA C++ Programming Guide,
-Compute Capabilities: "reserved shared memory per thread block")."""
+"""Shared memory per block that the system reserves from compute capability 9.0 on. The cubin
+includes it, and names its end `.nv.reservedSmem.cap` (CUDA C++ Programming Guide, Compute
+Capabilities: "reserved shared memory per thread block")."""
 
 # Attributes of `.nv.info`, by the names that cuobjdump prints.
 EIATTR_MAX_THREADS = 0x05
@@ -32,15 +32,15 @@ EIATTR_REQNTID = 0x10
 EIATTR_FRAME_SIZE = 0x11
 EIATTR_MIN_STACK_SIZE = 0x12
 EIATTR_REGCOUNT = 0x2F
-EIFMT_SVAL = 4  # The attribute's value follows it; of the other formats it is two bytes inline.
+EIFMT_SVAL = 4  # the value follows the record; in other formats it is two bytes in the record
 UNKNOWN_STACK_SIZE = 0xFFFFFFFF
 
 
 def kernel_resources(cubin: bytes, entry: str) -> Resources:
-    """Read what a kernel needs, without a GPU.
+    """Read the resources that a kernel needs, without a GPU.
 
-    Registers are those the code uses. A kernel whose call depth the compiler could not bound
-    (recursion) has the local bytes of its own frame alone.
+    Registers are those that the code uses. If the compiler could not bound the call depth of a
+    kernel (recursion), the local bytes are those of the kernel's own frame.
 
     Raises:
         UsageError: The bytes are no cubin, or hold no kernel of this name.
@@ -63,7 +63,7 @@ def kernel_resources(cubin: bytes, entry: str) -> Resources:
 
 
 def launch_bounds(cubin: bytes, entry: str) -> LaunchBounds:
-    """Read which blocks a kernel may be launched with: a driver refuses all others.
+    """Read the launch bounds of a kernel: a driver refuses blocks beyond them.
 
     Raises:
         UsageError: The bytes are no cubin, or hold no kernel of this name.
@@ -79,7 +79,7 @@ def launch_bounds(cubin: bytes, entry: str) -> LaunchBounds:
 
 
 def _open_elf(cubin: bytes, entry: str) -> ELFFile:
-    """The ELF file, in which there is a kernel of this name."""
+    """Open the ELF file, and make sure that it has a kernel of this name."""
     try:
         elf = ELFFile(BytesIO(cubin))
     except ELFError as error:
@@ -96,14 +96,14 @@ def _open_elf(cubin: bytes, entry: str) -> ELFFile:
 
 
 def _kernel_names(elf: ELFFile) -> list[str]:
-    """Names of the kernels: each has its own section of attributes."""
+    """The names of the kernels: every kernel has a section of attributes."""
     prefix = ".nv.info."
     names = (section.name for section in elf.iter_sections())
     return sorted(name.removeprefix(prefix) for name in names if name.startswith(prefix))
 
 
 def _function_attributes(elf: ELFFile, entry: str) -> Iterator[tuple[int, int]]:
-    """The attributes in `.nv.info` that give one number for one function, for this function."""
+    """The attributes in `.nv.info` that hold one number for this function."""
     symbols: Any = elf.get_section_by_name(".symtab")
     for attribute, data in _long_attributes(elf.get_section_by_name(".nv.info")):
         if len(data) == 8:
@@ -113,9 +113,9 @@ def _function_attributes(elf: ELFFile, entry: str) -> Iterator[tuple[int, int]]:
 
 
 def _long_attributes(info: Any) -> Iterator[tuple[int, bytes]]:
-    """The attributes of a section of them whose values are longer than two bytes.
+    """The attributes in a section whose values are longer than two bytes.
 
-    A record is its format and its attribute, a byte each, then two bytes of value or size.
+    A record is one byte of format, one byte of attribute, and two bytes of value or size.
     """
     data = info.data()
     position = 0

@@ -1,4 +1,4 @@
-"""What a compiler's log means: the errors raised, and the next step for frequent ones."""
+"""Turns a compiler's log into an error, with advice for frequent mistakes."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ _ADVICE_BY_MESSAGE = (
     (r'identifier "(__)?half2?" is undefined', "put #include <cuda_fp16.h> before it"),
     (r'identifier "(__)?nv_bfloat16\d?" is undefined', "put #include <cuda_bf16.h> before it"),
 )
-"""What the log says, as a regular expression, and the next step then."""
+"""Regular expressions for messages in the log, and the advice for each."""
 
 _MISSING_HEADER = re.compile(r'open source file "([^"]+)"')
 _NAME_MAP = re.compile(r"^__nv_name_map\(\d+\): (?:catastrophic )?error: (.+)$", re.M)
@@ -79,7 +79,7 @@ class CompileError(UsageError):
     """The source does not compile.
 
     Attributes:
-        log: All that the compiler said, naming file and line.
+        log: The compiler's complete output, with files and lines.
     """
 
     def __init__(self, log: str, advice: str) -> None:
@@ -91,7 +91,7 @@ class NameExpressionError(UsageError):
     """The source compiles, but a name expression names none of its kernels.
 
     Attributes:
-        reason: What the compiler says of it.
+        reason: The compiler's message.
     """
 
     def __init__(self, source_name: str, name_expression: str, reason: str) -> None:
@@ -104,30 +104,30 @@ class NameExpressionError(UsageError):
 
 
 def error_from_log(
-    log: str, unit: TranslationUnit, compiler: str, left_out: Sequence[str]
+    log: str, unit: TranslationUnit, compiler: str, removed: Sequence[str]
 ) -> UsageError:
-    """Make an error of the compiler's log.
+    """Make an error from the compiler's log.
 
     Args:
-        log: All that it said.
-        unit: What it compiled.
-        compiler: Its name and version.
-        left_out: What it said of host code, which was then left out.
+        log: The complete log.
+        unit: The translation unit.
+        compiler: The compiler's name and version.
+        removed: The messages about host code that was removed before this compilation.
     """
     reason = _NAME_MAP.search(log)
     if reason and not _ERROR.search(log):
         return NameExpressionError(unit.source_name, unit.name_expression, reason[1])
-    # NVRTC puts the name expression into a file of its own making.
+    # NVRTC puts the name expression into a file of its own.
     log = log.replace("__nv_name_map", f"the name {unit.name_expression!r}")
     target = f"{unit.source_name} with {compiler} for {version_text(unit.architecture)}"
     advice = _advice(log) or f"could not compile {target}: correct what it names"
-    if left_out:
-        log = "\n".join((log, "Left out before, as host code that NVRTC cannot take:", *left_out))
+    if removed:
+        log = "\n".join((log, "Removed before, as host code that NVRTC refuses:", *removed))
     return CompileError(log, advice)
 
 
 def _advice(log: str) -> str:
-    """The next step after a frequent error, or nothing."""
+    """The advice for a frequent error; empty for other errors."""
     header = _MISSING_HEADER.search(log)
     if header:
         return headers.missing_header_advice(header[1])

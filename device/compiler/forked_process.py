@@ -1,8 +1,8 @@
-"""One run of the compiler in a process that may be lost.
+"""Runs the compiler in a child process, which may crash or be stopped.
 
-NVRTC crashes on some wrong sources (13.5: `template <foo T>`, and a name expression for it), and a
-few lines of macros can keep it busy for ever. A forked child costs some milliseconds and has the
-library loaded already.
+NVRTC crashes on some invalid sources (13.5: `template <foo T>`, and a name expression for it), and
+a few lines of macros can keep it busy forever. A forked child costs a few milliseconds, since it
+has the library loaded already.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from typing import TypeVar
 from memlab.errors import MemlabError
 
 COMPILE_TIMEOUT_S = 120.0
-"""How long one compilation may take; all of CUDA's headers together take some two seconds."""
+"""The time limit of one compilation, seconds; all of CUDA's headers together take about two."""
 COMPILE_MEMORY_LIMIT_BYTES = 8 << 30
-"""How much memory it may take beyond what the process already has mapped."""
+"""The memory that a compilation may take besides what the process has already mapped."""
 
 Result = TypeVar("Result")
 
@@ -33,7 +33,7 @@ class ChildProcessLostError(MemlabError):
     """The child gave no result; the message says why.
 
     Attributes:
-        crashed: Whether it ended of itself, and not because it took too long.
+        crashed: Whether it crashed; otherwise it was stopped or could not be started.
     """
 
     def __init__(self, message: str, crashed: bool) -> None:
@@ -42,18 +42,18 @@ class ChildProcessLostError(MemlabError):
 
 
 def call_in_child(work: Callable[[], Result]) -> Result:
-    """Give what a function returns, called in a child process; it may raise nothing.
+    """Call a function in a child process and return its result; the function must not raise.
 
     Raises:
-        Lost: The child crashed, or took too long or too much memory.
+        ChildProcessLostError: The child crashed, or took too much time or memory.
     """
     reader, writer = os.pipe()
     with warnings.catch_warnings():
-        # The child runs the compiler and ends: of other threads' locks it needs none.
+        # The child runs the compiler and exits, so it needs no lock of another thread.
         warnings.simplefilter("ignore", DeprecationWarning)
         try:
             child = os.fork()
-        except OSError as error:  # No memory, or too many processes.
+        except OSError as error:  # no memory, or too many processes
             os.close(reader)
             os.close(writer)
             raise ChildProcessLostError(
@@ -81,14 +81,14 @@ def call_in_child(work: Callable[[], Result]) -> Result:
 
 
 def _child_main(work: Callable[[], object], writer: int) -> None:
-    """The child's whole life."""
+    """Run the work in the child, write the pickled result to a pipe and exit."""
     try:
         faulthandler.disable()
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, 1)
         os.dup2(nowhere, 2)
         _set_resource_limit(resource.RLIMIT_CORE, 0)
-        # Where the parent is killed there is nobody to end this.
+        # If the parent is killed, nothing else stops the child.
         _set_resource_limit(resource.RLIMIT_CPU, int(COMPILE_TIMEOUT_S) + 10)
         mapped_pages = int(Path("/proc/self/statm").read_text().split()[0])
         _set_resource_limit(
@@ -97,7 +97,7 @@ def _child_main(work: Callable[[], object], writer: int) -> None:
         with os.fdopen(writer, "wb") as pipe:
             pipe.write(pickle.dumps(work()))
     finally:
-        os._exit(0)  # Whatever is cleared away at an end is the parent's.
+        os._exit(0)  # exit handlers belong to the parent
 
 
 def _set_resource_limit(which: int, value: int) -> None:
@@ -107,7 +107,7 @@ def _set_resource_limit(which: int, value: int) -> None:
 
 
 def _read_pipe(reader: int) -> bytes | None:
-    """All that comes through a pipe until it is closed; None where that takes too long."""
+    """Read a pipe until it is closed; None if that takes too long."""
     end = time.monotonic() + COMPILE_TIMEOUT_S
     parts: list[bytes] = []
     while select.select([reader], [], [], max(0.0, end - time.monotonic()))[0]:

@@ -1,9 +1,9 @@
-"""The header files of a source: CUDA's own, from pip packages, and the user's.
+"""Finds the header files of a source: CUDA's, from pip packages, and the user's.
 
-NVRTC brings no header files, and a CUDA toolkit need not be there: the packages hold the same
-files. The user's are looked up here as the compiler will look them up, for two ends: what was
-compiled from them before is worth nothing once they change, and a source from a stranger shall
-read nothing but what lies in the folders named.
+NVRTC has no header files, and a CUDA toolkit may not be installed: the packages hold the same
+files. The user's headers are looked up here in the same way as by the compiler, for two reasons: a
+cached compilation is invalid once one of them changes, and an untrusted source must not read files
+outside the named folders.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 HEADER_PACKAGES = ("nvidia-cuda-runtime", "nvidia-cuda-crt", "nvidia-cuda-cccl")
-"""What NVIDIA publishes its headers as: `cuda_fp16.h` and the like; what these include in turn;
+"""The packages of NVIDIA's headers: `cuda_fp16.h` and others; the headers that these include;
 libcu++ and CUB."""
 
 MAX_HEADER_BYTES = 16 << 20
-"""No header is longer; what is, is data that was named by mistake."""
+"""The limit of a header's size; a longer file is data that was included by mistake."""
 
 HOST_HEADERS = Path(__file__).parent / "host_headers"
-"""Stand-ins for headers of the host, which sources include as they are: with the types, macros and
-small functions of them that device code may use, most with nothing. They are searched last."""
+"""Replacements for headers of the host that sources include: with the types, macros and small
+functions that device code may use; most are empty. They are searched last."""
 
 MAX_INCLUDES = 10_000
-"""No source and its own headers have more `#include` lines; each is looked up in every folder."""
+"""The limit of `#include` lines in a source and its headers; each is looked up in every folder."""
 
-# Possessive, or a line of comments would be taken apart in exponentially many ways.
+# The quantifiers are possessive: otherwise comments could be split in exponentially many ways.
 _WHITESPACE = r"(?:[ \t\f\v\r]|/\*[^\n]{0,200}?\*/)*+"
 _INCLUDE = re.compile(
     rf"(?:(?P<directive>(?:\#|%:){_WHITESPACE}include(?:_next)?\b)|__has_include(?:_next)?{_WHITESPACE}\()"
@@ -46,12 +46,12 @@ _LINE_SPLICE = re.compile(r"\\\r?\n")
 
 @dataclass(frozen=True)
 class IncludedHeaders:
-    """What a source's `#include` lines need.
+    """The headers that a source can include.
 
     Attributes:
-        options: NVRTC's options that let it find these headers; none where nothing is included.
+        options: NVRTC's options to find these headers; empty if nothing is included.
         packages: The versions of CUDA's headers, `name==version`.
-        own: The other headers that the source can reach, the user's above all: path and content.
+        own: The other headers, mainly the user's: path and content.
     """
 
     options: tuple[str, ...] = ()
@@ -60,20 +60,20 @@ class IncludedHeaders:
 
 
 def find_headers(source: str, source_name: str, options: Sequence[str]) -> IncludedHeaders:
-    """Find what a source includes, directly or through its own headers.
+    """Find the headers that a source includes, directly or through its own headers.
 
-    A name in quotes is looked up beside the file that includes it, then, as one in angle brackets
-    is, in the folders of `-I`, then among CUDA's headers and last among `HOST_HEADERS`. Branches
-    that the preprocessor would skip are followed too.
+    A name in quotes is looked up in the folder of the file that includes it. Then, like a name in
+    angle brackets, it is looked up in the folders of `-I`, among CUDA's headers, and in
+    `HOST_HEADERS`. Branches that the preprocessor would skip are followed too.
 
     Args:
         source: The CUDA C++ text.
-        source_name: Its file name, by whose folder it lies in.
+        source_name: Its file name, with its folder.
         options: NVRTC's options, from which `-I` is read.
 
     Raises:
-        UsageError: A header lies outside the source's folder and those of `-I`, is no regular
-            file, is too long, or is named by a macro, so that nobody could tell.
+        UsageError: A header lies outside the source's folder and those of `-I`, is not a regular
+            file, is too long, or is named by a macro, which is not resolved.
     """
     if not any(_included_names(source, Path(source_name))):
         return IncludedHeaders()
@@ -87,7 +87,7 @@ def find_headers(source: str, source_name: str, options: Sequence[str]) -> Inclu
 
 @cache
 def package_folders() -> tuple[str, ...]:
-    """The folders of CUDA's headers among the installed packages; empty without them."""
+    """The folders of CUDA's headers in the installed packages; empty without packages."""
     for name in HEADER_PACKAGES:
         try:
             package = metadata.distribution(name)
@@ -95,28 +95,29 @@ def package_folders() -> tuple[str, ...]:
             continue
         root = Path(str(package.locate_file("nvidia")))
         major = package.version.partition(".")[0]
-        # All packages of a major version share one folder; earlier each had its own.
+        # The packages of a major version share one folder; earlier packages had one each.
         include = root / f"cu{major}" / "include"
         if include.is_dir():
-            return tuple(str(each) for each in (include, include / "cccl") if each.is_dir())
+            folders = (include, include / "cccl")
+            return tuple(str(folder) for folder in folders if folder.is_dir())
     return ()
 
 
 def missing_packages() -> tuple[str, ...]:
-    """Which of `PACKAGES` are not installed."""
+    """The packages of `HEADER_PACKAGES` that are not installed."""
     installed = {version.partition("==")[0] for version in _package_versions()}
     return tuple(name for name in HEADER_PACKAGES if name not in installed)
 
 
 def missing_header_advice(name: str) -> str:
-    """Say what to do about a header that the compiler did not find, by the name it includes."""
-    of_the_host = "." not in name and "/" not in name
+    """The next step for a header that the compiler did not find, by the included name."""
+    is_standard = "." not in name and "/" not in name
     if any((Path(folder) / "cuda/std" / name).is_file() for folder in package_folders()):
         return (
             f"NVRTC compiles device code alone, without the host's <{name}>: include "
             f"<cuda/std/{name}> in its place, or hide it with #ifndef __CUDACC_RTC__"
         )
-    if of_the_host:
+    if is_standard:
         return (
             f"NVRTC compiles device code alone, without the host's <{name}> (printf, assert and "
             "mathematics are built in): remove it, or hide it with #ifndef __CUDACC_RTC__"
@@ -147,9 +148,9 @@ def _package_versions() -> tuple[str, ...]:
 
 
 def _spliced_texts(text: str) -> Iterator[str]:
-    """The text with lines joined that end in a backslash, as the compiler reads it.
+    """The text with continued lines joined, as the compiler reads it.
 
-    What C++11 and 14 take for trigraphs later dialects do not: then both readings are given.
+    Trigraphs exist in C++11 and 14, but not later; if there are any, both readings are returned.
     """
     yield _LINE_SPLICE.sub("", text)
     if "??=" in text or "??/" in text:
@@ -157,7 +158,7 @@ def _spliced_texts(text: str) -> Iterator[str]:
 
 
 def _include_folders(options: Sequence[str]) -> list[str]:
-    """The folders of `-IDIR` and `--include-path=DIR`."""
+    """The folders of the options `-IDIR` and `--include-path=DIR`."""
     prefixes = ("-I", "--include-path=")
     return [
         option.removeprefix(prefix) or "."
@@ -168,13 +169,13 @@ def _include_folders(options: Sequence[str]) -> list[str]:
 
 
 def _user_headers(source: str, source_name: str, folders: Sequence[str]) -> dict[str, bytes]:
-    """Path and content of every header that does not belong to the packages."""
-    mine = [Path(folder) for folder in folders]
-    theirs = [Path(folder) for folder in package_folders()]
-    readable = (Path(source_name).parent, *mine, HOST_HEADERS)
+    """Path and content of every included header outside the packages."""
+    user_folders = [Path(folder) for folder in folders]
+    cuda_folders = [Path(folder) for folder in package_folders()]
+    readable = (Path(source_name).parent, *user_folders, HOST_HEADERS)
     allowed = [real for folder in readable if (real := _resolved_path(folder))]
-    packages = [real for folder in theirs if (real := _resolved_path(folder))]
-    found: dict[str, bytes] = {}
+    packages = [real for folder in cuda_folders if (real := _resolved_path(folder))]
+    contents: dict[str, bytes] = {}
     waiting, names = [(source, Path(source_name))], 0
     while waiting:
         text, includer = waiting.pop()
@@ -183,18 +184,18 @@ def _user_headers(source: str, source_name: str, folders: Sequence[str]) -> dict
             if names > MAX_INCLUDES:
                 raise UsageError(
                     f"{source_name} and its headers have more than {MAX_INCLUDES} #include lines: "
-                    "remove those that repeat"
+                    "remove repeated ones"
                 )
-            beside = [includer.parent] if quoted else []
-            for folder in (*beside, *mine, *theirs, HOST_HEADERS):
-                path = folder / name  # An absolute name stays what it is.
+            same_folder = [includer.parent] if quoted else []
+            for folder in (*same_folder, *user_folders, *cuda_folders, HOST_HEADERS):
+                path = folder / name  # an absolute name replaces the folder
                 real = _resolved_path(path)
-                if real is None or real.is_dir() or str(real) in found:
+                if real is None or real.is_dir() or str(real) in contents:
                     continue
                 if any(map(real.is_relative_to, packages)):
                     break
                 if not real.is_file():
-                    message = f"{includer} includes {name}, which is no regular file: remove that"
+                    message = f"{includer} includes {name}, which is not a regular file: remove it"
                     raise UsageError(message)
                 if not any(map(real.is_relative_to, allowed)):
                     message = (
@@ -202,13 +203,13 @@ def _user_headers(source: str, source_name: str, folders: Sequence[str]) -> dict
                         f"{source_name} and those named: add -I {real.parent}"
                     )
                     raise UsageError(message)
-                content = found[str(real)] = _read_header(real, f"{includer} includes {name}")
+                content = contents[str(real)] = _read_header(real, f"{includer} includes {name}")
                 waiting.append((content.decode(errors="surrogateescape"), path))
-    return found
+    return contents
 
 
 def _included_names(text: str, includer: Path) -> Iterator[tuple[str, bool]]:
-    """The names in a text's `#include` lines, and whether they stand in quotes."""
+    """The names in a text's `#include` lines, and whether they are quoted."""
     for reading in _spliced_texts(text):
         for match in _INCLUDE.finditer(reading):
             name = match["quoted"] or match["angled"]
@@ -222,23 +223,23 @@ def _included_names(text: str, includer: Path) -> Iterator[tuple[str, bool]]:
                 )
                 message = (
                     f"{includer} has an #include {where}, which is not followed: write the "
-                    "file's name behind it in quotes or angle brackets"
+                    "file's name directly after it in quotes or angle brackets"
                 )
                 raise UsageError(message)
 
 
 def _is_at_line_start(text: str, position: int) -> bool:
-    """Whether nothing but space and comments stand before a position, else it is prose."""
+    """Whether only space and comments precede a position on its line; otherwise it is prose."""
     before = text[max(0, position - 200) : position].rpartition("\n")[2].strip()
     return not before or before.endswith("*/")
 
 
 def _resolved_path(path: Path) -> Path | None:
-    """The path free of links; None where none is there, or can be."""
+    """The path without links; None if there is no such file, or the path is invalid."""
     try:
         real = path.resolve()
         return real if real.exists() else None
-    except (OSError, RuntimeError, ValueError):  # Too long a name; a link to itself; a NUL.
+    except (OSError, RuntimeError, ValueError):  # name too long; link to itself; NUL
         return None
 
 

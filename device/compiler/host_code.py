@@ -1,10 +1,10 @@
-"""What a source has for the host alone, left out where the compiler cannot take it.
+"""Removes host code that NVRTC refuses from a source.
 
-NVRTC compiles device code. Told so, it takes plain functions for device functions, as which many
-compile, and nvcc lets device code use those that are constexpr. The host's variables, and what
-launches a kernel or needs the host's libraries, it refuses: it names the lines, and what stands
-there outside of device code is left out. Device code stays as it is: in a file that nvcc accepts no
-kernel uses what was left out.
+NVRTC compiles device code only. With an option, it takes plain functions for device functions; many
+of them compile, and nvcc too lets device code use constexpr functions. NVRTC refuses host
+variables, kernel launches and uses of the host's libraries. It names their lines, and the
+declarations there are replaced by blanks unless they hold device code. Device code is never
+changed: in a file that nvcc accepts, no kernel uses the removed code.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
 UNANNOTATED_FUNCTION_MESSAGE = "A function without execution space annotations"
-"""What the compiler says of a plain function, unless told the following."""
+"""NVRTC's message about a plain function without the option below."""
 
 DEFAULT_DEVICE_OPTION = "-default-device"
-"""NVRTC's option by which plain functions are the device's."""
+"""NVRTC's option that makes plain functions device functions."""
 
 MAX_PASSES = 10
-"""What is left out may be used by other host code, of which the compiler then tells."""
+"""Compilations at most: other host code may use the removed code, which the next pass reports."""
 
 _TOKEN = re.compile(
     r"""(?P<comment>//(?:[^\\\n]|\\.)*+|/\*.*?(?:\*/|\Z))
@@ -39,14 +39,14 @@ _TOKEN = re.compile(
 _DEFINITION = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)((?:[^\\\n]|\\\r?\n|\\.)*)", re.M)
 _CODE_TOKEN_KINDS = frozenset({"string", "word", "number", "mark"})
 _DEVICE_ANNOTATIONS = frozenset(
-    f"__{each}__" for each in ("global", "device", "constant", "shared", "managed")
+    f"__{name}__" for name in ("global", "device", "constant", "shared", "managed")
 )
 _CLASS_KEYWORDS = frozenset({"struct", "class", "union"})
 _SCOPE_KEYWORDS = _CLASS_KEYWORDS | {"namespace", "enum"}
 _NON_FUNCTION_WORDS = frozenset(
     {"__align__", "alignas", "__attribute__", "decltype", "noexcept", "requires"}
 )
-"""Words that parentheses follow which are no parameters."""
+"""Words before parentheses that hold no parameters."""
 
 _ACCESS_SPECIFIERS = frozenset({"public", "private", "protected"})
 _CLOSING_BRACKETS = {"(": ")", "[": "]", "{": "}"}
@@ -62,14 +62,14 @@ class _Token:
 
 @dataclass(slots=True)
 class _DeclarationScope:
-    """A declaration in the making, in the file, a namespace or a class.
+    """A declaration while it is read, in the file, a namespace or a class.
 
     Attributes:
-        owner: Where the class begins; None outside classes.
-        start: Where the declaration begins; None between two.
-        first: Its first token.
-        before: Its last token so far, parentheses skipped.
-        keywords: Those that say what its braces hold.
+        owner: The start of the class; None outside classes.
+        start: The start of the declaration; None between two declarations.
+        first: The first token of the declaration.
+        before: Its last token so far, without parentheses.
+        keywords: The keywords that tell what its braces hold.
         has_parameters: Whether it looks like a function.
     """
 
@@ -81,7 +81,7 @@ class _DeclarationScope:
     has_parameters: bool = False
 
     def clear(self) -> None:
-        """Wait for the next declaration."""
+        """Prepare for the next declaration."""
         self.start, self.first, self.before = None, "", ""
         self.keywords, self.has_parameters = set(), False
 
@@ -89,77 +89,76 @@ class _DeclarationScope:
 def remove_host_code(
     source: str, source_name: str, log: str, headers: Iterable[str]
 ) -> tuple[str, tuple[str, ...]]:
-    """Leave out what a compiler's log finds fault with, of what is no device code.
+    """Blank out the declarations in which a compiler's log reports errors, except device code.
 
     Args:
         source: The CUDA C++ text.
         source_name: Its file name, as in the log.
-        log: What the compiler said.
-        headers: The texts of the user's headers, in which macros may stand for `__device__`.
+        log: The compiler's log.
+        headers: The texts of the user's headers, whose macros may stand for `__device__`.
 
     Returns:
-        The text with blanks in place of each such declaration, lines as they were, and the first
-        error of each; the same text and nothing where there is none.
+        The text with blanks in place of these declarations, with unchanged lines, and the first
+        error of each declaration; the same text and an empty tuple if there is none.
     """
-    said: dict[int, str] = {}
-    faults = rf"^{re.escape(source_name)}\((\d+)\): error: (?!{UNANNOTATED_FUNCTION_MESSAGE}).*"
-    for error in re.finditer(faults, log, re.M):
-        said.setdefault(int(error[1]), error[0])
-    if not said:
+    errors: dict[int, str] = {}
+    pattern = rf"^{re.escape(source_name)}\((\d+)\): error: (?!{UNANNOTATED_FUNCTION_MESSAGE}).*"
+    for error in re.finditer(pattern, log, re.M):
+        errors.setdefault(int(error[1]), error[0])
+    if not errors:
         return source, ()
     tokens = [
-        _Token(each.lastgroup or "", each[0], each.start(), each.end())
-        for each in _TOKEN.finditer(source)
+        _Token(match.lastgroup or "", match[0], match.start(), match.end())
+        for match in _TOKEN.finditer(source)
     ]
     annotations = _device_annotations([source, *headers])
-    breaks = [each.start() for each in re.finditer("\n", source)]
-    starts = [each.start for each in tokens]
+    breaks = [match.start() for match in re.finditer("\n", source)]
+    starts = [token.start for token in tokens]
+    code = [token for token in tokens if token.kind in _CODE_TOKEN_KINDS]
+    # Shortest first: of a class and its function, the function is removed.
+    spans = sorted(_declaration_spans(code), key=lambda span: span[1] - span[0])
     declarations = [
-        # From the shortest: of a class and its function, the function.
         (bisect_left(breaks, start) + 1, bisect_left(breaks, end) + 1, start, end)
-        for start, end in sorted(
-            _declaration_spans([each for each in tokens if each.kind in _CODE_TOKEN_KINDS]),
-            key=lambda each: each[1] - each[0],
-        )
+        for start, end in spans
     ]
-    left_out: dict[tuple[int, int], str] = {}
-    for line in sorted(said):
+    removed: dict[tuple[int, int], str] = {}
+    for line in sorted(errors):
         for first, last, start, end in declarations:
             if not first <= line <= last:
                 continue
             inside = tokens[bisect_left(starts, start) : bisect_left(starts, end)]
-            if annotations.isdisjoint(each.text for each in inside):
-                left_out.setdefault((start, end), said[line])
+            if annotations.isdisjoint(token.text for token in inside):
+                removed.setdefault((start, end), errors[line])
                 break
     characters = list(source)
-    for start, end in left_out:
-        for each in tokens[bisect_left(starts, start) : bisect_left(starts, end)]:
-            if each.kind != "directive":  # the #else of an #if before it
-                characters[each.start : each.end] = re.sub(r"[^\n]", " ", each.text)
-    return "".join(characters), tuple(left_out.values())
+    for start, end in removed:
+        for token in tokens[bisect_left(starts, start) : bisect_left(starts, end)]:
+            if token.kind != "directive":  # it may be the #else of an #if before the declaration
+                characters[token.start : token.end] = re.sub(r"[^\n]", " ", token.text)
+    return "".join(characters), tuple(removed.values())
 
 
 def _device_annotations(texts: Sequence[str]) -> frozenset[str]:
-    """The words that make device code, with the macros that stand for them."""
+    """The words that mark device code, and the macros that stand for them."""
     macros = [
         (name, set(re.findall(r"\w+", body)))
         for text in texts
         for name, body in _DEFINITION.findall(text)
     ]
-    found = set(_DEVICE_ANNOTATIONS)
+    annotations = set(_DEVICE_ANNOTATIONS)
     for _ in range(MAX_PASSES):  # macros of macros
-        more = {name for name, body in macros if not found.isdisjoint(body)}
-        if more <= found:
+        more = {name for name, body in macros if not annotations.isdisjoint(body)}
+        if more <= annotations:
             break
-        found |= more
-    return frozenset(found)
+        annotations |= more
+    return frozenset(annotations)
 
 
 def _declaration_spans(tokens: Sequence[_Token]) -> Iterator[tuple[int, int]]:
-    """Where declarations begin and end that could be left out as a whole.
+    """The start and end of declarations that can be removed as a whole.
 
-    Those in the file and its namespaces, and functions defined in classes: without one of its
-    variables a class would have another layout.
+    These are the declarations of the file and its namespaces, and functions defined in classes. A
+    class without one of its variables would have another layout.
     """
     partner = _matching_brackets(tokens)
     scopes = [_DeclarationScope()]
@@ -170,7 +169,7 @@ def _declaration_spans(tokens: Sequence[_Token]) -> Iterator[tuple[int, int]]:
         index += 1
         if token.text == "}":
             if len(scopes) == 1:
-                return  # more of them than were opened: an #if hides some
+                return  # unbalanced: an #if hides some
             scopes.pop()
             if scope.owner is None:
                 scopes[-1].clear()
@@ -203,7 +202,7 @@ def _declaration_spans(tokens: Sequence[_Token]) -> Iterator[tuple[int, int]]:
             index = end + 1
             after = tokens[index].text if index < len(tokens) else ""
             is_body = token.text == "{" and scope.has_parameters and before != "="
-            if is_body and after not in ("{", ","):  # else the braces of a constructor's members
+            if is_body and after not in ("{", ","):  # otherwise a constructor's initializers
                 yield scope.start, tokens[end].end
                 scope.clear()
 
@@ -216,16 +215,16 @@ def _opens_scope(scope: _DeclarationScope, before: str) -> bool:
 
 
 def _matching_brackets(tokens: Sequence[_Token]) -> dict[int, int]:
-    """For each opening bracket the place of the closing one."""
+    """The index of the closing bracket, by the index of the opening one."""
     partner: dict[int, int] = {}
-    open_ones: list[int] = []
+    unclosed: list[int] = []
     for index, token in enumerate(tokens):
         if token.kind != "mark":
             continue
         if token.text in _CLOSING_BRACKETS:
-            open_ones.append(index)
+            unclosed.append(index)
         elif token.text in _CLOSING_BRACKETS.values():
-            if not open_ones or _CLOSING_BRACKETS[tokens[open_ones[-1]].text] != token.text:
+            if not unclosed or _CLOSING_BRACKETS[tokens[unclosed[-1]].text] != token.text:
                 break
-            partner[open_ones.pop()] = index
+            partner[unclosed.pop()] = index
     return partner

@@ -1,4 +1,4 @@
-"""NVRTC, NVIDIA's compiler as a library, through NVIDIA's bindings; it needs no GPU."""
+"""NVRTC, NVIDIA's compiler library, through NVIDIA's bindings; it needs no GPU."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from memlab.errors import DeviceError
 
 @cache
 def compiler_version() -> tuple[int, int]:
-    """Major and minor.
+    """The major and minor version of NVRTC.
 
     Raises:
         DeviceError: NVRTC is not installed.
@@ -35,7 +35,7 @@ def supported_architectures() -> tuple[Architecture, ...]:
 
 @cache
 def package_version() -> str:
-    """That of the pip package, which has one figure more than `version`; empty without it."""
+    """The version of NVRTC's pip package, which is more precise; empty without the package."""
     try:
         return metadata.version("nvidia-cuda-nvrtc")
     except metadata.PackageNotFoundError:
@@ -43,7 +43,7 @@ def package_version() -> str:
 
 
 def run_nvrtc(unit: TranslationUnit) -> CompilerOutput | str | DeviceError:
-    """Compile, and give the output, the log of a failure, or that NVRTC cannot be used."""
+    """Compile; return the output, the log of a failure, or the error if NVRTC cannot be used."""
     try:
         text = unit.source.encode(errors="replace")
         (program,) = _call_nvrtc(
@@ -52,7 +52,7 @@ def run_nvrtc(unit: TranslationUnit) -> CompilerOutput | str | DeviceError:
         expression = os.fsencode(unit.name_expression)
         if expression:
             _call_nvrtc("nvrtcAddNameExpression", program, expression)
-        # NVRTC's own cache would start the driver of a GPU, which a forked child must leave alone.
+        # NVRTC's own cache would initialize the GPU driver, which a forked child must not do.
         encoded = [b"--no-cache", *(os.fsencode(argument) for argument in unit.arguments)]
         result, *_ = _library().nvrtcCompileProgram(program, len(encoded), encoded)
         log = _program_text(program, "ProgramLog")
@@ -64,11 +64,11 @@ def run_nvrtc(unit: TranslationUnit) -> CompilerOutput | str | DeviceError:
         )
     except DeviceError as error:
         return error
-    # The program is not destroyed: the process ends with it.
+    # The program is not destroyed, since the child process exits.
 
 
 @cache
-def _library() -> Any:  # The bindings carry no types.
+def _library() -> Any:  # the bindings have no types
     """Load the bindings and, through a first call, the library itself."""
     try:
         from cuda.bindings import nvrtc
@@ -85,7 +85,7 @@ def _library() -> Any:  # The bindings carry no types.
 
 
 def _call_nvrtc(name: str, *arguments: object) -> tuple[Any, ...]:
-    """Call one of NVRTC's functions and return what it gives besides the result code."""
+    """Call a function of NVRTC and return its results without the result code."""
     result, *values = getattr(_library(), name)(*arguments)
     if result != _library().nvrtcResult.NVRTC_SUCCESS:
         raise DeviceError(f"{name} failed with {result.name}: reinstall nvidia-cuda-nvrtc")
@@ -93,7 +93,7 @@ def _call_nvrtc(name: str, *arguments: object) -> tuple[Any, ...]:
 
 
 def _program_bytes(program: object, what: str) -> bytes:
-    """One of the program's outputs: NVRTC first says its size, then fills a buffer."""
+    """An output of the program: NVRTC first returns its size, then fills a buffer."""
     (size,) = _call_nvrtc(f"nvrtcGet{what}Size", program)
     buffer = bytearray(size)
     if size:

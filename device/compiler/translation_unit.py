@@ -1,4 +1,4 @@
-"""A source as the compiler takes it, and what the compiler gives: the records."""
+"""The compiler's input and output: a translation unit, and its PTX and machine code."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ Architecture: TypeAlias = tuple[int, int]
 
 @dataclass(frozen=True)
 class TranslationUnit:
-    """A translation unit: a source, and how it is compiled.
+    """A translation unit: a source and its compiler options.
 
     Attributes:
         source: The CUDA C++ text.
-        source_name: The file name that the compiler's messages and line table carry, with the
-            folder in which an `#include "..."` is looked up first.
+        source_name: The file name for the compiler's messages and line table. An
+            `#include "..."` is first looked up in its folder.
         architecture: The compute capability to compile for.
         defines: Preprocessor definitions, name to value.
-        options: More of NVRTC's options, such as `--maxrregcount=32` or `-IDIR`. `-arch=sm_90a`
-            takes the place of plain sm_90, for instructions that later GPUs will not have; `-G`,
-            the debugger's information, that of the source's lines.
+        options: Further options of NVRTC, such as `--maxrregcount=32` or `-IDIR`. `-arch=sm_90a`
+            replaces plain sm_90, for instructions that later GPUs do not have. `-G` (debug
+            information) replaces line information.
         name_expression: The C++ expression that names the function (`sgemm<32>`), by which NVRTC
             instantiates a template; empty for none.
     """
@@ -39,7 +39,7 @@ class TranslationUnit:
 
     @classmethod
     def of(cls, launch: Launch, architecture: Architecture) -> TranslationUnit:
-        """The unit that has the kernel of a launch."""
+        """The translation unit of a launch's kernel."""
         return cls(
             launch.source,
             launch.source_name,
@@ -51,29 +51,29 @@ class TranslationUnit:
 
     @property
     def arguments(self) -> list[str]:
-        """All of NVRTC's options."""
+        """All options of NVRTC."""
         major, minor = self.architecture
-        # nvcc compiles __int128 wherever the compiler of the host does, NVRTC where it is told to.
-        usual = ["--device-int128"]
+        # nvcc supports __int128 if the host compiler does, NVRTC only with this option.
+        defaults = ["--device-int128"]
         if "-G" not in self.options:
-            usual.append("-lineinfo")
+            defaults.append("-lineinfo")
         if not any(option.startswith(("-std=", "--std=")) for option in self.options):
-            usual.insert(0, "-std=c++17")
+            defaults.insert(0, "-std=c++17")
         if not any(option.startswith("-arch=") for option in self.options):
-            usual.insert(0, f"-arch=sm_{major}{minor}")
+            defaults.insert(0, f"-arch=sm_{major}{minor}")
         definitions = [f"-D{name}={value}" for name, value in self.defines.items()]
-        return [*usual, *definitions, *self.options]
+        return [*defaults, *definitions, *self.options]
 
 
 @dataclass(frozen=True)
 class CompilerOutput:
-    """What one run of the compiler gives.
+    """The output of one compilation.
 
     Attributes:
         ptx: The PTX.
         cubin: The machine code.
         log: The compiler's warnings.
-        lowered_name: What the name expression is called in the compiled code; empty without one.
+        lowered_name: The name expression's name in the compiled code; empty without one.
     """
 
     ptx: str

@@ -1,1 +1,1 @@
-"""What the compiler's debugging information says of kernels, their parameters and variables."""
+"""Debug information in compiled code: kernels, their parameters, and the layouts of variables."""

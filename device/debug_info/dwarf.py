@@ -1,4 +1,4 @@
-"""The debugger's information (DWARF) in a cubin: what a source declares, and its types.
+"""Debug information (DWARF) in a cubin: the declarations of a source, and their types.
 
 Tags, attributes and encodings are those of the DWARF standard, version 2, section 7.
 """
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 Die: TypeAlias = Any
-"""A debugging information entry of pyelftools, which carries no types."""
+"""A debugging information entry of pyelftools, which has no types."""
 
 POINTER_BYTES = 8
 POINTER_TAGS = ("pointer_type", "reference_type", "rvalue_reference_type")
-"""Tags of what is a pointer in the compiled code."""
+"""Tags of types that are pointers in the compiled code."""
 QUALIFIERS = {"const_type": "const", "volatile_type": "volatile", "restrict_type": "__restrict__"}
 """Tags of qualifiers, and how C++ writes them."""
 
@@ -37,65 +37,65 @@ _HALF_TYPES = {"__half": "f16", "__nv_bfloat16": "bf16"}
 
 @contextmanager
 def recursion_guard() -> Iterator[None]:
-    """Turn too deep a nesting, where pyelftools follows it or who reads here, into an error.
+    """Turn a recursion error, in pyelftools or in the caller, into a usage error.
 
     Raises:
-        UsageError: Types or blocks lie too deep in one another.
+        UsageError: Types or blocks are nested too deeply.
     """
     try:
         yield
     except RecursionError:
-        message = "the source has blocks or types too deep in one another to follow: nest them less"
+        message = "the source nests blocks or types too deeply to be analysed: nest them less"
         raise UsageError(message) from None
 
 
 def declarations(cubin: bytes) -> list[Die]:
-    """What the source declares outside functions, and they."""
-    # Relocations would give addresses, which are not asked for, and pyelftools has not all kinds.
+    """The declarations of the source at file scope: functions, types and variables."""
+    # Relocations would only give addresses, and pyelftools does not know all their kinds.
     dwarf = ELFFile(BytesIO(cubin)).get_dwarf_info(relocate_dwarf_sections=False)
     return [die for unit in dwarf.iter_CUs() for die in _source_declarations(dwarf, unit)]
 
 
 def _source_declarations(dwarf: Any, unit: Any) -> Iterator[Die]:
-    """What a unit declares, but for the variables of CUDA's headers, hundreds of constants."""
+    """The declarations of a unit without the variables of CUDA's headers, hundreds of constants."""
     packages = package_folders()
     lines = dwarf.line_program_for_CU(unit).header
     folders = [os.fsdecode(folder) for folder in lines.include_directory]
-    theirs = {
+    cuda_files = {
         number
         for number, file in enumerate(lines.file_entry, 1)
         if file.dir_index and folders[file.dir_index - 1].startswith(packages)
     }
     for die in unit.get_top_DIE().iter_children():
-        if die.tag != "DW_TAG_variable" or attribute_value(die, "decl_file") not in theirs:
+        if die.tag != "DW_TAG_variable" or attribute_value(die, "decl_file") not in cuda_files:
             yield die
 
 
 def attribute_value(die: Die, attribute: str) -> Any:
-    """An attribute without its `DW_AT_`; None where an entry has none such."""
-    found = die.attributes.get(f"DW_AT_{attribute}")
-    return None if found is None else found.value
+    """The value of an attribute, named without `DW_AT_`; None if the entry does not have it."""
+    entry = die.attributes.get(f"DW_AT_{attribute}")
+    return None if entry is None else entry.value
 
 
 def attribute_text(die: Die, attribute: str) -> str:
-    """An attribute that is a text; empty where an entry has none such."""
+    """The text of an attribute; empty if the entry does not have it."""
     return (attribute_value(die, attribute) or b"").decode(errors="replace")
 
 
 def type_tag(die: Die) -> str:
-    """The kind of a type; `void` where there is none."""
+    """The tag of a type without `DW_TAG_`; `void` for no type."""
     if die is None or die.tag == "DW_TAG_unspecified_type":
         return "void"
     return str(die.tag).removeprefix("DW_TAG_")
 
 
 def referenced_type(die: Die) -> Die:
-    """The type of a variable, or what a pointer points to and the like; None stands for void."""
+    """The type of a variable, or the type that a pointer or typedef refers to; None for void."""
     return die.get_DIE_from_attribute("DW_AT_type") if "DW_AT_type" in die.attributes else None
 
 
 def linkage_name(die: Die) -> str:
-    """The name in the compiled code."""
+    """The name of a function or variable in the compiled code."""
     return (
         attribute_text(die, "MIPS_linkage_name")
         or attribute_text(die, "linkage_name")
@@ -104,12 +104,12 @@ def linkage_name(die: Die) -> str:
 
 
 def formal_parameters(function: Die) -> list[Die]:
-    """The parameters of a function or of its type, in order."""
+    """The parameters of a function or function type, in order."""
     return [die for die in function.iter_children() if die.tag == "DW_TAG_formal_parameter"]
 
 
 def strip_qualifiers(die: Die) -> tuple[Die, bool]:
-    """A type without typedefs and qualifiers, and whether const was among them."""
+    """A type without typedefs and qualifiers, and whether one of these was const."""
     constant = False
     while type_tag(die) == "typedef" or type_tag(die) in QUALIFIERS:
         constant |= type_tag(die) == "const_type"
@@ -118,7 +118,7 @@ def strip_qualifiers(die: Die) -> tuple[Die, bool]:
 
 
 def array_element_type(die: Die) -> tuple[Die, bool]:
-    """The type of an array's elements, or a type itself, unqualified, and whether it is const."""
+    """The unqualified type of an array's elements, or the type itself; and whether it is const."""
     plain, readonly = strip_qualifiers(die)
     while type_tag(plain) == "array_type":
         plain, constant = strip_qualifiers(referenced_type(plain))
@@ -127,7 +127,7 @@ def array_element_type(die: Die) -> tuple[Die, bool]:
 
 
 def array_shape(die: Die) -> tuple[int, ...]:
-    """The extents of an array, of arrays of arrays all; empty for what is no array."""
+    """The extents of an array and of nested arrays; empty for other types."""
     plain, _ = strip_qualifiers(die)
     extents: list[int] = []
     while type_tag(plain) == "array_type":
@@ -140,7 +140,7 @@ def array_shape(die: Die) -> tuple[int, ...]:
 
 
 def type_bytes(die: Die) -> int:
-    """Bytes of a type; 0 of void, and of what is declared alone."""
+    """The bytes of a type; 0 for void and for types that are only declared."""
     plain, _ = strip_qualifiers(die)
     if type_tag(plain) == "array_type":
         return prod(array_shape(plain)) * type_bytes(array_element_type(plain)[0])
@@ -150,11 +150,12 @@ def type_bytes(die: Die) -> int:
 
 
 def dtype_name(plain: Die) -> str:
-    """The short name of a number's type; empty for what is none."""
+    """The short name of a number's type; empty for other types."""
     bits = 8 * type_bytes(plain)
     if type_tag(plain) == "enumeration_type":
         values = [attribute_value(child, "const_value") for child in plain.iter_children()]
-        return f"{'i' if any(each < 0 for each in values if each is not None) else 'u'}{bits}"
+        signed = any(value < 0 for value in values if value is not None)
+        return f"{'i' if signed else 'u'}{bits}"
     if type_tag(plain) in _STRUCTURE_TAGS and bits == 16:
         return _HALF_TYPES.get(attribute_text(plain, "name"), "")
     if type_tag(plain) != "base_type":
@@ -170,12 +171,12 @@ def dtype_name(plain: Die) -> str:
 
 
 def is_structure(plain: Die) -> bool:
-    """Whether a type has members, and is no number that is written as such, as `__half` is."""
+    """Whether a type has members and is not a number with members, such as `__half`."""
     return type_tag(plain) in _STRUCTURE_TAGS and not dtype_name(plain)
 
 
 def data_members(structure: Die) -> list[Die]:
-    """The members and bases of a structure that lie in it: what is static lies elsewhere."""
+    """The members and bases in a structure's bytes; static members lie elsewhere."""
     return [
         child
         for child in structure.iter_children()
@@ -185,8 +186,8 @@ def data_members(structure: Die) -> list[Die]:
 
 
 def member_offset(member: Die) -> int:
-    """The first byte of a member in its structure; in a union all start at 0."""
-    found = attribute_value(member, "data_member_location")
-    if isinstance(found, list):  # DW_OP_plus_uconst, and a number of seven bits a byte
-        found = sum((byte & 0x7F) << 7 * place for place, byte in enumerate(found[1:]))
-    return found or 0
+    """The first byte of a member in its structure; 0 for all members of a union."""
+    location = attribute_value(member, "data_member_location")
+    if isinstance(location, list):  # DW_OP_plus_uconst, and a number of seven bits per byte
+        location = sum((byte & 0x7F) << 7 * place for place, byte in enumerate(location[1:]))
+    return location or 0

@@ -1,6 +1,6 @@
-"""What a kernel of a source takes, and which kernel a person means by a name.
+"""Finds the kernel that a user names in a source, and its parameters.
 
-PTX tells the size of a parameter alone; what a debugger is told has names and types.
+PTX tells only the size of a parameter; debug information has names and types.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from memlab.device.compiler.translation_unit import CompilerOutput, TranslationUnit
     from memlab.kernels.signature import Signature
 
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)", re.S)  # An unclosed one: to the end.
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)", re.S)  # an unclosed one ends with the file
 _KERNEL = re.compile(
     r"(?:(template\s*<[^;{}()]{0,500}>)\s*(?:(?:static|inline)\s+)*)?__global__\s+"
     r"(?:(?:void|static|inline|__\w+__(?:\s*\([^()]*\))?)\s+){0,8}(\w+)\s*\("
@@ -28,87 +28,90 @@ _KERNEL = re.compile(
 
 
 def signatures(unit: TranslationUnit) -> tuple[Signature, ...]:
-    """Read what each kernel of a source takes, in the source's order.
+    """Read the signatures of all kernels of a source, in the source's order.
 
-    Templates are among them where they are instantiated: in the source, or by the name
-    expression. Errors are those of `compile.compile_unit`.
+    Templates are included if they are instantiated, in the source or by the name expression.
+
+    Raises:
+        MemlabError: As `compile.compile_unit`.
     """
     return _signatures_from_output(compile_with_debug_info(unit))
 
 
 def signature_of(unit: TranslationUnit, entry: str) -> Signature:
-    """Read what one kernel takes.
+    """Read the signature of one kernel.
 
     Args:
-        unit: The source and how it is compiled, without a name expression.
-        entry: The kernel as C++ names it (`saxpy`, `space::saxpy`, `sgemm<32>`) or by its name in
-            the compiled code; empty for the only one there is.
+        unit: The translation unit, without a name expression.
+        entry: The kernel's C++ name (`saxpy`, `space::saxpy`, `sgemm<32>`) or its name in the
+            compiled code; empty for the only kernel.
 
     Raises:
         CompileError: The source does not compile.
-        UsageError: There is no such kernel, it is not the only one of that name, or it is a
-            template without its arguments; and what `compile.compile_unit` raises.
-        DeviceError: As of `compile.compile_unit`.
+        UsageError: There is no such kernel, or several, or it is a template without arguments; and
+            as `compile.compile_unit`.
+        DeviceError: As `compile.compile_unit`.
     """
     declared, name = dict(_declared_kernels(unit.source)), unit.source_name
     if not entry:
-        there = signatures(unit)
-        if len(there) == 1:
-            return _require_stable_name(there[0], name)
-        raise UsageError(_kernel_required_message(name, there, declared))
+        kernels = signatures(unit)
+        if len(kernels) == 1:
+            return _require_stable_name(kernels[0], name)
+        raise UsageError(_kernel_required_message(name, kernels, declared))
     try:
         output = compile_with_debug_info(replace(unit, name_expression=entry))
     except NameExpressionError as error:
-        there = signatures(unit)
-        for each in there:
-            if each.linkage_name == entry:
-                return each
+        kernels = signatures(unit)
+        for kernel in kernels:
+            if kernel.linkage_name == entry:
+                return kernel
         raise UsageError(
-            _no_such_kernel_message(name, entry, error.reason, there, declared)
+            _no_such_kernel_message(name, entry, error.reason, kernels, declared)
         ) from error
-    for each in _signatures_from_output(output):
-        if each.linkage_name == output.lowered_name:
-            return _require_stable_name(replace(each, name_expression=entry), name)
+    for kernel in _signatures_from_output(output):
+        if kernel.linkage_name == output.lowered_name:
+            return _require_stable_name(replace(kernel, name_expression=entry), name)
     raise UsageError(f"{name} has a variable {entry!r}, but no such kernel: name a kernel")
 
 
 def _require_stable_name(signature: Signature, source_name: str) -> Signature:
-    """A kernel, unless its name in the compiled code is another one each time.
+    """Return a kernel, unless its name in the compiled code changes with every compilation.
 
     Raises:
-        UsageError: So it is in an unnamed namespace of a file that defines nothing outside one.
+        UsageError: It does, since the kernel is in an unnamed namespace of a file that defines
+            nothing outside of it.
     """
     unnamed = re.search(r"(\d+)(_GLOBAL__N_\w+)", signature.linkage_name)
     if unnamed and re.search(r"_[0-9a-f]{8}_\d+$", unnamed[2][: int(unnamed[1])]):
         raise UsageError(
             f"{source_name}: {signature.name} is in an unnamed namespace, or its template "
-            "arguments are, and so is called otherwise whenever it is compiled: move it out"
+            "arguments are, so its compiled name changes with every compilation: move it out"
         )
     return signature
 
 
 def _declared_kernels(source: str) -> Iterator[tuple[str, str]]:
-    """The kernels that a text seems to declare, for advice alone: name, and `template <...>`."""
+    """The kernels that a source appears to declare, as (name, `template <...>`), for advice."""
     for template, name in _KERNEL.findall(_COMMENT.sub(" ", source)):
         yield name, " ".join(template.split())
 
 
 def _kernel_required_message(
-    source_name: str, there: Sequence[Signature], declared: Mapping[str, str]
+    source_name: str, kernels: Sequence[Signature], declared: Mapping[str, str]
 ) -> str:
-    """Say that a kernel must be named, where none was."""
-    names = _kernel_names(there, declared)
+    """The message for a missing kernel name."""
+    names = _kernel_names(kernels, declared)
     if not names:
         return f"{source_name} has no kernel: define one, __global__ void name(...)"
-    if not there:
+    if not kernels:
         name = names[0]
         return (
-            f"{source_name} has templates alone, {_name_list(names)}: give the arguments of "
+            f"{source_name} has only templates, {_name_list(names)}: give the arguments of "
             f"{declared[name]}, {source_name}:'{name}<...>'"
         )
     return (
         f"{source_name} has {len(names)} kernels, {_name_list(names)}: "
-        f"say which, as in {source_name}:{names[0]}"
+        f"name one, as in {source_name}:{names[0]}"
     )
 
 
@@ -116,46 +119,46 @@ def _no_such_kernel_message(
     source_name: str,
     entry: str,
     reason: str,
-    there: Sequence[Signature],
+    kernels: Sequence[Signature],
     declared: Mapping[str, str],
 ) -> str:
-    """Say why there is no such kernel, from what NVRTC says of the name expression."""
+    """The message for a missing kernel, from NVRTC's message about the name expression."""
     base = entry.partition("<")[0].strip()
     template = declared.get(base.rpartition("::")[2], "")
     if "overloaded function" in reason:
-        choices = [
-            f"{each.linkage_name} ({', '.join(one.spelling for one in each.parameters)})"
-            for each in there
-            if each.name == base
+        overloads = [
+            f"{kernel.linkage_name} ({', '.join(item.spelling for item in kernel.parameters)})"
+            for kernel in kernels
+            if kernel.name == base
         ]
         return (
-            f"{source_name} has several kernels {entry!r}: name one as it is compiled, "
-            + " or ".join(choices)
+            f"{source_name} has several kernels {entry!r}: give the compiled name of one, "
+            + " or ".join(overloads)
         )
     if "function template" in reason:
-        # What was read of the source is the template's head, such as `template <int T>`.
+        # `template` is the template's head, such as `template <int T>`.
         head = template or "a template"
         fault = f"does not fit {head}" if "<" in entry else f"is declared {head}"
         return f"{entry!r} {fault}: give its arguments, {source_name}:'{base}<...>'"
     if "non-__global__" in reason:
-        return f"{entry!r} is a function of {source_name}, but no kernel: declare it __global__"
+        return f"{entry!r} is a function of {source_name}, but not a kernel: declare it __global__"
     if f'"{base}" is undefined' not in reason and template:
-        return f"{source_name} has {base!r}, but not {entry!r} ({reason}): mend its arguments"
-    names = _kernel_names(there, declared)
+        return f"{source_name} has {base!r}, but not {entry!r} ({reason}): correct its arguments"
+    names = _kernel_names(kernels, declared)
     if not names:
-        return f"{source_name} has no kernel {entry!r}, nor any: define one, __global__ void"
+        return f"{source_name} has no kernel at all: define {entry!r}, __global__ void"
     inside = [name for name in names if name.endswith(f"::{base}")]
     if inside:
         return f"{source_name} has no kernel {entry!r}: did you mean {_name_list(inside)}?"
     if template:
-        return f"{source_name} has {base!r} in a namespace: write that before it, space::{entry}"
+        return f"{source_name} has {base!r} in a namespace: name the namespace too, space::{entry}"
     return f"{source_name} has no kernel {entry!r}: {suggest_nearest(base, names)}"
 
 
-def _kernel_names(there: Sequence[Signature], declared: Mapping[str, str]) -> list[str]:
-    """The kernels there are and the templates of more, each name once."""
+def _kernel_names(kernels: Sequence[Signature], declared: Mapping[str, str]) -> list[str]:
+    """The names of compiled kernels and of templates, without duplicates."""
     templates = (name for name, template in declared.items() if template)
-    return list(dict.fromkeys([*(each.name for each in there), *templates]))
+    return list(dict.fromkeys([*(kernel.name for kernel in kernels), *templates]))
 
 
 def _name_list(names: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""What the kernels of a source take, from the debugger's information.
+"""Reads the signatures of a source's kernels from debug information.
 
 Address classes are NVIDIA's (PTX Writer's Guide to Interoperability, Debug Information).
 """
@@ -18,22 +18,22 @@ if TYPE_CHECKING:
 
     from memlab.device.debug_info.dwarf import Die
 
-_SPACES: dict[int, Literal["const", "global"]] = {4: "const", 5: "global"}  # 8 is shared memory.
+_SPACES: dict[int, Literal["const", "global"]] = {4: "const", 5: "global"}  # 8: shared memory
 
-_LENGTH = re.compile(r"L?(\d{1,9})")  # An L marks what other files cannot see.
+_LENGTH = re.compile(r"L?(\d{1,9})")  # L marks internal linkage
 _ENTRY = re.compile(r"\.entry\s+([\w$]+)")
 _PARAMETER = re.compile(r"\.param\s+(?:\.align\s+(\d+))?")
 
 
 def read_signatures(ptx: str, cubin: bytes) -> tuple[Signature, ...]:
-    """Read what the kernels of a source take, in its order.
+    """Read the signatures of a source's kernels, in its order.
 
     Args:
         ptx: The PTX, which tells kernels from other functions.
         cubin: The machine code of the same compilation, with debug information (`-G`).
 
     Raises:
-        UsageError: Types or blocks lie too deep in one another.
+        UsageError: Types or blocks are nested too deeply.
     """
     entries = dict(_kernel_entries(ptx))
     with dwarf.recursion_guard():
@@ -53,22 +53,22 @@ def read_signatures(ptx: str, cubin: bytes) -> tuple[Signature, ...]:
 
 
 def _kernel_entries(ptx: str) -> Iterator[tuple[str, list[int]]]:
-    """The kernels, each with the alignment of its parameters, bytes, where PTX tells it; else 1."""
+    """The kernels, with the alignment of each parameter in bytes; 1 where PTX does not tell it."""
     for match in _ENTRY.finditer(ptx):
         listed = ptx[match.end() : ptx.find(")", match.end())]
-        yield match[1], [int(each or 1) for each in _PARAMETER.findall(listed)]
+        yield match[1], [int(alignment or 1) for alignment in _PARAMETER.findall(listed)]
 
 
 def _parameters(function: Die, alignments: list[int]) -> tuple[KernelParameter, ...]:
     dies = dwarf.formal_parameters(function)
-    found = itertools.zip_longest(dies, alignments[: len(dies)], fillvalue=1)
+    pairs = itertools.zip_longest(dies, alignments[: len(dies)], fillvalue=1)
     return tuple(
         _parameter(
             dwarf.attribute_text(die, "name") or f"argument {number}",
             dwarf.referenced_type(die),
             alignment,
         )
-        for number, (die, alignment) in enumerate(found)
+        for number, (die, alignment) in enumerate(pairs)
     )
 
 
@@ -105,7 +105,7 @@ def _parameter(name: str, kind: Die, alignment_bytes: int) -> KernelParameter:
 
 
 def _structure_parts(structure: Die) -> tuple[StructureMember, ...] | None:
-    """A structure taken apart into what it holds, however deep; None where parts share bytes."""
+    """The innermost members of a structure; None if some of them share bytes."""
     if not dwarf.is_structure(structure):
         return None
     try:
@@ -115,14 +115,14 @@ def _structure_parts(structure: Die) -> tuple[StructureMember, ...] | None:
 
 
 class _OverlapError(Exception):
-    """There is a union or a bit-field."""
+    """A structure holds a union or a bit-field."""
 
 
 def _parts_at_offset(name: str, kind: Die, offset_bytes: int) -> Iterator[StructureMember]:
-    """What lies at a place of a structure.
+    """The innermost members of a type, as part of a structure from a byte on.
 
     Raises:
-        _OverlapError: Parts of it share bytes.
+        _OverlapError: Members share bytes.
     """
     plain, _ = dwarf.strip_qualifiers(kind)
     if not dwarf.type_bytes(plain):
@@ -130,7 +130,7 @@ def _parts_at_offset(name: str, kind: Die, offset_bytes: int) -> Iterator[Struct
     if dwarf.type_tag(plain) == "array_type":
         element, _ = dwarf.array_element_type(plain)
         for number, index in enumerate(itertools.product(*map(range, dwarf.array_shape(plain)))):
-            subscripts = "".join(f"[{each}]" for each in index)
+            subscripts = "".join(f"[{subscript}]" for subscript in index)
             start = offset_bytes + number * dwarf.type_bytes(element)
             yield from _parts_at_offset(name + subscripts, element, start)
     elif not dwarf.is_structure(plain):
@@ -141,20 +141,19 @@ def _parts_at_offset(name: str, kind: Die, offset_bytes: int) -> Iterator[Struct
         for child in dwarf.data_members(plain):
             if dwarf.attribute_value(child, "bit_size"):
                 raise _OverlapError
-            inner = ".".join(
-                filter(None, (name, dwarf.attribute_text(child, "name")))
-            )  # bases have no name
+            # Bases have no name.
+            inner = ".".join(filter(None, (name, dwarf.attribute_text(child, "name"))))
             yield from _parts_at_offset(
                 inner, dwarf.referenced_type(child), offset_bytes + dwarf.member_offset(child)
             )
 
 
 def _member_dtype(plain: Die) -> str:
-    """The one type of all members of a structure that has no gaps; empty where there is none."""
+    """The one type of all members of a structure without gaps; empty if there is none."""
     if not dwarf.is_structure(plain):
         return ""
     dtypes, seen, waiting = set(), set(), [plain]
-    while waiting:  # Each structure once, of however many others it is a member.
+    while waiting:  # every structure is read once
         whole = waiting.pop()
         if whole.offset in seen:
             continue
@@ -189,26 +188,26 @@ def _module_variable(die: Die) -> ModuleVariable:
 
 
 def _is_fillable(die: Die) -> bool:
-    """Whether it is a variable in constant or global memory, and not a constant of C++."""
+    """Whether it is a variable in constant or global memory, and not `const` in C++."""
     if die.tag != "DW_TAG_variable" or dwarf.attribute_value(die, "address_class") not in _SPACES:
         return False
     return not dwarf.array_element_type(dwarf.referenced_type(die))[1]
 
 
 def _qualified_name(die: Die) -> str:
-    """The name with those of its namespaces, which only the linkage name has."""
+    """The name with its namespaces, which only the linkage name has."""
     name, linkage_name = dwarf.attribute_text(die, "name"), dwarf.linkage_name(die)
     parts = _name_parts(linkage_name)
     if not parts:
         return name
-    # NVRTC gives variables and types in a namespace no other name than the mangled one.
+    # In a namespace, NVRTC gives variables and types only their mangled names.
     return "::".join([*parts[:-1], parts[-1] if name == linkage_name else name])
 
 
 def _name_parts(mangled: str) -> list[str]:
-    """The parts of a nested name, but for unnamed namespaces; none where it is not nested.
+    """The parts of a nested mangled name, without unnamed namespaces; empty for other names.
 
-    Of the Itanium C++ ABI, section 5.1.4: it is `_ZN`, then each part after its length.
+    Itanium C++ ABI, section 5.1.4: `_ZN`, then each part after its length.
     """
     parts = []
     position = len("_ZN")
@@ -219,7 +218,7 @@ def _name_parts(mangled: str) -> list[str]:
 
 
 def _type_spelling(die: Die, declarator: str = "") -> str:
-    """A type as C++ writes it, around what stands for the name: `int (*)[8]`."""
+    """A type as C++ writes it around a declarator: `int (*)[8]`."""
     tag = dwarf.type_tag(die)
     if tag in dwarf.POINTER_TAGS:
         sign = {"pointer_type": "*", "reference_type": "&"}.get(tag, "&&")
@@ -237,10 +236,10 @@ def _type_spelling(die: Die, declarator: str = "") -> str:
         return _type_spelling(dwarf.referenced_type(die), f"{declarator}{extents}")
     if tag == "subroutine_type":
         formals = dwarf.formal_parameters(die)
-        listed = ", ".join(_type_spelling(dwarf.referenced_type(one)) for one in formals)
+        listed = ", ".join(_type_spelling(dwarf.referenced_type(formal)) for formal in formals)
         return _type_spelling(dwarf.referenced_type(die), f"{declarator}({listed})")
     name = dwarf.attribute_text(die, "name")
     if name.startswith("_Z"):
         name = "::".join(_name_parts(name))
-    name = name or tag.removesuffix("_type")  # `structure`, where it has no name.
+    name = name or tag.removesuffix("_type")  # `structure`, if it has no name
     return f"{name} {declarator}".rstrip()

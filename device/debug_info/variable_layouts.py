@@ -1,4 +1,4 @@
-"""How a source's variables are divided into elements, from the debugger's information."""
+"""Reads how a source's variables are divided into elements, from debug information."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class VariableLayout:
-    """How a variable is divided into elements.
+    """The division of a variable into elements.
 
     Attributes:
-        shape: Elements in each dimension, row-major; the first is 0 where it is sized at launch.
-            Empty for a member that is no array.
+        shape: Elements in each dimension, row-major; the first is 0 for an array sized at launch.
+            Empty for a member that is not an array.
         element_bytes: Bytes of one element.
-        members: What an element holds where it is a structure. Neither this nor the type is
-            compared: namesakes are told apart by their sizes.
-        dtype: The short name of the elements' type, where it is a number's.
+        members: The members of an element that is a structure. Members and type are not compared:
+            variables of the same name are distinguished by their sizes.
+        dtype: The short name of the elements' type, if it is a number.
     """
 
     shape: tuple[int, ...]
@@ -39,7 +39,7 @@ class VariableLayout:
         return prod(self.shape) * self.element_bytes
 
     def resized_to(self, size: int) -> VariableLayout | None:
-        """The layout with as many rows as so many bytes hold; None where it has other bytes."""
+        """The layout with as many rows as fit `size` bytes; None if it cannot fill them."""
         row = prod(self.shape[1:]) * self.element_bytes
         if not row or size % row or self.shape[0] not in (0, size // row):
             return None
@@ -51,9 +51,9 @@ class MemberLayout:
     """A member of a structure.
 
     Attributes:
-        name: Its name; empty for a base class, or a structure or union that has none.
-        start: Its first byte in the structure.
-        layout: How it is divided itself.
+        name: The name; empty for a base class, or an unnamed structure or union.
+        start: The member's first byte in the structure.
+        layout: The layout of the member.
     """
 
     name: str
@@ -62,42 +62,43 @@ class MemberLayout:
 
 
 def read_layouts(cubin: bytes) -> dict[str, tuple[VariableLayout, ...]]:
-    """Read how variables are divided into elements; what is no array is one of one element.
+    """Read the layouts of variables; a variable that is not an array has one element.
 
     Args:
         cubin: Machine code with debug information (`-G`).
 
     Returns:
-        By symbol; of a function's variables, by that which a `static` one would have (Itanium C++
-        ABI, section 5.1.6), the layouts of all that share a name there.
+        The layouts by symbol. A function's variable has the symbol that a `static` variable would
+        have (Itanium C++ ABI, section 5.1.6), with the layouts of all variables of that name.
 
     Raises:
-        UsageError: Types or blocks lie too deep in one another.
+        UsageError: Types or blocks are nested too deeply.
     """
-    found = defaultdict(list)
+    types_by_symbol = defaultdict(list)
     known: dict[int, tuple[MemberLayout, ...]] = {}
     with dwarf.recursion_guard():
         for die in dwarf.declarations(cubin):
             if die.tag == "DW_TAG_variable":
-                found[dwarf.linkage_name(die)].append(dwarf.referenced_type(die))
+                types_by_symbol[dwarf.linkage_name(die)].append(dwarf.referenced_type(die))
             elif die.tag == "DW_TAG_subprogram":
                 function = dwarf.linkage_name(die)
                 scope = function[1:] if function.startswith("_Z") else f"Z{len(function)}{function}"
                 for variable in _local_variables(die):
                     name = dwarf.attribute_text(variable, "name")
-                    found[f"_Z{scope}E{len(name)}{name}"].append(dwarf.referenced_type(variable))
+                    symbol = f"_Z{scope}E{len(name)}{name}"
+                    types_by_symbol[symbol].append(dwarf.referenced_type(variable))
         return {
             symbol: tuple(
                 replace(layout, shape=layout.shape or (1,))
-                for kind in kinds
-                if (layout := _type_layout(kind, known)).element_bytes
+                for variable_type in types
+                if (layout := _type_layout(variable_type, known)).element_bytes
             )
-            for symbol, kinds in found.items()
+            for symbol, types in types_by_symbol.items()
         }
 
 
 def _local_variables(function: Die) -> Iterator[Die]:
-    """A function's variables, in its blocks too."""
+    """The variables of a function and of its blocks."""
     waiting = [function]
     while waiting:
         for die in waiting.pop().iter_children():
@@ -107,9 +108,12 @@ def _local_variables(function: Die) -> Iterator[Die]:
                 waiting.append(die)
 
 
-def _type_layout(kind: Die, known: dict[int, tuple[MemberLayout, ...]]) -> VariableLayout:
-    """The layout of a type; `known` are the members of structures, each of which is read once."""
-    element, _ = dwarf.array_element_type(kind)
+def _type_layout(variable_type: Die, known: dict[int, tuple[MemberLayout, ...]]) -> VariableLayout:
+    (
+        """The layout of a type; `known` caches the members of structures."""
+        """The layout of a type; `known` caches the members of structures."""
+    )
+    element, _ = dwarf.array_element_type(variable_type)
     if dwarf.is_structure(element) and element.offset not in known:
         known[element.offset] = tuple(
             MemberLayout(
@@ -120,7 +124,7 @@ def _type_layout(kind: Die, known: dict[int, tuple[MemberLayout, ...]]) -> Varia
             for child in dwarf.data_members(element)
         )
     return VariableLayout(
-        dwarf.array_shape(kind),
+        dwarf.array_shape(variable_type),
         dwarf.type_bytes(element),
         known[element.offset] if dwarf.is_structure(element) else (),
         dwarf.dtype_name(element),

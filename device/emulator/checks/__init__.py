@@ -1,8 +1,8 @@
-"""What NVIDIA's Compute Sanitizer looks for, looked for in the emulator.
+"""Checks of a launch in the emulator, after the tools of NVIDIA's Compute Sanitizer.
 
-`checker` is told of every access, barrier and fence of a launch and hands them to the four tools:
+`checker` is notified of every access, barrier and fence of a launch. It passes them to four tools:
 `bounds` (memcheck), `initialisation` (initcheck), `races` (racecheck) and `barriers` (synccheck).
-`order` and `publication` know which accesses lie before which, by barriers and by atomics behind
-fences. `provenance` says which array an address was meant for. What they see is collected in
-`observations`.
+`happens_before` and `release_acquire` hold the order of accesses, by barriers and by atomics after
+fences. `pointer_origin` finds the array that an address was computed from. `observations` collects
+the mistakes.
 """

@@ -1,4 +1,4 @@
-"""One memory instruction as the lanes that took part in it carried it out."""
+"""One memory instruction, as the lanes that executed it carried it out."""
 
 from __future__ import annotations
 
@@ -15,22 +15,23 @@ from memlab.device.emulator.machine.memory import Segment
 
 @dataclass
 class MemoryAccess:
-    """What the tools are told of an access, faulting lanes left out.
+    """An access of the lanes that are not at fault, as the tools see it.
 
     Attributes:
-        step: The instruction's place in the program.
+        step: The index of the instruction in the program.
         kind: `load`, `store` or `atomic`.
-        segment: What it touches.
+        segment: The memory that it touches.
         lanes: The lanes, shape (n,).
-        threads: Their threads, shape (n,).
-        address: Byte address of each in its space, less `moved`, shape (n,).
-        position: Byte position of each in the segment's data, less `moved`, shape (n,).
-        moved: Bytes.
-        size: Bytes that a lane moves.
-        element_bytes: Bytes of each of the elements, one or more, that it moves.
-        unit_bytes: Bytes of a unit of memory, the finest that is told apart in this space.
-        values: Of a store, gives the bytes that each lane writes, shape (n, size).
-        touched: The units touched, each once.
+        threads: The lanes' threads, shape (n,).
+        address: Byte addresses in the state space, less `moved`, shape (n,).
+        position: Byte positions in the segment's data, less `moved`, shape (n,).
+        moved: Bytes to add to `address` and `position`: the same access, at another place, was
+            located before.
+        size: Bytes per lane.
+        element_bytes: Bytes per element; a lane moves one element or a vector of them.
+        unit_bytes: Bytes per unit of memory, the resolution of the checks in this space.
+        values: For a store, returns the stored bytes, shape (n, size).
+        touched: The units touched, without duplicates.
     """
 
     step: int
@@ -54,39 +55,39 @@ class MemoryAccess:
 
     @property
     def width(self) -> int:
-        """Units that a lane moves."""
+        """Units per lane."""
         return max(self.size // self.unit_bytes, 1)
 
     @cached_property
     def units(self) -> Lanes:
-        """Every unit touched, lane by lane, shape (n * width,)."""
+        """The units of all lanes, lane by lane, shape (n * width,)."""
         return units_of(self.position + self.moved, self.size, self.unit_bytes)
 
     def spread(self, values: Lanes) -> Lanes:
-        """Values of the lanes as values of the units."""
+        """Repeat values per lane as values per unit."""
         return values if self.width == 1 else np.repeat(values, self.width)
 
     def units_of_whole_elements(self, chosen: Lanes) -> Lanes:
-        """The places among `units` of those elements all of whose units are chosen.
+        """The positions in `units` of the elements whose units are all chosen.
 
         Args:
-            chosen: Of each of the units whether it is.
+            chosen: Whether each unit is chosen, shape (n * width,).
         """
         width = max(self.element_bytes // self.unit_bytes, 1)
         return np.flatnonzero(np.repeat(chosen.reshape(-1, width).all(axis=1), width))
 
-    def lanes_of_units(self, places: Lanes) -> Lanes:
-        """Which of the lanes touched the units at these places of `units`."""
-        return np.asarray(places // self.width)
+    def lanes_of_units(self, positions: Lanes) -> Lanes:
+        """The positions in `lanes` of the lanes that touch the units at positions in `units`."""
+        return np.asarray(positions // self.width)
 
-    def addresses(self, places: Lanes) -> Lanes:
-        """Byte addresses of the units at these places of `units`."""
-        within = places % self.width * self.unit_bytes
-        return np.asarray(self.address[self.lanes_of_units(places)] + self.moved + within)
+    def addresses(self, positions: Lanes) -> Lanes:
+        """The byte addresses of the units at positions in `units`."""
+        within = positions % self.width * self.unit_bytes
+        return np.asarray(self.address[self.lanes_of_units(positions)] + self.moved + within)
 
 
 def units_of(position: Lanes, size: int, unit_bytes: int) -> Lanes:
-    """The units that lanes touch which move `size` bytes each, lane by lane."""
+    """The units that lanes of `size` bytes touch from byte positions on, lane by lane."""
     first, width = position >> (unit_bytes.bit_length() - 1), max(size // unit_bytes, 1)
     if width == 1:
         return np.asarray(first)

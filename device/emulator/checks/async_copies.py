@@ -1,7 +1,8 @@
-"""Asynchronous copies: when what `cp.async` writes has arrived.
+"""Asynchronous copies: when the data that `cp.async` writes is visible.
 
-A thread's copies go in groups; waiting lets the latest groups go on. Before its thread has waited,
-a copy may still be writing, whatever barriers lie between (PTX ISA, "cp.async.wait_group").
+A thread's copies are committed in groups. A wait completes all groups but the latest ones. Before
+its thread has waited, a copy may still be writing, whatever barriers lie between (PTX ISA,
+"cp.async.wait_group").
 """
 
 from __future__ import annotations
@@ -12,31 +13,32 @@ from memlab.device.emulator.checks.observations import Lanes
 
 
 class AsyncCopies:
-    """The copies of a chunk's lanes that are still on their way."""
+    """The pending copies of a chunk's lanes."""
 
     def __init__(self, lanes: int) -> None:
-        self._group = np.zeros(lanes, np.int64)  # the one that is open
-        self._pending = np.zeros((4, 0), np.int64)  # units, marks, lanes and their groups
+        self._open_group = np.zeros(lanes, np.int64)
+        self._pending = np.zeros((4, 0), np.int64)  # rows: units, marks, lanes, groups
 
     def issue(self, units: Lanes, marks: Lanes, lanes: Lanes) -> None:
-        """Lanes begin to copy to units of shared memory, which keep these marks of it."""
-        more = [units, marks, lanes, self._group[lanes]]
+        """Issue copies to units of shared memory; `marks` are their shadow-memory entries."""
+        more = [units, marks, lanes, self._open_group[lanes]]
         self._pending = np.concatenate([self._pending, more], axis=1)
 
     def commit(self, lanes: Lanes) -> None:
-        """Lanes, given as a mask, close their group."""
-        self._group[lanes] += 1
+        """Lanes, as a mask, commit their open group."""
+        self._open_group[lanes] += 1
 
-    def arrived(self, waiting: Lanes, but: int | None) -> tuple[Lanes, Lanes]:
-        """Take out what lanes wait for: units and marks.
+    def complete(self, waiting: Lanes, but: int | None) -> tuple[Lanes, Lanes]:
+        """Remove the copies that lanes wait for, and return their units and marks.
 
         Args:
             waiting: The lanes, as a mask.
-            but: How many of the latest closed groups may go on; None waits for all copies.
+            but: The number of latest committed groups that may stay pending; None waits for all
+                copies.
         """
-        last = self._group if but is None else self._group - 1 - but
+        last = self._open_group if but is None else self._open_group - 1 - but
         _, _, lanes, groups = self._pending
-        over = waiting[lanes] & (groups <= last[lanes])
-        units, marks, _, _ = self._pending[:, over]
-        self._pending = self._pending[:, ~over]
+        completed = waiting[lanes] & (groups <= last[lanes])
+        units, marks, _, _ = self._pending[:, completed]
+        self._pending = self._pending[:, ~completed]
         return units, marks

@@ -1,4 +1,4 @@
-"""memcheck: accesses outside their array, off their alignment, or writes to what is only read."""
+"""memcheck: accesses that are out of bounds or misaligned, and writes to inputs."""
 
 from __future__ import annotations
 
@@ -12,36 +12,36 @@ from memlab.device.emulator.checks.pointer_origin import PointerOrigin
 from memlab.device.emulator.machine.memory import Segment
 
 ArrayExtents: TypeAlias = Sequence[tuple[int, int]]
-"""Where each array of a state space starts and ends, by rising address."""
+"""The start and end of each array of a state space, by rising address."""
 
 AddressSpan: TypeAlias = tuple[int, int, int]
-"""Of some addresses the lowest, the highest, and all of them joined by a bitwise or."""
+"""The lowest and the highest of some addresses, and the bitwise or of all of them."""
 
 
 class BoundsCheck:
-    """Says which lanes may touch what they ask for."""
+    """Decides which lanes may access the memory that they ask for."""
 
     def __init__(
         self,
         observations: Observations,
         extents: Mapping[str, ArrayExtents],
-        meant: Mapping[int, PointerOrigin],
+        origins: Mapping[int, PointerOrigin],
         inputs: Collection[int],
     ) -> None:
         """Check a program.
 
         Args:
-            observations: Where mistakes are noted.
-            extents: By state space, where its arrays start and end.
-            meant: The array that a step's addresses were computed from.
-            inputs: The arrays of global memory that the launch says are only read, by their order.
+            observations: Receives the mistakes.
+            extents: The starts and ends of the arrays, by state space.
+            origins: The array that an instruction's addresses were computed from, by instruction.
+            inputs: The arrays of global memory that the launch only reads, by their order.
         """
-        self._observations, self._origins = observations, meant
+        self._observations, self._origins = observations, origins
         self._extents = {
-            space: np.array(each, np.int64).reshape(-1, 2).T for space, each in extents.items()
+            space: np.array(extent, np.int64).reshape(-1, 2).T for space, extent in extents.items()
         }
         self._read_only_arrays = frozenset(inputs)
-        self._known: dict[tuple[int, str], tuple[Lanes, Lanes, Lanes]] = {}
+        self._permissions: dict[tuple[int, str], tuple[Lanes, Lanes, Lanes]] = {}
 
     def permitted_lanes(
         self,
@@ -53,35 +53,37 @@ class BoundsCheck:
         size: int,
         load: bool,
     ) -> Lanes:
-        """Find the lanes whose access is inside and aligned, and take note of the others.
+        """The lanes whose access is in bounds, aligned and permitted; the others are reported.
 
         Args:
-            step: The instruction.
-            segment: What it touches.
-            address: Each lane's byte address there.
-            active: Lanes that take part.
-            threads: Each lane's thread.
-            size: Bytes that a lane moves.
-            load: Whether it only reads.
+            step: The index of the instruction.
+            segment: The memory that it accesses.
+            address: Byte addresses in the segment, shape (lanes,).
+            active: The lanes that execute the access, as a mask.
+            threads: The lanes' threads, shape (lanes,).
+            size: Bytes per lane.
+            load: Whether the access only reads.
         """
-        taken = address[active]
-        if not taken.size or self.is_permitted(step, segment, address_span(taken), size, load):
+        active_addresses = address[active]
+        if not active_addresses.size or self.is_permitted(
+            step, segment, address_span(active_addresses), size, load
+        ):
             return active
         space, array = self._origins.get(step, ("", -1))
-        starts, ends, permits = self._places(step, segment, load)
+        starts, ends, permits = self._candidate_arrays(step, segment, load)
         misaligned = active & ((address & (size - 1)) != 0)
-        inside, kept = np.zeros((2, len(address)), np.bool_)
+        inside, read_only = np.zeros((2, len(address)), np.bool_)
         for start, end, permitted in zip(starts, ends, permits, strict=True):
-            here = (address >= start) & (address <= end - size)
-            inside |= here
+            in_array = (address >= start) & (address <= end - size)
+            inside |= in_array
             if not permitted:
-                kept |= here
-        kept &= active & ~misaligned
+                read_only |= in_array
+        read_only &= active & ~misaligned
         outside = active & ~inside & ~misaligned
         for kind, wrong in (
             ("misaligned", misaligned),
             ("out of bounds", outside),
-            ("not writable", kept),
+            ("not writable", read_only),
         ):
             if wrong.any():
                 self._observations.add(
@@ -93,38 +95,40 @@ class BoundsCheck:
                     threads[wrong],
                     array=array if space == segment.name else None,
                 )
-        return np.asarray(active & inside & ~kept & ~misaligned)
+        return np.asarray(active & inside & ~read_only & ~misaligned)
 
     def is_permitted(
         self, step: int, segment: Segment, span: AddressSpan, size: int, load: bool
     ) -> bool:
-        """Whether addresses are aligned, and all inside one array that takes this access.
+        """Whether addresses are aligned, and all inside one array that permits this access.
 
         Args:
-            step: The instruction.
-            segment: What it touches.
-            span: Of the addresses.
-            size: Bytes that each lane moves.
-            load: Whether it only reads.
+            step: The index of the instruction.
+            segment: The memory that it accesses.
+            span: The span of the addresses.
+            size: Bytes per lane.
+            load: Whether the access only reads.
         """
         low, high, bits = span
         if bits & (size - 1):
             return False
-        starts, ends, permits = self._places(step, segment, load)
+        starts, ends, permits = self._candidate_arrays(step, segment, load)
         return bool(((starts <= low) & (high + size <= ends) & permits).any())
 
-    def _places(self, step: int, segment: Segment, load: bool) -> tuple[Lanes, Lanes, Lanes]:
-        """The arrays that an instruction may mean: starts, ends, and whether it may do this."""
+    def _candidate_arrays(
+        self, step: int, segment: Segment, load: bool
+    ) -> tuple[Lanes, Lanes, Lanes]:
+        """The arrays an instruction may access: starts, ends, and whether each permits it."""
         key = (step, segment.name)
-        if key not in self._known:
+        if key not in self._permissions:
             starts, ends = self._extents.get(segment.name, np.array([[0], [segment.size]]))
             numbers = np.arange(len(starts))
             space, array = self._origins.get(step, ("", -1))
             if space == segment.name:
                 numbers = np.array([array])
-            takes = [load or self._is_writable(segment, each) for each in numbers.tolist()]
-            self._known[key] = starts[numbers], ends[numbers], np.array(takes, np.bool_)
-        return self._known[key]
+            permits = [load or self._is_writable(segment, number) for number in numbers.tolist()]
+            self._permissions[key] = starts[numbers], ends[numbers], np.array(permits, np.bool_)
+        return self._permissions[key]
 
     def _is_writable(self, segment: Segment, array: int) -> bool:
         if segment.name == "global":
@@ -133,5 +137,5 @@ class BoundsCheck:
 
 
 def address_span(addresses: Lanes) -> AddressSpan:
-    """The span of addresses, of which there are some."""
+    """The span of some addresses, at least one."""
     return int(addresses.min()), int(addresses.max()), int(np.bitwise_or.reduce(addresses))

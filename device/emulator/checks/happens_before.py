@@ -1,8 +1,8 @@
-"""Which accesses of a block lie before which: what each thread knows to be over.
+"""Happens-before order of accesses within a block: what each thread knows to be complete.
 
-Time is the number of the memory instruction. A barrier of the whole block makes everything before
-it known to all its threads, so one time a block says it. A barrier of some of them, such as
-`__syncwarp`, needs one time for each pair; these tables are made only for programs that have one.
+Time counts memory instructions. A barrier of the whole block makes all earlier accesses known to
+all its threads, so one time per lane suffices. A barrier of some threads, such as `__syncwarp`,
+needs one time per pair of lanes. These tables are made only for programs with such a barrier.
 """
 
 from __future__ import annotations
@@ -13,65 +13,63 @@ from memlab.device.emulator.checks.observations import Lanes
 
 
 class HappensBefore:
-    """What the threads of a chunk of blocks know of each other.
+    """The happens-before clocks of the threads of a chunk of blocks.
 
     Attributes:
-        time: Of the last access.
-        since: For each lane, the time up to which it knows all of its block.
-        group: Lanes among which some may wait for each other.
+        time: The time of the last access.
+        block_clock: Per lane, the time up to which it knows the accesses of its whole block.
+        group: The size of the groups of lanes that may wait for each other; 0 for none.
     """
 
     def __init__(self, lanes: int, block: int, group: int, time: int) -> None:
         """Begin a chunk.
 
         Args:
-            lanes: How many it has.
-            block: Lanes of a block.
-            group: Lanes among which some may wait for each other: a warp's, a block's, or 0.
-            time: Of the last access before it.
+            lanes: The number of lanes.
+            block: Lanes per block.
+            group: Lanes per group that may wait for each other: a warp's, a block's, or 0.
+            time: The time of the last access before the chunk.
         """
         self.time = time
         self.block_clock = np.full(lanes, time, np.int64)
         self._block, self.group = block, group
         groups = lanes // group if group else 0
-        self._known = np.zeros((groups, group, group), np.int32)
+        self._pair_clocks = np.zeros((groups, group, group), np.int32)
 
-    def meet_block(self, blocks: Lanes) -> None:
-        """Whole blocks, given as a mask of blocks, wait for all their threads."""
+    def synchronize_blocks(self, blocks: Lanes) -> None:
+        """Synchronize all threads of blocks, given as a mask or by index."""
         self.block_clock.reshape(-1, self._block)[blocks] = self.time
 
-    def meet(self, members: Lanes) -> None:
-        """In each group the members, given as a mask of lanes, wait for each other."""
-        here = members.reshape(-1, self.group)
-        groups = np.flatnonzero(here.any(axis=1))
-        here, known = here[groups], self._known[groups]
-        # What one member knew of others before, all of them know now.
-        merged = np.where(here[:, :, None], known, 0).max(axis=1)
-        merged = np.where(here, self.time, merged)
-        self._known[groups] = np.where(here[:, :, None], merged[:, None, :], known)
+    def synchronize(self, members: Lanes) -> None:
+        """Synchronize, in each group, the members, given as a mask of lanes."""
+        by_group = members.reshape(-1, self.group)
+        groups = np.flatnonzero(by_group.any(axis=1))
+        joined, clocks = by_group[groups], self._pair_clocks[groups]
+        # All members now know the accesses that one of them knew before.
+        merged = np.where(joined[:, :, None], clocks, 0).max(axis=1)
+        merged = np.where(joined, self.time, merged)
+        self._pair_clocks[groups] = np.where(joined[:, :, None], merged[:, None, :], clocks)
 
     def groups(self, lanes: Lanes) -> list[Lanes]:
-        """Cut lanes, in rising order, into those of each group."""
+        """Split lanes, in rising order, by group."""
         return np.split(lanes, np.flatnonzero(np.diff(lanes // self.group)) + 1)
 
     def pairwise_clock(self, lanes: Lanes, others: Lanes) -> Lanes:
-        """Until when each lane knows another of its block."""
-        since = self.block_clock[lanes]
+        """The time up to which each lane knows the accesses of another lane of its block."""
+        clocks = self.block_clock[lanes]
         if not self.group:
-            return since
+            return clocks
         group = lanes // self.group
-        together = np.flatnonzero(group == others // self.group)
-        pairs = self._known[
-            group[together], lanes[together] % self.group, others[together] % self.group
-        ]
-        since[together] = np.maximum(since[together], pairs)
-        return since
+        same = np.flatnonzero(group == others // self.group)
+        pairs = self._pair_clocks[group[same], lanes[same] % self.group, others[same] % self.group]
+        clocks[same] = np.maximum(clocks[same], pairs)
+        return clocks
 
     def newer_clocks(self, lane: int) -> list[tuple[int, int]]:
-        """Lanes that a lane knows of more than its whole block, with the time of each."""
+        """The lanes that a lane knows more of than of its whole block, with their times."""
         if not self.group:
             return []
         group, member = divmod(lane, self.group)
-        row = self._known[group, member]
-        later = np.flatnonzero(row > self.block_clock[lane])
-        return [(group * self.group + int(each), int(row[each])) for each in later]
+        clocks = self._pair_clocks[group, member]
+        newer = np.flatnonzero(clocks > self.block_clock[lane])
+        return [(group * self.group + int(other), int(clocks[other])) for other in newer]

@@ -1,8 +1,8 @@
-"""initcheck: reads of memory that nothing was written to, and outputs left unwritten.
+"""initcheck: reads of memory that was never written, and output elements that were not written.
 
-Written or not is known for each unit of memory: as many bytes as the program's narrowest access
-to that state space moves. A read is at fault where all of an element is unwritten: what copies a
-structure reads its padding too.
+The state of memory is kept per unit: the bytes of the program's narrowest access to that state
+space. A read is at fault if all units of an element are unwritten, since copying a structure also
+reads its padding.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from memlab.device.emulator.machine.memory import GLOBAL_BASE, GlobalMemory, Seg
 
 
 class InitializationCheck:
-    """Which units of memory hold nothing yet."""
+    """The units of memory that are not yet written."""
 
     def __init__(
         self,
@@ -27,10 +27,10 @@ class InitializationCheck:
         outputs: Mapping[str, int],
         unit_bytes: Mapping[str, int],
     ) -> None:
-        """Start with the outputs among the arrays of global memory unwritten.
+        """Begin with the output arrays in global memory unwritten.
 
-        `outputs` gives the bytes of the widest access that stores to each what is wider than a
-        byte; 1 where there is none, or it is not known.
+        `outputs` maps each output to the bytes of its widest store of elements wider than a byte;
+        1 if there is no such store, or none is known.
         """
         self._observations, self._memory, self._unit_bytes = observations, memory, unit_bytes
         self._widest_store_bytes = outputs
@@ -42,53 +42,53 @@ class InitializationCheck:
             self._array_units(name)[:] = True
 
     def begin(self, segments: Mapping[str, Segment]) -> None:
-        """Take the shared and local memory of other blocks: all of it is unwritten."""
+        """Take the shared and local memory of the next blocks, all of it unwritten."""
         for space in ("shared", "local"):
             units = segments[space].data.size // self._unit_bytes[space] + 1
             self._unwritten[space] = np.ones(units, np.bool_)
 
-    def access(self, event: MemoryAccess) -> None:
-        """Take one instruction."""
-        empty = self._unwritten[event.space]
-        touched = event.touched.units
-        if event.kind != "store" and empty[touched].any():
-            missing = event.units_of_whole_elements(empty[event.units])
+    def access(self, access: MemoryAccess) -> None:
+        """Check the reads of an access, and mark its writes."""
+        empty = self._unwritten[access.space]
+        touched = access.touched.units
+        if access.kind != "store" and empty[touched].any():
+            missing = access.units_of_whole_elements(empty[access.units])
             if missing.size:
-                _, first = np.unique(event.lanes_of_units(missing), return_index=True)
+                _, first = np.unique(access.lanes_of_units(missing), return_index=True)
                 missing = missing[first]
                 self._observations.add(
                     "initcheck",
                     "uninitialized read",
-                    event.space,
-                    event.addresses(missing),
-                    event.step,
-                    event.threads[event.lanes_of_units(missing)],
+                    access.space,
+                    access.addresses(missing),
+                    access.step,
+                    access.threads[access.lanes_of_units(missing)],
                 )
-        if event.kind != "load":
+        if access.kind != "load":
             empty[touched] = False
 
     def never_written(self, name: str) -> NDArray[np.int64]:
-        """Row-major positions of an output's elements that were not stored to.
+        """Row-major positions of an output's elements that were not written.
 
-        Where the elements are bytes, they may be those of structures, which have padding.
+        If the elements are bytes, gaps that may be padding of structures are left out.
         """
-        found = self._memory.find(name)
-        by_byte = np.repeat(self._array_units(name), self._unit_bytes["global"])[: found.size]
-        if found.element_bytes == 1:
-            by_byte &= ~_possible_padding(by_byte, self._widest_store_bytes[name])
-        return np.flatnonzero(by_byte.reshape(-1, found.element_bytes).any(axis=1))
+        array = self._memory.find(name)
+        unwritten = np.repeat(self._array_units(name), self._unit_bytes["global"])[: array.size]
+        if array.element_bytes == 1:
+            unwritten &= ~_possible_padding(unwritten, self._widest_store_bytes[name])
+        return np.flatnonzero(unwritten.reshape(-1, array.element_bytes).any(axis=1))
 
     def _array_units(self, name: str) -> Lanes:
-        found, unit = self._memory.find(name), self._unit_bytes["global"]
-        start = (found.address - GLOBAL_BASE) // unit
-        return self._unwritten["global"][start : start - (-found.size // unit)]
+        array, unit = self._memory.find(name), self._unit_bytes["global"]
+        start = (array.address - GLOBAL_BASE) // unit
+        return self._unwritten["global"][start : start - (-array.size // unit)]
 
 
 def _possible_padding(empty: Lanes, widest: int) -> Lanes:
-    """Which bytes of an array of bytes, unwritten or not, may be padding of structures.
+    """The unwritten bytes of an array that may be padding of structures, as a mask.
 
-    Padding goes up to where a member is aligned, as C++ aligns it, and is shorter than that; no
-    member is aligned to more than the widest access.
+    Padding ends at the alignment of the next member, which follows C++'s rules, and is shorter than
+    this alignment. No member is aligned to more than the widest access.
     """
     edges = np.flatnonzero(np.diff(empty.astype(np.int8), prepend=0, append=0))
     starts, ends = edges[::2], edges[1::2]

@@ -1,7 +1,8 @@
-"""How strong an access is: which two of them can race.
+"""The memory order of accesses: which pairs of them can race.
 
-Atomic operations, and what the memory model calls relaxed, acquire or release, do not race with
-each other. `volatile` does, but a polling volatile load does not race with an atomic.
+Atomic operations do not race with each other, nor with accesses that the memory model calls
+relaxed, acquire or release. Volatile accesses race with each other, but a volatile access, such as
+a polling load, does not race with an atomic operation.
 """
 
 from __future__ import annotations
@@ -15,25 +16,24 @@ from memlab.device.emulator.program.program import DecodedInstruction, destinati
 from memlab.device.emulator.ptx.parser import Address, Immediate, Operand, Register, Symbol
 
 WEAK, VOLATILE, STRONG = 0, 1, 2
-"""Two accesses race unless one is strong and the other at least volatile."""
+"""Levels of an access. Two accesses race unless one is strong and the other at least volatile."""
 
 DEVICE_SCOPE, BLOCK_SCOPE = 0, 1
-"""For whom a fence or a release is: other blocks, too, or the thread's own alone."""
+"""The scope of a fence or a release: all blocks, or the thread's own block."""
 
 SymbolicAddress: TypeAlias = tuple[tuple[str, ...], int]
-"""Registers and variables whose sum an address is, in order, and the bytes behind it."""
+"""An address as a sum: the sorted names of registers and variables, and an offset in bytes."""
 
 _STRONG_QUALIFIERS = frozenset(("relaxed", "acquire", "release", "acq_rel", "mmio"))
 
 
 @dataclass(frozen=True)
 class MemoryOrder:
-    """What an instruction's qualifiers say of its order.
+    """The memory order of an instruction, from its qualifiers.
 
     Attributes:
-        level: `PLAIN`, `VOLATILE` or `STRONG`.
-        releases: The scope to which it publishes what lies before it without a fence; None where
-            it needs one.
+        level: `WEAK`, `VOLATILE` or `STRONG`.
+        release_scope: The scope of a release without a separate fence; None if a fence is needed.
     """
 
     level: int
@@ -41,7 +41,7 @@ class MemoryOrder:
 
 
 def memory_orders(steps: Sequence[DecodedInstruction]) -> list[MemoryOrder]:
-    """The strength of each instruction of a program."""
+    """The memory order of each instruction of a program."""
     guesses = _cas_guess_loads(steps)
     return [
         MemoryOrder(STRONG, None) if index in guesses else _memory_order_of(step)
@@ -50,7 +50,7 @@ def memory_orders(steps: Sequence[DecodedInstruction]) -> list[MemoryOrder]:
 
 
 def _memory_order_of(step: DecodedInstruction) -> MemoryOrder:
-    """Read it off an opcode."""
+    """Read the memory order from an opcode."""
     words = set(step.instruction.opcode.split("."))
     atomic = step.row.kind in ("atomic", "reduce")
     level = (
@@ -64,79 +64,84 @@ def _memory_order_of(step: DecodedInstruction) -> MemoryOrder:
 
 
 def is_fence(step: DecodedInstruction) -> bool:
-    """Whether it is `__threadfence` or one of its kind."""
+    """Whether an instruction is `__threadfence` or a variant of it."""
     name = step.row.opcode.split(".")[0]
     return name == "membar" or step.row.opcode in ("fence", "fence.sc")
 
 
 def scope_of(step: DecodedInstruction) -> int:
-    """For whom a fence or a release is; `__threadfence_block` is for the block."""
+    """The scope of a fence or a release; `__threadfence_block` has the block's."""
     return BLOCK_SCOPE if "cta" in step.instruction.opcode.split(".") else DEVICE_SCOPE
 
 
 def _cas_guess_loads(steps: Sequence[DecodedInstruction]) -> set[int]:
-    """Loads of what a compare-and-swap of the same place then compares with.
+    """Find loads of a value that a compare-and-swap at the same address then compares with.
 
-    Loops around `atomicCAS` begin with one, NVIDIA's own `atomicAdd` for doubles too; where it got
-    an old value, the swap does not happen.
+    Loops around `atomicCAS` begin with such a load, NVIDIA's own `atomicAdd` for doubles too. If
+    the load returned an old value, the swap does not happen, so the load does not race.
     """
-    places = _SymbolicAddresses(steps)
+    addresses = _SymbolicAddresses(steps)
     compared: set[tuple[str, SymbolicAddress]] = set()
     for step in steps:
         if step.row.kind == "atomic" and ".cas." in step.row.opcode:
             _, address, compare, _ = step.instruction.operands
             if isinstance(compare, Register) and isinstance(address, Address):
-                compared |= {(name, places.of(address)) for name in places.copies(compare.name)}
-    found = set()
+                symbolic = addresses.of(address)
+                compared |= {(name, symbolic) for name in addresses.copies(compare.name)}
+    guesses = set()
     for index, step in enumerate(steps):
         match step.row.kind, step.instruction.operands:
             case "load", (Register(to), Address() as address):
-                if (to, places.of(address)) in compared:
-                    found.add(index)
-    return found
+                if (to, addresses.of(address)) in compared:
+                    guesses.add(index)
+    return guesses
 
 
 class _SymbolicAddresses:
-    """Addresses as sums, where registers are sums or copies of others."""
+    """Resolves addresses to sums, through registers that are sums or copies of others."""
 
     def __init__(self, steps: Sequence[DecodedInstruction]) -> None:
-        registers = [e.name for s in steps for e in destinations(s) if isinstance(e, Register)]
-        written = Counter(registers)
+        written = Counter(
+            operand.name
+            for step in steps
+            for operand in destinations(step)
+            if isinstance(operand, Register)
+        )
         self._sums: dict[str, tuple[Operand, ...]] = {}
         self._copied: dict[str, set[str]] = {}
         for step in steps:
             match step.row.opcode.split("."), step.instruction.operands:
                 case ["add" | "cvta", *_], (Register(to), *terms):
-                    named = [each.name for each in terms if isinstance(each, Register)]
-                    if all(written[each] <= 1 for each in (to, *named)):
+                    registers = [term.name for term in terms if isinstance(term, Register)]
+                    if all(written[name] <= 1 for name in (to, *registers)):
                         self._sums[to] = tuple(terms)
                 case ["mov", *_], (Register(to), Register(source)):
                     self._copied.setdefault(to, set()).add(source)
 
     def of(self, address: Address) -> SymbolicAddress:
-        """What an address is the sum of, and how far it lies behind that."""
+        """The address as a sum."""
         offset = address.offset
         roots: list[str] = []
-        left: list[Operand] = [address.base] if address.base else []
-        met: set[str] = set()  # a sum of itself, which nothing began, has no end
-        while left:
-            match left.pop():
-                case Register(name) if name in self._sums and name not in met:
-                    met.add(name)
-                    left += self._sums[name]
+        unresolved: list[Operand] = [address.base] if address.base else []
+        expanded: set[str] = set()  # a sum of itself that is never initialised has no end
+        while unresolved:
+            match unresolved.pop():
+                case Register(name) if name in self._sums and name not in expanded:
+                    expanded.add(name)
+                    unresolved += self._sums[name]
                 case Immediate("int", value):
                     offset += value
-                case Symbol(name, more):
+                case Symbol(name, symbol_offset):
                     roots.append(name)
-                    offset += more
+                    offset += symbol_offset
                 case other:
                     roots.append(str(other))
         return tuple(sorted(roots)), offset
 
     def copies(self, register: str) -> set[str]:
-        """The registers whose value may come to be in this one, itself among them."""
-        found, new = {register}, {register}
+        """The registers whose values may be copied to a register, itself included."""
+        sources, new = {register}, {register}
         while new:
-            new = set().union(*(self._copied.get(each, set()) for each in new)) - found
-            found |= new
-        return found
+            new = set().union(*(self._copied.get(name, set()) for name in new)) - sources
+            sources |= new
+        return sources

@@ -1,4 +1,4 @@
-"""What the tools have seen, each mistake once, with how often and where it came first."""
+"""The mistakes that the tools observe: each once, with its count and its first occurrence."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from numpy.typing import NDArray
 Lanes = NDArray[Any]
 
 THREAD_BITS = 10
-"""A block has at most 1024 threads, so a thread's number is its block's, then ten bits."""
+"""A block has at most 1024 threads: a thread's number is its block's number, then ten bits."""
 
 
 @dataclass(frozen=True)
 class Site:
-    """An instruction as one thread carried it out.
+    """An instruction that one thread executed.
 
     Attributes:
-        step: Its place in the program.
-        thread: The running number of the thread's block, then its own in `THREAD_BITS`.
+        step: The index of the instruction in the program.
+        thread: The number of the block in order of execution, then the thread's in `THREAD_BITS`.
     """
 
     step: int
@@ -30,17 +30,17 @@ class Site:
 
 @dataclass(frozen=True)
 class Observation:
-    """One mistake, as its first thread made it.
+    """One mistake, with the first thread that made it.
 
     Attributes:
-        tool: Which tool saw it.
-        kind: One of the tool's kinds.
-        space: State space of the address; empty where there is none.
-        array: Which of the space's arrays, by their order in it; -1 where there is none.
-        address: Byte address in that space.
-        at: Where it happened.
-        other: The other access, or the thread that was waited for.
-        count: How many threads made it, each as often as it did.
+        tool: The tool that observed it.
+        kind: The kind of mistake, one of the tool's.
+        space: The state space of the address; empty if there is none.
+        array: The index of the array in its space; -1 if there is none.
+        address: The byte address in the space.
+        at: The site of the mistake.
+        other: The site of the other access, or of the thread that was waited for.
+        count: The number of times that a thread made it.
     """
 
     tool: str
@@ -54,17 +54,17 @@ class Observation:
 
 
 class Observations:
-    """Mistakes by tool, kind, line, array and the other access's line."""
+    """Mistakes by tool, kind, line, array and line of the other access."""
 
     def __init__(self, lines: Sequence[int], starts: Mapping[str, Lanes]) -> None:
-        """Collect for a program.
+        """Collect the mistakes of a program.
 
         Args:
-            lines: The source line of each of its instructions.
-            starts: By state space, where its arrays start, in rising order.
+            lines: The source line of each instruction.
+            starts: The start addresses of the arrays, rising, by state space.
         """
         self._lines, self._starts = np.asarray(lines), starts
-        self._found: dict[tuple[str, str, int, str, int, int], Observation] = {}
+        self._observed: dict[tuple[str, str, int, str, int, int], Observation] = {}
 
     def add(
         self,
@@ -79,19 +79,19 @@ class Observations:
         array: int | None = None,
         times: int = 1,
     ) -> None:
-        """Take note of mistakes of one kind.
+        """Add mistakes of one kind.
 
         Args:
-            tool: Which tool saw them.
-            kind: One of its kinds.
-            space: The state space; empty where there is none.
-            addresses: Byte address of each, shape (mistakes,).
-            steps: The instruction of each, as its place in the program.
-            threads: The thread of each.
-            other_steps: The other instruction of each.
-            other_threads: The thread that carried it out.
-            array: The array that was meant; None takes the last one before the address.
-            times: How many mistakes each stands for.
+            tool: The tool that observed them.
+            kind: The kind of mistake.
+            space: The state space; empty if there is none.
+            addresses: Byte addresses, shape (mistakes,).
+            steps: The indices of the instructions.
+            threads: The threads.
+            other_steps: The indices of the other instructions.
+            other_threads: The threads that executed the other instructions.
+            array: The array that the addresses belong to; None for the last one before an address.
+            times: The count of each mistake.
         """
         starts = self._starts.get(space)
         if array is not None or starts is None:
@@ -100,32 +100,32 @@ class Observations:
             arrays = np.maximum(np.searchsorted(starts, addresses, "right") - 1, 0)
         steps = np.broadcast_to(steps, len(threads))
         others = np.full(len(threads), -1) if other_steps is None else self._lines[other_steps]
-        keys, of = np.unique([self._lines[steps], arrays, others], axis=1, return_inverse=True)
-        for number, (line, which, other_line) in enumerate(keys.T.tolist()):
-            chosen = np.flatnonzero(of.reshape(-1) == number)
+        keys, group = np.unique([self._lines[steps], arrays, others], axis=1, return_inverse=True)
+        for number, (line, array_index, other_line) in enumerate(keys.T.tolist()):
+            chosen = np.flatnonzero(group.reshape(-1) == number)
             first = int(chosen[np.argmin(threads[chosen])])
             other = None
             if other_steps is not None and other_threads is not None:
                 other = Site(int(other_steps[first]), int(other_threads[first]))
-            seen = Observation(
+            observation = Observation(
                 tool,
                 kind,
                 space,
-                which,
+                array_index,
                 int(addresses[first]),
                 Site(int(steps[first]), int(threads[first])),
                 other,
                 len(chosen) * times,
             )
-            self._keep((tool, kind, line, space, which, other_line), seen)
+            self._keep((tool, kind, line, space, array_index, other_line), observation)
 
-    def _keep(self, key: tuple[str, str, int, str, int, int], seen: Observation) -> None:
-        known = self._found.get(key)
+    def _keep(self, key: tuple[str, str, int, str, int, int], new: Observation) -> None:
+        known = self._observed.get(key)
         if known is not None:
-            earlier = known if known.at.thread <= seen.at.thread else seen
-            seen = replace(earlier, count=known.count + seen.count)
-        self._found[key] = seen
+            first = known if known.at.thread <= new.at.thread else new
+            new = replace(first, count=known.count + new.count)
+        self._observed[key] = new
 
     def all(self) -> list[Observation]:
-        """Everything seen, in the order in which it was."""
-        return list(self._found.values())
+        """All mistakes, in the order of their first observation."""
+        return list(self._observed.values())

@@ -1,9 +1,9 @@
-"""Which array an address was meant for, read off the program.
+"""Pointer origins: the array that an address was computed from, by analysis of the program.
 
-An address that strays into the next array is inside memory all the same. What it was computed from
-says where it belongs: the registers are followed from the kernel's pointers, without regard to the
-order of instructions. Where several pointers flow together, or one comes from memory, nothing is
-said.
+An address that strays into the next array is still inside memory. Its origin tells which array was
+meant: registers are followed from the kernel's pointers, without regard to the order of
+instructions. If several pointers flow together, or one is loaded from memory, the origin is
+unknown.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from memlab.device.emulator.ptx.parser import (
 )
 
 PointerOrigin: TypeAlias = tuple[str, int]
-"""A state space, and one of its arrays by their order in it."""
+"""A state space, and the index of one of its arrays."""
 
 _POINTER_BYTES = 8
 _UNKNOWN_ORIGIN: PointerOrigin = ("", -1)
@@ -38,60 +38,65 @@ def find_pointer_origins(
 
     Args:
         program: The program.
-        memory: What the kernel's pointers point into.
+        memory: The memory that the kernel's pointers point to.
         parameters: The parameter space of the launch.
 
     Returns:
-        Instruction index to array, where it is known.
+        The array by the index of the instruction, where it is known.
     """
-    at = {each.address: ("global", number) for number, each in enumerate(memory.allocations)}
-    named = {each.name: at[memory.find(each.name).address] for each in program.globals}
-    for space, places in (("shared", program.shared), ("const", program.const)):
-        by_start = sorted(places, key=places.__getitem__)
-        named |= {name: (space, number) for number, name in enumerate(by_start)}
-    known: dict[str, frozenset[PointerOrigin]] = {}
+    by_address = {
+        array.address: ("global", number) for number, array in enumerate(memory.allocations)
+    }
+    by_symbol = {
+        variable.name: by_address[memory.find(variable.name).address]
+        for variable in program.globals
+    }
+    for space, starts in (("shared", program.shared), ("const", program.const)):
+        by_start = sorted(starts, key=starts.__getitem__)
+        by_symbol |= {name: (space, number) for number, name in enumerate(by_start)}
+    by_register: dict[str, frozenset[PointerOrigin]] = {}
     changed = True
     while changed:
         changed = False
         for step in program.steps:
-            found = _result_origins(step, program, parameters, at, named, known)
-            for each in destinations(step) if found else ():
-                if isinstance(each, Register):
-                    before = known.get(each.name, frozenset())
-                    if not found <= before:
-                        known[each.name], changed = before | found, True
-    meant = {}
+            new = _result_origins(step, program, parameters, by_address, by_symbol, by_register)
+            for operand in destinations(step) if new else ():
+                if isinstance(operand, Register):
+                    before = by_register.get(operand.name, frozenset())
+                    if not new <= before:
+                        by_register[operand.name], changed = before | new, True
+    origins = {}
     for index, step in enumerate(program.steps):
         for operand in step.instruction.operands:
             if isinstance(operand, Address) and operand.base is not None:
-                sources = _operand_origins(operand.base, named, known)
+                sources = _operand_origins(operand.base, by_symbol, by_register)
                 if len(sources) == 1 and _UNKNOWN_ORIGIN not in sources:
-                    (meant[index],) = sources
-    return meant
+                    (origins[index],) = sources
+    return origins
 
 
 def _result_origins(
     step: DecodedInstruction,
     program: Program,
     parameters: bytes,
-    at: Mapping[int, PointerOrigin],
-    named: Mapping[str, PointerOrigin],
-    known: Mapping[str, frozenset[PointerOrigin]],
+    by_address: Mapping[int, PointerOrigin],
+    by_symbol: Mapping[str, PointerOrigin],
+    by_register: Mapping[str, frozenset[PointerOrigin]],
 ) -> frozenset[PointerOrigin]:
     """The arrays that an instruction's result may point into."""
     row, operands = step.row, step.instruction.operands
     if not row.to or row.to[0] == "pred":
         return frozenset()
     if row.space == "param":
-        return _argument_origins(operands[1], row.vector, program, parameters, at)
+        return _argument_origins(operands[1], row.vector, program, parameters, by_address)
     if row.kind in ("load", "atomic"):
         wide = TYPE_BYTES[row.to[0]] >= _POINTER_BYTES
         return frozenset((_UNKNOWN_ORIGIN,)) if wide else frozenset()
-    found: frozenset[PointerOrigin] = frozenset()
+    origins: frozenset[PointerOrigin] = frozenset()
     for operand in operands[1:]:
-        for each in _scalar_operands(operand):
-            found |= _operand_origins(each, named, known)
-    return found
+        for scalar in _scalar_operands(operand):
+            origins |= _operand_origins(scalar, by_symbol, by_register)
+    return origins
 
 
 def _argument_origins(
@@ -99,28 +104,28 @@ def _argument_origins(
     count: int,
     program: Program,
     parameters: bytes,
-    at: Mapping[int, PointerOrigin],
+    by_address: Mapping[int, PointerOrigin],
 ) -> frozenset[PointerOrigin]:
-    """The array that an argument, or a member of one, points to; those of a vector load."""
+    """The array that a pointer argument, or a pointer in one, points to; several for a vector."""
     if not isinstance(source, Address) or not isinstance(source.base, Symbol):
         return frozenset((_UNKNOWN_ORIGIN,))
     start = program.parameters.get(source.base.name, len(parameters)) + source.offset
-    words = [
-        int.from_bytes(parameters[start + 8 * each : start + 8 * each + 8], "little")
-        for each in range(count)
+    pointers = [
+        int.from_bytes(parameters[start + 8 * index : start + 8 * index + 8], "little")
+        for index in range(count)
     ]
-    return frozenset(at[each] for each in words if each in at)
+    return frozenset(by_address[pointer] for pointer in pointers if pointer in by_address)
 
 
 def _operand_origins(
     operand: Operand,
-    named: Mapping[str, PointerOrigin],
-    known: Mapping[str, frozenset[PointerOrigin]],
+    by_symbol: Mapping[str, PointerOrigin],
+    by_register: Mapping[str, frozenset[PointerOrigin]],
 ) -> frozenset[PointerOrigin]:
     if isinstance(operand, Register):
-        return known.get(operand.name, frozenset())
-    if isinstance(operand, Symbol) and operand.name in named:
-        return frozenset((named[operand.name],))
+        return by_register.get(operand.name, frozenset())
+    if isinstance(operand, Symbol) and operand.name in by_symbol:
+        return frozenset((by_symbol[operand.name],))
     return frozenset()
 
 

@@ -1,7 +1,8 @@
-"""racecheck: two threads at one place, one of them writing, and nothing that orders them.
+"""racecheck: two accesses of different threads to one unit, one of them a write, without order.
 
-Each access is compared with those that `shadow` keeps. Whether two are ordered is asked of what
-the threads know of each other, not of the order in which the emulator happens to run them.
+Each access is compared with those that the shadow memory keeps. Whether two are ordered follows
+from the happens-before order of their threads, not from the order in which the emulator happens to
+execute them.
 """
 
 from __future__ import annotations
@@ -41,22 +42,23 @@ from memlab.device.emulator.program.program import (
 )
 
 _REVERSED_HAZARD = {"RAW": "WAR", "WAR": "RAW", "WAW": "WAW"}
-"""What a hazard is called when the other access is told first."""
+"""The name of a hazard when the other access is reported first."""
 
 
 class RaceCheck:
     """Follows the accesses to shared and global memory.
 
     Attributes:
-        apart: As of `Shadow`.
-        copies: The asynchronous copies on their way.
-        publication: What was published by fences and atomics, and who knows of it.
+        apart: The thread-number shifts of the shadow memory (`ShadowMemory`).
+        copies: The pending asynchronous copies.
+        release_acquire: The order made by fences and atomics.
+        order: The happens-before order of the current chunk.
     """
 
     def __init__(
         self, observations: Observations, steps: Sequence[DecodedInstruction], global_units: int
     ) -> None:
-        """Begin a launch of a program whose accesses touch so many units of global memory."""
+        """Begin a launch whose program touches up to `global_units` units of global memory."""
         self._observations = observations
         self._lines = np.array([step.instruction.source_line for step in steps])
         self._memory_orders = memory_orders(steps)
@@ -69,24 +71,24 @@ class RaceCheck:
             ]
         )
         self._has_fences = any(map(is_fence, steps)) or any(
-            each.release_scope is not None for each in self._memory_orders
+            memory_order.release_scope is not None for memory_order in self._memory_orders
         )
         self.release_acquire = ReleaseAcquireOrder()
-        warps_meet = any(is_warp_barrier(step) or is_partial(step) for step in steps)
-        self.apart = THREAD_AND_WARP_ID_SHIFTS if warps_meet else THREAD_ID_SHIFTS
+        has_warp_barriers = any(is_warp_barrier(step) or is_partial(step) for step in steps)
+        self.apart = THREAD_AND_WARP_ID_SHIFTS if has_warp_barriers else THREAD_ID_SHIFTS
         self._global_shadow = ShadowMemory(global_units, self.apart)
         self._steps, self._levels = array("i", [0]), array("b", [WEAK])  # by time
 
     def begin(
         self, threads: Threads, numbers: Lanes, order: HappensBefore, shared_units: int
     ) -> None:
-        """Take other blocks.
+        """Take the next blocks.
 
         Args:
-            threads: Theirs.
-            numbers: Each lane's thread.
-            order: What their threads know of each other.
-            shared_units: Units of shared memory of all of them.
+            threads: The threads of the blocks.
+            numbers: The thread of each lane.
+            order: The happens-before order of the blocks' threads.
+            shared_units: The units of shared memory of all blocks.
         """
         self.order, self._numbers = order, numbers
         self._lanes_per_block = threads.grid.padded_threads
@@ -98,284 +100,303 @@ class RaceCheck:
         self.release_acquire.begin()
 
     def fence(self, lanes: Lanes, scope: int) -> None:
-        """Lanes, given as a mask, carry out a fence for `DEVICE` or `BLOCK`."""
+        """Note a fence of lanes, as a mask, of scope `DEVICE_SCOPE` or `BLOCK_SCOPE`."""
         self._fence_times[scope, lanes] = self.order.time
 
     def wait(self, lanes: Lanes, but: int | None) -> None:
-        """Lanes, given as a mask, wait for their copies, as in `Copies.arrived`.
+        """Lanes, as a mask, wait for their copies, as in `AsyncCopies.complete`.
 
-        From then on a copy is a store of that moment.
+        From then on, a completed copy counts as a store at that time.
         """
-        units, marks = self.copies.arrived(lanes, but)
-        last = self._shared_shadow.written[units] == marks
-        units, marks = units[last], marks[last]
+        units, marks = self.copies.complete(lanes, but)
+        unchanged = self._shared_shadow.written[units] == marks
+        units, marks = units[unchanged], marks[unchanged]
         steps, _ = self._steps_and_levels(marks)
         for step in np.unique(steps).tolist():
             self._advance_clock(step, WEAK)
-            here = steps == step
-            now = self.order.time << TIME_SHIFT | marks[here] & THREAD_MASK
-            self._shared_shadow.written[units[here]] = now
+            copied = steps == step
+            now = self.order.time << TIME_SHIFT | marks[copied] & THREAD_MASK
+            self._shared_shadow.written[units[copied]] = now
 
-    def access(self, event: MemoryAccess, copies: bool) -> None:
-        """Take one instruction; `copies` for the store of an asynchronous copy."""
-        shadow, touched = self._shadow_of(event), event.touched
-        level = self._access_level(event)
-        self._advance_clock(event.step, level)
+    def access(self, access: MemoryAccess, is_async_copy: bool) -> None:
+        """Check an access, and keep it for later ones."""
+        shadow, touched = self._shadow_of(access), access.touched
+        level = self._access_level(access)
+        self._advance_clock(access.step, level)
         time = self.order.time
         updated = [] if shadow.atomic_updates is None else shadow.atomic_updates.recorded_accesses
         if self._has_fences:
-            self._acquire_and_release(event, level)
-        if event.kind == "load":
-            self._compare("RAW", event, level, [shadow.written, *updated])
+            self._acquire_and_release(access, level)
+        if access.kind == "load":
+            self._compare("RAW", access, level, [shadow.written, *updated])
             shadow.read.add(touched, time)
             return
         self._units_read = np.unique(
-            event.units[self._compare("WAR", event, level, shadow.read.recorded_accesses)]
+            access.units[self._compare("WAR", access, level, shadow.read.recorded_accesses)]
         )
-        self._compare("WAW", event, level, [shadow.written, *updated])
+        self._compare("WAW", access, level, [shadow.written, *updated])
         if level == STRONG:
             shadow.update(touched, time)
         else:
-            mark = PENDING_COPY_BIT if copies else 0
+            mark = PENDING_COPY_BIT if is_async_copy else 0
             shadow.written[touched.units] = mark | time << TIME_SHIFT | touched.threads
             if touched.contended.any():
-                self._compare_lanes(event, shadow.written[event.units] & ~PENDING_COPY_BIT)
-            if copies:
-                lanes = event.spread(event.lanes)
-                self.copies.issue(event.units, PENDING_COPY_BIT | self._timestamps(event), lanes)
-        if event.kind == "store":
-            self._store_times[event.lanes] = time
+                self._compare_lanes(access, shadow.written[access.units] & ~PENDING_COPY_BIT)
+            if is_async_copy:
+                lanes = access.spread(access.lanes)
+                self.copies.issue(access.units, PENDING_COPY_BIT | self._timestamps(access), lanes)
+        if access.kind == "store":
+            self._store_times[access.lanes] = time
 
-    # --- Comparing ---------------------------------------------------------------------------
+    # --- Comparison with earlier accesses ----------------------------------------------------
 
-    def _timestamps(self, event: MemoryAccess) -> Lanes:
-        """Time and thread of each unit touched."""
-        return self.order.time << TIME_SHIFT | event.spread(event.threads)
+    def _timestamps(self, access: MemoryAccess) -> Lanes:
+        """The shadow-memory entry of each unit touched: time and thread."""
+        return self.order.time << TIME_SHIFT | access.spread(access.threads)
 
     def _compare(
-        self, hazard: str, event: MemoryAccess, level: int, kept: Sequence[Lanes]
+        self, hazard: str, access: MemoryAccess, level: int, kept: Sequence[Lanes]
     ) -> Lanes:
-        """Look for earlier accesses of other threads that nothing orders before these.
+        """Report earlier accesses of other threads that are not ordered before these.
 
         Args:
-            hazard: What to call them.
-            event: These accesses.
-            level: How strong they are.
-            kept: What is kept of earlier accesses, by unit.
+            hazard: The name of the hazard.
+            access: These accesses.
+            level: Their memory-order level.
+            kept: The earlier accesses, by unit, several times.
 
         Returns:
-            The places among the units where there are any; some may be there twice.
+            The positions among the units with a conflict, possibly twice.
         """
-        found = [
-            self._find_conflicts(hazard, event, level, each[event.units])
-            for each in kept
-            if self._may_conflict(event, each[event.touched.units])
+        conflicts = [
+            self._find_conflicts(hazard, access, level, earlier[access.units])
+            for earlier in kept
+            if self._may_conflict(access, earlier[access.touched.units])
         ]
-        if not found:
+        if not conflicts:
             return np.zeros(0, np.int64)
-        places = np.concatenate([conflicts for conflicts, _ in found])
-        if places.size:
-            self._report_race(
-                hazard, event, places, np.concatenate([earlier for _, earlier in found])
-            )
-        return places
+        positions = np.concatenate([positions for positions, _ in conflicts])
+        if positions.size:
+            earlier_accesses = np.concatenate([earlier for _, earlier in conflicts])
+            self._report_race(hazard, access, positions, earlier_accesses)
+        return positions
 
-    def _may_conflict(self, event: MemoryAccess, earlier: Lanes) -> bool:
-        """Whether an earlier access to the units touched, each once, may conflict."""
-        touched = event.touched
-        late = self._possibly_concurrent(
-            event, earlier, touched.lanes, touched.threads, touched.contended
+    def _may_conflict(self, access: MemoryAccess, earlier: Lanes) -> bool:
+        """Whether an earlier access to one of the touched units may conflict: a quick test."""
+        touched = access.touched
+        concurrent = self._possibly_concurrent(
+            access, earlier, touched.lanes, touched.threads, touched.contended
         )
-        return bool(late.any())
+        return bool(concurrent.any())
 
     def _possibly_concurrent(
-        self, event: MemoryAccess, earlier: Lanes, lanes: Lanes, threads: Lanes, met: Lanes | bool
+        self,
+        access: MemoryAccess,
+        earlier: Lanes,
+        lanes: Lanes,
+        threads: Lanes,
+        contended: Lanes | bool,
     ) -> Lanes:
-        """Where an earlier access is of another thread and later than all that this one knows.
+        """Whether an earlier access is by another thread, and later than all this thread knows.
 
         Args:
-            event: These accesses.
-            earlier: Accesses to compare with.
-            lanes: Who now touches the same unit.
+            access: These accesses.
+            earlier: The earlier access to compare with, per unit.
+            lanes: The lane that now touches the unit.
             threads: The threads of these lanes.
-            met: Whether others of this instruction do so too, whoever they are.
+            contended: Whether several lanes of this access touch the unit.
         """
-        late = earlier > (self.order.block_clock[lanes] << TIME_SHIFT | THREAD_MASK)
-        if event.space == "global":  # of other blocks, threads know nothing by time
-            apart = ((earlier ^ threads) & THREAD_MASK) >> THREAD_BITS != 0
-            late |= (earlier != 0) & (apart | met)
-        if late.any():
-            late &= ((earlier ^ threads) & THREAD_MASK != 0) | met | (earlier >= PENDING_COPY_BIT)
-        return np.asarray(late)
+        concurrent = earlier > (self.order.block_clock[lanes] << TIME_SHIFT | THREAD_MASK)
+        if access.space == "global":  # clocks say nothing about other blocks
+            other_block = ((earlier ^ threads) & THREAD_MASK) >> THREAD_BITS != 0
+            concurrent |= (earlier != 0) & (other_block | contended)
+        if concurrent.any():
+            other_thread = (earlier ^ threads) & THREAD_MASK != 0
+            concurrent &= other_thread | contended | (earlier >= PENDING_COPY_BIT)
+        return np.asarray(concurrent)
 
     def _find_conflicts(
-        self, hazard: str, event: MemoryAccess, level: int, earlier: Lanes
+        self, hazard: str, access: MemoryAccess, level: int, earlier: Lanes
     ) -> tuple[Lanes, Lanes]:
-        """The places among the units where an earlier access conflicts, and these accesses."""
-        lanes, threads = event.spread(event.lanes), event.spread(event.threads)
-        places = np.flatnonzero(self._possibly_concurrent(event, earlier, lanes, threads, False))
-        if places.size:
-            places = self._unordered_places(event, level, places, earlier[places])
-        if places.size and hazard == "WAW":
-            places = places[~self._is_same_value(event, places, earlier[places])]
-        return places, earlier[places]
+        """The positions among the units with a conflict, and the earlier accesses there."""
+        lanes, threads = access.spread(access.lanes), access.spread(access.threads)
+        positions = np.flatnonzero(
+            self._possibly_concurrent(access, earlier, lanes, threads, False)
+        )
+        if positions.size:
+            positions = self._unordered_places(access, level, positions, earlier[positions])
+        if positions.size and hazard == "WAW":
+            positions = positions[~self._is_same_value(access, positions, earlier[positions])]
+        return positions, earlier[positions]
 
     def _unordered_places(
-        self, event: MemoryAccess, level: int, places: Lanes, earlier: Lanes
+        self, access: MemoryAccess, level: int, positions: Lanes, earlier: Lanes
     ) -> Lanes:
-        """Those of the places where nothing orders the earlier access before this one."""
+        """The positions where nothing orders the earlier access before this one."""
         _, levels = self._steps_and_levels(earlier)
         both_strong = np.maximum(levels, level) == STRONG
         race = ~(both_strong & (np.minimum(levels, level) >= VOLATILE))
-        race &= ~self._is_ordered(event, places, earlier)
-        updates = self._shadow_of(event).atomic_updates
+        race &= ~self._is_ordered(access, positions, earlier)
+        updates = self._shadow_of(access).atomic_updates
         atomic = np.flatnonzero(race & (levels == STRONG))
         if updates is not None and atomic.size:
-            # Who draws the last ticket, and looks at it, knows that all others were drawn before.
-            last = updates.last[event.units[places[atomic]]]
+            # A thread that reads the last ticket of a counter knows that all others were drawn.
+            last = updates.last[access.units[positions[atomic]]]
             steps, _ = self._steps_and_levels(last)
             race[atomic] = ~(
-                self._returning_atomics[steps] & self._is_ordered(event, places[atomic], last)
+                self._returning_atomics[steps] & self._is_ordered(access, positions[atomic], last)
             )
-        return np.asarray(places[race])
+        return np.asarray(positions[race])
 
-    def _is_ordered(self, event: MemoryAccess, places: Lanes, earlier: Lanes) -> Lanes:
-        """Whether an earlier access to each of the places comes before this one in any run."""
+    def _is_ordered(self, access: MemoryAccess, positions: Lanes, earlier: Lanes) -> Lanes:
+        """Whether the earlier access at each position comes before this one in every execution."""
         lanes, threads = (
-            event.lanes[event.lanes_of_units(places)],
-            event.threads[event.lanes_of_units(places)],
+            access.lanes[access.lanes_of_units(positions)],
+            access.threads[access.lanes_of_units(positions)],
         )
         other_threads, times = earlier & THREAD_MASK, earlier >> TIME_SHIFT
-        ordered = np.zeros(len(places), np.bool_)
-        inside = np.flatnonzero(other_threads >> THREAD_BITS == threads >> THREAD_BITS)
-        others = self._chunk_lanes(other_threads[inside])
-        known = self.order.pairwise_clock(lanes[inside], others)
-        known[others == lanes[inside]] = self.order.time
-        ordered[inside] = times[inside] <= known
+        ordered = np.zeros(len(positions), np.bool_)
+        same_block = np.flatnonzero(other_threads >> THREAD_BITS == threads >> THREAD_BITS)
+        others = self._chunk_lanes(other_threads[same_block])
+        clocks = self.order.pairwise_clock(lanes[same_block], others)
+        clocks[others == lanes[same_block]] = self.order.time
+        ordered[same_block] = times[same_block] <= clocks
         if self._has_fences:
-            for each in np.flatnonzero(~ordered).tolist():
-                ordered[each] = self.release_acquire.knows(
-                    int(threads[each]), int(other_threads[each]), int(times[each])
+            for index in np.flatnonzero(~ordered).tolist():
+                ordered[index] = self.release_acquire.knows(
+                    int(threads[index]), int(other_threads[index]), int(times[index])
                 )
         return ordered
 
-    def _is_same_value(self, event: MemoryAccess, places: Lanes, earlier: Lanes) -> Lanes:
-        """Whether a store leaves the bytes at each of the places as an earlier store did.
+    def _is_same_value(self, access: MemoryAccess, positions: Lanes, earlier: Lanes) -> Lanes:
+        """Whether a store at each position stores the same bytes as an earlier store.
 
-        Compute Sanitizer leaves out such writes, by default. Where others read meanwhile, the
-        bytes may be the same only in the emulator, whose threads have all read before one wrote.
+        Compute Sanitizer does not report such writes by default. If other threads read the unit
+        meanwhile, they are reported: the bytes may be equal only in the emulator, in which all
+        threads read before one writes.
         """
-        if event.kind != "store":
-            return np.zeros(len(places), np.bool_)
-        unit = event.unit_bytes
-        old = event.segment.data[: event.segment.data.size // unit * unit].reshape(-1, unit)
-        new = event.values().reshape(-1, unit)
-        equal = (old[event.units[places]] == new[places]).all(axis=1)
+        if access.kind != "store":
+            return np.zeros(len(positions), np.bool_)
+        unit = access.unit_bytes
+        old = access.segment.data[: access.segment.data.size // unit * unit].reshape(-1, unit)
+        new = access.values().reshape(-1, unit)
+        equal = (old[access.units[positions]] == new[positions]).all(axis=1)
         steps, _ = self._steps_and_levels(earlier)
         return np.asarray(
-            equal & self._stores[steps] & ~np.isin(event.units[places], self._units_read)
+            equal & self._stores[steps] & ~np.isin(access.units[positions], self._units_read)
         )
 
-    def _compare_lanes(self, event: MemoryAccess, left: Lanes) -> None:
-        """Look for lanes that stored different values to one place at once.
+    def _compare_lanes(self, access: MemoryAccess, left: Lanes) -> None:
+        """Report lanes of this access that store different values to one unit.
 
-        What they move is aligned: where two lanes meet, they do so with the same part of it.
-        `left` is what is kept of the last of them, for each unit touched.
+        Accesses are aligned, so lanes that touch the same unit touch the same part of it.
+
+        Args:
+            access: The access.
+            left: The shadow-memory entry that is left after the access, per unit of each lane.
         """
-        lost = np.flatnonzero(left != self._timestamps(event))
+        lost = np.flatnonzero(left != self._timestamps(access))
         if not lost.size:
             return
-        winners = np.searchsorted(event.threads, left[lost] & THREAD_MASK)
-        new = event.values().reshape(len(event.lanes), event.width, -1)
-        part = lost % event.width
-        differ = (new[event.lanes_of_units(lost), part] != new[winners, part]).any(axis=1)
-        lost = lost[differ | np.isin(event.units[lost], self._units_read)]
+        winners = np.searchsorted(access.threads, left[lost] & THREAD_MASK)
+        new = access.values().reshape(len(access.lanes), access.width, -1)
+        part = lost % access.width
+        differ = (new[access.lanes_of_units(lost), part] != new[winners, part]).any(axis=1)
+        lost = lost[differ | np.isin(access.units[lost], self._units_read)]
         if lost.size:
-            self._report_race("WAW", event, lost, left[lost])
+            self._report_race("WAW", access, lost, left[lost])
 
-    def _report_race(self, hazard: str, event: MemoryAccess, places: Lanes, earlier: Lanes) -> None:
-        """Name an access once for each line that it races with.
+    def _report_race(
+        self, hazard: str, access: MemoryAccess, positions: Lanes, earlier: Lanes
+    ) -> None:
+        """Report each access once per source line that it races with.
 
-        Which of two blocks runs first is the emulator's choice: their races are told in the order
-        of the program.
+        Which of two blocks runs first is the emulator's choice, so a race between blocks is
+        reported in the order of the program.
         """
         steps, _ = self._steps_and_levels(earlier)
-        pairs = np.stack([event.lanes_of_units(places), self._lines[steps]])
+        pairs = np.stack([access.lanes_of_units(positions), self._lines[steps]])
         _, first = np.unique(pairs, axis=1, return_index=True)
-        places, others, steps = places[first], earlier[first] & THREAD_MASK, steps[first]
-        threads = event.threads[event.lanes_of_units(places)]
-        turned = (steps > event.step) & ((threads ^ others) >> THREAD_BITS != 0)
-        at, other = np.where(turned, steps, event.step), np.where(turned, event.step, steps)
-        by, other_by = np.where(turned, others, threads), np.where(turned, threads, others)
-        for kind, chosen in ((hazard, ~turned), (_REVERSED_HAZARD[hazard], turned)):
+        positions, others, steps = positions[first], earlier[first] & THREAD_MASK, steps[first]
+        threads = access.threads[access.lanes_of_units(positions)]
+        is_reversed = (steps > access.step) & ((threads ^ others) >> THREAD_BITS != 0)
+        at, other = (
+            np.where(is_reversed, steps, access.step),
+            np.where(is_reversed, access.step, steps),
+        )
+        by, other_by = (
+            np.where(is_reversed, others, threads),
+            np.where(is_reversed, threads, others),
+        )
+        for kind, chosen in ((hazard, ~is_reversed), (_REVERSED_HAZARD[hazard], is_reversed)):
             if chosen.any():
                 self._observations.add(
                     "racecheck",
                     kind,
-                    event.space,
-                    event.addresses(places)[chosen],
+                    access.space,
+                    access.addresses(positions)[chosen],
                     at[chosen],
                     by[chosen],
                     other[chosen],
                     other_by[chosen],
                 )
 
-    def _shadow_of(self, event: MemoryAccess) -> ShadowMemory:
-        return self._shared_shadow if event.space == "shared" else self._global_shadow
+    def _shadow_of(self, access: MemoryAccess) -> ShadowMemory:
+        return self._shared_shadow if access.space == "shared" else self._global_shadow
 
     def _steps_and_levels(self, earlier: Lanes) -> tuple[Lanes, Lanes]:
-        """Instruction and strength of earlier accesses."""
+        """The instructions and memory-order levels of earlier accesses."""
         times = (earlier & ~PENDING_COPY_BIT) >> TIME_SHIFT
         steps, levels = np.frombuffer(self._steps, np.intc), np.frombuffer(self._levels, np.int8)
         return steps[times], levels[times]
 
     def _advance_clock(self, step: int, level: int) -> None:
-        """One more access: its time, and what is looked up by it."""
+        """Assign the next time to an access, and keep its instruction and level by time."""
         self.order.time += 1
         self._steps.append(step)
         self._levels.append(level)
 
     def _chunk_lanes(self, threads: Lanes) -> Lanes:
-        """The lanes of threads of this chunk."""
+        """The lanes of this chunk's threads."""
         block = (threads >> THREAD_BITS) - self._first_block
         return np.asarray(block * self._lanes_per_block + (threads & ((1 << THREAD_BITS) - 1)))
 
-    # --- Atomics behind fences ---------------------------------------------------------------
+    # --- Release and acquire -----------------------------------------------------------------
 
-    def _access_level(self, event: MemoryAccess) -> int:
-        """A volatile store right behind a fence is a flag, as strong as an atomic."""
-        level = self._memory_orders[event.step].level
-        if level == VOLATILE and event.kind == "store":
-            fenced = self._fence_times[:, event.lanes].max(axis=0)
-            stored = self._store_times[event.lanes]
+    def _access_level(self, access: MemoryAccess) -> int:
+        """The level of an access; a volatile store right after a fence is strong."""
+        level = self._memory_orders[access.step].level
+        if level == VOLATILE and access.kind == "store":
+            fenced = self._fence_times[:, access.lanes].max(axis=0)
+            stored = self._store_times[access.lanes]
             if ((fenced >= 0) & (fenced >= stored)).all():
                 return STRONG
         return level
 
-    def _acquire_and_release(self, event: MemoryAccess, level: int) -> None:
-        """Lane by lane, let strong reads acquire and strong writes behind a fence publish."""
+    def _acquire_and_release(self, access: MemoryAccess, level: int) -> None:
+        """Per lane, let strong reads acquire, and strong writes after a fence release."""
         if level == WEAK:
             return
-        atomic, releases = event.kind == "atomic", self._memory_orders[event.step].release_scope
+        atomic, releases = access.kind == "atomic", self._memory_orders[access.step].release_scope
         for unit, thread, lane in zip(
-            event.units[:: event.width].tolist(),
-            event.threads.tolist(),
-            event.lanes.tolist(),
+            access.units[:: access.width].tolist(),
+            access.threads.tolist(),
+            access.lanes.tolist(),
             strict=True,
         ):
-            # What is for the block alone is published at a place of the block's own.
-            places = ((event.space, unit), (f"{event.space} of {thread >> THREAD_BITS}", unit))
-            if event.kind != "store":
-                for place in places:
-                    self.release_acquire.acquire(place, thread, atomic)
-            if event.kind == "load" or level != STRONG:
+            # A block-scope release is kept at a location that only the block sees.
+            locations = ((access.space, unit), (f"{access.space} of {thread >> THREAD_BITS}", unit))
+            if access.kind != "store":
+                for location in locations:
+                    self.release_acquire.acquire(location, thread, atomic)
+            if access.kind == "load" or level != STRONG:
                 continue
             fenced = self._fence_times[:, lane].tolist()
             if releases is not None:
                 fenced[releases] = self.order.time
-            known = self.order.newer_clocks(lane)
-            others = [(int(self._numbers[each]), until) for each, until in known]
+            newer = self.order.newer_clocks(lane)
+            others = [(int(self._numbers[other]), time) for other, time in newer]
             since = int(self.order.block_clock[lane])
-            for place, time in zip(places, fenced, strict=True):
+            for location, time in zip(locations, fenced, strict=True):
                 if time >= 0:
-                    self.release_acquire.release(place, thread, time, since, others, not atomic)
+                    self.release_acquire.release(location, thread, time, since, others, not atomic)

@@ -1,9 +1,9 @@
-"""Order that fences and atomics make, within a block and between blocks.
+"""The order that fences and atomics make, within a block and between blocks.
 
-A thread publishes what lies before its last fence when it then does an atomic operation; whoever
-does one on the same place later has acquired that, and so have those who meet it at a barrier
-(PTX ISA, chapter "Memory Consistency Model", causality order). A fence behind the acquiring
-operation is not asked for: NVIDIA's own threadFenceReduction has none.
+A thread releases its accesses before a fence when it then executes an atomic operation. A thread
+that later executes one at the same location acquires them, and so do the threads that synchronize
+with it at a barrier (PTX ISA, chapter "Memory Consistency Model", causality order). A fence after
+the acquiring operation is not required: NVIDIA's own threadFenceReduction has none.
 """
 
 from __future__ import annotations
@@ -15,24 +15,32 @@ from dataclasses import dataclass, field
 from memlab.device.emulator.checks.observations import THREAD_BITS
 
 SyncLocation = tuple[str, int]
-"""A unit of memory in a state space, or as one block alone sees it."""
+"""A unit of memory in a state space, or as only one block sees it."""
 
 AcquiredOperations = dict[SyncLocation, int]
-"""How many operations on a place a thread knows to be over, by place."""
+"""The number of operations at each location that a thread knows to be complete."""
 
 
 @dataclass
 class _ReleaseHistory:
-    """What was published at one place: by thread and by block, (operation, time) in order."""
+    """The releases at one location.
+
+    Attributes:
+        operations: The number of operations so far.
+        threads: By thread, pairs (operation, time) in order: at this operation, the thread's
+            accesses up to this time were released.
+        blocks: The same by block.
+        acquired: The operations elsewhere that the releasing threads had acquired.
+    """
 
     operations: int = 0
     threads: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
     blocks: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
-    reach: AcquiredOperations = field(default_factory=dict)
+    acquired: AcquiredOperations = field(default_factory=dict)
 
 
 class ReleaseAcquireOrder:
-    """What was published where, and who has acquired it."""
+    """The releases by location, and the operations that threads and blocks have acquired."""
 
     def __init__(self) -> None:
         self._histories: dict[SyncLocation, _ReleaseHistory] = {}
@@ -41,99 +49,104 @@ class ReleaseAcquireOrder:
 
     @property
     def has_acquisitions(self) -> bool:
-        """Whether any thread has acquired anything since its block last met."""
+        """Whether a thread has acquired anything since its block last synchronized."""
         return bool(self._threads)
 
     def begin(self) -> None:
-        """Go on with other blocks: shared memory is new, and those before are over."""
-        self._histories = {at: board for at, board in self._histories.items() if at[0] == "global"}
+        """Take the next blocks: shared memory is new, and the blocks before are complete."""
+        self._histories = {
+            location: history
+            for location, history in self._histories.items()
+            if location[0] == "global"
+        }
         self._threads.clear()
         self._blocks.clear()
 
-    def acquire(self, place: SyncLocation, thread: int, counts: bool) -> None:
-        """A thread reads a place in an order that all agree on.
+    def acquire(self, location: SyncLocation, thread: int, is_operation: bool) -> None:
+        """A thread reads a location with a strong access.
 
         Args:
-            place: Where.
-            thread: Its number.
-            counts: Whether it also writes there, which makes it an operation of the place.
+            location: The location.
+            thread: The thread's number.
+            is_operation: Whether the thread also writes there, which counts as an operation.
         """
-        board = self._histories.get(place)
-        if board is None:
-            if not counts:
+        history = self._histories.get(location)
+        if history is None:
+            if not is_operation:
                 return
-            board = self._histories[place] = _ReleaseHistory()
-        board.operations += counts
-        own = self._threads.setdefault(thread, {})
-        _merge_acquired(own, board.reach)
-        own[place] = board.operations
+            history = self._histories[location] = _ReleaseHistory()
+        history.operations += is_operation
+        acquired = self._threads.setdefault(thread, {})
+        _merge_acquired(acquired, history.acquired)
+        acquired[location] = history.operations
 
     def release(
         self,
-        place: SyncLocation,
+        location: SyncLocation,
         thread: int,
         time: int,
         since: int,
         others: Iterable[tuple[int, int]],
-        counts: bool,
+        is_operation: bool,
     ) -> None:
-        """A thread writes a place behind a fence.
+        """A thread writes a location after a fence.
 
         Args:
-            place: Where.
-            thread: Its number.
-            time: Of its last access before the fence.
+            location: The location.
+            thread: The thread's number.
+            time: The time of its last access before the fence.
             since: The time up to which it knows its whole block.
             others: Threads of which it knows more, with the times.
-            counts: Whether this is an operation of its own, not one that has acquired already.
+            is_operation: Whether this counts as a new operation; not if it has acquired already.
         """
-        board = self._histories.setdefault(place, _ReleaseHistory())
-        board.operations += counts
-        for each, until in ((thread, time), *others):
-            board.threads.setdefault(each, []).append((board.operations, until))
-        board.blocks.setdefault(thread >> THREAD_BITS, []).append((board.operations, since))
-        _merge_acquired(board.reach, self._of(thread))
+        history = self._histories.setdefault(location, _ReleaseHistory())
+        history.operations += is_operation
+        for released, until in ((thread, time), *others):
+            history.threads.setdefault(released, []).append((history.operations, until))
+        history.blocks.setdefault(thread >> THREAD_BITS, []).append((history.operations, since))
+        _merge_acquired(history.acquired, self._acquired_by(thread))
 
-    def meet_block(self, block: int) -> None:
-        """All threads of a block know what any of them does."""
-        of_block = self._blocks.setdefault(block, {})
-        for thread in [each for each in self._threads if each >> THREAD_BITS == block]:
-            _merge_acquired(of_block, self._threads.pop(thread))
+    def synchronize_block(self, block: int) -> None:
+        """All threads of a block acquire what one of them has acquired."""
+        acquired = self._blocks.setdefault(block, {})
+        for thread in [thread for thread in self._threads if thread >> THREAD_BITS == block]:
+            _merge_acquired(acquired, self._threads.pop(thread))
 
-    def meet(self, threads: Iterable[int]) -> None:
-        """Threads of one group know what any of them does."""
+    def synchronize(self, threads: Iterable[int]) -> None:
+        """Threads of one group acquire what one of them has acquired."""
         members = list(threads)
         union: AcquiredOperations = {}
-        for each in members:
-            _merge_acquired(union, self._threads.get(each, {}))
+        for thread in members:
+            _merge_acquired(union, self._threads.get(thread, {}))
         if union:
-            self._threads.update({each: dict(union) for each in members})
+            self._threads.update({thread: dict(union) for thread in members})
 
     def knows(self, thread: int, other: int, time: int) -> bool:
-        """Whether a thread has acquired what another one did at a time."""
-        for place, operations in self._of(thread).items():
-            board = self._histories.get(place)
-            if board is not None and (
-                _last_release_time(board.threads.get(other), operations) >= time
-                or _last_release_time(board.blocks.get(other >> THREAD_BITS), operations) >= time
-            ):
+        """Whether a thread has acquired another thread's access at a time."""
+        for location, operations in self._acquired_by(thread).items():
+            history = self._histories.get(location)
+            if history is None:
+                continue
+            by_thread = _last_release_time(history.threads.get(other), operations)
+            by_block = _last_release_time(history.blocks.get(other >> THREAD_BITS), operations)
+            if max(by_thread, by_block) >= time:
                 return True
         return False
 
-    def _of(self, thread: int) -> AcquiredOperations:
-        own = dict(self._blocks.get(thread >> THREAD_BITS, {}))
-        _merge_acquired(own, self._threads.get(thread, {}))
-        return own
+    def _acquired_by(self, thread: int) -> AcquiredOperations:
+        acquired = dict(self._blocks.get(thread >> THREAD_BITS, {}))
+        _merge_acquired(acquired, self._threads.get(thread, {}))
+        return acquired
 
 
 def _merge_acquired(into: AcquiredOperations, more: AcquiredOperations) -> None:
-    for place, operations in more.items():
-        into[place] = max(into.get(place, -1), operations)
+    for location, operations in more.items():
+        into[location] = max(into.get(location, -1), operations)
 
 
-def _last_release_time(published: list[tuple[int, int]] | None, operations: int) -> int:
-    """The time of the last publication among the first operations on a place; -1 without one."""
-    if not published:
+def _last_release_time(releases: list[tuple[int, int]] | None, operations: int) -> int:
+    """The time of the last release among the first operations at a location; -1 without one."""
+    if not releases:
         return -1
-    found = bisect_right(published, (operations, 1 << 62))
-    return published[found - 1][1] if found else -1
+    count = bisect_right(releases, (operations, 1 << 62))
+    return releases[count - 1][1] if count else -1

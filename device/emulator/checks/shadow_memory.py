@@ -1,6 +1,6 @@
-"""What is kept of the accesses to memory, for later ones to be compared with.
+"""Shadow memory: the earlier accesses to each unit, for later ones to be compared with.
 
-An access is one number: its time, and below it its thread.
+An entry is one number: the time of the access in its upper bits, the thread in its lower 32 bits.
 """
 
 from __future__ import annotations
@@ -15,39 +15,40 @@ from memlab.device.properties import WARP_SIZE
 
 TIME_SHIFT = 32
 THREAD_MASK = (1 << TIME_SHIFT) - 1
-"""The thread of an access."""
+"""The bits of an entry that hold the thread."""
 PENDING_COPY_BIT = 1 << 62
-"""Marks an asynchronous copy on its way: later than any time. What was waited for has no mark."""
+"""Marks a pending asynchronous copy, as later than any time; a completed copy has no mark."""
 
 THREAD_ID_SHIFTS = (0,)
-"""In what low bits of their numbers threads may differ that count as one: in none."""
+"""Numbers of low bits: threads whose numbers differ in these bits only count as one. Here, in no
+bits: an entry is kept for two different threads."""
 THREAD_AND_WARP_ID_SHIFTS = (0, WARP_SIZE.bit_length() - 1)
-"""The same where a unit's accesses are also kept for warps, which have barriers of their own."""
+"""The same, with another entry for two different warps, for programs with barriers of a warp."""
 
 
 class AccessHistory:
     """The accesses to each unit of a state space that later ones are compared with; 0 for none.
 
-    The last one is not enough: its own thread may come back. Nor are two threads of one warp
-    where warps have barriers of their own.
+    The last access is not enough, since its own thread may access the unit again. Nor are two
+    threads of one warp, if warps have barriers of their own.
 
     Attributes:
-        last: The last one.
+        last: The last access to each unit.
     """
 
-    def __init__(self, units: int, apart: Sequence[int]) -> None:
-        """Begin with none; `apart` as of `Shadow`."""
+    def __init__(self, units: int, id_shifts: Sequence[int]) -> None:
+        """Begin without accesses; `id_shifts` as in `ShadowMemory`."""
         self.last = np.zeros(units, np.int64)
-        # The last by another thread than `last`, and by another warp.
-        self._others = [(bits, np.zeros(units, np.int64)) for bits in apart]
+        # The last access by another thread than that of `last`, and by another warp.
+        self._others = [(bits, np.zeros(units, np.int64)) for bits in id_shifts]
 
     @property
     def recorded_accesses(self) -> list[Lanes]:
-        """All that is kept: an access to each unit, several times."""
+        """The entries of all units, several arrays of shape (units,)."""
         return [self.last, *(others for _, others in self._others)]
 
     def add(self, touched: TouchedUnits, time: int) -> None:
-        """Keep an instruction's accesses; of several threads at one unit the last and the first."""
+        """Add an instruction's accesses; of several threads at one unit, the last and the first."""
         units, now = touched.units, time << TIME_SHIFT | touched.threads
         before = self.last[units]
         self.last[units] = now
@@ -58,23 +59,23 @@ class AccessHistory:
 
 
 class ShadowMemory:
-    """What was last done to each unit of a state space.
+    """The last accesses to each unit of a state space.
 
     Attributes:
-        written: The last store.
-        read: Reads.
-        updated: Atomic operations; None before the first.
+        written: The last store to each unit.
+        read: The reads.
+        atomic_updates: The atomic operations; None before the first.
     """
 
-    def __init__(self, units: int, apart: Sequence[int]) -> None:
-        """Begin with nothing done; `apart` is `THREADS_APART`, or `WARPS_APART` too."""
-        self._units, self._apart = units, apart
+    def __init__(self, units: int, id_shifts: Sequence[int]) -> None:
+        """Begin without accesses; `id_shifts` is one of the constants above."""
+        self._units, self._id_shifts = units, id_shifts
         self.written = np.zeros(units, np.int64)
-        self.read = AccessHistory(units, apart)
+        self.read = AccessHistory(units, id_shifts)
         self.atomic_updates: AccessHistory | None = None
 
     def update(self, touched: TouchedUnits, time: int) -> None:
-        """Keep an instruction's atomic operations."""
+        """Add an instruction's atomic operations."""
         if self.atomic_updates is None:
-            self.atomic_updates = AccessHistory(self._units, self._apart)
+            self.atomic_updates = AccessHistory(self._units, self._id_shifts)
         self.atomic_updates.add(touched, time)

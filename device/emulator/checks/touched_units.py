@@ -1,8 +1,8 @@
-"""The units of memory that one instruction touches, each once, and which threads meet there.
+"""The units of memory that one instruction touches, without duplicates, and where threads collide.
 
-Lanes often touch the same: rows of a tile are read by half a warp at a time. What the tools keep of
-an instruction is then short, and it is worked out once for all that touch alike: those of a loop
-differ in nothing but where they begin.
+Lanes often touch the same units: rows of a tile are read by half a warp at a time. Without
+duplicates, the data that the tools keep of an instruction is small. It is also computed once for
+all similar accesses: the iterations of a loop differ only in their first unit.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from memlab.device.emulator.checks.observations import Lanes
 
 @dataclass(frozen=True)
 class TouchedUnits:
-    """What lanes touch.
+    """The units that lanes touch.
 
     Attributes:
-        units: Each unit once, shape (n,).
-        lanes: The last lane to touch each, shape (n,).
-        threads: Its thread, shape (n,).
-        met: Whether several lanes touch it, shape (n,).
-        others: For threads, and for warps where these are told apart: which of the units another
-            one touches, too, and the first that does.
+        units: The units without duplicates, shape (n,).
+        lanes: The last lane to touch each unit, shape (n,).
+        threads: The threads of these lanes, shape (n,).
+        contended: Whether several threads touch the unit, shape (n,).
+        others: For threads, and for warps if these are distinguished: the positions of the units
+            that another thread (or warp) touches too, and the first such thread.
     """
 
     units: Lanes
@@ -35,41 +35,41 @@ class TouchedUnits:
     others: Sequence[tuple[Lanes, Lanes]]
 
     def moved(self, by: int) -> TouchedUnits:
-        """The same, so many units further on."""
+        """The same units, moved by a number of units."""
         return TouchedUnits(self.units + by, self.lanes, self.threads, self.contended, self.others)
 
 
 def gather_touched_units(
-    units: Lanes, lanes: Lanes, threads: Lanes, scratch: Lanes, apart: Sequence[int]
+    units: Lanes, lanes: Lanes, threads: Lanes, scratch: Lanes, id_shifts: Sequence[int]
 ) -> TouchedUnits:
-    """Gather what lanes touch by units.
+    """Remove duplicates from the units that lanes touch.
 
     Args:
-        units: What they touch, lane after lane, as many units each, shape (lanes * width,).
+        units: The units, lane by lane, the same number per lane, shape (lanes * width,).
         lanes: The lanes, shape (lanes,).
-        threads: Their threads, shape (lanes,).
-        scratch: Memory to work with, an integer for each unit there is.
-        apart: The low bits of a thread's number in which those that count as one may differ.
+        threads: The lanes' threads, shape (lanes,).
+        scratch: Scratch memory: an integer for every unit of the state space.
+        id_shifts: As in `ShadowMemory`.
     """
     width = len(units) // len(lanes)
-    place = np.arange(len(units), dtype=scratch.dtype)
-    scratch[units] = place  # of several at one unit, the last stays
+    position = np.arange(len(units), dtype=scratch.dtype)
+    scratch[units] = position  # the last of several positions at one unit stays
     left = scratch[units]
-    is_last = left == place
+    is_last = left == position
     last = np.flatnonzero(is_last)
-    met = np.zeros(len(last), np.bool_)
+    contended = np.zeros(len(last), np.bool_)
     nothing = np.zeros(0, np.int64)
-    others = [(nothing, nothing)] * len(apart)
+    others = [(nothing, nothing)] * len(id_shifts)
     if len(last) < len(units):
-        once, lost = units[last], np.flatnonzero(~is_last)[::-1]
-        for number, bits in enumerate(apart):
+        distinct, lost = units[last], np.flatnonzero(~is_last)[::-1]
+        for number, bits in enumerate(id_shifts):
             differs = (threads[lost // width] ^ threads[left[lost] // width]) >> bits != 0
-            scratch[once] = last
+            scratch[distinct] = last
             scratch[units[lost[differs]]] = lost[differs]
-            first = scratch[once]
+            first = scratch[distinct]
             shared = np.flatnonzero(first != last)
             others[number] = shared, threads[first[shared] // width]
-            met[shared] = True
-        units = once
-    at = last // width
-    return TouchedUnits(units, lanes[at], threads[at], met, others)
+            contended[shared] = True
+        units = distinct
+    owners = last // width
+    return TouchedUnits(units, lanes[owners], threads[owners], contended, others)

@@ -1,14 +1,14 @@
-"""synccheck: what a shuffle reads from a lane that takes no part in it, and who uses that.
+"""synccheck: values that a shuffle reads from a lane that does not execute it, and their use.
 
 Such a value is undefined (PTX ISA, "shfl.sync"). Reading it is no mistake: in a sum over half a
-warp, the upper lanes read beyond the half, and nobody asks what they get. So each register carries,
-a lane each, from which shuffle it has such a value; it is reported when that is stored, or decides
-an address or a branch.
+warp, the upper lanes read beyond the half, and their result is not used. So registers carry, per
+lane, the shuffle from which they hold an undefined value. It is reported when the value is stored,
+or decides an address or a branch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -29,8 +29,8 @@ from memlab.device.emulator.ptx.parser import Address, Operand
 from memlab.device.properties import WARP_SIZE
 
 UndefinedMarks: TypeAlias = Lanes
-"""For each lane the shuffle, the lane that read and the lane that it read from, as one number; the
-least where there are several; `_DEFINED` where the value is defined."""
+"""Per lane, the shuffle, the reading lane and the source lane as one number; the smallest of
+several; `_DEFINED` if the value is defined."""
 
 _DEFINED = np.int64(1 << 62)
 _STORE_KINDS = ("store", "atomic", "reduce")
@@ -38,7 +38,7 @@ _VISIBLE_SPACES = ("global", "shared", "generic")
 
 
 def is_shuffle(step: DecodedInstruction) -> bool:
-    """Whether it is one of `__shfl_sync` and its kin."""
+    """Whether an instruction is a shuffle (`__shfl_sync` and its variants)."""
     return step.row.opcode.startswith("shfl.sync.")
 
 
@@ -53,20 +53,19 @@ class UndefinedShuffleValues:
         operands: Operands,
         barriers: BarrierCheck,
     ) -> None:
-        """Watch a chunk; `numbers` are its lanes' threads."""
+        """Follow a chunk; `numbers` are its lanes' threads."""
         self._observations, self._barriers = observations, barriers
         self._threads, self._numbers, self._operands = threads, numbers, operands
         self._lanes = threads.lanes
         self._marks: dict[str, UndefinedMarks] = {}
-        self._shuffle_inputs: dict[int, Collection[str]] = {}  # the registers that shuffles read
-        self._reconverged_groups: Mapping[
-            int, Lanes
-        ] = {}  # groups, and what all of them held as they met
+        self._shuffle_inputs: dict[int, Collection[str]] = {}  # by shuffle, the registers it reads
+        # The groups that last reconverged at a shuffle, and the marks of the values they brought.
+        self._reconverged_groups: Mapping[int, Lanes] = {}
         self._held: UndefinedMarks | None = None
-        self._reported = np.full(self._lanes, _DEFINED)  # the last mark of each that was reported
+        self._reported = np.full(self._lanes, _DEFINED)  # per lane, the last mark reported
 
     def follow(self, index: int, step: DecodedInstruction, action: Action) -> Action:
-        """The action of an instruction, and what it does to undefined values."""
+        """Extend the action of an instruction by its effect on undefined values."""
         if is_shuffle(step):
             return self._shuffle_action(index, step, action)
         targets = tuple(registers_written(step))
@@ -87,15 +86,15 @@ class UndefinedShuffleValues:
         return run
 
     def use(self, registers: Collection[str], mask: Lanes | None) -> None:
-        """Lanes, None for all, do with registers what others see: report undefined values."""
-        marks = self._of(registers)
+        """Report undefined values in registers that lanes, None for all, use visibly."""
+        marks = self._marks_of(registers)
         if marks is None:
             return
         lanes = self._threads.alive if mask is None else mask
         users = np.flatnonzero(lanes & (marks != _DEFINED) & (marks != self._reported))
         self._reported[users] = marks[users]
-        readings, source = np.divmod(marks[users], WARP_SIZE)
-        steps, reader = np.divmod(readings, self._lanes)
+        reads, source = np.divmod(marks[users], WARP_SIZE)
+        steps, reader = np.divmod(reads, self._lanes)
         source += reader // WARP_SIZE * WARP_SIZE
         is_thread = self._threads.alive[source]
         self._report(steps[~is_thread], reader[~is_thread], None)
@@ -114,40 +113,41 @@ class UndefinedShuffleValues:
                 None if source is None else self._numbers[source],
             )
 
-    # --- How values go on --------------------------------------------------------------------
+    # --- Propagation -------------------------------------------------------------------------
 
     def _shuffle_action(self, index: int, step: DecodedInstruction, action: Action) -> Action:
-        """A shuffle moves marks as it moves values, and makes new ones."""
-        to, value, *given = step.instruction.operands
-        b, c, members = (self._operands.source(each, "u32") for each in given)
+        """Extend a shuffle: it moves marks as it moves values, and makes new ones."""
+        to, value, *control = step.instruction.operands
+        b, c, members = (self._operands.source(operand, "u32") for operand in control)
         mode, shape = step.row.opcode.split(".")[2], (-1, WARP_SIZE)
-        names, decides = tuple(registers_of(value)), [n for o in given for n in registers_of(o)]
+        names, decides = tuple(registers_of(value)), _register_names(control)
         result, *rest = registers_of(to)
-        place = np.arange(self._lanes).reshape(shape)
+        lanes = np.arange(self._lanes).reshape(shape)
         self._shuffle_inputs[index] = names
 
         def lanes_of(source: Source) -> Lanes:
             return np.broadcast_to(value_of(source), self._lanes).reshape(shape)
 
         def run(mask: Lanes | None) -> None:
-            company = self._barriers.company
-            active = company.active(self._threads.alive if mask is None else mask).reshape(shape)
-            where = [lanes_of(each) for each in company.given[1:] or (b, c, members)]
+            participating = self._barriers.company
+            alive = self._threads.alive if mask is None else mask
+            active = participating.active(alive).reshape(shape)
+            where = [lanes_of(source) for source in participating.given[1:] or (b, c, members)]
             source, _ = warp.source_lanes(mode, where[0], where[1])
-            part = warp.is_source_participating(active, source, where[2])
+            takes_part = warp.is_source_participating(active, source, where[2])
             if decides:
                 self.use(decides, mask)
-            held = self._reconverged_marks() if company.groups else self._of(names)
+            held = self._reconverged_marks() if participating.groups else self._marks_of(names)
             action(mask)
             marks = None
             if held is not None:
                 marks = np.take_along_axis(held.reshape(shape), source, axis=1)
-            if not part[active].all():
-                at = np.take_along_axis(place, source, axis=1)
-                excused = self._barriers.faulty[at]
-                new = (index * self._lanes + place) * WARP_SIZE + source
+            if not takes_part[active].all():
+                source_lanes = np.take_along_axis(lanes, source, axis=1)
+                excused = self._barriers.faulty[source_lanes]
+                new = (index * self._lanes + lanes) * WARP_SIZE + source
                 old = _DEFINED if marks is None else marks
-                marks = np.where(part, old, np.where(excused, _DEFINED, new))
+                marks = np.where(takes_part, old, np.where(excused, _DEFINED, new))
             self._set(result, None if marks is None else marks.reshape(-1), mask)
             for name in rest:
                 self._set(name, None, mask)
@@ -155,88 +155,93 @@ class UndefinedShuffleValues:
         return run
 
     def _reconverged_marks(self) -> UndefinedMarks | None:
-        """The marks of what lanes give to a shuffle that they carry out in several places."""
+        """The marks of the values that lanes bring to a shuffle, which is in several places."""
         groups = self._barriers.company.groups
-        if self._reconverged_groups is not groups:  # the first of them: none has its result yet
+        # At the first of the groups, the marks are not yet changed by a result.
+        if self._reconverged_groups is not groups:
             self._reconverged_groups, self._held = groups, None
             for index, lanes in groups.items():
-                marks = self._of(self._shuffle_inputs[index])
+                marks = self._marks_of(self._shuffle_inputs[index])
                 if marks is not None:
                     before = _DEFINED if self._held is None else self._held
                     self._held = np.where(lanes, marks, before)
         return self._held
 
     def _propagation_rule(self, step: DecodedInstruction) -> Callable[[], UndefinedMarks | None]:
-        """Whence the result of an instruction has undefined values."""
-        given = step.instruction.operands[1:]
+        """The rule for the marks of an instruction's result."""
+        operands = step.instruction.operands[1:]
         opcode, row = step.row.opcode, step.row
-        if row.kind != "lanes":  # of what is loaded, or voted on, nothing is known
+        if row.kind != "lanes":  # values that are loaded or voted on count as defined
             return lambda: None
         if opcode.startswith("selp."):
-            return self._select_rule(given, row.of)
-        names = [tuple(registers_of(each)) for each in given]
-        joins = next((each for each in opcode.split(".") if each in ("and", "or")), "")
-        if joins:  # of a comparison joined to a predicate, the third operand
-            settling = range(2 if opcode.startswith("setp.") else 0, len(given))
-            sources = {each: self._operands.source(given[each], row.of[each]) for each in settling}
-            return self._bitwise_rule(names, sources, every_bit=joins == "or")
-        together = tuple(each for some in names for each in some)
-        return lambda: self._of(together)
+            return self._select_rule(operands, row.of)
+        names = [tuple(registers_of(operand)) for operand in operands]
+        bitwise = next((word for word in opcode.split(".") if word in ("and", "or")), "")
+        if bitwise:  # a comparison combines its result with its third operand
+            first = 2 if opcode.startswith("setp.") else 0
+            sources = {
+                number: self._operands.source(operands[number], row.of[number])
+                for number in range(first, len(operands))
+            }
+            return self._bitwise_rule(names, sources, is_or=bitwise == "or")
+        all_names = tuple(_register_names(operands))
+        return lambda: self._marks_of(all_names)
 
     def _select_rule(
-        self, given: Sequence[Operand], types: Sequence[str]
+        self, operands: Sequence[Operand], types: Sequence[str]
     ) -> Callable[[], UndefinedMarks | None]:
-        """Of `selp`: only the operand that is chosen counts."""
-        one, other, chosen = (tuple(registers_of(each)) for each in given)
-        predicate = self._operands.source(given[2], types[2])
+        """The rule of `selp`: the operand that is not chosen does not count."""
+        registers = [tuple(registers_of(operand)) for operand in operands]
+        predicate = self._operands.source(operands[2], types[2])
 
         def rule() -> UndefinedMarks | None:
-            marks = [self._of(each) for each in (one, other, chosen)]
-            if all(each is None for each in marks):
+            marks = [self._marks_of(names) for names in registers]
+            if all(mark is None for mark in marks):
                 return None
-            a, b, decides = (_DEFINED if each is None else each for each in marks)
-            return np.asarray(np.minimum(np.where(value_of(predicate), a, b), decides))
+            first, second, decides = (_DEFINED if mark is None else mark for mark in marks)
+            chosen = np.where(value_of(predicate), first, second)
+            return np.asarray(np.minimum(chosen, decides))
 
         return rule
 
     def _bitwise_rule(
-        self, names: Sequence[Collection[str]], sources: Mapping[int, Source], every_bit: bool
+        self, names: Sequence[Collection[str]], sources: Mapping[int, Source], is_or: bool
     ) -> Callable[[], UndefinedMarks | None]:
-        """Of `and` and `or`: an operand without any bit, or with every one, settles the result."""
+        """The rule of `and` and `or`: a defined operand of only 0s, or only 1s, decides alone."""
 
         def rule() -> UndefinedMarks | None:
-            marks = self._of({name for each in names for name in each})
+            marks = self._marks_of({name for operand in names for name in operand})
             if marks is None:
                 return None
             for number, source in sources.items():
-                value, own = value_of(source), self._of(names[number])
-                none = np.zeros((), value.dtype)
-                settles = value == (~none if every_bit else none)
-                if own is not None:
-                    settles = settles & (own == _DEFINED)
-                marks = np.where(settles, _DEFINED, marks)
+                value, own_marks = value_of(source), self._marks_of(names[number])
+                zero = np.zeros((), value.dtype)
+                decides = value == (~zero if is_or else zero)
+                if own_marks is not None:
+                    decides = decides & (own_marks == _DEFINED)
+                marks = np.where(decides, _DEFINED, marks)
             return marks
 
         return rule
 
     def _used(self, step: DecodedInstruction) -> tuple[str, ...]:
-        """The registers that an instruction uses for what others see."""
+        """The registers that an instruction uses visibly: stored values, addresses, its guard."""
         if step.row.kind in _STORE_KINDS and step.row.space in _VISIBLE_SPACES:
             return tuple(registers_read(step))
         guard = step.instruction.guard
-        addresses = [each for each in step.instruction.operands if isinstance(each, Address)]
-        places = [name for each in addresses for name in registers_of(each)]
-        return tuple([guard] if guard else []) + tuple(places)
+        operands = step.instruction.operands
+        addresses = [operand for operand in operands if isinstance(operand, Address)]
+        return tuple([guard] if guard else []) + tuple(_register_names(addresses))
 
     # --- Marks -------------------------------------------------------------------------------
 
-    def _of(self, registers: Collection[str]) -> UndefinedMarks | None:
-        """The marks of some registers; None where all of their values are defined."""
-        found = [self._marks[each] for each in registers if each in self._marks]
-        return None if not found else found[0] if len(found) == 1 else np.minimum.reduce(found)
+    def _marks_of(self, registers: Collection[str]) -> UndefinedMarks | None:
+        """The marks of some registers; None if all of their values are defined."""
+        marks = [self._marks[name] for name in registers if name in self._marks]
+        return None if not marks else marks[0] if len(marks) == 1 else np.minimum.reduce(marks)
 
     def _set(self, name: str, marks: UndefinedMarks | None, mask: Lanes | None) -> None:
-        """Note what a register holds from now on, in the lanes of a mask."""
+        """Set a register's marks in the lanes of a mask."""
         old = self._marks.pop(name, None)
         if marks is None and old is None:
             return
@@ -245,3 +250,7 @@ class UndefinedShuffleValues:
         now = np.where(lanes, new, _DEFINED if old is None else old)
         if (now != _DEFINED).any():
             self._marks[name] = now
+
+
+def _register_names(operands: Iterable[Operand]) -> list[str]:
+    return [name for operand in operands for name in registers_of(operand)]

@@ -1,7 +1,7 @@
-"""Where lanes touch memory, worked out once for all the accesses that are alike.
+"""Caches the footprint of an access: the places that all lanes of a chunk touch.
 
-Two accesses are alike where all lanes of a chunk take part and each has moved by as much: the turns
-of a loop, or what one address register serves with offsets.
+Two accesses are similar if all lanes take part and all addresses differ by the same distance. The
+iterations of a loop, and accesses from one address register with several offsets, are similar.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from memlab.device.emulator.checks.touched_units import TouchedUnits
 from memlab.device.emulator.machine.memory import Segment
 from memlab.device.properties import WARP_SIZE
 
-_CACHE_CAPACITY = 32  # each is several arrays as long as a chunk has lanes
+_CACHE_CAPACITY = 32  # footprints; one holds several arrays with an item per lane
 
 AddressBase: TypeAlias = tuple[str, int, str]
-"""State space, bytes that a lane moves, and the register or variable that addresses begin from."""
+"""State space, bytes per lane, and the register or variable that addresses are based on."""
 
 
 @dataclass(frozen=True)
 class AccessFootprint:
-    """Where lanes touch a segment.
+    """The places that lanes touch in a segment.
 
     Attributes:
-        segment: What they touch.
-        address: Byte address of each in its space, shape (n,).
-        position: Byte position of each in the segment's data, shape (n,).
+        segment: The segment.
+        address: Byte addresses in the state space, shape (n,).
+        position: Byte positions in the segment's data, shape (n,).
         lanes: The lanes, shape (n,).
-        threads: Their threads, shape (n,).
-        touched: The units touched, each once.
+        threads: The lanes' threads, shape (n,).
+        touched: The units touched, without duplicates.
     """
 
     segment: Segment
@@ -44,26 +44,26 @@ class AccessFootprint:
 
 
 class FootprintCache:
-    """What all lanes of a chunk touched before."""
+    """The footprints of earlier accesses of all lanes of a chunk."""
 
     def __init__(self, lanes: int, block_lanes: int) -> None:
-        """Begin a chunk of so many lanes, of which a block has so many."""
+        """Begin a chunk; `block_lanes` are the lanes per block."""
         self._lanes = lanes
-        # By where these lanes touch, accesses that are not alike mostly differ.
-        places = [1, WARP_SIZE // 4, WARP_SIZE // 2, WARP_SIZE - 1, WARP_SIZE, block_lanes]
-        self._sample_lanes = np.minimum([*places, lanes], lanes) - 1
+        # The addresses of these lanes differ in most pairs of accesses that are not similar.
+        sample = [1, WARP_SIZE // 4, WARP_SIZE // 2, WARP_SIZE - 1, WARP_SIZE, block_lanes]
+        self._sample_lanes = np.minimum([*sample, lanes], lanes) - 1
         self._by_sample: dict[tuple[str, int, bytes], AccessFootprint] = {}
         self._by_base: dict[AddressBase, tuple[int, AccessFootprint, int]] = {}
 
     def find(
         self, base: AddressBase, version: int, start: Lanes
     ) -> tuple[AccessFootprint, int] | None:
-        """Find an access that is alike, and by how many bytes this one lies behind it.
+        """Find a similar access, and the distance from it to this one in bytes.
 
         Args:
-            base: What the addresses are computed from.
-            version: How often that has been written.
-            start: What it holds, one address for all lanes or one for each.
+            base: The base of the addresses.
+            version: How often the base register has been written.
+            start: The value of the base, one for all lanes or one per lane.
         """
         if base not in self._by_base or self._by_base[base][0] != version:
             space, size, _ = base
@@ -79,12 +79,12 @@ class FootprintCache:
         return located, moved
 
     def keep(self, size: int, located: AccessFootprint) -> None:
-        """Remember an access of all lanes, and forget the one that was remembered first."""
+        """Keep the footprint of an access of all lanes, and drop the oldest one."""
         if len(self._by_sample) >= _CACHE_CAPACITY:
             del self._by_sample[next(iter(self._by_sample))]
             self._by_base.clear()
         self._by_sample[self._sample(located.segment.name, size, located.address)] = located
 
     def _sample(self, space: str, size: int, address: Lanes) -> tuple[str, int, bytes]:
-        """What is the same of all accesses that are alike, and of few others."""
+        """A key that is equal for similar accesses, and rarely for others."""
         return space, size, (address[self._sample_lanes] - address[0]).tobytes()

@@ -175,7 +175,7 @@ def test_only_the_folders_named_are_read(tmp_path):
             value(name, f"#include {include}\n{KERNEL}")
         assert value(name, f"#include {include}\n{KERNEL}", options=(f"-I{outside}",)) == 7
     for include in ('"pipe.h"', '"/dev/zero"'):
-        with pytest.raises(UsageError, match="no regular file"):
+        with pytest.raises(UsageError, match="not a regular file"):
             value(name, f"#include {include}\n{KERNEL}")
     with pytest.raises(UsageError, match="named by a macro"):
         value(name, f'#define FILE "{outside}/value.h"\n#include FILE\n{KERNEL}')

@@ -260,14 +260,14 @@ def test_a_parameter_without_a_name_is_numbered():
         ("sxpy", "k.cu has no kernel 'sxpy': did you mean 'saxpy'?"),
         ("inside", "k.cu has no kernel 'inside': did you mean 'space::inside'?"),
         ("zzz", "known: copy, fill, hidden, inner, named, saxpy, space::inside, twice"),
-        ("", "k.cu has 8 kernels, .*'saxpy'.*: say which"),
+        ("", "k.cu has 8 kernels, .*'saxpy'.*: name one"),
         ("copy", "'copy' is declared template <typename T>: .*k.cu:'copy<...>'"),
         ("space::fill", "'space::fill' is declared template <int N>: "),
         ("space::fill<2.5>", "'space::fill<2.5>' does not fit template <int N>: "),
         ("fill<2>", "'fill' in a namespace: .*space::fill<2>"),
         ("copy<absent>", "not 'copy<absent>' .identifier \"absent\" is undefined"),
         ("twice", r"_Z5twicePf \(float \*\) or _Z5twicePd \(double \*\)"),
-        ("helper", "is a function of k.cu, but no kernel: declare it __global__"),
+        ("helper", "is a function of k.cu, but not a kernel: declare it __global__"),
         ("table", "variable 'table', but no such kernel"),
         ("1 + 1", "k.cu has no kernel '1 . 1'"),
         ("saxpy\n", "line break"),
@@ -284,7 +284,7 @@ def test_what_names_no_kernel_gets_one_line_of_help(entry, said):
     [
         ("", "k.cu has no kernel: define one"),
         ("__device__ int f() { return 1; }", "k.cu has no kernel: define one"),
-        ("template <class T> __global__ void t(T*) {}", "templates alone, 't': .*template <class"),
+        ("template <class T> __global__ void t(T*) {}", "only templates, 't': .*template <class"),
     ],
 )
 def test_without_a_name_there_must_be_one_kernel(source, said):
@@ -334,7 +334,7 @@ def test_structures_of_structures_are_looked_into_once():
     ],
 )
 def test_what_lies_too_deep_is_refused_in_one_line(source):
-    with pytest.raises(UsageError, match="too deep in one another to follow: nest them less"):
+    with pytest.raises(UsageError, match=r"nests blocks or types too deeply .*: nest them less"):
         signature_of(TranslationUnit(source, "k.cu", HOPPER), "k")
 
 
