@@ -21,11 +21,11 @@ from memlab.device.emulation.execution import Execution
 from memlab.device.emulator.checks.checker import Checker
 from memlab.device.emulator.checks.observations import Observation, Site
 from memlab.device.emulator.machine.memory import KernelFault, describe_wild_address
+from memlab.device.emulator.machine.threads import block_coordinates
 from memlab.device.emulator.ptx import parser
 from memlab.device.emulator.sampling.block_sample import (
     BlockCoordinates,
     WholeGrid,
-    block_coordinates,
     draw_strata,
 )
 from memlab.device.measurement import Coverage, DeviceSummary, Progress, ignore_progress

@@ -28,10 +28,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from memlab.device.budget import Deadline, EmulationTimeoutError
+from memlab.device.emulator.machine.threads import BlockBox
 from memlab.device.emulator.sampling.affine_values import AffineValues
 from memlab.device.emulator.sampling.block_sample import GridPartition, center_block, split_extent
 from memlab.device.emulator.sampling.data_dependence import depends_on_data
-from memlab.device.emulator.sampling.decision_range import BlockBox, alignment_periods
+from memlab.device.emulator.sampling.decision_range import alignment_periods
 
 if TYPE_CHECKING:
     from memlab.device.emulation.execution import Execution

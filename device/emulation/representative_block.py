@@ -35,10 +35,10 @@ from memlab.device.emulation.block_classes import middle_block
 from memlab.device.emulation.counting import ExecutedChunk, GridCounts, StratumSample
 from memlab.device.emulation.execution import Execution
 from memlab.device.emulator.machine.execution_trace import ExecutionTrace
+from memlab.device.emulator.machine.threads import BlockBox
 from memlab.device.emulator.models import address_streams
 from memlab.device.emulator.models.address_streams import SECTORS_PER_LINE, AccessStream, IntArray
 from memlab.device.emulator.sampling.block_sample import GridPartition, van_der_corput
-from memlab.device.emulator.sampling.decision_range import BlockBox
 from memlab.device.properties import LINE_BYTES, WARP_SIZE
 from memlab.kernels.launch import Dim3
 

@@ -8,6 +8,7 @@ import numpy as np
 from memlab.device.emulator.machine.access_costs import Patterns, Tally
 from memlab.device.emulator.machine.machine import Chunk
 from memlab.device.emulator.machine.memory import GlobalMemory
+from memlab.device.emulator.machine.observer import Observer
 from memlab.device.emulator.machine.threads import Grid
 from memlab.device.emulator.program.program import Program, load_program
 from memlab.device.emulator.ptx.parser import parse_ptx
@@ -53,6 +54,7 @@ def run(
     blocks: Sequence[tuple[int, int, int]] | None = None,
     source: Sequence[str] = (),
     order: Sequence[str] = (),
+    observers: Sequence[Observer] = (),
 ) -> Launched:
     """Run all blocks as one chunk; parameters are the arrays' addresses, then the scalars.
 
@@ -67,6 +69,7 @@ def run(
         blocks: Which blocks to run instead of all.
         source: Lines for messages.
         order: Names of arrays and scalars (then a mapping), where they are mixed.
+        observers: Watch the run.
     """
     program = load_program(parse_ptx(text), entry, source)
     variables = {each.name: each for each in program.globals}
@@ -87,7 +90,9 @@ def run(
     launch = Grid(grid, block, dynamic_shared_bytes, bytes(space))
     if blocks is None:
         blocks = [(x, y, z) for z in range(grid[2]) for y in range(grid[1]) for x in range(grid[0])]
-    chunk = Chunk(program, launch, np.array(blocks), memory, Patterns(), source=source)
+    chunk = Chunk(
+        program, launch, np.array(blocks), memory, Patterns(), observers=observers, source=source
+    )
     tally = chunk.run()
     left = {
         name: memory.bytes_of(name).view(np.asarray(array).dtype).reshape(np.shape(array)).copy()

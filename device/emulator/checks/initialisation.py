@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from memlab.device.emulator.checks.access import MemoryAccess
 from memlab.device.emulator.checks.observations import Lanes, Observations
-from memlab.device.emulator.machine.memory import GLOBAL_BASE, GlobalMemory, Segment
+from memlab.device.emulator.isa.address_space import GLOBAL_BASE
+from memlab.device.emulator.machine.memory import GlobalMemory, Segment
 
 
 class InitializationCheck:

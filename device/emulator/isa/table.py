@@ -26,9 +26,9 @@ from memlab.device.emulator.isa import (
     warp,
     wmma,
 )
+from memlab.device.emulator.isa.address_space import WINDOWS, is_in_space
 from memlab.device.emulator.isa.arithmetic import Function
 from memlab.device.emulator.isa.rows import NUMPY_TYPES, TABLE, Kind, Row, find_row, op
-from memlab.device.emulator.machine.memory import WINDOWS, is_in_space
 from memlab.device.emulator.ptx.parser import TYPE_BYTES
 
 __all__ = ["NUMPY_TYPES", "TABLE", "Kind", "Row", "find_row"]

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from memlab.device.emulator.isa import integers
+from memlab.device.emulator.isa.address_space import split_by_space
 from memlab.device.emulator.isa.table import NUMPY_TYPES, Row
 from memlab.device.emulator.machine.address_resolution import (
     MemoryInstruction,
@@ -20,7 +21,7 @@ from memlab.device.emulator.machine.address_resolution import (
     resolve_addresses,
 )
 from memlab.device.emulator.machine.binding import Action
-from memlab.device.emulator.machine.memory import GlobalMemory, Lanes, Segment, split_by_space
+from memlab.device.emulator.machine.memory import GlobalMemory, Lanes, Segment
 from memlab.device.emulator.machine.observer import ChunkState, ExecutionPolicy, Observer
 from memlab.device.emulator.machine.operands import Source, value_of
 from memlab.device.emulator.machine.scheduler import Mask

@@ -25,13 +25,17 @@ from memlab.device.emulator.machine.operands import Operands, value_of
 from memlab.device.emulator.machine.partial_barriers import PartialBarriers, is_partial
 from memlab.device.emulator.machine.scheduler import Mask, Scheduler, active_warps
 from memlab.device.emulator.machine.spin_waits import SpinWaitDetector
-from memlab.device.emulator.machine.threads import Grid, Threads, source_excerpt
+from memlab.device.emulator.machine.threads import Grid, Threads
 from memlab.device.emulator.machine.warp_synchronization import (
     ParticipatingLanes,
     WaitingGroups,
     WarpSynchronization,
 )
-from memlab.device.emulator.program.lowering import OPERAND_EXCEPTIONS, operand_error
+from memlab.device.emulator.program.lowering import (
+    OPERAND_EXCEPTIONS,
+    operand_error,
+    source_excerpt,
+)
 from memlab.device.emulator.program.program import DecodedInstruction, Program
 from memlab.device.properties import WARP_SIZE
 

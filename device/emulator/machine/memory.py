@@ -1,70 +1,20 @@
-"""Address spaces as flat byte arrays, and the addresses of lanes in them.
-
-A generic address says by its window which space it lies in, as on the GPU: shared and local
-memory have windows of their own, everything else is global.
-"""
+"""State spaces as flat byte arrays: their bounds, and the arrays of global memory."""
 
 from __future__ import annotations
 
 import bisect
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from memlab.device.emulator.isa.address_space import GLOBAL_BASE
 from memlab.errors import MemlabError
 from memlab.text import plural
 
 Lanes = NDArray[Any]
-
-GLOBAL_BASE = 0x7F00_0000_0000
-SHARED_WINDOW = 0x7E00_0000_0000
-LOCAL_WINDOW = 0x7D00_0000_0000
-CONST_WINDOW = 0x7C00_0000_0000
-PARAM_WINDOW = 0x7B00_0000_0000
-WINDOW_BYTES = 1 << 40
-"""Windows far apart, so that a stray address is in none; the values are this emulator's own."""
-WINDOWS = {
-    "global": GLOBAL_BASE,
-    "shared": SHARED_WINDOW,
-    "local": LOCAL_WINDOW,
-    "const": CONST_WINDOW,
-    "param": PARAM_WINDOW,
-}
-
-
-def is_in_space(space: str, address: Lanes) -> Lanes:
-    """Whether generic addresses lie in a state space; what lies in no window is global."""
-    inside = {
-        name: (address >= np.uint64(start)) & (address < np.uint64(start + WINDOW_BYTES))
-        for name, start in WINDOWS.items()
-        if name != "global"
-    }
-    if space == "global":
-        return np.asarray(~np.logical_or.reduce(list(inside.values())))
-    return inside[space]
-
-
-def split_by_space(address: Lanes, lanes: Lanes) -> Iterator[tuple[str, int, Lanes]]:
-    """Tell lanes, given as a mask, apart by the state space that their generic addresses lie in.
-
-    Gives its name, the generic address of its first byte (0 for global memory) and its lanes: the
-    mask itself where these are all. What lies in no window is global.
-    """
-    for name, window in WINDOWS.items():
-        inside = lanes & (address >= window) & (address < window + WINDOW_BYTES)
-        if inside.any():
-            rest = lanes & ~inside
-            more = bool(rest.any())
-            yield name, 0 if name == "global" else window, inside if more else lanes
-            if not more:
-                return
-            lanes = rest
-    if lanes.any():
-        yield "global", 0, lanes
-
 
 NULL_PAGE_BYTES, NULL_REACH_BYTES = 4096, 2**32
 """Nothing is allocated so low: who gets there has a null pointer, or an index from one."""

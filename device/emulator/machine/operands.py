@@ -12,10 +12,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from memlab.device.emulator.isa.special_registers import CLOCK_REGISTERS
 from memlab.device.emulator.isa.table import NUMPY_TYPES
 from memlab.device.emulator.machine.memory import Lanes
 from memlab.device.emulator.machine.scheduler import Mask
-from memlab.device.emulator.machine.threads import CLOCK_REGISTERS, Threads
+from memlab.device.emulator.machine.threads import Threads
 from memlab.device.emulator.program.program import Program, address_registers
 from memlab.device.emulator.ptx.parser import (
     TYPE_BYTES,

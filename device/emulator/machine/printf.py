@@ -13,7 +13,8 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from memlab.device.emulator.machine.memory import GLOBAL_BASE, LOCAL_WINDOW, GlobalMemory, Segment
+from memlab.device.emulator.isa.address_space import GLOBAL_BASE, LOCAL_WINDOW
+from memlab.device.emulator.machine.memory import GlobalMemory, Segment
 from memlab.device.emulator.machine.operands import Source, value_of
 from memlab.device.emulator.machine.scheduler import Mask
 from memlab.text import printable

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from memlab.device.emulator.machine import memory
+from memlab.device.emulator.isa.address_space import split_by_space
+from memlab.device.emulator.isa.special_registers import CLOCK_REGISTERS
 from memlab.device.emulator.machine.memory import Segment
 from memlab.device.emulator.machine.operands import Operands
 from memlab.device.emulator.machine.scheduler import Mask, active_warps
-from memlab.device.emulator.machine.threads import CLOCK_REGISTERS
 from memlab.device.emulator.program.program import (
     DecodedInstruction,
     Program,
@@ -174,7 +174,7 @@ class SpinWaitDetector:
         everyone = np.ones(len(places), np.bool_)
         spaces: Any = [(question.space, 0, everyone)]
         if question.space == "generic":
-            spaces = memory.split_by_space(address, everyone)
+            spaces = split_by_space(address, everyone)
         for name, window, chosen in spaces:
             segment = self._segments[name]
             at = address[chosen] - window - segment.origin

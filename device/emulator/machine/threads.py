@@ -8,28 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from memlab.device.emulator.machine.memory import Lanes
 from memlab.device.emulator.machine.scheduler import Mask
+from memlab.device.emulator.program.lowering import source_excerpt
 from memlab.device.emulator.ptx.parser import Instruction
 from memlab.device.properties import WARP_SIZE
 from memlab.kernels.launch import Dim3
-
-_LONGEST_TEXT = 100  # of a source line in a message
-
-CLOCK_REGISTERS = frozenset(
-    f"%{name}"
-    for name in ("clock", "clock_hi", "clock64", "globaltimer", "globaltimer_lo", "globaltimer_hi")
-)
-"""Special registers that each read finds later."""
-
-
-def is_special(register: str) -> bool:
-    """Whether it is one of PTX's special registers that the emulator has."""
-    return register in CLOCK_REGISTERS or register in _ONE_THREAD.special_registers()
 
 
 @dataclass(frozen=True)
@@ -59,9 +48,14 @@ class Grid:
         return -(-self.threads // WARP_SIZE) * WARP_SIZE
 
 
-def source_excerpt(text: str) -> str:
-    """A source line for a message: whole, unless it is one that no person wrote."""
-    return text if len(text) <= _LONGEST_TEXT else text[: _LONGEST_TEXT - 3] + "..."
+BlockBox: TypeAlias = tuple[range, range, range]
+"""Blocks of a grid, by the ranges of their coordinates in x, y and z."""
+
+
+def block_coordinates(order: NDArray[np.int64], grid: Dim3) -> NDArray[np.int64]:
+    """Coordinates, shape (blocks, 3), of the blocks at some positions of the launch order."""
+    x, y, _ = grid
+    return np.stack([order % x, order // x % y, order // (x * y)], axis=1)
 
 
 class Threads:
@@ -128,6 +122,3 @@ class Threads:
         lanes["%dynamic_smem_size"] = np.array(grid.dynamic_shared_bytes, np.uint32)
         lanes["%nwarpid"] = np.array(grid.padded_threads // WARP_SIZE, np.uint32)
         return lanes
-
-
-_ONE_THREAD = Threads(Grid((1, 1, 1), (1, 1, 1), 0, b""), np.zeros((1, 3), np.int64))

@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 
 from memlab.device.emulator.machine.execution_trace import ExecutionTrace
 from memlab.device.emulator.machine.memory import DeviceArray
+from memlab.device.emulator.machine.threads import BlockBox, block_coordinates
 from memlab.device.emulator.program.program import Program
-from memlab.device.emulator.sampling.block_sample import block_coordinates
-from memlab.device.emulator.sampling.decision_range import BlockBox
 from memlab.device.properties import LINE_BYTES, SECTOR_BYTES
 from memlab.kernels.launch import Dim3
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 
 from memlab.device.emulator.isa import macros, table
 from memlab.device.emulator.isa.unsupported import unsupported_hint
-from memlab.device.emulator.machine.threads import source_excerpt
 from memlab.device.emulator.ptx.parser import (
     Address,
     DestinationPair,
@@ -35,6 +34,8 @@ MAX_CALL_DEPTH = 64
 MAX_INLINED_INSTRUCTIONS = 250_000
 """Instructions put in place of calls: functions that call others twice each double with every
 level. Copying so many takes some seconds."""
+
+_LONGEST_EXCERPT = 100  # characters of a source line in a message
 
 
 @dataclass
@@ -92,6 +93,11 @@ def instruction_row(instruction: Instruction, source: Sequence[str] = ()) -> tab
         where = describe_instruction(instruction, source)
         raise PtxError(f"{instruction.opcode} has no [address] as operand {at + 1} ({where})")
     return row
+
+
+def source_excerpt(text: str) -> str:
+    """A source line for a message, cut off where it is longer than people write."""
+    return text if len(text) <= _LONGEST_EXCERPT else text[: _LONGEST_EXCERPT - 3] + "..."
 
 
 def describe_instruction(instruction: Instruction, source: Sequence[str]) -> str:

@@ -10,8 +10,8 @@ from typing import Any
 from numpy.typing import NDArray
 
 from memlab.device.emulator.isa import table
+from memlab.device.emulator.isa.special_registers import is_special
 from memlab.device.emulator.isa.unsupported import unsupported_hint
-from memlab.device.emulator.machine.threads import is_special
 from memlab.device.emulator.program.access_merging import merged_widths
 from memlab.device.emulator.program.code_layout import BasicBlockOrder, find_block_order
 from memlab.device.emulator.program.lowering import describe_instruction, instruction_row, lower

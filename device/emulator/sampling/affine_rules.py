@@ -13,10 +13,10 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from memlab.device.emulator.machine.memory import WINDOWS
+from memlab.device.emulator.isa.address_space import WINDOWS
+from memlab.device.emulator.isa.special_registers import CLOCK_REGISTERS
 from memlab.device.emulator.machine.operands import Operands, value_of
 from memlab.device.emulator.machine.scheduler import Mask
-from memlab.device.emulator.machine.threads import CLOCK_REGISTERS
 from memlab.device.emulator.program.program import DecodedInstruction, registers_of
 from memlab.device.emulator.ptx.parser import TYPE_BYTES, Vector
 from memlab.device.emulator.sampling.data_dependence import is_bitwise

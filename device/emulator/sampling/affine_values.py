@@ -15,10 +15,11 @@ from collections.abc import Callable
 
 import numpy as np
 
+from memlab.device.emulator.isa.special_registers import CLOCK_REGISTERS
 from memlab.device.emulator.machine.binding import Action
 from memlab.device.emulator.machine.observer import ChunkState, Observer, do_nothing
 from memlab.device.emulator.machine.scheduler import Mask
-from memlab.device.emulator.machine.threads import CLOCK_REGISTERS
+from memlab.device.emulator.machine.threads import BlockBox
 from memlab.device.emulator.program.program import (
     DecodedInstruction,
     Program,
@@ -33,7 +34,7 @@ from memlab.device.emulator.sampling.affine_rules import (
     stride_rule,
 )
 from memlab.device.emulator.sampling.data_dependence import decision_sources, sign_only_registers
-from memlab.device.emulator.sampling.decision_range import BlockBox, DecisionRange, IntArray
+from memlab.device.emulator.sampling.decision_range import DecisionRange, IntArray
 
 _UNBOUNDED_STRIDE: Stride = np.ones(
     (3, 1), np.int64

@@ -18,6 +18,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from memlab.device.emulator.machine.threads import block_coordinates
 from memlab.kernels.launch import Dim3
 
 INTERIOR_SAMPLE = 16
@@ -94,12 +95,6 @@ class Stratum:
 
     blocks: NDArray[np.int64]
     size: int
-
-
-def block_coordinates(order: NDArray[np.int64], grid: Dim3) -> NDArray[np.int64]:
-    """Coordinates of blocks given by their place in launch order, shape (blocks, 3)."""
-    x, y, _ = grid
-    return np.stack([order % x, order // x % y, order // (x * y)], axis=1)
 
 
 def center_block(grid: Dim3) -> tuple[int, int, int]:

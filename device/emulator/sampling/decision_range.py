@@ -12,12 +12,11 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from memlab.device.emulator.machine.threads import BlockBox
 from memlab.device.properties import LINE_BYTES
 from memlab.kernels.launch import Dim3
 
 IntArray: TypeAlias = NDArray[np.int64]
-BlockBox: TypeAlias = tuple[range, range, range]
-"""Blocks of a grid, by their coordinates in x, y and z."""
 
 UNBOUNDED = 2**62
 """Further than any value moves."""

@@ -1,0 +1,22 @@
+"""The special registers that the emulator has (PTX ISA, chapter "Special Registers")."""
+
+from __future__ import annotations
+
+CLOCK_REGISTERS = frozenset(
+    f"%{name}"
+    for name in ("clock", "clock_hi", "clock64", "globaltimer", "globaltimer_lo", "globaltimer_hi")
+)
+"""Registers that hold a later time at each read."""
+
+THREAD_REGISTERS = frozenset(
+    [f"%{name}.{axis}" for name in ("tid", "ntid", "ctaid", "nctaid") for axis in "xyz"]
+    + [f"%lanemask_{relation}" for relation in ("eq", "lt", "le", "gt", "ge")]
+    + [f"%{name}" for name in ("laneid", "warpid", "nwarpid", "smid", "nsmid", "gridid")]
+    + ["%dynamic_smem_size"]
+)
+"""Registers that hold one value per thread for the whole run."""
+
+
+def is_special(register: str) -> bool:
+    """Whether a name is one of these registers."""
+    return register in CLOCK_REGISTERS or register in THREAD_REGISTERS
