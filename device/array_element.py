@@ -1,4 +1,4 @@
-"""One element of a program's array, and the ways to write its name."""
+"""The record of one element of a program's array, and its names."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ class Element:
     """One element of an array.
 
     Attributes:
-        space: The state space that the array lies in: `global`, `shared`, `const` or `local`.
-        array: Its name in the source.
+        space: The state space of the array: `global`, `shared`, `const` or `local`.
+        array: The array's name in the source.
         index: Row-major position in the array.
-        subscripts: The position in each of its dimensions.
-        member: What of it, where it is a structure, as the program writes it: `.x`.
-        dtype: The short name of its type, `f32`; empty where it is not known.
+        subscripts: The position in each dimension.
+        member: The member of an element that is a structure, as the source writes it: `.x`.
+        dtype: The short name of the type, `f32`; empty if it is not known.
     """
 
     space: str
@@ -27,21 +27,22 @@ class Element:
 
     @property
     def name(self) -> str:
-        """As a program with the array's dimensions writes it: `M[3][0]`."""
-        return self.array + "".join(f"[{each}]" for each in self.subscripts) + self.member
+        """The name with all subscripts: `M[3][0]`."""
+        subscripts = "".join(f"[{subscript}]" for subscript in self.subscripts)
+        return self.array + subscripts + self.member
 
     @property
     def flat(self) -> str:
-        """As a program with a pointer writes it: `M[12]`."""
+        """The name as for a pointer: `M[12]`."""
         return f"{self.array}[{self.index}]{self.member}"
 
     @property
     def short(self) -> str:
-        """With one index in global memory, which programs address by pointers, else as `name`."""
+        """`flat` in global memory, which programs address by pointers, otherwise `name`."""
         return self.flat if self.space == "global" else self.name
 
     @property
     def label(self) -> str:
-        """Both where they differ: `M[12] = M[3][0]`; shared arrays have dimensions anyway."""
+        """Both names where they differ: `M[12] = M[3][0]`; only `name` outside global memory."""
         both = self.space == "global" and len(self.subscripts) > 1
         return f"{self.flat} = {self.name}" if both else self.name

@@ -1,7 +1,7 @@
-"""What emulating a launch may take: how long, and how much of the host's memory.
+"""The limits of emulating a launch: its time and the host's memory.
 
-Nothing is cut off by force: who works asks the deadline now and then, and memory is added up
-before it is taken.
+The limits are cooperative: the emulator asks the deadline from time to time, and adds up memory
+before it is allocated.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from pathlib import Path
 from memlab.errors import MemlabError, UsageError
 
 EMULATION_TIMEOUT_S = 60.0
-"""How long emulating one launch may take unless the user allows more. A launch on a GPU may take
-as long: one option stands for both."""
+"""The default time limit of emulating a launch, and of a launch on a GPU, in seconds: one option
+sets both."""
 
 RESERVED_BYTES = 2**28
-"""Of what is free, kept for what is not laid out beforehand: models, references, the report."""
+"""Free memory that is kept for data of unknown size: models, references and the report."""
 
 _SIZE_UNITS = {"": 1, "b": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
 
@@ -30,7 +30,7 @@ class EmulationTimeoutError(MemlabError):
     """The deadline has passed.
 
     Attributes:
-        reached: How far the work came, in words.
+        reached: The progress of the work, in words.
     """
 
     def __init__(self, seconds: float, reached: str) -> None:
@@ -42,36 +42,36 @@ class EmulationTimeoutError(MemlabError):
 
 
 class EmulationMemoryError(UsageError):
-    """Emulating a launch needs more memory than it may take."""
+    """Emulating a launch needs more memory than is allowed."""
 
 
 class Deadline:
-    """A moment, some seconds from when it is made."""
+    """A moment, given in seconds from its construction."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
         self._end = time.monotonic() + seconds
 
     def left(self) -> float:
-        """Seconds until then; negative when it is over."""
+        """Seconds until the deadline; negative after it."""
         return self._end - time.monotonic()
 
     def has_passed(self) -> bool:
-        """Whether it is over; quick enough to be asked after every few instructions."""
+        """Whether the deadline has passed; cheap enough to ask after every few instructions."""
         return self.left() < 0
 
     def error(self, reached: str) -> EmulationTimeoutError:
-        """The error for work that is not done in time; says how far it came, in words."""
+        """The error for work that is not done in time, with its progress in words."""
         return EmulationTimeoutError(self.seconds, reached)
 
 
 @dataclass(frozen=True)
 class Budget:
-    """What emulating one launch may take.
+    """The limits of emulating one launch.
 
     Attributes:
-        timeout_s: From when its memory is laid out, seconds.
-        memory_bytes: Of the host's memory; None allows what is free.
+        timeout_s: Time limit in seconds, from the layout of its memory.
+        memory_bytes: Limit of the host's memory in bytes; None allows the free memory.
 
     Raises:
         UsageError: A limit is not more than 0.
@@ -93,32 +93,32 @@ class Budget:
             )
 
     def allowed_bytes(self) -> int:
-        """How many bytes may be taken now."""
+        """The bytes that may be allocated now."""
         if self.memory_bytes is not None:
             return self.memory_bytes
         return max(available_memory_bytes() - RESERVED_BYTES, 0)
 
-    def check(self, needed: int, what: str) -> None:
+    def check(self, needed: int, purpose: str) -> None:
         """Refuse work that needs more memory than is allowed.
 
         Args:
             needed: Bytes.
-            what: What for, in words.
+            purpose: The use of the memory, in words.
 
         Raises:
-            TooLarge: Names the bytes needed and allowed.
+            EmulationMemoryError: The message gives the bytes needed and allowed.
         """
         allowed = self.allowed_bytes()
         if needed <= allowed:
             return
         if self.memory_bytes is None:
-            limit, cure = "are free", "use smaller sizes, or a GPU with --device 0"
+            limit, advice = "are free", "use smaller sizes, or a GPU with --device 0"
         else:
             limit = "are allowed"
-            cure = f"use smaller sizes, or --memory-limit {-(-needed // 2**20)}MiB"
+            advice = f"use smaller sizes, or --memory-limit {-(-needed // 2**20)}MiB"
         raise EmulationMemoryError(
-            f"emulating this launch needs {needed} bytes of host memory ({what}); "
-            f"{allowed} {limit}: {cure}"
+            f"emulating this launch needs {needed} bytes of host memory ({purpose}); "
+            f"{allowed} {limit}: {advice}"
         )
 
 
@@ -126,7 +126,7 @@ def parse_size(text: str) -> int:
     """Read a number of bytes such as `4GiB`, `512MiB` or `1.5gib`.
 
     Raises:
-        UsageError: It is no such thing.
+        UsageError: The text is not a number of bytes.
     """
     match = re.fullmatch(r"(\d{1,18}(?:\.\d{1,18})?)\s*([a-z]*)", text.strip().lower(), re.ASCII)
     if match is None or match[2] not in _SIZE_UNITS:
@@ -137,10 +137,10 @@ def parse_size(text: str) -> int:
 
 
 def available_memory_bytes() -> int:
-    """How much memory this process can still take.
+    """The memory that this process can still allocate, in bytes.
 
-    The least of what the host has available, what the container is allowed and what the process
-    is (`ulimit -v`); those that cannot be told limit nothing.
+    This is the smallest of the host's available memory, the container's limit and the limit of the
+    process (`ulimit -v`); limits that cannot be read are ignored.
     """
     return int(
         max(0, min(_host_available_bytes(), _cgroup_available_bytes(), _process_available_bytes()))
@@ -149,16 +149,16 @@ def available_memory_bytes() -> int:
 
 def _host_available_bytes() -> float:
     try:
-        found = re.search(r"^MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text(), re.M)
+        available = re.search(r"^MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text(), re.M)
     except OSError:
-        found = None
-    if found is not None:
-        return int(found[1]) * 1024
+        available = None
+    if available is not None:
+        return int(available[1]) * 1024
     return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def _cgroup_available_bytes() -> float:
-    """What control group version 2 leaves; the page cache in it can be given back."""
+    """The memory left by control group version 2; page cache counts as free."""
     folder = Path("/sys/fs/cgroup")
     try:
         most = (folder / "memory.max").read_text().strip()

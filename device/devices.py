@@ -1,4 +1,4 @@
-"""The devices there are, by the names that `--device` takes."""
+"""The available devices, by the names that `--device` takes."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
 DEFAULT_DATASHEET = "h200"
 GPU_PREFIX = "cuda:"
 DEVICE_VARIABLE = "MEMLAB_DEVICE"
-"""In the environment: the device that is meant where none is named."""
+"""The environment variable that names the default device."""
 
 
 class Device(Protocol):
-    """What every kind of device can do."""
+    """The interface of an emulated device and a real GPU."""
 
     key: str
     properties: DeviceProperties
 
     @property
     def kind(self) -> DeviceKind:
-        """Whether it is emulated or a real GPU."""
+        """Whether the device is emulated or a real GPU."""
         ...
 
     def run(self, launch: Launch, seed: int, progress: Progress | None = None) -> Measurement:
@@ -53,31 +53,31 @@ def open_device(
     """Open a device.
 
     Args:
-        name: A datasheet's name, or a GPU as `0` (the number or the text) or `cuda:0`; None takes
-            `MEMLAB_DEVICE` from the environment, else the first GPU, else the emulated H200.
-        settings: How a GPU times a launch; an emulated device has nothing to time.
-        budget: The time and memory that emulating a launch may take; None takes the defaults.
+        name: The name of a datasheet, or a GPU as `0` (number or text) or `cuda:0`; None for
+            `MEMLAB_DEVICE` from the environment, or the first GPU, or the emulated H200.
+        settings: The settings for timing a launch on a GPU; an emulated device ignores them.
+        budget: The limits of time and memory of emulating a launch; None for the defaults.
 
     Raises:
-        UsageError: No such device; gives the nearest names.
-        DeviceError: A GPU was asked for, and there is no way to use one here.
+        UsageError: There is no such device; the message names the nearest.
+        DeviceError: The device is a GPU, and no GPU can be used.
     """
     name = _device_text(name)
-    wished = os.environ.get(DEVICE_VARIABLE)
-    key = (name or wished or default_device()).strip().lower()
+    from_environment = os.environ.get(DEVICE_VARIABLE)
+    key = (name or from_environment or default_device()).strip().lower()
     try:
         return _open(key, settings, budget)
     except UsageError as error:
-        if name or not wished:
+        if name or not from_environment:
             raise
-        raise UsageError(f"{DEVICE_VARIABLE}={wished}: {error}") from error
+        raise UsageError(f"{DEVICE_VARIABLE}={from_environment}: {error}") from error
 
 
 def _device_text(name: str | int | None) -> str | None:
-    """A device as `--device` takes it: an integer is a GPU's index.
+    """Return a device as `--device` takes it; an integer is a GPU's index.
 
     Raises:
-        UsageError: It is neither a text nor an integer.
+        UsageError: It is neither a string nor an integer.
     """
     if name is None or isinstance(name, str):
         return name
@@ -101,17 +101,17 @@ def _open(name: str, settings: TimingSettings | None, budget: Budget | None) -> 
 
 
 def _check_gpu(index: int) -> None:
-    """Refuse a GPU that cannot be meant, or is of no use before something else is there.
+    """Refuse a GPU that does not exist if a datasheet has its number, or if there is no driver.
 
     Raises:
-        UsageError: It is the number of a datasheet's name, and no GPU has such a number.
+        UsageError: The number is in a datasheet's name, and no GPU has this index.
         DeviceError: There is no driver, without which PyCUDA cannot even be built.
     """
-    # A single digit may well be a GPU's.
-    like = [each for each in loader.datasheet_names() if re.sub(r"\D", "", each) == str(index)]
-    if like and index > 9 and index >= _count_usable_gpus()[0]:
-        meant = " or ".join(map(repr, like))
-        raise UsageError(f"there is no GPU {index} here: did you mean {meant}?")
+    # A single digit is taken for a GPU's index.
+    names = [name for name in loader.datasheet_names() if re.sub(r"\D", "", name) == str(index)]
+    if names and index > 9 and index >= _count_usable_gpus()[0]:
+        suggestion = " or ".join(map(repr, names))
+        raise UsageError(f"there is no GPU {index} here: did you mean {suggestion}?")
     if not libcuda.is_installed():
         raise DeviceError(
             f"a GPU needs NVIDIA's driver ({libcuda.LIBRARY}), which is not installed here: "
@@ -120,9 +120,10 @@ def _check_gpu(index: int) -> None:
 
 
 def usable_gpu_names() -> list[str]:
-    """The GPUs that can be used here, as `--device` takes them.
+    """The names of the GPUs that can be used, as `--device` takes them.
 
-    Where one may be here and cannot be used, there is none, and a warning says why, once.
+    If there may be a GPU that cannot be used, the list is empty, and a warning gives the reason,
+    once.
     """
     count, trouble = _count_usable_gpus()
     if trouble:
@@ -131,20 +132,20 @@ def usable_gpu_names() -> list[str]:
 
 
 def emulation_reason(name: str | None) -> str:
-    """Say why no GPU is taken for a device that nobody named, though one may be here.
+    """The reason why a default device is emulated though there may be a GPU.
 
     Args:
         name: As for `open_device`.
 
     Returns:
-        The reason in a few words; empty where a device was named, where GPUs can be used and
-        where there is no driver or no GPU.
+        The reason in a few words; empty if a device was named, if GPUs can be used, or if there is
+        no driver or no GPU.
     """
     return "" if name or os.environ.get(DEVICE_VARIABLE) else _count_usable_gpus()[1]
 
 
 def _count_usable_gpus() -> tuple[int, str]:
-    """Count the GPUs that can be used; where one may be here and cannot, say why."""
+    """Count the GPUs that can be used; with the reason if there may be one that cannot."""
     if not libcuda.is_installed():
         return 0, ""
     try:
@@ -171,22 +172,22 @@ def _warn_gpu_unusable(trouble: str) -> None:
 
 
 def default_device() -> str:
-    """Name the device that is used where none is asked for: the first GPU, else the H200."""
+    """The name of the default device: the first GPU, or the H200's datasheet."""
     return next(iter(usable_gpu_names()), DEFAULT_DATASHEET)
 
 
 def selected_devices(name: str | None = None) -> list[str | None]:
-    """Name the devices to describe: the one that is named, else every GPU, else the default."""
+    """The names of the devices to describe: the named one, or every GPU, or the default."""
     if name or os.environ.get(DEVICE_VARIABLE):
         return [name]
     return [*usable_gpu_names()] or [None]
 
 
 def gpu_index(name: str) -> int:
-    """Tell a GPU's number from its name: `1` or `cuda:1`; `cuda` alone is the first.
+    """The index of a GPU from its name: `1` or `cuda:1`; `cuda` alone is the first.
 
     Raises:
-        UsageError: It is no such name.
+        UsageError: The name is not a GPU's.
     """
     digits = name.removeprefix(GPU_PREFIX) if name != "cuda" else "0"
     if not digits.isdecimal():
@@ -198,7 +199,7 @@ def gpu_index(name: str) -> int:
 
 
 def launch_limits(properties: DeviceProperties) -> Limits:
-    """What a device allows a launch; figures it does not know keep the architecture's default."""
+    """The limits of a device for a launch; unknown figures have the architecture's default."""
     names = (
         "max_threads_per_block",
         "max_block_dim",

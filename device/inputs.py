@@ -1,4 +1,4 @@
-"""What a kernel finds in memory: the same inputs and poisoned outputs on every device."""
+"""The data of a launch before it runs: the same inputs and poisoned outputs on every device."""
 
 from __future__ import annotations
 
@@ -27,40 +27,41 @@ from memlab.kernels.launch import (
 from memlab.kernels.user import array_files
 
 POINTER_BYTES = 8
-POISON_BYTE = 0xFF  # a NaN in every float format, so that an element never written is seen
+POISON_BYTE = 0xFF  # a NaN in every float format, so that unwritten elements are detected
 
 
 def make_inputs(
     launch: Launch, seed: int, into: Mapping[str, NDArray[Any]] | None = None
 ) -> dict[str, NDArray[Any]]:
-    """Make what a launch reads: arguments and `__constant__` arrays.
+    """Make the inputs of a launch: input arrays and `__constant__` arrays.
 
     Args:
-        launch: What will run.
-        seed: The same seed gives the same arrays on every device.
-        into: Arrays by name to fill in place; those that are not there are made.
+        launch: The launch.
+        seed: The seed of random values; the same seed gives the same arrays on every device.
+        into: Arrays by name to fill in place; missing ones are allocated.
 
     Returns:
-        Arrays by name, in the inputs' shapes and types.
+        Arrays by name, with the inputs' shapes and types.
 
     Raises:
-        UsageError: The seed is none, or a file does not hold such an array.
+        UsageError: The seed is invalid, or a file does not hold such an array.
     """
     check_seed(seed)
     arrays = {}
-    for number, each in enumerate(launch.inputs):
-        given = (into or {}).get(each.name)
-        array = np.empty(each.shape, element_type(each.dtype)) if given is None else given
-        arrays[each.name] = array
-        _fill_array(array, each.fill, np.random.default_rng([seed, number]))
+    for number, item in enumerate(launch.inputs):
+        array = (into or {}).get(item.name)
+        if array is None:
+            array = np.empty(item.shape, element_type(item.dtype))
+        arrays[item.name] = array
+        _fill_array(array, item.fill, np.random.default_rng([seed, number]))
     return arrays
 
 
 def check_seed(seed: int) -> None:
-    """Refuse what random inputs cannot begin with.
+    """Refuse a seed that random inputs cannot use.
 
     Raises:
-        UsageError: It is no whole number, or negative.
+        UsageError: The seed is not a whole number, or is negative.
     """
     try:
         number = operator.index(seed)
@@ -71,11 +72,11 @@ def check_seed(seed: int) -> None:
 
 
 def argument_bytes(argument: Argument, addresses: Mapping[str, int]) -> bytes:
-    """What a kernel gets for one parameter.
+    """The bytes that a kernel receives for one parameter.
 
     Args:
         argument: The argument.
-        addresses: Where the arrays lie, by name.
+        addresses: The addresses of the arrays, by name.
 
     Raises:
         UsageError: A file does not hold such a structure.
@@ -97,20 +98,20 @@ def argument_bytes(argument: Argument, addresses: Mapping[str, int]) -> bytes:
 
 
 def pack_arguments(arguments: Sequence[Argument], addresses: Mapping[str, int]) -> bytes:
-    """All that a kernel gets, each argument at a multiple of its alignment, as C lays out members.
+    """The bytes of all arguments, aligned as members of a structure in C.
 
     Arguments and errors are those of `argument_bytes`.
     """
-    whole = b""
-    for each in arguments:
-        part = argument_bytes(each, addresses)
-        alignment = each.alignment_bytes if isinstance(each, Structure) else len(part)
-        whole = whole.ljust(-(-len(whole) // alignment) * alignment, b"\0") + part
-    return whole
+    packed = b""
+    for argument in arguments:
+        part = argument_bytes(argument, addresses)
+        alignment = argument.alignment_bytes if isinstance(argument, Structure) else len(part)
+        packed = packed.ljust(-(-len(packed) // alignment) * alignment, b"\0") + part
+    return packed
 
 
 def element_type(name: str) -> np.dtype[Any]:
-    """NumPy's type of this name, `bfloat16` among them."""
+    """The NumPy type of a name, including `bfloat16`."""
     if name == "bfloat16":
         import ml_dtypes  # noqa: F401 (registers it)
     return np.dtype(name)
@@ -121,15 +122,15 @@ def load_array(path: str, shape: tuple[int, ...], dtype: str) -> NDArray[Any]:
 
     Args:
         path: The file.
-        shape: What it must hold, in as many dimensions or flat.
-        dtype: Of what type.
+        shape: The shape of the result; the file may hold the same elements in another shape.
+        dtype: The name of the element type.
 
     Raises:
         UsageError: There is no such file, or it does not hold such an array.
     """
     array = array_files.open_array(path)
     wanted, size = element_type(dtype), int(np.prod(shape))
-    # bfloat16 has no name in files: NumPy writes it as two raw bytes.
+    # Files have no name for bfloat16: NumPy writes it as two raw bytes.
     raw = wanted.name == "bfloat16" and array.dtype.itemsize == wanted.itemsize
     if array.size != size or not (array.dtype == wanted or raw):
         raise UsageError(
@@ -139,36 +140,38 @@ def load_array(path: str, shape: tuple[int, ...], dtype: str) -> NDArray[Any]:
     return array.view(wanted).reshape(shape)
 
 
-def _fill_array(array: NDArray[Any], how: Fill | None, generator: np.random.Generator) -> None:
+def _fill_array(array: NDArray[Any], fill: Fill | None, generator: np.random.Generator) -> None:
     """Fill an array in place."""
-    match how:
+    match fill:
         case SingleValue(value):
             array[...] = value
         case Arange():
             array[...] = np.arange(array.size).reshape(array.shape).astype(array.dtype)
         case NpyFile(path):
             array[...] = load_array(path, array.shape, array.dtype.name)
-        case InMemoryArray(given):
-            array[...] = given
+        case InMemoryArray(values):
+            array[...] = values
         case Uniform() | None:
-            _fill_random(array, how, generator)
+            _fill_random(array, fill, generator)
 
 
-def _fill_random(array: NDArray[Any], how: Uniform | None, generator: np.random.Generator) -> None:
-    """Draw at random: floats uniform in [0, 1), integers over their range, or as told.
+def _fill_random(array: NDArray[Any], fill: Uniform | None, generator: np.random.Generator) -> None:
+    """Draw random values: floats uniform in [0, 1), integers over their range, or as `fill` says.
 
-    Never zeros: these hide wrong indexing, and a GPU draws less power on them.
+    The values are not zeros, which would hide wrong indexing and make a GPU draw less power.
     """
-    if array.dtype.kind not in "iub":  # floats; those of `ml_dtypes` have a kind of their own
-        low, high = (0.0, 1.0) if how is None else (how.low, how.high)
+    if array.dtype.kind not in "iub":  # floats, including `ml_dtypes`
+        low, high = (0.0, 1.0) if fill is None else (fill.low, fill.high)
         drawn = array if array.dtype.itemsize >= 4 else np.empty(array.shape, np.float32)
         generator.random(out=drawn, dtype=drawn.dtype)
-        if how is not None:
+        if fill is not None:
             drawn *= high - low
             drawn += low
         if drawn is not array:
             end = array.dtype.type(high)
-            below = np.nextafter(end, array.dtype.type(low))  # where rounding reaches the end
+            below = np.nextafter(
+                end, array.dtype.type(low)
+            )  # replaces values that are rounded to the end
             array[...] = drawn
             array[array >= end] = below
         return
@@ -176,14 +179,14 @@ def _fill_random(array: NDArray[Any], how: Uniform | None, generator: np.random.
         array[...] = generator.integers(0, 2, array.shape)
         return
     info = np.iinfo(array.dtype)
-    low, high = (info.min, info.max + 1) if how is None else (int(how.low), int(how.high))
+    low, high = (info.min, info.max + 1) if fill is None else (int(fill.low), int(fill.high))
     array[...] = generator.integers(low, high, array.shape, array.dtype)
 
 
 def count_unwritten(output: NDArray[Any]) -> int:
-    """Count the elements of an output that still hold nothing but poison.
+    """Count the elements of an output that still hold the poison.
 
-    Whole numbers may well be all ones, such as -1 for what was not found: of these none count.
+    Integer outputs count as written, since all bits set is an ordinary value: -1.
     """
     if output.dtype.kind in "iub":
         return 0

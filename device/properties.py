@@ -1,7 +1,7 @@
-"""What a device has: one frozen record, whether queried from a GPU or read from a datasheet.
+"""The properties of a device: one frozen record, queried from a GPU or read from a datasheet.
 
-Every field that may be unknown is `None` then; nothing is guessed. `sources` says for each
-known figure where it comes from. What follows from several figures is a function below.
+An unknown field is `None`; nothing is guessed. `sources` gives the origin of each known figure.
+Figures that follow from several others are computed by the functions below.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ from memlab.device.measurement import DeviceKind, DeviceSummary, Provenance
 from memlab.presentation import Presentable
 
 WARP_SIZE = 32
-"""Threads of a warp, on every GPU so far (CUDA C++ Programming Guide, "SIMT Architecture")."""
+"""Threads per warp, on every GPU so far (CUDA C++ Programming Guide, "SIMT Architecture")."""
 
 SECTOR_BYTES = 32
-"""What the caches move and count (Nsight Compute, "Memory Tables")."""
+"""The unit that caches transfer and count, bytes (Nsight Compute, "Memory Tables")."""
 
 LINE_BYTES = 128
-"""What a tag of L1 or L2 stands for: four sectors (ibid.)."""
+"""The bytes that one tag of L1 or L2 stands for: four sectors (ibid.)."""
 
 FLOP_PER_FMA = 2
 """A fused multiply-add counts as two floating-point operations."""
 
 DATA_RATE = 2
-"""Transfers a memory clock: DDR memories move data on both edges of the clock CUDA reports."""
+"""Transfers per memory clock: DDR memories move data on both edges of the clock CUDA reports."""
 
 CUDA_CORE_KINDS = ("fp32", "fp64")
-"""Arithmetic that has lanes in a multiprocessor; other kinds are the tensor cores'."""
+"""Kinds of arithmetic with lanes in an SM; the other kinds are the tensor cores'."""
 
 PEAK_KINDS = ("fp64", "fp32", "tf32", "fp16", "bf16")
-"""Kinds of arithmetic that have a peak, the CUDA cores' first."""
+"""Kinds of arithmetic with a peak, the CUDA cores' first."""
 
 PROVENANCE_WEAKEST_FIRST: tuple[Provenance, ...] = (
     "modelled",
@@ -41,49 +41,49 @@ PROVENANCE_WEAKEST_FIRST: tuple[Provenance, ...] = (
     "datasheet",
     "queried",
 )
-"""Provenances, from the one that vouches least for a figure to the one that vouches most."""
+"""Provenances, from the least to the most reliable."""
 
 BYTES_PER_VALUE = 4
-"""Size of the single-precision value that the textbook's ratio counts accesses of."""
+"""Bytes of the single-precision value that the textbook's ratio counts accesses of."""
 
 
 @dataclass(frozen=True, repr=False)
 class DeviceProperties(Presentable):
     """The figures of one GPU.
 
-    Attributes named `max_*` are limits; rates are in Hz, sizes in bytes, and
-    `*_bytes_per_clock_per_sm` and latencies (in SM clocks) describe the microarchitecture
-    for the time model. Fields that CUDA exposes as attributes carry the attribute's name in
-    lower case with its unit.
+    Attributes named `max_*` are limits. Rates are in Hz, sizes in bytes, latencies in SM clocks.
+    `*_bytes_per_clock_per_sm` and latencies describe the microarchitecture for the time model.
+    Fields that CUDA has as device attributes are named after them, in lower case and with a unit.
 
     Attributes:
-        sources: For each known figure, by its field: a provenance (`queried`, `datasheet`,
-            `measured`, `analytic`), a colon, and where exactly it comes from.
-        uuid: What tells this GPU from all others, whatever its number.
-        driver_release: The version of NVIDIA's driver; `driver_version` is the CUDA it is for.
-        peer_access: For every other GPU, by the name that `--device` takes, whether this one can
-            access its memory directly.
-        peak_memory_bandwidth_bytes_per_s: As the vendor states it; None where clock and bus width
-            give it.
-        peak_clock_hz: The clock that peaks assume, where it is not `clock_rate_hz`.
+        sources: The source of each known figure, by field: a provenance (`queried`, `datasheet`,
+            `measured`, `analytic`), a colon, and the exact origin.
+        uuid: The identifier of this GPU, independent of its index.
+        driver_release: The release of NVIDIA's driver; `driver_version` is the CUDA version that it
+            supports.
+        peer_access: For every other GPU, by its `--device` name, whether this GPU can access its
+            memory directly.
+        peak_memory_bandwidth_bytes_per_s: The vendor's figure; None if it follows from the memory
+            clock and the bus width.
+        peak_clock_hz: The clock that peaks assume, if it is not `clock_rate_hz`.
         tensor_flop_per_s: Dense peaks of the tensor cores by input type, `tf32`, `fp16`, `bf16`.
         tensor_clock_hz: The clock that `tensor_flop_per_s` assumes.
-        l1_cache_bytes_per_sm: The unified array that L1 and shared memory divide among them.
-        constant_passes_per_clock_per_sm: Addresses that the constant cache serves, one word each.
-        l2_bytes_per_clock: Bytes that all of the L2 gives in one SM clock.
-        l2_write_bytes_per_clock: Bytes that it takes; None where only what it gives is known.
-        blocks_per_clock: Blocks that the device starts in one SM clock.
-        shortest_kernel_s: How long a kernel takes that does nothing, as a profiler times it.
-        dram_access_bytes: What one missed 32-byte sector makes DRAM read.
-        register_latency_clocks: From an FMA to one that depends on it.
-        dram_achievable_fraction: Bandwidth that a plain read reaches, over the peak.
+        l1_cache_bytes_per_sm: The unified memory that L1 and shared memory divide between them.
+        constant_passes_per_clock_per_sm: Addresses that the constant cache serves, of one word.
+        l2_bytes_per_clock: Bytes that the whole L2 reads per SM clock.
+        l2_write_bytes_per_clock: Bytes that the whole L2 writes per SM clock; None if unknown.
+        blocks_per_clock: Blocks that the device starts per SM clock.
+        shortest_kernel_s: The time of an empty kernel, as a profiler measures it.
+        dram_access_bytes: Bytes that DRAM reads for one missed 32-byte sector.
+        register_latency_clocks: From an FMA to a dependent FMA.
+        dram_achievable_fraction: The bandwidth of a plain read as a fraction of the peak.
     """
 
     name: str
     compute_capability: tuple[int, int]
     sources: Mapping[str, str] = field(default_factory=dict)
 
-    # What cuDeviceGetAttribute and cuDeviceTotalMem give.
+    # From cuDeviceGetAttribute and cuDeviceTotalMem.
     total_memory_bytes: int | None = None
     multiprocessor_count: int | None = None
     clock_rate_hz: int | None = None
@@ -137,7 +137,7 @@ class DeviceProperties(Presentable):
     runtime_version: str | None = None
     peer_access: Mapping[str, bool] = field(default_factory=dict)
 
-    # What no attribute gives: the vendor's datasheet and published microbenchmarks.
+    # From the vendor's datasheet and published microbenchmarks.
     peak_memory_bandwidth_bytes_per_s: float | None = None
     peak_clock_hz: float | None = None
     fp32_lanes_per_sm: int | None = None
@@ -164,8 +164,8 @@ class DeviceProperties(Presentable):
 
 
 def known_figures(properties: DeviceProperties) -> dict[str, object]:
-    """Give every known figure by its field, in the order of the fields."""
-    named = ((each.name, getattr(properties, each.name)) for each in fields(properties))
+    """Every known figure by its field, in the order of the fields."""
+    named = ((item.name, getattr(properties, item.name)) for item in fields(properties))
     return {
         name: value
         for name, value in named
@@ -174,33 +174,33 @@ def known_figures(properties: DeviceProperties) -> dict[str, object]:
 
 
 def device_summary(properties: DeviceProperties, kind: DeviceKind, key: str) -> DeviceSummary:
-    """Give what results keep of a device.
+    """The part of a device's properties that is kept in results.
 
     Args:
         properties: The device.
-        kind: Whether it is emulated or a real GPU.
-        key: Its name as `--device` takes it.
+        kind: Whether the device is emulated or a real GPU.
+        key: The device's name for `--device`.
     """
-    found = DeviceSummary(properties.name, kind, properties.compute_capability, key)
-    if kind != "cuda":  # a datasheet may quote the driver of another's machine
-        return found
+    summary = DeviceSummary(properties.name, kind, properties.compute_capability, key)
+    if kind != "cuda":  # the driver in a datasheet is another machine's
+        return summary
     cuda = properties.driver_version
     driver = properties.driver_release or (f"CUDA {cuda}" if cuda else None)
-    return replace(found, uuid=properties.uuid, driver=driver)
+    return replace(summary, uuid=properties.uuid, driver=driver)
 
 
 def provenance(properties: DeviceProperties, *names: str) -> Provenance:
-    """Say where a figure comes from, in one word.
+    """The provenance of a figure.
 
     Args:
         properties: The device.
         names: The field, or the fields that a derived figure is computed from.
 
     Returns:
-        The first word of their sources. Where these differ, the weakest, for a product is no
-        better known than its worst factor: `queried` only if the driver gave all of them, and
-        `datasheet` only if nobody had to measure or work out any. A figure without a source, as
-        in properties made by hand, counts as of a datasheet.
+        The first word of the fields' sources. If these differ, the least reliable one, since a
+        product is no more reliable than its factors: `queried` only if the driver gave all of
+        them, `datasheet` only if none was measured or computed. A figure without a source, as in
+        properties made by hand, counts as `datasheet`.
     """
     sources = (properties.sources.get(name, "datasheet") for name in names)
     words = {source.partition(":")[0] for source in sources}
@@ -208,42 +208,42 @@ def provenance(properties: DeviceProperties, *names: str) -> Provenance:
 
 
 def bandwidth_figures(properties: DeviceProperties) -> tuple[str, ...]:
-    """Name the fields that `peak_bandwidth_bytes_per_s` is computed from."""
+    """The fields that `peak_bandwidth_bytes_per_s` is computed from."""
     if properties.peak_memory_bandwidth_bytes_per_s is not None:
         return ("peak_memory_bandwidth_bytes_per_s",)
     return ("memory_clock_rate_hz", "global_memory_bus_width_bits")
 
 
 def peak_figures(properties: DeviceProperties, kind: str) -> tuple[str, ...]:
-    """Name the fields that `peak_flop_per_s` is computed from, for the same `kind`."""
+    """The fields that `peak_flop_per_s` is computed from, for the same `kind`."""
     if kind not in CUDA_CORE_KINDS:
         return ("tensor_flop_per_s",)
     return (f"{kind}_lanes_per_sm", "multiprocessor_count", clock_figure(properties))
 
 
 def clock_figure(properties: DeviceProperties) -> str:
-    """Name the field that `clock_hz` is."""
+    """The field that `clock_hz` returns."""
     return "clock_rate_hz" if properties.peak_clock_hz is None else "peak_clock_hz"
 
 
 def clock_hz(properties: DeviceProperties) -> float | None:
-    """Give the SM clock that peaks assume, in Hz: the highest that the device reports."""
+    """The SM clock that peaks assume, in Hz: the highest that the device reports."""
     return properties.peak_clock_hz or properties.clock_rate_hz
 
 
 def clock_of_peak_hz(properties: DeviceProperties, kind: str) -> float | None:
-    """Give the clock at which `peak_flop_per_s` holds for the same `kind`, in Hz."""
+    """The clock at which `peak_flop_per_s` holds for the same `kind`, in Hz."""
     return clock_hz(properties) if kind in CUDA_CORE_KINDS else properties.tensor_clock_hz
 
 
 def peak_bandwidth_bytes_per_s(properties: DeviceProperties) -> float | None:
-    """Compute the peak bandwidth of the device's memory.
+    """The peak bandwidth of the device's memory.
 
     2 x memory clock x bus width / 8, as CUDA's documentation defines it (CUDA C++ Best
     Practices Guide, "Theoretical Bandwidth Calculation").
 
     Returns:
-        Bytes a second; None where clock or bus width are unknown.
+        Bytes per second; None if the clock or the bus width is unknown.
     """
     if properties.peak_memory_bandwidth_bytes_per_s is not None:
         return properties.peak_memory_bandwidth_bytes_per_s
@@ -252,17 +252,17 @@ def peak_bandwidth_bytes_per_s(properties: DeviceProperties) -> float | None:
 
 
 def peak_flop_per_s(properties: DeviceProperties, kind: str) -> float | None:
-    """Compute the peak rate of floating-point arithmetic.
+    """The peak rate of floating-point arithmetic.
 
-    For the CUDA cores: 2 x lanes x multiprocessors x clock, an FMA a lane and clock. For the
-    tensor cores: the dense figure that the vendor states.
+    For the CUDA cores: 2 x lanes x SMs x clock, one FMA per lane and clock. For the tensor cores:
+    the vendor's dense figure.
 
     Args:
         properties: The device.
         kind: `fp32` or `fp64` for the CUDA cores, `tf32`, `fp16` or `bf16` for the tensor cores.
 
     Returns:
-        FLOP a second at `clock_of_peak_hz`; None where a factor is unknown.
+        FLOP per second at `clock_of_peak_hz`; None if a factor is unknown.
     """
     if kind not in CUDA_CORE_KINDS:
         return properties.tensor_flop_per_s.get(kind)
@@ -274,38 +274,38 @@ def peak_flop_per_s(properties: DeviceProperties, kind: str) -> float | None:
 
 
 def ridge_flop_per_byte(properties: DeviceProperties, kind: str) -> float | None:
-    """Compute the ridge point: the arithmetic intensity that meets both roofs.
+    """The ridge point: the arithmetic intensity at which the two ceilings meet.
 
     Args:
         properties: The device.
         kind: As for `peak_flop_per_s`.
 
     Returns:
-        FLOP a byte of DRAM traffic (Williams et al. 2009, "Roofline"); None where unknown.
+        FLOP per byte of DRAM traffic (Williams et al. 2009, "Roofline"); None if unknown.
     """
     peak, bandwidth = peak_flop_per_s(properties, kind), peak_bandwidth_bytes_per_s(properties)
     return None if peak is None or bandwidth is None else peak / bandwidth
 
 
 def required_compute_to_global_access_ratio(properties: DeviceProperties) -> float | None:
-    """Compute the textbook's ratio: FP32 operations a global memory access must be worth.
+    """The textbook's ratio: FP32 operations needed per global memory access to reach the peak.
 
-    Peak FP32 over the single-precision values that memory delivers in a second (Kirk and Hwu,
+    Peak FP32 over the single-precision values that memory delivers per second (Kirk and Hwu,
     "Programming Massively Parallel Processors", 3rd edition, section 4.1).
 
     Returns:
-        FLOP an access of 4 bytes; None where a factor is unknown.
+        FLOP per access of 4 bytes; None if a factor is unknown.
     """
     ridge = ridge_flop_per_byte(properties, "fp32")
     return None if ridge is None else ridge * BYTES_PER_VALUE
 
 
 def version_text(numbers: tuple[int, int]) -> str:
-    """Write a compute capability or a version: `9.0`."""
+    """A compute capability or a version as text: `9.0`."""
     return f"{numbers[0]}.{numbers[1]}"
 
 
 def architecture_name(compute_capability: tuple[int, int]) -> str:
-    """Name the architecture of a compute capability as NVIDIA's compilers do: `sm_90`."""
+    """The architecture of a compute capability as NVIDIA's compilers name it: `sm_90`."""
     major, minor = compute_capability
     return f"sm_{major}{minor}"

@@ -1,7 +1,7 @@
-"""What the outputs of one's own kernels must hold: arrays, or what a function in Python gives.
+"""References for the outputs of user kernels: arrays, or the results of a Python function.
 
-The function is the one place where memlab runs code besides the kernel, and only where the user
-asks for it, on the command line or from Python.
+The function is the only user code besides the kernel that memlab runs, and only on request, on the
+command line or from Python.
 """
 
 from __future__ import annotations
@@ -32,33 +32,33 @@ from memlab.kernels.user.arguments import ExpectedOutput
 from memlab.kernels.user.kernel import UserKernel
 
 MAX_SOURCE_BYTES = 16 << 20
-"""No Python file is longer."""
+"""The limit of a Python file's size."""
 
 
 def output_references(kernel: UserKernel, launch: Launch) -> dict[str, Reference]:
-    """What each output must hold, by its name; those that nothing is said of are missing.
+    """The references of the outputs, by name; outputs without a reference are missing.
 
     Args:
-        kernel: What was chosen.
-        launch: Its launch.
+        kernel: The user kernel, with its expected outputs and its reference function.
+        launch: The launch of the kernel.
 
     Raises:
-        UsageError: A file is not there or does not hold such an array, there is no such output,
-            or no such function.
+        UsageError: A file is missing or does not hold such an array, or there is no such output or
+            function.
     """
-    found = {}
+    references = {}
     for expected in kernel.expect:
         output, reference = _array_reference(expected, launch)
-        found[output.name] = reference
+        references[output.name] = reference
     if kernel.reference:
-        computed = _UserReference(kernel.reference, launch, frozenset(found))
+        computed = _UserReference(kernel.reference, launch, frozenset(references))
         for output in launch.outputs:
-            found.setdefault(output.name, computed.of(output))
-    return found
+            references.setdefault(output.name, computed.of(output))
+    return references
 
 
 def _array_reference(expected: str | ExpectedOutput, launch: Launch) -> tuple[Buffer, Reference]:
-    """Read `IDX=@FILE.npy`, or an array that was given: of which output, and what it must hold.
+    """Read `IDX=@FILE.npy`, or an array from Python: its output and the reference.
 
     Raises:
         UsageError: It is malformed, there is no such output, or it does not hold such an array.
@@ -75,27 +75,27 @@ def _array_reference(expected: str | ExpectedOutput, launch: Launch) -> tuple[Bu
             "or its name"
         )
     output = _find_output(which, f"--expect {expected!r}", launch)
-    load_array(path[1:], output.shape, output.dtype)  # so that a wrong one is told before the run
+    load_array(path[1:], output.shape, output.dtype)  # reports a wrong file before the run
     return output, _reference_from_file(path[1:], output)
 
 
-def _find_output(which: str, said: str, launch: Launch) -> Buffer:
-    """The output of this name, or that is the argument of this number.
+def _find_output(which: str, option: str, launch: Launch) -> Buffer:
+    """The output of this name, or at this argument index.
 
     Raises:
-        UsageError: There is none.
+        UsageError: There is none; `option` begins the message.
     """
-    outputs = {each.name: each for each in launch.outputs}
+    outputs = {output.name: output for output in launch.outputs}
     if which.isdecimal() and int(which) < len(launch.arguments):
         which = launch.arguments[int(which)].name
     if which not in outputs:
         numbered = ", ".join(
-            f"{index} ({each.name})"
-            for index, each in enumerate(launch.arguments)
-            if each.name in outputs
+            f"{index} ({argument.name})"
+            for index, argument in enumerate(launch.arguments)
+            if argument.name in outputs
         )
         hint = f"outputs are {numbered}" if outputs else "declare one out: or inout:"
-        raise UsageError(f"{said} names no output of the kernel: {hint}")
+        raise UsageError(f"{option} names no output of the kernel: {hint}")
     return outputs[which]
 
 
@@ -113,21 +113,21 @@ def _reference_from_array(values: NDArray[Any]) -> Reference:
     return reference
 
 
-def _flat_reference(value: Any, output: Buffer, said: str) -> NDArray[Any]:
-    """What an output must hold, flat: integers as they are, all others in float64.
+def _flat_reference(value: Any, output: Buffer, origin: str) -> NDArray[Any]:
+    """The reference of an output, shape (elements,): integers as they are, others in float64.
 
     Args:
-        value: What NumPy takes for an array.
+        value: Anything that NumPy can convert to an array.
         output: The output.
-        said: Who gave it, for messages: `saxpy.py:saxpy returned`.
+        origin: The beginning of messages: `saxpy.py:saxpy returned`.
 
     Raises:
-        UsageError: It is no array of real numbers in the output's shape.
+        UsageError: It is not an array of real numbers in the output's shape.
     """
     values: NDArray[Any] | None
     try:
         array = np.asarray(value)
-        if array.dtype.kind == "O":  # such as Python's integers, which may fit 64 bits
+        if array.dtype.kind == "O":  # for example Python integers of up to 64 bits
             array = np.array(array.tolist())
         real = array if array.dtype.kind != "c" else None
         whole = array.dtype.kind in "iub"
@@ -135,105 +135,110 @@ def _flat_reference(value: Any, output: Buffer, said: str) -> NDArray[Any]:
     except (TypeError, ValueError):
         values = None
     if values is None:
-        raise UsageError(f"{said} no real numbers for {output.name}: give an array of them")
+        raise UsageError(f"{origin} no real numbers for {output.name}: give an array of them")
     if values.shape not in (output.shape, (output.elements,)):
         raise UsageError(
-            f"{said} an array of shape {list(values.shape)} for {output.name}, "
+            f"{origin} an array of shape {list(values.shape)} for {output.name}, "
             f"which has {list(output.shape)}: give one of that shape"
         )
     return values.reshape(-1)
 
 
 class _UserReference:
-    """What the user's function gives for one launch; it is called once."""
+    """The results of the user's function for one launch; the function is called once."""
 
     def __init__(
-        self, where: str | Callable[..., Any], launch: Launch, known: frozenset[str]
+        self, function: str | Callable[..., Any], launch: Launch, known: frozenset[str]
     ) -> None:
-        """Load the function; outputs that are `known` it may pass over."""
+        """Load the function, which may leave out the `known` outputs."""
         self._launch, self._known = launch, known
-        if isinstance(where, str):
-            self._where, self._file = where, str(Path(where.rpartition(":")[0]))
-            self._option = f"--reference {where}"
-            self._function = _load_function(where, self._file)
+        if isinstance(function, str):
+            self._name, self._file = function, str(Path(function.rpartition(":")[0]))
+            self._option = f"--reference {function}"
+            self._function = _load_function(function, self._file)
         else:
-            self._where = str(getattr(where, "__name__", type(where).__name__))
-            self._file = getattr(getattr(where, "__code__", None), "co_filename", "")
-            self._function, self._option = where, f"the reference {self._where}"
-        self._found: dict[str, NDArray[Any] | None] = {}
+            self._name = str(getattr(function, "__name__", type(function).__name__))
+            self._file = getattr(getattr(function, "__code__", None), "co_filename", "")
+            self._function, self._option = function, f"the reference {self._name}"
+        self._results: dict[str, NDArray[Any] | None] = {}
 
     def of(self, output: Buffer) -> Reference:
-        """What an output must hold."""
+        """The reference of an output."""
 
         def reference(inputs: Arrays, index: NDArray[np.int64]) -> NDArray[Any] | None:
-            if not self._found:
-                self._found = self._call(inputs)
-            values = self._found[output.name]
+            if not self._results:
+                self._results = self._call(inputs)
+            values = self._results[output.name]
             return values if values is None or index.size == values.size else values[index]
 
         return reference
 
     def _call(self, inputs: Arrays) -> dict[str, NDArray[Any] | None]:
-        given = {each.name: _initial_value(each, inputs) for each in self._launch.arguments}
-        outputs = [each for each in self._launch.outputs if each.name not in self._known]
+        arguments = {
+            argument.name: _initial_value(argument, inputs) for argument in self._launch.arguments
+        }
+        outputs = [output for output in self._launch.outputs if output.name not in self._known]
         returned = _call_user_code(
-            self._option, self._file, lambda: self._function(*given.values())
+            self._option, self._file, lambda: self._function(*arguments.values())
         )
         if returned is None:
-            self._check_filled(given, outputs, inputs)
-        by_name = self._by_name(given if returned is None else returned)
-        if not self._known and all(by_name.get(each.name) is None for each in self._launch.outputs):
+            self._check_filled(arguments, outputs, inputs)
+        by_name = self._by_name(arguments if returned is None else returned)
+        if not self._known and all(
+            by_name.get(output.name) is None for output in self._launch.outputs
+        ):
             raise UsageError(
-                f"{self._where} returned nothing for any output: return an array for one at least"
+                f"{self._name} returned nothing for any output: return an array for one at least"
             )
-        return {
-            each.name: None
-            if value is None
-            else _flat_reference(value, each, f"{self._where} returned")
-            for each in outputs
-            for value in (by_name.get(each.name),)
-        }
+        references: dict[str, NDArray[Any] | None] = {}
+        for output in outputs:
+            value = by_name.get(output.name)
+            references[output.name] = (
+                None if value is None else _flat_reference(value, output, f"{self._name} returned")
+            )
+        return references
 
     def _check_filled(
-        self, given: Mapping[str, Any], outputs: Sequence[Buffer], inputs: Arrays
+        self, arguments: Mapping[str, Any], outputs: Sequence[Buffer], inputs: Arrays
     ) -> None:
-        """Refuse a function that neither returned nor changed anything: a `return` is forgotten.
+        """Refuse a function that neither returned nor changed anything: its `return` is missing.
 
         Raises:
-            UsageError: So it is of all outputs, or of one that holds nothing yet.
+            UsageError: No output was changed, or one without initial values was not.
         """
-        same = [
-            each
-            for each in outputs
-            if given[each.name].tobytes() == _initial_value(each, inputs).tobytes()
+        unchanged = [
+            output
+            for output in outputs
+            if arguments[output.name].tobytes() == _initial_value(output, inputs).tobytes()
         ]
-        empty = [each for each in same if each.role == "out"]
-        left = [each.name for each in (same if len(same) == len(outputs) else empty)]
+        if len(unchanged) < len(outputs):
+            unchanged = [output for output in unchanged if output.role == "out"]
+        left = [output.name for output in unchanged]
         if left:
             them = "it" if len(left) == 1 else "them"
             raise UsageError(
-                f"{self._where} returned nothing and left {', '.join(left)} as "
+                f"{self._name} returned nothing and left {', '.join(left)} as "
                 f"{'it was' if len(left) == 1 else 'they were'}: return {them} or fill {them}"
             )
 
     def _by_name(self, returned: Any) -> Mapping[str, Any]:
-        """What was returned, by the names of outputs; of those left out, nothing is said.
+        """The returned arrays by the names of outputs; None for outputs that are not verified.
 
         Raises:
-            UsageError: There is no such argument, or a tuple has not one place for each output.
+            UsageError: There is no such argument, or a tuple does not have one item per output.
         """
-        names = [each.name for each in self._launch.outputs]
+        names = [output.name for output in self._launch.outputs]
         if isinstance(returned, Mapping):
-            known = [each.name for each in self._launch.arguments]
+            known = [argument.name for argument in self._launch.arguments]
             for name in returned:
                 if name not in known:
                     hint = suggest_nearest(str(name), known)
-                    raise UsageError(f"{self._where} returned something for {name!r}: {hint}")
+                    raise UsageError(f"{self._name} returned something for {name!r}: {hint}")
             return returned
         arrays = returned if isinstance(returned, tuple) else (returned,)
         if len(arrays) != len(names):
             raise UsageError(
-                f"{self._where} returned {len(arrays)} arrays; the outputs are "
+                f"{self._name} returned {len(arrays)} arrays; the outputs are "
                 f"{', '.join(names) or 'none'}: return one for each, in this order, None for one "
                 "that is not to be verified"
             )
@@ -241,9 +246,9 @@ class _UserReference:
 
 
 def _initial_value(argument: Argument, inputs: Arrays) -> Any:
-    """An argument as the kernel finds it; of an array a copy, for the function may work in it.
+    """The initial value of an argument; a copy of an array, which the function may overwrite.
 
-    A structure is the tuple of its numbers, or its bytes where a file gave these; a null pointer is
+    A structure is a tuple of its numbers, or its bytes if it comes from a file; a null pointer is
     None.
     """
     if isinstance(argument, Scalar):
@@ -261,7 +266,7 @@ def _initial_value(argument: Argument, inputs: Arrays) -> Any:
 
 
 def _load_function(where: str, file: str) -> Callable[..., Any]:
-    """Run a Python file and give one of its functions.
+    """Run a Python file and return one of its functions.
 
     Raises:
         UsageError: The file cannot be read or fails, or has no such function.
@@ -269,7 +274,7 @@ def _load_function(where: str, file: str) -> Callable[..., Any]:
     name, path = where.rpartition(":")[2], Path(file)
     try:
         if not path.is_file() or path.stat().st_size > MAX_SOURCE_BYTES:
-            raise UsageError(f"--reference {where}: {file} is no Python file: check its name")
+            raise UsageError(f"--reference {where}: {file} is not a Python file: check its name")
         text = path.read_bytes()
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
@@ -288,23 +293,23 @@ def _load_function(where: str, file: str) -> Callable[..., Any]:
 
 
 def _call_user_code(function: str, file: str, work: Callable[[], Any]) -> Any:
-    """Do what runs the user's code; what it prints goes to stderr, for stdout has the result.
+    """Call user code; what it prints goes to stderr, since stdout holds the result.
 
     Args:
-        function: How messages name the function.
-        file: The file that it is in, as its code names it.
-        work: What runs it.
+        function: The function's name for messages.
+        file: The file name in the function's code.
+        work: Calls the user code.
 
     Raises:
-        UsageError: It failed; says how and in which line.
+        UsageError: The code failed; the message has the error and the line.
     """
     try:
         with redirect_stdout(sys.stderr):
             return work()
     except (Exception, SystemExit) as error:
         calls = traceback.extract_tb(error.__traceback__)
-        lines = [each.lineno for each in calls if each.filename == file]
+        lines = [call.lineno for call in calls if call.filename == file]
         line = getattr(error, "lineno", None) or (lines[-1] if lines else None)
         place = "" if line is None else f" in line {line}"
-        said = " ".join(f"{type(error).__name__}: {error}".split()).rstrip(": ")
-        raise UsageError(f"{function} failed{place} ({said}): correct the function") from error
+        reason = " ".join(f"{type(error).__name__}: {error}".split()).rstrip(": ")
+        raise UsageError(f"{function} failed{place} ({reason}): correct the function") from error

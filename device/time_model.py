@@ -34,14 +34,13 @@ Capabilities": four warp schedulers from 7.x on)."""
 
 @dataclass(frozen=True)
 class LaunchWork:
-    """What the model needs of a launch.
+    """The input of the model: the work of a launch.
 
     Attributes:
         blocks: Blocks of the grid.
-        counters: Whole-grid totals.
-        warp_clocks: SM clocks that one warp takes alone, in a block that has work.
-        mean_warp_clocks: The same in the mean of all blocks, of which some may have none; None
-            where all have.
+        counters: The counters of the whole grid.
+        warp_clocks: SM clocks that one warp takes alone, in a block that touches memory.
+        mean_warp_clocks: The mean over all blocks, including idle ones; None if no block is idle.
     """
 
     blocks: int
@@ -53,10 +52,10 @@ class LaunchWork:
 def model_time(work: LaunchWork, occupancy: Occupancy, properties: DeviceProperties) -> Time:
     """Model the time of one launch, caches cold, as a profiler's kernel duration.
 
-    A bound whose rate the device's properties do not give is left out.
+    A bound is left out if the device's properties lack its rate.
 
     Returns:
-        Seconds, with provenance `modelled` and what each bound alone would take.
+        The time in seconds, with provenance `modelled`, and the time of each bound alone.
     """
     bounds = throughput_bounds_s(work, properties)
     latency = latency_bound_s(work, occupancy, properties)
@@ -64,7 +63,7 @@ def model_time(work: LaunchWork, occupancy: Occupancy, properties: DevicePropert
     bounds["latency"] = latency
     seconds = (max(throughput, latency) + throughput + latency) / 2
     shortest = properties.shortest_kernel_s or 0.0
-    if seconds < shortest:  # then no unit decides, but the launch itself
+    if seconds < shortest:  # the launch itself decides, not a unit
         seconds = bounds["launch"] = shortest
     return Time(median_s=seconds, provenance="modelled", bounds_s=bounds)
 
@@ -77,17 +76,17 @@ def plain_roofline_time_s(flop: int, dram_bytes: int, properties: DeviceProperti
 
 
 def throughput_bounds_s(work: LaunchWork, properties: DeviceProperties) -> dict[str, float]:
-    """What each unit alone would take for its share of the work: seconds by unit."""
+    """The time that each unit alone takes for its work: seconds by unit."""
     counters, clock, count = work.counters, clock_hz(properties), properties.multiprocessor_count
     bounds: dict[str, float] = {}
     if clock and count:
-        # A multiprocessor works on whole blocks: the busiest one decides.
+        # An SM executes whole blocks: the SM with most blocks decides.
         busiest = math.ceil(work.blocks / count) / work.blocks / clock
         bounds["issue"] = counters.warp_instructions * busiest / SCHEDULERS_PER_SM
-        for kind, flop in flop_by_pipe(counters).items():
-            peak = peak_flop_per_s(properties, kind)
+        for pipe, flop in flop_by_pipe(counters).items():
+            peak = peak_flop_per_s(properties, pipe)
             if peak:
-                bounds[kind] = flop / (peak / count) * busiest * clock
+                bounds[pipe] = flop / (peak / count) * busiest * clock
         if properties.l1_bytes_per_clock_per_sm:
             rate = properties.l1_bytes_per_clock_per_sm / WAVEFRONT_BYTES
             bounds["l1"] = counters.l1_wavefronts / rate * busiest
@@ -95,10 +94,10 @@ def throughput_bounds_s(work: LaunchWork, properties: DeviceProperties) -> dict[
             rate = properties.constant_passes_per_clock_per_sm
             bounds["constant cache"] = counters.constant_load_passes / rate * busiest
         if properties.l2_bytes_per_clock:
-            given, taken = counters.l2_read_sectors, l2_written_sectors(counters)
-            taking = properties.l2_write_bytes_per_clock or properties.l2_bytes_per_clock
-            clocks = given / properties.l2_bytes_per_clock + taken / taking
-            bounds["l2"] = SECTOR_BYTES * clocks / clock  # the same slices give and take
+            read, written = counters.l2_read_sectors, l2_written_sectors(counters)
+            write_rate = properties.l2_write_bytes_per_clock or properties.l2_bytes_per_clock
+            clocks = read / properties.l2_bytes_per_clock + written / write_rate
+            bounds["l2"] = SECTOR_BYTES * clocks / clock  # the same slices read and write
     starting_s = block_launch_time_s(work.blocks, properties)
     if starting_s:
         bounds["launch"] = starting_s
@@ -111,7 +110,7 @@ def throughput_bounds_s(work: LaunchWork, properties: DeviceProperties) -> dict[
 
 
 def block_launch_time_s(blocks: int, properties: DeviceProperties) -> float:
-    """How long a device takes to start so many blocks: seconds; 0 where its rate is not known."""
+    """The time that a device takes to start the blocks, in seconds; 0 if its rate is unknown."""
     clock = clock_hz(properties)
     if not clock or not properties.blocks_per_clock:
         return 0.0
@@ -119,7 +118,7 @@ def block_launch_time_s(blocks: int, properties: DeviceProperties) -> float:
 
 
 def latency_bound_s(work: LaunchWork, occupancy: Occupancy, properties: DeviceProperties) -> float:
-    """How long the blocks of one multiprocessor take one after another: seconds.
+    """The time that the blocks of one SM take one after another, in seconds.
 
     Blocks that are resident together hide each other's latency fully in this bound.
     """
@@ -132,7 +131,7 @@ def latency_bound_s(work: LaunchWork, occupancy: Occupancy, properties: DevicePr
 
 
 def constant_load_latency_clocks(counters: Counters, properties: DeviceProperties) -> float:
-    """Mean latency of an indexed constant load, its addresses served one by one: SM clocks."""
+    """Mean latency of an indexed constant load, whose addresses are served in turn: SM clocks."""
     first = properties.constant_latency_clocks or properties.shared_latency_clocks or 0.0
     if not counters.constant_load_requests or not properties.constant_passes_per_clock_per_sm:
         return first

@@ -1,4 +1,4 @@
-"""Comparing what a kernel wrote with its references: whole numbers exactly, others in float64."""
+"""Verifies a kernel's outputs against references: integers exactly, other numbers in float64."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from memlab.kernels.launch import Arrays, Buffer, Launch, Reference
 from memlab.text import plural
 
 MAX_REFERENCE_FLOP = 2e10
-"""Up to so much work the reference is computed whole, in a second or so on a CPU; of larger
-outputs, random rows are compared, and all elements are scanned for being written at all."""
+"""The reference is computed whole up to this work, which takes about a second on a CPU. Of larger
+outputs, random rows are compared, and all elements are checked for being written."""
 PIECE_ELEMENTS = 2**16
-"""So many elements are compared at once: half a MiB of float64."""
+"""Elements that are compared at once: half a MiB of float64."""
 MAX_REFERENCE_ELEMENTS = 2**25
-"""And up to so many elements, for memory's sake: the reference is in float64."""
+"""The largest number of elements computed by a reference, which is in float64 in memory."""
 
 
 UNVERIFIED = Verification("skipped", None, None, 0, 0)
-"""Where there is no reference."""
+"""The verification of a launch without references."""
 
 
 @dataclass(frozen=True)
 class ActualOutput:
-    """What was found of one output.
+    """The elements of one output to compare.
 
     Attributes:
-        index: Row-major positions of the elements to compare, in rising order.
-        values: What the output holds there.
-        unwritten: Elements, compared or not, that were never written.
+        index: Row-major positions of the elements, in rising order.
+        values: The values of these elements.
+        unwritten: The number of elements, compared or not, that were never written.
     """
 
     index: NDArray[np.int64]
@@ -43,35 +43,36 @@ class ActualOutput:
     unwritten: int = 0
 
 
-def verify(launch: Launch, inputs: Arrays, found: Mapping[str, ActualOutput]) -> Verification:
+def verify(launch: Launch, inputs: Arrays, outputs: Mapping[str, ActualOutput]) -> Verification:
     """Compare output elements with the references.
 
-    The relative error of an element is |output - reference| / |reference|, or the absolute
-    error where the reference is 0; for the scale `rms`, the reference's root mean square stands
-    in where it is larger. Whole numbers, where the reference has such too, have no error only where
-    they are equal, however large they are. An element that was never written (outputs are poisoned
-    with NaN before the launch) has an infinite one, and so has an output of which nothing was
-    found.
+    The relative error of an element is |output - reference| / |reference|, or the absolute error if
+    the reference is 0. With the error scale `rms`, the root mean square of the reference replaces
+    |reference| where it is larger. Integers, if the reference has integers too, have no error only
+    if they are equal, however large they are. An element that was never written has an infinite
+    error (outputs are poisoned with NaN before the launch), and so has an output without elements
+    to compare.
 
     Args:
-        launch: What ran.
-        inputs: Its input arrays by name, as they were before.
-        found: Its outputs by name; those without a reference are named as unverified.
+        launch: The launch that was executed.
+        inputs: The input arrays by name, as before the launch.
+        outputs: The outputs by name; those without a reference are reported as unverified.
 
     Returns:
-        The worst of all outputs, with all elements counted.
+        The verification of the worst output, with the elements of all outputs counted.
     """
     checks, unverified = [], []
     for buffer in launch.outputs:
         reference = launch.references.get(buffer.name)
-        check = reference and _compare_output(launch, buffer, found[buffer.name], reference, inputs)
+        actual = outputs[buffer.name]
+        check = reference and _compare_output(launch, buffer, actual, reference, inputs)
         if check:
             checks.append(check)
         else:
             unverified.append(buffer.name)
     names = ", ".join(unverified)
     if not checks:
-        reason = f"no reference says anything of {names}" if launch.references else ""
+        reason = f"there is no reference for {names}" if launch.references else ""
         return replace(UNVERIFIED, worst=reason, unverified=names)
     worst = max(checks, key=lambda check: (check.status == "failed", check.relative_error or 0.0))
     return replace(
@@ -84,36 +85,37 @@ def verify(launch: Launch, inputs: Arrays, found: Mapping[str, ActualOutput]) ->
 
 
 def _compare_output(
-    launch: Launch, output: Buffer, found: ActualOutput, reference: Reference, inputs: Arrays
+    launch: Launch, output: Buffer, actual: ActualOutput, reference: Reference, inputs: Arrays
 ) -> Verification | None:
-    """Compare one output; None where the reference says nothing of it."""
-    expected = reference(inputs, found.index)
+    """Compare one output; None if the reference does not cover it."""
+    expected = reference(inputs, actual.index)
     if expected is None:
         return None
     tolerance = launch.tolerances.get(output.name, launch.tolerance)
-    error, wrong, worst = float("inf"), found.unwritten, ""
-    if found.index.size:
+    error, wrong, worst = float("inf"), actual.unwritten, ""
+    if actual.index.size:
         least = _root_mean_square(expected) if launch.error_scale == "rms" else 0.0
         pieces = [
-            _largest_error(found.values, expected, least, tolerance, piece)
+            _largest_error(actual.values, expected, least, tolerance, piece)
             for piece in _pieces(expected.size)
         ]
         error, at, _ = max(pieces)
-        wrong = max(sum(count for _, _, count in pieces), found.unwritten)
-        place = ", ".join(str(each) for each in np.unravel_index(found.index[at], output.shape))
-        value, right = _element_text(found.values, at), _element_text(expected, at)
+        wrong = max(sum(count for _, _, count in pieces), actual.unwritten)
+        subscripts = np.unravel_index(actual.index[at], output.shape)
+        place = ", ".join(str(subscript) for subscript in subscripts)
+        value, right = _element_text(actual.values, at), _element_text(expected, at)
         worst = f"{output.name}[{place}] is {value}, must be {right}"
-        if np.isnan(expected[at]):  # computed from what was never written, most likely
+        if np.isnan(expected[at]):  # probably computed from unwritten data
             worst = f"{output.name}[{place}] has no reference but NaN"
-    if found.unwritten:
+    if actual.unwritten:
         error = float("inf")
         elements = f"{output.elements} {plural(output.elements, 'element')}"
-        worst = f"{found.unwritten} of {elements} of {output.name} never written"
+        worst = f"{actual.unwritten} of {elements} of {output.name} never written"
     return Verification(
         status="passed" if error <= tolerance else "failed",
         relative_error=error,
         tolerance=tolerance,
-        checked=int(found.index.size),
+        checked=int(actual.index.size),
         total=output.elements,
         worst=worst,
         wrong=wrong,
@@ -121,17 +123,17 @@ def _compare_output(
 
 
 def _largest_error(
-    found: NDArray[Any], expected: NDArray[Any], least: float, tolerance: float, piece: slice
+    actual: NDArray[Any], expected: NDArray[Any], least: float, tolerance: float, piece: slice
 ) -> tuple[float, int, int]:
-    """The largest error among some elements, its position, and how many are beyond the tolerance.
+    """The largest error in a piece, its position, and the number of errors over the tolerance.
 
-    Errors are relative to `least` or more.
+    Errors are relative to the reference, or to `least` where that is larger.
     """
-    values, right = found[piece].astype(np.float64), expected[piece].astype(np.float64)
-    equal = values == right  # infinities that are meant, too
-    exact = _are_integers(found) and _are_integers(expected)
-    if exact:  # float64 has not all of them; NumPy compares signed with unsigned by value
-        equal = found[piece] == expected[piece]
+    values, right = actual[piece].astype(np.float64), expected[piece].astype(np.float64)
+    equal = values == right  # includes expected infinities
+    exact = _are_integers(actual) and _are_integers(expected)
+    if exact:  # float64 cannot hold all integers; NumPy compares mixed signs by value
+        equal = actual[piece] == expected[piece]
     scale = np.maximum(np.abs(right), least)
     with np.errstate(invalid="ignore", over="ignore"):
         differences = np.abs(values - right)
@@ -145,24 +147,24 @@ def _largest_error(
 
 
 def _are_integers(values: NDArray[Any]) -> bool:
-    """Whether these are integers or truth values."""
+    """Whether the values are integers or booleans."""
     return values.dtype.kind in "iub"
 
 
 def _element_text(values: NDArray[Any], at: int) -> str:
-    """An element in words: of whole numbers every digit."""
+    """An element as text; an integer with all digits."""
     return str(int(values[at])) if _are_integers(values) else f"{float(values[at]):.9g}"
 
 
 def _root_mean_square(values: NDArray[Any]) -> float:
-    """The root mean square of the values that are finite; one infinity must not hide all errors."""
+    """The root mean square of the finite values; an infinity must not hide all errors."""
     largest, total, count = 0.0, 0.0, 0
     for piece in _pieces(values.size):
         largest = max(largest, float(np.abs(_finite(values[piece])).max(initial=0.0)))
     if not largest:
         return 0.0
     for piece in _pieces(values.size):
-        finite = _finite(values[piece]) / largest  # so that no square overflows
+        finite = _finite(values[piece]) / largest  # keeps squares from overflowing
         total += float(finite @ finite)
         count += finite.size
     return largest * math.sqrt(total / count)
@@ -174,7 +176,7 @@ def _finite(values: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def _pieces(size: int) -> Iterator[slice]:
-    """Cut up a large array, so that intermediate results stay in the CPU's cache."""
+    """Cut a large array into pieces, so that intermediate results stay in the CPU's cache."""
     for start in range(0, size, PIECE_ELEMENTS):
         yield slice(start, min(start + PIECE_ELEMENTS, size))
 
@@ -183,9 +185,9 @@ def checked_positions(launch: Launch, shape: tuple[int, ...], seed: int) -> NDAr
     """Choose the output elements to compare: all, or the first, the last and random rows.
 
     Args:
-        launch: What runs; its FLOPs say how dear an element is.
-        shape: Of the output.
-        seed: Of the choice.
+        launch: The launch; its FLOPs give the cost of an element.
+        shape: The shape of the output.
+        seed: The seed of the random rows.
 
     Returns:
         Row-major positions in ascending order.

@@ -1,1 +1,1 @@
-"""One TOML file a GPU; each figure carries its source."""
+"""The datasheets: one TOML file per GPU, in which every figure has a source."""

@@ -1,4 +1,4 @@
-"""Read the datasheets: one TOML file a GPU, in which every figure names its source."""
+"""Reads the datasheets: one TOML file per GPU, in which every figure names its source."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _SUFFIX = ".toml"
 
 
 def datasheet_names() -> tuple[str, ...]:
-    """List the devices that have a datasheet, in alphabetical order."""
-    files = (each.name for each in _FOLDER.iterdir())
+    """The names of all datasheets, in alphabetical order."""
+    files = (file.name for file in _FOLDER.iterdir())
     return tuple(sorted(name.removesuffix(_SUFFIX) for name in files if name.endswith(_SUFFIX)))
 
 
@@ -28,10 +28,10 @@ def load_datasheet(name: str) -> DeviceProperties:
     """Read a device's datasheet.
 
     Args:
-        name: One of `names()`, in any case.
+        name: One of `datasheet_names()`, in any case.
 
     Returns:
-        Its figures, and for each the text of its source.
+        The device's figures, with the text of each figure's source.
 
     Raises:
         UsageError: There is no such datasheet, or it is malformed.
@@ -45,16 +45,16 @@ def load_datasheet(name: str) -> DeviceProperties:
 def parse_datasheet(text: str, file: str) -> DeviceProperties:
     """Read the text of a datasheet.
 
-    It holds `name`, a table `[sources]` of texts by short key, each starting with a provenance
-    and a colon, and a table `[figures]` of `field = { value = ..., source = "key" }`, the
-    fields being those of `DeviceProperties`.
+    A datasheet holds `name`; a table `[sources]` of texts by short key, each beginning with a
+    provenance and a colon; and a table `[figures]` with `field = { value = ..., source = "key" }`
+    for fields of `DeviceProperties`.
 
     Args:
-        text: TOML.
-        file: What errors call it.
+        text: The TOML text.
+        file: The file's name for messages.
 
     Raises:
-        UsageError: It is not TOML, or a table, field, type or source is not as above.
+        UsageError: The text is not TOML, or a table, field, type or source is invalid.
     """
     try:
         document = tomllib.loads(text)
@@ -65,7 +65,7 @@ def parse_datasheet(text: str, file: str) -> DeviceProperties:
         isinstance(name, str) and isinstance(sources, dict) and isinstance(figures, dict)
     ):
         raise UsageError(
-            f"{file} must hold name, [sources] and [figures] and no more"
+            f"{file} must hold name, [sources] and [figures] and nothing else"
             + "".join(f"; it holds {key!r}" for key in document)
         )
     _check_sources(sources, figures, file)
@@ -97,18 +97,18 @@ def _check_sources(sources: Mapping[str, Any], figures: Mapping[str, Any], file:
 
 
 def _typed_value(field: str, entry: Mapping[str, Any], hints: Mapping[str, Any], file: str) -> Any:
-    """Give a figure as the type of its field, made from what TOML has: no tuples, `1` for 1.0."""
+    """Convert a figure to its field's type: TOML has no tuples, and may write 1 for 1.0."""
     if field not in hints:
         raise UsageError(f"{file}: unknown figure {field!r}: {suggest_nearest(field, hints)}")
     value = entry["value"]
     kind = get_args(hints[field])[0] if isinstance(hints[field], UnionType) else hints[field]
     parts, numbers = get_args(kind), (int, float)
     if get_origin(kind) is tuple and isinstance(value, list):
-        if tuple(type(each) for each in value) == parts:
+        if tuple(type(item) for item in value) == parts:
             return tuple(value)
     elif get_origin(kind) is Mapping and isinstance(value, dict):
-        if all(type(each) in numbers for each in value.values()):
-            return {key: float(each) for key, each in value.items()}
+        if all(type(number) in numbers for number in value.values()):
+            return {key: float(number) for key, number in value.items()}
     elif kind is float and type(value) in numbers:
         return float(value)
     elif kind is type(value):

@@ -204,9 +204,8 @@ def _representative_of_chunks(
     rerun, moved, distinct = _rerun_blocks(execution, chunk_blocks, chunk)
     x, y, z = rerun[_typical_block_index(moved, distinct)].tolist()
     recorded = record_block(execution, origin=(x, y, z))
-    active = _enclosing_box(
-        [_bounding_box(each.blocks[part.positions]) for each, part in executed if part.sectors]
-    )
+    active_blocks = [part.blocks[run.positions] for part, run in executed if run.sectors]
+    active = _enclosing_box([_bounding_box(coordinates) for coordinates in active_blocks])
     region = _narrowed_region(active, _bounding_box(chunk_blocks), _bounding_box(rerun[moved > 0]))
     block_equivalents = recorded.stream.equivalent_blocks(sectors)
     if math.prod(map(len, region)) < _REPRESENTATIVE_RANGE[0] * block_equivalents:

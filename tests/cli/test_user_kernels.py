@@ -366,7 +366,7 @@ def test_a_reference_file_that_cannot_be_used_is_one_line(fail: Fail, folder: Pa
     command = f"run {COUNT} -I include -D OFFSET --no-store"
     (folder / "bad.py").write_text("def f(:\n")
 
-    assert "missing.py is no Python file" in fail(f"{command} --reference missing.py:f")
+    assert "missing.py is not a Python file" in fail(f"{command} --reference missing.py:f")
     assert "failed in line 1 (SyntaxError" in fail(f"{command} --reference bad.py:f")
 
 

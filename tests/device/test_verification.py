@@ -93,7 +93,7 @@ def test_of_what_nothing_is_said_only_the_name_is_told() -> None:
 
     assert (both.status, both.checked, both.wrong, both.unverified) == ("passed", 4, 0, "scratch")
     assert (none.status, none.unverified) == ("skipped", "P, scratch")
-    assert none.worst == "no reference says anything of P, scratch"
+    assert none.worst == "there is no reference for P, scratch"
 
 
 def test_the_worst_element_is_named() -> None:

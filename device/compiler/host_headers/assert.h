@@ -1,4 +1,4 @@
-// NVRTC has assert built in; what is left is to switch it off, each time this is included.
+// assert is built in. Only NDEBUG must be handled, every time this header is included.
 #ifdef NDEBUG
 #undef assert
 #define assert(condition) (static_cast<void>(0))

@@ -1,1 +1,1 @@
-// For host code alone: nothing in device code may use it.
+// Host code only: device code must not use this header.

@@ -1,6 +1,6 @@
 #pragma once
-// The functions are built in. Macros of C and POSIX, values of IEEE 754 and of mathematics; the
-// first ones from their bits, as initialisers of __constant__ variables must be constants.
+// The functions are built in. These are macros of C and POSIX with IEEE 754 values and constants.
+// IEEE 754 values are made from bits: initializers of __constant__ variables must be constants.
 #ifndef INFINITY
 #define INFINITY __builtin_bit_cast(float, 0x7f800000)
 #endif

@@ -1,1 +1,1 @@
-// bool, true and false are of the language.
+// bool, true and false are keywords.

@@ -1,5 +1,5 @@
 #pragma once
-// The types of libcu++, so that both may be included: of 64 bits, long long.
+// The types of libcu++, so that both can be included: 64-bit types are long long.
 typedef signed char int8_t;
 typedef unsigned char uint8_t;
 typedef signed short int16_t;

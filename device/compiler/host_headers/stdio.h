@@ -1,1 +1,1 @@
-// printf is built in; files are the host's.
+// printf is built in; files are for host code only.

@@ -1,1 +1,1 @@
-// memcpy and memset are built in; the other functions are the host's.
+// memcpy and memset are built in; the other functions are for host code only.
