@@ -1,49 +1,41 @@
-"""Which matrices a warp multiplies on its tensor cores: from where its lanes loaded the fragments.
+"""Finds the matrices that a warp multiplies on its tensor cores.
 
-A matrix lies spread over the registers of a warp's lanes, so that no lane alone says which one it
-is. Here registers are followed from their loads, for all lanes of a warp at once.
+A matrix is spread over the registers of a warp's lanes, so no lane alone tells which it is. The
+tracker notes for each register the load that filled it in all lanes of the warp.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
-import numpy as np
-from numpy.typing import NDArray
-
-from memlab.device.array_element import Element
 from memlab.device.emulation.address_names import AddressNames
 from memlab.device.emulator.isa import wmma
 from memlab.device.emulator.machine.recording import RecordedAccess
-from memlab.device.emulator.program.program import DecodedInstruction, Program, destinations
+from memlab.device.emulator.program.program import DecodedInstruction, destinations
 from memlab.device.emulator.ptx.parser import TYPE_BYTES, Operand, Register, Vector
 from memlab.device.properties import WARP_SIZE
 from memlab.device.tracing.records import ArrayPart, TracedValue
 
-_LANE_INDICES = np.arange(WARP_SIZE)
-_PART_BYTES, _ELEMENT_BYTES = 4, 2  # of a row of `ldmatrix`: a lane's part, and one element
+_ROWS, _ROW_BYTES = 8, 16  # of a matrix of `ldmatrix`; each row is loaded by one lane
 
 
 @dataclass(frozen=True)
-class _RegisterOrigin:
-    """What a register of each lane was loaded from.
+class _Load:
+    """The memory that one register of a warp was loaded from.
 
     Attributes:
-        space: The state space.
-        addresses: Of each part of the register, shape (lanes, parts); -1 where a lane has none.
-        nbytes: Bytes of a part.
+        access: The warp's access.
+        lanes: The first of the lanes whose addresses count, and the end of them.
+        offset: The bytes from a lane's address to the first byte in the register.
+        nbytes: The bytes per lane.
     """
 
-    space: str
-    addresses: NDArray[np.int64]
+    access: RecordedAccess
+    lanes: tuple[int, int]
+    offset: int
     nbytes: int
-
-
-def has_matrix_products(program: Program) -> bool:
-    """Whether any of its instructions is one of the tensor cores."""
-    return any(is_matrix_product(each) for each in program.steps)
 
 
 def is_matrix_product(step: DecodedInstruction) -> bool:
@@ -52,84 +44,70 @@ def is_matrix_product(step: DecodedInstruction) -> bool:
 
 
 class FragmentTracker:
-    """Walks along the instructions of one warp, and remembers where its registers came from."""
+    """Follows the instructions of one warp, and notes the loads that filled its registers."""
 
     def __init__(self, names: AddressNames) -> None:
-        """Begin with registers that hold nothing."""
+        """Start with empty registers."""
         self._names = names
-        self._held: dict[str, _RegisterOrigin] = {}
+        self._loads: dict[str, _Load] = {}
 
     def run(self, step: DecodedInstruction, access: RecordedAccess | None) -> None:
-        """Take one instruction; `access` is what the warp touched with it, if it did."""
-        operands = step.instruction.operands
-        targets = [each.name for each in destinations(step) if isinstance(each, Register)]
-        new: Sequence[_RegisterOrigin | None] = ()
-        if step.row.kind == "load" and access is not None:
-            size = TYPE_BYTES[step.row.to[0]]
-            starts = np.where(access.active, access.addresses, -1).astype(np.int64)
-            new = [
-                _RegisterOrigin(
-                    access.space, np.where(starts < 0, -1, starts + size * number)[:, None], size
-                )
-                for number in range(len(targets))
-            ]
-        elif step.row.opcode.startswith("ldmatrix."):
-            row = self._of(operands[1])
-            new = [row and _ldmatrix_origin(row, step.row.opcode, n) for n in range(len(targets))]
-        elif step.row.opcode.startswith(("mov.", "cvt.")) and len(targets) == 1:
-            new = [self._of(operands[1])]
-        for name in targets:
-            self._held.pop(name, None)
-        self._held.update((name, held) for name, held in zip(targets, new, strict=False) if held)
+        """Follow one instruction.
+
+        Args:
+            step: The instruction.
+            access: The warp's access to memory by it; None without one.
+        """
+        row, operands = step.row, step.instruction.operands
+        targets = [target.name for target in destinations(step) if isinstance(target, Register)]
+        loads: list[_Load | None] = [None] * len(targets)
+        if row.kind == "load" and access is not None:
+            size = TYPE_BYTES[row.to[0]]
+            loads = [_Load(access, (0, WARP_SIZE), n * size, size) for n in range(len(targets))]
+        elif row.opcode.startswith("ldmatrix."):  # hands out the rows that a load has just read
+            rows = self._load(operands[1])
+            ends = [(_ROWS * n, _ROWS * (n + 1)) for n in range(len(targets))]
+            loads = [rows and _Load(rows.access, lanes, 0, _ROW_BYTES) for lanes in ends]
+        elif row.opcode.startswith(("mov.", "cvt.")) and len(targets) == 1:
+            loads = [self._load(operands[1])]
+        for name, load in zip(targets, loads, strict=True):
+            self._loads.pop(name, None)
+            if load is not None:
+                self._loads[name] = load
 
     def factors(self, step: DecodedInstruction) -> tuple[TracedValue, TracedValue]:
-        """The two matrices that an instruction multiplies; None for one that was computed."""
-        operands = step.instruction.operands
+        """The two matrices that an instruction multiplies; None for a computed one."""
+        operands = step.instruction.operands[1:]
         if step.row.opcode.startswith("mma."):
-            left, right = (self._registers(each) for each in operands[1:3])
-        else:
-            first, second = _wmma_registers()[step.row.opcode]
-            left = [self._of(each) for each in operands[1 : 1 + first]]
-            right = [self._of(each) for each in operands[1 + first : 1 + first + second]]
-        return self._matrix(left), self._matrix(right)
+            return self._matrix(_items(operands[0])), self._matrix(_items(operands[1]))
+        left, right = _wmma_registers()[step.row.opcode]
+        return self._matrix(operands[:left]), self._matrix(operands[left : left + right])
 
-    def _registers(self, operand: Operand) -> list[_RegisterOrigin | None]:
-        items = operand.items if isinstance(operand, Vector) else (operand,)
-        return [self._of(each) for each in items]
+    def _load(self, operand: Operand) -> _Load | None:
+        first = _items(operand)[0]
+        return self._loads.get(first.name) if isinstance(first, Register) else None
 
-    def _of(self, operand: Operand) -> _RegisterOrigin | None:
-        if isinstance(operand, Vector):  # of a vector, its first part says where it lies
-            operand = operand.items[0]
-        return self._held.get(operand.name) if isinstance(operand, Register) else None
-
-    def _matrix(self, registers: Sequence[_RegisterOrigin | None]) -> ArrayPart | None:
-        """Put the lanes' parts together; None where one is unknown, or they lie in many arrays."""
-        found: set[Element] = set()
-        for held in registers:
-            if held is None or (held.addresses < 0).any():
+    def _matrix(self, registers: Sequence[Operand]) -> ArrayPart | None:
+        """Combine the elements of some registers; None where one was not loaded by all lanes."""
+        found: set[TracedValue] = set()
+        for load in map(self._load, registers):
+            lanes = slice(*load.lanes) if load else slice(0)
+            if load is None or not load.access.active[lanes].all():
                 return None
-            for address in np.unique(held.addresses).tolist():
-                found.update(self._names.elements(held.space, address, held.nbytes))
+            for address in load.access.addresses[lanes].tolist():
+                at = address + load.offset
+                found.update(self._names.elements(load.access.space, at, load.nbytes))
         return ArrayPart.of(found)
 
 
-def _ldmatrix_origin(row: _RegisterOrigin, opcode: str, matrix: int) -> _RegisterOrigin:
-    """What lanes have of one of `ldmatrix`'s matrices: see `tensor.loaded_matrices`."""
-    group, member = _LANE_INDICES // 4, _LANE_INDICES % 4
-    starts = row.addresses[:, 0]
-    if ".trans" not in opcode:
-        start = starts[8 * matrix + group]
-        parts = np.where(start < 0, -1, start + _PART_BYTES * member)[:, None]
-        return _RegisterOrigin(row.space, parts, _PART_BYTES)
-    above = starts[8 * matrix + 2 * member[:, None] + np.arange(2)]
-    parts = np.where(above < 0, -1, above + _ELEMENT_BYTES * group[:, None])
-    return _RegisterOrigin(row.space, parts, _ELEMENT_BYTES)
+def _items(operand: Operand) -> tuple[Operand, ...]:
+    return operand.items if isinstance(operand, Vector) else (operand,)
 
 
 @cache
-def _wmma_registers() -> Mapping[str, tuple[int, int]]:
-    """Registers of A and of B, by opcode."""
+def _wmma_registers() -> dict[str, tuple[int, int]]:
+    """The numbers of registers of A and of B, by opcode."""
     return {
-        f"{each.opcode} result": (each.registers("a"), each.registers("b"))
-        for each in wmma.wmma_products()
+        f"{product.opcode} result": (product.registers("a"), product.registers("b"))
+        for product in wmma.wmma_products()
     }

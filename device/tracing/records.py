@@ -1,39 +1,28 @@
-"""A trace as data: what one thread of a launch touches, in the program's own names."""
+"""The records of a trace: one thread's accesses and operations, and the reads of its block."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Literal, TypeAlias
 
 from memlab.device.array_element import Element
-from memlab.kernels.launch import Dim3
+from memlab.kernels.launch import Dim3, Scalar
 from memlab.presentation import Presentable
 
 
 @dataclass(frozen=True)
-class ScalarArgument:
-    """A scalar argument of the kernel.
-
-    Attributes:
-        name: The parameter's name in the source.
-        value: What was passed.
-    """
-
-    name: str
-    value: int | float
-
-
-@dataclass(frozen=True)
 class ArrayPart:
-    """Some elements of an array that are moved or multiplied as one.
+    """Several elements of one array that are moved or multiplied together.
 
     Attributes:
         array: The array's name.
-        first: The lowest position in each of its dimensions.
-        last: The highest.
-        count: Elements; fewer than lie between the two where they are no block.
+        first: The lowest subscript in each dimension.
+        last: The highest subscript in each dimension.
+        count: The number of elements; less than a whole block from `first` to `last` has where
+            some elements in between are missing.
     """
 
     array: str
@@ -42,16 +31,12 @@ class ArrayPart:
     count: int
 
     @classmethod
-    def of(cls, elements: Iterable[TracedValue]) -> ArrayPart | None:
-        """What some elements are together; None where not all are elements, and of one array."""
-        places: set[tuple[int, ...]] = set()
-        arrays = set()
-        for each in elements:
-            if not isinstance(each, Element):
-                return None
-            arrays.add(each.array)
-            places.add(each.subscripts)
-        if len(arrays) != 1:
+    def of(cls, values: Collection[TracedValue]) -> ArrayPart | None:
+        """Combine values; None unless all of them are elements of the same array."""
+        elements = [value for value in values if isinstance(value, Element)]
+        places = {element.subscripts for element in elements}
+        arrays = {element.array for element in elements}
+        if len(arrays) != 1 or len(elements) < len(values):
             return None
         first, last = (tuple(map(end, zip(*places, strict=True))) for end in (min, max))
         return cls(arrays.pop(), first, last, len(places))
@@ -65,53 +50,73 @@ class ArrayPart:
         return f"{'' if whole else f'{self.count} of '}{self.array}{block}"
 
     def holds(self, element: Element) -> bool:
-        """Whether an element lies in its block."""
+        """Whether an element lies in the block."""
         places = zip(self.first, element.subscripts, self.last, strict=False)
         return element.array == self.array and all(low <= at <= high for low, at, high in places)
 
 
-TracedValue: TypeAlias = Element | ScalarArgument | ArrayPart | float | None
-"""Where a value comes from: it was loaded or passed, it is a constant, or it was computed."""
+TracedValue: TypeAlias = Element | Scalar | ArrayPart | float | None
+"""The origin of a value: an element, a scalar argument, a constant; None for a computed value."""
 
-AccessKind: TypeAlias = Literal["load", "store", "atomic"]
+
+def value_name(value: TracedValue, *, flat: bool = False, computed: str = "computed") -> str:
+    """A value's origin in words.
+
+    Args:
+        value: The value.
+        flat: Whether elements of global memory get one index, `M[12]`, not all their subscripts.
+        computed: The text for a computed value.
+    """
+    if isinstance(value, Element):
+        return value.short if flat else value.name
+    if isinstance(value, Scalar | ArrayPart):
+        return value.name
+    return computed if value is None else f"{value:g}"
+
+
+class _Described:
+    """A step with two texts."""
+
+    @property
+    def text(self) -> str:
+        """The step in words, with subscripts: `M[3][0] * N[0][1]`, `write b[1][2] = s[2][1]`.
+
+        A computed value that is stored, and a computed sum that is added to, are left out.
+        """
+        return self._describe(flat=False)
+
+    @property
+    def flat(self) -> str:
+        """The step in words, with one index in global memory: `M[12] * N[1]`, `read a[3]`."""
+        return self._describe(flat=True)
+
+    def _describe(self, *, flat: bool) -> str:
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)
-class ElementAccess:
-    """One element that a thread reads or writes.
+class ElementAccess(_Described):
+    """A thread's access to one element.
 
     Attributes:
-        line: The source line, from 1; 0 where the compiler names none.
-        kind: `atomic` both reads and writes.
-        element: What it touches.
-        phase: See `Phase`; 0 before the first.
-        source: Where the stored value, or that of an atomic operation, comes from.
-        operation: Of an atomic, what it does, as PTX names it: `add`, `max`, `cas` …
+        line: The source line, from 1; 0 where the compiler gives none.
+        kind: `load`, `store`, or `atomic`, which both reads and writes.
+        element: The element.
+        phase: The number of its `Phase`; 0 before the thread first uses shared memory.
+        source: The origin of the stored value, or of an atomic's operand.
+        operation: An atomic's operation as PTX names it: `add`, `max`, `cas`; else empty.
     """
 
     line: int
-    kind: AccessKind
+    kind: Literal["load", "store", "atomic"]
     element: Element
     phase: int = 0
     source: TracedValue = None
     operation: str = ""
 
-    @property
-    def text(self) -> str:
-        """What it does: `b[1][2] = square[2][1]`, `atomic add of 1 to bins[3]`, `read words[6]`.
-
-        A value that was computed is left out.
-        """
-        return self._text(lambda each: each.name)
-
-    @property
-    def flat(self) -> str:
-        """The same as a program with pointers writes it."""
-        return self._text(lambda each: each.short)
-
-    def _text(self, name: Callable[[Element], str]) -> str:
-        target, known = name(self.element), self.source is not None
-        source = _value_text(self.source, name)
+    def _describe(self, *, flat: bool) -> str:
+        target, source = value_name(self.element, flat=flat), value_name(self.source, flat=flat)
+        known = self.source is not None
         if self.kind == "load":
             return f"read {target}"
         if self.kind == "atomic":
@@ -119,15 +124,21 @@ class ElementAccess:
         return f"write {target}{f' = {source}' if known else ''}"
 
 
+_PRODUCTS = ("fma", "mad", "mul")
+_SIGNS = {"add": "+", "sub": "-", "div": "/"}
+MATRIX_PRODUCTS = ("mma", "wmma")
+"""Opcodes of a warp's operations on its tensor cores; their operands are parts of arrays."""
+
+
 @dataclass(frozen=True)
-class Operation:
-    """One instruction that computes with what was loaded.
+class Operation(_Described):
+    """One arithmetic instruction on loaded values.
 
     Attributes:
-        line: The source line, from 1; 0 where the compiler names none.
-        opcode: PTX's name of it: `fma`, `add`, `mul` …
-        operands: Where its sources come from, in PTX's order.
-        phase: See `Phase`.
+        line: The source line, from 1; 0 where the compiler gives none.
+        opcode: PTX's name of the instruction without its types: `fma`, `add`, `mul`.
+        operands: The origins of its sources, in PTX's order.
+        phase: The number of its `Phase`; 0 before the thread first uses shared memory.
     """
 
     line: int
@@ -136,107 +147,82 @@ class Operation:
     phase: int = 0
 
     @property
-    def text(self) -> str:
-        """What it does with what was loaded: `M[3][0] * N[0][1]`, `+ a[2][1]`.
-
-        A sum that was computed before, to which it adds, is left out.
-        """
-        return self._text(lambda each: each.name)
-
-    @property
-    def flat(self) -> str:
-        """The same as a program with pointers writes it: `M[12] * N[1]`."""
-        return self._text(lambda each: each.short)
-
-    @property
     def adds_up(self) -> bool:
-        """Whether it adds to a sum that was computed before."""
+        """Whether it adds a product to a computed sum."""
         return self.opcode in _PRODUCTS and self.operands[2:] == (None,)
 
-    def _text(self, name: Callable[[Element], str]) -> str:
-        shown = [_value_text(each, name) for each in self.operands]
+    def _describe(self, *, flat: bool) -> str:
+        operands = self.operands
+        names = [value_name(operand, flat=flat, computed="…") for operand in operands]
         if self.opcode in _PRODUCTS:
-            begins = self.operands[2:] == (0.0,)  # a sum, with this product
-            rest = [] if begins or self.adds_up else shown[2:]
-            return " + ".join([" * ".join(shown[:2]), *rest])
+            addend = names[2:] if operands[2:] not in ((None,), (0.0,)) else []
+            return " + ".join([" * ".join(names[:2]), *addend])
         if self.opcode in MATRIX_PRODUCTS:
-            return " × ".join(shown)
-        sign = {"add": "+", "sub": "-", "div": "/"}.get(self.opcode)
-        if sign is None or len(shown) != 2:
-            return f"{self.opcode}({', '.join(shown)})"
-        for running in (None, 0.0):
-            if sign == "+" and running in self.operands:
-                return f"+ {shown[self.operands.index(running) - 1]}"
-        if sign == "-" and self.operands[0] is None:
-            return f"- {shown[1]}"
-        return f"{shown[0]} {sign} {shown[1]}"
+            return " × ".join(names)
+        sign = _SIGNS.get(self.opcode)
+        if sign is None or len(names) != 2:
+            return f"{self.opcode}({', '.join(names)})"
+        if sign == "+" and operands[1] in (None, 0.0):
+            return f"+ {names[0]}"
+        if (sign == "+" and operands[0] in (None, 0.0)) or (sign == "-" and operands[0] is None):
+            return f"{sign} {names[1]}"
+        return f"{names[0]} {sign} {names[1]}"
 
 
-_PRODUCTS = ("fma", "mad", "mul")
-MATRIX_PRODUCTS = ("mma", "wmma")
-"""Opcodes of what a warp does on its tensor cores: the operands are parts of arrays."""
-
-
-def _value_text(value: TracedValue, name: Callable[[Element], str]) -> str:
-    if isinstance(value, Element):
-        return name(value)
-    if isinstance(value, ScalarArgument | ArrayPart):
-        return value.name
-    return "…" if value is None else f"{value:g}"
+Step: TypeAlias = ElementAccess | Operation
 
 
 @dataclass(frozen=True)
 class ThreadTrace:
-    """What one thread does.
+    """The steps of one thread.
 
     Attributes:
-        thread: Its index in the block, x, y, z.
-        steps: What it touches and what it computes from that, in order.
-        barriers: How often it waits for its block.
+        thread: The thread's index in the block, x, y, z.
+        steps: Its accesses and operations, in order.
+        barriers: How often it waits at a barrier of its block.
     """
 
     thread: Dim3
-    steps: tuple[ElementAccess | Operation, ...]
+    steps: tuple[Step, ...]
     barriers: int
 
     @property
     def accesses(self) -> tuple[ElementAccess, ...]:
-        """What it touches, in order."""
-        return tuple(each for each in self.steps if isinstance(each, ElementAccess))
+        """Its accesses, in order."""
+        return tuple(step for step in self.steps if isinstance(step, ElementAccess))
 
     @property
     def operations(self) -> tuple[Operation, ...]:
-        """What it computes, in order."""
-        return tuple(each for each in self.steps if isinstance(each, Operation))
+        """Its operations, in order."""
+        return tuple(step for step in self.steps if isinstance(step, Operation))
 
     def touches(self, space: str) -> tuple[ElementAccess, ...]:
-        """The accesses to one state space."""
-        return tuple(each for each in self.accesses if each.element.space == space)
+        """Its accesses to one state space, in order."""
+        return tuple(access for access in self.accesses if access.element.space == space)
 
 
 @dataclass(frozen=True)
 class Phase:
-    """A round of filling shared memory and using it.
+    """A thread's part in one phase of its block: shared memory is filled, then used.
 
-    It begins where a thread of the block stores to shared memory after any has read there, once
-    between two barriers at most; all threads are then in it, whether they have a part in it or not.
-    What comes before the first belongs to it.
+    A phase begins where any thread of the block stores to shared memory after any thread has read
+    it, at most once between two barriers. All threads of the block share it. Steps before the
+    first phase count with it.
 
     Attributes:
-        number: From 1.
-        staged: Stores to shared memory, with the source of each, and atomics there.
-        used: What is computed, read without being computed with, and written elsewhere as it was
-            loaded, in order.
+        number: The phase's number, from 1.
+        staged: Stores to shared memory and atomics in it, in order.
+        used: Operations, reads without an operation, and copies to global memory, in order.
     """
 
     number: int
     staged: tuple[ElementAccess, ...]
-    used: tuple[ElementAccess | Operation, ...]
+    used: tuple[Step, ...]
 
     @property
     def operations(self) -> tuple[Operation, ...]:
-        """What is computed."""
-        return tuple(each for each in self.used if isinstance(each, Operation))
+        """The operations, in order."""
+        return tuple(step for step in self.used if isinstance(step, Operation))
 
 
 @dataclass(frozen=True)
@@ -244,12 +230,12 @@ class ArrayUse:
     """How often the elements of an array in global memory are read and written.
 
     Attributes:
-        array: Its name.
+        array: The array's name.
         shape: Elements in each dimension.
-        block_reads: Reads to how many elements are read so often by the block, zero left out.
-        grid_reads: The same by the whole grid; None where that is too large to execute.
-        block_read: Positions that the block reads.
-        block_written: Positions that the block writes.
+        block_reads: The number of elements by how often the block reads them, from 1 time on.
+        grid_reads: The same for the whole grid; None where the grid is too large to execute.
+        block_read: Row-major positions of the elements that the block reads.
+        block_written: Row-major positions of the elements that the block writes.
     """
 
     array: str
@@ -262,23 +248,23 @@ class ArrayUse:
 
 @dataclass(frozen=True, repr=False)
 class Trace(Presentable):
-    """One thread of one block, and what the block and the grid around it do.
+    """One thread of one block, with the block's and the grid's use of memory.
 
     Attributes:
-        kernel: Its name in the catalog.
-        parameters: With defaults filled in.
-        device: The device that it was compiled for.
+        kernel: The kernel's name.
+        parameters: The kernel's parameters, defaults included.
+        device: The device that the kernel was compiled for.
         grid: Blocks in x, y, z.
         block: Threads of a block in x, y, z.
-        block_index: The block that ran.
+        block_index: The index of the followed block in the grid, x, y, z.
         followed: The thread that was asked for.
-        threads: All threads of the block where it is small; else that one alone.
-        phases: How many the block goes through; 0 where it uses no shared memory.
-        arrays: The array arguments.
-        shared_reuse: Bytes read from shared memory over bytes stored there; None without any.
-        staged_share: Bytes stored in shared memory over bytes read from global memory: below 1
-            where not all goes that way, above it where zeros fill tiles that reach over an edge;
-            None where nothing is read.
+        threads: All threads of the block where it is small; else the followed thread.
+        phases: The number of phases of the block; 0 where it uses no shared memory.
+        arrays: The array arguments, in the kernel's order.
+        shared_reuse: Bytes read from shared memory per byte stored there; None without stores.
+        staged_share: Bytes stored in shared memory per byte read from global memory: below 1
+            where some reads bypass shared memory, above 1 where a tile beyond an edge is filled
+            with zeros; None without reads.
     """
 
     kernel: str
@@ -296,39 +282,36 @@ class Trace(Presentable):
 
 
 def thread_phases(thread: ThreadTrace, count: int) -> tuple[Phase, ...]:
-    """Cut what a thread does into the phases of its block, which are so many."""
-    staged: list[list[ElementAccess]] = [[] for _ in range(count)]
-    used: list[list[ElementAccess | Operation]] = [[] for _ in range(count)]
-    for step in without_shown_loads(thread.steps) if count else ():
-        phase = max(step.phase, 1) - 1
+    """Divide a thread's steps into the phases of its block.
+
+    Args:
+        thread: The thread.
+        count: The number of the block's phases.
+    """
+    staged: defaultdict[int, list[ElementAccess]] = defaultdict(list)
+    used: defaultdict[int, list[Step]] = defaultdict(list)
+    for step in without_shown_loads(thread.steps):
+        number = max(step.phase, 1)
         if isinstance(step, Operation) or step.kind == "load":
-            used[phase].append(step)
+            used[number].append(step)
         elif step.element.space == "shared":
-            staged[phase].append(step)
+            staged[number].append(step)
         elif step.source is not None or step.kind == "atomic":
-            used[phase].append(step)
+            used[number].append(step)
     return tuple(
-        Phase(number + 1, tuple(staged[number]), tuple(used[number])) for number in range(count)
+        Phase(number, tuple(staged[number]), tuple(used[number])) for number in range(1, count + 1)
     )
 
 
-def without_shown_loads(
-    steps: Sequence[ElementAccess | Operation],
-) -> Iterator[ElementAccess | Operation]:
-    """Leave out loads whose element shows in what is made of it."""
-    used: set[TracedValue] = set()
+def without_shown_loads(steps: Sequence[Step]) -> Iterator[Step]:
+    """Leave out loads of elements that another step names."""
+    named: set[TracedValue] = set()
     for step in steps:
-        used.update(step.operands if isinstance(step, Operation) else (step.source,))
-    parts = [each for each in used if isinstance(each, ArrayPart)]
+        named.update(step.operands if isinstance(step, Operation) else (step.source,))
+    parts = [value for value in named if isinstance(value, ArrayPart)]
     for step in steps:
-        if (
-            isinstance(step, Operation)
-            or step.kind != "load"
-            or (step.element not in used and not any(each.holds(step.element) for each in parts))
+        load = step if isinstance(step, ElementAccess) and step.kind == "load" else None
+        if load is None or not (
+            load.element in named or any(part.holds(load.element) for part in parts)
         ):
             yield step
-
-
-def value_name(value: TracedValue) -> str:
-    """A value's origin as a person reads it: an element's name, a number, or `computed`."""
-    return "computed" if value is None else _value_text(value, lambda each: each.name)

@@ -1,4 +1,4 @@
-"""A trace as data: the JSON document, whole."""
+"""The JSON document of a trace."""
 
 from __future__ import annotations
 
@@ -9,44 +9,44 @@ from memlab.device.tracing.records import (
     ArrayPart,
     ElementAccess,
     Operation,
-    ScalarArgument,
     thread_phases,
     value_name,
 )
+from memlab.kernels.launch import Scalar
 from memlab.roofline.documents.codec import encode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from memlab.device.tracing.records import ArrayUse, Phase, Trace, TracedValue
+    from memlab.device.tracing.records import Phase, Step, Trace, TracedValue
 
 SCHEMA_VERSION = 1
 
 
 def trace_document(trace: Trace) -> dict[str, Any]:
-    """Give a trace as a JSON document, whole."""
+    """A trace as a JSON document, with all its steps."""
+    phases = {thread.thread: thread_phases(thread, trace.phases) for thread in trace.threads}
     document: dict[str, Any] = encode(
         {
             "schema_version": SCHEMA_VERSION,
-            "kernel": trace.kernel,
-            "parameters": dict(trace.parameters),
-            "device": trace.device,
-            "grid": trace.grid,
-            "block": trace.block,
-            "block_index": trace.block_index,
+            **_fields(trace, "kernel", "parameters", "device", "grid", "block", "block_index"),
             "thread": trace.followed.thread,
             "barriers": trace.followed.barriers,
-            "steps": [_step_document(each) for each in trace.followed.steps],
+            "steps": [_step_document(step) for step in trace.followed.steps],
             "phases": [
-                {
-                    "thread": thread.thread,
-                    "phases": [
-                        _phase_document(each) for each in thread_phases(thread, trace.phases)
-                    ],
-                }
-                for thread in trace.threads
+                {"thread": thread, "phases": [_phase_document(phase) for phase in its]}
+                for thread, its in phases.items()
             ],
-            "arrays": [_use_document(each) for each in trace.arrays],
+            "arrays": [
+                {
+                    "array": use.array,
+                    "shape": use.shape,
+                    "block_reads": _histogram(use.block_reads),
+                    "grid_reads": _histogram(use.grid_reads),
+                    "block_elements_written": len(use.block_written),
+                }
+                for use in trace.arrays
+            ],
             "shared_reads_per_store": trace.shared_reuse,
             "staged_share": trace.staged_share,
         }
@@ -54,71 +54,47 @@ def trace_document(trace: Trace) -> dict[str, Any]:
     return document
 
 
-def _step_document(step: ElementAccess | Operation) -> dict[str, Any]:
+def _step_document(step: Step) -> dict[str, Any]:
+    place = {"line": step.line, "phase": step.phase or None}
     if isinstance(step, Operation):
-        return {
-            "kind": step.opcode,
-            "line": step.line,
-            "phase": step.phase or None,
-            "operands": [_value_document(each) for each in step.operands],
-            "text": step.flat,
-        }
-    return {
-        "kind": step.kind,
-        "line": step.line,
-        "phase": step.phase or None,
-        **_element_document(step.element),
-        **({} if step.kind == "load" else {"source": _value_document(step.source)}),
-        **({"operation": step.operation} if step.kind == "atomic" else {}),
-    }
-
-
-def _element_document(element: Element) -> dict[str, Any]:
-    return {
-        "space": element.space,
-        "array": element.array,
-        "index": element.index,
-        "subscripts": list(element.subscripts),
-        "name": element.name,
-    }
+        operands = [_value_document(operand) for operand in step.operands]
+        return {"kind": step.opcode, **place, "operands": operands, "text": step.flat}
+    document = {"kind": step.kind, **place, **_value_document(step.element)}
+    if step.kind != "load":
+        document["source"] = _value_document(step.source)
+    if step.kind == "atomic":
+        document["operation"] = step.operation
+    return document
 
 
 def _value_document(value: TracedValue) -> Any:
-    if isinstance(value, ScalarArgument):
+    if isinstance(value, Element):
+        return _fields(value, "space", "array", "index", "subscripts", "name")
+    if isinstance(value, Scalar):
         return {"argument": value.name, "value": value.value}
     if isinstance(value, ArrayPart):
-        return {
-            "array": value.array,
-            "first": list(value.first),
-            "last": list(value.last),
-            "elements": value.count,
-            "name": value.name,
-        }
-    return _element_document(value) if isinstance(value, Element) else value
+        ends = _fields(value, "array", "first", "last")
+        return {**ends, "elements": value.count, "name": value.name}
+    return value
+
+
+def _fields(record: object, *names: str) -> dict[str, Any]:
+    return {name: getattr(record, name) for name in names}
 
 
 def _phase_document(phase: Phase) -> dict[str, Any]:
     return {
         "phase": phase.number,
         "staged": [
-            {"to": each.element.name, "from": value_name(each.source), "line": each.line}
-            for each in phase.staged
+            {"to": access.element.name, "from": value_name(access.source), "line": access.line}
+            for access in phase.staged
         ],
-        "operations": [each.text for each in phase.operations],
-        "moved": [each.text for each in phase.used if isinstance(each, ElementAccess)],
+        "operations": [operation.text for operation in phase.operations],
+        "moved": [step.text for step in phase.used if isinstance(step, ElementAccess)],
     }
 
 
-def _use_document(use: ArrayUse) -> dict[str, Any]:
-    def histogram(reads: Mapping[int, int] | None) -> list[dict[str, int]] | None:
-        if reads is None:
-            return None
-        return [{"reads": times, "elements": count} for times, count in sorted(reads.items())]
-
-    return {
-        "array": use.array,
-        "shape": list(use.shape),
-        "block_reads": histogram(use.block_reads),
-        "grid_reads": histogram(use.grid_reads),
-        "block_elements_written": len(use.block_written),
-    }
+def _histogram(reads: Mapping[int, int] | None) -> list[dict[str, int]] | None:
+    if reads is None:
+        return None
+    return [{"reads": times, "elements": count} for times, count in sorted(reads.items())]

@@ -14,7 +14,6 @@ from memlab.device.emulator.machine.recording import Recorder
 from memlab.device.emulator.program.program import load_program
 from memlab.device.emulator.ptx import parser
 from memlab.device.inputs import make_inputs
-from memlab.device.tracing.phases import BarrierInterval
 from memlab.device.tracing.records import Trace, thread_phases, value_name, without_shown_loads
 from memlab.device.tracing.trace import trace
 from memlab.errors import UsageError
@@ -554,24 +553,6 @@ def test_a_scan_has_a_phase_a_barrier() -> None:
         (["write s[3] = s[7]", "write s[7]"], ["s[1] + s[3]"]),
         (["write s[1] = s[3]", "write s[3]"], ["s[0] + s[1]"]),
     ]
-
-
-@pytest.mark.parametrize(
-    ("stores", "was_read", "before"),
-    [
-        # Whether each access of a thread is a store; how many lie before the phase that begins.
-        ([False, False, True, False, True], False, 2),
-        ([True, False, True], False, 2),
-        ([True, False, True], True, 0),
-        ([True, False], False, 0),  # fills what others have read
-        ([False, True], True, 1),
-        ([False, False], False, 2),  # reads what others have not yet stored anew
-        ([False, False], True, 0),
-        ([], True, 0),
-    ],
-)
-def test_where_a_thread_enters_a_phase(stores: list[bool], was_read: bool, before: int) -> None:
-    assert BarrierInterval(1, begins=True, was_read=was_read).phase_entry(stores) == before
 
 
 @pytest.mark.parametrize("lane", [0, 37])

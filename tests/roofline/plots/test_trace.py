@@ -4,6 +4,7 @@ import csv
 import io
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from example_traces import example_trace
 from hypothesis import given
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from memlab.device.tracing.records import ArrayUse, ThreadTrace, Trace
 from memlab.roofline.plots.roofline import render_figure
-from memlab.roofline.plots.trace import _rectangles, draw_trace, elements_csv
+from memlab.roofline.plots.trace import ArrayPanel, color_indices, draw_trace, elements_csv
 
 
 def test_the_data_beside_the_picture() -> None:
@@ -54,15 +55,23 @@ def test_large_arrays_are_drawn_and_the_same_each_time(image_format: str) -> Non
     assert len(pictures[0]) < 1_000_000
 
 
-@given(st.sets(st.integers(0, 59)), st.integers(1, 12))
-def test_rectangles_cover_just_the_positions(positions: set[int], columns: int) -> None:
-    covered = [
-        row * columns + column
-        for left, top, wide, tall in _rectangles(positions, columns)
-        for row in range(top, top + tall)
-        for column in range(left, left + wide)
-    ]
-    assert sorted(covered) == sorted(positions)
+@given(st.sets(st.integers(0, 59), min_size=1), st.integers(1, 12), st.sets(st.integers(0, 59)))
+def test_colors_cover_just_the_elements(block: set[int], columns: int, thread: set[int]) -> None:
+    use = ArrayUse("a", (60,), {}, None, tuple(block), ())
+    rows = -(-60 // columns)
+    panel = ArrayPanel(use, columns, range(rows), range(columns), tuple(thread), ())
+    image = color_indices(panel, rows, columns).reshape(-1)
+    assert {color: set(np.flatnonzero(image == color)) for color in (1, 3)} == {
+        1: block - thread,
+        3: thread,
+    }
+
+
+def test_one_element_of_a_large_array_stays_visible() -> None:
+    use = ArrayUse("a", (2048, 2048), {}, None, tuple(range(0, 2048**2, 997)), ())
+    panel = ArrayPanel(use, 2048, range(2048), range(2048), (1000 * 2048 + 77,), ())
+    image = color_indices(panel, 420, 420)
+    assert np.argwhere(image == 3).tolist() == [[1000 * 420 // 2048, 77 * 420 // 2048]]
 
 
 def _own(*uses: ArrayUse, **parameters: str) -> Trace:
