@@ -7,15 +7,19 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from paths import DATA
 
 import memlab
 from memlab import drawing, querying
+from memlab.cli.app import main
 from memlab.device import devices
 from memlab.device.datasheets import loader
 from memlab.device.properties import device_summary
-from memlab.errors import UsageError
+from memlab.errors import MemlabWarning, UsageError
+from memlab.roofline.documents.peaks import peaks_from_document
 from memlab.roofline.documents.runs import run_document
 from memlab.roofline.run import Run
 from memlab.roofline.store.store import Store
@@ -36,6 +40,7 @@ KEYS = {
     "roofline": "flop_per_s intensity_flop_per_byte bound ceiling_flop_per_s fraction_of_ceiling",
     "verification": "status relative_error checked",
 }
+TILED: dict[str, Any] = {"width": 32, "tile": 8}
 TOP_LEVEL = {*KEYS, "schema_version", "kernel", "parameters", "advice"}
 INTENSITIES = {"requested", "l1", "l2", "dram", "compulsory"}
 
@@ -144,6 +149,118 @@ def test_an_interrupted_ladder_leaves_nothing_behind(
         drawing.record_roofline(device="h200", store=store, progress=interrupt)
 
     assert Store(store).runs() == []
+
+
+def test_a_roofline_draws_the_runs_that_it_is_given(store: Path) -> None:
+    small = memlab.run("naive", device="t4", width=8)
+    tiled = memlab.run("tiled", device="t4", width=32, tile=8)
+
+    for drawn in (memlab.roofline(small, tiled, store=store), memlab.roofline([small, tiled])):
+        assert drawn.runs == (small, tiled)
+        assert drawn.properties == memlab.devicequery("t4")
+        assert drawn.fresh is None
+    assert not store.exists()
+
+
+def test_a_roofline_is_of_one_device(store: Path) -> None:
+    on_t4, on_l4 = (memlab.run("naive", device=device, width=8) for device in ("t4", "l4"))
+
+    with pytest.raises(UsageError, match=r"one device, got a run of l4 .* besides t4"):
+        memlab.roofline(on_t4, on_l4)
+    with pytest.raises(UsageError, match=r"one device, got a run of t4 .* besides a100"):
+        memlab.roofline(on_t4, device="a100")
+    with pytest.raises(UsageError, match="roofline takes runs, got an object of type int"):
+        memlab.roofline(on_t4, 3)  # type: ignore[arg-type]
+
+
+def test_without_stored_runs_python_runs_nothing(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memlab.run("naive", device="t4", store=store, keep=True, width=8)
+    monkeypatch.setattr(drawing, "run_prepared", lambda *_: pytest.fail("a kernel ran"))
+
+    with pytest.raises(UsageError, match=r"no runs of h200 in .*: draw some with memlab\.roofline"):
+        memlab.roofline(device="h200", store=store)
+    with pytest.warns(DeprecationWarning, match=r"write memlab\.roofline\(device='t4'\)"):
+        old = memlab.roofline("t4", store=store)  # type: ignore[arg-type]
+    assert old.runs == memlab.roofline(device="t4", store=store).runs
+    assert memlab.runs(device="t4", store=store) == list(old.runs)
+    assert memlab.runs(kernel="tiled", store=store) == []
+
+
+def test_what_a_run_asks_for_besides_and_cannot_have_is_a_warning() -> None:
+    with pytest.warns(MemlabWarning) as warned:
+        run = memlab.run("tiled", device="h200", width=16, counters="ncu", cublas=True)
+
+    assert [str(warning.message).partition(":")[0] for warning in warned] == [
+        "no hardware counters",
+        "no cuBLAS",
+    ]
+    assert {warning.filename for warning in warned} == {__file__}
+    assert run.measurement.counters_ncu is None
+    with pytest.raises(UsageError, match="counters must be 'emulated' or 'ncu', got 'nvprof'"):
+        memlab.run("tiled", counters="nvprof")  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="there is no tool 'memchek': did you mean 'memcheck'"):
+        memlab.check("tiled", width=16, tools=("memchek",))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("command", "result"),
+    [
+        ("run tiled --width 32 --tile 8 --no-store", lambda: memlab.run("tiled", **TILED)),
+        ("analyze tiled --width 32 --tile 8", lambda: memlab.analyze("tiled", **TILED)),
+        ("check tiled --width 32 --tile 8", lambda: memlab.check("tiled", **TILED)),
+        ("trace tiled --width 32 --tile 8", lambda: memlab.trace("tiled", **TILED)),
+        ("occupancy tiled --width 32 --tile 8", lambda: memlab.occupancy("tiled", **TILED)),
+        ("devicequery", memlab.devicequery),
+        ("explain wavefront", lambda: memlab.explain("wavefront")),
+        ("explain", memlab.explain),
+        ("kernels", memlab.kernels),
+        ("doctor", memlab.doctor),
+        ("runs", memlab.runs),
+    ],
+)
+def test_a_report_is_that_of_the_terminal(
+    command: str,
+    result: Callable[[], object],
+    store: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("MEMLAB_DEVICE", "h200")
+    monkeypatch.setenv("MEMLAB_STORE", str(store))
+    memlab.run("naive", keep=True, width=8)
+
+    assert main(command.split()) == 0
+    assert memlab.report(result()) == capsys.readouterr().out
+
+
+def test_what_has_no_report_is_named() -> None:
+    with pytest.raises(UsageError, match="no report of an object of type float"):
+        memlab.report(1.5)
+
+
+def test_a_result_is_one_line(make_run: Callable[..., Run]) -> None:
+    run = memlab.run("tiled", device="h200", **TILED)
+    peaks = peaks_from_document(json.loads((DATA / "h200-peaks.json").read_text()))
+
+    assert repr(make_run()) == (
+        "<Run tiled width=2048 tile=16 on h200 (emulated): ~2.25 ms, "
+        "81% of the L1 / shared ceiling, passed>"
+    )
+    assert repr(replace(make_run(), id=3)).startswith("<Run 3: tiled width=2048 ")
+    assert repr(run.measurement).startswith(
+        "<Measurement tiled width=32 tile=8 on h200 (emulated): "
+    )
+    assert repr(peaks).startswith("<Peaks NVIDIA H200 (cuda:0): ")
+    assert repr(memlab.roofline(run)) == "<Roofline NVIDIA H200: 1 run>"
+    assert repr(memlab.devicequery("h200")) == (
+        "<DeviceProperties NVIDIA H200, sm_90, 132 SMs, 139.8 GiB, 4.81 TB/s>"
+    )
+    strange = make_run(kernel="a\nb\x1b[31m" + 200 * "c", parameters={"args": 500 * "x"})
+    assert len(repr(strange)) < 200
+    assert repr(strange).isprintable()
+    assert memlab.report(strange).count("\x1b") == 0
 
 
 def test_a_notebook_gets_frames_and_properties() -> None:

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import inspect
+import pkgutil
+import re
+import shutil
 import subprocess
 import sys
-from importlib import import_module, resources
+from importlib import import_module, metadata, resources
+from pathlib import Path
 
 import pytest
+from paths import REPOSITORY
 
 import memlab
+from memlab.cli.app import COMMANDS
 
 HEAVY = {"numpy", "pandas", "matplotlib", "typer", "rich", "cuda", "elftools", "sqlite3", "pycuda"}
+
+
+def all_modules() -> list[str]:
+    """Every module of memlab."""
+    return [module.name for module in pkgutil.walk_packages(memlab.__path__, "memlab.")]
 
 
 def imported_by(statement: str) -> set[str]:
@@ -32,9 +44,105 @@ def test_no_gpu_package_is_imported_before_it_is_needed(package: str) -> None:
     assert package not in imported_by("import memlab; memlab.run; memlab.peaks; memlab.report")
 
 
-def test_everything_promised_is_there() -> None:
-    for name in memlab.__all__:
-        assert getattr(memlab, name)
+def test_the_public_names_are_there_and_nothing_else() -> None:
+    commands = set(COMMANDS) - {"init"}
+    errors = {"MemlabError", "UsageError", "DeviceError", "Incomplete", "MemlabWarning"}
+
+    assert set(dir(memlab)) == commands | errors | {
+        "report",
+        "frame",
+        "inout",
+        "out",
+        "__version__",
+    }
+    assert memlab.__version__ == metadata.version("memlab")
+    with pytest.raises(AttributeError, match="no attribute 'roofing'"):
+        _ = memlab.roofing
+
+
+def test_no_import_puts_a_module_in_place_of_a_function() -> None:
+    modules = [name for name in all_modules() if not name.endswith("__main__")]
+    code = f"""
+import importlib, inspect, memlab
+for name in {modules!r}:
+    importlib.import_module(name)
+import memlab.kernels.catalog, memlab.roofline.plots.roofline
+from memlab import *
+for name in memlab.__all__:
+    value = getattr(memlab, name)
+    assert value is globals()[name]
+    assert name == "__version__" or inspect.isclass(value) or inspect.isfunction(value), name
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("name", sorted(set(memlab.__all__) - {"__version__"}))
+def test_the_help_of_a_name_is_complete(name: str) -> None:
+    public = getattr(memlab, name)
+    text = inspect.getdoc(public) or ""
+
+    assert "memlab.lab" not in text
+    assert not re.search(r"\b[Ss]ee `", text)
+    if inspect.isfunction(public):
+        parameters = inspect.signature(public).parameters
+        for parameter in parameters:
+            assert re.search(rf"^ +\*{{0,2}}{parameter}: ", text, re.MULTILINE), parameter
+        assert "Returns:" in text
+
+
+def test_nothing_is_stored_unless_asked() -> None:
+    functions = [getattr(memlab, name) for name in memlab.__all__]
+    defaults = [
+        inspect.signature(function).parameters["keep"].default
+        for function in functions
+        if inspect.isfunction(function) and "keep" in inspect.signature(function).parameters
+    ]
+    assert defaults == [False, False]
+
+
+def test_python_dash_m_is_the_command_line() -> None:
+    command = [sys.executable, "-m", "memlab", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+
+    assert done.stdout == f"memlab {memlab.__version__}\n"
+
+
+def bare_checkout(folder: Path, links: bool) -> Path:
+    """A clone in which nothing was installed; without links, as git makes it where it cannot."""
+    package = folder / "memlab"
+    package.mkdir()
+    for file in (REPOSITORY / "memlab").glob("*.py"):
+        shutil.copy(file, package)
+    for room in ("cli", "device", "kernels", "roofline"):
+        if links:
+            (package / room).symlink_to(REPOSITORY / room)
+        else:
+            (package / room).write_text(f"../{room}")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("links", "step"), [(True, "run 'pip install .'"), (False, "git checkout HEAD -- memlab")]
+)
+def test_a_bare_checkout_says_in_one_line_what_to_do(
+    links: bool, step: str, tmp_path: Path
+) -> None:
+    folder = bare_checkout(tmp_path, links)
+    for words in (["-c", "import memlab"], ["-m", "memlab", "run", "tiled"]):
+        done = subprocess.run(
+            [sys.executable, "-S", *words],  # -S: no installed packages
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=folder,
+            env={"PATH": "/usr/bin:/bin"},
+        )
+        *traceback, last = done.stderr.splitlines()
+        assert done.returncode == 1
+        assert "memlab is not installed" in last
+        assert step in last
+        assert "circular" not in done.stderr
+        assert not (traceback and words[0] == "-m")
 
 
 @pytest.mark.parametrize("name", ["cli", "kernels", "device", "roofline"])

@@ -73,14 +73,15 @@ def draw_roofline(
     """
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
+
+    from memlab.roofline.plots.picture import Picture
 
     distinct = _newest_distinct_runs(runs)
     shown = run_styles(distinct[-MAX_RUNS:])
     notes = _note_lines(shown, ceilings, older=len(distinct) - len(shown))
     height = ABOVE_TABLE_INCHES + table_inches(len(shown)) + FOOT_INCHES + NOTE_INCHES * len(notes)
     with matplotlib.rc_context(MATPLOTLIB_SETTINGS):
-        figure = Figure(figsize=(WIDTH_INCHES, height), dpi=DOTS_PER_INCH, facecolor="white")
+        figure = Picture(figsize=(WIDTH_INCHES, height), dpi=DOTS_PER_INCH, facecolor="white")
         FigureCanvasAgg(figure)
 
         def box(

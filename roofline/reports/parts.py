@@ -73,9 +73,9 @@ def rendered_text(report: RenderableType, columns: int) -> str:
         report: The report.
         columns: Its width.
     """
-    file = io.StringIO()
-    EscapingConsole(file=file, highlight=False, width=columns, color_system=None).print(report)
-    return file.getvalue()
+    console = _recorder(columns)
+    console.print(report)
+    return console.export_text()
 
 
 def rendered_html(report: RenderableType, columns: int) -> str:
@@ -85,11 +85,21 @@ def rendered_html(report: RenderableType, columns: int) -> str:
         report: The report.
         columns: Its width, in characters of a fixed-width font.
     """
-    console = EscapingConsole(
-        file=io.StringIO(), highlight=False, width=columns, record=True, force_terminal=True
-    )
+    console = _recorder(columns)
     console.print(report)
     return console.export_html(inline_styles=True, code_format=HTML_FORMAT)
+
+
+def _recorder(columns: int) -> Console:
+    """Make a console that shows nothing: by itself Rich prints into the cell of a notebook."""
+    return EscapingConsole(
+        file=io.StringIO(),
+        width=columns,
+        record=True,
+        highlight=False,
+        force_terminal=True,
+        force_jupyter=False,
+    )
 
 
 def stack_sections(sections: Iterable[RenderableType | None]) -> Group:
