@@ -1,7 +1,7 @@
-"""What a device gives back for a launch: resources, counters, time, verification.
+"""The records of a measured launch: resources, occupancy, counters, time and verification.
 
-All figures are in base units with the unit in the name. Provenance is one word on
-every time: `measured` (a GPU's clock) or `modelled` (the emulated device's model).
+All figures are in base units with the unit in the name. Every time has a provenance: `measured`
+(by a GPU's events) or `modelled` (by the emulated device's time model).
 """
 
 from __future__ import annotations
@@ -18,29 +18,31 @@ Provenance = Literal["queried", "datasheet", "measured", "emulated", "modelled",
 DeviceKind = Literal["emulated", "cuda"]
 
 Progress: TypeAlias = Callable[[str, float | None], None]
-"""Told what is being done, and which fraction of it is over, or None where that is not known."""
+"""A callback that takes the current activity and the fraction of it that is done, 0 to 1; None
+where the fraction is not known."""
 
 EVENT_PAIR_SHARE = 0.01
-"""Of a time, from which on what two events take by themselves is worth knowing: other tools that
-use events agree to about this much, and one that uses none lies further off."""
+"""If two CUDA events alone take a larger share of a time, a report says so: tools that use events
+agree to about 1%, and a tool that uses none differs by more."""
 
 CLOCK_DRIFT_LIMIT = 0.03
-"""SM clocks further than this from their median make a time suspect: as much as the DVFS steps
-of a power-limited GPU, and more than the 1% that two measurements should agree to."""
+"""A sample's SM clock that differs from the median clock by a larger share makes a time suspect.
+The limit is about the DVFS steps of a power-limited GPU, and above the 1% to which two measurements
+should agree."""
 
 
 def ignore_progress(what: str, fraction: float | None) -> None:
-    """Tell nobody: progress that nobody asked for."""
+    """A `Progress` callback that does nothing."""
 
 
 @dataclass(frozen=True)
 class Resources:
-    """What the compiled kernel needs, read from the cubin's ELF.
+    """The resources that the compiled kernel needs, read from the cubin's ELF.
 
     Attributes:
-        registers_per_thread: 32-bit registers a thread.
-        static_shared_bytes: `__shared__` arrays of fixed size, bytes a block.
-        local_bytes_per_thread: Stack and spills, bytes a thread.
+        registers_per_thread: 32-bit registers per thread.
+        static_shared_bytes: `__shared__` arrays of fixed size, bytes per block.
+        local_bytes_per_thread: Local memory for the stack and for spills, bytes per thread.
     """
 
     registers_per_thread: int
@@ -50,15 +52,15 @@ class Resources:
 
 @dataclass(frozen=True)
 class Occupancy:
-    """How many blocks one multiprocessor holds at once, and what stops the next one.
+    """The number of blocks that one multiprocessor holds at once, and the resource that limits it.
 
     Attributes:
-        blocks_per_sm: Resident blocks a multiprocessor.
-        warps_per_sm: Resident warps a multiprocessor.
-        theoretical: Resident warps over the most the device allows, 0 to 1.
-        limiter: `blocks`, `warps`, `registers` or `shared memory`; several joined by ` and `
-            when they bind together.
-        limits: Blocks a multiprocessor that each resource alone would allow, by the same names.
+        blocks_per_sm: Resident blocks per multiprocessor.
+        warps_per_sm: Resident warps per multiprocessor.
+        theoretical: Resident warps over the most that the device allows, 0 to 1.
+        limiter: `blocks`, `warps`, `registers` or `shared memory`; several are joined by ` and `
+            if they limit it equally.
+        limits: Blocks per multiprocessor that each resource alone would allow, by the same names.
     """
 
     blocks_per_sm: int
@@ -70,18 +72,19 @@ class Occupancy:
 
 @dataclass(frozen=True)
 class Coverage:
-    """How much of the grid was executed to get the counters.
+    """The part of the grid that was executed to get the counters.
 
     Attributes:
         blocks_emulated: Blocks executed instruction by instruction.
         blocks_total: Blocks of the grid.
-        estimated: Whether the counts are estimates: blocks that did not run may do otherwise than
-            those that stand for them, since data or their index decides what they do.
-        timed_out: Whether the time limit stopped it before as many ran as were meant to.
-        not_counted: Why there are no counters at all, though the launch ran on a GPU; empty where
-            there are.
-        relative_standard_error: Of estimates: the standard error of the sectors of global memory,
-            over their number, as the blocks of the sample differ; None where that is not known.
+        estimated: Whether the counts are estimates: blocks that did not run may behave differently
+            from those that represent them, because of data or of their index.
+        timed_out: Whether the time limit stopped the emulation before all chosen blocks had run.
+        not_counted: Why the counters are missing though the launch ran on a GPU; empty where they
+            are not.
+        relative_standard_error: For estimates, the standard error of the number of global sectors
+            over that number, from the differences between the sampled blocks; None where it is
+            not known.
     """
 
     blocks_emulated: int
@@ -93,7 +96,7 @@ class Coverage:
 
     @property
     def remark(self) -> str:
-        """What a reader of the counts must know besides, in words; mostly nothing."""
+        """The caveats that a reader of the counts must know; empty for most runs."""
         remarks = ["stopped at the time limit"] if self.timed_out else []
         if self.estimated:
             error = self.relative_standard_error
@@ -257,13 +260,14 @@ class LineCounters(NamedCounters):
 
 @dataclass(frozen=True)
 class AccessCounters:
-    """What one source line does to one array in one direction.
+    """The accesses of one source line to one array in one direction.
 
     Attributes:
         space: `global`, `shared`, `local` or `constant`.
-        direction: `load`, `store`, `atomic`, or `reduction`, an atomic whose result nobody reads.
+        direction: `load`, `store`, `atomic`, or `reduction` (an atomic whose result no
+            instruction reads).
         array: The array's name in the source; empty where it is not known.
-        counters: The counters of these instructions alone.
+        counters: The counters of these instructions alone, whole-grid totals.
     """
 
     space: Space
@@ -274,15 +278,16 @@ class AccessCounters:
 
 @dataclass(frozen=True)
 class Region:
-    """The part of a program that does its work: its loops, or all of it where they do none.
+    """The part of a program that does most of its work: its loops, or else all of it.
 
-    Lessons take the ratio of arithmetic to memory accesses there, so that what is done once a
-    thread, such as storing a sum, does not blur it.
+    Lessons take the ratio of arithmetic to memory accesses in the loops, so that instructions that
+    run once per thread, such as the store of a sum, do not change it.
 
     Attributes:
-        flop: FLOPs executed in it, whole-grid total.
-        requested_bytes: Bytes of global memory that its threads ask for, each lane its own.
-        loops: Whether it is the loops alone.
+        flop: FLOPs executed in the region, whole-grid total.
+        requested_bytes: Bytes of global memory that the region's threads ask for, summed over
+            threads.
+        loops: Whether the region is the loops alone.
     """
 
     flop: int
@@ -292,29 +297,30 @@ class Region:
 
 @dataclass(frozen=True)
 class Time:
-    """How long one launch takes.
+    """The time that one launch takes.
+
+    Unless a name says `warm`, the samples are launches with empty caches.
 
     Attributes:
         median_s: Median over the samples, or the model's value, seconds.
         provenance: `measured` or `modelled`.
-        samples: How many launches were timed; 0 for a modelled time.
+        samples: Launches timed; 0 for a modelled time.
         minimum_s: Fastest sample, seconds.
         lower_quartile_s: First quartile, seconds.
         upper_quartile_s: Third quartile, seconds.
-        bounds_s: For a modelled time, what each bound alone would take, seconds, by name.
+        bounds_s: For a modelled time, the time that each bound alone would take, seconds, by name.
         interval_low_s: Lower end of the median's 95% confidence interval, seconds; None where
-            the samples are too few to have one.
-        interval_high_s: Upper end of it, seconds.
+            there are too few samples for one.
+        interval_high_s: Upper end of that interval, seconds; None likewise.
         outliers: Samples outside Tukey's fences; they are counted, not removed.
         clock_hz: Median SM clock right after the samples, Hz.
-        clock_drift: The furthest that a sample's clock lay from it, as a share of it.
-        warm_samples: How many launches were timed with caches as the launch before left them;
-            all other figures are of launches with emptied ones.
-        warm_median_s: Their median, seconds.
-        warm_lower_quartile_s: Their first quartile, seconds.
-        warm_upper_quartile_s: Their third quartile, seconds.
-        event_pair_s: What two CUDA events take with nothing between them, seconds: a part of all
-            these times that a profiler's kernel duration does not hold.
+        clock_drift: The largest deviation of a sample's clock from `clock_hz`, as a share of it.
+        warm_samples: Launches timed with the caches as the previous launch left them.
+        warm_median_s: Median of the warm samples, seconds.
+        warm_lower_quartile_s: First quartile of the warm samples, seconds.
+        warm_upper_quartile_s: Third quartile of the warm samples, seconds.
+        event_pair_s: The time between two CUDA events with nothing between them, seconds. All
+            these times include it; a profiler's kernel duration does not.
         maximum_s: Slowest sample, seconds.
     """
 
@@ -340,18 +346,18 @@ class Time:
 
 @dataclass(frozen=True)
 class Verification:
-    """The output against a float64 reference.
+    """The comparison of the outputs with a float64 reference.
 
     Attributes:
-        status: `passed`, `failed`, or `skipped` where there is nothing to compare with.
-        relative_error: Largest elementwise relative error seen; None when skipped.
-        tolerance: The largest that rounding explains.
+        status: `passed`, `failed`, or `skipped` where there is no reference.
+        relative_error: Largest elementwise relative error; None when skipped.
+        tolerance: The largest relative error that passes; None when skipped.
         checked: Output elements compared.
-        total: Output elements there are.
-        worst: The element with this error in words, or what else is wrong.
-        wrong: Elements whose error is beyond what rounding explains, or that were never written;
-            0 too in failed runs that were stored before they were counted.
-        unverified: The outputs of which no reference says anything, `scratch, flags`.
+        total: Elements of the outputs that have a reference.
+        worst: The element with the largest error, or another fault, in words.
+        wrong: Elements whose error exceeds the tolerance, or that the kernel never wrote; 0 also
+            in failed runs of versions that did not count them.
+        unverified: The names of the outputs without a reference, `scratch, flags`.
     """
 
     status: Literal["passed", "failed", "skipped"]
@@ -366,15 +372,16 @@ class Verification:
 
 @dataclass(frozen=True)
 class DeviceSummary:
-    """Which device a measurement comes from.
+    """The device that a measurement comes from.
 
     Attributes:
-        name: As CUDA gives it, e.g. `NVIDIA H200`.
-        kind: `emulated` or `cuda`.
-        compute_capability: Major and minor.
-        key: What `--device` takes to get it again: a datasheet's name or `cuda:0`.
-        uuid: What tells a GPU from all others; None where nobody said.
-        driver: The version of its driver, `580.159.04`, or else the CUDA that this is for.
+        name: The device's name in CUDA, e.g. `NVIDIA H200`.
+        kind: `emulated` or `cuda` (a real GPU).
+        compute_capability: Major and minor version.
+        key: The value of `--device` that chooses it: a datasheet's name, or `cuda:0`.
+        uuid: The GPU's UUID; None for an emulated device, or where the driver gives none.
+        driver: The version of the GPU's driver, `580.159.04`, or else the CUDA version that the
+            driver supports; None where neither is known.
     """
 
     name: str
@@ -387,13 +394,31 @@ class DeviceSummary:
 
 @dataclass(frozen=True, repr=False)
 class Measurement(Presentable):
-    """One launch on one device: everything that was found out about it.
+    """One launch on one device, with everything that was counted and timed.
 
     Attributes:
-        counters_ncu: What Nsight Compute counted for the same launch, by the names of
-            `Counters`, and its `duration_s`; None where it was not asked.
-        library_time: How long the vendor's library took for the same work on the same GPU, by
-            its name (`cublas`); empty where it was not asked.
+        kernel: The kernel's name: `tiled`, or `saxpy.cu:saxpy` for a user kernel.
+        parameters: The kernel's parameters by name, defaults filled in.
+        tile: Edge of the kernel's tile, elements; None for a kernel without one.
+        flop: FLOPs of the algorithm; for a user kernel, the FLOPs executed.
+        compulsory_bytes: Bytes of the inputs, each read once, and of the outputs, each written
+            once.
+        device: The device.
+        grid: Blocks in x, y and z.
+        block: Threads per block in x, y and z.
+        dynamic_shared_bytes: Shared memory that the launch asks for beside the static arrays,
+            bytes per block.
+        resources: Registers and memory of the compiled kernel.
+        occupancy: The blocks that a multiprocessor holds.
+        coverage: The part of the grid that was executed for the counters.
+        counters: Whole-grid totals.
+        lines: The counters of each source line that has instructions, by line number.
+        time: The time of the launch, seconds, measured or modelled.
+        verification: The comparison of the outputs with the reference.
+        counters_ncu: Nsight Compute's counts of the same launch, by the flat names of `Counters`,
+            and its `duration_s`; None where it was not run.
+        library_time: The time of the vendor's library for the same work on the same GPU, by the
+            library's name (`cublas`); empty where it was not run.
     """
 
     kernel: str

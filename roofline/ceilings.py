@@ -1,4 +1,4 @@
-"""The limits of a device, as a roofline draws them: bandwidths of memory, peaks of the pipes."""
+"""The limits of a device that a roofline draws: memory bandwidths and arithmetic peaks."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ CEILING_LABELS = {
     "fp16": "FP16 tensor",
     "bf16": "BF16 tensor",
 }
-"""How a person reads a ceiling's key."""
+"""The name of a ceiling in tables and pictures, by its key."""
 
 
 def ceilings(properties: DeviceProperties) -> tuple[Ceiling, ...]:
-    """List what is known to limit a device: `dram`, `l2`, `l1`, then the arithmetic peaks.
+    """List the known limits of a device: `dram`, `l2`, `l1`, then the arithmetic peaks.
 
     L1 and shared memory are one array behind one port (CUDA C++ Programming Guide, "Unified
-    Data Cache"), so they are one ceiling: its bytes a clock, times multiprocessors, times the
-    clock. The L2 is its slices' bytes a clock, times the clock.
+    Data Cache"), so they are one ceiling: bytes per clock and multiprocessor, times
+    multiprocessors, times the clock. The L2's ceiling is its bytes per clock times the clock.
 
     Args:
-        properties: The device. A figure that is unknown gives no ceiling; nothing is guessed.
+        properties: The device. An unknown figure gives no ceiling; nothing is guessed.
 
     Returns:
         Bandwidths in B/s and peaks in FLOP/s, each with its provenance.
@@ -74,15 +74,15 @@ def ceilings(properties: DeviceProperties) -> tuple[Ceiling, ...]:
 
 
 def ceiling_label(key: str) -> str:
-    """Name a ceiling, or what else binds a launch, as a person reads it: `l1` is `L1 / shared`."""
+    """Give the name of a ceiling, or of another bound, for people: `l1` is `L1 / shared`."""
     return CEILING_LABELS.get(key, key)
 
 
 def measured_ceilings(peaks: Peaks) -> tuple[Ceiling, ...]:
-    """List the limits that micro-benchmarks reached: of each, the best that was seen.
+    """List the limits that micro-benchmarks reached: the best rate for each.
 
     Args:
-        peaks: Of the device whose roofs are drawn; rates that are invalid are left out.
+        peaks: The device's peaks; invalid rates are left out.
 
     Returns:
         Ceilings with the keys of `ceilings`, in B/s and FLOP/s.
@@ -106,6 +106,6 @@ def ceilings_by_key(ceilings: Iterable[Ceiling]) -> dict[str, Ceiling]:
 def _figure_product(
     properties: DeviceProperties, *names: str
 ) -> tuple[float | None, tuple[str, ...]]:
-    """Multiply figures, and name them; None where one is unknown."""
+    """Multiply figures; gives the product, None where one is unknown, and their names."""
     factors = [getattr(properties, name) for name in names]
     return None if None in factors else math.prod(factors, start=1.0), names

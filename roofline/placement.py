@@ -1,6 +1,6 @@
-"""Where a measurement stands under the roof: pure arithmetic on counters, time and ceilings.
+"""The place of a measurement under the roofline, from its counters, its time and the ceilings.
 
-The model is Williams, Waterman and Patterson's ("Roofline", CACM 52(4), 2009), with a roof for
+The model is Williams, Waterman and Patterson's ("Roofline", CACM 52(4), 2009), with a ceiling for
 each level of memory as Yang, Kurth and Williams draw it for NVIDIA GPUs ("Hierarchical Roofline
 Analysis for GPUs", Concurrency and Computation 32(20), 2020).
 
@@ -34,7 +34,7 @@ LATENCY_BOUND_THRESHOLD = 0.6
 
 
 class LaunchCounts(Protocol):
-    """What the counts of a launch tell without its time: a measurement, or an analysis."""
+    """The counts of a launch without its time: a measurement or an analysis."""
 
     @property
     def flop(self) -> int:
@@ -43,7 +43,7 @@ class LaunchCounts(Protocol):
 
     @property
     def compulsory_bytes(self) -> int:
-        """Each input read once and each output written once, bytes."""
+        """Bytes of the inputs, each read once, and of the outputs, each written once."""
         ...
 
     @property
@@ -53,7 +53,7 @@ class LaunchCounts(Protocol):
 
 
 def bytes_moved(measurement: LaunchCounts) -> dict[str, int]:
-    """Count the bytes at each of `LEVELS`.
+    """Count the bytes at each of `TRAFFIC_LEVELS`.
 
     - `requested`: what the threads ask of global memory, each lane its own bytes.
     - `l1`: what passes the port that L1 and shared memory have in common: the sectors of global
@@ -79,10 +79,10 @@ def bytes_moved(measurement: LaunchCounts) -> dict[str, int]:
 
 
 def intensities(measurement: LaunchCounts) -> dict[str, float | None]:
-    """Give the arithmetic intensity at each of `LEVELS`, FLOP/B.
+    """Give the arithmetic intensity at each of `TRAFFIC_LEVELS`, FLOP/B.
 
-    The FLOPs are the algorithm's, not those executed: with them a point's height over its
-    intensity is the bandwidth that was reached, and work on padding counts as no merit.
+    The FLOPs are the algorithm's, not those executed: a point's height over its intensity is then
+    the achieved bandwidth, and work on padding does not count.
 
     Returns:
         FLOP/B by level; None where no byte moves.
@@ -96,8 +96,8 @@ def intensities(measurement: LaunchCounts) -> dict[str, float | None]:
 def minimum_times_s(measurement: Measurement, ceilings: Sequence[Ceiling]) -> dict[str, float]:
     """Give the time that each ceiling alone would need for this launch, seconds, by its key.
 
-    A pipe gets the algorithm's FLOPs in the proportion in which the launch executed FP32, FP64
-    and the tensor cores' types; all of them FP32 where it executed none.
+    The algorithm's FLOPs are divided among the pipes in the proportion that the launch executed;
+    all of them are FP32 where it executed none.
     """
     known = ceilings_by_key(ceilings)
     work: dict[str, float] = {
@@ -114,10 +114,10 @@ def minimum_times_s(measurement: Measurement, ceilings: Sequence[Ceiling]) -> di
 def utilisation(measurement: Measurement, ceilings: Sequence[Ceiling]) -> dict[str, float]:
     """Give the share of the time for which each resource is busy, by the ceiling's key.
 
-    It is the least time over the time, but for the L1 / shared port: a request takes it for a
-    pass for each line it touches, however little of the line it wants, so its passes count where
-    they are more than the bytes say. Of a modelled time it is the model's own share, which is
-    the busiest multiprocessor's; of a measured one the mean over all of them.
+    The share is the resource's minimum time over the launch's time. For the L1 / shared port it is
+    the larger of that and the share of its passes: a request occupies the port for one pass per
+    line it touches, even if it needs only part of the line. With a modelled time the passes are
+    those of the busiest multiprocessor, as in the model; with a measured time, the mean over all.
     """
     shares = {
         key: least_s / measurement.time.median_s
@@ -132,22 +132,22 @@ def utilisation(measurement: Measurement, ceilings: Sequence[Ceiling]) -> dict[s
 
 
 def place_measurement(measurement: Measurement, ceilings: Sequence[Ceiling]) -> Placement:
-    """Place a measurement under the roof.
+    """Place a measurement under the roofline.
 
-    `bound` is the largest of the model's bounds where the time is modelled and names them.
-    Otherwise it is the busiest resource if that is busy for `LATENCY_BOUND_BELOW` of the time or
-    more, else `latency`: no roof explains a time far above all of them.
+    `bound` is the largest of the time model's bounds if the time is modelled. Otherwise it is the
+    busiest resource if that is busy for `LATENCY_BOUND_THRESHOLD` of the time or more, else
+    `latency`: no ceiling explains a time far above all minimum times.
 
     Args:
-        measurement: What the device gave.
-        ceilings: What limits the device, from `ceilings.ceilings`.
+        measurement: The measurement.
+        ceilings: The device's limits, from `ceilings.ceilings`.
 
     Returns:
-        The placement. `fraction_of_ceiling` above 1 is kept as it is, for the reader to see
-        that a physical limit was exceeded and so the measurement cannot be right.
+        The placement. A `fraction_of_ceiling` above 1 is kept, so that the reader sees that the
+        measurement exceeds a physical limit and must be wrong.
 
     Raises:
-        UsageError: The device has no known ceiling over this launch.
+        UsageError: No ceiling of the device that applies to this launch is known.
     """
     least_s = minimum_times_s(measurement, ceilings)
     if not least_s:

@@ -1,4 +1,4 @@
-"""A run: a measurement with its place under the roof, as it is stored, listed and drawn."""
+"""A run: a measurement placed under the roofline, as it is stored, listed and drawn."""
 
 from __future__ import annotations
 
@@ -8,19 +8,20 @@ from memlab.device.measurement import Measurement, Provenance
 from memlab.presentation import Presentable
 
 TRAFFIC_LEVELS = ("requested", "l1", "l2", "dram", "compulsory")
-"""Where bytes are counted for an arithmetic intensity, from the program to the memory chips."""
+"""The levels where bytes are counted for an arithmetic intensity, from the program to DRAM."""
 
 
 @dataclass(frozen=True)
 class Ceiling:
-    """One limit of a device.
+    """One limit of a device: the bandwidth of a memory level, or the peak of a pipe.
 
     Attributes:
-        key: `dram`, `l2`, `l1` (shared memory has the same port), `fp32`, `fp64`, `tf32` …
-        label: As drawn, e.g. `DRAM`.
-        value: Bytes a second for a memory level, FLOP a second for a pipe.
-        kind: `bandwidth` (B/s) or `compute` (FLOP/s).
-        provenance: Where the value comes from: `datasheet`, `measured`, `queried`, `analytic`.
+        key: `dram`, `l2`, `l1` (with shared memory, which has the same port), `fp32`, `fp64`,
+            `tf32` …
+        label: The name in pictures and tables, e.g. `DRAM`.
+        value: B/s for a memory level, FLOP/s for a pipe.
+        kind: `bandwidth` or `compute`.
+        provenance: The source of the value: `datasheet`, `measured`, `queried`, `analytic`.
     """
 
     key: str
@@ -32,17 +33,19 @@ class Ceiling:
 
 @dataclass(frozen=True)
 class Placement:
-    """A measurement under the roof.
+    """The place of a measurement under the roofline.
 
     Attributes:
-        flop_per_s: FLOPs of the algorithm over the median time.
-        intensity_flop_per_byte: FLOP/B at each of `LEVELS`; None where no byte moves there.
-        bound: What binds: `dram`, `l2`, `l1`, `fp32` … (a ceiling's key), or `latency`.
-        ceiling_flop_per_s: The lowest roof over this kernel's intensities.
-        ceiling: Which one that is, a ceiling's key.
-        fraction_of_ceiling: `flop_per_s` over it; above 1 the measurement is invalid.
-        busy: Share of the time for which each resource is busy, by the ceiling's key; empty in
-            a run that an older version stored.
+        flop_per_s: FLOPs of the algorithm over the median time, FLOP/s.
+        intensity_flop_per_byte: FLOP/B at each of `TRAFFIC_LEVELS`; None where no byte moves.
+        bound: The limiting resource, a ceiling's key (`dram`, `l2`, `l1`, `fp32` …), or
+            `latency`.
+        ceiling: The key of the lowest ceiling over this kernel's intensities.
+        ceiling_flop_per_s: That ceiling at this kernel's intensity, FLOP/s.
+        fraction_of_ceiling: `flop_per_s` over `ceiling_flop_per_s`; above 1 the measurement is
+            invalid.
+        busy: Share of the time for which each resource is busy, 0 to 1, by the ceiling's key;
+            empty in runs that older versions stored.
     """
 
     flop_per_s: float
@@ -56,15 +59,15 @@ class Placement:
 
 @dataclass(frozen=True, repr=False)
 class Run(Presentable):
-    """One finished run.
+    """A measured launch with its placement and advice.
 
     Attributes:
-        id: The store's number for it; None before it is stored.
-        created_at: ISO 8601 in UTC, to the second.
-        memlab_version: The version that made it.
-        measurement: What the device gave.
-        placement: Its place under the roof.
-        advice: One or two sentences that follow from the figures.
+        id: The run's number in the store; None before it is stored.
+        created_at: The time of the run, ISO 8601 in UTC, to the second.
+        memlab_version: The version of memlab that made the run.
+        measurement: The counts, the time and the verification of the launch.
+        placement: The measurement's place under the roofline.
+        advice: One or two sentences of advice that follow from the figures.
     """
 
     id: int | None

@@ -1,4 +1,4 @@
-"""Figures as a person reads them: three digits and a decimal prefix; and long names."""
+"""Figures as text: three significant digits and a decimal prefix; and long names shortened."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SI_PREFIXES = {-9: "n", -6: "µ", -3: "m", 0: "", 3: "k", 6: "M", 9: "G", 12: "T
 """SI prefixes by power of ten."""
 
 LIST_PARAMETERS = ("args", "constants")
-"""What a kernel of one's own is given where others have parameters."""
+"""The parameters of user kernels that are lists: arguments and `__constant__` arrays."""
 
 
 def si_text(value: float, unit: str) -> str:
@@ -31,7 +31,7 @@ def si_text(value: float, unit: str) -> str:
 
 
 def parameters_text(parameters: Mapping[str, int | str]) -> str:
-    """Write a kernel's parameters as they would be chosen: `width 2048, tile 16`."""
+    """Write a kernel's parameters: `width 2048, tile 16`."""
     return ", ".join(f"{name} {value}" for name, value in parameters.items())
 
 
@@ -41,12 +41,12 @@ def extent_text(extents: Sequence[int]) -> str:
 
 
 def without_lists(parameters: Mapping[str, int | str]) -> dict[str, int | str]:
-    """The parameters without the lists of one's own kernel, which would fill a table's column."""
+    """The parameters without a user kernel's lists, which would fill a table's column."""
     return {name: parameters[name] for name in parameters if name not in LIST_PARAMETERS}
 
 
 def column_number(value: float) -> str:
-    """Write a plain number to three digits, as in a column: `0.250`, `13.9`, `1,370`."""
+    """Write a plain number to three digits for a column: `0.250`, `13.9`, `1,370`."""
     if not value or not math.isfinite(value):
         return f"{value:g}"
     value = float(f"{value:.3g}")
@@ -54,13 +54,13 @@ def column_number(value: float) -> str:
 
 
 def sentence_number(value: float) -> str:
-    """Write a plain number to three digits, as in a sentence: `0.25`, `13.9`, `1,370`."""
+    """Write a plain number to three digits for a sentence: `0.25`, `13.9`, `1,370`."""
     text = column_number(value)
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def compared_text(verification: Verification) -> str:
-    """Say how many outputs were compared, and of these were wrong: `1 of 16,384 outputs wrong`."""
+    """Say how many outputs were compared and how many are wrong: `1 of 16,384 outputs wrong`."""
     wrong, checked, total = verification.wrong, verification.checked, verification.total
     if not wrong:
         return f"{checked:,} of {total:,} outputs"
@@ -76,9 +76,9 @@ def covered_text(coverage: Coverage) -> str:
 
 
 def elide_middle(text: str, most: int) -> str:
-    """Leave out the middle of a text, for an ellipsis, so that so many characters stay.
+    """Replace the middle of a text by an ellipsis, so that `most` characters and it remain.
 
-    The middle, since a kernel's name and its tile stand at the two ends.
+    The ends stay because a kernel's name and its tile are there.
     """
     if len(text) <= most:
         return text

@@ -1,7 +1,8 @@
-"""What would bring a kernel closer to the roof: sentences that follow from its figures.
+"""Advice: sentences, from a kernel's figures, on what would bring it closer to its ceiling.
 
-Each rule is a small function over a `Case`. It returns a `Finding`: a sentence with the figures
-that led to it, and the share of the time that it explains, by which findings are ordered.
+Each rule is a small function over an `AdviceCase`. It returns a `Recommendation`: a sentence with
+the figures that led to it, and the share of the time that it explains. Recommendations are ordered
+by that share.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 MAX_SENTENCES = 2
 
 MIN_SHARE = 0.02
-"""What explains less of the time is not worth a sentence."""
+"""Recommendations that explain a smaller share of the time are left out."""
 
 
 def advise(
@@ -32,15 +33,15 @@ def advise(
     placement: Placement,
     properties: DeviceProperties,
 ) -> tuple[str, ...]:
-    """Say in one or two sentences what would help most.
+    """Recommend, in one or two sentences, what would help most.
 
     Args:
-        measurement: What the device gave.
-        placement: Its place, from `placement.place`.
+        measurement: The measured launch.
+        placement: Its placement, from `placement.place_measurement`.
         properties: The device.
 
     Returns:
-        At least one sentence and at most two, the one that explains most time first.
+        One or two sentences; the first explains the larger share of the time.
     """
     case = AdviceCase(
         measurement=measurement,
@@ -49,12 +50,13 @@ def advise(
         moved=bytes_moved(measurement),
         busy=placement.busy,
     )
-    for doubt in VALIDITY_RULES:
-        if finding := doubt(case):
-            return (finding.sentence,)
-    findings = [each for rule in ADVICE_RULES if (each := rule(case)) and each.share >= MIN_SHARE]
-    findings.sort(key=lambda finding: -finding.share)
-    return tuple(each.sentence for each in findings[:MAX_SENTENCES]) or (_default_sentence(case),)
+    for rule in VALIDITY_RULES:
+        if fault := rule(case):
+            return (fault.sentence,)
+    advice = [found for rule in ADVICE_RULES if (found := rule(case)) and found.share >= MIN_SHARE]
+    advice.sort(key=lambda recommendation: -recommendation.share)
+    sentences = tuple(recommendation.sentence for recommendation in advice[:MAX_SENTENCES])
+    return sentences or (_default_sentence(case),)
 
 
 def _failed_verification(case: AdviceCase) -> Recommendation | None:
@@ -63,8 +65,8 @@ def _failed_verification(case: AdviceCase) -> Recommendation | None:
         return None
     return Recommendation(
         1.0,
-        f"The result is wrong: relative error {verification.relative_error:.1e} where rounding "
-        f"explains {verification.tolerance:.1e}; correct the kernel before tuning it.",
+        f"The result is wrong: the relative error is {verification.relative_error:.1e}, and the "
+        f"tolerance {verification.tolerance:.1e}; correct the kernel before tuning it.",
     )
 
 
@@ -73,8 +75,8 @@ def _missing_counters(case: AdviceCase) -> Recommendation | None:
         return None
     return Recommendation(
         1.0,
-        "Nothing was counted, so only the time is known: --counters ncu counts in hardware, where "
-        "Nsight Compute may.",
+        "There are no counters, so only the time is known: --counters ncu counts in hardware, "
+        "where Nsight Compute has the permission.",
     )
 
 
@@ -85,7 +87,7 @@ def _exceeded_limit(case: AdviceCase) -> Recommendation | None:
     return Recommendation(
         1.0,
         f"Invalid: the kernel would run at {fraction:.0%} of the "
-        f"{ceiling_label(case.placement.ceiling)} roof, a physical limit; check the time, the "
+        f"{ceiling_label(case.placement.ceiling)} ceiling, a physical limit; check the time, the "
         "clocks and the counters.",
     )
 
@@ -95,12 +97,12 @@ def _default_sentence(case: AdviceCase) -> str:
     busy, busiest = case.busy[key], ceiling_label(key)
     if busy >= LATENCY_BOUND_THRESHOLD:
         return (
-            f"{busiest} is busy {busy:.0%} of the time: little is left under this roof; "
-            f"move fewer bytes through {busiest} to leave it."
+            f"{busiest} is busy {busy:.0%} of the time, close to its ceiling: only fewer bytes "
+            f"through {busiest} make the kernel faster."
         )
     return (
-        f"No roof explains the time: the busiest resource, {busiest}, works for {busy:.0%} "
-        "of it; keep more loads in flight (several elements a thread) or give a launch more work."
+        f"No ceiling explains the time: the busiest resource, {busiest}, is busy for {busy:.0%} "
+        "of it; keep more loads in flight (several elements per thread) or give a launch more work."
     )
 
 
@@ -109,7 +111,7 @@ VALIDITY_RULES: tuple[Callable[[AdviceCase], Recommendation | None], ...] = (
     _missing_counters,
     _exceeded_limit,
 )
-"""What makes every other figure meaningless; the first that speaks speaks alone."""
+"""Rules for faults that make all other figures meaningless; only the first fault is reported."""
 
 ADVICE_RULES: tuple[Callable[[AdviceCase], Recommendation | None], ...] = (
     work_advice.shortest_kernel,
@@ -128,4 +130,4 @@ ADVICE_RULES: tuple[Callable[[AdviceCase], Recommendation | None], ...] = (
     work_advice.issue_slots,
     work_advice.block_start_overhead,
 )
-"""All that is looked for; the order decides only between equal shares."""
+"""All rules; their order decides only between equal shares."""

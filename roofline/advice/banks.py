@@ -1,4 +1,4 @@
-"""The rule of the advice on bank conflicts: how many, where, and what would part the lanes."""
+"""The rule on bank conflicts: how many there are, on which line, and what removes them."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ BANK_COUNT = 32
 
 
 def bank_conflicts(case: AdviceCase) -> Recommendation | None:
-    """Lanes of a warp that want different words of one bank."""
+    """Lanes of a warp access different words of one bank."""
     counters = case.measurement.counters
-    # In which banks atomics meet the data says, and no layout parts them.
+    # Data decides the banks of atomics, so no layout removes their conflicts.
     of_atomics = counters.shared_atomic_wavefronts - counters.shared_atomic_instructions
     excessive = max(counters.shared_excessive_wavefronts - of_atomics, 0)
     wavefronts = counters.total("shared").wavefronts
@@ -33,50 +33,49 @@ def bank_conflicts(case: AdviceCase) -> Recommendation | None:
 
 
 def _worst_line_text(measurement: Measurement, excessive: int) -> str:
-    """Name the line that causes most of them, and what helps there.
+    """Name the line with most of the conflicts, and a remedy.
 
-    Where lane `x` of a row wants word `a x` and `a` is odd, no two lanes of the row share a bank.
-    So a warp that takes in r rows of its block and finds more than r words in a bank, as many in
-    each access, has an even `a`; one that finds no more may meet words of other rows.
+    If lane `x` of a row accesses word `a x` and `a` is odd, no two lanes of the row share a bank.
+    So if a warp covers r rows of its block and accesses more than r words of a bank, as many in
+    each access, `a` is even; if it accesses r or fewer, the words may belong to different rows.
 
-    What is advised holds for elements of any length, which the counts do not tell. Those of 8 and
-    16 bytes are served to half and quarter warps, whose lanes share no bank where they lie an odd
-    number of elements apart; of those shorter than a word, the words between must be odd.
+    The counts do not tell the length of elements, and the advice holds for all lengths. Elements of
+    8 and 16 bytes are served to half and quarter warps, whose lanes share no bank if they are an
+    odd number of elements apart; for elements shorter than a word, the distance in words must be
+    odd.
     """
     line, degree = "", 0.0
-    worst = max(measurement.lines, key=lambda each: each.shared_excessive_wavefronts, default=None)
-    # A line's counts hold its atomics too.
-    apart = not measurement.counters.shared_atomic_instructions
-    if worst and apart and 2 * worst.shared_excessive_wavefronts >= excessive:
+    worst = max(measurement.lines, key=lambda line: line.shared_excessive_wavefronts, default=None)
+    # A line's counts include its atomics, so with atomics the degree is not known.
+    without_atomics = not measurement.counters.shared_atomic_instructions
+    if worst and without_atomics and 2 * worst.shared_excessive_wavefronts >= excessive:
         needed = worst.shared_wavefronts - worst.shared_excessive_wavefronts
         line, degree = f", most on line {worst.line}", worst.shared_wavefronts / needed
     rows = rows_per_warp(measurement.block)
     if rows < degree <= BANK_COUNT and degree in (2, 4, 8, 16, 32):
         return (
-            f"{line}, where a warp wants {degree:.0f} words of each bank, as lanes do that lie a "
-            f"multiple of {degree:.0f} words apart: make that distance odd in 4-byte words, or in "
-            "the values that lanes access where these are longer, such as by padding each row by "
-            "one"
+            f"{line}, where a warp accesses {degree:.0f} words of each bank, as lanes do that are "
+            f"a multiple of {degree:.0f} words apart: make that distance odd, in 4-byte words or "
+            "in elements if these are longer, for example by padding each row by one"
         )
     if 1 < degree <= rows:
         block = " x ".join(str(extent) for extent in measurement.block if extent > 1)
         return (
-            f"{line}, where a warp takes in {rows} rows of the {block} block: if its lanes want "
-            f"neighbouring words along a row, padding does nothing, and a block "
-            f"{WARP_LANES} wide ends them"
+            f"{line}, where a warp covers {rows} rows of the {block} block: if its lanes access "
+            f"neighbouring words along a row, padding does not help, but a block {WARP_LANES} wide "
+            "removes the conflicts"
         )
     return (
-        f"{line}, where lanes want different words of one bank: a word of padding, or an element "
-        f"where that is longer, a row or after every {BANK_COUNT} helps if their distance is a "
-        "power "
-        "of two; else change which words a warp wants together"
+        f"{line}, where lanes access different words of one bank: if their distance is a power of "
+        f"two, pad each row, or every {BANK_COUNT} words, by one word (one element if it is "
+        "longer); else change which words a warp accesses together"
     )
 
 
 def rows_per_warp(block: tuple[int, int, int]) -> int:
-    """The most rows of a block, of threads whose index x alone differs, that a warp takes in.
+    """The most rows of a block that a warp covers; threads of a row differ in index x alone.
 
-    Where a block has no extent in x, its rows are those in the first direction that it has.
+    If a block is one thread wide in x, its rows are those along its first longer dimension.
     """
     threads, width = math.prod(block), next((extent for extent in block if extent > 1), 1)
     return max(

@@ -1,4 +1,4 @@
-"""What a rule of the advice looks at, and what it says."""
+"""The input and the result of a rule of the advice."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from memlab.roofline.run import Placement
 
 @dataclass(frozen=True)
 class AdviceCase:
-    """All that a rule may look at.
+    """The figures of a launch that rules may use.
 
     Attributes:
-        measurement: What the device gave.
-        placement: Its place under the roof.
+        measurement: The measured launch.
+        placement: Its place under the roofline.
         properties: The device.
-        moved: Bytes by level, see `placement.bytes_moved`.
-        busy: Share of the time for which each resource is busy, by the ceiling's key.
+        moved: Bytes moved at each level, see `placement.bytes_moved`.
+        busy: Share of the time for which each resource is busy, 0 to 1, by the ceiling's key.
     """
 
     measurement: Measurement
@@ -30,21 +30,21 @@ class AdviceCase:
 
     @property
     def memory_busy(self) -> float:
-        """Share of the time for which the busiest level of memory is busy."""
+        """Share of the time for which the busiest memory level is busy, 0 to 1."""
         return max((self.busy.get(level, 0.0) for level in MEMORY_LEVELS), default=0.0)
 
     def l1_port_share(self, byte_count: float) -> float:
-        """Share that some bytes have in all those through the L1 / shared port."""
+        """Share of some bytes in all bytes through the L1 / shared port, 0 to 1."""
         return byte_count / self.moved["l1"] if self.moved["l1"] else 0.0
 
 
 @dataclass(frozen=True)
 class Recommendation:
-    """One thing to change.
+    """One recommended change.
 
     Attributes:
-        share: The part of the time it explains, about; 0 to 1.
-        sentence: What the figures say and what to do.
+        share: The share of the time that it explains, approximately; 0 to 1.
+        sentence: The figures and the remedy, in one sentence.
     """
 
     share: float

@@ -1,4 +1,4 @@
-"""Rules of the advice on bytes: what asks memory for more than it must."""
+"""Rules on memory traffic: accesses that move more bytes than needed."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from memlab.roofline.placement import (
 from memlab.roofline.units import sentence_number, si_text
 
 WARP_FMA_FLOP = 64
-"""An FMA by each of a warp's 32 threads."""
+"""FLOPs of one FMA by each of a warp's 32 threads."""
 
 EXCESS_FACTOR = 1.5
-"""Bytes beyond the compulsory ones by this factor are waste, not rounding to sectors and lines."""
+"""Traffic above the compulsory bytes times this factor is waste; less may be due to partly used
+sectors and lines."""
 
 
 def divergent_constants(case: AdviceCase) -> Recommendation | None:
-    """Lanes of a warp that want different constants."""
+    """Lanes of a warp load different constants."""
     counters, properties = case.measurement.counters, case.properties
     clock, rate = clock_hz(properties), properties.constant_passes_per_clock_per_sm
     excessive = counters.constant_load_passes - counters.constant_load_requests
@@ -30,15 +31,14 @@ def divergent_constants(case: AdviceCase) -> Recommendation | None:
     passes = counters.constant_load_passes / counters.constant_load_requests
     return Recommendation(
         min(1.0, excessive_s / case.measurement.time.median_s),
-        f"The lanes of a warp want {sentence_number(passes)} different addresses a constant "
-        "load, and the "
-        "constant cache serves one at a time: index it alike in a whole warp, or move the table to "
-        "shared or global memory.",
+        f"The lanes of a warp load {sentence_number(passes)} different addresses per constant "
+        "load, and the constant cache serves one at a time: use the same index in the whole warp, "
+        "or move the table to shared or global memory.",
     )
 
 
 def uncoalesced_accesses(case: AdviceCase) -> Recommendation | None:
-    """Sectors fetched for a part of their bytes."""
+    """Sectors are moved for a part of their bytes."""
     counters = case.measurement.counters
     requests, sectors = counters.total("global").requests, counters.total("global").sectors
     ideal_sectors = case.moved["requested"] / SECTOR_BYTES
@@ -48,32 +48,30 @@ def uncoalesced_accesses(case: AdviceCase) -> Recommendation | None:
         (1.0 - ideal_sectors / sectors)
         * case.l1_port_share(SECTOR_BYTES * sectors)
         * case.memory_busy,
-        f"Global accesses touch {sentence_number(sectors / requests)} sectors a request where "
-        "the bytes "
-        f"asked for fill {sentence_number(ideal_sectors / requests)}: let neighbouring threads "
-        "access "
-        "neighbouring addresses.",
+        f"Global accesses touch {sentence_number(sectors / requests)} sectors per request, but the "
+        f"requested bytes would fill {sentence_number(ideal_sectors / requests)}: let neighbouring "
+        "threads access neighbouring addresses.",
     )
 
 
 def local_arrays(case: AdviceCase) -> Recommendation | None:
-    """Local accesses in PTX are the program's own arrays: ptxas spills registers only after it."""
+    """Local accesses in PTX belong to the program's arrays; ptxas spills registers later."""
     counters = case.measurement.counters
     local_bytes = SECTOR_BYTES * counters.total("local").sectors
     share = case.l1_port_share(local_bytes)
     kept = case.measurement.resources.local_bytes_per_thread
-    if share < 0.02 or not kept:  # without any, ptxas found registers for them after all
+    if share < 0.02 or not kept:  # without local memory, ptxas put the arrays in registers
         return None
     return Recommendation(
         share * case.memory_busy,
-        f"Arrays indexed at run time lie in local memory, {kept} B a thread, and are {share:.0%} "
-        f"of the traffic through the L1, {si_text(local_bytes, 'B')}: unroll the loops that index "
-        "them, so that each index is known when compiling, or keep them in shared memory.",
+        f"Arrays indexed at run time are in local memory, {kept} B per thread, and cause "
+        f"{share:.0%} of the traffic through the L1, {si_text(local_bytes, 'B')}: unroll the loops "
+        "that index them, so that the compiler knows each index, or keep them in shared memory.",
     )
 
 
 def uncounted_spills(case: AdviceCase) -> Recommendation | None:
-    """Registers are spilled by ptxas, and what is counted is the PTX before it."""
+    """Registers are spilled by ptxas, and the counters are of the PTX before that."""
     measurement = case.measurement
     spilled = measurement.resources.local_bytes_per_thread
     counters = measurement.counters
@@ -83,14 +81,14 @@ def uncounted_spills(case: AdviceCase) -> Recommendation | None:
     modelled = measurement.time.provenance == "modelled"
     return Recommendation(
         1.0,  # every other figure is in doubt
-        f"The compiler spills {spilled} B a thread to local memory, {si_text(whole, 'B')} in all, "
-        + ("which neither counters nor time hold" if modelled else "which the counters do not hold")
-        + ": keep fewer values alive a thread, or allow more registers.",
+        f"The compiler spills {spilled} B per thread to local memory, {si_text(whole, 'B')} in "
+        f"all, which the counters {'and the time ' if modelled else ''}do not include: keep fewer "
+        "values alive per thread, or allow more registers.",
     )
 
 
 def unstaged_reuse(case: AdviceCase) -> Recommendation | None:
-    """Bytes that many threads request anew, with no shared memory used."""
+    """Threads request the same bytes many times, without shared memory."""
     requested, compulsory = case.moved["requested"], case.moved["compulsory"]
     if case.measurement.counters.total("shared").wavefronts or not compulsory:
         return None
@@ -105,14 +103,14 @@ def unstaged_reuse(case: AdviceCase) -> Recommendation | None:
     )
     return Recommendation(
         case.memory_busy,
-        f"The threads request {si_text(requested, 'B')} where {si_text(compulsory, 'B')} are "
-        f"compulsory, and the L1 is busy {case.busy.get('l1', 0.0):.0%} of the time serving "
-        f"them: stage what they share in shared memory{tiling}.",
+        f"The threads request {si_text(requested, 'B')}, but {si_text(compulsory, 'B')} are "
+        f"compulsory, and serving them keeps the L1 busy for {case.busy.get('l1', 0.0):.0%} of the "
+        f"time: stage the data that threads share in shared memory{tiling}.",
     )
 
 
 def shared_rereads(case: AdviceCase) -> Recommendation | None:
-    """Shared memory read for each operation, where registers could hold what is read."""
+    """Threads read shared memory again for values that registers could hold."""
     counters = case.measurement.counters
     useful = counters.total("shared").wavefronts - counters.shared_excessive_wavefronts
     share = case.l1_port_share(L1_WAVEFRONT_BYTES * useful)
@@ -121,30 +119,30 @@ def shared_rereads(case: AdviceCase) -> Recommendation | None:
     if not case.measurement.flop or not rereads or share < 0.5 or busy < 0.4:
         return None
     intensity = case.placement.intensity_flop_per_byte["l1"] or 0.0
-    # Without register tiling, an FMA of a warp takes a wavefront or more.
+    # Without register tiling, each FMA of a warp needs one wavefront or more.
     tiled = case.measurement.flop > 2 * WARP_FMA_FLOP * counters.shared_load_wavefronts
     remedy = (
-        "let each thread or warp compute more outputs from what it has read"
+        "let each thread or warp compute more outputs from the values that it reads"
         if tiled
         else "let each thread compute r x r outputs from registers, which divides the shared "
         "loads by r"
     )
     return Recommendation(
         share * busy,
-        f"Reading shared memory takes {share:.0%} of the L1 / shared port's traffic at "
+        f"Reads of shared memory are {share:.0%} of the L1 / shared port's traffic at "
         f"{sentence_number(intensity)} FLOP/B, and the port is busy {busy:.0%} of the time: "
         f"{remedy}.",
     )
 
 
 def wider_tile(case: AdviceCase) -> Recommendation | None:
-    """A tile that could be wider."""
+    """The tile could be wider."""
     measurement = case.measurement
     tile, most_threads = measurement.tile, case.properties.max_threads_per_block
     multiprocessors = case.properties.multiprocessor_count
     if not tile or not most_threads or not measurement.counters.total("shared").wavefronts:
         return None
-    # A tile that is twice as wide needs four times the threads and leaves a quarter of the blocks.
+    # A tile twice as wide needs four times the threads per block and a quarter of the blocks.
     fits = 4 * tile**2 <= most_threads
     fills = not multiprocessors or math.prod(measurement.grid) // 4 >= multiprocessors
     if not fits or not fills:
@@ -161,38 +159,36 @@ def wider_tile(case: AdviceCase) -> Recommendation | None:
 
 
 def dram_traffic(case: AdviceCase) -> Recommendation | None:
-    """DRAM at its limit, or bytes moved through it again."""
+    """DRAM is at its limit, or moves bytes more than once."""
     counters, moved = case.measurement.counters, case.moved["dram"]
     busy = case.busy.get("dram", 0.0)
     if busy < LATENCY_BOUND_THRESHOLD or not moved:
         return None
-    for verb, bytes_there, needed in (
+    for verb, amount, needed in (
         ("reads", counters.dram_read_bytes, _compulsory_reads(case)),
         ("moves", moved, case.moved["compulsory"]),
     ):
-        if not needed or bytes_there <= EXCESS_FACTOR * needed:
+        if not needed or amount <= EXCESS_FACTOR * needed:
             continue
-        if uncoalesced_accesses(
-            case
-        ):  # the waste is of sectors that are fetched for a part of them
+        if uncoalesced_accesses(case):  # partly used sectors explain the excess
             return None
         return Recommendation(
-            busy * (bytes_there - needed) / moved,
-            f"DRAM {verb} {si_text(bytes_there, 'B')} where {si_text(needed, 'B')} are compulsory: "
-            "order the blocks so that data is used again while the L2 holds it.",
+            busy * (amount - needed) / moved,
+            f"DRAM {verb} {si_text(amount, 'B')}, but {si_text(needed, 'B')} are compulsory: "
+            "order the blocks so that they use data again while the L2 holds it.",
         )
     return Recommendation(
         busy,
-        f"DRAM is busy {busy:.0%} of the time with {si_text(moved, 'B')}, no more than is "
-        "compulsory: only fewer bytes help (fuse with a neighbouring kernel, use smaller types).",
+        f"DRAM is busy {busy:.0%} of the time with {si_text(moved, 'B')}, all of them compulsory: "
+        "only fewer bytes help (fuse with a neighbouring kernel, use smaller types).",
     )
 
 
 def _compulsory_reads(case: AdviceCase) -> int:
-    """The part of the compulsory bytes that is read, as far as the counts tell; 0 where not.
+    """The compulsory bytes that must be read, as far as the counts tell; else 0.
 
-    What is stored is an output, if each is stored once; and no more than the threads ask for is
-    compulsory. Writes have no part in it: those that the L2 still holds never reach the DRAM.
+    Stored bytes are taken as outputs, stored once each. Bytes that the threads do not ask for are
+    not compulsory. Writes are left out: those that the L2 still holds never reach DRAM.
     """
     counters = case.measurement.counters
     inputs = case.moved["compulsory"] - counters.requested_store_bytes

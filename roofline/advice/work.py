@@ -1,4 +1,4 @@
-"""Rules of the advice on work: how a launch fills the multiprocessors, and what they execute."""
+"""Rules on work: how a launch fills the multiprocessors, and the instructions that they issue."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from memlab.roofline.placement import LATENCY_BOUND_THRESHOLD
 from memlab.roofline.units import sentence_number, si_text
 
 OCCUPANCY_REMEDIES = {
-    "registers": "fewer registers a thread (__launch_bounds__) let more warps hide latency",
-    "shared memory": "less shared memory a block lets more warps hide latency",
+    "registers": "fewer registers per thread (__launch_bounds__) let more warps hide latency",
+    "shared memory": "less shared memory per block lets more warps hide latency",
     "blocks": "larger blocks let more warps hide latency",
-    "warps": "a block size that divides the warps a multiprocessor holds lets more hide latency",
+    "warps": "a block size that divides the warps of a multiprocessor lets more hide latency",
 }
 
 SHORTEST_KERNEL_FACTOR = 1.1
-"""Times up to this many times the shortest kernel's say nothing of what a kernel does."""
+"""A time up to this many times the shortest kernel's is that of the launch, not of its work."""
 
 
 def shortest_kernel(case: AdviceCase) -> Recommendation | None:
-    """So little work that the launch itself takes the time."""
+    """The launch has so little work that launching takes most of the time."""
     time, shortest_s = case.measurement.time, case.properties.shortest_kernel_s
     if not shortest_s:
         return None
@@ -38,7 +38,7 @@ def shortest_kernel(case: AdviceCase) -> Recommendation | None:
 
 
 def idle_multiprocessors(case: AdviceCase) -> Recommendation | None:
-    """Multiprocessors without a block, from the start or at the end."""
+    """Multiprocessors have no block, from the start or at the end."""
     multiprocessors = case.properties.multiprocessor_count
     resident = case.measurement.occupancy.blocks_per_sm
     if not multiprocessors or not resident:
@@ -66,7 +66,7 @@ def idle_multiprocessors(case: AdviceCase) -> Recommendation | None:
 
 
 def _uneven_block_distribution(blocks: int, multiprocessors: int) -> Recommendation | None:
-    """Within one wave all blocks start at once, and who got a block more ends last."""
+    """All blocks of one wave start at once; multiprocessors with one block more end last."""
     fewer, favoured = divmod(blocks, multiprocessors)
     idle_share = (multiprocessors - favoured) / (multiprocessors * (fewer + 1)) if favoured else 0.0
     if idle_share < 0.1:
@@ -81,7 +81,7 @@ def _uneven_block_distribution(blocks: int, multiprocessors: int) -> Recommendat
 
 
 def low_occupancy(case: AdviceCase) -> Recommendation | None:
-    """Too few warps to hide latency."""
+    """There are too few warps to hide latency."""
     occupancy = case.measurement.occupancy
     if case.placement.bound != "latency" or occupancy.theoretical >= 0.5:
         return None
@@ -89,27 +89,27 @@ def low_occupancy(case: AdviceCase) -> Recommendation | None:
     remedy = OCCUPANCY_REMEDIES.get(limiter.split(" and ")[0], "let more warps hide latency")
     return Recommendation(
         (1.0 - occupancy.theoretical) * (1.0 - max(case.busy.values())),
-        f"Occupancy is {occupancy.theoretical:.0%} ({occupancy.warps_per_sm} warps a "
+        f"Occupancy is {occupancy.theoretical:.0%} ({occupancy.warps_per_sm} warps per "
         f"multiprocessor), limited by {limiter}: {remedy}.",
     )
 
 
 def arithmetic_peak(case: AdviceCase) -> Recommendation | None:
-    """Arithmetic at its peak."""
+    """Arithmetic is at its peak."""
     pipe = max(flop_by_pipe(case.measurement.counters), key=lambda key: case.busy.get(key, 0.0))
     busy = case.busy.get(pipe, 0.0)
     if busy < LATENCY_BOUND_THRESHOLD:
         return None
-    left = "fewer FLOPs or tensor cores are" if pipe in CUDA_CORE_KINDS else "a narrower type is"
+    left = "fewer FLOPs or tensor cores" if pipe in CUDA_CORE_KINDS else "a narrower type"
     return Recommendation(
         busy,
-        f"The {ceiling_label(pipe)} pipes run at {busy:.0%} of their peak, so memory does not hold "
-        f"the kernel back: {left} what is left.",
+        f"The {ceiling_label(pipe)} pipes run at {busy:.0%} of their peak, so memory is not the "
+        f"limit: only {left} would make the kernel faster.",
     )
 
 
 def issue_slots(case: AdviceCase) -> Recommendation | None:
-    """Schedulers that find little time for anything but issuing."""
+    """Instructions fill the issue slots of the warp schedulers."""
     counters, properties = case.measurement.counters, case.properties
     clock, multiprocessors = clock_hz(properties), properties.multiprocessor_count
     if not clock or not multiprocessors or not counters.warp_instructions:
@@ -122,19 +122,19 @@ def issue_slots(case: AdviceCase) -> Recommendation | None:
     return Recommendation(
         busy,
         f"Instructions fill {busy:.0%} of the issue slots, with {sentence_number(lanes)} of "
-        f"{properties.warp_size} lanes on: fewer of them do the same work with wider accesses "
-        "(float4), several elements a thread and indices computed once.",
+        f"{properties.warp_size} lanes active: do the same work with fewer instructions, by wider "
+        "accesses (float4), several elements per thread and indices computed once.",
     )
 
 
 def block_start_overhead(case: AdviceCase) -> Recommendation | None:
-    """Blocks so short that starting them is the work."""
+    """Blocks are so short that starting them takes most of the time."""
     blocks = math.prod(case.measurement.grid)
     share = block_launch_time_s(blocks, case.properties) / case.measurement.time.median_s
     if share < LATENCY_BOUND_THRESHOLD:
         return None
     return Recommendation(
         share,
-        f"Starting {blocks:,} blocks takes {share:.0%} of the time, whatever they do: fewer blocks "
-        "whose threads do several elements each, or one launch for the work of several.",
+        f"Starting {blocks:,} blocks takes {share:.0%} of the time, whatever they do: use fewer "
+        "blocks with several elements per thread, or do the work of several launches in one.",
     )

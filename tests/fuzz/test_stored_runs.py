@@ -9,7 +9,7 @@ import operator
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import redirect_stdout
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 from unicodedata import category
@@ -20,7 +20,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from paths import DATA
 
-from memlab.cli.commands.runs import _table
 from memlab.device.datasheets import loader
 from memlab.device.measurement import Time, flop_by_pipe
 from memlab.errors import UsageError
@@ -31,6 +30,7 @@ from memlab.roofline.documents.runs import run_document, run_from_document, runs
 from memlab.roofline.plots.roofline import MAX_RUNS, draw_roofline, render_figure
 from memlab.roofline.reports.parts import console
 from memlab.roofline.reports.run import run_report
+from memlab.roofline.reports.runs import runs_table
 from memlab.roofline.run import Ceiling, Run
 from memlab.roofline.store.store import Store
 
@@ -96,7 +96,7 @@ def show(run: Run) -> None:
     screen = io.StringIO()
     with redirect_stdout(screen):
         console().print(run_report(run))
-        console().print(_table([run], 80))
+        console().print(runs_table([run], 80))
     assert not [each for each in screen.getvalue() if category(each) == "Cc" and each != "\n"]
 
 
@@ -116,9 +116,9 @@ def test_every_number_of_a_run_that_is_absurd(document: Any) -> None:
     for place in places(document):
         for value in ABSURD:
             run = accepted(changed(document, place, value), run_from_document)
-            if run is None or repr(run) in seen:
+            if run is None or repr(asdict(run)) in seen:
                 continue
-            seen[repr(run)] = run
+            seen[repr(asdict(run))] = run
             show(run)
             measured = run.measurement
             looks = (

@@ -16,15 +16,15 @@ from memlab.roofline.placement import place_measurement
     ("name", "index", "says"),
     [
         # 8 x 2048^3 B requested, 3 x 4 x 2048^2 B compulsory.
-        ("naive", 0, "request 68.7 GB where 50.3 MB are compulsory"),
+        ("naive", 0, "request 68.7 GB, but 50.3 MB are compulsory"),
         ("naive", 0, "0.25 FLOP/B by T (T = 32: 8)"),
-        ("tiled8", 0, "Reading shared memory takes 87%"),
+        ("tiled8", 0, "Reads of shared memory are 87%"),
         ("tiled8", 1, "Tile 16 would halve the 8.59 GB"),
         ("tiled32", 0, "r x r outputs"),
         ("row_sum", 0, "32 blocks leave 100 of 132 multiprocessors idle"),
-        ("row_sum", 1, "32 sectors a request where the bytes asked for fill 4"),
+        ("row_sum", 1, "32 sectors per request, but the requested bytes would fill 4"),
         ("transpose_shared", 0, "Bank conflicts cause 94% of the 4.33 M"),
-        ("copy", 0, "No roof explains the time"),
+        ("copy", 0, "No ceiling explains the time"),
     ],
 )
 def test_the_known_weakness_is_named_with_its_figures(name: str, index: int, says: str) -> None:
@@ -47,20 +47,20 @@ def _advice(measured: Measurement) -> str:
 def test_what_cannot_be_is_said_alone() -> None:
     impossible = run_of(timed(measurement("tiled16"), 1e-3)).advice
     assert len(impossible) == 1
-    assert "180% of the L1 / shared roof, a physical limit" in impossible[0]
+    assert "180% of the L1 / shared ceiling, a physical limit" in impossible[0]
 
 
 def test_a_wrong_result_comes_before_any_tuning() -> None:
     wrong = replace(
         measurement("tiled16"), verification=Verification("failed", 0.5, 1e-5, 100, 100)
     )
-    assert _advice(wrong).startswith("The result is wrong: relative error 5.0e-01")
+    assert _advice(wrong).startswith("The result is wrong: the relative error is 5.0e-01")
 
 
 def test_low_occupancy_names_its_limiter() -> None:
     slow = timed(measurement("tiled16"), 20e-3)
     slow = replace(slow, occupancy=Occupancy(2, 16, 0.25, "registers", {"registers": 2}))
-    assert "Occupancy is 25% (16 warps a multiprocessor), limited by registers" in _advice(slow)
+    assert "Occupancy is 25% (16 warps per multiprocessor), limited by registers" in _advice(slow)
 
 
 def test_arrays_indexed_at_run_time_are_told_from_spilled_registers() -> None:
@@ -69,7 +69,7 @@ def test_arrays_indexed_at_run_time_are_told_from_spilled_registers() -> None:
     indexed = tiled.counters.replace_named(local_load_sectors=60146320384 // 32)
     kept = replace(tiled.resources, local_bytes_per_thread=64)
     advice = _advice(timed(replace(tiled, counters=indexed, resources=kept), 4e-3))
-    assert "Arrays indexed at run time lie in local memory, 64 B a thread" in advice
+    assert "Arrays indexed at run time are in local memory, 64 B per thread" in advice
     assert "50% of the traffic" in advice
     assert "unroll the loops" in advice
     assert "registers" not in advice  # more of them cannot be indexed either
@@ -92,7 +92,7 @@ def test_lanes_that_want_different_constants_are_named() -> None:
     # 16 addresses a load, as a filter whose taps each half-warp numbers for itself.
     taps = {"constant_load_requests": 2_097_152, "constant_load_passes": 33_554_432}
     slow = replace(copy, counters=copy.counters.replace_named(**taps))
-    assert "want 16 different addresses a constant load" in _advice(timed(slow, 268e-6))
+    assert "load 16 different addresses per constant load" in _advice(timed(slow, 268e-6))
 
 
 def test_full_issue_slots_are_named() -> None:
@@ -100,7 +100,7 @@ def test_full_issue_slots_are_named() -> None:
     # 132 x 4 schedulers at 1.98 GHz have 10.45 M slots in 10 us.
     executed = {"warp_instructions": 8_000_000, "thread_instructions": 240_000_000}
     busy = timed(replace(copy, counters=copy.counters.replace_named(**executed)), 10e-6)
-    assert "Instructions fill 77% of the issue slots, with 30 of 32 lanes on" in _advice(busy)
+    assert "Instructions fill 77% of the issue slots, with 30 of 32 lanes active" in _advice(busy)
 
 
 def test_blocks_that_cost_more_than_they_do_are_named() -> None:
@@ -130,7 +130,9 @@ def test_spills_that_the_emulator_cannot_count_come_first() -> None:
     tiled = measurement("tiled16", "modelled")  # 128 x 128 blocks of 16 x 16 threads
     spilling = replace(tiled, resources=replace(tiled.resources, local_bytes_per_thread=40))
     # 40 B x 4,194,304 threads
-    assert _advice(spilling).startswith("The compiler spills 40 B a thread to local memory, 168 MB")
+    assert _advice(spilling).startswith(
+        "The compiler spills 40 B per thread to local memory, 168 MB"
+    )
 
 
 def test_what_explains_next_to_nothing_is_left_out() -> None:
@@ -152,8 +154,8 @@ def test_a_short_last_wave_is_named() -> None:
         # 8 blocks a multiprocessor, 132 of them: within one wave of 1056.
         (140, "140 blocks over 132 multiprocessors: 8 get 2, 124 get 1 and wait"),
         (265, "265 blocks over 132 multiprocessors: 1 gets 3, 131 get 2 and wait"),
-        (264, "No roof explains"),
-        (1056, "No roof explains"),
+        (264, "No ceiling explains"),
+        (1056, "No ceiling explains"),
     ],
 )
 def test_blocks_within_one_wave_are_counted_by_multiprocessor(blocks: int, says: str) -> None:
@@ -172,11 +174,12 @@ def test_dram_reads_are_compared_with_what_is_to_be_read() -> None:
     advice = run_of(timed(replace(copy, counters=counters), 9.97e-6)).advice
     assert not any("DRAM" in sentence for sentence in advice)
     assert any(
-        "touch 6 sectors a request where the bytes asked for fill 4" in each for each in advice
+        "touch 6 sectors per request, but the requested bytes would fill 4" in sentence
+        for sentence in advice
     )
     # The same reads by whole sectors: the second half of them is a rereading.
     whole = counters.replace_named(global_load_sectors=524288)
-    assert "DRAM reads 33.6 MB where 16.8 MB are compulsory" in _advice(
+    assert "DRAM reads 33.6 MB, but 16.8 MB are compulsory" in _advice(
         timed(replace(copy, counters=whole), 9.97e-6)
     )
 
@@ -188,4 +191,4 @@ def test_dram_at_its_limit_is_told_apart_from_dram_wasted() -> None:
     full = timed(replace(copy, counters=moved), 8e-6)
     assert "only fewer bytes help" in _advice(full)
     wasted = replace(full, compulsory_bytes=8 * 2**20)
-    assert "DRAM moves 33.6 MB where 8.39 MB are compulsory" in _advice(wasted)
+    assert "DRAM moves 33.6 MB, but 8.39 MB are compulsory" in _advice(wasted)

@@ -69,7 +69,7 @@ def test_the_line_and_how_many_words_meet_are_named() -> None:
     # A column of a square of 32 x 32 words.
     said = advice((32, 8, 1), *wavefronts((32, 8, 1), 32, 1))
     assert "Bank conflicts cause 97% of the 4.00 M shared-memory wavefronts, most on line 7" in said
-    assert "wants 32 words of each bank" in said
+    assert "accesses 32 words of each bank" in said
     assert "a multiple of 32 words apart" in said
 
 
@@ -79,8 +79,8 @@ def test_the_padding_advised_fits_elements_of_any_length(nbytes: int) -> None:
     row_bytes = 32 * nbytes
     said = advice((32, 4, 1), *wavefronts_of_a_column(nbytes, row_bytes))
     assert (
-        "make that distance odd in 4-byte words, or in the values that lanes access where these "
-        "are longer, such as by padding each row by one"
+        "make that distance odd, in 4-byte words or in elements if these are longer, for example "
+        "by padding each row by one"
     ) in said
     taken, needed = wavefronts_of_a_column(nbytes, row_bytes + max(nbytes, 4))
     assert taken == needed
@@ -92,7 +92,7 @@ def test_one_element_shorter_than_a_word_does_not_part_all_lanes() -> None:
     taken, needed = wavefronts_of_a_column(2, 33 * 2)
     assert (taken, needed) == (48, 32)
     said = advice((32, 4, 1), taken, needed)
-    assert "a word of padding, or an element where that is longer" in said
+    assert "by one word (one element if it is longer)" in said
 
 
 blocks = st.sampled_from([(8, 8, 1), (16, 16, 1), (16, 8, 2), (32, 4, 1), (64, 2, 1), (128, 1, 1)])
@@ -123,13 +123,13 @@ def test_a_convolution_is_not_told_to_pad() -> None:
     # Rows of 20 words under a block of 16 x 16; rows of 21 conflict as often.
     assert wavefronts((16, 16, 1), 1, 20) == wavefronts((16, 16, 1), 1, 21) == (16, 8)
     said = advice((16, 16, 1), 16, 8)
-    assert "takes in 2 rows of the 16 x 16 block" in said
-    assert "padding does nothing" in said
+    assert "covers 2 rows of the 16 x 16 block" in said
+    assert "padding does not help" in said
 
 
 def test_mixed_conflicts_are_told_in_general() -> None:
     # A scan's strides double from step to step: 5.3 wavefronts where 1 is needed, on average.
-    assert "a row or after every 32 helps if their distance is a power of two" in advice(
+    assert "distance is a power of two, pad each row, or every 32 words," in advice(
         (512, 1, 1), 955, 180
     )
 
