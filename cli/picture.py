@@ -38,7 +38,7 @@ def check_picture(
     import logging
     import warnings
 
-    from memlab.roofline.plots.roofline import image_format
+    from memlab.roofline.plots.figure import image_format
 
     # Where the home folder is read-only matplotlib would tell of its own caches at length.
     logging.getLogger("matplotlib").setLevel(logging.ERROR)
@@ -75,7 +75,7 @@ def write_picture(
     Raises:
         UsageError: As `check_picture`, or the disk is full.
     """
-    from memlab.roofline.plots.roofline import image_format, render_figure
+    from memlab.roofline.plots.figure import image_format, render_figure
 
     beside = path.with_suffix(data_suffix)
     shared = not force and _has_other_picture(beside) and _has_text(beside, data)
@@ -99,7 +99,7 @@ def _has_text(path: Path, data: str) -> bool:
 
 def _has_other_picture(beside: Path) -> bool:
     """Whether a file with data lies beside a picture already."""
-    from memlab.roofline.plots.roofline import IMAGE_FORMATS
+    from memlab.roofline.plots.figure import IMAGE_FORMATS
 
     return beside.is_file() and any(
         beside.with_suffix(f".{each}").is_file() for each in IMAGE_FORMATS

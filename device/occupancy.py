@@ -1,4 +1,4 @@
-"""How many blocks a multiprocessor holds, and what stops the next one.
+"""Occupancy: the resident blocks of an SM, and the resource that limits them.
 
 NVIDIA's published allocation rules, for compute capability 7.5 to 12.x: the CUDA C++
 Programming Guide ("Technical Specifications per Compute Capability"), Nsight Compute's
@@ -8,23 +8,24 @@ occupancy calculator and `cuda_occupancy.h` of the CUDA Toolkit.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from memlab.device.measurement import Occupancy
 from memlab.errors import DeviceError, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from memlab.device.measurement import Resources
     from memlab.device.properties import DeviceProperties
     from memlab.kernels.launch import Launch
 
 SUB_PARTITIONS = 4
-"""Parts of a multiprocessor with a warp scheduler and a register file of their own
-(`cuda_occupancy.h`, compute capability 7.x and up)."""
+"""Parts of an SM with a warp scheduler and a register file of their own (`cuda_occupancy.h`,
+compute capability 7.x and up)."""
 
 REGISTERS_PER_ALLOCATION = 256
-"""Registers are given to a warp in this unit (`cuda_occupancy.h`)."""
+"""Registers are allocated to a warp in this unit (`cuda_occupancy.h`)."""
 
 MAX_REGISTERS_PER_THREAD = 255
 """CUDA C++ Programming Guide, all compute capabilities from 3.5."""
@@ -32,7 +33,7 @@ MAX_REGISTERS_PER_THREAD = 255
 KIB = 1024
 
 BLOCK_RESOURCES = ("threads_per_block", "registers_per_thread", "shared_bytes_per_block")
-"""What a block is made of: the fields of `Block`, as a threshold or a curve names them."""
+"""The fields of `BlockRequirements`, which thresholds and curves are computed for."""
 
 CARVEOUTS_KIB = {
     (7, 5): (32, 64),
@@ -44,12 +45,12 @@ CARVEOUTS_KIB = {
     (10, 0): (0, 8, 16, 32, 64, 100, 132, 164, 196, 228),
     (12, 0): (0, 8, 16, 32, 64, 100),
 }
-"""Sizes that shared memory can take out of the unified L1, KiB, by the compute capability they
-start from (CUDA C++ Programming Guide, "Compute Capabilities", section "Shared Memory")."""
+"""Shared memory's possible sizes within the unified L1, in KiB, by the first compute capability
+that has them (CUDA C++ Programming Guide, "Compute Capabilities", section "Shared Memory")."""
 
-# How the driver chooses among these sizes is not documented. The constants below say what Nsight
-# Compute reported on an H200 (driver 580): they give 490 of 491 choices, over blocks of 16 to
-# 1024 threads with 16 to 228 registers a thread and 0 to 227 KiB of shared memory.
+# The driver's choice among these sizes is not documented. The constants below reproduce what Nsight
+# Compute reported on an H200 (driver 580): 490 of 491 choices, over blocks of 16 to 1024 threads
+# with 16 to 228 registers per thread and 0 to 227 KiB of shared memory.
 SPARE_FACTOR = 2
 """The driver makes room for this many times the blocks that fit otherwise ..."""
 
@@ -60,18 +61,18 @@ SPARE_MAX_SHARE = 0.5
 """... without going beyond the first size that is this share of the largest."""
 
 CARVEOUT_WITHOUT_SHARED_KIB = ((12, 32), (22, 16), (32, 8))
-"""For kernels that use no shared memory: warps of a block at most, and the size."""
+"""For kernels that use no shared memory: the largest block in warps, and the carve-out in KiB."""
 
 
 @dataclass(frozen=True)
 class BlockRequirements:
-    """What one block asks of a multiprocessor.
+    """The resources that one block requests.
 
     Attributes:
         threads_per_block: Threads.
-        registers_per_thread: 32-bit registers a thread, as the compiler reports them.
-        shared_bytes_per_block: Static and dynamic shared memory, bytes, without what the system
-            reserves.
+        registers_per_thread: 32-bit registers per thread, as the compiler reports them.
+        shared_bytes_per_block: Static and dynamic shared memory in bytes, without the system's
+            reserved part.
     """
 
     threads_per_block: int
@@ -81,13 +82,13 @@ class BlockRequirements:
 
 @dataclass(frozen=True)
 class BlockAllocation:
-    """What one block is given: what it asks for, rounded up to the hardware's units.
+    """The resources that one block is allocated: its requirements, rounded up to hardware units.
 
     Attributes:
         warps_per_block: Whole warps.
-        registers_per_warp: In units of `REGISTERS_PER_ALLOCATION`.
-        shared_bytes_per_block: With what the system reserves in each block, bytes.
-        carveout_bytes: What shared memory takes of the unified L1, all blocks together, bytes.
+        registers_per_warp: Registers, a multiple of `REGISTERS_PER_ALLOCATION`.
+        shared_bytes_per_block: Bytes, including the system's reserved part of the block.
+        carveout_bytes: Shared memory's part of the unified L1 of an SM, in bytes.
     """
 
     warps_per_block: int
@@ -97,7 +98,12 @@ class BlockAllocation:
 
 
 def block_requirements(launch: Launch, resources: Resources) -> BlockRequirements:
-    """Say what a block of a launch asks for, given what the compiler made of its kernel."""
+    """Return the resources that a block of a launch requests.
+
+    Args:
+        launch: Its block size and dynamic shared memory count.
+        resources: The registers and static shared memory of the compiled kernel.
+    """
     return BlockRequirements(
         launch.threads_per_block,
         resources.registers_per_thread,
@@ -106,23 +112,25 @@ def block_requirements(launch: Launch, resources: Resources) -> BlockRequirement
 
 
 def compute_occupancy(properties: DeviceProperties, block: BlockRequirements) -> Occupancy:
-    """Compute how many of a block one multiprocessor holds.
+    """Compute how many blocks one SM holds.
 
     Returns:
-        Resident blocks and warps, the limiter, and what each resource alone would allow. The
-        limit by shared memory is that of the carve-out the driver chooses, as Nsight Compute
-        shows it; where a larger carve-out would hold more blocks, the driver takes that one.
+        Resident blocks and warps, the limiter, and the blocks that each resource alone would allow.
+        The limit by shared memory is that of the driver's carve-out, as Nsight Compute shows it;
+        where a larger carve-out would hold more blocks, the driver takes that one.
 
     Raises:
         UsageError: Not even one block fits.
-        DeviceError: The device's limits are not known.
+        DeviceError: A limit of the device is unknown.
     """
-    given = block_allocation(properties, block)
-    limits = _limits_without_shared(properties, block)
-    allocated = given.shared_bytes_per_block
-    limits["shared memory"] = given.carveout_bytes // allocated if allocated else limits["blocks"]
+    allocation = block_allocation(properties, block)
+    limits = _limits_without_shared(
+        properties, allocation.warps_per_block, allocation.registers_per_warp
+    )
+    shared = allocation.shared_bytes_per_block
+    limits["shared memory"] = allocation.carveout_bytes // shared if shared else limits["blocks"]
     blocks = min(limits.values())
-    warps = blocks * given.warps_per_block
+    warps = blocks * allocation.warps_per_block
     return Occupancy(
         blocks_per_sm=blocks,
         warps_per_sm=warps,
@@ -132,186 +140,130 @@ def compute_occupancy(properties: DeviceProperties, block: BlockRequirements) ->
     )
 
 
-def occupancy_or_none(properties: DeviceProperties, block: BlockRequirements) -> Occupancy | None:
-    """Compute the occupancy of a block; None where not even one fits.
-
-    Raises:
-        DeviceError: The device's limits are not known.
-    """
-    try:
-        return compute_occupancy(properties, block)
-    except UsageError:
-        return None
-
-
 def block_allocation(properties: DeviceProperties, block: BlockRequirements) -> BlockAllocation:
-    """Round what a block asks for up to what it is given.
+    """Round the requirements of a block up to hardware units, and predict the carve-out.
+
+    The carve-out rule is measured on compute capability 9.0 and assumed for the others. The rest of
+    `l1_cache_bytes_per_sm` caches global memory.
 
     Raises:
         UsageError: Not even one block fits.
-        DeviceError: The device's limits are not known.
+        DeviceError: A limit of the device is unknown.
     """
-    return BlockAllocation(
-        warps_per_block=_warps_per_block(properties, block),
-        registers_per_warp=_registers_per_warp(properties, block),
-        shared_bytes_per_block=_allocated_shared_bytes(properties, block),
-        carveout_bytes=shared_carveout_bytes(properties, block),
+    warps = -(-block.threads_per_block // properties.warp_size)
+    registers = _round_up(
+        block.registers_per_thread * properties.warp_size, REGISTERS_PER_ALLOCATION
     )
+    _check_block(properties, block, warps, registers)
+    reserved = properties.reserved_shared_memory_per_block_bytes
+    if reserved is None:
+        # CUDA C++ Programming Guide, "Shared Memory", 8.x
+        reserved = 1024 if properties.compute_capability >= (8, 0) else 0
+    shared = _round_up(block.shared_bytes_per_block + reserved, shared_unit_bytes(properties))
 
-
-def shared_carveout_bytes(properties: DeviceProperties, block: BlockRequirements) -> int:
-    """Predict the share of the unified L1 that the driver gives to shared memory.
-
-    What is left of `l1_cache_bytes_per_sm` caches global memory. The rule is measured on
-    compute capability 9.0 and assumed for the others.
-
-    Returns:
-        Bytes, one of the sizes of the device's compute capability.
-
-    Raises:
-        UsageError: Not even one block fits.
-        DeviceError: The device's limits are not known.
-    """
-    _check_block(properties, block)
-    sizes = _carveouts_bytes(properties)
-    limits = _limits_without_shared(properties, block)
-    allocated = _allocated_shared_bytes(properties, block)
-    fitting = sizes[-1] // allocated if allocated else limits["blocks"]
-    blocks = min(fitting, *limits.values())
-    warps = _warps_per_block(properties, block)
-    wanted = blocks * allocated
+    sizes = _carveout_sizes(properties)
+    limits = _limits_without_shared(properties, warps, registers)
+    blocks = min(sizes[-1] // shared if shared else limits["blocks"], *limits.values())
+    needed = blocks * shared
     if not block.shared_bytes_per_block:
         usual = [size for most, size in CARVEOUT_WITHOUT_SHARED_KIB if warps <= most]
-        wanted = max(wanted, KIB * (usual[0] if blocks > 1 else usual[-1]))
+        needed = max(needed, KIB * (usual[0] if blocks > 1 else usual[-1]))
     elif blocks > 1 and warps <= SPARE_MAX_BLOCK_WARPS:
-        roomy = min(SPARE_FACTOR * blocks, limits["blocks"]) * allocated
+        roomy = min(SPARE_FACTOR * blocks, limits["blocks"]) * shared
         share = next(size for size in sizes if size >= SPARE_MAX_SHARE * sizes[-1])
-        wanted = max(wanted, min(roomy, share))
-    return next(size for size in sizes if size >= wanted)
+        needed = max(needed, min(roomy, share))
+    carveout = next(size for size in sizes if size >= needed)
+    return BlockAllocation(warps, registers, shared, carveout)
 
 
-def resource_limits(properties: DeviceProperties) -> dict[str, tuple[int, int]]:
-    """Give the least and the most that a block may ask for, for each of `RESOURCES`.
+def resource_limits(properties: DeviceProperties) -> Mapping[str, tuple[int, int]]:
+    """Return the least and greatest value of every resource in `BLOCK_RESOURCES`, in its unit.
 
     Raises:
-        DeviceError: The device's limits are not known.
+        DeviceError: A limit of the device is unknown.
     """
+    shared = properties.max_shared_memory_per_block_optin_bytes or _required_figure(
+        properties, "max_shared_memory_per_block_bytes"
+    )
     return {
         "threads_per_block": (1, _required_figure(properties, "max_threads_per_block")),
         "registers_per_thread": (1, MAX_REGISTERS_PER_THREAD),
-        "shared_bytes_per_block": (0, _max_shared_bytes(properties)),
-    }
-
-
-def resource_units(properties: DeviceProperties) -> dict[str, int]:
-    """Give the unit in which each of `RESOURCES` is allocated.
-
-    All that counts is in which unit a value lies: 1 to 32 threads are a warp.
-    """
-    return {
-        "threads_per_block": properties.warp_size,
-        "registers_per_thread": REGISTERS_PER_ALLOCATION // properties.warp_size,
-        "shared_bytes_per_block": _shared_unit_bytes(properties),
+        "shared_bytes_per_block": (0, shared),
     }
 
 
 def max_warps(properties: DeviceProperties) -> int:
-    """Give the warps that a multiprocessor can hold.
+    """Return the greatest number of resident warps per SM.
 
     Raises:
-        DeviceError: It is not known.
+        DeviceError: It is unknown.
     """
     return _required_figure(properties, "max_threads_per_multiprocessor") // properties.warp_size
 
 
 def max_registers(properties: DeviceProperties) -> int:
-    """Give the 32-bit registers that a multiprocessor has.
+    """Return the number of 32-bit registers per SM.
 
     Raises:
-        DeviceError: It is not known.
+        DeviceError: It is unknown.
     """
     return _required_figure(properties, "max_registers_per_multiprocessor")
 
 
+def shared_unit_bytes(properties: DeviceProperties) -> int:
+    """Return the allocation unit of shared memory in bytes (`cuda_occupancy.h`)."""
+    return 128 if properties.compute_capability >= (8, 0) else 256
+
+
 def _limits_without_shared(
-    properties: DeviceProperties, block: BlockRequirements
+    properties: DeviceProperties, warps_per_block: int, registers_per_warp: int
 ) -> dict[str, int]:
-    """Give the blocks that block slots, warp slots and registers allow, each alone."""
-    warps = _warps_per_block(properties, block)
-    file = max_registers(properties) // SUB_PARTITIONS
-    per_warp = _registers_per_warp(properties, block)
-    # A warp's registers are all in one sub-partition, so what is left over in each is lost.
-    resident = file // per_warp * SUB_PARTITIONS if per_warp else max_warps(properties)
+    """Return the blocks per SM that block slots, warp slots and registers allow, each alone."""
+    most_warps = max_warps(properties)
+    # A warp's registers are all in one sub-partition, so the remainder of each one is lost.
+    registers = max_registers(properties) // SUB_PARTITIONS
+    warps = registers // registers_per_warp * SUB_PARTITIONS if registers_per_warp else most_warps
     return {
         "blocks": _required_figure(properties, "max_blocks_per_multiprocessor"),
-        "warps": max_warps(properties) // warps,
-        "registers": resident // warps,
+        "warps": most_warps // warps_per_block,
+        "registers": warps // warps_per_block,
     }
 
 
-def _check_block(properties: DeviceProperties, block: BlockRequirements) -> None:
-    """Raise what launching one block would fail with."""
-    name, most_threads = properties.name, _required_figure(properties, "max_threads_per_block")
-    threads, registers = block.threads_per_block, block.registers_per_thread
+def _check_block(
+    properties: DeviceProperties, block: BlockRequirements, warps: int, registers_per_warp: int
+) -> None:
+    """Raise the error that launching one block would fail with."""
+    name, limits = properties.name, resource_limits(properties)
+    threads, most_threads = block.threads_per_block, limits["threads_per_block"][1]
     if not 1 <= threads <= most_threads:
         raise UsageError(
-            f"{threads} threads a block; {name} allows 1 to {most_threads}: use smaller blocks"
+            f"{threads} threads per block; {name} allows 1 to {most_threads}: use smaller blocks"
         )
+    registers = block.registers_per_thread
     most_registers = _required_figure(properties, "max_registers_per_block")
     # The hardware checks as if warps came in groups that fill all sub-partitions.
-    warps = _round_up(_warps_per_block(properties, block), SUB_PARTITIONS)
-    needed = _registers_per_warp(properties, block) * warps
+    needed = registers_per_warp * _round_up(warps, SUB_PARTITIONS)
     if not 0 <= registers <= MAX_REGISTERS_PER_THREAD or needed > most_registers:
         raise UsageError(
-            f"{registers} registers a thread need {needed} for {threads} threads; {name} allows "
-            f"{MAX_REGISTERS_PER_THREAD} a thread and {most_registers} a block: "
+            f"{registers} registers per thread need {needed} for {threads} threads; {name} allows "
+            f"{MAX_REGISTERS_PER_THREAD} per thread and {most_registers} per block: "
             "use smaller blocks or __launch_bounds__"
         )
-    shared, most_shared = block.shared_bytes_per_block, _max_shared_bytes(properties)
+    shared, most_shared = block.shared_bytes_per_block, limits["shared_bytes_per_block"][1]
     if not 0 <= shared <= most_shared:
         raise UsageError(
-            f"{shared} bytes of shared memory a block; {name} allows 0 to {most_shared}: "
+            f"{shared} bytes of shared memory per block; {name} allows 0 to {most_shared}: "
             "use smaller tiles"
         )
 
 
-def _carveouts_bytes(properties: DeviceProperties) -> tuple[int, ...]:
-    """Give the sizes that shared memory can take, bytes, up to what the device reports."""
+def _carveout_sizes(properties: DeviceProperties) -> list[int]:
+    """Return shared memory's possible sizes in bytes, up to the device's reported maximum."""
     most = _required_figure(properties, "max_shared_memory_per_multiprocessor_bytes")
-    known = takewhile(lambda start: start <= properties.compute_capability, CARVEOUTS_KIB)
-    sizes = [KIB * size for start in list(known)[-1:] for size in CARVEOUTS_KIB[start]]
-    return (*(size for size in sizes if size < most), most)
-
-
-def _allocated_shared_bytes(properties: DeviceProperties, block: BlockRequirements) -> int:
-    """Round up what a block asks for, and add what the system keeps in each block."""
-    reserved = properties.reserved_shared_memory_per_block_bytes
-    if reserved is None:
-        # CUDA C++ Programming Guide, "Shared Memory", 8.x
-        reserved = 1024 if _is_ampere_or_later(properties) else 0
-    return _round_up(block.shared_bytes_per_block + reserved, _shared_unit_bytes(properties))
-
-
-def _shared_unit_bytes(properties: DeviceProperties) -> int:
-    return 128 if _is_ampere_or_later(properties) else 256  # cuda_occupancy.h
-
-
-def _is_ampere_or_later(properties: DeviceProperties) -> bool:
-    return properties.compute_capability >= (8, 0)
-
-
-def _max_shared_bytes(properties: DeviceProperties) -> int:
-    return properties.max_shared_memory_per_block_optin_bytes or _required_figure(
-        properties, "max_shared_memory_per_block_bytes"
-    )
-
-
-def _registers_per_warp(properties: DeviceProperties, block: BlockRequirements) -> int:
-    return _round_up(block.registers_per_thread * properties.warp_size, REGISTERS_PER_ALLOCATION)
-
-
-def _warps_per_block(properties: DeviceProperties, block: BlockRequirements) -> int:
-    return -(-block.threads_per_block // properties.warp_size)
+    known = [start for start in CARVEOUTS_KIB if start <= properties.compute_capability]
+    sizes = CARVEOUTS_KIB[known[-1]] if known else ()
+    return [*(KIB * size for size in sizes if KIB * size < most), most]
 
 
 def _round_up(value: int, unit: int) -> int:

@@ -64,7 +64,7 @@ class Roofline(Presentable):
 
     def _repr_png_(self) -> bytes:
         """Show the picture in a notebook; IPython looks for this name."""
-        from memlab.roofline.plots.roofline import render_figure
+        from memlab.roofline.plots.figure import render_figure
 
         return render_figure(self.figure(), "png")
 

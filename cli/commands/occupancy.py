@@ -1,4 +1,4 @@
-"""`memlab occupancy`: the blocks a multiprocessor holds, what binds, what would change it."""
+"""`memlab occupancy`: the resident blocks per SM, their limits and thresholds."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 EXAMPLES = "'memlab occupancy tiled' or 'memlab occupancy --threads 256 --registers 40'"
 
 RESOURCE_OPTIONS = {
-    "threads_per_block": ("--threads", "threads a block"),
-    "registers_per_thread": ("--registers", "registers a thread"),
-    "shared_bytes_per_block": ("--shared", "bytes of shared memory a block"),
+    "threads_per_block": ("--threads", "threads per block"),
+    "registers_per_thread": ("--registers", "registers per thread"),
+    "shared_bytes_per_block": ("--shared", "bytes of shared memory per block"),
 }
-"""How a resource of `memlab.device.occupancy.Block` is given, and how a person reads it."""
+"""The option and the unit of every field of `memlab.device.occupancy.BlockRequirements`."""
 
 CurvesOutputOption = Annotated[
     Path | None,
@@ -34,7 +34,7 @@ CurvesOutputOption = Annotated[
         "--output",
         "-o",
         metavar="FILE",
-        help="Draw the curves to FILE: .png, .svg or .pdf. Their data goes beside it as .csv.",
+        help="Draw the curves to FILE: .png, .svg or .pdf. Their data goes next to it as .csv.",
     ),
 ]
 HiddenOption = Annotated[int | None, typer.Option(hidden=True)]
@@ -68,20 +68,20 @@ def occupancy_of_kernel(
 def occupancy(
     context: typer.Context,
     threads: Annotated[
-        int | None, typer.Option("--threads", metavar="N", help="Threads a block.")
+        int | None, typer.Option("--threads", metavar="N", help="Threads per block.")
     ] = None,
     registers: Annotated[
         int | None,
         typer.Option(
             "--registers",
             metavar="R",
-            help="Registers a thread. [default: the most that cost no block]",
+            help="Registers per thread. [default: the most that cost no block]",
         ),
     ] = None,
     shared: Annotated[
         int | None,
         typer.Option(
-            "--shared", metavar="BYTES", help="Shared memory a block, bytes. [default: 0]"
+            "--shared", metavar="BYTES", help="Shared memory per block, bytes. [default: 0]"
         ),
     ] = None,
     device: options.DeviceOption = None,
@@ -90,14 +90,14 @@ def occupancy(
     force: options.ForceOption = False,
     quiet: options.QuietOption = False,
 ) -> None:
-    """Show what limits the blocks an SM holds, for a kernel or for bare numbers."""
-    given = (threads, registers, shared)
+    """Show the limits of the resident blocks per SM, for a kernel or for plain numbers."""
+    numbers = (threads, registers, shared)
     if context.invoked_subcommand is not None:
-        if given != (None, None, None):
+        if numbers != (None, None, None):
             raise _kernel_and_numbers_error(context.invoked_subcommand)
         options.inherit_options(context)
         return
-    if given == (None, None, None):
+    if numbers == (None, None, None):
         raise UsageError(f"which block? name a kernel or give numbers: {EXAMPLES}")
     if threads is None:
         raise UsageError(
@@ -108,11 +108,11 @@ def occupancy(
 
     import memlab
     from memlab.device.occupancy import BlockRequirements
-    from memlab.device.occupancy_thresholds import register_budget
+    from memlab.device.occupancy_curves import register_budget
     from memlab.roofline.documents.occupancy import OccupancySubject
 
     properties = memlab.devicequery(device)
-    _check_limits(properties, given)
+    _check_limits(properties, numbers)
     block = BlockRequirements(threads, registers or 1, shared or 0)
     if registers is None:
         most = register_budget(properties, block).registers_per_thread
@@ -131,17 +131,16 @@ def _kernel_and_numbers_error(kernel: str) -> UsageError:
     )
 
 
-def _check_limits(properties: "DeviceProperties", given: tuple[int | None, ...]) -> None:
+def _check_limits(properties: "DeviceProperties", numbers: tuple[int | None, ...]) -> None:
     """Refuse a number that no block on this device can have.
 
     Raises:
-        UsageError: Names the limit, the value and the nearest that is accepted.
+        UsageError: Names the limit, the value and the nearest accepted value.
     """
-    from memlab.device.occupancy import BLOCK_RESOURCES, resource_limits
+    from memlab.device.occupancy import resource_limits
 
     limits = resource_limits(properties)
-    for resource, value in zip(BLOCK_RESOURCES, given, strict=True):
-        least, most = limits[resource]
+    for (resource, (least, most)), value in zip(limits.items(), numbers, strict=True):
         if value is not None and not least <= value <= most:
             option, label = RESOURCE_OPTIONS[resource]
             raise UsageError(
@@ -168,10 +167,10 @@ def _deliver(
 
         console().print(occupancy_report(properties, subject))
     if output is not None:
+        from memlab.device.occupancy_curves import occupancy_curves
+        from memlab.roofline.documents.occupancy import curves_csv
         from memlab.roofline.plots.occupancy import draw_occupancy
-        from memlab.roofline.plots.occupancy_curves import curves_csv
-        from memlab.roofline.plots.occupancy_curves import occupancy_curves as curves
 
-        drawn = curves(properties, subject.block)
-        figure = draw_occupancy(drawn, properties, subject.label)
-        write_picture(output, figure, curves_csv(drawn), force=force, quiet=quiet)
+        curves = occupancy_curves(properties, subject.block)
+        figure = draw_occupancy(curves, properties, subject.label)
+        write_picture(output, figure, curves_csv(curves), force=force, quiet=quiet)

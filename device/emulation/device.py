@@ -30,7 +30,7 @@ from memlab.device.measurement import (
     ignore_progress,
     total_global_atomic_sectors,
 )
-from memlab.device.occupancy import block_requirements, compute_occupancy, shared_carveout_bytes
+from memlab.device.occupancy import block_allocation, block_requirements, compute_occupancy
 from memlab.device.properties import SECTOR_BYTES, DeviceProperties, device_summary
 from memlab.device.verification import UNVERIFIED
 from memlab.kernels.launch import Launch
@@ -179,7 +179,8 @@ def emulate(
     sectors = counting.sum_global_sectors(tally)
     block = representative_block.find_representative(execution, block, sectors, counted)
     active = address_streams.ActiveRegion(block.region, block.stream.equivalent_blocks(sectors))
-    carveout = shared_carveout_bytes(properties, block_requirements(launch, compiled.resources))
+    required = block_requirements(launch, compiled.resources)
+    carveout = block_allocation(properties, required).carveout_bytes
     geometry = _cache_geometry(properties, resident.blocks_per_sm, carveout)
     counters = _with_cache_counters(counters, block.stream, active, geometry)
     latencies = _mean_latencies(counters, properties)

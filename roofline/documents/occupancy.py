@@ -1,25 +1,35 @@
-"""The occupancy of a block as data: its subject, and the JSON document."""
+"""The occupancy of a block as data: its subject, the JSON document, and the curves as CSV."""
 
 from __future__ import annotations
 
+import csv
+import io
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from memlab.device.occupancy import (
-    BLOCK_RESOURCES,
-    BlockRequirements,
-    block_allocation,
-    compute_occupancy,
-)
-from memlab.device.occupancy_thresholds import occupancy_thresholds as thresholds
-from memlab.device.occupancy_thresholds import register_budget
+from memlab.device.occupancy import BlockRequirements, block_allocation, compute_occupancy
+from memlab.device.occupancy_curves import occupancy_curves, register_budget
 from memlab.roofline.documents.codec import encode
 from memlab.roofline.units import parameters_text
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from memlab.device.occupancy_curves import OccupancyCurve
     from memlab.device.properties import DeviceProperties
 
 SCHEMA_VERSION = 1
+
+CURVE_COLUMNS = (
+    "resource",
+    "first",
+    "last",
+    "current",
+    "blocks_per_sm",
+    "warps_per_sm",
+    "occupancy",
+    "limiter",
+)
 
 
 @dataclass(frozen=True)
@@ -44,15 +54,15 @@ class OccupancySubject:
         """The subject in a few words, for a title."""
         if self.kernel:
             return f"{self.kernel}, {parameters_text(self.parameters)}"
-        return f"{self.block.threads_per_block} threads a block"
+        return f"{self.block.threads_per_block} threads per block"
 
 
 def occupancy_document(properties: DeviceProperties, subject: OccupancySubject) -> dict[str, Any]:
-    """Give the occupancy of a block as a JSON document.
+    """Return the occupancy of a block as a JSON document.
 
     Raises:
         UsageError: Not even one block fits.
-        DeviceError: The device's limits are not known.
+        DeviceError: A limit of the device is unknown.
     """
     block = subject.block
     document: dict[str, Any] = encode(
@@ -68,12 +78,26 @@ def occupancy_document(properties: DeviceProperties, subject: OccupancySubject) 
             "allocation": block_allocation(properties, block),
             "occupancy": compute_occupancy(properties, block),
             "thresholds": {
-                resource: dict(
-                    zip(("below", "above"), thresholds(properties, block, resource), strict=True)
-                )
-                for resource in BLOCK_RESOURCES
+                curve.resource: dict(zip(("below", "above"), curve.thresholds, strict=True))
+                for curve in occupancy_curves(properties, block)
             },
             "register_budget": register_budget(properties, block),
         }
     )
     return document
+
+
+def curves_csv(curves: Iterable[OccupancyCurve]) -> str:
+    """Write curves as CSV, a row per step: enough to draw them again."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(CURVE_COLUMNS)
+    for curve in curves:
+        for step in curve.steps:
+            current = curve.current if step == curve.current_step else ""
+            occupancy = step.occupancy
+            share = occupancy.theoretical if occupancy else 0.0
+            limiter = occupancy.limiter if occupancy else "does not fit"
+            counts = (step.blocks_per_sm, step.warps_per_sm, share, limiter)
+            writer.writerow((curve.resource, step.first, step.last, current, *counts))
+    return text.getvalue()

@@ -1,21 +1,17 @@
-"""The memory hierarchy as a picture: latency and bandwidth by footprint, then every rate.
-
-Drawn as the roofline is (`memlab.roofline.plots.roofline`): through Matplotlib's objects alone.
-"""
+"""The memory hierarchy as a picture: latency and bandwidth by footprint, and all measured rates."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from memlab.roofline.plots.label_placement import spread_positions
+from memlab.roofline.plots.figure import add_axes, new_figure, set_up_panel, write_notes
+from memlab.roofline.plots.label_placement import label_line_ends
 from memlab.roofline.plots.style import (
     BACKGROUND,
-    DOTS_PER_INCH,
     HAIRLINE,
     INK,
-    MATPLOTLIB_SETTINGS,
     PALETTE,
     SECONDARY_INK,
     SMALL_POINTS,
@@ -30,10 +26,18 @@ if TYPE_CHECKING:
 
     from memlab.device.gpu.peaks.records import Footprint, Peaks, Rate
 
-WIDTH_INCHES, HEIGHT_INCHES = 14.0, 9.2
-LATENCY_COLOR, BANDWIDTH_COLOR = PALETTE[1], PALETTE[0]
-ARITHMETIC_COLOR = PALETTE[2]
+HEIGHT_INCHES = 9.2
+UPPER_INCHES, LOWER_INCHES = 1.15, 5.15
+"""Tops of the two rows of panels."""
+
+PANEL_HEIGHT_INCHES = 3.15
+LATENCY_COLOR, BANDWIDTH_COLOR, ARITHMETIC_COLOR = PALETTE[1], PALETTE[0], PALETTE[2]
 LEVEL_TINTS = {"L1": "#F3F7FB", "L2": "#E4EEF7", "DRAM": "#D3E3F1"}
+LATENCY_KEYS = ("l1", "l2_near", "l2_far", "dram")
+RATE_NAMES = {"l1_read": "L1", "l2_read": "L2", "dram_read": "DRAM"}
+LEVEL_INCHES = 2.0
+"""Greatest width of the labels right of the curves."""
+
 KIB, MIB = 2**10, 2**20
 BAR_HEIGHT = 0.62
 BARS_NOTE = (
@@ -43,214 +47,153 @@ BARS_NOTE = (
 
 
 def draw_peaks(peaks: Peaks) -> Figure:
-    """Draw what was measured of one GPU.
+    """Draw the measured peaks of one GPU.
 
-    Left, latency and bandwidth over the footprint on one axis, with the levels of the hierarchy
-    as bands; right, every rate as a bar with the datasheet's limit as a mark.
+    Left, latency and bandwidth over the footprint, with the memory levels as bands; right, a bar
+    per rate with the datasheet's limit as a mark.
 
     Returns:
         A figure of 14 by 9.2 inches.
     """
-    import matplotlib
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    with matplotlib.rc_context(MATPLOTLIB_SETTINGS):
-        figure = Figure(figsize=(WIDTH_INCHES, HEIGHT_INCHES), dpi=DOTS_PER_INCH, facecolor="white")
-        FigureCanvasAgg(figure)
-        figure.text(
-            0.032,
-            0.948,
-            f"Memory hierarchy of {peaks.device.name}",
-            fontsize=20,
-            fontweight="bold",
-            va="center",
+    points, date = peaks.footprints, peaks.created_at[:10]
+    cycles = [point.latency_cycles for point in points]
+    latencies = {
+        f"{latency.label} {sentence_number(latency.cycles)} ({si_text(latency.seconds, 's')})": (
+            latency.cycles
         )
-        figure.text(
-            0.975,
-            0.948,
-            f"measured  ·  {peaks.created_at[:10]}",
-            ha="right",
-            va="center",
-            color=SECONDARY_INK,
-        )
-        _draw_latency(figure.add_axes((0.064, 0.53, 0.385, 0.345)), peaks)
-        _draw_bandwidth(figure.add_axes((0.064, 0.1, 0.385, 0.335)), peaks)
-        memory = [rate for rate in peaks.rates if rate.unit == "B/s"]
-        arithmetic = [rate for rate in peaks.rates if rate.unit == "FLOP/s"]
-        _draw_bars(figure.add_axes((0.73, 0.53, 0.13, 0.345)), memory, BANDWIDTH_COLOR, "Bandwidth")
-        _draw_bars(
-            figure.add_axes((0.73, 0.1, 0.13, 0.335)),
-            arithmetic,
-            ARITHMETIC_COLOR,
-            "Arithmetic",
-        )
-        figure.text(0.032, 0.018, BARS_NOTE, fontsize=SMALL_POINTS, color=SECONDARY_INK)
+        for latency in peaks.latencies
+        if latency.key in LATENCY_KEYS
+    }
+    bandwidths = [(point.bandwidth_bytes_per_s or math.nan) / 1e12 for point in points]
+    rates = {
+        f"{RATE_NAMES[rate.key]} {si_text(rate.value, 'B/s')}": rate.value / 1e12
+        for rate in peaks.rates
+        if rate.key in RATE_NAMES
+    }
+    title = f"Memory hierarchy of {peaks.device.name}"
+    with new_figure(HEIGHT_INCHES, title, f"measured  ·  {date}") as figure:
+        axes = add_axes(figure, 0.9, UPPER_INCHES, 5.4, PANEL_HEIGHT_INCHES)
+        set_up_panel(axes, "Latency by footprint, one thread")
+        axes.set_ylabel("Latency of a load (cycles)", labelpad=6)
+        _draw_curve(axes, points, cycles, latencies, LATENCY_COLOR)
+        axes = add_axes(figure, 0.9, LOWER_INCHES, 5.4, PANEL_HEIGHT_INCHES)
+        set_up_panel(axes, "Read bandwidth by footprint, every SM reads it all")
+        axes.set_ylabel("Read bandwidth (TB/s)", labelpad=6)
+        axes.set_xlabel("Footprint", labelpad=6)
+        _draw_curve(axes, points, bandwidths, rates, BANDWIDTH_COLOR)
+        for title, unit, color, top in (
+            ("Bandwidth", "B/s", BANDWIDTH_COLOR, UPPER_INCHES),
+            ("Arithmetic", "FLOP/s", ARITHMETIC_COLOR, LOWER_INCHES),
+        ):
+            axes = add_axes(figure, 10.2, top, 1.8, PANEL_HEIGHT_INCHES)
+            set_up_panel(axes, title)
+            _draw_bars(axes, [rate for rate in peaks.rates if rate.unit == unit], color)
+        write_notes(figure, [BARS_NOTE])
     return figure
 
 
-def _draw_latency(axes: Axes, peaks: Peaks) -> None:
-    points = peaks.footprints
-    top = 1.18 * max(point.latency_cycles for point in points)
-    _set_up_footprint_axes(
-        axes, points, top, "Latency of a load (cycles)", "Latency by footprint, one thread"
-    )
-    axes.plot(
-        [point.footprint_bytes for point in points],
-        [point.latency_cycles for point in points],
-        color=LATENCY_COLOR,
-        lw=2.2,
-        marker="o",
-        ms=5,
-        mec=BACKGROUND,
-        mew=0.8,
-        zorder=4,
-    )
-    levels = [each for each in peaks.latencies if each.key in ("l1", "l2_near", "l2_far", "dram")]
-    ordered = sorted(levels, key=lambda each: each.cycles)
-    inches = HEIGHT_INCHES * axes.get_position().height
-    wanted = [each.cycles / top * inches for each in ordered]
-    for each, place in zip(ordered, spread_positions(wanted, 0.19, 0.08, inches), strict=True):
-        axes.axhline(each.cycles, color=LATENCY_COLOR, lw=0.8, ls=(0, (1, 2)), zorder=2)
-        axes.annotate(
-            f"{each.label} {sentence_number(each.cycles)} ({si_text(each.seconds, 's')})",
-            xy=(1.0, each.cycles),
-            xycoords=("axes fraction", "data"),
-            xytext=(1.015, place / inches),
-            textcoords="axes fraction",
-            va="center",
-            fontsize=SMALL_POINTS,
-            color=INK,
-            annotation_clip=False,
-        )
-
-
-def _draw_bandwidth(axes: Axes, peaks: Peaks) -> None:
-    points = [each for each in peaks.footprints if each.bandwidth_bytes_per_s]
-    values = [(each.bandwidth_bytes_per_s or 0.0) / 1e12 for each in points]
-    top = 1.18 * max(values)
-    _set_up_footprint_axes(
-        axes, peaks.footprints, top, "Read bandwidth (TB/s)",
-        "Read bandwidth by footprint, every SM reads it all",
-    )  # fmt: skip
-    axes.plot(
-        [each.footprint_bytes for each in points],
-        values,
-        color=BANDWIDTH_COLOR,
-        lw=2.2,
-        marker="o",
-        ms=5,
-        mec=BACKGROUND,
-        mew=0.8,
-        zorder=4,
-    )
-    axes.set_xlabel("Footprint", labelpad=6)
-    for key, label in (("l1_read", "L1"), ("l2_read", "L2"), ("dram_read", "DRAM")):
-        for rate in peaks.rates:
-            if rate.key == key:
-                axes.axhline(
-                    rate.value / 1e12, color=BANDWIDTH_COLOR, lw=0.8, ls=(0, (1, 2)), zorder=2
-                )
-                axes.annotate(
-                    f"{label} {si_text(rate.value, 'B/s')}",
-                    xy=(1.0, rate.value / 1e12),
-                    xycoords=("axes fraction", "data"),
-                    xytext=(8, 0),
-                    textcoords="offset points",
-                    va="center",
-                    fontsize=SMALL_POINTS,
-                    annotation_clip=False,
-                )
-
-
-def _set_up_footprint_axes(
-    axes: Axes, points: Sequence[Footprint], top: float, ylabel: str, title: str
+def _draw_curve(
+    axes: Axes,
+    points: Sequence[Footprint],
+    values: Sequence[float],
+    levels: dict[str, float],
+    color: str,
 ) -> None:
-    """Set up axes over the footprint, with the levels as bands."""
+    """Draw values over the footprint, the memory levels as bands, and labelled level values."""
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter
 
-    first, last = points[0].footprint_bytes, points[-1].footprint_bytes
+    sizes = [point.footprint_bytes for point in points]
+    left, right = sizes[0] / 1.12, sizes[-1] * 1.12
+    top = 1.18 * max(value for value in values if not math.isnan(value))
     axes.set_xscale("log", base=2)
-    axes.set_xlim(first / 1.12, last * 1.12)
-    axes.set_ylim(0, top)
-    powers = range(int(math.log2(first)), int(math.log2(last)) + 1)
-    axes.xaxis.set_major_locator(FixedLocator([2**power for power in powers[::4]]))
-    axes.xaxis.set_minor_locator(FixedLocator([2**power for power in powers]))
+    axes.set(xlim=(left, right), ylim=(0, top))
+    powers = [2**power for power in range(int(math.log2(sizes[0])), int(math.log2(sizes[-1])) + 1)]
+    axes.xaxis.set_major_locator(FixedLocator(powers[::4]))
+    axes.xaxis.set_minor_locator(FixedLocator(powers))
     axes.xaxis.set_minor_formatter(NullFormatter())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: _size_text(value)))
-    axes.set_ylabel(ylabel, labelpad=6)
-    axes.set_title(title, loc="left", fontsize=12.5, fontweight="bold", pad=8)
-    axes.grid(visible=True, axis="y", color="#FFFFFF", linewidth=1.0)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
-    edges = (first / 1.12, *_capacity_edges(points), last * 1.12)
-    for (name, tint), left, right in zip(LEVEL_TINTS.items(), edges, edges[1:], strict=False):
-        axes.axvspan(left, right, color=tint, lw=0, zorder=0)
+    axes.grid(visible=True, axis="y", color=BACKGROUND, linewidth=1.0)
+    edges = (left, *_capacity_edges(points), right)
+    for (name, tint), (first, last) in zip(
+        LEVEL_TINTS.items(), itertools.pairwise(edges), strict=True
+    ):
+        axes.axvspan(first, last, color=tint, lw=0, zorder=0)
         axes.text(
-            math.sqrt(left * right), top * 0.955, name, ha="center", va="top", color=SECONDARY_INK,
-            fontsize=12, fontweight="bold",
-        )  # fmt: skip
+            math.sqrt(first * last),
+            top * 0.955,
+            name,
+            ha="center",
+            va="top",
+            color=SECONDARY_INK,
+            fontsize=12,
+            fontweight="bold",
+        )
+    known = [(size, value) for size, value in zip(sizes, values, strict=True) if value > 0]
+    axes.plot(
+        *zip(*known, strict=True), color=color, lw=2.2, marker="o", ms=5, mec=BACKGROUND, mew=0.8
+    )
+    looks: dict[str, Any] = {"color": color, "linestyle": (0, (1, 2))}
+    for value in levels.values():
+        axes.axhline(value, lw=0.8, zorder=2, **looks)
+    ends = [(right, value) for value in levels.values()]
+    names = [(name, "") for name in levels]
+    label_line_ends(axes, ends, names, [looks] * len(ends), LEVEL_INCHES)
 
 
 def _capacity_edges(points: Sequence[Footprint]) -> tuple[float, float]:
-    """Find where latency leaves the first plateau and where it is halfway from the second on.
+    """Estimate the capacities of the L1 and the L2 in bytes, from the latencies.
 
-    Between the footprints of the two neighbours that enclose the crossing.
+    The L1 ends where latency leaves its first plateau, the L2 halfway from the second to the last.
     """
     lowest, highest = points[0].latency_cycles, points[-1].latency_cycles
-    middle = [
+    middle = sorted(
         point.latency_cycles for point in points if MIB // 2 <= point.footprint_bytes <= 8 * MIB
-    ]
-    plateau = sorted(middle)[len(middle) // 2] if middle else (lowest + highest) / 2
+    )
+    plateau = middle[len(middle) // 2] if middle else (lowest + highest) / 2
     return (
         _crossing_footprint(points, lowest + (plateau - lowest) / 10),
         _crossing_footprint(points, (plateau + highest) / 2),
     )
 
 
-def _crossing_footprint(points: Sequence[Footprint], level: float) -> float:
+def _crossing_footprint(points: Sequence[Footprint], cycles: float) -> float:
+    """The footprint in bytes at which latency exceeds a value, between two measured ones."""
     for before, after in itertools.pairwise(points):
-        if before.latency_cycles <= level < after.latency_cycles:
+        if before.latency_cycles <= cycles < after.latency_cycles:
             return math.sqrt(before.footprint_bytes * after.footprint_bytes)
     return math.sqrt(points[0].footprint_bytes * points[-1].footprint_bytes)
 
 
-def _draw_bars(axes: Axes, rates: Sequence[Rate], color: str, title: str) -> None:
+def _draw_bars(axes: Axes, rates: Sequence[Rate], color: str) -> None:
     """Draw rates as bars on a logarithmic axis, with the datasheet's limit as a mark."""
     from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
 
-    low = 10.0 ** math.floor(math.log10(min(rate.value for rate in rates)) - 0.3)
+    values, rows = [rate.value for rate in rates], range(len(rates))
+    low = 10.0 ** math.floor(math.log10(min(values)) - 0.3)
     high = max(max(rate.value, rate.theoretical or 0.0) for rate in rates) * 1.6
     axes.set_xscale("log")
-    axes.set_xlim(low, high)
-    axes.set_ylim(len(rates) - 0.45, -0.55)
+    axes.set(xlim=(low, high), ylim=(len(rates) - 0.45, -0.55))
     axes.xaxis.set_major_locator(LogLocator(base=10.0))
     axes.xaxis.set_major_formatter(NullFormatter())
     axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_tick_params(length=0)
-    axes.yaxis.set_tick_params(length=0)
-    axes.set_yticks(range(len(rates)), [rate.label for rate in rates], fontsize=SMALL_POINTS)
+    axes.tick_params(length=0)
+    axes.set_yticks(rows, [rate.label for rate in rates], fontsize=SMALL_POINTS)
     axes.grid(visible=True, axis="x", color=HAIRLINE, linewidth=0.6)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right", "bottom"]].set_visible(False)
-    axes.set_title(title, loc="left", fontsize=12.5, fontweight="bold", pad=8)
+    axes.spines[["bottom"]].set_visible(False)
+    axes.barh(rows, values, height=BAR_HEIGHT, color=color, zorder=2)
+    figures = axes.secondary_yaxis("right")
+    figures.tick_params(length=0)
+    figures.spines[["right"]].set_visible(False)
+    figures.set_yticks(rows, [_rate_text(rate) for rate in rates], fontsize=SMALL_POINTS)
     for row, rate in enumerate(rates):
-        axes.barh(row, rate.value - low, left=low, height=BAR_HEIGHT, color=color, zorder=2)
         if rate.theoretical:
-            ends = [row - BAR_HEIGHT / 2 - 0.08, row + BAR_HEIGHT / 2 + 0.08]
-            axes.plot([rate.theoretical] * 2, ends, color=INK, lw=1.6, zorder=3)
-        share = "" if rate.fraction is None else f"  {rate.fraction:.1%}"
-        share += " invalid" if rate.invalid else ""
-        axes.annotate(
-            f"{si_text(rate.value, rate.unit)}{share}",
-            xy=(1.0, row),
-            xycoords=("axes fraction", "data"),
-            xytext=(5, 0),
-            textcoords="offset points",
-            va="center",
-            fontsize=SMALL_POINTS,
-            annotation_clip=False,
-        )
+            ends = (row - BAR_HEIGHT / 2 - 0.08, row + BAR_HEIGHT / 2 + 0.08)
+            axes.vlines(rate.theoretical, *ends, color=INK, lw=1.6, zorder=3)
+
+
+def _rate_text(rate: Rate) -> str:
+    share = "" if rate.fraction is None else f"  {rate.fraction:.1%}"
+    return f"{si_text(rate.value, rate.unit)}{share}{' invalid' if rate.invalid else ''}"
 
 
 def _size_text(size: float) -> str:

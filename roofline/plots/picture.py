@@ -8,6 +8,6 @@ class Picture(Figure):
 
     def _repr_png_(self) -> bytes:
         """Show the picture in a notebook; IPython looks for this name."""
-        from memlab.roofline.plots.roofline import render_figure
+        from memlab.roofline.plots.figure import render_figure
 
         return render_figure(self, "png")

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from paths import DATA
 
 from memlab.device.datasheets import loader
-from memlab.device.occupancy import BlockRequirements, compute_occupancy, shared_carveout_bytes
+from memlab.device.occupancy import BlockRequirements, block_allocation, compute_occupancy
 from memlab.errors import DeviceError, UsageError
 
 H200 = loader.load_datasheet("h200")
@@ -43,7 +43,7 @@ def test_limits_and_carveout_are_those_nsight_compute_shows_over_a_sweep():
         launch(row)
         for row in rows("h200-occupancy-sweep.csv")
         if compute_occupancy(H200, launch(row)).limits != limits(row)
-        or shared_carveout_bytes(H200, launch(row)) != int(row["carveout_bytes"])
+        or block_allocation(H200, launch(row)).carveout_bytes != int(row["carveout_bytes"])
     ]
     assert wrong == [EXCEPTION]
 
@@ -77,11 +77,14 @@ def test_occupancy_counts_warps_not_threads():
 @pytest.mark.parametrize(
     ("launch", "message"),
     [
-        ((4096, 32, 0), "4096 threads a block; NVIDIA H200 allows 1 to 1024"),
-        ((0, 32, 0), "0 threads a block"),
-        ((1024, 65, 0), "65 registers a thread need 73728 for 1024 threads"),
-        ((32, 256, 0), "256 registers a thread"),
-        ((32, 32, 232449), "232449 bytes of shared memory a block; NVIDIA H200 allows 0 to 232448"),
+        ((4096, 32, 0), "4096 threads per block; NVIDIA H200 allows 1 to 1024"),
+        ((0, 32, 0), "0 threads per block"),
+        ((1024, 65, 0), "65 registers per thread need 73728 for 1024 threads"),
+        ((32, 256, 0), "256 registers per thread"),
+        (
+            (32, 32, 232449),
+            "232449 bytes of shared memory per block; NVIDIA H200 allows 0 to 232448",
+        ),
     ],
 )
 def test_what_cannot_launch_says_why(launch, message):
@@ -108,7 +111,7 @@ def test_the_carveout_never_costs_a_block(device, threads, registers, shared):
     block = BlockRequirements(threads, registers, shared)
     result = compute_occupancy(properties, block)
     reserved = properties.reserved_shared_memory_per_block_bytes
-    carveout = shared_carveout_bytes(properties, block)
+    carveout = block_allocation(properties, block).carveout_bytes
     granularity = 256 if device == "t4" else 128
     allocated = -(-(shared + reserved) // granularity) * granularity
     assert result.blocks_per_sm * allocated <= carveout < properties.l1_cache_bytes_per_sm

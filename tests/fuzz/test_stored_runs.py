@@ -27,7 +27,8 @@ from memlab.roofline.ceilings import ceilings, measured_ceilings
 from memlab.roofline.documents.frames import picture_csv
 from memlab.roofline.documents.peaks import peaks_document, peaks_from_document
 from memlab.roofline.documents.runs import run_document, run_from_document, runs_csv
-from memlab.roofline.plots.roofline import MAX_RUNS, draw_roofline, render_figure
+from memlab.roofline.plots.figure import render_figure
+from memlab.roofline.plots.roofline import MAX_RUNS, draw_roofline
 from memlab.roofline.reports.parts import console
 from memlab.roofline.reports.run import run_report
 from memlab.roofline.reports.runs import runs_table

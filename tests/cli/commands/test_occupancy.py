@@ -35,12 +35,12 @@ def test_the_lesson_of_the_rtx_3070(capsys: Capture) -> None:
     """1536 threads and 65536 registers: 42 by division, 40 by granularity."""
     shown = run("--device rtx3070 --threads 256", capsys)
     for fact in (
-        "registers 40 a thread (the most that cost no block)",
-        "6 blocks an SM, 48 of 48 warps",
+        "registers 40 per thread (the most that cost no block)",
+        "6 blocks per SM, 48 of 48 warps",
         "limited by warps and registers",
-        "Up to 40 a thread keep 48 warps resident, full occupancy.",
-        "Division promises 65,536 / 1,536 = 42, but a warp gets registers in units of 256 "
-        "(8 a thread), so 42 take 48",
+        "Up to 40 per thread keep 48 warps resident, full occupancy.",
+        "Division gives 65,536 / 1,536 = 42, but a warp gets registers in units of 256 "
+        "(8 per thread), so 42 take 48",
     ):
         assert fact in shown
 
@@ -48,9 +48,9 @@ def test_the_lesson_of_the_rtx_3070(capsys: Capture) -> None:
 def test_thresholds_are_said_in_words(capsys: Capture) -> None:
     shown = run("-d rtx3070 --threads 256 --registers 48", capsys)
     for fact in (
-        "registers 5 65,536 an SM, 12,288 a block ◀ binds",
-        "registers at 40 registers a thread, 1 more block (6): 100%",
-        "at 49 registers a thread, 1 fewer block (4): 66.7%",
+        "registers 5 65,536 per SM, 12,288 per block ◀ binds",
+        "registers at 40 registers per thread, 1 more block (6): 100%",
+        "at 49 registers per thread, 1 fewer block (4): 66.7%",
         "block size at 192 threads, 1 more block (6): 75%",
     ):
         assert fact in shown
@@ -58,7 +58,7 @@ def test_thresholds_are_said_in_words(capsys: Capture) -> None:
 
 def test_where_no_block_fits_any_more_it_says_so(capsys: Capture) -> None:
     shown = run("-d h200 --threads 1024 --registers 64 --shared 200000", capsys)
-    assert "at 65 registers a thread, no block fits any more" in shown
+    assert "at 65 registers per thread, no block fits any more" in shown
     assert "larger values cost no block" in shown
 
 
@@ -118,33 +118,33 @@ def test_curves_go_to_a_picture_with_its_data(folder: Path, capsys: Capture) -> 
     [
         ("", "which block? name a kernel or give numbers: 'memlab occupancy tiled' or"),
         ("--registers 32", "--registers and --shared need the block's size: add --threads"),
-        ("--threads 0", "0 threads a block; NVIDIA H200 allows 1 to 1024: use --threads 1"),
+        ("--threads 0", "0 threads per block; NVIDIA H200 allows 1 to 1024: use --threads 1"),
         (
             "--threads 1025",
-            "1025 threads a block; NVIDIA H200 allows 1 to 1024: use --threads 1024",
+            "1025 threads per block; NVIDIA H200 allows 1 to 1024: use --threads 1024",
         ),
         ("--threads abc", "--threads"),
         (
             "--threads 32 --registers 0",
-            "0 registers a thread; NVIDIA H200 allows 1 to 255: use --registers 1",
+            "0 registers per thread; NVIDIA H200 allows 1 to 255: use --registers 1",
         ),
         (
             "--threads 32 --registers 256",
-            "256 registers a thread; NVIDIA H200 allows 1 to 255: use --registers 255",
+            "256 registers per thread; NVIDIA H200 allows 1 to 255: use --registers 255",
         ),
         (
             "--threads 32 --shared -1",
-            "-1 bytes of shared memory a block; NVIDIA H200 allows 0 to 232448: use --shared 0",
+            "-1 bytes of shared memory per block; NVIDIA H200 allows 0 to 232448: use --shared 0",
         ),
         (
             "--threads 32 --shared 232449",
-            "232449 bytes of shared memory a block; NVIDIA H200 allows 0 to 232448: "
+            "232449 bytes of shared memory per block; NVIDIA H200 allows 0 to 232448: "
             "use --shared 232448",
         ),
         (
             "--threads 1024 --registers 65",
-            "65 registers a thread need 73728 for 1024 threads; NVIDIA H200 allows 255 a thread "
-            "and 65536 a block",
+            "65 registers per thread need 73728 for 1024 threads; NVIDIA H200 allows 255 per "
+            "thread and 65536 per block",
         ),
         ("tild", "unknown kernel 'tild': did you mean 'tiled'"),
         ("--tile 16", "--tile belongs to a kernel, and none stands before it: name one, as in"),

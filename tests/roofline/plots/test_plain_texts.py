@@ -13,11 +13,11 @@ from paths import DATA
 
 from memlab.device.datasheets import loader
 from memlab.device.occupancy import BlockRequirements
+from memlab.device.occupancy_curves import occupancy_curves
 from memlab.roofline.documents.peaks import peaks_from_document
 from memlab.roofline.plots import occupancy as occupancy_plot
 from memlab.roofline.plots import peaks, trace
 from memlab.roofline.plots import roofline as plot
-from memlab.roofline.plots.occupancy_curves import occupancy_curves as curves
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -42,7 +42,7 @@ PICTURES = {
     "roofline": lambda: roofline(*ladder()),
     "bars": lambda: roofline(run("copy")),
     "occupancy": lambda: occupancy_plot.draw_occupancy(
-        curves(H200, BlockRequirements(256, 40, 8192)), H200, "a block"
+        occupancy_curves(H200, BlockRequirements(256, 40, 8192)), H200, "a block"
     ),
     "trace": lambda: trace.draw_trace(example_trace()),
     "peaks": lambda: peaks.draw_peaks(peaks_from_document(json.loads(PEAKS.read_text()))),

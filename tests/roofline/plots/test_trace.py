@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memlab.device.tracing.records import ArrayUse, ThreadTrace, Trace
-from memlab.roofline.plots.roofline import render_figure
+from memlab.roofline.plots.figure import render_figure
 from memlab.roofline.plots.trace import ArrayPanel, color_indices, draw_trace, elements_csv
 
 

@@ -1,6 +1,7 @@
 """Where the resident blocks change, against figures worked out by hand and against a plain scan."""
 
 from dataclasses import astuple, replace
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -11,20 +12,31 @@ from memlab.device.occupancy import (
     BlockRequirements,
     block_allocation,
     compute_occupancy,
-    occupancy_or_none,
     resource_limits,
 )
-from memlab.device.occupancy_thresholds import occupancy_thresholds as thresholds
-from memlab.device.occupancy_thresholds import register_budget
+from memlab.device.occupancy_curves import occupancy_curve, occupancy_curves, register_budget
 from memlab.errors import UsageError
 
 RTX3070 = loader.load_datasheet("rtx3070")
 H200 = loader.load_datasheet("h200")
 
 
-def shown(found):
+def thresholds(properties, block, resource):
+    return occupancy_curve(properties, block, resource).thresholds
+
+
+def shown(threshold):
     """A threshold as value and blocks, 0 where no block fits."""
-    return found and (found.value, found.occupancy.blocks_per_sm if found.occupancy else 0)
+    occupancy = threshold and threshold.occupancy
+    return threshold and (threshold.value, occupancy.blocks_per_sm if occupancy else 0)
+
+
+def resident(properties, block):
+    """The occupancy of a block; None where not even one fits."""
+    try:
+        return compute_occupancy(properties, block)
+    except UsageError:
+        return None
 
 
 @pytest.mark.parametrize(
@@ -89,14 +101,37 @@ def test_thresholds_are_those_of_a_scan(device, threads, registers, shared, reso
     least, most = resource_limits(properties)[resource]
 
     def blocks(value):
-        found = occupancy_or_none(properties, replace(block, **{resource: value}))
+        found = resident(properties, replace(block, **{resource: value}))
         return found.blocks_per_sm if found else 0
 
     value, here = getattr(block, resource), blocks(getattr(block, resource))
-    less = (each for each in range(value, least - 1, -1) if blocks(each) != here)
-    more = (each for each in range(value, most + 1) if blocks(each) != here)
+    less = (smaller for smaller in range(value, least - 1, -1) if blocks(smaller) != here)
+    more = (larger for larger in range(value, most + 1) if blocks(larger) != here)
     found = thresholds(properties, block, resource)
-    assert [each and each.value for each in found] == [next(less, None), next(more, None)]
+    values = [threshold and threshold.value for threshold in found]
+    assert values == [next(less, None), next(more, None)]
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    device=st.sampled_from(loader.datasheet_names()),
+    threads=st.integers(1, 1024),
+    registers=st.integers(1, 64),
+    shared=st.integers(0, 48 * 1024),
+    data=st.data(),
+)
+def test_a_step_holds_for_every_value_in_it(device, threads, registers, shared, data):
+    properties = loader.load_datasheet(device)
+    block = BlockRequirements(threads, registers, shared)
+    for curve in occupancy_curves(properties, block):
+        steps, limits = curve.steps, resource_limits(properties)[curve.resource]
+        assert (steps[0].first, steps[-1].last) == limits
+        assert all(a.last + 1 == b.first for a, b in pairwise(steps))
+        step = data.draw(st.sampled_from(steps))
+        value = data.draw(st.integers(step.first, step.last))
+        found = resident(properties, replace(block, **{curve.resource: value}))
+        assert step.warps_per_sm == (found.warps_per_sm if found else 0)
+        assert (step.occupancy and step.occupancy.limiter) == (found and found.limiter)
 
 
 @given(threads=st.integers(1, 1024), registers=st.integers(1, 64), shared=st.integers(0, 101376))
@@ -120,6 +155,7 @@ def test_allocation_rounds_up_and_adds_what_is_reserved():
 
 
 def test_what_cannot_launch_has_no_occupancy():
-    assert occupancy_or_none(H200, BlockRequirements(1024, 65, 0)) is None
-    with pytest.raises(UsageError, match="1025 threads a block"):
+    curve = occupancy_curve(H200, BlockRequirements(1024, 65, 0), "registers_per_thread")
+    assert curve.current_step.occupancy is None
+    with pytest.raises(UsageError, match="1025 threads per block"):
         register_budget(H200, BlockRequirements(1025, 1, 0))
