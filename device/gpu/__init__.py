@@ -1,1 +1,1 @@
-"""A real GPU through PyCUDA: properties, memory, launches, times."""
+"""A real GPU through PyCUDA: properties, memory, launches and times."""

@@ -1,7 +1,7 @@
-"""A real GPU: its time is measured there, its traffic counted by emulating the same launch.
+"""A real GPU: times are measured on it, and counters come from emulating the same launch.
 
 Hardware counters need a permission that users of rented GPUs do not have; the emulator needs
-none. Both run the code that one call of the compiler made.
+none. The GPU and the emulator run the result of the same compilation.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from memlab.device.verification import ActualOutput, checked_positions, verify
 from memlab.kernels.launch import Buffer, Launch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from numpy.typing import NDArray
 
@@ -45,9 +45,9 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 EVENT_PAIR_SETTINGS = TimingSettings(samples=100, settle_s=0.0)
-"""For two events without a launch; the clock has settled under the launch's own load."""
+"""For two events without a launch; the clock has already settled under the load of the launch."""
 
-STDOUT_DESCRIPTOR = 1  # the descriptor, which the driver writes to past Python
+STDOUT_DESCRIPTOR = 1  # the driver writes to the descriptor directly, not through Python
 
 ARCHITECTURE_FIGURES = (
     "fp32_lanes_per_sm",
@@ -62,8 +62,7 @@ ARCHITECTURE_FIGURES = (
     "l1_latency_clocks",
     "barrier_latency_clocks",
 )
-"""What one multiprocessor is like, the same on every chip of a compute capability."""
-
+"""Properties of one multiprocessor, which are the same on every chip of a compute capability."""
 
 MACHINE_FIGURES = (
     "kernel_exec_timeout",
@@ -80,7 +79,7 @@ MACHINE_FIGURES = (
     "runtime_version",
     "peer_access",
 )
-"""What depends on where a GPU stands, its system and its settings: a datasheet's is another's."""
+"""Properties that depend on the machine and its settings, so a datasheet's do not apply."""
 
 
 class CudaDevice:
@@ -88,7 +87,7 @@ class CudaDevice:
 
     Attributes:
         key: `cuda:0` or another index.
-        properties: What the driver knows of it, and what a datasheet adds.
+        properties: Properties from the driver, completed from a datasheet.
     """
 
     kind: DeviceKind = "cuda"
@@ -99,9 +98,9 @@ class CudaDevice:
         """Query a GPU.
 
         Args:
-            index: Its number, from 0, as CUDA counts.
-            settings: When to stop timing a launch, and when to give one up.
-            budget: The time and memory that emulating it, for its counters, may take.
+            index: The GPU's number, from 0, as CUDA counts.
+            settings: When to stop timing a launch, and when to give it up.
+            budget: The time and memory that the emulation for the counters may take.
 
         Raises:
             DeviceError: There is no such GPU, or no way to use one.
@@ -114,12 +113,12 @@ class CudaDevice:
         """Compile a launch, run it on the GPU, verify it, time it, and count it by emulation.
 
         Args:
-            launch: What to run.
-            seed: Of the random inputs and of the samples of blocks and rows.
-            progress: Told what is being done, and which fraction of it is over.
+            launch: The launch.
+            seed: Seed of the random inputs and of the samples of blocks and rows.
+            progress: Called with the current step and its completed fraction.
 
         Raises:
-            UsageError: It does not compile, or the arrays do not fit.
+            UsageError: The launch does not compile, or its arrays do not fit.
             DeviceError: The GPU cannot be used.
             MemlabError: The kernel faulted or did not end.
         """
@@ -143,28 +142,29 @@ class CudaDevice:
 
 
 def with_datasheet(queried: DeviceProperties) -> DeviceProperties:
-    """Add to what the driver gives what only a datasheet knows, such as lanes and latencies.
+    """Complete the properties from the driver by a datasheet's, such as lanes and latencies.
 
-    Of the datasheet with the GPU's very name every figure counts that is not the machine's; where
-    there is none, of one of the same compute capability what all its multiprocessors have in
-    common.
+    A datasheet with the GPU's name gives all properties that do not depend on the machine.
+    Otherwise a datasheet of the same compute capability gives the properties of a multiprocessor.
 
     Args:
-        queried: What the driver gives; it stays as it is.
+        queried: The properties from the driver, which take precedence.
     """
     sheets = [loader.load_datasheet(name) for name in loader.datasheet_names()]
-    same = [sheet for sheet in sheets if sheet.name == queried.name]
-    alike = [sheet for sheet in sheets if sheet.compute_capability == queried.compute_capability]
-    if same:
-        chips = {each.name for each in fields(DeviceProperties)} - set(MACHINE_FIGURES)
-        return _filled_from_datasheet(queried, same[0], chips)
-    return _filled_from_datasheet(queried, alike[0], ARCHITECTURE_FIGURES) if alike else queried
+    for sheet in sheets:
+        if sheet.name == queried.name:
+            names = {field.name for field in fields(DeviceProperties)} - set(MACHINE_FIGURES)
+            return _filled_from_datasheet(queried, sheet, names)
+    for sheet in sheets:
+        if sheet.compute_capability == queried.compute_capability:
+            return _filled_from_datasheet(queried, sheet, ARCHITECTURE_FIGURES)
+    return queried
 
 
 def _filled_from_datasheet(
-    queried: DeviceProperties, sheet: DeviceProperties, names: Any
+    queried: DeviceProperties, sheet: DeviceProperties, names: Iterable[str]
 ) -> DeviceProperties:
-    added = {
+    added: dict[str, Any] = {
         name: getattr(sheet, name)
         for name in names
         if name in sheet.sources and name not in queried.sources
@@ -186,16 +186,16 @@ def measure_launch(
 
     Args:
         index: The GPU's number.
-        launch: What to run.
+        launch: The launch.
         cubin: Its machine code.
-        seed: Of the inputs and of the rows that are verified.
+        seed: Seed of the inputs and of the rows that are verified.
         settings: When to stop timing, and when to give a launch up.
-        progress: Told what is being done.
-        meanwhile: Called while the launch is timed. A kernel that faults or never ends on the
-            GPU does so in an emulator too: here it has ended once.
+        progress: Called with the current step.
+        meanwhile: Called while the launch is timed, after it has ended once: a kernel that faults
+            or never ends on the GPU would do so in the emulator too.
 
     Returns:
-        The time, the verification, and what `meanwhile` returned.
+        The time, the verification, and the result of `meanwhile`.
 
     Raises:
         UsageError: The arrays do not fit.
@@ -203,20 +203,20 @@ def measure_launch(
         MemlabError: The kernel faulted or did not end.
     """
     positions = {
-        each.name: checked_positions(launch, each.shape, seed)
-        for each in launch.outputs
-        if each.name in launch.references
+        output.name: checked_positions(launch, output.shape, seed)
+        for output in launch.outputs
+        if output.name in launch.references
     }
-    # A reference may be any function, also one that no other process can import.
+    # A reference may be a function that another process cannot import.
     sent = replace(launch, references={})
     with Worker(run_and_time, index, sent, cubin, seed, positions, settings) as worker:
         inputs = make_inputs(launch, seed)
-        found = worker.take(progress)
-        verification = verify(launch, inputs, found)
+        outputs = worker.take(progress)
+        verification = verify(launch, inputs, outputs)
         worker.resume()
-        other = meanwhile()
+        meanwhile_result = meanwhile()
         cold, warm, event_pair = worker.result(progress)
-    return summarize_time(cold, warm, event_pair), verification, other
+    return summarize_time(cold, warm, event_pair), verification, meanwhile_result
 
 
 def run_and_time(
@@ -228,12 +228,12 @@ def run_and_time(
     positions: Mapping[str, NDArray[np.int64]],
     settings: TimingSettings,
 ) -> tuple[Samples, Samples, Samples]:
-    """What the worker does: run a launch once and hand over its outputs, then time it.
+    """The worker's task: run a launch once and hand over its outputs, then time it.
 
-    Handed over are the outputs' elements at `positions` and how many were never written.
+    The outputs' elements at `positions` are handed over, and how many elements were never written.
 
     Returns:
-        Samples with cold and with warm caches, and of two events with nothing between them.
+        Samples with cold caches, with warm caches, and of two events with nothing between them.
     """
     link.report("preparing inputs")
     with GpuSession(index, link, settings.timeout_s) as session:
@@ -243,7 +243,10 @@ def run_and_time(
             ready.run_once()
         session.synchronize(launch.kernel)
         link.hand_over(
-            {each.name: _read_output(ready, session, each, positions) for each in launch.outputs}
+            {
+                output.name: _read_output(ready, session, output, positions)
+                for output in launch.outputs
+            }
         )
         link.wait()
         _discard_stdout()
@@ -260,7 +263,7 @@ def run_and_time(
 
 
 def _discard_stdout() -> None:
-    """Drop what the process prints from now on: a kernel that prints does at every launch."""
+    """Discard further output of the process: a kernel that prints does so in every launch."""
     with Path(os.devnull).open("wb") as nowhere:
         os.dup2(nowhere.fileno(), STDOUT_DESCRIPTOR)
 
@@ -274,7 +277,7 @@ def _read_output(
     if output.name not in positions:  # it has no reference
         return ActualOutput(np.zeros(0, np.int64), np.zeros(0))
     values, index = ready.read(session, output), positions[output.name]
-    # What the kernel also reads is not poisoned: there one cannot know.
+    # An array that the kernel also reads is not poisoned, so unwritten elements are unknown.
     missing = count_unwritten(values) if output.role == "out" else 0
     return ActualOutput(index, values.reshape(-1)[index], missing)
 
@@ -284,11 +287,12 @@ class PreparedLaunch:
     """A launch whose code and arrays are on the GPU.
 
     Attributes:
-        inputs: Its input arrays by name, as on the host.
-        memory: Its arrays on the GPU by name; they are freed with this record, and `once` knows
-            their addresses alone.
-        once: Queues it once.
-        restore: Queues copies that put back what it reads and overwrites; None where nothing is.
+        inputs: Its input arrays on the host, by name.
+        memory: Its arrays on the GPU, by name; they are freed with this record, since `run_once`
+            holds only their addresses.
+        run_once: Queues the launch once.
+        restore: Queues copies that restore the arrays that it reads and overwrites; None if there
+            are none.
     """
 
     inputs: Mapping[str, NDArray[Any]]
@@ -297,7 +301,7 @@ class PreparedLaunch:
     restore: Callable[[], None] | None = None
 
     def read(self, session: GpuSession, output: Buffer) -> NDArray[Any]:
-        """Wait for what was launched and copy an output to the host."""
+        """Wait for all launches and copy an output to the host."""
         into = np.empty(output.shape, element_type(output.dtype))
         return session.read(self.memory[output.name], into)
 
@@ -305,45 +309,47 @@ class PreparedLaunch:
 def prepare_on_gpu(
     session: GpuSession, launch: Launch, cubin: bytes, seed: int, poison: bool = True
 ) -> PreparedLaunch:
-    """Load a launch's code, draw its inputs, copy them to the GPU, and poison its outputs.
+    """Load a launch's code, make its inputs, copy them to the GPU, and poison its outputs.
 
     Args:
         session: The GPU.
-        launch: What will run.
+        launch: The launch.
         cubin: Its machine code.
-        seed: Of the inputs.
-        poison: Whether to poison the outputs at all; a sanitizer takes that for writing them.
+        seed: Seed of the inputs.
+        poison: Whether to poison the outputs; a sanitizer would regard them as written.
 
     Raises:
         UsageError: The arrays do not fit.
         DeviceError: The driver cannot load the code.
     """
     inputs = make_inputs(launch, seed)
-    constants = {each.name: inputs[each.name] for each in launch.constants}
+    constants = {buffer.name: inputs[buffer.name] for buffer in launch.constants}
     function = session.load(cubin, launch.entry, constants)
     memory = {
-        each.name: session.array(each.nbytes if each.role == "out" else inputs[each.name], poison)
-        for each in launch.buffers
+        buffer.name: session.array(
+            buffer.nbytes if buffer.role == "out" else inputs[buffer.name], poison
+        )
+        for buffer in launch.buffers
     }
     addresses = {name: int(allocation) for name, allocation in memory.items()}
     arguments = _argument_words(pack_arguments(launch.arguments, addresses))
-    overwritten = [each for each in launch.buffers if each.role == "inout"]
-    kept = {each.name: session.array(inputs[each.name]) for each in overwritten}
+    overwritten = [buffer for buffer in launch.buffers if buffer.role == "inout"]
+    copies = {buffer.name: session.array(inputs[buffer.name]) for buffer in overwritten}
 
-    def once() -> None:
+    def run_once() -> None:
         session.launch(function, launch.grid, launch.block, arguments, launch.dynamic_shared_bytes)
 
     def restore() -> None:
-        for each in overwritten:
-            session.copy(kept[each.name], memory[each.name], each.nbytes)
+        for buffer in overwritten:
+            session.copy(copies[buffer.name], memory[buffer.name], buffer.nbytes)
 
-    return PreparedLaunch(inputs, memory, once, restore if overwritten else None)
+    return PreparedLaunch(inputs, memory, run_once, restore if overwritten else None)
 
 
 def _argument_words(arguments: bytes) -> list[Any]:
-    """Arguments as numbers that PyCUDA puts together to the same bytes again.
+    """Split the bytes of the arguments into numbers that PyCUDA packs to the same bytes.
 
-    It passes numbers alone, and knows no alignment of structures: words lie where they must.
+    PyCUDA passes only numbers and does not align structures; words of 8 bytes keep the alignment.
     """
     whole = len(arguments) // 8 * 8
     words = np.frombuffer(arguments[:whole], np.uint64)

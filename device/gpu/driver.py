@@ -1,6 +1,6 @@
-"""The CUDA driver through PyCUDA: whether it is there, its devices, and its errors in words.
+"""The CUDA driver through PyCUDA: loading it, its devices, and messages for its errors.
 
-Nothing else imports PyCUDA, and this module does so only when a GPU is asked for.
+No other module imports PyCUDA, and this one does so only when a GPU is used.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from memlab.errors import DeviceError, MemlabError, UsageError
 USE_EMULATOR_STEP = "go on without a GPU with --device h200"
 CHECK_NVIDIA_SMI_STEP = "see with nvidia-smi whether the GPU is still there"
 REPORT_STEP = "have the GPU's memory tested, or report this with your GPU and driver"
-"""What is left to do where a kernel of memlab's own misbehaves."""
+"""The next step if one of memlab's kernels fails."""
 
 
 @dataclass(frozen=True)
 class DriverFault:
-    """What an error of the driver means.
+    """The meaning of a driver error.
 
     Attributes:
-        kind: The error to raise.
-        happened: What whoever was at work did or met.
-        step: What to do next.
-        own_step: The same where memlab's own kernels run, with no sizes to choose and no source
-            to mend.
+        kind: The exception to raise.
+        happened: What happened, as a predicate after the name of the kernel.
+        step: The next step for the user.
+        memlab_kernel_step: The next step if only memlab's kernels run, whose sizes and source the
+            user cannot change.
     """
 
     kind: type[MemlabError]
@@ -41,7 +41,7 @@ def _gpu_fault(happened: str, step: str) -> DriverFault:
     return DriverFault(DeviceError, happened, f"{step}, or {USE_EMULATOR_STEP}", step)
 
 
-_END_OTHER_PROCESSES_STEP = "end what else uses the GPU (nvidia-smi lists it)"
+_END_OTHER_PROCESSES_STEP = "end other processes that use the GPU (nvidia-smi lists them)"
 _EMULATE_STEP = "run it with --device h200, which names the line, block and thread"
 _LAUNCH_REFUSED = DriverFault(
     UsageError,
@@ -52,12 +52,13 @@ _LAUNCH_REFUSED = DriverFault(
 FAULTS: dict[str, DriverFault] = {
     "illegal memory access": DriverFault(
         MemlabError,
-        "touched memory that is not its own (CUDA_ERROR_ILLEGAL_ADDRESS)",
+        "accessed memory outside its arrays (CUDA_ERROR_ILLEGAL_ADDRESS)",
         _EMULATE_STEP,
     ),
     "misaligned address": DriverFault(
         MemlabError,
-        "used an address that its access width does not divide (CUDA_ERROR_MISALIGNED_ADDRESS)",
+        "used an address that is not a multiple of the access width "
+        "(CUDA_ERROR_MISALIGNED_ADDRESS)",
         _EMULATE_STEP,
     ),
     "out of memory": DriverFault(
@@ -68,7 +69,7 @@ FAULTS: dict[str, DriverFault] = {
     ),
     "illegal instruction": DriverFault(
         MemlabError,
-        "met an instruction that the GPU refuses (CUDA_ERROR_ILLEGAL_INSTRUCTION)",
+        "executed an instruction that the GPU refuses (CUDA_ERROR_ILLEGAL_INSTRUCTION)",
         "look for a __trap() or inline assembly in its source",
     ),
     "invalid program counter": DriverFault(
@@ -101,12 +102,12 @@ FAULTS: dict[str, DriverFault] = {
     ),
     "unspecified launch failure": DriverFault(
         MemlabError,
-        "failed for a reason that the driver does not tell (CUDA_ERROR_LAUNCH_FAILED)",
+        "failed for a reason that the driver does not report (CUDA_ERROR_LAUNCH_FAILED)",
         "run it with --device h200, which checks every access",
     ),
     "too many resources requested": DriverFault(
         UsageError,
-        "needs more registers or threads a block than the GPU has "
+        "needs more registers or threads per block than the GPU has "
         "(CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES)",
         "use a smaller block",
     ),
@@ -129,12 +130,12 @@ FAULTS: dict[str, DriverFault] = {
         "update the NVIDIA driver, or install an nvidia-cuda-nvrtc no newer than it",
     ),
     "uncorrectable ECC": _gpu_fault(
-        "met an uncorrectable memory error (CUDA_ERROR_ECC_UNCORRECTABLE)",
-        "have the GPU looked at (nvidia-smi -q -d ECC)",
+        "had an uncorrectable memory error (CUDA_ERROR_ECC_UNCORRECTABLE)",
+        "have the GPU examined (nvidia-smi -q -d ECC)",
     ),
     "busy or unavailable": _gpu_fault(
-        "cannot have the GPU (CUDA_ERROR_DEVICE_UNAVAILABLE)",
-        "see with nvidia-smi who uses it and whether it is still there",
+        "cannot use the GPU (CUDA_ERROR_DEVICE_UNAVAILABLE)",
+        "see with nvidia-smi which process uses it and whether it is still there",
     ),
     "no CUDA-capable device": _gpu_fault(
         "finds no GPU (CUDA_ERROR_NO_DEVICE)",
@@ -142,24 +143,24 @@ FAULTS: dict[str, DriverFault] = {
     ),
     "system not yet initialized": _gpu_fault(
         "finds a machine that is not ready for CUDA (CUDA_ERROR_SYSTEM_NOT_READY)",
-        "where GPUs are joined by NVSwitch, start the fabric manager, of the driver's very "
-        "version (systemctl start nvidia-fabricmanager)",
+        "if NVSwitch connects the GPUs, start the fabric manager in the driver's version "
+        "(systemctl start nvidia-fabricmanager)",
     ),
     "unsupported display driver": _gpu_fault(
-        "finds a libcuda of another version than the driver in the kernel "
+        "finds a libcuda of a different version than the kernel driver "
         "(CUDA_ERROR_SYSTEM_DRIVER_MISMATCH)",
         "restart the machine if the driver was updated; in a container, let it use the host's "
         "libcuda",
     ),
 }
-"""What an error of the driver means, by a part of the text that PyCUDA gives it."""
+"""The meaning of a driver error, by a part of PyCUDA's text of it."""
 
 
 def device_count() -> int:
     """Count the GPUs that CUDA shows, which `CUDA_VISIBLE_DEVICES` may limit.
 
     Raises:
-        DeviceError: There is no driver, or PyCUDA is missing or does not fit.
+        DeviceError: There is no driver, or PyCUDA is missing or incompatible.
     """
     with translated_errors("memlab"):
         return int(pycuda_driver().Device.count())
@@ -167,10 +168,10 @@ def device_count() -> int:
 
 @cache
 def pycuda_driver() -> Any:  # PyCUDA carries no types.
-    """Load PyCUDA and start the driver.
+    """Load PyCUDA and initialize the driver.
 
     Raises:
-        DeviceError: Either is not possible; says what to do.
+        DeviceError: One of them is not possible; the message says what to do.
     """
     try:
         import pycuda.driver
@@ -184,14 +185,14 @@ def pycuda_driver() -> Any:  # PyCUDA carries no types.
 
 
 def pycuda_device(index: int) -> Any:
-    """PyCUDA's device of a number.
+    """Return PyCUDA's device with this number.
 
     Raises:
         DeviceError: There is no such GPU, or no way to use one.
     """
     count = device_count()
     if not 0 <= index < count:
-        known = ", ".join(f"cuda:{each}" for each in range(count)) or "none"
+        known = ", ".join(f"cuda:{number}" for number in range(count)) or "none"
         raise DeviceError(
             f"there is no GPU {index}; CUDA shows {known} (CUDA_VISIBLE_DEVICES may hide some): "
             f"choose one of these, or {USE_EMULATOR_STEP}"
@@ -201,44 +202,45 @@ def pycuda_device(index: int) -> Any:
 
 
 def read_attribute(device: Any, name: str | int) -> int | None:
-    """Read one attribute; None where this PyCUDA or driver does not know it."""
-    names = pycuda_driver().device_attribute
-    asked = names(name) if isinstance(name, int) else getattr(names, name, None)
-    if asked is None:
+    """Read one attribute; None if this version of PyCUDA or the driver does not know it."""
+    attributes = pycuda_driver().device_attribute
+    attribute = attributes(name) if isinstance(name, int) else getattr(attributes, name, None)
+    if attribute is None:
         return None
     try:
-        return int(device.get_attribute(asked))
+        return int(device.get_attribute(attribute))
     except pycuda_driver().Error:
         return None
 
 
-def translate_error(what: str, error: Exception, own: bool = False) -> MemlabError:
-    """Make of an error of the driver one of memlab's: who, what happened, the next step.
+def translate_error(what: str, error: Exception, memlab_kernels: bool = False) -> MemlabError:
+    """Translate a driver error into memlab's: the subject, what happened, the next step.
 
     Args:
-        what: Whom the message names, e.g. a kernel.
-        error: The driver's, as PyCUDA words it.
-        own: Whether memlab's own kernels run, which its user can neither shrink nor mend.
+        what: The subject of the message, for example a kernel's name.
+        error: PyCUDA's exception.
+        memlab_kernels: Whether only memlab's kernels run, which the user cannot change.
     """
     text = str(error)
     unknown = _gpu_fault(f"could not use the GPU ({text})", CHECK_NVIDIA_SMI_STEP)
     fault = next((FAULTS[phrase] for phrase in FAULTS if phrase in text), unknown)
-    return fault.kind(f"{what} {fault.happened}: {fault.memlab_kernel_step if own else fault.step}")
+    step = fault.memlab_kernel_step if memlab_kernels else fault.step
+    return fault.kind(f"{what} {fault.happened}: {step}")
 
 
 @contextmanager
-def translated_errors(what: str, own: bool = False) -> Iterator[None]:
-    """Turn the driver's errors into memlab's; arguments as of `in_words`.
+def translated_errors(what: str, memlab_kernels: bool = False) -> Iterator[None]:
+    """Translate driver errors in the context; arguments as in `translate_error`.
 
     Raises:
-        MemlabError: The launch did something wrong.
-        UsageError: It needs more than there is.
-        DeviceError: The GPU or the driver cannot do it.
+        MemlabError: The kernel has a mistake.
+        UsageError: The launch needs more resources than the GPU has.
+        DeviceError: The GPU or the driver cannot run it.
     """
     try:
         yield
     except pycuda_driver().Error as error:
-        raise translate_error(what, error, own) from error
+        raise translate_error(what, error, memlab_kernels) from error
 
 
 def _cannot_import(error: ImportError) -> str:
@@ -246,7 +248,7 @@ def _cannot_import(error: ImportError) -> str:
     if isinstance(error, ModuleNotFoundError):
         return f"a GPU needs PyCUDA ({reason}): pip install 'memlab[gpu]', or {USE_EMULATOR_STEP}"
     if "libcuda.so" in reason:
-        return f"no NVIDIA driver is installed here ({reason}): install one, or {USE_EMULATOR_STEP}"
+        return f"no NVIDIA driver is installed ({reason}): install one, or {USE_EMULATOR_STEP}"
     return (
         f"PyCUDA cannot be loaded, it may be built for another CUDA ({reason}): update the NVIDIA "
         "driver, pip install --force-reinstall --no-cache-dir --no-binary pycuda pycuda, "

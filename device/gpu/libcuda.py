@@ -1,4 +1,4 @@
-"""The driver's library by itself: what it tells without PyCUDA, and without a context."""
+"""Queries of the driver's library that need neither PyCUDA nor a context."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from memlab.errors import DeviceError
 LIBRARY = "libcuda.so.1"
 
 NO_GPU_ERRORS = ("CUDA_ERROR_NO_DEVICE", "CUDA_ERROR_STUB_LIBRARY")
-"""What it says where there is no GPU, and what the toolkit's says, which is no driver's."""
+"""The errors of a driver without a GPU, and of the toolkit's stub library without a driver."""
 
 
 def is_installed() -> bool:
-    """Say whether the library can be loaded: quick, and no GPU is touched."""
+    """Whether the library can be loaded; the test is quick and uses no GPU."""
     try:
         ctypes.CDLL(LIBRARY)
     except OSError:
@@ -27,7 +27,7 @@ def driver_cuda() -> tuple[int, int]:
     """The newest CUDA that the driver supports (cuDriverGetVersion): major and minor.
 
     Raises:
-        DeviceError: The library is not there or refuses.
+        DeviceError: The library is missing or returns an error.
     """
     number = ctypes.c_int()
     _call_driver("cuDriverGetVersion", ctypes.byref(number))
@@ -35,10 +35,10 @@ def driver_cuda() -> tuple[int, int]:
 
 
 def visible_gpus() -> int:
-    """How many GPUs CUDA shows this process (cuDeviceGetCount).
+    """The number of GPUs that CUDA shows this process (cuDeviceGetCount).
 
     Raises:
-        DeviceError: The library is not there or refuses; the message is the error's name.
+        DeviceError: The library is missing or returns an error, whose name is the message.
     """
     number = ctypes.c_int()
     _call_driver("cuInit", 0)
@@ -47,14 +47,14 @@ def visible_gpus() -> int:
 
 
 def gpu_uuid(index: int) -> str | None:
-    """What tells a GPU from all others, whatever its number here (cuDeviceGetUuid).
+    """The unique identifier of a GPU (cuDeviceGetUuid).
 
     Args:
-        index: Its number, from 0, as CUDA counts.
+        index: The GPU's number, from 0, as CUDA counts.
 
     Returns:
-        `GPU-` and 32 hexadecimal digits in groups, as nvidia-smi writes it; None where the driver
-        does not tell. Of a part of a GPU (MIG), the part's own.
+        `GPU-` and 32 hexadecimal digits in groups, as nvidia-smi writes it; for a part of a GPU
+        (MIG), the part's identifier. None if the driver does not tell.
     """
     device, octets = ctypes.c_int(), (ctypes.c_ubyte * 16)()
     with suppress(DeviceError):
@@ -69,12 +69,12 @@ def _call_driver(name: str, *arguments: object) -> None:
     """Call a function of the library.
 
     Raises:
-        DeviceError: The library or the function is not there, or the call gives an error.
+        DeviceError: The library or the function is missing, or the call returns an error.
     """
     try:
         library = ctypes.CDLL(LIBRARY)
     except OSError:
-        raise DeviceError(f"the driver's library {LIBRARY} is not there") from None
+        raise DeviceError(f"the driver's library {LIBRARY} is missing") from None
     try:
         code = getattr(library, name)(*arguments)
     except AttributeError:

@@ -1,4 +1,4 @@
-"""How fast cuBLAS computes the same product on the same GPU: the bar for the matmul ladder."""
+"""The baseline of the matmul ladder: cuBLAS timed on the same product and the same GPU."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
     from memlab.kernels.launch import Launch
 
 INPUT_ROUNDING = {"TF32": 2 * 2.0**-10}
-"""What cuBLAS may lose besides in a product of two numbers: how it rounds float32 to TF32 is not
-documented; cutting off loses up to 2**-10 of each."""
+"""Additional relative error of a product of two inputs in cuBLAS: its rounding of float32 to TF32
+is not documented, and truncation loses up to 2**-10 per input."""
 
 
 @dataclass(frozen=True)
 class CublasBaseline:
-    """What cuBLAS did.
+    """The time of cuBLAS on a launch's product.
 
     Attributes:
-        time: As of a kernel of ours, measured in the same way.
-        flop_per_s: The product's FLOPs over the median time.
-        verification: Its output against the launch's reference.
+        time: Measured in the same way as a kernel's time.
+        flop_per_s: The product's FLOPs divided by the median time, FLOP/s.
+        verification: The comparison of its output with the launch's reference.
     """
 
     time: Time
@@ -50,13 +50,13 @@ def measure_baseline(
 
     Args:
         index: The GPU's number, from 0.
-        launch: Any of the matrix kernels with row-major matrices.
-        seed: Of the inputs and of the rows that are verified.
+        launch: A launch of a matrix kernel with row-major matrices.
+        seed: Seed of the inputs and of the rows that are verified.
         settings: When to stop timing, and when to give up.
-        progress: Told what is being done.
+        progress: Called with the current step.
 
     Raises:
-        LibraryError: cuBLAS or its binding is not installed.
+        CublasError: cuBLAS or its binding is not installed.
         DeviceError: There is no such GPU.
         UsageError: The arrays do not fit.
     """
@@ -70,7 +70,7 @@ def measure_baseline(
 def measure_in_worker(
     link: WorkerLink, index: int, launch: Launch, seed: int, settings: TimingSettings
 ) -> tuple[Time, Verification]:
-    """Run, verify and time cuBLAS on a GPU: what a worker does; arguments as above."""
+    """The worker's task: run, verify and time cuBLAS; arguments as in `measure_baseline`."""
     link.report("preparing inputs")
     inputs = make_inputs(launch, seed)
     rounding = INPUT_ROUNDING.get(launch.defines.get("INPUT", ""), 0.0)
@@ -80,16 +80,16 @@ def measure_in_worker(
         memory = {name: session.array(values) for name, values in inputs.items()}
         memory[output.name] = session.array(output.nbytes)
         addresses = {name: int(allocation) for name, allocation in memory.items()}
-        with cublas.prepare_gemm(launch, addresses) as once:
+        with cublas.prepare_gemm(launch, addresses) as run_once:
             link.report("running cuBLAS")
-            once()
+            run_once()
             session.synchronize("cuBLAS")
             values = session.read(memory[output.name], np.empty(output.shape, output.dtype))
             positions = checked_positions(launch, output.shape, seed)
-            found = ActualOutput(positions, values.reshape(-1)[positions])
-            verification = verify(expected, inputs, {output.name: found})
+            actual = ActualOutput(positions, values.reshape(-1)[positions])
+            verification = verify(expected, inputs, {output.name: actual})
             link.report("timing cuBLAS, caches cold")
-            cold = session.time(once, settings, flush=True, what="cuBLAS")
+            cold = session.time(run_once, settings, flush=True, what="cuBLAS")
             link.report("timing cuBLAS, caches warm")
-            warm = session.time(once, settings, flush=False, what="cuBLAS")
+            warm = session.time(run_once, settings, flush=False, what="cuBLAS")
     return summarize_time(cold, warm), verification

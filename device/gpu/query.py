@@ -1,4 +1,4 @@
-"""What the driver knows of a GPU, as `DeviceProperties`. It needs no context and runs anywhere."""
+"""The properties of a GPU from the driver, as `DeviceProperties`; no context is needed."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from memlab.errors import DeviceError
 
 QUERY_SOURCE = "queried: cuDeviceGetAttribute"
 
-# Fields by the attribute that gives them, as `CUdevice_attribute` and PyCUDA name them, and what
-# one unit of the attribute is in the field's unit.
+# For each field, the attribute that gives it, named as in `CUdevice_attribute` and PyCUDA, and the
+# factor from the attribute's unit to the field's.
 NUMERIC_ATTRIBUTES = {
     "multiprocessor_count": ("MULTIPROCESSOR_COUNT", 1),
     "clock_rate_hz": ("CLOCK_RATE", 1000),
@@ -59,7 +59,7 @@ UNKNOWN_IF_ZERO = (
     "global_memory_bus_width_bits",
     "l2_cache_bytes",
 )
-"""Figures that no GPU has none of: some integrated ones answer 0 for what they do not tell."""
+"""Fields whose value 0 means unknown: some integrated GPUs return it."""
 
 FP32_LANES_PER_SM = {
     **dict.fromkeys(((7, 0), (7, 2), (7, 5), (8, 0)), 64),
@@ -82,11 +82,11 @@ FLAG_ATTRIBUTES: dict[str, str | int] = {
     "cooperative_multi_device_launch": 96,
 }
 UNNAMED_ATTRIBUTES = {"COOPERATIVE_LAUNCH": 95, "COOPERATIVE_MULTI_DEVICE_LAUNCH": 96}
-"""Attributes that PyCUDA has no name for, by number in `CUdevice_attribute`."""
+"""Attributes without a name in PyCUDA, with their numbers in `CUdevice_attribute`."""
 
 
 def query_properties(index: int) -> DeviceProperties:
-    """Read what the driver knows of a GPU; what it refuses stays None.
+    """Query the properties of a GPU; one that the driver refuses is None.
 
     Args:
         index: The GPU's number, from 0.
@@ -99,14 +99,14 @@ def query_properties(index: int) -> DeviceProperties:
 
 
 def query_attributes(index: int) -> dict[str, int | None]:
-    """Read every attribute that PyCUDA has a name for, and `UNNAMED`.
+    """Query every attribute that PyCUDA has a name for, and `UNNAMED_ATTRIBUTES`.
 
     Args:
         index: The GPU's number, from 0.
 
     Returns:
-        Values in the driver's units, by the names of `CUdevice_attribute` without what they all
-        begin with, in its order; None where the driver refuses.
+        Values in the driver's units, by the names of `CUdevice_attribute` without their common
+        prefix, in its order; None if the driver refuses.
 
     Raises:
         DeviceError: There is no such GPU, or no way to use one.
@@ -114,7 +114,7 @@ def query_attributes(index: int) -> dict[str, int | None]:
     device = gpu_driver.pycuda_device(index)
     names: dict[str, Any] = gpu_driver.pycuda_driver().device_attribute.names
     numbers = {name: int(value) for name, value in names.items()} | UNNAMED_ATTRIBUTES
-    ordered = sorted(numbers.items(), key=lambda each: (each[1], each[0]))
+    ordered = sorted(numbers.items(), key=lambda item: (item[1], item[0]))
     return {name: read_attribute(device, number) for name, number in ordered}
 
 
@@ -138,7 +138,7 @@ def _query_driver(index: int) -> DeviceProperties:
     }
     version = driver.get_driver_version()
     major, minor, *_ = driver.get_version()
-    others: dict[str, tuple[Any, str]] = {
+    values_and_sources: dict[str, tuple[Any, str]] = {
         "total_memory_bytes": (device.total_memory(), "queried: cuDeviceTotalMem"),
         "driver_version": (
             f"{version // 1000}.{version % 1000 // 10}",
@@ -148,33 +148,33 @@ def _query_driver(index: int) -> DeviceProperties:
     }
     ratio = read_attribute(device, "SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO")
     for field, count in fma_lanes_per_sm(device.compute_capability(), ratio).items():
-        others[field] = (count, LANES_SOURCE)
-    if identity := libcuda.gpu_uuid(index):
-        others["uuid"] = (identity, "queried: cuDeviceGetUuid")
+        values_and_sources[field] = (count, LANES_SOURCE)
+    if uuid := libcuda.gpu_uuid(index):
+        values_and_sources["uuid"] = (uuid, "queried: cuDeviceGetUuid")
     with suppress(DeviceError):
-        others["driver_release"] = (
+        values_and_sources["driver_release"] = (
             kernel_driver.driver_release(),
             f"queried: {kernel_driver.PROC_FOLDER}/version",
         )
     if peers := _peer_access(index):
-        others["peer_access"] = (peers, "queried: cuDeviceCanAccessPeer")
+        values_and_sources["peer_access"] = (peers, "queried: cuDeviceCanAccessPeer")
     attributes: dict[str, Any] = {**numbers, **extents, **flags}
     sources = dict.fromkeys(("compute_capability", *attributes), QUERY_SOURCE)
     return DeviceProperties(
         name=device.name(),
         compute_capability=device.compute_capability(),
-        sources=sources | {field: source for field, (_, source) in others.items()},
+        sources=sources | {field: source for field, (_, source) in values_and_sources.items()},
         **attributes,
-        **{field: value for field, (value, _) in others.items()},
+        **{field: value for field, (value, _) in values_and_sources.items()},
     )
 
 
 def fma_lanes_per_sm(compute_capability: tuple[int, int], ratio: int | None) -> dict[str, int]:
-    """FMA lanes of a multiprocessor, which no attribute gives, by field; empty where not known.
+    """FMA lanes of a multiprocessor, which no attribute gives, by field; empty if unknown.
 
     Args:
         compute_capability: Major and minor.
-        ratio: How many times faster single precision is than double, as the driver says.
+        ratio: The driver's ratio of single-precision to double-precision speed.
     """
     single = FP32_LANES_PER_SM.get(compute_capability)
     if single is None:
@@ -184,12 +184,12 @@ def fma_lanes_per_sm(compute_capability: tuple[int, int], ratio: int | None) -> 
 
 
 def _peer_access(index: int) -> dict[str, bool]:
-    """Say for other GPUs whether this one can access their memory; left out is what is refused."""
+    """Whether this GPU can access the memory of other GPUs, by key, if the driver tells."""
     driver = gpu_driver.pycuda_driver()
     device = driver.Device(index)
-    known = {}
+    access = {}
     for other in range(driver.Device.count()):
         if other != index:
             with suppress(driver.Error):
-                known[f"cuda:{other}"] = bool(device.can_access_peer(driver.Device(other)))
-    return known
+                access[f"cuda:{other}"] = bool(device.can_access_peer(driver.Device(other)))
+    return access

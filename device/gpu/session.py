@@ -1,20 +1,20 @@
-"""A session on a GPU: memory, launches, and times that nothing but the launch is part of.
+"""A session on a GPU: memory, launches, and times that contain nothing but the launch.
 
-A `Session` belongs in a worker (`memlab.device.gpu.worker`), since a fault on the GPU leaves its
-process unable to use one. Everything it asks of the driver has a limit of time there: a driver that
-lost its GPU may never answer.
+A `GpuSession` runs in a worker (`memlab.device.gpu.worker`), because a fault on the GPU leaves its
+process unable to use one. In a worker every call of the driver has a time limit: a driver that lost
+its GPU may never answer.
 
 A micro-benchmark is a function that a worker calls:
 
-    def stream(link: Link, index: int, cubin: bytes) -> Samples:
-        with Session(index, link) as session:
+    def stream(link: WorkerLink, index: int, cubin: bytes) -> Samples:
+        with GpuSession(index, link) as session:
             kernel = session.load(cubin, "read")
             data = session.array(random_array)             # copied to the GPU
             sink = session.array(4096)                     # bytes, poisoned
             launch = lambda: session.launch(kernel, (1024, 1, 1), (256, 1, 1), [data, sink])
-            return session.time(launch, Settings(), flush=True)
+            return session.time(launch, TimingSettings(), flush=True)
 
-    samples = call(stream, 0, cubin)                       # samples.median_s, .clock_hz ...
+    samples = call_in_worker(stream, 0, cubin)             # samples.median_s, .clock_hz ...
 """
 
 from __future__ import annotations
@@ -50,19 +50,19 @@ if TYPE_CHECKING:
     from memlab.kernels.launch import Dim3
 
 HOLD_TIMEOUT_S = 10.0
-"""How long a launch may take to be queued behind the kernel that holds it back; it takes some
-microseconds, or for ever where it waits for itself."""
+"""The limit for queueing a launch behind the kernel that holds it back, seconds. It takes some
+microseconds, or never ends if the launch waits for itself."""
 
 OPEN_TIMEOUT_S = 30.0
-"""How long opening or leaving a GPU may take at least: one that nobody uses wakes up first, which
-takes seconds."""
+"""The least time limit for opening or closing a GPU, seconds: an idle GPU takes seconds to wake
+up."""
 SLOWEST_COPY_BYTES_PER_S = 500e6
-"""What every link to a GPU reaches: a large copy may take longer than a launch."""
+"""A rate that every link to a GPU reaches, B/s, for the time limit of copies."""
 
 FLUSH_FACTOR = 2
-"""Buffers that flush the L2 are so many times its size: the L2 need not replace the oldest line
-first, and one of its own size would leave lines behind."""
-DEFAULT_L2_BYTES = 64 * 2**20  # where the driver does not know
+"""Size of the buffers that flush the L2, relative to the L2: it does not always replace the oldest
+line first, so a buffer of its size would leave some lines."""
+DEFAULT_L2_BYTES = 64 * 2**20  # if the driver does not know
 FLUSH_BLOCK_THREADS = 512
 FLUSH_BLOCKS_PER_SM = 4
 FLUSH_WORD_BYTES = 16
@@ -71,13 +71,14 @@ DEFAULT_SHARED_LIMIT_BYTES = 48 * 1024  # beyond, a kernel must opt in (Programm
 
 
 class GpuSession:
-    """A GPU to launch kernels on and to time them; use it as a context manager, in a worker.
+    """A GPU on which kernels are launched and timed; use it as a context manager, in a worker.
 
-    Everything is in the order of one stream, the default one.
+    All operations are queued on the default stream.
 
     Attributes:
-        l2_bytes: Size of the L2, as the driver gives it.
-        multiprocessors: How many there are.
+        l2_bytes: Size of the L2 from the driver, bytes.
+        multiprocessors: The number of multiprocessors.
+        timeout_s: The limit of one launch and of one call of the driver, seconds.
     """
 
     def __init__(
@@ -85,31 +86,32 @@ class GpuSession:
         index: int,
         link: WorkerLink | None = None,
         timeout_s: float = TIMEOUT_S,
-        own: bool = False,
+        memlab_kernels: bool = False,
     ) -> None:
-        """Choose a GPU; entering the context takes it.
+        """Choose a GPU; entering the context opens it.
 
         Args:
             index: The GPU's number, from 0.
-            link: Guards what may never end; without one, nothing does.
-            timeout_s: How long one launch may take, seconds, and one answer of the driver.
-            own: Whether memlab's own kernels run alone: an error then does not advise what only
-                the author of a kernel can do.
+            link: Enforces the time limits; None for no limits.
+            timeout_s: The limit of one launch and of one call of the driver, seconds.
+            memlab_kernels: Whether only memlab's kernels run: messages then do not advise changes
+                that only the author of a kernel can make.
         """
-        self._index, self._link, self.timeout_s, self._own = index, link, timeout_s, own
+        self._index, self._link, self.timeout_s = index, link, timeout_s
+        self._memlab_kernels = memlab_kernels
         self._stack = ExitStack()
         self._flush: Callable[[], None] | None = None
         self._salt = 0
 
     def __enter__(self) -> GpuSession:
         opening = self._driver_deadline("open the GPU", OPEN_TIMEOUT_S)
-        with opening, translated_errors("memlab", self._own), ExitStack() as stack:
+        with opening, translated_errors("memlab", self._memlab_kernels), ExitStack() as stack:
             driver, device = gpu_driver.pycuda_driver(), gpu_driver.pycuda_device(self._index)
-            # The primary context: other libraries in this process would find the same one.
+            # The primary context is the one that other libraries in this process use.
             context = device.retain_primary_context()
             context.push()
-            # Detaching pops it too. After `pop` alone PyCUDA lets go of it by a call that is for
-            # other contexts, and prints that this failed.
+            # Detaching also pops it. After `pop` alone PyCUDA releases it by a call for other
+            # contexts and prints that this failed.
             stack.callback(context.detach)
             self.l2_bytes = read_attribute(device, "L2_CACHE_SIZE") or DEFAULT_L2_BYTES
             self.multiprocessors = read_attribute(device, "MULTIPROCESSOR_COUNT") or 1
@@ -130,15 +132,15 @@ class GpuSession:
         trace: TracebackType | None,
     ) -> None:
         driver = gpu_driver.pycuda_driver()
-        # If this hangs after an error, that one is what the caller hears.
+        # If closing hangs after an error, the caller gets that error.
         known = error if isinstance(error, MemlabError) else None
-        leaving = self._driver_deadline("let go of the GPU", OPEN_TIMEOUT_S, known)
-        with translated_errors("memlab", self._own), leaving:
+        leaving = self._driver_deadline("release the GPU", OPEN_TIMEOUT_S, known)
+        with translated_errors("memlab", self._memlab_kernels), leaving:
             if error is None:
                 self._stack.close()
                 return
             with suppress(driver.Error):
-                driver.mem_get_info()  # After a fault every call fails, and clearing away aloud.
+                driver.mem_get_info()  # fails after a fault, when cleaning up would print errors
                 self._stack.close()
             if isinstance(error, driver.Error):
                 raise error
@@ -146,18 +148,18 @@ class GpuSession:
     def load(
         self, cubin: bytes, entry: str, constants: Mapping[str, NDArray[Any]] | None = None
     ) -> Any:
-        """Load machine code and give one of its kernels, to pass to `launch`.
+        """Load machine code and return one of its kernels, to pass to `launch`.
 
         Args:
             cubin: The machine code.
             entry: The kernel's name in it.
-            constants: What its `__constant__` and `__device__` arrays hold, by symbol.
+            constants: Values of its `__constant__` and `__device__` arrays, by symbol.
 
         Raises:
             DeviceError: The driver cannot load it.
         """
         driver = gpu_driver.pycuda_driver()
-        with translated_errors(entry, self._own), self._driver_deadline(f"load {entry}"):
+        with translated_errors(entry, self._memlab_kernels), self._driver_deadline(f"load {entry}"):
             module = driver.module_from_buffer(cubin)
             for name, values in (constants or {}).items():
                 address, _ = module.get_global(name)
@@ -165,34 +167,35 @@ class GpuSession:
             return module.get_function(entry)
 
     def free_bytes(self) -> int:
-        """Tell how much of the GPU's memory is free."""
+        """The free memory of the GPU, bytes."""
         with (
-            translated_errors("memlab", self._own),
+            translated_errors("memlab", self._memlab_kernels),
             self._driver_deadline("tell how much memory is free"),
         ):
             return int(gpu_driver.pycuda_driver().mem_get_info()[0])
 
     def array(self, content: int | NDArray[Any], poison: bool = True) -> Any:
-        """Allocate memory on the GPU; it lives as long as what this returns.
+        """Allocate memory on the GPU, which is freed with the returned object.
 
         Args:
-            content: An array to copy there; or a size in bytes.
-            poison: Whether to fill these bytes with 0xFF, so that one never written is seen.
+            content: An array to copy to the GPU, or a size in bytes.
+            poison: Whether to fill memory without an array with 0xFF, to detect bytes that are
+                never written.
 
         Raises:
-            UsageError: There is not as much free.
+            UsageError: There is not enough free memory.
         """
         driver = gpu_driver.pycuda_driver()
         size = content if isinstance(content, int) else content.nbytes
         if size > (free := self.free_bytes()):
             raise UsageError(
                 f"an array of {size} bytes does not fit the GPU, which has {free} bytes free: "
-                + ("" if self._own else "use smaller sizes, or ")
-                + "end what else uses it (nvidia-smi lists it)"
+                + ("" if self._memlab_kernels else "use smaller sizes, or ")
+                + "end other processes that use it (nvidia-smi lists them)"
             )
         doing, copying_s = f"set up an array of {size} bytes", size / SLOWEST_COPY_BYTES_PER_S
         with (
-            translated_errors("the allocation", self._own),
+            translated_errors("the allocation", self._memlab_kernels),
             self._driver_deadline(doing, copying_s),
         ):
             allocation = driver.mem_alloc(max(size, 1))
@@ -203,28 +206,31 @@ class GpuSession:
             return allocation
 
     def read(self, allocation: Any, into: NDArray[Any]) -> NDArray[Any]:
-        """Copy from the GPU, after everything launched so far.
+        """Copy from the GPU after all launches so far have ended.
 
         Args:
-            allocation: What `array` gave.
-            into: A contiguous array, filled from the allocation's start.
+            allocation: A result of `array`.
+            into: A contiguous array, which is filled from the allocation's start.
 
         Returns:
             `into`.
         """
         self.synchronize()
         doing, copying_s = f"copy {into.nbytes} bytes", into.nbytes / SLOWEST_COPY_BYTES_PER_S
-        with translated_errors("the kernel", self._own), self._driver_deadline(doing, copying_s):
+        with (
+            translated_errors("the kernel", self._memlab_kernels),
+            self._driver_deadline(doing, copying_s),
+        ):
             gpu_driver.pycuda_driver().memcpy_dtoh(into, allocation)
         return into
 
     def copy(self, source: Any, target: Any, nbytes: int) -> None:
-        """Queue a copy from one allocation to another; it does not wait.
+        """Queue a copy from one allocation to another without waiting for it.
 
         Args:
-            source: What `array` gave.
-            target: The same.
-            nbytes: How much, from the start of both.
+            source: A result of `array`.
+            target: A result of `array`.
+            nbytes: The number of bytes, from the start of both.
         """
         with self._driver_deadline("queue a copy"):
             gpu_driver.pycuda_driver().memcpy_dtod_async(target, source, nbytes)
@@ -237,13 +243,13 @@ class GpuSession:
         arguments: Sequence[Any],
         shared_bytes: int = 0,
     ) -> None:
-        """Queue a launch; it does not wait.
+        """Queue a launch without waiting for it.
 
         Args:
-            function: What `load` gave.
+            function: A result of `load`.
             grid: Blocks in x, y, z.
             block: Threads of a block in x, y, z.
-            arguments: Allocations, and scalars as NumPy's, in the kernel's order.
+            arguments: Allocations and NumPy scalars, in the kernel's order.
             shared_bytes: Dynamic shared memory, bytes.
         """
         with self._driver_deadline("queue a launch"):
@@ -253,19 +259,19 @@ class GpuSession:
             function(*arguments, grid=grid, block=block, shared=shared_bytes)
 
     def synchronize(self, what: str = "the kernel") -> None:
-        """Wait for everything launched so far.
+        """Wait until all launches so far have ended.
 
         Args:
-            what: Whom an error names.
+            what: The subject of an error message.
 
         Raises:
-            MemlabError: A fault on the GPU, as `explained` words it, or it took too long.
+            MemlabError: A kernel faulted (see `driver.translate_error`) or took too long.
         """
-        with translated_errors(what, self._own), self._launch_deadline(what):
+        with translated_errors(what, self._memlab_kernels), self._launch_deadline(what):
             gpu_driver.pycuda_driver().Context.synchronize()
 
     def clock_hz(self) -> float | None:
-        """Read the SM clock through NVML, Hz; None where it cannot be read."""
+        """Read the SM clock through NVML, Hz; None if it cannot be read."""
         return self._read_clock_hz()
 
     def time(
@@ -277,36 +283,37 @@ class GpuSession:
         report: Callable[[], None] | None = None,
         restore: Callable[[], None] | None = None,
     ) -> Samples:
-        """Time what `launch` queues, from its start to its end on the GPU.
+        """Time the launches that `launch` queues, from their start to their end on the GPU.
 
-        Of every sample: the L2 is flushed, a kernel holds back what follows until both events and
-        the launch between them are queued, then the host lets go; so neither launch gaps nor dirty
-        lines are timed. Before the first sample the same goes on until the SM clock has settled.
+        For every sample, the L2 is flushed, and a kernel holds back the queue until both events
+        and the launch between them are queued; then the host releases it. So neither gaps between
+        launches nor the write-back of dirty lines are timed. Before the first sample the same is
+        repeated until the SM clock has settled.
 
         Args:
-            launch: Queues one launch or several on the default stream; must not wait for them.
+            launch: Queues one or more launches on the default stream; must not wait for them.
             settings: When to stop.
-            flush: Whether every sample starts with an L2 that holds nothing of the launch's;
-                else it holds what the launch before left.
-            what: Whom an error names.
+            flush: Whether the L2 holds no data of the launch at the start of every sample;
+                otherwise it holds the data that the previous launch left.
+            what: The subject of an error message.
             report: Called after every sample.
-            restore: Queues, before every sample, what puts back the arrays that a launch reads
-                and overwrites: else the tenth launch would not do the work of the first.
+            restore: Queues, before every sample, copies that restore the arrays that a launch
+                reads and overwrites; otherwise later launches would do different work.
 
         Raises:
-            MemlabError: A fault on the GPU, or it took too long.
+            MemlabError: A kernel faulted or took too long.
         """
 
         def sample() -> Sample:
             if restore is not None:
                 restore()
-            taken = self._sample(launch, flush, what)
+            result = self._sample(launch, flush, what)
             if report is not None:
                 report()
-            return taken
+            return result
 
-        with translated_errors(what, self._own):
-            # The first launch of all loads the code, which waits for the GPU: it may not be held.
+        with translated_errors(what, self._memlab_kernels):
+            # The first launch loads the code, which waits for the GPU, so it must not be held back.
             with self._launch_deadline(what):
                 if restore is not None:
                     restore()
@@ -337,10 +344,10 @@ class GpuSession:
             if self._flags[1]:
                 raise MemlabError(
                     f"{what} waited for its own launch to end and was never started: "
-                    "what is timed may only queue launches, without waiting for them"
+                    "a timed function may only queue launches, without waiting for them"
                 )
         with self._driver_deadline("tell the time between two events"):
-            # Asking NVML takes some microseconds: it is done when nothing is being timed.
+            # Reading the clock takes some microseconds, outside the timed interval.
             return Sample(self._start.time_till(self._stop) / 1e3, self.clock_hz())
 
     def _flush_l2(self) -> None:
@@ -351,7 +358,7 @@ class GpuSession:
     def _make_flush(self) -> Callable[[], None]:
         size = FLUSH_FACTOR * self.l2_bytes // FLUSH_WORD_BYTES * FLUSH_WORD_BYTES
         write, read = (
-            self._support_kernel("flush.cu", f"flush_{each}") for each in ("write", "read")
+            self._support_kernel("flush.cu", entry) for entry in ("flush_write", "flush_read")
         )
         written, clean, sink = self.array(size), self.array(size), self.array(4)
         count = np.uint64(size // FLUSH_WORD_BYTES)
@@ -375,26 +382,26 @@ class GpuSession:
         return self.load(compile_unit(unit).cubin, entry)
 
     def _launch_deadline(self, what: str) -> AbstractContextManager[None]:
-        """Stop a launch that takes too long."""
-        step = "look for a loop that never ends, or allow more with --timeout SECONDS"
+        """Return a context that stops a launch that takes too long."""
+        step = "look for an endless loop, or allow more time with --timeout SECONDS"
         message = f"{what} did not end within {self.timeout_s:g} s and was stopped: "
-        error = MemlabError(message + (CHECK_NVIDIA_SMI_STEP if self._own else step))
+        error = MemlabError(message + (CHECK_NVIDIA_SMI_STEP if self._memlab_kernels else step))
         return self._worker_deadline(self.timeout_s, error)
 
     def _driver_deadline(
         self, doing: str, limit_s: float = 0.0, known: MemlabError | None = None
     ) -> AbstractContextManager[None]:
-        """Stop waiting for a driver that does not answer.
+        """Return a context that stops waiting for a driver that does not answer.
 
         Args:
-            doing: What it was asked.
-            limit_s: What this may take, seconds, where that is more than a launch may.
-            known: The error to raise; None says that the driver did not answer.
+            doing: The requested action, for the message.
+            limit_s: The limit, seconds, if it is longer than that of a launch.
+            known: The error to raise; None for one that says that the driver did not answer.
         """
         limit_s = max(limit_s, self.timeout_s)
         message = f"the driver did not {doing} within {limit_s:g} s: {CHECK_NVIDIA_SMI_STEP}"
-        more = "" if self._own else ", or allow more with --timeout SECONDS"
-        return self._worker_deadline(limit_s, known or DeviceError(message + more))
+        advice = "" if self._memlab_kernels else ", or allow more time with --timeout SECONDS"
+        return self._worker_deadline(limit_s, known or DeviceError(message + advice))
 
     def _worker_deadline(self, limit_s: float, error: MemlabError) -> AbstractContextManager[None]:
         return nullcontext() if self._link is None else self._link.within(limit_s, error)

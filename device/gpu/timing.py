@@ -1,8 +1,8 @@
-"""How many samples to take and what they say: plain functions over recorded samples.
+"""How many samples of a time are taken, and their statistics.
 
-Nothing here knows a GPU. `collect` is given a function that takes one sample and a clock, so the
-rules are tested on a fake clock. Nothing assumes a distribution: run times are skewed and have
-several modes, so the centre is the median and its confidence interval comes from order
+This module does not depend on a GPU: `collect_samples` takes a function that takes one sample and a
+clock, so the rules are tested with a fake clock. No distribution is assumed: run times are skewed
+and have several modes, so the center is the median, and its confidence interval comes from order
 statistics (Hoefler and Belli, "Scientific Benchmarking of Parallel Computing Systems", SC 2015,
 rules 4 to 8).
 """
@@ -19,23 +19,25 @@ from memlab.device.measurement import Time
 from memlab.errors import UsageError
 
 CONFIDENCE = 0.95
-"""Probability that the interval of the median covers the true one."""
+"""Probability that the interval contains the true median."""
 
 STEADY_CLOCK_TOLERANCE = 0.01
-"""Clocks this close to each other count as settled; a step of NVIDIA's SM clock is 15 MHz."""
+"""The relative difference up to which clocks count as settled; NVIDIA's SM clock has steps of 15
+MHz."""
 STEADY_READINGS = 3
 
 EXACT_RANK_SAMPLES = 1000
-"""Up to so many samples the interval's rank is exact; beyond, the binomial is a normal one."""
+"""The most samples for which the rank of the interval is exact; for more, a normal distribution
+approximates the binomial one."""
 
 MAX_SAMPLES = 1_000_000
-"""More tell nothing new, take minutes even of the shortest launch, and are all kept."""
+"""The most samples: more would take minutes even for the shortest launch, and all are stored."""
 
 TIMEOUT_S = 60.0
-"""How long one launch may take unless the user allows more."""
+"""The default limit of one launch, seconds."""
 
 TUKEY_FENCE_FACTOR = 1.5
-"""Tukey's fences: an outlier lies this many interquartile ranges outside the quartiles."""
+"""Tukey's fences: an outlier is more than this many interquartile ranges outside the quartiles."""
 
 
 @dataclass(frozen=True)
@@ -43,8 +45,8 @@ class Sample:
     """One timed launch.
 
     Attributes:
-        duration_s: How long it took, seconds.
-        clock_hz: The SM clock right after it, Hz; None where it cannot be read.
+        duration_s: Its duration, seconds.
+        clock_hz: The SM clock right after it, Hz; None if it cannot be read.
     """
 
     duration_s: float
@@ -53,21 +55,22 @@ class Sample:
 
 @dataclass(frozen=True)
 class TimingSettings:
-    """When timing starts, goes on and stops.
+    """When sampling starts and stops.
 
     Attributes:
-        samples: Take exactly so many; None goes by the rules below.
-        minimum_samples: The least to take.
-        minimum_s: And for at least so long, so that slow changes are in the samples, seconds.
-        relative_interval: Stop when the interval of the median is narrower than this share of it.
-        cap_s: Stop after so long in any case, seconds.
-        cap_samples: But not before so many.
-        settle_s: Launches before the first sample go on for at least so long, seconds.
-        settle_cap_s: And for no longer, however the clock moves, seconds.
-        timeout_s: Give up a launch that takes longer, seconds.
+        samples: The exact number of samples; None for the rules below.
+        minimum_samples: The fewest samples.
+        minimum_s: The shortest sampling, seconds, so that the samples include slow changes.
+        relative_interval: Sampling stops when the confidence interval is narrower than this share
+            of the median.
+        cap_s: Sampling stops after this time in any case, seconds.
+        cap_samples: But not before this number of samples.
+        settle_s: The shortest warm-up before the first sample, seconds.
+        settle_cap_s: The longest warm-up, even if the clock does not settle, seconds.
+        timeout_s: The limit of one launch, seconds.
 
     Raises:
-        UsageError: No sample, more than `MOST_SAMPLES`, or no time is allowed.
+        UsageError: `samples` is not in 1 to `MAX_SAMPLES`, or the limit is not positive and finite.
     """
 
     samples: int | None = None
@@ -100,13 +103,17 @@ class TimingSettings:
 
 @dataclass(frozen=True)
 class Samples:
-    """The samples of one measurement, in the order taken; what they say are its properties."""
+    """The samples of one measurement and their statistics.
+
+    Attributes:
+        taken: The samples, in order of time.
+    """
 
     taken: tuple[Sample, ...]
 
     @property
     def durations_s(self) -> tuple[float, ...]:
-        """How long each launch took, seconds."""
+        """The durations of the launches, seconds."""
         return tuple(sample.duration_s for sample in self.taken)
 
     @property
@@ -121,34 +128,34 @@ class Samples:
 
     @property
     def interval_s(self) -> tuple[float, float] | None:
-        """The confidence interval of the median, seconds; None of too few samples."""
+        """The confidence interval of the median, seconds; None for too few samples."""
         return median_interval(self.durations_s)
 
     @property
     def outliers(self) -> int:
-        """Samples outside Tukey's fences. They are counted, never removed."""
+        """The number of samples outside Tukey's fences; they are counted, never removed."""
         return count_outliers(self.durations_s)
 
     @property
     def clock_hz(self) -> float | None:
-        """The median SM clock, Hz; None where none was read."""
+        """The median SM clock, Hz; None if none was read."""
         clocks = _known_clocks(self.taken)
         return statistics.median(clocks) if clocks else None
 
     @property
     def clock_drift(self) -> float | None:
-        """See `drift`."""
+        """The largest relative deviation of the SM clock; see `max_clock_drift`."""
         return max_clock_drift(self.taken)
 
 
 def settle_clock(
     sample: Callable[[], Sample], settings: TimingSettings, now: Callable[[], float]
 ) -> None:
-    """Launch without counting until the SM clock has settled under this very load.
+    """Launch without recording samples until the SM clock has settled under this load.
 
     Args:
         sample: Takes one sample.
-        settings: See `Settings`.
+        settings: See `TimingSettings`.
         now: A clock, seconds.
     """
     started, clocks = now(), list[float | None]()
@@ -164,11 +171,11 @@ def settle_clock(
 def collect_samples(
     sample: Callable[[], Sample], settings: TimingSettings, now: Callable[[], float]
 ) -> Samples:
-    """Take samples until they suffice.
+    """Take samples until the settings' conditions are met.
 
     Args:
         sample: Takes one sample.
-        settings: See `Settings`.
+        settings: See `TimingSettings`.
         now: A clock, seconds.
     """
     started, taken = now(), list[Sample]()
@@ -186,12 +193,12 @@ def collect_samples(
         if len(taken) >= check and elapsed >= settings.minimum_s:
             if is_precise(durations, settings.relative_interval):
                 return Samples(tuple(taken))
-            # Looking at every sample would stop at the first lucky one, and cost a sort each.
+            # Testing after every sample would stop at the first chance success and sort each time.
             check = math.ceil(len(taken) * 1.1)
 
 
 def is_steady(clocks: Sequence[float | None]) -> bool:
-    """Say whether the last few clocks agree; unknown ones do."""
+    """Whether the last few clocks agree; unknown clocks count as equal."""
     last = clocks[-STEADY_READINGS:]
     known = [clock for clock in last if clock is not None]
     if len(last) < STEADY_READINGS:
@@ -210,13 +217,13 @@ def quartiles(durations_s: Sequence[float]) -> tuple[float, float]:
 def median_interval(durations_s: Sequence[float]) -> tuple[float, float] | None:
     """The confidence interval of the median, from order statistics.
 
-    A sample lies below the true median with probability 1/2, whatever the distribution; so the
-    k-th smallest and k-th largest sample enclose it with the probability that a fair coin
-    thrown n times shows k to n - k heads.
+    A sample is below the true median with probability 1/2, whatever the distribution; so the k-th
+    smallest and k-th largest sample enclose it with the probability that a fair coin thrown n times
+    shows k to n - k heads.
 
     Returns:
-        Both ends, in the unit of the samples; None of five samples or fewer, where even the
-        smallest and the largest do not enclose the median that often.
+        Both ends, in the unit of the samples; None for five samples or fewer, for which even the
+        smallest and the largest do not enclose the median with probability `CONFIDENCE`.
     """
     rank = _interval_rank(len(durations_s))
     if rank == 0:
@@ -226,7 +233,7 @@ def median_interval(durations_s: Sequence[float]) -> tuple[float, float] | None:
 
 
 def is_precise(durations_s: Sequence[float], share: float) -> bool:
-    """Say whether the median's confidence interval is narrower than this share of it."""
+    """Whether the confidence interval is narrower than this share of the median."""
     interval = median_interval(durations_s)
     if interval is None:
         return False
@@ -236,15 +243,15 @@ def is_precise(durations_s: Sequence[float], share: float) -> bool:
 def count_outliers(durations_s: Sequence[float]) -> int:
     """Count samples outside Tukey's fences."""
     first, third = quartiles(durations_s)
-    reach = TUKEY_FENCE_FACTOR * (third - first)
-    return sum(not first - reach <= each <= third + reach for each in durations_s)
+    margin = TUKEY_FENCE_FACTOR * (third - first)
+    return sum(not first - margin <= duration <= third + margin for duration in durations_s)
 
 
 def max_clock_drift(samples: Sequence[Sample]) -> float | None:
-    """The furthest that an SM clock lies from the median clock, as a share of it.
+    """The largest deviation of an SM clock from the median clock, relative to it.
 
     Returns:
-        None where no clock was read.
+        A fraction; None if no clock was read.
     """
     clocks = _known_clocks(samples)
     if not clocks:
@@ -254,12 +261,12 @@ def max_clock_drift(samples: Sequence[Sample]) -> float | None:
 
 
 def summarize_time(cold: Samples, warm: Samples, event_pair: Samples | None = None) -> Time:
-    """Put the measurements of one kernel into a record.
+    """Summarize the measurements of one kernel.
 
     Args:
-        cold: With caches emptied before every launch; the time that is reported.
-        warm: With caches as the launch before left them.
-        event_pair: Of no launch at all.
+        cold: Samples with caches flushed before every launch; the reported time.
+        warm: Samples with caches as the previous launch left them.
+        event_pair: Samples of two events without a launch.
     """
     first, third = cold.quartiles_s
     low, high = cold.interval_s or (None, None)
@@ -291,7 +298,11 @@ def _known_clocks(samples: Sequence[Sample]) -> list[float]:
 
 @cache
 def _interval_rank(count: int) -> int:
-    """The largest k for which the k-th smallest and largest of so many enclose the median; or 0."""
+    """The largest k for which the k-th smallest and largest of `count` samples are the interval.
+
+    Returns:
+        k, or 0 if there are too few samples.
+    """
     tail = (1 - CONFIDENCE) / 2
     if count > EXACT_RANK_SAMPLES:
         deviations = statistics.NormalDist().inv_cdf(1 - tail)

@@ -1,19 +1,19 @@
-"""A worker: a process that does one dangerous piece of work and can be thrown away.
+"""A worker: a process that does dangerous work and can be killed.
 
-A GPU fault poisons the process that met it: after an illegal address every further call of the
-driver fails, and a kernel that never ends cannot be stopped from within. So whatever touches a
-GPU runs in a worker, and only plain records come back.
+A GPU fault makes its process unusable: after an illegal address every further call of the driver
+fails, and a kernel that never ends cannot be stopped from its own process. So all work on a GPU is
+done in a worker, which returns plain records.
 
-    answer = call(work, 1, 2)          # in a worker: work(link, 1, 2)
+    answer = call_in_worker(work, 1, 2)          # in the worker: work(link, 1, 2)
 
-`work` is a function that can be imported, its arguments and result can be pickled, and `link` is
-how it tells the caller what it is doing and guards what may never end. A worker is started as an
-interpreter of its own, not by `multiprocessing`: that would run a user's script once more where
-it does not hide behind `if __name__ == "__main__"`.
+`work` must be importable, and its arguments and result must be picklable. Through `link` it reports
+its progress to the caller and sets time limits. A worker is started as a new interpreter, not by
+`multiprocessing`, which would run a user's script again unless it is guarded by
+`if __name__ == "__main__"`.
 
-The caller alone watches: a worker notes in a page of memory that both see until when its work must
-be over, and the caller, while it waits, ends one that is late. Nothing in the worker could: a call
-of the driver that hangs keeps Python's lock, and no other thread of it runs.
+Only the caller enforces time limits: a worker writes the deadline of its work to a page of shared
+memory, and the waiting caller kills a worker that is late. The worker itself could not: a call of
+the driver that hangs keeps Python's lock, so that no other thread runs.
 """
 
 from __future__ import annotations
@@ -38,32 +38,34 @@ from memlab.device.measurement import Progress
 from memlab.errors import DeviceError, MemlabError, UsageError
 
 POLL_INTERVAL_S = 0.05
-"""How often a caller that waits looks whether its worker is late."""
+"""The interval at which a waiting caller checks the deadline of its worker, seconds."""
 REPORT_INTERVAL_S = 0.1
-"""No two reports of the same thing come closer than this: a pipe that nobody reads fills up."""
+"""The shortest interval between reports of the same step, seconds: a pipe that is not read fills
+up."""
 EXIT_TIMEOUT_S = 10.0
-"""How long a killed worker may take: the driver first clears away what it left on the GPU."""
+"""The limit for the end of a killed worker, seconds: the driver first cleans up on the GPU."""
 
 REMOVED_VARIABLES = ("CUDA_LAUNCH_BLOCKING",)
-"""Variables that a worker does without: each launch would wait, also for one that holds it back."""
+"""Environment variables that are removed for a worker: with this one every launch would wait, even
+for the kernel that holds it back."""
 
 PR_SET_PDEATHSIG = 1  # of linux/prctl.h
 
-_ERRORS_BY_EXIT_CODE = {each.exit_code: each for each in (MemlabError, UsageError, DeviceError)}
+_ERRORS_BY_EXIT_CODE = {error.exit_code: error for error in (MemlabError, UsageError, DeviceError)}
 _DEADLINE_FORMAT = struct.Struct("=dHH")
-"""A deadline by the machine's monotonic clock, seconds; then the error of one who is late: its exit
-code, and how many bytes of text follow."""
+"""A deadline on the machine's monotonic clock, seconds; then the error to raise after it: its exit
+code, and the length of the text that follows, bytes."""
 
 
 class WorkerLink:
-    """A worker's end of what it has in common with its caller: a pipe, and a page of memory."""
+    """A worker's end of the connection to its caller: a pipe and a page of shared memory."""
 
     def __init__(self, connection: Connection, page: mmap) -> None:
         self._connection, self._page = connection, page
         self._reported: tuple[str, float] | None = None
 
     def report(self, what: str, fraction: float | None = None) -> None:
-        """Tell the caller what is being done, and which fraction of it is over."""
+        """Report the current step to the caller, and its completed fraction."""
         now = time.monotonic()
         if (
             self._reported
@@ -76,11 +78,11 @@ class WorkerLink:
 
     @contextmanager
     def within(self, limit_s: float, error: MemlabError) -> Iterator[None]:
-        """Guard a piece of work: if it takes longer, the worker is ended.
+        """Limit the time of the work in the context; if it takes longer, the worker is killed.
 
         Args:
-            limit_s: Seconds.
-            error: What the caller then gets, as one of the root classes.
+            limit_s: The limit, seconds.
+            error: The error that the caller then raises, as one of the root classes.
         """
         outer = self._page[:]
         text = str(error).encode(errors="replace")[: PAGESIZE - _DEADLINE_FORMAT.size]
@@ -92,27 +94,27 @@ class WorkerLink:
             self._page[:] = outer
 
     def hand_over(self, value: object) -> None:
-        """Hand the caller something before the result; it waits for this in `Worker.take`."""
+        """Hand the caller a value before the result; the caller waits for it in `Worker.take`."""
         self.send("value", value)
 
     def wait(self) -> None:
-        """Wait until the caller says `Worker.go_on`."""
+        """Wait until the caller calls `Worker.resume`."""
         self._connection.recv()
 
     def send(self, *message: object) -> None:
-        """Send a message that `Worker` knows."""
+        """Send a message to the `Worker`: its kind, then its content."""
         self._connection.send(message)
 
 
 class Worker:
     """A process that calls `function(link, *arguments)`; use it as a context manager.
 
-    Leaving the context ends the process, whatever it was doing.
+    Leaving the context kills the process, whatever it is doing.
     """
 
     def __init__(self, function: Callable[..., Any], *arguments: object) -> None:
         self._connection, its_end = Pipe()
-        # What a driver or a crash prints is kept to explain a worker that vanished.
+        # The output of a driver or a crash is kept to explain the death of a worker.
         self._output = tempfile.TemporaryFile()  # noqa: SIM115 (closed on leaving)
         with tempfile.TemporaryFile() as shared:
             shared.write(_DEADLINE_FORMAT.pack(math.inf, 0, 0).ljust(PAGESIZE, b"\0"))
@@ -134,10 +136,10 @@ class Worker:
                     for name, value in os.environ.items()
                     if name not in REMOVED_VARIABLES
                 },
-                process_group=0,  # Ctrl-C is for the caller, who decides what becomes of a worker
+                process_group=0,  # Ctrl-C goes to the caller alone, which ends its worker
             )
         its_end.close()
-        with suppress(ConnectionError):  # it died at once: waiting for it will say of what
+        with suppress(ConnectionError):  # it died at once: the next wait reports why
             self._connection.send((function, arguments))
 
     def __enter__(self) -> Worker:
@@ -146,26 +148,26 @@ class Worker:
     def __exit__(self, *_: object) -> None:
         self._connection.close()
         self._process.kill()
-        with suppress(subprocess.TimeoutExpired):  # stuck in the driver: let it be
+        with suppress(subprocess.TimeoutExpired):  # stuck in the driver: leave it
             self._process.wait(EXIT_TIMEOUT_S)
         self._page.close()
         self._output.close()
 
     def take(self, progress: Progress | None = None) -> Any:
-        """Wait for what the worker hands over before its result.
+        """Wait for the value that the worker hands over before its result.
 
         Args:
-            progress: Told what the worker reports.
+            progress: Called with the worker's reports.
 
         Raises:
-            MemlabError: What the worker raised, as one of the root classes.
-            DeviceError: It died.
+            MemlabError: The worker's error, as one of the root classes.
+            DeviceError: The worker died.
         """
         return self._wait_for("value", progress)
 
     def resume(self) -> None:
-        """Let a worker go on that waits."""
-        with suppress(ConnectionError):  # it died meanwhile: the next call says of what
+        """Let a waiting worker continue."""
+        with suppress(ConnectionError):  # it died meanwhile: the next call reports why
             self._connection.send("go on")
 
     def result(self, progress: Progress | None = None) -> Any:
@@ -180,9 +182,8 @@ class Worker:
 
     def _next(self, progress: Progress | None) -> tuple[str, Any]:
         try:
-            while not self._connection.poll(
-                POLL_INTERVAL_S
-            ):  # what it has said comes before the clock
+            # Messages that have arrived take precedence over the deadline.
+            while not self._connection.poll(POLL_INTERVAL_S):
                 self._check_deadline()
             kind, *content = self._connection.recv()
         except (EOFError, ConnectionError):
@@ -206,8 +207,8 @@ class Worker:
         except subprocess.TimeoutExpired:
             return (
                 f"the process that used the GPU (process {self._process.pid}) stopped answering "
-                "and does not end, as when the driver lost the GPU: see with nvidia-smi whether "
-                "the GPU is still there, and restart the machine if it is not"
+                "and does not end, perhaps because the driver lost the GPU: see with nvidia-smi "
+                "whether the GPU is still there, and restart the machine if it is not"
             )
         how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
         self._output.seek(0)
@@ -222,15 +223,15 @@ class Worker:
 def call_in_worker(
     function: Callable[..., Any], *arguments: object, progress: Progress | None = None
 ) -> Any:
-    """Call `function(link, *arguments)` in a worker and return what it returns.
+    """Call `function(link, *arguments)` in a worker and return its result.
 
     Args:
-        function: Can be imported by its name; gets a `Link` first.
-        arguments: Can be pickled.
-        progress: Told what the worker reports.
+        function: An importable function; its first argument is a `WorkerLink`.
+        arguments: Picklable arguments.
+        progress: Called with the worker's reports.
 
     Raises:
-        MemlabError: What the function raised, as one of the root classes.
+        MemlabError: The function's error, as one of the root classes.
         DeviceError: The worker died.
     """
     with Worker(function, *arguments) as worker:
@@ -238,15 +239,15 @@ def call_in_worker(
 
 
 def worker_main(pipe: int, page: int, caller: int) -> None:
-    """Do the work of a worker process; never returns.
+    """The main function of a worker process; it never returns.
 
-    The process leaves without unwinding the interpreter, so that no destructor calls a driver
-    that a fault has left unusable.
+    The process exits without unwinding the interpreter, so that no destructor calls a driver that
+    a fault has made unusable.
 
     Args:
-        pipe: The worker's end of the pipe, a file descriptor.
-        page: The file of the page that the caller watches, the same.
-        caller: The caller's process; when it ends, so does this one.
+        pipe: File descriptor of the worker's end of the pipe.
+        page: File descriptor of the page of shared memory.
+        caller: Identifier of the caller's process; when it ends, so does this one.
     """
     _die_with_caller(caller)
     connection = Connection(pipe)
@@ -268,12 +269,12 @@ def worker_main(pipe: int, page: int, caller: int) -> None:
 
 
 def _die_with_caller(caller: int) -> None:
-    """Have the kernel end this process with its caller, whatever it is doing then.
+    """Have the operating system kill this process when its caller ends.
 
-    Linux ends it with the thread that started it. Elsewhere, where there is no CUDA or no worker
-    starts, it would end when it next uses the pipe.
+    Linux does so when the thread that started it ends. On other systems, which have no CUDA or do
+    not start workers, it would end when it next uses the pipe.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != caller:  # it was gone before
+    if os.getppid() != caller:  # the caller ended before the request
         os._exit(1)

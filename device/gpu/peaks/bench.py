@@ -1,4 +1,4 @@
-"""The bench that micro-benchmarks stand on: a session, the compiled kernels, how long to time."""
+"""The common part of the measurements: a session, the compiled kernels and timing settings."""
 
 from __future__ import annotations
 
@@ -29,12 +29,23 @@ SINGLE_SAMPLE_SETTINGS = TimingSettings(samples=1, settle_s=0.0, settle_cap_s=0.
 
 SINK_DTYPE = np.dtype(np.uint32)
 CLOCK_RESULT_BYTES, CHASE_RESULT_BYTES = 16, 24
-"""`Clock` and `Chased` in `common.cuh`: cycles and nanoseconds, and where a chase ended."""
+"""Sizes of the results in `common.cuh`, bytes: cycles and nanoseconds, and for a chase of pointers
+also its end."""
 
 
 @dataclass
 class BenchmarkSession:
-    """A session with what the measurements share."""
+    """A GPU session with the common state of the measurements.
+
+    Attributes:
+        session: The GPU.
+        link: The connection to the caller.
+        properties: The GPU's properties.
+        steps: The number of measurements.
+        done: The number of measurements that have been started.
+        generator: Draws the random inputs.
+        cubins: Machine code by file and whether it is for one compute capability only.
+    """
 
     session: GpuSession
     link: WorkerLink
@@ -45,12 +56,12 @@ class BenchmarkSession:
     cubins: dict[tuple[str, bool], bytes] = field(default_factory=dict)
 
     def step(self, what: str) -> None:
-        """Say what is being measured next."""
+        """Report the next measurement."""
         self.link.report(f"measuring {what}", self.done / self.steps)
         self.done += 1
 
     def load(self, file: str, entry: str, specific: bool = False) -> Any:
-        """Compile a file, once, and give one of its kernels."""
+        """Compile a file, once, and return one of its kernels."""
         if (file, specific) not in self.cubins:
             major, minor = self.properties.compute_capability
             options = (f"-arch=sm_{major}{minor}a",) if specific else ()
@@ -63,17 +74,17 @@ class BenchmarkSession:
     def time(
         self, launch: Callable[[], None], what: str, settings: TimingSettings = MEASUREMENT_SETTINGS
     ) -> Samples:
-        """Time what `launch` queues, with the caches as they are."""
+        """Time the launches that `launch` queues, with caches as they are."""
         return self.session.time(launch, settings, flush=False, what=what)
 
 
-def require_correct(good: bool, label: str) -> None:
+def require_correct(correct: bool, label: str) -> None:
     """Refuse a micro-benchmark whose output is wrong.
 
     Raises:
-        MemlabError: It is.
+        MemlabError: The output is wrong.
     """
-    if not good:
+    if not correct:
         raise MemlabError(
             f"the micro-benchmark '{label}' gave a wrong result, so its time means nothing: "
             + REPORT_STEP

@@ -1,4 +1,4 @@
-"""Latencies of a GPU: pointers chased at each level, and through footprints of all sizes."""
+"""Latencies of a GPU: pointer chasing at each level, and through footprints of all sizes."""
 
 from __future__ import annotations
 
@@ -28,37 +28,42 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 LATENCY_STEPS = 63 * 16 * 16
-"""Loads or multiply-adds of a latency: a multiple of what each kernel unrolls."""
+"""Dependent loads or multiply-adds per measurement: a multiple of every kernel's unrolling."""
 CHAIN_STEPS = 16 * LATENCY_STEPS
-"""Of what takes a few clocks only: the GPU's timer ticks about once in a microsecond."""
-CHASE_ROUNDS = 2  # of which the second counts; as in `latency.cu`
+"""The same for operations of a few clocks: the GPU's timer ticks about once per microsecond."""
+CHASE_ROUNDS = 2  # of which the second is measured; as in `latency.cu`
 L2_TESTED_LINES = 2**14
-"""Lines whose L2 latency is looked at one by one: 2 MiB."""
+"""Lines whose L2 latency is measured individually: 2 MiB."""
 LOADING_SM, OTHER_SM_COUNT, MIN_FAR_LINE_SHARE = 0, 16, 0.2
-"""The multiprocessor that loads them, how many others are tried, and the share of far lines that
-says that one is on the other side: half of all lines, if addresses are spread evenly."""
+"""The multiprocessor that loads these lines, the number of others that are tried, and the share of
+far lines from which one counts as being on the other side: half of all lines are expected to be
+far, if addresses are spread evenly."""
 SMALLEST_FOOTPRINT = 2**12
+"""The smallest footprint, bytes."""
 LARGEST_FOOTPRINT = 2**30
+"""The largest footprint, bytes."""
 CHASE_MEMORY_SHARE = 0.4
-"""Bytes of each of two arrays; but they take at most so much of the memory that is free."""
+"""The largest share of the free memory for one of two arrays."""
 L1_FOOTPRINT = 2**14
+"""A footprint well within the L1, bytes."""
 L2_FOOTPRINT_DIVISOR = 16
-"""What lies well within the L1, bytes, and well within the L2: such a part of it."""
+"""The size of the L2 divided by a footprint well within it."""
 TILE_BYTES = kernels.CACHE_TILE_WORDS * VECTOR_BYTES
 SWEEP_BYTES_PER_SM = 2**27
-"""What each multiprocessor reads for the bandwidth of a footprint."""
+"""Bytes that each multiprocessor reads to measure the bandwidth of a footprint."""
 SWEEP_STRIDE = 7
-"""Makes the multiprocessors' ways through a footprint differ; see `cache.cu`."""
+"""Makes the multiprocessors read a footprint in different orders; see `cache.cu`."""
 WARM_FACTOR = 4
-"""Footprints above so many L2 sizes need no reading beforehand: almost nothing would stay."""
+"""The multiple of the L2 size above which a footprint is not read before a chase: almost nothing of
+it would stay in the L2."""
 
 
 def measure_latencies(bench: BenchmarkSession, largest: int) -> tuple[Latency, ...]:
     """Chase pointers at each level, from the registers outwards.
 
     Args:
-        bench: Where to.
-        largest: The footprint that lies in DRAM, bytes: the last of `footprints`.
+        bench: The session.
+        largest: The footprint in DRAM, bytes: the last of `footprint_sizes`.
     """
     bench.step("latencies")
     array = bench.session.array
@@ -77,7 +82,7 @@ def measure_latencies(bench: BenchmarkSession, largest: int) -> tuple[Latency, .
 def _chain_latency(
     bench: BenchmarkSession, file: str, entry: str, data: Any, key: str, label: str
 ) -> Latency:
-    """Time one thread's dependent operations on what needs no memory of ours."""
+    """Time dependent operations of one thread in registers, shared or constant memory."""
     session = bench.session
     result = session.array(CHASE_RESULT_BYTES)
     function, arguments = bench.load(file, entry), [data, np.int32(CHAIN_STEPS), result]
@@ -89,7 +94,7 @@ def _chain_latency(
 
 
 class _PointerChase:
-    """Chases through global memory of any footprint, along random circles."""
+    """Chases pointers through global memory of any footprint, along random cycles."""
 
     def __init__(self, bench: BenchmarkSession, largest: int) -> None:
         self._bench, self._session, self._largest = bench, bench.session, largest
@@ -97,14 +102,14 @@ class _PointerChase:
         self._sink = self._session.array(np.zeros(1, SINK_DTYPE))
 
     def latency(self, entry: str, footprint: int, key: str, label: str) -> Latency:
-        """Give the mean latency of loads that are spread over a footprint, in bytes."""
+        """Measure the mean latency of loads that are spread over a footprint, in bytes."""
         cycles, clock = self.cycles(entry, footprint, SETTLED_SETTINGS)
         return Latency(key, label, cycles, clock)
 
     def cycles(
         self, entry: str, footprint: int, settings: TimingSettings = SINGLE_SAMPLE_SETTINGS
     ) -> tuple[float, float]:
-        """Chase through a footprint; gives cycles a load and the SM clock, Hz."""
+        """Chase through a footprint; return the cycles per load and the SM clock, Hz."""
         session, bench = self._session, self._bench
         nodes = footprint // LINE_BYTES
         order = bench.generator.permutation(nodes).astype(np.uint32)
@@ -120,7 +125,7 @@ class _PointerChase:
         words, start = np.uint64(warm // VECTOR_BYTES), 0
 
         def launch() -> None:
-            nonlocal start  # each goes on where the one before ended: those lines are cached
+            nonlocal start  # each launch continues where the last one ended: its lines are cached
             arguments = [
                 self._memory,
                 words,
@@ -139,18 +144,19 @@ class _PointerChase:
         return cycles, clock
 
     def l2_latencies(self) -> list[Latency]:
-        """Give the latency of the L2, and where it has two parts, of the far one too.
+        """Measure the latency of the L2 and, if it has two parts, of the far part too.
 
-        What a multiprocessor has read itself lies near. So another reads lines first, until one
-        is found that leaves some of them far: these take longer than all that are near. A single
-        load between two readings of the clock costs more than one in a chase, alike near or far.
+        Lines that a multiprocessor has read itself are near. So other multiprocessors read the
+        lines first, until one is found that leaves some of them far: these take longer than all
+        near lines. A single load between two readings of the clock takes longer than one in a
+        chase; the difference is the same for near and far lines and is subtracted.
         """
         footprint = self._session.l2_bytes // L2_FOOTPRINT_DIVISOR // LINE_BYTES * LINE_BYTES
         near, clock = self.cycles("chase_l2", footprint, SETTLED_SETTINGS)
-        own = self._lines(LOADING_SM)
-        extra, slowest = own.mean() - near, np.percentile(own, 99.9)
-        for other in range(2, min(self._session.multiprocessors, 2 + 2 * OTHER_SM_COUNT), 2):
-            cycles = self._lines(other)
+        near_cycles = self._lines(LOADING_SM)
+        extra, slowest = near_cycles.mean() - near, np.percentile(near_cycles, 99.9)
+        for first in range(2, min(self._session.multiprocessors, 2 + 2 * OTHER_SM_COUNT), 2):
+            cycles = self._lines(first)
             far = cycles[cycles > slowest]
             if len(far) > MIN_FAR_LINE_SHARE * L2_TESTED_LINES:
                 distant = Latency("l2_far", "L2, far", float(far.mean() - extra), clock)
@@ -158,7 +164,7 @@ class _PointerChase:
         return [Latency("l2_near", "L2", near, clock)]
 
     def _lines(self, first: int) -> NDArray[np.float64]:
-        """Cycles of a load of each line, after multiprocessor `first` alone has read them."""
+        """Cycles of a load of each line, after only multiprocessor `first` has read them."""
         session, bench = self._session, self._bench
         touch, lines = (bench.load("latency.cu", entry) for entry in ("touch", "lines"))
         grid, size = (session.multiprocessors, 1, 1), L2_TESTED_LINES * LINE_BYTES
@@ -177,13 +183,13 @@ class _PointerChase:
 def _read_chase_result(
     session: GpuSession, result: Any, steps: int = LATENCY_STEPS
 ) -> tuple[float, float, int]:
-    """Read `Chased`: cycles a step, the SM clock in Hz, and where the chase ended."""
-    cycles, nanoseconds, end = (int(each) for each in session.read(result, np.empty(3, np.uint64)))
+    """Read the result of a chase: cycles per step, the SM clock in Hz, and its last address."""
+    cycles, nanoseconds, end = map(int, session.read(result, np.empty(3, np.uint64)))
     return cycles / steps, cycles / nanoseconds * 1e9, end
 
 
 def footprint_sizes(free_bytes: int) -> list[int]:
-    """Powers of two and what lies halfway between them, in so much free memory; bytes."""
+    """Powers of two and the midpoints between them that fit the free memory, bytes."""
     powers = range(SMALLEST_FOOTPRINT.bit_length() - 1, LARGEST_FOOTPRINT.bit_length() - 1)
     halves = [size for power in powers for size in (2**power, 3 * 2 ** (power - 1))]
     return [
@@ -192,7 +198,7 @@ def footprint_sizes(free_bytes: int) -> list[int]:
 
 
 def sweep_footprints(bench: BenchmarkSession, sizes: Sequence[int]) -> Iterator[Footprint]:
-    """Chase through, and read with every multiprocessor, footprints of all these sizes."""
+    """Chase through footprints of all sizes, and read them with every multiprocessor."""
     chase = _PointerChase(bench, sizes[-1])
     session = bench.session
     memory = session.array(sizes[-1])
@@ -209,12 +215,12 @@ def sweep_footprints(bench: BenchmarkSession, sizes: Sequence[int]) -> Iterator[
 
 
 def _read_bandwidth(bench: BenchmarkSession, memory: Any, footprint: int) -> float:
-    """Let every multiprocessor read a footprint, each in its own order; gives B/s."""
+    """Let every multiprocessor read a footprint, in different orders; return B/s."""
     session = bench.session
     function = bench.load("cache.cu", "read_any")
     blocks, trips = session.multiprocessors, SWEEP_BYTES_PER_SM // TILE_BYTES
-    # Well beyond the caches all go in order: what chance lets two read soon after one another would
-    # come from the L2.
+    # Well beyond the caches all read in the same order: otherwise some lines that two of them read
+    # in quick succession would come from the L2.
     hop = SWEEP_STRIDE if footprint <= 2 * session.l2_bytes else 0
     sink, elapsed = session.array(np.zeros(1, SINK_DTYPE)), session.array(CLOCK_RESULT_BYTES)
     words = np.uint32(footprint // VECTOR_BYTES)

@@ -1,9 +1,9 @@
-"""Measures what a GPU can do: runs the micro-benchmarks and gives rates and latencies.
+"""Measures a GPU: runs the micro-benchmarks and returns rates and latencies.
 
-A figure counts only if the kernel did its work: each is launched once on random data and its
-output compared with NumPy's before it is timed. Times follow the recipe of every other time
-(`memlab.device.gpu.timing`). The caches are not flushed in between: the arrays of a stream are
-many times the L2, and a loop's data are to be in the cache it shows.
+Every kernel is verified before it is timed: it is launched once on random data, and its output is
+compared with NumPy's. It is timed like all launches (`memlab.device.gpu.timing`), but caches are
+not flushed: the arrays of a stream are many times as large as the L2, and the data of a loop must
+be in the cache that it measures.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ def measure_peaks(
 
     Args:
         index: The GPU's number, from 0.
-        properties: What is known of it; rates are compared with what follows from it.
-        progress: Told what is being measured and which fraction of all is over.
+        properties: The GPU's properties, from which theoretical rates are computed.
+        progress: Called with the current measurement and the completed fraction of all.
 
     Returns:
-        The figures; `created_at` and `memlab_version` are left for the caller.
+        The results; the caller sets `created_at` and `memlab_version`.
 
     Raises:
         DeviceError: There is no such GPU, or it cannot be used.
         MemlabError: A kernel's output is wrong, or it did not end.
     """
     started = time.monotonic()
-    rates, delays, by_footprint = call_in_worker(
+    rates, latencies, footprints = call_in_worker(
         _measure_in_worker, index, properties, progress=progress
     )
     memory_clock = properties.memory_clock_rate_hz
@@ -52,8 +52,8 @@ def measure_peaks(
         driver_version=properties.driver_version,
         memory_clock_hz=None if memory_clock is None else float(memory_clock),
         rates=rates,
-        latencies=delays,
-        footprints=by_footprint,
+        latencies=latencies,
+        footprints=footprints,
         duration_s=time.monotonic() - started,
     )
 
@@ -62,8 +62,8 @@ PeakResults = tuple[tuple[Rate, ...], tuple[Latency, ...], tuple[Footprint, ...]
 
 
 def _measure_in_worker(link: WorkerLink, index: int, properties: DeviceProperties) -> PeakResults:
-    """What the worker does."""
-    with GpuSession(index, link, own=True) as session:
+    """The worker's task: run all measurements."""
+    with GpuSession(index, link, memlab_kernels=True) as session:
         bench = BenchmarkSession(session, link, properties)
         loops = kernels.supported_loops(properties.compute_capability)
         sizes = footprint_sizes(session.free_bytes())

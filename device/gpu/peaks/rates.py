@@ -27,24 +27,25 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 TARGET_LAUNCH_S = 5e-3
-"""How long a launch of a loop shall take: what starts and ends it is then below 0.1%."""
+"""The intended duration of a loop's launch, seconds: its start and end are then below 0.1%."""
 CALIBRATION_TRIPS = 101
-"""Trips of the launch that finds out how many this takes. Odd, as `fma.cu` wants it."""
+"""Trips of the launch that calibrates the number of trips; odd, as `fma.cu` requires."""
 
 STREAM_BYTES = 8 * 2**30
-"""Size of a stream's array: the more, the less its start and end weigh."""
+"""Size of a stream's array, bytes: large, so that its start and end do not matter."""
 STREAM_MEMORY_SHARE = 0.25
-"""But each of the three takes at most so much of the memory that is free."""
+"""The largest share of the free memory for one of the three arrays."""
 MIN_L2_MULTIPLE = 4
-"""Of an array of fewer, too much would still be in the L2 from the pass before."""
+"""The least size of an array relative to the L2: too much of a smaller one would stay in the L2
+from the previous pass."""
 STREAM_GRANULARITY_BYTES = 2**21
-"""Arrays are a multiple of this many bytes long: a GPU page, and any block's share."""
+"""Arrays are a multiple of this size: one GPU page, and a multiple of every block's part."""
 CHECKED_BYTES = 64 * 2**20
-"""How much of a stream is compared with NumPy."""
+"""Bytes of a stream that are compared with NumPy."""
 
 
 def measure_stream_rates(bench: BenchmarkSession) -> list[Rate]:
-    """Time the passes over DRAM. Of the three arrays, `out` is written, two are read."""
+    """Time the streams over DRAM. Of their three arrays, one is written and two are read."""
     session = bench.session
     size = stream_bytes(session.free_bytes(), session.l2_bytes)
     words = size // VECTOR_BYTES
@@ -76,10 +77,10 @@ def measure_stream_rates(bench: BenchmarkSession) -> list[Rate]:
 
 
 def stream_bytes(free_bytes: int, l2_bytes: int) -> int:
-    """Size of a stream's array on a GPU with so much free memory, and such an L2.
+    """Size of a stream's array for a GPU's free memory and L2, bytes.
 
     Raises:
-        DeviceError: There is not enough free to measure DRAM rather than the L2.
+        DeviceError: There is not enough free memory to measure DRAM rather than the L2.
     """
     size = (
         min(STREAM_BYTES, int(free_bytes * STREAM_MEMORY_SHARE))
@@ -91,7 +92,8 @@ def stream_bytes(free_bytes: int, l2_bytes: int) -> int:
         needed = math.ceil((least + STREAM_GRANULARITY_BYTES) / STREAM_MEMORY_SHARE)
         raise DeviceError(
             f"peaks need {needed} bytes of the GPU's memory, so that its L2 does not hold what is "
-            f"read, and {free_bytes} are free: end what else uses the GPU (nvidia-smi lists it)"
+            f"read, and {free_bytes} are free: end other processes that use the GPU (nvidia-smi "
+            "lists them)"
         )
     return size
 
@@ -99,33 +101,33 @@ def stream_bytes(free_bytes: int, l2_bytes: int) -> int:
 def _verify_stream(
     bench: BenchmarkSession, stream: StreamBenchmark, arrays: Sequence[Any], function: Any
 ) -> None:
-    """Launch a stream on the start of its arrays and compare with NumPy."""
+    """Launch a stream on the first part of its arrays and compare the output with NumPy's."""
     session = bench.session
     count = CHECKED_BYTES // 4
-    first, other = (session.read(each, np.empty(count, np.uint32)) for each in arrays[1:])
+    first, other = (session.read(array, np.empty(count, np.uint32)) for array in arrays[1:])
     clean = session.array(np.zeros(1, SINK_DTYPE))
     blocks = CHECKED_BYTES // VECTOR_BYTES // stream.words_per_block
     arguments = [*arrays, kernels.KEEP_ALL, clean]
     session.launch(function, (blocks, 1, 1), (stream.threads, 1, 1), arguments)
-    found = session.read(arrays[0], np.empty(count, np.uint32))
+    output = session.read(arrays[0], np.empty(count, np.uint32))
     if stream.entry == "read":
         (combined,) = session.read(clean, np.empty(1, SINK_DTYPE))
-        good = combined == np.bitwise_xor.reduce(first)
+        correct = combined == np.bitwise_xor.reduce(first)
     elif stream.entry == "write":
         value = np.arange(count // 4, dtype=np.uint32) * np.uint32(2654435761)
         others = (~value, value ^ np.uint32(0x5A5A5A5A), value + np.uint32(0x9E3779B9))
-        good = np.array_equal(found.reshape(-1, 4), np.stack([value, *others], axis=1))
+        correct = np.array_equal(output.reshape(-1, 4), np.stack([value, *others], axis=1))
     elif stream.entry == "copy":
-        good = np.array_equal(found, first)
+        correct = np.array_equal(output, first)
     else:
-        b, c = (each.view(np.float32).astype(np.float64) for each in (first, other))
+        b, c = (array.view(np.float32).astype(np.float64) for array in (first, other))
         wanted = (b + float(kernels.TRIAD_FACTOR) * c).astype(np.float32)
-        good = np.allclose(found.view(np.float32), wanted, rtol=1e-6)
-    require_correct(bool(good), stream.label)
+        correct = np.allclose(output.view(np.float32), wanted, rtol=1e-6)
+    require_correct(bool(correct), stream.label)
 
 
 def measure_loop_rate(bench: BenchmarkSession, loop: LoopBenchmark) -> Rate:
-    """Time a loop, long enough that what starts and ends it does not count."""
+    """Time a loop, with enough trips that its start and end do not matter."""
     bench.step(loop.label)
     session = bench.session
     loop = kernels.size_for_l2(loop, session.multiprocessors, session.l2_bytes)
@@ -136,7 +138,7 @@ def measure_loop_rate(bench: BenchmarkSession, loop: LoopBenchmark) -> Rate:
     _verify_loop(bench, loop, function, data, elapsed)
 
     if loop.own_data:
-        data = np.concatenate([data] * blocks)  # each block's own copy
+        data = np.concatenate([data] * blocks)  # one copy per block
     memory = session.array(data)
     item = np.dtype(loop.output).itemsize
     out = session.array(max(loop.outputs_per_block * blocks, 1) * item)
@@ -161,7 +163,7 @@ def measure_loop_rate(bench: BenchmarkSession, loop: LoopBenchmark) -> Rate:
         return session.time(launch, settings, flush=False, what=loop.label, report=report)
 
     trips = CALIBRATION_TRIPS
-    for _ in range(2):  # the first guess may be far off, and then imprecise
+    for _ in range(2):  # the first estimate comes from a short and so imprecise launch
         short = run(trips, SINGLE_SAMPLE_SETTINGS, [])
         trips = max(1, round(trips * TARGET_LAUNCH_S / short.median_s)) | 1
     clocks = list[float]()
@@ -175,7 +177,7 @@ def measure_loop_rate(bench: BenchmarkSession, loop: LoopBenchmark) -> Rate:
 def _verify_loop(
     bench: BenchmarkSession, loop: LoopBenchmark, function: Any, data: NDArray[Any], elapsed: Any
 ) -> None:
-    """Launch one block for one trip and compare with NumPy."""
+    """Launch one block for one trip and compare its output with NumPy's."""
     session = bench.session
     expected = loop.expected(data)
     out = session.array(np.zeros(max(loop.outputs_per_block, 1), loop.output))
@@ -189,14 +191,14 @@ def _verify_loop(
         elapsed,
     ]
     session.launch(function, (1, 1, 1), (threads, 1, 1), arguments, loop.dynamic_shared_bytes)
-    found = session.read(out, np.empty(max(loop.outputs_per_block, 1), loop.output))
+    output = session.read(out, np.empty(max(loop.outputs_per_block, 1), loop.output))
     if isinstance(expected, np.ndarray):
-        sums = found.astype(np.float64).reshape(len(expected), -1).sum(axis=1)
+        sums = output.astype(np.float64).reshape(len(expected), -1).sum(axis=1)
         scale = np.abs(expected).max()
-        good = np.allclose(sums, expected, rtol=0, atol=1e-4 * scale)
+        correct = np.allclose(sums, expected, rtol=0, atol=1e-4 * scale)
     else:
-        good = found[0] == expected
-    require_correct(bool(good), loop.label)
+        correct = output[0] == expected
+    require_correct(bool(correct), loop.label)
 
 
 def _rate_record(
@@ -229,5 +231,5 @@ def _rate_record(
 
 def _clock_hz(elapsed: NDArray[np.uint64]) -> float:
     """The SM clock from a multiprocessor's cycles over the GPU's timer."""
-    cycles, nanoseconds = (int(each) for each in elapsed)
+    cycles, nanoseconds = map(int, elapsed)
     return cycles / nanoseconds * 1e9 if nanoseconds else 0.0

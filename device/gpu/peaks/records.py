@@ -1,6 +1,6 @@
-"""What `memlab peaks` finds out about a GPU: rates, latencies, and both by footprint.
+"""Records of a GPU's measured peaks: rates, latencies, and both by footprint.
 
-All of it is measured; what it is compared with is computed from the device's properties.
+Theoretical rates for comparison are computed from the device's properties.
 """
 
 from __future__ import annotations
@@ -32,40 +32,42 @@ HALF_RESULTS_PER_CLOCK_PER_SM = {
     (8, 9): 128,
     (9, 0): 256,
 }
-"""16-bit floating-point multiply-adds in pairs, by compute capability (CUDA C++ Programming
-Guide, "Throughput of Native Arithmetic Instructions")."""
+"""Results of paired 16-bit floating-point multiply-adds, by compute capability (CUDA C++
+Programming Guide, "Throughput of Native Arithmetic Instructions")."""
 
 
 TCGEN05_MAJORS = (10, 11)
-"""Compute capabilities, by major, whose tensor cores reach their peak with `tcgen05.mma` alone,
-which nothing here measures (PTX ISA, "TensorCore 5th Generation Family Instructions")."""
+"""Major compute capabilities whose tensor cores reach their peak only with `tcgen05.mma`, which no
+micro-benchmark uses (PTX ISA, "TensorCore 5th Generation Family Instructions")."""
 
 RATE_UNCERTAINTY = 0.005
-"""Share by which a rate may seem to lie above its limit. Events resolve 0.5 µs and the GPU's timer
-1 µs of launches of milliseconds, which is below 0.1%; but the SM clock moves in steps of 15 MHz
-while they run, and of a step that lies between the median time and the median clock half is 0.4%
-at 1.8 GHz."""
+"""The fraction by which a valid rate may exceed its limit. Events resolve 0.5 µs and the GPU's
+timer 1 µs of launches of milliseconds, which is below 0.1%; but the SM clock changes in steps of 15
+MHz during the launches, and half a step between the median time and the median clock is 0.4% at
+1.8 GHz."""
 
 
 @dataclass(frozen=True)
 class Rate:
-    """How fast something is done.
+    """The rate of a micro-benchmark.
 
     Attributes:
-        key: The micro-benchmark, e.g. `dram_read`.
-        label: As a person reads it.
-        limit: What it shows the limit of: `dram`, `l2`, `l1`, `shared`, `constant`, `fp32` …;
-            `l2_shared` is no limit of its own: there one read of the L2 serves several.
+        key: The micro-benchmark, for example `dram_read`.
+        label: Its name in tables and pictures.
+        limit: The measured ceiling: `dram`, `l2`, `l1`, `shared`, `constant`, `fp32` …;
+            `l2_shared` is not a separate ceiling: there one read of the L2 serves several.
         unit: `B/s` or `FLOP/s`.
-        value: Work of a launch over its median time, in that unit.
-        lower_quartile: The same of the third quartile of the times: a quarter is slower.
-        upper_quartile: Of the first: a quarter is faster.
-        samples: Launches timed.
-        clock_hz: The SM clock meanwhile: the multiprocessor's cycles over the GPU's timer where
-            the kernel reads both, else NVML's word; None where neither is known.
-        bytes_per_clock_per_sm: For what every multiprocessor has of its own, at that clock.
-        theoretical: What the device's datasheet allows at the clock it assumes; None if unknown.
-        theoretical_at_clock: The same at the clock observed.
+        value: Work of a launch divided by its median time, in that unit.
+        lower_quartile: Work divided by the third quartile of the times: a quarter is slower.
+        upper_quartile: Work divided by the first quartile of the times: a quarter is faster.
+        samples: The number of timed launches.
+        clock_hz: The SM clock during the launches, Hz: the multiprocessor's cycles divided by the
+            GPU's timer if the kernel reads both, or else the clock from NVML; None if unknown.
+        bytes_per_clock_per_sm: The rate per multiprocessor at that clock, B/clock, of units that
+            every multiprocessor has; None for others.
+        theoretical: The limit from the device's datasheet at the clock it assumes, in `unit`; None
+            if unknown.
+        theoretical_at_clock: The same limit at `clock_hz`.
     """
 
     key: str
@@ -83,30 +85,30 @@ class Rate:
 
     @property
     def fraction(self) -> float | None:
-        """Of the datasheet's limit; a clock above the one it assumes may reach more than 1."""
+        """The fraction of the datasheet's limit; above 1 if the clock exceeds the assumed one."""
         return self.value / self.theoretical if self.theoretical else None
 
     @property
     def fraction_at_clock(self) -> float | None:
-        """Of what the clock that ran allows."""
+        """The fraction of the limit at the clock of the launches."""
         return self.value / self.theoretical_at_clock if self.theoretical_at_clock else None
 
     @property
     def invalid(self) -> bool:
-        """Whether it is more than the clock that ran allows, and DRAM's pins: then it is wrong."""
+        """Whether the rate exceeds the limit at its clock, so that it must be wrong."""
         share = self.fraction_at_clock
         return share is not None and share > 1 + RATE_UNCERTAINTY
 
 
 @dataclass(frozen=True)
 class Latency:
-    """From an instruction to one that needs its result.
+    """The latency from an instruction to one that depends on its result.
 
     Attributes:
-        key: `register`, `shared`, `constant`, `l1`, `l2`, `l2_near`, `l2_far`, `dram`.
-        label: As a person reads it.
+        key: `register`, `shared`, `constant`, `l1`, `l2`, `l2_near`, `l2_far` or `dram`.
+        label: Its name in tables and pictures.
         cycles: Clocks of the multiprocessor.
-        clock_hz: Its clock meanwhile.
+        clock_hz: The clock during the measurement, Hz.
     """
 
     key: str
@@ -116,19 +118,19 @@ class Latency:
 
     @property
     def seconds(self) -> float:
-        """The same as time."""
+        """The latency, seconds."""
         return self.cycles / self.clock_hz
 
 
 @dataclass(frozen=True)
 class Footprint:
-    """What memory of one size gives.
+    """Latency and bandwidth of a footprint.
 
     Attributes:
-        footprint_bytes: How much is read again and again.
-        latency_cycles: Of a load that waits for the one before, by one thread.
-        bandwidth_bytes_per_s: Of all multiprocessors, each reading the whole footprint; None
-            where it is too small to keep them busy.
+        footprint_bytes: The amount of memory that is read repeatedly.
+        latency_cycles: Latency of dependent loads of one thread, clocks.
+        bandwidth_bytes_per_s: Bandwidth of all multiprocessors, each reading the whole footprint;
+            None if it is too small to keep them busy.
     """
 
     footprint_bytes: int
@@ -138,18 +140,18 @@ class Footprint:
 
 @dataclass(frozen=True, repr=False)
 class Peaks(Presentable):
-    """All that was measured of one GPU.
+    """All measurements of one GPU.
 
     Attributes:
-        device: Which.
+        device: The GPU.
         driver_version: The CUDA version of its driver.
-        memory_clock_hz: As the driver gives it.
-        rates: From memory to arithmetic.
-        latencies: From the multiprocessor outwards.
-        footprints: In rising order.
-        created_at: ISO 8601 in UTC, to the second.
-        memlab_version: The version that measured.
-        duration_s: How long it took.
+        memory_clock_hz: The memory clock from the driver, Hz.
+        rates: Rates, from memory to arithmetic.
+        latencies: Latencies, from the multiprocessor outwards.
+        footprints: Latency and bandwidth by footprint, in ascending order.
+        created_at: Time of the measurement, ISO 8601 in UTC, to the second.
+        memlab_version: The version of memlab that measured.
+        duration_s: The duration of the measurement, seconds.
     """
 
     device: DeviceSummary
@@ -166,16 +168,17 @@ class Peaks(Presentable):
 def theoretical_rate(
     limit: str, properties: DeviceProperties, clock: float | None = None
 ) -> float | None:
-    """Compute what a device could do at most.
+    """Compute the theoretical limit of a rate.
 
     Args:
         limit: As in `Rate`.
-        properties: The device.
-        clock: The SM clock, Hz; None for the one that its datasheet assumes. DRAM has its own.
+        properties: The device's properties.
+        clock: The SM clock, Hz; None for the clock that the datasheet assumes. DRAM has a separate
+            clock.
 
     Returns:
-        B/s or FLOP/s; None where a figure is unknown or nobody states one, as for the L2 and
-        for constant memory.
+        B/s or FLOP/s; None if a property is unknown or not published, as for the L2 and for
+        constant memory.
     """
     if limit == "dram":
         return peak_bandwidth_bytes_per_s(properties)

@@ -101,7 +101,7 @@ from memlab.errors import DeviceError, MemlabError, UsageError
         (
             "cuInit failed: system has unsupported display driver / cuda driver combination",
             DeviceError,
-            "another version",
+            "different version",
             "restart the machine",
         ),
         (

@@ -35,7 +35,7 @@ class EmulatedSession:
 
     multiprocessors, l2_bytes = 1, 2**17
 
-    def __init__(self, index, link, own):
+    def __init__(self, index, link, memlab_kernels):
         self._data, self._used, self.launched = np.zeros(MEMORY_BYTES, np.uint8), 0, []
         self._base = GlobalMemory({"all": (MEMORY_BYTES, 1)}).find("all").address
 
