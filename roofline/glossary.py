@@ -1,7 +1,7 @@
-"""What the terms, counters and kernels mean: the data behind `memlab explain`.
+"""The meaning of terms, counters and kernels: the data behind `memlab explain`.
 
-The terms are in `glossary.toml`. A kernel explains itself: its summary, its parameters and the
-comment at the head of its `.cu`, which says what the step changes and what to expect.
+The terms are in `glossary.toml`. A kernel's text comes from its own files: its summary, its
+parameters and the comment at the head of its `.cu`, which says what it changes and what to expect.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ KERNEL_KIND = "kernels"
 
 @dataclass(frozen=True, repr=False)
 class GlossaryEntry(Presentable):
-    """What a term or a kernel is.
+    """The explanation of a term or a kernel; optional texts are empty where there are none.
 
     Attributes:
-        name: As memlab writes it.
-        kind: The group it is listed in, `kernels` for a kernel.
-        paragraphs: What it is, in sentences.
-        unit: Of the figure; empty where it is none.
-        formula: How it is computed.
-        ncu: Nsight Compute's metrics for it.
-        chapters: The notes that teach it, by title.
-        source: Where a rule or a formula is from.
-        aliases: Other names for it.
+        name: The term as memlab writes it, or the kernel's name.
+        kind: The group of the listing; `kernels` for a kernel.
+        paragraphs: The explanation.
+        unit: The figure's unit.
+        formula: The figure's formula.
+        ncu: Nsight Compute's metrics for the figure.
+        chapters: The titles of notes that teach the term.
+        source: The publication of a rule or a formula.
+        aliases: Other names of the term.
         see: Terms to read next.
-        parameters: For a kernel, its options: name and meaning with default.
+        parameters: A kernel's options: name, and meaning with default.
     """
 
     name: str
@@ -57,13 +57,13 @@ class GlossaryEntry(Presentable):
 
 @cache
 def terms() -> dict[str, GlossaryEntry]:
-    """Give every term by its name, in the order of a lesson."""
+    """Give every term by its name, in the order of the lessons."""
     document = _document()
     return {name: _term_entry(name, table) for name, table in document["terms"].items()}
 
 
 def kernel_entry(kernel: Kernel) -> GlossaryEntry:
-    """Explain a kernel by what its own files say."""
+    """Explain a kernel from its own files."""
     document = _document()
     table = document["kernels"].get(kernel.name, {})
     return GlossaryEntry(
@@ -73,20 +73,23 @@ def kernel_entry(kernel: Kernel) -> GlossaryEntry:
         chapters=_chapters(table),
         see=tuple(table.get("see", ())),
         parameters=tuple(
-            (each.option, f"{each.help} [{each.range_label}; default: {each.default_label}]")
-            for each in kernel.parameters
+            (
+                parameter.option,
+                f"{parameter.help} [{parameter.range_label}; default: {parameter.default_label}]",
+            )
+            for parameter in kernel.parameters
         ),
     )
 
 
 def explainable_names() -> list[str]:
-    """List what can be explained: every term and alias, every kernel."""
+    """List all names with an explanation: terms, their aliases, and kernels."""
     aliases = (alias for entry in terms().values() for alias in entry.aliases)
     return [*terms(), *aliases, *CATALOG]
 
 
 def find_entries(name: str) -> tuple[GlossaryEntry, ...]:
-    """Find what a name means.
+    """Find the explanation of a name.
 
     Args:
         name: A term, one of its aliases or a kernel; case, dashes and underscores do not matter.
@@ -95,29 +98,31 @@ def find_entries(name: str) -> tuple[GlossaryEntry, ...]:
         One entry; two where a kernel and a term have the same name.
 
     Raises:
-        UsageError: There is none; the message gives the nearest names.
+        UsageError: The name is unknown; the message gives the nearest names.
     """
     wanted = _normalized_name(name)
     kernels = [
-        kernel_entry(each) for each in CATALOG.values() if _normalized_name(each.name) == wanted
+        kernel_entry(kernel)
+        for kernel in CATALOG.values()
+        if _normalized_name(kernel.name) == wanted
     ]
-    found = [
+    entries = [
         entry
         for entry in terms().values()
-        if wanted in {_normalized_name(each) for each in (entry.name, *entry.aliases, *entry.ncu)}
+        if wanted in map(_normalized_name, (entry.name, *entry.aliases, *entry.ncu))
     ]
-    # A name of its own goes before an alias or a metric that several entries share.
-    exact = [entry for entry in found if _normalized_name(entry.name) == wanted]
-    if not kernels and not found:
-        raise UsageError(f"nothing is known of {name!r}: {_nearest_names_text(wanted)}")
-    return (*kernels, *(exact or found)[:1])
+    # A term's name precedes an alias or a metric that several entries share.
+    exact = [entry for entry in entries if _normalized_name(entry.name) == wanted]
+    if not kernels and not entries:
+        raise UsageError(f"no term or kernel is called {name!r}: {_nearest_names_text(wanted)}")
+    return (*kernels, *(exact or entries)[:1])
 
 
 def head_comment(source: str) -> tuple[str, ...]:
     """Read the comment at the head of a `.cu` file.
 
     Returns:
-        Its paragraphs, a blank comment line between two of them; lines are joined.
+        The comment's paragraphs, with their lines joined; a blank comment line ends a paragraph.
     """
     lines: list[str] = []
     for line in source.splitlines():
@@ -149,10 +154,10 @@ def _chapters(table: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _nearest_names_text(wanted: str) -> str:
-    folded = {_normalized_name(each): each for each in reversed(explainable_names())}
+    folded = {_normalized_name(known): known for known in reversed(explainable_names())}
     close = suggest_nearest(wanted, folded)
     if close.startswith("known"):
-        return "'memlab explain' alone lists what is"
+        return "'memlab explain' lists all names"
     return re.sub(r"'([^']*)'", lambda match: repr(folded[match[1]]), close)
 
 

@@ -1,1 +1,1 @@
-"""What counters say without a time: ratios, boundary cost, lines, bus utilization."""
+"""Figures from counters alone, without a time: ratios, boundary costs, lines, bus utilization."""

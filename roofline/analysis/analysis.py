@@ -1,9 +1,9 @@
-"""What the counts of a launch say before any time is known.
+"""The analysis of a launch from its counts alone, without a time.
 
-The compute-to-global-memory-access ratio is the lessons': FLOPs over the bytes that threads ask
-of global memory, in the loops, where the work is (Kirk and Hwu, "Programming Massively Parallel
-Processors", section "Importance of Memory Access Efficiency"). No cache is in it, so the bound that
-it sets holds for a GPU without caches, and says how far a program depends on them.
+The compute-to-global-memory-access ratio is the textbook's: FLOPs over the bytes that threads ask
+for in global memory, taken in the loops, where the work is (Kirk and Hwu, "Programming Massively
+Parallel Processors", section "Importance of Memory Access Efficiency"). It ignores caches, so its
+bound is that of a GPU without caches, and shows how much a program depends on them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from memlab.roofline.analysis.listing import ListedLine
 
 VALUE_BYTES = {"fp64": 8, "fp16": 2, "bf16": 2}
-"""Bytes of the values that a pipe computes with; 4 for the others."""
+"""Bytes of a pipe's values, by the key of its peak; 4 for pipes that are missing."""
 
 
 @dataclass(frozen=True)
@@ -44,12 +44,12 @@ class AccessRatio:
     """The compute-to-global-memory-access ratio and the bound that it sets on a device.
 
     Attributes:
-        loops: Whether it is taken over the loops alone.
-        flop_per_byte: FLOPs over the bytes that threads ask of global memory.
-        value_bytes: Bytes of one value, which lessons call an access.
-        pipe: What computes: `fp32`, `fp64`, `tf32` …
-        bandwidth_bytes_per_s: Peak of the device's memory; None where unknown.
-        peak_flop_per_s: Peak of the pipe; None where unknown.
+        loops: Whether the ratio is taken over the loops alone.
+        flop_per_byte: FLOPs over the bytes that threads ask for in global memory, FLOP/B.
+        value_bytes: Bytes of one value; lessons call a value an access.
+        pipe: The pipe that executes most FLOPs: `fp32`, `fp64`, `tf32` …
+        bandwidth_bytes_per_s: Peak bandwidth of the device's memory, B/s; None where unknown.
+        peak_flop_per_s: Peak of the pipe, FLOP/s; None where unknown.
     """
 
     loops: bool
@@ -61,12 +61,12 @@ class AccessRatio:
 
     @property
     def flop_per_access(self) -> float:
-        """FLOPs for each value that is asked of global memory."""
+        """FLOPs per value that threads ask for in global memory."""
         return self.flop_per_byte * self.value_bytes
 
     @property
     def bound_flop_per_s(self) -> float | None:
-        """The most that the ratio allows without caches: peak, or bandwidth times ratio."""
+        """The FLOP/s that the ratio allows without caches: peak, or bandwidth times ratio."""
         if self.bandwidth_bytes_per_s is None:
             return None
         bound = self.flop_per_byte * self.bandwidth_bytes_per_s
@@ -74,13 +74,13 @@ class AccessRatio:
 
     @property
     def fraction_of_peak(self) -> float | None:
-        """That bound over the peak."""
+        """`bound_flop_per_s` over the peak, 0 to 1; None where unknown."""
         bound, peak = self.bound_flop_per_s, self.peak_flop_per_s
         return None if bound is None or not peak else bound / peak
 
     @property
     def needed_flop_per_access(self) -> float | None:
-        """FLOPs an access that the device needs to reach its peak without caches."""
+        """FLOPs per value that the device needs to reach its peak without caches."""
         if not self.bandwidth_bytes_per_s or self.peak_flop_per_s is None:
             return None
         return self.peak_flop_per_s * self.value_bytes / self.bandwidth_bytes_per_s
@@ -91,24 +91,25 @@ class Analysis(Presentable):
     """One launch, counted and not timed.
 
     Attributes:
-        kernel: Its name in the catalog.
-        parameters: What was chosen, with defaults filled in.
+        kernel: The kernel's name: `tiled`, or `saxpy.cu:saxpy` for a user kernel.
+        parameters: The kernel's parameters by name, defaults filled in.
         source: The CUDA C++ text.
-        source_name: Its file name.
-        device: For which device it was compiled and its caches modelled.
-        grid: Blocks in x, y, z.
-        block: Threads of a block in x, y, z.
-        resources: What the compiled kernel needs.
-        flop: FLOPs of the algorithm.
-        compulsory_bytes: Each input read once and each output written once.
-        coverage: How much of the grid was executed.
+        source_name: The source's file name.
+        device: The device that the kernel was compiled for and whose caches were modelled.
+        grid: Blocks in x, y and z.
+        block: Threads per block in x, y and z.
+        resources: Registers and memory of the compiled kernel.
+        flop: FLOPs of the algorithm; for a user kernel, the FLOPs executed.
+        compulsory_bytes: Bytes of the inputs, each read once, and of the outputs, each written
+            once.
+        coverage: The part of the grid that was executed.
         counters: Whole-grid totals.
-        lines: The same by source line.
+        lines: The counters of each source line that has instructions.
         ratio: The compute-to-global-memory-access ratio; None without global accesses.
-        boundary: What blocks that reach over the edge cost; None where none does.
-        verification: The output of the blocks that ran, against the reference.
-        knows_sizes: Whether memlab knows which parameters are sizes, so that a missing `boundary`
-            says something: of the catalog's kernels alone.
+        boundary: The cost of blocks that extend beyond the edge; None where no block does.
+        verification: The comparison of the outputs of the executed blocks with the reference.
+        has_known_sizes: Whether memlab knows which parameters are sizes. Only then, for kernels
+            of the catalog, does a missing `boundary` mean that no block extends beyond the edge.
         accesses: The counters by source line and access to memory.
     """
 
@@ -133,36 +134,36 @@ class Analysis(Presentable):
 
     @property
     def bytes_moved(self) -> dict[str, int]:
-        """Bytes at each level, as `placement.bytes_moved` defines them."""
+        """Bytes moved at each level, as in `placement.bytes_moved`."""
         return bytes_moved(self)
 
     @property
     def intensity_flop_per_byte(self) -> dict[str, float | None]:
-        """FLOP/B at each level."""
+        """Arithmetic intensity at each level, FLOP/B."""
         return intensities(self)
 
     @property
     def listing(self) -> tuple[ListedLine, ...]:
-        """The source with what each line did."""
+        """The source lines with their counters."""
         return listing(self.source, self.lines, self.accesses)
 
 
 def access_ratio(
     flop: int, region: Region, counters: Counters, properties: DeviceProperties
 ) -> AccessRatio | None:
-    """Compute the ratio and what it means on a device.
+    """Compute the ratio and its bound on a device.
 
-    The FLOPs are those that the region executed, and no more than the algorithm has: work on
-    padding at the edge of a matrix is no merit.
+    The FLOPs are those that the region executed, and at most those of the algorithm: work on
+    padding at the edge of a matrix does not count.
 
     Args:
         flop: FLOPs of the algorithm.
-        region: What was executed where the ratio is taken.
+        region: The region where the ratio is taken.
         counters: Whole-grid totals.
         properties: The device.
 
     Returns:
-        The ratio; None where nothing is asked of global memory.
+        The ratio; None where the region has no global accesses.
     """
     if not region.requested_bytes:
         return None

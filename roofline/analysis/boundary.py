@@ -1,4 +1,4 @@
-"""What boundary checks cost: the launch against the nearest ones whose blocks end at the edge."""
+"""The cost of boundary checks: a launch against the nearest ones whose blocks end at the edge."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ if TYPE_CHECKING:
     Count = Callable[[Launch], Counters]
 
 SIZE_PROBE_OFFSET = 8192
-"""Elements further, at which a size that matters has more blocks."""
+"""A parameter is a size if the grid grows when this is added to it."""
 SEARCH_RADIUS = 4096
-"""Sizes to each side that are tried: more than any tile or block is wide."""
+"""How many smaller and larger sizes are tried: more than any tile or block is wide."""
 
 
 @dataclass(frozen=True)
 class BoundaryCase:
-    """What one launch does, with what of it is useful.
+    """The lanes and sectors that one launch uses, and its useful work.
 
     Attributes:
-        parameters: Its sizes and tile.
+        parameters: The kernel's parameters by name: its sizes and tile.
         threads: Threads launched.
-        lane_slots: Lanes that its warp instructions could have used.
-        lanes_off: Those of them that did nothing.
+        lane_slots: Lanes of all warp instructions: 32 per instruction.
+        lanes_off: The lanes of these that were inactive.
         flop_executed: FLOPs executed.
-        sectors: Sectors that its global accesses touched.
-        work: What it is for: FLOPs of the algorithm or, without any, compulsory bytes.
+        sectors: Sectors that the global accesses touched.
+        work: The useful work: FLOPs of the algorithm or, if it has none, compulsory bytes.
     """
 
     parameters: Parameters
@@ -50,12 +50,12 @@ class BoundaryCase:
 
 @dataclass(frozen=True)
 class BoundaryCost:
-    """A launch whose blocks reach over the edge, and its neighbours whose blocks do not.
+    """A launch whose blocks extend beyond the edge, and its neighbours whose blocks do not.
 
     Attributes:
         case: The launch itself.
-        lower: The nearest smaller one; None where there is none.
-        upper: The nearest larger one; None where there is none.
+        lower: The nearest smaller launch; None where there is none.
+        upper: The nearest larger launch; None where there is none.
     """
 
     case: BoundaryCase
@@ -63,20 +63,20 @@ class BoundaryCost:
     upper: BoundaryCase | None
 
     def wasted_lanes(self, other: BoundaryCase) -> float:
-        """The share of the lane slots that the other launch's rate would save, 0 to 1."""
+        """The share of the lane slots that the other launch's slots per work would save."""
         return 1 - _amount_per_work(other.lane_slots, other) / _amount_per_work(
             self.case.lane_slots, self.case
         )
 
     def wasted_sectors(self, other: BoundaryCase) -> float:
-        """The share of the sectors that the other launch's rate would save; it may be negative."""
+        """The same share for sectors; it may be negative."""
         return 1 - _amount_per_work(other.sectors, other) / _amount_per_work(
             self.case.sectors, self.case
         )
 
 
 def edge_case(launch: Launch, counters: Counters) -> BoundaryCase:
-    """Say what a launch of these counters did and was for."""
+    """Summarize a launch with these counters."""
     slots = WARP_SIZE * counters.warp_instructions
     return BoundaryCase(
         parameters=dict(launch.parameters),
@@ -120,18 +120,18 @@ def boundary_cost(
 def nearest_multiples(
     parameters: Parameters, prepare: Prepare
 ) -> tuple[Parameters | None, Parameters | None] | None:
-    """Find the nearest sizes at which no block reaches over the edge.
+    """Find the nearest sizes at which no block extends beyond the edge.
 
-    A size is a parameter that the grid grows with. Blocks end at the edge where one element more
-    takes another block. Nothing else of a kernel needs to be known.
+    A size is a parameter that the grid grows with. Blocks end at the edge if one more element
+    needs another block. Nothing else about a kernel is needed.
 
     Args:
-        parameters: Those of the launch.
-        prepare: Makes a launch of parameters, or raises UsageError.
+        parameters: The parameters of the launch.
+        prepare: Makes a launch from parameters, or raises UsageError.
 
     Returns:
-        Smaller and larger parameters, None where there are none; or None for both where the
-        blocks end at the edge as it is, or no parameter is a size.
+        Smaller and larger parameters, None where there are none; None instead of both if the
+        blocks already end at the edge, or if no parameter is a size.
     """
     lower, upper = dict(parameters), dict(parameters)
     missing_lower = missing_upper = False
@@ -155,7 +155,7 @@ def nearest_multiples(
 def _ends_at_edge(
     parameters: Parameters, name: str, value: int, prepare: Prepare
 ) -> Callable[[int], bool] | None:
-    """Make the test whether blocks end at the edge; None where a parameter is no size."""
+    """Make the predicate that blocks end at the edge; None where a parameter is not a size."""
 
     def grid(size: int) -> Dim3 | None:
         try:
@@ -163,16 +163,16 @@ def _ends_at_edge(
         except UsageError:
             return None
 
-    here, far = grid(value), grid(value + SIZE_PROBE_OFFSET)
-    if here is None or far is None:
+    current, larger = grid(value), grid(value + SIZE_PROBE_OFFSET)
+    if current is None or larger is None:
         return None
-    growing = [axis for axis in range(3) if far[axis] > here[axis]]
-    if not growing or any(far[axis] < here[axis] for axis in range(3)):
+    growing = [axis for axis in range(3) if larger[axis] > current[axis]]
+    if not growing or any(larger[axis] < current[axis] for axis in range(3)):
         return None
 
     def ends(size: int) -> bool:
-        at, behind = grid(size), grid(size + 1)
-        return bool(at and behind and all(behind[axis] > at[axis] for axis in growing))
+        exact, more = grid(size), grid(size + 1)
+        return bool(exact and more and all(more[axis] > exact[axis] for axis in growing))
 
     return ends
 

@@ -1,4 +1,4 @@
-"""The source listing as data: every line with what it did to memory, and how hot it is."""
+"""The source listing as data: each line with its memory accesses and its heat."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ListingItem:
-    """What the instructions of a line, or of one access in it, did.
+    """The instructions of a line, or of one access in it.
 
     Attributes:
         counters: Their counters; None where nothing was executed.
-        heat: Their share of the bytes through the L1 / shared port, 0 to 1; without any such
-            bytes in the program, their share of the instructions.
+        heat: Their share of the bytes through the L1 / shared port, 0 to 1; if the program moves
+            no such bytes, their share of the thread instructions.
     """
 
     counters: LineCounters | None
@@ -32,37 +32,36 @@ class ListingItem:
 
     @property
     def sectors_per_request(self) -> float | None:
-        """Sectors that a request of global memory touches; None without requests."""
-        counted = self.counters
-        if counted is None or not counted.global_requests:
+        """Sectors per request to global memory; None without requests."""
+        counters = self.counters
+        if counters is None or not counters.global_requests:
             return None
-        return counted.global_sectors / counted.global_requests
+        return counters.global_sectors / counters.global_requests
 
     @property
     def passes_per_request(self) -> float | None:
-        """Addresses that the constant cache serves for a load; None without such loads."""
-        counted = self.counters
-        if counted is None or not counted.constant_requests:
+        """Addresses that the constant cache serves per load; None without such loads."""
+        counters = self.counters
+        if counters is None or not counters.constant_requests:
             return None
-        return counted.constant_passes / counted.constant_requests
+        return counters.constant_passes / counters.constant_requests
 
     @property
     def bus_utilisation(self) -> float | None:
-        """Bytes asked for over 32 B a sector, 0 to 1; None without sectors."""
+        """Used bytes over the bytes of the sectors, 0 to 1; None without sectors."""
         share = None if self.counters is None else line_utilisation(self.counters)
         return None if share is None else share.of_sectors
 
     @property
     def lanes_off(self) -> int:
-        """Lanes that warps carried along idle: predicated off, elsewhere, or not there at all."""
-        counted = self.counters
-        if counted is None:
+        """Inactive lanes of the warps: predicated off, diverged, or beyond the block's threads."""
+        if self.counters is None:
             return 0
-        return WARP_SIZE * counted.warp_instructions - counted.thread_instructions
+        return WARP_SIZE * self.counters.warp_instructions - self.counters.thread_instructions
 
     @property
     def lanes_off_share(self) -> float | None:
-        """The same over all lanes of the warps; None for a line that is not executed."""
+        """`lanes_off` over all lanes of the warps; None for a line that is not executed."""
         if self.counters is None or not self.counters.warp_instructions:
             return None
         return self.lanes_off / (WARP_SIZE * self.counters.warp_instructions)
@@ -70,7 +69,7 @@ class ListingItem:
 
 @dataclass(frozen=True)
 class ListedAccess(ListingItem):
-    """What a line does to one array in one direction.
+    """The accesses of a line to one array in one direction.
 
     Attributes:
         space: `global`, `shared`, `local` or `constant`.
@@ -84,7 +83,7 @@ class ListedAccess(ListingItem):
 
     @property
     def text(self) -> str:
-        """It in words: `load M`."""
+        """The access in words: `load M`."""
         return f"{self.direction} {self.array or f'{self.space} memory'}"
 
 
@@ -93,9 +92,9 @@ class ListedLine(ListingItem):
     """One line of the source.
 
     Attributes:
-        number: From 1; 0 for what the compiler assigns to no line.
-        text: As written.
-        accesses: What it does to memory.
+        number: The line number, from 1; 0 for instructions that belong to no line.
+        text: The line as written.
+        accesses: The line's accesses to memory.
     """
 
     number: int
@@ -104,36 +103,37 @@ class ListedLine(ListingItem):
 
     @property
     def mixed_accesses(self) -> tuple[ListedAccess, ...]:
-        """The accesses whose figures the line's own ones mix: several to the same space."""
-        spaces = [each.space for each in self.accesses]
-        return tuple(each for each in self.accesses if spaces.count(each.space) > 1)
+        """The accesses that share a space with another, so that the line's figures mix them."""
+        spaces = [access.space for access in self.accesses]
+        return tuple(access for access in self.accesses if spaces.count(access.space) > 1)
 
 
 def listing(
     source: str, lines: Iterable[LineCounters], accesses: Sequence[AccessCounters] = ()
 ) -> tuple[ListedLine, ...]:
-    """Annotate a source.
+    """Annotate a source with counters.
 
     Args:
-        source: The text.
+        source: The CUDA C++ text.
         lines: Counters by line.
         accesses: Counters by access.
 
     Returns:
-        Every line of the source in order. What has no line, if it did anything to memory,
-        stands behind them with the number 0.
+        Every line of the source in order, then, with the number 0, the instructions without a
+        line if they access memory.
     """
-    counted = {each.line: each for each in lines}
+    counted = {line.line: line for line in lines}
     heat = _l1_port_bytes if any(map(_l1_port_bytes, counted.values())) else _instructions
     whole = sum(map(heat, counted.values())) or 1
     numbered = list(enumerate(source_lines(source), 1))
     if 0 in counted and _l1_port_bytes(counted[0]):
         numbered.append((0, ""))
-    found: dict[int, list[ListedAccess]] = {}
-    for each in accesses:
-        mine = each.counters
-        found.setdefault(mine.line, []).append(
-            ListedAccess(mine, heat(mine) / whole, each.space, each.direction, each.array)
+    listed: dict[int, list[ListedAccess]] = {}
+    for access in accesses:
+        counters = access.counters
+        share = heat(counters) / whole
+        listed.setdefault(counters.line, []).append(
+            ListedAccess(counters, share, access.space, access.direction, access.array)
         )
     return tuple(
         ListedLine(
@@ -141,7 +141,7 @@ def listing(
             heat(counted[number]) / whole if number in counted else 0.0,
             number,
             text,
-            tuple(found.get(number, ())),
+            tuple(listed.get(number, ())),
         )
         for number, text in numbered
     )
