@@ -1,1 +1,1 @@
-"""What a person types: one thin module a command. Typer and Rich live here only."""
+"""The command line: options, output and kernels as sub-commands, shared by the commands."""

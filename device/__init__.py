@@ -1,1 +1,1 @@
-"""Where a kernel runs: a real GPU, or the emulator with a datasheet."""
+"""Devices that run a kernel: a real GPU, or the emulated device that a datasheet describes."""

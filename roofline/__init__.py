@@ -1,1 +1,1 @@
-"""What a result means: ceilings, intensities, bounds, advice, stored runs and pictures."""
+"""The meaning of a result: ceilings, placement under them, units and the glossary."""
