@@ -79,7 +79,7 @@ class PhaseRecorder(Recorder):
                 self._use(active, store=row.kind == "store")
             phases[index] = self._phase[self._followed]
         self._touched.clear()
-        if len(self.stretches) > len(self.phases):  # followed lanes ran these instructions
+        if len(self.ranges) > len(self.phases):  # followed lanes ran these instructions
             self.phases.append(phases)
 
     def _use(self, lanes: Lanes, *, store: bool) -> None:

@@ -79,7 +79,7 @@ def walk_thread(
     """
     walker = _ThreadWalker(program, lane, names, arguments)
     multiplies = any(is_matrix_product(step) for step in program.steps)
-    for stretch, phases in zip(recorder.stretches, recorder.phases, strict=True):
+    for stretch, phases in zip(recorder.ranges, recorder.phases, strict=True):
         active = bool(stretch.active[lane])
         if not active and not multiplies:
             continue

@@ -170,7 +170,7 @@ class BarrierCheck:
     def _report_missing(self, step: int, executing: Lanes, missing: Lanes) -> None:
         """Report missing lanes, as a mask, that wait for a warp again before they exit."""
         self._place[missing] = step  # where they should be
-        for place, group in self.schedule.others():
+        for place, group in self.schedule.waiting_groups():
             away = missing & group
             if away.any() and not self._may_reconverge(step, place):
                 instead = self._next_wait(place, executing)

@@ -132,7 +132,7 @@ class UndefinedShuffleValues:
             participating = self._barriers.company
             alive = self._threads.alive if mask is None else mask
             active = participating.active(alive).reshape(shape)
-            where = [lanes_of(source) for source in participating.given[1:] or (b, c, members)]
+            where = [lanes_of(source) for source in participating.sources[1:] or (b, c, members)]
             source, _ = warp.source_lanes(mode, where[0], where[1])
             takes_part = warp.is_source_participating(active, source, where[2])
             if decides:

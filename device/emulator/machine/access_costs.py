@@ -1,7 +1,7 @@
-"""Counting memory accesses as the hardware does: requests, sectors, wavefronts.
+"""Costs of memory accesses as the hardware counts them: requests, sectors, wavefronts.
 
-A warp's addresses relative to its first lane's line form a *pattern*. Kernels repeat few patterns
-many times, so each is interned once and what it costs is computed once.
+The addresses of a warp relative to the line of its first lane form a *pattern*. Kernels repeat few
+patterns many times, so patterns are interned, and the cost of each is computed once.
 """
 
 from __future__ import annotations
@@ -16,23 +16,25 @@ from memlab.device.properties import SECTOR_BYTES, WARP_SIZE
 
 Lanes = NDArray[Any]
 
-_MOST_HELD_BYTES = 2**27  # of patterns: hundreds of whole chunks' ones
+_MOST_HELD_BYTES = 2**27  # of interned patterns: enough for those of hundreds of chunks
 BANKS = 32
+"""Banks of shared memory (CUDA C++ Programming Guide, "Shared Memory")."""
 BANK_BYTES = 4
+"""Bytes that a bank delivers per wavefront."""
 
 
 @dataclass(frozen=True)
 class SectorCount:
-    """What one global access of a chunk costs.
+    """The cost of one access of a chunk to global memory.
 
     Attributes:
         requests: Warps that take part.
         sectors: Distinct 32-byte sectors, summed over warps.
-        lines: Distinct 128-byte lines, summed over warps: L1 looks up one tag a clock.
+        lines: Distinct 128-byte lines, summed over warps: L1 looks up one tag per clock.
         addresses: Distinct addresses, summed over warps.
-        per_warp: Sectors of each warp, shape (warps,).
-        offsets: Those sectors relative to the line where the warp's first lane starts, flat, warp
-            after warp.
+        per_warp: Sectors per warp, shape (warps,).
+        offsets: Those sectors, warp after warp, counted from the line of the warp's first lane;
+            shape (sectors,).
     """
 
     requests: int
@@ -45,7 +47,13 @@ class SectorCount:
 
 @dataclass(frozen=True)
 class WavefrontCount:
-    """What one shared-memory access of a chunk costs: instructions, wavefronts, the ideal."""
+    """The cost of one access of a chunk to shared memory.
+
+    Attributes:
+        instructions: Warps that take part.
+        wavefronts: Passes, summed over warps.
+        ideal: Passes without bank conflicts, summed over warps.
+    """
 
     instructions: int
     wavefronts: int
@@ -82,14 +90,15 @@ def count_addresses(relative: Lanes, active: Lanes) -> int:
 def count_wavefronts(relative: Lanes, active: Lanes, width: int) -> WavefrontCount:
     """Count the passes that the 32 banks of 4 bytes need for a pattern.
 
-    Lanes that touch the same word share it. Up to 8 bytes a lane the warp goes as one; 16 bytes
-    a lane go half a warp at a time, so that even a broadcast takes two wavefronts (as counted on
-    an NVIDIA H200). The ideal is what as many distinct words would need without a conflict.
+    Lanes that access the same word share it. Up to 8 bytes per lane, a warp is served as a whole.
+    At 16 bytes per lane, half a warp is served at a time, so that even a broadcast takes two
+    wavefronts (as counted on an NVIDIA H200). The ideal is the number of wavefronts that as many
+    distinct words need without a conflict.
 
     Args:
         relative: As in `count_sectors`.
         active: Warps that take part, shape (warps,).
-        width: Bytes a lane moves: 1 to 16.
+        width: Bytes per lane: 1 to 16.
     """
     words_per_lane = max(width // BANK_BYTES, 1)
     halves = 2 if width == 16 else 1
@@ -119,7 +128,7 @@ def count_local(relative: Lanes, active: Lanes, offset: int, width: int) -> Sect
         relative: As in `count_sectors`, addresses within each lane's own memory.
         active: Warps that take part, shape (warps,).
         offset: Bytes added to every address.
-        width: Bytes a lane moves.
+        width: Bytes per lane.
     """
     words = ((relative + offset) >> 2)[:, :, None] + np.arange(max(width // 4, 1))
     sectors = words * 4 + (np.arange(WARP_SIZE) // 8)[None, :, None]
@@ -127,12 +136,12 @@ def count_local(relative: Lanes, active: Lanes, offset: int, width: int) -> Sect
 
 
 class Pattern:
-    """The addresses of a chunk's warps relative to where each starts, and what they cost.
+    """The addresses of a chunk's warps relative to their first lanes' lines, with their costs.
 
     Attributes:
         relative: As in `count_sectors`.
         active: Warps that take part, shape (warps,).
-        costs: What was counted, by what was asked.
+        costs: The costs computed so far, by state space, offset and width.
     """
 
     def __init__(self, relative: Lanes, active: Lanes) -> None:
@@ -141,10 +150,10 @@ class Pattern:
 
 
 class Patterns:
-    """Interns address patterns, so that what each costs is computed once.
+    """Interns address patterns, so that the cost of each is computed once.
 
-    Where data decides the addresses, hardly one comes again: then all are forgotten from time to
-    time, so that they take no more than so much memory.
+    Where data decides the addresses, patterns hardly repeat: all are forgotten whenever they take
+    too much memory.
     """
 
     def __init__(self) -> None:
@@ -153,11 +162,13 @@ class Patterns:
         self._held_bytes = 0
 
     def intern(self, site: Any, relative: Lanes, active: Lanes) -> Pattern:
-        """The one pattern like this; `site` is where it was seen, to try its last ones first."""
+        """The interned pattern equal to this one; recent ones of `site` are compared first."""
         recent = self._recent.setdefault(site, [])
-        for each in recent:
-            if np.array_equal(each.relative, relative) and np.array_equal(each.active, active):
-                return each
+        for candidate in recent:
+            if np.array_equal(candidate.relative, relative) and np.array_equal(
+                candidate.active, active
+            ):
+                return candidate
         key = relative.tobytes() + active.tobytes()
         pattern = self._known.get(key)
         if pattern is None:
@@ -169,7 +180,7 @@ class Patterns:
         return pattern
 
     def sectors(self, pattern: Pattern, offset: int) -> SectorCount:
-        """The sectors of a pattern whose addresses all move by `offset` bytes."""
+        """The sectors of a pattern with `offset` bytes added to every address."""
         found: SectorCount | None = pattern.costs.get(("global", offset, 0))
         if found is None:
             found = count_sectors(pattern.relative, pattern.active, offset)
@@ -177,7 +188,7 @@ class Patterns:
         return found
 
     def local(self, pattern: Pattern, offset: int, width: int) -> SectorCount:
-        """The sectors of a local-memory pattern whose addresses all move by `offset` bytes."""
+        """The sectors of a local-memory pattern with `offset` bytes added to every address."""
         found: SectorCount | None = pattern.costs.get(("local", offset, width))
         if found is None:
             found = count_local(pattern.relative, pattern.active, offset, width)
@@ -185,7 +196,7 @@ class Patterns:
         return found
 
     def wavefronts(self, pattern: Pattern, offset: int, width: int) -> WavefrontCount:
-        """The wavefronts of a pattern whose addresses all move by `offset` bytes."""
+        """The wavefronts of a pattern with `offset` bytes added to every address."""
         moved = offset % BANK_BYTES
         found: WavefrontCount | None = pattern.costs.get(("shared", moved, width))
         if found is None:
@@ -198,7 +209,7 @@ class Patterns:
         self._hold(found.per_warp.nbytes + found.offsets.nbytes)
 
     def _hold(self, more_bytes: int) -> None:
-        """Make room; a pattern that is in use lives on with who uses it."""
+        """Note memory in use, and forget all patterns beyond the limit; users keep theirs."""
         self._held_bytes += more_bytes
         if self._held_bytes > _MOST_HELD_BYTES:
             self._known.clear()
@@ -208,18 +219,19 @@ class Patterns:
 
 @dataclass
 class Tally:
-    """What each instruction of a program did, summed over lanes and warps; index is its place.
+    """Counts of each instruction of a program: lists indexed by its position.
 
     Attributes:
-        lanes: Lanes that executed it, not predicated off.
+        lanes: Lanes that executed it and were not predicated off.
         warps: Warps that executed it.
         requests: Warp-level memory instructions, after merging by ptxas.
         sectors: Sectors of global and local accesses.
-        wavefronts: Wavefronts of shared accesses; 128-byte lines of global and local ones;
-            addresses, one served after the other, of constant ones.
+        wavefronts: Wavefronts of shared accesses; 128-byte lines of global and local accesses;
+            distinct addresses, which are served in sequence, of constant accesses.
         excessive: Wavefronts beyond the ideal.
-        bytes: Bytes that the lanes asked for.
-        used: Bytes of global memory that a warp asked for, those of several lanes once.
+        bytes: Bytes that the lanes requested.
+        used: Bytes of global memory that the warps requested; bytes that several lanes of a warp
+            request count once.
     """
 
     lanes: list[int]
@@ -233,12 +245,12 @@ class Tally:
 
     @classmethod
     def zeros(cls, instructions: int) -> Tally:
-        """A tally of nothing."""
+        """A tally of zeros."""
         return cls(*([0] * instructions for _ in range(8)))
 
     def add(self, other: Tally, times: int = 1, over: int = 1) -> None:
         """Add another tally, scaled by `times / over` and rounded to whole counts."""
-        for each in fields(self):
-            mine, theirs = getattr(self, each.name), getattr(other, each.name)
-            for index, value in enumerate(theirs):
-                mine[index] += value if times == over else round(value * times / over)
+        for counter in fields(self):
+            totals, added = getattr(self, counter.name), getattr(other, counter.name)
+            for index, value in enumerate(added):
+                totals[index] += value if times == over else round(value * times / over)

@@ -52,7 +52,7 @@ class Accesses:
         self._resolved: dict[tuple[str, str, int], ResolvedAddresses] = {}
 
     def load(self, index: int, step: DecodedInstruction) -> Action:
-        """A load of one value or a vector."""
+        """Bind a load of one value or a vector."""
         row, (to, source) = step.row, step.instruction.operands
         items = _items(to, row)
         dtype = NUMPY_TYPES[row.to[0]]
@@ -78,7 +78,7 @@ class Accesses:
         return run
 
     def store(self, index: int, step: DecodedInstruction) -> Action:
-        """A store of one value or a vector."""
+        """Bind a store of one value or a vector."""
         row, (destination, source) = step.row, step.instruction.operands
         items = _items(source, row)
         dtype = NUMPY_TYPES[row.of[0]]
@@ -101,20 +101,20 @@ class Accesses:
         return run
 
     def atomic(self, index: int, step: DecodedInstruction) -> Action:
-        """An atomic operation, or a reduction, which is one without a result."""
+        """Bind an atomic operation, or a reduction, which has no result."""
         row, operands = step.row, step.instruction.operands
         has_result = row.kind == "atomic"
         source = operands[1 if has_result else 0]
-        given = operands[2:] if has_result else operands[1:]
+        inputs = operands[2:] if has_result else operands[1:]
         dtype = NUMPY_TYPES[row.of[0]]
-        # A vector's elements are atomic one by one: their sources, by element.
-        parts = [_items(each, row) for each in given]
+        # The elements of a vector are atomic one by one: `sources` holds their sources by element.
+        parts = [_items(operand, row) for operand in inputs]
         sources = [
             [self._operands.source(o[number], t) for o, t in zip(parts, row.of, strict=True)]
             for number in range(row.vector)
         ]
         results = _items(operands[0], row) if has_result else ()
-        writers = [self._operands.destination(each, row.to[0])[0] for each in results]
+        writers = [self._operands.destination(result, row.to[0])[0] for result in results]
         function = row.function
         assert isinstance(source, Address)
         assert function is not None
@@ -124,10 +124,10 @@ class Accesses:
             for segment, position, moved, chosen in access(mask):
                 count = self.lanes if chosen is None else int(np.count_nonzero(chosen))
                 where = np.broadcast_to(position + moved, count)
-                for number, each in enumerate(sources):
+                for number, element_sources in enumerate(sources):
                     values = [
                         np.broadcast_to(v if chosen is None or not v.ndim else v[chosen], count)
-                        for v in map(value_of, each)
+                        for v in map(value_of, element_sources)
                     ]
                     old = _apply_atomic(segment.typed(dtype), where + number, values, function)
                     if writers:
@@ -235,9 +235,9 @@ class Accesses:
 def build_segments(
     program: Program, threads: Threads, global_memory: GlobalMemory
 ) -> dict[str, Segment]:
-    """The state spaces of a chunk by name: global memory, and what its lanes have of their own."""
+    """The state spaces of a chunk by name: global memory, and those that its lanes do not share."""
     grid, lanes = threads.grid, threads.lanes
-    shared_bytes = program.static_shared_bytes  # what lies behind belongs to no array
+    shared_bytes = program.static_shared_bytes  # the padding behind them belongs to no array
     if grid.dynamic_shared_bytes:
         shared_bytes = -(-shared_bytes // 16) * 16 + grid.dynamic_shared_bytes
     padded = -(-shared_bytes // 16) * 16
@@ -271,7 +271,7 @@ def build_segments(
 
 
 def _items(operand: Operand, row: Row) -> tuple[Operand, ...]:
-    """The registers of one value or of a vector."""
+    """The registers of one value or of a vector, by element."""
     items = operand.items if isinstance(operand, Vector) else (operand,)
     if len(items) != row.vector:
         raise PtxError(f"{row.opcode} moves {row.vector} registers, not {len(items)}")
@@ -281,10 +281,10 @@ def _items(operand: Operand, row: Row) -> tuple[Operand, ...]:
 def _apply_atomic(
     elements: Lanes, where: Lanes, values: Sequence[Lanes], function: Callable[..., Any]
 ) -> Lanes:
-    """Apply an atomic in lane order; gives what each lane found.
+    """Apply an atomic in lane order; returns the old value that each lane read.
 
-    Lanes at distinct addresses go at once, those at one address one after the other; or, where
-    that means fewer steps, the lanes at one address at once, one address after the other.
+    Lanes at distinct addresses are processed at once, those at the same address in sequence. Where
+    it takes fewer steps, the lanes at one address are processed at once, address by address.
     """
     if function is integers.compare_and_swap:
         return _apply_compare_and_swap(elements, where, *values)
@@ -295,40 +295,40 @@ def _apply_atomic(
     old = np.empty(len(where), elements.dtype)
     if isinstance(function, np.ufunc) and len(starts) < counts.max():
         for lanes in np.split(order, starts[1:]):
-            at = where[lanes[0]]
-            steps = np.concatenate((elements[at : at + 1], values[0][lanes]))
-            found = function.accumulate(steps, dtype=elements.dtype)
-            old[lanes], elements[at] = found[:-1], found[-1]
+            position = where[lanes[0]]
+            steps = np.concatenate((elements[position : position + 1], values[0][lanes]))
+            results = function.accumulate(steps, dtype=elements.dtype)
+            old[lanes], elements[position] = results[:-1], results[-1]
         return old
     rank = np.arange(len(ordered)) - np.repeat(starts, counts)
     by_rank = np.argsort(rank, kind="stable")
     for members in np.split(by_rank, np.cumsum(np.bincount(rank))[:-1]):
         lanes = order[members]
-        found = elements[where[lanes]]
-        old[lanes] = found
-        elements[where[lanes]] = function(found, *(value[lanes] for value in values))
+        current = elements[where[lanes]]
+        old[lanes] = current
+        elements[where[lanes]] = function(current, *(value[lanes] for value in values))
     return old
 
 
 def _apply_compare_and_swap(elements: Lanes, where: Lanes, compare: Lanes, new: Lanes) -> Lanes:
-    """Compare and swap in lane order; gives what each lane found.
+    """Compare and swap in lane order; returns the old value that each lane read.
 
-    Of the lanes at one address that have not been served, those before the first that finds what
-    it compares with find the same and change nothing: a step a swap, not a step a lane.
+    At each address, the lanes before the first one that swaps read the same value and change
+    nothing. So one step per swap is enough, instead of one step per lane.
     """
     old = np.empty(len(where), elements.dtype)
-    left = np.arange(len(where))
-    while left.size:
-        at = where[left]
-        found = elements[at]
-        swaps = found == compare[left]
-        old[left] = found
+    remaining = np.arange(len(where))
+    while remaining.size:
+        positions = where[remaining]
+        current = elements[positions]
+        swaps = current == compare[remaining]
+        old[remaining] = current
         if not swaps.any():
             break
-        addresses, first = np.unique(at[swaps], return_index=True)
-        first = left[swaps][first]
-        elements[addresses] = new[first]
-        # Again for the lanes behind the one that swapped at their address.
-        place = np.minimum(np.searchsorted(addresses, at), len(addresses) - 1)
-        left = left[(addresses[place] == at) & (left > first[place])]
+        swapped, first = np.unique(positions[swaps], return_index=True)
+        first = remaining[swaps][first]
+        elements[swapped] = new[first]
+        # Repeat for the lanes behind the one that swapped at their address.
+        index = np.minimum(np.searchsorted(swapped, positions), len(swapped) - 1)
+        remaining = remaining[(swapped[index] == positions) & (remaining > first[index])]
     return old

@@ -1,4 +1,4 @@
-"""Binds an instruction that computes to the arrays it works on, so that running it is one call."""
+"""Binds computing instructions to the arrays that they work on, so that running one is one call."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ from memlab.device.emulator.program.program import DecodedInstruction
 from memlab.device.emulator.ptx.parser import PtxError, Vector
 
 Action: TypeAlias = Callable[["Mask | None"], None]
-"""Runs an instruction for the lanes of a mask; None for all."""
+"""Runs an instruction for the lanes of a mask; None stands for all lanes."""
 
 
 def bind_lanewise(operands: Operands, step: DecodedInstruction) -> Action:
-    """An instruction that computes each lane from its own sources."""
-    row, (to, *given) = step.row, step.instruction.operands
-    sources = [operands.source(o, t) for o, t in zip(given, row.of, strict=True)]
+    """Bind an instruction that computes each lane's result from that lane's sources."""
+    row, (to, *inputs) = step.row, step.instruction.operands
+    sources = [operands.source(o, t) for o, t in zip(inputs, row.of, strict=True)]
     function = row.function
     assert function is not None
     if isinstance(to, Vector) and len(row.to) == 1:
         return _unpack(operands, to, row, sources)
     targets = operands.destinations(to, row.to)
     write, target = targets[0]
-    fixed = [each for each in sources if not callable(each)]
+    arrays = [source for source in sources if not callable(source)]
     direct = (
         isinstance(function, np.ufunc)
-        and len(fixed) == len(sources) == function.nin
+        and len(arrays) == len(sources) == function.nin
         and target is not None
-        and any(each.ndim for each in fixed)
+        and any(array.ndim for array in arrays)
     )
 
     def run_direct(mask: Mask | None) -> None:
         if mask is None:
-            function(*fixed, out=target)
+            function(*arrays, out=target)
             write(None, None)
         else:
-            write(function(*fixed), mask)
+            write(function(*arrays), mask)
 
     def run(mask: Mask | None) -> None:
         value = function(*map(value_of, sources))
@@ -61,29 +61,28 @@ def bind_collective(
     step: DecodedInstruction,
     alive: Mask,
     size: int,
-    company: ParticipatingLanes,
+    participants: ParticipatingLanes,
 ) -> Action:
-    """An instruction of whole warps, or of whole blocks.
+    """Bind an instruction that the lanes of a warp, or of a block, execute together.
 
     Args:
-        operands: The chunk's.
+        operands: The registers.
         step: The instruction.
-        alive: Lanes that are threads.
-        size: Lanes that compute together: a warp's or a block's.
-        company: Whom the lanes that run it have met.
+        alive: The lanes that are threads, as a mask.
+        size: Lanes of a warp, or of a block.
+        participants: The groups that execute the instruction together with the running one.
     """
-    row, (to, *given) = step.row, step.instruction.operands
+    row, (to, *inputs) = step.row, step.instruction.operands
     lanes, shape = operands.lanes, (operands.lanes // size, size)
-    sources = [operands.source(o, t) for o, t in zip(given, row.of, strict=True)]
+    sources = [operands.source(o, t) for o, t in zip(inputs, row.of, strict=True)]
     targets = operands.destinations(to, row.to)
     function = row.function
     assert function is not None
 
     def run(mask: Mask | None) -> None:
-        active = company.active(alive if mask is None else mask).reshape(shape)
-        values = company.given or map(value_of, sources)
-        given = (np.broadcast_to(each, lanes).reshape(shape) for each in values)
-        results = function(active, *given)
+        active = participants.active(alive if mask is None else mask).reshape(shape)
+        values = participants.sources or map(value_of, sources)
+        results = function(active, *(np.broadcast_to(v, lanes).reshape(shape) for v in values))
         if len(row.to) == 1:
             results = (results,)
         for (write, _), result in zip(targets, results, strict=False):
@@ -93,7 +92,7 @@ def bind_collective(
 
 
 def _unpack(operands: Operands, to: Vector, row: Row, sources: Sequence[Source]) -> Action:
-    """Split one value over several registers, lowest bits first."""
+    """Bind an instruction whose result is split over several registers, lowest bits first."""
     count, lanes, function = len(to.items), operands.lanes, row.function
     whole = NUMPY_TYPES[row.to[0]]
     if whole.itemsize % count:
@@ -114,7 +113,7 @@ def _unpack(operands: Operands, to: Vector, row: Row, sources: Sequence[Source])
 def with_guard(
     operands: Operands, index: int, step: DecodedInstruction, action: Action, tally: Tally
 ) -> Action:
-    """Run an action only for the lanes whose guard predicate holds."""
+    """Restrict an action to the lanes whose guard predicate holds, and correct the tally."""
     name, negated = step.instruction.guard, step.instruction.guard_negated
     if name is None:
         return action

@@ -86,8 +86,8 @@ class Chunk:
         self.tally = Tally.zeros(len(program.steps))
         self._threads = Threads(grid, blocks, source)
         self.lanes = self._threads.lanes
-        places = {each.name: global_memory.find(each.name).address for each in program.globals}
-        self._operands = Operands(program, self._threads, places)
+        addresses = {v.name: global_memory.find(v.name).address for v in program.globals}
+        self._operands = Operands(program, self._threads, addresses)
         self._memory = global_memory
         self._spaces = build_segments(program, self._threads, global_memory)
         self._participants = ParticipatingLanes()
@@ -203,7 +203,7 @@ class Chunk:
         """Execute a branch, an exit, a barrier or a wait of a warp; False when no group is left."""
         kind, guard = step.row.kind, step.instruction.guard
         if kind == "warp":
-            return schedule.meet()
+            return schedule.wait_for_warp()
         if guard is not None:
             for observer in self._observers:
                 observer.guard_read(guard, schedule.mask)
@@ -255,7 +255,7 @@ class Chunk:
         """
         if schedule.counter == step.target:  # else another group runs first
             schedule.defer(counter)
-        return not self._policy.is_trial or schedule.rounds_in_vain < _MAX_IDLE_ROUNDS
+        return not self._policy.is_trial or schedule.idle_rounds < _MAX_IDLE_ROUNDS
 
     def _bind(self, index: int, step: DecodedInstruction) -> Action | None:
         """The action of an instruction; None for one that decides which lanes run next."""
@@ -295,7 +295,7 @@ class Chunk:
 
     def _trap(self, index: int, step: DecodedInstruction) -> Action:
         """The action of `trap`, or of a failed assertion, whose operand is its text's address."""
-        texts = [self._operands.source(each, "u64") for each in step.instruction.operands]
+        texts = [self._operands.source(operand, "u64") for operand in step.instruction.operands]
 
         def run(mask: Mask | None) -> None:
             for observer in self._observers:
@@ -312,7 +312,9 @@ class Chunk:
 
     def _print(self, step: DecodedInstruction) -> Action:
         """The action of `printf`; a trial run prints nothing."""
-        form, values = (self._operands.source(each, "u64") for each in step.instruction.operands)
+        form, values = (
+            self._operands.source(operand, "u64") for operand in step.instruction.operands
+        )
 
         def run(mask: Mask | None) -> None:
             lanes = self._threads.alive if mask is None else mask

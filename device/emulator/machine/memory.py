@@ -17,11 +17,12 @@ from memlab.text import plural
 Lanes = NDArray[Any]
 
 NULL_PAGE_BYTES, NULL_REACH_BYTES = 4096, 2**32
-"""Nothing is allocated so low: who gets there has a null pointer, or an index from one."""
+"""Nothing is allocated below these addresses: they come from a null pointer, or from an index
+applied to one."""
 
 
 def describe_wild_address(address: int) -> str:
-    """A global address that is far from every array, in words."""
+    """Describe a global address that is far from every array, for a message."""
     where = "where nothing is allocated"
     if 0 <= address < NULL_REACH_BYTES:
         where = "a null pointer" if address < NULL_PAGE_BYTES else "an index from a null pointer"
@@ -29,19 +30,23 @@ def describe_wild_address(address: int) -> str:
 
 
 READ_ONLY = ("const", "param")
-"""State spaces that a kernel can have an address in, and never store to."""
+"""State spaces that a kernel can address but not store to."""
 _SPACE_CONTENTS = {"const": "__constant__ memory", "param": "the kernel's arguments"}
 _ALIGNMENT_BYTES = 512
-"""Alignment of every allocation: cuMemAlloc's, CUDA driver API."""
-_GUARD_BYTES = 4096  # unmapped bytes behind each allocation, so that an overrun is seen
+"""Alignment of every allocation, as of cuMemAlloc (CUDA driver API)."""
+_GUARD_BYTES = 4096  # unmapped bytes behind each allocation, which reveal an overrun
 
 
 class KernelFault(MemlabError):
-    """The kernel did something that a GPU would stop it for."""
+    """The kernel failed as it would on a GPU: by an illegal access, a trap or an assertion."""
 
 
 class AccessFault(MemlabError):
-    """An access outside its memory or off its alignment; `lane` is the first at fault."""
+    """An access out of bounds or misaligned.
+
+    Attributes:
+        lane: Index of the first access at fault among those that were checked.
+    """
 
     def __init__(self, message: str, lane: int) -> None:
         super().__init__(message)
@@ -50,13 +55,13 @@ class AccessFault(MemlabError):
 
 @dataclass(frozen=True)
 class DeviceArray:
-    """One array in global memory.
+    """An array in global memory.
 
     Attributes:
-        name: The argument's or variable's name.
-        address: Where it starts.
-        size: Bytes.
-        element_bytes: Bytes of one element, for messages.
+        name: The name of the argument or variable.
+        address: Its first byte's address.
+        size: Its size in bytes.
+        element_bytes: Bytes per element.
     """
 
     name: str
@@ -66,13 +71,14 @@ class DeviceArray:
 
 
 class Segment:
-    """One address space as the lanes of a chunk see it.
+    """A state space as the lanes of a chunk see it.
 
     Attributes:
-        name: Its state space.
+        name: The state space.
         data: Its bytes, for all lanes.
-        size: Bytes that a lane may touch.
-        lane_base: Where each lane's own part starts in `data`, or None when it is shared by all.
+        size: Bytes that a lane may access.
+        lane_base: Position in `data` where each lane's own part starts, shape (lanes,); None where
+            all lanes share the memory.
         origin: The address of the first byte of `data`.
     """
 
@@ -87,30 +93,31 @@ class Segment:
         self.lane_base = lane_base
 
     def typed(self, dtype: np.dtype[Any]) -> Lanes:
-        """The bytes as elements of a type."""
+        """The bytes as an array of elements; trailing bytes of no whole element are left out."""
         usable = self.data.size - self.data.size % dtype.itemsize
         return self.data[:usable].view(dtype)
 
     def check(self, low: int, high: int) -> bool:
-        """Whether all bytes from `low` up to, not including, `high` may be touched."""
+        """Whether all bytes from `low` up to, not including, `high` may be accessed."""
         return low >= 0 and high <= self.size
 
     def describe(self, address: int) -> str:
-        """An address in words."""
+        """Describe an address for a message."""
         if self.name == "shared" and not self.size:
             return f"shared offset {address}, and the launch has none: add --shared BYTES"
         return f"{self.name} offset {address} of {self.size} bytes"
 
     def written(self, low_byte: Lanes, count: int) -> None:
-        """Remember that `count` bytes at these positions of `data` were stored."""
+        """Note that `count` bytes were stored at each of these positions in `data`."""
 
 
 class GlobalMemory(Segment):
-    """Global memory: allocations with guards between them.
+    """Global memory: arrays with guard bytes between them.
 
     Attributes:
-        printed: How often the launch has printed.
-        printed_characters: How much.
+        allocations: The arrays, by ascending address.
+        printed: How many calls of `printf` the launch has made.
+        printed_characters: How many characters they have printed.
     """
 
     origin = GLOBAL_BASE
@@ -118,56 +125,56 @@ class GlobalMemory(Segment):
     printed_characters = 0
 
     def __init__(self, arrays: dict[str, tuple[int, int]]) -> None:
-        """Lay out arrays given as name to (bytes, bytes an element)."""
+        """Allocate arrays; `arrays` maps their names to (bytes, bytes per element)."""
         self.allocations: list[DeviceArray] = []
         end = 0
         for name, (size, element_bytes) in arrays.items():
             self.allocations.append(DeviceArray(name, GLOBAL_BASE + end, size, element_bytes))
             end += -(-(size + _GUARD_BYTES) // _ALIGNMENT_BYTES) * _ALIGNMENT_BYTES
         super().__init__("global", np.zeros(end + 16, np.uint8), end)
-        self._starts = [each.address for each in self.allocations]
+        self._starts = [array.address for array in self.allocations]
         self._unit = write_tracking_bytes(element_bytes for _, element_bytes in arrays.values())
         self._units_written = np.zeros(end // self._unit + 16, np.bool_)
 
     def find(self, name: str) -> DeviceArray:
-        """The allocation of a name."""
-        return next(each for each in self.allocations if each.name == name)
+        """The array of this name."""
+        return next(array for array in self.allocations if array.name == name)
 
     def bytes_of(self, name: str) -> NDArray[np.uint8]:
-        """The bytes of an allocation, as a view."""
-        found = self.find(name)
-        start = found.address - GLOBAL_BASE
-        return self.data[start : start + found.size]
+        """The bytes of an array, as a view."""
+        array = self.find(name)
+        start = array.address - GLOBAL_BASE
+        return self.data[start : start + array.size]
 
     def elements_written(self, name: str) -> NDArray[np.int64]:
         """Row-major positions of the elements that were stored to."""
-        found = self.find(name)
-        start = (found.address - GLOBAL_BASE) // self._unit
-        per_element = max(found.element_bytes // self._unit, 1)
-        count = found.size // found.element_bytes * per_element
+        array = self.find(name)
+        start = (array.address - GLOBAL_BASE) // self._unit
+        per_element = max(array.element_bytes // self._unit, 1)
+        count = array.size // array.element_bytes * per_element
         units = self._units_written[start : start + count]
         return np.flatnonzero(units.reshape(-1, per_element).any(axis=1))
 
     def forget_writes(self) -> None:
-        """Start anew remembering which elements are stored to."""
+        """Forget which elements were stored to."""
         self._units_written[:] = False
 
     def check(self, low: int, high: int) -> bool:
-        """Whether all bytes lie in one allocation."""
+        """Whether all bytes from `low` up to, not including, `high` lie in one array."""
         index = bisect.bisect_right(self._starts, low) - 1
         return index >= 0 and high <= self._starts[index] + self.allocations[index].size
 
     def holds(self, addresses: Lanes, size: int) -> bool:
-        """Whether each access of `size` bytes lies in an array, be they different ones."""
+        """Whether each access of `size` bytes lies inside an array; the arrays may differ."""
         if not self.allocations:
             return False
         starts = np.array(self._starts, np.int64)
-        ends = starts + np.array([each.size for each in self.allocations], np.int64)
+        ends = starts + np.array([array.size for array in self.allocations], np.int64)
         index = np.searchsorted(starts, addresses, "right") - 1
         return bool(((index >= 0) & (addresses + size <= ends[index])).all())
 
     def describe(self, address: int) -> str:
-        """An address as the nearest array's element."""
+        """Describe an address as an element of the nearest array below it."""
         index = max(bisect.bisect_right(self._starts, address) - 1, 0)
         if not self.allocations:
             return describe_wild_address(address)
@@ -179,19 +186,26 @@ class GlobalMemory(Segment):
         return f"{nearest.name}[{element}] of {count} {plural(count, 'element')}"
 
     def written(self, low_byte: Lanes, count: int) -> None:
-        """Remember stores."""
+        """Note which units were stored to."""
         first = low_byte >> (self._unit.bit_length() - 1)
         for step in range(max(count // self._unit, 1)):
             self._units_written[first + step] = True
 
 
 def write_tracking_bytes(element_bytes: Iterable[int]) -> int:
-    """In what pieces stores are remembered: words, or elements where some are smaller."""
+    """Bytes of the units by which stores are tracked: 4, or those of the smallest elements."""
     return min(4, *element_bytes, 4)
 
 
 def find_fault(segment: Segment, addresses: Lanes, size: int, what: str) -> AccessFault:
-    """Build the error for the first lane whose access memory does not allow."""
+    """The error for the first access at fault.
+
+    Args:
+        segment: The memory.
+        addresses: The address of each access, shape (accesses,).
+        size: Bytes of each access.
+        what: `read` or `write`.
+    """
     if what == "write" and segment.name in READ_ONLY:
         return AccessFault(
             f"illegal address: {what} of {size} bytes at {segment.describe(int(addresses[0]))}: "

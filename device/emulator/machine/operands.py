@@ -1,7 +1,7 @@
-"""Operands as arrays: registers with a lane per thread, constants, and where results go.
+"""Operands as arrays: registers, constants, and the destinations of results.
 
-A register is one NumPy array that holds raw bits. Reading it as an instruction's type is a view,
-made once when the instruction is bound.
+A register is one NumPy array of raw bits with an element per lane. An instruction reads it through
+a view of the instruction's type, which is made once when the instruction is bound.
 """
 
 from __future__ import annotations
@@ -32,25 +32,27 @@ from memlab.device.emulator.ptx.parser import (
 )
 
 Source: TypeAlias = Lanes | Callable[[], Lanes]
-"""An array (0-dimensional for a constant), or where it must be computed a function that gives it
-anew each time."""
+"""An array of shape (lanes,), or () for a constant; or a function that computes one at each use."""
 
 Destination: TypeAlias = tuple[Callable[[Any, "Mask | None"], None], Lanes | None]
-"""How to write a value, and the array to compute into directly where there is one. The writer
-called with a value of None only notes that the array has changed."""
+"""A function that writes a value into the lanes of a mask, and the array to compute into directly,
+where there is one. Called with None for the value, the function only notes that the array
+changed."""
 
-_CLOCK_STEP = 64  # each read of a clock finds it this much later, so that waiting ends
+_CLOCK_STEP = 64  # cycles by which a clock advances at each read, so that timed waits end
 
 
 class Operands:
     """The registers of a chunk's lanes, and the addresses of a program's variables.
 
     Attributes:
-        versions: Of each register that addresses memory, how often it was written.
+        program: The kernel.
+        lanes: How many lanes the chunk has.
+        versions: How often each register that addresses memory was written, by name.
     """
 
     def __init__(self, program: Program, threads: Threads, globals_at: Mapping[str, int]) -> None:
-        """Make registers on first use; `globals_at` places the variables in global memory."""
+        """Prepare a chunk; `globals_at` maps variables in global memory to their addresses."""
         self.program, self.lanes = program, threads.lanes
         self.versions = dict.fromkeys(address_registers(program), 0)
         self._globals = globals_at
@@ -59,7 +61,7 @@ class Operands:
         self._clock = itertools.count(step=_CLOCK_STEP)
 
     def register(self, name: str) -> Lanes:
-        """A register's lanes as raw bits, made on first use."""
+        """The lanes of a register as raw bits; they are allocated on first use."""
         if name not in self._registers:
             declared = self.program.registers.get(name)
             if declared is None:
@@ -69,7 +71,7 @@ class Operands:
         return self._registers[name]
 
     def source(self, operand: Operand, ptx_type: str) -> Source:
-        """An operand as lanes of a type."""
+        """An operand to be read as a PTX type."""
         dtype = NUMPY_TYPES[ptx_type]
         if isinstance(operand, Register):
             if operand.name in CLOCK_REGISTERS:
@@ -95,12 +97,12 @@ class Operands:
             part = f"b{dtype.itemsize * 8 // len(operand.items)}"
             parts = [self.source(item, part) for item in operand.items]
             return lambda: np.stack(
-                [np.broadcast_to(value_of(each), self.lanes) for each in parts], axis=1
+                [np.broadcast_to(value_of(source), self.lanes) for source in parts], axis=1
             ).view(dtype)[:, 0]
         raise PtxError(f"operand {operand} cannot be read")
 
     def destinations(self, operand: Operand, types: tuple[str, ...]) -> list[Destination]:
-        """Where results of these types go: one register, a pair, or a vector of them."""
+        """The destinations of results of these types: one register, a pair, or a vector."""
         items: tuple[Operand, ...]
         if isinstance(operand, Vector):
             items = operand.items
@@ -111,7 +113,7 @@ class Operands:
         return [self.destination(item, t) for item, t in zip(items, types, strict=False)]
 
     def destination(self, operand: Operand, ptx_type: str) -> Destination:
-        """Where a result goes that is one register."""
+        """The destination of one result."""
         if not isinstance(operand, Register):
             raise PtxError(f"operand {operand} cannot be written")
         name = operand.name
@@ -135,18 +137,18 @@ class Operands:
         return write, target
 
     def _place(self, symbol: Symbol) -> int:
-        """The address of a variable in its own space."""
+        """The address of a variable in its state space."""
         program = self.program
         spaces = (program.shared, program.local, program.const, program.parameters)
-        for places in (*spaces, program.arguments):
-            if symbol.name in places:
-                return places[symbol.name] + symbol.offset
+        for offsets in (*spaces, program.arguments):
+            if symbol.name in offsets:
+                return offsets[symbol.name] + symbol.offset
         if symbol.name in self._globals:
             return self._globals[symbol.name] + symbol.offset
         raise PtxError(f"unknown symbol {symbol.name}")
 
     def address_base(self, operand: Address) -> Lanes:
-        """The lanes that an address starts from, signed."""
+        """The base of an address, without its offset: signed, shape (lanes,) or ()."""
         if isinstance(operand.base, Register):
             register = self.register(operand.base.name)
             return register.view(f"i{register.itemsize}")
@@ -154,12 +156,12 @@ class Operands:
 
 
 def value_of(source: Source) -> Lanes:
-    """The lanes of an operand, now."""
+    """The current value of an operand."""
     return source() if callable(source) else source
 
 
 def _narrow(register: Lanes, dtype: np.dtype[Any]) -> Lanes:
-    """See a register's lanes as a type of its width or less: the low bits of each."""
+    """A view of the low bits of a register as a type of its width or less."""
     if register.dtype in (dtype, np.bool_):
         return register
     if register.itemsize < dtype.itemsize:
@@ -168,7 +170,7 @@ def _narrow(register: Lanes, dtype: np.dtype[Any]) -> Lanes:
 
 
 def _constant(operand: Immediate, dtype: np.dtype[Any]) -> Lanes:
-    """A literal as a 0-dimensional array of a type."""
+    """A literal as an array of shape ()."""
     if dtype == np.bool_:
         return np.array(bool(operand.bits))
     if operand.kind == "f64" and dtype == np.float32:

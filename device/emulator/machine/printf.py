@@ -1,7 +1,7 @@
-"""What kernels say: strings in memory, and `printf`.
+"""The text that kernels print: strings in memory, and `printf`.
 
-The text goes to stderr, lane after lane, so that stdout carries results alone. It is a stranger's:
-what drives a terminal is escaped, and there is an end to it.
+The text goes to stderr, lane after lane, so that stdout carries results alone. It is third-party
+text: control characters are escaped, and its length is limited.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from memlab.device.emulator.machine.scheduler import Mask
 from memlab.text import printable
 
 MAX_PRINTED_LINES = 1000
-"""Of a launch; what is printed beyond is left out."""
+"""Calls of `printf` per launch; further ones are left out."""
 
 MAX_PRINTED_CHARACTERS = 1 << 20
-"""Of a launch; CUDA's own buffer has as many bytes if nothing else is said (CUDA C++ Programming
-Guide, "Formatted Output", `cudaLimitPrintfFifoSize`)."""
+"""Characters per launch: the default size of CUDA's buffer in bytes (CUDA C++ Programming Guide,
+"Formatted Output", `cudaLimitPrintfFifoSize`)."""
 
 MAX_FIELD_WIDTH = 4096
-"""Characters of one conversion: larger widths and precisions are taken for this."""
+"""Characters of one conversion: larger widths and precisions are reduced to this."""
 
 _LONGEST_BYTES = 4096  # of a string
-# More digits than nine are more than an int holds, and C does not say what they mean.
+# A number of more than nine digits may exceed an int, and C leaves its meaning undefined.
 _CONVERSION = re.compile(
     r"%([-+ #0]*)(\*|\d{1,9})?(?:\.(\*|\d{0,9}))?(hh|h|ll|l|j|z|t)?([a-zA-Z%])"
 )
@@ -38,7 +38,7 @@ _WIDE_LENGTHS = ("l", "ll", "j", "z", "t")
 
 
 def read_string(memory: GlobalMemory, address: int) -> str:
-    """The string at a generic address; what lies outside the arrays is not read."""
+    """The string at a generic address; memory outside the arrays is not read."""
     start = address - GLOBAL_BASE
     if not memory.check(address, address + 1):
         return "(a string that is not in global memory)"
@@ -47,24 +47,25 @@ def read_string(memory: GlobalMemory, address: int) -> str:
 
 
 def format_printf(form: str, arguments: bytes, string: Callable[[int], str]) -> str:
-    """What `printf` prints.
+    """The text that `printf` prints.
 
     Args:
-        form: Its format.
-        arguments: The values behind one another, each aligned to its size, as `vprintf` takes them.
-        string: The string at an address.
+        form: The format.
+        arguments: The values in sequence, each aligned to its size, as `vprintf` takes them.
+        string: Reads the string at an address.
     """
-    at = 0
+    position = 0
 
     def take(kind: str) -> int | float:
-        nonlocal at
+        nonlocal position
         size = struct.calcsize(kind)
-        at = -(-at // size) * size
-        (value,) = struct.unpack_from(f"<{kind}", arguments.ljust(at + size, b"\0"), at)
-        at += size
+        position = -(-position // size) * size
+        padded = arguments.ljust(position + size, b"\0")
+        (value,) = struct.unpack_from(f"<{kind}", padded, position)
+        position += size
         return value  # type: ignore[no-any-return]
 
-    def one(match: re.Match[str]) -> str:
+    def convert(match: re.Match[str]) -> str:
         flags, width, precision, length, letter = match.groups()
         if letter == "%":
             return "%"
@@ -75,7 +76,7 @@ def format_printf(form: str, arguments: bytes, string: Callable[[int], str]) -> 
         spec = padded = f"%{flags}{width or ''}"
         if precision is not None:
             digits = int(take("i") if precision == "*" else precision or 0)
-            # A negative one counts as none (C11, 7.21.6.1).
+            # A negative precision counts as none (C11, 7.21.6.1).
             spec += "" if digits < 0 else f".{min(digits, MAX_FIELD_WIDTH)}"
         if letter in "di":
             return (spec + "d") % take("q" if length in _WIDE_LENGTHS else "i")
@@ -94,7 +95,7 @@ def format_printf(form: str, arguments: bytes, string: Callable[[int], str]) -> 
             return (padded + "s") % hex(int(take("Q")))
         return match[0]
 
-    return _CONVERSION.sub(one, form)
+    return _CONVERSION.sub(convert, form)
 
 
 def print_lanes(
@@ -104,17 +105,17 @@ def print_lanes(
     arguments: Source,
     lanes: Mask,
 ) -> None:
-    """Print for each of some lanes, until a launch has printed enough.
+    """Print the text of each lane, up to the limits of a launch.
 
     Args:
-        memory: Holds the formats and strings, and how much was printed.
+        memory: Holds the formats and strings, and counts the output of the launch.
         segments: The state spaces of the chunk.
-        form: Each lane's address of its format.
-        arguments: Each lane's address of its values, in its local memory.
-        lanes: As a mask.
+        form: The address of each lane's format.
+        arguments: The address of each lane's values, in its local memory.
+        lanes: The lanes that print, as a mask.
     """
     local = segments["local"]
-    forms, starts = (np.broadcast_to(value_of(each), len(lanes)) for each in (form, arguments))
+    forms, starts = (np.broadcast_to(value_of(s), len(lanes)) for s in (form, arguments))
     lines = []
     for lane in np.flatnonzero(lanes).tolist():
         left = MAX_PRINTED_CHARACTERS - memory.printed_characters
@@ -131,11 +132,7 @@ def print_lanes(
         memory.printed_characters += len(text)
         lines.append(text)
         if len(text) == left:
-            lines.append(
-                f"\n(what is printed after {MAX_PRINTED_CHARACTERS} characters is left out)\n"
-            )
+            lines.append(f"\n(output after {MAX_PRINTED_CHARACTERS} characters is left out)\n")
         elif memory.printed == MAX_PRINTED_LINES:
-            lines.append(
-                f"(what is printed after {MAX_PRINTED_LINES} calls of printf is left out)\n"
-            )
+            lines.append(f"(output after {MAX_PRINTED_LINES} calls of printf is left out)\n")
     sys.stderr.write("".join(lines))

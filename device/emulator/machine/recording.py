@@ -56,19 +56,19 @@ class Recorder(Observer):
     """Follows some lanes of a chunk, and counts the reads of global memory by all lanes.
 
     Attributes:
-        stretches: The ranges that the followed lanes executed, in order.
+        ranges: The ranges that the followed lanes executed, in order.
     """
 
     def __init__(self, memory: GlobalMemory, lanes: Lanes | None = None) -> None:
         """Follow these lanes of a chunk; None counts reads alone."""
-        self.stretches: list[ExecutedRange] = []
+        self.ranges: list[ExecutedRange] = []
         self._memory = memory
         self._lanes = np.zeros(0, np.int64) if lanes is None else lanes
         self._pending: list[RecordedAccess] = []
-        self._unit = min((each.element_bytes for each in memory.allocations), default=1)
+        self._unit = min((array.element_bytes for array in memory.allocations), default=1)
         self._reads: list[Lanes] = []
         self._uncounted = 0
-        self._positions, self._times = np.zeros(0, np.int64), np.zeros(0, np.int64)
+        self._positions, self._counts = np.zeros(0, np.int64), np.zeros(0, np.int64)
 
     def chunk_started(self, chunk: ChunkState) -> None:
         """Keep which lanes are threads."""
@@ -104,7 +104,7 @@ class Recorder(Observer):
             return
         active = np.ones(len(self._lanes), np.bool_) if mask is None else mask[self._lanes]
         if active.any():
-            self.stretches.append(ExecutedRange(start, stop, active, tuple(self._pending)))
+            self.ranges.append(ExecutedRange(start, stop, active, tuple(self._pending)))
         self._pending.clear()
 
     def reads(self, name: str) -> tuple[Lanes, Lanes]:
@@ -114,20 +114,20 @@ class Recorder(Observer):
             Row-major positions of the elements that were read, ascending, and the reads of each.
         """
         self._count()
-        found = self._memory.find(name)
-        start, units = found.address // self._unit, found.element_bytes // self._unit
-        inside = (self._positions >= start) & (self._positions < start + found.size // self._unit)
-        places, times = self._positions[inside] - start, self._times[inside]
-        whole = places % units == 0
-        return places[whole] // units, times[whole]
+        array = self._memory.find(name)
+        start, units = array.address // self._unit, array.element_bytes // self._unit
+        inside = (self._positions >= start) & (self._positions < start + array.size // self._unit)
+        positions, counts = self._positions[inside] - start, self._counts[inside]
+        is_first_unit = positions % units == 0
+        return positions[is_first_unit] // units, counts[is_first_unit]
 
     def _count(self) -> None:
         """Add up the reads since the last time."""
-        places, times = np.unique(
+        positions, counts = np.unique(
             np.concatenate([*self._reads, self._positions[:0]]), return_counts=True
         )
         self._reads.clear()
         self._uncounted = 0
-        both = np.concatenate((self._positions, places))
+        both = np.concatenate((self._positions, positions))
         self._positions, back = np.unique(both, return_inverse=True)
-        self._times = np.bincount(back, np.concatenate((self._times, times))).astype(np.int64)
+        self._counts = np.bincount(back, np.concatenate((self._counts, counts))).astype(np.int64)

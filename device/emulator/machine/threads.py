@@ -1,7 +1,7 @@
-"""Which thread of which block each lane of a chunk is.
+"""The grid, and the thread and block of each lane of a chunk.
 
-A block's threads take consecutive lanes, x fastest, filled up to whole warps; the lanes that fill
-up are never alive.
+The threads of a block take consecutive lanes, x fastest. Lanes that pad a block to whole warps are
+never alive.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from memlab.kernels.launch import Dim3
 
 @dataclass(frozen=True)
 class Grid:
-    """The launch geometry and what every block shares.
+    """The launch geometry and arguments, which all blocks share.
 
     Attributes:
-        grid: Blocks in x, y, z.
-        block: Threads of a block in x, y, z.
-        dynamic_shared_bytes: Size of the `extern __shared__` array.
-        parameters: The parameter space, as bytes.
+        grid: Blocks in x, y and z.
+        block: Threads per block in x, y and z.
+        dynamic_shared_bytes: Size of the `extern __shared__` array, in bytes.
+        parameters: The contents of the parameter space.
     """
 
     grid: Dim3
@@ -39,12 +39,12 @@ class Grid:
 
     @property
     def threads(self) -> int:
-        """Threads of a block."""
+        """Threads per block."""
         return self.block[0] * self.block[1] * self.block[2]
 
     @property
     def padded_threads(self) -> int:
-        """Lanes of a block: its threads, filled up to whole warps."""
+        """Lanes per block: its threads, padded to whole warps."""
         return -(-self.threads // WARP_SIZE) * WARP_SIZE
 
 
@@ -62,22 +62,22 @@ class Threads:
     """The lanes of some blocks of a grid.
 
     Attributes:
-        grid: What all blocks share.
+        grid: The launch geometry and arguments.
         blocks: Coordinates of the blocks, shape (blocks, 3).
-        lanes: How many lanes they take.
-        alive: Which of them are threads, shape (lanes,).
+        lanes: How many lanes the blocks take.
+        alive: Whether each lane is a thread, shape (lanes,).
     """
 
     def __init__(self, grid: Grid, blocks: NDArray[np.int64], source: Sequence[str] = ()) -> None:
-        """Take the blocks in order; `source` is the CUDA source's lines, for messages."""
+        """Assign lanes to blocks in order; `source` holds the lines of the CUDA source."""
         self.grid, self.blocks = grid, blocks
         self.lanes = len(blocks) * grid.padded_threads
         self.alive: Mask = np.arange(self.lanes) % grid.padded_threads < grid.threads
         self._source = source
 
     def place(self, lane: int, instruction: Instruction) -> str:
-        """Which thread a lane is and which line it is at, in words."""
-        block = tuple(int(each) for each in self.blocks[lane // self.grid.padded_threads])
+        """The thread of a lane and the source line of an instruction, for a message."""
+        block = tuple(self.blocks[lane // self.grid.padded_threads].tolist())
         thread = lane % self.grid.padded_threads
         x, y, _ = self.grid.block
         where = f"by block {block} thread ({thread % x}, {thread // x % y}, {thread // x // y})"
@@ -86,9 +86,9 @@ class Threads:
         return f"{where}, line {line}: {source_excerpt(text)}"
 
     def special_registers(self) -> dict[str, Lanes]:
-        """The special registers but clocks, by name (PTX ISA, chapter "Special Registers").
+        """The values of `isa.special_registers.THREAD_REGISTERS`, by name.
 
-        Each has shape (lanes,), or none where it is the same for all.
+        Each has shape (lanes,), or () where it is the same for all lanes.
         """
         grid, blocks = self.grid, self.blocks
         thread = np.arange(grid.padded_threads, dtype=np.uint32)

@@ -1,10 +1,11 @@
-"""Where lanes of a warp that have parted still compute together: in both arms of a branch.
+"""Synchronizes diverged lanes of a warp at instructions with a member mask.
 
-Who executes a shuffle, vote, match, reduction or election waits until all threads that its member
-mask names and that have not exited have executed the same instruction with the same mask (PTX ISA,
-"shfl.sync"): the same by its opcode, not by its place in the program. So a group that lacks some of
-them waits; when no other lane can run, those who wait for each other go on with what all of them
-gave. Who waits for lanes that are elsewhere goes on without them.
+A thread that executes a shuffle, vote, match, reduction or election waits until all threads in its
+member mask that have not exited have executed the same instruction with the same mask (PTX ISA,
+"shfl.sync"). "The same instruction" means the same opcode: it may stand in both arms of a branch.
+So a group that lacks some members waits. When no other lane can run, groups that wait for each
+other execute the instruction together, each lane with the operands of its own group. If there are
+none, a group goes on without the lanes that it waits for.
 """
 
 from __future__ import annotations
@@ -23,16 +24,16 @@ from memlab.device.properties import WARP_SIZE
 
 Lanes = NDArray[Any]
 WaitingGroups = dict[int, Mask]
-"""Groups of waiting lanes, as masks, by the instruction that they wait at."""
+"""Masks of waiting lanes, by the position of the instruction that they wait at."""
 
 _MEMBER_MASK_OPCODES = ("shfl.sync", "vote.sync", "match", "redux.sync", "elect.sync")
-"""Opcodes whose last operand names the lanes that compute together."""
+"""Opcodes whose last operand is a member mask."""
 
 _BIT = np.uint32(1) << np.arange(WARP_SIZE, dtype=np.uint32)
 
 
 def has_member_mask(step: DecodedInstruction) -> bool:
-    """Whether lanes of a warp compute together that a mask names."""
+    """Whether an instruction is executed together by the lanes that a member mask names."""
     return step.row.kind == "warp" and step.row.opcode.startswith(_MEMBER_MASK_OPCODES)
 
 
@@ -42,34 +43,36 @@ def lanes_to_bits(lanes: Mask) -> NDArray[np.uint32]:
 
 
 def bits_to_lanes(bits: NDArray[np.uint32]) -> Mask:
-    """Bit masks of warps, shape (warps,), as a mask of lanes."""
+    """The mask of lanes for one bit mask per warp, shape (warps,)."""
     return np.asarray((bits[:, None] & _BIT != 0).reshape(-1))
 
 
 @dataclass
 class ParticipatingLanes:
-    """With whom a group carries out what it met others for.
+    """The groups that execute the current warp instruction together.
 
     Attributes:
-        groups: The lanes of each group, by its instruction; empty where the running group is alone.
-        lanes: All of them.
-        given: The sources of the instruction, each lane's from its own group.
+        groups: The lanes of each group, by the position of its instruction; empty where the
+            running group executes alone.
+        lanes: The lanes of all groups; None where the running group executes alone.
+        sources: The source operands of the instruction, each lane's from its own group.
     """
 
     groups: Mapping[int, Mask] = field(default_factory=dict)
     lanes: Mask | None = None
-    given: Sequence[Lanes] = ()
+    sources: Sequence[Lanes] = ()
 
     def active(self, mask: Mask) -> Mask:
-        """The lanes that compute together with those of a mask."""
+        """The lanes that execute together with those of a mask, these included."""
         return mask if self.lanes is None else self.lanes
 
 
 class WarpSynchronization:
-    """The masked instructions of a chunk, and who meets at them.
+    """The instructions of a chunk that have a member mask, and the groups that wait at them.
 
     Attributes:
-        steps: Where groups may have to wait; what has a guard runs without.
+        steps: Positions of the instructions where groups may have to wait. Instructions with a
+            guard are left out: they run without waiting.
     """
 
     def __init__(
@@ -77,15 +80,19 @@ class WarpSynchronization:
         steps: Sequence[DecodedInstruction],
         operands: Operands,
         live: Mask,
-        company: ParticipatingLanes,
+        participants: ParticipatingLanes,
     ) -> None:
-        """Take a chunk's instructions.
+        """Prepare the instructions of a chunk.
 
-        `live` are its lanes that have not exited, kept up to date; `company` is told who has met.
+        Args:
+            steps: The program.
+            operands: The registers.
+            live: The lanes that have not exited, as a mask that the scheduler updates in place.
+            participants: Is set while groups execute an instruction together.
         """
-        self._company = company
+        self._participants = participants
         self._live, self._lanes = live, operands.lanes
-        self._opcodes = [each.instruction.opcode for each in steps]
+        self._opcodes = [step.instruction.opcode for step in steps]
         self._sources = {
             index: [
                 operands.source(operand, type_)
@@ -97,7 +104,7 @@ class WarpSynchronization:
         self.steps = self._sources.keys()
 
     def must_wait(self, step: int, mask: Mask) -> bool:
-        """Whether a group lacks lanes that its member masks name and that have not exited."""
+        """Whether a group lacks live lanes that its member masks name."""
         away = self._live & ~mask
         if not (active_warps(away) & active_warps(mask)).any():
             return False
@@ -107,76 +114,78 @@ class WarpSynchronization:
     def execute_ready(
         self, parked: WaitingGroups, held: Mask, actions: Sequence[Callable[[Mask], None] | None]
     ) -> tuple[WaitingGroups, WaitingGroups]:
-        """Let those go on who wait for each other alone; where there are none, the lowest group.
+        """Execute the instructions whose members have all arrived.
+
+        Where there is none, the waiting group with the lowest position executes its instruction
+        without the missing lanes.
 
         Args:
-            parked: Who waits.
-            held: Lanes that wait on rather than go on without others: these may still come.
-            actions: What carries out each instruction of the program.
+            parked: The waiting groups.
+            held: Lanes that must not go on without the missing ones, as a mask: those may still
+                arrive.
+            actions: The action of each instruction of the program.
 
         Returns:
-            The lanes that have carried out the instruction that they waited at, and those that
-            wait on.
+            The lanes that executed the instruction that they waited at, and those that still wait.
         """
-        going = self._complete(parked)
-        if not going.any():
-            going = self._lowest(_select_lanes(parked, ~held))
-        for opcode in {self._opcodes[each] for each in parked}:
+        released = self._complete(parked)
+        if not released.any():
+            released = self._lowest(_select_lanes(parked, ~held))
+        for opcode in {self._opcodes[step] for step in parked}:
             groups = {
-                step: lanes & going
+                step: lanes & released
                 for step, lanes in parked.items()
-                if self._opcodes[step] == opcode and (lanes & going).any()
+                if self._opcodes[step] == opcode and (lanes & released).any()
             }
             if groups:
                 self._run(groups, actions)
-        return _select_lanes(parked, going), _select_lanes(parked, ~going)
+        return _select_lanes(parked, released), _select_lanes(parked, ~released)
 
     def _run(self, groups: WaitingGroups, actions: Sequence[Callable[[Mask], None] | None]) -> None:
-        """Carry out one instruction for groups that wait at several places."""
-        company, (first, *_) = self._company, groups
-        given = [
-            np.broadcast_to(value_of(each), self._lanes).copy() for each in self._sources[first]
+        """Execute one instruction for groups that wait at several positions."""
+        participants, (first, *_) = self._participants, groups
+        combined = [
+            np.broadcast_to(value_of(source), self._lanes).copy() for source in self._sources[first]
         ]
         for step, lanes in groups.items():
-            for whole, source in zip(given, self._sources[step], strict=True):
-                np.copyto(whole, value_of(source), where=lanes)
-        company.groups, company.given = groups, given
-        company.lanes = np.logical_or.reduce(list(groups.values()))
+            for values, source in zip(combined, self._sources[step], strict=True):
+                np.copyto(values, value_of(source), where=lanes)
+        participants.groups, participants.sources = groups, combined
+        participants.lanes = np.logical_or.reduce(list(groups.values()))
         for step, lanes in groups.items():
             action = actions[step]
             assert action is not None
             action(lanes)
-        company.groups, company.lanes, company.given = {}, None, ()
+        participants.groups, participants.lanes, participants.sources = {}, None, ()
 
     def _complete(self, parked: WaitingGroups) -> Mask:
-        """Lanes that wait for none but those who wait at the same instruction with their mask."""
+        """The lanes whose member masks name no live lane that waits elsewhere, as a mask."""
         complete = np.zeros(self._lanes, np.bool_)
-        for members, here in self._mask_groups(parked):
-            there = lanes_to_bits(here)
-            missing = members & lanes_to_bits(self._live) & ~there
-            complete |= here & np.repeat(missing == 0, WARP_SIZE)
+        for members, arrived in self._mask_groups(parked):
+            missing = members & lanes_to_bits(self._live) & ~lanes_to_bits(arrived)
+            complete |= arrived & np.repeat(missing == 0, WARP_SIZE)
         return complete
 
     def _lowest(self, parked: WaitingGroups) -> Mask:
-        """The group that lies lowest in the program, and those who wait with its lanes."""
+        """The group at the lowest position, with the lanes that wait for the same instruction."""
         if not parked:
             return np.zeros(self._lanes, np.bool_)
         group = parked[min(parked)]
         lowest = group.copy()
-        for _, here in self._mask_groups(parked):
-            warps = (here & group).reshape(-1, WARP_SIZE).any(axis=1)
-            lowest |= here & np.repeat(warps, WARP_SIZE)
+        for _, arrived in self._mask_groups(parked):
+            warps = (arrived & group).reshape(-1, WARP_SIZE).any(axis=1)
+            lowest |= arrived & np.repeat(warps, WARP_SIZE)
         return lowest
 
     def _mask_groups(self, parked: WaitingGroups) -> list[tuple[np.uint32, Mask]]:
-        """Waiting lanes, by instruction and member mask; with the mask."""
-        found: dict[tuple[str, int], Mask] = {}
+        """Group waiting lanes by opcode and member mask; gives each mask with its lanes."""
+        groups: dict[tuple[str, int], Mask] = {}
         for step, lanes in parked.items():
             named = np.broadcast_to(self._member_masks(step), self._lanes)
             for members in np.unique(named[lanes]).tolist():
-                key, here = (self._opcodes[step], members), lanes & (named == members)
-                found[key] = found[key] | here if key in found else here
-        return [(np.uint32(members), here) for (_, members), here in found.items()]
+                key, arrived = (self._opcodes[step], members), lanes & (named == members)
+                groups[key] = groups[key] | arrived if key in groups else arrived
+        return [(np.uint32(members), arrived) for (_, members), arrived in groups.items()]
 
     def _member_masks(self, step: int) -> NDArray[np.uint32]:
         return value_of(self._sources[step][-1])

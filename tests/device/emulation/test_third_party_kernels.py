@@ -142,7 +142,7 @@ def test_printf_has_an_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
 
     *lines, last = capsys.readouterr().err.splitlines()
     assert len(lines) == MAX_PRINTED_LINES
-    assert last == f"(what is printed after {MAX_PRINTED_LINES} calls of printf is left out)"
+    assert last == f"(output after {MAX_PRINTED_LINES} calls of printf is left out)"
 
 
 def test_formats_are_those_of_c() -> None:
@@ -213,6 +213,6 @@ def test_all_that_is_printed_has_an_end(capsys: pytest.CaptureFixture[str]) -> N
     print_from(f'printf("{"%4096d" * 40}\\n", {", ".join(["1"] * 40)});', 32)
 
     *whole, cut, last = capsys.readouterr().err.splitlines(keepends=True)
-    assert last == f"(what is printed after {MAX_PRINTED_CHARACTERS} characters is left out)\n"
+    assert last == f"(output after {MAX_PRINTED_CHARACTERS} characters is left out)\n"
     assert len(whole) == MAX_PRINTED_CHARACTERS // (40 * 4096 + 1)
     assert len("".join(whole) + cut) - 1 == MAX_PRINTED_CHARACTERS
