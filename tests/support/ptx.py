@@ -1,10 +1,14 @@
-"""Runs small PTX texts through the emulator."""
+"""Runs small PTX texts through the emulator, and through `check`'s tools."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from memlab.device.checking.findings import TOOLS
+from memlab.device.emulator.checks.checker import Checker
+from memlab.device.emulator.checks.observations import Site
 from memlab.device.emulator.machine.access_costs import Patterns, Tally
 from memlab.device.emulator.machine.machine import Chunk
 from memlab.device.emulator.machine.memory import GlobalMemory
@@ -72,6 +76,26 @@ def run(
         observers: Watch the run.
     """
     program = load_program(parse_ptx(text), entry, source)
+    memory = fill_memory(program, arrays)
+    launch = Grid(
+        grid, block, dynamic_shared_bytes, parameter_space(program, memory, arrays, scalars, order)
+    )
+    if blocks is None:
+        blocks = blocks_of(grid)
+    chunk = Chunk(
+        program, launch, np.array(blocks), memory, Patterns(), observers=observers, source=source
+    )
+    tally = chunk.run()
+    return Launched(arrays_left(program, memory, arrays), program, tally)
+
+
+def blocks_of(grid: tuple[int, int, int]) -> list[tuple[int, int, int]]:
+    """The coordinates of all blocks, in launch order."""
+    return [(x, y, z) for z in range(grid[2]) for y in range(grid[1]) for x in range(grid[0])]
+
+
+def fill_memory(program: Program, arrays: Mapping[str, Any]) -> GlobalMemory:
+    """Global memory with the arrays, and behind them the `__device__` variables."""
     variables = {each.name: each for each in program.globals}
     sizes = {name: (np.asarray(a).nbytes, np.asarray(a).itemsize) for name, a in arrays.items()}
     memory = GlobalMemory(sizes | {each.name: (each.size, 1) for each in variables.values()})
@@ -79,6 +103,17 @@ def run(
         memory.bytes_of(name)[:] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
     for each in variables.values():
         memory.bytes_of(each.name)[:] = np.frombuffer(each.initial or bytes(each.size), np.uint8)
+    return memory
+
+
+def parameter_space(
+    program: Program,
+    memory: GlobalMemory,
+    arrays: Mapping[str, Any],
+    scalars: Sequence[Any] | Mapping[str, Any] = (),
+    order: Sequence[str] = (),
+) -> bytes:
+    """The arrays' addresses, then the scalars, where the program has its parameters."""
     given: dict[str, Any] = {name: np.uint64(memory.find(name).address) for name in arrays}
     given |= scalars if isinstance(scalars, Mapping) else dict(enumerate(scalars))
     values = [given[name] for name in order or given]
@@ -87,19 +122,134 @@ def run(
     for variable, value in zip(program.parameter_variables, values, strict=True):
         offset = program.parameters[variable.name]
         space[offset : offset + variable.size] = value.ljust(variable.size, b"\0")
-    launch = Grid(grid, block, dynamic_shared_bytes, bytes(space))
-    if blocks is None:
-        blocks = [(x, y, z) for z in range(grid[2]) for y in range(grid[1]) for x in range(grid[0])]
-    chunk = Chunk(
-        program, launch, np.array(blocks), memory, Patterns(), observers=observers, source=source
-    )
-    tally = chunk.run()
+    return bytes(space)
+
+
+def arrays_left(
+    program: Program, memory: GlobalMemory, arrays: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The arrays and variables as they are in memory."""
     left = {
         name: memory.bytes_of(name).view(np.asarray(array).dtype).reshape(np.shape(array)).copy()
         for name, array in arrays.items()
     }
-    left |= {name: memory.bytes_of(name).copy() for name in variables}
-    return Launched(left, program, tally)
+    return left | {each.name: memory.bytes_of(each.name).copy() for each in program.globals}
+
+
+@dataclass(frozen=True, order=True)
+class Mistake:
+    """What a tool of `check` has seen.
+
+    Attributes:
+        tool: The tool.
+        kind: Its kind of mistake.
+        space: The state space; empty where there is none.
+        array: The number of the array in its space; -1 where there is none.
+        offset: Bytes from the start of the array; the address itself where there is none.
+        count: How many threads made it, each as often as it did.
+        at: Source line, block and thread of the first.
+        other: The same of the other thread; None where there is none.
+    """
+
+    tool: str
+    kind: str
+    space: str
+    array: int
+    offset: int
+    count: int
+    at: tuple[int, int, int]
+    other: tuple[int, int, int] | None = None
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A checked run: the mistakes in the order in which they were seen, the arrays, the checker."""
+
+    mistakes: tuple[Mistake, ...]
+    arrays: Mapping[str, Any]
+    checker: Checker
+
+    def of(self, tool: str) -> list[Mistake]:
+        """The mistakes that one tool has seen."""
+        return [each for each in self.mistakes if each.tool == tool]
+
+
+def numbered(body: str) -> str:
+    """The same PTX with the number of each line, from 1, as its source line."""
+    return "\n".join(f".loc 1 {n} 1\n{line}" for n, line in enumerate(body.splitlines(), 1))
+
+
+def check(
+    text: str,
+    arrays: Mapping[str, Any],
+    scalars: Sequence[Any] | Mapping[str, Any] = (),
+    *,
+    grid: int = 1,
+    block: int = 32,
+    dynamic_shared_bytes: int = 0,
+    chunk: int | None = None,
+    inputs: Collection[str] = (),
+    outputs: Collection[str] = (),
+    tools: Collection[str] = TOOLS,
+) -> Checked:
+    """Run all blocks, `chunk` of them at a time, through the tools of `check`.
+
+    Args:
+        text: The PTX; its entry is `k`.
+        arrays: As of `run`.
+        scalars: As of `run`.
+        grid: Blocks.
+        block: Threads of a block.
+        dynamic_shared_bytes: As of `run`.
+        chunk: How many blocks run at a time; None for all.
+        inputs: The arrays that are only read.
+        outputs: The arrays that hold nothing at first.
+        tools: The tools to check with.
+    """
+    program = load_program(parse_ptx(text), "k")
+    memory = fill_memory(program, arrays)
+    extents = {
+        "global": [(each.address, each.address + each.size) for each in memory.allocations],
+        "shared": _extents(program, program.shared, dynamic_shared_bytes),
+        "local": _extents(program, program.local),
+        "const": _extents(program, program.const),
+    }
+    parameters = parameter_space(program, memory, arrays, scalars)
+    launch = Grid((grid, 1, 1), (block, 1, 1), dynamic_shared_bytes, parameters)
+    checker = Checker(program, launch, memory, extents, inputs, outputs, tools)
+    blocks = np.array(blocks_of((grid, 1, 1)))
+    for first in range(0, grid, chunk or grid):
+        some = blocks[first : first + (chunk or grid)]
+        Chunk(program, launch, some, memory, Patterns(), observers=[checker]).run()
+
+    def site(place: Site) -> tuple[int, int, int]:
+        line, (x, _, _), thread = checker.place(place)
+        return line, x, thread
+
+    mistakes = tuple(
+        Mistake(
+            seen.tool,
+            seen.kind,
+            seen.space,
+            seen.array,
+            seen.address - (extents[seen.space][seen.array][0] if seen.array >= 0 else 0),
+            seen.count,
+            site(seen.at),
+            None if seen.other is None else site(seen.other),
+        )
+        for seen in checker.observations()
+    )
+    return Checked(mistakes, arrays_left(program, memory, arrays), checker)
+
+
+def _extents(
+    program: Program, variables: Mapping[str, int], dynamic: int = 0
+) -> list[tuple[int, int]]:
+    """Where variables start and end; the array sized at launch comes last."""
+    return [
+        (start, start + (program.sizes[name] or dynamic))
+        for name, start in sorted(variables.items(), key=lambda item: item[1])
+    ]
 
 
 def map_lanes(

@@ -56,7 +56,7 @@ class MemoryAccess:
     @property
     def width(self) -> int:
         """Units per lane."""
-        return max(self.size // self.unit_bytes, 1)
+        return self.size // self.unit_bytes
 
     @cached_property
     def units(self) -> Lanes:
@@ -73,7 +73,7 @@ class MemoryAccess:
         Args:
             chosen: Whether each unit is chosen, shape (n * width,).
         """
-        width = max(self.element_bytes // self.unit_bytes, 1)
+        width = self.element_bytes // self.unit_bytes
         return np.flatnonzero(np.repeat(chosen.reshape(-1, width).all(axis=1), width))
 
     def lanes_of_units(self, positions: Lanes) -> Lanes:
@@ -88,7 +88,7 @@ class MemoryAccess:
 
 def units_of(position: Lanes, size: int, unit_bytes: int) -> Lanes:
     """The units that lanes of `size` bytes touch from byte positions on, lane by lane."""
-    first, width = position >> (unit_bytes.bit_length() - 1), max(size // unit_bytes, 1)
+    first, width = position >> (unit_bytes.bit_length() - 1), size // unit_bytes
     if width == 1:
         return np.asarray(first)
     return np.asarray((first[:, None] + np.arange(width)).reshape(-1))

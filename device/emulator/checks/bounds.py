@@ -64,12 +64,6 @@ class BoundsCheck:
             size: Bytes per lane.
             load: Whether the access only reads.
         """
-        active_addresses = address[active]
-        if not active_addresses.size or self.is_permitted(
-            step, segment, address_span(active_addresses), size, load
-        ):
-            return active
-        space, array = self._origins.get(step, ("", -1))
         starts, ends, permits = self._candidate_arrays(step, segment, load)
         misaligned = active & ((address & (size - 1)) != 0)
         inside, read_only = np.zeros((2, len(address)), np.bool_)
@@ -93,7 +87,7 @@ class BoundsCheck:
                     address[wrong],
                     step,
                     threads[wrong],
-                    array=array if space == segment.name else None,
+                    array=self._origin(step, segment),
                 )
         return np.asarray(active & inside & ~read_only & ~misaligned)
 
@@ -123,19 +117,19 @@ class BoundsCheck:
         if key not in self._permissions:
             starts, ends = self._extents.get(segment.name, np.array([[0], [segment.size]]))
             numbers = np.arange(len(starts))
-            space, array = self._origins.get(step, ("", -1))
-            if space == segment.name:
+            array = self._origin(step, segment)
+            if array is not None:
                 numbers = np.array([array])
             permits = [load or self._is_writable(segment, number) for number in numbers.tolist()]
             self._permissions[key] = starts[numbers], ends[numbers], np.array(permits, np.bool_)
         return self._permissions[key]
 
+    def _origin(self, step: int, segment: Segment) -> int | None:
+        """The array of a segment that an instruction's addresses were computed from, if known."""
+        origin = self._origins.get(step)
+        return origin[1] if origin is not None and origin[0] == segment.name else None
+
     def _is_writable(self, segment: Segment, array: int) -> bool:
         if segment.name == "global":
             return array not in self._read_only_arrays
         return bool(segment.data.flags.writeable)
-
-
-def address_span(addresses: Lanes) -> AddressSpan:
-    """The span of some addresses, at least one."""
-    return int(addresses.min()), int(addresses.max()), int(np.bitwise_or.reduce(addresses))

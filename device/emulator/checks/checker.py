@@ -92,7 +92,7 @@ class Checker(ExecutionPolicy):
                 },
                 self._unit_bytes,
             )
-        units = global_memory.data.size // self._unit_bytes["global"] + 1
+        units = global_memory.data.size // self._unit_bytes["global"]
         self._scratch = {"global": np.empty(units, np.int32)}
         self._races = None
         if "racecheck" in tools:
@@ -125,7 +125,7 @@ class Checker(ExecutionPolicy):
         self._numbers = (len(self._blocks) + lane // padded << THREAD_BITS) | lane % padded
         self._blocks += [(int(x), int(y), int(z)) for x, y, z in threads.blocks]
         for space in ("shared", "local"):
-            units = segments[space].data.size // self._unit_bytes[space] + 1
+            units = segments[space].data.size // self._unit_bytes[space]
             self._scratch[space] = np.empty(units, np.int32)
         self._accesses = AccessWatcher(self._tools, threads, self._numbers, self._scratch)
         self._order = HappensBefore(threads.lanes, padded, self._group, self._order.time)
@@ -133,7 +133,7 @@ class Checker(ExecutionPolicy):
         if self._initialisation is not None:
             self._initialisation.begin(segments)
         if self._races is not None:
-            units = segments["shared"].data.size // self._unit_bytes["shared"] + 1
+            units = segments["shared"].data.size // self._unit_bytes["shared"]
             self._races.begin(threads, self._numbers, self._order, units)
             release_acquire = self._races.release_acquire
         self._barriers = BarrierCheck(

@@ -36,16 +36,14 @@ class InitializationCheck:
         self._observations, self._memory, self._unit_bytes = observations, memory, unit_bytes
         self._widest_store_bytes = outputs
         unit = unit_bytes["global"]
-        self._unwritten: dict[str, Lanes] = {
-            "global": np.zeros(memory.data.size // unit + 1, np.bool_)
-        }
+        self._unwritten: dict[str, Lanes] = {"global": np.zeros(memory.data.size // unit, np.bool_)}
         for name in outputs:
             self._array_units(name)[:] = True
 
     def begin(self, segments: Mapping[str, Segment]) -> None:
         """Take the shared and local memory of the next blocks, all of it unwritten."""
         for space in ("shared", "local"):
-            units = segments[space].data.size // self._unit_bytes[space] + 1
+            units = segments[space].data.size // self._unit_bytes[space]
             self._unwritten[space] = np.ones(units, np.bool_)
 
     def access(self, access: MemoryAccess) -> None:

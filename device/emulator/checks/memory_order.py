@@ -15,10 +15,10 @@ from typing import TypeAlias
 from memlab.device.emulator.program.program import DecodedInstruction, destinations
 from memlab.device.emulator.ptx.parser import Address, Immediate, Operand, Register, Symbol
 
-WEAK, VOLATILE, STRONG = 0, 1, 2
+WEAK, VOLATILE, STRONG = range(3)
 """Levels of an access. Two accesses race unless one is strong and the other at least volatile."""
 
-DEVICE_SCOPE, BLOCK_SCOPE = 0, 1
+DEVICE_SCOPE, BLOCK_SCOPE = range(2)
 """The scope of a fence or a release: all blocks, or the thread's own block."""
 
 SymbolicAddress: TypeAlias = tuple[tuple[str, ...], int]
@@ -122,7 +122,7 @@ class _SymbolicAddresses:
         """The address as a sum."""
         offset = address.offset
         roots: list[str] = []
-        unresolved: list[Operand] = [address.base] if address.base else []
+        unresolved: list[Operand | None] = [address.base]
         expanded: set[str] = set()  # a sum of itself that is never initialised has no end
         while unresolved:
             match unresolved.pop():

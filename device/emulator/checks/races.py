@@ -278,7 +278,7 @@ class RaceCheck:
         if access.kind != "store":
             return np.zeros(len(positions), np.bool_)
         unit = access.unit_bytes
-        old = access.segment.data[: access.segment.data.size // unit * unit].reshape(-1, unit)
+        old = access.segment.data.reshape(-1, unit)
         new = access.values().reshape(-1, unit)
         equal = (old[access.units[positions]] == new[positions]).all(axis=1)
         steps, _ = self._steps_and_levels(earlier)
@@ -296,8 +296,6 @@ class RaceCheck:
             left: The shadow-memory entry that is left after the access, per unit of each lane.
         """
         lost = np.flatnonzero(left != self._timestamps(access))
-        if not lost.size:
-            return
         winners = np.searchsorted(access.threads, left[lost] & THREAD_MASK)
         new = access.values().reshape(len(access.lanes), access.width, -1)
         part = lost % access.width

@@ -118,8 +118,7 @@ class ReleaseAcquireOrder:
         union: AcquiredOperations = {}
         for thread in members:
             _merge_acquired(union, self._threads.get(thread, {}))
-        if union:
-            self._threads.update({thread: dict(union) for thread in members})
+        self._threads.update({thread: dict(union) for thread in members})
 
     def knows(self, thread: int, other: int, time: int) -> bool:
         """Whether a thread has acquired another thread's access at a time."""

@@ -53,7 +53,7 @@ class AccessHistory:
         before = self.last[units]
         self.last[units] = now
         for (bits, others), (at, threads) in zip(self._others, touched.others, strict=True):
-            other = np.flatnonzero((before != 0) & (((before ^ now) & THREAD_MASK) >> bits != 0))
+            other = np.flatnonzero(((before ^ now) & THREAD_MASK) >> bits != 0)
             others[units[other]] = before[other]
             others[units[at]] = time << TIME_SHIFT | threads
 
