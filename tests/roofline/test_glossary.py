@@ -98,7 +98,7 @@ def test_a_name_may_be_spelled_as_it_is_typed():
 def test_an_unknown_name_gives_the_nearest():
     with pytest.raises(UsageError, match="did you mean 'occupancy'"):
         glossary.find_entries("ocupancy")
-    with pytest.raises(UsageError, match="'memlab explain' alone lists"):
+    with pytest.raises(UsageError, match="'memlab explain' lists all names"):
         glossary.find_entries("zzzzzz")
 
 
@@ -114,4 +114,4 @@ def test_figures_of_the_chapters_are_right():
     assert f"{0.25 * 1555:g} GFLOP/s" in ratio
     assert f"{0.25 * 1.555 / 19.5:.1%}" in ratio
     required = glossary.find_entries("compute-to-global-memory-access ratio")[0].paragraphs[0]
-    assert f"{12e12 / (1000e9 / 4):g} operations an access" in required
+    assert f"{12e12 / (1000e9 / 4):g} operations per access" in required
