@@ -16,7 +16,6 @@ from memlab.device.emulator.machine.access_costs import Patterns, Tally
 from memlab.device.emulator.machine.machine import Chunk
 from memlab.device.emulator.machine.memory import GlobalMemory, KernelFault, write_tracking_bytes
 from memlab.device.emulator.machine.observer import Observer
-from memlab.device.emulator.machine.recording import Recorder
 from memlab.device.emulator.machine.threads import Grid
 from memlab.device.emulator.models.address_streams import PROBE_BLOCKS
 from memlab.device.emulator.program.program import (
@@ -171,17 +170,17 @@ class Execution:
                     f"{buffer.name} is an input: declare it inout: or out:"
                 )
 
-    def record(self, blocks: BlockCoordinates, recorder: Recorder) -> Tally:
-        """Execute blocks under a recorder, and return their counters."""
+    def record(self, blocks: BlockCoordinates, *observers: Observer) -> Tally:
+        """Execute blocks, chunk by chunk, under observers, and return their counters."""
         tally = Tally.zeros(len(self.program.steps))
         for chunk in self.chunks(blocks):
-            tally.add(self.run(chunk, observers=[recorder]))
+            tally.add(self.run(chunk, observers=observers))
         return tally
 
-    def follow(self, blocks: NDArray[np.int64], moves: AffineValues, deadline: Deadline) -> None:
+    def follow(self, blocks: NDArray[np.int64], values: AffineValues, deadline: Deadline) -> None:
         """Execute the instructions that decide control flow and addresses, as affine values."""
         for chunk in self.chunks(blocks):
-            self.run(chunk, observers=[moves], deadline=deadline)
+            self.run(chunk, observers=[values], deadline=deadline)
 
     def run(
         self,
@@ -194,7 +193,7 @@ class Execution:
 
         Args:
             blocks: The coordinates of the blocks, shape (blocks, 3).
-            observers: Watch the run; at most one directs it, see `ExecutionPolicy`.
+            observers: The observers of the chunk; at most one is an `ExecutionPolicy`.
             deadline: The time limit; None for the launch's own.
 
         Raises:

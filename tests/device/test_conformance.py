@@ -1,4 +1,4 @@
-"""What every device must do, emulated or real: one suite for all there are."""
+"""One suite of tests for all devices, emulated or real."""
 
 import json
 import subprocess
@@ -124,7 +124,7 @@ extern "C" __global__ void own(unsigned short scale, const int *x, float *y, dou
 
 
 def own_launch(n: int) -> Launch:
-    """What a catalog kernel never has: several outputs, one read before it is overwritten."""
+    """A launch unlike those of the catalog: several outputs, one of them read and overwritten."""
     at: dict[str, Any] = {
         "y": lambda inputs, i: inputs["y"][i] * 1.5 + inputs["weight"][i % 4] + 0.25,
         "z": lambda inputs, i: inputs["x"][i].astype(float) + inputs["offset"][i % 2],
@@ -159,7 +159,7 @@ def own_launch(n: int) -> Launch:
     )
 
 
-def test_outputs_of_all_kinds_verify(device: Device) -> None:
+def test_outputs_of_all_types_verify(device: Device) -> None:
     verification = device.run(own_launch(1000), seed=6).verification
 
     assert verification.status == "passed"
@@ -178,7 +178,7 @@ extern "C" __global__ void passed(
 """
 
 
-def test_structures_and_null_pointers_arrive(device: Device) -> None:
+def test_structures_and_null_pointers_are_passed(device: Device) -> None:
     def structure(name: str, size: int, alignment: int, *members: Any) -> Structure:
         listed = tuple((at, Scalar(name, dtype, value)) for at, dtype, value in members)
         return Structure(name, size, alignment, listed)
@@ -218,18 +218,18 @@ def test_one_wrong_output_of_several_fails(device: Device, old: str, new: str) -
     assert device.run(wrong, seed=6).verification.status == "failed"
 
 
-def test_flops_nobody_declared_are_those_executed(device: Device) -> None:
+def test_undeclared_flops_are_the_executed_ones(device: Device) -> None:
     assert device.run(own_launch(1000), seed=6).flop == 4 * 1000  # an FMA and two additions each
 
 
-def test_shared_memory_beyond_48_kib_is_granted(device: Device) -> None:
+def test_shared_memory_beyond_48_kib_is_available(device: Device) -> None:
     sound = launch(device, "tiled-dynamic", width=64, tile=16)
     granted = replace(sound, dynamic_shared_bytes=64 * 1024)
 
     assert device.run(granted, seed=6).verification.status == "passed"
 
 
-def test_a_run_tells_where_it_ran_and_how_long(device: Device, measurement: Measurement) -> None:
+def test_a_run_records_its_device_and_its_time(device: Device, measurement: Measurement) -> None:
     time = measurement.time
 
     assert measurement.device.key == device.key
@@ -239,7 +239,7 @@ def test_a_run_tells_where_it_ran_and_how_long(device: Device, measurement: Meas
     assert time.provenance == ("measured" if device.kind == "cuda" else "modelled")
 
 
-def test_counts_repeat(device: Device, measurement: Measurement) -> None:
+def test_counts_are_reproducible(device: Device, measurement: Measurement) -> None:
     again = device.run(launch(device, "tiled", width=128), seed=1)
 
     assert again.counters == measurement.counters
@@ -263,7 +263,7 @@ def test_the_properties_a_launch_depends_on_are_known(device: Device) -> None:
     assert set(device.properties.sources) >= set(known) - {"warp_size"}
 
 
-def test_the_command_writes_json_alone(device: Device) -> None:
+def test_the_command_writes_only_json(device: Device) -> None:
     words = ["run", "naive", "--width", "40", "--json", "--no-store", "--device", device.key]
     done = subprocess.run(
         [sys.executable, "-c", "from memlab.cli.app import main; raise SystemExit(main())", *words],
@@ -280,7 +280,7 @@ def test_the_command_writes_json_alone(device: Device) -> None:
 
 
 @pytest.mark.gpu
-def test_a_kernel_that_never_ends_is_stopped_and_the_gpu_goes_on() -> None:
+def test_an_endless_kernel_is_stopped_and_the_gpu_still_works() -> None:
     from memlab.device.gpu.device import CudaDevice
 
     try:
@@ -295,7 +295,7 @@ def test_a_kernel_that_never_ends_is_stopped_and_the_gpu_goes_on() -> None:
 
 
 @pytest.mark.gpu
-def test_a_gpu_that_is_not_there_names_those_that_are() -> None:
+def test_the_message_for_a_missing_gpu_names_the_existing_ones() -> None:
     try:
         open_device("0")
     except DeviceError as error:

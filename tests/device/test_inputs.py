@@ -1,4 +1,4 @@
-"""Inputs: the same on every device, in the range asked for, filled in place where given."""
+"""Inputs: the same on every device, in the requested range, filled in place if they exist."""
 
 import ctypes
 import struct
@@ -48,7 +48,7 @@ def test_constants_are_inputs() -> None:
     }
 
 
-def test_arrays_given_are_filled_in_place() -> None:
+def test_existing_arrays_are_filled_in_place() -> None:
     launch = scattered(100)
     given = {"index": np.zeros(100, np.int32)}
 
@@ -59,7 +59,7 @@ def test_arrays_given_are_filled_in_place() -> None:
         np.testing.assert_array_equal(arrays[name], array)
 
 
-def test_seeds_and_arrays_differ() -> None:
+def test_different_seeds_and_arrays_get_different_values() -> None:
     launch = find_kernel("naive").prepare({"width": 8}, LIMITS)
 
     first, second = make_inputs(launch, seed=1), make_inputs(launch, seed=2)
@@ -68,7 +68,7 @@ def test_seeds_and_arrays_differ() -> None:
     assert not np.array_equal(first["M"], first["N"])
 
 
-def test_a_negative_seed_is_wrong_usage() -> None:
+def test_a_negative_seed_is_a_usage_error() -> None:
     with pytest.raises(UsageError, match="seed must be a whole number, 0 or more, got -1"):
         make_inputs(scattered(8), seed=-1)
 
@@ -76,7 +76,7 @@ def test_a_negative_seed_is_wrong_usage() -> None:
 @pytest.mark.parametrize(
     ("dtype", "count"), [("float32", 3), ("float16", 3), ("float64", 3), ("int32", 0), ("uint8", 0)]
 )
-def test_only_what_no_number_looks_like_counts_as_unwritten(dtype: str, count: int) -> None:
+def test_only_values_that_no_number_has_count_as_unwritten(dtype: str, count: int) -> None:
     """A kernel may write -1 or 255; nothing that it computes is NaN with all bits set."""
     output = np.zeros(8, dtype)
     output.view(np.uint8)[: 3 * output.itemsize] = POISON_BYTE
@@ -97,7 +97,7 @@ KINDS = st.sampled_from(sorted(C_TYPES))
 
 
 def _structure(name: str, kinds: list[str]) -> tuple[Any, Structure]:
-    """A structure of the C compiler's and the same as an argument; its numbers count from 1."""
+    """A structure for ctypes and the same structure as an argument; its numbers count from 1."""
     fields = [(f"m{at}", C_TYPES[kind]) for at, kind in enumerate(kinds)]
     made = type("Made", (ctypes.Structure,), {"_fields_": fields})
     members = tuple(
@@ -131,9 +131,9 @@ def test_arguments_lie_where_a_compiler_puts_the_members_of_a_structure(kinds: l
             arguments.append(Scalar(name, kind, values[-1]))
     whole = type("Whole", (ctypes.Structure,), {"_fields_": fields})(*values)
 
-    found = pack_arguments(arguments, {each.name: 0x7F00_0000_1234 for each in arguments})
+    found = pack_arguments(arguments, {argument.name: 0x7F00_0000_1234 for argument in arguments})
 
     assert found == bytes(whole)[: len(found)]
     assert ctypes.sizeof(whole) - len(found) < 8  # what C appends, for the next of an array
     words = _argument_words(found)  # as PyCUDA puts them together again
-    assert struct.pack("".join(each.dtype.char for each in words), *words) == found
+    assert struct.pack("".join(word.dtype.char for word in words), *words) == found

@@ -87,7 +87,7 @@ def test_occupancy_counts_warps_not_threads():
         ),
     ],
 )
-def test_what_cannot_launch_says_why(launch, message):
+def test_a_launch_that_does_not_fit_gives_the_reason(launch, message):
     with pytest.raises(UsageError, match=message):
         compute_occupancy(H200, BlockRequirements(*launch))
 

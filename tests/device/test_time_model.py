@@ -75,7 +75,7 @@ def test_each_bound_is_work_over_rate(
     assert not any(bounds.values())
 
 
-def test_no_kernel_is_shorter_than_one_that_does_nothing() -> None:
+def test_no_kernel_is_shorter_than_an_empty_one() -> None:
     time = time_model.model_time(work(blocks=1), FULL, H200)
     assert time.median_s == time.bounds_s["launch"] == 1.31e-6
     # 1.0 us of DRAM and as long a latency make 1.5 us: the shortest kernel decides nothing.
@@ -83,7 +83,7 @@ def test_no_kernel_is_shorter_than_one_that_does_nothing() -> None:
     assert longer.bounds_s["launch"] < 1e-6
 
 
-def test_blocks_beyond_those_resident_wait_for_the_next_round() -> None:
+def test_blocks_that_are_not_resident_wait_for_the_next_round() -> None:
     one_round = time_model.latency_bound_s(work(132 * 8, clocks=1980), FULL, H200)
 
     assert one_round == pytest.approx(1e-6)
@@ -129,7 +129,7 @@ def test_fewer_resident_blocks_are_never_faster(done: time_model.LaunchWork, res
     )
 
 
-def test_what_a_datasheet_does_not_know_is_left_out() -> None:
+def test_bounds_with_unknown_rates_are_left_out() -> None:
     unknown = DeviceProperties("unknown", (9, 0))
 
     time = time_model.model_time(work(dram_read_bytes=10**9, clocks=1e6), FULL, unknown)
@@ -146,7 +146,7 @@ def test_the_baseline_is_the_plain_roofline() -> None:
 @pytest.mark.parametrize(
     ("l1", "l2", "clocks"), [(1, 0, 32), (0, 1, 281), (0, 0, 659), (0.5, 0.5, 251)]
 )
-def test_load_latency_is_the_mean_over_where_it_is_found(
+def test_load_latency_is_the_mean_over_the_levels_that_hit(
     l1: float, l2: float, clocks: float
 ) -> None:
     assert time_model.global_load_latency_clocks(l1, l2, H200) == pytest.approx(clocks)

@@ -24,7 +24,7 @@ def check(output: Any, index: Any = (0, 1, 2, 3)) -> Any:
     return verify(LAUNCH, {"expected": EXPECTED}, {"P": ActualOutput(at, values)})
 
 
-def test_rounding_passes() -> None:
+def test_rounding_errors_pass() -> None:
     found = check(EXPECTED * (1 + 2.0**-20))
 
     assert found.status == "passed"
@@ -58,12 +58,12 @@ def test_a_wrong_element_fails(output: Any, error: float) -> None:
         ([[9, np.nan], [np.inf, 4]], 3),
     ],
 )
-def test_every_wrong_element_is_counted_and_no_other(output: Any, wrong: int) -> None:
+def test_exactly_the_wrong_elements_are_counted(output: Any, wrong: int) -> None:
     assert check(output).wrong == wrong
 
 
-def test_wrong_elements_are_counted_through_all_of_an_array() -> None:
-    """Which is compared in pieces of 65,536."""
+def test_wrong_elements_are_counted_in_all_pieces_of_an_array() -> None:
+    """Arrays are compared in pieces of 65,536 elements."""
     size, generator = 200_000, np.random.default_rng(3)
     launch = replace(
         find_kernel("naive").prepare({"m": 1, "k": 1, "n": size}, Limits("any")), tolerance=0
@@ -76,8 +76,8 @@ def test_wrong_elements_are_counted_through_all_of_an_array() -> None:
     assert (found.status, found.wrong) == ("failed", 777)
 
 
-def test_of_what_nothing_is_said_only_the_name_is_told() -> None:
-    """Though it holds nothing but NaN: scratch, say, and the other output still counts."""
+def test_an_output_without_a_reference_is_named_as_unverified() -> None:
+    """The output may hold only NaN, for example scratch; the other output is still verified."""
     second = replace(LAUNCH.outputs[0], name="scratch")
     launch = replace(
         LAUNCH,
@@ -100,7 +100,7 @@ def test_the_worst_element_is_named() -> None:
     assert check([[1, -2], [0, 5]]).worst == "P[1, 1] is 5, must be 4"
 
 
-def test_sums_that_cancel_are_measured_by_the_size_of_the_whole() -> None:
+def test_errors_of_cancelling_sums_are_scaled_by_the_root_mean_square() -> None:
     launch = replace(LAUNCH, error_scale="rms")  # of 1, -2, 0 and 4: 2.2913
     found = ActualOutput(np.arange(4), np.array([1.0, -2.0, 0.25, 4.0]))
 
@@ -109,19 +109,19 @@ def test_sums_that_cancel_are_measured_by_the_size_of_the_whole() -> None:
     assert error == pytest.approx(0.25 / 5.25**0.5)
 
 
-def test_only_the_elements_named_count() -> None:
+def test_only_the_selected_elements_are_compared() -> None:
     found = check([[9, -2], [9, 4]], index=(1, 3))
 
     assert found.status == "passed"
     assert (found.checked, found.total) == (2, 4)
 
 
-def test_nothing_to_compare_is_no_success() -> None:
+def test_an_output_without_elements_to_compare_does_not_pass() -> None:
     assert check(EXPECTED, index=()).status == "failed"
 
 
 @pytest.mark.parametrize("odd", [np.inf, -np.inf, 1e300])
-def test_an_odd_value_of_the_reference_hides_no_error_beside_it(odd: float) -> None:
+def test_an_extreme_reference_value_hides_no_other_error(odd: float) -> None:
     launch = replace(LAUNCH, error_scale="rms")
     at, expected = np.arange(4), np.array([1.0, 2.0, odd, -3.0])
 
@@ -132,8 +132,8 @@ def test_an_odd_value_of_the_reference_hides_no_error_beside_it(odd: float) -> N
     assert bad.status == "failed"
 
 
-def test_each_output_has_its_own_tolerance_and_the_one_that_fails_is_told() -> None:
-    """Counts must be equal; an error that rounding explains in floats is none."""
+def test_each_output_has_its_own_tolerance_and_the_failing_one_is_named() -> None:
+    """Counts must be equal; an error within the tolerance of floats passes."""
     launch = LAUNCH
     other = replace(launch.outputs[0], name="Q")
     two = replace(
@@ -155,8 +155,8 @@ def test_each_output_has_its_own_tolerance_and_the_one_that_fails_is_told() -> N
     assert found.worst.startswith("Q[1, 1] is ")
 
 
-def test_nan_never_agrees() -> None:
-    """A kernel and a reference that both read what was never written would else agree."""
+def test_nan_never_passes() -> None:
+    """Otherwise a kernel and a reference that both read unwritten memory would agree."""
     at, expected = np.arange(4), np.array([1.0, 2.0, np.nan, 4.0])
 
     found = verify(LAUNCH, {"expected": expected}, {"P": ActualOutput(at, expected)})
@@ -175,7 +175,7 @@ def test_nan_never_agrees() -> None:
         ("int32", -1, "uint32", 2**32 - 1),
     ],
 )
-def test_whole_numbers_that_float64_confuses_differ(
+def test_integers_that_float64_cannot_distinguish_differ(
     dtype: str, value: int, reference_dtype: str, reference: int
 ) -> None:
     whole = replace(LAUNCH, tolerance=0.0, error_scale="rms")
@@ -191,7 +191,7 @@ def test_whole_numbers_that_float64_confuses_differ(
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_whole_numbers_pass_exactly_where_pythons_are_equal(seed: int) -> None:
+def test_integers_pass_exactly_where_python_integers_are_equal(seed: int) -> None:
     generator = np.random.default_rng(seed)
     whole = replace(LAUNCH, tolerance=0.0)
     for dtype in (np.int8, np.int64, np.uint64):

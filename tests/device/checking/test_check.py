@@ -94,7 +94,7 @@ def line(source: str, mark: str) -> int:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CATALOG)
 def test_no_kernel_of_the_catalog_has_a_finding(name: str) -> None:
-    known = {each.name for each in CATALOG[name].parameters}
+    known = {parameter.name for parameter in CATALOG[name].parameters}
     wanted = {key: value for key, value in ODD.items() if key in known}
     if "m" in known:
         wanted = {"m": 31, "k": 7, "n": 33}
@@ -121,7 +121,7 @@ STRAYS = """k(const float* a, float* b, const float* far, int n) {
 }"""
 
 
-def test_strays_are_named_counted_and_left_out() -> None:
+def test_out_of_bounds_accesses_are_named_counted_and_left_out() -> None:
     # 3 blocks of 32 threads on 80 elements: 16 threads too many, and two more that write by 2.
     arguments = (floats("a", 80), output("b", 80), Scalar("far", "uint64", 0))
     arguments = (*arguments, Scalar("n", "int32", 80))
@@ -151,25 +151,25 @@ WRITES_AN_INPUT = """k(const float* a, unsigned* bins, float* b, unsigned* unkno
 }"""
 
 
-def test_a_write_to_an_input_is_named_and_lost() -> None:
-    """`run` refuses such a launch; a reference is computed of what the inputs were."""
+def test_a_write_to_an_input_is_reported_and_dropped() -> None:
+    """`run` refuses such a launch; a reference is computed from the original inputs."""
     bins = replace(counter("bins", 40), role="in")
     arguments = (floats("a", 40), bins, output("b", 32), counter("unknown", 32))
     store, atomic, either = run(WRITES_AN_INPUT, *arguments).findings
 
-    for each, mark, element, count in (
+    for finding, mark, element, count in (
         (store, "store", "a[0] of 40 elements", 32),
         (atomic, "atomic", "bins[0] of 40 elements", 32),
         (either, "either", "bins[0] of 40 elements", 32),
     ):
-        assert (each.tool, each.kind, each.space) == ("memcheck", "not writable", "global")
-        assert at(each) == (line(WRITES_AN_INPUT, mark), place(0, 0))
-        assert (each.element, each.count) == (element, count)
+        assert (finding.tool, finding.kind, finding.space) == ("memcheck", "not writable", "global")
+        assert at(finding) == (line(WRITES_AN_INPUT, mark), place(0, 0))
+        assert (finding.element, finding.count) == (element, count)
     assert "atomic access of 4 bytes to an array that the launch gives as an input" in (
         atomic.message
     )
     declared = (replace(arguments[0], role="inout"), replace(bins, role="inout"), *arguments[2:])
-    kinds = {each.tool for each in run(WRITES_AN_INPUT, *declared).findings}
+    kinds = {finding.tool for finding in run(WRITES_AN_INPUT, *declared).findings}
     assert "memcheck" not in kinds
 
 
@@ -179,7 +179,7 @@ INTO_THE_NEXT = """k(float* a, float* b) {
 }"""
 
 
-def test_an_address_inside_another_array_is_no_excuse() -> None:
+def test_an_access_that_strays_into_another_array_is_reported() -> None:
     # 16 KB behind the start of a, which has 128 bytes, lies b.
     report = run(INTO_THE_NEXT, output("a", 32), output("b", 8192))
     found = report.findings[0]
@@ -226,7 +226,7 @@ SPACES = """k(const float* a, float* b, int n) {
 def test_shared_and_local_arrays_and_alignment() -> None:
     arguments = (floats("a", 64), output("b", 32))
     found = run(SPACES, *arguments, Scalar("n", "int32", 3)).findings
-    memcheck = [each for each in found if each.tool == "memcheck"]
+    memcheck = [finding for finding in found if finding.tool == "memcheck"]
     shared, local, misaligned = memcheck
     assert len(found) == 3
 
@@ -249,7 +249,7 @@ DYNAMIC = """k(float* b) {
 }"""
 
 
-def test_an_array_sized_at_launch_lies_behind_the_others() -> None:
+def test_an_array_sized_at_launch_follows_the_others() -> None:
     assert run(DYNAMIC, output("b", 32), shared=128).findings == ()
     write, read = run(DYNAMIC, output("b", 32), shared=124).findings
     assert (write.element, at(write)[1]) == ("last[31] of 31 elements", place(0, 31))
@@ -296,25 +296,25 @@ UNWRITTEN = """k(const float* a, float* b, float* c, int n) {
 }"""
 
 
-def test_reads_of_what_nothing_was_written_to() -> None:
+def test_reads_of_unwritten_memory_are_reported() -> None:
     arguments = (floats("a", 64), output("b", 64), output("c", 64), Scalar("n", "int32", 2))
     found = run(UNWRITTEN, *arguments, block=64).findings
-    initcheck = [each for each in found if each.tool == "initcheck"]
-    by_element = {each.element: each for each in initcheck}
+    initcheck = [finding for finding in found if finding.tool == "initcheck"]
+    by_element = {finding.element: finding for finding in initcheck}
 
     shared = by_element["s[9] of 64 elements"]
     assert at(shared) == (line(UNWRITTEN, "output"), place(0, 54))
     assert shared.count == 1
     assert by_element["b[0] of 64 elements"].count == 64
     assert by_element["c[20] of 64 elements"].count == 43  # threads 20 to 63, but not 40
-    (local,) = (each for each in initcheck if each.space == "local")
+    (local,) = (finding for finding in initcheck if finding.space == "local")
     assert local.count == 64 - 8  # all whose t + 2 is not 2 modulo 8; 40 is one of these
     never = by_element["c[40] of 64 elements"]
     assert (never.kind, never.at.line, never.count) == ("never written", 0, 1)
     assert run(UNWRITTEN, *arguments, block=64, clean=True).findings == ()
 
 
-def test_bytes_of_a_word_and_vectors_are_told_apart() -> None:
+def test_bytes_of_words_and_vectors_are_distinguished() -> None:
     source = """k(float4* v, unsigned char* c) {
   __shared__ __align__(16) unsigned char s[64];
   int t = threadIdx.x;
@@ -328,7 +328,7 @@ def test_bytes_of_a_word_and_vectors_are_told_apart() -> None:
     assert run(source, *arguments, block=63).findings == ()
 
 
-def test_padding_of_structures_given_as_bytes_need_not_be_written() -> None:
+def test_padding_of_structures_in_byte_arrays_may_stay_unwritten() -> None:
     source = """k(unsigned char* bytes) {
   struct Item { char a; float b; short c; double d; char e; };
   Item* items = (Item*)bytes;
@@ -349,8 +349,8 @@ def test_padding_of_structures_given_as_bytes_need_not_be_written() -> None:
     assert only(run(plain, Buffer("b", (33,), "uint8", "out"))).element == "b[7] of 33 elements"
 
 
-def test_of_the_turns_of_a_loop_those_at_fault_are_found() -> None:
-    """All turns touch alike, which is worked out once; what is wrong with each is its own."""
+def test_the_faulty_iterations_of_a_loop_are_found() -> None:
+    """The footprint is the same in all iterations and cached; the faults differ."""
     source = """k(const float* a, float* b) {
   __shared__ float s[9 * 64];
   int t = threadIdx.x;
@@ -368,7 +368,7 @@ def test_of_the_turns_of_a_loop_those_at_fault_are_found() -> None:
         ("initcheck", "uninitialized read", "s[128] of 576 elements", 64),
         ("racecheck", "RAW", "s[256] of 576 elements", 64),
     ]
-    assert {at(each) for each in found} == {(line(source, "read"), place(0, 0))}
+    assert {at(finding) for finding in found} == {(line(source, "read"), place(0, 0))}
 
 
 # --- racecheck ---------------------------------------------------------------------------------
@@ -421,7 +421,7 @@ WARP_SUM = """k(const float* a, float* b) {
 }"""
 
 
-def test_warps_are_in_step_only_where_they_say_so() -> None:
+def test_warps_are_ordered_only_by_warp_barriers() -> None:
     arguments = (floats("a", 64), output("b", 64))
     for sync in ("__syncwarp()", "__syncthreads()", "__syncwarp(__activemask())"):
         source = WARP_SUM.replace("SYNC", sync).replace("VOLATILE", "")
@@ -429,12 +429,12 @@ def test_warps_are_in_step_only_where_they_say_so() -> None:
     # Volatile does not help: since Volta the threads of a warp go on their own.
     source = WARP_SUM.replace("SYNC", "").replace("VOLATILE", "volatile")
     found = run(source, *arguments, block=64).findings
-    assert {each.kind for each in found} == {"RAW", "WAR"}
+    assert {finding.kind for finding in found} == {"RAW", "WAR"}
     assert found[0].message.endswith("no barrier or __syncwarp lies between")
     # Nor does a warp's barrier help another warp.
     source = WARP_SUM.replace("SYNC", "__syncwarp()").replace("VOLATILE", "").replace("% 32 +", "+")
     found = run(source.replace("t / 32 * 32", "0 & 63"), *arguments, block=64).findings
-    assert {(each.tool, each.kind) for each in found} >= {("racecheck", "RAW")}
+    assert {(finding.tool, finding.kind) for finding in found} >= {("racecheck", "RAW")}
 
 
 COUNTS = """k(unsigned* counts) {
@@ -452,7 +452,7 @@ COUNTS = """k(unsigned* counts) {
 }"""
 
 
-def test_atomics_race_with_plain_accesses_alone() -> None:
+def test_atomics_race_only_with_plain_accesses() -> None:
     counts = counter("counts", 8)
     add, read = run(COUNTS, counts, grid=4, block=64).findings
     assert (add.kind, at(add)) == ("WAW", (line(COUNTS, "add"), place(0, 2)))
@@ -485,18 +485,20 @@ SWAP = """k(const double* a, double* sum) {
 }"""
 
 
-def test_the_guess_of_a_compare_and_swap_does_no_harm() -> None:
+def test_the_load_before_a_compare_and_swap_does_not_race() -> None:
     arguments = (
         Buffer("a", (64,), "float64", "in"),
         Buffer("sum", (3,), "float64", "inout", Uniform(0, 1)),
     )
     assert run(SWAP, *arguments, grid=3, block=64, clean=True).findings == ()
     found = run(SWAP, *arguments, grid=3, block=64).findings
-    assert [(each.kind, at(each)) for each in found] == [("RAW", (line(SWAP, "read"), place(0, 1)))]
+    assert [(finding.kind, at(finding)) for finding in found] == [
+        ("RAW", (line(SWAP, "read"), place(0, 1)))
+    ]
 
 
-def test_a_guess_by_another_route_to_the_same_place_is_one() -> None:
-    """The compiler adds the index to the pointer, and to what `cvta` made of the pointer."""
+def test_the_load_is_recognized_at_a_differently_computed_address() -> None:
+    """The compiler adds the index to the pointer, and to the result of `cvta`."""
     source = """k(unsigned* p, unsigned* q) {
   unsigned *place = p + threadIdx.x, seen = __ldcg(OTHER), old;
   while ((old = atomicCAS(place, seen, seen + 1)) != seen) seen = old;
@@ -527,7 +529,7 @@ FLAG = """k(const float* a, float* b) {
 }"""
 
 
-def test_a_flag_behind_a_fence_orders_two_warps() -> None:
+def test_a_flag_after_a_fence_orders_two_warps() -> None:
     arguments = (floats("a", 32), output("b", 32))
     for fence in ("__threadfence_block()", "__threadfence()"):
         assert run(FLAG.replace("FENCE", fence), *arguments, block=64).findings == ()
@@ -603,7 +605,7 @@ CUMULATIVE = """k(const float* a, float* parts, unsigned* done, float* total) {
 }"""
 
 
-def test_a_fence_publishes_what_its_thread_has_met_at_a_barrier() -> None:
+def test_a_fence_releases_accesses_known_through_a_barrier() -> None:
     arguments = (floats("a", 256), output("parts", 256), counter("done"), output("total", 64))
     found = only(run(CUMULATIVE, *arguments, grid=4, block=64))
     # Thread 0 wrote its own part before its fence; the others' need the barrier.
@@ -626,8 +628,8 @@ ADDED_UP = """k(const float* a, float* sums, unsigned* done, float* total) {
 }"""
 
 
-def test_an_atomic_whose_result_nobody_reads_is_no_ticket() -> None:
-    """That all have drawn a ticket does not say that what they added has arrived."""
+def test_an_atomic_with_an_unused_result_is_not_a_ticket() -> None:
+    """All tickets being drawn does not imply that the sums are visible."""
     sums = Buffer("sums", (64,), "float32", "inout", Uniform(0, 1))
     arguments = (floats("a", 512), sums, counter("done"), output("total", 64))
     found = only(run(ADDED_UP, *arguments, grid=8, block=64))
@@ -637,7 +639,7 @@ def test_an_atomic_whose_result_nobody_reads_is_no_ticket() -> None:
     assert run(ADDED_UP, *arguments, grid=8, block=64, clean=True).findings == ()
 
 
-def test_the_same_value_from_many_threads_is_no_race() -> None:
+def test_equal_stores_by_many_threads_do_not_race() -> None:
     source = """k(const float* a, float* found, float* b) {
   __shared__ int any;
   if (threadIdx.x == 0) any = 0;
@@ -667,7 +669,7 @@ STENCIL = """k(float* a) {
 }"""
 
 
-def test_a_write_races_with_each_line_that_reads() -> None:
+def test_a_write_races_with_every_line_that_reads() -> None:
     array = Buffer("a", (66,), "float32", "inout")
     left, right = run(STENCIL, array, block=64).findings
     # Thread t writes a[t + 1], which thread t + 1 reads as its left, thread t - 1 as its right.
@@ -696,7 +698,7 @@ ASYNC = """k(const float* a, float* b) {
 }"""
 
 
-def test_copies_have_arrived_when_they_were_waited_for() -> None:
+def test_async_copies_are_visible_after_a_wait() -> None:
     arguments = (floats("a", 64), output("b", 64))
     assert run(ASYNC.replace("PENDING", "0"), *arguments).findings == ()
     found = only(run(ASYNC.replace("PENDING", "1"), *arguments))
@@ -720,7 +722,7 @@ RETURNS = """k(const float* a, float* b, int n) {
 }"""
 
 
-def test_threads_that_returned_are_missing_at_every_barrier() -> None:
+def test_exited_threads_are_missing_at_every_barrier() -> None:
     arguments = (floats("a", 64), output("b", 40), Scalar("n", "int32", 40))
     found = only(run(RETURNS, *arguments, block=64))
     assert (found.tool, found.kind) == ("synccheck", "barrier not reached")
@@ -745,7 +747,7 @@ BRANCHES = """k(const float* a, float* b) {
 }"""
 
 
-def test_a_barrier_that_some_threads_pass_by() -> None:
+def test_a_barrier_in_a_divergent_branch_is_reported() -> None:
     arguments = (floats("a", 64), output("b", 64))
     found = only(run(BRANCHES, *arguments, block=64))
     assert (found.tool, found.kind) == ("synccheck", "divergent barrier")
@@ -769,21 +771,21 @@ PIPE = """k(const float* a, float* b) {
 }"""
 
 
-def test_barriers_of_some_warps_order_those_alone() -> None:
+def test_partial_barriers_order_only_their_warps() -> None:
     arguments = (floats("a", 32), output("b", 64))
     assert run(PIPE.replace("THIRD", "1"), *arguments, block=96).findings == ()
     found = [
-        each
-        for each in run(PIPE.replace("THIRD", "s[95 - t]"), *arguments, block=96).findings
-        if each.tool == "racecheck"
+        finding
+        for finding in run(PIPE.replace("THIRD", "s[95 - t]"), *arguments, block=96).findings
+        if finding.tool == "racecheck"
     ]
-    assert [(each.kind, each.count) for each in found] in ([("RAW", 32)], [("WAR", 32)])
+    assert [(finding.kind, finding.count) for finding in found] in ([("RAW", 32)], [("WAR", 32)])
     assert found[0].at.line + other(found[0])[0] == line(PIPE, "fill") + line(PIPE, "third")
     lonely = only(run(PIPE.replace("1, 64", "1, 96").replace("THIRD", "1"), *arguments, block=96))
     assert (lonely.tool, lonely.kind, lonely.count) == ("synccheck", "barrier not reached", 32)
 
 
-def test_a_warp_that_is_not_full_counts_as_one_at_a_barrier() -> None:
+def test_a_partial_warp_counts_as_a_warp_at_a_barrier() -> None:
     # PTX ISA, "bar": the count of threads is a multiple of the warp's size.
     arguments = (floats("a", 32), output("b", 18))
     source = PIPE.replace("THIRD", "1").replace("63 - t", "t - 32")
@@ -804,7 +806,7 @@ MASKS = """k(const float* a, float* b) {
 }"""
 
 
-def test_masks_name_those_who_come() -> None:
+def test_member_masks_name_the_threads_that_arrive() -> None:
     arguments = (floats("a", 32), output("b", 32))
     assert run(MASKS.replace("LOW", "0xffff"), *arguments).findings == ()
     found = only(run(MASKS.replace("LOW", "0xffffff"), *arguments))
@@ -813,11 +815,11 @@ def test_masks_name_those_who_come() -> None:
     assert other(found) == (line(MASKS, "all"), place(0, 16))
     assert found.count == 8
     unnamed = [
-        each
-        for each in run(MASKS.replace("LOW", "0xff"), *arguments).findings
-        if each.tool == "synccheck"
+        finding
+        for finding in run(MASKS.replace("LOW", "0xff"), *arguments).findings
+        if finding.tool == "synccheck"
     ]
-    assert [(each.kind, at(each), each.count) for each in unnamed] == [
+    assert [(finding.kind, at(finding), finding.count) for finding in unnamed] == [
         ("invalid mask", (line(MASKS, "low"), place(0, 8)), 8)
     ]
     # Threads that have returned need not come (CUDA C++ Programming Guide, "__syncwarp").
@@ -859,14 +861,16 @@ TOGETHER = """k(const float* a, float* b) {
 }"""
 
 
-def test_a_mask_names_all_who_compute_together_and_nobody_else() -> None:
+def test_a_mask_names_exactly_the_lanes_of_a_collective() -> None:
     mine, loop = run(TOGETHER, floats("a", 32), output("b", 32)).findings
 
-    assert {each.tool + ": " + each.kind for each in (mine, loop)} == {"synccheck: invalid mask"}
+    assert {finding.tool + ": " + finding.kind for finding in (mine, loop)} == {
+        "synccheck: invalid mask"
+    }
     assert at(mine) == (line(TOGETHER, "mine"), place(0, 16))
     assert (mine.other, mine.count) == (None, 1)
     assert "a mask that does not name itself" in mine.message
-    # At each turn the mask still names those who left just before: 7, then 7, 6 and 6 lanes.
+    # In every iteration the mask still names the lanes that left before: 7, then 7, 6 and 6 lanes.
     assert at(loop) == (line(TOGETHER, "loop"), place(0, 1))
     assert other(loop)[1] == place(0, 0)
     assert loop.count == 7 + 7 + 6 + 6
@@ -884,15 +888,15 @@ RETURNED = """k(const float* a, float* b, int n) {
 }"""
 
 
-def test_a_mask_may_name_threads_that_have_returned() -> None:
-    """They can come no more (PTX ISA, "shfl.sync": all that have not exited must), nor be read."""
+def test_a_mask_may_name_exited_threads() -> None:
+    """Exited threads need not arrive (PTX ISA, "shfl.sync"), and are not read here."""
     arguments = (floats("a", 32), output("b", 32), Scalar("n", "int32", 20))
     assert run(RETURNED, *arguments).findings == ()
 
 
 @pytest.mark.parametrize("n", [20, 32])
-def test_ends_that_the_compiler_joins_are_no_place_to_meet(n: int) -> None:
-    """Both stores are one; threads behind the end come to it, and wait for nobody."""
+def test_merged_exits_do_not_make_lanes_wait(n: int) -> None:
+    """The two stores are merged into one; threads beyond n reach it without waiting."""
     source = """k(const float* a, float* b, int n) {
   int t = threadIdx.x;
   float x = a[t];
@@ -905,10 +909,10 @@ def test_ends_that_the_compiler_joins_are_no_place_to_meet(n: int) -> None:
     waits = source.replace("b[t] = x; return; }", "} else").replace(
         "  b[t]", "  __syncwarp();\n  b[t]"
     )
-    assert [each.count for each in run(waits, *arguments).findings] == [12] * (n == 20)
+    assert [finding.count for finding in run(waits, *arguments).findings] == [12] * (n == 20)
 
 
-def test_arms_of_a_branch_meet_at_a_warp_barrier() -> None:
+def test_branch_arms_reconverge_at_a_warp_barrier() -> None:
     # What the upper half writes, the lower half reads behind a barrier further up in the program.
     source = """k(const float* a, float* b) {
   __shared__ float s[32];
@@ -930,8 +934,8 @@ GUARDED = """k(float* y, const float* a, int n) {
 }"""
 
 
-def test_a_shuffle_reads_no_lane_that_is_gone() -> None:
-    """Of 20 threads, the sum of thread 0 takes in what thread 4 read from the 21st."""
+def test_a_shuffle_from_an_exited_lane_is_reported() -> None:
+    """With 20 threads, the sum of thread 0 includes the value that thread 4 read from lane 20."""
     arguments = (output("y", 1), floats("a", 32))
     found = only(run(GUARDED, *arguments, Scalar("n", "int32", 20)))
     assert (found.tool, found.kind, found.count) == ("synccheck", "inactive source lane", 1)
@@ -944,7 +948,7 @@ def test_a_shuffle_reads_no_lane_that_is_gone() -> None:
     assert (at(found), found.other) == ((line(GUARDED, "sum"), place(0, 4)), None)
 
 
-def test_a_butterfly_behind_an_early_return_spoils_every_thread() -> None:
+def test_a_butterfly_after_an_early_return_makes_every_value_undefined() -> None:
     source = RETURNED.replace("d < 4", "d < 32")
     found = only(run(source, floats("a", 32), output("b", 32), Scalar("n", "int32", 20)))
     # All turns are one instruction: thread 4 is the lowest that reads beyond the 20th.
@@ -953,7 +957,7 @@ def test_a_butterfly_behind_an_early_return_spoils_every_thread() -> None:
         place(0, 4),
         place(0, 20),
     )
-    assert found.count == 20  # that each decides a branch by it and stores it is one mistake
+    assert found.count == 20  # using it in a branch and in a store is one mistake
 
 
 ARMS = """k(const float* a, float* b, int n) {
@@ -965,8 +969,8 @@ ARMS = """k(const float* a, float* b, int n) {
 }"""
 
 
-def test_arms_of_a_branch_shuffle_with_each_other() -> None:
-    """They meet where opcode and mask are the same (PTX ISA, "shfl.sync")."""
+def test_branch_arms_reconverge_at_the_same_shuffle() -> None:
+    """They reconverge where opcode and mask are equal (PTX ISA, "shfl.sync")."""
     arguments = floats("a", 32), output("b", 32), Scalar("n", "int32", 20)
     assert run(ARMS, *arguments).findings == ()
     deeper = ARMS.replace(
@@ -991,7 +995,7 @@ def test_arms_of_a_branch_shuffle_with_each_other() -> None:
     ],
     ids=["another shuffle", "a vote", "another mask", "a barrier of the warp"],
 )
-def test_arms_of_a_branch_meet_at_nothing_else(above: str) -> None:
+def test_branch_arms_do_not_reconverge_at_other_instructions(above: str) -> None:
     source = ARMS.replace("x = __shfl_sync(0xffffffff, x, 3) * 2;", above)
     found = only(run(source, floats("a", 32), output("b", 32), Scalar("n", "int32", 20)))
     assert (found.tool, found.kind, found.count) == ("synccheck", "invalid mask", 12)
@@ -1039,7 +1043,7 @@ IDIOMS = {
 
 
 @pytest.mark.parametrize("idiom", IDIOMS)
-def test_what_is_read_from_nobody_and_not_used_is_no_mistake(idiom: str) -> None:
+def test_an_unused_undefined_value_is_not_reported(idiom: str) -> None:
     source = f"""k(const float* a, float* b, int n) {{
       int t = threadIdx.x;
       float x = a[t];{IDIOMS[idiom]}
@@ -1053,7 +1057,7 @@ def test_what_is_read_from_nobody_and_not_used_is_no_mistake(idiom: str) -> None
     ["if (x > 0) b[t] = 1;", "b[(int)x & 31] = 1;", "atomicAdd(b, x);", "s[t] = x;"],
     ids=["a branch", "an address", "an atomic", "shared memory"],
 )
-def test_every_use_of_what_is_read_from_nobody_is_one(use: str) -> None:
+def test_every_use_of_an_undefined_value_is_reported(use: str) -> None:
     source = f"""k(const float* a, float* b) {{
   __shared__ volatile float s[32];
   int t = threadIdx.x;
@@ -1062,7 +1066,7 @@ def test_every_use_of_what_is_read_from_nobody_is_one(use: str) -> None:
 }}"""
     written = Buffer("b", (32,), "float32", "inout", Uniform(0, 1))
     found = run(source, floats("a", 32), written, block=20).findings
-    (undefined,) = (each for each in found if each.kind == "inactive source lane")
+    (undefined,) = (finding for finding in found if finding.kind == "inactive source lane")
     assert (at(undefined), undefined.count) == ((line(source, "read"), place(0, 19)), 1)
 
 
@@ -1102,14 +1106,14 @@ def test_sums_over_any_lanes_are_as_defined_as_a_walk_by_hand_says(
         Buffer("b", (1,), "float32", "inout", Uniform(0, 1)),
         *(Scalar(name, types.get(name, "int32"), value) for name, value in scalars.items()),
     )
-    kinds = {each.kind for each in report.findings}
+    kinds = {finding.kind for finding in report.findings}
     assert kinds == (set() if defined.get(reader, True) else {"inactive source lane"})
 
 
 # --- Reports -----------------------------------------------------------------------------------
 
 
-def test_tools_are_looked_for_alone_and_large_grids_sampled() -> None:
+def test_tools_can_be_selected_and_large_grids_are_sampled() -> None:
     launch = CATALOG["tiled"].prepare({"width": 640, "tile": 16}, Limits("test"))
     compiled = compile_launch(launch, (9, 0))
     report = check_launch(launch, compiled, DEVICE, tools=("synccheck",))
@@ -1119,7 +1123,7 @@ def test_tools_are_looked_for_alone_and_large_grids_sampled() -> None:
     assert 0 < report.verification.checked < report.verification.total
 
 
-def test_an_endless_kernel_ends_with_what_was_found() -> None:
+def test_an_endless_kernel_keeps_its_findings() -> None:
     endless = "k(const float* a, float* b) {\n  b[threadIdx.x] = FROM;\n"
     endless += "  while (*(volatile const float*)a >= 0) ;\n}"
     arguments = (floats("a", 32), output("b", 32))
@@ -1131,7 +1135,7 @@ def test_an_endless_kernel_ends_with_what_was_found() -> None:
         run(endless.replace("FROM", "1"), *arguments, budget=short)
 
 
-def test_a_kernel_that_stops_itself_keeps_what_was_found() -> None:
+def test_a_trapping_kernel_keeps_its_findings() -> None:
     source = """k(const float* a, float* b) {
   b[threadIdx.x] = a[threadIdx.x + 1];
   if (threadIdx.x > 29) __trap(); // trap
@@ -1149,7 +1153,7 @@ def test_a_kernel_that_stops_itself_keeps_what_was_found() -> None:
     assert "assertion" in stop.message
 
 
-def test_findings_come_in_the_order_of_the_tools() -> None:
+def test_findings_are_sorted_by_tool() -> None:
     source = """k(const float* a, float* b) {
   __shared__ float s[32];
   int t = threadIdx.x;
@@ -1158,4 +1162,4 @@ def test_findings_come_in_the_order_of_the_tools() -> None:
   if (t < 8) __syncthreads();
 }"""
     found = run(source, floats("a", 32), output("b", 33)).findings
-    assert [each.tool for each in found] == list(TOOLS)
+    assert [finding.tool for finding in found] == list(TOOLS)

@@ -1,4 +1,4 @@
-"""Every planted bug is found and named, and nothing is found where it is mended."""
+"""Every planted bug is found and named, and nothing is found where it is fixed."""
 
 import argparse
 from collections import defaultdict
@@ -12,7 +12,7 @@ from memlab.device.checking.findings import CheckReport
 from memlab.kernels.launch import Dim3
 from memlab.kernels.user.kernel import UserKernel, apply_launch_options
 
-BY_NAME = {each.name: each for each in PLANTED}
+BY_NAME = {planted.name: planted for planted in PLANTED}
 
 
 @cache
@@ -30,32 +30,32 @@ def check(name: str, fixed: bool) -> CheckReport:
 
 
 def named(report: CheckReport) -> Named:
-    """Lines by tool and kind; of a race the lines of both accesses."""
+    """Lines by tool and kind; for a race, the lines of both accesses."""
     found: Named = defaultdict(set)
-    for each in report.findings:
-        found[each.tool, each.kind] |= each.lines
+    for finding in report.findings:
+        found[finding.tool, finding.kind] |= finding.lines
     return dict(found)
 
 
-@pytest.mark.parametrize("planted", PLANTED, ids=lambda each: each.name)
-def test_the_bug_is_found_and_named(planted: Planted) -> None:
+@pytest.mark.parametrize("planted", PLANTED, ids=lambda planted: planted.name)
+def test_the_planted_bug_is_found_and_named(planted: Planted) -> None:
     report = check(planted.name, fixed=False)
 
     assert named(report) == planted.bugs
     assert report.verification.status == planted.verification
 
 
-@pytest.mark.parametrize("planted", PLANTED, ids=lambda each: each.name)
-def test_the_mended_twin_has_no_finding(planted: Planted) -> None:
+@pytest.mark.parametrize("planted", PLANTED, ids=lambda planted: planted.name)
+def test_the_fixed_twin_has_no_finding(planted: Planted) -> None:
     report = check(planted.name, fixed=True)
 
     assert not report.findings
     assert report.verification.status in ("passed", "skipped")
 
 
-def test_every_bug_shows() -> None:
-    """A file that plants nothing would pass the test above."""
-    assert all(each.bugs or each.verification == "failed" for each in PLANTED)
+def test_every_file_plants_a_bug() -> None:
+    """A file without a bug would pass the test above."""
+    assert all(planted.bugs or planted.verification == "failed" for planted in PLANTED)
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_every_bug_shows() -> None:
         ("rectangle_store_index_wide", 0, "P[592] and 367 more of 960 elements", None, None, 368),
     ],
 )
-def test_what_who_and_how_often_are_as_counted_by_hand(
+def test_findings_match_a_count_by_hand(
     name: str,
     line: int,
     element: str,
@@ -103,7 +103,9 @@ def test_what_who_and_how_often_are_as_counted_by_hand(
     thread: Dim3 | None,
     count: int,
 ) -> None:
-    found = next(each for each in check(name, fixed=False).findings if each.at.line == line)
+    found = next(
+        finding for finding in check(name, fixed=False).findings if finding.at.line == line
+    )
 
     assert found.element == element
     assert (found.at.block, found.at.thread) == (block, thread)
@@ -113,7 +115,7 @@ def test_what_who_and_how_often_are_as_counted_by_hand(
 @pytest.mark.parametrize(
     ("name", "thread"), [("barrier_behind_guard", (48, 0, 0)), ("early_return", (36, 0, 0))]
 )
-def test_a_barrier_names_the_first_thread_that_did_not_come(name: str, thread: Dim3) -> None:
+def test_a_barrier_names_the_first_missing_thread(name: str, thread: Dim3) -> None:
     (found,) = check(name, fixed=False).findings
 
     assert found.other is not None

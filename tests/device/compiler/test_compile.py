@@ -100,7 +100,7 @@ def test_frequent_errors_have_their_own_advice(source, said, advised):
     assert advised in str(caught.value).splitlines()[-1]
 
 
-def test_every_error_comes_through_with_file_and_line(tmp_path):
+def test_every_error_is_reported_with_file_and_line(tmp_path):
     (tmp_path / "part.h").write_text("\n__device__ int two() { return absent; }\n")
     source = """#include "part.h"
 template <int N> __device__ void few() { static_assert(N > 3, "too few"); }
@@ -123,14 +123,14 @@ __global__ void k(float* p) { few<2>(); first(); second(); }"""
         ("", "no kernel 'scale'"),
     ],
 )
-def test_what_is_no_source_is_a_usage_error(source, said):
+def test_an_invalid_source_is_a_usage_error(source, said):
     with pytest.raises(UsageError, match=said):
         compiler.compile_kernel(
             TranslationUnit(source, "scale.cu", HOPPER, {"FACTOR": "2"}), "scale"
         )
 
 
-def test_a_file_name_is_no_option_of_the_compiler(tmp_path, monkeypatch):
+def test_a_file_name_is_not_taken_for_an_option(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "other.cu").write_text("#error other")
     for name in ("--preinclude=other.cu", "-DFACTOR=3.cu", "-h"):
@@ -175,7 +175,7 @@ __global__ void plain(float* out) { *out = helper(2); }"""
         ("plain", "_Z5plainPf"),
     ],
 )
-def test_a_name_expression_makes_the_kernel_be_there(expression, entry):
+def test_a_name_expression_instantiates_the_kernel(expression, entry):
     compiled = compiler.compile_kernel(
         TranslationUnit(TEMPLATES, "t.cu", HOPPER, name_expression=expression), entry
     )
@@ -192,7 +192,7 @@ def test_a_name_expression_makes_the_kernel_be_there(expression, entry):
         ("plain\n#include <x>", "line break"),
     ],
 )
-def test_a_name_expression_that_names_no_kernel_is_said_without_nvrtcs_file(expression, reason):
+def test_the_error_of_a_wrong_name_expression_hides_nvrtcs_file(expression, reason):
     with pytest.raises(UsageError) as caught:
         compiler.compile_kernel(
             TranslationUnit(TEMPLATES, "t.cu", HOPPER, name_expression=expression), "k"
@@ -204,7 +204,7 @@ def test_a_name_expression_that_names_no_kernel_is_said_without_nvrtcs_file(expr
     assert "\n" not in message
 
 
-def test_an_error_in_the_source_comes_before_one_in_the_name():
+def test_an_error_in_the_source_is_reported_before_one_in_the_name():
     with pytest.raises(CompileError) as caught:
         compiler.compile_kernel(
             TranslationUnit(
@@ -217,7 +217,7 @@ def test_an_error_in_the_source_comes_before_one_in_the_name():
 
 
 @pytest.mark.parametrize("name", ["scael", "other"])
-def test_a_kernel_that_is_not_there_is_a_usage_error(name):
+def test_a_missing_kernel_is_a_usage_error(name):
     with pytest.raises(UsageError, match=rf"no kernel '{name}'.*scale.*extern \"C\""):
         compiler.compile_kernel(SCALED, name)
 
@@ -240,7 +240,7 @@ def test_every_architecture_compiles():
         assert f".target sm_{architecture[0]}{architecture[1]}" in ptx
 
 
-def test_what_makes_nvrtc_crash_is_said_in_its_own_words_where_it_has_any():
+def test_a_crash_of_nvrtc_is_reported_with_its_own_message_if_there_is_one():
     source = "template <foo T> __global__ void copy(T* p) { *p = 1; }"
     with pytest.raises(CompileError, match=r'k.cu\(1\): error: identifier "foo" is undefined'):
         compiler.compile_kernel(
@@ -261,7 +261,7 @@ def test_what_makes_nvrtc_crash_is_said_in_its_own_words_where_it_has_any():
         ),
     ],
 )
-def test_a_compiler_that_is_lost_is_said_to_be(work, limits, said, monkeypatch):
+def test_a_lost_compiler_process_is_reported(work, limits, said, monkeypatch):
     for name, value in limits.items():
         monkeypatch.setattr(forked_process, name, value)
     monkeypatch.setattr(nvrtc, "run_nvrtc", lambda _: work())
@@ -279,8 +279,8 @@ def test_a_compiler_whose_parent_is_killed_ends_too():
     assert 0 < forked_process.call_in_child(limit) <= 2 * forked_process.COMPILE_TIMEOUT_S
 
 
-def test_the_compiler_leaves_a_gpu_alone(tmp_path):
-    """NVRTC's own cache loads the driver and starts it, in a fork of a process that may use it."""
+def test_the_compiler_does_not_start_the_gpu_driver(tmp_path):
+    """NVRTC's own cache would initialize the driver in a fork of a process that may use it."""
     program = (
         "from memlab.device.compiler.compile import compile_unit\n"
         "from memlab.device.compiler.translation_unit import TranslationUnit\n"
@@ -294,7 +294,7 @@ def test_the_compiler_leaves_a_gpu_alone(tmp_path):
     assert "find library=libcuda.so" not in looked_for
 
 
-def test_without_the_bindings_it_says_what_to_install(monkeypatch):
+def test_missing_bindings_give_the_package_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "cuda.bindings", None)
     nvrtc._library.cache_clear()
     nvrtc.compiler_version.cache_clear()

@@ -83,7 +83,7 @@ def test_static_shared_counts_neither_dynamic_nor_reserved(code):
     assert shared == {"static_shared": 32 * 32 * 4, "dynamic_shared": 0, "no_shared": 0}
 
 
-def test_local_bytes_are_the_array_that_is_indexed(code):
+def test_local_bytes_are_those_of_an_indexed_array(code):
     assert cubin.kernel_resources(code, "local_array").local_bytes_per_thread == 64 * 4
     assert cubin.kernel_resources(code, "static_shared").local_bytes_per_thread == 0
 
@@ -92,7 +92,7 @@ def test_unbounded_recursion_has_a_finite_frame(code):
     assert cubin.kernel_resources(code, "recursive").local_bytes_per_thread < 1024
 
 
-def test_registers_are_those_of_the_hardware(h200_code):
+def test_registers_match_the_hardware(h200_code):
     registers = {
         entry: max(
             cubin.kernel_resources(h200_code, entry).registers_per_thread, H200_FEWEST_REGISTERS
@@ -152,7 +152,7 @@ WIDTHS = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16, "256": 32}
 
 
 def expected_access(mnemonic):
-    """What NVIDIA's disassembler says an instruction does, as (kind, width)."""
+    """The access of an instruction in NVIDIA's disassembly, as (kind, width)."""
     name, *modifiers = mnemonic.split(".")
     if name not in MNEMONICS:
         return None
@@ -161,7 +161,7 @@ def expected_access(mnemonic):
         return kind, None
     if name in ("LDSM", "STSM"):
         return kind, 4 * int(modifiers[-1]) if modifiers[-1].isdigit() else 4
-    return kind, next((WIDTHS[each] for each in modifiers if each in WIDTHS), 4)
+    return kind, next((WIDTHS[modifier] for modifier in modifiers if modifier in WIDTHS), 4)
 
 
 def test_instructions_decode_as_nvdisasm_reads_them():
@@ -171,11 +171,11 @@ def test_instructions_decode_as_nvdisasm_reads_them():
     assert decoded == {(word, name): expected_access(name) for _, word, name in known}
 
 
-def test_bytes_that_are_no_cubin_are_a_usage_error():
+def test_an_invalid_cubin_is_a_usage_error():
     with pytest.raises(UsageError, match="not a cubin"):
         cubin.kernel_resources(b"PK\x03\x04 something else", "k")
 
 
-def test_a_kernel_that_is_not_there_is_named_with_its_neighbours(code):
+def test_the_error_for_a_missing_kernel_names_similar_ones(code):
     with pytest.raises(UsageError, match=r"no kernel 'vektor_copy'.*'vector_copy'"):
         cubin.kernel_resources(code, "vektor_copy")

@@ -1,4 +1,4 @@
-"""Headers of CUDA with no toolkit, the user's own, and the cache that must know both."""
+"""CUDA's headers without a toolkit, user headers, and the cache that depends on both."""
 
 import math
 import os
@@ -48,7 +48,7 @@ def cache(tmp_path, monkeypatch):
 
 @pytest.fixture
 def runs(monkeypatch):
-    """The runs of the compiler, one line each."""
+    """The runs of the compiler, one line per run."""
     lines = []
     run = compiler._compile_without_host_code
 
@@ -61,7 +61,7 @@ def runs(monkeypatch):
 
 
 def value(name, source=KERNEL, **options):
-    """What the kernel stores, read from its PTX."""
+    """The value that the kernel stores, read from its PTX."""
     ptx = compiler.compile_kernel(TranslationUnit(source, str(name), HOPPER, **options), "k").ptx
     (store,) = (line for line in ptx.splitlines() if "st.global" in line)
     operand = store.rpartition(",")[2].strip(" ;")
@@ -72,7 +72,7 @@ def value(name, source=KERNEL, **options):
 
 
 @pytest.mark.slow
-def test_headers_of_cuda_compile_with_no_toolkit_and_once(cache, runs):
+def test_cuda_headers_compile_without_a_toolkit_and_once(cache, runs):
     first = compiler.compile_kernel(TranslationUnit(ALL_OF_CUDA, "all.cu", HOPPER), "k")
     assert first.log == ""
     assert compiler.compile_kernel(TranslationUnit(ALL_OF_CUDA, "all.cu", HOPPER), "k") == first
@@ -94,19 +94,19 @@ def test_missing_packages_are_named(monkeypatch):
     monkeypatch.setattr(metadata, "version", missing)
     monkeypatch.setenv("MEMLAB_CACHE", "off")
     caches = (headers.package_folders, headers._package_versions, nvrtc.package_version)
-    for each in caches:
-        each.cache_clear()
+    for cached in caches:
+        cached.cache_clear()
     try:
         with pytest.raises(CompileError) as caught:
             compiler.compile_unit(TranslationUnit("#include <cuda/atomic>\n", "k.cu", HOPPER))
     finally:
-        for each in caches:
-            each.cache_clear()
+        for cached in caches:
+            cached.cache_clear()
     last = str(caught.value).splitlines()[-1]
     assert "pip install nvidia-cuda-runtime nvidia-cuda-crt nvidia-cuda-cccl" in last
 
 
-def test_own_headers_lie_beside_their_includer_then_in_the_folders_named(tmp_path, monkeypatch):
+def test_user_headers_are_found_beside_the_includer_then_in_named_folders(tmp_path, monkeypatch):
     for folder, content in [
         ("mine", '#include "parts/a.h"'),
         ("mine/parts", '#include "value.h"'),
@@ -139,7 +139,7 @@ def test_own_headers_lie_beside_their_includer_then_in_the_folders_named(tmp_pat
         '#if __has_include("outer.h")\n#include "outer.h"\n#endif',
     ],
 )
-def test_a_header_that_changed_is_compiled_anew(include, tmp_path, cache, runs):
+def test_a_changed_header_causes_a_new_compilation(include, tmp_path, cache, runs):
     (tmp_path / "outer.h").write_text('#include "inner.h"\n')
     inner = tmp_path / "inner.h"
     seen = []
@@ -151,7 +151,7 @@ def test_a_header_that_changed_is_compiled_anew(include, tmp_path, cache, runs):
     assert len(runs) == 2
 
 
-def test_a_header_that_appears_before_another_is_seen(tmp_path, cache):
+def test_a_new_header_that_hides_another_is_noticed(tmp_path, cache):
     for name in ("early", "late"):
         (tmp_path / name).mkdir()
     options = (f"-I{tmp_path / 'early'}", f"-I{tmp_path / 'late'}")
@@ -162,7 +162,7 @@ def test_a_header_that_appears_before_another_is_seen(tmp_path, cache):
     assert value("k.cu", source, options=options) == 2
 
 
-def test_only_the_folders_named_are_read(tmp_path):
+def test_only_the_named_folders_are_read(tmp_path):
     mine, outside = tmp_path / "mine", tmp_path / "outside"
     mine.mkdir()
     outside.mkdir()
@@ -195,7 +195,7 @@ def test_only_the_folders_named_are_read(tmp_path):
         (f"{'/**/' * 60}#{'/**/' * 60}include{'/**/' * 60} FILE", ()),
     ],
 )
-def test_no_spelling_hides_what_is_included(text, options, tmp_path):
+def test_no_spelling_hides_an_include(text, options, tmp_path):
     mine, outside = tmp_path / "mine", tmp_path / "value.h"
     (mine / "ordinär").mkdir(parents=True)
     outside.write_text("#define VALUE 7\n")
@@ -207,18 +207,18 @@ def test_no_spelling_hides_what_is_included(text, options, tmp_path):
 
 
 @pytest.mark.slow
-def test_no_source_has_headers_looked_up_for_minutes(tmp_path):
+def test_the_number_of_includes_is_limited(tmp_path):
     lines = "".join(f'#include "absent{number}.h"\n' for number in range(20_000))
     with pytest.raises(UsageError, match="more than 10000 #include lines"):
         value(tmp_path / "k.cu", lines + KERNEL)
 
 
-def test_comments_before_what_is_no_include_are_read_in_time():
+def test_comments_without_an_include_are_scanned_in_linear_time():
     line = "#" + "/**/" * 60 + "define VALUE 3\n"
     assert value("k.cu", line + KERNEL) == 3
 
 
-def test_headers_that_include_each_other_end(tmp_path):
+def test_headers_that_include_each_other_compile(tmp_path):
     (tmp_path / "a.h").write_text('#pragma once\n#include "b.h"\n')
     (tmp_path / "b.h").write_text('#pragma once\n#include "a.h"\n#define VALUE 5\n')
     assert value(tmp_path / "k.cu", '#include "a.h"\n' + KERNEL) == 5
@@ -233,7 +233,7 @@ def ways_to_damage(data):
     yield b"[" * 100_000
 
 
-def test_a_damaged_file_is_compiled_anew(cache, runs):
+def test_a_damaged_cache_file_causes_a_new_compilation(cache, runs):
     source = KERNEL.replace("VALUE", "3")
     assert value("k.cu", source) == 3
     (path,) = cache.iterdir()
@@ -245,7 +245,7 @@ def test_a_damaged_file_is_compiled_anew(cache, runs):
         assert path.read_bytes() == whole
 
 
-def test_what_it_was_compiled_from_and_with_makes_the_key(cache, runs):
+def test_the_key_depends_on_all_inputs_of_the_compilation(cache, runs):
     def compiled(source="__global__ void k(int* p) { *p = 1; }", name="k.cu", **options):
         return compiler.compile_kernel(TranslationUnit(source, name, HOPPER, **options), "_Z1kPi")
 
@@ -260,23 +260,23 @@ def test_what_it_was_compiled_from_and_with_makes_the_key(cache, runs):
     assert len(runs) == 6
 
 
-def test_errors_are_not_kept(cache):
+def test_errors_are_not_cached(cache):
     for _ in range(2):
         with pytest.raises(CompileError):
             compiler.compile_unit(TranslationUnit("wrong", "wrong.cu", HOPPER))
     assert not cache.exists()
 
 
-def test_without_a_place_to_keep_it_everything_still_compiles(tmp_path, monkeypatch):
+def test_compilation_works_without_a_cache_folder(tmp_path, monkeypatch):
     source = KERNEL.replace("VALUE", "4")
     (tmp_path / "file").write_text("")
     for place in ("off", str(tmp_path / "file"), str(tmp_path / "file/below"), "/proc/none"):
         monkeypatch.setenv("MEMLAB_CACHE", place)
         assert value("k.cu", source) == 4
-    assert [each.name for each in tmp_path.iterdir()] == ["file"]
+    assert [file.name for file in tmp_path.iterdir()] == ["file"]
 
 
-def test_what_was_used_longest_ago_goes_first(cache, monkeypatch):
+def test_the_least_recently_used_file_is_removed_first(cache, monkeypatch):
     output = CompilerOutput("ptx", b"x" * 1000, "", "")
     cache.mkdir()
     (cache / "mine.txt").write_text("y" * 5000)
@@ -319,7 +319,7 @@ extern "C" __global__ void k(float* in, size_t n, std::ptrdiff_t m) {
 
 
 @pytest.mark.slow
-def test_the_stand_ins_give_what_c_gives_and_go_together_with_libcudacxx():
+def test_host_headers_match_c_and_work_with_libcudacxx():
     names = [
         str(path.relative_to(headers.HOST_HEADERS))
         for path in sorted(headers.HOST_HEADERS.rglob("*"))
@@ -334,19 +334,19 @@ def test_the_stand_ins_give_what_c_gives_and_go_together_with_libcudacxx():
     *numbers, last = struct.unpack("<15d", bytes(map(int, given)))
     single, double, infinity = np.finfo(np.float32), np.finfo(np.float64), math.inf
     expected = [math.pi, math.e]
-    for each in (single, double):
-        expected += [each.max, each.tiny, each.eps]
+    for limits in (single, double):
+        expected += [limits.max, limits.tiny, limits.eps]
     assert numbers == [*expected, infinity, -infinity, single.min, 2, 3.5, 4]
     assert math.isnan(last)
 
 
-def test_stand_ins_need_no_recent_dialect():
+def test_host_headers_compile_as_old_dialects():
     source = "#include <cmath>\n#include <cstdint>\n#include <climits>\n#include <cfloat>\n"
     source += 'static_assert(sizeof(uint8_t) == 1, "");\n' + KERNEL
     assert value("k.cu", source, options=("-std=c++11", "-DVALUE=INT_MAX")) == 2147483647
 
 
-def test_stand_ins_come_last_and_lead_nowhere_else(tmp_path):
+def test_host_headers_are_searched_last_and_give_access_to_no_other_file(tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "vector").write_text("#define VALUE 1\n")
     (tmp_path / "mine/vector").write_text("#define VALUE 2\n")

@@ -1,4 +1,4 @@
-"""Files with host code: it is left out where NVRTC refuses it, and device code never is."""
+"""Host code is removed where NVRTC refuses it; device code never is."""
 
 import re
 
@@ -68,7 +68,7 @@ def body(ptx):
     return [line for line in ptx.partition(".entry")[2].splitlines() if "\t." not in line]
 
 
-def test_a_file_with_its_main_gives_what_its_kernel_gives_alone():
+def test_a_file_with_main_compiles_like_its_kernel_alone():
     alone = []
     kept = (
         "struct Pair",
@@ -109,7 +109,7 @@ def test_a_file_with_its_main_gives_what_its_kernel_gives_alone():
         ("}\nvoid f() { absent(); }\n__global__ void k() {}", "k.cu(2): error: expected a decl"),
     ],
 )
-def test_faults_of_device_code_are_reported_and_not_left_out(source, said):
+def test_errors_in_device_code_are_reported_and_not_removed(source, said):
     with pytest.raises(CompileError) as caught:
         compiler.compile_unit(
             TranslationUnit(f"int main() {{ puts(0); }}\n{source}\n", "k.cu", HOPPER)
@@ -117,7 +117,7 @@ def test_faults_of_device_code_are_reported_and_not_left_out(source, said):
     assert said in caught.value.log
 
 
-def test_headers_of_ones_own_say_what_marks_device_code(tmp_path):
+def test_macros_in_user_headers_can_mark_device_code(tmp_path):
     (tmp_path / "macros.h").write_text("#define GPU_CODE __device__\n")
     source = '#include "macros.h"\nGPU_CODE int f() { return absent; }\nint main() { puts(0); }\n'
     with pytest.raises(CompileError, match=r"k\.cu\(2\): error: identifier .absent. is undefined"):
@@ -160,8 +160,8 @@ def test_of_a_file_full_of_errors_device_code_alone_is_left(pieces, space):
         source, faults = host_code.remove_host_code(source, "k.cu", log, ())
         if not faults:
             break
-    left = [each for each in pieces if each in source]
-    assert left == [each for each in pieces if each in DEVICE]
+    left = [piece for piece in pieces if piece in source]
+    assert left == [piece for piece in pieces if piece in DEVICE]
 
 
 FRAGMENTS = st.sampled_from(

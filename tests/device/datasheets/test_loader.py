@@ -39,7 +39,7 @@ PUBLISHED = {
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
-def test_peaks_are_those_the_vendor_prints(name):
+def test_peaks_match_the_vendors_figures(name):
     properties = loader.load_datasheet(name)
     bandwidth, fp32, fp64 = PUBLISHED[name]
     assert peak_bandwidth_bytes_per_s(properties) == pytest.approx(bandwidth * 1e9, rel=0.005)
@@ -55,11 +55,11 @@ def test_every_datasheet_is_listed_and_every_figure_has_a_source():
         assert properties.sources.keys() >= known_figures(properties).keys()
 
 
-def test_the_h200s_figures_are_what_the_driver_of_one_reports():
+def test_the_h200s_figures_match_its_driver():
     report = json.loads((DATA / "h200-attributes.json").read_text())
     attributes, properties = report["attributes"], loader.load_datasheet("h200")
     assert properties.total_memory_bytes == report["mem"]
-    known = {each.name.upper() for each in fields(DeviceProperties)}
+    known = {item.name.upper() for item in fields(DeviceProperties)}
     compared = 0
     for attribute, value in attributes.items():
         for field in (attribute, attribute + "_BYTES", attribute + "_COUNT"):
@@ -92,13 +92,13 @@ def test_tensor_peaks_are_the_dense_ones():
 
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_every_device_can_be_emulated(name):
-    """The models need these; a datasheet without one would fail only in the middle of a run."""
+    """The models need these figures; without one, a run would fail only halfway."""
     properties = loader.load_datasheet(name)
     unknown = {
-        each.name
-        for each in fields(properties)
-        if getattr(properties, each.name) is None
-        and each.name.endswith(("_clocks", "_per_clock", "_per_sm", "_fraction", "_s", "_block"))
+        item.name
+        for item in fields(properties)
+        if getattr(properties, item.name) is None
+        and item.name.endswith(("_clocks", "_per_clock", "_per_sm", "_fraction", "_s", "_block"))
     }
     # An indexed constant load of unknown latency is taken to be as slow as shared memory.
     optional = {
@@ -113,7 +113,7 @@ def test_every_device_can_be_emulated(name):
     assert properties.max_blocks_per_multiprocessor
 
 
-def test_an_unknown_name_meets_the_nearest_ones():
+def test_an_unknown_name_gets_the_nearest_ones():
     with pytest.raises(UsageError, match=r"'h300'.*'h\d00'"):
         loader.load_datasheet("h300")
     assert loader.load_datasheet("H200") is not None
@@ -129,7 +129,7 @@ def test_an_unknown_name_meets_the_nearest_ones():
         (("measured: bench", "analytic: assumed"), "analytic"),
     ],
 )
-def test_a_derived_figure_is_known_as_its_worst_factor_is(factors, product):
+def test_a_derived_figure_has_the_weakest_provenance_of_its_factors(factors, product):
     sources = dict(zip(("multiprocessor_count", "clock_rate_hz"), factors, strict=True))
     device = replace(loader.load_datasheet("h200"), sources=sources)
     assert provenance(device, *sources) == provenance(device, *reversed(sources)) == product
@@ -148,7 +148,7 @@ def test_a_derived_figure_is_known_as_its_worst_factor_is(factors, product):
         (("name =", "name :"), "is not TOML"),
     ],
 )
-def test_a_malformed_datasheet_says_where(change, message):
+def test_the_error_of_a_malformed_datasheet_names_the_place(change, message):
     with pytest.raises(UsageError, match=message.replace("{", r"\{")):
         loader.parse_datasheet(SHEET.replace(*change), "some.toml")
 
@@ -172,6 +172,6 @@ def test_a_figure_of_another_type_is_refused(figure, message):
         loader.parse_datasheet(SHEET + line, "some.toml")
 
 
-def test_a_whole_number_is_a_float_where_one_is_wanted():
+def test_an_integer_is_accepted_for_a_float():
     line = 'peak_clock_hz = { value = 2, source = "vendor" }\n'
     assert isinstance(loader.parse_datasheet(SHEET + line, "some.toml").peak_clock_hz, float)

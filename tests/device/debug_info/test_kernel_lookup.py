@@ -1,4 +1,4 @@
-"""What the compiled kernel takes, against the PTX, the catalog, and a source read by eye."""
+"""Signatures of compiled kernels, against the PTX, the catalog and declarations by hand."""
 
 import re
 from dataclasses import replace
@@ -42,7 +42,7 @@ template <typename T> __global__ void copy(T* p) { *p = 1; }
 
 
 def declared_sizes(ptx, entry):
-    """Bytes of each parameter, from the `.param` declarations of the PTX alone."""
+    """Bytes of each parameter, from the `.param` declarations of the PTX."""
     listed = re.search(rf"\.entry {re.escape(entry)}\((.*?)\)", ptx, re.S)[1]
     return [
         int(bits) // 8 * int(count or 1)
@@ -53,14 +53,14 @@ def declared_sizes(ptx, entry):
 
 
 @pytest.mark.parametrize("name", CATALOG)
-def test_every_kernel_of_the_catalog_is_read_as_it_is_declared(name):
+def test_signatures_of_catalog_kernels_match_their_declarations(name):
     launch = CATALOG[name].prepare({}, launch_limits(open_device("h200").properties))
     signature = signature_of(TranslationUnit.of(launch, HOPPER), launch.entry)
 
     assert signature.linkage_name == launch.entry
-    assert [each.name for each in signature.parameters] == [each.name for each in launch.arguments]
+    assert [item.name for item in signature.parameters] == [item.name for item in launch.arguments]
     ptx = compile_launch(launch, HOPPER).ptx
-    assert [each.nbytes for each in signature.parameters] == declared_sizes(ptx, launch.entry)
+    assert [item.nbytes for item in signature.parameters] == declared_sizes(ptx, launch.entry)
     for read, given in zip(signature.parameters, launch.arguments, strict=True):
         kind, bits = re.fullmatch(r"(\D+)(\d+)", given.dtype).groups()
         assert (read.dtype or read.member_dtype) == SHORT_NAMES[kind] + bits
@@ -68,8 +68,8 @@ def test_every_kernel_of_the_catalog_is_read_as_it_is_declared(name):
         if isinstance(given, Buffer):
             assert read.readonly == (given.role == "in")
             assert read.element_bytes % given.element_bytes == 0
-    assert {(each.name, each.shape) for each in signature.variables} == {
-        (each.name, each.shape) for each in launch.constants
+    assert {(variable.name, variable.shape) for variable in signature.variables} == {
+        (variable.name, variable.shape) for variable in launch.constants
     }
 
 
@@ -131,16 +131,16 @@ namespace space { struct Pair { double a, b; }; struct Inner { struct Deep; }; }
 
 
 @pytest.mark.parametrize("architecture", [(7, 5), (9, 0), (12, 1)])
-def test_types_are_read_as_the_source_says_them(architecture):
-    listed = ", ".join(each[0] for each in PARAMETERS)
+def test_types_are_spelled_as_in_the_source(architecture):
+    listed = ", ".join(parameter[0] for parameter in PARAMETERS)
     source = TYPES + f"__global__ void k({listed}) {{ al->a = 1; }}"
     signature = signature_of(TranslationUnit(source, "k.cu", architecture), "k")
 
-    for each, read in zip(PARAMETERS, signature.parameters, strict=True):
-        name = re.search(r"(\w+)(?:\)[\[(].*)?$", each[0])[1]
-        assert replace(read, parts=None, alignment_bytes=1) == KernelParameter(name, *each[1:])
+    for expected, read in zip(PARAMETERS, signature.parameters, strict=True):
+        name = re.search(r"(\w+)(?:\)[\[(].*)?$", expected[0])[1]
+        assert replace(read, parts=None, alignment_bytes=1) == KernelParameter(name, *expected[1:])
     ptx = compile_kernel(TranslationUnit(source, "k.cu", architecture), signature.linkage_name).ptx
-    assert [each.nbytes for each in signature.parameters] == declared_sizes(
+    assert [parameter.nbytes for parameter in signature.parameters] == declared_sizes(
         ptx, signature.linkage_name
     )
     assert signature.variables == ()  # The headers have hundreds.
@@ -160,12 +160,12 @@ __global__ void k(Derived, Empty, Aligned, Held, Either, Bits, Deep, int, const 
 
 
 @pytest.mark.parametrize("architecture", [(7, 5), (9, 0), (12, 1)])
-def test_structures_are_taken_apart(architecture):
+def test_structures_are_divided_into_members(architecture):
     """Offsets and alignments by hand, from C's rules."""
     parameters = signature_of(TranslationUnit(PASSED, "k.cu", architecture), "k").parameters
     found = [
-        each.parts and [(one.name, one.dtype, one.offset_bytes) for one in each.parts]
-        for each in parameters
+        parameter.parts and [(one.name, one.dtype, one.offset_bytes) for one in parameter.parts]
+        for parameter in parameters
     ]
 
     assert found[0] == [
@@ -181,7 +181,7 @@ def test_structures_are_taken_apart(architecture):
     assert found[1:4] == [(), [("a", "i8", 0)], [("base", "", 0), ("n", "i32", 8)]]
     assert found[4:] == [None] * 5
     assert parameters[3].parts[0].spelling == "const Base *"
-    assert [each.alignment_bytes for each in parameters[:7]] == [8, 1, 16, 8, 4, 4, 4]
+    assert [parameter.alignment_bytes for parameter in parameters[:7]] == [8, 1, 16, 8, 4, 4, 4]
 
 
 def test_variables_that_can_be_filled_are_listed(tmp_path):
@@ -214,7 +214,7 @@ __global__ void k(float* p) {
 
 def test_kernels_are_listed_and_helpers_are_not():
     found = signatures(TranslationUnit(KERNELS, "k.cu", HOPPER))
-    assert {each.name for each in found} == {
+    assert {signature.name for signature in found} == {
         "space::inside",
         "saxpy",
         "twice",
@@ -222,7 +222,7 @@ def test_kernels_are_listed_and_helpers_are_not():
         "hidden",
         "named",
     }
-    assert [each.name for each in found].count("twice") == 2
+    assert [signature.name for signature in found].count("twice") == 2
 
 
 @pytest.mark.parametrize(
@@ -251,7 +251,7 @@ def test_a_kernel_is_found_by_name_and_can_be_compiled(entry, name, first):
 
 def test_a_parameter_without_a_name_is_numbered():
     found = signature_of(TranslationUnit(KERNELS, "k.cu", HOPPER), "named")
-    assert [each.name for each in found.parameters] == ["argument 0", "v"]
+    assert [parameter.name for parameter in found.parameters] == ["argument 0", "v"]
 
 
 @pytest.mark.parametrize(
@@ -273,7 +273,7 @@ def test_a_parameter_without_a_name_is_numbered():
         ("saxpy\n", "line break"),
     ],
 )
-def test_what_names_no_kernel_gets_one_line_of_help(entry, said):
+def test_a_wrong_kernel_name_gets_one_line_of_help(entry, said):
     with pytest.raises(UsageError, match=said) as caught:
         signature_of(TranslationUnit(KERNELS, "k.cu", HOPPER), entry)
     assert "\n" not in str(caught.value)
@@ -287,7 +287,7 @@ def test_what_names_no_kernel_gets_one_line_of_help(entry, said):
         ("template <class T> __global__ void t(T*) {}", "only templates, 't': .*template <class"),
     ],
 )
-def test_without_a_name_there_must_be_one_kernel(source, said):
+def test_without_a_name_the_source_must_have_one_kernel(source, said):
     with pytest.raises(UsageError, match=said):
         signature_of(TranslationUnit(source, "k.cu", HOPPER), "")
 
@@ -306,14 +306,14 @@ def test_the_only_kernel_needs_no_name(source, name):
 
 
 @pytest.mark.parametrize("entry", ["", "saxpy", "absent"])
-def test_a_source_that_does_not_compile_says_so_whatever_is_named(entry):
+def test_a_source_that_does_not_compile_gives_the_compilers_error_for_any_name(entry):
     with pytest.raises(CompileError, match=r"k.cu\(16\): error: expected a declaration"):
         signature_of(TranslationUnit(KERNELS + "}", "k.cu", HOPPER), entry)
 
 
 @pytest.mark.slow
-def test_structures_of_structures_are_looked_into_once():
-    """Each has two of the one before: looked into by way of each member, 134 million times."""
+def test_nested_structures_are_read_once():
+    """Each holds two of the one before: by every path, there would be 134 million visits."""
     doubled = "".join(f"struct S{i} {{ S{i - 1} a, b; }};" for i in range(1, 28))
     source = (
         f"struct S0 {{ float x; }}; {doubled} __global__ void k(S27* p) {{ p->a.a = p[1].a.a; }}"
@@ -333,13 +333,13 @@ def test_structures_of_structures_are_looked_into_once():
         f"__global__ void k(int* p) {{ {'{ int a = 1;' * 2000} *p = a; {'}' * 2000} }}",
     ],
 )
-def test_what_lies_too_deep_is_refused_in_one_line(source):
+def test_deep_nesting_is_refused_in_one_line(source):
     with pytest.raises(UsageError, match=r"nests blocks or types too deeply .*: nest them less"):
         signature_of(TranslationUnit(source, "k.cu", HOPPER), "k")
 
 
 @pytest.mark.parametrize("architecture", [(7, 5), (9, 0)])
-def test_what_nvrtc_cannot_compile_for_a_debugger_is_read_all_the_same(architecture):
+def test_signatures_are_read_where_nvrtc_refuses_debug_information(architecture):
     source = """
     __global__ void dots(const int* x, unsigned* y, int n) {
       y[0] = __dp4a((unsigned)x[0], (unsigned)x[1], 2u) + __dp2a_lo(x[2], x[3], n);
@@ -348,27 +348,30 @@ def test_what_nvrtc_cannot_compile_for_a_debugger_is_read_all_the_same(architect
 
     (found,) = signatures(TranslationUnit(source, "dots.cu", architecture))
 
-    assert [(each.name, each.dtype) for each in found.parameters] == [
+    assert [(parameter.name, parameter.dtype) for parameter in found.parameters] == [
         ("x", "i32"),
         ("y", "u32"),
         ("n", "i32"),
     ]
 
 
-def test_other_errors_stay_as_they_are():
+def test_other_compile_errors_are_unchanged():
     source = "__global__ void dots(int* x) {\n  x[0] = __dp4a(x[1], x[2]);\n}"
     with pytest.raises(CompileError, match=r"dots.cu\(2\).*__dp4a"):
         signatures(TranslationUnit(source, "dots.cu", HOPPER))
 
 
-def test_which_blocks_a_kernel_may_be_launched_with():
+def test_launch_bounds_are_read():
     source = """
     __global__ void __launch_bounds__(96, 4) most(int* p) { *p = 1; }
     __global__ void __block_size__((8, 4, 2)) exactly(int* p) { *p = 1; }
     __global__ void any(int* p) { *p = 1; }
     """
 
-    found = {each.name: each.bounds for each in signatures(TranslationUnit(source, "k.cu", HOPPER))}
+    found = {
+        signature.name: signature.bounds
+        for signature in signatures(TranslationUnit(source, "k.cu", HOPPER))
+    }
 
     assert found == {
         "most": LaunchBounds(max_threads=96),

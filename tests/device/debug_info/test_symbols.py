@@ -1,4 +1,4 @@
-"""Names, read from symbols as compilers write them; dimensions, against what was declared."""
+"""Names from the symbols that compilers write; dimensions against the declarations."""
 
 import re
 
@@ -32,7 +32,7 @@ _VARIABLE = re.compile(r"\.(?:shared|const) \.align \d+ \.[bfus](\d+) (\w+)(\[\d
         ("__local_depot0", "local"),
     ],
 )
-def test_names(symbol: str, name: str) -> None:
+def test_source_names_of_symbols(symbol: str, name: str) -> None:
     assert source_name(symbol) == name
 
 
@@ -56,7 +56,7 @@ def launch_of(source: str) -> Launch:
 
 
 def read(source: str, at_launch: int = 0) -> dict[str, tuple[tuple[int, ...], int] | None]:
-    """Shape and element's bytes of each shared and constant variable of the PTX, by its symbol."""
+    """Shape and bytes per element of the PTX's shared and constant variables, by symbol."""
     launch = launch_of(source)
     known = layouts(launch, HOPPER)
     found = {}
@@ -69,7 +69,7 @@ def read(source: str, at_launch: int = 0) -> dict[str, tuple[tuple[int, ...], in
     return found
 
 
-def test_what_only_a_compiler_can_know() -> None:
+def test_layouts_that_only_a_compiler_knows() -> None:
     source = """
     #define SHARED(name) __shared__ float name[sizeof(double)][TILE + 1];
     __device__ constexpr int pad(int tile) { return tile < 32 ? 32 / tile : 1; }
@@ -143,14 +143,14 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
-def test_what_is_not_compiled_is_not_read(text: str) -> None:
+def test_skipped_text_is_not_read(text: str) -> None:
     kernel = 'extern "C" __global__ void k(void** p) { __shared__ int a[2][3]; p[0] = &a; }'
 
     assert read(f"#if 0\n{text}\n#endif\n{kernel}") == {"_ZZ1kE1a": ((2, 3), 4)}
 
 
 @pytest.mark.slow
-def test_what_lies_too_deep_is_left_unnamed() -> None:
+def test_deeply_nested_types_are_left_without_names() -> None:
     blocks = "{ int a = 1;" * 2000 + "*p = a;" + "}" * 2000
 
     assert layouts(launch_of(f'extern "C" __global__ void k(int* p) {blocks}'), HOPPER) == {}

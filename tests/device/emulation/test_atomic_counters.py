@@ -1,4 +1,4 @@
-"""Atomics in the counters, the bytes and the time, against the addresses alone."""
+"""Atomics in the counters, the bytes and the time, against a count from the addresses."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ def run(launch: Launch) -> Measurement:
     return EmulatedDevice("h200", H200).run(launch, seed=3)
 
 
-def test_an_atomic_whose_result_is_not_read_is_a_reduction_that_the_l2_does() -> None:
-    """A sector for each thread: 32 a request, each read from memory once."""
+def test_an_atomic_without_a_used_result_is_a_reduction_in_the_l2() -> None:
+    """One sector per thread: 32 per request, and DRAM reads each once."""
     threads = 1 << 20
 
     measured = run(strided(threads))
@@ -86,11 +86,11 @@ def test_an_atomic_whose_result_is_not_read_is_a_reduction_that_the_l2_does() ->
     assert counters.l1_wavefronts == 8 * threads // 32
 
 
-def test_lines_and_totals_tell_the_same_of_atomics() -> None:
+def test_lines_and_totals_agree_on_atomics() -> None:
     launch = strided(4096)
     emulation = emulate(launch, compile_launch(launch, H200.compute_capability), H200, seed=0)
 
-    assert sum(each.global_sectors for each in emulation.lines) == 4096
+    assert sum(line.global_sectors for line in emulation.lines) == 4096
     (access,) = emulation.accesses
     assert (access.space, access.direction, access.array) == ("global", "reduction", "out")
     assert access.counters.global_requests == 4096 // 32
@@ -120,7 +120,7 @@ def test_atomics_whose_result_is_read_count_the_sectors_of_their_addresses() -> 
 
 
 def test_an_exchange_stays_an_atomic() -> None:
-    """There is no reduction that exchanges."""
+    """There is no reduction instruction for an exchange."""
     counters = run(launch_of(SWAPPING, Buffer("flags", (256,), "uint32", "inout"))).counters
 
     assert counters.global_atomic_requests == counters.global_reduction_requests == 4 * 8
@@ -135,12 +135,12 @@ def test_shared_atomics_take_the_port_for_their_banks() -> None:
     assert counters.shared_atomic_instructions == warps
     assert counters.shared_atomic_wavefronts == 4 * warps
     assert counters.shared_excessive_wavefronts == 3 * warps
-    # A store and a load of shared memory, the atomic, and a line for each warp's store.
+    # A store and a load of shared memory, the atomic, and one line per store of a warp.
     assert counters.l1_wavefronts == (1 + 1 + 4 + 1) * warps
 
 
-def test_generic_addresses_count_where_they_lie() -> None:
-    """One pointer to either memory: the compiler cannot know which, the addresses say it."""
+def test_generic_accesses_count_in_the_space_of_their_addresses() -> None:
+    """The compiler cannot know which memory the pointer refers to; its address shows it."""
     source = """__device__ __noinline__ float at(const float *where) { return *where; }
 extern "C" __global__ void k(float *out)
 {
@@ -156,7 +156,7 @@ extern "C" __global__ void k(float *out)
     assert counters.shared_load_wavefronts == 4 * 8
 
 
-def test_every_count_of_a_line_is_shared_out_among_its_accesses() -> None:
+def test_the_counts_of_a_line_are_divided_among_its_accesses() -> None:
     launch = launch_of(
         COUNTING,
         Buffer("keys", (1024,), "int32", "in", Uniform(0, 99)),
@@ -171,8 +171,10 @@ def test_every_count_of_a_line_is_shared_out_among_its_accesses() -> None:
         if name.startswith(("global", "shared", "local", "constant", "requested"))
     ]
     for line in emulation.lines:
-        mine = [each.counters for each in emulation.accesses if each.counters.line == line.line]
+        mine = [
+            access.counters for access in emulation.accesses if access.counters.line == line.line
+        ]
         for name in of_memory:
-            assert sum(getattr(each, name) for each in mine) == getattr(line, name), name
-    told = [(each.direction, each.array) for each in emulation.accesses]
+            assert sum(getattr(access, name) for access in mine) == getattr(line, name), name
+    told = [(access.direction, access.array) for access in emulation.accesses]
     assert told == [("load", "keys"), ("atomic", "bins"), ("store", "rank")]

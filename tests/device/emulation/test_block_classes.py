@@ -1,4 +1,4 @@
-"""Counts of samples against those of whole grids: they are the same, or said to be estimates."""
+"""Counts from samples are those of whole grids, or they are marked as estimates."""
 
 from __future__ import annotations
 
@@ -70,11 +70,11 @@ def only_samples(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(counting, "MAX_EXACT_LANE_INSTRUCTIONS", 0)
 
 
-# --- What a sample got wrong -------------------------------------------------------------------
+# --- Grids that are difficult to sample -------------------------------------------------------
 
 
 def test_a_grid_larger_than_its_array_is_counted_exactly() -> None:
-    """A million blocks, of which 273,437 and a half have work: 8 warps each."""
+    """Of a million blocks, 273,437.5 are active, with 8 warps per block."""
     found = executed("if (i < n) o[tx] = 1;", (1_000_000, 1, 1), (256, 1, 1), n=70_000_000)
     result = counted(found)
 
@@ -83,7 +83,7 @@ def test_a_grid_larger_than_its_array_is_counted_exactly() -> None:
     assert result.coverage.blocks_emulated < 50
 
 
-def test_a_line_of_elements_over_two_dimensions_of_blocks_is_counted_exactly() -> None:
+def test_a_one_dimensional_array_over_a_two_dimensional_grid_is_counted_exactly() -> None:
     n = 256 * (1000 * 700 + 333) + 40
     found = executed("if (i < n) o[tx] = 1;", (1000, 3000, 1), (256, 1, 1), n=n)
     result = counted(found)
@@ -92,8 +92,8 @@ def test_a_line_of_elements_over_two_dimensions_of_blocks_is_counted_exactly() -
     assert not result.coverage.estimated
 
 
-def test_half_a_matrix_is_an_estimate_that_comes_near() -> None:
-    """Warps of 2 rows and 16 columns, of which the first column decides."""
+def test_half_a_matrix_is_estimated_closely() -> None:
+    """A warp has 2 rows and 16 columns; its first column decides whether it stores."""
     body = "if (column <= row) o[tx] = 1;"
     found = executed(body, (1024, 4096, 1), (16, 16, 1))
     last_rows = np.arange(1, 4096 * 16, 2)
@@ -109,14 +109,14 @@ def test_half_a_matrix_is_an_estimate_that_comes_near() -> None:
     "condition",
     ["bx % 1000 == 500", "bx % n == 500", "(bx ^ by) == 4", "__popc(bx) == 3", "sinf(bx) > 0.9f"],
 )
-def test_what_is_not_followed_is_an_estimate(condition: str) -> None:
+def test_conditions_without_an_affine_form_give_an_estimate(condition: str) -> None:
     found = executed(f"if ({condition}) o[tx] = 1;", (2_000_000, 4, 1), (256, 1, 1), n=1000)
 
     assert counted(found).coverage.estimated
 
 
-def test_an_estimate_says_how_far_off_it_may_be() -> None:
-    """Of 1,024 blocks a seventh write: the standard error is the binomial's, 7.6%."""
+def test_an_estimate_has_a_standard_error() -> None:
+    """A seventh of 1,024 blocks write: the standard error is the binomial's, 7.6%."""
     blocks, errors, told = 2_000_000, [], []
     for seed in range(12):
         found = executed("if (bx % 7 == 3) o[tx] = 1;", (blocks, 1, 1), (32, 1, 1))
@@ -132,8 +132,8 @@ def test_an_estimate_says_how_far_off_it_may_be() -> None:
 
 
 @pytest.mark.parametrize("condition", ["sinf(bx) < 5", "sinf(bx) > 5"], ids=["all", "none"])
-def test_what_the_sample_does_not_show_is_not_told(condition: str) -> None:
-    """Where all do alike, or none was seen at work, how far off the others are is not known."""
+def test_no_standard_error_is_given_for_a_uniform_sample(condition: str) -> None:
+    """If all blocks of the sample do the same, the error of the estimate is unknown."""
     found = executed(f"if ({condition}) o[tx] = 1;", (10_000_000, 1, 1), (32, 1, 1))
     coverage = counted(found).coverage
 
@@ -142,7 +142,9 @@ def test_what_the_sample_does_not_show_is_not_told(condition: str) -> None:
     assert coverage.remark == "estimates, since blocks may differ by data or index"
 
 
-def test_what_is_estimated_runs_whole_up_to_a_larger_size(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_grid_without_exact_classes_runs_whole_up_to_a_larger_size(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(counting, "WHOLE_GRID_LANE_INSTRUCTIONS", 0)
     found = executed("if (bx % 100 == 50) o[tx] = 1;", (10_000, 1, 1), (32, 1, 1))
 
@@ -154,7 +156,7 @@ def test_what_is_estimated_runs_whole_up_to_a_larger_size(monkeypatch: pytest.Mo
 
 
 @pytest.mark.usefixtures("only_samples")
-def test_where_time_is_short_counting_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_counting_has_precedence_if_time_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(block_classes, "TIME_SHARE", -1)
 
     result = counted(executed("o[tx] = 1;", (100_000, 1, 1), (32, 1, 1)))
@@ -167,33 +169,33 @@ def test_where_time_is_short_counting_goes_first(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize(
     "body",
     [
-        "o[(by * 33 + bx) * 33 + tx] = x[bx * 5 + tx];",  # each block lies otherwise in its lines
+        "o[(by * 33 + bx) * 33 + tx] = x[bx * 5 + tx];",  # the alignment to lines varies
         "o[min(max(column - 40, 0), n - 1)] = 1;",  # clamped at both ends
         "int j = (by * 60 + bx) * 64 + tx; if (j / 32 < n) o[j / 32] = x[j % 32];",
         "if ((unsigned)(column - 3) < (unsigned)(n - 7)) o[column] = 1;",
-        "if ((row - 3 | column - 5) < 0) o[row * 100 + column] = 1;",  # asks for signs alone
+        "if ((row - 3 | column - 5) < 0) o[row * 100 + column] = 1;",  # only signs decide
         "for (int k = bx; k < n; k += gridDim.x) o[k] = 1;",
         "__shared__ int s[33]; s[tx] = tx * 3; __syncthreads(); o[s[32 - tx] + 32 * bx] = 1;",
         "__shared__ int s[33]; s[tx] = bx * tx; __syncthreads(); o[s[32 - tx]] = 1;",
         "int j = n - 1 - column; if (j >= 0) o[j] = x[n - 1 - j];",
         "__shared__ int2 s[33]; s[tx] = make_int2(bx, -bx); __syncthreads();"
-        "if (s[32 - tx].x > 30) o[tx] = 1;",  # of a vector, the sum of which stays
+        "if (s[32 - tx].x > 30) o[tx] = 1;",  # a vector whose sum is constant
         "int k = 0; if (tx < 5) k = bx; o[k + tx] = 1;",
         "if (row == 7) o[tx] = 1; else if (bx > 30) return; o[column] = 2;",
     ],
 )
-def test_samples_count_what_whole_grids_do(body: str) -> None:
+def test_samples_give_the_counts_of_whole_grids(body: str) -> None:
     grid = (60, 11, 1)
     found = executed(body, grid, (33, 1, 1), n=1500, m=3)
     result = counted(found)
     found.reset()
 
     assert not result.coverage.estimated
-    assert result.tally == found.record(WholeGrid(grid), None)
+    assert result.tally == found.record(WholeGrid(grid))
 
 
-def test_kernels_of_the_catalog_are_sampled_exactly_but_for_the_scattered_access() -> None:
-    """Of these, sizes that no tile divides."""
+def test_catalog_kernels_are_sampled_exactly_except_the_scattered_access() -> None:
+    """The sizes are divisible by no tile."""
     found = {}
     for name in ("naive", "tiled", "coarsened", "blur", "transpose-padded", "scattered"):
         sizes = {"n": 100_003} if name == "scattered" else {"width": 517}
@@ -275,4 +277,4 @@ def test_what_is_not_called_an_estimate_is_what_the_whole_grid_counts(
     found.reset()
 
     if not result.coverage.estimated:
-        assert result.tally == found.record(WholeGrid(grid), None)
+        assert result.tally == found.record(WholeGrid(grid))

@@ -32,7 +32,7 @@ H200_RUNS = {
     "tiled16": ("tiled", 16),
     "tiled32": ("tiled", 32),
 }
-"""Kernels that an H200 counted at width 2048, as the catalog has them."""
+"""Catalog kernels that were counted on an H200 at width 2048."""
 
 KERNELS_AND_TILES = [("naive", 16), ("tiled", 16), ("tiled", 12), ("tiled-dynamic", 9)]
 SIZES = [(1, 1, 1), (31, 31, 31), (33, 33, 33), (100, 57, 75)]
@@ -53,15 +53,15 @@ def run(launch: Launch, properties: DeviceProperties | None = None) -> Measureme
 
 @pytest.fixture(scope="module", params=H200_RUNS)
 def counted(request: pytest.FixtureRequest) -> tuple[Measurement, dict[str, float]]:
-    """A launch at width 2048, and what the hardware counted for it."""
+    """A launch at width 2048, and the hardware's counters of it."""
     kernel, tile = H200_RUNS[request.param]
     with COUNTERS.open() as file:
-        (row,) = (each for each in csv.DictReader(file) if each["kernel"] == request.param)
+        (row,) = (row_ for row_ in csv.DictReader(file) if row_["kernel"] == request.param)
     truth = {name: float(value) for name, value in row.items() if value.isdecimal()}
     return run(prepared(kernel, tile, (2048, 2048, 2048))), truth
 
 
-def test_global_accesses_are_those_of_the_hardware(
+def test_global_accesses_match_the_hardware(
     counted: tuple[Measurement, dict[str, float]],
 ) -> None:
     measurement, truth = counted
@@ -74,7 +74,7 @@ def test_global_accesses_are_those_of_the_hardware(
         assert getattr(measurement.counters, name) == pytest.approx(truth[name], rel=0.01), name
 
 
-def test_shared_accesses_are_those_of_the_hardware(
+def test_shared_accesses_match_the_hardware(
     counted: tuple[Measurement, dict[str, float]],
 ) -> None:
     measurement, truth = counted
@@ -88,7 +88,7 @@ def test_shared_accesses_are_those_of_the_hardware(
     assert measurement.counters.shared_excessive_wavefronts == truth["shared_wavefronts_excessive"]
 
 
-def test_work_and_resources_are_those_of_the_hardware(
+def test_work_and_resources_match_the_hardware(
     counted: tuple[Measurement, dict[str, float]],
 ) -> None:
     """The hardware's code came from NVRTC 13.0; later 13.x allocate the same registers."""
@@ -103,10 +103,10 @@ def test_work_and_resources_are_those_of_the_hardware(
     }
 
 
-def test_caches_and_time_come_near_the_hardware(
+def test_caches_and_time_are_close_to_the_hardware(
     counted: tuple[Measurement, dict[str, float]],
 ) -> None:
-    """Tolerances keep what the models reach today; `make bench` states the errors."""
+    """The tolerances are the errors of today's models; `make bench` prints the errors."""
     measurement, truth = counted
     counters = measurement.counters
     assert counters.dram_read_bytes == pytest.approx(truth["dram_read_bytes"], rel=0.03)
@@ -129,11 +129,11 @@ def test_large_launches_are_sampled_and_the_sample_is_verified(
 def test_lines_add_up_to_the_whole(counted: tuple[Measurement, dict[str, float]]) -> None:
     measurement, _ = counted
     lines, counters = measurement.lines, measurement.counters
-    assert sum(each.flop for each in lines) == counters.flop_fp32
-    (inner,) = (each for each in lines if each.flop)
+    assert sum(line.flop for line in lines) == counters.flop_fp32
+    (inner,) = (line for line in lines if line.flop)
     assert "sum +=" in inner.text
     assert (
-        sum(each.global_requests for each in lines)
+        sum(line.global_requests for line in lines)
         == counters.global_load_requests + counters.global_store_requests
     )
 
@@ -150,7 +150,7 @@ def check_whole(measurement: Measurement, arrays: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("sizes", SIZES, ids=str)
 @pytest.mark.parametrize(("kernel", "tile"), KERNELS_AND_TILES)
-def test_products_of_odd_sizes_are_those_of_numpy(
+def test_products_of_odd_sizes_match_numpy(
     kernel: str, tile: int, sizes: tuple[int, int, int], arrays: dict[str, Any]
 ) -> None:
     check_whole(run(prepared(kernel, tile, sizes)), arrays)
@@ -170,7 +170,7 @@ def without_lines(counters: Counters) -> Counters:
 
 
 @pytest.mark.parametrize(("kernel", "tile"), [("naive", 8), ("tiled", 16), ("tiled-dynamic", 8)])
-def test_a_sample_counts_what_the_whole_launch_does(
+def test_a_sample_gives_the_counts_of_the_whole_launch(
     kernel: str, tile: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     launch = prepared(kernel, tile, (150, 57, 131))
@@ -181,8 +181,8 @@ def test_a_sample_counts_what_the_whole_launch_does(
     assert sampled.coverage.blocks_emulated < whole.coverage.blocks_emulated
     # How a block lies to the 128-byte lines depends on its place, so these are estimated.
     assert without_lines(sampled.counters) == without_lines(whole.counters)
-    assert [replace(each, global_lines=0) for each in sampled.lines] == [
-        replace(each, global_lines=0) for each in whole.lines
+    assert [line.replace_named(global_lines=0) for line in sampled.lines] == [
+        line.replace_named(global_lines=0) for line in whole.lines
     ]
     assert sampled.counters.global_load_lines == pytest.approx(
         whole.counters.global_load_lines, rel=0.01
@@ -260,7 +260,7 @@ def test_the_same_seed_gives_the_same_run() -> None:
     )
 
 
-def test_progress_ends_complete() -> None:
+def test_progress_ends_at_one() -> None:
     told: list[tuple[str, float | None]] = []
     EmulatedDevice("h200", loader.load_datasheet("h200")).run(
         prepared("naive", 16, (100, 40, 100)), 0, lambda what, done: told.append((what, done))

@@ -1,4 +1,4 @@
-"""What the lessons' kernels do to memory, against a real H200 and against the lessons' figures."""
+"""The counters of the lessons' kernels, against a real H200 and the figures in the lessons."""
 
 import csv
 import math
@@ -43,7 +43,7 @@ AS_COUNTED: dict[tuple[str, str], tuple[str, Parameters]] = {
     ("bank32", ""): ("bank-stride", {"n": 4194304, "stride": 32}),
 }
 LARGE = {"naive", "tiled8", "tiled16", "row_sum", "column_sum", "blur"}
-"""Kernels that take seconds; `tiled32` and the transposes stand for them in a short run."""
+"""Kernels that take seconds; `tiled32` and the transposes replace them in a short run."""
 
 with TRUTH.open(newline="", encoding="utf-8") as file:
     COUNTED = {(row["kernel"], row["integer_arguments"]): row for row in csv.DictReader(file)}
@@ -58,7 +58,7 @@ def run(name: str, **parameters: int | str) -> Measurement:
 
 
 def line_with(measurement: Measurement, text: str) -> LineCounters:
-    (line,) = (each for each in measurement.lines if text in each.text)
+    (line,) = (line for line in measurement.lines if text in line.text)
     return line
 
 
@@ -67,7 +67,7 @@ def shares(utilisation: bus_utilization.BusUtilisation | None) -> tuple[float, f
     return utilisation.of_lines, utilisation.of_sectors
 
 
-def test_every_row_of_the_hardware_counters_is_held() -> None:
+def test_every_row_of_the_hardware_counters_is_used() -> None:
     assert AS_COUNTED.keys() == COUNTED.keys()
     assert len(COUNTED) == 20
 
@@ -79,7 +79,7 @@ def test_every_row_of_the_hardware_counters_is_held() -> None:
         for row in COUNTED
     ],
 )
-def test_counters_are_those_of_the_hardware(row: tuple[str, str]) -> None:
+def test_counters_match_the_hardware(row: tuple[str, str]) -> None:
     counted = {name: float(text) for name, text in COUNTED[row].items() if _is_number(text)}
     name, parameters = AS_COUNTED[row]
 
@@ -117,7 +117,7 @@ def test_counters_are_those_of_the_hardware(row: tuple[str, str]) -> None:
     ],
 )
 @pytest.mark.parametrize("cache", ["all", "global"])
-def test_bus_utilisation_is_that_of_the_lessons(
+def test_bus_utilization_matches_the_lessons(
     name: str, parameters: Parameters, of_lines: float, of_sectors: float, cache: str
 ) -> None:
     measurement = run(name, n=4096, cache=cache, **parameters)
@@ -193,18 +193,18 @@ def test_corner_turning_is_coalesced_and_free_of_conflicts(tile: int) -> None:
     assert counters.shared_excessive_wavefronts == 0
 
 
-def test_filters_differ_in_where_the_coefficients_lie() -> None:
+def test_filters_differ_in_the_memory_of_the_coefficients() -> None:
     n, taps = 8192, 16
     runs = {
         space: run(f"filter-{space}", n=n)
         for space in ("registers", "local", "shared", "constant", "constant-divergent", "global")
     }
-    uses = n // 32 * taps  # a warp-level use of a coefficient each
+    uses = n // 32 * taps  # warp-level uses of a coefficient
 
     registers = runs["registers"].counters
     assert runs["global"].counters.global_load_requests == 2 * uses
     assert registers.global_load_requests == uses + n // 16 // 32 * taps
-    assert [space for space, each in runs.items() if each.resources.local_bytes_per_thread] == [
+    assert [space for space, run_ in runs.items() if run_.resources.local_bytes_per_thread] == [
         "local"
     ]
     assert runs["local"].counters.local_load_sectors == 4 * uses
@@ -212,7 +212,7 @@ def test_filters_differ_in_where_the_coefficients_lie() -> None:
     assert runs["constant"].counters.constant_load_requests == uses
     assert runs["constant"].counters.constant_load_passes == uses
     assert runs["constant-divergent"].counters.constant_load_passes == taps * uses
-    assert len({each.counters.flop_fp32 for each in runs.values()}) == 1
+    assert len({measurement.counters.flop_fp32 for measurement in runs.values()}) == 1
     assert registers.flop_fp32 == 2 * taps * n
 
 
@@ -251,5 +251,5 @@ def test_local_memory_takes_the_port_and_its_stores_reach_the_l2() -> None:
         ("misaligned", {"n": 4096}),
     )
     others = [run(name, **parameters).counters for name, parameters in small]
-    for each in (counters, *others):
-        assert 128 * each.l1_wavefronts >= bytes_moved_l1(each)
+    for counts in (counters, *others):
+        assert 128 * counts.l1_wavefronts >= bytes_moved_l1(counts)

@@ -1,4 +1,4 @@
-"""What stops the emulator: time, memory, and kernels that no device could run."""
+"""The emulator's limits: time, memory, and kernels that no device could run."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def executed(launch: Launch, **limits: Any) -> Execution:
 
 
 class Passes(Deadline):
-    """A deadline on a clock that goes on by a second each time it is asked."""
+    """A deadline on a clock that advances by a second whenever it is asked."""
 
     def __init__(self, asks: int) -> None:
         super().__init__(60)
@@ -52,7 +52,7 @@ class Passes(Deadline):
 
 
 class Sudden(Passes):
-    """A deadline that passes when nobody expects it."""
+    """A deadline that passes unexpectedly."""
 
     def left(self) -> float:
         return 60 if super().left() >= 0 else -1
@@ -85,7 +85,7 @@ def test_an_endless_loop_ends_at_the_limit_and_names_line_block_and_thread() -> 
 
 
 @pytest.mark.parametrize("whole", [True, False])
-def test_what_has_run_when_the_time_is_up_stands_for_the_rest(
+def test_blocks_done_before_the_time_limit_stand_for_the_rest(
     whole: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not whole:
@@ -109,7 +109,7 @@ def test_what_has_run_when_the_time_is_up_stands_for_the_rest(
     assert counted.tally == complete.tally
 
 
-def test_counts_need_a_block_of_every_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_counts_need_a_block_of_every_stratum(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(counting, "WHOLE_GRID_LANE_INSTRUCTIONS", 0)
     cut = executed(launch_of(FILL, OUT, Scalar("n", "int32", 4096), blocks=64))
     cut.deadline = Passes(3)  # the first and the last block are of another kind than the others
@@ -122,10 +122,10 @@ def ones(inputs: Arrays, index: np.ndarray) -> np.ndarray:
     return np.ones(index.size)
 
 
-def test_what_ran_in_time_is_verified_and_what_was_cut_short_is_not(
+def test_finished_blocks_are_verified_and_blocks_cut_short_are_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A stretch that was not run would look like a wrong result."""
+    """Instructions that were not executed would look like a wrong result."""
     monkeypatch.setattr(execution, "CHUNK_LANES", 64)
     launch = launch_of(FILL, OUT, Scalar("n", "int32", 4096), blocks=64, references={"o": ones})
 
@@ -143,7 +143,7 @@ def test_what_ran_in_time_is_verified_and_what_was_cut_short_is_not(
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "nan", "inf"])
-def test_a_limit_of_no_time_is_refused(text: str) -> None:
+def test_a_time_limit_of_zero_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="timeout must be more than 0 seconds"):
         Budget(float(text))
 
@@ -151,8 +151,8 @@ def test_a_limit_of_no_time_is_refused(text: str) -> None:
 # --- Size --------------------------------------------------------------------------------------
 
 
-def test_a_thousand_million_blocks_are_counted_at_once() -> None:
-    """Nothing is made that is as long as the grid; counts are those of the arithmetic."""
+def test_a_thousand_million_blocks_are_counted_quickly() -> None:
+    """No array is as long as the grid; the counts are computed."""
     blocks = 10**9
     fill = FILL.replace("(blockIdx.x * blockDim.x + threadIdx.x) % n", "threadIdx.x")
     measurement = run(launch_of(fill, OUT, Scalar("n", "int32", 4096), blocks=blocks))
@@ -162,7 +162,7 @@ def test_a_thousand_million_blocks_are_counted_at_once() -> None:
     assert measurement.counters.global_store_sectors == 8 * blocks
 
 
-def test_memory_is_added_up_before_any_is_taken() -> None:
+def test_memory_is_added_up_before_it_is_allocated() -> None:
     huge = Buffer("o", (2**38,), "float32", "out")  # 1 TiB
     with pytest.raises(UsageError, match=r"needs 13\d{11} bytes .* are free") as error:
         run(launch_of(FILL, huge, Scalar("n", "int32", 1)))
@@ -172,7 +172,7 @@ def test_memory_is_added_up_before_any_is_taken() -> None:
         run(launch_of(FILL, OUT, Scalar("n", "int32", 1)), memory_bytes=1000)
 
 
-def test_module_variables_count_too() -> None:
+def test_module_variables_count_as_memory() -> None:
     source = """__device__ char z[1ull << 37];
 extern "C" __global__ void k(float *o, int n) { o[threadIdx.x] = z[n]++; }"""
     with pytest.raises(UsageError, match="bytes of host memory"):
@@ -187,8 +187,8 @@ DEEP = """extern "C" __global__ void k(float *o, int n) {
 }"""
 
 
-def test_threads_with_much_memory_of_their_own_run_fewer_at_once() -> None:
-    """64 KiB a thread are 1 GiB in a whole chunk."""
+def test_threads_with_much_local_memory_run_in_smaller_chunks() -> None:
+    """64 KiB per thread are 1 GiB in a full chunk."""
     launch = launch_of(DEEP, OUT, Scalar("n", "int32", 5), blocks=64)
     execution_ = executed(launch, memory_bytes=2**26)
 
@@ -210,18 +210,18 @@ def test_large_shared_arrays_lower_the_blocks_at_once() -> None:
 @pytest.mark.parametrize(
     ("text", "size"), [("4GiB", 2**32), ("512 mib", 2**29), ("1.5kib", 1536), ("77", 77)]
 )
-def test_sizes_are_read(text: str, size: int) -> None:
+def test_sizes_are_parsed(text: str, size: int) -> None:
     assert parse_size(text) == size
 
 
 @pytest.mark.parametrize("text", ["", "4GB", "-1", "1e9", "nan", "4 GiB!", "9" * 40])
-def test_what_is_no_size_is_refused(text: str) -> None:
+def test_an_invalid_size_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="memory limit must be bytes"):
         parse_size(text)
 
 
-def test_a_process_limit_counts_as_what_is_free() -> None:
-    """Under `ulimit -v` memory ends sooner than the host's."""
+def test_a_process_limit_bounds_the_free_memory() -> None:
+    """`ulimit -v` allows less memory than the host has."""
     code = (
         "import resource; resource.setrlimit(resource.RLIMIT_AS, (2**33, 2**33)); "
         "from memlab.device.budget import available_memory_bytes as free; print(free())"
@@ -239,8 +239,8 @@ WALK = """extern "C" __global__ void k(float *o, const float *x, int n) {
 }"""
 
 
-def test_of_a_long_walk_the_beginning_stands_for_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each byte is read once, so DRAM moves what is requested, however much was recorded."""
+def test_the_beginning_of_a_long_trace_stands_for_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every byte is read once, so DRAM moves the requested bytes, however much was recorded."""
     x = Buffer("x", (16, 65536), "float32", "in")
     launch = launch_of(WALK, OUT, x, Scalar("n", "int32", 65536), blocks=16)
     whole = run(launch).counters
@@ -312,7 +312,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("what", REFUSED)
-def test_what_the_emulator_cannot_run_is_one_line_with_the_source_line(
+def test_an_unsupported_instruction_gives_one_line_with_the_source_line(
     what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("memlab.device.emulator.program.lowering.MAX_INLINED_INSTRUCTIONS", 20_000)
@@ -353,14 +353,14 @@ STORES = {
 
 
 @pytest.mark.parametrize("what", STORES)
-def test_a_store_to_what_is_not_the_kernels_is_a_fault(what: str) -> None:
+def test_an_illegal_store_is_a_fault(what: str) -> None:
     source, message = STORES[what]
     with pytest.raises(KernelFault, match=message):
         run(launch_of(source, OUT, Scalar("n", "int32", 5)))
 
 
-def test_an_argument_without_grid_constant_is_the_threads_own() -> None:
-    """The compiler copies it, and so did the language say."""
+def test_an_argument_without_grid_constant_is_copied_per_thread() -> None:
+    """The compiler copies it, as C++ requires."""
     source = """extern "C" __global__ void k(float *o, int n) {
     int *p = &n;
     asm volatile("" : "+l"(p));
@@ -370,7 +370,7 @@ def test_an_argument_without_grid_constant_is_the_threads_own() -> None:
     execution_ = executed(launch_of(source, OUT, Scalar("n", "int32", 5)))
     counting.count_grid(execution_, 1, lambda what, fraction: None)
 
-    assert execution_.array(OUT)[:128].tolist() == [5 + each % 64 for each in range(128)]
+    assert execution_.array(OUT)[:128].tolist() == [5 + thread % 64 for thread in range(128)]
 
 
 # --- Long programs -----------------------------------------------------------------------------
@@ -380,7 +380,7 @@ ENTRY = HEAD + ".visible .entry k() {{\n.reg .b32 %r<4>;\n{}\nret;\n}}\n"
 
 
 @pytest.mark.slow
-def test_four_mebibytes_of_ptx_are_read() -> None:
+def test_four_mebibytes_of_ptx_are_parsed() -> None:
     count = 160_000
     text = ENTRY.format("add.s32 %r1, %r2, %r3;\n" * count)
 
@@ -399,8 +399,8 @@ def test_four_mebibytes_of_ptx_are_read() -> None:
     ],
     ids=["one line", "comments", "an initial value over lines", "braces"],
 )
-def test_reading_takes_time_in_step_with_the_text(text: str) -> None:
-    """Each would take many minutes if what is left were copied at every step."""
+def test_parsing_takes_linear_time(text: str) -> None:
+    """Any of these would take many minutes if the rest were copied at every step."""
     with suppress(PtxError):
         parse_ptx(text)
 
@@ -425,7 +425,7 @@ def test_the_command_stops_at_its_limit_with_one_line(
     assert err.count("\n") == 1
 
 
-def test_the_command_says_that_it_was_stopped_and_reports_what_it_has(
+def test_a_command_stopped_at_its_limit_reports_partial_results(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "fill.cu"
@@ -453,7 +453,7 @@ def test_the_command_takes_a_memory_limit(size: str, capsys: pytest.CaptureFixtu
     assert err.count("\n") == 1
 
 
-def test_sums_over_blocks_that_did_not_all_run_are_not_judged(
+def test_sums_over_blocks_are_not_verified_unless_all_ran(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     source = """extern "C" __global__ void k(float *o, int n) {
@@ -478,7 +478,7 @@ def test_sums_over_blocks_that_did_not_all_run_are_not_judged(
 def test_a_sample_of_small_elements_is_verified(
     dtype: str, ctype: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Elements smaller than a word, of which a word's others were not written."""
+    """Elements are smaller than a word, and the others of the word were not written."""
     monkeypatch.setattr(counting, "WHOLE_GRID_LANE_INSTRUCTIONS", 0)
     one = {"uint8": 1, "float16": 0x3C00}[dtype]
     source = f"""extern "C" __global__ void k({ctype} *o, int n) {{
@@ -493,10 +493,10 @@ def test_a_sample_of_small_elements_is_verified(
     assert measurement.coverage.blocks_emulated < 64
 
 
-def test_what_data_decides_runs_whole_up_to_a_larger_size(
+def test_data_dependent_kernels_run_whole_up_to_a_larger_size(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Counts are those of the addresses, made from the drawn indices alone."""
+    """The expected counts come from the addresses, which the random indices give."""
     source = """extern "C" __global__ void k(float *o, const int *p, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     o[p[i]] = n;
@@ -519,7 +519,7 @@ def test_what_data_decides_runs_whole_up_to_a_larger_size(
     assert sampled.counters.global_store_sectors == pytest.approx(sectors, rel=0.1)
 
 
-def test_what_a_gpu_runs_and_the_emulator_cannot_is_only_not_counted() -> None:
+def test_a_launch_that_the_emulator_cannot_execute_has_no_counters() -> None:
     recursive = (
         "__device__ __noinline__ int f(int n) { return n < 2 ? n : f(n - 1) + f(n - 2); }\n"
         'extern "C" __global__ void k(float *o) { o[threadIdx.x] = f(threadIdx.x); }'
@@ -541,7 +541,7 @@ def test_what_a_gpu_runs_and_the_emulator_cannot_is_only_not_counted() -> None:
         assert emulation.flop(launch) == 0
 
 
-def test_a_fault_that_a_gpu_may_not_notice_is_told() -> None:
+def test_a_fault_that_a_gpu_may_not_notice_is_reported() -> None:
     stray = launch_of('extern "C" __global__ void k(float *o) { o[4096 + threadIdx.x] = 1; }', OUT)
 
     with pytest.raises(KernelFault, match=r"o\[4096\] of 4096 elements"):

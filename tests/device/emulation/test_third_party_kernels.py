@@ -1,4 +1,4 @@
-"""Kernels as strangers write them, against NumPy; and `check` has nothing to say against them."""
+"""Third-party kernels give NumPy's results, and `check` has no findings for them."""
 
 from __future__ import annotations
 
@@ -69,18 +69,18 @@ def launch_of(stranger: Stranger, folder: Path) -> Launch:
 
 
 def run(launch: Launch, architecture: tuple[int, int]) -> dict[str, Any]:
-    """The outputs, run as `memlab run` does: a probe first."""
+    """The outputs, executed as by `memlab run`: a representative block first."""
     execution = Execution.of(launch, compile_launch(launch, architecture), 0, BUDGET)
     counting.count_grid(
         execution,
         representative_block.record_block(execution).lane_instructions_per_block,
         lambda what, fraction: None,
     )
-    return {each.name: execution.array(each).copy() for each in launch.outputs}
+    return {output.name: execution.array(output).copy() for output in launch.outputs}
 
 
 @pytest.mark.parametrize(("make", "architecture"), CASES)
-def test_a_kernel_gives_what_numpy_gives(
+def test_a_kernel_gives_the_results_of_numpy(
     make: Any, architecture: tuple[int, int], tmp_path: Path
 ) -> None:
     stranger = make()
@@ -98,8 +98,8 @@ def test_a_kernel_gives_what_numpy_gives(
             np.testing.assert_array_equal(values, wanted, err_msg=name)
 
 
-@pytest.mark.parametrize("make", [each for each in STRANGERS if each().checked])
-def test_a_right_kernel_has_no_finding(make: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("make", [stranger for stranger in STRANGERS if stranger().checked])
+def test_a_correct_kernel_has_no_finding(make: Any, tmp_path: Path) -> None:
     stranger = make()
     launch = launch_of(stranger, tmp_path)
     device = DeviceSummary("NVIDIA H200", "emulated", HOPPER, "h200")
@@ -132,12 +132,12 @@ def test_printf_prints_once_for_each_thread_in_order(
 ) -> None:
     run(launch_of(printing(2), tmp_path), HOPPER)
 
-    each = "thread {} of 2: 1.500000 text q  0.33 3298534883328 7 ff %\n"
+    line = "thread {} of 2: 1.500000 text q  0.33 3298534883328 7 ff %\n"
     printed = capsys.readouterr()
-    assert (printed.out, printed.err) == ("", each.format(0) + each.format(1) + "done\n")
+    assert (printed.out, printed.err) == ("", line.format(0) + line.format(1) + "done\n")
 
 
-def test_printf_has_an_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_printf_output_is_limited(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run(launch_of(printing(3000), tmp_path), HOPPER)
 
     *lines, last = capsys.readouterr().err.splitlines()
@@ -145,7 +145,7 @@ def test_printf_has_an_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert last == f"(output after {MAX_PRINTED_LINES} calls of printf is left out)"
 
 
-def test_formats_are_those_of_c() -> None:
+def test_formats_follow_c() -> None:
     values = np.array([-5, 7], "i4").tobytes() + np.array([2.5]).tobytes()
     values += np.array([2**63], "u8").tobytes() + np.array([255, 6], "i4").tobytes()
 
@@ -168,12 +168,12 @@ def test_formats_are_those_of_c() -> None:
         ("%*p", (np.int32(-(2**31)), np.int64(1)), "0x1".ljust(MAX_FIELD_WIDTH)),
     ],
 )
-def test_widths_and_precisions_are_those_of_c_and_bounded(
+def test_widths_and_precisions_follow_c_and_are_limited(
     form: str, values: tuple[Any, ...], printed: str
 ) -> None:
     arguments = b""
-    for each in values:
-        arguments += bytes(-len(arguments) % each.nbytes) + each.tobytes()
+    for value in values:
+        arguments += bytes(-len(arguments) % value.nbytes) + value.tobytes()
 
     assert format_printf(form, arguments, str) == printed
 
@@ -201,7 +201,7 @@ def print_from(body: str, threads: int) -> None:
     )
 
 
-def test_what_is_printed_cannot_drive_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+def test_printed_text_cannot_control_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     print_from(r'printf("\033]0;pwn\007\033[2J%c%s\tend\n", 27, "\x9b" "1m\xe2\x80\xae\r");', 1)
 
     assert capsys.readouterr().err == (
@@ -209,7 +209,7 @@ def test_what_is_printed_cannot_drive_a_terminal(capsys: pytest.CaptureFixture[s
     )
 
 
-def test_all_that_is_printed_has_an_end(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_output_of_a_launch_is_limited(capsys: pytest.CaptureFixture[str]) -> None:
     print_from(f'printf("{"%4096d" * 40}\\n", {", ".join(["1"] * 40)});', 32)
 
     *whole, cut, last = capsys.readouterr().err.splitlines(keepends=True)

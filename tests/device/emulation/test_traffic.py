@@ -1,4 +1,4 @@
-"""What launches read through the L2 and from memory, against all their addresses.
+"""The sectors that launches read from the L2 and from DRAM, against all their addresses.
 
 The expected figures come from NumPy alone: which 32-byte sectors each block touches, or an exact
 least-recently-used cache over all accesses in the order of the blocks.
@@ -29,7 +29,7 @@ THREADS, SECTOR = 256, 32
 launch_of = partial(launches.launch_of, threads=THREADS)
 H200 = loader.load_datasheet("h200")
 EXACT = replace(H200, dram_access_bytes=SECTOR)
-"""An H200 that reads from memory no more than it needs."""
+"""An H200 whose DRAM accesses are one sector."""
 
 SPMV = """extern "C" __global__ void k(const int *rowptr, const int *col, const double *val,
                                          const double *x, double *y, int rows)
@@ -86,12 +86,12 @@ def run(launch: Launch, properties: DeviceProperties = EXACT) -> Measurement:
 
 
 def sectors(element: NDArray[Any], element_bytes: int, array: int) -> NDArray[np.int64]:
-    """The sectors of elements, told apart by the array."""
+    """The sectors of elements; different arrays have different sectors."""
     return (array << 40) + np.asarray(element, np.int64) * element_bytes // SECTOR
 
 
 def rows_of_lengths(lengths: NDArray[np.int64], seed: int) -> dict[str, NDArray[Any]]:
-    """A sparse matrix with so many elements in each row, at random columns."""
+    """A sparse matrix with rows of the given lengths, at random columns."""
     generator, rows = np.random.default_rng(seed), len(lengths)
     pointer = np.concatenate(([0], np.cumsum(lengths))).astype(np.int32)
     return {
@@ -110,7 +110,7 @@ def spmv(matrix: dict[str, NDArray[Any]], blocks: int) -> Launch:
 
 
 def read_by_blocks(matrix: dict[str, NDArray[Any]]) -> list[NDArray[np.int64]]:
-    """The sectors that each block with rows reads, each once."""
+    """The distinct sectors that each block with rows reads."""
     pointer, found = matrix["rowptr"], []
     for first in range(0, len(matrix["x"]), THREADS):
         last = min(first + THREADS, len(matrix["x"]))
@@ -128,7 +128,7 @@ def read_by_blocks(matrix: dict[str, NDArray[Any]]) -> list[NDArray[np.int64]]:
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("blocks", [20, 47, 300], ids=lambda blocks: f"{blocks} blocks")
 def test_rows_of_irregular_length_are_read_once_for_each_block(seed: int, blocks: int) -> None:
-    """A block an SM at most, whose L1 holds all that the block reads: 20 blocks have rows."""
+    """20 blocks have rows, at most one per SM, and the L1 holds all that a block reads."""
     lengths = np.random.default_rng(seed).geometric(1 / 13, 5000)
     matrix = rows_of_lengths(lengths, seed)
     read = read_by_blocks(matrix)
@@ -142,8 +142,8 @@ def test_rows_of_irregular_length_are_read_once_for_each_block(seed: int, blocks
 
 
 @pytest.mark.slow
-def test_a_loop_that_ends_early_in_some_warps_is_read_where_it_is() -> None:
-    """Most warps are done while the last of 800 elements go on: they touch nothing then."""
+def test_a_loop_that_ends_early_in_some_warps_reads_only_its_elements() -> None:
+    """Most warps are done, and read nothing, while the longest rows of 800 elements go on."""
     lengths = np.random.default_rng(5).pareto(1.1, 5000).clip(max=160).astype(np.int64) * 5
     matrix = rows_of_lengths(lengths, 5)
     read = read_by_blocks(matrix)
@@ -156,10 +156,10 @@ def test_a_loop_that_ends_early_in_some_warps_is_read_where_it_is() -> None:
 
 @pytest.mark.parametrize("blocks", [79, 300])
 @pytest.mark.parametrize(("share", "near"), [(0.1, False), (0.1, True), (0.5, True), (0.01, False)])
-def test_a_step_through_a_graph_reads_what_the_vertices_of_its_front_have(
+def test_a_step_through_a_graph_reads_the_edges_of_its_frontier(
     share: float, near: bool, blocks: int
 ) -> None:
-    """Breadth first: of 20,000 vertices some are expanded, towards others near or anywhere."""
+    """Breadth-first search: some of 20,000 vertices are expanded to near or random vertices."""
     rows, generator = 20_000, np.random.default_rng(0)
     lengths = generator.geometric(1 / 12, rows)
     pointer = np.concatenate(([0], np.cumsum(lengths))).astype(np.int32)
@@ -192,8 +192,8 @@ def test_a_step_through_a_graph_reads_what_the_vertices_of_its_front_have(
     assert counters.dram_read_bytes == pytest.approx(once, rel=0.12)
 
 
-def test_what_a_thread_reads_again_is_still_there() -> None:
-    """Each thread reads 100 words from a random one on: 13 sectors or 14, eight words each."""
+def test_sectors_that_a_thread_reads_again_hit() -> None:
+    """Each thread reads 100 words from a random one on: 13 or 14 sectors of eight words."""
     threads, words = 2048, 100
     first = np.random.default_rng(0).integers(0, (threads - 1) * words, threads, dtype=np.int32)
     x, y = np.ones(threads * words, np.float32), Buffer("y", (threads,), "float32", "out")
@@ -206,7 +206,7 @@ def test_what_a_thread_reads_again_is_still_there() -> None:
         blocks=threads // THREADS,
     )
     of_blocks = (first[:, None] + np.arange(words)).reshape(-1, THREADS * words)
-    read = [np.unique(sectors(each, 4, 0)) for each in of_blocks]
+    read = [np.unique(sectors(elements, 4, 0)) for elements in of_blocks]
     of_first = threads * 4 // SECTOR
 
     counters = run(launch).counters
@@ -217,7 +217,7 @@ def test_what_a_thread_reads_again_is_still_there() -> None:
 
 
 def gather(elements: int, blocks: int) -> tuple[Launch, NDArray[np.int64]]:
-    """A random read a thread, and the elements that each block reads."""
+    """A launch with one random read per thread, and the elements that each block reads."""
     index = np.random.default_rng(1).integers(0, elements, blocks * THREADS, dtype=np.int32)
     launch = launch_of(
         GATHER,
@@ -230,11 +230,11 @@ def gather(elements: int, blocks: int) -> tuple[Launch, NDArray[np.int64]]:
 
 
 def test_blocks_on_one_multiprocessor_share_what_they_gather() -> None:
-    """Eight are resident on each of four, of which all read one small array."""
+    """Eight blocks are resident on each of four SMs; all read one small array."""
     launch, index = gather(elements=32_768, blocks=32)
     four = replace(EXACT, multiprocessor_count=4)
     together = [index[first::4] for first in range(4)]
-    read = sum(len(np.unique(sectors(each, 4, 0))) for each in together)
+    read = sum(len(np.unique(sectors(elements, 4, 0))) for elements in together)
 
     measured = run(launch, four)
 
@@ -244,7 +244,7 @@ def test_blocks_on_one_multiprocessor_share_what_they_gather() -> None:
 
 
 def missed(read: NDArray[np.int64], lines: int) -> int:
-    """Sectors that a cache does not hold which keeps the lines that were used last."""
+    """The sectors that miss in an LRU cache of lines."""
     held: OrderedDict[int, set[int]] = OrderedDict()
     count = 0
     for sector in read.tolist():
@@ -259,7 +259,7 @@ def missed(read: NDArray[np.int64], lines: int) -> int:
 
 @pytest.mark.parametrize("l2_bytes", [2**18, 2**19, 2**20, 2**22])
 def test_an_array_larger_than_the_l2_is_read_again(l2_bytes: int) -> None:
-    """1 MiB gathered at random by 256 blocks, without an L1, as much streamed past it."""
+    """256 blocks gather 1 MiB at random without an L1, while as much is streamed."""
     launch, index = gather(elements=2**18, blocks=256)
     small = replace(EXACT, l2_cache_bytes=l2_bytes, l1_cache_bytes_per_sm=0, multiprocessor_count=8)
     streamed = np.arange(index.size).reshape(index.shape)
@@ -278,10 +278,10 @@ def copied(blocks: int, n: int, condition: str = "i < n") -> Launch:
 
 @pytest.mark.parametrize("sampled", [False, True], ids=["whole", "sampled"])
 @pytest.mark.parametrize("blocks", [1000, 2100, 9000, 60_000])
-def test_blocks_without_work_change_nothing_but_their_start(
+def test_idle_blocks_change_only_the_launch_time(
     sampled: bool, blocks: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of 1,000 blocks and one element more: in the larger grids the middle is idle."""
+    """1,000 blocks and one element are active: in the larger grids, the middle is idle."""
     n = 999 * THREADS + 1
     if sampled:
         monkeypatch.setattr(counting, "WHOLE_GRID_LANE_INSTRUCTIONS", 0)
@@ -304,7 +304,7 @@ def test_blocks_without_work_change_nothing_but_their_start(
         ("blockIdx.x == 0", 1 / 1000),
     ],
 )
-def test_wherever_the_blocks_with_work_lie(condition: str, share: float) -> None:
+def test_active_blocks_are_found_anywhere_in_the_grid(condition: str, share: float) -> None:
     n = 1000 * THREADS
 
     counters = run(copied(1000, n, condition)).counters
@@ -327,8 +327,8 @@ def one(blocks: int, n: int) -> Launch:
     return launch_of(ONE, x, y, Scalar("n", "int32", n), blocks=blocks)
 
 
-def test_one_block_that_works_is_found_in_a_large_grid() -> None:
-    """Among 4,096 none lies near it that has anything to do; in 15 it is the middle one."""
+def test_one_active_block_is_found_in_a_large_grid() -> None:
+    """In 4,096 blocks it has no active neighbour; in 15 it is the middle one."""
     n = 512
 
     alone, measured = run(one(15, n)), run(one(4096, n))
@@ -338,8 +338,8 @@ def test_one_block_that_works_is_found_in_a_large_grid() -> None:
     assert measured.time.bounds_s["latency"] == pytest.approx(waits_s, rel=0.05)
 
 
-def test_few_blocks_between_many_that_are_idle_are_found() -> None:
-    """Every 64th of 8,192, none of them in the middle of an even part of the grid."""
+def test_few_active_blocks_between_many_idle_ones_are_found() -> None:
+    """Every 64th of 8,192 blocks is active, none in the middle of an even part of the grid."""
     n = 8192 * THREADS
 
     counters = run(copied(8192, n, "blockIdx.x % 64 == 5")).counters
@@ -349,8 +349,8 @@ def test_few_blocks_between_many_that_are_idle_are_found() -> None:
 
 
 @pytest.mark.parametrize("grid", [(40, 40, 1), (64, 64, 1), (20, 100, 1)])
-def test_the_corner_of_a_plane_that_has_work_is_read_once(grid: Dim3) -> None:
-    """Blocks run together row by row, whatever part of a row has something to do."""
+def test_the_active_corner_of_a_grid_is_read_once(grid: Dim3) -> None:
+    """Blocks are resident row by row, whatever part of a row is active."""
     source = """extern "C" __global__ void k(const float *x, float *y, int n, int m)
     {
         int i = blockIdx.x * blockDim.x + threadIdx.x, j = blockIdx.y * blockDim.y + threadIdx.y;
@@ -365,8 +365,8 @@ def test_the_corner_of_a_plane_that_has_work_is_read_once(grid: Dim3) -> None:
     assert run(launch).counters.dram_read_bytes == pytest.approx(4 * n * m, rel=0.03)
 
 
-def test_a_warp_that_has_no_counterpart_moves_as_its_instruction_does() -> None:
-    """Of the second block one warp works; the first block's others have none to compare with."""
+def test_a_warp_without_a_counterpart_has_the_stride_of_its_instruction() -> None:
+    """One warp of the second block is active; other warps of the first have no counterpart."""
     launch = copied(2, THREADS + 32)
     execution = Execution.of(launch, compile_launch(launch, H200.compute_capability), 0)
 
@@ -386,7 +386,7 @@ def test_a_warp_that_has_no_counterpart_moves_as_its_instruction_does() -> None:
 
 @pytest.mark.slow
 def test_a_block_takes_as_long_as_its_slowest_warp() -> None:
-    """One row of 4,000 elements in another place of the block, the others have one."""
+    """One row has 4,000 elements, at different places in the block; the others have one."""
     bounds = []
     for long in (0, 200):
         lengths = np.ones(THREADS, np.int64)

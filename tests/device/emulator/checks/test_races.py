@@ -37,7 +37,7 @@ PARTIAL_BARRIERS = st.tuples(st.just("some"), st.integers(1, 7), st.just(0))  # 
 
 
 def observe(operations: list[Operation]) -> list[tuple[Observation, int, int]]:
-    """The races found, each with the places of the earlier and the later access."""
+    """The observed races, with the indices of the earlier and the later access."""
     program = load_program(parse_ptx(kernel(text_of(operations))), "k")
     memory = GlobalMemory({})
     extents = {"global": [], "shared": [(0, program.static_shared_bytes)]}
@@ -45,9 +45,15 @@ def observe(operations: list[Operation]) -> list[tuple[Observation, int, int]]:
     checker = Checker(program, grid, memory, extents, (), (), ("racecheck",))
     Chunk(program, grid, np.array([(0, 0, 0)]), memory, Patterns(), observers=[checker]).run()
     found = []
-    for each in checker.observations():
-        assert each.other is not None
-        found.append((each, checker.place(each.other)[0] - 1, checker.place(each.at)[0] - 1))
+    for observation in checker.observations():
+        assert observation.other is not None
+        found.append(
+            (
+                observation,
+                checker.place(observation.other)[0] - 1,
+                checker.place(observation.at)[0] - 1,
+            )
+        )
     return found
 
 
@@ -65,7 +71,7 @@ ANYWHERE = {
 def checked(
     operations: list[Operation], chunk: int, tools: Sequence[str] = TOOLS, apart: bool = True
 ) -> set[tuple[Any, ...]]:
-    """All that is found in several blocks, so many of them at a time.
+    """All observations in several blocks, executed a given number at a time.
 
     Each has a part of the array in global memory, or all have the same.
     """
@@ -82,22 +88,29 @@ def checked(
     }
     grid = Grid((BLOCKS, 1, 1), (64, 1, 1), 0, b"")
     checker = Checker(program, grid, memory, extents, (), ("cells_of_all",), tools)
-    blocks = np.array([(each, 0, 0) for each in range(BLOCKS)])
+    blocks = np.array([(block, 0, 0) for block in range(BLOCKS)])
     for first in range(0, BLOCKS, chunk):
         here = blocks[first : first + chunk]
         Chunk(program, grid, here, memory, Patterns(), observers=[checker]).run()
     found = set()
-    for each in checker.observations():
-        other = None if each.other is None else checker.place(each.other)
-        what = (each.tool, each.kind, each.space, each.array, each.address, each.count)
-        found.add((*what, checker.place(each.at), other))
+    for observation in checker.observations():
+        other = None if observation.other is None else checker.place(observation.other)
+        what = (
+            observation.tool,
+            observation.kind,
+            observation.space,
+            observation.array,
+            observation.address,
+            observation.count,
+        )
+        found.add((*what, checker.place(observation.at), other))
     return found
 
 
 def text_of(
     operations: list[Operation], start: str = "", opcodes: Mapping[str, str] = OPCODES
 ) -> str:
-    """PTX in which each operation has a line of its own, from 1, and barriers every thread."""
+    """PTX in which every operation has its own line, from 1, and all threads wait at barriers."""
     lines = [".reg .pred %p<2>; .reg .b32 %r<9>; .shared .align 4 .b8 cells[12];"]
     lines.append(start)
     lines.append("mov.u32 %r0, %tid.x; shr.u32 %r2, %r0, 5; mov.u32 %r3, %lanemask_eq;")
@@ -137,7 +150,7 @@ def groups(kind: str, which: int) -> list[list[int]]:
 
 
 def races(operations: list[Operation]) -> set[tuple[int, int]]:
-    """Every pair of accesses that nothing orders, by vector clocks."""
+    """All unordered pairs of accesses, by vector clocks."""
     known = {thread: dict.fromkeys(THREADS, -1) for thread in THREADS}
     seen: list[tuple[int, str, int, int, dict[int, int]]] = []
     for time, (kind, which, cell) in enumerate(operations):
@@ -166,7 +179,7 @@ FORGOTTEN = [("load", 32, 0), ("load", 0, 0), ("load", 1, 0), ("warp", 0, 0), ("
 """Of three reads by two warps the first must not be forgotten: the write is ordered behind the
 others."""
 APART = [("named", 0, 0), ("block", 0, 0), ("store", 0, 0), ("warps", 0, 0), ("load", 32, 0)]
-"""Both warps wait at once, each for itself."""
+"""Both warps wait at the same time, independently."""
 
 
 @example(FORGOTTEN)
@@ -176,7 +189,7 @@ APART = [("named", 0, 0), ("block", 0, 0), ("store", 0, 0), ("warps", 0, 0), ("l
 def test_a_cell_is_reported_exactly_where_some_pair_races(operations: list[Operation]) -> None:
     expected = races(operations)
     cells = {operations[two][2] for _, two in expected}
-    assert {each.address // 4 for each, _, _ in observe(operations)} == cells
+    assert {observation.address // 4 for observation, _, _ in observe(operations)} == cells
 
 
 @settings(max_examples=60, deadline=None)
@@ -189,12 +202,15 @@ def test_a_cell_is_reported_exactly_where_some_pair_races(operations: list[Opera
 )
 def test_every_pair_reported_races(operations: list[Operation]) -> None:
     expected = {frozenset(pair) for pair in races(operations)}
-    for each, one, two in observe(operations):
+    for observation, one, two in observe(operations):
         assert frozenset((one, two)) in expected
-        assert each.other is not None
-        assert (each.other.thread, each.at.thread) == (operations[one][1], operations[two][1])
+        assert observation.other is not None
+        assert (observation.other.thread, observation.at.thread) == (
+            operations[one][1],
+            operations[two][1],
+        )
         kinds = (operations[one][0], operations[two][0])
-        assert each.kind == {"load": "WAR"}.get(kinds[0], HAZARDS[kinds[1]])
+        assert observation.kind == {"load": "WAR"}.get(kinds[0], HAZARDS[kinds[1]])
 
 
 ACCESSES_ANYWHERE = st.tuples(
@@ -211,11 +227,15 @@ def test_findings_depend_neither_on_the_blocks_at_once_nor_on_the_other_tools(
 
     assert checked(operations, 1) == checked(operations, 2) == found
     for tool in TOOLS:
-        assert checked(operations, BLOCKS, (tool,)) == {each for each in found if each[0] == tool}
+        assert checked(operations, BLOCKS, (tool,)) == {
+            finding for finding in found if finding[0] == tool
+        }
 
 
 GLOBAL_ACCESSES = st.tuples(
-    st.sampled_from([each for each in ANYWHERE if "global" in each]), st.just(0), st.just(0)
+    st.sampled_from([operation for operation in ANYWHERE if "global" in operation]),
+    st.just(0),
+    st.just(0),
 )
 
 

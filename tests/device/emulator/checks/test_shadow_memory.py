@@ -1,4 +1,4 @@
-"""What is kept of accesses, against lists of all of them."""
+"""The entries of the shadow memory, against lists of all accesses."""
 
 import numpy as np
 from hypothesis import given
@@ -15,7 +15,7 @@ from memlab.device.emulator.checks.touched_units import gather_touched_units
 UNITS = 8
 THREADS = (0, 1, 2, 31, 32, 33, 64)
 
-# An instruction: for some threads the pair of units that each touches.
+# An instruction: some threads, and the pair of units that each of them touches.
 INSTRUCTION = st.dictionaries(st.sampled_from(THREADS), st.integers(0, UNITS // 2 - 1), min_size=1)
 
 
@@ -38,16 +38,16 @@ def test_the_last_access_and_the_last_by_another_thread_and_warp_are_kept(
 
     for unit, accesses in enumerate(every):
         found = [
-            (int(each[unit]) >> TIME_SHIFT, int(each[unit]) & THREAD_MASK)
-            for each in kept.recorded_accesses
+            (int(entries[unit]) >> TIME_SHIFT, int(entries[unit]) & THREAD_MASK)
+            for entries in kept.recorded_accesses
         ]
         last = accesses[-1] if accesses else (0, 0)
         assert found[0] == last
         for bits, other in zip(THREAD_AND_WARP_ID_SHIFTS, found[1:], strict=True):
-            apart = [each for each in accesses if each[1] >> bits != last[1] >> bits]
-            time = max((each[0] for each in apart), default=0)
-            first = next((each for each in apart if each[0] == time), (0, 0))
+            apart = [access for access in accesses if access[1] >> bits != last[1] >> bits]
+            time = max((access[0] for access in apart), default=0)
+            first = next((access for access in apart if access[0] == time), (0, 0))
             if time == last[0] or not apart:
                 assert other == first
             else:  # of one instruction any may be kept
-                assert other in [each for each in apart if each[0] == time]
+                assert other in [access for access in apart if access[0] == time]
