@@ -1,4 +1,4 @@
-"""The `memlab` command: its parts, and the one place where an error becomes a line and a code."""
+"""The `memlab` command: its sub-commands, and the conversion of errors to messages and codes."""
 
 from __future__ import annotations
 
@@ -22,59 +22,62 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 EXIT_INTERRUPTED = 130
-"""128 + SIGINT, as shells give it."""
+"""128 + SIGINT, as shells return it."""
 
 EXIT_BROKEN_PIPE = 141
-"""128 + SIGPIPE: who read stdout left before its end, and what was found may be in what is lost."""
+"""128 + SIGPIPE: the reader of stdout stopped early, and a finding may be in the lost part."""
 
 DISK_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-"""What writing to a stdout that is a file can meet."""
+"""Errors of writing to a stdout that is a file."""
 
 PYTHON_FORMATWARNING = warnings.formatwarning
 
 COMMANDS = {
-    "devicequery": ("devicequery:devicequery", "Show what a device has: limits, clocks, peaks."),
+    "devicequery": ("devicequery:devicequery", "Show a device's limits, clocks and peaks."),
     "run": ("run:run_app", "Run a kernel: verify it, count it, time it."),
-    "analyze": ("analyze:analyze_app", "Say what a kernel asks of memory, line by line."),
-    "check": ("check:check_app", "Find wrong accesses, races and barriers, with no GPU."),
-    "trace": ("trace:trace_app", "Follow one thread: what it reads and stages."),
-    "occupancy": ("occupancy:occupancy_app", "Show what limits the blocks an SM holds."),
-    "roofline": ("roofline:roofline_app", "Draw the recorded runs under the device's roofs."),
+    "analyze": ("analyze:analyze_app", "Count a kernel's memory accesses, line by line."),
+    "check": ("check:check_app", "Find wrong accesses, races and barriers, without a GPU."),
+    "trace": ("trace:trace_app", "Follow one thread: the elements it reads and stages."),
+    "occupancy": (
+        "occupancy:occupancy_app",
+        "Show how many blocks fit on an SM, and the limit.",
+    ),
+    "roofline": ("roofline:roofline_app", "Draw the stored runs under the device's ceilings."),
     "peaks": ("peaks:peaks", "Measure a GPU's ceilings and latencies."),
-    "init": ("init:init", "Write a memlab.toml for kernels of your own."),
+    "init": ("init:init", "Write a memlab.toml for your own kernels."),
     "kernels": ("kernels:kernels", "List the kernels and their parameters."),
     "runs": ("runs:runs_app", "List, show, export and delete stored runs."),
     "explain": ("explain:explain", "Explain a term, a counter or a kernel."),
-    "doctor": ("doctor:doctor", "Say what works here, and what to do about the rest."),
+    "doctor": ("doctor:doctor", "Show what works here, and what to do about the rest."),
 }
-"""The commands as a newcomer meets them: where each lives, and its line in the help."""
+"""The commands in the order of the help: their places, and their lines in it."""
 
 
 class LazyGroup(TyperGroup):
-    """The commands of `COMMANDS`, each imported when it is used: the help must not wait."""
+    """The commands of `COMMANDS`, each imported when it is used, to keep the help fast."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Name the commands as the help lists them."""
+        """List the commands in the order of the help."""
         return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Import a command.
 
         Raises:
-            UsageError: There is none of this name; the message gives the nearest ones.
+            UsageError: There is no such command; the message names the nearest.
         """
         if cmd_name not in COMMANDS:
             if ctx.resilient_parsing:
                 return None  # a word being completed is no error yet
             raise UsageError(f"unknown command {cmd_name!r}: {suggest_nearest(cmd_name, COMMANDS)}")
         module, _, attribute = COMMANDS[cmd_name][0].partition(":")
-        found = getattr(import_module(f"memlab.cli.commands.{module}"), attribute)
-        if isinstance(found, typer.Typer):
-            command: Any = typer.main.get_group(found)
+        part = getattr(import_module(f"memlab.cli.commands.{module}"), attribute)
+        if isinstance(part, typer.Typer):
+            command: Any = typer.main.get_group(part)
         else:
-            alone = typer.Typer(add_completion=False, rich_markup_mode=None)
-            alone.command()(found)
-            command = typer.main.get_command(alone)
+            single = typer.Typer(add_completion=False, rich_markup_mode=None)
+            single.command()(part)
+            command = typer.main.get_command(single)
         command.name = cmd_name
         return command
 
@@ -119,21 +122,21 @@ def memlab(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line, print errors on stderr and give the exit code.
+    """Run the command line, print errors on stderr and return the exit code.
 
     Args:
-        arguments: The words after `memlab`; by default those that the process was given.
+        arguments: The words after `memlab`; None takes those of the process.
 
     Returns:
         0 done, 1 a finding, 2 wrong usage, 3 device or back end not available, 130 interrupted,
         141 stdout closed by its reader.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:  # closed by whoever started us: `memlab run tiled >&-`
+        if getattr(sys, name) is None:  # closed by the caller: `memlab run tiled >&-`
             setattr(sys, name, open(os.devnull, mode))  # noqa: PTH123, SIM115 - for good
     warnings.formatwarning = _format_warning
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # a terminal that cannot spell µ gets a ?
+        sys.stdout.reconfigure(errors="replace")  # a terminal without µ gets a ?
     try:
         code = app(args=arguments, prog_name="memlab", standalone_mode=False)
         sys.stdout.flush()
@@ -143,12 +146,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _print_error(_with_help_hint(error), error.exit_code)
     except (KeyboardInterrupt, typer.Abort):
         return EXIT_INTERRUPTED
-    except (BrokenPipeError, SystemExit) as error:  # Typer and Rich make the first the second, 1
+    except (BrokenPipeError, SystemExit) as error:  # Typer and Rich turn it into SystemExit(1)
         if not _is_broken_pipe(error):
             raise
         _abandon_stdout()
         return EXIT_BROKEN_PIPE
-    except MemoryError as error:  # a limit of this process: more than is free is refused before
+    except MemoryError as error:  # more than the free memory is refused earlier
         return _print_error(_out_of_memory_message(error), UsageError.exit_code)
     except OSError as error:
         if error.errno not in DISK_ERRNOS or error.filename is not None:
@@ -161,45 +164,45 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _format_warning(
     message: Warning | str, category: type[Warning], *where: Any, **line: Any
 ) -> str:
-    """Write a warning: ours on one line like all else that is said, others as Python does."""
+    """Format a warning: memlab's own as a message on one line, others as Python does."""
     if issubclass(category, MemlabWarning):
         return f"memlab: {printable(str(message))}\n"
     return PYTHON_FORMATWARNING(message, category, *where, **line)
 
 
 def _out_of_memory_message(error: BaseException) -> str:
-    """What to say; what is still held is let go first, since even a line takes memory."""
-    said, cause = "", error.__context__
+    """Write the message; memory that is still held is freed first, since a message takes some."""
+    earlier, cause = "", error.__context__
     traceback.clear_frames(error.__traceback__)
     while cause is not None:
         traceback.clear_frames(cause.__traceback__)
-        said, cause = str(cause) or said, cause.__context__
-    reason = str(error) or said
+        earlier, cause = str(cause) or earlier, cause.__context__
+    reason = str(error) or earlier
     return f"memory ran out{f' ({reason})' if reason else ''}: use smaller sizes"
 
 
 def _is_broken_pipe(error: BaseException | None) -> bool:
-    """Whether it comes of a stdout whose reader has left."""
+    """Tell whether an error comes from a stdout whose reader has stopped."""
     while error is not None and not isinstance(error, BrokenPipeError):
         error = error.__context__
     return error is not None
 
 
 def _abandon_stdout() -> None:
-    """Keep Python's last flush of stdout from failing aloud, as `signal`'s notes advise."""
+    """Keep Python's last flush of stdout from failing, as the documentation of `signal` advises."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _print_error(message: str, exit_code: int, log: str = "") -> int:
-    """Print an error: on one line, but for a compiler's log, which keeps its own."""
+    """Print an error on one line; a compiler's log keeps its lines."""
     lines = message.expandtabs().split("\n") if log else [message]
-    with suppress(OSError):  # where stderr cannot be written to, the code says it
+    with suppress(OSError):  # without stderr, the exit code alone tells it
         typer.echo("memlab: error: " + "\n".join(map(printable, lines)), err=True)
     return exit_code
 
 
 def _with_help_hint(error: typer.TyperException) -> str:
-    """Put what Typer has to say on one line, and say where the accepted options are."""
+    """Put Typer's message on one line, and point to the help of the command."""
     message = " ".join(error.format_message().split()).rstrip(".").replace("Value error, ", "")
     context = getattr(error, "ctx", None)
     return message if context is None else f"{message}; see '{context.command_path} --help'"

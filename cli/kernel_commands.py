@@ -1,4 +1,4 @@
-"""Kernels as sub-commands, the catalog's and one's own: what `memlab run`, `trace` … share."""
+"""Kernels as sub-commands of `memlab run`, `trace` …: catalog kernels and user kernels."""
 
 import inspect
 from collections.abc import Callable
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
     from memlab.kernels.user.kernel import UserKernel
 
 EXIT_FINDING = 1
-"""What a command leaves with whose kernel wrote a wrong result."""
+"""Exit code of a command whose kernel wrote a wrong result."""
 
 
 def kernel_app(work: Callable[..., None], example: str, summary: str) -> typer.Typer:
     """Make a command that takes a kernel.
 
     Args:
-        work: Called with the kernel's name and its parameters by name, or with an `OwnKernel`
-            and nothing; and by keyword with the options that it declares itself: those follow
-            the kernel's own on the command line.
-        example: A whole command line, for whoever names no kernel.
-        summary: What the command does, in a sentence.
+        work: Called with the kernel's name and its parameters by name, or with a `UserKernel` and
+            no parameters; and by keyword with the options that it declares, which follow the
+            kernel's on the command line.
+        example: A whole command line, for the message where no kernel is named.
+        summary: The command in one sentence.
     """
 
     def alone(context: typer.Context) -> None:
@@ -45,7 +45,7 @@ def optional_kernel_app(work: Callable[..., None], alone: Callable[..., None]) -
 
     Args:
         work: As for `kernel_app`.
-        alone: What the command does with no kernel, and before one; its docstring is the help.
+        alone: Called without a kernel, and before one; its docstring is the help.
     """
     return _make_app(work, alone, "[KERNEL [OPTIONS]]")
 
@@ -62,13 +62,13 @@ def _make_app(work: Callable[..., None], alone: Callable[..., None], metavar: st
 
 
 def _kernel_group(work: Callable[..., None]) -> type[TyperGroup]:
-    """Make a group of commands, one for each kernel of the catalog and any of one's own."""
+    """Make a group of commands, one for each catalog kernel and for any user kernel."""
 
     class KernelGroup(TyperGroup):
-        """Kernels as sub-commands, made when they are asked for."""
+        """Kernels as sub-commands, made when they are used."""
 
         def list_commands(self, ctx: Any) -> list[str]:
-            """Name the kernels, in the catalog's order, then those in `memlab.toml`."""
+            """List the kernels of the catalog, in its order, then those in `memlab.toml`."""
             from memlab.kernels.catalog import CATALOG
 
             return [*CATALOG, *user_kernels.project_kernel_names()]
@@ -94,42 +94,42 @@ def _kernel_group(work: Callable[..., None]) -> type[TyperGroup]:
             return _user_kernel_command(kernel, work)
 
         def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-            """Find a command; how it was named is shown in its help."""
+            """Find a command; its help shows the name as it was typed."""
             name, command, rest = super().resolve_command(ctx, args)
             return name if name is None else printable(name), command, rest
 
         def format_commands(self, ctx: Any, formatter: Any) -> None:
-            """Write the list of kernels, then how one's own are named."""
+            """Write the list of kernels, then the names of user kernels."""
             super().format_commands(ctx, formatter)
-            with formatter.section("Kernels of your own"):
-                help_of_it = f"{ctx.command_path} {user_kernels.KERNEL_PLACEHOLDER} --help"
+            with formatter.section("Your own kernels"):
+                help_command = f"{ctx.command_path} {user_kernels.KERNEL_PLACEHOLDER} --help"
                 formatter.write_dl(
                     [
                         (
                             user_kernels.KERNEL_PLACEHOLDER,
-                            f"A kernel in a file; '{help_of_it}' shows its options.",
+                            f"A kernel in a file; '{help_command}' shows its options.",
                         ),
                         ("NAME", "One in ./memlab.toml, which 'memlab init FILE.cu' writes."),
                     ]
                 )
 
         def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-            """Parse what stands before a kernel's name.
+            """Parse the words before a kernel's name.
 
             Raises:
-                UsageError: It is an option, which belongs behind a kernel's name.
+                UsageError: One is an option, which belongs after the kernel's name.
             """
             try:
                 return super().parse_args(ctx, args)
             except typer.TyperException as error:
                 option = getattr(error, "option_name", "")
                 if option in {
-                    each
-                    for one in _common_options(work)
-                    for each in user_kernels.option_spellings(one)
+                    spelling
+                    for parameter in _common_options(work)
+                    for spelling in user_kernels.option_spellings(parameter)
                 }:
                     raise UsageError(
-                        f"{option} stands before the kernel, and options stand behind it: "
+                        f"{option} stands before the kernel, and options come after it: "
                         f"write '{ctx.command_path} KERNEL {option} ...'"
                     ) from error
                 name = _kernel_with(option)
@@ -146,7 +146,7 @@ def _kernel_group(work: Callable[..., None]) -> type[TyperGroup]:
 def _unknown_kernel_error(name: str) -> UsageError:
     from memlab.kernels.catalog import CATALOG
 
-    listing = f"'memlab kernels' lists all; one of your own is {user_kernels.KERNEL_PLACEHOLDER}"
+    listing = f"'memlab kernels' lists all; your own is {user_kernels.KERNEL_PLACEHOLDER}"
     return UsageError(
         f"unknown kernel {name!r}: "
         f"{suggest_nearest(name, [*CATALOG, *user_kernels.project_kernel_names()], listing)}"
@@ -154,7 +154,7 @@ def _unknown_kernel_error(name: str) -> UsageError:
 
 
 def _kernel_with(option: str) -> str | None:
-    """Name a kernel that has this option, the first that a lesson meets."""
+    """Return the first kernel of the catalog that has this option; None where none has."""
     from memlab.kernels.catalog import CATALOG
 
     if option in user_kernels.LAUNCH_SPELLINGS:
@@ -168,10 +168,10 @@ def _kernel_with(option: str) -> str | None:
 
 
 def _user_kernel_command(kernel: "UserKernel", work: Callable[..., None]) -> Any:
-    """Make the command of one's own kernel: the choices of a launch, then what every one takes."""
+    """Make the command of a user kernel: its launch options, then the command's options."""
 
-    def command(**given: Any) -> None:
-        work(user_kernels.with_launch_options(kernel, given), {}, **given)
+    def command(**values: Any) -> None:
+        work(user_kernels.with_launch_options(kernel, values), {}, **values)
 
     signature = inspect.Signature(
         [
@@ -181,15 +181,15 @@ def _user_kernel_command(kernel: "UserKernel", work: Callable[..., None]) -> Any
     )
     command.__signature__ = signature  # type: ignore[attr-defined]
     place = printable(f"{kernel.entry or 'the kernel'} in {kernel.source}")
-    return _single_command(printable(kernel.target), f"A kernel of your own: {place}.", command)
+    return _single_command(printable(kernel.target), f"Your own kernel: {place}.", command)
 
 
 def _common_options(work: Callable[..., None]) -> list[inspect.Parameter]:
-    """The options that a command declares for every kernel."""
+    """Return the options that a command declares for every kernel."""
     return [
-        each
-        for each in inspect.signature(work).parameters.values()
-        if each.kind is inspect.Parameter.KEYWORD_ONLY
+        parameter
+        for parameter in inspect.signature(work).parameters.values()
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY
     ]
 
 
@@ -200,21 +200,21 @@ def _single_command(name: str, summary: str, command: Callable[..., None]) -> An
 
 
 def _catalog_kernel_command(kernel: "Kernel", work: Callable[..., None]) -> Any:
-    """Make the kernel's command: its own parameters first, then what every one takes."""
+    """Make the command of a catalog kernel: its parameters, then the command's options."""
 
-    def command(**given: Any) -> None:
-        chosen = {parameter.name: given.pop(parameter.name) for parameter in kernel.parameters}
-        work(kernel.name, chosen, **given)
+    def command(**values: Any) -> None:
+        chosen = {parameter.name: values.pop(parameter.name) for parameter in kernel.parameters}
+        work(kernel.name, chosen, **values)
 
     taken = {parameter.name for parameter in kernel.parameters}
-    common = [each for each in _common_options(work) if each.name not in taken]
+    common = [option for option in _common_options(work) if option.name not in taken]
     signature = inspect.Signature([*map(_parameter_option, kernel.parameters), *common])
     command.__signature__ = signature  # type: ignore[attr-defined]
     return _single_command(kernel.name, f"{kernel.summary}.", command)
 
 
 def _parameter_option(parameter: "Parameter") -> inspect.Parameter:
-    """One of a kernel's parameters as an option, with its default and limits in the help."""
+    """Make an option of a kernel's parameter, with its default and limits in the help."""
     choices = f"<{'|'.join(parameter.choices)}>"
     option = typer.Option(
         parameter.option,
@@ -226,12 +226,12 @@ def _parameter_option(parameter: "Parameter") -> inspect.Parameter:
         parameter.name,
         inspect.Parameter.KEYWORD_ONLY,
         default=None,
-        annotation=Annotated[str | None, option],  # for Typer; the parser gives what counts
+        annotation=Annotated[str | None, option],  # for Typer; the parser decides
     )
 
 
 def _integer_or_text(text: str) -> int | str:
-    """Read a whole number; what is none is left for the parameter to reject in its own words."""
+    """Read a whole number; other text is returned for the parameter to reject."""
     try:
         return int(text)
     except ValueError:

@@ -11,13 +11,13 @@ from memlab.errors import UsageError
 
 
 def inherit_options(context: typer.Context) -> None:
-    """Let what stands before a sub-command hold for it: `memlab runs --store FILE delete 3`."""
-    given = {name: value for name, value in context.params.items() if value}
-    context.default_map = {context.invoked_subcommand or "": given}
+    """Pass options before a sub-command on to it: `memlab runs --store FILE delete 3`."""
+    chosen = {name: value for name, value in context.params.items() if value}
+    context.default_map = {context.invoked_subcommand or "": chosen}
 
 
 def complete_device(incomplete: str) -> list[str]:
-    """Complete a device: the datasheets' names (a GPU's index is quicker typed)."""
+    """Complete the name of a datasheet; a GPU's index is quicker to type."""
     from memlab.device.datasheets import loader
 
     return [name for name in loader.datasheet_names() if name.startswith(incomplete)]
@@ -62,7 +62,7 @@ DefinesOption = Annotated[
 ]
 IncludeOption = Annotated[
     list[str] | None,
-    typer.Option("--include", "-I", metavar="DIR", help="Look for header files in DIR too."),
+    typer.Option("--include", "-I", metavar="DIR", help="Search DIR for header files too."),
 ]
 StdOption = Annotated[
     str | None,

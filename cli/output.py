@@ -1,7 +1,7 @@
-"""What a command writes: in which format, and where.
+"""The output of commands: its format and its place.
 
-Files are written whole or not at all, and never over another without `--force`. What cannot be
-kept where it should be is printed all the same.
+A file is written whole or not at all, and replaces another only with `--force`. A document that
+cannot be written to its file is printed instead.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 DEFAULT_FORMATS = {".json": "json", ".csv": "csv"}
-"""What a file's extension asks for, where a command has nothing more to give."""
+"""The format that a file's extension stands for, by default."""
 
 
 def chosen_format(
     as_json: bool, as_csv: bool, output: Path | None, formats: Mapping[str, str] = DEFAULT_FORMATS
 ) -> str:
-    """Decide what to write: the option, else the file's extension, else the report.
+    """Choose the format: that of the option, else of the file's extension, else the report.
 
     Args:
         as_json: Whether `--json` was given.
         as_csv: Whether `--csv` was given.
         output: The file to be written, if any.
-        formats: What the extensions ask for.
+        formats: Formats by extension.
 
     Returns:
         `json`, `csv`, one of the formats, or `report`.
 
     Raises:
-        UsageError: Both options were given, the extension asks for another format than the
-            option, or for nothing known; or the file is `-`.
+        UsageError: Both options were given, the extension stands for another format than the
+            option or for none, or the file is `-`.
     """
     if as_json and as_csv:
         raise UsageError("--json and --csv were both given: choose one")
@@ -54,26 +54,28 @@ def chosen_format(
     if output is None:
         return option or "report"
     _refuse_dash(output)
-    named = (DEFAULT_FORMATS | dict(formats)).get(output.suffix.lower(), "")
-    if option and named not in ("", option):
+    by_name = (DEFAULT_FORMATS | dict(formats)).get(output.suffix.lower(), "")
+    if option and by_name not in ("", option):
         raise UsageError(
-            f"--{option} was given, and {output} is named as {named.upper()}: choose one"
+            f"--{option} was given, and {output} is named as {by_name.upper()}: choose one"
         )
-    if option or named in formats.values():
-        return option or named
-    *others, last = (f".{each}" for each in dict.fromkeys(formats.values()))
-    taken = " or ".join(filter(None, (", ".join(others), last)))
-    if named:
-        raise UsageError(f"no {named.upper()} is written here, for {output}: use {taken}")
-    options = " or ".join(f"--{each}" for each in ("json", "csv") if each in formats.values())
+    if option or by_name in formats.values():
+        return option or by_name
+    *others, last = (f".{name}" for name in dict.fromkeys(formats.values()))
+    extensions = " or ".join(filter(None, (", ".join(others), last)))
+    if by_name:
+        raise UsageError(
+            f"this command writes no {by_name.upper()}, for {output}: use {extensions}"
+        )
+    options = " or ".join(f"--{name}" for name in ("json", "csv") if name in formats.values())
     raise UsageError(
-        f"cannot tell the format of {output} from its extension: use {taken}, or add {options}"
+        f"cannot tell the format of {output} from its extension: use {extensions}, or add {options}"
     )
 
 
 def print_message(message: str) -> None:
-    """Write a message on stderr, on one line whatever the names in it hold."""
-    with suppress(OSError):  # that no one can be told is no fault of the work
+    """Print a message on stderr, on one line; control characters are escaped."""
+    with suppress(OSError):  # a closed stderr does not fail the command
         typer.echo(f"memlab: {printable(message)}", err=True)
 
 
@@ -96,7 +98,7 @@ def warnings_as_messages() -> Iterator[None]:
 
 
 def note_time_limit(coverage: Coverage, quiet: bool) -> None:
-    """Say on stderr that a launch was stopped at the time limit, with how much of it had run."""
+    """Print that a launch was stopped at the time limit, and how much of it had run."""
     if coverage.timed_out and not quiet:
         print_message(
             f"stopped at the time limit: {coverage.blocks_emulated:,} of "
@@ -106,13 +108,14 @@ def note_time_limit(coverage: Coverage, quiet: bool) -> None:
 
 
 def partial_result(work: Callable[[], Result]) -> tuple[Result, int]:
-    """Do the work of a command; where it is incomplete, say why and give what there is.
+    """Do the work of a command; where it is incomplete, print why.
 
     Args:
-        work: Gives what the command shows.
+        work: Returns the result that the command shows.
 
     Returns:
-        What it gave, and the exit code to leave with once that is shown: 0, or the error's.
+        The result, which may be incomplete, and the exit code for after it is shown: 0, or the
+        error's.
     """
     try:
         return work(), 0
@@ -123,7 +126,7 @@ def partial_result(work: Callable[[], Result]) -> tuple[Result, int]:
 
 
 def json_text(document: object) -> str:
-    """Write a JSON document as all commands do, its last line ended."""
+    """Format a JSON document as all commands do, with a newline at its end."""
     import json
 
     return json.dumps(document, indent=2) + "\n"
@@ -135,16 +138,16 @@ def print_json(document: object) -> None:
 
 
 def deliver(text: str, output: Path | None, force: bool, quiet: bool) -> None:
-    """Write a document to a file, or to stdout where none was named or it cannot be written.
+    """Write a document to a file, or to stdout where there is no file or it cannot be written.
 
     Args:
-        text: The document, with its last line ended.
-        output: The file.
-        force: Whether a file that exists may be overwritten.
-        quiet: Whether to say nothing of it.
+        text: The document, with a newline at its end.
+        output: The file; None for stdout.
+        force: Whether an existing file may be overwritten.
+        quiet: Whether to print no message about the file.
 
     Raises:
-        UsageError: As `write_output`; stdout then has the document.
+        UsageError: As `write_output`; the document is on stdout.
     """
     if output is None:
         typer.echo(text, nl=False)
@@ -163,8 +166,8 @@ def check_output(path: Path, force: bool, option: str = "--output") -> None:
 
     Args:
         path: The file to be written.
-        force: Whether a file that exists may be overwritten.
-        option: What the file was given with, for messages.
+        force: Whether an existing file may be overwritten.
+        option: The option that names the file, for messages.
 
     Raises:
         UsageError: The folder is missing or read-only, a folder or a file is in the way, or the
@@ -177,22 +180,22 @@ def check_output(path: Path, force: bool, option: str = "--output") -> None:
 
 
 def write_output(path: Path, data: bytes | str, force: bool, option: str = "--output") -> None:
-    """Write a file so that it is there whole or, if anything fails, is as it was before.
+    """Write a file whole; if anything fails, it stays as it was.
 
     The data goes to a new file in the same folder, which then takes the name in one step; without
-    `force`, only if nobody has taken it meanwhile. A link is followed, with `force` alone; a pipe
-    or a terminal (`/dev/stdout`) is written to as it is.
+    `force`, only if the name is still free. A link is followed with `force` only. A pipe or a
+    terminal (`/dev/stdout`) is written to directly.
 
     Args:
         path: The file to be written.
         data: Its content; text is written as UTF-8.
-        force: Whether a file that exists may be overwritten.
-        option: What the file was given with, for messages.
+        force: Whether an existing file may be overwritten.
+        option: The option that names the file, for messages.
 
     Raises:
         UsageError: As `check_output`, or the disk is full.
     """
-    # Names of files may hold bytes that are no UTF-8.
+    # File names may hold bytes that are not UTF-8.
     content = data.encode(errors="backslashreplace") if isinstance(data, str) else data
     try:
         _check_writable(path, force, option)
@@ -220,7 +223,7 @@ def _check_writable(path: Path, force: bool, option: str) -> None:
         )
     if _is_special(path):
         return
-    if os.path.lexists(path) and not force:  # a link to nothing yet leads elsewhere too
+    if os.path.lexists(path) and not force:  # true for a dangling link too
         raise _file_exists_error(path, option)
     if not os.access(path.resolve().parent, os.W_OK | os.X_OK):
         raise UsageError(
@@ -230,7 +233,7 @@ def _check_writable(path: Path, force: bool, option: str) -> None:
 
 
 def _refuse_dash(path: Path, option: str = "--output") -> None:
-    """Write no file of this name to who means stdout, as elsewhere."""
+    """Refuse a file named `-`, which stands for stdout in other tools."""
     if str(path) == "-":
         raise UsageError(
             f"'-' is neither stdout nor a file here: leave {option} out, or name a file"
@@ -238,7 +241,7 @@ def _refuse_dash(path: Path, option: str = "--output") -> None:
 
 
 def _is_special(path: Path) -> bool:
-    """Whether this is a pipe or a device; renaming a file over one would remove it."""
+    """Tell whether this is a pipe or a device, which renaming a file over it would remove."""
     return path.exists() and not stat.S_ISREG(path.stat().st_mode)
 
 
@@ -256,23 +259,23 @@ def _write_atomically(path: Path, content: bytes, put: Callable[[Path, Path], No
 
 
 def _replace_file(part: Path, path: Path) -> None:
-    """Give a file's name to another one."""
+    """Rename a file over another one, with that one's permissions."""
     if path.exists():
         part.chmod(stat.S_IMODE(path.stat().st_mode))
     part.replace(path)
 
 
 def _claim_free_name(part: Path, path: Path) -> None:
-    """Give a file a name that is free, as none of two writers at once can find it.
+    """Rename a file to a free name; of two writers at the same time only one succeeds.
 
     Raises:
-        FileExistsError: It is not free.
+        FileExistsError: The name is not free.
     """
     try:
         os.link(part, path)
     except FileExistsError:
         raise
-    except OSError:  # not every file system has links; there an empty file keeps the name
+    except OSError:  # a file system without hard links: an empty file reserves the name
         path.open("xb").close()
         try:
             part.replace(path)

@@ -1,4 +1,4 @@
-"""Progress of work that takes more than a second: on stderr, and only where a person looks."""
+"""A progress bar on stderr for work that takes more than a second, in a terminal only."""
 
 from __future__ import annotations
 
@@ -16,11 +16,14 @@ BAR_DELAY_S = 1.0
 
 @contextmanager
 def progress_bar(quiet: bool = False) -> Iterator[Callable[[str, float | None], None] | None]:
-    """Give a callback that draws a bar while the work lasts, and clears it afterwards.
+    """Show a progress bar during the work, and clear it afterwards.
+
+    Args:
+        quiet: Whether to show nothing.
 
     Yields:
-        `report(what, fraction)`, with None for a fraction that is not known; or None where
-        nothing is to be drawn: quiet was asked for, or stderr is no terminal.
+        A callback `report(step, fraction)`, whose fraction is None where it is unknown; or None
+        where nothing is shown, since `quiet` is set or stderr is not a terminal.
     """
     if quiet or not sys.stderr.isatty():
         yield None

@@ -1,4 +1,4 @@
-"""Kernels of one's own on the command line: `FILE.cu:ENTRY`, and names in `memlab.toml`."""
+"""User kernels on the command line: `FILE.cu:ENTRY`, and names in `memlab.toml`."""
 
 import inspect
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from memlab.kernels.user.kernel import UserKernel
 
 KERNEL_PLACEHOLDER = "FILE.cu:ENTRY"
-"""How help and messages write a kernel of one's own."""
+"""Stands for a user kernel in help and messages."""
 
 
 def launch_options(
@@ -24,11 +24,11 @@ def launch_options(
         str | None, typer.Option("--grid", metavar="X[,Y[,Z]]", help="Blocks of the grid.")
     ] = None,
     block: Annotated[
-        str | None, typer.Option("--block", metavar="X[,Y[,Z]]", help="Threads of a block.")
+        str | None, typer.Option("--block", metavar="X[,Y[,Z]]", help="Threads per block.")
     ] = None,
     shared: Annotated[
         str | None,
-        typer.Option("--shared", metavar="BYTES", help="Dynamic shared memory of a block."),
+        typer.Option("--shared", metavar="BYTES", help="Dynamic shared memory per block."),
     ] = None,
     args: Annotated[
         list[str] | None,
@@ -36,8 +36,8 @@ def launch_options(
             "--arg",
             metavar="SPEC",
             help="An argument; repeat it in the kernel's order. TYPE=VALUE is a scalar, as "
-            "f32=2.0; [in:|out:|inout:]TYPE[DIM,...][=FILL] an array: what is read only, written "
-            "only, or read and overwritten; TYPE[]=@FILE.npy one in its file's shape; "
+            "f32=2.0; [in:|out:|inout:]TYPE[DIM,...][=FILL] an array that is only read, only "
+            "written, or read and overwritten; TYPE[]=@FILE.npy an array in its file's shape; "
             "struct=VALUE,VALUE,... a structure, its numbers in order, or struct=@FILE.npy its "
             "bytes; null a null pointer. "
             "TYPE: f16 bf16 f32 f64 i8 to i64 u8 to u64 bool. "
@@ -59,15 +59,15 @@ def launch_options(
     std: options.StdOption = None,
     max_registers: Annotated[
         str | None,
-        typer.Option("--max-registers", metavar="N", help="The most registers a thread may have."),
+        typer.Option("--max-registers", metavar="N", help="The most registers per thread."),
     ] = None,
     expect: Annotated[
         list[str] | None,
         typer.Option(
             "--expect",
             metavar="IDX=@FILE.npy",
-            help="Verify an output: the argument's number, from 0, or its name, and what it "
-            "must hold.",
+            help="Verify an output: the argument's number, from 0, or its name, and its "
+            "expected content.",
         ),
     ] = None,
     reference: Annotated[
@@ -75,10 +75,10 @@ def launch_options(
         typer.Option(
             "--reference",
             metavar="FILE.py:FUNCTION",
-            help="Verify by a Python function, which takes the kernel's arguments as NumPy "
+            help="Verify with a Python function, which takes the kernel's arguments as NumPy "
             "arrays and numbers and returns the outputs, None for one that is not to be "
-            "verified, or changes its arrays. It runs that file's code, which nothing else here "
-            "does.",
+            "verified, or overwrites its arrays. This runs the code of that file; no other "
+            "option does.",
         ),
     ] = None,
     tolerance: Annotated[
@@ -91,48 +91,51 @@ def launch_options(
         ),
     ] = None,
 ) -> dict[str, Any]:
-    """What can be chosen for a launch, by the names of `memlab.kernels.user.kernel.CHOICES`."""
+    """Return the launch options by the names of `memlab.kernels.user.kernel.LAUNCH_OPTIONS`."""
     return {name: value or None for name, value in locals().items()}
 
 
 LAUNCH_PARAMETERS = tuple(inspect.signature(launch_options).parameters.values())
-"""The options as parameters of a command."""
+"""The launch options as parameters of a command."""
 
 
 def option_spellings(parameter: inspect.Parameter) -> tuple[str, ...]:
-    """How an option is written: `--define`, `-D`."""
+    """Return the spellings of an option: `--define`, `-D`."""
     option = get_args(parameter.annotation)[1]
     # Within `Annotated`, Typer takes the first spelling for its argument `default`.
-    given = [each for each in (option.default, *(option.param_decls or ())) if each is not ...]
-    return tuple(given) or ("--" + parameter.name.replace("_", "-"),)
+    spellings = (option.default, *(option.param_decls or ()))
+    return tuple(name for name in spellings if name is not ...) or (
+        "--" + parameter.name.replace("_", "-"),
+    )
 
 
 LAUNCH_SPELLINGS = frozenset(
     name for parameter in LAUNCH_PARAMETERS for name in option_spellings(parameter)
 )
-"""How all of them are written."""
+"""The spellings of all launch options."""
 
 
 def without_launch_spellings(options: Iterable[inspect.Parameter]) -> list[inspect.Parameter]:
-    """A command's own options as they stand beside those of a launch, which take precedence.
+    """Return a command's options without the spellings of launch options.
 
-    What both would write alike is left to the launch; an option with no other spelling is gone.
+    A spelling that both have belongs to the launch. An option without another spelling is left
+    out.
     """
-    left = []
+    remaining = []
     for parameter in options:
-        kept = [each for each in option_spellings(parameter) if each not in LAUNCH_SPELLINGS]
+        kept = [name for name in option_spellings(parameter) if name not in LAUNCH_SPELLINGS]
         if len(kept) == len(option_spellings(parameter)):
-            left.append(parameter)
+            remaining.append(parameter)
         elif kept:
             kind, option = get_args(parameter.annotation)[:2]
             option = copy(option)
             option.default, option.param_decls = kept[0], tuple(kept[1:])
-            left.append(parameter.replace(annotation=Annotated[kind, option]))
-    return left
+            remaining.append(parameter.replace(annotation=Annotated[kind, option]))
+    return remaining
 
 
 def lookup_user_kernel(target: str) -> "UserKernel | None":
-    """The kernel that a target names; None where it is neither a file nor in `memlab.toml`.
+    """Find a user kernel; None where the target is neither a file nor in `memlab.toml`.
 
     Raises:
         UsageError: The current folder's `memlab.toml` cannot be used.
@@ -143,7 +146,7 @@ def lookup_user_kernel(target: str) -> "UserKernel | None":
 
 
 def project_kernel_names() -> list[str]:
-    """The names in the current folder's `memlab.toml`; none where it cannot be used."""
+    """Return the names in the current folder's `memlab.toml`; none where it cannot be used."""
     from memlab.kernels.user.project import read_user_kernels
 
     with suppress(UsageError):
@@ -151,18 +154,17 @@ def project_kernel_names() -> list[str]:
     return []
 
 
-def with_launch_options(kernel: "UserKernel", given: dict[str, Any]) -> "UserKernel":
-    """Take a kernel's choices out of the options of a command.
+def with_launch_options(kernel: "UserKernel", values: dict[str, Any]) -> "UserKernel":
+    """Apply the launch options of a command to a kernel.
 
     Args:
-        kernel: The kernel, with what `memlab.toml` says of it.
-        given: All options by name; those of the launch are removed.
+        kernel: The kernel, with its options from `memlab.toml`.
+        values: All options of the command by name; those of the launch are removed.
 
     Raises:
-        UsageError: One has a value that it cannot have.
+        UsageError: An option has a wrong value.
     """
     from memlab.kernels.user.kernel import apply_launch_options
 
-    return apply_launch_options(
-        kernel, launch_options(**{each.name: given.pop(each.name) for each in LAUNCH_PARAMETERS})
-    )
+    chosen = {parameter.name: values.pop(parameter.name) for parameter in LAUNCH_PARAMETERS}
+    return apply_launch_options(kernel, launch_options(**chosen))

@@ -1,8 +1,7 @@
-"""The one root of every error that memlab raises on purpose.
+"""The errors that memlab raises on purpose; `MemlabError` is their base.
 
-The command line catches `MemlabError` once, prints its message as one line on
-stderr and leaves with its `exit_code`. A message names the limit, the value
-received and the next step.
+The command line catches `MemlabError` in one place, prints its message as one line on stderr and
+exits with its `exit_code`. A message names the limit, the value received and the next step.
 """
 
 import difflib
@@ -11,26 +10,30 @@ from typing import Any
 
 
 class MemlabError(Exception):
-    """Something memlab can explain; the message is for the person at the terminal."""
+    """An error that memlab can explain; the message is for the user.
+
+    Attributes:
+        exit_code: The exit code of the command line.
+    """
 
     exit_code = 1
 
 
 class UsageError(MemlabError):
-    """What was asked for cannot be: a bad value, an unknown name, a file in the way."""
+    """A wrong request: a bad value, an unknown name, a file that cannot be read or written."""
 
     exit_code = 2
 
 
 class MemlabWarning(UserWarning):
-    """Something the person at the terminal should know, though the work goes on."""
+    """A message to the user that does not stop the work."""
 
 
 class Incomplete(UsageError):
-    """The work is done, but not all of it could be kept or read.
+    """The work is done, but a part could not be stored or read.
 
     Attributes:
-        result: What there is: all that the call would have given, but for what the message says.
+        result: The result of the call, without the part that the message names.
     """
 
     def __init__(self, message: str, result: Any) -> None:
@@ -39,21 +42,21 @@ class Incomplete(UsageError):
 
 
 class DeviceError(MemlabError):
-    """A device or a back end that is needed is not available here."""
+    """A device or a back end that the work needs is not available."""
 
     exit_code = 3
 
 
 def suggest_nearest(name: str, known: Iterable[str], listing: str = "") -> str:
-    """Say which known names come closest to a mistyped one.
+    """Suggest the known names that are closest to a mistyped one.
 
     Args:
-        name: What was typed.
-        known: The names there are.
-        listing: Where to see them, said in place of the names where these are too many.
+        name: The name as it was typed.
+        known: The known names.
+        listing: Where to see the known names, for the message where they are too many.
 
     Returns:
-        `did you mean 'a' or 'b'?` when some are close, else the listing, or `known: a, b, c`.
+        `did you mean 'a' or 'b'?` if some are close, else the listing, or `known: a, b, c`.
     """
     names = sorted(known)
     close = difflib.get_close_matches(name.lower(), names, n=3, cutoff=0.5)

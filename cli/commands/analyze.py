@@ -1,4 +1,4 @@
-"""`memlab analyze KERNEL`: what its counts say of its use of memory; nothing is timed."""
+"""`memlab analyze KERNEL`: a kernel's accesses to memory, counted and not timed."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from memlab.roofline.analysis.analysis import Analysis
 
 ANALYSIS_FORMATS = {".html": "html", ".htm": "html", ".json": "json", ".csv": "csv"}
-"""What a file's extension asks for."""
+"""Formats by a file's extension."""
 
 AnalysisOutputOption = Annotated[
     Path | None,
@@ -51,7 +51,7 @@ def analyze_kernel(
     timeout: options.TimeoutOption = None,
     memory_limit: options.MemoryLimitOption = None,
 ) -> None:
-    """Count one kernel, print or write what that says, and leave with 1 if its output is wrong."""
+    """Count one kernel, print or write the analysis, and exit with 1 if its output is wrong."""
     chosen = chosen_format(as_json, as_csv, output, ANALYSIS_FORMATS)
     if output is not None:
         check_output(output, force)
@@ -95,5 +95,5 @@ def _formatted_analysis(analysis: "Analysis", chosen: str) -> str:
 analyze_app = kernel_app(
     analyze_kernel,
     "memlab analyze naive",
-    "Say what a kernel asks of memory, line by line; nothing is timed.",
+    "Count a kernel's memory accesses, line by line; nothing is timed.",
 )

@@ -1,4 +1,4 @@
-"""`memlab check KERNEL`: what compute-sanitizer finds, found without a GPU, and beside it."""
+"""`memlab check KERNEL`: compute-sanitizer's checks without a GPU, and compared with it."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from memlab.kernels.user.kernel import UserKernel
 
 ALL_TOOLS = "all"
-"""What `--tool` takes besides the tools."""
+"""The value of `--tool` that stands for all tools."""
 
 CHECK_FORMATS = {".json": "json"}
-"""What a file's extension asks for."""
+"""Formats by a file's extension."""
 
 ReferenceTool = Literal["compute-sanitizer"]
 
@@ -62,7 +62,7 @@ def check_kernel(
     ] = None,
     with_: Annotated[
         ReferenceTool | None,
-        typer.Option("--with", help="Also run NVIDIA's own on a GPU, and show both."),
+        typer.Option("--with", help="Also run NVIDIA's tools on a GPU, and show both."),
     ] = None,
     seed: options.SeedOption = 0,
     timeout: options.TimeoutOption = None,
@@ -72,7 +72,7 @@ def check_kernel(
     force: options.ForceOption = False,
     quiet: options.QuietOption = False,
 ) -> None:
-    """Check one kernel, print or write what was found, and leave with 1 if anything was."""
+    """Check one kernel, print or write the findings, and exit with 1 if there are any."""
     tools = _selected_tools(tool)
     chosen = chosen_format(as_json, False, output, CHECK_FORMATS)
     if output is not None:
@@ -138,5 +138,5 @@ def _selected_tools(chosen: list[str] | None) -> "tuple[Tool, ...]":
 check_app = kernel_app(
     check_kernel,
     "memlab check tiled",
-    "Find what is wrong with a kernel's accesses and barriers; no GPU is needed.",
+    "Find wrong accesses, races and barriers in a kernel; no GPU is needed.",
 )

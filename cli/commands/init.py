@@ -1,4 +1,4 @@
-"""`memlab init FILE.cu`: write a memlab.toml for its kernels, to be corrected and kept."""
+"""`memlab init FILE.cu`: write a memlab.toml for the kernels of a file."""
 
 import tomllib
 from pathlib import Path
@@ -27,20 +27,23 @@ def init(
     output: Annotated[
         Path,
         typer.Option(
-            "--output", "-o", metavar="FILE", help="What to write; the schema goes beside."
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="The file to write; the schema goes beside it.",
         ),
     ] = DEFAULT_FILE,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite what is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
     define: options.DefinesOption = None,
     include: options.IncludeOption = None,
     std: options.StdOption = None,
     device: options.DeviceOption = None,
     quiet: options.QuietOption = False,
 ) -> None:
-    """Write a memlab.toml for the kernels of a file, from the parameters they take.
+    """Write a memlab.toml for the kernels of a file, from their parameters.
 
-    Then 'memlab run NAME' in that folder runs one. Sizes are a guess: put yours. A memlab.toml
-    that is there gets the tables that it lacks, and keeps all it has.
+    Then 'memlab run NAME' in that folder runs one. The sizes are guesses: correct them. An
+    existing memlab.toml keeps its tables and gets the missing ones.
     """
     from memlab.kernels.user import kernel as user_kernel
     from memlab.kernels.user import project, scaffold
@@ -82,7 +85,7 @@ def init(
 
 
 def _existing_kernels(output: Path) -> "dict[str, UserKernel]":
-    """The kernels of a file that is there.
+    """Read the kernels of an existing file.
 
     Raises:
         UsageError: It cannot be used.
@@ -100,10 +103,10 @@ def _existing_kernels(output: Path) -> "dict[str, UserKernel]":
 def _append_tables(
     output: Path, present: "Mapping[str, UserKernel]", tables: "Sequence[tuple[str, str]]"
 ) -> str:
-    """The text of a file with tables put behind it; what it has stays as it is.
+    """Return the text of a file with tables appended.
 
     Raises:
-        UsageError: It has them all, or none can stand behind the rest.
+        UsageError: The file has all of them already, or nothing can be appended to it.
     """
     if not tables:
         raise UsageError(
@@ -115,7 +118,7 @@ def _append_tables(
     text = "\n".join([old + gap, *(table for _, table in tables)])
     try:
         names = set(tomllib.loads(text.removeprefix("\ufeff"))["kernels"])
-    except ValueError:  # such as after `kernels = {...}`, which nothing can follow
+    except ValueError:  # such as after `kernels = {...}`, which no table can follow
         names = set()
     if names != {*present, *(name for name, _ in tables if name)}:
         raise UsageError(
@@ -127,7 +130,7 @@ def _append_tables(
 
 def _has_content(path: Path, text: str) -> bool:
     try:
-        whole = text.encode()  # of another size, or a pipe, it is not even opened
+        whole = text.encode()  # a pipe, or a file of another size, is not opened
         return path.is_file() and path.stat().st_size == len(whole) and path.read_bytes() == whole
     except (OSError, ValueError):
         return False

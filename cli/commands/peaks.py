@@ -22,13 +22,13 @@ def peaks(
             "-o",
             metavar="FILE",
             help="Draw bandwidth and latency by footprint: .png, .svg or .pdf. "
-            "The figures go beside it as .json.",
+            "The figures go to a .json of the same name.",
         ),
     ] = None,
     force: options.ForceOption = False,
     quiet: options.QuietOption = False,
     store: options.StoreOption = None,
-    no_store: Annotated[bool, typer.Option("--no-store", help="Do not keep the figures.")] = False,
+    no_store: Annotated[bool, typer.Option("--no-store", help="Do not store the figures.")] = False,
 ) -> None:
     """Measure a GPU's ceilings and latencies; later rooflines on it draw them."""
     if output is not None:

@@ -1,4 +1,4 @@
-"""`memlab roofline`: the recorded runs of a device as one picture, with its data beside it."""
+"""`memlab roofline`: a picture of a device's stored runs, with a file of its data."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -24,7 +24,7 @@ RooflineOutputOption = Annotated[
         "--output",
         "-o",
         metavar="FILE",
-        help="The picture: .png, .svg or .pdf. Its data goes beside it as .csv.",
+        help="The picture: .png, .svg or .pdf. Its data goes to a .csv of the same name.",
     ),
 ]
 
@@ -42,7 +42,7 @@ def roofline_with_kernel(
     timeout: options.TimeoutOption = None,
     memory_limit: options.MemoryLimitOption = None,
 ) -> None:
-    """Run one kernel, keep the run, and draw it among those recorded before."""
+    """Run one kernel, store the run, and draw it with those stored before."""
     limits = {"timeout_s": timeout, "memory_bytes": memory_limit}
     _draw_roofline((target, parameters), device, output, force, quiet, store, seed=seed, **limits)
 
@@ -55,9 +55,9 @@ def roofline(
     quiet: options.QuietOption = False,
     store: options.StoreOption = None,
 ) -> None:
-    """Draw the recorded runs of a device under its roofs; with none, run the ladder first.
+    """Draw the stored runs of a device under its ceilings; without any, run the ladder first.
 
-    With a KERNEL, run that and keep the run, then draw it among the others.
+    With a KERNEL, run it and store the run, then draw it with the others.
     """
     if context.invoked_subcommand is None:
         _draw_roofline((), device, output, force, quiet, store)

@@ -1,4 +1,4 @@
-"""`memlab run KERNEL`: launch a kernel once and report what it did to memory."""
+"""`memlab run KERNEL`: launch a kernel once and report its use of memory."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -48,7 +48,7 @@ def run_kernel(
     force: options.ForceOption = False,
     quiet: options.QuietOption = False,
     store: options.StoreOption = None,
-    no_store: Annotated[bool, typer.Option("--no-store", help="Do not keep this run.")] = False,
+    no_store: Annotated[bool, typer.Option("--no-store", help="Do not store this run.")] = False,
     seed: options.SeedOption = 0,
     samples: Annotated[
         int | None,
@@ -57,7 +57,7 @@ def run_kernel(
             parser=_parse_samples,
             metavar="N",
             help="Launches that a GPU times. "
-            "[default: 30 and on, until the median is sure to 0.5%]",
+            "[default: 30 or more, until the median is known to 0.5%]",
         ),
     ] = None,
     timeout: options.TimeoutOption = None,
@@ -70,7 +70,7 @@ def run_kernel(
         bool, typer.Option("--cublas", help="Also time cuBLAS on the same matrices, on a GPU.")
     ] = False,
 ) -> None:
-    """Run one kernel, print or write the result, and leave with 1 if its output is wrong."""
+    """Run one kernel, print or write the result, and exit with 1 if its output is wrong."""
     chosen = chosen_format(as_json, as_csv, output)
     if output is not None:
         check_output(output, force)
@@ -105,7 +105,7 @@ def run_kernel(
         print_message(
             f"verification failed: {details}"
             f"relative error {verification.relative_error:.3g}, "
-            f"rounding explains {verification.tolerance:.3g}"
+            f"tolerance {verification.tolerance:.3g}"
         )
         code = code or EXIT_FINDING
     if code:
@@ -126,4 +126,4 @@ def _deliver(run: "Run", chosen: str, output: Path | None, force: bool, quiet: b
     deliver(text, output, force, quiet)
 
 
-run_app = kernel_app(run_kernel, "memlab run tiled", "Run a kernel and see what it does to memory.")
+run_app = kernel_app(run_kernel, "memlab run tiled", "Run a kernel and report its use of memory.")

@@ -109,7 +109,7 @@ def show(
     as_json: options.JsonOption = False,
     store: options.StoreOption = None,
 ) -> None:
-    """Show one run as 'memlab run' did."""
+    """Show one run as 'memlab run' showed it."""
     found = _open_store(store).get(run_id)
     if as_json:
         from memlab.roofline.documents.runs import run_document
@@ -136,7 +136,7 @@ def export(
 ) -> None:
     """Write runs as JSON or CSV, in base units.
 
-    JSON, the default, holds all there is of a run; CSV holds a row a run.
+    JSON, the default, has everything that is known of a run; CSV has one row per run.
     """
     from memlab.roofline.documents.runs import runs_csv
 
@@ -163,7 +163,7 @@ def delete(
     ] = None,
     *,
     every: Annotated[
-        bool, typer.Option("--all", help="Every run, or every one of --device and --kernel.")
+        bool, typer.Option("--all", help="Every run, or every run of --device and --kernel.")
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before --all.")] = False,
     device: DeviceFilter = None,
@@ -214,7 +214,7 @@ def _no_runs_message(store: Store, device: str | None, kernel: str | None) -> st
 
 
 def _documents(runs: Sequence[Run]) -> list[dict[str, Any]]:
-    """The documents that `memlab run --json` prints."""
+    """Make the documents that `memlab run --json` prints."""
     from memlab.roofline.documents.runs import run_document
 
     return [run_document(run) for run in runs]

@@ -1,4 +1,4 @@
-"""The words and figures of an analysis, as its report and its page both give them."""
+"""Words and figures of an analysis that its report and its page share."""
 
 from __future__ import annotations
 
@@ -17,21 +17,24 @@ if TYPE_CHECKING:
     from memlab.roofline.analysis.listing import ListedLine, ListingItem
 
 HEAT_THRESHOLDS = (0.001, 0.05, 0.2, 0.5)
-"""Shares of the traffic from which a line is warm, warmer, hot, hottest."""
+"""Shares of the traffic, 0 to 1, from which a line is warm, warmer, hot, hottest."""
 
 POOR_BUS_UTILISATION = 0.5
-"""Below this share of what moves for a line, less than half was asked for: it is marked."""
+"""A line is marked whose requested bytes are less than this share of the bytes moved."""
 HIGH_IDLE_LANE_SHARE = 0.25
-"""Above this share of its lanes idle, a line is marked."""
+"""A line is marked whose share of idle lanes is above this."""
+
+NO_BOUNDARY = "No block reaches over the edge: the sizes are multiples of the block's."
+"""Stands for the cost of boundary checks where there is none."""
 
 
 def heat_level(heat: float) -> int:
-    """Give the step of `HEAT_FROM` that a share of the traffic has reached, 0 to 4."""
-    return sum(heat >= each for each in HEAT_THRESHOLDS)
+    """Return the number of `HEAT_THRESHOLDS` that a share of the traffic reaches, 0 to 4."""
+    return sum(heat >= threshold for threshold in HEAT_THRESHOLDS)
 
 
 def lines_without_head_comment(lines: Sequence[ListedLine]) -> tuple[ListedLine, ...]:
-    """Leave out the comment at the head of a source: the kernel's description repeats it."""
+    """Leave out the comment at the head of a source, which `memlab explain` shows."""
     for start, line in enumerate(lines):
         text = line.text.strip()
         if line.counters is not None or (text and not text.startswith("//")):
@@ -40,57 +43,57 @@ def lines_without_head_comment(lines: Sequence[ListedLine]) -> tuple[ListedLine,
 
 
 def wastes_bus(line: ListingItem) -> bool:
-    """Say whether most of what moves for a line was not asked for."""
+    """Tell whether more than half of the bytes moved for a line were not requested."""
     return line.bus_utilisation is not None and line.bus_utilisation < POOR_BUS_UTILISATION
 
 
 def wastes_lanes(line: ListingItem) -> bool:
-    """Say whether many lanes idle at a line."""
+    """Tell whether many lanes are idle at a line."""
     return (line.lanes_off_share or 0) > HIGH_IDLE_LANE_SHARE
 
 
 def wastes_passes(line: ListingItem) -> bool:
-    """Say whether a line's constant loads want more than one address a warp."""
+    """Tell whether a line's constant loads read more than one address per warp."""
     return (line.passes_per_request or 0) > 1
 
 
 def compact_count(count: int) -> str:
-    """Write a count in at most five characters: `8,388,608` is `8.39M`; nothing for 0."""
+    """Format a count in at most five characters, 8,388,608 as `8.39M` and 0 as nothing."""
     if not count:
         return ""
     return str(count) if count < 1000 else si_text(count, "").replace(" ", "")
 
 
 def flop_text(flop: int, counters: Counters) -> str:
-    """Say how many FLOPs the algorithm has and how many ran; nothing where that is the same."""
+    """Compare the FLOPs of the algorithm with those executed; empty where they are the same."""
     executed = sum(flop_by_pipe(counters).values())
-    declared, ran = (si_text(each, "").strip() for each in (flop, executed))
-    if declared == ran or not executed:  # what was not counted is no 0
+    declared, ran = (si_text(count, "").strip() for count in (flop, executed))
+    if declared == ran or not executed:  # 0 stands for FLOPs that were not counted
         return ""
     return f"{declared} of the algorithm, {ran} executed"
 
 
 def ratio_facts(analysis: Analysis) -> Iterator[tuple[str, str]]:
-    """Say what the ratio is, and what it means on the device, as label and text."""
+    """Describe the access ratio and its meaning on the device, as label and text."""
     ratio = analysis.ratio
     if both := flop_text(analysis.flop, analysis.counters):
         yield "FLOP", both
     if ratio is None:
-        yield "ratio", "none: the kernel asks nothing of global memory"
+        yield "ratio", "none: the kernel does not access global memory"
         return
     if not ratio.flop_per_byte:
-        yield "ratio", "0 FLOP/B: the kernel only moves data, and memory alone binds it"
+        yield "ratio", "0 FLOP/B: the kernel only moves data, so memory alone limits it"
         return
     where = "in the loops" if ratio.loops else "over the whole program"
     yield (
         "ratio",
         f"{sentence_number(ratio.flop_per_byte)} FLOP/B {where}: "
         f"{sentence_number(ratio.flop_per_access)} FLOP for each {ratio.value_bytes} bytes "
-        "asked for",
+        "requested",
     )
     bound, fraction, peak = ratio.bound_flop_per_s, ratio.fraction_of_peak, ratio.peak_flop_per_s
     if bound is None or ratio.bandwidth_bytes_per_s is None:
-        yield "bound", "not known, since the device's bandwidth is not"
+        yield "bound", "unknown, since the device's bandwidth is unknown"
         return
     of_peak = ""
     if fraction is not None and peak is not None:
@@ -98,7 +101,7 @@ def ratio_facts(analysis: Analysis) -> Iterator[tuple[str, str]]:
         of_peak = f", {100 * fraction:.1f}% of {si_text(peak, 'FLOP/s')} {pipe}"
     yield "bound", exact_rate_text(bound) + of_peak
     if fraction == 1:
-        yield "", "the ratio is past the ridge point: arithmetic binds, even without caches"
+        yield "", "the ratio is past the ridge point: arithmetic is the limit, even without caches"
     else:
         bandwidth = f"{ratio.bandwidth_bytes_per_s / 1e9:,.4g} GB/s"
         yield (
@@ -110,39 +113,39 @@ def ratio_facts(analysis: Analysis) -> Iterator[tuple[str, str]]:
     if needed is not None:
         times = needed / ratio.flop_per_access
         more = f"{sentence_number(times)} times as many" if times > 1 else "there are enough"
-        yield "needed", f"{sentence_number(needed)} FLOP an access for the peak: {more}"
+        yield "needed", f"{sentence_number(needed)} FLOP per access for the peak: {more}"
 
 
 def exact_rate_text(flop_per_s: float) -> str:
-    """Write a bound so that it can be checked by hand: `388.75 GFLOP/s`."""
+    """Format a bound exactly enough to check it by hand: `388.75 GFLOP/s`."""
     giga = flop_per_s / 1e9
     return f"{giga:,.2f} GFLOP/s" if giga < 1e4 else f"{giga / 1e3:,.2f} TFLOP/s"
 
 
 def boundary_rows(cost: BoundaryCost) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Give the comparison as headings and rows, the launch between its neighbours."""
-    cases = [each for each in (cost.lower, cost.case, cost.upper) if each is not None]
-    headings = tuple(_size_text(each, cost) for each in cases)
+    """Return the comparison as headings and rows, with the launch between its neighbours."""
+    cases = [case for case in (cost.lower, cost.case, cost.upper) if case is not None]
+    headings = tuple(_size_text(case, cost) for case in cases)
     rows: list[tuple[str, ...]] = [
-        ("threads", *(f"{each.threads:,}" for each in cases)),
-        ("lane slots", *(f"{each.lane_slots:,}" for each in cases)),
-        ("  of them off", *(f"{100 * each.lanes_off / each.lane_slots:.1f}%" for each in cases)),
-        ("FLOP executed", *(f"{each.flop_executed:,}" for each in cases)),
-        ("sectors", *(f"{each.sectors:,}" for each in cases)),
+        ("threads", *(f"{case.threads:,}" for case in cases)),
+        ("lane slots", *(f"{case.lane_slots:,}" for case in cases)),
+        ("  of them off", *(f"{100 * case.lanes_off / case.lane_slots:.1f}%" for case in cases)),
+        ("FLOP executed", *(f"{case.flop_executed:,}" for case in cases)),
+        ("sectors", *(f"{case.sectors:,}" for case in cases)),
     ]
-    if not any(each.flop_executed for each in cases):
+    if not any(case.flop_executed for case in cases):
         rows = [row for row in rows if row[0] != "FLOP executed"]
     return headings, rows
 
 
 def boundary_text(cost: BoundaryCost) -> str:
-    """Say which share of lanes and sectors is wasted, against each neighbour."""
+    """Tell the share of lanes and sectors that is wasted, against each neighbour."""
     parts = []
-    for other in (cost.lower, cost.upper):
-        if other is not None:
-            lanes, sectors = cost.wasted_lanes(other), cost.wasted_sectors(other)
+    for neighbour in (cost.lower, cost.upper):
+        if neighbour is not None:
+            lanes, sectors = cost.wasted_lanes(neighbour), cost.wasted_sectors(neighbour)
             parts.append(
-                f"against {_size_text(other, cost)}, {_percent(lanes)} of the lane slots "
+                f"against {_size_text(neighbour, cost)}, {_percent(lanes)} of the lane slots "
                 f"and {_percent(sectors)} of the sectors"
             )
     if not parts:
@@ -155,17 +158,17 @@ def _percent(share: float) -> str:
 
 
 def _differing_parameters(cost: BoundaryCost) -> set[str]:
-    """Name the parameters in which the neighbours differ."""
+    """Return the parameters in which the neighbours differ from the launch."""
     return {
         name
-        for other in (cost.lower, cost.upper)
-        if other is not None
+        for neighbour in (cost.lower, cost.upper)
+        if neighbour is not None
         for name, value in cost.case.parameters.items()
-        if other.parameters.get(name) != value
+        if neighbour.parameters.get(name) != value
     }
 
 
 def _size_text(case: BoundaryCase, cost: BoundaryCost) -> str:
-    """Name a launch by what differs between the neighbours: `width 96`."""
+    """Name a launch by the parameters in which the neighbours differ: `width 96`."""
     names = _differing_parameters(cost)
     return ", ".join(f"{name} {value}" for name, value in case.parameters.items() if name in names)

@@ -1,4 +1,4 @@
-"""An analysis as a person reads it in a terminal: the ratio, the levels, the source by heat."""
+"""An analysis in a terminal: the access ratio, bytes by level, and the annotated source."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from rich.text import Text
 
 from memlab.roofline.ceilings import ceiling_label
 from memlab.roofline.reports.analysis_text import (
+    NO_BOUNDARY,
     boundary_rows,
     boundary_text,
     compact_count,
@@ -52,11 +53,11 @@ MAX_LISTING_COLUMNS = 130
 MIN_SOURCE_COLUMNS = 24
 
 HEAT_STYLES = ("", "yellow", "bold yellow", "bold dark_orange", "bold red")
-"""From cold to hot; where there is no colour, the column of shares says the same."""
+"""Styles from cold to hot; without colours the column of traffic shares says the same."""
 
 
 def listing_console() -> Console:
-    """Give the console for listings on stdout: wider than a report where the terminal is."""
+    """Make the console for listings on stdout, which may be wider than a report."""
     return EscapingConsole(highlight=False, width=listing_columns())
 
 
@@ -66,7 +67,7 @@ def listing_columns() -> int:
 
 
 def analysis_report(analysis: Analysis) -> RenderableType:
-    """Give the whole report of an analysis."""
+    """Lay out the report of an analysis."""
     sections = (
         _heading(analysis),
         _at_report_width(
@@ -81,10 +82,10 @@ def analysis_report(analysis: Analysis) -> RenderableType:
 
 @dataclass(frozen=True)
 class Listing:
-    """The annotated source: columns that have nothing to say are left out.
+    """The annotated source; columns without any figure are left out.
 
     Attributes:
-        lines: What to list.
+        lines: The source lines.
     """
 
     lines: tuple[ListedLine, ...]
@@ -92,13 +93,14 @@ class Listing:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Lay the listing out for the console's width.
 
-        Where it is narrow source lines wrap, and then the last columns go.
+        On a narrow console source lines wrap, and then the last columns are left out.
         """
-        shown = [each for line in self.lines for each in (line, *line.mixed_accesses)]
-        columns = [each for each in LISTING_COLUMNS if any(map(each.figure, shown))]
+        items = [item for line in self.lines for item in (line, *line.mixed_accesses)]
+        columns = [column for column in LISTING_COLUMNS if any(map(column.figure, items))]
         number_width = len(str(max((line.number for line in self.lines), default=0)))
         widths = [
-            max(map(len, (*each.heading.split("\n"), *map(each.figure, shown)))) for each in columns
+            max(map(len, (*column.heading.split("\n"), *map(column.figure, items))))
+            for column in columns
         ]
         taken = number_width + 2 + sum(width + 1 for width in widths)
         while columns and taken + MIN_SOURCE_COLUMNS > options.max_width:
@@ -109,8 +111,10 @@ class Listing:
             Column("", justify="right", width=number_width),
             Column(Text("Source", style="bold"), width=room, no_wrap=True),
             *(
-                Column(Text(each.heading, style="dim"), justify="right", width=width, no_wrap=True)
-                for each, width in zip(columns, widths, strict=True)
+                Column(
+                    Text(column.heading, style="dim"), justify="right", width=width, no_wrap=True
+                )
+                for column, width in zip(columns, widths, strict=True)
             ),
         )
         for line in self.lines:
@@ -118,22 +122,25 @@ class Listing:
             table.add_row(
                 Text(str(line.number or "-"), style="dim"),
                 Text(_wrapped(line.text, room), style=heat or ("" if line.counters else "dim")),
-                *(Text(each.figure(line), style=each.style(line) or heat) for each in columns),
+                *(
+                    Text(column.figure(line), style=column.style(line) or heat)
+                    for column in columns
+                ),
             )
             for access in line.mixed_accesses:
                 table.add_row(
                     "",
                     Text(_wrapped(_indent(line.text) + access.text, room), style="dim italic"),
                     *(
-                        Text(each.figure(access), style=each.style(access) or "dim")
-                        for each in columns
+                        Text(column.figure(access), style=column.style(access) or "dim")
+                        for column in columns
                     ),
                 )
         yield table
 
 
 def _wrapped(text: str, width: int) -> str:
-    """Break a source line that is too long, its rest indented further."""
+    """Wrap a source line that is too long, with a hanging indent."""
     text = text.expandtabs(TAB)
     if len(text) <= width:
         return text
@@ -147,7 +154,7 @@ def _wrapped(text: str, width: int) -> str:
 
 
 def _indent(text: str) -> str:
-    """The white space that a line's accesses stand behind."""
+    """Return the indent of the accesses under a line."""
     text = text.expandtabs(TAB)
     return " " * (len(text) - len(text.lstrip()) + TAB)
 
@@ -161,8 +168,8 @@ def _counter_text(counter: str) -> Callable[[ListingItem], str]:
 
 
 def _sectors(line: ListingItem) -> str:
-    each = line.sectors_per_request
-    return "" if each is None else f"{each:.3g}"
+    sectors = line.sectors_per_request
+    return "" if sectors is None else f"{sectors:.3g}"
 
 
 def _bus_text(line: ListingItem) -> str:
@@ -170,8 +177,8 @@ def _bus_text(line: ListingItem) -> str:
 
 
 def _passes(line: ListingItem) -> str:
-    each = line.passes_per_request
-    return "" if each is None else f"{each:.3g}"
+    passes = line.passes_per_request
+    return "" if passes is None else f"{passes:.3g}"
 
 
 def _lanes_off_text(line: ListingItem) -> str:
@@ -185,12 +192,12 @@ def _red_if(wastes: Callable[[ListingItem], bool]) -> Callable[[ListingItem], st
 
 @dataclass(frozen=True)
 class ListingColumn:
-    """One column behind the source.
+    """A column of figures beside the source.
 
     Attributes:
-        heading: Its name, on up to two lines.
-        figure: What it says of a line.
-        style: How, where that is not the heat's.
+        heading: The name, on up to two lines.
+        figure: Returns the figure of a line as text; empty for none.
+        style: Returns the style of the figure; empty for that of the line's heat.
     """
 
     heading: str
@@ -239,13 +246,12 @@ def _intensity(analysis: Analysis) -> RenderableType:
 def _boundary(analysis: Analysis) -> RenderableType:
     cost = analysis.boundary
     if cost is None:
-        none = "No block reaches over the edge: the sizes are multiples of the block's."
-        return prose_section("Boundary checks", none)
+        return prose_section("Boundary checks", NO_BOUNDARY)
     headings, rows = boundary_rows(cost)
-    said = _at_report_width(indented(Text(boundary_text(cost))))
-    return Group(figures_section("Boundary checks", headings, rows), said)
+    conclusion = _at_report_width(indented(Text(boundary_text(cost))))
+    return Group(figures_section("Boundary checks", headings, rows), conclusion)
 
 
 def _at_report_width(part: RenderableType) -> RenderableType:
-    """Keep text at a report's width, however wide the listing may be."""
+    """Limit a part to the width of a report, however wide the listing is."""
     return Constrain(part, REPORT_COLUMNS)

@@ -1,4 +1,4 @@
-"""What a check found as a person reads it in a terminal: as a compiler's messages, 80 columns."""
+"""The findings of a check in a terminal, in the form of a compiler's messages, 80 columns."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from memlab.kernels.launch import Dim3
 
 MARGIN_COLUMNS = 7
-"""Room for a line's number and the bar behind it, as compilers print them."""
+"""Columns for a line's number and the bar after it, as compilers print them."""
 
 FINDING_TITLES = {
     "RAW": "read-after-write hazard",
@@ -39,27 +39,29 @@ FINDING_TITLES = {
     "WAW": "write-after-write hazard",
     "RAW or WAR": "read-write hazard",
 }
-"""Races in full; other kinds say themselves."""
+"""Full names of races; other kinds of findings are shown as they are."""
 
 
 def check_report(
-    report: CheckReport, beside: SanitizerReport | None = None, pairs: Sequence[FindingPair] = ()
+    report: CheckReport, sanitizer: SanitizerReport | None = None, pairs: Sequence[FindingPair] = ()
 ) -> RenderableType:
-    """Give the whole report of a check.
+    """Lay out the report of a check.
 
     Args:
-        report: What memlab found.
-        beside: What Compute Sanitizer found of the same launch.
-        pairs: Both, matched; given with `beside`.
+        report: memlab's findings.
+        sanitizer: Compute Sanitizer's findings of the same launch; None where it did not run.
+        pairs: Both, matched; none without `sanitizer`.
     """
     parts = [_heading(report)]
-    parts += [_finding(each, report.source_name) for each in report.findings]
+    parts += [_finding(finding, report.source_name) for finding in report.findings]
     if report.verification.status == "failed":
         parts.append(_verification(report))
-    theirs = [each.sanitizer for each in pairs if each.memlab is None and each.sanitizer]
-    if beside is not None:
-        parts += [_finding(each, report.source_name, "compute-sanitizer: ") for each in theirs]
-        parts.append(_side_by_side(beside, pairs))
+    theirs = [pair.sanitizer for pair in pairs if pair.memlab is None and pair.sanitizer]
+    if sanitizer is not None:
+        parts += [
+            _finding(finding, report.source_name, "compute-sanitizer: ") for finding in theirs
+        ]
+        parts.append(_side_by_side(sanitizer, pairs))
     parts.append(_summary(report, len(theirs)))
     return stack_sections(parts)
 
@@ -75,7 +77,7 @@ def _heading(report: CheckReport) -> RenderableType:
 
 
 def _finding(finding: CheckFinding, source_name: str, by: str = "") -> RenderableType:
-    """A finding: file and line, tool and kind; the line itself; what, where and how often."""
+    """Lay out a finding: file, line, tool and kind; the source line; the address and the thread."""
     at, other = finding.at, finding.other
     place = f"{source_name}:{at.line}: " if at.line else f"{source_name}: "
     kind = FINDING_TITLES.get(finding.kind, finding.kind)
@@ -101,7 +103,7 @@ def _finding(finding: CheckFinding, source_name: str, by: str = "") -> Renderabl
 
 
 _OTHER_ACCESS_PREFIX = {"racecheck": "against ", "synccheck": "without "}
-"""How the other thread of a finding stands to the first."""
+"""The word that leads to the other thread of a finding."""
 
 
 def _finding_heading(place: str, tool: str, what: str) -> Text:
@@ -109,7 +111,7 @@ def _finding_heading(place: str, tool: str, what: str) -> Text:
 
 
 def _source_line(place: SourceLocation) -> Iterator[RenderableType]:
-    """The source line, numbered, where there is one."""
+    """Lay out the numbered source line, where there is one."""
     if place.text:
         table = Table.grid(Column(width=MARGIN_COLUMNS, justify="right"), Column(), padding=(0, 1))
         table.add_row(Text(f"{place.line} |", style="dim"), Text(place.text.expandtabs(TAB)))
@@ -140,14 +142,14 @@ def _verification(report: CheckReport) -> RenderableType:
         lines.append(_detail_line(checked.worst))
     if checked.relative_error is not None and checked.tolerance is not None:
         error, allowed = f"{checked.relative_error:.1e}", f"{checked.tolerance:.1e}"
-        lines.append(_detail_line(f"relative error {error}, rounding explains {allowed}"))
+        lines.append(_detail_line(f"relative error {error}, tolerance {allowed}"))
     if checked.wrong:
         lines.append(_detail_line(compared_text(checked)))
     return Group(*lines)
 
 
-def _side_by_side(beside: SanitizerReport, pairs: Sequence[FindingPair]) -> RenderableType:
-    name = f"compute-sanitizer {beside.version}".strip()
+def _side_by_side(sanitizer: SanitizerReport, pairs: Sequence[FindingPair]) -> RenderableType:
+    name = f"compute-sanitizer {sanitizer.version}".strip()
     table = bare_table(
         Column(Text("Side by side" if pairs else "Neither finds anything", style="bold")),
         Column(Text("memlab", style="dim")),
@@ -155,15 +157,15 @@ def _side_by_side(beside: SanitizerReport, pairs: Sequence[FindingPair]) -> Rend
         gap=2,
     )
     for pair in pairs:
-        lines = ", ".join(str(each) if each else "?" for each in pair.lines)
+        lines = ", ".join(str(line) if line else "?" for line in pair.lines)
         place = f"  {pair.tool}, line{'s' if len(pair.lines) > 1 else ''} {lines}"
-        theirs = "-" if pair.tool in beside.tools else "no verdict"
+        theirs = "-" if pair.tool in sanitizer.tools else "no verdict"
         table.add_row(
             Text(place, style="dim"),
             _finding_kind_text(pair.memlab),
             _finding_kind_text(pair.sanitizer, theirs),
         )
-    notes = [Text(f"  {each}", style="dim") for each in beside.notes]
+    notes = [Text(f"  {note}", style="dim") for note in sanitizer.notes]
     return Group(table, *notes)
 
 
@@ -172,13 +174,13 @@ def _finding_kind_text(finding: CheckFinding | None, missing: str = "-") -> Text
 
 
 def _summary(report: CheckReport, theirs: int) -> RenderableType:
-    """Say how many findings there are; without any, how much that covers.
+    """Count the findings; where there are none, tell how much was checked.
 
     Args:
-        report: What memlab found.
-        theirs: How many findings Compute Sanitizer alone has.
+        report: memlab's findings.
+        theirs: The number of findings that Compute Sanitizer alone has.
     """
-    by_tool = Counter(each.tool for each in report.findings)
+    by_tool = Counter(finding.tool for finding in report.findings)
     counts = [f"{by_tool[tool]} {tool}" for tool in TOOLS if by_tool[tool]]
     failed = report.verification.status == "failed"
     total = len(report.findings) + failed + theirs

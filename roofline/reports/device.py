@@ -1,4 +1,4 @@
-"""Devices as a person reads them: the text of CUDA's deviceQuery, further figures, and a list."""
+"""Devices as text: the output of CUDA's deviceQuery, further figures, and a list."""
 
 from __future__ import annotations
 
@@ -219,7 +219,7 @@ def memory_lab_lines(properties: DeviceProperties, whose: str = "") -> Iterator[
             f"Ridge point {ceiling_label(kind)}:", ridge, *figures.peak_figures(p, kind), *bandwidth
         )
     ratio = _scaled_text(
-        figures.required_compute_to_global_access_ratio(p), 1, ".4g", " FLOP an access"
+        figures.required_compute_to_global_access_ratio(p), 1, ".4g", " FLOP per access"
     )
     names = (*figures.peak_figures(p, "fp32"), *bandwidth)
     yield line("Compute-to-global-memory-access ratio needed:", ratio, *names)

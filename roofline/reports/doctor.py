@@ -1,4 +1,4 @@
-"""The diagnosis of a machine as a person reads it in a terminal."""
+"""The diagnosis of a machine in a terminal."""
 
 from __future__ import annotations
 
@@ -68,4 +68,4 @@ def _conclusion(gpu_works: bool, emulator_works: bool) -> str:
         return f"GPU runs work here{emulated}: memlab run tiled"
     if emulator_works:
         return "No GPU to run on, but emulated devices work: memlab run tiled --device h200"
-    return "Nothing can run here yet: mend what is marked ✗, from the bottom up"
+    return "Nothing can run here yet: fix the items marked ✗, from the bottom up"

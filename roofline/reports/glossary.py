@@ -1,4 +1,4 @@
-"""Entries of the glossary as a person reads them in a terminal, and the list of their names."""
+"""Entries of the glossary in a terminal, and the list of their names."""
 
 from __future__ import annotations
 

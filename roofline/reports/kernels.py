@@ -1,4 +1,4 @@
-"""The kernels that can be run by name, as a person reads them: plain text."""
+"""The kernels that can be run by name, as plain text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An analysis as a page: one file with nothing outside it, no script, readable when printed."""
+"""An analysis as an HTML page: one self-contained file without scripts, fit for printing."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from memlab.device.properties import architecture_name
 from memlab.roofline.ceilings import ceiling_label
 from memlab.roofline.reports.analysis_text import (
+    NO_BOUNDARY,
     boundary_rows,
     boundary_text,
     compact_count,
@@ -30,15 +31,15 @@ if TYPE_CHECKING:
 HTML_COLUMNS = (
     ("share", "share of the bytes through the L1 / shared port"),
     ("requests", "warp-level instructions to global memory"),
-    ("sectors", "32-byte sectors a request"),
-    ("bus", "bytes asked for over bytes moved in sectors"),
+    ("sectors", "32-byte sectors per request"),
+    ("bus", "bytes requested over bytes moved in sectors"),
     ("excessive", "wavefronts of shared memory beyond the ideal"),
     ("local", "32-byte sectors of local memory"),
-    ("passes", "addresses that the constant cache serves one after another, a request"),
+    ("passes", "addresses that the constant cache serves one after another, per request"),
     ("FLOP", "floating-point operations executed; an FMA is two"),
     ("lanes off", "lanes of issued warp instructions that did nothing"),
 )
-"""A column's heading, and what it counts."""
+"""Headings of the columns, and their explanations."""
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #1d2733; --quiet: #66717d; --line: #e3e7eb; --paper: #fff;
@@ -114,12 +115,12 @@ th:first-child, td:first-child { text-align: left; padding-left: 0; }
 
 
 def escape(text: str) -> str:
-    """Text for the page; what would turn the words after it round is shown as what it is."""
+    """Escape text for the page; control characters are written out."""
     return html.escape(printable(text, but="\t"))
 
 
 def listing_page(analysis: Analysis) -> str:
-    """Give the analysis as an HTML document; every text in it is escaped."""
+    """Write the analysis as an HTML document in which every text is escaped."""
     title = f"{analysis.kernel}, {parameters_text(analysis.parameters)}"
     sections = [_ratio(analysis), _intensity(analysis)]
     if analysis.has_known_sizes:
@@ -151,7 +152,7 @@ def _header(analysis: Analysis) -> str:
         f"{device.name}, {architecture_name(device.compute_capability)}",
         f"grid {extent_text(analysis.grid)}",
         f"block {extent_text(analysis.block)}",
-        f"{analysis.resources.registers_per_thread} registers a thread",
+        f"{analysis.resources.registers_per_thread} registers per thread",
         f"{covered_text(coverage)} emulated",
         *([coverage.remark] if coverage.remark else []),
         "counted, not timed",
@@ -190,8 +191,7 @@ def _intensity(analysis: Analysis) -> str:
 def _boundary(analysis: Analysis) -> str:
     cost = analysis.boundary
     if cost is None:
-        said = "No block reaches over the edge: the sizes are multiples of the block's."
-        return f"<section><h2>Boundary checks</h2><p>{said}</p></section>"
+        return f"<section><h2>Boundary checks</h2><p>{escape(NO_BOUNDARY)}</p></section>"
     headings, rows = boundary_rows(cost)
     return (
         f"<section><h2>Boundary checks</h2>{_table(('', *headings), rows)}"
@@ -200,16 +200,16 @@ def _boundary(analysis: Analysis) -> str:
 
 
 def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    head = "".join(f"<th>{escape(each)}</th>" for each in headings)
+    head = "".join(f"<th>{escape(heading)}</th>" for heading in headings)
     body = "".join(
-        "<tr>" + "".join(f"<td>{escape(each.strip())}</td>" for each in row) + "</tr>"
+        "<tr>" + "".join(f"<td>{escape(cell.strip())}</td>" for cell in row) + "</tr>"
         for row in rows
     )
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def _listing(analysis: Analysis) -> str:
-    """Give the source; a column with nothing to say is left out."""
+    """Write the annotated source; columns without any figure are left out."""
     rows: list[tuple[str, str, str, list[tuple[str, str]]]] = []
     for line in analysis.listing:
         level = heat_level(line.heat)
@@ -217,12 +217,13 @@ def _listing(analysis: Analysis) -> str:
         rows.append((look, str(line.number or ""), line.text, _figure_cells(line)))
         indent = line.text[: len(line.text) - len(line.text.lstrip())] + "    "
         rows += [
-            ("access", "", indent + each.text, _figure_cells(each)) for each in line.mixed_accesses
+            ("access", "", indent + access.text, _figure_cells(access))
+            for access in line.mixed_accesses
         ]
     used = [column for column in range(len(HTML_COLUMNS)) if any(row[3][column][0] for row in rows)]
     head = "".join(
-        f'<th scope="col" title="{escape(said)}">{escape(name)}</th>'
-        for name, said in (HTML_COLUMNS[column] for column in used)
+        f'<th scope="col" title="{escape(explanation)}">{escape(name)}</th>'
+        for name, explanation in (HTML_COLUMNS[column] for column in used)
     )
     body = "\n".join(
         _row(look, number, text, [(HTML_COLUMNS[column][0], *figures[column]) for column in used])
@@ -243,7 +244,7 @@ def _listing(analysis: Analysis) -> str:
 
 
 def _figure_cells(line: ListingItem) -> list[tuple[str, str]]:
-    """Give the text and the look of each of `COLUMNS`."""
+    """Return the text and the class of the cell of each of `HTML_COLUMNS`."""
     counted = line.counters
     if counted is None:
         return [("", "")] * len(HTML_COLUMNS)
@@ -263,7 +264,7 @@ def _figure_cells(line: ListingItem) -> list[tuple[str, str]]:
 
 
 def _row(look: str, number: str, text: str, figures: Iterable[tuple[str, str, str]]) -> str:
-    """Give a row; a figure is its column's name, its text and its look."""
+    """Write a row; a figure is its column's name, its text and its class."""
     cells = "".join(
         f'<td class="{look_}" data-name="{escape(name)}">{figure}</td>' if figure else "<td></td>"
         for name, figure, look_ in figures

@@ -1,4 +1,4 @@
-"""What reports in a terminal are made of: the console, heading, sections, figures."""
+"""The parts of reports in a terminal: console, headings, sections, figures."""
 
 from __future__ import annotations
 
@@ -39,31 +39,32 @@ BINARY_PREFIXES = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 class EscapingConsole(Console):
-    """A console on which what is shown moves no cursor and changes no colour.
+    """A console that shows control characters as escapes.
 
-    Names of files and kernels, source lines and stored runs may come from strangers.
+    File names, kernel names, source lines and stored runs may be another person's, and must not
+    move the cursor or change colours.
     """
 
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterator[Segment]:
-        """Lay out, with control characters written as escapes."""
+        """Lay out a part, with control characters written as escapes."""
         for text, style, control in super().render(renderable, options):
             yield Segment(text if control else printable(text, but="\n\t"), style, control)
 
 
 def console(most: int = REPORT_COLUMNS) -> Console:
-    """Give the console for reports on stdout; colours as the terminal and `NO_COLOR` say.
+    """Make the console for reports on stdout; terminal and `NO_COLOR` decide on colours.
 
     Args:
-        most: Columns that are used of a wide terminal. One that says it has none does not know.
+        most: Columns that are used of a wide terminal.
     """
     return EscapingConsole(highlight=False, width=report_columns(most))
 
 
 def report_columns(most: int = REPORT_COLUMNS) -> int:
     """Return the width of reports on this terminal, at most `most` columns."""
-    return min(Console().width or REPORT_COLUMNS, most)
+    return min(Console().width or REPORT_COLUMNS, most)  # 0 where the terminal does not know
 
 
 def rendered_text(report: RenderableType, columns: int) -> str:
@@ -103,32 +104,32 @@ def _recorder(columns: int) -> Console:
 
 
 def stack_sections(sections: Iterable[RenderableType | None]) -> Group:
-    """Put sections under each other, a blank line between; None is one with nothing to say."""
-    parts = [part for each in sections if each is not None for part in ("", each)]
+    """Stack sections with a blank line between them; None stands for a missing section."""
+    parts = [part for section in sections if section is not None for part in ("", section)]
     return Group(*parts[1:])
 
 
 def heading(*rows: tuple[Text | str, Text | str]) -> Table:
-    """Give the head of a report: what stands left and right in each row, plain words dim."""
+    """Lay out the head of a report: the left and the right text of each row, plain words dim."""
     grid = Table.grid(Column(), Column(justify="right"), expand=True, padding=(0, 1))
     for row in rows:
-        grid.add_row(*(each if isinstance(each, Text) else Text(each, style="dim") for each in row))
+        grid.add_row(*(text if isinstance(text, Text) else Text(text, style="dim") for text in row))
     return grid
 
 
 def kernel_text(kernel: str, parameters: Mapping[str, int | str]) -> Text:
-    """Name a kernel and its parameters, for a heading."""
+    """Format a kernel and its parameters for a heading."""
     return Text.assemble((kernel, "bold cyan"), "  ", parameters_text(parameters))
 
 
 def device_text(device: DeviceSummary | DeviceProperties) -> Text:
-    """Name a device and its architecture, for a heading: `NVIDIA H200, sm_90`."""
+    """Format a device and its architecture for a heading: `NVIDIA H200, sm_90`."""
     architecture = architecture_name(device.compute_capability)
     return Text.assemble((device.name, "bold"), f", {architecture}")
 
 
 def facts_section(title: str, rows: Iterable[tuple[str, RenderableType]]) -> RenderableType:
-    """Give a section of a report: a title, and a fact a line as label and value."""
+    """Lay out a section: a title, then one fact per line as label and value."""
     grid = Table.grid(Column(width=LABEL_COLUMNS), Column(), padding=(0, 1, 0, 0))
     for label, value in rows:
         grid.add_row(Text(f"  {label}", style="dim"), value)
@@ -136,12 +137,12 @@ def facts_section(title: str, rows: Iterable[tuple[str, RenderableType]]) -> Ren
 
 
 def figures_section(title: str, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
-    """Give a section of figures, right-aligned; every section has the same columns."""
+    """Lay out a section of right-aligned figures; every section has the same columns."""
     table = bare_table(
         Column(Text(title, style="bold"), width=LABEL_COLUMNS),
         *(
-            Column(Text(each, style="dim"), justify="right", width=FIGURE_COLUMNS)
-            for each in headings
+            Column(Text(heading, style="dim"), justify="right", width=FIGURE_COLUMNS)
+            for heading in headings
         ),
     )
     for label, *values in rows:
@@ -150,27 +151,27 @@ def figures_section(title: str, headings: Sequence[str], rows: Iterable[Sequence
 
 
 def bare_table(*columns: Column, gap: int = 1) -> Table:
-    """Give a table without rules.
+    """Make a table without rules.
 
     Args:
-        columns: Its columns.
-        gap: Blanks between two of them.
+        columns: The columns.
+        gap: Blanks between two columns.
     """
     return Table(*columns, box=None, padding=(0, gap, 0, 0), pad_edge=False)
 
 
 def prose_section(title: str, text: str) -> RenderableType:
-    """Give a section of a report that is one paragraph."""
+    """Lay out a section of one paragraph."""
     return Group(Text(title, style="bold"), indented(Text(text)))
 
 
 def indented(part: RenderableType) -> RenderableType:
-    """Put a part of a section under its title."""
+    """Indent a part of a section under its title."""
     return Padding(part, (0, 0, 0, 2))
 
 
 def bar(fraction: float) -> Text:
-    """Draw a share of one as a bar."""
+    """Draw a share, 0 to 1, as a bar."""
     filled = round(BAR_COLUMNS * fraction)
     return Text.assemble(("━" * filled, "cyan"), ("─" * (BAR_COLUMNS - filled), "dim"))
 
@@ -184,7 +185,7 @@ def capacity(size: int) -> str:
 
 
 def percent(fraction: float) -> str:
-    """Format a share of one: `51.9%`; what is not zero does not read as zero."""
+    """Format a share, 0 to 1, as `51.9%`; a small one as `<0.1%`, not as zero."""
     if 0 < fraction < 0.001:
         return "<0.1%"
     return f"{100 * fraction:.1f}%".replace(".0%", "%")

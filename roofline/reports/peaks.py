@@ -1,4 +1,4 @@
-"""Measured peaks as a person reads them in a terminal: rates and latencies, 80 columns."""
+"""Measured peaks in a terminal: rates and latencies, 80 columns."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TENSOR_RATE_NOTE = (
 
 
 def peaks_report(peaks: Peaks) -> RenderableType:
-    """Lay out all figures in 80 columns: rates with what they are of the limit, then latencies."""
+    """Lay out peaks in 80 columns: rates with their share of the limits, then latencies."""
 
     def right(header: str) -> Column:
         return Column(header, justify="right", no_wrap=True)
@@ -73,7 +73,7 @@ def _percent(fraction: float | None) -> str:
 
 
 def _invalid_rate_lines(rates: tuple[Rate, ...]) -> list[str]:
-    """Name what exceeds a physical limit: the figure or the datasheet is wrong."""
+    """Describe the rates above a physical limit, whose figure or datasheet is wrong."""
     return [
         f"{rate.label} is invalid, {rate.fraction_at_clock:.1%} of what is possible: "
         "rooflines leave it out."

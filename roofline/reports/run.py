@@ -1,4 +1,4 @@
-"""A run as a person reads it in a terminal: grouped, aligned, 80 columns."""
+"""The report of a run in a terminal, 80 columns."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from memlab.roofline.run import Placement, Run
 
 MAX_SHOWN_BOUNDS = 3
-"""Bounds of the time model that are shown, the longest first."""
+"""Bounds of the time model that the report shows, the longest first."""
 
 COUNTER_LABELS = {
     "global_load_requests": "load requests",
@@ -72,14 +72,14 @@ COUNTER_LABELS = {
     "warp_instructions": "instructions",
     "thread_instructions": "  of threads",
 }
-"""What Nsight Compute counts too, in the order of the report."""
+"""Labels of the counters that Nsight Compute counts too, in the order of the report."""
 
 ALWAYS_SHOWN = ("global loads", "global stores", "L2 reads", "L2 writes")
-"""Rows of global memory that are there even if nothing was counted."""
+"""Rows of global memory that are shown even if they are zero."""
 
 
 def run_report(run: Run) -> RenderableType:
-    """Give the whole report of one run: what was launched, what it did, what that means."""
+    """Lay out the report of a run: the launch, its counters, the result and the advice."""
     measurement = run.measurement
     sections = (
         _heading(run),
@@ -94,7 +94,7 @@ def run_report(run: Run) -> RenderableType:
 
 
 def time_label(time: Time) -> str:
-    """Format a time so that a modelled one cannot be taken for a measured one: `~1.86 ms`."""
+    """Format a time, a modelled one with a sign that sets it apart: `~1.86 ms`."""
     return _approximation_sign(time) + si_text(time.median_s, "s")
 
 
@@ -121,17 +121,17 @@ def _launch_facts(measurement: Measurement) -> Iterable[tuple[str, str]]:
     count = math.prod(measurement.grid)
     yield "grid", f"{extent_text(measurement.grid)} = {count:,} {plural(count, 'block')}"
     yield "block", f"{extent_text(measurement.block)} = {threads:,} {plural(threads, 'thread')}"
-    yield "registers", f"{resources.registers_per_thread} a thread"
+    yield "registers", f"{resources.registers_per_thread} per thread"
     yield (
         "shared memory",
         _shared_memory_text(resources.static_shared_bytes, measurement.dynamic_shared_bytes),
     )
     if resources.local_bytes_per_thread:
-        yield "local memory", f"{capacity(resources.local_bytes_per_thread)} a thread"
-    blocks = f"{occupancy.blocks_per_sm} block{'' if occupancy.blocks_per_sm == 1 else 's'}"
+        yield "local memory", f"{capacity(resources.local_bytes_per_thread)} per thread"
+    blocks = f"{occupancy.blocks_per_sm} {plural(occupancy.blocks_per_sm, 'block')}"
     yield (
         "occupancy",
-        f"{percent(occupancy.theoretical)}, {blocks} an SM, limited by {occupancy.limiter}",
+        f"{percent(occupancy.theoretical)}, {blocks} per SM, limited by {occupancy.limiter}",
     )
     if coverage.not_counted:
         yield "not counted", coverage.not_counted
@@ -150,7 +150,7 @@ def _shared_memory_text(static_bytes: int, dynamic_bytes: int) -> str:
         for size, kind in ((static_bytes, "static"), (dynamic_bytes, "dynamic"))
         if size
     ]
-    return " + ".join(parts) + " a block" if parts else "none"
+    return " + ".join(parts) + " per block" if parts else "none"
 
 
 def _counter_sections(counters: Counters) -> Iterable[RenderableType | None]:
@@ -174,7 +174,7 @@ def _global_counters(counters: Counters) -> RenderableType:
     ]
     return figures_section(
         "Global memory",
-        ("requests", "sectors", "a request"),
+        ("requests", "sectors", "per request"),
         [
             (
                 label,
@@ -207,7 +207,7 @@ def _constant_counters(counters: Counters) -> RenderableType | None:
     if not requests:
         return None
     row = ("loads", f"{requests:,}", f"{passes:,}", f"{passes / requests:.2f}")
-    return figures_section("Constant memory", ("requests", "passes", "a request"), [row])
+    return figures_section("Constant memory", ("requests", "passes", "per request"), [row])
 
 
 def _shared_counters(counters: Counters) -> RenderableType | None:
@@ -220,7 +220,7 @@ def _shared_counters(counters: Counters) -> RenderableType | None:
         return None
     return figures_section(
         "Shared memory",
-        ("instructions", "wavefronts", "an instruction"),
+        ("instructions", "wavefronts", "per instruction"),
         [
             *(
                 (
@@ -238,15 +238,16 @@ def _shared_counters(counters: Counters) -> RenderableType | None:
 
 
 def _hardware_counters(measurement: Measurement) -> RenderableType | None:
-    """What Nsight Compute counted beside what was emulated; rows of zeros are left out."""
+    """Compare Nsight Compute's counters with the emulated ones; rows of zeros are left out."""
     hardware = measurement.counters_ncu
     if hardware is None:
         return None
     rows = []
     for name, label in COUNTER_LABELS.items():
-        ours, theirs = getattr(measurement.counters, name), hardware.get(name)
-        if theirs is not None and (ours or theirs):
-            rows.append((label, f"{ours:,}", f"{theirs:,.0f}", difference_text(ours, theirs)))
+        emulated, counted = getattr(measurement.counters, name), hardware.get(name)
+        if counted is not None and (emulated or counted):
+            difference = difference_text(emulated, counted)
+            rows.append((label, f"{emulated:,}", f"{counted:,.0f}", difference))
     time, duration_s = measurement.time, hardware.get("duration_s")
     if duration_s is not None:
         shown = f"{time_label(time)} {time.provenance}"
@@ -290,7 +291,7 @@ def _result_facts(run: Run) -> Iterable[tuple[str, RenderableType]]:
     yield "time", Text.assemble((time_label(time), "bold"), _provenance_text(time))
     yield from _timing_facts(time)
     if time.bounds_s:
-        longest = sorted(time.bounds_s.items(), key=lambda each: -each[1])[:MAX_SHOWN_BOUNDS]
+        longest = sorted(time.bounds_s.items(), key=lambda bound: -bound[1])[:MAX_SHOWN_BOUNDS]
         yield (
             "bounds alone",
             ", ".join(
@@ -299,17 +300,17 @@ def _result_facts(run: Run) -> Iterable[tuple[str, RenderableType]]:
         )
     if measurement.flop:
         rate = f"{_approximation_sign(time)}{si_text(placement.flop_per_s, 'FLOP/s')}"
-    else:  # a copy or a transpose: its work is the bytes that it must move
+    else:  # the work of a copy or a transpose is the bytes that it must move
         bytes_per_s = measurement.compulsory_bytes / time.median_s
         rate = f"{_approximation_sign(time)}{si_text(bytes_per_s, 'B/s')}"
     if both := flop_text(measurement.flop, measurement.counters):
         yield "FLOP", both
     yield "rate", Text.assemble((rate, "bold"), f" {time.provenance}")
-    for library, its_time in measurement.library_time.items():
-        share = its_time.median_s / time.median_s
+    for library, library_time in measurement.library_time.items():
+        share = library_time.median_s / time.median_s
         yield (
             library,
-            f"{si_text(its_time.median_s, 's')} {its_time.provenance}; "
+            f"{si_text(library_time.median_s, 's')} {library_time.provenance}; "
             f"this kernel reaches {percent(share)} of its rate",
         )
     if not measurement.coverage.not_counted:
@@ -331,7 +332,7 @@ def _provenance_text(time: Time) -> str:
 
 
 def _timing_facts(time: Time) -> Iterable[tuple[str, RenderableType]]:
-    """How sure a measured time is, and what the clock did meanwhile."""
+    """Describe the spread of a measured time, and the SM clock meanwhile."""
     first, third = time.lower_quartile_s, time.upper_quartile_s
     low, high = time.interval_low_s, time.interval_high_s
     if low is None and time.minimum_s is not None and time.maximum_s is not None:
@@ -352,16 +353,16 @@ def _timing_facts(time: Time) -> Iterable[tuple[str, RenderableType]]:
     if time.clock_hz is not None:
         clock, drift = f"{time.clock_hz / 1e6:.0f} MHz", time.clock_drift or 0.0
         if drift > CLOCK_DRIFT_LIMIT:
-            text = f"{clock}, but moved by {percent(drift)}: the time is not to be relied on"
+            text = f"{clock}, but moved by {percent(drift)}: the time is not reliable"
             yield "SM clock", Text(text, style="bold yellow")
         else:
             yield "SM clock", f"{clock}, moved by {percent(drift)}" if drift else f"{clock}, steady"
 
 
 def _few_samples_text(samples: int, smallest_s: float, largest_s: float) -> str:
-    """Of too few samples there is no confidence: what they were is all that can be said."""
+    """Describe samples that are too few for a confidence interval."""
     if samples == 1:
-        return "a single sample, so how much it varies is not known"
+        return "a single sample, so its variation is not known"
     both = f"{si_text(smallest_s, 's')} to {si_text(largest_s, 's')}"
     return f"{both}, the smallest and largest of {samples}"
 
@@ -388,9 +389,7 @@ def _verification_text(verification: Verification) -> Text:
     error = verification.relative_error
     allowed = verification.tolerance
     detail = (
-        ""
-        if error is None or allowed is None
-        else f"\nerror {error:.1e}, rounding explains {allowed:.1e}"
+        "" if error is None or allowed is None else f"\nerror {error:.1e}, tolerance {allowed:.1e}"
     )
     if verification.status == "failed" and verification.worst:
         detail += f"\n{verification.worst}"

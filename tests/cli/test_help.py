@@ -89,7 +89,7 @@ def test_a_kernels_help_shows_its_own_parameters(capsys: pytest.CaptureFixture[s
         ("run naiv", "unknown kernel 'naiv': did you mean 'naive'?"),
         (
             "run zzz",
-            "unknown kernel 'zzz': 'memlab kernels' lists all; one of your own is FILE.cu:ENTRY",
+            "unknown kernel 'zzz': 'memlab kernels' lists all; your own is FILE.cu:ENTRY",
         ),
         ("kernels --tile 8", "No such option: --tile; see 'memlab kernels --help'"),
     ],

@@ -89,7 +89,7 @@ CSV_ALONE = {".csv": "csv"}
         (True, False, "a.csv", DEFAULT_FORMATS, "--json was given, and a.csv is named as CSV"),
         (False, True, "a.json", DEFAULT_FORMATS, "--csv was given, and a.json is named as JSON"),
         (True, False, "a.html", DEFAULT_FORMATS | {".html": "html"}, "a.html is named as HTML"),
-        (False, False, "a.json", CSV_ALONE, "no JSON is written here, for a.json: use .csv"),
+        (False, False, "a.json", CSV_ALONE, "this command writes no JSON, for a.json: use .csv"),
         (False, False, "a.dat", CSV_ALONE, "use .csv, or add --csv"),
         (False, False, "a.dat", DEFAULT_FORMATS, "use .json or .csv, or add --json or --csv"),
         (True, True, None, DEFAULT_FORMATS, "both given"),

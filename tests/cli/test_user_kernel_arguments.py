@@ -173,6 +173,6 @@ def test_an_option_before_the_kernel_is_told_its_place(
 
     assert main(words.split()) == 2
     assert capsys.readouterr().err == (
-        f"memlab: error: {option} stands before the kernel, and options stand behind it: "
+        f"memlab: error: {option} stands before the kernel, and options come after it: "
         f"write 'memlab {command} KERNEL {option} ...'\n"
     )

@@ -44,7 +44,7 @@ def test_naive_on_the_a100(capsys: Capture) -> None:
 
     assert main(["analyze", "naive", "-d", "a100", "--width", "64"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
-    assert "ratio 0.25 FLOP/B in the loops: 1 FLOP for each 4 bytes asked for" in shown
+    assert "ratio 0.25 FLOP/B in the loops: 1 FLOP for each 4 bytes requested" in shown
     assert "bound 388.75 GFLOP/s, 2.0% of 19.5 TFLOP/s FP32" in shown
 
 

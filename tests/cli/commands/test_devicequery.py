@@ -83,7 +83,7 @@ def test_the_memory_lab_needs_more_and_says_where_it_comes_from(query):
         assert "  " + line + "\n" in output
     textbook = query("-d", "pmpp")
     assert "access ratio needed: " in textbook
-    assert " 48 FLOP an access" in textbook
+    assert " 48 FLOP per access" in textbook
     assert "Assumed, not known: compute_capability," in textbook
 
 

@@ -115,8 +115,8 @@ def test_report_fits_80_columns_and_says_that_it_is_modelled(
     for fact in (
         "width 2048, tile 16",
         "128 x 128 x 1 = 16,384 blocks",
-        "37 a thread",
-        "75%, 6 blocks an SM, limited by registers",
+        "37 per thread",
+        "75%, 6 blocks per SM, limited by registers",
         "800 of 16,384 blocks (4.9%)",
         "global loads 33,554,432 134,217,728 4.00",
         "time ~2.25 ms modelled",
@@ -166,7 +166,7 @@ def test_failed_verification_is_reported_and_ends_with_1(
 
     out, err = capsys.readouterr()
     assert json.loads(out)["verification"]["status"] == "failed"
-    assert err == ("memlab: verification failed: relative error nan, rounding explains 2.7e-05\n")
+    assert err == ("memlab: verification failed: relative error nan, tolerance 2.7e-05\n")
 
 
 @pytest.mark.parametrize("words", ["--json", "--output out.json", "--json -o out.dat -q"])
@@ -304,7 +304,7 @@ def test_report_of_a_gpu_tells_how_sure_the_time_is(
 @pytest.mark.parametrize(
     ("samples", "said"),
     [
-        (1, "a single sample, so how much it varies is not known"),
+        (1, "a single sample, so its variation is not known"),
         (3, "3.50 \N{MICRO SIGN}s to 3.80 \N{MICRO SIGN}s, the smallest and largest of 3"),
     ],
 )
