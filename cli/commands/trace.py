@@ -1,5 +1,6 @@
-"""`memlab trace KERNEL`: what one thread touches, step by step, in the program's own names."""
+"""`memlab trace KERNEL`: the elements that one thread reads and writes, step by step."""
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,30 +18,19 @@ if TYPE_CHECKING:
     from memlab.kernels.launch import Dim3
     from memlab.kernels.user.kernel import UserKernel
 
+INDEX = "X,Y[,Z]"
+BLOCK_HELP = "blockIdx of the thread's block."
+THREAD_HELP = "threadIdx of the thread in its block."
+PLOT_HELP = "Draw the elements to FILE: .png, .svg or .pdf. Their data goes next to it as .csv."
+
 BlockIndexOption = Annotated[
-    str,
-    typer.Option(
-        "--block", "--block-index", metavar="X,Y[,Z]", help="blockIdx of the thread's block."
-    ),
+    str, typer.Option("--block", "--block-index", metavar=INDEX, help=BLOCK_HELP)
 ]
 ThreadIndexOption = Annotated[
-    str,
-    typer.Option(
-        "--thread",
-        "--thread-index",
-        metavar="X,Y[,Z]",
-        help="threadIdx of the thread in its block.",
-    ),
+    str, typer.Option("--thread", "--thread-index", metavar=INDEX, help=THREAD_HELP)
 ]
-TraceOutputOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--plot",
-        "--output",
-        "-o",
-        metavar="FILE",
-        help="Draw the elements to FILE: .png, .svg or .pdf. Their data goes beside it as .csv.",
-    ),
+PlotOption = Annotated[
+    Path | None, typer.Option("--plot", "--output", "-o", metavar="FILE", help=PLOT_HELP)
 ]
 
 
@@ -50,7 +40,7 @@ def trace_kernel(
     *,
     block_index: BlockIndexOption = "0,0",
     thread: ThreadIndexOption = "0,0",
-    plot: TraceOutputOption = None,
+    plot: PlotOption = None,
     device: options.DeviceOption = None,
     seed: options.SeedOption = 0,
     timeout: options.TimeoutOption = None,
@@ -59,13 +49,10 @@ def trace_kernel(
     force: options.ForceOption = False,
     quiet: options.QuietOption = False,
 ) -> None:
-    """Follow one thread of one kernel and show its way."""
-    # Of one's own kernel, --block is the launch's.
-    block_option = "--block" if isinstance(target, str) else "--block-index"
-    followed_block, thread_index = (
-        _parse_index(block_option, block_index),
-        _parse_index("--thread", thread),
-    )
+    """Follow one thread of a kernel and show its steps."""
+    # With a user kernel, --block is the size of the launch's blocks.
+    block = _parse_index("--block" if isinstance(target, str) else "--block-index", block_index)
+    index = _parse_index("--thread", thread)
     if plot is not None:
         check_picture(plot, force, "--plot")
 
@@ -73,10 +60,10 @@ def trace_kernel(
     from memlab.cli.progress import progress_bar
 
     with progress_bar(quiet) as progress:
-        found = memlab.trace(
+        trace = memlab.trace(
             target,
-            block_index=followed_block,
-            thread_index=thread_index,
+            block_index=block,
+            thread_index=index,
             device=device,
             seed=seed,
             timeout_s=timeout,
@@ -87,34 +74,30 @@ def trace_kernel(
     if as_json:
         from memlab.roofline.documents.trace import trace_document
 
-        print_json(trace_document(found))
+        print_json(trace_document(trace))
     else:
         from memlab.roofline.reports.parts import console
         from memlab.roofline.reports.trace import trace_report
 
-        console().print(trace_report(found))
+        console().print(trace_report(trace))
     if plot is not None:
         from memlab.roofline.plots.trace import draw_trace, elements_csv
 
-        figure, data = draw_trace(found), elements_csv(found)
+        figure, data = draw_trace(trace), elements_csv(trace)
         write_picture(plot, figure, data, force=force, quiet=quiet, option="--plot")
 
 
 def _parse_index(option: str, text: str) -> "Dim3":
-    """Read `x`, `x,y` or `x,y,z`; what is left out is 0.
+    """Read `x`, `x,y` or `x,y,z`; missing numbers are 0.
 
     Raises:
-        UsageError: It is no such thing.
+        UsageError: The text has another form.
     """
-    try:
-        given = [int(part) for part in text.split(",")]
-    except ValueError:
-        given = []
-    if not 1 <= len(given) <= 3:
+    if not re.fullmatch(r"\s*-?\d+\s*(,\s*-?\d+\s*){0,2}", text):
         raise UsageError(
             f"{option} takes whole numbers x,y or x,y,z, got {text!r}: use {option} 0,1"
         )
-    x, y, z = [*given, 0, 0][:3]
+    x, y, z = [*(int(number) for number in text.split(",")), 0, 0][:3]
     return x, y, z
 
 

@@ -7,8 +7,8 @@ tracker notes for each register the load that filled it in all lanes of the warp
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
+from typing import NamedTuple
 
 from memlab.device.emulation.address_names import AddressNames
 from memlab.device.emulator.isa import wmma
@@ -21,21 +21,13 @@ from memlab.device.tracing.records import ArrayPart, TracedValue
 _ROWS, _ROW_BYTES = 8, 16  # of a matrix of `ldmatrix`; each row is loaded by one lane
 
 
-@dataclass(frozen=True)
-class _Load:
-    """The memory that one register of a warp was loaded from.
-
-    Attributes:
-        access: The warp's access.
-        lanes: The first of the lanes whose addresses count, and the end of them.
-        offset: The bytes from a lane's address to the first byte in the register.
-        nbytes: The bytes per lane.
-    """
+class _Load(NamedTuple):
+    """The memory that one register of a warp was loaded from."""
 
     access: RecordedAccess
-    lanes: tuple[int, int]
-    offset: int
-    nbytes: int
+    lanes: slice  # the lanes whose addresses count
+    offset: int  # bytes from a lane's address to the first byte in the register
+    nbytes: int  # per lane
 
 
 def is_matrix_product(step: DecodedInstruction) -> bool:
@@ -63,11 +55,11 @@ class FragmentTracker:
         loads: list[_Load | None] = [None] * len(targets)
         if row.kind == "load" and access is not None:
             size = TYPE_BYTES[row.to[0]]
-            loads = [_Load(access, (0, WARP_SIZE), n * size, size) for n in range(len(targets))]
+            loads = [_Load(access, slice(WARP_SIZE), n * size, size) for n in range(len(targets))]
         elif row.opcode.startswith("ldmatrix."):  # hands out the rows that a load has just read
             rows = self._load(operands[1])
-            ends = [(_ROWS * n, _ROWS * (n + 1)) for n in range(len(targets))]
-            loads = [rows and _Load(rows.access, lanes, 0, _ROW_BYTES) for lanes in ends]
+            lanes = [slice(_ROWS * n, _ROWS * (n + 1)) for n in range(len(targets))]
+            loads = [rows and _Load(rows.access, part, 0, _ROW_BYTES) for part in lanes]
         elif row.opcode.startswith(("mov.", "cvt.")) and len(targets) == 1:
             loads = [self._load(operands[1])]
         for name, load in zip(targets, loads, strict=True):
@@ -91,10 +83,9 @@ class FragmentTracker:
         """Combine the elements of some registers; None where one was not loaded by all lanes."""
         found: set[TracedValue] = set()
         for load in map(self._load, registers):
-            lanes = slice(*load.lanes) if load else slice(0)
-            if load is None or not load.access.active[lanes].all():
+            if load is None or not load.access.active[load.lanes].all():
                 return None
-            for address in load.access.addresses[lanes].tolist():
+            for address in load.access.addresses[load.lanes].tolist():
                 at = address + load.offset
                 found.update(self._names.elements(load.access.space, at, load.nbytes))
         return ArrayPart.of(found)

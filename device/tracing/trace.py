@@ -5,10 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
 
 import numpy as np
-from numpy.typing import NDArray
 
 from memlab.device.budget import Budget, EmulationTimeoutError
 from memlab.device.compiler.compile import CompiledKernel
@@ -69,38 +68,29 @@ def trace(
     execution = Execution.of(launch, compiled, seed, budget)
     program = execution.program
 
+    def lane(index: Dim3) -> int:
+        return int(np.ravel_multi_index(index[::-1], launch.block[::-1]))
+
     # The whole warp is recorded: its lanes share the matrices that they multiply.
-    number = _linear_index(thread, launch.block)
-    first = number // WARP_SIZE * WARP_SIZE
-    recorder = PhaseRecorder(
-        execution.memory,
-        np.arange(first, first + WARP_SIZE),
-        program,
-        execution.grid.padded_threads,
-    )
+    first = lane(thread) // WARP_SIZE * WARP_SIZE
+    warp, lanes = np.arange(first, first + WARP_SIZE), execution.grid.padded_threads
+    block_reads = PhaseRecorder(execution.memory, warp, program, lanes)
     report("following the thread", None)
-    tally = execution.record(np.array([block], np.int64), recorder)
+    tally = execution.record(np.array([block], np.int64), block_reads)
     names = AddressNames(launch, execution, compiled.architecture)
     arguments = scalar_arguments(launch, program)
-    small = launch.threads_per_block <= SMALL_BLOCK
+    followed = [thread]
+    if launch.threads_per_block <= SMALL_BLOCK:
+        followed = [(x, y, z) for z, y, x in np.ndindex(launch.block[::-1])]
     threads = {
-        index: walk_thread(
-            program,
-            recorder,
-            _linear_index(index, launch.block) - first,
-            index,
-            names,
-            arguments,
-        )
-        for index in (_indices(launch.block) if small else [thread])
+        index: walk_thread(program, block_reads, lane(index) - first, index, names, arguments)
+        for index in followed
     }
     written = {
         buffer.name: execution.memory.elements_written(buffer.name) for buffer in launch.buffers
     }
-    stored, read = (_moved_bytes(program, tally, "shared", kind) for kind in ("store", "load"))
     report("counting reads over the grid", None)
-    grid_recorder, grid_tally = _run_grid(launch, execution, tally)
-    global_read = _moved_bytes(program, grid_tally, "global", "load")
+    grid_reads, grid_tally = _run_grid(launch, execution, tally)
     return Trace(
         kernel=launch.kernel,
         parameters=dict(launch.parameters),
@@ -110,14 +100,20 @@ def trace(
         block_index=block,
         followed=threads[thread],
         threads=tuple(threads.values()),
-        phases=recorder.phase_count,
-        arrays=_array_uses(launch, recorder, written, grid_recorder),
-        shared_reuse=read / stored if stored else None,
-        staged_share=(
-            _moved_bytes(program, grid_tally, "shared", "store") / global_read
-            if global_read
-            else None
+        phases=block_reads.phase_count,
+        arrays=tuple(
+            ArrayUse(
+                array=buffer.name,
+                shape=buffer.shape,
+                block_reads=_histogram(block_reads, buffer.name),
+                grid_reads=None if grid_reads is None else _histogram(grid_reads, buffer.name),
+                block_read=tuple(block_reads.reads(buffer.name)[0].tolist()),
+                block_written=tuple(written[buffer.name].tolist()),
+            )
+            for buffer in launch.buffers
         ),
+        shared_reuse=_ratio(program, tally, ("shared", "load"), ("shared", "store")),
+        staged_share=_ratio(program, grid_tally, ("shared", "store"), ("global", "load")),
     )
 
 
@@ -137,14 +133,6 @@ def _check_index(name: str, index: Dim3, extent: Dim3, container: str, members: 
         )
 
 
-def _linear_index(index: Dim3, extent: Dim3) -> int:
-    return index[0] + extent[0] * (index[1] + extent[1] * index[2])
-
-
-def _indices(extent: Dim3) -> list[Dim3]:
-    return [(x, y, z) for z in range(extent[2]) for y in range(extent[1]) for x in range(extent[0])]
-
-
 def _run_grid(launch: Launch, execution: Execution, block: Tally) -> tuple[Recorder | None, Tally]:
     """Execute the whole grid if it is small enough.
 
@@ -161,34 +149,17 @@ def _run_grid(launch: Launch, execution: Execution, block: Tally) -> tuple[Recor
         return None, block
 
 
-def _array_uses(
-    launch: Launch,
-    block: Recorder,
-    written: Mapping[str, NDArray[np.int64]],
-    grid: Recorder | None,
-) -> tuple[ArrayUse, ...]:
-    return tuple(
-        ArrayUse(
-            array=buffer.name,
-            shape=buffer.shape,
-            block_reads=_histogram(block.reads(buffer.name)[1]),
-            grid_reads=None if grid is None else _histogram(grid.reads(buffer.name)[1]),
-            block_read=tuple(block.reads(buffer.name)[0].tolist()),
-            block_written=tuple(written[buffer.name].tolist()),
-        )
-        for buffer in launch.buffers
-    )
-
-
-def _histogram(reads: NDArray[np.int64]) -> dict[int, int]:
-    times, elements = np.unique(reads, return_counts=True)
+def _histogram(recorder: Recorder, array: str) -> dict[int, int]:
+    """The number of an array's elements by how often they are read."""
+    times, elements = np.unique(recorder.reads(array)[1], return_counts=True)
     return dict(zip(times.tolist(), elements.tolist(), strict=True))
 
 
-def _moved_bytes(program: Program, tally: Tally, space: str, kind: str) -> int:
-    """The bytes that the instructions of one space and kind move."""
-    return sum(
-        tally.bytes[index]
-        for index, step in enumerate(program.steps)
-        if (step.row.space, step.row.kind) == (space, kind)
-    )
+def _ratio(
+    program: Program, tally: Tally, part: tuple[str, str], whole: tuple[str, str]
+) -> float | None:
+    """The bytes that one kind of access moves per byte of another; each is a space and a kind."""
+    moved: Counter[tuple[str, str]] = Counter()
+    for step, count in zip(program.steps, tally.bytes, strict=True):
+        moved[step.row.space, step.row.kind] += count
+    return moved[part] / moved[whole] if moved[whole] else None

@@ -37,8 +37,7 @@ if TYPE_CHECKING:
 
 Row = TypeVar("Row")
 
-STEPS_SHOWN = (24, 8)
-"""Steps shown at the beginning and at the end of a long trace."""
+STEPS_SHOWN = (24, 8)  # at the beginning and at the end of a long trace
 PHASES_SHOWN = (2, 1)
 PHASE_ROWS_SHOWN = (6, 2)
 RESULTS_SHOWN = 4
@@ -47,19 +46,15 @@ RESULTS_SHOWN = 4
 def trace_report(trace: Trace) -> RenderableType:
     """The report: the thread's steps, its block's phases, the reads of each array."""
     thread = _index(trace.followed.thread, trace.block)
+    place = Text.assemble(
+        *(("block ", "dim"), _index(trace.block_index, trace.grid)),
+        *(("  thread ", "dim"), thread),
+    )
+    launch = f"grid {_extent(trace.grid)}, block {_extent(trace.block)}"
     sections: list[RenderableType] = [
         heading(
-            (
-                kernel_text(trace.kernel, trace.parameters),
-                f"grid {_extent(trace.grid)}, block {_extent(trace.block)}",
-            ),
-            (
-                Text.assemble(
-                    *(("block ", "dim"), _index(trace.block_index, trace.grid)),
-                    *(("  thread ", "dim"), thread),
-                ),
-                "x, y as in CUDA; emulated on this CPU",
-            ),
+            (kernel_text(trace.kernel, trace.parameters), launch),
+            (place, "x, y as in CUDA; emulated on this CPU"),
         )
     ]
     if not trace.followed.accesses:
@@ -70,9 +65,8 @@ def trace_report(trace: Trace) -> RenderableType:
     else:
         sections.append(_steps(trace.followed))
     if any(operation.opcode in MATRIX_PRODUCTS for operation in trace.followed.operations):
-        sections.append(
-            Text("A × is a product of matrices by the thread's whole warp, on its tensor cores.")
-        )
+        product = "A × is a product of matrices by the thread's whole warp, on its tensor cores."
+        sections.append(Text(product))
     return stack_sections([*sections, _reads(trace)])
 
 
@@ -101,28 +95,19 @@ def _table(*titles: str, width: int = LABEL_COLUMNS, numbers: tuple[int, ...] = 
 def _steps(thread: ThreadTrace) -> RenderableType:
     """A row per step of a thread that uses no shared memory."""
     table = _table("Step", "line", "with indices", "with subscripts", width=7, numbers=(0, 1))
-    steps = enumerate(without_shown_loads(thread.steps), 1)
-    rows = [
-        (
+    steps: list[tuple[int, Step | None]] = [*enumerate(without_shown_loads(thread.steps), 1)]
+    for number, step in _abridged(steps, STEPS_SHOWN, lambda left_out: (left_out, None)):
+        if step is None:
+            table.add_row("", "", Text(f"… {number:,} more …", style="dim"))
+            continue
+        style = "cyan" if isinstance(step, Operation) else "" if step.kind == "load" else "green"
+        table.add_row(
             Text(f"{number:,}", style="dim"),
             Text(str(step.line or ""), style="dim"),
-            _step_text(step),
+            Text(step.flat, style=style),
             Text(step.text if step.text != step.flat else "", style="dim"),
         )
-        for number, step in steps
-    ]
-    for row in _abridged(
-        rows, STEPS_SHOWN, lambda n: (Text(), Text(), Text(f"… {n:,} more …", style="dim"), Text())
-    ):
-        table.add_row(*row)
     return table
-
-
-def _step_text(step: Step) -> Text:
-    if isinstance(step, Operation):
-        return Text(step.flat, style="cyan")
-    verb, _, rest = step.flat.partition(" ")
-    return Text.assemble((f"{verb} ", "dim"), (rest, "" if step.kind == "load" else "green"))
 
 
 def _phases(trace: Trace) -> Iterator[RenderableType]:
@@ -146,20 +131,19 @@ def _phases(trace: Trace) -> Iterator[RenderableType]:
 
 def _phase_rows(phase: Phase, style: str) -> Sequence[tuple[Text, str]]:
     """The stores of a thread to shared memory, with its operations next to them."""
-    staged = [Text(_staged_text(access), style) for access in phase.staged]
+    staged = [
+        access.text
+        if access.kind == "atomic"
+        else f"{value_name(access.source)} → {access.element.name}"
+        for access in phase.staged
+    ]
     used = [_used_text(step, first=step is phase.used[0]) for step in phase.used]
-    rows = [(left or Text(), right or "") for left, right in zip_longest(staged, used)]
+    rows = [(Text(left, style), right) for left, right in zip_longest(staged, used, fillvalue="")]
     return _abridged(
         rows or [(Text(), "")],
         PHASE_ROWS_SHOWN,
-        lambda n: (Text(f"… {n:,} more rows …", style="dim"), ""),
+        lambda left_out: (Text(f"… {left_out:,} more rows …", style="dim"), ""),
     )
-
-
-def _staged_text(access: ElementAccess) -> str:
-    if access.kind == "atomic":
-        return access.text
-    return f"{value_name(access.source)} → {access.element.name}"
 
 
 def _used_text(step: Step, *, first: bool) -> str:

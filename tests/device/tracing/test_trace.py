@@ -1,12 +1,15 @@
 """Traces against the lessons' own walks, done by hand, and against counts that NumPy gives."""
 
 import itertools
+from collections.abc import Iterable
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from launches import launch_of
 
+from memlab.device.array_element import Element
 from memlab.device.compiler.compile import compile_launch
 from memlab.device.emulation.execution import Execution
 from memlab.device.emulator.machine.machine import Chunk
@@ -14,12 +17,19 @@ from memlab.device.emulator.machine.recording import Recorder
 from memlab.device.emulator.program.program import load_program
 from memlab.device.emulator.ptx import parser
 from memlab.device.inputs import make_inputs
-from memlab.device.tracing.records import Trace, thread_phases, value_name, without_shown_loads
+from memlab.device.tracing.records import (
+    ElementAccess,
+    Step,
+    Trace,
+    thread_phases,
+    value_name,
+    without_shown_loads,
+)
 from memlab.device.tracing.trace import trace
 from memlab.errors import UsageError
 from memlab.kernels.catalog import find_kernel
 from memlab.kernels.kernel import Limits
-from memlab.kernels.launch import Arange, Buffer, Dim3, Launch, Scalar, SingleValue, Uniform
+from memlab.kernels.launch import Arange, Buffer, Dim3, Scalar, SingleValue, Uniform
 
 ORIGIN = (0, 0, 0)
 
@@ -29,26 +39,35 @@ def follow(kernel: str, block: Dim3, thread: Dim3, **parameters: int) -> Trace:
     return trace(launch, compile_launch(launch, (8, 0)), block, thread, "test")
 
 
+def stores_of(traced: Trace) -> list[ElementAccess]:
+    return [access for access in traced.followed.accesses if access.kind == "store"]
+
+
+def texts(steps: Iterable[Step]) -> list[str]:
+    return [step.text for step in steps]
+
+
 def test_the_walk_for_p_3_1_without_tiles() -> None:
     """Width 4, 2 x 2 blocks: row 3 of M with column 1 of N.
 
     Lessons say thread (1, 1) of block (1, 0), row before column; CUDA's x, y make that block
     (0, 1). One of them prints M[12] and N[1] again as the sums of the third step.
     """
-    found = follow("naive", (0, 1, 0), (1, 1, 0), width=4, tile=2)
-    assert [each.flat for each in found.followed.operations] == [
+    traced = follow("naive", (0, 1, 0), (1, 1, 0), width=4, tile=2)
+    assert [operation.flat for operation in traced.followed.operations] == [
         "M[12] * N[1]",
         "M[13] * N[5]",
         "M[14] * N[9]",
         "M[15] * N[13]",
     ]
-    assert found.followed.operations[0].text == "M[3][0] * N[0][1]"
-    (written,) = (each for each in found.followed.accesses if each.kind == "store")
+    assert traced.followed.operations[0].text == "M[3][0] * N[0][1]"
+    (written,) = stores_of(traced)
     assert written.element.label == "P[13] = P[3][1]"
-    loaded = [each.element.flat for each in found.followed.accesses if each.kind == "load"]
+    accesses = traced.followed.accesses
+    loaded = [access.element.flat for access in accesses if access.kind == "load"]
     assert loaded[::2] == ["N[1]", "N[5]", "N[9]", "N[13]"]
     assert loaded[1::2] == ["M[12]", "M[13]", "M[14]", "M[15]"]
-    assert found.phases == 0
+    assert traced.phases == 0
 
 
 PHASES = {
@@ -63,22 +82,22 @@ N_tile. There thread(0,1) puts N[0][1] into Nds[1][0] in phase 1: into [0][1], a
 
 
 def test_the_phases_of_the_tiled_product() -> None:
-    found = follow("tiled", ORIGIN, ORIGIN, width=4, tile=2)
-    assert [each.thread for each in found.threads] == list(PHASES)
-    for thread in found.threads:
+    traced = follow("tiled", ORIGIN, ORIGIN, width=4, tile=2)
+    assert [thread.thread for thread in traced.threads] == list(PHASES)
+    for thread in traced.threads:
         *staged, place = PHASES[thread.thread]
         row, column = place.split()
-        for phase, wanted in zip(thread_phases(thread, found.phases), staged, strict=True):
-            assert " ".join(value_name(each.source) for each in phase.staged) == wanted
-            assert [each.element.name for each in phase.staged] == [
+        for phase, wanted in zip(thread_phases(thread, traced.phases), staged, strict=True):
+            assert " ".join(value_name(access.source) for access in phase.staged) == wanted
+            assert [access.element.name for access in phase.staged] == [
                 f"M_tile[{row}][{column}]",
                 f"N_tile[{row}][{column}]",
             ]
-            assert [each.text for each in phase.operations] == [
+            assert texts(phase.operations) == [
                 f"M_tile[{row}][0] * N_tile[0][{column}]",
                 f"M_tile[{row}][1] * N_tile[1][{column}]",
             ]
-    assert found.followed.barriers == 4
+    assert traced.followed.barriers == 4
 
 
 def test_how_often_elements_are_read_with_and_without_tiles() -> None:
@@ -107,15 +126,15 @@ def test_reads_of_a_rectangular_product(m: int, k: int, n: int, tile: int) -> No
 
 def test_beyond_the_edge_tiles_hold_zeros() -> None:
     """Width 3, tile 2: thread (1, 0) has no element of M in the second phase, none at all of N."""
-    found = follow("tiled", (1, 0, 0), (1, 0, 0), width=3, tile=2)
+    traced = follow("tiled", (1, 0, 0), (1, 0, 0), width=3, tile=2)
     staged = [
-        [value_name(each.source) for each in phase.staged]
-        for phase in thread_phases(found.followed, found.phases)
+        [value_name(access.source) for access in phase.staged]
+        for phase in thread_phases(traced.followed, traced.phases)
     ]
     assert staged == [["M[0][1]", "0"], ["0", "0"]]
-    assert found.followed.touches("global")[-1].kind == "load"
-    assert found.staged_share is not None
-    assert found.staged_share > 1
+    assert traced.followed.touches("global")[-1].kind == "load"
+    assert traced.staged_share is not None
+    assert traced.staged_share > 1
 
 
 def test_a_thread_outside_the_matrix_touches_nothing() -> None:
@@ -133,16 +152,16 @@ def test_a_thread_outside_the_matrix_touches_nothing() -> None:
 def test_other_kernels_are_followed_in_their_own_names(
     kernel: str, parameters: dict[str, int], text: str
 ) -> None:
-    found = follow(kernel, ORIGIN, (5, 0, 0), **parameters)
-    stores = [each for each in found.followed.accesses if each.kind == "store"]
-    assert text in [f"{each.element.label} = {value_name(each.source)}" for each in stores]
+    traced = follow(kernel, ORIGIN, (5, 0, 0), **parameters)
+    stores = stores_of(traced)
+    assert text in [f"{store.element.label} = {value_name(store.source)}" for store in stores]
 
 
 def test_wide_loads_name_every_element() -> None:
-    found = follow("vectorized", ORIGIN, ORIGIN, width=16, tile=16, per_thread=4)
-    loaded = [each.element.flat for each in found.followed.touches("global")[:4]]
+    traced = follow("vectorized", ORIGIN, ORIGIN, width=16, tile=16, per_thread=4)
+    loaded = [access.element.flat for access in traced.followed.touches("global")[:4]]
     assert loaded == ["M[0]", "M[1]", "M[2]", "M[3]"]
-    assert sum(found.arrays[0].block_reads.values()) == 256
+    assert sum(traced.arrays[0].block_reads.values()) == 256
 
 
 @pytest.mark.parametrize(
@@ -193,38 +212,28 @@ def test_a_trace_changes_nothing_that_is_counted() -> None:
     assert tallies[0] == tallies[1] == tallies[2]
 
 
-# --- Kernels of one's own ---------------------------------------------------------------------
+# --- User kernels ---------------------------------------------------------------------------
 
 
-def launch_of(
-    source: str,
-    arguments: tuple[Buffer | Scalar, ...],
-    grid: Dim3 = (1, 1, 1),
-    block: Dim3 = (32, 1, 1),
-) -> Launch:
-    return Launch(
-        kernel="k",
-        parameters={},
-        source=source,
-        source_name="k.cu",
-        entry="k",
-        defines={},
-        grid=grid,
-        block=block,
-        dynamic_shared_bytes=0,
-        arguments=arguments,
-        flop=None,
-        compulsory_bytes=0,
-        references={},
-        tolerance=0.0,
-    )
+def follow_source(
+    source: str, *arguments: Buffer | Scalar, blocks: int = 1, threads: int = 32, thread: int = 0
+) -> Trace:
+    """Follow a thread of the first block of `k`; its source may begin with the parameters."""
+    if source.startswith("("):
+        source = f'extern "C" __global__ void k{source}'
+    launch = launch_of(source, *arguments, blocks=blocks, threads=threads)
+    return trace(launch, compile_launch(launch, (9, 0)), ORIGIN, (thread, 0, 0), "test")
 
 
-def told_of(source: str, *arguments: Buffer | Scalar, thread: int = 3) -> list[str]:
-    """What one thread of a warp does, a text a step."""
-    launch = launch_of(f'extern "C" __global__ void k{source}', arguments)
-    found = trace(launch, compile_launch(launch, (9, 0)), ORIGIN, (thread, 0, 0), "test")
-    return [each.text for each in without_shown_loads(found.followed.steps)]
+def shown_steps(source: str, *arguments: Buffer | Scalar) -> list[str]:
+    """The texts of the steps of thread 3."""
+    return texts(without_shown_loads(follow_source(source, *arguments, thread=3).followed.steps))
+
+
+def shown_phases(traced: Trace, thread: int) -> list[tuple[list[str], list[str]]]:
+    """The texts of the staged and of the used steps of a thread, by phase."""
+    phases = thread_phases(traced.threads[thread], traced.phases)
+    return [(texts(phase.staged), texts(phase.used)) for phase in phases]
 
 
 def floats(name: str, count: int = 64) -> Buffer:
@@ -244,7 +253,7 @@ def test_members_of_structures_are_named() -> None:
       b[i] = edges[i / 8][(i + 1) % 8].at.y;
       b[i + 32] = edges[i / 8][i % 8].length * count;
     }"""
-    assert told_of(source, floats("a"), floats("b")) == [
+    assert shown_steps(source, floats("a"), floats("b")) == [
         "write edges[0][3].at.y = a[3]",
         "write edges[0][3].length = a[35]",
         "write count = a[63]",
@@ -263,7 +272,7 @@ def test_wide_elements_name_what_each_of_their_words_holds() -> None:
       b[i] = __uint_as_float(pairs[31 - i].y);
     }"""
     halves = Buffer("a", (128,), "uint16", "in")
-    assert told_of(source, halves, floats("b")) == [
+    assert shown_steps(source, halves, floats("b")) == [
         "write pairs[3].x = a[12…13]",
         "write pairs[3].y = a[14…15]",
         "write b[3] = pairs[28].y",
@@ -276,8 +285,8 @@ def test_bytes_of_a_word_are_told_apart() -> None:
       b[threadIdx.x] = c.x;
       b[threadIdx.x + 32] = c.z;
     }"""
-    given = Buffer("a", (128,), "uint8", "in")
-    written = told_of(source, given, Buffer("b", (64,), "uint8", "out"))
+    pixels = Buffer("a", (128,), "uint8", "in")
+    written = shown_steps(source, pixels, Buffer("b", (64,), "uint8", "out"))
     assert written[-2:] == ["write b[3] = a[12]", "write b[35] = a[14]"]
 
 
@@ -288,7 +297,7 @@ def test_both_halves_of_a_packed_operation_are_told() -> None:
       b[threadIdx.x] = result;
     }"""
     halves = (Buffer("a", (128,), "float16", "in"), Buffer("b", (128,), "float16", "out"))
-    assert told_of(source, *halves)[:2] == ["a[6] * a[70] + a[6]", "a[7] * a[71] + a[7]"]
+    assert shown_steps(source, *halves)[:2] == ["a[6] * a[70] + a[6]", "a[7] * a[71] + a[7]"]
 
 
 def test_scalar_arguments_are_named_through_calls_too() -> None:
@@ -299,11 +308,11 @@ def test_scalar_arguments_are_named_through_calls_too() -> None:
       b[threadIdx.x + 32] = a[8] * scale + a[9];
       b[add] = 2.0f * a[threadIdx.x];
     }"""
-    given = (Scalar("scale", "float32", 2.5), Scalar("add", "int32", 40))
-    found = told_of(source, floats("a"), floats("b"), *given)
-    assert found[0] == "a[3] * scale"
-    assert "a[8] * scale + a[9]" in found
-    assert "a[3] + a[3]" in found  # the compiler's way to double
+    scalars = (Scalar("scale", "float32", 2.5), Scalar("add", "int32", 40))
+    shown = shown_steps(source, floats("a"), floats("b"), *scalars)
+    assert shown[0] == "a[3] * scale"
+    assert "a[8] * scale + a[9]" in shown
+    assert "a[3] + a[3]" in shown  # the compiler's way to double
 
 
 def test_atomics_and_reads_that_only_address_are_told() -> None:
@@ -316,7 +325,7 @@ def test_atomics_and_reads_that_only_address_are_told() -> None:
       if (threadIdx.x < 4) atomicMax(&b[threadIdx.x], bins[threadIdx.x]);
     }"""
     counted = Buffer("a", (32,), "int32", "in", Arange())
-    assert told_of(source, counted, Buffer("b", (4,), "int32", "inout", SingleValue(0))) == [
+    assert shown_steps(source, counted, Buffer("b", (4,), "int32", "inout", SingleValue(0))) == [
         "write bins[3] = 0",
         "read a[3]",
         "atomic add of 1 to bins[3]",
@@ -337,8 +346,8 @@ def test_literals_are_read_as_the_type_of_their_element() -> None:
       b[threadIdx.x] = c.length + c.width + c.count;
       b[threadIdx.x + 32] = 1e6f;
     }"""
-    found = told_of(source, floats("a"), floats("b"))
-    assert {each for each in found if " = " in each} == {
+    shown = shown_steps(source, floats("a"), floats("b"))
+    assert {text for text in shown if " = " in text} == {
         "write s[3].length = -1.5",
         "write s[3].width = -1e+30",
         "write s[3].count = -7",
@@ -354,19 +363,17 @@ def test_what_lies_behind_an_array_is_named_after_it() -> None:
       __syncthreads();
       b[threadIdx.x] = *(volatile float*)(three + 3) + four[threadIdx.x & 3];
     }"""
-    assert "three[3] + four[3]" in told_of(source, floats("a"), floats("b"))
+    assert "three[3] + four[3]" in shown_steps(source, floats("a"), floats("b"))
 
 
 def test_shared_reads_that_feed_no_arithmetic_are_told() -> None:
     """Thread (2, 1) transposes element (2, 1); stride 2 gives thread 3 the word 6."""
     square = follow("transpose-padded", ORIGIN, (2, 1, 0), width=8)
-    assert [each.text for each in thread_phases(square.followed, square.phases)[0].used] == [
+    assert texts(thread_phases(square.followed, square.phases)[0].used) == [
         "write b[1][2] = square[2][1]"
     ]
     words = follow("bank-stride", ORIGIN, (3, 0, 0), n=64, stride=2)
-    assert [each.text for each in thread_phases(words.followed, words.phases)[0].used] == [
-        "write b[3] = words[6]"
-    ]
+    assert texts(thread_phases(words.followed, words.phases)[0].used) == ["write b[3] = words[6]"]
 
 
 def test_what_comes_before_the_first_phase_belongs_to_it() -> None:
@@ -376,23 +383,9 @@ def test_what_comes_before_the_first_phase_belongs_to_it() -> None:
       __syncthreads();
       b[threadIdx.x] = s[31 - threadIdx.x];
     }"""
-    launch = launch_of(f'extern "C" __global__ void k{source}', (floats("a"), floats("b")))
-    found = trace(launch, compile_launch(launch, (9, 0)), ORIGIN, (3, 0, 0), "test")
-    (phase,) = thread_phases(found.followed, found.phases)
-    assert [each.text for each in phase.used] == ["a[3] + a[35]", "write b[3] = s[28]"]
-
-
-def rounds_of(source: str, *arguments: Buffer | Scalar, threads: int, thread: int = 0) -> Trace:
-    """Follow a thread of one block of so many."""
-    launch = launch_of(f'extern "C" __global__ void k{source}', arguments, block=(threads, 1, 1))
-    return trace(launch, compile_launch(launch, (9, 0)), ORIGIN, (thread, 0, 0), "test")
-
-
-def told_phases(found: Trace, thread: int) -> list[tuple[list[str], list[str]]]:
-    """Of each phase of a thread, what it stages and what it does with that."""
-    return [
-        ([each.text for each in phase.staged], [each.text for each in phase.used])
-        for phase in thread_phases(found.threads[thread], found.phases)
+    traced = follow_source(source, floats("a"), floats("b"), thread=3)
+    assert shown_phases(traced, 0) == [
+        (["write s[3]"], ["a[3] + a[35]", "write b[3] = s[28]"]),
     ]
 
 
@@ -412,29 +405,29 @@ TREE = """(const float* a, float* b) {
 @pytest.mark.parametrize("barrier", ["__syncthreads()", "__syncwarp()"])
 def test_a_tree_has_a_phase_a_level_for_all_its_threads(barrier: str) -> None:
     source = TREE.replace("BARRIER", barrier)
-    found = rounds_of(source, floats("a"), floats("b", 1), threads=8, thread=7)
-    assert found.phases == 4
-    assert told_phases(found, 0) == [
+    traced = follow_source(source, floats("a"), floats("b", 1), threads=8, thread=7)
+    assert traced.phases == 4
+    assert shown_phases(traced, 0) == [
         (["write s[0] = a[0]"], ["s[1] + s[0]"]),
         (["write s[0]"], ["s[2] + s[0]"]),
         (["write s[0]"], ["s[4] + s[0]"]),
         (["write s[0]"], ["write b[0] = s[0]"]),
     ]
     nothing: tuple[list[str], list[str]] = ([], [])
-    assert told_phases(found, 7) == [(["write s[7] = a[7]"], []), nothing, nothing, nothing]
-    assert told_phases(found, 2)[1:] == [(["write s[2]"], []), nothing, nothing]
+    assert shown_phases(traced, 7) == [(["write s[7] = a[7]"], []), nothing, nothing, nothing]
+    assert shown_phases(traced, 2)[1:] == [(["write s[2]"], []), nothing, nothing]
 
 
 def test_phases_are_the_blocks_where_one_thread_of_many_is_followed() -> None:
-    found = rounds_of(
+    traced = follow_source(
         TREE.replace("BARRIER", "__syncthreads()"),
         floats("a"),
         floats("b", 1),
         threads=64,
         thread=5,
     )
-    assert found.phases == 7
-    assert [bool(staged) for staged, _ in told_phases(found, 0)] == [True] + 6 * [False]
+    assert traced.phases == 7
+    assert [bool(staged) for staged, _ in shown_phases(traced, 0)] == [True] + 6 * [False]
 
 
 def test_a_barrier_of_one_warp_alone_makes_no_round_for_the_others() -> None:
@@ -451,8 +444,10 @@ def test_a_barrier_of_one_warp_alone_makes_no_round_for_the_others() -> None:
       }
     }"""
     for thread, sum_of in ((0, "s[0] + s[32]"), (32, "s[32] + s[0]")):
-        found = rounds_of(source, floats("a", 192), floats("b", 192), threads=64, thread=thread)
-        assert told_phases(found, 0) == [
+        traced = follow_source(
+            source, floats("a", 192), floats("b", 192), threads=64, thread=thread
+        )
+        assert shown_phases(traced, 0) == [
             ([f"write s[{thread}] = a[{thread + start}]"], [sum_of]) for start in (0, 64, 128)
         ]
 
@@ -476,8 +471,8 @@ def test_the_last_steps_of_one_warp_are_phases_between_the_blocks_barriers() -> 
       }
     }"""
     arguments = floats("a", 128), floats("b", 64)
-    found = rounds_of(source, *arguments, threads=64)
-    assert told_phases(found, 0) == [
+    traced = follow_source(source, *arguments, threads=64)
+    assert shown_phases(traced, 0) == [
         (["write s[0] = a[0]"], ["s[32] + s[0]"]),
         (["write s[0]"], ["s[16] + s[0]"]),
         (["write s[0]"], ["write b[0] = s[0]"]),
@@ -485,9 +480,9 @@ def test_the_last_steps_of_one_warp_are_phases_between_the_blocks_barriers() -> 
         (["write s[0]"], ["s[16] + s[0]"]),
         (["write s[0]"], ["write b[32] = s[0]"]),
     ]
-    found = rounds_of(source, *arguments, threads=64, thread=40)
+    traced = follow_source(source, *arguments, threads=64, thread=40)
     nothing: tuple[list[str], list[str]] = ([], [])
-    assert told_phases(found, 0) == [
+    assert shown_phases(traced, 0) == [
         (["write s[40] = a[40]"], []),
         nothing,
         nothing,
@@ -509,13 +504,13 @@ def test_who_reads_nothing_goes_on_with_the_others() -> None:
         __syncthreads();
       }
     }"""
-    found = rounds_of(source, floats("a"), floats("b"), threads=8)
-    assert told_phases(found, 0) == [(["write s[0] = a[0]"], []), (["write s[0] = a[8]"], [])]
-    assert told_phases(found, 3) == [
+    traced = follow_source(source, floats("a"), floats("b"), threads=8)
+    assert shown_phases(traced, 0) == [(["write s[0] = a[0]"], []), (["write s[0] = a[8]"], [])]
+    assert shown_phases(traced, 3) == [
         (["write s[3] = a[3]"], ["write b[3] = s[2]"]),
         (["write s[3] = a[11]"], ["write b[11] = s[2]"]),
     ]
-    assert told_phases(found, 7) == [
+    assert shown_phases(traced, 7) == [
         (["write s[7] = a[7]"], ["write b[7] = s[6]"]),
         ([], ["write b[15] = s[6]"]),
     ]
@@ -546,19 +541,81 @@ def test_a_scan_has_a_phase_a_barrier() -> None:
       __syncthreads();
       b[t] = s[t];
     }"""
-    found = rounds_of(source, floats("a"), floats("b"), threads=4)
-    assert found.phases == found.followed.barriers == 7
-    assert told_phases(found, 0)[3:6] == [
+    traced = follow_source(source, floats("a"), floats("b"), threads=4)
+    assert traced.phases == traced.followed.barriers == 7
+    assert shown_phases(traced, 0)[3:6] == [
         (["write s[7]", "write s[7] = 0"], ["s[3] + s[7]"]),
         (["write s[3] = s[7]", "write s[7]"], ["s[1] + s[3]"]),
         (["write s[1] = s[3]", "write s[3]"], ["s[0] + s[1]"]),
     ]
 
 
+def test_at_most_one_phase_begins_between_two_barriers() -> None:
+    """Each turn stores and then reads, without a barrier until the end."""
+    source = """(const float* a, float* b) {
+      __shared__ volatile float s[32];
+      int t = threadIdx.x;
+      for (int turn = 0; turn < 3; ++turn) {
+        s[t] = a[t + 32 * turn];
+        b[t + 32 * turn] = s[t];
+      }
+      __syncthreads();
+      s[t] = a[t + 96];
+    }"""
+    traced = follow_source(source, floats("a", 128), floats("b", 96))
+    assert [staged for staged, _ in shown_phases(traced, 0)] == [
+        ["write s[0] = a[0]"],
+        ["write s[0] = a[32]", "write s[0] = a[64]"],
+        ["write s[0] = a[96]"],
+    ]
+
+
+def test_one_warp_reads_in_the_phase_in_which_another_has_stored() -> None:
+    """Warp 0 fills one of two buffers while warp 1 reads the other."""
+    source = """(const float* a, float* b) {
+      __shared__ float s[2][32];
+      int t = threadIdx.x % 32;
+      for (int turn = 0; turn < 5; ++turn) {
+        if (threadIdx.x < 32) s[turn % 2][t] = a[t + 32 * turn];
+        else if (turn > 0) b[t + 32 * turn] = s[1 - turn % 2][t];
+        __syncthreads();
+      }
+    }"""
+    arrays = floats("a", 160), floats("b", 160)
+    fills, reads = (follow_source(source, *arrays, threads=64, thread=thread) for thread in (0, 32))
+    stored = {access.source: access.phase for access in fills.followed.touches("shared")}
+    for turn, access in enumerate(reads.followed.touches("shared")):
+        assert access.kind == "load"
+        assert access.phase == stored[Element("global", "a", 32 * turn, (32 * turn,))]
+    assert fills.phases == reads.phases == 3
+
+
+def test_two_fills_without_a_read_between_them_are_one_phase() -> None:
+    """Threads from 8 on do not take part in the first fill of the second turn."""
+    source = """(const float* a, float* b) {
+      __shared__ float s[64];
+      int t = threadIdx.x;
+      for (int turn = 0; turn < 2; ++turn) {
+        if (t < 8) s[t] = a[t];
+        __syncthreads();
+        s[t + 32] = a[t + 32];
+        __syncthreads();
+        b[t + 32 * turn] = s[63 - t] + s[t % 8];
+        __syncthreads();
+      }
+    }"""
+    for thread, fill in (
+        (0, ["write s[0] = a[0]", "write s[32] = a[32]"]),
+        (9, ["write s[41] = a[41]"]),
+    ):
+        traced = follow_source(source, floats("a"), floats("b"), thread=thread)
+        assert [staged for staged, _ in shown_phases(traced, 0)] == [fill, fill]
+
+
 @pytest.mark.parametrize("lane", [0, 37])
 def test_the_matrices_that_a_warp_multiplies(lane: int) -> None:
     """Of tensor.cu: 2 steps of 16 along k, 4 fragments of 16 rows by 4 of 8 columns a step."""
-    found = follow("tensor-fp16", ORIGIN, (lane, 0, 0), width=32, tile=64).followed
+    traced = follow("tensor-fp16", ORIGIN, (lane, 0, 0), width=32, tile=64).followed
     wanted = []
     for step, r, c in itertools.product(range(2), range(4), range(4)):
         rows, chunks = range(16 * r, 16 * r + 16), range(2 * step, 2 * step + 2)
@@ -568,8 +625,8 @@ def test_the_matrices_that_a_warp_multiplies(lane: int) -> None:
             f"32 of M_tile[{min(left)}…{max(left)}] × "
             f"N_tile[{16 * step}…{16 * step + 15}][{column}…{column + 7}]"
         )
-    assert sorted(each.text for each in found.operations) == sorted(wanted)
-    stores = [each.text for each in found.touches("shared") if each.kind == "store"]
+    assert sorted(texts(traced.operations)) == sorted(wanted)
+    stores = texts(access for access in traced.touches("shared") if access.kind == "store")
     row, chunk = lane // 4, lane % 4
     place = 4 * row + (chunk ^ (row >> 1 & 3))
     assert f"write M_tile[{place}].y = M[{row}][{8 * chunk + 2}…{8 * chunk + 3}]" in stores
@@ -598,11 +655,8 @@ def test_matrices_loaded_by_wmma() -> None:
         Buffer("b", (16, 32), "float16", "in"),
         Buffer("c", (16, 16), "float32", "out"),
     )
-    launch = launch_of(source, arguments)
-    found = trace(launch, compile_launch(launch, (9, 0)), ORIGIN, (5, 0, 0), "test")
-    assert [each.text for each in found.followed.operations] == [
-        "left[0…15][0…15] × b[0…15][16…31]"
-    ]
+    traced = follow_source(source, *arguments, thread=5)
+    assert texts(traced.followed.operations) == ["left[0…15][0…15] × b[0…15][16…31]"]
 
 
 def test_the_inputs_are_those_of_the_seed() -> None:
@@ -610,9 +664,9 @@ def test_the_inputs_are_those_of_the_seed() -> None:
     compiled = compile_launch(launch, (8, 0))
     sources = set()
     for seed in (0, 1):
-        found = trace(launch, compiled, ORIGIN, (3, 0, 0), "test", seed=seed)
+        traced = trace(launch, compiled, ORIGIN, (3, 0, 0), "test", seed=seed)
         index = int(make_inputs(launch, seed)["index"][3])
-        assert found.followed.steps[-1].text == f"write b[3] = a[{index}]"
+        assert traced.followed.steps[-1].text == f"write b[3] = a[{index}]"
         sources.add(index)
     assert len(sources) == 2
 
@@ -631,9 +685,8 @@ def test_the_grid_begins_with_the_memory_that_the_block_began_with() -> None:
         Buffer("b", (32,), "float32", "out"),
         Buffer("done", (1,), "uint32", "inout", Uniform(0, 1)),
     )
-    launch = launch_of(FIRST_BLOCK, arguments, grid=(3, 1, 1))
-    found = trace(launch, compile_launch(launch, (9, 0)), ORIGIN, ORIGIN, "test")
-    reads = {each.array: each.grid_reads for each in found.arrays}
+    traced = follow_source(FIRST_BLOCK, *arguments, blocks=3)
+    reads = {use.array: use.grid_reads for use in traced.arrays}
 
     # Each block adds one; only the first finds none there, and reads all of a.
     assert reads["a"] == {1: 32}
