@@ -1,8 +1,10 @@
-"""What instructions do to moves: by how much a result changes from block to block.
+"""Rules for affine values: how an instruction turns the strides of its sources into its result's.
 
-A rule is asked where a source moves. It gives the result's move, exactly, within bounds that it
-sets to how far the blocks may lie (`reach.py`): a comparison must come out alike, a value must not
-wrap around where it is widened or divided. What has no rule keeps the sources as they are.
+A stride is the amount by which a register changes per step of the block index. A rule applies where
+a source has a stride. It gives the exact stride of the result, and restricts the decision range
+(`decision_range`) to the blocks for which it holds: comparisons must come out the same, and values
+must not wrap around where they are widened or divided. An instruction without a rule restricts the
+range to blocks where its sources do not change.
 """
 
 from __future__ import annotations
@@ -23,224 +25,234 @@ from memlab.device.emulator.sampling.data_dependence import is_bitwise
 from memlab.device.emulator.sampling.decision_range import UNBOUNDED, DecisionRange, IntArray
 
 Stride: TypeAlias = IntArray
-"""By what a register's lanes change for a step in x, y, z: shape (3, 1) or (3, lanes)."""
+"""Change of a register per step of the block index in x, y and z: shape (3, lanes), or (3, 1) where
+it is the same for all lanes."""
 StrideGetter: TypeAlias = Callable[[], "Stride | None"]
-"""Gives a register's move, now; None where it does not move."""
+"""Returns the current stride of a register; None where it does not change."""
 StrideRule: TypeAlias = Callable[["SourceOperands"], "Stride | None"]
-"""Gives the move of an instruction's result."""
+"""Returns the stride of an instruction's result; None where it does not change."""
 
 
 class SourceOperands:
-    """The sources of one instruction, each time it runs.
+    """The sources of one instruction; `begin` updates them for an execution.
 
     Attributes:
-        moves: What each source moves by, None where it does not.
-        active: The lanes that run.
-        types: The sources' PTX types.
+        step: The instruction.
+        decision_range: The range that its rule restricts.
+        strides: The stride of each source, None where it does not change.
+        active: The lanes that execute the instruction, as a mask.
+        types: The PTX types of the sources.
     """
 
     def __init__(
         self,
         step: DecodedInstruction,
         operands: Operands,
-        reach: DecisionRange,
-        movers: list[StrideGetter],
+        decision_range: DecisionRange,
+        stride_getters: list[StrideGetter],
     ) -> None:
-        self.reach, self.step, self.types = reach, step, step.row.of
-        self.moves: list[Stride | None] = []
+        self.decision_range, self.step, self.types = decision_range, step, step.row.of
+        self.strides: list[Stride | None] = []
         self.active: Mask = np.zeros(0, np.bool_)
-        self._lanes, self._movers = operands.lanes, movers
+        self._lanes, self._stride_getters = operands.lanes, stride_getters
         self._sources = [
-            operands.source(each, ptx_type)
-            for each, ptx_type in zip(step.instruction.operands[1:], self.types, strict=False)
+            operands.source(operand, ptx_type)
+            for operand, ptx_type in zip(step.instruction.operands[1:], self.types, strict=False)
         ]
 
     def begin(self, active: Mask) -> bool:
-        """Look at the sources; False where none moves."""
+        """Take the strides of the sources for one execution; False where none changes."""
         self.active = active
-        self.moves = [mover() for mover in self._movers]
-        return any(move is not None for move in self.moves)
+        self.strides = [getter() for getter in self._stride_getters]
+        return any(stride is not None for stride in self.strides)
 
     def value(self, source: int) -> NDArray[np.int64]:
-        """The lanes of a source, of 64 bits."""
+        """The values of a source in all lanes, as 64-bit integers."""
         lanes = value_of(self._sources[source])
         return np.broadcast_to(lanes, self._lanes).astype(np.int64)
 
     def keep(self, source: int) -> None:
-        """Keep a source within its type: beyond, it would wrap around."""
-        move = self.moves[source]
-        if move is not None:
+        """Restrict the range to blocks where a source stays within its type, without wrapping."""
+        stride = self.strides[source]
+        if stride is not None:
             value, (least, most) = self.value(source), _type_range(self.types[source])
-            self.reach.restrict(move, least - value, most - value, self.active)
+            self.decision_range.restrict(stride, least - value, most - value, self.active)
 
-    def confine(self) -> Stride | None:
-        """Keep all sources as they are, so that the result does not move."""
-        for move in self.moves:
-            if move is not None:
-                self.reach.confine(move, self.active)
+    def require_unchanged(self) -> Stride | None:
+        """Restrict the range to blocks where no source changes; so the result does not either."""
+        for stride in self.strides:
+            if stride is not None:
+                self.decision_range.require_unchanged(stride, self.active)
         return None
 
 
 # --- Rules -------------------------------------------------------------------------------------
 
 
-def _unknown(read: SourceOperands) -> Stride | None:
-    return read.confine()
+def _unknown(sources: SourceOperands) -> Stride | None:
+    return sources.require_unchanged()
 
 
-def _sign_only(read: SourceOperands) -> None:
-    """A bitwise operation of whose result only the sign is asked: it stays while theirs do."""
-    half = min(1 << (8 * TYPE_BYTES[read.types[0]] - 1), UNBOUNDED)
-    for source, move in enumerate(read.moves):
-        if move is not None:
-            value = read.value(source)
+def _sign_only(sources: SourceOperands) -> None:
+    """A bitwise operation with a result tested for its sign only: the sources keep their signs."""
+    half = min(1 << (8 * TYPE_BYTES[sources.types[0]] - 1), UNBOUNDED)
+    for source, stride in enumerate(sources.strides):
+        if stride is not None:
+            value = sources.value(source)
             if half < UNBOUNDED:
                 value = (value + half & 2 * half - 1) - half
             below = value < 0
             least, most = np.where(below, -half, 0), np.where(below, -1, half - 1)
-            read.reach.restrict(move, least - value, most - value, read.active)
+            sources.decision_range.restrict(stride, least - value, most - value, sources.active)
 
 
-def _copy_stride(read: SourceOperands) -> Stride | None:
-    return read.moves[0]
+def _copy_stride(sources: SourceOperands) -> Stride | None:
+    return sources.strides[0]
 
 
-def _convert(read: SourceOperands) -> Stride | None:
-    if TYPE_BYTES[read.step.row.to[0]] > TYPE_BYTES[read.types[0]]:
-        read.keep(0)
-    return _wrap_stride(read.moves[0], read.step.row.to[0])
+def _convert(sources: SourceOperands) -> Stride | None:
+    if TYPE_BYTES[sources.step.row.to[0]] > TYPE_BYTES[sources.types[0]]:
+        sources.keep(0)
+    return _wrap_stride(sources.strides[0], sources.step.row.to[0])
 
 
-def _add(read: SourceOperands) -> Stride | None:
-    return add_strides(read.moves)
+def _add(sources: SourceOperands) -> Stride | None:
+    return add_strides(sources.strides)
 
 
-def _subtract(read: SourceOperands) -> Stride | None:
-    return _subtract_strides(*read.moves)
+def _subtract(sources: SourceOperands) -> Stride | None:
+    return _subtract_strides(*sources.strides)
 
 
-def _negate(read: SourceOperands) -> Stride | None:
-    """`neg`, and `not`, which is that less 1."""
-    return _subtract_strides(None, read.moves[0])
+def _negate(sources: SourceOperands) -> Stride | None:
+    """`neg`, and `not`, which is the negated value less 1."""
+    return _subtract_strides(None, sources.strides[0])
 
 
-def _no_stride(read: SourceOperands) -> None:
-    """`isspacep`: an address that went into another space would be at fault there."""
+def _no_stride(sources: SourceOperands) -> None:
+    """`isspacep`: an address that moved into another state space would be at fault there."""
 
 
-def _multiply(read: SourceOperands) -> Stride | None:
+def _multiply(sources: SourceOperands) -> Stride | None:
     """`mul` and `mad`, `.lo` or `.wide`."""
-    if TYPE_BYTES[read.step.row.to[0]] > TYPE_BYTES[read.types[0]]:
-        read.keep(0)
-        read.keep(1)
-    a, b, *added = read.moves
-    if a is not None and b is not None:  # their product is no longer linear
-        read.reach.confine(a, read.active)
+    if TYPE_BYTES[sources.step.row.to[0]] > TYPE_BYTES[sources.types[0]]:
+        sources.keep(0)
+        sources.keep(1)
+    a, b, *added = sources.strides
+    if a is not None and b is not None:  # their product is not linear
+        sources.decision_range.require_unchanged(a, sources.active)
         a = None
-    product = b * read.value(0) if b is not None else None
+    product = b * sources.value(0) if b is not None else None
     if a is not None:
-        product = a * read.value(1)
-    return _wrap_stride(add_strides([product, *added]), read.step.row.to[0])
+        product = a * sources.value(1)
+    return _wrap_stride(add_strides([product, *added]), sources.step.row.to[0])
 
 
-def _shift_left(read: SourceOperands) -> Stride | None:
-    move, by = read.moves
-    if move is None or by is not None:
-        return read.confine()
-    return _wrap_stride(move << np.clip(read.value(1), 0, 63), read.types[0])
+def _shift_left(sources: SourceOperands) -> Stride | None:
+    stride, by = sources.strides
+    if stride is None or by is not None:
+        return sources.require_unchanged()
+    return _wrap_stride(stride << np.clip(sources.value(1), 0, 63), sources.types[0])
 
 
-def _shift_right(read: SourceOperands) -> Stride | None:
-    if read.moves[0] is None or read.moves[1] is not None:
-        return read.confine()
-    return _quotient_stride(read, np.int64(1) << np.clip(read.value(1), 0, 62))[0]
+def _shift_right(sources: SourceOperands) -> Stride | None:
+    if sources.strides[0] is None or sources.strides[1] is not None:
+        return sources.require_unchanged()
+    return _quotient_stride(sources, np.int64(1) << np.clip(sources.value(1), 0, 62))[0]
 
 
-def _divide(read: SourceOperands) -> Stride | None:
-    divisor = read.value(1)
-    if read.moves[0] is None or read.moves[1] is not None or (divisor <= 0)[read.active].any():
-        return read.confine()
-    quotient, remainder = _quotient_stride(read, np.maximum(divisor, 1))
-    return quotient if read.step.row.opcode.startswith("div") else remainder
+def _divide(sources: SourceOperands) -> Stride | None:
+    divisor = sources.value(1)
+    if (
+        sources.strides[0] is None
+        or sources.strides[1] is not None
+        or (divisor <= 0)[sources.active].any()
+    ):
+        return sources.require_unchanged()
+    quotient, remainder = _quotient_stride(sources, np.maximum(divisor, 1))
+    return quotient if sources.step.row.opcode.startswith("div") else remainder
 
 
 def _quotient_stride(
-    read: SourceOperands, divisor: IntArray
+    sources: SourceOperands, divisor: IntArray
 ) -> tuple[Stride | None, Stride | None]:
-    """What quotient and remainder move by: whole multiples move the quotient alone.
+    """The strides of quotient and remainder.
 
-    Else they move the remainder alone, as far as the quotient stays.
+    A stride that is a multiple of the divisor changes the quotient alone. Any other stride changes
+    the remainder alone, as far as the quotient stays the same.
     """
-    (move, *_), value = read.moves, read.value(0)
-    assert move is not None
-    read.keep(0)
-    truncates = not read.step.row.opcode.startswith("shr")
-    if truncates:  # towards 0, so on each side of it in another way
+    (stride, *_), value = sources.strides, sources.value(0)
+    assert stride is not None
+    sources.keep(0)
+    truncates = not sources.step.row.opcode.startswith("shr")
+    if truncates:  # towards 0: the value must keep its sign
         below = value < 0
         bounds = np.where(below, -UNBOUNDED, -value), np.where(below, -1 - value, UNBOUNDED)
-        read.reach.restrict(move, *bounds, read.active)
-    if not (move % divisor)[:, read.active].any():
-        return _collapse_uniform_lanes(move // divisor), None
-    if truncates and (value < 0)[read.active].any():
-        read.confine()
+        sources.decision_range.restrict(stride, *bounds, sources.active)
+    if not (stride % divisor)[:, sources.active].any():
+        return _collapse_uniform_lanes(stride // divisor), None
+    if truncates and (value < 0)[sources.active].any():
+        sources.require_unchanged()
         return None, None
     first = value // divisor * divisor
-    read.reach.restrict(move, first - value, first + divisor - 1 - value, read.active)
-    return None, move
+    sources.decision_range.restrict(
+        stride, first - value, first + divisor - 1 - value, sources.active
+    )
+    return None, stride
 
 
-def _and(read: SourceOperands) -> Stride | None:
-    """A mask of the lowest bits, or of all but these, where a step leaves the lowest bits."""
-    source, mask = (0, 1) if read.moves[0] is not None else (1, 0)
-    move = read.moves[source]
-    if move is None or read.moves[mask] is not None or read.types[0] == "pred":
-        return read.confine()
-    unit, bits = _common_power_of_two(move, read.active), read.value(mask)[read.active]
+def _and(sources: SourceOperands) -> Stride | None:
+    """A mask of the lowest bits, or of all but these, where the stride leaves these bits alone."""
+    source, mask = (0, 1) if sources.strides[0] is not None else (1, 0)
+    stride = sources.strides[source]
+    if stride is None or sources.strides[mask] is not None or sources.types[0] == "pred":
+        return sources.require_unchanged()
+    unit, bits = _common_power_of_two(stride, sources.active), sources.value(mask)[sources.active]
     if ((bits >= 0) & (bits < unit)).all():
         return None
-    if (bits | (unit - 1) == _type_range(read.types[0])[1]).all() or (
+    if (bits | (unit - 1) == _type_range(sources.types[0])[1]).all() or (
         bits | (unit - 1) == -1
     ).all():
-        return move
-    return read.confine()
+        return stride
+    return sources.require_unchanged()
 
 
-def _or(read: SourceOperands) -> Stride | None:
-    """An addition, where the bits are of one source or of the other."""
-    source, other = (0, 1) if read.moves[0] is not None else (1, 0)
-    move = read.moves[source]
-    if move is None or read.moves[other] is not None or read.types[0] == "pred":
-        return read.confine()
-    unit = _common_power_of_two(move, read.active)
-    bits, value = read.value(other)[read.active], read.value(source)[read.active]
+def _or(sources: SourceOperands) -> Stride | None:
+    """Equal to an addition where no bit is set in both sources."""
+    source, other = (0, 1) if sources.strides[0] is not None else (1, 0)
+    stride = sources.strides[source]
+    if stride is None or sources.strides[other] is not None or sources.types[0] == "pred":
+        return sources.require_unchanged()
+    unit = _common_power_of_two(stride, sources.active)
+    bits, value = sources.value(other)[sources.active], sources.value(source)[sources.active]
     if ((bits >= 0) & (bits < unit) & (bits & value == 0)).all():
-        return move
-    return read.confine()
+        return stride
+    return sources.require_unchanged()
 
 
-def _compare(read: SourceOperands) -> None:
-    """`setp`: the sign of the difference decides, and whether it is 0."""
-    _fix_decision(read, read.step.row.opcode.split(".")[1])
+def _compare(sources: SourceOperands) -> None:
+    """`setp`: the sign of the difference decides the result, or whether it is 0."""
+    _fix_decision(sources, sources.step.row.opcode.split(".")[1])
 
 
-def _min_max(read: SourceOperands) -> Stride | None:
-    """`min` and `max`: what they choose is chosen within the bounds."""
-    _fix_decision(read, "lt")
-    first = read.value(0) < read.value(1)
-    return _selected_stride(read, first if read.step.row.opcode.startswith("min") else ~first)
+def _min_max(sources: SourceOperands) -> Stride | None:
+    """`min` and `max`: the range is restricted to blocks that select the same source."""
+    _fix_decision(sources, "lt")
+    first = sources.value(0) < sources.value(1)
+    return _selected_stride(sources, first if sources.step.row.opcode.startswith("min") else ~first)
 
 
-def _select(read: SourceOperands) -> Stride | None:
-    return _selected_stride(read, read.value(2) != 0)
+def _select(sources: SourceOperands) -> Stride | None:
+    return _selected_stride(sources, sources.value(2) != 0)
 
 
-def _fix_decision(read: SourceOperands, comparison: str) -> None:
-    read.keep(0)
-    read.keep(1)
-    move = _subtract_strides(*read.moves[:2])
-    if move is None:
+def _fix_decision(sources: SourceOperands, comparison: str) -> None:
+    sources.keep(0)
+    sources.keep(1)
+    stride = _subtract_strides(*sources.strides[:2])
+    if stride is None:
         return
-    apart = read.value(0) - read.value(1)
+    apart = sources.value(0) - sources.value(1)
     lowest, highest = np.full(apart.shape, -UNBOUNDED), np.full(apart.shape, UNBOUNDED)
     if comparison in ("le", "ls", "gt", "hi"):
         lowest, highest = np.where(apart > 0, 1, -UNBOUNDED), np.where(apart > 0, UNBOUNDED, 0)
@@ -249,7 +261,7 @@ def _fix_decision(read: SourceOperands, comparison: str) -> None:
     else:
         lowest = np.where(apart > 0, 1, np.where(apart < 0, -UNBOUNDED, 0))
         highest = np.where(apart > 0, UNBOUNDED, np.where(apart < 0, -1, 0))
-    read.reach.restrict(move, lowest - apart, highest - apart, read.active)
+    sources.decision_range.restrict(stride, lowest - apart, highest - apart, sources.active)
 
 
 _INTEGERS = ("s8", "u8", "s16", "u16", "s32", "u32", "s64", "u64", "b16", "b32", "b64")
@@ -278,77 +290,77 @@ _RULES: dict[str, StrideRule] = {
     "max": _min_max,
     "selp": _select,
 }
-"""By the opcode without its types and, of `setp`, what it compares and joins."""
+"""Rules by opcode, without its types and state spaces."""
 
 
 def stride_rule(step: DecodedInstruction, by_sign: bool) -> StrideRule:
-    """The rule for an instruction, and for its sign where that is all that is asked of it."""
+    """The rule for an instruction; with `by_sign`, for a result tested for its sign only."""
     row, operands = step.row, step.instruction.operands
     if by_sign and is_bitwise(step) and row.to != ("pred",):
         return _sign_only
-    names = {name for each in operands[1:] for name in registers_of(each)}
+    names = {name for operand in operands[1:] for name in registers_of(operand)}
     if row.kind != "lanes" or row.carry or not CLOCK_REGISTERS.isdisjoint(names):
         return _unknown
-    if any(isinstance(each, Vector) for each in operands):
+    if any(isinstance(operand, Vector) for operand in operands):
         return _unknown
-    types = [each for each in row.of if each != "pred"]
-    if not all(each in _INTEGERS for each in (*types, *(t for t in row.to if t != "pred"))):
+    types = [ptx_type for ptx_type in (*row.of, *row.to) if ptx_type != "pred"]
+    if not all(ptx_type in _INTEGERS for ptx_type in types):
         return _unknown
     name, *rest = row.opcode.split(" ")[0].split(".")
     if name == "setp":
         return _compare
-    qualifiers = [each for each in rest if each not in (*_INTEGERS, *WINDOWS)]
+    qualifiers = [word for word in rest if word not in (*_INTEGERS, *WINDOWS)]
     return _RULES.get(".".join([name, *qualifiers]), _unknown)
 
 
-# --- Moves -------------------------------------------------------------------------------------
+# --- Strides -------------------------------------------------------------------------------------
 
 
-def add_strides(moves: list[Stride | None]) -> Stride | None:
-    """What a sum moves by."""
-    moving = [each for each in moves if each is not None]
-    return sum(moving[1:], moving[0]) if moving else None
+def add_strides(strides: list[Stride | None]) -> Stride | None:
+    """The stride of a sum."""
+    changing = [stride for stride in strides if stride is not None]
+    return sum(changing[1:], changing[0]) if changing else None
 
 
 def _subtract_strides(a: Stride | None, b: Stride | None) -> Stride | None:
     return add_strides([a, None if b is None else -b])
 
 
-def _selected_stride(read: SourceOperands, first: NDArray[np.bool_]) -> Stride | None:
-    """What a choice between the first two sources moves by."""
-    a, b = read.moves[:2]
-    taken = first[read.active]
+def _selected_stride(sources: SourceOperands, first: NDArray[np.bool_]) -> Stride | None:
+    """The stride of a selection between the first two sources."""
+    a, b = sources.strides[:2]
+    taken = first[sources.active]
     if taken.all() or not taken.any():
         return a if taken.all() else b
     nothing = np.zeros((3, 1), np.int64)
     return np.where(first, nothing if a is None else a, nothing if b is None else b)
 
 
-def _wrap_stride(move: Stride | None, ptx_type: str) -> Stride | None:
-    """A move of a register of fewer than 64 bits, the shorter way round."""
+def _wrap_stride(stride: Stride | None, ptx_type: str) -> Stride | None:
+    """A stride reduced to a register's width: of the equal ones the one nearest to 0."""
     bits = 8 * TYPE_BYTES[ptx_type]
-    if move is None:
+    if stride is None:
         return None
     if bits < 64:
         half = 1 << (bits - 1)
-        move = ((move + half) & (2 * half - 1)) - half
-    return _collapse_uniform_lanes(move)
+        stride = ((stride + half) & (2 * half - 1)) - half
+    return _collapse_uniform_lanes(stride)
 
 
-def _collapse_uniform_lanes(move: Stride) -> Stride:
-    """One column for all lanes where these move alike."""
-    return move[:, :1] if (move == move[:, :1]).all() else move
+def _collapse_uniform_lanes(stride: Stride) -> Stride:
+    """The stride as one column, where it is the same for all lanes."""
+    return stride[:, :1] if (stride == stride[:, :1]).all() else stride
 
 
-def _common_power_of_two(move: Stride, active: Mask) -> int:
-    """The largest power of two that each step moves a value by a multiple of."""
-    lanes = move if move.shape[1] == 1 else move[:, active]
-    joined = int(np.bitwise_or.reduce(lanes, axis=None))
-    return joined & -joined if joined else 1 << 62
+def _common_power_of_two(stride: Stride, active: Mask) -> int:
+    """The largest power of two that divides the strides of all active lanes."""
+    lanes = stride if stride.shape[1] == 1 else stride[:, active]
+    combined = int(np.bitwise_or.reduce(lanes, axis=None))
+    return combined & -combined if combined else 1 << 62
 
 
 def _type_range(ptx_type: str) -> tuple[int, int]:
-    """What a type holds; of 64 bits, as far as their differences do not overflow."""
+    """The least and the greatest value of a type; for 64 bits, such that differences fit."""
     bits = 8 * TYPE_BYTES[ptx_type]
     if bits == 64:
         return (-UNBOUNDED if ptx_type[0] == "s" else 0), UNBOUNDED

@@ -1,12 +1,14 @@
-"""How a block's values move with its place in the grid, and how far that changes no decision.
+"""Follows a block's values as affine functions of the block index, to find blocks that do the same.
 
-While a block runs, each integer register that decides a branch or an address carries its *move*:
-by what it changes for a step to the next block in x, y and z, a lane each. Arithmetic on integers
-passes moves on exactly (it is linear, modulo the register's width), a comparison bounds how far
-the other blocks compare alike, and what no rule covers keeps a block to where its value stays.
-Blocks within these bounds take the same branches and touch addresses at the same distances.
-Nothing else is executed, neither arithmetic on data nor accesses to it: programs that data decides
-(`dependence.py`) are not followed.
+While a block runs, each integer register that a branch or an address depends on carries its
+*stride*: the amount by which it changes per step of the block index in x, y and z, for each lane.
+Integer arithmetic is linear modulo the register's width, so it passes strides on exactly. A
+comparison restricts the *decision range*: the blocks for which it comes out the same. Where no rule
+applies, the range is restricted to blocks for which the value does not change. All blocks in the
+range take the same branches, and their addresses lie at constant strides.
+
+Nothing else is executed: neither arithmetic on data nor accesses to data. Programs whose control
+flow or addresses depend on data (`data_dependence`) cannot be followed.
 """
 
 from __future__ import annotations
@@ -36,140 +38,138 @@ from memlab.device.emulator.sampling.affine_rules import (
 from memlab.device.emulator.sampling.data_dependence import decision_sources, sign_only_registers
 from memlab.device.emulator.sampling.decision_range import DecisionRange, IntArray
 
-_UNBOUNDED_STRIDE: Stride = np.ones(
-    (3, 1), np.int64
-)  # of a clock, which no bound holds for another block
+_CLOCK_STRIDE: Stride = np.ones((3, 1), np.int64)
+"""Any stride but 0: nothing is known about the clock of another block."""
 _BLOCK_INDEX_STRIDES = {
     f"%ctaid.{name}": np.eye(3, dtype=np.int64)[:, [axis]] for axis, name in enumerate("xyz")
 }
 
 
 class AffineValues(Observer):
-    """Follows chunks of blocks.
-
-    Attributes:
-        boxes: Around each block that has run, the blocks that do as it does.
-        strides: As in `Reach`, of all of them.
-    """
+    """Follows the affine values of chunks of blocks."""
 
     def __init__(self, program: Program) -> None:
-        """Follow the registers and state spaces that decide what a program does."""
+        """Follow the registers and state spaces that branches and addresses depend on."""
         self._deciding, self._spaces = decision_sources(program)
         self._signs = sign_only_registers(program)
         self._finished: list[BlockBox] = []
         self._strides = np.zeros(3, np.int64)
-        self._reach: DecisionRange | None = None
+        self._range: DecisionRange | None = None
 
     @property
     def boxes(self) -> list[BlockBox]:
-        """Around each block that has run, in turn, the blocks that do as it does."""
-        return self._finished + (self._reach.boxes() if self._reach else [])
+        """For each block that has run, in order, a box of blocks around it that do the same."""
+        return self._finished + (self._range.boxes() if self._range else [])
 
     @property
     def strides(self) -> IntArray:
-        """As in `Reach`, of all blocks that have run."""
-        return self._strides | self._reach.strides if self._reach else self._strides
+        """Strides of the addresses of all blocks that have run: see `DecisionRange.strides`."""
+        return self._strides | self._range.strides if self._range else self._strides
 
     def chunk_started(self, chunk: ChunkState) -> None:
-        """Take up the next chunk."""
+        """Begin to follow the blocks of the next chunk."""
         threads = chunk.threads
         self._finished, self._strides = self.boxes, self.strides
-        self._reach = DecisionRange(threads.blocks, threads.grid.grid)
+        self._range = DecisionRange(threads.blocks, threads.grid.grid)
         self._alive, self._operands = threads.alive, chunk.operands
-        self._moves: dict[str, Stride] = {}
+        self._register_strides: dict[str, Stride] = {}
         self._written: set[str] = set()
 
     def instruction_bound(self, index: int, step: DecodedInstruction, action: Action) -> Action:
-        """The action of an instruction, where it decides anything, and what it does to moves."""
+        """Follow an instruction's strides, and leave its action out where no decision needs it."""
         targets = tuple(registers_written(step))
         decides = not self._deciding.isdisjoint(targets)
         if step.row.kind in ("load", "store", "atomic", "reduce"):
-            if not decides and not self._keeps(step):
+            if not decides and not self._stores_decision_value(step):
                 action = do_nothing
-            rule = self._access(step)
+            rule = self._access_rule(step)
         elif step.row.kind == "arrive":
             return action
         elif not decides:
             return do_nothing
         else:
-            rule = self._computing(step)
+            rule = self._computation_rule(step)
 
         def run(mask: Mask | None) -> None:
-            move = rule(self._alive if mask is None else mask)
+            stride = rule(self._alive if mask is None else mask)
             action(mask)
             for name in targets:
-                self._set(name, move, mask)
+                self._set(name, stride, mask)
 
         return run
 
-    def _computing(self, step: DecodedInstruction) -> Callable[[Mask], Stride | None]:
-        """What an instruction's result moves by."""
-        assert self._reach is not None
-        movers = [each for o in step.instruction.operands[1:] for each in self._movers(o)]
-        reading = SourceOperands(step, self._operands, self._reach, movers)
+    def _computation_rule(self, step: DecodedInstruction) -> Callable[[Mask], Stride | None]:
+        """The function that gives the stride of a computing instruction's result."""
+        assert self._range is not None
+        getters = [g for o in step.instruction.operands[1:] for g in self._stride_getters(o)]
+        sources = SourceOperands(step, self._operands, self._range, getters)
         rule = stride_rule(step, self._signs.issuperset(registers_written(step)))
 
         def run(active: Mask) -> Stride | None:
-            return rule(reading) if reading.begin(active) else None
+            return rule(sources) if sources.begin(active) else None
 
         return run
 
-    def _access(self, step: DecodedInstruction) -> Callable[[Mask], Stride | None]:
-        """A memory access: its address; what is loaded must not move, nor what may be loaded."""
-        assert self._reach is not None
-        reach = self._reach
+    def _access_rule(self, step: DecodedInstruction) -> Callable[[Mask], Stride | None]:
+        """The function that records the stride of an access's address.
+
+        A loaded value that decides something must be the same for all blocks of the range, and so
+        must be its address, and a value that may be loaded later.
+        """
+        assert self._range is not None
+        decision_range = self._range
         operands = step.instruction.operands
-        address = next(each for each in operands if isinstance(each, Address))
-        (place,) = self._movers(address)
-        values: list[StrideGetter] = []
-        if self._keeps(step):
-            stored = (each for each in operands if not isinstance(each, Address))
-            values = [mover for each in stored for mover in self._movers(each)]
-        loads = not self._deciding.isdisjoint(registers_written(step))
+        address = next(operand for operand in operands if isinstance(operand, Address))
+        (address_stride,) = self._stride_getters(address)
+        stored_strides: list[StrideGetter] = []
+        if self._stores_decision_value(step):
+            stored = (operand for operand in operands if not isinstance(operand, Address))
+            stored_strides = [g for operand in stored for g in self._stride_getters(operand)]
+        loads_decision_value = not self._deciding.isdisjoint(registers_written(step))
         last: Stride | None = None
 
         def run(active: Mask) -> None:
             nonlocal last
-            move = place()
-            if move is not None and (move is not last or move.shape[1] > 1):
-                reach.touch(move, active)
-                last = move
-            if move is not None and loads:
-                reach.confine(move, active)
-            for each in values:
-                moving = each()
-                if moving is not None:
-                    reach.confine(moving, active)
+            stride = address_stride()
+            if stride is not None and (stride is not last or stride.shape[1] > 1):
+                decision_range.record_addresses(stride, active)
+                last = stride
+            if stride is not None and loads_decision_value:
+                decision_range.require_unchanged(stride, active)
+            for stored_stride in stored_strides:
+                changing = stored_stride()
+                if changing is not None:
+                    decision_range.require_unchanged(changing, active)
 
         return run
 
-    def _keeps(self, step: DecodedInstruction) -> bool:
-        """Whether what an instruction stores may be loaded to decide something."""
+    def _stores_decision_value(self, step: DecodedInstruction) -> bool:
+        """Whether an instruction stores a value that may be loaded to decide something."""
         space = step.row.space
         stored = step.row.kind != "load" and (space in self._spaces or space == "generic")
         return stored and bool(self._spaces)
 
-    def _movers(self, operand: Operand) -> list[StrideGetter]:
-        """What an operand's registers move by; one that is no register does not move."""
-        return [self._mover(name) for name in registers_of(operand)] or [lambda: None]
+    def _stride_getters(self, operand: Operand) -> list[StrideGetter]:
+        """The strides of an operand's registers; an operand without registers has none."""
+        return [self._stride_getter(name) for name in registers_of(operand)] or [lambda: None]
 
-    def _mover(self, register: str) -> StrideGetter:
+    def _stride_getter(self, register: str) -> StrideGetter:
         if register in CLOCK_REGISTERS:
-            return lambda: _UNBOUNDED_STRIDE
+            return lambda: _CLOCK_STRIDE
         if register in _BLOCK_INDEX_STRIDES:
             return lambda: _BLOCK_INDEX_STRIDES[register]
-        return lambda: self._moves.get(register)
+        return lambda: self._register_strides.get(register)
 
-    def _set(self, name: str, move: Stride | None, mask: Mask | None) -> None:
-        """Note what a register moves by from now on, in the lanes of a mask."""
-        if mask is not None and name in self._written:  # else other lanes hold nothing yet
-            old = self._moves.get(name)
-            if old is not move:
-                now = np.zeros((3, 1), np.int64) if move is None else move
+    def _set(self, name: str, stride: Stride | None, mask: Mask | None) -> None:
+        """Set the stride of a register in the lanes of a mask."""
+        if mask is not None and name in self._written:  # else the other lanes hold no value yet
+            old = self._register_strides.get(name)
+            if old is not stride:
+                now = np.zeros((3, 1), np.int64) if stride is None else stride
                 before = np.zeros((3, 1), np.int64) if old is None else old
-                move = before if np.array_equal(now, before) else np.where(mask, now, before)
+                stride = before if np.array_equal(now, before) else np.where(mask, now, before)
         self._written.add(name)
-        if move is None or not move.any():
-            self._moves.pop(name, None)
+        if stride is None or not stride.any():
+            self._register_strides.pop(name, None)
         else:
-            self._moves[name] = move
+            self._register_strides[name] = stride

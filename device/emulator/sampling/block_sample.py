@@ -1,10 +1,10 @@
-"""Which blocks of a large grid are executed, and how many each stands for.
+"""Stratified sampling of a large grid: the blocks to execute, and how many each represents.
 
-Blocks differ by where they lie: at an edge a guard or a short tile changes what they do. Each
-dimension is cut into first, middle and last, and wherever else it is said to be; blocks at the
-same place form a stratum, and counters of its sample are scaled to its size. Counts are exact
-where the blocks of a stratum do the same; sample sizes are powers of two, so that scaling loses
-nothing.
+Blocks differ by position: at an edge, a guard or a partial tile changes their work. Each dimension
+is cut into its first block, its last block and the middle, and at further cuts on request. Each
+combination of pieces is a stratum, and the counters of its sample are scaled to its size. Counts
+are exact where all blocks of a stratum do the same. Sample sizes are powers of two, so that scaling
+is exact.
 """
 
 from __future__ import annotations
@@ -22,21 +22,23 @@ from memlab.device.emulator.machine.threads import block_coordinates
 from memlab.kernels.launch import Dim3
 
 INTERIOR_SAMPLE = 16
+"""Blocks of the sample of the stratum that holds the grid's center."""
 EDGE_SAMPLE = 4
+"""Blocks of the sample of every other stratum."""
 INEXACT_SAMPLE_FACTOR = 64
-"""Times as many make an estimate: of 1,024 blocks a share is known to within 1.6% (one standard
-deviation of a binomial at 1/2)."""
+"""How many times more blocks are drawn for an estimate: with 1,024 blocks, a share has a standard
+error of 1.6 percentage points at most (binomial at 1/2)."""
 
 
 class BlockCoordinates(Protocol):
-    """Coordinates of blocks, shape (blocks, 3): an array, or what gives slices of one."""
+    """Coordinates of blocks, shape (blocks, 3): an array, or an object with slices of one."""
 
     def __len__(self) -> int:
         """How many blocks."""
         ...
 
     def __getitem__(self, part: slice, /) -> NDArray[np.int64]:
-        """Some of them, as an array."""
+        """The coordinates of some of the blocks, as an array."""
         ...
 
 
@@ -44,7 +46,10 @@ class BlockCoordinates(Protocol):
 class WholeGrid:
     """Every block of a grid in launch order (x fastest).
 
-    A grid may have more blocks than memory holds numbers: only slices become arrays.
+    A grid may have more blocks than fit in memory, so only slices become arrays.
+
+    Attributes:
+        grid: Blocks in x, y and z.
     """
 
     grid: Dim3
@@ -54,18 +59,19 @@ class WholeGrid:
         return math.prod(self.grid)
 
     def __getitem__(self, part: slice) -> NDArray[np.int64]:
-        """Coordinates of the blocks from one place in launch order to another."""
+        """Coordinates of a range of the launch order."""
         return block_coordinates(np.arange(*part.indices(len(self)), dtype=np.int64), self.grid)
 
 
 @dataclass(frozen=True)
 class GridPartition:
-    """How a grid is divided into strata.
+    """The partition of a grid into strata.
 
     Attributes:
-        cuts: For x, y and z, where pieces begin; the ends are cut off in any case.
-        periods: For x, y and z, after how many steps blocks are of one kind again.
-        exact: Whether the blocks of a stratum are known to do the same.
+        cuts: Coordinates in x, y and z where pieces begin. The first and last block of a dimension
+            are always cut off.
+        periods: After how many steps in x, y and z blocks belong to the same class again.
+        exact: Whether all blocks of a stratum are known to do the same.
     """
 
     cuts: tuple[frozenset[int], frozenset[int], frozenset[int]] = (frozenset(),) * 3
@@ -73,7 +79,7 @@ class GridPartition:
     exact: bool = False
 
     def pieces(self, grid: Dim3) -> list[list[range]]:
-        """The pieces of x, y and z whose products are the strata."""
+        """The pieces of x, y and z: each combination of three is a stratum."""
         return [
             [
                 range(piece.start + first, piece.stop, min(period, len(piece)))
@@ -86,11 +92,11 @@ class GridPartition:
 
 @dataclass(frozen=True)
 class Stratum:
-    """Blocks of one kind.
+    """Blocks of one class, with a sample of them.
 
     Attributes:
-        blocks: Coordinates of those to execute, shape (chosen, 3).
-        size: How many blocks of the grid they stand for.
+        blocks: Coordinates of the sample, shape (sample, 3).
+        size: How many blocks of the grid the sample represents.
     """
 
     blocks: NDArray[np.int64]
@@ -98,7 +104,7 @@ class Stratum:
 
 
 def center_block(grid: Dim3) -> tuple[int, int, int]:
-    """A block away from every edge; where there is none, not at the far one."""
+    """The block in the center of a grid; of two in a dimension the first one."""
     return ((grid[0] - 1) // 2, (grid[1] - 1) // 2, (grid[2] - 1) // 2)
 
 
@@ -108,41 +114,41 @@ def draw_strata(
     most: float = math.inf,
     division: GridPartition = GridPartition(exact=True),
 ) -> list[Stratum]:
-    """Cut a grid into strata and draw a sample of each, without repetition.
+    """Cut a grid into strata and draw a sample of each, without replacement.
 
     Args:
-        grid: Blocks in x, y, z.
-        seed: Of the draw.
-        most: Blocks in all; samples are halved until they are no more, or one a stratum.
-        division: What strata there are; of those that are not exact more blocks are drawn.
+        grid: Blocks in x, y and z.
+        seed: Seed of the random draw.
+        most: Most blocks in all. Samples are halved until they are no more, or one per stratum.
+        division: The strata; if they are not exact, larger samples are drawn.
     """
     interior, edge = INTERIOR_SAMPLE, EDGE_SAMPLE
     if not division.exact:
         interior, edge = interior * INEXACT_SAMPLE_FACTOR, edge * INEXACT_SAMPLE_FACTOR
     drawn = _draw_samples(grid, seed, interior, edge, division)
-    while interior > 1 and sum(len(each.blocks) for each in drawn) > most:
+    while interior > 1 and sum(len(stratum.blocks) for stratum in drawn) > most:
         interior, edge = interior // 2, max(edge // 2, 1)
         drawn = _draw_samples(grid, seed, interior, edge, division)
     return drawn
 
 
 def split_extent(extent: int, cuts: Iterable[int]) -> list[range]:
-    """Cut a dimension into pieces; cuts at its ends are none."""
-    ends = sorted({0, extent, *(each for each in cuts if 0 < each < extent)})
+    """Cut a dimension into pieces; cuts at or beyond its ends are ignored."""
+    ends = sorted({0, extent, *(cut for cut in cuts if 0 < cut < extent)})
     return [range(start, end) for start, end in itertools.pairwise(ends)]
 
 
 def van_der_corput(count: int) -> Iterator[int]:
-    """Give the numbers below a count, each once, so that the first few lie evenly among all.
+    """Yield the numbers below a count, each once, so that the first few are evenly spread.
 
-    Counting with the bits reversed does that (van der Corput's sequence): each falls into the
-    middle of the largest gap that is left.
+    This is van der Corput's sequence in base 2: counting with the bits reversed puts each number
+    into the middle of the largest remaining gap.
     """
     bits = (count - 1).bit_length()
     for number in range(1 << bits):
-        place = int(f"{number:0{bits}b}"[::-1], 2) if bits else 0
-        if place < count:
-            yield place
+        reversed_number = int(f"{number:0{bits}b}"[::-1], 2) if bits else 0
+        if reversed_number < count:
+            yield reversed_number
 
 
 def _draw_samples(
@@ -150,31 +156,33 @@ def _draw_samples(
 ) -> list[Stratum]:
     generator = np.random.default_rng(seed)
     middle = center_block(grid)
-    found = []
+    strata = []
     for pieces in itertools.product(*division.pieces(grid)):
         size = math.prod(map(len, pieces))
         interior = all(
-            piece.start <= at < piece.stop for at, piece in zip(middle, pieces, strict=True)
+            piece.start <= coordinate < piece.stop
+            for coordinate, piece in zip(middle, pieces, strict=True)
         )
-        kinds = math.prod(piece.step for piece in pieces)
-        wanted = max((interior_sample if interior else edge_sample) // kinds, 1)
+        classes = math.prod(piece.step for piece in pieces)  # that share the sample
+        wanted = max((interior_sample if interior else edge_sample) // classes, 1)
         order = generator.choice(size, _power_of_two(min(wanted, size)), replace=False)
         places = block_coordinates(np.sort(order), (len(pieces[0]), len(pieces[1]), len(pieces[2])))
         step, first = ([getattr(piece, name) for piece in pieces] for name in ("step", "start"))
-        found.append(Stratum(places * np.array(step) + np.array(first), size))
-    return _merge_equal_weights(found)
+        strata.append(Stratum(places * np.array(step) + np.array(first), size))
+    return _merge_equal_weights(strata)
 
 
 def _merge_equal_weights(strata: list[Stratum]) -> list[Stratum]:
-    """Join those whose blocks stand for as many: they are counted, and so executed, together."""
-    alike: dict[float, list[Stratum]] = {}
-    for each in strata:
-        alike.setdefault(each.size / len(each.blocks), []).append(each)
+    """Merge strata whose blocks represent equally many: they are executed and counted together."""
+    by_weight: dict[float, list[Stratum]] = {}
+    for stratum in strata:
+        by_weight.setdefault(stratum.size / len(stratum.blocks), []).append(stratum)
     return [
-        Stratum(np.concatenate([each.blocks for each in group]), sum(each.size for each in group))
-        for group in alike.values()
+        Stratum(np.concatenate([s.blocks for s in group]), sum(s.size for s in group))
+        for group in by_weight.values()
     ]
 
 
 def _power_of_two(number: int) -> int:
+    """The largest power of two that is no more than a number."""
     return 1 << (number.bit_length() - 1)

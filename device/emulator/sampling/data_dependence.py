@@ -1,8 +1,9 @@
-"""Whether what a program does to memory depends on the data that it finds there.
+"""Tells whether a program's control flow or addresses depend on data in memory.
 
-Where it does not, blocks of one kind do the same, and a sample of them counts exactly; where it
-does, a sample is an estimate. The analysis follows values, not time: what was ever computed from
-data counts as data. So it may call a program dependent that is not, never the other way round.
+Where they do not, the blocks of a class do the same, and a sample of them counts exactly. Where
+they do, a sample gives an estimate. The analysis is flow-insensitive: a register that ever holds a
+value computed from data counts as data throughout. So it may call an independent program dependent,
+but never a dependent one independent.
 """
 
 from __future__ import annotations
@@ -16,16 +17,15 @@ from memlab.device.emulator.program.program import (
 from memlab.device.emulator.ptx.parser import Address, Immediate, Register
 
 _BLOCK_SPACES = ("shared", "local", "param::func")
-"""State spaces that hold nothing but what the program itself put there."""
+"""State spaces that hold only values that the block itself stored."""
 _CONSTANT_SPACES = ("param", "const")
-"""Those that are the same for all blocks: at a place that is no data, what they hold is none."""
+"""State spaces that are the same for all blocks: a value is data only if its address is."""
 
 
 def depends_on_data(program: Program) -> bool:
-    """Say whether an address or a branch of a program depends on values loaded from memory.
+    """Whether an address or a branch of a program depends on values loaded from memory.
 
-    What is loaded from global memory, and what an atomic operation gives back, is data; arguments
-    are none.
+    Values loaded from global memory and results of atomic operations are data; arguments are not.
     """
     read = [frozenset(registers_read(step)) for step in program.steps]
     written = [tuple(registers_written(step)) for step in program.steps]
@@ -42,10 +42,10 @@ def depends_on_data(program: Program) -> bool:
 
 
 def decision_sources(program: Program) -> tuple[set[str], set[str]]:
-    """Give all that addresses and branches of a program are computed from.
+    """The sources of a program's branches and addresses.
 
     Returns:
-        Registers; and the state spaces of a block's own that such registers are loaded from.
+        Registers; and the state spaces private to a block that such registers are loaded from.
     """
     steps = [
         (step, frozenset(registers_read(step)), frozenset(registers_written(step)))
@@ -58,29 +58,30 @@ def decision_sources(program: Program) -> tuple[set[str], set[str]]:
         known = len(registers) + len(spaces)
         for step, read, written in steps:
             kind, space = step.row.kind, step.row.space
-            found = {"generic": set(_BLOCK_SPACES)}.get(space, {space} & {*_BLOCK_SPACES})
+            accessed = {"generic": set(_BLOCK_SPACES)}.get(space, {space} & {*_BLOCK_SPACES})
             if kind in ("load", "atomic") and not registers.isdisjoint(written):
-                spaces |= found
-            stored = kind in ("store", "atomic", "reduce") and not spaces.isdisjoint(found)
+                spaces |= accessed
+            stored = kind in ("store", "atomic", "reduce") and not spaces.isdisjoint(accessed)
             if stored or not registers.isdisjoint(written):
                 registers |= read
     return registers, spaces
 
 
 def sign_only_registers(program: Program) -> set[str]:
-    """Give the registers of which only the sign is ever asked, as in `(x | y) < 0`.
+    """The registers that are only ever tested for their sign, as in `(x | y) < 0`.
 
-    Compilers join comparisons with 0 so; the sign of bitwise operations is that of their sources.
+    Compilers combine comparisons with 0 in this way: the sign of a bitwise operation depends on the
+    signs of its sources alone.
     """
-    found = {name for step in program.steps for name in registers_written(step)}
+    sign_only = {name for step in program.steps for name in registers_written(step)}
     known = -1
-    while len(found) != known:
-        known = len(found)
+    while len(sign_only) != known:
+        known = len(sign_only)
         for step in program.steps:
-            passes_on = is_bitwise(step) and found.issuperset(registers_written(step))
+            passes_on = is_bitwise(step) and sign_only.issuperset(registers_written(step))
             if not (passes_on or _tests_sign(step)):
-                found.difference_update(registers_read(step))
-    return found
+                sign_only.difference_update(registers_read(step))
+    return sign_only
 
 
 def is_bitwise(step: DecodedInstruction) -> bool:
@@ -89,7 +90,7 @@ def is_bitwise(step: DecodedInstruction) -> bool:
 
 
 def has_global_atomics(program: Program) -> bool:
-    """Say whether blocks may put results together, with atomic operations on global memory."""
+    """Whether blocks may combine results by atomic operations on global memory."""
     return any(
         step.row.kind in ("atomic", "reduce") and step.row.space in ("global", "generic")
         for step in program.steps
@@ -97,7 +98,7 @@ def has_global_atomics(program: Program) -> bool:
 
 
 def _loads_data(step: DecodedInstruction, data: set[str]) -> bool:
-    """Whether an instruction brings data out of memory."""
+    """Whether an instruction loads data."""
     kind, space = step.row.kind, step.row.space
     if kind == "atomic":
         return True
@@ -109,7 +110,7 @@ def _loads_data(step: DecodedInstruction, data: set[str]) -> bool:
 
 
 def _tests_sign(step: DecodedInstruction) -> bool:
-    """Whether an instruction compares one register with 0 or -1 so that the sign alone counts."""
+    """Whether an instruction is a comparison of a register with 0 or -1 that tests its sign."""
     name, *rest = step.row.opcode.split(".")
     if name != "setp" or rest[-1] not in ("s16", "s32", "s64"):
         return False
@@ -120,12 +121,12 @@ def _tests_sign(step: DecodedInstruction) -> bool:
 
 
 def _decision_registers(step: DecodedInstruction) -> set[str]:
-    """The registers that decide whether an instruction is done, and where in memory."""
-    found = {
+    """The registers that decide whether an instruction is executed, and at which address."""
+    registers = {
         operand.base.name
         for operand in step.instruction.operands
         if isinstance(operand, Address) and isinstance(operand.base, Register)
     }
     if step.instruction.guard is not None:
-        found.add(step.instruction.guard)
-    return found
+        registers.add(step.instruction.guard)
+    return registers

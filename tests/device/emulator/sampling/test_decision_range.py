@@ -63,7 +63,7 @@ def test_along_one_dimension_no_block_within_the_bounds_is_left_out(
 def test_addresses_lie_in_their_lines_as_before_after_a_period(moves: list[list[int]]) -> None:
     reach = DecisionRange(np.zeros((1, 3), np.int64), GRID)
     for each in moves:
-        reach.touch(4 * np.array(each)[:, None], np.ones(32, np.bool_))
+        reach.record_addresses(4 * np.array(each)[:, None], np.ones(32, np.bool_))
 
     for axis, period in enumerate(alignment_periods(reach.strides)):
         strides = [4 * each[axis] for each in moves]
