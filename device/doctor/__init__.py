@@ -1,1 +1,1 @@
-"""What this machine has, what works on it, and what to do about the rest."""
+"""The state of this machine: what it has, what works, and advice about the rest."""

@@ -1,6 +1,6 @@
-"""What works on a machine, and what to do about the rest: plain checks on its facts.
+"""The diagnosis of a machine's state: what works, and advice about the rest.
 
-Nothing here touches the machine, so every case can be tried without having it.
+These functions do not access the machine, so every case can be tested on any machine.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ State = Literal["works", "note", "fails"]
 INSTALL_GPU = "pip install 'memlab[gpu]'"
 
 BUILD_REQUIREMENTS = "needs g++ and the CUDA toolkit, with nvcc on the PATH"
-"""For PyCUDA, which is published as source alone."""
+"""Requirements of PyCUDA, which is published only as source code."""
 
 MINIMUM_DRIVER = {11: 450, 12: 525, 13: 580}
-"""Oldest driver branch for each major version of CUDA: within one, the cubins of every minor
-version load (NVIDIA, "CUDA Compatibility", table 1 of "Minor Version Compatibility")."""
+"""The oldest driver branch for each major version of CUDA; it loads the cubins of all its minor
+versions (NVIDIA, "CUDA Compatibility", table 1 of "Minor Version Compatibility")."""
 
 MIN_FREE_BYTES = 2**30
-"""CUDA's context, the buffer that flushes the L2 and the default sizes, with room."""
+"""Free memory that suffices for CUDA's context, the L2 flush and the default sizes, bytes."""
 
 
 @dataclass(frozen=True)
@@ -35,10 +35,10 @@ class DiagnosisItem:
     """One line of the diagnosis.
 
     Attributes:
-        subject: What was looked at.
-        state: `works`, `note` (something is missing or odd, but kernels run) or `fails`.
-        found: What is there.
-        advice: What to do about it; empty where nothing is to be done.
+        subject: The part of the machine.
+        state: `works`, `note` (something is missing or unusual, but kernels run) or `fails`.
+        found: The state of the part in words.
+        advice: What to do about it; empty if nothing is needed.
     """
 
     subject: str
@@ -49,12 +49,12 @@ class DiagnosisItem:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What the facts come to.
+    """The diagnosis of a machine.
 
     Attributes:
-        findings: One for each thing that was looked at, in the order to mend them.
+        findings: One item per part, in the order in which to repair them.
         gpu_works: Whether kernels can run on a GPU.
-        emulator_works: Whether they can run on emulated devices.
+        emulator_works: Whether kernels can run on emulated devices.
     """
 
     findings: tuple[DiagnosisItem, ...]
@@ -62,34 +62,34 @@ class Diagnosis:
     emulator_works: bool
 
 
-def diagnose(facts: MachineState) -> Diagnosis:
-    """Say what works, and what to do about the rest."""
-    usable = select_visible_gpus(facts.gpus, facts.visible_devices)
+def diagnose(machine: MachineState) -> Diagnosis:
+    """Diagnose a machine: what works, and what to do about the rest."""
+    usable = select_visible_gpus(machine.gpus, machine.visible_devices)
     needed = (
-        _driver_item(facts),
-        _gpus_item(facts),
-        _pycuda_item(facts),
-        _nvrtc_item(facts, usable),
-        *(each for gpu in usable for each in _gpu_state_items(gpu, several=len(usable) > 1)),
+        _driver_item(machine),
+        _gpus_item(machine),
+        _pycuda_item(machine),
+        _nvrtc_item(machine, usable),
+        *(item for gpu in usable for item in _gpu_state_items(gpu, several=len(usable) > 1)),
     )
-    emulator = _emulator_item(facts)
+    emulator = _emulator_item(machine)
     return Diagnosis(
-        findings=(*needed, _nvml_item(facts), _counters_item(facts), emulator),
-        gpu_works=all(each.state != "fails" for each in needed),
+        findings=(*needed, _nvml_item(machine), _counters_item(machine), emulator),
+        gpu_works=all(item.state != "fails" for item in needed),
         emulator_works=emulator.state == "works",
     )
 
 
 def select_visible_gpus(gpus: tuple[Gpu, ...], value: str | None) -> tuple[Gpu, ...]:
-    """Choose the GPUs that CUDA shows a program, in its order.
+    """Select the GPUs that CUDA shows a program, in its order.
 
-    As CUDA reads the variable: indices or the beginnings of UUIDs, up to the first that is no
-    GPU (CUDA C++ Programming Guide, "CUDA Environment Variables"). Indices are taken in the
-    order of the PCI bus; where GPUs of several kinds are mixed, CUDA may order them otherwise.
+    The variable lists indices or prefixes of UUIDs; the list ends at the first that is not a GPU
+    (CUDA C++ Programming Guide, "CUDA Environment Variables"). Indices are taken in the order of
+    the PCI bus; with GPUs of different models, CUDA may order them differently.
 
     Args:
-        gpus: All that there are.
-        value: `CUDA_VISIBLE_DEVICES`; None where it is not set.
+        gpus: All GPUs of the machine.
+        value: `CUDA_VISIBLE_DEVICES`; None if it is not set.
     """
     if value is None:
         return gpus
@@ -107,87 +107,90 @@ def select_visible_gpus(gpus: tuple[Gpu, ...], value: str | None) -> tuple[Gpu, 
     return tuple(chosen)
 
 
-def _driver_item(facts: MachineState) -> DiagnosisItem:
+def _driver_item(machine: MachineState) -> DiagnosisItem:
     subject = "driver"
-    if facts.driver is None and facts.driver_cuda is None:
-        reason = _failure_reason(facts, "driver", "no NVIDIA driver")
+    if machine.driver is None and machine.driver_cuda is None:
+        reason = _failure_reason(machine, "driver", "no NVIDIA driver")
         return DiagnosisItem(
             subject, "fails", reason, f"install the GPU's driver, or {USE_EMULATOR_STEP}"
         )
-    if facts.driver_cuda is None:
-        reason = _failure_reason(facts, "driver_cuda", "libcuda does not answer")
-        advice = "in a container, start it with --gpus all; else install the driver's CUDA library"
-        return DiagnosisItem(subject, "fails", f"{facts.driver}, but {reason}", advice)
-    version = facts.driver or "version unknown"
+    if machine.driver_cuda is None:
+        reason = _failure_reason(machine, "driver_cuda", "libcuda does not answer")
+        advice = (
+            "start a container with --gpus all; outside a container, install the driver's CUDA "
+            "library"
+        )
+        return DiagnosisItem(subject, "fails", f"{machine.driver}, but {reason}", advice)
+    version = machine.driver or "version unknown"
     return DiagnosisItem(
-        subject, "works", f"{version}, CUDA up to {version_text(facts.driver_cuda)}"
+        subject, "works", f"{version}, CUDA up to {version_text(machine.driver_cuda)}"
     )
 
 
-def _gpus_item(facts: MachineState) -> DiagnosisItem:
+def _gpus_item(machine: MachineState) -> DiagnosisItem:
     subject = "GPUs"
     setting = (
         ""
-        if facts.visible_devices is None
-        else f" (CUDA_VISIBLE_DEVICES={facts.visible_devices or 'empty'})"
+        if machine.visible_devices is None
+        else f" (CUDA_VISIBLE_DEVICES={machine.visible_devices or 'empty'})"
     )
-    if facts.driver_cuda is None:
+    if machine.driver_cuda is None:
         return DiagnosisItem(subject, "fails", "none without a driver")
-    if not facts.visible_gpus:
-        # Names what the driver said, unless it only said that there is none.
-        reason = _failure_reason(facts, "visible_gpus", "none")
-        if setting and facts.gpus:
-            there = f"none of {len(facts.gpus)} visible{setting}"
+    if not machine.visible_gpus:
+        # The driver's error, unless it only says that there is no GPU.
+        reason = _failure_reason(machine, "visible_gpus", "none")
+        if setting and machine.gpus:
+            hidden = f"none of {len(machine.gpus)} visible{setting}"
             return DiagnosisItem(
-                subject, "fails", there, "unset CUDA_VISIBLE_DEVICES, or name others"
+                subject, "fails", hidden, "unset CUDA_VISIBLE_DEVICES, or name others"
             )
         found = "none" if reason == "CUDA_ERROR_NO_DEVICE" else reason
         advice = f"look at 'nvidia-smi'; {USE_EMULATOR_STEP}"
         return DiagnosisItem(subject, "fails", found, advice)
-    shown = select_visible_gpus(facts.gpus, facts.visible_devices)
+    shown = select_visible_gpus(machine.gpus, machine.visible_devices)
     names = sorted({gpu.name for gpu in shown if not gpu.error})
     return DiagnosisItem(
-        subject, "works", f"{facts.visible_gpus} visible{setting}" + _joined_names(names)
+        subject, "works", f"{machine.visible_gpus} visible{setting}" + _joined_names(names)
     )
 
 
-def _pycuda_item(facts: MachineState) -> DiagnosisItem:
+def _pycuda_item(machine: MachineState) -> DiagnosisItem:
     subject = "PyCUDA"
-    if facts.pycuda is None or facts.pycuda_cuda is None:
-        reason = _failure_reason(facts, "pycuda", "not installed")
-        # One that is there was built against another CUDA; pip would keep it.
+    if machine.pycuda is None or machine.pycuda_cuda is None:
+        reason = _failure_reason(machine, "pycuda", "not installed")
+        # An installed PyCUDA was built against a different CUDA, and pip would keep it.
         advice = f"{INSTALL_GPU}, which {BUILD_REQUIREMENTS}"
         if reason != "not installed":
             advice = (
                 f"pip install --force-reinstall --no-cache-dir pycuda, which {BUILD_REQUIREMENTS}"
             )
-        if facts.driver_cuda is None:
+        if machine.driver_cuda is None:
             return DiagnosisItem(subject, "fails", reason, "needs the driver first")
         return DiagnosisItem(subject, "fails", reason, advice)
-    found = f"{facts.pycuda}, built for CUDA {version_text(facts.pycuda_cuda)}"
-    if facts.driver_cuda is not None and facts.pycuda_cuda[0] > facts.driver_cuda[0]:
+    found = f"{machine.pycuda}, built for CUDA {version_text(machine.pycuda_cuda)}"
+    if machine.driver_cuda is not None and machine.pycuda_cuda[0] > machine.driver_cuda[0]:
         advice = (
-            f"the driver supports CUDA {version_text(facts.driver_cuda)}: update it"
-            f"{_minimum_driver(facts.pycuda_cuda)}, or build PyCUDA with CUDA "
-            f"{facts.driver_cuda[0]}"
+            f"the driver supports CUDA {version_text(machine.driver_cuda)}: update it"
+            f"{_minimum_driver(machine.pycuda_cuda)}, or build PyCUDA with CUDA "
+            f"{machine.driver_cuda[0]}"
         )
         return DiagnosisItem(subject, "fails", found, advice)
     return DiagnosisItem(subject, "works", found)
 
 
-def _nvrtc_item(facts: MachineState, usable: tuple[Gpu, ...]) -> DiagnosisItem:
+def _nvrtc_item(machine: MachineState, usable: tuple[Gpu, ...]) -> DiagnosisItem:
     subject = "NVRTC"
-    if facts.nvrtc is None:
-        reason = _failure_reason(facts, "nvrtc", "not installed")
+    if machine.nvrtc is None:
+        reason = _failure_reason(machine, "nvrtc", "not installed")
         return DiagnosisItem(
             subject, "fails", reason, "pip install nvidia-cuda-nvrtc cuda-bindings"
         )
-    known = facts.nvrtc_architectures
-    found = f"{version_text(facts.nvrtc)}, for compute capability {_version_range(known)}"
-    if facts.driver_cuda is not None and facts.nvrtc[0] > facts.driver_cuda[0]:
+    known = machine.nvrtc_architectures
+    found = f"{version_text(machine.nvrtc)}, for compute capability {_version_range(known)}"
+    if machine.driver_cuda is not None and machine.nvrtc[0] > machine.driver_cuda[0]:
         advice = (
-            f"its machine code needs a driver for CUDA {facts.nvrtc[0]}, this one supports "
-            f"{version_text(facts.driver_cuda)}: update it{_minimum_driver(facts.nvrtc)}"
+            f"its machine code needs a driver for CUDA {machine.nvrtc[0]}, this one supports "
+            f"{version_text(machine.driver_cuda)}: update it{_minimum_driver(machine.nvrtc)}"
         )
         return DiagnosisItem(subject, "fails", found, advice)
     for gpu in usable:
@@ -206,10 +209,10 @@ def _nvrtc_item(facts: MachineState, usable: tuple[Gpu, ...]) -> DiagnosisItem:
 
 
 def _gpu_state_items(gpu: Gpu, several: bool) -> Iterator[DiagnosisItem]:
-    """What one GPU's clocks, memory and mode mean for a run."""
+    """Diagnose one GPU's clocks, memory and compute mode."""
     number = f" {gpu.index}" if several else ""
     if gpu.error:
-        advice = "see 'nvidia-smi'; one that is lost comes back when the machine starts anew"
+        advice = "see 'nvidia-smi'; a lost GPU returns when the machine is restarted"
         yield DiagnosisItem(f"GPU{number}", "note", gpu.error, advice)
         return
     clocks = f"SM {_mhz(gpu.sm_clock_hz)} of {_mhz(gpu.maximum_sm_clock_hz)}"
@@ -217,8 +220,10 @@ def _gpu_state_items(gpu: Gpu, several: bool) -> Iterator[DiagnosisItem]:
         clocks += f" ({_mhz(gpu.application_sm_clock_hz)} set for applications)"
     clocks += f", memory {_mhz(gpu.memory_clock_hz)} MHz"
     if gpu.slowdowns:
-        clocks += f"; held down by {' and '.join(gpu.slowdowns)}"
-        advice = "times are of a slower GPU: let it cool, or see 'nvidia-smi -q -d PERFORMANCE'"
+        clocks += f"; lowered by {' and '.join(gpu.slowdowns)}"
+        advice = (
+            "times are those of a slower GPU: let it cool, or see 'nvidia-smi -q -d PERFORMANCE'"
+        )
         yield DiagnosisItem(f"clocks{number}", "note", clocks, advice)
     else:
         yield DiagnosisItem(f"clocks{number}", "works", clocks)
@@ -227,7 +232,7 @@ def _gpu_state_items(gpu: Gpu, several: bool) -> Iterator[DiagnosisItem]:
     if free is not None and total is not None:
         memory = f"{free / 2**30:.1f} GiB free of {total / 2**30:.1f}"
         if free < MIN_FREE_BYTES:
-            advice = "see 'nvidia-smi' for who holds it, or use smaller sizes"
+            advice = "see 'nvidia-smi' for the processes that use it, or use smaller sizes"
             yield DiagnosisItem(f"memory{number}", "note", memory, advice)
         else:
             yield DiagnosisItem(f"memory{number}", "works", memory)
@@ -243,50 +248,50 @@ def _gpu_state_items(gpu: Gpu, several: bool) -> Iterator[DiagnosisItem]:
         yield DiagnosisItem(f"compute mode{number}", "works", mode)
 
 
-def _nvml_item(facts: MachineState) -> DiagnosisItem:
+def _nvml_item(machine: MachineState) -> DiagnosisItem:
     subject = "nvidia-ml-py"
-    if facts.nvml is None:
-        advice = f"without it no clocks are recorded: {INSTALL_GPU}" if _has_gpu(facts) else ""
+    if machine.nvml is None:
+        advice = f"without it no clocks are recorded: {INSTALL_GPU}" if _has_gpu(machine) else ""
         return DiagnosisItem(
-            subject, "note", _failure_reason(facts, "nvml", "not installed"), advice
+            subject, "note", _failure_reason(machine, "nvml", "not installed"), advice
         )
-    if "gpus" in facts.errors:
-        advice = "reinstall the driver: it brings NVML" if _has_gpu(facts) else ""
-        return DiagnosisItem(subject, "note", f"{facts.nvml}, {facts.errors['gpus']}", advice)
-    return DiagnosisItem(subject, "works", facts.nvml)
+    if "gpus" in machine.errors:
+        advice = "reinstall the driver: it brings NVML" if _has_gpu(machine) else ""
+        return DiagnosisItem(subject, "note", f"{machine.nvml}, {machine.errors['gpus']}", advice)
+    return DiagnosisItem(subject, "works", machine.nvml)
 
 
-def _counters_item(facts: MachineState) -> DiagnosisItem:
-    """Hardware counters, which memlab can do without: it counts by emulating."""
+def _counters_item(machine: MachineState) -> DiagnosisItem:
+    """Diagnose hardware counters, which memlab does not need: it counts by emulation."""
     subject = "Nsight Compute"
-    if facts.ncu is None:
-        advice = f"only --counters ncu needs it: {INSTALL_ADVICE}" if _has_gpu(facts) else ""
+    if machine.ncu is None:
+        advice = f"only --counters ncu needs it: {INSTALL_ADVICE}" if _has_gpu(machine) else ""
         return DiagnosisItem(subject, "note", "not installed, or not on the PATH", advice)
-    if not _has_gpu(facts):
-        return DiagnosisItem(subject, "note", f"{facts.ncu}, but no GPU to count on")
-    if facts.counters_restricted and not facts.privileged:
-        found = f"{facts.ncu}, but counters are for administrators only"
+    if not _has_gpu(machine):
+        return DiagnosisItem(subject, "note", f"{machine.ncu}, but no GPU to count on")
+    if machine.counters_restricted and not machine.privileged:
+        found = f"{machine.ncu}, but counters are for administrators only"
         return DiagnosisItem(
             subject, "note", found, f"only --counters ncu needs them: {PERMISSION_ADVICE}"
         )
-    allowed = {True: "as administrator", False: "by anyone", None: "as far as the driver says"}
-    found = f"{facts.ncu}, counters may be read {allowed[facts.counters_restricted]}"
+    allowed = {True: "as administrator", False: "by anyone", None: "as far as the driver reports"}
+    found = f"{machine.ncu}, counters may be read {allowed[machine.counters_restricted]}"
     return DiagnosisItem(subject, "works", found)
 
 
-def _emulator_item(facts: MachineState) -> DiagnosisItem:
-    if facts.emulator:
+def _emulator_item(machine: MachineState) -> DiagnosisItem:
+    if machine.emulator:
         return DiagnosisItem("emulator", "works", "a matrix product ran and its result was right")
-    reason = _failure_reason(facts, "emulator", "a matrix product ran and its result was wrong")
+    reason = _failure_reason(machine, "emulator", "a matrix product ran and its result was wrong")
     return DiagnosisItem("emulator", "fails", reason, "pip install --force-reinstall memlab")
 
 
-def _has_gpu(facts: MachineState) -> bool:
-    return bool(facts.visible_gpus)
+def _has_gpu(machine: MachineState) -> bool:
+    return bool(machine.visible_gpus)
 
 
-def _failure_reason(facts: MachineState, probe: str, otherwise: str) -> str:
-    return facts.errors.get(probe, otherwise)
+def _failure_reason(machine: MachineState, probe: str, otherwise: str) -> str:
+    return machine.errors.get(probe, otherwise)
 
 
 def _minimum_driver(cuda: Version) -> str:

@@ -1,7 +1,7 @@
-"""The machine as memlab finds it: driver, compiler, GPUs. Read only, and no CUDA context is made.
+"""Probes of the machine: driver, compiler and GPUs, without changes and without a CUDA context.
 
-Each part is read by one probe, and a probe that fails leaves its reason instead of its fact. The
-probes can be given, so that any machine can be described without having it.
+Each part is read by one probe; if it fails, the error is recorded instead. Tests replace the probes
+to describe other machines.
 """
 
 from __future__ import annotations
@@ -25,36 +25,36 @@ from memlab.errors import DeviceError
 
 ProbeResult = TypeVar("ProbeResult")
 Version: TypeAlias = tuple[int, int]
-"""Major and minor."""
+"""Major and minor version."""
 
 COUNTER_CAPABILITY_BITS = (1 << 21) | (1 << 38)
-"""CAP_SYS_ADMIN and CAP_PERFMON, either of which may read counters (linux/capability.h; the
+"""CAP_SYS_ADMIN and CAP_PERFMON, either of which allows to read counters (linux/capability.h; the
 latter since driver 565, https://developer.nvidia.com/ERR_NVGPUCTRPERM)."""
 
 PROBE_TIMEOUT_S = 30.0
-"""For the import of PyCUDA in a process of its own, which loads the driver."""
+"""The limit for importing PyCUDA in a separate process, which loads the driver, seconds."""
 
 
 @dataclass(frozen=True)
 class MachineState:
-    """The machine as it was found; what is not there is None or empty.
+    """The state of the machine; missing parts are None or empty.
 
     Attributes:
         driver: The driver's version.
-        driver_cuda: The newest CUDA that the driver supports.
-        visible_gpus: How many GPUs CUDA shows this process.
+        driver_cuda: The newest version of CUDA that the driver supports.
+        visible_gpus: The number of GPUs that CUDA shows this process.
         visible_devices: `CUDA_VISIBLE_DEVICES`.
         gpus: All GPUs.
-        nvml: Version of the package nvidia-ml-py.
-        pycuda: PyCUDA's version.
-        pycuda_cuda: The CUDA that it was built for.
-        nvrtc: NVRTC's version.
-        nvrtc_architectures: The compute capabilities that it compiles for.
-        ncu: Where Nsight Compute's command line is.
-        counters_restricted: Whether the driver lets administrators alone read counters.
-        privileged: Whether this process is an administrator for that.
-        emulator: Whether a kernel ran on the emulator and its result was right.
-        errors: Why a fact is missing, by the name of its probe, in one line.
+        nvml: The version of the package nvidia-ml-py.
+        pycuda: The version of PyCUDA.
+        pycuda_cuda: The version of CUDA that PyCUDA was built for.
+        nvrtc: The version of NVRTC.
+        nvrtc_architectures: The compute capabilities for which NVRTC compiles.
+        ncu: The path of Nsight Compute's command-line program.
+        counters_restricted: Whether the driver lets only administrators read counters.
+        privileged: Whether this process may read counters as an administrator.
+        emulator: Whether a kernel ran on the emulator with the right result.
+        errors: The reasons of missing parts, in one line, by the name of the probe.
     """
 
     driver: str | None = None
@@ -75,7 +75,7 @@ class MachineState:
 
 
 def nvml() -> str:
-    """Version of nvidia-ml-py.
+    """The version of nvidia-ml-py.
 
     Raises:
         DeviceError: It is not installed.
@@ -84,12 +84,12 @@ def nvml() -> str:
 
 
 def pycuda() -> tuple[str, Version]:
-    """PyCUDA's version and the CUDA that it was built for.
+    """The version of PyCUDA, and that of the CUDA that it was built for.
 
-    It is imported in a process of its own: an import that does not end well ends only that.
+    It is imported in a separate process, so that a crash of the import ends only that process.
 
     Raises:
-        DeviceError: It is not installed, or cannot be imported.
+        DeviceError: It is not installed or cannot be imported.
     """
     version = _package_version("pycuda")
     script = "import json, pycuda.driver as driver; print(json.dumps(driver.get_version()))"
@@ -105,8 +105,8 @@ def pycuda() -> tuple[str, Version]:
     except subprocess.TimeoutExpired:
         raise DeviceError(f"importing it took over {PROBE_TIMEOUT_S:g} s") from None
     except ValueError:
-        last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
-        raise DeviceError(f"version {version} cannot be imported ({last})") from None
+        last_line = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+        raise DeviceError(f"version {version} cannot be imported ({last_line})") from None
     return version, (int(major), int(minor))
 
 
@@ -122,14 +122,14 @@ def nvrtc() -> tuple[Version, tuple[Version, ...]]:
 
 
 def privileged() -> bool:
-    """Whether this process has one of `COUNTER_CAPABILITIES`."""
+    """Whether this process has one of the capabilities in `COUNTER_CAPABILITY_BITS`."""
     text = Path("/proc/self/status").read_text(encoding="utf-8")
-    found = re.search(r"^CapEff:\s*([0-9a-f]+)", text, re.MULTILINE)
-    return found is not None and bool(int(found[1], 16) & COUNTER_CAPABILITY_BITS)
+    match = re.search(r"^CapEff:\s*([0-9a-f]+)", text, re.MULTILINE)
+    return match is not None and bool(int(match[1], 16) & COUNTER_CAPABILITY_BITS)
 
 
 def emulator() -> bool:
-    """Run a small matrix product on the emulated device, and compare its result.
+    """Run a small matrix product on the emulator and verify its result.
 
     Raises:
         MemlabError: It could not be compiled or run.
@@ -146,7 +146,7 @@ def emulator() -> bool:
 
 @dataclass(frozen=True)
 class Probes:
-    """How each part of the machine is read; any of them may raise, which becomes its reason."""
+    """The functions that read the parts of the machine; an exception becomes the part's error."""
 
     driver: Callable[[], str] = driver_release
     driver_cuda: Callable[[], Version] = driver_cuda
@@ -162,21 +162,21 @@ class Probes:
 
 
 def probe_machine(probes: Probes | None = None) -> MachineState:
-    """Read the machine.
+    """Read the state of the machine.
 
     Args:
-        probes: How to read each part; None for the real ones.
+        probes: The functions that read its parts; None for the real ones.
     """
     probes = probes or Probes()
     errors: dict[str, str] = {}
 
     def read(name: str, otherwise: ProbeResult) -> ProbeResult:
         try:
-            found: ProbeResult = getattr(probes, name)()
-        except Exception as error:  # a part that is broken must not hide the others
+            result: ProbeResult = getattr(probes, name)()
+        except Exception as error:  # a broken part must not hide the others
             errors[name] = " ".join(str(error).split()) or type(error).__name__
             return otherwise
-        return found
+        return result
 
     pycuda_version, pycuda_cuda = read("pycuda", (None, None))
     nvrtc_version, architectures = read("nvrtc", (None, ()))

@@ -21,10 +21,10 @@ def driver_release() -> str:
         text = (PROC_FOLDER / "version").read_text(encoding="utf-8")
     except OSError:
         raise DeviceError("no NVIDIA driver is loaded") from None
-    found = re.search(r"\s(\d+\.\d+(\.\d+)?)\s", text)
-    if found is None:
-        raise DeviceError("the NVIDIA driver does not say its version")
-    return found[1]
+    match = re.search(r"\s(\d+\.\d+(\.\d+)?)\s", text)
+    if match is None:
+        raise DeviceError("the NVIDIA driver does not report its version")
+    return match[1]
 
 
 def counters_restricted() -> bool | None:
@@ -33,5 +33,5 @@ def counters_restricted() -> bool | None:
         text = (PROC_FOLDER / "params").read_text(encoding="utf-8")
     except OSError:
         return None
-    found = re.search(r"^RmProfilingAdminOnly: (\d)", text, re.MULTILINE)
-    return None if found is None else found[1] != "0"
+    match = re.search(r"^RmProfilingAdminOnly: (\d)", text, re.MULTILINE)
+    return None if match is None else match[1] != "0"

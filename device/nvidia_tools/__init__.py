@@ -1,1 +1,1 @@
-"""Nsight Compute and Compute Sanitizer: how they are run and how their output is read."""
+"""Nsight Compute and Compute Sanitizer: running them and reading their output."""

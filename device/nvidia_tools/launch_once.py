@@ -1,8 +1,9 @@
-"""Run one launch once on a GPU, and nothing else: what a profiler or a sanitizer watches.
+"""Run one launch once on a GPU, in the process that a profiler or a sanitizer observes.
 
 `python -m memlab.device.nvidia_tools.launch_once FILE` reads a request (see `launch_request`) and
-prints nothing; `launch_request.done` says that the launch ended well. A profiler replays the launch
-many times, so nothing is timed or verified here: `memlab run` does both with no tool around it.
+prints nothing; the file `launch_request.completion_file` shows that the launch succeeded. A
+profiler replays the launch many times, so it is neither timed nor verified: `memlab run` does both
+without a tool.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from memlab.errors import MemlabError
 
 
 def launch_once(request: LaunchRequest) -> None:
-    """Compile a launch, fill its inputs, start it and wait for it.
+    """Compile a launch, fill its inputs, start it and wait until it has ended.
 
     Raises:
         MemlabError: The GPU cannot be used, or the kernel faulted.
@@ -34,11 +35,11 @@ def launch_once(request: LaunchRequest) -> None:
         with translated_errors(launch.kernel):
             ready.run_once()
         session.synchronize(launch.kernel)
-        del ready  # its arrays are freed while the session stands
+        del ready  # its arrays must be freed before the session closes
 
 
 def main() -> None:
-    """Do what the request in the file says; an error is one line on stderr."""
+    """Run the launch that the file requests; an error is one line on stderr."""
     try:
         launch_once(pickle.loads(Path(sys.argv[1]).read_bytes()))
         completion_file(sys.argv[1]).touch()
@@ -49,7 +50,7 @@ def main() -> None:
 if __name__ == "__main__":
     try:
         main()
-    except SystemExit as ended:
-        # After a fault PyCUDA cannot clear away: it would say so at length, and abort.
-        print(ended, file=sys.stderr, flush=True)
+    except SystemExit as error:
+        # After a fault PyCUDA cannot clean up: it would print many errors and abort.
+        print(error, file=sys.stderr, flush=True)
         os._exit(MemlabError.exit_code)

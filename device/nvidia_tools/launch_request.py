@@ -1,4 +1,4 @@
-"""Asking for one launch in a process of its own, which a profiler or a sanitizer watches."""
+"""The request of a launch in a separate process, which a profiler or a sanitizer observes."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from memlab.kernels.launch import Launch
 
 @dataclass(frozen=True)
 class LaunchRequest:
-    """What to run.
+    """The request of a launch.
 
     Attributes:
         launch: The launch.
-        index: Which GPU, as CUDA counts them.
-        seed: Of the random inputs.
-        poison: Whether outputs are poisoned first; a sanitizer takes that for writing them.
+        index: The GPU's number, from 0, as CUDA counts.
+        seed: Seed of the random inputs.
+        poison: Whether outputs are poisoned; a sanitizer would regard them as written.
     """
 
     launch: Launch
@@ -37,32 +37,35 @@ class LaunchRequest:
 def launch_command(
     launch: Launch, index: int, seed: int, *, poison: bool = True
 ) -> Iterator[tuple[str, ...]]:
-    """Give the command that runs a launch once; it works while the context lasts."""
-    # A reference may be any function, and nothing is verified.
+    """Yield the command that runs a launch once; it is valid while the context lasts.
+
+    The arguments are the fields of `LaunchRequest`.
+    """
+    # Nothing is verified, and some references cannot be pickled.
     request = LaunchRequest(replace(launch, references={}), index, seed, poison)
-    with TemporaryDirectory(prefix="memlab-") as folder:  # nobody else may write there
+    with TemporaryDirectory(prefix="memlab-") as folder:  # no other user may write to it
         file = Path(folder, "request")
         file.write_bytes(pickle.dumps(request))
         yield (sys.executable, "-P", "-m", "memlab.device.nvidia_tools.launch_once", str(file))
 
 
 def completion_file(file: str | Path) -> Path:
-    """Name the file that says that the launch asked for in a file ended well."""
+    """The file that exists if the launch that a request file describes succeeded."""
     return Path(f"{file}.done")
 
 
 def run_tool(words: Sequence[str], timeout_s: float) -> str:
-    """Run a tool around the command of `target`; out of time, end all that it started.
+    """Run a tool; at the time limit, kill it and all its processes.
 
     Args:
         words: The tool's command line.
-        timeout_s: When to give up, seconds.
+        timeout_s: The time limit, seconds.
 
     Returns:
-        All that was printed, messages first.
+        Its output: stderr, then stdout.
 
     Raises:
-        TimeoutExpired: Of `subprocess`.
+        subprocess.TimeoutExpired: The tool did not end in time.
         OSError: The tool does not start.
     """
     with subprocess.Popen(
@@ -71,13 +74,13 @@ def run_tool(words: Sequence[str], timeout_s: float) -> str:
         stderr=subprocess.PIPE,
         text=True,
         errors="replace",
-        env={**os.environ, "LC_ALL": "C"},  # no separators in the figures
+        env={**os.environ, "LC_ALL": "C"},  # numbers without separators
         start_new_session=True,
     ) as process:
         try:
             output, messages = process.communicate(timeout=timeout_s)
         except BaseException:
-            # Out of time or interrupted: the process that the tool started must leave the GPU too.
+            # On a timeout or an interrupt, the process that the tool started must release the GPU.
             os.killpg(process.pid, signal.SIGKILL)
             raise
     return f"{messages}\n{output}"

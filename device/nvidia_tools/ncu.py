@@ -1,9 +1,8 @@
-"""Hardware counters through Nsight Compute, where it is installed and may read them.
+"""Hardware counters through Nsight Compute, if it is installed and may read them.
 
-`ncu` runs a process of its own around the one that launches the kernel, and prints CSV. Its
-metrics are renamed to the fields of `Counters`, so that what the hardware counted stands beside
-what the emulator counted. Metric names: Nsight Compute's "Kernel Profiling Guide" and
-`ncu --query-metrics`.
+`ncu` starts the process that launches the kernel, and prints CSV. Its metrics are renamed to the
+fields of `Counters`, to compare them with the emulator's counters. Metric names: Nsight Compute's
+"Kernel Profiling Guide" and `ncu --query-metrics`.
 """
 
 from __future__ import annotations
@@ -33,12 +32,12 @@ COUNTER_METRICS: Mapping[str, Mapping[str, int]] = {
     "global_reduction_requests": {_GLOBAL_METRIC.format("requests", "red"): 1},
     "global_reduction_sectors": {_GLOBAL_METRIC.format("sectors", "red"): 1},
     "shared_load_instructions": {"smsp__inst_executed_op_shared_ld.sum": 1},
-    # Those attributed to instructions. The plain l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st
-    # lay 5 to 16% above on tiled, and differed from run to run.
+    # The metrics of instructions: l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st was 5 to 16%
+    # higher on tiled and differed from run to run.
     "shared_load_wavefronts": {_WAVEFRONTS_METRIC.format("ld"): 1},
     "shared_store_instructions": {"smsp__inst_executed_op_shared_st.sum": 1},
     "shared_store_wavefronts": {_WAVEFRONTS_METRIC.format("st"): 1},
-    # Not l1tex__data_bank_conflicts…, which reports conflicts where no wavefront is in excess.
+    # Not l1tex__data_bank_conflicts…, which reports conflicts without excessive wavefronts.
     "shared_excessive_wavefronts": {
         "memory_l1_wavefronts_shared": 1,
         "memory_l1_wavefronts_shared_ideal": -1,
@@ -46,7 +45,7 @@ COUNTER_METRICS: Mapping[str, Mapping[str, int]] = {
     "local_load_sectors": {"l1tex__t_sectors_pipe_lsu_mem_local_op_ld.sum": 1},
     "local_store_sectors": {"l1tex__t_sectors_pipe_lsu_mem_local_op_st.sum": 1},
     "l1_read_sector_hits": {"l1tex__t_sectors_pipe_lsu_mem_global_op_ld_lookup_hit.sum": 1},
-    # Traffic that the L1 sends, not all of the L2's: that holds the copies between its halves.
+    # Only traffic from the L1: all traffic of the L2 includes the copies between its halves.
     "l2_read_sectors": {"lts__t_sectors_srcunit_tex_op_read.sum": 1},
     "l2_read_sector_hits": {"lts__t_sectors_srcunit_tex_op_read_lookup_hit.sum": 1},
     "l2_write_sectors": {"lts__t_sectors_srcunit_tex_op_write.sum": 1},
@@ -65,23 +64,24 @@ COUNTER_METRICS: Mapping[str, Mapping[str, int]] = {
     "thread_instructions": {"smsp__thread_inst_executed.sum": 1},
     "warp_instructions": {"smsp__inst_executed.sum": 1},
 }
-"""How each of our counters is summed from Nsight Compute's metrics: metric name to weight."""
+"""For each counter of memlab, the weights of Nsight Compute's metrics in its sum."""
 
 DURATION_METRIC = "gpu__time_duration.sum"
-"""The kernel's time, seconds once `parse` has read it."""
+"""The kernel's time; `parse_metrics` converts it to seconds."""
 
 STARTUP_S = 60.0
-"""What starting Nsight Compute and the process it watches may take, until this launches."""
+"""The limit for starting Nsight Compute and the observed process, until its launch, seconds."""
 LONGEST_LAUNCHES_ALLOWED = 4
-"""A launch is replayed a dozen times and more, once for each group of counters that fits. The time
-of so many that take as long as one may is enough to replay any that took a quarter of it."""
+"""The limit of profiling, as a multiple of the limit of one launch. A launch is replayed a dozen
+times or more, once per group of counters, so this suffices for launches that take up to about a
+quarter of their limit."""
 
 _SECONDS_PER_UNIT = {"ns": 1e-9, "nsecond": 1e-9}
-"""Factors to seconds: ncu's base unit of time, and what older releases call it. Its other base
-units are ours."""
+"""Factors to seconds of ncu's base unit of time, in current and older releases; its other base
+units are memlab's too."""
 
 _INSTALL_PATTERNS = ("usr/local/cuda/bin/ncu", "opt/nvidia/nsight-compute/*/ncu")
-"""Where CUDA's and Nsight Compute's installers put it, under the root."""
+"""Paths of the installers of CUDA and Nsight Compute, relative to the root."""
 
 INSTALL_ADVICE = (
     "install the CUDA toolkit's nsight-compute package, or add the folder of ncu to PATH"
@@ -94,32 +94,32 @@ PERMISSION_ADVICE = (
 _FAILURE_REASONS = {
     "ERR_NVGPUCTRPERM": "the driver lets only administrators read hardware counters: "
     + PERMISSION_ADVICE,
-    "LibraryNotLoaded": "Nsight Compute cannot reach the driver's profiling interface here, as "
+    "LibraryNotLoaded": "Nsight Compute cannot use the driver's profiling interface, for example "
     "in a sandboxed container: profile on the host",
 }
-"""What ncu's output says, and what that means."""
+"""The meaning of errors, by a part of ncu's output."""
 
 
 class ProfilerError(DeviceError):
-    """Nsight Compute gives no counters here; everything else works without them."""
+    """Nsight Compute gives no counters; the rest of memlab works without them."""
 
 
 def find_ncu() -> Path | None:
-    """Find Nsight Compute's command line: on the PATH, else where its installers put it."""
+    """Find Nsight Compute's command-line program: on the PATH, or else where it is installed."""
     on_path = shutil.which("ncu")
     if on_path is not None:
         return Path(on_path)
-    installed = [place for each in _INSTALL_PATTERNS for place in sorted(Path("/").glob(each))]
+    installed = [path for pattern in _INSTALL_PATTERNS for path in sorted(Path("/").glob(pattern))]
     return installed[-1] if installed else None
 
 
 def profiling_timeout_s(timeout_s: float) -> float:
-    """How long counting a launch may take, seconds, that may run for `timeout_s` by itself."""
+    """The limit for profiling a launch that may take `timeout_s` without a profiler, seconds."""
     return STARTUP_S + LONGEST_LAUNCHES_ALLOWED * timeout_s
 
 
 def required_metrics() -> tuple[str, ...]:
-    """Name the metrics that `COUNTERS` needs, and the kernel's time, each once."""
+    """The metrics that `COUNTER_METRICS` needs, and the kernel's time, without duplicates."""
     needed = (metric for terms in COUNTER_METRICS.values() for metric in terms)
     return tuple(dict.fromkeys((DURATION_METRIC, *needed)))
 
@@ -127,15 +127,15 @@ def required_metrics() -> tuple[str, ...]:
 def ncu_command(
     ncu: Path, metrics: Iterable[str], entry: str, target: Iterable[str | Path]
 ) -> list[str]:
-    """Give the command that profiles the first launch of one kernel.
+    """The command that profiles the first launch of one kernel.
 
-    The GPU's clocks are left as they are; the caches are flushed before each replay, which is
-    ncu's own default and what the emulator's cache models assume.
+    The GPU's clocks are not changed; the caches are flushed before each replay, which is ncu's
+    default and the assumption of the emulator's cache models.
 
     Args:
         ncu: The executable.
-        metrics: What to collect.
-        entry: The kernel function's name.
+        metrics: The metrics to collect.
+        entry: The kernel's name in the compiled code.
         target: The command that launches it.
     """
     return [
@@ -149,20 +149,21 @@ def ncu_command(
 
 
 def parse_metrics(text: str) -> dict[str, float]:
-    """Read the first kernel of `ncu --csv --page raw`.
+    """Read the first kernel of the output of `ncu --csv --page raw`.
 
-    The CSV is a row of names, a row of units and a row for each kernel; ncu's own messages and
-    the program's output may stand before it.
+    The CSV is a row of names, a row of units and one row per kernel; ncu's messages and the
+    program's output may precede it.
 
     Args:
-        text: All of ncu's output.
+        text: The whole output of ncu.
 
     Returns:
-        The metrics by ncu's names, times in seconds, sizes in bytes, counts as they are. What
-        is no number, or was not available, is left out.
+        Values by ncu's metric names: times in seconds, sizes in bytes, and counts. Metrics that
+        are unavailable or not numbers are left out.
 
     Raises:
-        ProfilerError: There is no kernel in it; says why where the output does.
+        ProfilerError: The output contains no kernel; the message gives the reason if the output
+            does.
     """
     lines = text.splitlines()
     start = next((n for n, line in enumerate(lines) if line.startswith('"ID",')), None)
@@ -179,13 +180,13 @@ def parse_metrics(text: str) -> dict[str, float]:
 
 
 def counters_from_metrics(metrics: Mapping[str, float]) -> dict[str, float]:
-    """Rename what ncu counted to the fields of `Counters`; what it did not count is left out.
+    """Convert ncu's metrics to the fields of `Counters`; those without metrics are left out.
 
     Args:
-        metrics: As `parse` gives them.
+        metrics: A result of `parse_metrics`.
 
     Returns:
-        Whole numbers by our names, and the kernel's time as `duration_s`, seconds.
+        Whole numbers by the names of `Counters`, and the kernel's time as `duration_s`, seconds.
     """
     counted: dict[str, float] = {
         name: round(sum(weight * metrics[metric] for metric, weight in terms.items()))
@@ -208,19 +209,19 @@ def profile(
     """Run a launch once under Nsight Compute.
 
     Args:
-        launch: What to run.
-        index: Which GPU, as CUDA counts them.
-        seed: Of the random inputs.
-        more: Metrics to collect besides those of `COUNTERS`.
-        timeout_s: How long the launch may run by itself, seconds; `limit_s` says what counting it
-            may take then. None allows the usual.
+        launch: The launch.
+        index: The GPU's number, from 0, as CUDA counts.
+        seed: Seed of the random inputs.
+        more: Metrics to collect besides those of `COUNTER_METRICS`.
+        timeout_s: The limit of the launch without a profiler, seconds, from which
+            `profiling_timeout_s` computes the limit of profiling; None for the default.
 
     Returns:
-        The metrics as `parse` gives them; `counters` renames them.
+        The metrics, as from `parse_metrics`; `counters_from_metrics` renames them.
 
     Raises:
         ProfilerError: Nsight Compute is not installed, may not read counters, or failed; the
-            message says which and what to do.
+            message says which, and what to do.
     """
     ncu = find_ncu()
     if ncu is None:
@@ -235,7 +236,7 @@ def profile(
     except subprocess.TimeoutExpired:
         raise ProfilerError(
             f"Nsight Compute did not finish {launch.kernel} within {most_s:g} s, in which it "
-            "replays the launch a dozen times and more: use smaller sizes, or allow more with "
+            "replays the launch a dozen times or more: use smaller sizes, or allow more time with "
             "--timeout SECONDS"
         ) from None
     except OSError as error:
@@ -244,16 +245,16 @@ def profile(
 
 
 def _explain_failure(output: str) -> str:
-    """Say in one line why ncu printed no counters."""
+    """Explain in one line why ncu printed no counters."""
     for mark, reason in _FAILURE_REASONS.items():
         if mark in output:
             return reason
     lines = [line.strip() for line in output.splitlines() if line.strip()]
-    own = [line for line in lines if not line.startswith("==")]
+    program_lines = [line for line in lines if not line.startswith("==")]
     failed = "==ERROR== The application returned an error code"
     causes = [
         *(line for line in lines if line.startswith("==ERROR==") and not line.startswith(failed)),
-        *(own[-1:] if failed in output else ()),  # what the program said before it failed
+        *(program_lines[-1:] if failed in output else ()),  # the last message before the failure
         *(line for line in reversed(lines) if line.startswith("==WARNING==")),
         "it printed nothing",
     ]

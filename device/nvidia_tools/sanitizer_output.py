@@ -1,8 +1,8 @@
-"""Reads the text of NVIDIA's Compute Sanitizer into memlab's records of findings.
+"""Reads the output of NVIDIA's Compute Sanitizer into memlab's records of findings.
 
-It reads what releases 2021.3 to 2026.3 print. Those from 2025.2 on print saved records without a
-GPU (`--read FILE`), and the forms below were checked with it; those of older releases come from
-reports that people published.
+It reads the output of releases 2021.3 to 2026.3. Releases from 2025.2 on print saved records
+without a GPU (`--read FILE`), with which the formats below were verified; those of older releases
+come from published reports.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _HAZARD_THREAD = re.compile(
     r"(?: in Block \((\d+), ?(\d+), ?(\d+)\))?.*? (at .*)"
 )
 _FRAME_LOCATION = re.compile(r"(?:at .*? in |Device Frame: ?(?:.*? in )?)(.+?):(\d+)(?=:|$| \[)")
-"""Before release 2023 the function stands behind the line, not before the file."""
+"""Before release 2023 the function follows the line; later it precedes the file."""
 _THREAD = re.compile(r"by thread \((\d+), ?(\d+), ?(\d+)\) in block \((\d+), ?(\d+), ?(\d+)\)")
 _FRAME = re.compile(r"at |by thread |and |in |Device Frame:|Saved host|Host Frame:")
 _ROUTINE_MESSAGE = re.compile(
@@ -42,7 +42,7 @@ _HARDWARE_EXCEPTIONS = (
     *("Lane ", "Warp ", "Device ", "User ", "Hardware ", "Illegal ", "Invalid ", "Stack "),
     *("Misaligned ", "Out-of-range ", "Trace/breakpoint "),
 )
-"""How a fault begins that the hardware reports; it may come without a place."""
+"""The first words of faults that the hardware reports; they may lack a location."""
 
 _KIND_BY_PHRASE = {
     "uninitialized": "uninitialized read",
@@ -55,67 +55,67 @@ _KIND_BY_PHRASE = {
     "divergent thread": "divergent barrier",
     "invalid arguments": "invalid mask",
 }
-"""memlab's kinds by words of Compute Sanitizer's; what has none here keeps its own."""
+"""memlab's kinds of mistakes, by phrases of Compute Sanitizer; others keep its words."""
 
 
 def parse_log(text: str, tool: Tool, launch: Launch) -> tuple[list[CheckFinding], list[str]]:
-    """Read what a tool wrote.
+    """Read the log of a tool.
 
     Args:
-        text: Its log.
-        tool: Which one.
-        launch: What ran: its source gives the lines their text.
+        text: The log.
+        tool: The tool.
+        launch: The launch, whose source gives the text of lines.
 
     Returns:
         Each mistake once, in the order of lines, with the lowest block and thread that made it;
-        and the messages that are no finding.
+        and the messages that are not findings.
     """
-    found: dict[tuple[object, ...], CheckFinding] = {}
+    findings: dict[tuple[object, ...], CheckFinding] = {}
     notes: list[str] = []
-    for record in _split_messages(text):
-        read = list(_parse_message(record, tool, launch))
-        if not read:
-            notes.append(f"{tool}: {record[0].strip()}")
-        for each in read:
-            key = (each.kind, each.space, each.lines)
-            before = found.get(key)
-            if before is None:
-                found[key] = each
+    for message in _split_messages(text):
+        parsed = list(_parse_message(message, tool, launch))
+        if not parsed:
+            notes.append(f"{tool}: {message[0].strip()}")
+        for finding in parsed:
+            key = (finding.kind, finding.space, finding.lines)
+            known = findings.get(key)
+            if known is None:
+                findings[key] = finding
             else:
-                first = min(before, each, key=_thread_order)
-                found[key] = replace(first, count=before.count + each.count)
-    return sorted(found.values(), key=lambda each: (each.at.line, each.kind)), notes
+                first = min(known, finding, key=_thread_order)
+                findings[key] = replace(first, count=known.count + finding.count)
+    return sorted(findings.values(), key=lambda finding: (finding.at.line, finding.kind)), notes
 
 
 def sanitizer_errors(text: str) -> list[str]:
-    """Give the errors of Compute Sanitizer itself: it may not have seen all of the launch."""
+    """The errors of Compute Sanitizer itself, after which the log may be incomplete."""
     matches = map(_ERROR.match, map(strip_log_prefix, text.splitlines()))
     return [match[1].removeprefix("Error: ").strip() for match in matches if match]
 
 
 def strip_log_prefix(line: str) -> str:
-    """Give a line of a log without the mark that all of its lines begin with."""
+    """Remove the prefix of a log's line; a line without it becomes empty."""
     match = _LINE.match(line)
     return (match[1] or "") if match else ""
 
 
 def _split_messages(text: str) -> Iterator[list[str]]:
-    """Cut a log into messages: a first line, and those below it that are indented."""
-    record: list[str] = []
+    """Split a log into messages: a first line and the indented lines that follow it."""
+    message: list[str] = []
     for line in map(strip_log_prefix, text.splitlines()):
-        if line.startswith("  ") and record:
-            record.append(line.strip())
+        if line.startswith("  ") and message:
+            message.append(line.strip())
             continue
-        if record and not _ROUTINE_MESSAGE.match(record[0]):
-            yield record
-        record = [line.strip()] if line.strip() else []
-    if record and not _ROUTINE_MESSAGE.match(record[0]):
-        yield record
+        if message and not _ROUTINE_MESSAGE.match(message[0]):
+            yield message
+        message = [line.strip()] if line.strip() else []
+    if message and not _ROUTINE_MESSAGE.match(message[0]):
+        yield message
 
 
-def _parse_message(record: list[str], tool: Tool, launch: Launch) -> Iterator[CheckFinding]:
-    """Read one message; what is no finding gives none."""
-    head, *rest = record
+def _parse_message(message: list[str], tool: Tool, launch: Launch) -> Iterator[CheckFinding]:
+    """Read the findings of one message, if it has any."""
+    head, *rest = message
     race, hazard = _RACE.match(head), _HAZARD.match(head)
     if race:
         yield from _parse_race_analysis(race, rest, tool, launch)
@@ -134,15 +134,15 @@ def _parse_message(record: list[str], tool: Tool, launch: Launch) -> Iterator[Ch
 
 
 def _classify_mistake(head: str, rest: Iterable[str]) -> str:
-    """Name what is wrong: the barrier's class, why an access is invalid, else the first line."""
+    """Classify a mistake: by the barrier's error, the reason of an invalid access, or the head."""
     named, words = _ERROR_CLASS.search(head), head
     if named:
         words = named[1]
     elif _INVALID_ACCESS.match(head):
-        # No frame: a kernel may be called `misaligned`.
-        why = next((line for line in rest if not _FRAME.match(line)), "out of bounds")
-        reason = _REASON.match(why)
-        words = reason[1] if reason else why
+        # Frames are skipped: a kernel may be called `misaligned`.
+        cause = next((line for line in rest if not _FRAME.match(line)), "out of bounds")
+        reason = _REASON.match(cause)
+        words = reason[1] if reason else cause
     known = (kind for part, kind in _KIND_BY_PHRASE.items() if part in words.lower())
     return next(known, words[:1].lower() + words[1:])
 
@@ -150,18 +150,18 @@ def _classify_mistake(head: str, rest: Iterable[str]) -> str:
 def _parse_race_analysis(
     race: re.Match[str], rest: Iterable[str], tool: Tool, launch: Launch
 ) -> Iterator[CheckFinding]:
-    """Read an analysis: one access, and all that it races with."""
+    """Read a race analysis: one access, and all accesses with which it races."""
     first = _parse_location([race[2]], launch)
-    for other in filter(None, map(_RACE_WITH.match, rest)):
-        hazards = _HAZARDS.search(other[2])
+    for partner in filter(None, map(_RACE_WITH.match, rest)):
+        hazards = _HAZARDS.search(partner[2])
         yield CheckFinding(
             tool,
-            "RAW or WAR" if "Read" in (race[1], other[1]) else "WAW",
-            _race_message(race[1], other[1]),
+            "RAW or WAR" if "Read" in (race[1], partner[1]) else "WAW",
+            _race_message(race[1], partner[1]),
             "shared",
             "",
             first,
-            _parse_location([other[2]], launch),
+            _parse_location([partner[2]], launch),
             int(hazards[1].replace(",", "")) if hazards else 1,
         )
 
@@ -169,41 +169,47 @@ def _parse_race_analysis(
 def _parse_hazard(
     hazard: re.Match[str], rest: Sequence[str], tool: Tool, launch: Launch
 ) -> Iterator[CheckFinding]:
-    """Read one hazard: two threads, each with the frames below it."""
+    """Read one hazard: two threads, each followed by its frames."""
     head = hazard.string
-    whole = _HAZARD_BLOCK.search(head)
+    head_block = _HAZARD_BLOCK.search(head)
     starts = [index for index, line in enumerate(rest) if _HAZARD_THREAD.match(line)]
-    sides: list[tuple[str, SourceLocation]] = []
+    accesses: list[tuple[str, SourceLocation]] = []
     for start, end in zip(starts, [*starts[1:], len(rest)], strict=True):
-        by = _HAZARD_THREAD.match(rest[start])
-        if by:
-            at = _parse_location([by[8], *rest[start + 1 : end]], launch)
-            block = _dim3(by.groups()[4:7]) if by[5] else _dim3(whole.groups()) if whole else None
-            sides.append((by[1], replace(at, block=block, thread=_dim3(by.groups()[1:4]))))
-    if len(sides) == 2:
-        (one, at), (two, other) = sides
-        space = _SPACE.search(head)
-        where = space[1] if space else "global" if " global " in head else ""
-        yield CheckFinding(tool, hazard[1], _race_message(one, two), where, "", at, other)
+        match = _HAZARD_THREAD.match(rest[start])
+        if match:
+            location = _parse_location([match[8], *rest[start + 1 : end]], launch)
+            thread = _dim3(match.groups()[1:4])
+            block: Dim3 | None = None
+            if match[5]:
+                block = _dim3(match.groups()[4:7])
+            elif head_block:
+                block = _dim3(head_block.groups())
+            accesses.append((match[1], replace(location, block=block, thread=thread)))
+    if len(accesses) == 2:
+        (first, first_location), (second, second_location) = accesses
+        match = _SPACE.search(head)
+        space = match[1] if match else "global" if " global " in head else ""
+        message = _race_message(first, second)
+        yield CheckFinding(tool, hazard[1], message, space, "", first_location, second_location)
 
 
-def _race_message(one: str, two: str) -> str:
-    return f"{one} and {two.lower()} that nothing orders"
+def _race_message(first: str, second: str) -> str:
+    return f"{first} and {second.lower()} that nothing orders"
 
 
 def _parse_location(lines: Iterable[str], launch: Launch) -> SourceLocation:
-    """Read where something happened: in the kernel's own file, if any frame is."""
+    """Read a location: the line of the first frame in the kernel's file, the block and thread."""
     block: Dim3 | None = None
     thread: Dim3 | None = None
     number = 0
     for line in lines:
-        by = _THREAD.search(line)
-        if by:
-            thread, block = _dim3(by.groups()[:3]), _dim3(by.groups()[3:])
+        match = _THREAD.search(line)
+        if match:
+            thread, block = _dim3(match.groups()[:3]), _dim3(match.groups()[3:])
             continue
-        at = _FRAME_LOCATION.match(line)
-        if at and not number and Path(at[1]).name == Path(launch.source_name).name:
-            number = int(at[2])
+        frame = _FRAME_LOCATION.match(line)
+        if frame and not number and Path(frame[1]).name == Path(launch.source_name).name:
+            number = int(frame[2])
     source = source_lines(launch.source)
     text = source[number - 1].strip() if 0 < number <= len(source) else ""
     return SourceLocation(number, text, block, thread)
@@ -215,6 +221,6 @@ def _dim3(words: Sequence[str]) -> Dim3:
 
 
 def _thread_order(finding: CheckFinding) -> tuple[Dim3, Dim3]:
-    """Order findings of a kind as CUDA numbers blocks and threads, x fastest."""
+    """The key for CUDA's order of blocks and threads, x fastest."""
     block, thread = finding.at.block or (0, 0, 0), finding.at.thread or (0, 0, 0)
     return block[::-1], thread[::-1]

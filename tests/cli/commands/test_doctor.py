@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from memlab import querying
 from memlab.cli.app import main
-from memlab.device.doctor import probes as machine
 from memlab.device.doctor.probes import MachineState
 
 NO_GPU = MachineState(
@@ -23,8 +23,8 @@ def doctor(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     """Ask the doctor about a machine; gives the exit code."""
     monkeypatch.setenv("MEMLAB_STORE", str(tmp_path / "runs.sqlite3"))
 
-    def ask(facts: MachineState, *words: str) -> int:
-        monkeypatch.setattr(machine, "probe_machine", lambda: facts)
+    def ask(state: MachineState, *words: str) -> int:
+        monkeypatch.setattr(querying, "probe_machine", lambda: state)
         return main(["doctor", *words])
 
     return ask

@@ -122,7 +122,7 @@ def test_without_a_gpu_the_emulator_works_and_no_gpu_software_is_urged() -> None
             {"gpus": (replace(H200, slowdowns=("power limit",)),)},
             "clocks",
             "note",
-            "times are of a slower GPU",
+            "times are those of a slower GPU",
         ),
         (
             {"gpus": (replace(H200, free_memory_bytes=2**20),)},

@@ -223,7 +223,7 @@ def test_a_launch_that_never_ends_is_given_up_and_leaves_no_process(
             "========= Error: process didn't terminate successfully\n"
             "========= Target application terminated before first instrumented API call\n",
             "",
-            "as in a sandboxed container",
+            "in a sandboxed container",
         ),
         ("", "", "gave no verdict (the launch did not run to its end)"),
         (
@@ -242,7 +242,7 @@ def test_a_launch_that_never_ends_is_given_up_and_leaves_no_process(
             "========= Error: Target application terminated before first instrumented API call\n"
             "========= Error: couldn't find exit code.\n",
             "",
-            "could not start the launch, as where parts of it are missing: install it",
+            "could not start the launch, perhaps because parts of it are missing: install it",
         ),
     ],
 )
