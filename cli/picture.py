@@ -1,6 +1,7 @@
-"""A picture that a command draws, with its data in a file beside it.
+"""The picture of a command and the file with its data.
 
-Pictures in several formats share that file, as long as they have the same data.
+Both have the same name with different extensions. Pictures of the same data in several formats
+share the data file.
 """
 
 from __future__ import annotations
@@ -23,32 +24,32 @@ def check_picture(
     *,
     repeatable: bool = True,
 ) -> None:
-    """Refuse what `write_picture` could not write, before the work that fills it.
+    """Check that `write_picture` can write a picture, before the work that produces it.
 
     Args:
         path: The picture.
-        force: Whether files that exist may be overwritten.
-        option: What the picture was asked for with, for messages.
-        data_suffix: Extension of the file with its data.
+        force: Whether existing files may be overwritten.
+        option: The option that names the picture, for messages.
+        data_suffix: Extension of the data file.
         repeatable: Whether the same command gives the same data again.
 
     Raises:
-        UsageError: The extension names no format of pictures, or as `check_output`.
+        UsageError: The extension is no picture format, or an error of `check_output`.
     """
     import logging
     import warnings
 
     from memlab.roofline.plots.figure import image_format
 
-    # Where the home folder is read-only matplotlib would tell of its own caches at length.
+    # Matplotlib reports at length that it cannot write its caches to a read-only home folder.
     logging.getLogger("matplotlib").setLevel(logging.ERROR)
-    # A name in a script that the font lacks is drawn as boxes; no message makes it better.
+    # Characters that the font lacks are drawn as boxes; a warning does not help.
     warnings.filterwarnings("ignore", r"Glyph .* missing from font", UserWarning)
     image_format(path)
     check_output(path, force, option)
-    beside = path.with_suffix(data_suffix)
-    if not (repeatable and _has_other_picture(beside)):  # else its data will tell
-        check_output(beside, force, option)
+    data_path = path.with_suffix(data_suffix)
+    if not (repeatable and _has_picture(data_path)):  # else `write_picture` compares the data
+        check_output(data_path, force, option)
 
 
 def write_picture(
@@ -61,14 +62,14 @@ def write_picture(
     option: str = "--output",
     data_suffix: str = ".csv",
 ) -> None:
-    """Write a figure, and its data beside it.
+    """Write a figure and its data file.
 
     Args:
         path: The picture.
-        figure: What it shows.
-        data: What the file beside it holds.
-        force: Whether files that exist may be overwritten.
-        quiet: Whether to say nothing of it.
+        figure: The figure.
+        data: The text of the data file.
+        force: Whether existing files may be overwritten.
+        quiet: Whether to print no message.
         option: As in `check_picture`.
         data_suffix: As in `check_picture`.
 
@@ -77,30 +78,28 @@ def write_picture(
     """
     from memlab.roofline.plots.figure import image_format, render_figure
 
-    beside = path.with_suffix(data_suffix)
-    shared = not force and _has_other_picture(beside) and _has_text(beside, data)
+    data_path = path.with_suffix(data_suffix)
+    shared = not force and _has_picture(data_path) and _has_text(data_path, data)
     if not shared:
-        check_output(beside, force, option)  # before the picture, which would lack its data
+        check_output(data_path, force, option)  # before a picture is written without its data
     write_output(path, render_figure(figure, image_format(path)), force, option)
     if not shared:
-        write_output(beside, data, force, option)
+        write_output(data_path, data, force, option)
     if not quiet:
-        print_message(
-            f"wrote {path}; its data is in {beside}" if shared else f"wrote {path} and {beside}"
-        )
+        written = f"; its data is in {data_path}" if shared else f" and {data_path}"
+        print_message(f"wrote {path}{written}")
 
 
 def _has_text(path: Path, data: str) -> bool:
     try:
         return path.read_text(encoding="utf-8") == data
-    except (OSError, UnicodeError):  # what cannot be read is not what would be written
+    except (OSError, UnicodeError):  # an unreadable file has other data
         return False
 
 
-def _has_other_picture(beside: Path) -> bool:
-    """Whether a file with data lies beside a picture already."""
+def _has_picture(data_path: Path) -> bool:
+    """Return whether a data file and a picture with its name exist."""
     from memlab.roofline.plots.figure import IMAGE_FORMATS
 
-    return beside.is_file() and any(
-        beside.with_suffix(f".{each}").is_file() for each in IMAGE_FORMATS
-    )
+    pictures = (data_path.with_suffix(f".{suffix}") for suffix in IMAGE_FORMATS)
+    return data_path.is_file() and any(picture.is_file() for picture in pictures)

@@ -42,11 +42,10 @@ CARVEOUTS_KIB = {
     (8, 7): (0, 8, 16, 32, 64, 100, 132, 164),
     (8, 9): (0, 8, 16, 32, 64, 100),
     (9, 0): (0, 8, 16, 32, 64, 100, 132, 164, 196, 228),
-    (10, 0): (0, 8, 16, 32, 64, 100, 132, 164, 196, 228),
     (12, 0): (0, 8, 16, 32, 64, 100),
 }
-"""Shared memory's possible sizes within the unified L1, in KiB, by the first compute capability
-that has them (CUDA C++ Programming Guide, "Compute Capabilities", section "Shared Memory")."""
+"""Possible sizes of shared memory within the unified L1, in KiB, by the compute capability from
+which they hold (CUDA C++ Programming Guide, "Compute Capabilities", section "Shared Memory")."""
 
 # The driver's choice among these sizes is not documented. The constants below reproduce what Nsight
 # Compute reported on an H200 (driver 580): 490 of 491 choices, over blocks of 16 to 1024 threads
@@ -98,12 +97,7 @@ class BlockAllocation:
 
 
 def block_requirements(launch: Launch, resources: Resources) -> BlockRequirements:
-    """Return the resources that a block of a launch requests.
-
-    Args:
-        launch: Its block size and dynamic shared memory count.
-        resources: The registers and static shared memory of the compiled kernel.
-    """
+    """Return the resources that a block requests, from its launch and its compiled kernel."""
     return BlockRequirements(
         launch.threads_per_block,
         resources.registers_per_thread,

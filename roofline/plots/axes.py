@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from memlab.device.measurement import flop_by_pipe
 from memlab.roofline.ceilings import MEMORY_LEVELS, ceilings_by_key
 from memlab.roofline.plots.ceiling_lines import draw_ceilings, other_peaks
+from memlab.roofline.plots.figure import rate_tick_text
 from memlab.roofline.plots.label_placement import label_line_ends
 from memlab.roofline.plots.style import MARKERS
-from memlab.roofline.units import si_text
 from memlab.text import printable
 
 if TYPE_CHECKING:
@@ -118,17 +118,12 @@ def _set_up_axes(axes: Axes, limits: AxisLimits) -> None:
         axis.set_minor_locator(LogLocator(base=10.0, subs=range(2, 10), numticks=12))
         axis.set_minor_formatter(NullFormatter())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _rate_tick_text(value)))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: rate_tick_text(value)))
     axes.set_xlabel("Arithmetic intensity (FLOP/B)", labelpad=6)
     axes.set_ylabel("Performance (FLOP/s)", labelpad=6)
     axes.grid(visible=True, which="major", color="#EEEEEE", linewidth=0.8)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
-
-
-def _rate_tick_text(flop_per_s: float) -> str:
-    number, _, prefix = si_text(flop_per_s, "").partition(" ")
-    return f"{float(number):g} {prefix}"
 
 
 def _draw_kernel(axes: Axes, style: RunStyle) -> None:

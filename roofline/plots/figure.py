@@ -20,6 +20,7 @@ from memlab.roofline.plots.style import (
     SMALL_POINTS,
     TEXT_POINTS,
 )
+from memlab.roofline.units import si_text
 from memlab.text import printable
 
 if TYPE_CHECKING:
@@ -85,6 +86,12 @@ def set_up_panel(axes: Axes, title: str) -> None:
     axes.set_title(title, loc="left", fontsize=TEXT_POINTS, fontweight="bold")
     axes.spines[["top", "right"]].set_visible(False)
     axes.set_axisbelow(True)
+
+
+def rate_tick_text(rate: float, unit: str = "") -> str:
+    """Write a rate at an axis: `10 T`, `2 TB/s`."""
+    number, _, prefixed = si_text(rate, unit).partition(" ")
+    return f"{float(number):g} {prefixed}" if rate else "0"
 
 
 def write_notes(figure: Figure, notes: Sequence[str]) -> None:

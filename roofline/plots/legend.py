@@ -10,7 +10,6 @@ from memlab.roofline.plots.label_placement import fit_text
 from memlab.roofline.plots.style import (
     HAIRLINE,
     INK,
-    LEVEL_NAMES,
     MARKERS,
     SECONDARY_INK,
     SMALL_POINTS,
@@ -60,7 +59,7 @@ def draw_legend(figure: Figure, left: float, top: float) -> None:
     # Grey, neither hollow nor filled: only the shape has a meaning.
     grey: dict[str, Any] = {"color": SECONDARY_INK, "ls": "none", "ms": 7}
     levels = [
-        Line2D([], [], marker=marker, label=LEVEL_NAMES[level], **grey)
+        Line2D([], [], marker=marker, label=ceiling_label(level), **grey)
         for level, marker in MARKERS.items()
     ]
     times = [

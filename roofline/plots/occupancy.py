@@ -55,12 +55,12 @@ LIMITER_COLORS = {
 a kernel can change without giving up threads come last."""
 
 PANELS = {
-    "threads_per_block": ("block size: {} threads", "threads per block", 256),
-    "registers_per_thread": ("registers: {} per thread", "registers per thread", 32),
-    "shared_bytes_per_block": ("shared memory: {}", "shared memory per block, KiB", 16 * KIB),
+    "threads_per_block": ("threads per block", 256),
+    "registers_per_thread": ("registers per thread", 32),
+    "shared_bytes_per_block": ("shared memory per block", 16 * KIB),
 }
-"""Title with the block's value and axis label of a resource's panel, and the distance of its ticks
-in the resource's unit; it is doubled until no more than `MAX_TICKS` fit."""
+"""Title of a resource's panel, and the distance of its ticks in the resource's unit; it is doubled
+until no more than `MAX_TICKS` fit."""
 
 MAX_TICKS = 9
 HEIGHT_INCHES = 5.3
@@ -112,9 +112,10 @@ def draw_occupancy(
 
 
 def _draw_panel(axes: Axes, curve: OccupancyCurve, most_warps: int) -> None:
-    title, label, distance = PANELS[curve.resource]
+    title, distance = PANELS[curve.resource]
     is_shared = curve.resource == "shared_bytes_per_block"
-    set_up_panel(axes, title.format(_bytes_text(curve.current) if is_shared else curve.current))
+    value = _bytes_text(curve.current) if is_shared else str(curve.current)
+    set_up_panel(axes, f"{title}: {value}")
     last = curve.steps[-1].last
     axes.set(xlim=(0, last), ylim=(0, 1.08 * most_warps))
     while last / distance > MAX_TICKS:
@@ -123,7 +124,7 @@ def _draw_panel(axes: Axes, curve: OccupancyCurve, most_warps: int) -> None:
     axes.set_xticks(ticks, [str(tick // KIB if is_shared else tick) for tick in ticks])
     axes.set_yticks([most_warps * quarter // 4 for quarter in range(5)])
     axes.grid(visible=True, axis="y", color="#EEEEEE", linewidth=0.8)
-    axes.set_xlabel(label, labelpad=4)
+    axes.set_xlabel(f"{title}, KiB" if is_shared else title, labelpad=4)
 
     steps = curve.steps
     firsts, lasts = [step.first - 1 for step in steps], [step.last for step in steps]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from memlab.roofline.plots.figure import set_up_panel
+from memlab.roofline.plots.figure import rate_tick_text, set_up_panel
 from memlab.roofline.plots.label_placement import (
     LEADER_INCHES,
     figure_of,
@@ -32,7 +32,7 @@ VALUE_INCHES = 0.8
 LOG_AXIS_RATIO = 10.0
 """Rates that differ by more than this factor are drawn on a logarithmic axis."""
 
-FULLY_LABELLED_RATIO = 1e3
+FULLY_LABELLED_RATIO = 400.0
 """Up to this factor 2 and 5 of every decade have a tick label too."""
 
 MIN_BARS = 4
@@ -91,7 +91,7 @@ def _set_rate_axis(axes: Axes, rates: Sequence[float]) -> None:
     low, high = min(rates), max(rates)
     if high > LOG_AXIS_RATIO * low:
         axes.set(yscale="log", ylim=(low / 1.5, 1.5 * high))
-        subs = (1, 2, 5) if high / low < FULLY_LABELLED_RATIO / 2.25 else (1,)
+        subs = (1, 2, 5) if high / low < FULLY_LABELLED_RATIO else (1,)
         axes.yaxis.set_major_locator(LogLocator(base=10.0, subs=subs))
         axes.yaxis.set_minor_locator(LogLocator(base=10.0, subs=range(2, 10)))
         axes.yaxis.set_minor_formatter(NullFormatter())  # the default would write TeX
@@ -125,7 +125,7 @@ def _draw_bandwidths(axes: Axes, styles: Sequence[RunStyle], dram_bytes_per_s: f
     axes.set_ylim(max(len(styles), MIN_BARS) - 0.4, -0.6)
     axes.set_yticks([])
     axes.spines[["left"]].set_visible(False)
-    axes.xaxis.set_major_formatter(lambda value, _: _rate_tick_text(value))
+    axes.xaxis.set_major_formatter(lambda value, _: rate_tick_text(value, "B/s"))
     axes.locator_params(axis="x", nbins=4)
     axes.set_xlabel("compulsory bytes / time", labelpad=4)
     above, in_row = axes.get_xaxis_transform(), axes.get_yaxis_transform()
@@ -156,11 +156,6 @@ def _draw_bandwidths(axes: Axes, styles: Sequence[RunStyle], dram_bytes_per_s: f
         fit_name(name, style.name, style.suffix, room)
         value = f"{'' if style.is_measured else '~'}{si_text(rate, 'B/s')}"
         axes.text(0.96, row - 0.02, value, transform=in_row, ha="right", **looks)
-
-
-def _rate_tick_text(bytes_per_s: float) -> str:
-    number, unit = si_text(bytes_per_s, "B/s").split(" ")
-    return f"{float(number):g} {unit}" if bytes_per_s else "0"
 
 
 def _tile_width(style: RunStyle) -> int:

@@ -27,8 +27,6 @@ WARNING_COLOR = "#B03A00"
 MARKERS = {"requested": "D", "l1": "^", "l2": "s", "dram": "o"}
 """Matplotlib's marker of every drawn level; `compulsory` is in the CSV file only."""
 
-LEVEL_NAMES = {"requested": "requested", "l1": "L1 / shared", "l2": "L2", "dram": "DRAM"}
-
 EXTENT_PARAMETERS = ("width", "height", "m", "k", "n")
 """Parameters that are the size of the problem; a label names the other parameters."""
 

@@ -52,9 +52,9 @@ def test_the_picture_says_what_it_shows():
     assert "6 blocks, 48 of 48 warps, 100%, limited by warps and registers" in texts[1]
     titles = [axes.get_title(loc="left") for axes in figure.axes]
     assert titles == [
-        "block size: 256 threads",
-        "registers: 40 per thread",
-        "shared memory: 8 KiB",
+        "threads per block: 256",
+        "registers per thread: 40",
+        "shared memory per block: 8 KiB",
     ]
 
 

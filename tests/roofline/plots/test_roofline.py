@@ -378,7 +378,9 @@ def test_the_picture_can_be_redrawn_from_its_csv() -> None:
 
 def test_a_frame_has_a_row_a_run_and_its_columns_without_any() -> None:
     assert list(runs_frame(ladder()).kernel) == ["naive", "tiled", "tiled", "tiled"]
-    assert list(runs_frame([]).columns) == list(runs_frame(ladder()).columns)
+    columns = list(runs_frame(ladder()).columns)
+    columns.remove("width")  # the parameter of these kernels
+    assert list(runs_frame([]).columns) == columns
 
 
 @given(st.lists(st.floats(0, 10), max_size=8).map(sorted), st.floats(0.01, 1))
