@@ -110,15 +110,15 @@ def _used_pipes(styles: Sequence[RunStyle]) -> set[str]:
 
 
 def _set_up_axes(axes: Axes, limits: AxisLimits) -> None:
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+    from matplotlib.ticker import LogLocator, NullFormatter
 
     axes.set(xscale="log", yscale="log", xlim=limits[0], ylim=limits[1])
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_locator(LogLocator(base=10.0, numticks=12))
         axis.set_minor_locator(LogLocator(base=10.0, subs=range(2, 10), numticks=12))
         axis.set_minor_formatter(NullFormatter())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: rate_tick_text(value)))
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.10g}")
+    axes.yaxis.set_major_formatter(lambda value, _: rate_tick_text(value))
     axes.set_xlabel("Arithmetic intensity (FLOP/B)", labelpad=6)
     axes.set_ylabel("Performance (FLOP/s)", labelpad=6)
     axes.grid(visible=True, which="major", color="#EEEEEE", linewidth=0.8)

@@ -126,11 +126,11 @@ def label_line_ends(
     looks: Sequence[dict[str, Any]],
     inches: float,
 ) -> None:
-    """Write labels right of the axes, one above the other, each with a leader from its line.
+    """Write labels right of the axes, one above the other, each with a leader to its line.
 
     Args:
         axes: With final size and limits.
-        ends: The last point of every line, in data coordinates.
+        ends: Where the leader of every label starts, in data coordinates.
         labels: A name and a suffix per line, as in `fit_name`.
         looks: Colour and line style of every leader.
         inches: Greatest width of a label.

@@ -64,7 +64,7 @@ def draw_peaks(peaks: Peaks) -> Figure:
         for latency in peaks.latencies
         if latency.key in LATENCY_KEYS
     }
-    bandwidths = [(point.bandwidth_bytes_per_s or math.nan) / 1e12 for point in points]
+    bandwidths = [(point.bandwidth_bytes_per_s or 0.0) / 1e12 for point in points]
     rates = {
         f"{RATE_NAMES[rate.key]} {si_text(rate.value, 'B/s')}": rate.value / 1e12
         for rate in peaks.rates
@@ -100,18 +100,15 @@ def _draw_curve(
     color: str,
 ) -> None:
     """Draw values over the footprint, the memory levels as bands, and labelled level values."""
-    from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter
-
     sizes = [point.footprint_bytes for point in points]
+    curve = [(size, value) for size, value in zip(sizes, values, strict=True) if value]
     left, right = sizes[0] / 1.12, sizes[-1] * 1.12
-    top = 1.18 * max(value for value in values if not math.isnan(value))
+    top = 1.18 * max(value for _, value in curve)
     axes.set_xscale("log", base=2)
     axes.set(xlim=(left, right), ylim=(0, top))
     powers = [2**power for power in range(int(math.log2(sizes[0])), int(math.log2(sizes[-1])) + 1)]
-    axes.xaxis.set_major_locator(FixedLocator(powers[::4]))
-    axes.xaxis.set_minor_locator(FixedLocator(powers))
-    axes.xaxis.set_minor_formatter(NullFormatter())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: _size_text(value)))
+    axes.set_xticks(powers[::4], [_size_text(power) for power in powers[::4]])
+    axes.set_xticks(powers, [""] * len(powers), minor=True)
     axes.grid(visible=True, axis="y", color=BACKGROUND, linewidth=1.0)
     edges = (left, *_capacity_edges(points), right)
     for (name, tint), (first, last) in zip(
@@ -128,16 +125,11 @@ def _draw_curve(
             fontsize=12,
             fontweight="bold",
         )
-    known = [(size, value) for size, value in zip(sizes, values, strict=True) if value > 0]
-    axes.plot(
-        *zip(*known, strict=True), color=color, lw=2.2, marker="o", ms=5, mec=BACKGROUND, mew=0.8
-    )
+    x, y = zip(*curve, strict=True)
+    axes.plot(x, y, color=color, lw=2.2, marker="o", ms=5, mec=BACKGROUND, mew=0.8)
+    starts, names = [(left, value) for value in levels.values()], [(name, "") for name in levels]
     looks: dict[str, Any] = {"color": color, "linestyle": (0, (1, 2))}
-    for value in levels.values():
-        axes.axhline(value, lw=0.8, zorder=2, **looks)
-    ends = [(right, value) for value in levels.values()]
-    names = [(name, "") for name in levels]
-    label_line_ends(axes, ends, names, [looks] * len(ends), LEVEL_INCHES)
+    label_line_ends(axes, starts, names, [looks] * len(names), LEVEL_INCHES)
 
 
 def _capacity_edges(points: Sequence[Footprint]) -> tuple[float, float]:
@@ -166,16 +158,14 @@ def _crossing_footprint(points: Sequence[Footprint], cycles: float) -> float:
 
 def _draw_bars(axes: Axes, rates: Sequence[Rate], color: str) -> None:
     """Draw rates as bars on a logarithmic axis, with the datasheet's limit as a mark."""
-    from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
-
     values, rows = [rate.value for rate in rates], range(len(rates))
     low = 10.0 ** math.floor(math.log10(min(values)) - 0.3)
     high = max(max(rate.value, rate.theoretical or 0.0) for rate in rates) * 1.6
     axes.set_xscale("log")
     axes.set(xlim=(low, high), ylim=(len(rates) - 0.45, -0.55))
-    axes.xaxis.set_major_locator(LogLocator(base=10.0))
-    axes.xaxis.set_major_formatter(NullFormatter())
-    axes.xaxis.set_minor_locator(NullLocator())
+    decades = [10.0**power for power in range(21) if low <= 10.0**power <= high]
+    axes.set_xticks(decades, [""] * len(decades))
+    axes.minorticks_off()
     axes.tick_params(length=0)
     axes.set_yticks(rows, [rate.label for rate in rates], fontsize=SMALL_POINTS)
     axes.grid(visible=True, axis="x", color=HAIRLINE, linewidth=0.6)
