@@ -115,7 +115,7 @@ def _limits_table(
         "warps": f"{_warps(max_warps(properties))} per SM, {allocation.warps_per_block} per block",
         "registers": f"{max_registers(properties):,} per SM, "
         f"{allocation.registers_per_warp * allocation.warps_per_block:,} per block",
-        "shared memory": f"{capacity(allocation.carveout_bytes)} carved out of the L1, "
+        "shared memory": f"{capacity(allocation.carveout_bytes)} of the L1, "
         f"{capacity(allocation.shared_bytes_per_block)} per block",
     }
     table = bare_table(

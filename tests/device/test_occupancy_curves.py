@@ -141,10 +141,10 @@ def test_shared_thresholds_lie_where_the_blocks_change(threads, registers, share
     below, above = thresholds(RTX3070, block, "shared_bytes_per_block")
     for found, step in ((below, 1), (above, -1)):
         if found:
-            beside = compute_occupancy(
+            neighbour = compute_occupancy(
                 RTX3070, BlockRequirements(threads, registers, found.value + step)
             )
-            assert beside.blocks_per_sm == here
+            assert neighbour.blocks_per_sm == here
             assert (found.occupancy.blocks_per_sm - here) * step > 0
 
 

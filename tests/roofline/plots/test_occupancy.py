@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from matplotlib.text import Text
 
 from memlab.device.datasheets import loader
 from memlab.device.occupancy import BLOCK_RESOURCES, BlockRequirements
@@ -67,7 +68,7 @@ def test_the_picture_says_what_it_shows():
     shared=st.integers(0, 48 * 1024),
 )
 @example("h200", 128, 16, 32)  # "1 block" lies on its step, "16" on the dashed line
-@example("h200", 256, 94, 16896)  # the curve rises beside the marker
+@example("h200", 256, 94, 16896)  # the curve rises next to the marker
 @example("t4", 700, 60, 30000)
 def test_no_line_strikes_a_text_through(device, threads, registers, shared):
     properties = loader.load_datasheet(device)
@@ -110,7 +111,7 @@ def test_no_text_leaves_the_picture():
         figure = draw_occupancy(curves(properties, block), properties, "a kernel with a name, " * 9)
         width, height = figure.get_size_inches() * figure.dpi
         figure.canvas.draw()
-        for text in figure.findobj(lambda each: hasattr(each, "get_text")):
+        for text in figure.findobj(Text):
             if text.get_text() and text.get_visible():
                 box = text.get_window_extent()
                 assert -1 < box.x0 <= box.x1 < width + 1, text.get_text()

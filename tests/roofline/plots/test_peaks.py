@@ -63,7 +63,7 @@ def test_the_newest_peaks_of_this_very_device_are_given(store, peaks):
 
 def test_peaks_are_of_the_gpu_whose_they_are_whatever_its_number(store, peaks):
     """Two alike in one machine, of which `CUDA_VISIBLE_DEVICES` shows either as the first."""
-    one, other = (replace(FIRST, uuid=f"GPU-{each}") for each in "ab")
+    one, other = (replace(FIRST, uuid=f"GPU-{letter}") for letter in "ab")
     store.add_peaks(replace(peaks, device=one, driver_version="1"))
     store.add_peaks(replace(peaks, device=replace(other, key="cuda:1"), driver_version="2"))
 
@@ -134,11 +134,11 @@ def test_measured_ceilings_are_the_best_of_each(peaks):
     assert ceilings["l1"].value == max(values["l1_read"], values["shared_read"])
     assert ceilings["l2"].value == values["l2_read"]  # not the reads that serve several at once
     assert ceilings["fp16"].value == values["fp16_wgmma"]
-    assert {each.provenance for each in ceilings.values()} == {"measured"}
-    assert set(ceilings) <= {each.key for each in CEILINGS} | {"tf32", "fp16", "bf16", "fp64"}
+    assert {ceiling.provenance for ceiling in ceilings.values()} == {"measured"}
+    assert set(ceilings) <= {ceiling.key for ceiling in CEILINGS} | {"tf32", "fp16", "bf16", "fp64"}
 
 
-def test_a_roofline_draws_them_beside_the_datasheet(peaks):
+def test_a_roofline_draws_them_next_to_the_datasheet(peaks):
     with_peaks = draw_roofline(ladder(), CEILINGS, "NVIDIA H200", "2026", measured_ceilings(peaks))
     without = draw_roofline(ladder(), CEILINGS, "NVIDIA H200", "2026")
     assert len(with_peaks.axes[0].lines) == len(without.axes[0].lines) + 4  # L1, L2, DRAM, FP32

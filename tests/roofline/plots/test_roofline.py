@@ -1,4 +1,4 @@
-"""The picture and the data beside it: what a reader relies on without measuring it."""
+"""The roofline picture and its data: positions, looks, and texts that do not overlap."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_tensor_cores_raise_the_axes_and_push_no_other_run_off_them() -> None:
     counters = replace(counters, flop_tensor_fp16=0, flop_tensor_bf16=counters.flop_tensor_fp16)
     runs = [slow, tensor, replace(tensor, kernel="tensor-bf16", counters=counters)]
     figure = draw_roofline(
-        [run_of(each) for each in runs], [*CEILINGS, fp16, bf16], "NVIDIA H200", DATE
+        [run_of(measured) for measured in runs], [*CEILINGS, fp16, bf16], "NVIDIA H200", DATE
     )
 
     bottom, top = figure.axes[0].get_ylim()
@@ -88,8 +88,8 @@ def test_tensor_cores_raise_the_axes_and_push_no_other_run_off_them() -> None:
 
 
 @given(scale=st.floats(1e-3, 1e3))
-def test_the_roofs_lie_within_the_axes_for_any_device(scale: float) -> None:
-    scaled_up = [replace(each, value=each.value * scale) for each in CEILINGS]
+def test_the_ceilings_lie_within_the_axes_for_any_device(scale: float) -> None:
+    scaled_up = [replace(ceiling, value=ceiling.value * scale) for ceiling in CEILINGS]
     (left, right), (bottom, top) = axis_limits(scaled_up)
     peak = 66.908e12 * scale
     assert left < 2.0
@@ -151,27 +151,29 @@ def test_long_names_leave_the_legend_and_the_next_panel_alone() -> None:
     assert max(label.get_window_extent().x1 for label in labels) < left
 
 
-def test_no_roof_goes_through_a_peaks_label_and_no_label_through_another() -> None:
-    # Two tensor peaks over FP32's; the roofs go on to the highest.
+def test_no_ceiling_goes_through_a_peaks_label_and_no_label_through_another() -> None:
+    # Two tensor peaks over FP32's; the bandwidths go on to the highest.
     peaks = [
         replace(CEILINGS[-1], key=key, label=f"{key.upper()} tensor", value=value)
         for key, value in (("tf32", 494.7e12), ("fp16", 989.4e12))
     ]
     base = measurement("tiled32", "modelled")
     counted = [
-        replace(base.counters, flop_fp32=0, **{f"flop_tensor_{each.key}": base.flop})
-        for each in peaks
+        replace(base.counters, flop_fp32=0, **{f"flop_tensor_{peak.key}": base.flop})
+        for peak in peaks
     ]
-    tensor = [replace(base, kernel=f"t{i}", counters=each) for i, each in enumerate(counted)]
+    tensor = [
+        replace(base, kernel=f"t{i}", counters=counters) for i, counters in enumerate(counted)
+    ]
     runs = [*ladder(), *map(run_of, tensor)]
     chart = draw_roofline(runs, [*CEILINGS, *peaks], "NVIDIA H200", DATE).axes[0]
 
     labels = [text for text in chart.texts if " peak " in text.get_text()]
     assert len(labels) == 3
     boxes = [label.get_window_extent() for label in labels]
-    roofs = [line for line in chart.lines if len(line.get_xdata()) == 2 and line.get_lw() == 1.8]
-    assert len(roofs) == 6
-    for line in roofs:
+    lines = [line for line in chart.lines if len(line.get_xdata()) == 2 and line.get_lw() == 1.8]
+    assert len(lines) == 6
+    for line in lines:
         ends = chart.transData.transform(line.get_xydata())
         along = np.linspace(*ends, 500)
         for label, box in zip(labels, boxes, strict=True):
@@ -186,8 +188,8 @@ def test_no_roof_goes_through_a_peaks_label_and_no_label_through_another() -> No
 
 
 @pytest.mark.parametrize("flop_per_byte", [0.02, 0.05, 0.1, 0.25, 1.0])
-def test_no_roofs_label_covers_a_point(flop_per_byte: float) -> None:
-    # Just under the lowest roof, where most kernels that stream their arrays are.
+def test_no_ceilings_label_covers_a_point(flop_per_byte: float) -> None:
+    # Just under the lowest ceiling, where most kernels that stream their arrays are.
     base = run("row_sum")
     at = dict.fromkeys(base.placement.intensity_flop_per_byte, flop_per_byte)
     placements = [
@@ -196,7 +198,7 @@ def test_no_roofs_label_covers_a_point(flop_per_byte: float) -> None:
         )
         for share in (0.7, 0.95)
     ]
-    figure = picture([replace(base, placement=each) for each in placements])
+    figure = picture([replace(base, placement=placement) for placement in placements])
     chart = figure.axes[0]
     labels = [text for text in chart.texts if text.get_rotation()]
     assert len(labels) == 3
@@ -205,8 +207,8 @@ def test_no_roofs_label_covers_a_point(flop_per_byte: float) -> None:
         label.set_rotation(0)
         upright = label.get_window_extent()
         middle = ((turned.x0 + turned.x1) / 2, (turned.y0 + turned.y1) / 2)
-        for each in placements:
-            point = chart.transData.transform((flop_per_byte, each.flop_per_s))
+        for placement in placements:
+            point = chart.transData.transform((flop_per_byte, placement.flop_per_s))
             x, y = Affine2D().translate(*(-at for at in middle)).rotate_deg(-angle).transform(point)
             assert abs(x) > upright.width / 2 or abs(y) > upright.height / 2, label.get_text()
 
@@ -366,9 +368,9 @@ def test_an_unknown_format_names_those_there_are(tmp_path: Path) -> None:
 
 def test_the_picture_can_be_redrawn_from_its_csv() -> None:
     data = pandas.read_csv(io.StringIO(picture_csv(ladder(), CEILINGS)))
-    roofs = data[data.record == "ceiling"].set_index("key")
-    assert roofs.bytes_per_s["dram"] == 4.814e12
-    assert roofs.flop_per_s["fp32"] == 66.908e12
+    ceilings = data[data.record == "ceiling"].set_index("key")
+    assert ceilings.bytes_per_s["dram"] == 4.814e12
+    assert ceilings.flop_per_s["fp32"] == 66.908e12
     dots = data[data.record == "point"]
     assert len(dots) == 4 * 5
     tiled = dots[(dots.kernel == "tiled") & (dots.tile == 16)].set_index("level")
