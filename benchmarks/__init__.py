@@ -1,1 +1,1 @@
-"""Figures that memlab must reach, measured; `python -m benchmarks` from the repository's root."""
+"""Benchmarks of memlab and their limits: `python -m benchmarks` in the repository's root."""

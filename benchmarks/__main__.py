@@ -1,10 +1,10 @@
-"""Print every figure with its limit; leave with 1 if one is missed."""
+"""Print every figure with its limit; exit with 1 if one is missed."""
 
 from __future__ import annotations
 
 import sys
 
-from benchmarks import accuracy, commands, emulator, own
+from benchmarks import accuracy, commands, emulator, user_kernels
 from benchmarks.report import Figure
 
 
@@ -14,18 +14,18 @@ def main() -> int:
     for title, measure in (
         ("Whole commands", commands.runs),
         ("Start-up", commands.start_up),
-        ("Kernels of one's own, 4 million elements", own.runs),
-        ("Headers", own.headers),
-        ("Emulator, lane-operations a second", emulator.speed),
+        ("User kernels, 4 million elements", user_kernels.runs),
+        ("Headers", user_kernels.headers),
+        ("Emulator, lane-operations per second", emulator.speed),
     ):
-        found = measure()
-        figures += found
-        print(f"{title}\n" + "\n".join(each.line() for each in found) + "\n", flush=True)
-    tables, found = accuracy.compare()
-    figures += found
+        measured = measure()
+        figures += measured
+        print(f"{title}\n" + "\n".join(figure.line() for figure in measured) + "\n", flush=True)
+    tables, measured = accuracy.compare()
+    figures += measured
     print(f"Models against an NVIDIA H200, width {accuracy.WIDTH}\n{tables}\n")
-    print("\n".join(each.line() for each in found))
-    return int(any(each.missed for each in figures))
+    print("\n".join(figure.line() for figure in measured))
+    return int(any(figure.missed for figure in figures))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The models against what an NVIDIA H200 measured, beside a roofline-only baseline."""
+"""The errors of the models against an NVIDIA H200, compared with a plain roofline's."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ KERNELS = {
     "tiled16": ("tiled", 16),
     "tiled32": ("tiled", 32),
 }
-"""Rows of the truth, as the catalog's kernels and tiles."""
+"""Rows of the measured table, with the catalog's kernels and tiles."""
 
 COUNTERS = {
     "l1_read_sector_hits": "global_load_sector_hits_l1",
     "l2_read_sectors": "l2_read_sectors",
     "dram_read_bytes": "dram_read_bytes",
 }
-"""Modelled counters, and the truth's names of them."""
+"""Modelled counters, with the columns of the measured table."""
 
 TIME_ERROR = 0.15
-"""The modelled time may be off by this share."""
+"""The largest relative error of the modelled time."""
 
 
 def truth() -> dict[str, Mapping[str, str]]:
@@ -52,24 +52,24 @@ def compare() -> tuple[str, list[Figure]]:
     times, counters, figures = [], [], []
     for name, (kernel, tile) in KERNELS.items():
         parameters = {"width": WIDTH, "tile": tile}
-        found = device.run(
+        emulated = device.run(
             find_kernel(kernel).prepare(parameters, launch_limits(device.properties)), 0
         )
         real_s = float(measured[name]["duration_ns"]) * 1e-9
         plain_s = time_model.plain_roofline_time_s(
-            found.flop, found.counters.dram_read_bytes, device.properties
+            emulated.flop, emulated.counters.dram_read_bytes, device.properties
         )
         times.append(
             [
                 name,
                 f"{real_s * 1e3:.3f} ms",
-                *_with_error(found.time.median_s, real_s, 1e3, " ms"),
+                *_with_error(emulated.time.median_s, real_s, 1e3, " ms"),
                 *_with_error(plain_s, real_s, 1e3, " ms"),
             ]
         )
-        error = abs(found.time.median_s / real_s - 1)
+        error = abs(emulated.time.median_s / real_s - 1)
         figures.append(Figure(f"{name}: error of the modelled time", error, "", TIME_ERROR))
-        counters += [_counter(name, found, measured[name], each) for each in COUNTERS]
+        counters += [_counter(name, emulated, measured[name], counter) for counter in COUNTERS]
     text = "\n\n".join(
         (
             table(("kernel", "measured", "model", "error", "roofline", "error"), times),
@@ -79,9 +79,9 @@ def compare() -> tuple[str, list[Figure]]:
     return text, figures
 
 
-def _counter(kernel: str, found: Measurement, row: Mapping[str, str], name: str) -> list[str]:
+def _counter(kernel: str, emulated: Measurement, row: Mapping[str, str], name: str) -> list[str]:
     real = float(row[COUNTERS[name]])
-    return [kernel, name, f"{real:.4g}", *_with_error(getattr(found.counters, name), real)]
+    return [kernel, name, f"{real:.4g}", *_with_error(getattr(emulated.counters, name), real)]
 
 
 def _with_error(value: float, real: float, scale: float = 1, unit: str = "") -> list[str]:

@@ -1,4 +1,4 @@
-"""Time and memory of whole commands, each in a process of its own."""
+"""Time and memory of whole commands, each in a separate process."""
 
 from __future__ import annotations
 
@@ -14,24 +14,29 @@ from pathlib import Path
 
 from benchmarks.report import Figure
 
-BESIDE_PYTHON = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
-MEMLAB = (shutil.which("memlab", path=BESIDE_PYTHON) or "memlab",)
-"""The one that is installed beside this interpreter, else the first on the path."""
+SEARCH_PATH = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+MEMLAB = (shutil.which("memlab", path=SEARCH_PATH) or "memlab",)
+"""The command that is installed with this interpreter, or else the first on the path."""
 REPETITIONS = 15
 
 RUNS = (
     ("run tiled --width 4096 --tile 32 --device h200 --no-store", 10.0, 2.0),
     ("run tiled --width 256 --tile 16 --device h200 --no-store", 3.0, 2.0),
 )
-"""Commands with the seconds and the GiB that they may take."""
+"""Commands with their limits: seconds and GiB."""
 
 HELP_OVER_TYPER = 1.5
-"""`memlab --help` may take this many times what importing Typer takes."""
+"""The largest time of `memlab --help`, as a multiple of the time to import Typer."""
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What a process took: seconds of wall time, bytes of memory at its peak."""
+    """The cost of a process.
+
+    Attributes:
+        wall_s: Wall time, seconds.
+        peak_bytes: Peak memory, bytes.
+    """
 
     wall_s: float
     peak_bytes: int
@@ -54,7 +59,7 @@ def cost(command: Sequence[str]) -> Cost:
 
 
 def runs() -> list[Figure]:
-    """Time and peak memory of cold runs."""
+    """Measure the time and peak memory of runs in new processes."""
     figures = []
     for words, most_s, most_gib in RUNS:
         taken = cost([*MEMLAB, *words.split()])
@@ -65,7 +70,7 @@ def runs() -> list[Figure]:
 
 
 def start_up() -> list[Figure]:
-    """`memlab --help` against importing Typer, taken in turns so that both see the same load."""
+    """Time `memlab --help` and the import of Typer alternately, so that the load is the same."""
     commands = ([*MEMLAB, "--help"], [sys.executable, "-c", "import typer"])
     times: tuple[list[float], list[float]] = ([], [])
     for _ in range(REPETITIONS):

@@ -1,13 +1,13 @@
-"""Emulated counters against Nsight Compute's, on every kernel of the catalog.
+"""Emulated counters against Nsight Compute's, for every kernel of the catalog.
 
     python -m benchmarks.counters [--recorded] [FOLDER]
 
-Writes three rows a launch, of the hardware, of the emulated device and their relative difference,
-to `h200-counters.csv` in the folder (`docs/results`), when and on what to the `.json` beside it,
-and the differences as a table to the `.md`. It needs a GPU whose counters may be read; with
-`--recorded` it needs none: the hardware's rows are then those of the last time, and the emulated
-ones are new. The hardware's rows are written as they come, so that what was stopped can be
-completed with `--recorded`.
+Writes three rows per launch to `h200-counters.csv` in the folder (`docs/results`): the hardware's,
+the emulated device's, and their relative difference. The date and the machine are written to the
+`.json` file, and the differences as a table to the `.md` file. A GPU whose counters may be read is
+needed, except with `--recorded`, which keeps the hardware's rows of the last time and renews only
+the emulated ones. The hardware's rows are written one by one, so that an interrupted measurement
+can be completed with `--recorded`.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ DATASHEET = "h200"
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
 TABLE = f"{DATASHEET}-counters.csv"
 AGREES = 0.001
-"""Relative difference that a table need not show."""
+"""The relative difference up to which figures count as equal."""
 SAMPLES = 15
-"""Timed launches, cold and warm: these times stand beside ncu's, they are not a benchmark."""
+"""Timed launches, cold and warm; the times are only for comparison with ncu's."""
 
 TEXTBOOK = ("naive", "tiled", "tiled-dynamic")
 WIDTH, TILES = 2048, (8, 16, 32)
 RAGGED = {"m": 1000, "k": 570, "n": 750}
-"""Sizes that no tile divides, so that predicated-off lanes and part-filled warps are counted."""
+"""Sizes that no tile divides, to include predicated-off lanes and partly filled warps."""
 
 Row = dict[str, Any]
 
@@ -86,7 +86,7 @@ RENAMED = {
     "global_load_sector_hits_l1": "l1_read_sector_hits",
     "shared_wavefronts_excessive": "shared_excessive_wavefronts",
 }
-"""Columns that `Counters` calls otherwise."""
+"""Columns with a different name in `Counters`."""
 
 HARDWARE_ONLY = {
     "shared_wavefronts": "memory_l1_wavefronts_shared",
@@ -100,7 +100,7 @@ HARDWARE_ONLY = {
     "sm_cycles": "sm__cycles_elapsed.max",
     "achieved_occupancy_pct": "sm__warps_active.avg.pct_of_peak_sustained_active",
 }
-"""More columns, of metrics that the emulated device has no figure for."""
+"""Columns of metrics that the emulated device does not have."""
 
 LAUNCHED: Mapping[str, tuple[str, Callable[[Measurement, DeviceProperties], float]]] = {
     "registers_per_thread": (
@@ -131,7 +131,7 @@ LAUNCHED: Mapping[str, tuple[str, Callable[[Measurement, DeviceProperties], floa
         ),
     ),
 }
-"""Columns of the launch: ncu's metric, and the same from the emulated device's measurement."""
+"""Columns of the launch: ncu's metric, and its value from the emulated device's measurement."""
 
 IDENTITY = ("kernel", "parameters", "grid", "block", "integer_arguments", "source")
 COLUMNS = (
@@ -146,27 +146,30 @@ COLUMNS = (
 
 
 def launches(allowed: Limits) -> list[Launch]:
-    """Every kernel of the catalog as it stands, and the textbook's by tile and on ragged sizes."""
-    chosen: list[tuple[str, Mapping[str, int | str]]] = []
+    """All kernels of the catalog, and the textbook's with several tiles and on ragged sizes."""
+    selected: list[tuple[str, Mapping[str, int | str]]] = []
     for kernel in CATALOG.values():
         if kernel.name in TEXTBOOK:
-            chosen += [(kernel.name, {"width": WIDTH, "tile": tile}) for tile in TILES]
-            chosen.append((kernel.name, RAGGED))
+            selected += [(kernel.name, {"width": WIDTH, "tile": tile}) for tile in TILES]
+            selected.append((kernel.name, RAGGED))
         else:
             matmul = {"width", "m"} <= {parameter.name for parameter in kernel.parameters}
-            chosen.append((kernel.name, {"width": WIDTH} if matmul else {}))
-    return [find_kernel(name).prepare(parameters, allowed) for name, parameters in chosen]
+            selected.append((kernel.name, {"width": WIDTH} if matmul else {}))
+    return [find_kernel(name).prepare(parameters, allowed) for name, parameters in selected]
 
 
-def emulated_rows(wanted: Sequence[Launch]) -> Iterator[Row]:
-    """Run launches on the emulated device, several at a time, each in a process of its own."""
+def emulated_rows(launches_to_run: Sequence[Launch]) -> Iterator[Row]:
+    """Run launches on the emulated device, several at a time, each in a separate process."""
     properties = loader.load_datasheet(DATASHEET)
     with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
-        pending = [pool.submit(emulate, each.kernel, dict(each.parameters)) for each in wanted]
-        for launch, emulation in zip(wanted, pending, strict=True):
+        pending = [
+            pool.submit(emulate, launch.kernel, dict(launch.parameters))
+            for launch in launches_to_run
+        ]
+        for launch, emulation in zip(launches_to_run, pending, strict=True):
             try:
                 yield emulated_row(emulation.result(), properties)
-            except MemlabError as error:  # an empty row says that too
+            except MemlabError as error:  # the row stays empty
                 print(f"{launch.kernel}: not emulated: {error}", file=sys.stderr)
                 yield {"source": "emulated"}
 
@@ -179,15 +182,15 @@ def emulate(kernel: str, parameters: Mapping[str, int | str]) -> Measurement:
     )
 
 
-def hardware_rows(wanted: Iterable[Launch]) -> Iterator[Row]:
-    """Run launches on the GPU: under Nsight Compute, and by themselves for their times."""
+def hardware_rows(launches_to_run: Iterable[Launch]) -> Iterator[Row]:
+    """Run launches on the GPU: under Nsight Compute, and without it for their times."""
     more = [*HARDWARE_ONLY.values(), *(metric for metric, _ in LAUNCHED.values())]
     architecture = gpu_query.query_properties(0).compute_capability
-    for launch in wanted:
+    for launch in launches_to_run:
         print(launch.kernel, dict(launch.parameters), file=sys.stderr)
         try:
             yield _measured(launch, more, architecture)
-        except MemlabError as error:  # one that fails must not cost the others
+        except MemlabError as error:  # a failure must not end the measurement of the others
             print(f"  not measured: {error}", file=sys.stderr)
             yield {"source": "hardware"}
 
@@ -205,7 +208,7 @@ def _measured(launch: Launch, more: Iterable[str], architecture: Architecture) -
 
 
 def hardware_row(metrics: Mapping[str, float], time: Time) -> Row:
-    """What the GPU counted under ncu, and the times that memlab measured without it."""
+    """The row of the GPU: its counters under ncu, and the times that memlab measured without."""
     counted, warm_s = ncu.counters_from_metrics(metrics), time.warm_median_s
     return {
         "source": "hardware",
@@ -219,7 +222,7 @@ def hardware_row(metrics: Mapping[str, float], time: Time) -> Row:
 
 
 def emulated_row(measured: Measurement, properties: DeviceProperties) -> Row:
-    """The same columns from the emulated device."""
+    """The row of the emulated device, with the same columns."""
     counters = measured.counters
     return {
         "source": "emulated",
@@ -231,56 +234,56 @@ def emulated_row(measured: Measurement, properties: DeviceProperties) -> Row:
 
 
 def difference_row(hardware: Row, emulated: Row) -> Row:
-    """Emulated less hardware, over hardware, where both have a figure."""
+    """The difference emulated minus hardware, relative to hardware, if both have a figure."""
     row: Row = {"source": "difference"}
     for column in COLUMNS[len(IDENTITY) :]:
-        ours, theirs = emulated.get(column), hardware.get(column)
-        if ours is not None and theirs is not None and (theirs or not ours):
-            row[column] = (ours - theirs) / theirs if theirs else 0.0
+        count, true_count = emulated.get(column), hardware.get(column)
+        if count is not None and true_count is not None and (true_count or not count):
+            row[column] = (count - true_count) / true_count if true_count else 0.0
     return row
 
 
 def identity(launch: Launch) -> Row:
-    """Which launch a row is of."""
-    scalars = [each for each in launch.arguments if isinstance(each, Scalar)]
+    """The columns that identify a launch."""
+    scalars = [argument for argument in launch.arguments if isinstance(argument, Scalar)]
     return {
         "kernel": launch.kernel,
         "parameters": " ".join(f"{name}={value}" for name, value in launch.parameters.items()),
         "grid": str(launch.grid),
         "block": str(launch.block),
-        "integer_arguments": " ".join(str(each.value) for each in scalars),
+        "integer_arguments": " ".join(str(scalar.value) for scalar in scalars),
     }
 
 
 def markdown(rows: list[Row]) -> str:
-    """Name the columns that agree in every launch, and give the differences of the others."""
+    """A report: the columns that agree for every launch, and the differences of the others."""
     shown = [row for row in rows if row["source"] == "difference"]
     counted = [row for row in rows if row["source"] == "hardware"]
-    columns = [each for each in (*COUNTED, "duration_ns") if any(row.get(each) for row in counted)]
-    differing = [each for each in columns if any(abs(row.get(each, 0)) > AGREES for row in shown)]
-    agreeing = ", ".join(f"`{each}`" for each in columns if each not in differing)
+    columns = [name for name in (*COUNTED, "duration_ns") if any(row.get(name) for row in counted)]
+    differing = [name for name in columns if any(abs(row.get(name, 0)) > AGREES for row in shown)]
+    agreeing = ", ".join(f"`{name}`" for name in columns if name not in differing)
     lines = [
         "# Emulated counters against Nsight Compute's on an H200",
         "",
-        "By how much the emulated figure lies above the hardware's, as `python -m "
-        "benchmarks.counters` found; empty where either is missing. In all launches these agree "
-        f"within {100 * AGREES:g}%: {agreeing}.",
+        "The difference of the emulated figure from the hardware's, measured by `python -m "
+        "benchmarks.counters`; empty if either is missing. These agree within "
+        f"{100 * AGREES:g}% for all launches: {agreeing}.",
         "",
-        "| launch | " + " | ".join(each.replace("_", " ") for each in differing) + " |",
+        "| launch | " + " | ".join(name.replace("_", " ") for name in differing) + " |",
         "| --- |" + " ---: |" * len(differing),
     ]
     for row in shown:
-        cells = ["" if each not in row else f"{100 * row[each]:+.1f}%" for each in differing]
+        cells = ["" if name not in row else f"{100 * row[name]:+.1f}%" for name in differing]
         lines.append(f"| {row['kernel']} {row['parameters']} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
-def recorded_rows(wanted: Iterable[Launch], table: Path) -> Iterator[Row]:
-    """The hardware's rows of the last time; a launch that it did not hold is left empty."""
+def recorded_rows(launches_to_run: Iterable[Launch], table: Path) -> Iterator[Row]:
+    """The hardware's rows in a table; a launch without one gets an empty row."""
     with table.open(newline="") as file:
         rows = [row for row in csv.DictReader(file) if row["source"] == "hardware"]
     held = {(row["kernel"], row["parameters"]): row for row in rows}
-    for launch in wanted:
+    for launch in launches_to_run:
         named = identity(launch)
         row = held.get((named["kernel"], named["parameters"]), {})
         figures = {key: float(row[key]) for key in COLUMNS[len(IDENTITY) :] if row.get(key)}
@@ -288,16 +291,16 @@ def recorded_rows(wanted: Iterable[Launch], table: Path) -> Iterator[Row]:
 
 
 def circumstances() -> Row:
-    """When and on what the hardware's rows were taken."""
-    facts = probe_machine()
-    gpu = next(iter(facts.gpus), None)
+    """The date and the machine of the hardware's rows."""
+    machine = probe_machine()
+    gpu = next(iter(machine.gpus), None)
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "memlab_version": version("memlab"),
-        "driver": facts.driver,
-        "driver_cuda": facts.driver_cuda,
-        "nvrtc": facts.nvrtc,
-        "pycuda": facts.pycuda,
+        "driver": machine.driver,
+        "driver_cuda": machine.driver_cuda,
+        "nvrtc": machine.nvrtc,
+        "pycuda": machine.pycuda,
         "gpu": None if gpu is None else gpu.name,
         "sm_clock_hz": None if gpu is None else gpu.sm_clock_hz,
         "memory_clock_hz": None if gpu is None else gpu.memory_clock_hz,
@@ -305,18 +308,22 @@ def circumstances() -> Row:
     }
 
 
-def measured_rows(wanted: Sequence[Launch], table: Path) -> list[Row]:
-    """The hardware's rows, each written when it is there.
+def measured_rows(launches_to_run: Sequence[Launch], table: Path) -> list[Row]:
+    """Measure the hardware's rows and write them one by one.
 
     Raises:
-        SystemExit: There are none: what was found before is not written over.
+        SystemExit: No launch was measured; the table is not overwritten.
     """
     rows: list[Row] = []
-    for row in hardware_rows(wanted):
+    for row in hardware_rows(launches_to_run):
         rows.append(row)
         if len(row) > 1:
             write(
-                table, [identity(launch) | row for launch, row in zip(wanted, rows, strict=False)]
+                table,
+                [
+                    identity(launch) | row
+                    for launch, row in zip(launches_to_run, rows, strict=False)
+                ],
             )
     if not any(len(row) > 1 for row in rows):
         sys.exit("no launch was measured, so nothing is written")
@@ -329,14 +336,16 @@ def main() -> None:
     arguments = argparse.ArgumentParser(description="Emulated counters against Nsight Compute's.")
     arguments.add_argument("--recorded", action="store_true", help="keep the hardware's rows")
     arguments.add_argument("folder", type=Path, nargs="?", default=RESULTS, help="for the results")
-    given = arguments.parse_args()
+    options = arguments.parse_args()
 
-    given.folder.mkdir(parents=True, exist_ok=True)
-    table = given.folder / TABLE
-    wanted = launches(launch_limits(loader.load_datasheet(DATASHEET)))
-    hardware = list((recorded_rows if given.recorded else measured_rows)(wanted, table))
+    options.folder.mkdir(parents=True, exist_ok=True)
+    table = options.folder / TABLE
+    launches_to_run = launches(launch_limits(loader.load_datasheet(DATASHEET)))
+    hardware = list((recorded_rows if options.recorded else measured_rows)(launches_to_run, table))
     rows: list[Row] = []
-    for launch, measured, emulated in zip(wanted, hardware, emulated_rows(wanted), strict=True):
+    for launch, measured, emulated in zip(
+        launches_to_run, hardware, emulated_rows(launches_to_run), strict=True
+    ):
         for row in (measured, emulated, difference_row(measured, emulated)):
             rows.append(identity(launch) | row)
     write(table, rows)
@@ -352,7 +361,7 @@ def write(table: Path, rows: Iterable[Row]) -> None:
 
 
 def _cell(value: Any) -> Any:
-    """Counts as whole numbers, the rest to six digits."""
+    """Format counts as whole numbers, other figures with six digits."""
     if isinstance(value, float):
         return round(value) if abs(value) >= 1e5 or value.is_integer() else f"{value:.6g}"
     return value

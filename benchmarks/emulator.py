@@ -1,4 +1,4 @@
-"""Lane-operations a second: instructions carried out, times the lanes that carried them out."""
+"""The emulator's speed in lane-operations per second: instructions times their active lanes."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from memlab.device.emulation.device import EmulatedDevice
 from memlab.kernels.catalog import find_kernel
 
 LANES = (1024, 16 * 1024)
-"""Lanes at once: what a register's array holds."""
+"""Lanes that run at once: the elements of a register's array."""
 
 
 def speed() -> list[Figure]:
-    """Run `tiled` whole with chunks of different sizes; time counts from the first block."""
+    """Run all blocks of `tiled` with chunks of different sizes; time counts from the first."""
     device = EmulatedDevice("h200", loader.load_datasheet("h200"))
     launch = find_kernel("tiled").prepare(
         {"width": 256, "tile": 32}, launch_limits(device.properties)
@@ -26,13 +26,13 @@ def speed() -> list[Figure]:
     for lanes in LANES:
         moments: list[float] = []
 
-        def told(what: str, done: float | None, moments: list[float] = moments) -> None:
+        def note_time(what: str, done: float | None, moments: list[float] = moments) -> None:
             if what == "emulating":
                 moments.append(time.perf_counter())
 
         execution.CHUNK_LANES = lanes
         try:
-            counters = device.run(launch, 0, told).counters
+            counters = device.run(launch, 0, note_time).counters
         finally:
             execution.CHUNK_LANES = usual
         # The first chunk's end starts the clock: its own share is left out on both sides.

@@ -1,16 +1,16 @@
-"""memlab's times on this GPU beside NVBench's and Nsight Compute's, and what they must reach.
+"""Times of memlab, NVBench and Nsight Compute on this GPU, and memlab's limits.
 
     python -m benchmarks.gpu [FOLDER]
 
-Prints a table and the goals; with a folder, writes `…-timing.csv`, `…-timing.md`, `…-peaks.json`
-and `…-peaks.png` there. Leaves with 1 if a goal is missed. NVBench (`pip install cuda-bench`) and
-`ncu` are used where they are installed.
+Prints a table and the limits; with a folder, writes `…-timing.csv`, `…-timing.md`, `…-peaks.json`
+and `…-peaks.png` to it. Exits with 1 if a limit is missed. NVBench (`pip install cuda-bench`) and
+`ncu` are used if they are installed.
 
-The three do not time quite the same thing, which shows on short kernels. NVBench: CUDA events
-around the launch, behind a blocking kernel; it flushes the L2 by writing as much as it holds, some
-of which is written back while the kernel runs. memlab: likewise, but it flushes by reading last.
-Nsight Compute: from the kernel's start to its end on the GPU, without the 1.3 us that two events
-take by themselves on an H200, L1 and L2 invalidated before.
+The three tools measure slightly different times, which matters for short kernels. NVBench uses
+CUDA events around the launch, after a blocking kernel; it flushes the L2 by writing as much as the
+L2 holds, some of which is written back while the kernel runs. memlab does the same but flushes by
+reading last. Nsight Compute measures from the kernel's start to its end on the GPU, without the
+1.3 us that two events take on an H200, after invalidating L1 and L2.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ if TYPE_CHECKING:
 
 
 def compare(properties: DeviceProperties) -> list[dict[str, str]]:
-    """Time every case with all three, memlab twice, as `memlab run` does.
+    """Time every case with the three tools, twice with memlab, as `memlab run` does.
 
     Returns:
-        A row a case, times in microseconds and differences in percent.
+        One row per case: times in microseconds and differences in percent.
     """
-    chosen = cases(properties)
-    first = [CudaDevice(0).run(case.launch, 0) for case in chosen]
-    nvbench, ncu = nvbench_times([case.name for case in chosen]), ncu_times(chosen)
-    again = [CudaDevice(0).run(case.launch, 0) for case in chosen]
+    all_cases = cases(properties)
+    first = [CudaDevice(0).run(case.launch, 0) for case in all_cases]
+    nvbench, ncu = nvbench_times([case.name for case in all_cases]), ncu_times(all_cases)
+    again = [CudaDevice(0).run(case.launch, 0) for case in all_cases]
     return [
         _row(case, first[index], again[index], nvbench.get(case.name, {}), ncu.get(case.name))
-        for index, case in enumerate(chosen)
+        for index, case in enumerate(all_cases)
     ]
 
 
@@ -94,7 +94,7 @@ def _markdown(rows: list[dict[str, str]]) -> str:
 
 
 def main(folder: Path | None) -> int:
-    """Compare, print, and write where a folder is given."""
+    """Compare, print the results, and write them to the folder if there is one."""
     properties = CudaDevice(0).properties
     with tempfile.TemporaryDirectory() as temporary:
         target = (folder or Path(temporary)).resolve()
@@ -110,11 +110,11 @@ def main(folder: Path | None) -> int:
             *gpu_goals.of_commands(),
             *gpu_goals.of_peaks(target / f"{name}-peaks.png"),
         ]
-        goals = "\n".join(each.line() for each in figures)
+        goals = "\n".join(figure.line() for figure in figures)
         text = f"{head(properties.name)}, clocks as found\n\n{_markdown(rows)}\n```\n{goals}\n```\n"
         print(text)
         (target / f"{name}-timing.md").write_text(text)
-    return int(any(each.missed for each in figures))
+    return int(any(figure.missed for figure in figures))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The launches whose times are compared on a GPU: products, a copy, and four short kernels."""
+"""The launches that are timed on a GPU: matrix products, a copy, and four short kernels."""
 
 from __future__ import annotations
 
@@ -30,18 +30,24 @@ SHORT: dict[str, tuple[str, dict[str, int]]] = {
     "tiled 16, 256": ("tiled", {"width": 256, "tile": 16}),
     "aligned 16 MiB": ("aligned", {"n": 2**22}),
 }
-"""Kernels of the catalog of less than 20 us: one waits for few loads at a time, one streams."""
+"""Kernels of the catalog that take less than 20 us: one has few loads in flight, one streams."""
 
 CHAINS = 8  # as in timed.cu
 TRIPS = 965
 WAITED_CLOCKS = 32_300
-"""These two take 19 to 20 us on an H200: as long as a kernel of less than 20 us may, since its
-events step by 0.2 us (docs/results/h200-rates.txt)."""
+"""Trips and clocks for which two kernels take 19 to 20 us on an H200: just under 20 us, because
+events have steps of 0.2 us (docs/results/h200-rates.txt)."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """A launch to time, compiled."""
+    """A compiled launch to time.
+
+    Attributes:
+        name: Its name in tables.
+        launch: The launch.
+        compiled: Its machine code.
+    """
 
     name: str
     launch: Launch
@@ -49,7 +55,7 @@ class Case:
 
 
 def cases(properties: DeviceProperties) -> list[Case]:
-    """The launches that are compared."""
+    """Make the launches that are timed."""
     multiprocessors = properties.multiprocessor_count or 1
     launches = {
         f"{kernel} {tile}, {width}": find_kernel(kernel).prepare(

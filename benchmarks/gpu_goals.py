@@ -1,7 +1,7 @@
-"""What memlab must reach on an H200, each figure with its limit.
+"""The limits that memlab must reach on an H200.
 
-The limits of the ceilings are the best public figures for this GPU; those of times are what two
-good tools agree to.
+The limits of the ceilings are the best published figures for this GPU; those of times are the
+differences between two established tools.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ LEAST_FRACTIONS = {
     "l1_read": 0.98,
     "shared_read": 0.97,
 }
-"""Of what the datasheet gives, by the rates' keys; none may be above 1."""
+"""The least fractions of the datasheet's limits, by the rates' keys; none may exceed 1."""
 L2_LEAST_BYTES_PER_S = 9.7e12
 
 
 def of_times(rows: list[dict[str, str]]) -> list[Figure]:
-    """How far the table's rows are from agreeing, in percent.
+    """The differences in the rows of the table, in percent.
 
-    Every kernel of more than 20 us must be near one of both tools, vary little and repeat; of the
-    shorter ones, which vary by themselves where they wait for memory, one must.
+    Every kernel of more than 20 us must be close to one of the two tools, vary little and repeat.
+    Of the shorter kernels, whose times vary if they wait for memory, only one must.
     """
     long = [row for row in rows if float(row["memlab_us"]) >= SHORT_US]
     short = {row["kernel"]: max(_apart(row)) for row in rows if row not in long}
@@ -59,7 +59,7 @@ def _apart(row: dict[str, str]) -> tuple[float, float, float]:
 
 
 def of_commands() -> list[Figure]:
-    """One command, whole, and how two calls of it agree."""
+    """Time a whole command, and compare two calls of it."""
     walls, medians = [], []
     with tempfile.TemporaryDirectory() as folder:
         command = [*MEMLAB, *RUN.split(), "--json", "--store", f"{folder}/runs.sqlite3"]
@@ -76,10 +76,10 @@ def of_commands() -> list[Figure]:
 
 
 def of_peaks(image: Path) -> list[Figure]:
-    """Measure the ceilings, draw them there, and hold them against the goals."""
+    """Measure the ceilings, draw them to a file, and compare them with the limits."""
     taken = cost([*MEMLAB, "peaks", "--quiet", "--force", "--output", str(image)])
     document = json.loads(image.with_suffix(".json").read_text())
-    rates = {each["key"]: each for each in document["rates"]}
+    rates = {rate["key"]: rate for rate in document["rates"]}
     figures = [Figure("peaks: wall", taken.wall_s, "s", PEAKS_MOST_S)]
     for key, least in LEAST_FRACTIONS.items():
         fraction = rates[key]["fraction"]

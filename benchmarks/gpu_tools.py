@@ -1,6 +1,7 @@
-"""NVBench and Nsight Compute, timing the same launches: each in a process of its own.
+"""Times of the same launches from NVBench and Nsight Compute, each in a separate process.
 
-NVBench is PyPI's `cuda-bench`. Both run the machine code that memlab ran, on the same inputs.
+NVBench is the package `cuda-bench` on PyPI. Both run the same machine code as memlab, on the same
+inputs.
 """
 
 from __future__ import annotations
@@ -28,7 +29,11 @@ NCU_LAUNCHES = 12
 
 
 def nvbench_times(names: list[str]) -> dict[str, dict[str, float]]:
-    """Time the cases with NVBench: median, quartiles over the median, SM clock; by case."""
+    """Time the cases with NVBench.
+
+    Returns:
+        For each case, values by NVBench's tags: median, quartiles over the median, SM clock.
+    """
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "nvbench.json")
         done = subprocess.run(
@@ -41,19 +46,19 @@ def nvbench_times(names: list[str]) -> dict[str, dict[str, float]]:
             print("NVBench:", *done.stderr.splitlines()[-1:], file=sys.stderr)
             return {}
         document = json.loads(file.read_text())
-    found: dict[str, dict[str, float]] = {}
+    times: dict[str, dict[str, float]] = {}
     for name, benchmark in zip(names, document["benchmarks"], strict=True):
         (state,) = benchmark["states"]
-        found[name] = {
+        times[name] = {
             summary["tag"]: float(summary["data"][0]["value"])
             for summary in state["summaries"] or ()
             if summary["data"] and summary["data"][0]["type"] == "float64"
         }
-    return found
+    return times
 
 
 def run_nvbench(file: str) -> None:
-    """Be the process that NVBench runs in."""
+    """The main function of the process in which NVBench runs."""
     from cuda import bench
     from cuda.bindings import driver
 
@@ -71,18 +76,18 @@ def run_nvbench(file: str) -> None:
                 )
             )
             values, memory = [], []
-            for each in launch.arguments:
-                if isinstance(each, Buffer):
-                    size = int(np.prod(each.shape)) * np.dtype(each.dtype).itemsize
+            for argument in launch.arguments:
+                if isinstance(argument, Buffer):
+                    size = int(np.prod(argument.shape)) * np.dtype(argument.dtype).itemsize
                     memory.append(checked(driver.cuMemAlloc(size)))
-                    if each.role == "in":
+                    if argument.role == "in":
                         checked(
-                            driver.cuMemcpyHtoD(memory[-1], inputs[each.name].ctypes.data, size)
+                            driver.cuMemcpyHtoD(memory[-1], inputs[argument.name].ctypes.data, size)
                         )
                     values.append(np.array([int(memory[-1])], np.uint64))
                 else:
-                    assert isinstance(each, Scalar)
-                    values.append(np.array([each.value], each.dtype))
+                    assert isinstance(argument, Scalar)
+                    values.append(np.array([argument.value], argument.dtype))
             pointers = np.array([value.ctypes.data for value in values], np.uint64)
 
             def once(nvbench_launch: bench.Launch) -> None:
@@ -110,15 +115,15 @@ def run_nvbench(file: str) -> None:
 
 
 def ncu_times(all_cases: list[Case]) -> dict[str, float]:
-    """Time the cases with Nsight Compute: the median of some launches, seconds, by case."""
+    """Time the cases with Nsight Compute: the median of several launches, seconds, by case."""
     ncu = shutil.which("ncu") or "/usr/local/cuda/bin/ncu"
     if not Path(ncu).exists():
         return {}
     entries = "|".join(sorted({case.launch.entry for case in all_cases}))
-    only = f"regex:^({entries})$"
+    kernel_filter = f"regex:^({entries})$"
     done = subprocess.run(
         [ncu, "--clock-control", "none", "--cache-control", "all", "--csv", "--page", "raw",
-         "--print-units", "base", "--metrics", "gpu__time_duration.sum", "-k", only,
+         "--print-units", "base", "--metrics", "gpu__time_duration.sum", "-k", kernel_filter,
          sys.executable, "-m", "benchmarks.gpu_tools", "--launch"],
         check=False, capture_output=True, text=True,
     )  # fmt: skip
@@ -135,7 +140,7 @@ def ncu_times(all_cases: list[Case]) -> dict[str, float]:
 
 
 def launch_all() -> None:
-    """Be the process that Nsight Compute watches."""
+    """The main function of the process that Nsight Compute observes."""
     with GpuSession(0) as session:
         for case in cases(CudaDevice(0).properties):
             ready = prepare_on_gpu(session, case.launch, case.compiled.cubin, 0)

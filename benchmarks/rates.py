@@ -1,11 +1,11 @@
-"""Rates of this GPU that the time model takes from a measurement, where no datasheet gives them.
+"""Rates of this GPU that the time model needs and no datasheet gives.
 
     python -m benchmarks.rates [FOLDER]
 
-Starting blocks, the shortest kernel, and stores into the L2, by CUDA events behind a blocking
-kernel. Two events with nothing between them take time too, which is taken off. And in what steps
-the time between two events grows while a kernel between them waits longer and longer.
-With a folder, writes `…-rates.txt` there too.
+Measures the start of blocks, the shortest kernel, and stores into the L2, by CUDA events after a
+blocking kernel, less the time of two events with nothing between them; and the steps in which the
+time between two events grows with the duration of a kernel between them. With a folder, also
+writes `…-rates.txt` to it.
 """
 
 from __future__ import annotations
@@ -44,19 +44,19 @@ extern "C" __global__ void touch(float* to, int count, int times) {
 GRIDS = (1, 132, 16_384, 65_536, 262_144)
 THREADS = 256
 STORED_BYTES = 16 * 2**20
-"""Stays in the L2, half of which is nearer to some multiprocessors than to others."""
+"""Fits the L2, half of which is nearer to some multiprocessors than to others."""
 FEW, MANY = 4, 12
-"""Passes over these bytes; the difference of two launches holds no start and no end."""
+"""Passes over these bytes; the difference of two launches contains no start and no end."""
 BLOCKS_PER_SM, FILLING = 4, 512
 SETTINGS = TimingSettings(samples=100)
 WAITS_CLOCKS = range(36_000, 37_300, 20)
 BRIEF = TimingSettings(samples=50, settle_s=0.0)
 TICK_S = 32e-9
-"""All times between events are multiples of it."""
+"""The resolution of times between events, seconds."""
 
 
 def rates(properties: DeviceProperties) -> Iterator[str]:
-    """Measure, a line for each rate."""
+    """Measure the rates; yield a line for each."""
     hertz, multiprocessors = clock_hz(properties) or 1.0, properties.multiprocessor_count or 1
     cubin = compile_unit(TranslationUnit(SOURCE, "rates.cu", properties.compute_capability)).cubin
     with GpuSession(0) as session:
@@ -79,7 +79,7 @@ def rates(properties: DeviceProperties) -> Iterator[str]:
         for blocks, seconds in empty_s.items():
             yield f"{blocks:,} x {THREADS} threads that do nothing: {seconds * 1e6:.2f} us"
         block_s = (empty_s[GRIDS[-1]] - empty_s[GRIDS[-2]]) / (GRIDS[-1] - GRIDS[-2])
-        yield f"a block: {block_s * 1e9:.3f} ns, {1 / block_s / hertz:.3f} a clock"
+        yield f"one block: {block_s * 1e9:.3f} ns, {1 / block_s / hertz:.3f} per clock"
 
         unit = TranslationUnit(TIMED.read_text(), TIMED.name, properties.compute_capability)
         timed = compile_unit(unit).cubin
@@ -104,14 +104,14 @@ def rates(properties: DeviceProperties) -> Iterator[str]:
         )
 
         memory = session.array(np.zeros(STORED_BYTES, np.uint8))
-        for name, each_bytes in (("fill", 16), ("touch", SECTOR_BYTES)):
+        for name, stride_bytes in (("fill", 16), ("touch", SECTOR_BYTES)):
             few_s, many_s = (
                 median_s(
-                    lambda name=name, each=each_bytes, times=times: session.launch(  # type: ignore[misc]
+                    lambda name=name, stride=stride_bytes, times=times: session.launch(  # type: ignore[misc]
                         kernels[name],
                         (BLOCKS_PER_SM * multiprocessors, 1, 1),
                         (FILLING, 1, 1),
-                        [memory, np.int32(STORED_BYTES // each), np.int32(times)],
+                        [memory, np.int32(STORED_BYTES // stride), np.int32(times)],
                     )
                 )
                 for times in (FEW, MANY)
@@ -119,12 +119,12 @@ def rates(properties: DeviceProperties) -> Iterator[str]:
             rate = STORED_BYTES / SECTOR_BYTES * (MANY - FEW) / (many_s - few_s)
             yield (
                 f"{name}: {rate / 1e9:.1f} G sectors/s into the L2, "
-                f"{SECTOR_BYTES * rate / hertz:.0f} bytes of sectors a clock"
+                f"{SECTOR_BYTES * rate / hertz:.0f} bytes of sectors per clock"
             )
 
 
 def main(folder: Path | None) -> None:
-    """Measure, print, and write where a folder is given."""
+    """Measure, print the results, and write them to the folder if there is one."""
     properties = gpu_query.query_properties(0)
     lines = [head(properties.name)]
     print(lines[0])

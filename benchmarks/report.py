@@ -1,4 +1,4 @@
-"""Lines of a benchmark: a figure, its limit, and whether it was kept."""
+"""The report of a benchmark: figures, their limits, and whether they are met."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ class Figure:
     """One measured figure.
 
     Attributes:
-        name: What was measured.
-        value: What came out.
+        name: Its name.
+        value: Its value, in `unit`.
         unit: Its unit.
-        most: The limit that it must not exceed; None where there is none.
-        least: The limit that it must reach; None where there is none.
+        most: The largest allowed value; None for no limit.
+        least: The smallest allowed value; None for no limit.
     """
 
     name: str
@@ -26,12 +26,12 @@ class Figure:
 
     @property
     def missed(self) -> bool:
-        """Whether it is beyond a limit."""
+        """Whether the value violates a limit."""
         too_much = self.most is not None and not self.value <= self.most
         return too_much or (self.least is not None and not self.value >= self.least)
 
     def line(self) -> str:
-        """The figure, its limit beside it and how it stands to that."""
+        """The figure, its limits, and whether they are met, as one line."""
         text = f"{self.name:<52}{self.value:>9.3g} {self.unit:<6}"
         limits = [
             f"{sign} {limit:g}"
@@ -44,7 +44,7 @@ class Figure:
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table in plain text: the first column to the left, the others to the right."""
+    """A table in plain text: the first column is aligned to the left, the others to the right."""
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
     return "\n".join(
         "  ".join(

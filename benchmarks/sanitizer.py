@@ -1,11 +1,11 @@
-"""memlab's check beside compute-sanitizer on this GPU: every planted bug and its mended twin.
+"""memlab's check and compute-sanitizer on this GPU: every planted bug, and the fixed version.
 
     python -m benchmarks.sanitizer [FOLDER] [--jobs N] [--timeout SECONDS]
 
 Runs `memlab check --with compute-sanitizer` on each file of `tests/data/planted`, as it is and with
-`-D FIXED`, each in a process of its own, and prints both verdicts, each as soon as it is there.
-With a folder, writes there `…-check.csv`, a row for each line that either of them names, and
-`…-check.md`, a row a file.
+`-D FIXED`, each in a separate process, and prints both verdicts when they are known. With a folder,
+writes `…-check.csv`, one row for each line that one of them names, and `…-check.md`, one row per
+file.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from memlab.errors import DeviceError
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "support"))
-from planted import PLANTED, Planted  # noqa: E402 - it lies beside the files that it reads
+from planted import PLANTED, Planted  # noqa: E402 - it is in the folder of the tests' support
 
 TOOL_TIMEOUT_S = 40
-"""For one tool of one file: a kernel whose barrier is not reached may wait for ever."""
+"""The limit of one tool for one file, seconds: a kernel may wait forever at a barrier."""
 JOBS = 9
 """Files at once: most of the time is the start of processes. Compute Sanitizer has ten ports."""
 
 MEMLAB = "import sys; from memlab.cli.app import main; sys.exit(main())"
-"""The command, of the same Python; `-P` keeps the working directory's folders out of its way."""
+"""The command as a Python program; `-P` keeps the folders of the working directory off its path."""
 
 COLUMNS = ("file", "twin", "tool", "lines", "planted", "memlab", "compute_sanitizer", "note")
 
@@ -48,13 +48,13 @@ _CLEAN = "no findings"
 
 @dataclass(frozen=True)
 class Verdict:
-    """What both said of one file.
+    """The verdicts of memlab and compute-sanitizer on one file.
 
     Attributes:
         planted: The file.
         fixed: Whether it was compiled with `-D FIXED`.
-        document: What `memlab check --json` gave; None where it failed.
-        note: What it said on stderr, or why it failed.
+        document: The output of `memlab check --json`; None if it failed.
+        note: Its messages on stderr, or why it failed.
     """
 
     planted: Planted
@@ -64,32 +64,27 @@ class Verdict:
 
     @property
     def twin(self) -> str:
-        """Which of the two versions of the file it is."""
+        """The version of the file: `planted` or `mended`."""
         return "mended" if self.fixed else "planted"
 
     @property
     def has_both(self) -> bool:
-        """Whether compute-sanitizer ran too."""
+        """Whether compute-sanitizer also ran."""
         return self.document is not None and "compute_sanitizer" in self.document
 
 
 def judge(planted: Planted, fixed: bool, options: Sequence[str], timeout_s: float) -> Verdict:
-    """Check one file in a process of its own; whatever happens there ends up in the note.
+    """Check one file in a separate process; its failure is described in the note.
 
     Args:
         planted: The file.
         fixed: Whether to compile it with `-D FIXED`.
-        options: More words for `memlab check`.
-        timeout_s: For each tool, seconds.
+        options: Further options of `memlab check`.
+        timeout_s: The limit of one tool, seconds.
     """
-    longest_s = (len(TOOLS) + 1) * timeout_s + 60  # memlab's own check, and what starts them all
+    longest_s = (len(TOOLS) + 1) * timeout_s + 60  # the tools, memlab's check, and their start
     words = [
-        *(
-            sys.executable,
-            "-P",
-            "-c",
-            "import sys; from memlab.cli.app import main; sys.exit(main())",
-        ),
+        *(sys.executable, "-P", "-c", MEMLAB),
         *("check", str(planted.path), *planted.words, "--json"),
         *(("-D", "FIXED") if fixed else ()),
         *("--timeout", f"{timeout_s:g}", *options),
@@ -106,31 +101,31 @@ def judge(planted: Planted, fixed: bool, options: Sequence[str], timeout_s: floa
 
 
 def rows(verdict: Verdict) -> list[dict[str, str]]:
-    """Give a verdict as rows: one for each line that either names, or that nothing was found."""
+    """The rows of a verdict: one for each line that one of them names, or one for no findings."""
     same = {"file": verdict.planted.path.name, "twin": verdict.twin}
     document = verdict.document
     if document is None:
         return [_row(same, note=verdict.note)]
-    found = [
+    table = [
         _row(
             same,
-            tool=each["tool"],
-            lines=" ".join(str(line) for line in each["lines"] if line),
-            planted=_planted(verdict, each["tool"], each["lines"]),
-            memlab=each["memlab"] or "",
-            compute_sanitizer=each["compute_sanitizer"] or _missing(document, each["tool"]),
+            tool=pair["tool"],
+            lines=" ".join(str(line) for line in pair["lines"] if line),
+            planted=_planted(verdict, pair["tool"], pair["lines"]),
+            memlab=pair["memlab"] or "",
+            compute_sanitizer=pair["compute_sanitizer"] or _missing(document, pair["tool"]),
         )
-        for each in document.get("side_by_side") or _alone(document)
+        for pair in document.get("side_by_side") or _alone(document)
     ]
     if document["verification"]["status"] != "skipped":
-        found.append(_row(same, tool="verification", memlab=document["verification"]["status"]))
+        table.append(_row(same, tool="verification", memlab=document["verification"]["status"]))
     sides = ("memlab", "compute_sanitizer") if verdict.has_both else ("memlab",)
     if not document["findings"] and not _theirs(document):
-        found.insert(0, _row(same, **dict.fromkeys(sides, _CLEAN)))
-    found[0]["note"] = "; ".join(
+        table.insert(0, _row(same, **dict.fromkeys(sides, _CLEAN)))
+    table[0]["note"] = "; ".join(
         filter(None, (verdict.note, *document.get("compute_sanitizer", {}).get("notes", ())))
     )
-    return found
+    return table
 
 
 def _row(same: Mapping[str, str], **values: str) -> dict[str, str]:
@@ -138,7 +133,7 @@ def _row(same: Mapping[str, str], **values: str) -> dict[str, str]:
 
 
 def _planted(verdict: Verdict, tool: str, lines: Sequence[int]) -> str:
-    """What is planted at these lines for a tool to find."""
+    """The kinds of bugs that are planted at these lines for a tool to find."""
     if verdict.fixed:
         return ""
     bugs = verdict.planted.bugs.items()
@@ -146,55 +141,63 @@ def _planted(verdict: Verdict, tool: str, lines: Sequence[int]) -> str:
 
 
 def _alone(document: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Where compute-sanitizer did not run: what memlab found, in the form of both."""
+    """The findings of memlab as pairs without compute-sanitizer's."""
     return [
         {
-            "tool": each["tool"],
-            "lines": sorted(_lines(each)),
-            "memlab": each["kind"],
+            "tool": finding["tool"],
+            "lines": sorted(_lines(finding)),
+            "memlab": finding["kind"],
             "compute_sanitizer": None,
         }
-        for each in document["findings"]
+        for finding in document["findings"]
     ]
 
 
 def _missing(document: Mapping[str, Any], tool: str) -> str:
-    """What stands for no finding: nothing, or that the tool gave no verdict."""
-    beside = document.get("compute_sanitizer")
-    return "no verdict" if beside is not None and tool not in beside["tools"] else ""
+    """The text for a missing finding: empty, or that the tool gave no verdict."""
+    report = document.get("compute_sanitizer")
+    return "no verdict" if report is not None and tool not in report["tools"] else ""
 
 
 def _lines(finding: Mapping[str, Any]) -> set[int]:
     places = [finding["at"], finding["other"] if finding["tool"] == "racecheck" else None]
-    return {each["line"] or 0 for each in places if each}
+    return {place["line"] or 0 for place in places if place}
 
 
 def _theirs(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    found: list[Mapping[str, Any]] = document.get("compute_sanitizer", {}).get("findings", [])
-    return found
+    findings: list[Mapping[str, Any]] = document.get("compute_sanitizer", {}).get("findings", [])
+    return findings
 
 
-# --- How well each did -------------------------------------------------------------------------
+# --- The comparison ----------------------------------------------------------------------------
 
 
 def summary(verdict: Verdict, findings: Callable[[Mapping[str, Any]], list[Any]]) -> str:
-    """Say how one of the two did on a file, in a few words.
+    """Summarize the result of memlab or compute-sanitizer on a file in a few words.
 
     Args:
-        verdict: What both said.
-        findings: Chooses the findings of one of them from the document.
+        verdict: The verdicts on the file.
+        findings: Selects the findings of one of them from the document.
     """
     if verdict.document is None:
         return "failed"
-    found = findings(verdict.document)
-    tools = " and ".join(dict.fromkeys(each["tool"] for each in found))
+    selected = findings(verdict.document)
+    tools = " and ".join(dict.fromkeys(finding["tool"] for finding in selected))
     if verdict.fixed:
         return tools or _CLEAN
     places = {(tool, line) for (tool, _), lines in verdict.planted.bugs.items() for line in lines}
-    hit = places & {(each["tool"], line) for each in found for line in _lines(each)}
+    detected = places & {
+        (finding["tool"], line) for finding in selected for line in _lines(finding)
+    }
     if not places:
         return tools or _CLEAN
-    return "found" if hit == places else f"{len(hit)} of {len(places)} places" if hit else "-"
+    return (
+        "found"
+        if detected == places
+        else f"{len(detected)} of {len(places)} places"
+        if detected
+        else "-"
+    )
 
 
 def _of_memlab(verdict: Verdict) -> str:
@@ -206,12 +209,12 @@ def _of_memlab(verdict: Verdict) -> str:
 def _of_sanitizer(verdict: Verdict) -> str:
     if not verdict.has_both or verdict.document is None:
         return "did not run"
-    given = verdict.document["compute_sanitizer"]["tools"]
-    silent = [tool for tool in TOOLS if tool not in given]
-    said = summary(verdict, lambda document: list(_theirs(document)))
-    if verdict.planted.beyond_sanitizer and said == "-":
-        said += f" ({verdict.planted.beyond_sanitizer})"
-    return f"{said} (no verdict: {', '.join(silent)})" if silent else said
+    tools = verdict.document["compute_sanitizer"]["tools"]
+    silent = [tool for tool in TOOLS if tool not in tools]
+    result = summary(verdict, lambda document: list(_theirs(document)))
+    if verdict.planted.beyond_sanitizer and result == "-":
+        result += f" ({verdict.planted.beyond_sanitizer})"
+    return f"{result} (no verdict: {', '.join(silent)})" if silent else result
 
 
 def _ours(document: Mapping[str, Any]) -> list[Any]:
@@ -219,10 +222,10 @@ def _ours(document: Mapping[str, Any]) -> list[Any]:
 
 
 def markdown(verdicts: Iterable[Verdict], head: str) -> str:
-    """Give a table, a row a file: what is planted, how each did, and the mended twin."""
+    """A table with one row per file: the planted bugs, both results, and those of the fixed one."""
     by_name: dict[str, dict[bool, Verdict]] = {}
-    for each in verdicts:
-        by_name.setdefault(each.planted.path.name, {})[each.fixed] = each
+    for verdict in verdicts:
+        by_name.setdefault(verdict.planted.path.name, {})[verdict.fixed] = verdict
     lines = [
         head,
         "",
@@ -244,12 +247,12 @@ def markdown(verdicts: Iterable[Verdict], head: str) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Check all files, print, and write where a folder is given; 3 without a GPU."""
-    words = argparse.ArgumentParser(prog="benchmarks.sanitizer")
-    words.add_argument("folder", nargs="?", type=Path)
-    words.add_argument("--jobs", type=int, default=JOBS)
-    words.add_argument("--timeout", type=float, default=TOOL_TIMEOUT_S, help="seconds a tool")
-    given = words.parse_args(arguments)
+    """Check all files, print the results, and write them to the folder; return 3 without a GPU."""
+    parser = argparse.ArgumentParser(prog="benchmarks.sanitizer")
+    parser.add_argument("folder", nargs="?", type=Path)
+    parser.add_argument("--jobs", type=int, default=JOBS)
+    parser.add_argument("--timeout", type=float, default=TOOL_TIMEOUT_S, help="seconds per tool")
+    options = parser.parse_args(arguments)
     try:
         properties = open_device(next(iter(usable_gpu_names()), "0")).properties
     except DeviceError as error:
@@ -259,34 +262,37 @@ def main(arguments: Sequence[str]) -> int:
         print(f"no compute-sanitizer: {sanitizer.INSTALL_ADVICE}", file=sys.stderr)
         return DeviceError.exit_code
 
-    options = ("--device", "0", "--with", "compute-sanitizer", "--quiet")
+    check_options = ("--device", "0", "--with", "compute-sanitizer", "--quiet")
     cases = [(planted, fixed) for planted in PLANTED for fixed in (False, True)]
-    with ThreadPoolExecutor(given.jobs) as pool:
+    with ThreadPoolExecutor(options.jobs) as pool:
         verdicts = []
-        for each in pool.map(lambda case: judge(*case, options, given.timeout), cases):
-            verdicts.append(each)
-            said = f"memlab: {_of_memlab(each)}; compute-sanitizer: {_of_sanitizer(each)}"
-            print(f"{each.planted.path.name}, {each.twin}: {said}", file=sys.stderr, flush=True)
-    if not any(each.has_both for each in verdicts):
+        for verdict in pool.map(lambda case: judge(*case, check_options, options.timeout), cases):
+            verdicts.append(verdict)
+            text = f"memlab: {_of_memlab(verdict)}; compute-sanitizer: {_of_sanitizer(verdict)}"
+            name = verdict.planted.path.name
+            print(f"{name}, {verdict.twin}: {text}", file=sys.stderr, flush=True)
+    if not any(verdict.has_both for verdict in verdicts):
         print(f"compute-sanitizer never ran: {verdicts[0].note}", file=sys.stderr)
         return DeviceError.exit_code
 
-    release = next(each.document for each in verdicts if each.has_both and each.document)
+    release = next(
+        verdict.document for verdict in verdicts if verdict.has_both and verdict.document
+    )
     head = (
         f"{gpu_head(properties.name)}, "
         f"compute-sanitizer {release['compute_sanitizer']['version']}, memlab {version('memlab')}"
     )
     text = markdown(verdicts, head)
     print(text)
-    if given.folder is not None:
-        given.folder.mkdir(parents=True, exist_ok=True)
+    if options.folder is not None:
+        options.folder.mkdir(parents=True, exist_ok=True)
         name = prefix(properties.name)
-        (given.folder / f"{name}-check.md").write_text(text)
-        with (given.folder / f"{name}-check.csv").open("w", newline="") as file:
+        (options.folder / f"{name}-check.md").write_text(text)
+        with (options.folder / f"{name}-check.csv").open("w", newline="") as file:
             writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
             writer.writeheader()
-            for each in verdicts:
-                writer.writerows(rows(each))
+            for verdict in verdicts:
+                writer.writerows(rows(verdict))
     return 0
 
 

@@ -1,4 +1,4 @@
-"""Kernels of one's own at four million elements: how long, and whether every count is right."""
+"""User kernels with four million elements: the time, and whether all counters are right."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ MOST_S = 10.0
 
 
 def runs() -> list[Figure]:
-    """Whole commands, cold: seconds, and counts that differ from those of the addresses alone.
+    """Time whole commands, and compare their counters with those computed from the addresses.
 
     Raises:
-        RuntimeError: A command failed, a wrong result among the reasons.
+        RuntimeError: A command failed, for example because its result is wrong.
     """
     figures = []
     with TemporaryDirectory() as name:
@@ -49,7 +49,7 @@ def runs() -> list[Figure]:
 
 
 def headers() -> list[Figure]:
-    """Compiling CUDA's headers, all at once: the first time, and from the cache."""
+    """Time the compilation of several of CUDA's headers, without and with the cache."""
     includes = "".join(f"#include <{name}>\n" for name in HEADERS)
     source = includes + "__global__ void k(float *x) { *x = 1; }\n"
     unit = TranslationUnit(source, "headers.cu", (9, 0), name_expression="k")
