@@ -1,4 +1,4 @@
-"""What a device has as data: the JSON documents of one device and of all."""
+"""The properties of devices as data: the JSON documents of one device and of several."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ SCHEMA_VERSION = 1
 
 
 Attributes: TypeAlias = "Mapping[str, int | None]"
-"""What the driver has of a GPU, by CUDA's names and in its units; null where it refuses."""
+"""A GPU's attributes from its driver, by CUDA's names and in its units; None where it refuses."""
 
 
 def device_document(properties: DeviceProperties, attributes: Attributes) -> dict[str, Any]:
     """Give a device as a JSON document: figures in base units, with provenance and source.
 
     Args:
-        properties: The device. What is not known is left out of `figures`, and null elsewhere.
-        attributes: All that its driver has.
+        properties: The device. Unknown figures are left out of `figures`, and null elsewhere.
+        attributes: All attributes from its driver.
     """
     return {"schema_version": SCHEMA_VERSION, **_device(properties), "attributes": attributes}
 
@@ -43,15 +43,15 @@ def device_document(properties: DeviceProperties, attributes: Attributes) -> dic
 def devices_document(
     devices: Mapping[str, DeviceProperties], attributes: Mapping[str, Attributes] | None = None
 ) -> dict[str, Any]:
-    """Give devices, by what `--device` takes, as one JSON document: a list of them.
+    """Give several devices as one JSON document.
 
     Args:
-        devices: Their properties.
-        attributes: All that their drivers have, by the same keys; None leaves them out.
+        devices: The devices' properties, by the value of `--device` that chooses each.
+        attributes: All attributes from their drivers, by the same keys; None leaves them out.
     """
     listed = [
-        {"key": key, **_device(each)} | ({"attributes": attributes[key]} if attributes else {})
-        for key, each in devices.items()
+        {"key": key, **_device(device)} | ({"attributes": attributes[key]} if attributes else {})
+        for key, device in devices.items()
     ]
     return {"schema_version": SCHEMA_VERSION, "devices": listed}
 

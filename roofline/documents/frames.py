@@ -1,4 +1,4 @@
-"""The data beside the picture: tables a person can redraw it from, as pandas frames or CSV."""
+"""Runs, and the data of the roofline picture, as pandas frames and CSV."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PICTURE_COLUMNS = (
     "ceiling_flop_per_s",
     "fraction_of_ceiling",
 )
-"""The columns of `picture_frame`; a cell that says nothing of its record is empty."""
+"""The columns of `picture_frame`; a cell that does not apply to its record is empty."""
 
 
 def runs_frame(runs: Iterable[Run]) -> pandas.DataFrame:
@@ -59,13 +59,13 @@ def runs_frame(runs: Iterable[Run]) -> pandas.DataFrame:
 
 
 def picture_frame(runs: Iterable[Run], ceilings: Iterable[Ceiling]) -> pandas.DataFrame:
-    """Give what a roofline shows as one tidy frame.
+    """Give the data of a roofline picture as one tidy frame.
 
     Returns:
-        A row for each ceiling (`record` is `ceiling`; its value in `bytes_per_s` or `flop_per_s`
-        by `kind`) and a row for each run and level where bytes move (`record` is `point`, at
+        One row per ceiling (`record` is `ceiling`; the value is in `bytes_per_s` or `flop_per_s`,
+        by `kind`) and one row per run and level where bytes move (`record` is `point`, at
         `intensity_flop_per_byte` and `flop_per_s`). Columns are `PICTURE_COLUMNS`; `provenance`
-        is the ceiling's, or that of the point's time.
+        is that of the ceiling's value or of the point's time.
     """
     import pandas
 
@@ -98,12 +98,12 @@ def _point_records(runs: Iterable[Run]) -> Iterator[dict[str, Cell]]:
         row = run_row(run)
         shared = {name: row[name] for name in PICTURE_COLUMNS if name in row}
         for level in TRAFFIC_LEVELS:
-            if run.placement.intensity_flop_per_byte.get(level) is None:
-                continue
-            yield shared | {
-                "record": "point",
-                "run": run.id,
-                "provenance": run.measurement.time.provenance,
-                "level": level,
-                "intensity_flop_per_byte": run.placement.intensity_flop_per_byte[level],
-            }
+            intensity = run.placement.intensity_flop_per_byte.get(level)
+            if intensity is not None:
+                yield shared | {
+                    "record": "point",
+                    "run": run.id,
+                    "provenance": run.measurement.time.provenance,
+                    "level": level,
+                    "intensity_flop_per_byte": intensity,
+                }

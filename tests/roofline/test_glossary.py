@@ -77,7 +77,7 @@ def test_every_kernel_explains_itself(kernel):
     entry = glossary.find_entries(kernel.name)[0]
     assert entry.kind == "kernels"
     assert len(entry.paragraphs) > 1, "a .cu begins with a comment that says what to expect"
-    assert [name for name, _ in entry.parameters] == [each.option for each in kernel.parameters]
+    assert [name for name, _ in entry.parameters] == [known.option for known in kernel.parameters]
     for name in entry.see:
         assert name in TERMS, name
 

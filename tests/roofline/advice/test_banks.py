@@ -67,21 +67,21 @@ def advice(block: Block, taken: int, needed: int, **changes: int) -> str:
 
 def test_the_line_and_how_many_words_meet_are_named() -> None:
     # A column of a square of 32 x 32 words.
-    said = advice((32, 8, 1), *wavefronts((32, 8, 1), 32, 1))
-    assert "Bank conflicts cause 97% of the 4.00 M shared-memory wavefronts, most on line 7" in said
-    assert "accesses 32 words of each bank" in said
-    assert "a multiple of 32 words apart" in said
+    text = advice((32, 8, 1), *wavefronts((32, 8, 1), 32, 1))
+    assert "Bank conflicts cause 97% of the 4.00 M shared-memory wavefronts, most on line 7" in text
+    assert "accesses 32 words of each bank" in text
+    assert "a multiple of 32 words apart" in text
 
 
 @pytest.mark.parametrize("nbytes", [1, 2, 4, 8, 16])
 def test_the_padding_advised_fits_elements_of_any_length(nbytes: int) -> None:
     # t[32][32], read by column: of unsigned short, float, double and the like.
     row_bytes = 32 * nbytes
-    said = advice((32, 4, 1), *wavefronts_of_a_column(nbytes, row_bytes))
+    text = advice((32, 4, 1), *wavefronts_of_a_column(nbytes, row_bytes))
     assert (
         "make that distance odd, in 4-byte words or in elements if these are longer, for example "
         "by padding each row by one"
-    ) in said
+    ) in text
     taken, needed = wavefronts_of_a_column(nbytes, row_bytes + max(nbytes, 4))
     assert taken == needed
 
@@ -91,8 +91,8 @@ def test_one_element_shorter_than_a_word_does_not_part_all_lanes() -> None:
     # not an element, is still what the general advice names.
     taken, needed = wavefronts_of_a_column(2, 33 * 2)
     assert (taken, needed) == (48, 32)
-    said = advice((32, 4, 1), taken, needed)
-    assert "by one word (one element if it is longer)" in said
+    text = advice((32, 4, 1), taken, needed)
+    assert "by one word (one element if it is longer)" in text
 
 
 blocks = st.sampled_from([(8, 8, 1), (16, 16, 1), (16, 8, 2), (32, 4, 1), (64, 2, 1), (128, 1, 1)])
@@ -113,18 +113,18 @@ def test_rows_of_a_block_that_share_banks_are_put_side_by_side(block: Block, pit
     # Neighbouring words along a row, as in a stencil or a convolution.
     taken, needed = wavefronts(block, 1, pitch)
     if taken > needed:
-        said = advice(block, taken, needed)
-        assert "make that distance odd" not in said
-        assert "a block 32 wide" in said
+        text = advice(block, taken, needed)
+        assert "make that distance odd" not in text
+        assert "a block 32 wide" in text
     assert wavefronts((32, block[0] * block[1] // 32, 1), 1, pitch)[0] == needed
 
 
 def test_a_convolution_is_not_told_to_pad() -> None:
     # Rows of 20 words under a block of 16 x 16; rows of 21 conflict as often.
     assert wavefronts((16, 16, 1), 1, 20) == wavefronts((16, 16, 1), 1, 21) == (16, 8)
-    said = advice((16, 16, 1), 16, 8)
-    assert "covers 2 rows of the 16 x 16 block" in said
-    assert "padding does not help" in said
+    text = advice((16, 16, 1), 16, 8)
+    assert "covers 2 rows of the 16 x 16 block" in text
+    assert "padding does not help" in text
 
 
 def test_mixed_conflicts_are_told_in_general() -> None:
@@ -135,9 +135,9 @@ def test_mixed_conflicts_are_told_in_general() -> None:
 
 
 def test_the_lines_of_a_kernel_with_shared_atomics_say_nothing() -> None:
-    said = advice((32, 8, 1), 32, 1, shared_atomic_instructions=5000, shared_atomic_wavefronts=5000)
-    assert "Bank conflicts" in said
-    assert "line 7" not in said
+    text = advice((32, 8, 1), 32, 1, shared_atomic_instructions=5000, shared_atomic_wavefronts=5000)
+    assert "Bank conflicts" in text
+    assert "line 7" not in text
 
 
 @pytest.mark.parametrize(

@@ -109,15 +109,15 @@ def test_lines_are_those_of_the_compiler() -> None:
 
 def test_what_no_line_owns_is_listed_only_if_it_moves_memory() -> None:
     silent = LineCounters.from_names(line=0, text="", thread_instructions=5, warp_instructions=1)
-    assert [each.number for each in listing(SOURCE, (silent, LOAD))] == [1, 2, 3]
+    assert [line.number for line in listing(SOURCE, (silent, LOAD))] == [1, 2, 3]
     stray = silent.replace_named(global_requests=1, global_sectors=4)
-    assert [each.number for each in listing(SOURCE, (stray, LOAD))] == [1, 2, 3, 0]
+    assert [line.number for line in listing(SOURCE, (stray, LOAD))] == [1, 2, 3, 0]
 
 
 def test_without_memory_heat_is_the_share_of_instructions() -> None:
     one = LineCounters.from_names(line=2, text="", thread_instructions=30, warp_instructions=1)
     two = LineCounters.from_names(line=3, text="", thread_instructions=10, warp_instructions=1)
-    assert [each.heat for each in listing(SOURCE, (one, two))] == [0.0, 0.75, 0.25]
+    assert [line.heat for line in listing(SOURCE, (one, two))] == [0.0, 0.75, 0.25]
 
 
 def test_the_ratio_past_the_ridge_point_is_bound_by_the_peak(analysis: Analysis) -> None:
@@ -205,8 +205,11 @@ def test_an_access_has_its_row_only_where_figures_mix(analysis: Analysis) -> Non
         AccessCounters("shared", "load", "tile", stray),
     )
     listed = listing(SOURCE, (LOAD, ADD), accesses)
-    assert [each.text for each in listed[1].mixed_accesses] == ["load <a>", "store global memory"]
-    assert [each.sectors_per_request for each in listed[1].mixed_accesses] == [4.0, 6.0]
+    assert [access.text for access in listed[1].mixed_accesses] == [
+        "load <a>",
+        "store global memory",
+    ]
+    assert [access.sectors_per_request for access in listed[1].mixed_accesses] == [4.0, 6.0]
     # 20 sectors of 32 bytes of the 5440 bytes of all lines.
     assert listed[1].mixed_accesses[0].heat == pytest.approx(640 / 5440)
     assert listed[2].mixed_accesses == ()
@@ -215,7 +218,7 @@ def test_an_access_has_its_row_only_where_figures_mix(analysis: Analysis) -> Non
     tags = _Tags()
     tags.feed(text)
     assert "    load <a>" in tags.code
-    assert not any("tile" in each for each in tags.code)
+    assert not any("tile" in text for text in tags.code)
 
 
 def test_figures_stay_on_a_narrow_screen(analysis: Analysis) -> None:

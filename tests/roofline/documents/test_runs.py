@@ -50,7 +50,7 @@ def believable(value):
     if isinstance(value, int) and not isinstance(value, bool):
         return min(abs(value), 2**62)
     if isinstance(value, dict):
-        return {key: believable(each) for key, each in value.items()}
+        return {key: believable(item) for key, item in value.items()}
     if isinstance(value, tuple):
         return tuple(map(believable, value))
     if not is_dataclass(value):
@@ -129,7 +129,7 @@ def test_the_document_has_the_agreed_keys(make_run):
 
 @pytest.mark.parametrize(("ran", "estimated"), [(800, True), (16384, False)])
 def test_a_sample_that_followed_data_stays_an_estimate(make_run, ran, estimated):
-    """Early documents said whether data decides the accesses, also where all blocks ran."""
+    """Early documents told whether data decides the accesses, also where all blocks ran."""
     document = run_document(make_run())
     del document["coverage"]["estimated"]
     document["coverage"] |= {"blocks_emulated": ran, "data_dependent": True}
@@ -185,7 +185,7 @@ def test_names_that_people_chose_are_read_however_long(make_run):
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"schema_version": 2}, "schema_version 2; this memlab reads 1"),
         ({"time": {}}, "median_s"),
@@ -194,8 +194,8 @@ def test_names_that_people_chose_are_read_however_long(make_run):
         ({"advice": None}, "malformed"),
     ],
 )
-def test_what_is_not_a_run_is_refused_in_one_line(make_run, change, said):
-    with pytest.raises(UsageError, match=said) as refusal:
+def test_what_is_not_a_run_is_refused_in_one_line(make_run, change, message):
+    with pytest.raises(UsageError, match=message) as refusal:
         run_from_document(run_document(make_run()) | change)
     assert "\n" not in str(refusal.value)
 

@@ -19,14 +19,14 @@ def store(tmp_path):
     return Store(tmp_path / "runs.sqlite3")
 
 
-def refused(action, *said):
+def refused(action, *expected):
     """Check that an action is refused in one line that says all this."""
     with pytest.raises(UsageError) as refusal:
         action()
     message = str(refusal.value)
     assert "\n" not in message
-    for each in said:
-        assert str(each) in message
+    for part in expected:
+        assert str(part) in message
     return message
 
 
@@ -138,7 +138,7 @@ CHECKED = "CREATE TABLE runs (id INTEGER, document TEXT CHECK (length(document) 
 
 
 @pytest.mark.parametrize(
-    ("make", "said"),
+    ("make", "expected"),
     [
         (store_and("DROP TABLE runs", VIEW), ["not a memlab store", "view runs"]),
         (store_and(TRIGGER), ["not a memlab store", "trigger lose"]),
@@ -152,7 +152,7 @@ CHECKED = "CREATE TABLE runs (id INTEGER, document TEXT CHECK (length(document) 
         (damaged_store, ["damaged", "--store"]),
     ],
 )
-def test_a_file_that_is_not_ours_is_refused_and_left_alone(store, make_run, make, said):
+def test_a_file_that_is_not_ours_is_refused_and_left_alone(store, make_run, make, expected):
     make(store.path)
     before = store.path.read_bytes()
     for action in (
@@ -162,7 +162,7 @@ def test_a_file_that_is_not_ours_is_refused_and_left_alone(store, make_run, make
         lambda: store.add(make_run()),
         lambda: store.delete([1]),
     ):
-        refused(action, store.path, *said)
+        refused(action, store.path, *expected)
     assert store.path.read_bytes() == before
     assert [*store.path.parent.iterdir()] == [store.path]
 
@@ -213,11 +213,11 @@ def test_a_store_that_is_read_only_can_be_read_and_says_so_on_writing(
 
     assert as_ordinary_user(lambda: store.get(1)) == "no error"
     for action in (store.check, lambda: store.add(make_run()), lambda: store.delete([1])):
-        said = as_ordinary_user(action)
-        assert said.startswith(("UsageError: ", "Incomplete: the run is not stored: "))
-        assert "cannot write the store" in said
-        assert "read-only" in said
-        assert "\n" not in said
+        message = as_ordinary_user(action)
+        assert message.startswith(("UsageError: ", "Incomplete: the run is not stored: "))
+        assert "cannot write the store" in message
+        assert "read-only" in message
+        assert "\n" not in message
     assert [*open_folder.iterdir()] == [store.path]
 
 
@@ -240,7 +240,7 @@ def test_threads_that_start_a_store_together_lose_nothing(store, make_run):
         return [store.add(make_run(tile=writer)).id for _ in range(5)]
 
     with ThreadPoolExecutor(4) as pool:
-        ids = [each for written in pool.map(write, range(4)) for each in written]
+        ids = [run_id for written in pool.map(write, range(4)) for run_id in written]
     runs = store.runs()
     assert sorted(ids) == [run.id for run in runs] == list(range(1, 21))
     assert sorted(run.measurement.tile for run in runs) == sorted(list(range(4)) * 5)

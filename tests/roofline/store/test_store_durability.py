@@ -73,7 +73,7 @@ def test_a_reported_run_survives_a_kill_at_any_moment(tmp_path, ask, make_run):
             new = ask(store.path, runs=runs, delay_s=chance.uniform(0, delay_s))
             seen["halfway"] += Path(f"{store.path}-journal").exists()
             seen["before any"] += not (new or reported)
-            reported += [tuple(each) for each in new]
+            reported += [tuple(line) for line in new]
 
             readable = store.ids()  # memlab is the first to open it again
             kept = rows(store.path) if reported or readable else []
@@ -118,7 +118,7 @@ def test_a_write_waits_for_the_disk(store, make_run, monkeypatch):
     class Watched(sqlite3.Connection):
         def close(self):
             asked = ("synchronous", "journal_mode", "trusted_schema")
-            settings.append([self.execute(f"PRAGMA {each}").fetchone()[0] for each in asked])
+            settings.append([self.execute(f"PRAGMA {name}").fetchone()[0] for name in asked])
             super().close()
 
     connect = sqlite3.connect
@@ -230,10 +230,10 @@ def test_a_disk_that_is_full_is_said_and_loses_nothing(tmp_path, make_run):
         text=True,
         check=True,
     )
-    said, *outcome = done.stdout.splitlines()
-    assert "the run is not stored: cannot write the store" in said
-    assert "the disk is full" in said
-    assert "free some space" in said
+    message, *outcome = done.stdout.splitlines()
+    assert "the run is not stored: cannot write the store" in message
+    assert "the disk is full" in message
+    assert "free some space" in message
     assert outcome == ["True True", "True"]
 
 
@@ -293,7 +293,7 @@ def test_an_older_store_that_cannot_be_brought_up_stays_as_it_is(old, make_run):
 
 
 @pytest.mark.parametrize(
-    ("document", "said"),
+    ("document", "message"),
     [
         ("'{'", "cannot be read"),
         ("json_set(document, '$.schema_version', 2)", "schema_version 2; this memlab reads 1"),
@@ -302,7 +302,7 @@ def test_an_older_store_that_cannot_be_brought_up_stays_as_it_is(old, make_run):
         ("x'00'", "cannot be read"),
     ],
 )
-def test_a_run_that_cannot_be_read_hides_no_other(store, make_run, document, said):
+def test_a_run_that_cannot_be_read_hides_no_other(store, make_run, document, message):
     for kernel in ("naive", "tiled", "naive"):
         store.add(make_run(kernel=kernel))
     with closing(sqlite3.connect(store.path)) as connection:
@@ -310,7 +310,7 @@ def test_a_run_that_cannot_be_read_hides_no_other(store, make_run, document, sai
         connection.commit()
     with pytest.raises(Incomplete, match=r"run 2 in .*memlab runs delete 2") as damage:
         store.runs()
-    assert said in str(damage.value)
+    assert message in str(damage.value)
     assert "\n" not in str(damage.value)
     assert [run.id for run in damage.value.result] == [1, 3]
     assert [run.id for run in store.runs(kernel="naive")] == [1, 3]
