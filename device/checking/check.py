@@ -221,8 +221,8 @@ class _FindingBuilder:
     def _memcheck(self, observation: Observation, other: SourceLocation | None) -> str:
         if observation.kind == "trap":
             trap = self.execution.program.steps[observation.at.step].row.opcode == "trap"
-            what = "the kernel stops itself (trap)" if trap else "an assertion fails"
-            return f"{what}; nothing after it was checked"
+            cause = "the kernel stops itself (trap)" if trap else "an assertion fails"
+            return f"{cause}; nothing after it was checked"
         access, size = self._access(observation.at)
         if observation.kind == "misaligned":
             return (
@@ -279,8 +279,8 @@ class _FindingBuilder:
             return "the mask names threads that do not come to this barrier"
         if observation.kind == "inactive source lane":
             return (
-                "a thread uses what it read from a lane that takes no part in the shuffle; "
-                "such a value is undefined"
+                "a thread uses a value that it read from a lane that takes no part in the shuffle; "
+                "the value is undefined"
             )
         if observation.kind == "divergent barrier":
             return (

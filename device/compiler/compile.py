@@ -133,7 +133,7 @@ def _compile_without_host_code(unit: TranslationUnit, own_headers: Sequence[str]
                 break
     except forked_process.ChildProcessLostError as lost:
         if unit.name_expression and lost.crashed:
-            # Without the name expression, NVRTC may not crash and report what is wrong.
+            # Without the name expression, NVRTC may report an error instead of crashing.
             _compile_without_host_code(replace(unit, name_expression=""), own_headers)
         advice = "remove parts of the source to find the one that the compiler cannot process"
         raise CompileError(f"NVRTC {lost} while compiling {unit.source_name}", advice) from None

@@ -18,21 +18,21 @@ _RTC_GUARD = "between #ifndef __CUDACC_RTC__ and #endif"
 _ADVICE_BY_MESSAGE = (
     (
         r"uses too much shared data",
-        "__shared__ arrays of fixed size may take 48 KiB a block: "
+        "__shared__ arrays of fixed size may take 48 KiB per block: "
         "use a smaller tile, or extern __shared__ sized at launch",
     ),
     (
         r"cccl/thrust/\S+\(\d+\): error",
-        f"Thrust is called by the host: hide its #include and what uses it {_RTC_GUARD}",
+        f"Thrust is called by the host: hide its #include and its uses {_RTC_GUARD}",
     ),
     (
         r"cccl/cub/\S+\(\d+\): .*#error",
-        "NVRTC takes of CUB what blocks, warps and threads call: include that in place of the "
-        "whole, such as <cub/block/block_reduce.cuh>",
+        "NVRTC compiles only the parts of CUB for blocks, warps and threads: include these "
+        "instead of the whole, such as <cub/block/block_reduce.cuh>",
     ),
     (
         r"device-side kernel launch|identifier \"cuda[A-Z]|not allowed in JIT mode",
-        f"NVRTC compiles device code alone: hide what only the host needs {_RTC_GUARD}",
+        f"NVRTC compiles only device code: hide host code {_RTC_GUARD}",
     ),
     (
         r'"std" has no member "(min|max|swap)"',
@@ -48,8 +48,8 @@ _ADVICE_BY_MESSAGE = (
     ),
     (
         r'"std" has no member',
-        "put the #include before it that has it (<cmath>, <type_traits>, <utility>), or take it "
-        f"from libcu++, cuda::std in <cuda/std/...>; hide what only the host needs {_RTC_GUARD}",
+        "put the #include that declares it before it (<cmath>, <type_traits>, <utility>), or use "
+        f"libcu++, cuda::std in <cuda/std/...>; hide host code {_RTC_GUARD}",
     ),
     (r'identifier "u?int\w*\d+_t" is undefined', "put #include <cstdint> before it"),
     (
@@ -63,7 +63,7 @@ _ADVICE_BY_MESSAGE = (
     ),
     (
         r'identifier "(uint|ushort|ulong)" is undefined',
-        "put #include <sys/types.h> before it, as these are no words of C++",
+        "put #include <sys/types.h> before it, as these are not C++ types",
     ),
     (r'identifier "(__)?half2?" is undefined', "put #include <cuda_fp16.h> before it"),
     (r'identifier "(__)?nv_bfloat16\d?" is undefined', "put #include <cuda_bf16.h> before it"),
@@ -120,7 +120,7 @@ def error_from_log(
     # NVRTC puts the name expression into a file of its own.
     log = log.replace("__nv_name_map", f"the name {unit.name_expression!r}")
     target = f"{unit.source_name} with {compiler} for {version_text(unit.architecture)}"
-    advice = _advice(log) or f"could not compile {target}: correct what it names"
+    advice = _advice(log) or f"could not compile {target}: correct the lines it names"
     if removed:
         log = "\n".join((log, "Removed before, as host code that NVRTC refuses:", *removed))
     return CompileError(log, advice)

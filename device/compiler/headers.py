@@ -114,13 +114,14 @@ def missing_header_advice(name: str) -> str:
     is_standard = "." not in name and "/" not in name
     if any((Path(folder) / "cuda/std" / name).is_file() for folder in package_folders()):
         return (
-            f"NVRTC compiles device code alone, without the host's <{name}>: include "
-            f"<cuda/std/{name}> in its place, or hide it with #ifndef __CUDACC_RTC__"
+            f"NVRTC compiles only device code, without the host's <{name}>: include "
+            f"<cuda/std/{name}> instead, or hide it with #ifndef __CUDACC_RTC__"
         )
     if is_standard:
         return (
-            f"NVRTC compiles device code alone, without the host's <{name}> (printf, assert and "
-            "mathematics are built in): remove it, or hide it with #ifndef __CUDACC_RTC__"
+            f"NVRTC compiles only device code, without the host's <{name}> (printf, assert "
+            "and mathematical functions are built in): remove it, or hide it with "
+            "#ifndef __CUDACC_RTC__"
         )
     if name.startswith("curand"):
         return f"{name} comes with `pip install nvidia-curand`"
@@ -128,12 +129,9 @@ def missing_header_advice(name: str) -> str:
     if missing:
         return (
             f"CUDA's headers come with `pip install {' '.join(missing)}`, "
-            "one of your own is found with -I DIR"
+            "your own are found with -I DIR"
         )
-    return (
-        f"name the folder that {name} lies in with -I DIR, "
-        "or hide what only host code needs with #ifndef __CUDACC_RTC__"
-    )
+    return f"name the folder of {name} with -I DIR, or hide host code with #ifndef __CUDACC_RTC__"
 
 
 @cache
@@ -243,12 +241,12 @@ def _resolved_path(path: Path) -> Path | None:
         return None
 
 
-def _read_header(path: Path, what: str) -> bytes:
+def _read_header(path: Path, subject: str) -> bytes:
     try:
         size = path.stat().st_size
         if size > MAX_HEADER_BYTES:
-            message = f"{what}, of {size} bytes: a header has at most {MAX_HEADER_BYTES}"
+            message = f"{subject}, of {size} bytes: a header has at most {MAX_HEADER_BYTES}"
             raise UsageError(message)
         return path.read_bytes()
     except OSError as error:
-        raise UsageError(f"{what}, which cannot be read: {error.strerror}") from error
+        raise UsageError(f"{subject}, which cannot be read: {error.strerror}") from error

@@ -92,14 +92,14 @@ def _call_nvrtc(name: str, *arguments: object) -> tuple[Any, ...]:
     return tuple(values)
 
 
-def _program_bytes(program: object, what: str) -> bytes:
+def _program_bytes(program: object, output: str) -> bytes:
     """An output of the program: NVRTC first returns its size, then fills a buffer."""
-    (size,) = _call_nvrtc(f"nvrtcGet{what}Size", program)
+    (size,) = _call_nvrtc(f"nvrtcGet{output}Size", program)
     buffer = bytearray(size)
     if size:
-        _call_nvrtc(f"nvrtcGet{what}", program, buffer)
+        _call_nvrtc(f"nvrtcGet{output}", program, buffer)
     return bytes(buffer)
 
 
-def _program_text(program: object, what: str) -> str:
-    return _program_bytes(program, what).rstrip(b"\0").decode(errors="replace").rstrip("\n")
+def _program_text(program: object, output: str) -> str:
+    return _program_bytes(program, output).rstrip(b"\0").decode(errors="replace").rstrip("\n")

@@ -237,7 +237,7 @@ def _rerun_blocks(
         execution.reset()
         if moved.any():
             return part, moved, distinct
-    # No block touched memory this time: the order of execution decided what they touched.
+    # No block touched memory this time: the order of execution decides.
     equal = np.ones(len(blocks), np.int64)
     return blocks, equal, equal
 

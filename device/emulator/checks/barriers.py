@@ -65,12 +65,12 @@ class BarrierCheck:
 
     Attributes:
         schedule: The positions of the chunk's other lanes.
-        company: The participating lanes: those that the running lanes have reconverged with.
+        participants: The participating lanes: those that the running lanes have reconverged with.
         faulty: A mask of lanes whose part in their warp's last collective has been reported.
     """
 
     schedule: Scheduler
-    company: ParticipatingLanes
+    participants: ParticipatingLanes
 
     def __init__(
         self,
@@ -149,7 +149,7 @@ class BarrierCheck:
         for mask in np.unique(masks[lanes]):
             executing = lanes & (masks == mask)
             bits = lanes_to_bits(executing)
-            participating = lanes_to_bits(self.company.active(executing))
+            participating = lanes_to_bits(self.participants.active(executing))
             absent = np.where(bits != 0, mask & ~participating, np.uint32(0))
             missing = absent & lanes_to_bits(self._live)
             self._place[executing] = step

@@ -145,7 +145,7 @@ class Checker(ExecutionPolicy):
             self._order,
             release_acquire,
         )
-        self._barriers.company = chunk.participants
+        self._barriers.participants = chunk.participants
         if "synccheck" in self._selected_tools and any(map(is_shuffle, self._program.steps)):
             self._undefined = UndefinedShuffleValues(
                 self._observations, threads, self._numbers, chunk.operands, self._barriers

@@ -49,7 +49,7 @@ class RaceCheck:
     """Follows the accesses to shared and global memory.
 
     Attributes:
-        apart: The thread-number shifts of the shadow memory (`ShadowMemory`).
+        id_shifts: The thread-number shifts of the shadow memory (`ShadowMemory`).
         copies: The pending asynchronous copies.
         release_acquire: The order made by fences and atomics.
         order: The happens-before order of the current chunk.
@@ -75,8 +75,8 @@ class RaceCheck:
         )
         self.release_acquire = ReleaseAcquireOrder()
         has_warp_barriers = any(is_warp_barrier(step) or is_partial(step) for step in steps)
-        self.apart = THREAD_AND_WARP_ID_SHIFTS if has_warp_barriers else THREAD_ID_SHIFTS
-        self._global_shadow = ShadowMemory(global_units, self.apart)
+        self.id_shifts = THREAD_AND_WARP_ID_SHIFTS if has_warp_barriers else THREAD_ID_SHIFTS
+        self._global_shadow = ShadowMemory(global_units, self.id_shifts)
         self._steps, self._levels = array("i", [0]), array("b", [WEAK])  # by time
 
     def begin(
@@ -93,7 +93,7 @@ class RaceCheck:
         self.order, self._numbers = order, numbers
         self._lanes_per_block = threads.grid.padded_threads
         self._first_block = int(numbers[0]) >> THREAD_BITS
-        self._shared_shadow = ShadowMemory(shared_units, self.apart)
+        self._shared_shadow = ShadowMemory(shared_units, self.id_shifts)
         self.copies = AsyncCopies(threads.lanes)
         self._fence_times = np.full((2, threads.lanes), -1, np.int64)  # by scope
         self._store_times = np.full(threads.lanes, -1, np.int64)

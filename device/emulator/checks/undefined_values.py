@@ -129,7 +129,7 @@ class UndefinedShuffleValues:
             return np.broadcast_to(value_of(source), self._lanes).reshape(shape)
 
         def run(mask: Lanes | None) -> None:
-            participating = self._barriers.company
+            participating = self._barriers.participants
             alive = self._threads.alive if mask is None else mask
             active = participating.active(alive).reshape(shape)
             where = [lanes_of(source) for source in participating.sources[1:] or (b, c, members)]
@@ -156,7 +156,7 @@ class UndefinedShuffleValues:
 
     def _reconverged_marks(self) -> UndefinedMarks | None:
         """The marks of the values that lanes bring to a shuffle, which is in several places."""
-        groups = self._barriers.company.groups
+        groups = self._barriers.participants.groups
         # At the first of the groups, the marks are not yet changed by a result.
         if self._reconverged_groups is not groups:
             self._reconverged_groups, self._held = groups, None

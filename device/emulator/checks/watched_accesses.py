@@ -27,7 +27,7 @@ class AccessChecks:
         bounds: memcheck.
         initialisation: initcheck, where it was asked for.
         races: racecheck, where it was asked for.
-        unit_bytes: By state space, bytes of the smallest unit that is tracked apart from others.
+        unit_bytes: By state space, bytes of the smallest unit that is tracked.
         copies: The instructions that are the store of an asynchronous copy.
     """
 
@@ -119,9 +119,9 @@ class AccessWatcher:
             lanes = np.flatnonzero(mask)
             threads, address, position = threads[lanes], address[mask], position[mask]
         unit_bytes, scratch = self._tools.unit_bytes[segment.name], self._scratch[segment.name]
-        apart = () if self._tools.races is None else self._tools.races.apart
+        id_shifts = () if self._tools.races is None else self._tools.races.id_shifts
         units = units_of(position, size, unit_bytes)
-        touched = gather_touched_units(units, lanes, threads, scratch, apart)
+        touched = gather_touched_units(units, lanes, threads, scratch, id_shifts)
         return AccessFootprint(segment, address, position, lanes, threads, touched)
 
     def _notify_tools(

@@ -85,7 +85,11 @@ def test_an_error_names_file_and_line_and_ends_with_a_next_step():
         ("__global__ void k(int* p) { *p = INT_MAX; }", "k.cu(1)", "#include <limits.h>"),
         ("__global__ void k(int* p) { *p = std::min(*p, 1); }", "k.cu(1)", "min and max without"),
         ("__global__ void k(int* p) { k<<<1, 1>>>(p); }", "k.cu(1)", "__CUDACC_RTC__"),
-        ('#include "mine.h"\n__global__ void k() {}', "k.cu(1)", "mine.h lies in with -I DIR"),
+        (
+            '#include "mine.h"\n__global__ void k() {}',
+            "k.cu(1)",
+            "name the folder of mine.h with -I DIR",
+        ),
         (
             "__global__ void k(int* p) { __shared__ int s[12289]; s[*p] = 1; *p = s[p[1]]; }",
             "too much shared data",
