@@ -17,7 +17,7 @@ from memlab.device.emulator.machine.machine import Chunk
 from memlab.device.emulator.machine.memory import GlobalMemory, KernelFault, write_tracking_bytes
 from memlab.device.emulator.machine.observer import Observer
 from memlab.device.emulator.machine.threads import Grid
-from memlab.device.emulator.models.address_streams import PROBE_BLOCKS
+from memlab.device.emulator.models.address_streams import NEIGHBORHOOD_BLOCKS
 from memlab.device.emulator.program.program import (
     Program,
     address_registers,
@@ -270,7 +270,7 @@ def _chunk_bytes(launch: Launch, program: Program, budget: Budget) -> int:
     copies += sum(math.prod(constant.shape) * 8 for constant in launch.constants)
     unit = write_tracking_bytes(buffer.element_bytes for buffer in launch.buffers)
     needed = arrays + arrays // unit + copies  # a byte per unit marks it as written
-    least = PROBE_BLOCKS * _block_bytes(launch, program)
-    purpose = f"{needed} for its arrays, {least} for the threads of {PROBE_BLOCKS} blocks"
+    least = NEIGHBORHOOD_BLOCKS * _block_bytes(launch, program)
+    purpose = f"{needed} for its arrays, {least} for the threads of {NEIGHBORHOOD_BLOCKS} blocks"
     budget.check(needed + least, purpose)
     return max(min(CHUNK_BYTES, budget.allowed_bytes() - needed), 1)

@@ -103,7 +103,9 @@ def record_block(
     """
     grid, trace = execution.launch.grid, ExecutionTrace(execution.grid.padded_threads)
     whole = (range(grid[0]), range(grid[1]), range(grid[2]))
-    blocks = address_streams.probe_blocks(grid, origin or middle_block(piece or whole), piece)
+    blocks = address_streams.neighborhood_blocks(
+        grid, origin or middle_block(piece or whole), piece
+    )
     try:
         tally = execution.run(blocks, observers=[trace])
     except EmulationTimeoutError as error:

@@ -1,10 +1,11 @@
-"""What a block does to memory in time, from a few neighbouring blocks that ran together.
+"""Access streams: the sectors that a block accesses over time, and their strides between blocks.
 
-The stream of one block is recorded; its neighbours in x, y and z say how each access moves from
-block to block (`translate`). What does not move in step with the block, since data decides it, is
-taken to move through its array as evenly as the blocks come: exactly right for segments that lie
-one behind the other, as a sparse matrix's rows do, and as good as any draw for what is scattered.
-All that a block touches in one array moves together, so that what it uses twice stays so.
+The stream of a representative block is recorded; its neighbours in x, y and z give the stride of
+each access per step of the block index (`translate_sectors`). An access whose address depends on
+data has no such stride. It is modelled as advancing through its array in proportion to the block's
+position in launch order. That is exact for segments that follow one another, such as the rows of a
+sparse matrix, and as good as any random draw for scattered accesses. All such accesses of a block
+to one array advance together, so that reuse within the block is kept.
 """
 
 from __future__ import annotations
@@ -26,34 +27,35 @@ IntArray = NDArray[np.int64]
 
 SECTORS_PER_LINE = LINE_BYTES // SECTOR_BYTES
 """L1 and L2 allocate lines and fill sectors."""
-PROBE_BLOCKS = 5
-"""Blocks that are recorded: one, its neighbours in x, y, z, and one to check by."""
-_WINDOWS = 256  # a window must be short against the reuse that a cache can hold
+NEIGHBORHOOD_BLOCKS = 5
+"""Blocks that are recorded: one, its neighbours in x, y and z, and one that checks the strides."""
+_WINDOWS = 256  # a window must be short compared with the reuse distance that a cache can hold
 
 
 @dataclass(frozen=True)
 class AccessStream:
-    """The sectors that one block touches, in time order, and how they move with the block.
+    """The sectors that one block accesses, in time order, and their strides.
 
-    One row for each distinct (window, sector, direction, movement).
+    There is one row for each distinct (window, sector, direction, stride).
 
     Attributes:
         origin: The block that was recorded.
-        window: When: 0 up to, not including, `windows`.
-        sector: Which 32-byte sector.
-        store: Whether it is written.
-        reads: Whether its bytes must be there: loads, and atomics, which the L2 carries out.
-        cached: Whether L1 keeps it.
-        move: Sectors it moves by for each block in x, y, z; shape (rows, 3).
-        low: The first sector of the array that it lies in.
-        high: The last one.
-        affine: Whether the access moves in step with the block.
+        window: Time window of each row, from 0 up to, not including, `windows`; shape (rows,).
+        sector: Number of the 32-byte sector, shape (rows,).
+        store: Whether the sector is written, shape (rows,).
+        reads: Whether its bytes are needed, shape (rows,): by loads, and by atomics, which the L2
+            executes.
+        cached: Whether L1 keeps it, shape (rows,).
+        stride: Its stride in sectors per block in x, y and z; shape (rows, 3).
+        low: The first sector of the array that it lies in, shape (rows,).
+        high: The last one, shape (rows,).
+        affine: Whether its address is an affine function of the block index, shape (rows,).
         windows: How many windows there are.
-        sectors: Sectors of all accesses before rows were made distinct.
-        load_sectors: Those of cacheable loads.
+        sectors: Sectors of all accesses, before equal rows were merged.
+        load_sectors: Sectors of cacheable loads among these.
         cacheable_share: Those over the sectors of all loads.
-        recorded_share: Accesses that were recorded over all that the block does; those left out
-            are taken to be like them.
+        recorded_share: Recorded accesses over all accesses of the block. Accesses that were not
+            recorded are taken to be like the recorded ones.
     """
 
     origin: tuple[int, int, int]
@@ -62,7 +64,7 @@ class AccessStream:
     store: NDArray[np.bool_]
     reads: NDArray[np.bool_]
     cached: NDArray[np.bool_]
-    move: IntArray
+    stride: IntArray
     low: IntArray
     high: IntArray
     affine: NDArray[np.bool_]
@@ -73,17 +75,17 @@ class AccessStream:
     recorded_share: float = 1.0
 
     def equivalent_blocks(self, sectors: int) -> float:
-        """How many blocks like this one touch so many sectors together."""
+        """How many blocks like this one access so many sectors in all."""
         return sectors * self.recorded_share / self.sectors if self.sectors else 0.0
 
 
 @dataclass(frozen=True)
 class ActiveRegion:
-    """The part of a grid that touches memory.
+    """The part of a grid that accesses memory.
 
     Attributes:
-        region: The blocks among which all of them lie.
-        like: How many blocks like the recorded one do as much as all together.
+        region: A box that holds all blocks that access memory.
+        block_equivalents: How many blocks like the recorded one do as much as all blocks together.
     """
 
     region: BlockBox
@@ -91,20 +93,21 @@ class ActiveRegion:
 
     @property
     def blocks(self) -> int:
-        """How many blocks do something, as far as that is known."""
+        """The estimated number of blocks that access memory: 1 or more, within the region."""
         return max(min(int(np.ceil(self.block_equivalents)), int(np.prod(self._extent))), 1)
 
     def coordinates(self, order: IntArray) -> IntArray:
-        """Coordinates of blocks by their place in launch order among them, shape (blocks, 3)."""
-        first = np.array([each.start for each in self.region])
-        places: IntArray = block_coordinates(order, self._extent) + first
-        return places
+        """Coordinates, shape (blocks, 3), of the blocks at positions in launch order."""
+        first = np.array([side.start for side in self.region])
+        coordinates: IntArray = block_coordinates(order, self._extent) + first
+        return coordinates
 
     def order(self, blocks: IntArray) -> IntArray:
-        """The places of blocks in launch order: `coordinates` the other way round."""
+        """The positions of blocks in launch order, counted in the region."""
         x, y, _ = self._extent
-        places: IntArray = (blocks - [each.start for each in self.region]) @ np.array([1, x, x * y])
-        return places
+        first = [side.start for side in self.region]
+        positions: IntArray = (blocks - first) @ np.array([1, x, x * y])
+        return positions
 
     @property
     def _extent(self) -> Dim3:
@@ -112,25 +115,28 @@ class ActiveRegion:
         return x, y, z
 
 
-def probe_blocks(
+def neighborhood_blocks(
     grid: Dim3, origin: tuple[int, int, int], piece: BlockBox | None = None
 ) -> IntArray:
-    """The block to record, its neighbours in x, y, z, and one to check by; shape (5, 3).
+    """The block to record, its neighbours in x, y and z, and one that checks the strides.
 
-    A neighbour is the block before, since the last ones of a grid are often cut short, or the
-    next where there is none before. Where the grid is one block wide the origin is repeated. The
-    last block lies two steps away in each dimension, or one where there are no two; if that is a
-    neighbour again, then on the other side.
+    A neighbour is the block before, because the last blocks of a grid are often partial, or the
+    next one where there is none before. Where the grid is one block wide, the origin is repeated.
+    The last block lies two steps away in each dimension, or one step where there are not two. If
+    that is a neighbour again, it is taken on the other side.
 
     Args:
-        grid: Blocks in x, y, z.
+        grid: Blocks in x, y and z.
         origin: The block to record.
-        piece: Blocks among which the others are looked for first.
+        piece: A box in which the other blocks are chosen where possible; None for the whole grid.
+
+    Returns:
+        Coordinates, shape (5, 3).
     """
     steps, check = [], []
     for axis, at in enumerate(origin):
         within = range(grid[axis])
-        if piece is not None and len(piece[axis]) > 2:  # a step, and one to check it by
+        if piece is not None and len(piece[axis]) > 2:  # one for the stride, and one that checks it
             within = piece[axis]
         step = -1 if at > within.start else int(at + 1 < within.stop)
         steps.append(step)
@@ -143,29 +149,29 @@ def probe_blocks(
 
 
 def build_access_stream(
-    program: Program, trace: ExecutionTrace, probes: IntArray, arrays: Sequence[DeviceArray]
+    program: Program, trace: ExecutionTrace, blocks: IntArray, arrays: Sequence[DeviceArray]
 ) -> AccessStream:
-    """Turn the trace of the probe blocks into the stream of one of them.
+    """Turn the trace of a neighbourhood into the stream of its first block.
 
     Args:
-        program: What ran.
-        trace: Its accesses; the chunk's blocks were those of `probe_blocks`.
-        probes: Those blocks, shape (5, 3).
-        arrays: Those of global memory, by their address.
+        program: The kernel.
+        trace: The trace of one chunk with the blocks of `neighborhood_blocks`.
+        blocks: Coordinates of these blocks, shape (5, 3).
+        arrays: The arrays of global memory, by ascending address.
     """
     windows = max(min(len(trace.events), _WINDOWS), 1)
-    steps = np.diagonal(probes[1:4] - probes[0])
-    times = (probes[4] - probes[0]) * steps  # steps are 1, -1 or 0
-    # A row for each event and warp of the block, and the sectors that belong to it.
+    steps = np.diagonal(blocks[1:4] - blocks[0])
+    times = (blocks[4] - blocks[0]) * steps  # steps are 1, -1 or 0
+    # A row for each event and warp of the block, and its sectors.
     warps: list[tuple[IntArray, ...]] = []
     counts: list[IntArray] = []
     touched: list[IntArray] = []
     for number, (index, base, sectors) in enumerate(trace.events):
         row = program.steps[index].row
-        bases = base.reshape(len(probes), -1) // SECTOR_BYTES
+        bases = base.reshape(len(blocks), -1) // SECTOR_BYTES
         takes_part = (sectors.per_warp > 0).reshape(bases.shape)
         differences = (bases[1:4] - bases[0]).T
-        # Moves that are no whole number of sectors round differently from block to block.
+        # A stride that is no whole number of sectors is rounded differently from block to block.
         affine = abs(bases[4] - bases[0] - differences @ times) <= 2
         count = bases.shape[1]
         per_warp = sectors.per_warp[:count]
@@ -187,13 +193,13 @@ def build_access_stream(
     if not trace.events:
         empty = np.zeros(0, np.int64)
         warps, counts, touched = [(empty,) * 10], [empty], [empty]
-    table = np.stack([np.concatenate(each) for each in zip(*warps, strict=True)], axis=1)
+    table = np.stack([np.concatenate(column) for column in zip(*warps, strict=True)], axis=1)
     count_of_warp, sector = np.concatenate(counts), np.concatenate(touched)
     table = _warp_strides(table)
     loads = table[:, 1] == 0
     all_loads = int(count_of_warp[loads].sum())
     cacheable_loads = int(count_of_warp[loads & (table[:, 2] == 1)].sum())
-    # Sorting whole rows is slow: number what the warps' rows have in common, then sort pairs.
+    # Sorting whole rows is slow: number the distinct rows of the warps, then sort pairs.
     table, group_of_warp = np.unique(table, axis=0, return_inverse=True)
     group = np.repeat(group_of_warp.reshape(-1), count_of_warp)
     lowest = int(sector.min(initial=0))
@@ -202,13 +208,13 @@ def build_access_stream(
     table, sector = table[group], sector + lowest
     low, high = _array_bounds(sector, arrays)
     return AccessStream(
-        origin=(int(probes[0][0]), int(probes[0][1]), int(probes[0][2])),
+        origin=(int(blocks[0][0]), int(blocks[0][1]), int(blocks[0][2])),
         window=table[:, 0],
         sector=sector,
         store=table[:, 1].astype(np.bool_),
         reads=table[:, 3].astype(np.bool_),
         cached=table[:, 2].astype(np.bool_),
-        move=table[:, 4:7],
+        stride=table[:, 4:7],
         low=low,
         high=high,
         affine=table[:, 7].astype(np.bool_),
@@ -221,17 +227,18 @@ def build_access_stream(
 
 
 def _warp_strides(table: IntArray) -> IntArray:
-    """Say of each warp's access whether it moves in step with the block, and by how much.
+    """Decide whether each warp's access is affine, and complete its strides.
 
-    A warp that took no part in one of the probe blocks has nothing to be compared with: it moves
-    as its instruction does elsewhere, where all that was seen of that moves in step.
+    A warp that took no part in one of the blocks cannot be compared. It gets the strides of the
+    other warps at the same instruction, if all of these are affine.
 
     Args:
-        table: Window, store, cached, reads, moves in x, y and z, whether the probes agree on
-            these, whether all took part, instruction; shape (warps, 10).
+        table: Columns window, store, cached, reads, strides in x, y and z, whether the blocks
+            agree on the strides, whether all took part, instruction; shape (warps, 10).
 
     Returns:
-        The first 8 columns. What does not move in step has no moves.
+        The first 8 columns, where the last tells whether the access is affine. The strides of
+        accesses that are not are 0.
     """
     moves, affine, compared, instruction = (
         table[:, 4:7],
@@ -240,8 +247,8 @@ def _warp_strides(table: IntArray) -> IntArray:
         table[:, 9],
     )
     seen, first = np.unique(instruction[compared], return_index=True)
-    astray = np.unique(instruction[compared & ~affine])
-    known = np.isin(instruction, np.setdiff1d(seen, astray))
+    not_affine = np.unique(instruction[compared & ~affine])
+    known = np.isin(instruction, np.setdiff1d(seen, not_affine))
     if len(seen):
         place = np.searchsorted(seen, instruction).clip(max=len(seen) - 1)
         moves = np.where(compared[:, None], moves, moves[compared][first][place])
@@ -254,8 +261,8 @@ def _array_bounds(sector: IntArray, arrays: Sequence[DeviceArray]) -> tuple[IntA
     """The first and the last sector of the array that each sector lies in."""
     if not arrays:
         return sector, sector
-    first = np.array([each.address // SECTOR_BYTES for each in arrays])
-    last = np.array([(each.address + max(each.size, 1) - 1) // SECTOR_BYTES for each in arrays])
+    first = np.array([a.address // SECTOR_BYTES for a in arrays])
+    last = np.array([(a.address + max(a.size, 1) - 1) // SECTOR_BYTES for a in arrays])
     array = (np.searchsorted(first, sector, "right") - 1).clip(min=0)
     return first[array], last[array]
 
@@ -263,48 +270,55 @@ def _array_bounds(sector: IntArray, arrays: Sequence[DeviceArray]) -> tuple[IntA
 def line_shifts(
     stream: AccessStream, lines: IntArray, order: IntArray, busy: ActiveRegion
 ) -> IntArray:
-    """By how many lines blocks move what does not move in step, shape (blocks, arrays).
+    """By how many lines blocks shift accesses that are not affine, shape (blocks, arrays).
 
     Args:
-        stream: Of one block.
-        lines: Lines that each array has, shape (arrays,).
-        order: The blocks' places in launch order.
-        busy: How many blocks share the arrays.
+        stream: The stream of one block.
+        lines: Lines of each array, shape (arrays,).
+        order: The blocks' positions in launch order.
+        busy: The blocks that share the arrays.
     """
     origin = int(busy.order(np.array([stream.origin]))[0])
     share = (order - origin) / busy.blocks
-    moved: IntArray = np.floor(share[:, None] * lines).astype(np.int64) % lines
-    return moved
+    shifts: IntArray = np.floor(share[:, None] * lines).astype(np.int64) % lines
+    return shifts
 
 
 def array_lines(stream: AccessStream) -> IntArray:
-    """How many lines each row's array has."""
+    """Lines of each row's array, shape (rows,)."""
     lines: IntArray = (stream.high - stream.low) // SECTORS_PER_LINE + 1
     return lines
 
 
 def translate_sectors(stream: AccessStream, order: IntArray, busy: ActiveRegion) -> IntArray:
-    """The sectors that other blocks touch, shape (blocks, rows of the stream).
+    """The sectors that other blocks access, shape (blocks, rows of the stream).
 
     Args:
-        stream: Of one block.
-        order: The others' places in launch order.
-        busy: Among which blocks.
+        stream: The stream of one block.
+        order: The other blocks' positions in launch order.
+        busy: The blocks that access memory.
     """
     distance = busy.coordinates(order) - np.array(stream.origin)
-    sectors: IntArray = stream.sector + distance @ stream.move.T
-    wild = np.flatnonzero(~stream.affine)
-    if wild.size:
-        sizes, which = np.unique(array_lines(stream)[wild], return_inverse=True)
-        moved = line_shifts(stream, sizes, order, busy)[:, which.reshape(-1)]
-        sectors[:, wild] = wrap_sectors(
-            stream.sector[wild], stream.low[wild], moved, sizes[which.reshape(-1)]
+    sectors: IntArray = stream.sector + distance @ stream.stride.T
+    shifted = np.flatnonzero(~stream.affine)
+    if shifted.size:
+        sizes, index = np.unique(array_lines(stream)[shifted], return_inverse=True)
+        shifts = line_shifts(stream, sizes, order, busy)[:, index.reshape(-1)]
+        sectors[:, shifted] = wrap_sectors(
+            stream.sector[shifted], stream.low[shifted], shifts, sizes[index.reshape(-1)]
         )
     return sectors
 
 
 def wrap_sectors(sector: IntArray, low: IntArray, lines: IntArray, size: IntArray) -> IntArray:
-    """Sectors some lines further on in their array, of so many lines, and round its end."""
-    place = sector - low + lines * SECTORS_PER_LINE
-    moved: IntArray = low + place % (size * SECTORS_PER_LINE)
-    return moved
+    """Shift sectors within their arrays, wrapping around at the end.
+
+    Args:
+        sector: The sectors.
+        low: The first sector of each one's array.
+        lines: Lines to shift by.
+        size: Lines of each array.
+    """
+    position = sector - low + lines * SECTORS_PER_LINE
+    shifted: IntArray = low + position % (size * SECTORS_PER_LINE)
+    return shifted

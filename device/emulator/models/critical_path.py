@@ -1,9 +1,9 @@
-"""How long one warp takes by itself: the latency that other warps must hide.
+"""The critical path: the time that a single warp takes, whose latency other warps must hide.
 
-A scoreboard follows the path that a warp took. Within a stretch between two branches or
-barriers an instruction issues when its registers are ready, since ptxas moves loads ahead of
-what uses them; a stretch begins when the last instruction of the one before has issued, and
-takes at least a clock an instruction.
+A scoreboard follows the path that a warp took. Within a range of instructions between two branches
+or barriers, an instruction issues when its registers are ready, because ptxas schedules loads ahead
+of their uses. A range begins when the last instruction of the range before has issued, and takes at
+least one clock per instruction.
 """
 
 from __future__ import annotations
@@ -19,12 +19,21 @@ from memlab.device.emulator.program.program import (
     registers_written,
 )
 
-_LONGEST_PATH = 200_000  # instructions followed; what lies behind is scaled from them
+_LONGEST_PATH = 200_000  # instructions that are followed; a longer path is extrapolated from them
 
 
 @dataclass(frozen=True)
 class Latencies:
-    """Clocks from issue until the result can be used, by where it comes from."""
+    """Clocks from the issue of an instruction until its result can be used.
+
+    Attributes:
+        arithmetic: Of an arithmetic instruction.
+        shared: Of an access to shared memory, or of an exchange within a warp.
+        constant: Of a load from constant memory at a computed address.
+        global_load: Of a load from global or local memory.
+        global_atomic: Of an atomic outside shared memory.
+        barrier: Of a barrier.
+    """
 
     arithmetic: float
     shared: float
@@ -35,12 +44,12 @@ class Latencies:
 
 
 def warp_clocks(program: Program, path: Sequence[tuple[int, int]], latencies: Latencies) -> float:
-    """Follow one warp.
+    """Compute the time of one warp.
 
     Args:
-        program: What it runs.
-        path: The stretches of instructions it took, from `Trace.path`.
-        latencies: Clocks by kind of instruction.
+        program: The kernel.
+        path: The ranges of instructions (start, stop) that it executed: `ExecutionTrace.path`.
+        latencies: The device's latencies.
 
     Returns:
         SM clocks from its first instruction to its last.
@@ -70,12 +79,13 @@ def warp_clocks(program: Program, path: Sequence[tuple[int, int]], latencies: La
 
 
 def _latency(step: DecodedInstruction, latencies: Latencies) -> float:
+    """The latency of an instruction."""
     if step.row.kind == "barrier":
         return latencies.barrier
     if step.row.kind in ("load", "atomic"):
         if step.row.space in ("const", "param"):
-            # At a fixed address it is an operand of the instruction that uses it.
-            indexed = any(list(registers_of(each)) for each in step.instruction.operands[1:])
+            # A constant at a fixed address is an operand of the instruction that uses it.
+            indexed = any(list(registers_of(source)) for source in step.instruction.operands[1:])
             return latencies.constant if indexed else latencies.arithmetic
         if step.row.space == "shared":
             return latencies.shared

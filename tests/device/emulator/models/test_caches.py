@@ -65,7 +65,7 @@ def test_of_several_in_a_window_one_misses() -> None:
 def test_probes_stay_in_the_grid(
     grid: tuple[int, int, int], origin: tuple[int, int, int], expected: list[tuple[int, int, int]]
 ) -> None:
-    assert list(map(tuple, address_streams.probe_blocks(grid, origin).tolist())) == expected
+    assert list(map(tuple, address_streams.neighborhood_blocks(grid, origin).tolist())) == expected
 
 
 ENDLESS = 2**40  # sectors of an array that no cache holds
@@ -89,7 +89,7 @@ def stream(
         store=np.zeros(rows, np.bool_),
         reads=np.ones(rows, np.bool_),
         cached=np.ones(rows, np.bool_),
-        move=np.array(moves).reshape(rows, 3),
+        stride=np.array(moves).reshape(rows, 3),
         low=np.zeros(rows, np.int64),
         high=np.full(rows, ENDLESS),
         affine=np.ones(rows, np.bool_),
@@ -256,7 +256,7 @@ def test_what_touches_no_memory_reads_none() -> None:
         stream([0], [0], [(0, 0, 0)]),
         **dict.fromkeys(("window", "sector", "low", "high"), nothing),
         **dict.fromkeys(("store", "reads", "cached", "affine"), nothing.astype(np.bool_)),
-        move=np.zeros((0, 3), np.int64),
+        stride=np.zeros((0, 3), np.int64),
     )
 
     assert caches.dram_bytes(made, all_of((4, 4, 1)), geometry()) == (0, 0, 0)
