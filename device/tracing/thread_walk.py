@@ -113,7 +113,7 @@ class _ThreadWalker:
         self._names = names
         self._passed = dict(arguments)  # arguments of called functions too
         self._contents: dict[str, RegisterContents] = {}
-        self._loaded: dict[TracedValue, int] = {}  # since the last barrier: shared elements' phases
+        self._loaded: dict[TracedValue, int] = {}  # phases of loads since the last barrier
 
     def run(self, step: DecodedInstruction, access: RecordedAccess | None) -> None:
         """Follow one instruction.
@@ -163,19 +163,18 @@ class _ThreadWalker:
             elements = self._names.elements(space, at, size)
             sources = _stored_sources(_COMPUTED if kind == "load" else held, len(elements))
             for element, source in zip(elements, sources, strict=True):
-                known = ptx_type if ptx_type in _FLOAT_FORMATS else element.dtype
                 self.steps.append(
                     ElementAccess(
                         step.instruction.source_line,
                         kind,
                         element,
                         self.phase,
-                        source=_typed(source, known),
+                        source=_typed(source, element.dtype),
                         operation=operation if kind == "atomic" else "",
                     )
                 )
             loaded.append(elements)
-            if kind == "load" and space == "shared":
+            if kind == "load":
                 self._loaded.update(dict.fromkeys(elements, self.phase))
         return loaded if kind == "load" else ()
 
@@ -196,7 +195,7 @@ class _ThreadWalker:
                 self._add_operation(step, values)
 
     def _add_operation(self, step: DecodedInstruction, operands: tuple[TracedValue, ...]) -> None:
-        """Note an operation, in the phase in which its shared elements were loaded.
+        """Note an operation, in the phase in which its elements were loaded.
 
         The compiler may have moved it behind the store with which the next phase begins.
         """

@@ -1,4 +1,4 @@
-"""A trace as `memlab trace` would make it, for tests of what is done with one."""
+"""A trace as `memlab trace` makes it, for tests of its report and its picture."""
 
 from memlab.device.array_element import Element
 from memlab.device.tracing.records import ArrayUse, ElementAccess, ThreadTrace, Trace

@@ -1,4 +1,4 @@
-"""`memlab trace`: what is shown, written and refused; what is followed is tested in device."""
+"""`memlab trace`: its report, its files and its refusals. The steps are tested in `device`."""
 
 import json
 import re
@@ -19,7 +19,7 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run(words: str, capsys: Capture) -> str:
-    """Run the command, and give what it shows as one line."""
+    """Run the command; its output as one line."""
     assert main(["trace", *words.split()]) == 0
     out, err = capsys.readouterr()
     assert not err
@@ -27,7 +27,7 @@ def run(words: str, capsys: Capture) -> str:
     return " ".join(out.split())
 
 
-def test_the_lessons_walk(capsys: Capture) -> None:
+def test_the_steps_of_the_lesson(capsys: Capture) -> None:
     shown = run("naive --width 4 --tile 2 --block 0,1 --thread 1,1", capsys)
     for fact in (
         "block (0, 1) thread (1, 1)",
@@ -74,7 +74,7 @@ def test_phases_without_the_followed_thread_are_shown(tmp_path: Path, capsys: Ca
     )
     assert main(["trace", *words.split(), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)["phases"]
-    assert [len(each["phases"]) for each in found] == [3, 3, 3, 3]
+    assert [len(thread["phases"]) for thread in found] == [3, 3, 3, 3]
 
 
 def test_staging_that_saves_no_read_says_so(capsys: Capture) -> None:
@@ -82,7 +82,7 @@ def test_staging_that_saves_no_read_says_so(capsys: Capture) -> None:
     assert "read once there, which saves no read of global memory." in shown
 
 
-def test_what_is_read_from_shared_memory_and_not_computed_with_is_shown(capsys: Capture) -> None:
+def test_shared_reads_without_arithmetic_are_shown(capsys: Capture) -> None:
     shown = run("bank-stride --n 64 --stride 2 --thread 3", capsys)
     assert "a[3] → words[3] write b[3] = words[6]" in shown
     assert "Thread 3, 0 writes b[3] = words[6]." in shown
@@ -90,7 +90,7 @@ def test_what_is_read_from_shared_memory_and_not_computed_with_is_shown(capsys: 
     assert "No more than 6.25% of what is stored in shared memory is read there." in shown
 
 
-def test_matrix_products_are_shown_as_those_of_the_warp(capsys: Capture) -> None:
+def test_matrix_products_belong_to_the_warp(capsys: Capture) -> None:
     shown = run("tensor-bf16 --width 32 --tile 64", capsys)
     assert "N[0][1] → N_tile[0][1]" in shown
     assert "32 of M_tile[0…63] × N_tile[0…15][0…7]" in " ".join(
@@ -105,14 +105,14 @@ def test_the_seed_decides_what_is_read(capsys: Capture) -> None:
     assert first != run("scattered --n 64 --thread 3 --seed 1", capsys)
 
 
-def test_a_long_way_is_shortened(capsys: Capture) -> None:
+def test_many_steps_are_abridged(capsys: Capture) -> None:
     shown = run("naive --width 512 --thread 3,2", capsys)
     assert "… 481 more …" in shown
     assert "512 17 M[1535] * N[261635] M[2][511] * N[511][3]" in shown
     assert "The grid is too large to be run whole: take smaller sizes." in shown
 
 
-def test_a_thread_without_work_is_told_so(capsys: Capture) -> None:
+def test_a_thread_without_work_is_reported(capsys: Capture) -> None:
     shown = run("naive --width 5 --tile 4 --block 1,1 --thread 3,3", capsys)
     assert "Thread (3, 3) touches no memory: it has no element to compute." in shown
 
@@ -167,14 +167,14 @@ def test_pictures_share_a_file_of_the_same_data(tmp_path: Path, capsys: Capture)
     assert main([*words, "-o", "walk.svg"]) == 0
     assert "wrote walk.svg; its data is in walk.csv" in capsys.readouterr().err
 
-    # Of another thread the data is other: nothing is written over, nor a picture without data.
+    # Another thread has other data: no file is overwritten, and no picture appears without data.
     assert main([*words, "--thread", "1", "--output", "walk.pdf"]) == 2
     assert "walk.csv exists: add --force" in capsys.readouterr().err
     assert not (tmp_path / "walk.pdf").exists()
     assert (tmp_path / "walk.csv").read_bytes() == data
 
 
-def test_data_of_no_picture_is_left_alone(tmp_path: Path, capsys: Capture) -> None:
+def test_a_file_without_a_picture_is_not_overwritten(tmp_path: Path, capsys: Capture) -> None:
     (tmp_path / "walk.csv").write_text("mine\n")
     assert main(["trace", "naive", "--width", "4", "--tile", "2", "--plot", "walk.png"]) == 2
     out, err = capsys.readouterr()

@@ -1,4 +1,4 @@
-"""Traces against the lessons' own walks, done by hand, and against counts that NumPy gives."""
+"""Traces against the steps in the lessons, worked out by hand, and against counts by NumPy."""
 
 import itertools
 from collections.abc import Iterable
@@ -47,7 +47,7 @@ def texts(steps: Iterable[Step]) -> list[str]:
     return [step.text for step in steps]
 
 
-def test_the_walk_for_p_3_1_without_tiles() -> None:
+def test_the_steps_for_p_3_1_without_tiles() -> None:
     """Width 4, 2 x 2 blocks: row 3 of M with column 1 of N.
 
     Lessons say thread (1, 1) of block (1, 0), row before column; CUDA's x, y make that block
@@ -185,7 +185,7 @@ def test_wide_loads_name_every_element() -> None:
         (ORIGIN, (0, 0, 1), "thread (0, 0, 1) is outside the block of 2 x 2 x 1 threads"),
     ],
 )
-def test_what_is_outside_the_launch_is_refused(block: Dim3, thread: Dim3, message: str) -> None:
+def test_an_index_outside_the_launch_is_refused(block: Dim3, thread: Dim3, message: str) -> None:
     with pytest.raises(UsageError, match="outside") as caught:
         follow("naive", block, thread, width=4, tile=2)
     assert message in str(caught.value)
@@ -263,7 +263,7 @@ def test_members_of_structures_are_named() -> None:
     ]
 
 
-def test_wide_elements_name_what_each_of_their_words_holds() -> None:
+def test_wide_elements_name_the_origin_of_each_word() -> None:
     source = """(const unsigned short* a, float* b) {
       __shared__ uint2 pairs[32];
       int i = threadIdx.x;
@@ -279,7 +279,7 @@ def test_wide_elements_name_what_each_of_their_words_holds() -> None:
     ]
 
 
-def test_bytes_of_a_word_are_told_apart() -> None:
+def test_bytes_of_a_word_are_distinguished() -> None:
     source = """(const uchar4* a, unsigned char* b) {
       uchar4 c = a[threadIdx.x];
       b[threadIdx.x] = c.x;
@@ -290,7 +290,7 @@ def test_bytes_of_a_word_are_told_apart() -> None:
     assert written[-2:] == ["write b[3] = a[12]", "write b[35] = a[14]"]
 
 
-def test_both_halves_of_a_packed_operation_are_told() -> None:
+def test_both_halves_of_a_packed_operation_are_shown() -> None:
     source = """(const unsigned* a, unsigned* b) {
       unsigned result, left = a[threadIdx.x], right = a[threadIdx.x + 32];
       asm("fma.rn.f16x2 %0, %1, %2, %1;" : "=r"(result) : "r"(left), "r"(right));
@@ -298,6 +298,100 @@ def test_both_halves_of_a_packed_operation_are_told() -> None:
     }"""
     halves = (Buffer("a", (128,), "float16", "in"), Buffer("b", (128,), "float16", "out"))
     assert shown_steps(source, *halves)[:2] == ["a[6] * a[70] + a[6]", "a[7] * a[71] + a[7]"]
+
+
+HALVES = Buffer("a", (128,), "float16", "in")
+
+
+@pytest.mark.parametrize(
+    ("source", "array", "output", "expected"),
+    [
+        pytest.param(
+            """(const unsigned* a, unsigned* b) { b[threadIdx.x] = a[threadIdx.x] + 1; }""",
+            HALVES,
+            "float32",
+            ["read a[6]", "read a[7]", "write b[3]"],
+            id="a word of two halves is no operand",
+        ),
+        pytest.param(
+            """(const float* a, unsigned* b) {
+              unsigned packed;
+              float low = a[threadIdx.x], high = a[threadIdx.x + 32];
+              asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
+              reinterpret_cast<unsigned*>(b)[threadIdx.x] = packed;
+            }""",
+            floats("a"),
+            "float16",
+            ["write b[6] = a[3]", "write b[7] = a[35]"],
+            id="halves are packed from the lowest",
+        ),
+        pytest.param(
+            """(const unsigned short* a, unsigned* b) {
+              unsigned short low = a[threadIdx.x], high = a[threadIdx.x + 1] * 3;
+              asm("mov.b32 %0, {%1, %2};" : "=r"(b[threadIdx.x]) : "h"(low), "h"(high));
+            }""",
+            HALVES,
+            "float32",
+            ["read a[3]", "a[4] * 3", "write b[3]"],
+            id="a partly computed word has no origin",
+        ),
+        pytest.param(
+            """(const unsigned short* a, unsigned* b) {
+              __shared__ unsigned short s[32];
+              s[threadIdx.x] = a[threadIdx.x + 64];
+              __syncwarp();
+              unsigned short low = a[threadIdx.x], high = s[31 - threadIdx.x];
+              asm("mov.b32 %0, {%1, %2};" : "=r"(b[threadIdx.x]) : "h"(low), "h"(high));
+            }""",
+            HALVES,
+            "float32",
+            ["write s[3] = a[67]", "read a[3]", "read s[28]", "write b[3]"],
+            id="a word from two arrays has no origin",
+        ),
+        pytest.param(
+            """(const uchar4* a, unsigned* b) {
+              struct Mixed { unsigned char x, y; unsigned short z; };
+              __shared__ Mixed s[32];
+              s[threadIdx.x].z = a[threadIdx.x].x;
+              __syncwarp();
+              unsigned word = *reinterpret_cast<unsigned*>(&s[31 - threadIdx.x]);
+              reinterpret_cast<unsigned*>(b)[threadIdx.x] = word;
+            }""",
+            Buffer("a", (128,), "uint8", "in"),
+            "uint16",
+            [
+                "write s[3].z = a[12]",
+                *("read s[28].x", "read s[28].y", "read s[28].z"),
+                *("write b[6]", "write b[7]"),
+            ],
+            id="three members are no two halves",
+        ),
+        pytest.param(
+            """(const float* a, float* b) {
+              b[threadIdx.x] = __fsub_rn(__fmul_rn(a[0], a[1]), a[threadIdx.x]);
+            }""",
+            floats("a"),
+            "float32",
+            ["a[0] * a[1]", "- a[3]", "write b[3]"],
+            id="a product minus an element",
+        ),
+        pytest.param(
+            """(const float* a, float* b) {
+              float x = a[threadIdx.x];
+              asm volatile("{ .reg .pred p; setp.eq.u32 p, %0, 5; @p st.global.f32 [%1], %2; }"
+                           :: "r"(threadIdx.x), "l"(b + threadIdx.x), "f"(x));
+            }""",
+            floats("a"),
+            "float32",
+            ["read a[3]"],
+            id="a store of another lane",
+        ),
+    ],
+)
+def test_steps_of_small_kernels(
+    source: str, array: Buffer, output: str, expected: list[str]
+) -> None:
+    assert shown_steps(source, array, Buffer("b", (64,), output, "out")) == expected
 
 
 def test_scalar_arguments_are_named_through_calls_too() -> None:
@@ -315,7 +409,7 @@ def test_scalar_arguments_are_named_through_calls_too() -> None:
     assert "a[3] + a[3]" in shown  # the compiler's way to double
 
 
-def test_atomics_and_reads_that_only_address_are_told() -> None:
+def test_atomics_and_reads_of_indices_are_shown() -> None:
     source = """(const int* a, int* b) {
       __shared__ int bins[4];
       if (threadIdx.x < 4) bins[threadIdx.x] = 0;
@@ -355,7 +449,7 @@ def test_literals_are_read_as_the_type_of_their_element() -> None:
     }
 
 
-def test_what_lies_behind_an_array_is_named_after_it() -> None:
+def test_an_access_behind_an_array_is_named_after_it() -> None:
     source = """(const float* a, float* b) {
       __shared__ float three[3];
       __shared__ float four[4];
@@ -366,7 +460,7 @@ def test_what_lies_behind_an_array_is_named_after_it() -> None:
     assert "three[3] + four[3]" in shown_steps(source, floats("a"), floats("b"))
 
 
-def test_shared_reads_that_feed_no_arithmetic_are_told() -> None:
+def test_shared_reads_without_arithmetic_are_shown() -> None:
     """Thread (2, 1) transposes element (2, 1); stride 2 gives thread 3 the word 6."""
     square = follow("transpose-padded", ORIGIN, (2, 1, 0), width=8)
     assert texts(thread_phases(square.followed, square.phases)[0].used) == [
@@ -376,7 +470,7 @@ def test_shared_reads_that_feed_no_arithmetic_are_told() -> None:
     assert texts(thread_phases(words.followed, words.phases)[0].used) == ["write b[3] = words[6]"]
 
 
-def test_what_comes_before_the_first_phase_belongs_to_it() -> None:
+def test_steps_before_the_first_phase_belong_to_it() -> None:
     source = """(const float* a, float* b) {
       __shared__ float s[32];
       s[threadIdx.x] = a[threadIdx.x] + a[threadIdx.x + 32];
@@ -403,7 +497,7 @@ TREE = """(const float* a, float* b) {
 
 
 @pytest.mark.parametrize("barrier", ["__syncthreads()", "__syncwarp()"])
-def test_a_tree_has_a_phase_a_level_for_all_its_threads(barrier: str) -> None:
+def test_a_tree_has_a_phase_per_level_for_all_its_threads(barrier: str) -> None:
     source = TREE.replace("BARRIER", barrier)
     traced = follow_source(source, floats("a"), floats("b", 1), threads=8, thread=7)
     assert traced.phases == 4
@@ -418,7 +512,7 @@ def test_a_tree_has_a_phase_a_level_for_all_its_threads(barrier: str) -> None:
     assert shown_phases(traced, 2)[1:] == [(["write s[2]"], []), nothing, nothing]
 
 
-def test_phases_are_the_blocks_where_one_thread_of_many_is_followed() -> None:
+def test_one_followed_thread_has_the_phases_of_its_block() -> None:
     traced = follow_source(
         TREE.replace("BARRIER", "__syncthreads()"),
         floats("a"),
@@ -430,7 +524,7 @@ def test_phases_are_the_blocks_where_one_thread_of_many_is_followed() -> None:
     assert [bool(staged) for staged, _ in shown_phases(traced, 0)] == [True] + 6 * [False]
 
 
-def test_a_barrier_of_one_warp_alone_makes_no_round_for_the_others() -> None:
+def test_a_barrier_of_one_warp_begins_no_phase() -> None:
     source = """(const float* a, float* b) {
       __shared__ float s[64];
       int t = threadIdx.x;
@@ -452,7 +546,7 @@ def test_a_barrier_of_one_warp_alone_makes_no_round_for_the_others() -> None:
         ]
 
 
-def test_the_last_steps_of_one_warp_are_phases_between_the_blocks_barriers() -> None:
+def test_one_warp_may_pass_phases_between_two_barriers_of_the_block() -> None:
     """Warp 0 adds 64 values to 16, two levels in two phases; warp 1 only fills, each turn."""
     source = """(const float* a, float* b) {
       __shared__ float s[64];
@@ -492,7 +586,7 @@ def test_the_last_steps_of_one_warp_are_phases_between_the_blocks_barriers() -> 
     ]
 
 
-def test_who_reads_nothing_goes_on_with_the_others() -> None:
+def test_a_thread_without_reads_or_stores_shares_the_phases() -> None:
     """Thread 0 has no left neighbour, thread 7 stages nothing for the second turn."""
     source = """(const float* a, float* b) {
       __shared__ float s[8];
@@ -516,8 +610,8 @@ def test_who_reads_nothing_goes_on_with_the_others() -> None:
     ]
 
 
-def test_a_scan_has_a_phase_a_barrier() -> None:
-    """Blelloch's, of 8 elements: each level reads what the one before has stored."""
+def test_a_scan_has_a_phase_per_barrier() -> None:
+    """Blelloch's scan of 8 elements: each level reads the elements stored by the one before."""
     source = """(const float* a, float* b) {
       __shared__ float s[8];
       int t = threadIdx.x, off = 1;
@@ -570,17 +664,48 @@ def test_at_most_one_phase_begins_between_two_barriers() -> None:
     ]
 
 
-def test_one_warp_reads_in_the_phase_in_which_another_has_stored() -> None:
+def test_an_operation_belongs_to_the_phase_in_which_its_elements_were_loaded() -> None:
+    source = """(const float* a, float* b) {
+      __shared__ volatile float s[32];
+      int t = threadIdx.x;
+      s[t] = a[t];
+      __syncthreads();
+      float early = s[t], next = a[t + 32];
+      s[t] = next;
+      float late = s[31 - t];
+      b[t] = __fmul_rn(early, early) + __fmul_rn(early, late);
+      __syncthreads();
+      b[t + 32] = __fmul_rn(early, next);
+      s[t] = next;
+    }"""
+    traced = follow_source(source, floats("a"), floats("b"))
+    used = [used for _, used in shown_phases(traced, 0)]
+    assert [[text for text in texts if "*" in text] for texts in used] == [
+        ["s[0] * s[0]"],
+        ["s[0] * s[31]", "s[0] * a[32]"],
+        [],
+    ]
+
+
+@pytest.mark.parametrize("barriers", ["one", "one in each branch"])
+def test_one_warp_reads_in_the_phase_in_which_another_has_stored(barriers: str) -> None:
     """Warp 0 fills one of two buffers while warp 1 reads the other."""
     source = """(const float* a, float* b) {
       __shared__ float s[2][32];
       int t = threadIdx.x % 32;
       for (int turn = 0; turn < 5; ++turn) {
-        if (threadIdx.x < 32) s[turn % 2][t] = a[t + 32 * turn];
-        else if (turn > 0) b[t + 32 * turn] = s[1 - turn % 2][t];
-        __syncthreads();
+        if (threadIdx.x < 32) {
+          s[turn % 2][t] = a[t + 32 * turn];
+          BRANCH
+        } else {
+          if (turn > 0) b[t + 32 * turn] = s[1 - turn % 2][t];
+          BRANCH
+        }
+        BOTH
       }
     }"""
+    branch, both = ("", "__syncthreads();")[:: 1 if barriers == "one" else -1]
+    source = source.replace("BRANCH", branch).replace("BOTH", both)
     arrays = floats("a", 160), floats("b", 160)
     fills, reads = (follow_source(source, *arrays, threads=64, thread=thread) for thread in (0, 32))
     stored = {access.source: access.phase for access in fills.followed.touches("shared")}
@@ -659,14 +784,37 @@ def test_matrices_loaded_by_wmma() -> None:
     assert texts(traced.followed.operations) == ["left[0…15][0…15] × b[0…15][16…31]"]
 
 
-def test_the_inputs_are_those_of_the_seed() -> None:
+@pytest.mark.parametrize(("lanes", "right"), [(32, "b[0…15][0…7]"), (20, "…")])
+def test_matrices_loaded_by_plain_loads(lanes: int, right: str) -> None:
+    """A matrix is named only if all lanes have loaded their part of it."""
+    source = """(const uint4* a, const uint2* b, float* c) {
+      uint4 x = a[threadIdx.x];
+      uint2 y;
+      float z[4] = {};
+      asm volatile("{ .reg .pred p; setp.lt.u32 p, %2, LANES; @p ld.global.v2.u32 {%0, %1}, [%3]; }"
+                   : "=r"(y.x), "=r"(y.y) : "r"(threadIdx.x), "l"(b + threadIdx.x));
+      asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+                   "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                   : "+f"(z[0]), "+f"(z[1]), "+f"(z[2]), "+f"(z[3])
+                   : "r"(x.x), "r"(x.y), "r"(x.z), "r"(x.w), "r"(y.x), "r"(y.y));
+      for (int i = 0; i < 4; ++i) c[4 * threadIdx.x + i] = z[i];
+    }""".replace("LANES", str(lanes))
+    arrays = Buffer("a", (16, 16), "float16", "in"), Buffer("b", (16, 8), "float16", "in")
+    traced = follow_source(source, *arrays, floats("c", 128))
+    assert texts(traced.followed.operations) == [f"a[0…15][0…15] × {right}"]
+
+
+def test_the_seed_decides_the_inputs() -> None:
     launch = find_kernel("scattered").prepare({"n": 64}, Limits("test"))
     compiled = compile_launch(launch, (8, 0))
     sources = set()
     for seed in (0, 1):
         traced = trace(launch, compiled, ORIGIN, (3, 0, 0), "test", seed=seed)
         index = int(make_inputs(launch, seed)["index"][3])
-        assert traced.followed.steps[-1].text == f"write b[3] = a[{index}]"
+        assert texts(without_shown_loads(traced.followed.steps)) == [
+            "read index[3]",
+            f"write b[3] = a[{index}]",
+        ]
         sources.add(index)
     assert len(sources) == 2
 
@@ -679,7 +827,7 @@ FIRST_BLOCK = """extern "C" __global__ void k(const float* a, float* b, unsigned
 }"""
 
 
-def test_the_grid_begins_with_the_memory_that_the_block_began_with() -> None:
+def test_the_grid_starts_from_the_initial_memory() -> None:
     arguments = (
         Buffer("a", (32,), "float32", "in"),
         Buffer("b", (32,), "float32", "out"),
