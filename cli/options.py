@@ -113,6 +113,6 @@ MemoryLimitOption = Annotated[
         "--memory-limit",
         parser=_parse_memory_size,
         metavar="SIZE",
-        help="Memory that the emulator may take, such as 4GiB. [default: what is free]",
+        help="Memory that the emulator may take, such as 4GiB. [default: the free memory]",
     ),
 ]

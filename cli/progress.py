@@ -44,9 +44,9 @@ def progress_bar(quiet: bool = False) -> Iterator[Callable[[str, float | None], 
     started = time.monotonic()
     with ExitStack() as drawn:
 
-        def report(what: str, fraction: float | None) -> None:
+        def report(step: str, fraction: float | None) -> None:
             total = None if fraction is None else 1.0
-            bar.update(task, description=what, completed=fraction or 0.0, total=total)
+            bar.update(task, description=step, completed=fraction or 0.0, total=total)
             if not bar.live.is_started and time.monotonic() - started > BAR_DELAY_S:
                 drawn.enter_context(bar)
 

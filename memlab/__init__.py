@@ -72,7 +72,7 @@ _MODULES = {
     "reporting": ("frame", "report"),
     "running": ("run",),
 }
-"""Where the public names are defined. A module is imported when one of its names is used, since
+"""The modules that define the public names. Each is imported when one of its names is used, since
 `import memlab` and `memlab --help` must not wait for NumPy."""
 
 _ROOMS = ("cli", "device", "kernels", "roofline")
@@ -83,10 +83,10 @@ _REQUIRED = ("numpy", "typer", "rich", "platformdirs", "elftools")
 
 
 def _check_installation() -> None:
-    """Tell what to do where memlab cannot work as it lies there.
+    """Stop with the next step where memlab is not installed.
 
     Raises:
-        ImportError: The folders of memlab or the packages that it needs are missing.
+        ImportError: Folders of memlab or packages that it needs are missing.
     """
     folder = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - pathlib is slow
     problem = ""

@@ -21,7 +21,7 @@ def inout(array: object) -> ArraySpecification:
         memlab.run("saxpy.cu:saxpy", grid=16, block=256, args=[2.0, x, memlab.inout(y), y.size])
 
     Args:
-        array: A NumPy array, or what NumPy makes one of, in the kernel's shape and type.
+        array: A NumPy array, or an object that NumPy converts, in the kernel's shape and type.
 
     Returns:
         The argument, for `args` of `memlab.run` and the other functions that take a kernel.

@@ -182,7 +182,7 @@ def _runs_and_device(
 
 
 def list_of_runs(arguments: Sequence[Any], function: str) -> list[Run]:
-    """Read runs given one by one, as one list, or both.
+    """Read runs that were passed one by one, as a list, or both.
 
     Args:
         arguments: The positional arguments.
@@ -206,7 +206,7 @@ def list_of_runs(arguments: Sequence[Any], function: str) -> list[Run]:
 def _no_run_error(function: str, argument: object) -> UsageError:
     return UsageError(
         f"{function} takes runs, got an object of type {type(argument).__name__}: "
-        f"give what memlab.run returned, {function}(run1, run2) or {function}([run1, run2])"
+        f"use {function}(run1, run2) or {function}([run1, run2])"
     )
 
 

@@ -1,4 +1,4 @@
-"""A prepared launch on a GPU besides its run: Nsight Compute, cuBLAS and Compute Sanitizer."""
+"""Work on a GPU beyond the run itself: Nsight Compute, cuBLAS and Compute Sanitizer."""
 
 from __future__ import annotations
 

@@ -290,13 +290,13 @@ def occupancy(
     resources = compile_launch(launch, properties.compute_capability).resources
     block = device_occupancy.block_requirements(launch, resources)
     subject = OccupancySubject(block, launch.kernel, dict(launch.parameters))
-    found = device_occupancy.compute_occupancy(properties, block)
+    resident = device_occupancy.compute_occupancy(properties, block)
     return KernelOccupancy(
-        found.blocks_per_sm,
-        found.warps_per_sm,
-        found.theoretical,
-        found.limiter,
-        found.limits,
+        resident.blocks_per_sm,
+        resident.warps_per_sm,
+        resident.theoretical,
+        resident.limiter,
+        resident.limits,
         properties=properties,
         subject=subject,
     )

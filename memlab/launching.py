@@ -152,10 +152,10 @@ def resolve_kernel(
             "name of the catalog such as 'tiled', or 'FILE.cu:ENTRY'"
         )
     name = fsdecode(kernel)
-    found = None if name in catalog.CATALOG else project.find_user_kernel(name)
-    if found is None:
+    user = None if name in catalog.CATALOG else project.find_user_kernel(name)
+    if user is None:
         return name, parameters
-    return user_kernel.apply_launch_options(found, parameters), {}
+    return user_kernel.apply_launch_options(user, parameters), {}
 
 
 def prepare_launch(
@@ -214,8 +214,8 @@ def kernel_signatures(kernel: UserKernel, device: str | int | None = None) -> tu
         DeviceError: The compiler is not available.
     """
     unit = compilation_unit(kernel, open_device(device).properties)
-    if not kernel.entry and (found := signatures(unit)):
-        return found
+    if not kernel.entry and (all_signatures := signatures(unit)):
+        return all_signatures
     return (signature_of(unit, kernel.entry),)
 
 
@@ -249,11 +249,11 @@ def timing_settings(samples: int | None, timeout_s: float | None) -> TimingSetti
     )
 
 
-def parse_index(what: str, value: int | Sequence[int] | str) -> Dim3:
+def parse_index(name: str, value: int | Sequence[int] | str) -> Dim3:
     """Read an index in a grid or a block.
 
     Args:
-        what: The parameter's name, for messages.
+        name: The parameter's name, for messages.
         value: One to three whole numbers, x first: `1`, `(1, 0)` or `"1,0"`. Missing ones are 0.
 
     Raises:
@@ -262,18 +262,18 @@ def parse_index(what: str, value: int | Sequence[int] | str) -> Dim3:
     numbers = parse_integers(value)
     if not 1 <= len(numbers) <= 3:
         raise UsageError(
-            f"{what} takes one to three whole numbers, in x, y and z, got {format_value(value)}: "
-            f"use {what}=(0, 1, 0)"
+            f"{name} takes one to three whole numbers, in x, y and z, got {format_value(value)}: "
+            f"use {name}=(0, 1, 0)"
         )
     x, y, z = (*numbers, 0, 0)[:3]
     return x, y, z
 
 
-def _check_integer(what: str, value: int | None, example: str) -> int | None:
+def _check_integer(name: str, value: int | None, example: str) -> int | None:
     try:
         return None if value is None else operator.index(value)
     except TypeError:
-        raise UsageError(f"{what} must be a whole number, got {value!r}: use {example}") from None
+        raise UsageError(f"{name} must be a whole number, got {value!r}: use {example}") from None
 
 
 def _check_seconds(timeout_s: float | None, default_s: float) -> float:

@@ -1,4 +1,4 @@
-"""`memlab.kernels`, `explain` and `runs`: what can be run, what terms mean, and the stored runs."""
+"""`memlab.kernels`, `explain` and `runs`: kernels by name, the glossary, and stored runs."""
 
 from __future__ import annotations
 

@@ -149,7 +149,7 @@ def properties_by_device(device: str | None = None) -> dict[str, DevicePropertie
         UsageError, DeviceError: As `devicequery`.
     """
     opened = [open_device(name) for name in selected_devices(device)]
-    return {found.key: found.properties for found in opened}
+    return {gpu.key: gpu.properties for gpu in opened}
 
 
 def device_attributes(key: str) -> dict[str, int | None]:

@@ -72,8 +72,8 @@ def report(result: object, *, columns: int | None = None) -> str:
     layout = _layout(result, columns)
     if layout is None:
         raise UsageError(
-            f"there is no report of an object of type {type(result).__name__}: give what a "
-            "function of memlab returned"
+            f"there is no report of an object of type {type(result).__name__}: give a result of "
+            "another function of memlab"
         )
     if isinstance(layout, str):
         return layout

@@ -80,9 +80,9 @@ def _(analysis: Analysis) -> str:
 @_description.register
 def _(report: CheckReport) -> str:
     count = len(report.findings)
-    found = f"{count} {plural(count, 'finding')}" if count else "no findings"
+    findings = f"{count} {plural(count, 'finding')}" if count else "no findings"
     return (
-        f"{_launch_text(report.kernel, report.parameters)} on {report.device.key}: {found}, "
+        f"{_launch_text(report.kernel, report.parameters)} on {report.device.key}: {findings}, "
         f"{_verification_text(report.verification)}"
     )
 

@@ -297,7 +297,7 @@ def test_a_roofline_draws_the_runs_of_its_own_gpu_alone(
     monkeypatch.setattr(drawing, "open_device", lambda *_: opened)
     old, other, same = (replace(this, uuid=uuid) for uuid in (None, "GPU-a", "GPU-b"))
     moved = replace(same, key="cuda:1")  # the same GPU, as another command was shown it
-    Store(store).add_all([make_run(device=each) for each in (old, other, same, moved)])
+    Store(store).add_all([make_run(device=device) for device in (old, other, same, moved)])
 
     assert [run.id for run in memlab.roofline(store=store).runs] == [1, 3, 4]
 

@@ -151,8 +151,8 @@ def test_the_rooms_are_installed_inside_memlab(name: str) -> None:
 
 
 def test_sources_and_datasheets_are_installed() -> None:
-    kernels = {each.name for each in resources.files("memlab.kernels").iterdir()}
-    sheets = {each.name for each in resources.files("memlab.device.datasheets").iterdir()}
+    kernels = {file.name for file in resources.files("memlab.kernels").iterdir()}
+    sheets = {file.name for file in resources.files("memlab.device.datasheets").iterdir()}
 
     assert {"naive.cu", "tiled.cu", "tiled_dynamic.cu"} <= kernels
     assert {"h200.toml", "pmpp.toml"} <= sheets

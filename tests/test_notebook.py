@@ -1,4 +1,4 @@
-"""`import memlab`: the functions of a notebook take the catalog's kernels and one's own."""
+"""Kernels of the catalog and user kernels through `import memlab`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _kernel_in_this_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     )
 
 
-def test_a_kernel_of_ones_own_is_analysed_checked_and_followed() -> None:
+def test_a_user_kernel_is_analyzed_checked_and_traced() -> None:
     # Four warps load four sectors at x[i] and five at x[i + 1].
     counters = memlab.analyze("shift").counters
     assert (counters.global_load_requests, counters.global_load_sectors) == (8, 36)
@@ -101,10 +101,10 @@ def test_results_are_compared_with_arrays_and_functions(choice: dict[str, Any]) 
         assert (verification.status, verification.checked) == ("passed", 128)
 
 
-@pytest.mark.parametrize("given", ["expect", "reference"])
-def test_a_wrong_element_is_named(given: str) -> None:
+@pytest.mark.parametrize("option", ["expect", "reference"])
+def test_a_wrong_element_is_named(option: str) -> None:
     wrong = EXPECTED + (np.arange(128) == 7)
-    choice = {"expect": {"y": wrong}} if given == "expect" else {"reference": lambda *_: wrong}
+    choice = {"expect": {"y": wrong}} if option == "expect" else {"reference": lambda *_: wrong}
 
     verification = memlab.run("shift", **SHIFTED, **choice).measurement.verification
     assert (verification.status, verification.wrong) == ("failed", 1)
@@ -112,7 +112,7 @@ def test_a_wrong_element_is_named(given: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("choice", "said"),
+    ("choice", "message"),
     [
         ({"expect": {"x": EXPECTED}}, "expect['x'] names no output of the kernel: outputs are 1"),
         ({"expect": {"y": EXPECTED[:3]}}, "expect holds an array of shape [3] for y, which has"),
@@ -132,11 +132,11 @@ def test_a_wrong_element_is_named(given: str) -> None:
         ({"samples": 2.5}, "samples must be a whole number, got 2.5"),
     ],
 )
-def test_what_python_gives_wrongly_is_one_line(choice: dict[str, Any], said: str) -> None:
+def test_a_wrong_argument_is_one_line(choice: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError) as error:
         memlab.run("shift", **{**SHIFTED, **choice})
 
-    assert said in str(error.value)
+    assert message in str(error.value)
     assert "\n" not in str(error.value)
 
 
@@ -169,7 +169,7 @@ def test_a_frame_takes_runs_one_by_one_or_as_a_list() -> None:
 
 
 @pytest.mark.parametrize("job", [memlab.analyze, memlab.check, memlab.trace, memlab.occupancy])
-def test_a_wrong_name_is_told_as_on_the_command_line(job: object) -> None:
+def test_a_wrong_name_has_the_message_of_the_command_line(job: object) -> None:
     assert callable(job)
     with pytest.raises(UsageError, match=r"unknown|did you mean"):
         job("shiftt")

@@ -1,4 +1,4 @@
-"""`memlab doctor`: what works on this machine, and what to do about the rest."""
+"""`memlab doctor`: the parts of memlab that work on this machine, and remedies for the rest."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""`memlab explain`: what a term, a counter or a kernel is."""
+"""`memlab explain`: the meaning of a term, a counter or a kernel."""
 
 from typing import Annotated
 

@@ -64,16 +64,16 @@ def init(
     chosen = user_kernel.apply_launch_options(
         user_kernel.UserKernel(*place), {"defines": define, "include": include, "std": std}
     )
-    found = kernel_signatures(chosen, device)
+    signatures = kernel_signatures(chosen, device)
     moved, source = (
         user_kernel.with_relative_paths(chosen, output.parent),
         user_kernel.read_source(chosen),
     )
     if added_to:
-        tables = scaffold.kernel_tables(moved, found, source, present, output.parent)
+        tables = scaffold.kernel_tables(moved, signatures, source, present, output.parent)
         text = _append_tables(output, present, tables)
     else:
-        text = scaffold.project_file_text(moved, found, source)
+        text = scaffold.project_file_text(moved, signatures, source)
     write_output(output, text, force or added_to)
     if not keeps_schema:
         write_output(schema, project.schema_text(), force)

@@ -76,28 +76,28 @@ def list_runs(
     as_json: options.JsonOption = False,
     store: options.StoreOption = None,
 ) -> None:
-    """List the stored runs, newest last: what 'memlab runs' alone does."""
+    """List the stored runs, newest last, as 'memlab runs' alone does."""
     opened = _open_store(store)
-    found, code = partial_result(lambda: memlab.runs(device=device, kernel=kernel, store=store))
+    listed, code = partial_result(lambda: memlab.runs(device=device, kernel=kernel, store=store))
     if as_json:
-        print_json(_documents(found))
-    elif found:
-        _print_table(found)
+        print_json(_documents(listed))
+    elif listed:
+        _print_table(listed)
     elif not code:
         print_message(_no_runs_message(opened, device, kernel))
     if code:
         raise typer.Exit(code)
 
 
-def _print_table(found: Sequence[Run]) -> None:
+def _print_table(runs: Sequence[Run]) -> None:
     from memlab.roofline.reports.parts import console
     from memlab.roofline.reports.runs import runs_table
 
     screen = console(most=sys.maxsize)
-    screen.print(runs_table(found, screen.width))
-    if any(run.measurement.time.provenance != "measured" for run in found):
+    screen.print(runs_table(runs, screen.width))
+    if any(run.measurement.time.provenance != "measured" for run in runs):
         typer.echo("~ modelled, not measured", err=True)
-    if any(run.placement.fraction_of_ceiling > 1 for run in found):
+    if any(run.placement.fraction_of_ceiling > 1 for run in runs):
         typer.echo("! invalid: above a physical limit", err=True)
 
 
@@ -110,17 +110,17 @@ def show(
     store: options.StoreOption = None,
 ) -> None:
     """Show one run as 'memlab run' showed it."""
-    found = _open_store(store).get(run_id)
+    run = _open_store(store).get(run_id)
     if as_json:
         from memlab.roofline.documents.runs import run_document
 
-        print_json(run_document(found))
+        print_json(run_document(run))
         return
 
     from memlab.roofline.reports.parts import console
     from memlab.roofline.reports.run import run_report
 
-    console().print(run_report(found))
+    console().print(run_report(run))
 
 
 @runs_app.command()
@@ -144,13 +144,13 @@ def export(
     if output is not None:
         check_output(output, force)
     opened = _open_store(store)
-    found, code = partial_result(lambda: memlab.runs(device=device, kernel=kernel, store=store))
-    if not (found or code):
+    listed, code = partial_result(lambda: memlab.runs(device=device, kernel=kernel, store=store))
+    if not (listed or code):
         print_message(_no_runs_message(opened, device, kernel))
-    text = runs_csv(found) if chosen == "csv" else json_text(_documents(found))
+    text = runs_csv(listed) if chosen == "csv" else json_text(_documents(listed))
     deliver(text, output, force, quiet=True)
     if output is not None:
-        print_message(f"wrote {_count(found)} to {output}")
+        print_message(f"wrote {_count(listed)} to {output}")
     if code:
         raise typer.Exit(code)
 

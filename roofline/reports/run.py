@@ -320,7 +320,7 @@ def _result_facts(run: Run) -> Iterable[tuple[str, RenderableType]]:
             where = "on the busiest SM" if "l1" in time.bounds_s else "on average"
             busy = percent(placement.busy["l1"])
             yield "L1 port", f"{si_text(passes, '')} passes, busy {busy} of the time {where}"
-        yield "of the roof", _ceiling_text(placement)
+        yield "of the ceiling", _ceiling_text(placement)
     yield "verified", _verification_text(measurement.verification)
 
 
@@ -371,13 +371,13 @@ def _ceiling_text(placement: Placement) -> Text:
     fraction = placement.fraction_of_ceiling
     label = ceiling_label(placement.ceiling)
     ceiling = placement.ceiling_flop_per_s
-    roof = f"{si_text(ceiling, 'FLOP/s')} ({label})" if ceiling else label
+    limit = f"{si_text(ceiling, 'FLOP/s')} ({label})" if ceiling else label
     if fraction > 1:
         return Text.assemble(
-            (f"{percent(fraction)} of {roof}", "bold red"),
+            (f"{percent(fraction)} of {limit}", "bold red"),
             "\ninvalid: above a physical limit, so the time or a counter is wrong",
         )
-    return Text.assemble((percent(fraction), "bold"), f" of {roof}  ", bar(fraction))
+    return Text.assemble((percent(fraction), "bold"), f" of {limit}  ", bar(fraction))
 
 
 def _verification_text(verification: Verification) -> Text:

@@ -220,9 +220,9 @@ def test_a_run_that_cannot_be_read_is_named_and_the_others_are_given(
     assert "naive" in out
     assert "copy" in out
     assert "tiled" not in out
-    (said,) = (line for line in err.splitlines() if not line.startswith("~"))
-    assert said.startswith(f"memlab: error: run 3 in {damaged.path} cannot be read")
-    assert "'memlab runs delete 3'" in said
+    (message,) = (line for line in err.splitlines() if not line.startswith("~"))
+    assert message.startswith(f"memlab: error: run 3 in {damaged.path} cannot be read")
+    assert "'memlab runs delete 3'" in message
     assert main([*words.split(), "--kernel", "naive"]) == 0
 
 

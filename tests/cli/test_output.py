@@ -58,14 +58,14 @@ def test_of_two_writers_at_once_none_loses_its_file(tmp_path, monkeypatch, links
 
 def test_a_path_that_cannot_be_written_is_refused_before_the_work(tmp_path):
     (tmp_path / "file").touch()
-    for path, said in [
+    for path, message in [
         (tmp_path / "lsot" / "a.png", f"mkdir -p {tmp_path / 'lsot'}"),
         (tmp_path / "file" / "a.png", "does not exist"),
         (tmp_path, "is a folder"),
         (tmp_path / ("x" * 300), "File name too long"),
         (Path("-"), "neither stdout nor a file"),
     ]:
-        with pytest.raises(UsageError, match=said) as refusal:
+        with pytest.raises(UsageError, match=message) as refusal:
             check_output(path, force=True)
         assert "\n" not in str(refusal.value)
     assert [*tmp_path.iterdir()] == [tmp_path / "file"]

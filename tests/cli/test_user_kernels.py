@@ -1,4 +1,4 @@
-"""Kernels of one's own from the command line: what they compute, and what is said of mistakes."""
+"""User kernels from the command line: their results, and the messages about mistakes."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ Fail = Callable[[str], str]
 
 @pytest.fixture
 def fail(folder: Path, capsys: pytest.CaptureFixture[str]) -> Fail:
-    """`fail("run saxpy.cu")`: the one line that is said of what cannot be."""
+    """`fail("run saxpy.cu")`: runs a wrong command and returns its message, which is one line."""
 
     def call(words: str) -> str:
         assert main(shlex.split(words)) == 2
@@ -301,7 +301,7 @@ def test_the_seed_decides_what_random_is(run: Run, arrays: dict[str, Any]) -> No
 
 
 @pytest.mark.parametrize(
-    ("function", "said"),
+    ("function", "message"),
     [
         ("broken", "failed in line 34 (ZeroDivisionError: division by zero)"),
         ("leaves", "failed in line 37 (SystemExit: bye bye)"),
@@ -315,20 +315,22 @@ def test_the_seed_decides_what_random_is(run: Run, arrays: dict[str, Any]) -> No
         ("cuont", "references.py has no function 'cuont': did you mean 'count'?"),
     ],
 )
-def test_a_reference_that_fails_is_one_line(function: str, said: str, fail: Fail) -> None:
+def test_a_reference_that_fails_is_one_line(function: str, message: str, fail: Fail) -> None:
     command = f"run {COUNT} -I include -D OFFSET --no-store"
 
-    assert said in fail(f"{command} --reference references.py:{function}")
+    assert message in fail(f"{command} --reference references.py:{function}")
 
 
 def test_an_output_that_a_reference_leaves_unwritten_is_its_own_fault(fail: Fail) -> None:
     """The kernel would else be blamed for what has no reference but NaN."""
-    said = fail(
+    message = fail(
         "run several.cu:several -I include -D OFFSET --no-store --grid 2 --block 32 --arg f16[64] "
         "--arg out:bf16[64] --arg out:bool[64] --arg bool=true --arg out:f32[64,4] "
         "--reference references.py:forgets_one"
     )
-    assert "references.py:forgets_one returned nothing and left z as it was: return it or" in said
+    assert (
+        "references.py:forgets_one returned nothing and left z as it was: return it or" in message
+    )
 
 
 def test_a_mark_at_the_beginning_of_a_file_is_not_shown(
@@ -358,8 +360,8 @@ def test_a_barrier_across_the_grid_has_a_next_step(fail: Fail) -> None:
         "#include <cooperative_groups.h>\n__global__ void k(float* y) {"
         " y[threadIdx.x] += 1; cooperative_groups::this_grid().sync(); y[threadIdx.x] += 1; }"
     )
-    said = fail("run grid.cu --grid 1 --block 32 --arg inout:f32[32]")
-    assert "this_grid().sync(), is not emulated: split the kernel into two launches" in said
+    message = fail("run grid.cu --grid 1 --block 32 --arg inout:f32[32]")
+    assert "this_grid().sync(), is not emulated: split the kernel into two launches" in message
 
 
 def test_a_reference_file_that_cannot_be_used_is_one_line(fail: Fail, folder: Path) -> None:
@@ -374,9 +376,9 @@ def test_a_wrong_result_is_a_finding(folder: Path, capsys: pytest.CaptureFixture
     words = shlex.split(f"{COUNT} -I include -D OFFSET --reference references.py:wrong")
 
     assert main(["run", *words]) == 1
-    said = capsys.readouterr().err
+    message = capsys.readouterr().err
     (kept,) = Store().runs()
-    assert kept.measurement.verification.worst in said
+    assert kept.measurement.verification.worst in message
     assert "must be 0" in kept.measurement.verification.worst
     assert main(["analyze", *words]) == 1
     assert main(["roofline", *words, "-q"]) == 1
@@ -387,7 +389,7 @@ ARGUMENTS = "--arg f32=2 --arg f32[128] --arg inout:f32[128] --arg i32=128"
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         ("saxpy.cu", "or let 'memlab init saxpy.cu' write them into a file"),
         (f"{SAXPY} --arg f32=2", "takes 4 arguments (float a, const float * x, float * y, int n)"),
@@ -421,10 +423,10 @@ ARGUMENTS = "--arg f32=2 --arg f32[128] --arg inout:f32[128] --arg i32=128"
         ("saxpi", "unknown kernel 'saxpi': did you mean 'saxpy'?"),
     ],
 )
-def test_a_mistake_is_one_line(words: str, said: str, fail: Fail, folder: Path) -> None:
+def test_a_mistake_is_one_line(words: str, message: str, fail: Fail, folder: Path) -> None:
     (folder / "memlab.toml").write_text('[kernels.saxpy]\nsource = "saxpy.cu"\n')
 
-    assert said in fail(f"run {words}")
+    assert message in fail(f"run {words}")
     assert not (folder / "runs.sqlite3").exists() or not Store().runs()
 
 
@@ -511,9 +513,9 @@ def test_nothing_that_lists_a_name_moves_the_cursor(
         ["init", name],
     ):
         main(words)
-        said = "".join(capsys.readouterr())
-        assert said
-        assert not {"\x1b", "\u202e"} & set(said), words
+        output = "".join(capsys.readouterr())
+        assert output
+        assert not {"\x1b", "\u202e"} & set(output), words
 
 
 @pytest.mark.parametrize("command", ["run --no-store", "analyze", "check", "trace"])

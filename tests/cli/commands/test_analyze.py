@@ -73,8 +73,8 @@ def test_boundary_checks_are_measured_against_both_multiples(capsys: Capture) ->
     """Width 100 in tiles of 16 launches 112 x 112 threads and multiplies 112^3 pairs."""
     found = document("tiled --width 100 --tile 16", capsys)["boundary"]
     lower, case, upper = (found[name] for name in ("lower", "case", "upper"))
-    assert [each["parameters"]["width"] for each in (lower, case, upper)] == [96, 100, 112]
-    assert [each["threads"] for each in (lower, case, upper)] == [96**2, 112**2, 112**2]
+    assert [launch["parameters"]["width"] for launch in (lower, case, upper)] == [96, 100, 112]
+    assert [launch["threads"] for launch in (lower, case, upper)] == [96**2, 112**2, 112**2]
     assert case["flop_executed"] == upper["flop_executed"] == 2 * 112**3
     assert lower["lanes_off"] == upper["lanes_off"] == 0 < case["lanes_off"]
     # The same loops as at 112 for 100^3 / 112^3 of the work.
@@ -99,25 +99,25 @@ def test_lines_carry_what_they_did(capsys: Capture) -> None:
 
 
 def accesses(line: dict[str, Any]) -> dict[str, tuple[float, float]]:
-    """Sectors a request and bus utilisation, by direction and array."""
+    """Sectors per request and bus utilisation, by direction and array."""
     return {
-        f"{each['direction']} {each['array']}": (
-            each["sectors_per_request"],
-            each["bus_utilisation"],
+        f"{access['direction']} {access['array']}": (
+            access["sectors_per_request"],
+            access["bus_utilisation"],
         )
-        for each in line["accesses"]
+        for access in line["accesses"]
     }
 
 
 def test_a_line_that_loads_and_stores_tells_them_apart(capsys: Capture) -> None:
     """Transposing: rows are read whole, of a column's sectors each gives one word of eight."""
     lines = document("transpose --width 64", capsys)["lines"]
-    (line,) = (each for each in lines if "b[" in each["text"] and "a[" in each["text"])
+    (line,) = (line for line in lines if "b[" in line["text"] and "a[" in line["text"])
     assert accesses(line) == {"load a": (4.0, 1.0), "store b": (32.0, 0.125)}
     assert line["sectors_per_request"] == 18.0
 
     assert main(["analyze", "transpose", "--width", "64"]) == 0
-    shown = [" ".join(each.split()) for each in capsys.readouterr().out.splitlines()]
+    shown = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     requests = 64 * 64 // 32
     assert f"load a 11.1% {requests} 4 100%" in shown
     assert f"store b 88.9% {requests} 32 12.5%" in shown
@@ -126,7 +126,7 @@ def test_a_line_that_loads_and_stores_tells_them_apart(capsys: Capture) -> None:
 def test_two_operands_in_one_line_have_figures_of_their_own(capsys: Capture) -> None:
     """Down a column 32 lanes want 32 sectors, along a row one word is for all of them."""
     lines = document("matmul-column-major --width 64", capsys)["lines"]
-    (product,) = (each for each in lines if "sum +=" in each["text"])
+    (product,) = (line for line in lines if "sum +=" in line["text"])
     assert accesses(product) == {"load N": (32.0, 0.125), "load M": (1.0, 0.125)}
 
 
@@ -141,7 +141,7 @@ def test_divergent_constants_show_their_passes(capsys: Capture) -> None:
     """Each of 16 threads begins at another tap: 16 passes a load."""
     words = "filter-constant-divergent --n 4096"
     lines = document(words, capsys)["lines"]
-    (line,) = (each for each in lines if "sum +=" in each["text"])
+    (line,) = (line for line in lines if "sum +=" in line["text"])
     assert line["passes_per_request"] == 16.0
     assert line["constant_passes"] == 16 * line["constant_requests"] == 4096 * 16 // 32 * 16
 
@@ -155,7 +155,7 @@ def test_divergent_constants_show_their_passes(capsys: Capture) -> None:
 def test_local_memory_has_its_share_of_the_traffic(capsys: Capture) -> None:
     """A local array of 16 words: a line for each of a warp's loads of it, as of shared memory."""
     found = document("filter-local --n 4096", capsys)
-    (line,) = (each for each in found["lines"] if "sum +=" in each["text"])
+    (line,) = (line for line in found["lines"] if "sum +=" in line["text"])
     loads = 4096 * 16 // 32
     assert line["local_sectors"] == 4 * loads == found["counters"]["local_load_sectors"]
     port = 32 * (line["global_sectors"] + line["local_sectors"])

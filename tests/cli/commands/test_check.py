@@ -27,8 +27,8 @@ NO_BOUNDS = f"tiled_no_bounds.cu --grid 3,3 --block 16,16 {PRODUCT.format(40)}"
 
 @pytest.fixture(autouse=True)
 def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for each in (*FOLDER.glob("*.cu"), FOLDER / "reference.py"):
-        shutil.copy(each, tmp_path)
+    for file in (*FOLDER.glob("*.cu"), FOLDER / "reference.py"):
+        shutil.copy(file, tmp_path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MEMLAB_DEVICE", "h200")
     monkeypatch.setenv("COLUMNS", "80")
@@ -82,7 +82,7 @@ def test_a_race_names_both_accesses(capsys: Capture) -> None:
     words = f"tiled_no_first_barrier.cu --grid 2,2 --block 16,16 {PRODUCT.format(32)}"
     first, second = document(words, capsys, code=1)["findings"]
 
-    places = [(each["kind"], each["at"]["line"], each["other"]["line"]) for each in (first, second)]
+    places = [(race["kind"], race["at"]["line"], race["other"]["line"]) for race in (first, second)]
     assert places == [("RAW", 22, 16), ("RAW", 22, 17)]
     assert first["element"].startswith("Mds[0][1] of 16 x 16")
     assert second["element"].startswith("Nds[1][0] of 16 x 16")
@@ -98,7 +98,7 @@ def test_a_race_names_both_accesses(capsys: Capture) -> None:
 def test_only_the_tools_asked_for_are_used(capsys: Capture) -> None:
     found = document(f"{NO_BOUNDS} --tool racecheck --tool synccheck", capsys, code=1)
     assert found["tools"] == ["racecheck", "synccheck"]
-    assert {each["tool"] for each in found["findings"]} == {"racecheck"}
+    assert {finding["tool"] for finding in found["findings"]} == {"racecheck"}
 
     assert document(f"{NO_BOUNDS} --tool synccheck", capsys, code=0)["findings"] == []
 
@@ -173,7 +173,7 @@ def test_a_check_that_the_time_limit_stopped_says_so_beside_its_document(
     check = inspection.check_prepared
     partly = Coverage(3, 16, timed_out=True)
     monkeypatch.setattr(
-        inspection, "check_prepared", lambda *given: replace(check(*given), coverage=partly)
+        inspection, "check_prepared", lambda *arguments: replace(check(*arguments), coverage=partly)
     )
     main(["check", *PAST_THE_END.split(), "--json"])
     out, err = capsys.readouterr()

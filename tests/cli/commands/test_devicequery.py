@@ -111,7 +111,7 @@ def test_the_list_has_every_device_in_80_columns(query):
     narrow = query("--list", columns=40).splitlines()
     assert [line.split()[0] for line in narrow] == [line.split()[0] for line in lines]
     assert max(len(line.rstrip()) for line in narrow) <= 40
-    keys = [each["key"] for each in json.loads(query("--list", "--json"))["devices"]]
+    keys = [device["key"] for device in json.loads(query("--list", "--json"))["devices"]]
     assert keys == list(loader.datasheet_names())
 
 
@@ -143,7 +143,7 @@ def test_every_gpu_is_shown_where_none_is_named(query) -> None:
         "What a memory lab needs of cuda:1 besides:",
     ]
     document = json.loads(query("--json"))
-    assert [each["key"] for each in document["devices"]] == ["cuda:0", "cuda:1"]
+    assert [device["key"] for device in document["devices"]] == ["cuda:0", "cuda:1"]
     assert document["devices"][1]["attributes"] == {"WARP_SIZE": 32, "TCC_DRIVER": None}
 
 

@@ -56,7 +56,7 @@ def test_json_has_findings_and_facts(doctor, capsys) -> None:
     assert document["emulator_works"] is True
     assert document["gpu_works"] is False
     assert document["facts"]["nvrtc"] == [13, 5]
-    by_subject = {each["subject"]: each for each in document["findings"]}
+    by_subject = {item["subject"]: item for item in document["findings"]}
     assert by_subject["driver"]["state"] == "fails"
     assert by_subject["driver"]["advice"]
 

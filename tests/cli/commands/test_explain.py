@@ -89,7 +89,7 @@ def labels(report: str) -> set[str]:
             found.add(label[1])
         elif not line.startswith(" "):
             found.update(re.split(r" {2,}", line.strip())[1:])
-    return {each for each in found if not re.search(r"[mkn] \d", each)}  # sizes
+    return {label for label in found if not re.search(r"[mkn] \d", label)}  # sizes
 
 
 @pytest.mark.parametrize(
@@ -113,8 +113,8 @@ def test_every_label_of_a_report_is_known(command: str, among: str, capsys: Capt
 
 def test_every_heading_of_a_listing_and_of_the_picture_is_known() -> None:
     listing = (
-        re.sub("-\n|\n(?=/)", "", each.heading).replace("\n", " ")
-        for each in analyze.LISTING_COLUMNS
+        re.sub("-\n|\n(?=/)", "", column.heading).replace("\n", " ")
+        for column in analyze.LISTING_COLUMNS
     )
     picture = (heading for heading, _, _ in TABLE_COLUMNS[2:])  # after kernel and parameters
     for label in (*listing, *picture, "effective bandwidth", "tile width"):

@@ -165,8 +165,8 @@ def test_what_lies_in_a_strangers_folder_is_neither_waited_for_nor_followed(
 def test_what_exists_stays_unless_forced(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Path("memlab.toml").write_text("mine")
     assert main(["init", "saxpy.cu"]) == 2
-    assert "memlab.toml exists, and no table can be added" in (said := capsys.readouterr().err)
-    assert said.endswith("or add --force to overwrite it\n")
+    assert "memlab.toml exists, and no table can be added" in (message := capsys.readouterr().err)
+    assert message.endswith("or add --force to overwrite it\n")
     assert Path("memlab.toml").read_text() == "mine"
 
     assert main(["init", "saxpy.cu", "-o", "other.toml"]) == 0
@@ -273,7 +273,7 @@ def test_an_array_sized_at_launch_has_a_size(place: str, folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["tiled"], "'tiled' is no file of CUDA C++: name one, as in saxpy.cu:saxpy"),
         (["missing.cu"], "cannot read missing.cu"),
@@ -286,13 +286,13 @@ def test_an_array_sized_at_launch_has_a_size(place: str, folder: Path) -> None:
     ],
 )
 def test_what_cannot_be_written_is_one_line(
-    words: list[str], said: str, folder: Path, capsys: pytest.CaptureFixture[str]
+    words: list[str], message: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folder / "below").mkdir()
 
     assert main(["init", *words]) == 2
     out, err = capsys.readouterr()
     assert not out
-    assert said in err
+    assert message in err
     assert err.count("\n") == 1
     assert not list(folder.rglob("*.toml"))

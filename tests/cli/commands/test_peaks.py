@@ -86,26 +86,28 @@ def test_what_exceeds_a_physical_limit_is_invalid_and_no_roof(
         measure, "measure_peaks", lambda index, properties, progress: replace(found, rates=rates)
     )
     assert main(["peaks", "--store", "s.sqlite3"]) == 0
-    said = capsys.readouterr().out
-    assert (f"{wrong.label} is invalid, 102.0% of what is possible" in said) is invalid
-    assert all(len(line) <= 80 for line in said.splitlines())
+    output = capsys.readouterr().out
+    assert (f"{wrong.label} is invalid, 102.0% of what is possible" in output) is invalid
+    assert all(len(line) <= 80 for line in output.splitlines())
 
-    roofs = {each.key: each.value for each in measured_ceilings(replace(found, rates=rates))}
-    others = [each.value for each in found.rates if each.limit == wrong.limit and each.key != key]
-    assert roofs.get(wrong.limit) == (max(others, default=None) if invalid else wrong.value)
+    ceilings = {
+        ceiling.key: ceiling.value for ceiling in measured_ceilings(replace(found, rates=rates))
+    }
+    others = [rate.value for rate in found.rates if rate.limit == wrong.limit and rate.key != key]
+    assert ceilings.get(wrong.limit) == (max(others, default=None) if invalid else wrong.value)
 
     assert main(["peaks", "--no-store", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
-    assert [each["key"] for each in document["rates"] if each["invalid"]] == [key] * invalid
+    assert [rate["key"] for rate in document["rates"] if rate["invalid"]] == [key] * invalid
 
 
-@pytest.mark.parametrize(("major", "said"), [(9, False), (10, True), (12, False)])
-def test_a_tensor_rate_that_is_not_the_peak_says_so(found, monkeypatch, capsys, major, said):
+@pytest.mark.parametrize(("major", "noted"), [(9, False), (10, True), (12, False)])
+def test_a_tensor_rate_that_is_not_the_peak_says_so(found, monkeypatch, capsys, major, noted):
     device = replace(found.device, compute_capability=(major, 0))
     monkeypatch.setattr(
         measure, "measure_peaks", lambda index, properties, progress: replace(found, device=device)
     )
     assert main(["peaks", "--no-store"]) == 0
     output = capsys.readouterr().out
-    assert ("those of mma.sync and not the peak" in output) is said
+    assert ("those of mma.sync and not the peak" in output) is noted
     assert all(len(line) <= 80 for line in output.splitlines())

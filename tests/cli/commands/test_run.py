@@ -154,7 +154,7 @@ def test_a_run_that_was_not_counted_shows_its_time_and_the_reason(
     shown = " ".join(capsys.readouterr().out.split())
     assert "not counted the emulator cannot call f" in shown
     assert "Global memory" not in shown
-    assert "of the roof" not in shown
+    assert "of the ceiling" not in shown
 
 
 def test_failed_verification_is_reported_and_ends_with_1(
@@ -262,11 +262,11 @@ def test_formats() -> None:
 
 
 @pytest.mark.parametrize(
-    ("drift", "said"),
+    ("drift", "clock"),
     [(0.0, ", steady"), (0.0076, ", moved by 0.8%"), (0.12, ", but moved by 12%: the time is not")],
 )
 def test_report_of_a_gpu_tells_how_sure_the_time_is(
-    make_run: MakeRun, drift: float, said: str
+    make_run: MakeRun, drift: float, clock: str
 ) -> None:
     from rich.console import Console
 
@@ -294,7 +294,7 @@ def test_report_of_a_gpu_tells_how_sure_the_time_is(
         "1.84 ms to 1.87 ms, half of the samples; 1 outlier",
         "\N{PLUS-MINUS SIGN}0.1%, 95% confidence of the median",
         "caches warm 1.81 ms, median of 31",
-        f"SM clock 1980 MHz{said}",
+        f"SM clock 1980 MHz{clock}",
     ):
         assert fact in shown
     assert "~" not in shown
@@ -302,14 +302,14 @@ def test_report_of_a_gpu_tells_how_sure_the_time_is(
 
 
 @pytest.mark.parametrize(
-    ("samples", "said"),
+    ("samples", "fact"),
     [
         (1, "a single sample, so its variation is not known"),
         (3, "3.50 \N{MICRO SIGN}s to 3.80 \N{MICRO SIGN}s, the smallest and largest of 3"),
     ],
 )
 def test_report_of_a_few_samples_claims_no_confidence(
-    make_run: MakeRun, samples: int, said: str
+    make_run: MakeRun, samples: int, fact: str
 ) -> None:
     from rich.console import Console
 
@@ -319,7 +319,7 @@ def test_report_of_a_few_samples_claims_no_confidence(
     console.print(run_report(make_run(time=time)))
 
     shown = " ".join(console.export_text().split())
-    assert said in shown
+    assert fact in shown
     assert "confidence" not in shown
     assert "half of the samples" not in shown
 

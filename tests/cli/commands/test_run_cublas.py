@@ -1,4 +1,4 @@
-"""`memlab run --cublas`: the bar beside the kernel, and what is said where there is none."""
+"""`memlab run --cublas`: the baseline of a kernel, and the message where there is none."""
 
 import json
 from dataclasses import replace

@@ -73,11 +73,11 @@ def test_atomics_have_rows_of_their_own(tmp_path: Path, capsys: Capture) -> None
     words += ["--arg", "inout:u32[32]=zeros", "--no-store", "-d", "h200", "-q"]
 
     assert main(words) == 0
-    shown = [" ".join(each.split()) for each in capsys.readouterr().out.splitlines()]
+    shown = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     assert "reductions 8 32 4.00" in shown
     assert "L2 atomics 32" in shown
     assert "atomics 8 8 1.00" in shown
-    assert not any(each.startswith("global atomics") for each in shown)
+    assert not any(line.startswith("global atomics") for line in shown)
 
     assert main(["run", "naive", "--width", "64", "--no-store", "-d", "h200", "-q"]) == 0
     out = capsys.readouterr().out

@@ -77,8 +77,8 @@ def test_what_is_wrong_with_a_run_is_seen_in_the_list(store, make_run):
 def test_sizes_that_differ_are_all_shown(store, make_run):
     store.add(make_run(parameters={"m": 100, "k": 57, "n": 75, "tile": 57}))
     shown = " ".join(memlab_runs("--kernel", "tiled").stdout.split())
-    for each in ("m 100", "k 57", "n 75", "tile 57"):
-        assert each in shown
+    for parameter in ("m 100", "k 57", "n 75", "tile 57"):
+        assert parameter in shown
 
 
 def test_filters_choose(store):
