@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal, Self, TypeAlias, overload
 
 Space: TypeAlias = Literal["global", "shared", "local", "constant"]
@@ -44,10 +44,15 @@ class AccessCounts:
 
 
 class NamedCount:
-    """The public name of one figure in a record's table of accesses."""
+    """A flat name: an attribute of a record that reads one figure of its table of accesses."""
 
     def __init__(self, key: tuple[Space, Direction] | Space, figure: Figure) -> None:
-        """Name a figure of the accesses that the table holds under `key`."""
+        """Choose the figure.
+
+        Args:
+            key: The key in the table of accesses.
+            figure: The field of `AccessCounts`.
+        """
         self.key, self.figure = key, figure
 
     @overload
@@ -61,15 +66,22 @@ class NamedCount:
         return value
 
 
+@dataclass(frozen=True)
 class NamedCounters:
-    """A record of counts that documents, the glossary and Nsight Compute know by flat names."""
+    """A record of counts that documents, the glossary and Nsight Compute know by flat names.
 
-    accesses: Mapping[Any, AccessCounts]
+    The flat names are those of its other fields and of its `NamedCount` attributes.
+
+    Attributes:
+        accesses: The table of accesses.
+    """
+
+    accesses: Mapping[Any, AccessCounts] = field(default_factory=dict, kw_only=True)
 
     @classmethod
     def names(cls) -> tuple[str, ...]:
         """The flat names, in the order of documents and CSV columns."""
-        plain = cls.__dataclass_fields__  # type: ignore[attr-defined]
+        plain = {field.name for field in fields(cls)}
         return tuple(
             name
             for name, value in vars(cls).items()
@@ -88,7 +100,7 @@ class NamedCounters:
             if isinstance(named, NamedCount) and (count := values.pop(name, 0)):
                 table.setdefault(named.key, {})[named.figure] = count
         accesses = {key: AccessCounts(**figures) for key, figures in table.items()}
-        return cls(accesses=accesses, **values)  # type: ignore[call-arg]
+        return cls(accesses=accesses, **values)
 
     def replace_named(self, **values: Any) -> Self:
         """Give a copy with other values under some flat names."""
@@ -100,7 +112,7 @@ class NamedCounters:
 
         A record that was read from a document then equals the one that was written.
         """
-        return cls(accesses=accesses, **others).replace_named()  # type: ignore[call-arg]
+        return cls(accesses=accesses, **others).replace_named()
 
     def by_name(self) -> dict[str, Any]:
         """Give all values by their flat names."""

@@ -135,7 +135,9 @@ class Counters(NamedCounters):
         warp_instructions: Instructions executed, summed over warps.
     """
 
-    accesses: Mapping[tuple[Space, Direction], AccessCounts] = field(default_factory=dict)
+    accesses: Mapping[tuple[Space, Direction], AccessCounts] = field(
+        default_factory=dict, kw_only=True
+    )
     global_load_requests = NamedCount(("global", "load"), "requests")
     global_load_sectors = NamedCount(("global", "load"), "sectors")
     global_store_requests = NamedCount(("global", "store"), "requests")
@@ -240,7 +242,7 @@ class LineCounters(NamedCounters):
 
     line: int = 0
     text: str = ""
-    accesses: Mapping[Space, AccessCounts] = field(default_factory=dict)
+    accesses: Mapping[Space, AccessCounts] = field(default_factory=dict, kw_only=True)
     global_requests = NamedCount("global", "requests")
     global_sectors = NamedCount("global", "sectors")
     global_lines = NamedCount("global", "wavefronts")

@@ -44,7 +44,7 @@ def total_counters(program: Program, tally: Tally) -> Counters:
         if step.row.flops:
             pipe = step.row.tensor or ("fp64" if "f64" in step.row.to else "fp32")
             flop[FLOP_COUNTERS[pipe]] += step.row.flops * tally.lanes[index]
-    detailed = Counters(table)
+    detailed = Counters(accesses=table)
     atomics = detailed.total("shared", "atomic", "reduction")
     return Counters.from_table(
         {**table, ("shared", "atomic"): atomics},  # ptxas makes no reductions there

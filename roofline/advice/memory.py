@@ -104,8 +104,8 @@ def unstaged_reuse(case: AdviceCase) -> Recommendation | None:
     return Recommendation(
         case.memory_busy,
         f"The threads request {si_text(requested, 'B')}, but {si_text(compulsory, 'B')} are "
-        f"compulsory, and serving them keeps the L1 busy for {case.busy.get('l1', 0.0):.0%} of the "
-        f"time: stage the data that threads share in shared memory{tiling}.",
+        f"compulsory, and the L1 is busy {case.busy.get('l1', 0.0):.0%} of the time serving the "
+        f"requests: stage the data that threads share in shared memory{tiling}.",
     )
 
 
