@@ -74,23 +74,23 @@ def trace(
     # The whole warp is recorded: its lanes share the matrices that they multiply.
     first = lane(thread) // WARP_SIZE * WARP_SIZE
     warp, lanes = np.arange(first, first + WARP_SIZE), execution.grid.padded_threads
-    block_reads = PhaseRecorder(execution.memory, warp, program, lanes)
+    block_recorder = PhaseRecorder(execution.memory, warp, program, lanes)
     report("following the thread", None)
-    tally = execution.record(np.array([block], np.int64), block_reads)
+    tally = execution.record(np.array([block], np.int64), block_recorder)
     names = AddressNames(launch, execution, compiled.architecture)
     arguments = scalar_arguments(launch, program)
     followed = [thread]
     if launch.threads_per_block <= SMALL_BLOCK:
         followed = [(x, y, z) for z, y, x in np.ndindex(launch.block[::-1])]
     threads = {
-        index: walk_thread(program, block_reads, lane(index) - first, index, names, arguments)
+        index: walk_thread(program, block_recorder, lane(index) - first, index, names, arguments)
         for index in followed
     }
     written = {
         buffer.name: execution.memory.elements_written(buffer.name) for buffer in launch.buffers
     }
     report("counting reads over the grid", None)
-    grid_reads, grid_tally = _run_grid(launch, execution, tally)
+    grid_recorder, grid_tally = _run_grid(launch, execution, tally)
     return Trace(
         kernel=launch.kernel,
         parameters=dict(launch.parameters),
@@ -100,14 +100,16 @@ def trace(
         block_index=block,
         followed=threads[thread],
         threads=tuple(threads.values()),
-        phases=block_reads.phase_count,
+        phases=block_recorder.phase_count,
         arrays=tuple(
             ArrayUse(
                 array=buffer.name,
                 shape=buffer.shape,
-                block_reads=_histogram(block_reads, buffer.name),
-                grid_reads=None if grid_reads is None else _histogram(grid_reads, buffer.name),
-                block_read=tuple(block_reads.reads(buffer.name)[0].tolist()),
+                block_reads=_histogram(block_recorder, buffer.name),
+                grid_reads=None
+                if grid_recorder is None
+                else _histogram(grid_recorder, buffer.name),
+                block_read=tuple(block_recorder.reads(buffer.name)[0].tolist()),
                 block_written=tuple(written[buffer.name].tolist()),
             )
             for buffer in launch.buffers
