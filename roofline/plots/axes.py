@@ -122,8 +122,6 @@ def _set_up_axes(axes: Axes, limits: AxisLimits) -> None:
     axes.set_xlabel("Arithmetic intensity (FLOP/B)", labelpad=6)
     axes.set_ylabel("Performance (FLOP/s)", labelpad=6)
     axes.grid(visible=True, which="major", color="#EEEEEE", linewidth=0.8)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
 
 
 def _draw_kernel(axes: Axes, style: RunStyle) -> None:

@@ -14,11 +14,11 @@ from memlab.errors import UsageError
 from memlab.roofline.plots.label_placement import fit_text
 from memlab.roofline.plots.style import (
     BACKGROUND,
+    CHART_SETTINGS,
     DOTS_PER_INCH,
     MATPLOTLIB_SETTINGS,
     SECONDARY_INK,
     SMALL_POINTS,
-    TEXT_POINTS,
 )
 from memlab.roofline.units import si_text
 from memlab.text import printable
@@ -58,18 +58,18 @@ def new_figure(height_inches: float, title: str, right: str = "") -> Iterator[Fi
 
     from memlab.roofline.plots.picture import Picture
 
-    with matplotlib.rc_context(MATPLOTLIB_SETTINGS):
+    with matplotlib.rc_context(CHART_SETTINGS):
         size = (WIDTH_INCHES, height_inches)
         figure = Picture(figsize=size, dpi=DOTS_PER_INCH, facecolor=BACKGROUND)
         FigureCanvasAgg(figure)
-        text = write(figure, LEFT_INCHES, 0.5, title, fontsize=20, fontweight="bold")
+        text = write_text(figure, LEFT_INCHES, 0.5, title, fontsize=20, fontweight="bold")
         fit_text(text, FULL_WIDTH_INCHES - (4.0 if right else 0.0))
         if right:
-            write(figure, RIGHT_INCHES, 0.5, right, ha="right", color=SECONDARY_INK)
+            write_text(figure, RIGHT_INCHES, 0.5, right, ha="right", color=SECONDARY_INK)
         yield figure
 
 
-def write(figure: Figure, left: float, top: float, text: str, **looks: Any) -> Text:
+def write_text(figure: Figure, left: float, top: float, text: str, **looks: Any) -> Text:
     """Write a text on a figure, its anchor in inches from the left and its middle from the top."""
     width, height = figure.get_size_inches()
     return figure.text(left / width, 1.0 - top / height, text, va="center", **looks)
@@ -79,13 +79,6 @@ def add_axes(figure: Figure, left: float, top: float, width: float, height: floa
     """Add axes whose top left corner and size are in inches from the figure's top left corner."""
     wide, high = figure.get_size_inches()
     return figure.add_axes((left / wide, 1.0 - (top + height) / high, width / wide, height / high))
-
-
-def set_up_panel(axes: Axes, title: str) -> None:
-    """Give axes a title at their left, and no frame at their top and right."""
-    axes.set_title(title, loc="left", fontsize=TEXT_POINTS, fontweight="bold")
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.set_axisbelow(True)
 
 
 def rate_tick_text(rate: float, unit: str = "") -> str:
@@ -99,7 +92,7 @@ def write_notes(figure: Figure, notes: Sequence[str]) -> None:
     foot = figure.get_size_inches()[1] - 0.25
     for rank, note in enumerate(reversed(notes)):
         looks = {"fontsize": SMALL_POINTS, "color": SECONDARY_INK}
-        text = write(figure, LEFT_INCHES, foot - NOTE_INCHES * rank, note, **looks)
+        text = write_text(figure, LEFT_INCHES, foot - NOTE_INCHES * rank, note, **looks)
         fit_text(text, FULL_WIDTH_INCHES)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from memlab.roofline.ceilings import ceiling_label
-from memlab.roofline.plots.figure import LEFT_INCHES, RIGHT_INCHES, write
+from memlab.roofline.plots.figure import LEFT_INCHES, RIGHT_INCHES, write_text
 from memlab.roofline.plots.label_placement import fit_text
 from memlab.roofline.plots.style import (
     HAIRLINE,
@@ -75,12 +75,7 @@ def draw_legend(figure: Figure, left: float, top: float) -> None:
             title=title,
             loc="upper left",
             bbox_to_anchor=(x / width, 1.0 - top / height),
-            frameon=False,
             alignment="left",
-            borderpad=0,
-            borderaxespad=0,
-            handletextpad=0.5,
-            fontsize=SMALL_POINTS,
             title_fontproperties={"weight": "bold", "size": SMALL_POINTS},
         )
 
@@ -100,17 +95,17 @@ def draw_table(figure: Figure, styles: Sequence[RunStyle], top: float) -> None:
         ends = [start / width, end / width]
         figure.add_artist(Line2D(ends, [1.0 - y / height] * 2, **looks))
 
-    write(figure, 9.85, top + 0.12, "FLOP/B", ha="center", color=SECONDARY_INK)
+    write_text(figure, 9.85, top + 0.12, "FLOP/B", ha="center", color=SECONDARY_INK)
     draw_line(8.4, 11.3, top + 0.26, color=HAIRLINE, lw=0.8)
     for heading, x, align in TABLE_COLUMNS:
-        write(figure, x, top + 0.44, heading, ha=align, fontweight="bold")
+        write_text(figure, x, top + 0.44, heading, ha=align, fontweight="bold")
     draw_line(LEFT_INCHES, RIGHT_INCHES, top + HEADER_INCHES - 0.02, color=SECONDARY_INK, lw=0.8)
     for row, style in enumerate(styles):
         y = top + HEADER_INCHES + ROW_INCHES * (row + 0.5)
         draw_line(0.42, 0.74, y, lw=1.2, **style.line)
         draw_line(0.58, 0.58, y, marker="o", **style.marker)
         for (heading, x, align), cell in zip(TABLE_COLUMNS, run_cells(style), strict=True):
-            text = write(figure, x, y, cell, ha=align)
+            text = write_text(figure, x, y, cell, ha=align)
             if heading in CELL_INCHES:
                 fit_text(text, CELL_INCHES[heading])
             if cell == "invalid":

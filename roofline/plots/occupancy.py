@@ -14,8 +14,7 @@ from memlab.roofline.plots.figure import (
     WIDTH_INCHES,
     add_axes,
     new_figure,
-    set_up_panel,
-    write,
+    write_text,
 )
 from memlab.roofline.plots.label_placement import (
     add_text,
@@ -94,7 +93,7 @@ def draw_occupancy(
                 f"  ·  {_blocks_text(occupancy.blocks_per_sm)}, {occupancy.warps_per_sm} of {most} "
                 f"warps, {occupancy.theoretical:.0%}, limited by {occupancy.limiter}"
             )
-        text = write(figure, LEFT_INCHES, 0.86, facts, color=SECONDARY_INK)
+        text = write_text(figure, LEFT_INCHES, 0.86, facts, color=SECONDARY_INK)
         fit_text(text, FULL_WIDTH_INCHES)
         for index, curve in enumerate(curves):
             left = 0.95 + index * (PANEL_INCHES + GAP_INCHES)
@@ -115,7 +114,7 @@ def _draw_panel(axes: Axes, curve: OccupancyCurve, most_warps: int) -> None:
     title, distance = PANELS[curve.resource]
     is_shared = curve.resource == "shared_bytes_per_block"
     value = _bytes_text(curve.current) if is_shared else str(curve.current)
-    set_up_panel(axes, f"{title}: {value}")
+    axes.set_title(f"{title}: {value}")
     last = curve.steps[-1].last
     axes.set(xlim=(0, last), ylim=(0, 1.08 * most_warps))
     while last / distance > MAX_TICKS:
@@ -190,18 +189,12 @@ def _draw_legend(figure: Figure, curves: Sequence[OccupancyCurve]) -> None:
         if color in shown
     ]
     top = HEIGHT_INCHES - 0.32
-    write(figure, LEFT_INCHES, top, "limited by", fontsize=SMALL_POINTS, fontweight="bold")
+    write_text(figure, LEFT_INCHES, top, "limited by", fontsize=SMALL_POINTS, fontweight="bold")
     figure.legend(
         handles=handles,
         loc="center left",
         bbox_to_anchor=(1.45 / WIDTH_INCHES, 1.0 - top / HEIGHT_INCHES),
         ncols=len(handles),
-        frameon=False,
-        borderpad=0,
-        borderaxespad=0,
         handlelength=1.0,
-        handleheight=0.9,
-        handletextpad=0.5,
         columnspacing=1.6,
-        fontsize=SMALL_POINTS,
     )

@@ -6,7 +6,7 @@ import itertools
 import math
 from typing import TYPE_CHECKING, Any
 
-from memlab.roofline.plots.figure import add_axes, new_figure, set_up_panel, write_notes
+from memlab.roofline.plots.figure import add_axes, new_figure, write_notes
 from memlab.roofline.plots.label_placement import label_line_ends
 from memlab.roofline.plots.style import (
     BACKGROUND,
@@ -73,11 +73,11 @@ def draw_peaks(peaks: Peaks) -> Figure:
     title = f"Memory hierarchy of {peaks.device.name}"
     with new_figure(HEIGHT_INCHES, title, f"measured  ·  {date}") as figure:
         axes = add_axes(figure, 0.9, UPPER_INCHES, 5.4, PANEL_HEIGHT_INCHES)
-        set_up_panel(axes, "Latency by footprint, one thread")
+        axes.set_title("Latency by footprint, one thread")
         axes.set_ylabel("Latency of a load (cycles)", labelpad=6)
         _draw_curve(axes, points, cycles, latencies, LATENCY_COLOR)
         axes = add_axes(figure, 0.9, LOWER_INCHES, 5.4, PANEL_HEIGHT_INCHES)
-        set_up_panel(axes, "Read bandwidth by footprint, every SM reads it all")
+        axes.set_title("Read bandwidth by footprint, every SM reads it all")
         axes.set_ylabel("Read bandwidth (TB/s)", labelpad=6)
         axes.set_xlabel("Footprint", labelpad=6)
         _draw_curve(axes, points, bandwidths, rates, BANDWIDTH_COLOR)
@@ -86,7 +86,7 @@ def draw_peaks(peaks: Peaks) -> Figure:
             ("Arithmetic", "FLOP/s", ARITHMETIC_COLOR, LOWER_INCHES),
         ):
             axes = add_axes(figure, 10.2, top, 1.8, PANEL_HEIGHT_INCHES)
-            set_up_panel(axes, title)
+            axes.set_title(title)
             _draw_bars(axes, [rate for rate in peaks.rates if rate.unit == unit], color)
         write_notes(figure, [BARS_NOTE])
     return figure

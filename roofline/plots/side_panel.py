@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from memlab.roofline.plots.figure import rate_tick_text, set_up_panel
+from memlab.roofline.plots.figure import rate_tick_text
 from memlab.roofline.plots.label_placement import (
     LEADER_INCHES,
     figure_of,
@@ -56,7 +56,7 @@ def draw_side_panel(axes: Axes, styles: Sequence[RunStyle], dram_bytes_per_s: fl
 
 def _draw_tiles(axes: Axes, tiled: Sequence[RunStyle]) -> None:
     """Draw GFLOP/s over the tile width, a line per kernel at one size and provenance."""
-    set_up_panel(axes, "GFLOP/s by tile width")
+    axes.set_title("GFLOP/s by tile width")
     widths = sorted({_tile_width(style) for style in tiled})
     lines: dict[object, list[RunStyle]] = {}
     for style in tiled:
@@ -119,7 +119,7 @@ def _draw_bandwidths(axes: Axes, styles: Sequence[RunStyle], dram_bytes_per_s: f
     """
     from matplotlib.colors import to_rgba
 
-    set_up_panel(axes, "Effective bandwidth")
+    axes.set_title("Effective bandwidth")
     rates = [_effective_bytes_per_s(style.run) for style in styles]
     axes.set_xlim(0, 1.02 * (max([*rates, dram_bytes_per_s]) or 1.0))
     axes.set_ylim(max(len(styles), MIN_BARS) - 0.4, -0.6)

@@ -52,6 +52,21 @@ MATPLOTLIB_SETTINGS: dict[Any, Any] = {
 }
 """Matplotlib settings of all pictures, which override a user's matplotlibrc."""
 
+CHART_SETTINGS = MATPLOTLIB_SETTINGS | {
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "axes.titlelocation": "left",
+    "axes.titlesize": TEXT_POINTS,
+    "axes.titleweight": "bold",
+    "legend.frameon": False,
+    "legend.borderpad": 0.0,
+    "legend.borderaxespad": 0.0,
+    "legend.handletextpad": 0.5,
+    "legend.fontsize": SMALL_POINTS,
+}
+"""Matplotlib settings of pictures with axes and legends."""
+
 
 @dataclass(frozen=True)
 class RunStyle:
@@ -63,7 +78,6 @@ class RunStyle:
         line_style: Matplotlib's style of its lines; tells it from other runs of this colour.
         name: Its kernel, and its tile width where it has one.
         suffix: Its difference from other runs of the kernel, behind a dot; empty without one.
-        series: The kernel and the suffix: equal for runs that differ only in the tile width.
     """
 
     run: Run
@@ -71,7 +85,11 @@ class RunStyle:
     line_style: Any
     name: str
     suffix: str
-    series: tuple[str, str]
+
+    @property
+    def series(self) -> tuple[str, str]:
+        """The kernel and the suffix: equal for runs that differ only in the tile width."""
+        return self.run.measurement.kernel, self.suffix
 
     @property
     def label(self) -> str:
@@ -146,7 +164,6 @@ def run_styles(runs: Sequence[Run]) -> list[RunStyle]:
                 LINE_STYLES[turn % len(LINE_STYLES)],
                 kernel if tile is None else f"{kernel} {tile}",
                 suffix,
-                (kernel, suffix),
             )
         )
     return styles
