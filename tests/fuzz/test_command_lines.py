@@ -138,7 +138,7 @@ def commands() -> dict[str, tuple[Command, ...]]:
     root: Any = typer.main.get_command(app)
     context = typer.Context(root)
     # What Typer's completion does depends on the shell that started the tests.
-    own = [each for each in root.params if not each.name.endswith("_completion")]
+    own = [parameter for parameter in root.params if not parameter.name.endswith("_completion")]
     found = {"": (Command((), tuple(map(_option, own))),)}
     for name in root.list_commands(context):
         found[name] = tuple(_walk(root.get_command(context, name), context, (name,)))
@@ -178,13 +178,13 @@ def lines(draw: st.DrawFn, name: str) -> list[str]:
     """A command with some of its options, some of them wrong, and now and then a stray word."""
     chosen = draw(st.sampled_from(commands()[name]))
     words = list(chosen.path)
-    named = [each for each in chosen.options if each.spellings]
+    named = [option for option in chosen.options if option.spellings]
     picked = draw(st.lists(st.sampled_from(named), max_size=4)) if named else []
     if {*chosen.path} & {*CATALOG}:  # at full size they take long
         words += [named[0].spellings[0], draw(st.sampled_from(SIZES))]
     elif chosen.path:
         words += LAUNCHES.get(chosen.path[-1], "--force" if name == "init" else "").split()
-    picked += [each for each in named if each.takes == "SECONDS"]
+    picked += [option for option in named if option.takes == "SECONDS"]
     for option in picked:
         spelling = draw(st.sampled_from(option.spellings))
         if not option.takes:
@@ -278,16 +278,20 @@ def check(home: Path, words: list[str]) -> None:
 
     assert code in EXIT_CODES
     assert "Traceback" not in err
-    assert not [each for each in out + err if category(each) == "Cc" and each not in "\n\t"]
+    assert not [
+        character
+        for character in out + err
+        if category(character) == "Cc" and character not in "\n\t"
+    ]
     compilers = re.match(r"memlab: error: .*\(\d+\): .*error", err)  # log comes through whole
-    assert compilers or all(each.startswith(("memlab: ", *NOTES)) for each in err.split("\n")[:-1])
+    assert compilers or all(line.startswith(("memlab: ", *NOTES)) for line in err.split("\n")[:-1])
     if code in (2, 3):
         assert sum(line.startswith("memlab: error: ") for line in err.splitlines()) == 1
         # What was printed before an error is the result that could not be kept.
         assert not out or "cannot write" in err, "PRINTED"
     if "--json" in words and out and not {"--help", "-h"} & set(words):
         json.loads(out)
-    assert not any("os.system" in each or "/bin/sh" in each for each in watch.started)
+    assert not any("os.system" in command or "/bin/sh" in command for command in watch.started)
     assert not outside(watch.written, home, Path(os.environ["MEMLAB_CACHE"]), Path("/dev"))
     assert children() == before
 

@@ -92,7 +92,7 @@ def test_check_of_a_register_that_adds_to_itself() -> None:
 
     report = check_launch(launch, changed, DeviceSummary(H200.name, "emulated", (9, 0), "h200"))
 
-    assert {each.tool for each in report.findings} == {"memcheck"}
+    assert {finding.tool for finding in report.findings} == {"memcheck"}
 
 
 @pytest.mark.parametrize(

@@ -108,4 +108,4 @@ def test_a_damaged_file_is_refused(file: Path, content: bytes, dtype: str) -> No
         assert array.shape == SHAPE
         assert array.dtype == element_type(dtype)
         array.copy()  # what is mapped is there
-    assert [each.name for each in file.parent.iterdir()] == ["x.npy"]
+    assert [path.name for path in file.parent.iterdir()] == ["x.npy"]

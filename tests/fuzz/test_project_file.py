@@ -130,13 +130,14 @@ def test_any_file_gives_kernels_or_is_refused(folder: Path, text: str) -> None:
         inside(folder, kernel.source, *kernel.include)
         texts = (*kernel.args, *kernel.constants, *kernel.expect)
         inside(
-            folder, *(each[1] for each in map(re.compile(r"=\s*@(.*)", re.S).search, texts) if each)
+            folder,
+            *(match[1] for match in map(re.compile(r"=\s*@(.*)", re.S).search, texts) if match),
         )
 
 
 def inside(folder: Path, *paths: str) -> None:
-    for each in paths:
-        assert (folder / each).resolve().is_relative_to(folder.resolve())
+    for path in paths:
+        assert (folder / path).resolve().is_relative_to(folder.resolve())
 
 
 NAMES = st.text(min_size=1, max_size=8) | st.sampled_from(
@@ -159,5 +160,5 @@ def test_what_init_writes_is_read_again(source: str, names: list[str], kind: str
         return
     document = tomllib.loads(text.encode().decode())
     tables = list(document["kernels"].values())
-    assert [each["entry"] for each in tables] == [each for each in names if each != "\udcff"]
-    assert {each["source"] for each in tables} == {source}
+    assert [table["entry"] for table in tables] == [name for name in names if name != "\udcff"]
+    assert {table["source"] for table in tables} == {source}

@@ -51,13 +51,13 @@ def compiled() -> tuple[tuple[Launch, CompiledKernel], ...]:
         CATALOG[name].prepare(parameters, launch_limits(H200))
         for name, parameters in LAUNCHES.items()
     ]
-    return tuple((each, compile_launch(each, H200.compute_capability)) for each in launches)
+    return tuple((launch, compile_launch(launch, H200.compute_capability)) for launch in launches)
 
 
 @cache
 def words() -> tuple[str, ...]:
     """Every word that their PTX holds."""
-    return tuple(sorted({word for _, each in compiled() for word in each.ptx.split()}))
+    return tuple(sorted({word for _, kernel in compiled() for word in kernel.ptx.split()}))
 
 
 @st.composite

@@ -127,7 +127,7 @@ def parameters() -> st.SearchStrategy[KernelParameter]:
     )
 
 
-@given(TEXTS | written().map(lambda each: each[0]), parameters())
+@given(TEXTS | written().map(lambda pair: pair[0]), parameters())
 @cases(300)
 def test_an_argument_is_one_of_its_parameter_or_refused(
     text: str, parameter: KernelParameter
@@ -223,7 +223,9 @@ def test_choices_make_a_launch_within_limits_or_are_refused(
     assert launch.threads_per_block <= LIMITS.max_threads_per_block
     with suppress(UsageError):
         output_references(kernel, launch)
-    if all(isinstance(each, Scalar) or each.elements <= SMALL for each in launch.arguments):
+    if all(
+        isinstance(argument, Scalar) or argument.elements <= SMALL for argument in launch.arguments
+    ):
         with suppress(MemlabError):
             make_inputs(launch, 0)
 

@@ -98,7 +98,11 @@ def show(run: Run) -> None:
     with redirect_stdout(screen):
         console().print(run_report(run))
         console().print(runs_table([run], 80))
-    assert not [each for each in screen.getvalue() if category(each) == "Cc" and each != "\n"]
+    assert not [
+        character
+        for character in screen.getvalue()
+        if category(character) == "Cc" and character != "\n"
+    ]
 
 
 def draw_all(runs: Sequence[Run], measured: Sequence[Ceiling] = ()) -> None:
@@ -179,4 +183,4 @@ def test_a_file_whose_bytes_are_damaged(tmp_path: Path, make_run: Callable[..., 
             except UsageError as error:
                 said.append(str(error))
     assert said
-    assert not [each for each in said if "\n" in each]
+    assert not [message for message in said if "\n" in message]

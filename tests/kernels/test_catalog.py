@@ -54,7 +54,11 @@ def test_work_of_a_small_product() -> None:
     assert launch.compulsory_bytes == 4 * (6 + 12 + 8)
     assert launch.parameters == {"m": 2, "k": 3, "n": 4, "tile": 16}
     assert [buffer.shape for buffer in launch.buffers] == [(2, 3), (3, 4), (2, 4)]
-    assert [each.value for each in launch.arguments if isinstance(each, Scalar)] == [2, 3, 4]
+    assert [argument.value for argument in launch.arguments if isinstance(argument, Scalar)] == [
+        2,
+        3,
+        4,
+    ]
 
 
 @pytest.mark.parametrize(

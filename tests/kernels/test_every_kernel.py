@@ -75,12 +75,16 @@ def test_arguments_are_those_of_the_source(name: str) -> None:
     signature = re.search(rf"__global__ void{bounds}\s+{launch.entry}\(([^)]*)\)", launch.source)
     assert signature, f"{launch.source_name} has no __global__ function {launch.entry}"
     declared = [
-        (re.findall(r"\w+", each)[-1], "*" in each, "const" in each)
-        for each in signature[1].split(",")
+        (re.findall(r"\w+", parameter)[-1], "*" in parameter, "const" in parameter)
+        for parameter in signature[1].split(",")
     ]
     assert declared == [
-        (each.name, isinstance(each, Buffer), isinstance(each, Buffer) and each.role == "in")
-        for each in launch.arguments
+        (
+            argument.name,
+            isinstance(argument, Buffer),
+            isinstance(argument, Buffer) and argument.role == "in",
+        )
+        for argument in launch.arguments
     ]
 
 

@@ -142,8 +142,8 @@ def test_each_step_asks_no_more_of_shared_memory_than_the_one_before(
     climbed: dict[str, Measurement],
 ) -> None:
     order = [climbed[name] for name in STEPS if name != "tensor-bf16"]
-    wavefronts = [each.counters.shared_load_wavefronts for each in order]
-    instructions = [each.counters.shared_load_instructions for each in order]
+    wavefronts = [measurement.counters.shared_load_wavefronts for measurement in order]
+    instructions = [measurement.counters.shared_load_instructions for measurement in order]
     assert wavefronts == sorted(wavefronts, reverse=True)
     assert instructions == sorted(instructions, reverse=True)
     assert len(set(wavefronts)) == len(wavefronts) - 1  # double-buffered hides latency alone

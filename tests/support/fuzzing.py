@@ -87,7 +87,7 @@ def _note(event: str, arguments: tuple[Any, ...]) -> None:
         watch.read.append(_absolute(arguments[0]))
     elif event in _CHANGES:
         watch.written += [
-            _absolute(each) for each in arguments[:2] if isinstance(each, (str, bytes))
+            _absolute(argument) for argument in arguments[:2] if isinstance(argument, (str, bytes))
         ]
     elif event in _STARTS:
         watch.started.append(f"{event} {arguments!r}")
@@ -116,7 +116,7 @@ def watching() -> Iterator[Watch]:
 def outside(paths: list[str], *folders: Path) -> list[str]:
     """Those that lie in none of the folders."""
     return [
-        each for each in paths if not any(Path(each).is_relative_to(folder) for folder in folders)
+        path for path in paths if not any(Path(path).is_relative_to(folder) for folder in folders)
     ]
 
 

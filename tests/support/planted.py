@@ -66,8 +66,8 @@ def read(path: Path) -> Planted:
         bugs[tool, kind].add(0)
     for number, line in enumerate(text.splitlines(), 1):
         marked = _BUG.search(line)
-        for each in marked[1].split("; ") if marked else ():
-            tool, kind = each.split(": ")
+        for bug in marked[1].split("; ") if marked else ():
+            tool, kind = bug.split(": ")
             bugs[tool, kind].add(number)
     fails = "failed" if "reference" in head else "skipped"
     return Planted(

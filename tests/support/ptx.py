@@ -39,10 +39,12 @@ class Launched:
 
 def kernel(body: str, parameters: str = "", functions: str = "", target: str = "sm_100") -> str:
     """A module with one entry, `k`; `parameters` such as `.u64 a, .u32 n`."""
-    given = ", ".join(f".param {each.strip()}" for each in parameters.split(",") if each.strip())
+    declarations = ", ".join(
+        f".param {parameter.strip()}" for parameter in parameters.split(",") if parameter.strip()
+    )
     return (
         f".version 8.8\n.target {target}\n.address_size 64\n{functions}\n"
-        f".visible .entry k({given})\n{{\n{body}\n}}\n"
+        f".visible .entry k({declarations})\n{{\n{body}\n}}\n"
     )
 
 
@@ -96,13 +98,17 @@ def blocks_of(grid: tuple[int, int, int]) -> list[tuple[int, int, int]]:
 
 def fill_memory(program: Program, arrays: Mapping[str, Any]) -> GlobalMemory:
     """Global memory with the arrays, and behind them the `__device__` variables."""
-    variables = {each.name: each for each in program.globals}
+    variables = {variable.name: variable for variable in program.globals}
     sizes = {name: (np.asarray(a).nbytes, np.asarray(a).itemsize) for name, a in arrays.items()}
-    memory = GlobalMemory(sizes | {each.name: (each.size, 1) for each in variables.values()})
+    memory = GlobalMemory(
+        sizes | {variable.name: (variable.size, 1) for variable in variables.values()}
+    )
     for name, array in arrays.items():
         memory.bytes_of(name)[:] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-    for each in variables.values():
-        memory.bytes_of(each.name)[:] = np.frombuffer(each.initial or bytes(each.size), np.uint8)
+    for variable in variables.values():
+        memory.bytes_of(variable.name)[:] = np.frombuffer(
+            variable.initial or bytes(variable.size), np.uint8
+        )
     return memory
 
 
@@ -114,10 +120,12 @@ def parameter_space(
     order: Sequence[str] = (),
 ) -> bytes:
     """The arrays' addresses, then the scalars, where the program has its parameters."""
-    given: dict[str, Any] = {name: np.uint64(memory.find(name).address) for name in arrays}
-    given |= scalars if isinstance(scalars, Mapping) else dict(enumerate(scalars))
-    values = [given[name] for name in order or given]
-    values = [each if isinstance(each, bytes) else np.asarray(each).tobytes() for each in values]
+    arguments: dict[str, Any] = {name: np.uint64(memory.find(name).address) for name in arrays}
+    arguments |= scalars if isinstance(scalars, Mapping) else dict(enumerate(scalars))
+    values = [arguments[name] for name in order or arguments]
+    values = [
+        value if isinstance(value, bytes) else np.asarray(value).tobytes() for value in values
+    ]
     space = bytearray(program.parameter_bytes)
     for variable, value in zip(program.parameter_variables, values, strict=True):
         offset = program.parameters[variable.name]
@@ -133,7 +141,9 @@ def arrays_left(
         name: memory.bytes_of(name).view(np.asarray(array).dtype).reshape(np.shape(array)).copy()
         for name, array in arrays.items()
     }
-    return left | {each.name: memory.bytes_of(each.name).copy() for each in program.globals}
+    return left | {
+        variable.name: memory.bytes_of(variable.name).copy() for variable in program.globals
+    }
 
 
 @dataclass(frozen=True, order=True)
@@ -171,7 +181,7 @@ class Checked:
 
     def of(self, tool: str) -> list[Mistake]:
         """The mistakes that one tool has seen."""
-        return [each for each in self.mistakes if each.tool == tool]
+        return [mistake for mistake in self.mistakes if mistake.tool == tool]
 
 
 def numbered(body: str) -> str:
@@ -209,7 +219,10 @@ def check(
     program = load_program(parse_ptx(text), "k")
     memory = fill_memory(program, arrays)
     extents = {
-        "global": [(each.address, each.address + each.size) for each in memory.allocations],
+        "global": [
+            (allocation.address, allocation.address + allocation.size)
+            for allocation in memory.allocations
+        ],
         "shared": _extents(program, program.shared, dynamic_shared_bytes),
         "local": _extents(program, program.local),
         "const": _extents(program, program.const),

@@ -86,8 +86,8 @@ class Case:
         """The command line, `memlab` excluded; writes the files that it needs."""
         for file, array in self.files.items():
             np.save(folder / file, array)
-        given = (each.replace("@", f"@{folder}/") for each in self.arguments)
-        options = [word for each in given for word in ("--arg", each)]
+        arguments = (argument.replace("@", f"@{folder}/") for argument in self.arguments)
+        options = [word for argument in arguments for word in ("--arg", argument)]
         reference = f"{FOLDER / 'references.py'}:{self.name}"
         geometry = ["--grid", self.grid, "--block", self.block]
         return ["run", f"{FOLDER}/{self.target}", *geometry, *options, "--reference", reference]

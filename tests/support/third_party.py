@@ -20,7 +20,7 @@ _LANE = np.arange(32)
 
 
 @dataclass(frozen=True)
-class Stranger:
+class ThirdPartyKernel:
     """A kernel and its launch.
 
     Attributes:
@@ -71,17 +71,17 @@ def _i4(value: int) -> np.int32:
 # --- Cooperative groups and CUB --------------------------------------------------------------
 
 
-def block_sum() -> Stranger:
+def block_sum() -> ThirdPartyKernel:
     x = _floats(3000)
     block = np.arange(3000) // 256 % 4
-    sums = np.array([x[block == each].astype("f8").sum() for each in range(4)], "f4")
+    sums = np.array([x[block == number].astype("f8").sum() for number in range(4)], "f4")
     inputs = {"x": x, "n": _i4(3000)}
-    return Stranger(
+    return ThirdPartyKernel(
         "groups.block_sum", "x sums n", inputs, {"sums": sums}, {}, (4, 1, 1), 256, within=1e-4
     )
 
 
-def tiles() -> Stranger:
+def tiles() -> ThirdPartyKernel:
     x = _numbers(0, 12, 256)
     group = x.reshape(-1, 8)
     before = np.cumsum(group, 1) - group
@@ -98,14 +98,14 @@ def tiles() -> Stranger:
     ]
     out = np.concatenate(rows).astype("i4")
     inputs = {"x": x, "n": _i4(256)}
-    return Stranger("groups.tiles", "x out n", inputs, {"out": out}, {}, (2, 1, 1), 128)
+    return ThirdPartyKernel("groups.tiles", "x out n", inputs, {"out": out}, {}, (2, 1, 1), 128)
 
 
-def compact() -> Stranger:
+def compact() -> ThirdPartyKernel:
     x = _numbers(-50, 50, 1000)
     kept = x[x > 0]
     outputs = {"out": kept, "count": np.array([kept.size], "i4")}
-    return Stranger(
+    return ThirdPartyKernel(
         "groups.compact",
         "x out count n",
         {"x": x, "n": _i4(1000)},
@@ -117,46 +117,48 @@ def compact() -> Stranger:
     )
 
 
-def partitions() -> Stranger:
+def partitions() -> ThirdPartyKernel:
     x = _numbers(-5, 50, 128)
     warp = x.reshape(-1, 32)
     same = (warp[:, :, None] & 3) == (warp[:, None, :] & 3)
     half = (warp[:, :, None] > 0) == (warp[:, None, :] > 0)
     below = np.tri(32, k=-1, dtype=bool)
     rows = [half.sum(2), (same * warp[:, None, :]).sum(2), (same & below).sum(2)]
-    out = np.concatenate([each.ravel() for each in rows]).astype("i4")
+    out = np.concatenate([row.ravel() for row in rows]).astype("i4")
     inputs = {"x": x, "n": _i4(128)}
-    return Stranger("groups.partitions", "x out n", inputs, {"out": out}, block=128)
+    return ThirdPartyKernel("groups.partitions", "x out n", inputs, {"out": out}, block=128)
 
 
-def staged() -> Stranger:
+def staged() -> ThirdPartyKernel:
     x = _floats(512)
     out = x.reshape(4, 128)[:, ::-1].ravel()
     inputs = {"x": x, "n": _i4(512)}
-    return Stranger("groups.staged", "x out n", inputs, {"out": out}, {}, (4, 1, 1), 128, 512)
+    return ThirdPartyKernel(
+        "groups.staged", "x out n", inputs, {"out": out}, {}, (4, 1, 1), 128, 512
+    )
 
 
-def block_reduce() -> Stranger:
+def block_reduce() -> ThirdPartyKernel:
     x = _floats(1024)
     items = x.reshape(2, 128, 4)
     out = np.stack([items.sum((1, 2)), items[:, :, 0].max(1)], 1).ravel()
-    return Stranger(
+    return ThirdPartyKernel(
         "cubs.block_reduce", "x out", {"x": x}, {"out": out}, {}, (2, 1, 1), 128, within=1e-4
     )
 
 
-def block_scan() -> Stranger:
+def block_scan() -> ThirdPartyKernel:
     x = _numbers(-9, 9, 2048)
     out = (np.cumsum(x.reshape(2, 1024), 1) - x.reshape(2, 1024)).ravel().astype("i4")
-    return Stranger("cubs.block_scan", "x out", {"x": x}, {"out": out}, {}, (2, 1, 1), 256)
+    return ThirdPartyKernel("cubs.block_scan", "x out", {"x": x}, {"out": out}, {}, (2, 1, 1), 256)
 
 
-def block_sort() -> Stranger:
+def block_sort() -> ThirdPartyKernel:
     keys = _numbers(0, 2**32, 1024, "u4")
     order = np.argsort(keys.reshape(2, 512), axis=1, kind="stable")
     outputs = {"out": np.sort(keys.reshape(2, 512), 1).ravel(), "values": order.ravel()}
     outputs["values"] = outputs["values"].astype("i4")
-    return Stranger(
+    return ThirdPartyKernel(
         "cubs.block_sort", "keys out values", {"keys": keys}, outputs, {}, (2, 1, 1), 128
     )
 
@@ -164,17 +166,17 @@ def block_sort() -> Stranger:
 # --- Atomics ---------------------------------------------------------------------------------
 
 
-def cas_loops() -> Stranger:
+def cas_loops() -> ThirdPartyKernel:
     x = _floats(500, kind="f8")
     outputs = {"total": np.array([x.sum()]), "most": np.array([x.max()], "f4")}
     before = {"total": np.zeros(1), "most": np.full(1, -9, "f4")}
     inputs = {"x": x, "n": _i4(500)}
-    return Stranger(
+    return ThirdPartyKernel(
         "atomics.cas_loops", "x total most n", inputs, outputs, before, (4, 1, 1), 128, within=1e-12
     )
 
 
-def libcudacxx() -> Stranger:
+def libcudacxx() -> ThirdPartyKernel:
     x = _numbers(-1000, 1000, 300)
     words = [x.min(), x.max(), np.bitwise_or.reduce(x & 255), np.bitwise_xor.reduce(x), 77, 1]
     outputs = {
@@ -182,9 +184,9 @@ def libcudacxx() -> Stranger:
         "counter": np.array([300], "i4"),
         "wide": np.array([x.sum()], "i8"),
     }
-    before = {name: np.zeros_like(each) for name, each in outputs.items()}
+    before = {name: np.zeros_like(output) for name, output in outputs.items()}
     inputs = {"x": x, "n": _i4(300)}
-    return Stranger(
+    return ThirdPartyKernel(
         "atomics.libcudacxx",
         "x out counter wide n",
         inputs,
@@ -195,7 +197,7 @@ def libcudacxx() -> Stranger:
     )
 
 
-def many_kinds() -> Stranger:
+def many_kinds() -> ThirdPartyKernel:
     x = _numbers(-(10**9), 10**9, 300)
     u, wide = x.view("u4"), x.astype("i8")
     down = 0
@@ -206,7 +208,7 @@ def many_kinds() -> Stranger:
     bits = wide.view("u8")
     masks = [2**64 - 1, 2**64 - 2**32, np.bitwise_xor.reduce(bits << np.uint64(20))]
     outputs = {
-        "u": np.array([int(each) for each in words], "u4"),
+        "u": np.array([int(word) for word in words], "u4"),
         "l": np.array([wide.min(), wide.max()]) * 1_000_000_007,
         "ul": np.array([int(bits.sum()), *map(int, masks), int(bits.max()), 0, 5, 9], "u8"),
         "f": np.arange(-1, 300).astype("f4"),
@@ -220,7 +222,7 @@ def many_kinds() -> Stranger:
         "f": np.full(301, -1, "f4"),
         "seen": np.full(301, -1, "i4"),
     }
-    return Stranger(
+    return ThirdPartyKernel(
         "atomics.many_kinds",
         "x u l ul f seen n",
         {"x": x, "n": _i4(300)},
@@ -232,7 +234,7 @@ def many_kinds() -> Stranger:
     )
 
 
-def half_sums() -> Stranger:
+def half_sums() -> ThirdPartyKernel:
     outputs = {
         "h": np.array([64, 32], "f2"),
         "h1": np.array([16], "f2"),
@@ -240,25 +242,25 @@ def half_sums() -> Stranger:
         "f": np.array([64, 128, 0, 0, 64, 128, 192, 256], "f4"),
     }
     outputs["b"] = outputs["b"].astype("u2")
-    before = {name: np.zeros_like(each) for name, each in outputs.items()}
-    return Stranger("atomics.half_sums", "h h1 b f", {}, outputs, before, (2, 1, 1))
+    before = {name: np.zeros_like(output) for name, output in outputs.items()}
+    return ThirdPartyKernel("atomics.half_sums", "h h1 b f", {}, outputs, before, (2, 1, 1))
 
 
-def last_block() -> Stranger:
+def last_block() -> ThirdPartyKernel:
     x = _floats(2000)
     thread = np.arange(2000) // 128 % 6
-    sums = np.array([x[thread == each].astype("f8").sum() for each in range(6)])
+    sums = np.array([x[thread == number].astype("f8").sum() for number in range(6)])
     outputs = {"partial": sums.astype("f4"), "total": np.array([sums.sum()], "f4")}
     inputs = {"x": x, "n": _i4(2000)}
-    return Stranger(
+    return ThirdPartyKernel(
         "atomics.last_block", "x partial total n", inputs, outputs, {}, (6, 1, 1), 128, within=1e-4
     )
 
 
-def mutex() -> Stranger:
+def mutex() -> ThirdPartyKernel:
     outputs = {"lock": np.zeros(1, "i4"), "value": np.array([16], "i4")}
     before = {name: np.zeros(1, "i4") for name in outputs}
-    return Stranger(
+    return ThirdPartyKernel(
         "atomics.mutex",
         "lock value",
         {},
@@ -270,9 +272,9 @@ def mutex() -> Stranger:
     )
 
 
-def wide_cas() -> Stranger:
+def wide_cas() -> ThirdPartyKernel:
     outputs = {"p": np.array([0, 7, 0, 31]), "out": np.array([0] + [7] * 31 + [0, *range(31)])}
-    return Stranger("atomics.wide_cas", "p out", {}, outputs, {"p": np.zeros(4, "i8")})
+    return ThirdPartyKernel("atomics.wide_cas", "p out", {}, outputs, {"p": np.zeros(4, "i8")})
 
 
 # --- Tensor cores ----------------------------------------------------------------------------
@@ -280,12 +282,12 @@ def wide_cas() -> Stranger:
 
 def _product(
     name: str, a: Array, b: Array, kind: str, within: float, columns: str = "", least: Any = TURING
-) -> Stranger:
+) -> ThirdPartyKernel:
     """C = 2 (A B + 1); `columns` says which of `a` and `b` lie column by column."""
     c = (2 * (a.astype("f8") @ b.astype("f8") + 1)).astype(kind)
     given = {"a": a.T if "a" in columns else a, "b": b.T if "b" in columns else b}
-    inputs = {each: np.ascontiguousarray(value).ravel() for each, value in given.items()}
-    return Stranger(
+    inputs = {name: np.ascontiguousarray(value).ravel() for name, value in given.items()}
+    return ThirdPartyKernel(
         f"tensors.{name}",
         "a b c",
         inputs,
@@ -299,40 +301,40 @@ def _halves(*shape: int, seed: int = 0) -> Array:
     return _floats(*shape, seed=seed, kind="f2")
 
 
-def w16_rr() -> Stranger:
+def w16_rr() -> ThirdPartyKernel:
     return _product("w16_rr", _halves(16, 16), _halves(16, 16, seed=1), "f4", 1e-4)
 
 
-def w16_cr_half() -> Stranger:
+def w16_cr_half() -> ThirdPartyKernel:
     a, b = _halves(16, 16), _halves(16, 16, seed=1)
     return _product("w16_cr_half", a, b, "f2", 4e-3, columns="a")
 
 
-def w8_rr() -> Stranger:
+def w8_rr() -> ThirdPartyKernel:
     return _product("w8_rr", _halves(8, 16), _halves(16, 32, seed=1), "f4", 1e-4)
 
 
-def w16_s8() -> Stranger:
+def w16_s8() -> ThirdPartyKernel:
     a, b = (_numbers(-128, 128, 256, "i1", seed).reshape(16, 16) for seed in (0, 1))
     return _product("w16_s8", a, b, "i4", 0, columns="b")
 
 
-def w16_tf32() -> Stranger:
+def w16_tf32() -> ThirdPartyKernel:
     a, b = _floats(16, 8), _floats(8, 16, seed=1)
-    exact = [(each.view("u4") & 0xFFFF_E000).view("f4") for each in (a, b)]
+    exact = [(array.view("u4") & 0xFFFF_E000).view("f4") for array in (a, b)]
     return _product("w16_tf32", exact[0], exact[1], "f4", 1e-4, least=AMPERE)
 
 
-def w8_f64() -> Stranger:
+def w8_f64() -> ThirdPartyKernel:
     a, b = _floats(8, 4, kind="f8"), _floats(4, 8, seed=1, kind="f8")
     return _product("w8_f64", a, b, "f8", 1e-12, columns="b", least=AMPERE)
 
 
-def wmma_gemm() -> Stranger:
+def wmma_gemm() -> ThirdPartyKernel:
     a, b = _halves(64, 48), _halves(48, 96, seed=1)
     c = (a.astype("f8") @ b.astype("f8")).astype("f4")
     inputs = {"a": a.ravel(), "b": b.ravel(), "m": _i4(64), "n": _i4(96), "k": _i4(48)}
-    return Stranger(
+    return ThirdPartyKernel(
         "tensors.wmma_gemm",
         "a b c m n k",
         inputs,
@@ -345,10 +347,10 @@ def wmma_gemm() -> Stranger:
     )
 
 
-def mma_s8() -> Stranger:
+def mma_s8() -> ThirdPartyKernel:
     a, b = _numbers(-128, 128, 512, "i1"), _numbers(-128, 128, 256, "i1", 1)
     c = a.reshape(16, 32).astype("i4") @ b.reshape(8, 32).astype("i4").T
-    return Stranger(
+    return ThirdPartyKernel(
         "tensors.mma_s8",
         "a b c",
         {"a": a.view("i4"), "b": b.view("i4")},
@@ -358,11 +360,11 @@ def mma_s8() -> Stranger:
     )
 
 
-def ldmatrix_mma() -> Stranger:
+def ldmatrix_mma() -> ThirdPartyKernel:
     a, b = _halves(16, 16), _halves(16, 8, seed=1)
     c = (a.astype("f8") @ b.astype("f8")).astype("f4").ravel()
     inputs = {"a": a.ravel(), "b": b.ravel()}
-    return Stranger(
+    return ThirdPartyKernel(
         "tensors.ldmatrix_mma",
         "a b c",
         inputs,
@@ -372,26 +374,26 @@ def ldmatrix_mma() -> Stranger:
     )
 
 
-def dmma() -> Stranger:
+def dmma() -> ThirdPartyKernel:
     a, b = _floats(8, 4, kind="f8"), _floats(8, 4, seed=1, kind="f8")
     inputs = {"a": a.ravel(), "b": b.ravel()}
-    return Stranger("tensors.dmma", "a b c", inputs, {"c": (a @ b.T).ravel()}, within=1e-12)
+    return ThirdPartyKernel("tensors.dmma", "a b c", inputs, {"c": (a @ b.T).ravel()}, within=1e-12)
 
 
-def stmatrix() -> Stranger:
+def stmatrix() -> ThirdPartyKernel:
     # Lane 4 r + j holds elements 2 j and 2 j + 1 of row r of each matrix (PTX ISA, "stmatrix").
     words = _numbers(0, 2**32, 128, "u4")
-    return Stranger("tensors.stmatrix", "a c", {"a": words}, {"c": words.view("u2")})
+    return ThirdPartyKernel("tensors.stmatrix", "a c", {"a": words}, {"c": words.view("u2")})
 
 
 # --- Copies and barriers that do not wait ----------------------------------------------------
 
 
-def pipeline_primitives() -> Stranger:
+def pipeline_primitives() -> ThirdPartyKernel:
     x = _floats(10, 64, 4)
     inputs = {"x": x.ravel(), "tiles": _i4(5)}
     out = x[:, ::-1, ::-1].ravel()
-    return Stranger(
+    return ThirdPartyKernel(
         "async.pipeline_primitives",
         "x out tiles",
         inputs,
@@ -403,20 +405,20 @@ def pipeline_primitives() -> Stranger:
     )
 
 
-def cuda_pipeline() -> Stranger:
+def cuda_pipeline() -> ThirdPartyKernel:
     x = _numbers(0, 99, 640)
     inputs = {"x": x, "tiles": _i4(5)}
     out = x.reshape(-1, 128)[:, ::-1].ravel()
-    return Stranger("async.cuda_pipeline", "x out tiles", inputs, {"out": out}, block=128)
+    return ThirdPartyKernel("async.cuda_pipeline", "x out tiles", inputs, {"out": out}, block=128)
 
 
-def cuda_barrier() -> Stranger:
+def cuda_barrier() -> ThirdPartyKernel:
     x = _floats(256)
     out = x.reshape(2, 128)
     for _ in range(4):
         out = np.float32(0.5) * out + np.float32(0.5) * np.roll(out, -1, 1)
     inputs = {"x": x, "rounds": _i4(4)}
-    return Stranger(
+    return ThirdPartyKernel(
         "async.cuda_barrier",
         "x out rounds",
         inputs,
@@ -429,36 +431,38 @@ def cuda_barrier() -> Stranger:
     )
 
 
-def named_barriers() -> Stranger:
+def named_barriers() -> ThirdPartyKernel:
     x = _floats(7 * 32)
     inputs = {"x": x, "tiles": _i4(7)}
     out = 2 * x.reshape(7, 32)[:, ::-1].ravel()
-    return Stranger(
+    return ThirdPartyKernel(
         "async.named_barriers", "x out tiles", inputs, {"out": out}, block=64, checked=False
     )
 
 
-def mbarrier_asm() -> Stranger:
+def mbarrier_asm() -> ThirdPartyKernel:
     x = _numbers(0, 99, 64)
-    return Stranger("async.mbarrier_asm", "x out", {"x": x}, {"out": x[::-1]}, block=64)
+    return ThirdPartyKernel("async.mbarrier_asm", "x out", {"x": x}, {"out": x[::-1]}, block=64)
 
 
 # --- Warps, wide integers, the language ------------------------------------------------------
 
 
-def spin_flag() -> Stranger:
+def spin_flag() -> ThirdPartyKernel:
     x = _numbers(0, 99, 64)
     outputs = {"flag": np.ones(1, "i4"), "out": (2 * x + np.arange(4)[:, None]).ravel()}
     outputs["out"] = outputs["out"].astype("i4")
     before = {"flag": np.zeros(1, "i4")}
-    return Stranger("warps.spin_flag", "flag x out", {"x": x}, outputs, before, (4, 1, 1), 64)
+    return ThirdPartyKernel(
+        "warps.spin_flag", "flag x out", {"x": x}, outputs, before, (4, 1, 1), 64
+    )
 
 
-def early_return() -> Stranger:
+def early_return() -> ThirdPartyKernel:
     x = _numbers(0, 100, 77)
     outputs = {"out": np.array([x.sum()], "i4")}
     inputs = {"x": x, "n": _i4(77)}
-    return Stranger(
+    return ThirdPartyKernel(
         "warps.early_return", "x out n", inputs, outputs, {"out": np.zeros(1, "i4")}, block=128
     )
 
@@ -484,7 +488,7 @@ def _wide(x: int, y: int) -> list[int]:
     ]  # fmt: skip
 
 
-def wide() -> Stranger:
+def wide() -> ThirdPartyKernel:
     shifts = [_numbers(0, 60, 100, "i8", seed) for seed in (2, 3)]
     a, b = (_numbers(-(2**63), 2**63 - 1, 100, "i8", s) >> shifts[s] for s in (0, 1))
     rows = [
@@ -493,7 +497,7 @@ def wide() -> Stranger:
     ]
     out = np.array(rows).T.ravel()
     inputs = {"a": a, "b": b, "n": _i4(100)}
-    return Stranger(
+    return ThirdPartyKernel(
         "bits.wide",
         "a b out n",
         inputs,
@@ -503,7 +507,7 @@ def wide() -> Stranger:
     )
 
 
-def layouts() -> Stranger:
+def layouts() -> ThirdPartyKernel:
     particle = np.dtype(
         {
             "names": ["tag", "mass", "kind", "pos", "alive"],
@@ -531,7 +535,7 @@ def layouts() -> Stranger:
     word = p["pos"][:, 1].copy().view("u4")
     first = p["tag"] + p["mass"] + p["kind"] + p["pos"][:, 0] * p["pos"][:, 2] + p["alive"]
     out = np.concatenate([first + (word >> 24) + (word >> 31), q["a"] + q["b"] + q["c"]])
-    return Stranger(
+    return ThirdPartyKernel(
         "language.layouts",
         "p q bits out n",
         {"p": p.view("u1").ravel(), "q": q.view("u1").ravel(), "n": _i4(n)},
@@ -542,37 +546,39 @@ def layouts() -> Stranger:
     )
 
 
-def copies() -> Stranger:
+def copies() -> ThirdPartyKernel:
     x = _numbers(0, 200, 1300, "u1")
     local = np.full((100, 24), 7, "u1")
     local[:, 3:16] = x.reshape(100, 13)
     local[np.arange(100), x[::13] % 20] += 1
     inputs = {"x": x, "n": _i4(100)}
-    return Stranger("language.copies", "x out n", inputs, {"out": local.ravel()}, {}, (4, 1, 1))
+    return ThirdPartyKernel(
+        "language.copies", "x out n", inputs, {"out": local.ravel()}, {}, (4, 1, 1)
+    )
 
 
-def assertions_that_hold() -> Stranger:
+def assertions_that_hold() -> ThirdPartyKernel:
     x = _numbers(0, 99, 100)
     inputs = {"x": x, "n": _i4(100)}
-    return Stranger("language.checked", "x out n", inputs, {"out": x + 1}, {}, (4, 1, 1))
+    return ThirdPartyKernel("language.checked", "x out n", inputs, {"out": x + 1}, {}, (4, 1, 1))
 
 
-def _chosen(name: str, out: Array, kinds: Array) -> Stranger:
+def _chosen(name: str, out: Array, kinds: Array) -> ThirdPartyKernel:
     inputs = {"x": _floats(100), "kind": kinds, "n": _i4(100)}
-    return Stranger(f"indirect.{name}", "x kind out n", inputs, {"out": out}, {}, (4, 1, 1))
+    return ThirdPartyKernel(f"indirect.{name}", "x kind out n", inputs, {"out": out}, {}, (4, 1, 1))
 
 
-def virtuals() -> Stranger:
+def virtuals() -> ThirdPartyKernel:
     x, kinds = _floats(100), _numbers(0, 2, 100)
     return _chosen("virtuals", np.where(kinds != 0, 2 * x, x * x), kinds)
 
 
-def pointers_table() -> Stranger:
+def pointers_table() -> ThirdPartyKernel:
     x, kinds, three = _floats(100), _numbers(0, 3, 100), np.float32(3)
     return _chosen("pointers_table", np.choose(kinds, [x + three, x * three, x - three]), kinds)
 
 
-def two_arrays() -> Stranger:
+def two_arrays() -> ThirdPartyKernel:
     a, b, place = _floats(100), _floats(100, seed=1), np.arange(100)
     moved = np.where(place % 3 != 0, a, b) + np.float32(1)
     outputs = {
@@ -581,16 +587,18 @@ def two_arrays() -> Stranger:
     }
     before = {name: np.zeros(100, "f4") for name in outputs}
     inputs = {"a": a, "b": b, "n": _i4(100)}
-    return Stranger("indirect.two_arrays", "a b out other n", inputs, outputs, before, (4, 1, 1))
+    return ThirdPartyKernel(
+        "indirect.two_arrays", "a b out other n", inputs, outputs, before, (4, 1, 1)
+    )
 
 
-def bitonic() -> Stranger:
+def bitonic() -> ThirdPartyKernel:
     x = _floats(512)
     outputs = {"x": np.sort(x.reshape(2, 256), 1).ravel()}
-    return Stranger("apps.bitonic", "x", {}, outputs, {"x": x}, (2, 1, 1), 256, 1024)
+    return ThirdPartyKernel("apps.bitonic", "x", {}, outputs, {"x": x}, (2, 1, 1), 256, 1024)
 
 
-def lookback() -> Stranger:
+def lookback() -> ThirdPartyKernel:
     """Blocks that wait for those before them, more of them than run at once."""
     x, blocks = _numbers(-9, 9, 100 * 256 - 77), 100
     sums = np.cumsum(np.resize(np.append(x, np.zeros(77, "i4")), blocks * 256))[255::256]
@@ -601,12 +609,12 @@ def lookback() -> Stranger:
     }
     before = {"state": np.zeros(2 * blocks, "i4"), "ticket": np.zeros(1, "i4")}
     inputs = {"x": x, "n": _i4(x.size)}
-    return Stranger(
+    return ThirdPartyKernel(
         "apps.lookback", "x out state ticket n", inputs, outputs, before, (blocks, 1, 1), 256
     )
 
 
-STRANGERS: tuple[Callable[[], Stranger], ...] = (
+THIRD_PARTY_KERNELS: tuple[Callable[[], ThirdPartyKernel], ...] = (
     block_sum, tiles, compact, partitions, staged, block_reduce, block_scan, block_sort,
     cas_loops, libcudacxx, many_kinds, half_sums, last_block, mutex, wide_cas,
     w16_rr, w16_cr_half, w8_rr, w16_s8, w16_tf32, w8_f64, wmma_gemm, mma_s8, ldmatrix_mma, dmma,

@@ -45,8 +45,8 @@ BARE = MachineState(
 )
 
 
-def found(facts: MachineState, subject: str) -> DiagnosisItem:
-    return next(each for each in diagnose(facts).findings if each.subject == subject)
+def found(machine: MachineState, subject: str) -> DiagnosisItem:
+    return next(item for item in diagnose(machine).findings if item.subject == subject)
 
 
 def test_a_healthy_machine_has_nothing_to_mend() -> None:
@@ -54,18 +54,18 @@ def test_a_healthy_machine_has_nothing_to_mend() -> None:
 
     assert diagnosis.gpu_works
     assert diagnosis.emulator_works
-    assert {each.state for each in diagnosis.findings} == {"works"}
-    assert not any(each.advice for each in diagnosis.findings)
+    assert {item.state for item in diagnosis.findings} == {"works"}
+    assert not any(item.advice for item in diagnosis.findings)
 
 
 def test_a_lost_gpu_is_named_beside_those_that_work() -> None:
     lost = Gpu(1, "unknown", uuid="", compute_capability=None, error="NVML: GPU is lost")
-    facts = replace(HEALTHY, gpus=(H200, lost))
+    machine = replace(HEALTHY, gpus=(H200, lost))
 
-    assert diagnose(facts).gpu_works
-    assert found(facts, "GPUs").found == "1 visible: NVIDIA H200"
-    assert found(facts, "clocks 0").state == "works"
-    assert (found(facts, "GPU 1").state, found(facts, "GPU 1").found) == (
+    assert diagnose(machine).gpu_works
+    assert found(machine, "GPUs").found == "1 visible: NVIDIA H200"
+    assert found(machine, "clocks 0").state == "works"
+    assert (found(machine, "GPU 1").state, found(machine, "GPU 1").found) == (
         "note",
         "NVML: GPU is lost",
     )
@@ -78,7 +78,7 @@ def test_without_a_gpu_the_emulator_works_and_no_gpu_software_is_urged() -> None
     assert diagnosis.emulator_works
     assert found(BARE, "driver").found == "no NVIDIA driver is loaded"
     assert "--device h200" in found(BARE, "driver").advice
-    assert not any("pip install" in each.advice for each in diagnosis.findings)
+    assert not any("pip install" in item.advice for item in diagnosis.findings)
 
 
 @pytest.mark.parametrize(
@@ -142,13 +142,13 @@ def test_without_a_gpu_the_emulator_works_and_no_gpu_software_is_urged() -> None
 def test_what_is_wrong_is_named_with_what_to_do(
     broken: dict[str, object], subject: str, state: str, advice: str
 ) -> None:
-    facts = replace(HEALTHY, **broken)  # type: ignore[arg-type]
-    finding = found(facts, subject)
+    machine = replace(HEALTHY, **broken)  # type: ignore[arg-type]
+    finding = found(machine, subject)
 
     assert finding.state == state
     assert advice in finding.advice
-    diagnosis = diagnose(facts)
-    failing = {each.subject for each in diagnosis.findings if each.state == "fails"}
+    diagnosis = diagnose(machine)
+    failing = {item.subject for item in diagnosis.findings if item.state == "fails"}
     assert diagnosis.gpu_works == (not failing - {"emulator"})
 
 
@@ -180,10 +180,10 @@ def test_the_visible_gpus_are_those_that_cuda_shows(value: str | None, indices: 
 
 def test_several_gpus_are_told_apart() -> None:
     hot = replace(H200, index=1, uuid="GPU-2", slowdowns=("hardware thermal limit",))
-    facts = replace(HEALTHY, gpus=(H200, hot), visible_gpus=2)
+    machine = replace(HEALTHY, gpus=(H200, hot), visible_gpus=2)
 
-    assert found(facts, "clocks 0").state == "works"
-    assert "hardware thermal limit" in found(facts, "clocks 1").found
+    assert found(machine, "clocks 0").state == "works"
+    assert "hardware thermal limit" in found(machine, "clocks 1").found
 
 
 def test_a_probe_that_breaks_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,7 +195,7 @@ def test_a_probe_that_breaks_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> 
     def crashing() -> object:
         raise RuntimeError
 
-    facts = probe_machine(
+    machine = probe_machine(
         Probes(
             driver=lambda: "580.1",
             driver_cuda=lambda: (13, 0),
@@ -211,16 +211,16 @@ def test_a_probe_that_breaks_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> 
         )
     )
 
-    assert facts.errors == {"pycuda": "two lines", "gpus": "RuntimeError"}
-    assert facts.driver == "580.1"
-    assert facts.nvrtc_architectures == ((9, 0),)
-    assert facts.visible_devices == "0"
-    assert facts.ncu == "/bin/ncu"
+    assert machine.errors == {"pycuda": "two lines", "gpus": "RuntimeError"}
+    assert machine.driver == "580.1"
+    assert machine.nvrtc_architectures == ((9, 0),)
+    assert machine.visible_devices == "0"
+    assert machine.ncu == "/bin/ncu"
 
 
 def test_the_real_probes_end_on_any_machine() -> None:
-    facts = probe_machine()
+    machine = probe_machine()
 
-    assert facts.emulator
-    assert diagnose(facts).emulator_works
-    assert all("\n" not in reason for reason in facts.errors.values())
+    assert machine.emulator
+    assert diagnose(machine).emulator_works
+    assert all("\n" not in reason for reason in machine.errors.values())

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from paths import DATA
-from third_party import HOPPER, STRANGERS, Stranger, assertions_that_hold
+from third_party import HOPPER, THIRD_PARTY_KERNELS, ThirdPartyKernel, assertions_that_hold
 
 from memlab.device.budget import Budget
 from memlab.device.checking.check import check_launch
@@ -29,16 +29,16 @@ THIRD_PARTY = DATA / "third_party"
 BUDGET = Budget(timeout_s=20)
 CASES = [
     pytest.param(make, architecture, id=f"{make.__name__}-sm_{architecture[0]}{architecture[1]}")
-    for make in STRANGERS
+    for make in THIRD_PARTY_KERNELS
     for architecture in make().architectures
 ]
 
 
-def launch_of(stranger: Stranger, folder: Path) -> Launch:
-    file, entry = stranger.name.split(".")
+def launch_of(kernel: ThirdPartyKernel, folder: Path) -> Launch:
+    file, entry = kernel.name.split(".")
     arguments: list[Buffer | Scalar] = []
-    for name in stranger.order.split():
-        value = stranger.inputs.get(name, stranger.before.get(name))
+    for name in kernel.order.split():
+        value = kernel.inputs.get(name, kernel.before.get(name))
         if isinstance(value, np.generic):
             arguments.append(Scalar(name, value.dtype.name, value.item()))
             continue
@@ -46,8 +46,8 @@ def launch_of(stranger: Stranger, folder: Path) -> Launch:
         if value is not None:
             np.save(folder / f"{name}.npy", value)
             fill = NpyFile(str(folder / f"{name}.npy"))
-        array = stranger.outputs.get(name, value)
-        role = "in" if name in stranger.inputs else "inout" if name in stranger.before else "out"
+        array = kernel.outputs.get(name, value)
+        role = "in" if name in kernel.inputs else "inout" if name in kernel.before else "out"
         arguments.append(Buffer(name, array.shape, array.dtype.name, role, fill))
     return Launch(
         kernel=entry,
@@ -56,9 +56,9 @@ def launch_of(stranger: Stranger, folder: Path) -> Launch:
         source_name=f"{file}.cu",
         entry=entry,
         defines={},
-        grid=stranger.grid,
-        block=(stranger.block, 1, 1),
-        dynamic_shared_bytes=stranger.shared,
+        grid=kernel.grid,
+        block=(kernel.block, 1, 1),
+        dynamic_shared_bytes=kernel.shared,
         arguments=tuple(arguments),
         flop=None,
         compulsory_bytes=0,
@@ -83,25 +83,25 @@ def run(launch: Launch, architecture: tuple[int, int]) -> dict[str, Any]:
 def test_a_kernel_gives_the_results_of_numpy(
     make: Any, architecture: tuple[int, int], tmp_path: Path
 ) -> None:
-    stranger = make()
+    kernel = make()
 
-    found = run(launch_of(stranger, tmp_path), architecture)
+    found = run(launch_of(kernel, tmp_path), architecture)
 
-    for name, expected in stranger.outputs.items():
-        values = np.sort(found[name]) if name in stranger.loose else found[name]
-        wanted = np.sort(expected) if name in stranger.loose else expected
-        if wanted.dtype.kind == "f" and stranger.within:
+    for name, expected in kernel.outputs.items():
+        values = np.sort(found[name]) if name in kernel.loose else found[name]
+        wanted = np.sort(expected) if name in kernel.loose else expected
+        if wanted.dtype.kind == "f" and kernel.within:
             np.testing.assert_allclose(
-                values, wanted, rtol=stranger.within, atol=stranger.within, err_msg=name
+                values, wanted, rtol=kernel.within, atol=kernel.within, err_msg=name
             )
         else:
             np.testing.assert_array_equal(values, wanted, err_msg=name)
 
 
-@pytest.mark.parametrize("make", [stranger for stranger in STRANGERS if stranger().checked])
+@pytest.mark.parametrize("make", [kernel for kernel in THIRD_PARTY_KERNELS if kernel().checked])
 def test_a_correct_kernel_has_no_finding(make: Any, tmp_path: Path) -> None:
-    stranger = make()
-    launch = launch_of(stranger, tmp_path)
+    kernel = make()
+    launch = launch_of(kernel, tmp_path)
     device = DeviceSummary("NVIDIA H200", "emulated", HOPPER, "h200")
 
     report = check_launch(launch, compile_launch(launch, HOPPER), device, budget=BUDGET)
@@ -110,21 +110,23 @@ def test_a_correct_kernel_has_no_finding(make: Any, tmp_path: Path) -> None:
 
 
 def test_an_assertion_that_fails_is_named(tmp_path: Path) -> None:
-    stranger = assertions_that_hold()
-    stranger.inputs["x"][70] = -1
+    kernel = assertions_that_hold()
+    kernel.inputs["x"][70] = -1
 
     with pytest.raises(KernelFault) as error:
-        run(launch_of(stranger, tmp_path), HOPPER)
+        run(launch_of(kernel, tmp_path), HOPPER)
 
     assert str(error.value).startswith(
         'assertion failed: x[i] >= 0 && "negative input", by block (2, 0, 0) thread (6, 0, 0), line'
     )
 
 
-def printing(count: int) -> Stranger:
+def printing(count: int) -> ThirdPartyKernel:
     x = np.full(count, 3, "i4")
     inputs = {"x": x, "n": np.int32(count)}
-    return Stranger("language.prints", "x out n", inputs, {"out": x}, {}, (-(-count // 32), 1, 1))
+    return ThirdPartyKernel(
+        "language.prints", "x out n", inputs, {"out": x}, {}, (-(-count // 32), 1, 1)
+    )
 
 
 def test_printf_prints_once_for_each_thread_in_order(

@@ -259,8 +259,10 @@ def test_a_gpu_that_cannot_be_used_is_told_of_once(
     for _ in range(2):  # both with an emulated H200
         assert main(["devicequery"]) == 0
     assert len(recwarn) == bool(reason)
-    for each in recwarn:  # what Python prints on stderr
-        line = warnings.formatwarning(each.message, each.category, each.filename, each.lineno)
+    for warning in recwarn:  # what Python prints on stderr
+        line = warnings.formatwarning(
+            warning.message, warning.category, warning.filename, warning.lineno
+        )
         assert line.startswith("memlab: a GPU may be here, but ")
         assert reason in line
         assert "'memlab doctor'" in line
@@ -308,9 +310,9 @@ def test_arguments_are_numbers_that_pycuda_packs(dtype: str) -> None:
     )
     words = _argument_words(arguments)
 
-    assert all(isinstance(each, np.number) for each in words)
-    assert {each.dtype.char for each in words} <= set("bBhHiIlLqQfd")  # pycuda._pvt_struct.pack
-    assert b"".join(each.tobytes() for each in words) == arguments
+    assert all(isinstance(word, np.number) for word in words)
+    assert {word.dtype.char for word in words} <= set("bBhHiIlLqQfd")  # pycuda._pvt_struct.pack
+    assert b"".join(word.tobytes() for word in words) == arguments
 
 
 def test_small_outputs_are_compared_whole() -> None:

@@ -107,7 +107,9 @@ def waits(link: WorkerLink, cubin: bytes) -> dict[str, Samples]:
             "two": two(0),
             "two with a slow host": two(SLOW_HOST_S),
         }
-        return {name: session.time(each, SETTINGS, flush=False) for name, each in queued.items()}
+        return {
+            name: session.time(launch, SETTINGS, flush=False) for name, launch in queued.items()
+        }
 
 
 def cold_and_warm(link: WorkerLink, cubin: bytes) -> tuple[Samples, Samples]:

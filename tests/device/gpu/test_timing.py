@@ -60,13 +60,13 @@ def noisy(spread: float, duration_s: float = 1e-3) -> Bench:
 def test_the_interval_of_the_median_has_the_tabulated_ranks(
     count: int, low: int, high: int
 ) -> None:
-    assert median_interval([float(each) for each in range(count, 0, -1)]) == (low, high)
+    assert median_interval([float(value) for value in range(count, 0, -1)]) == (low, high)
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 5])
 def test_five_samples_have_no_interval(count: int) -> None:
     """All of five lie on one side of the median with probability 2/32, more than 5%."""
-    samples = Samples(tuple(Sample(1e-6 * each) for each in range(1, count + 1)))
+    samples = Samples(tuple(Sample(1e-6 * value) for value in range(1, count + 1)))
     time = summarize_time(samples, samples)
 
     assert median_interval(samples.durations_s) is None
@@ -75,8 +75,8 @@ def test_five_samples_have_no_interval(count: int) -> None:
 
 
 def test_the_interval_of_many_samples_joins_the_exact_one() -> None:
-    exact = median_interval([float(each) for each in range(1, 1001)])
-    normal = median_interval([float(each) for each in range(1, 1002)])
+    exact = median_interval([float(value) for value in range(1, 1001)])
+    normal = median_interval([float(value) for value in range(1, 1002)])
 
     assert normal[0] == pytest.approx(exact[0], abs=1)
     assert normal[1] == pytest.approx(exact[1], abs=2)

@@ -62,7 +62,7 @@ def test_the_counters_of_a_real_gpu() -> None:
     assert 2 * 64 * 64 * 4 <= counted["dram_read_bytes"] < 2 * 2 * 64 * 64 * 4
     assert 2e-6 < counted["duration_s"] < 8e-6
     asked_since = {
-        each for each in ncu.COUNTER_METRICS if "_atomic_" in each or "_reduction_" in each
+        name for name in ncu.COUNTER_METRICS if "_atomic_" in name or "_reduction_" in name
     }
     assert set(counted) == set(ncu.COUNTER_METRICS) - asked_since | {"duration_s"}
 

@@ -58,7 +58,7 @@ def install(monkeypatch, tmp_path):
 
 def test_both_verdicts_are_matched_by_tool_and_line() -> None:
     def finding(tool, line, other=None, kind="") -> CheckFinding:
-        places = [each and SourceLocation(each, "", None, None) for each in (line, other)]
+        places = [number and SourceLocation(number, "", None, None) for number in (line, other)]
         return CheckFinding(tool, kind, "", "", "", *places)
 
     store, race, barrier = (
@@ -71,7 +71,7 @@ def test_both_verdicts_are_matched_by_tool_and_line() -> None:
 
     pairs = sanitizer.match_findings([store, race, barrier], [waited, turned, elsewhere])
 
-    assert [(each.tool, each.lines, each.memlab, each.sanitizer) for each in pairs] == [
+    assert [(pair.tool, pair.lines, pair.memlab, pair.sanitizer) for pair in pairs] == [
         ("memcheck", (7,), None, elsewhere),
         ("memcheck", (9,), store, None),
         ("racecheck", (7, 9), race, turned),
@@ -95,7 +95,7 @@ def test_a_launch_goes_through_every_tool(install, launch, tmp_path) -> None:
     report = sanitizer.run_sanitizer(launch, index=1, seed=7)
 
     assert report.version == "2026.3.0.0"
-    assert {each.tool for each in report.findings} == set(TOOLS)
+    assert {finding.tool for finding in report.findings} == set(TOOLS)
     assert len(report.findings) == 8
     for tool in TOOLS:
         seen = pickle.loads((tmp_path / f"{tool}.request").read_bytes())
@@ -118,11 +118,11 @@ def test_a_tool_without_a_verdict_is_a_note(install, launch) -> None:
 
     report = sanitizer.run_sanitizer(launch)
 
-    assert {each.tool for each in report.findings} == {"memcheck"}
+    assert {finding.tool for finding in report.findings} == {"memcheck"}
     assert report.tools == ("memcheck",)
-    failed = [each for each in report.notes if "the launch failed" in each]
-    assert [each.split(":")[0] for each in failed] == ["initcheck", "racecheck", "synccheck"]
-    assert all("an illegal address" in each for each in failed)
+    failed = [note for note in report.notes if "the launch failed" in note]
+    assert [note.split(":")[0] for note in failed] == ["initcheck", "racecheck", "synccheck"]
+    assert all("an illegal address" in note for note in failed)
 
 
 CLEAN = "========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors\n"
@@ -287,10 +287,10 @@ def test_without_it_the_message_says_how_to_get_it(launch, monkeypatch) -> None:
 )
 def test_a_pip_package_is_taken_if_it_is_whole(monkeypatch, tmp_path, files, found) -> None:
     root = tmp_path / "nvidia/cu13"
-    for each in files:
-        (root / each).parent.mkdir(parents=True, exist_ok=True)
-        (root / each).touch()
-    listed = [SimpleNamespace(locate=lambda each=each: root / each) for each in files]
+    for name in files:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).touch()
+    listed = [SimpleNamespace(locate=lambda name=name: root / name) for name in files]
     monkeypatch.setattr(sanitizer, "files", lambda package: listed)
     monkeypatch.setattr(sanitizer.shutil, "which", lambda name: None)
     monkeypatch.setattr(sanitizer, "_INSTALL_PATTERNS", ())
@@ -337,5 +337,5 @@ def test_a_real_gpu_and_memlab_agree(defines, lines) -> None:
 
     theirs = sanitizer_report(prepare(kernel, {}, device="0"), tools=("memcheck",))
 
-    assert [each.at.line for each in theirs.findings] == lines
-    assert [each.at.line for each in memlab.check(kernel, device="0").findings] == lines
+    assert [finding.at.line for finding in theirs.findings] == lines
+    assert [finding.at.line for finding in memlab.check(kernel, device="0").findings] == lines

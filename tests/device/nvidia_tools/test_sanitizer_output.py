@@ -232,9 +232,11 @@ def test_races_of_every_release_are_read(launch, text, expected) -> None:
     found, notes = parse_log(marked(text), "racecheck", launch)
 
     assert not notes
-    races = [(each.kind, each.at.line, each.other.line, each.count) for each in found]
+    races = [
+        (finding.kind, finding.at.line, finding.other.line, finding.count) for finding in found
+    ]
     assert races == expected
-    assert {each.space for each in found} == {"shared"}
+    assert {finding.space for finding in found} == {"shared"}
 
 
 HAZARDS = {
@@ -408,7 +410,7 @@ WHOLE = {
 def test_a_whole_log_is_read(launch, tool, expected) -> None:
     found, notes = parse_log(TEXTS[tool], tool, launch)
 
-    assert [(each.kind, each.at.line, each.count) for each in found] == expected
+    assert [(finding.kind, finding.at.line, finding.count) for finding in found] == expected
     assert len(notes) == (tool == "memcheck")  # the call that failed after the fault
 
 
@@ -472,11 +474,11 @@ def encoded(fields: dict[int, object]) -> bytes:
     """Give a message of protocol buffers: numbers, texts, and messages, by field number."""
     out = b""
     for number, value in fields.items():
-        for each in value if isinstance(value, list) else [value]:
-            if isinstance(each, int):
-                out += varint(number << 3) + varint(each)
+        for item in value if isinstance(value, list) else [value]:
+            if isinstance(item, int):
+                out += varint(number << 3) + varint(item)
             else:
-                inner = encoded(each) if isinstance(each, dict) else str(each).encode()
+                inner = encoded(item) if isinstance(item, dict) else str(item).encode()
                 out += varint(number << 3 | 2) + varint(len(inner)) + inner
     return out
 
@@ -493,7 +495,7 @@ def saved(records: list[dict[int, object]], strings: list[str]) -> bytes:
     def sized(message: bytes) -> bytes:
         return struct.pack("<I", len(message)) + message
 
-    payload = b"".join(sized(encoded(each)) for each in records)
+    payload = b"".join(sized(encoded(record)) for record in records)
     block = {1: len(payload), 2: {1: strings}, 3: len(records)}
     return b"NVMR" + sized(encoded({1: 2})) + sized(encoded(block)) + payload
 
@@ -524,7 +526,7 @@ def test_an_installed_release_prints_what_is_read(launch, tmp_path) -> None:
 
     found, notes = parse_log(done.stdout, "racecheck", launch)
 
-    assert [(each.kind, each.space, each.at, each.count) for each in found] == [
+    assert [(finding.kind, finding.space, finding.at, finding.count) for finding in found] == [
         ("RAW or WAR", "shared", at(7), 508),
         ("WAW", "shared", at(7), 4),
         ("out of bounds", "global", at(8, (3, 0, 0), (7, 0, 0)), 1),

@@ -202,7 +202,7 @@ def test_what_is_wrong_is_said_of_the_parameter(number: int, text: str, said: st
 
 def structure(*parts: tuple[str, str, int, str] | None) -> KernelParameter:
     """A parameter of 24 bytes, of these parts; of None it cannot be taken apart."""
-    taken = None if None in parts else tuple(StructureMember(*each) for each in parts if each)
+    taken = None if None in parts else tuple(StructureMember(*part) for part in parts if part)
     return KernelParameter("p", "structure", "", "Params", 24, parts=taken, alignment_bytes=8)
 
 

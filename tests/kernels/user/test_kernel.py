@@ -108,7 +108,7 @@ def test_each_output_is_compared_as_its_type_allows() -> None:
 
 def test_constants_get_type_and_shape_from_the_source() -> None:
     found = launched(constants=("alpha=0.5", "ns::table=@t.npy", "corners=zeros", "alpha=2"))
-    by_name = {each.name: each for each in found.constants}
+    by_name = {constant.name: constant for constant in found.constants}
 
     assert by_name["_ZN2ns5tableE"].shape == (3, 5)
     assert (by_name["corners"].shape, by_name["corners"].dtype) == ((7, 4), "float32")

@@ -162,9 +162,9 @@ def test_the_schema_is_sound_and_knows_every_choice() -> None:
     own = {name.replace("_", "-") for name in LAUNCH_OPTIONS} - {"reference"}
     assert set(properties) == own | {"source", "entry"}
     assert tuple(properties["std"]["enum"]) == CPP_STANDARDS
-    for each in properties.values():
-        assert each["description"]
-        assert each["examples"]
+    for definition in properties.values():
+        assert definition["description"]
+        assert definition["examples"]
 
 
 VALUES = st.recursive(

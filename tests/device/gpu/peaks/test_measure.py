@@ -68,12 +68,12 @@ class EmulatedSession:
     def launch(self, function, grid, block, arguments, shared_bytes=0):
         entry, program = function
         self.launched.append(entry)
-        variables = {each.name: each for each in program.globals}
-        sizes = {name: (each.size, 1) for name, each in variables.items()}
+        variables = {variable.name: variable for variable in program.globals}
+        sizes = {name: (variable.size, 1) for name, variable in variables.items()}
         memory = GlobalMemory({"all": (MEMORY_BYTES, 1), **sizes})
         memory.bytes_of("all")[:] = self._data
-        for name, each in variables.items():
-            initial = each.initial or bytes(each.size)
+        for name, variable in variables.items():
+            initial = variable.initial or bytes(variable.size)
             memory.bytes_of(name)[:] = np.frombuffer(initial, np.uint8)
         space = bytearray(program.parameter_bytes)
         for variable, given in zip(program.parameter_variables, arguments, strict=True):
@@ -156,7 +156,7 @@ def test_everything_is_verified_and_measured_once(small):
     assert value["tf32_mma"] == pytest.approx(8 * 32 * 2 * 16 * 8 * 8)  # eight warps
 
     # Where no multiprocessor is far, the L2 has one latency.
-    assert [each.label for each in latencies] == [
+    assert [latency.label for latency in latencies] == [
         "Register (FMA)",
         "Shared memory",
         "Constant",
@@ -164,10 +164,10 @@ def test_everything_is_verified_and_measured_once(small):
         "L2",
         "DRAM",
     ]
-    assert [each.footprint_bytes for each in footprints] == [
-        2**10 * each for each in (32, 48, 64, 96, 128, 192, 256)
+    assert [footprint.footprint_bytes for footprint in footprints] == [
+        2**10 * size_kib for size_kib in (32, 48, 64, 96, 128, 192, 256)
     ]
-    assert [each.bandwidth_bytes_per_s is not None for each in footprints] == [
+    assert [footprint.bandwidth_bytes_per_s is not None for footprint in footprints] == [
         size % 64 == 0 for size in (32, 48, 64, 96, 128, 192, 256)
     ]
     fractions = [fraction for _, fraction in link.heard]
