@@ -29,9 +29,9 @@ from memlab.cli.app import app, main
 from memlab.kernels.catalog import CATALOG
 
 EXIT_CODES = {0, 1, 2, 3}
-"""As documented; 130 too, but nobody interrupts here."""
+"""The documented exit codes except 130, since nothing interrupts these tests."""
 NOTES = ("~ modelled", "! invalid")
-"""What else stands on stderr: the footnotes of a table."""
+"""Other texts on stderr: the footnotes of a table."""
 
 SOURCE = """
 __constant__ float weights[4];
@@ -73,7 +73,7 @@ LAUNCHES = {
     "several.cu:stray": "--grid=1 --block=32 --arg=out:i32[32]",
     **dict.fromkeys(ODD_FILES, SAXPY),
 }
-"""Kernels of one's own, with what a launch of them needs."""
+"""User kernels with the options that their launches need."""
 TARGETS = [*LAUNCHES, "saxpy.cu", "several.cu", "several.cu:fill", "broken.cu:broken", "empty.cu"]
 TARGETS += ["folder.cu", "x.cu", "/dev/zero"]
 FILES = ["a\nb.cu", "\udcff.cu", "[bold]<b>.cu", "\x1b[31m.cu", "日本$^{_$.cu"]
@@ -106,14 +106,14 @@ SUITABLE = {
     "FILE.cu[:ENTRY]": TARGETS,
     "[TERM|KERNEL]": ["wavefront", "tiled", "sector", "coalesced access"],
 }
-"""What suits an option, by what stands for its value in the help."""
+"""Suitable values of an option, by its placeholder in the help."""
 SIZES = ["1", "4", "8", "16", "32", "33"]
-"""What suits all others: sizes of kernels, counts."""
+"""Suitable values of all other options: sizes of kernels, counts."""
 
 
 @dataclass(frozen=True)
 class Option:
-    """An option, or an argument where it has no spelling.
+    """An option, or an argument if it has no spelling.
 
     Attributes:
         spellings: As on the command line.
@@ -126,7 +126,7 @@ class Option:
 
 @dataclass(frozen=True)
 class Command:
-    """A command with all its names, `memlab` left out."""
+    """A command with all its names, without `memlab`."""
 
     path: tuple[str, ...]
     options: tuple[Option, ...]
@@ -134,10 +134,10 @@ class Command:
 
 @cache
 def commands() -> dict[str, tuple[Command, ...]]:
-    """Every command there is with its sub-commands, by name; `memlab` alone has no name."""
+    """All commands with their sub-commands, by name; `memlab` alone has an empty name."""
     root: Any = typer.main.get_command(app)
     context = typer.Context(root)
-    # What Typer's completion does depends on the shell that started the tests.
+    # The behavior of Typer's completion depends on the shell that started the tests.
     own = [parameter for parameter in root.params if not parameter.name.endswith("_completion")]
     found = {"": (Command((), tuple(map(_option, own))),)}
     for name in root.list_commands(context):
@@ -164,7 +164,7 @@ def _option(parameter: Any) -> Option:
 
 
 def value(draw: st.DrawFn, takes: str) -> str:
-    """What suits an option, mostly."""
+    """Values of an option, mostly suitable."""
     if seldom(draw, 10):
         return draw(st.one_of(WORDS, NUMBERS, st.sampled_from(SPECIFICATIONS + FILES)))
     choices = re.fullmatch(r"[<\[](.+\|.+)[>\]]", takes)  # such as <all|global>
@@ -175,7 +175,7 @@ def value(draw: st.DrawFn, takes: str) -> str:
 
 @st.composite
 def lines(draw: st.DrawFn, name: str) -> list[str]:
-    """A command with some of its options, some of them wrong, and now and then a stray word."""
+    """A command with some options, some of them wrong, and sometimes an additional word."""
     chosen = draw(st.sampled_from(commands()[name]))
     words = list(chosen.path)
     named = [option for option in chosen.options if option.spellings]
@@ -210,7 +210,7 @@ def lines(draw: st.DrawFn, name: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A folder to work in, made anew for each case from what `template` beside it holds."""
+    """A working folder, which is restored from the folder `template` for each case."""
     folder = tmp_path_factory.mktemp("fuzz")
     template = folder / "template"
     (template / "folder").mkdir(parents=True)
@@ -233,7 +233,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         patch.setenv("MEMLAB_DEVICE", "h200")
         patch.setenv("MEMLAB_STORE", str(folder / "work" / "runs.sqlite3"))
         patch.setenv("MPLCONFIGDIR", str(folder / "cache"))
-        # Where a line has lost its sizes or its limit, it is to end all the same.
+        # A line without its sizes or its limit must end too.
         patch.setattr("memlab.drawing.DEFAULT_LADDER", (("naive", {"width": 8}),))
         patch.setattr("memlab.launching.EMULATION_TIMEOUT_S", 2.0)
         (folder / "work").mkdir()
@@ -262,7 +262,7 @@ def run(words: list[str]) -> tuple[int, str, str]:
 
 
 def renew(home: Path) -> None:
-    """Make the current folder as it was in the beginning."""
+    """Restore the current folder."""
     os.chdir(home)
     shutil.rmtree(home / "work", ignore_errors=True)
     shutil.copytree(home / "template", home / "work")
@@ -270,7 +270,7 @@ def renew(home: Path) -> None:
 
 
 def check(home: Path, words: list[str]) -> None:
-    """Run a command line and see that it kept the rules."""
+    """Run a command line and check the rules."""
     renew(home)
     before = children()
     with watching() as watch:
@@ -287,7 +287,7 @@ def check(home: Path, words: list[str]) -> None:
     assert compilers or all(line.startswith(("memlab: ", *NOTES)) for line in err.split("\n")[:-1])
     if code in (2, 3):
         assert sum(line.startswith("memlab: error: ") for line in err.splitlines()) == 1
-        # What was printed before an error is the result that could not be kept.
+        # The output before an error is the result that could not be stored.
         assert not out or "cannot write" in err, "PRINTED"
     if "--json" in words and out and not {"--help", "-h"} & set(words):
         json.loads(out)

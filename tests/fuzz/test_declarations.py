@@ -1,4 +1,4 @@
-"""Sources put together from odd parts: arrays and kernels are read, or one line is said."""
+"""Sources made of unusual parts: arrays and kernels are read, or one line says why not."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ typedef int (*F)(S, int (*)(S));
 
 @st.composite
 def sources(draw: st.DrawFn) -> str:
-    """A kernel with variables in it, most of them sound; seldom an odd one, or a deep place."""
+    """A kernel with variables, mostly valid; rarely an invalid one or a deep nesting."""
 
     def one_of(usual: list[str], odd: list[str]) -> str:
         return draw(st.sampled_from(odd if seldom(draw, 12) else usual))

@@ -1,4 +1,4 @@
-"""What the fuzz tests found, shrunk: each was a traceback, or said the wrong thing."""
+"""Minimal cases of the fuzz tests' findings: tracebacks and wrong messages."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from memlab.kernels.user import kernel as user_kernel
 from memlab.kernels.user.kernel import UserKernel
 
 HUGE = "0x" + "f" * 5000
-"""A whole number that Python reads, and does not print in decimal."""
+"""A whole number that Python reads but does not print in decimal."""
 
 H200 = loader.load_datasheet("h200")
 
@@ -84,7 +84,7 @@ def test_broken_ptx(sound: str, broken: str) -> None:
 
 
 def test_check_of_a_register_that_adds_to_itself() -> None:
-    """It went round and round looking for where the sum begins."""
+    """The search for the origin of the sum did not end."""
     launch = CATALOG["naive"].prepare({"width": 4, "tile": 2}, launch_limits(H200))
     compiled = compile_launch(launch, H200.compute_capability)
     endless = ".reg .b64 %own;\nadd.s64 %own, %own, 4;\nld.global.f32 %f1, [%own];\nld.param"
@@ -250,7 +250,7 @@ def test_strange_names_of_files_are_shown_drawn_and_written(
 def test_a_kernel_in_an_unnamed_namespace(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """NVRTC calls it otherwise each time, so that it was not found again."""
+    """NVRTC gives it a different name each time, so that it was not found again."""
     monkeypatch.chdir(tmp_path)
     Path("x.cu").write_text("namespace { __global__ void fill(int *p) { *p = 1; } }")
 
@@ -274,7 +274,7 @@ def test_a_terminal_that_does_not_know_its_width_gets_the_report(
 def test_a_roofline_of_an_endless_kernel_stops(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The advice is to give --timeout, which `roofline` did not know."""
+    """The message advises --timeout, which `roofline` did not have."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MEMLAB_STORE", str(tmp_path / "runs"))
     Path("x.cu").write_text('extern "C" __global__ void spin(int *p) { for (;;) atomicAdd(p, 1); }')

@@ -1,4 +1,4 @@
-"""Arrays from files: a damaged one is refused, and nothing in it is run or believed."""
+"""Arrays from files: a damaged file is refused, and no code in it is executed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SHAPE = (4, 8)
 
 
 class Trap:
-    """Unpickling one leaves a file behind."""
+    """An object whose unpickling creates a file."""
 
     def __reduce__(self) -> tuple[object, tuple[str]]:
         return os.mkdir, ("unpickled",)
@@ -76,7 +76,7 @@ TYPES = [
 
 @st.composite
 def damaged(draw: st.DrawFn) -> bytes:
-    """A file with another header, or with bytes changed, gone or new."""
+    """A file with a changed header, or with changed, removed or added bytes."""
     content = draw(st.sampled_from(FILES))
     if draw(st.booleans()):
         kind, shape = draw(st.sampled_from(TYPES)), draw(st.sampled_from(SHAPES))

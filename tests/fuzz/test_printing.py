@@ -1,4 +1,4 @@
-"""Formats of `printf` as no compiler checks them: a bounded text comes of each."""
+"""Arbitrary formats of `printf`: the result is a text of limited length."""
 
 from __future__ import annotations
 
@@ -22,5 +22,5 @@ CONVERSIONS = st.from_regex(
 def test_any_format_gives_a_bounded_text(form: str, arguments: bytes) -> None:
     text = format_printf(form, arguments, lambda address: "text")
 
-    # The longest that one conversion gives: digits, the 309 before the point, the sign, the prefix.
+    # The longest result of a conversion: digits, 309 before the point, the sign, the prefix.
     assert len(text) <= len(form) + form.count("%") * (2 * MAX_FIELD_WIDTH)

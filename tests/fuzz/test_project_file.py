@@ -1,4 +1,4 @@
-"""`memlab.toml`: whatever it says it gives kernels or is refused, and reaches nothing outside."""
+"""`memlab.toml`: any file is read or refused, and no file outside its folder is read."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ TEXTS = st.one_of(PATHS, PATHS.map("f32[64]=@{}".format), PATHS.map("y = @{}".fo
 
 
 class Raw(str):
-    """Stands in the file as it is."""
+    """A text that is written to the file unchanged."""
 
 
 RAW = st.sampled_from(["0x" + "f" * 5000, "2**3", "1979-05-27", "07:32:00", "'''a\nb'''"])
@@ -54,7 +54,7 @@ VALUES = st.recursive(
 
 
 def toml(value: Any) -> str:
-    """A value as TOML writes it."""
+    """Write a value as TOML."""
     if isinstance(value, Raw):
         return value
     if isinstance(value, bool):
@@ -72,7 +72,7 @@ def toml(value: Any) -> str:
 
 @st.composite
 def documents(draw: st.DrawFn) -> str:
-    """A sound file with some keys changed, gone or new, and now and then some noise."""
+    """A valid file with some changed, removed or added keys, and sometimes noise."""
     table: dict[str, Any] = dict(TABLE)
     for _ in range(draw(st.integers(0, 3))):
         key = draw(st.sampled_from([*TABLE, "reference", "kernel", "Grid"]) | WORDS)
@@ -99,7 +99,7 @@ def documents(draw: st.DrawFn) -> str:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a link to what lies outside, and one that runs in a circle."""
+    """A folder with a link to its outside, and a cyclic link."""
     home = tmp_path_factory.mktemp("outside") / "home"
     (home / "headers").mkdir(parents=True)
     (home / "link").symlink_to("..")

@@ -1,4 +1,4 @@
-"""Broken PTX: whatever it says, it is refused, faults or runs, and never breaks the emulator."""
+"""Broken PTX is refused, faults or runs, and never breaks the emulator."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from memlab.kernels.launch import Launch
 H200 = loader.load_datasheet("h200")
 SUMMARY = DeviceSummary(H200.name, "emulated", (9, 0), "h200")
 BUDGET = Budget(timeout_s=0.3, memory_bytes=2**30)
-"""Some of them run for ever, or ask for all memory."""
+"""Limits for kernels that never end or request all memory."""
 LAUNCHES = {
     "naive": {"width": 9, "tile": 4},
     "tiled": {"width": 9, "tile": 4},
@@ -56,13 +56,13 @@ def compiled() -> tuple[tuple[Launch, CompiledKernel], ...]:
 
 @cache
 def words() -> tuple[str, ...]:
-    """Every word that their PTX holds."""
+    """All words of their PTX."""
     return tuple(sorted({word for _, kernel in compiled() for word in kernel.ptx.split()}))
 
 
 @st.composite
 def broken(draw: st.DrawFn) -> tuple[Launch, CompiledKernel]:
-    """A kernel whose PTX has words exchanged, lines moved or characters changed."""
+    """A kernel with exchanged words, moved lines or changed characters in its PTX."""
     launch, sound = draw(st.sampled_from(compiled()))
     lines = sound.ptx.splitlines()
     place = st.integers(0, len(lines) - 1)

@@ -1,4 +1,4 @@
-"""What describes a launch in words: any text is read or refused, and what is written is read."""
+"""Specifications of arguments and options: any text is read or refused, any written one read."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from memlab.kernels.user.launch_options import CPP_STANDARDS
 LIMITS = Limits("NVIDIA H200", total_memory_bytes=140 << 30)
 TYPES = st.sampled_from(sorted(arguments.NUMPY_DTYPES))
 SMALL = 1 << 16
-"""Elements that are filled; arrays that are larger are only described."""
+"""The largest array that is filled; larger arrays are only described."""
 
 PARTS = st.one_of(
     TYPES,
@@ -67,7 +67,7 @@ EXTENTS = st.one_of(NUMBERS, st.lists(NUMBERS, max_size=4).map(",".join), WORDS)
 def written(
     draw: st.DrawFn,
 ) -> tuple[str, arguments.ScalarSpecification | arguments.ArraySpecification]:
-    """A sound specification and what it says."""
+    """A valid specification and its content."""
     kind = draw(TYPES)
     if draw(st.booleans()):
         value = draw(numbers(kind))
@@ -89,7 +89,7 @@ def written(
 
 
 def numbers(kind: str, half: bool = False) -> st.SearchStrategy[Any]:
-    """Values of a type; of floats those up to half of the largest, on demand."""
+    """Values of a type; for floats optionally only up to half of the largest."""
     if kind in arguments.MAX_FLOATS:
         most = arguments.MAX_FLOATS[kind] / (2 if half else 1)
         return st.floats(-most, most)
@@ -107,7 +107,7 @@ def test_what_is_written_is_read(case: tuple[str, Any]) -> None:
 
 
 def parameters() -> st.SearchStrategy[KernelParameter]:
-    """Parameters as compilers describe them."""
+    """Parameters as a compiler describes them."""
     kinds = st.sampled_from(["scalar", "pointer", "structure"])
     return st.builds(
         lambda kind, dtype, readonly, wide: KernelParameter(
@@ -194,7 +194,7 @@ CHOICES = {
 
 @st.composite
 def choices(draw: st.DrawFn) -> dict[str, Any]:
-    """What may be chosen for a launch: sound, but for a few."""
+    """Launch options, mostly valid."""
     chosen: dict[str, Any] = {**SOUND, "args": list(SOUND["args"])}
     for name in draw(st.lists(st.sampled_from([*CHOICES, "args", "arg"]), max_size=3)):
         if name == "arg":

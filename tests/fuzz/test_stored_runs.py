@@ -1,4 +1,4 @@
-"""Documents as a store from elsewhere may hold them: read, shown and drawn, or refused."""
+"""Documents of a foreign store: they are read, shown and drawn, or refused."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ ROOFS = ceilings(H200)
 
 ABSURD = (0, -1, float("nan"), "Infinity", 2**200)
 GONE = object()
-"""A part that is taken away."""
+"""Marks a removed part."""
 STRANGE = st.one_of(
     st.sampled_from([None, True, 0.5, 1e-320, 1e308, 10**400, "-Infinity", [], [[]], {}, GONE]),
     ODD,
@@ -50,7 +50,7 @@ STRANGE = st.one_of(
 
 @pytest.fixture(scope="module")
 def document(make_run: Callable[..., Run]) -> Any:
-    """A run with all that a document can hold."""
+    """A run with all parts that a document can have."""
     time = Time(2e-3, "measured", 30, 1e-3, 1e-3, 3e-3, {"l1": 1e-3}, 1e-3, 3e-3, 1, 1e9, 0.01)
     time = replace(time, warm_samples=9, warm_median_s=1e-3, warm_lower_quartile_s=1e-3)
     beside = {"counters_ncu": {"l2_read_sectors": 7.0, "duration_s": 2e-3}}
@@ -59,7 +59,7 @@ def document(make_run: Callable[..., Run]) -> Any:
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Every place in a document, from the outside in."""
+    """All positions in a document, outermost first."""
     if path:
         yield path
     parts = value.items() if isinstance(value, dict) else enumerate(value)
@@ -71,7 +71,7 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 
 def changed(document: Any, place: tuple[Any, ...], value: object) -> Any:
-    """The document with another value at one place."""
+    """The document with a different value at one position."""
     other = json.loads(json.dumps(document))
     around = functools.reduce(operator.getitem, place[:-1], other)
     if value is GONE:
@@ -82,7 +82,7 @@ def changed(document: Any, place: tuple[Any, ...], value: object) -> Any:
 
 
 def accepted(document: Any, read: Callable[[Any], Any]) -> Any:
-    """What a document holds; None where it is refused, in a line."""
+    """The content of a document; None if it is refused with one line."""
     said = ""
     try:
         return read(document)
@@ -93,7 +93,7 @@ def accepted(document: Any, read: Callable[[Any], Any]) -> Any:
 
 
 def show(run: Run) -> None:
-    """Print a run as the commands do; nothing of it drives the terminal."""
+    """Print a run like the commands, and check that it contains no control characters."""
     screen = io.StringIO()
     with redirect_stdout(screen):
         console().print(run_report(run))

@@ -1,4 +1,4 @@
-"""The catalog: launch geometry, the float64 reference, and what is refused before any work."""
+"""The catalog: launch geometry, the float64 reference, and refused parameters."""
 
 import numpy as np
 import pytest
@@ -64,7 +64,7 @@ def test_work_of_a_small_product() -> None:
 @pytest.mark.parametrize(
     ("name", "values", "flop", "compulsory_bytes"),
     [
-        # Columns 2, 3, 2 in reach and rows 2, 2: 7 x 4 additions, and 6 divisions.
+        # 2, 3, 2 columns and 2, 2 rows within the radius: 7 x 4 additions, and 6 divisions.
         ("blur", {"width": 3, "height": 2}, 28 + 6, 4 * 12),
         ("blur", {"width": 3, "height": 2, "radius": 0}, 6 + 6, 4 * 12),
         ("blur", {"width": 2, "height": 2, "radius": 2}, 16 + 4, 4 * 8),
@@ -115,7 +115,7 @@ def test_recorded_parameters_give_the_same_launch_again() -> None:
             11,
             968,
         ),
-        # No GPU has so large a block yet; beyond 48 KiB the opt-in limit counts.
+        # No GPU has such large blocks yet; beyond 48 KiB the opt-in limit applies.
         (
             Limits(
                 "many threads",

@@ -1,4 +1,4 @@
-"""Every kernel of the catalog: its source fits its launch, and it is right at small odd sizes."""
+"""Every kernel of the catalog: its source fits its launch, and small odd sizes are right."""
 
 import pickle
 import re
@@ -11,7 +11,7 @@ from memlab.kernels.launch import Buffer, Launch
 
 EMULATED = open_device("h200")
 
-# One line a kernel: sizes that leave blocks, warps, tiles and lines unfilled.
+# One line per kernel: sizes with partly filled blocks, warps, tiles and lines.
 SMALL: dict[str, list[dict[str, int | str]]] = {
     "naive": [{"width": 1}, {"m": 31, "k": 7, "n": 33}],
     "tiled": [{"width": 1, "tile": 8}, {"m": 31, "k": 7, "n": 33}],
@@ -98,7 +98,7 @@ def test_source_says_what_to_expect(name: str) -> None:
 
 @pytest.mark.parametrize("name", CATALOG)
 def test_launch_can_be_sent_to_a_worker(name: str) -> None:
-    # The process that owns the GPU is another one; a reference that is a closure cannot go there.
+    # A worker uses the GPU, and a closure cannot be sent to it as a reference.
     launch = prepare(name, {})
 
     assert pickle.loads(pickle.dumps(launch)).arguments == launch.arguments

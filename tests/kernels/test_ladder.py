@@ -1,4 +1,4 @@
-"""The matmul ladder: right at any size, and each step cheaper in what it set out to save."""
+"""The matmul ladder: right results at any size, and the savings of each step."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ FLOAT_STEPS = [
 ]
 TENSOR_STEPS = ["tensor-tf32", "tensor-fp16", "tensor-bf16"]
 
-# Parameters that put several blocks, warps and partly filled tiles into small matrices.
+# Parameters with several blocks, warps and partly filled tiles in small matrices.
 SMALL: dict[str, list[dict[str, int]]] = {
     "coarsened": [{}, {"tile": 8, "per_thread": 3}, {"tile": 32, "per_thread": 1}],
     "register-tiled-1d": [{}, {"tile": 32, "per_thread": 4}, {"tile": 18, "per_thread": 6}],
@@ -54,7 +54,7 @@ def prepare(name: str, device: Any = H200, **values: int) -> Launch:
 
 
 def exact(matrix: Any, name: str) -> Any:
-    """A matrix as the tensor cores see it, in float64; TF32 rounded by arithmetic, not by bits."""
+    """A matrix in the tensor cores' type as float64; TF32 is rounded by arithmetic, not bits."""
     wide = matrix.astype(np.float64)
     if name != "tensor-tf32":
         return wide
@@ -97,8 +97,8 @@ def test_code_for_every_architecture_computes_the_same(
     assert device.run(prepare(name, m=70, k=57, n=67), seed=2).verification.status == "passed"
 
 
-# Hand-counted, for each warp-wide FMA (64 FLOPs; R elements a thread; a 4-byte access of 32
-# neighbours or a broadcast is one wavefront, a 16-byte one at least two):
+# Hand-counted, for each warp-wide FMA (64 FLOPs; R elements per thread; a 4-byte access of 32
+# neighbors or a broadcast is one wavefront, a 16-byte one at least two):
 STEPS = {
     # 4 along k: M 1 x 16 bytes (2 wavefronts), N 4 x 1; 4 FMAs.
     "tiled": ({"tile": 16}, 6 / 4, 5 / 4),
@@ -109,7 +109,7 @@ STEPS = {
     # M 8, N 8; 64 FMAs.
     "register-tiled-2d": ({"tile": 128, "per_thread": 8}, 16 / 64, 16 / 64),
     # M 2 x 16 bytes: half a warp has one row, a broadcast (2 each). N 2 x 16 bytes: half a warp
-    # has 16 neighbours, 256 bytes (4 each). 64 FMAs.
+    # has 16 neighbors, 256 bytes (4 each). 64 FMAs.
     "vectorized": ({"tile": 128, "per_thread": 8}, 12 / 64, 4 / 64),
     "double-buffered": ({"tile": 128, "per_thread": 8}, 12 / 64, 4 / 64),
     # A step of 8 along k: M 4 matrices of 512 bytes (4 each), N 8 x 4 bytes; 16 mma of 32 FMAs.
@@ -122,7 +122,7 @@ STEPS = {
 
 @pytest.fixture(scope="module")
 def climbed() -> dict[str, Measurement]:
-    """Every step on whole tiles, so that nothing is padding."""
+    """Every step with whole tiles, without padding."""
     return {
         name: H200.run(prepare(name, m=128, k=64, n=128, **parameters), seed=1)
         for name, (parameters, _, _) in STEPS.items()
@@ -162,7 +162,7 @@ def test_flops_are_counted_where_they_are_done(climbed: dict[str, Measurement]) 
 
 
 def test_the_tensor_peak_is_the_roof_of_a_tensor_kernel(climbed: dict[str, Measurement]) -> None:
-    # The counters of a small launch, but with work enough to leave every memory roof below.
+    # The counters of a small launch, with enough work to exceed every memory ceiling.
     measurement = climbed["tensor-fp16"]
     heavy = replace(measurement, flop=10**6 * measurement.flop)
     placement = place_measurement(heavy, ceilings(H200.properties))
@@ -326,7 +326,7 @@ def test_narrow_inputs_halve_the_compulsory_bytes() -> None:
 
 
 def test_tensor_tolerance_lies_between_truncation_and_a_lost_term() -> None:
-    """A tensor core that cuts off after every 4 products passes; one that loses a term does not."""
+    """Truncation after every 4 products is within the tolerance; the loss of a term is not."""
     rng = np.random.default_rng(11)
     for k in (4, 57, 1024, 4096):
         terms = np.pad(rng.random((200, k)) * rng.random((200, k)), ((0, 0), (0, -k % 4)))
@@ -344,12 +344,12 @@ def test_tensor_tolerance_lies_between_truncation_and_a_lost_term() -> None:
 
 
 class HostCublas(ModuleType):
-    """Stands for nvmath's binding: column-major GEMM as cuBLAS documents it, in host memory."""
+    """Replaces nvmath's binding: column-major GEMM as in cuBLAS's manual, in host memory."""
 
     handles = 0
 
     class ComputeType:
-        """Looked up by name, as an enumeration is."""
+        """Looked up by name, like an enumeration."""
 
         def __class_getitem__(cls, name: str) -> str:
             return name

@@ -1,4 +1,4 @@
-"""Runs of real kernels for the tests: what an NVIDIA H200 counted and how long it took.
+"""Runs of real kernels for the tests: counters and times of an NVIDIA H200.
 
 The figures are Nsight Compute's and CUDA events' on an H200 (sm_90, CUDA 13.0), matrix products
 of width 2048 and others; requested bytes and passes through the L1 follow from the kernels'
@@ -245,5 +245,5 @@ def ladder(provenance: Provenance = "modelled") -> list[Run]:
 
 
 def timed(measured: Measurement, median_s: float) -> Measurement:
-    """Give the same measurement another time."""
+    """Change the time of a measurement."""
     return replace(measured, time=replace(measured.time, median_s=median_s))

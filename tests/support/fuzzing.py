@@ -1,4 +1,4 @@
-"""What the fuzz tests share: how many cases, odd words, and a watch over what a case touches.
+"""The common part of the fuzz tests: numbers of cases, odd words, and a watch of file accesses.
 
 The normal run draws the same 2,000 cases every time; the numbers stand at each test. `make fuzz`
 draws `MEMLAB_FUZZ` times as many, from a seed that it prints.
@@ -23,7 +23,7 @@ Test = TypeVar("Test", bound=Callable[..., Any])
 
 
 def cases(number: int) -> Callable[[Test], Test]:
-    """Draw so many cases in the normal run, alike every time."""
+    """Draw a number of cases in the normal run, the same every time."""
     return settings(
         max_examples=number * (TIMES or 1),
         derandomize=not TIMES,
@@ -37,26 +37,26 @@ def cases(number: int) -> Callable[[Test], Test]:
 _PLAIN_NUMBERS = "0 1 2 3 8 32 -1 +4 007 0x10 1_000 1e3 0.5 nan inf -inf 1e400 ٣ 2147483648"
 _LONG_NUMBERS = ["9" * 19, "9" * 400, "9" * 5000, "0x" + "f" * 4000]
 NUMBERS = st.sampled_from([*_PLAIN_NUMBERS.split(), *_LONG_NUMBERS])
-"""Numbers as people and machines mistype them: those that are sizes are small or absurd."""
+"""Numbers, valid and mistyped; valid sizes are small or absurdly large."""
 
 _SIGNS = (
     "- -- --- = , : @ ' \" \\ . .. / ~ * é 日本 🙂 %s {} $HOME `id` [bold] [/] <script> None -h"
 )
 _BLANKS = ["", " ", "\n", "a\nb", "\r", "\t", "\x1b[31m", "\0", "a\0b", "\udcff", "\u202e"]
 ODD = st.sampled_from([*_SIGNS.split(), *_BLANKS, "; rm -rf x", "x" * 300, "y" * 5000])
-"""Words that break what was not made for them."""
+"""Words that break code that does not expect them."""
 
 WORDS = st.one_of(NUMBERS, ODD, st.text(max_size=12))
 
 
 def seldom(draw: st.DrawFn, one_in: int) -> bool:
-    """True once in so many draws; `one_of` takes equal strategies for one, and cannot weigh."""
+    """True once in so many draws; `one_of` merges equal strategies and has no weights."""
     return draw(st.integers(0, one_in - 1)) == one_in - 1
 
 
 @dataclass
 class Watch:
-    """What happened while it watched.
+    """The events during a watch.
 
     Attributes:
         written: Files and folders made, changed or removed.
@@ -102,7 +102,7 @@ _hooked: list[None] = []
 
 @contextmanager
 def watching() -> Iterator[Watch]:
-    """Watch this process through the interpreter's own audit events (PEP 578)."""
+    """Watch this process through the interpreter's audit events (PEP 578)."""
     if not _hooked:
         sys.addaudithook(_note)  # for good: Python takes none away
         _hooked.append(None)
@@ -114,12 +114,12 @@ def watching() -> Iterator[Watch]:
 
 
 def outside(paths: list[str], *folders: Path) -> list[str]:
-    """Those that lie in none of the folders."""
+    """The paths outside all of the folders."""
     return [
         path for path in paths if not any(Path(path).is_relative_to(folder) for folder in folders)
     ]
 
 
 def children() -> set[str]:
-    """The processes that this one has started and that are not gone."""
+    """The running child processes of this process."""
     return set(Path(f"/proc/self/task/{os.getpid()}/children").read_text().split())

@@ -1,4 +1,4 @@
-"""Launches of a kernel that a test wrote, without a place in the catalog."""
+"""Launches of a test's kernel that is not in the catalog."""
 
 from __future__ import annotations
 

@@ -54,12 +54,12 @@ _WITHOUT_WIDTH = {
 
 
 def opcodes(cubin: bytes, entry: str) -> list[int]:
-    """The opcode of each of a kernel's instructions."""
+    """The opcodes of a kernel's instructions."""
     return [_opcode(word) for word in _instructions(cubin, entry)]
 
 
 def accesses(cubin: bytes, entry: str) -> list[Access]:
-    """What each of a kernel's memory instructions does.
+    """The memory accesses of a kernel's instructions.
 
     Constant memory, an operand of any instruction, textures and bulk copies are not among them.
     """
@@ -67,7 +67,7 @@ def accesses(cubin: bytes, entry: str) -> list[Access]:
 
 
 def access_of(word: int) -> Access | None:
-    """What an instruction does to memory; None where it does nothing."""
+    """The memory access of an instruction; None if it has none."""
     opcode = _opcode(word)
     if opcode in _WITH_WIDTH:
         return _WITH_WIDTH[opcode], _WIDTHS_BYTES[word >> 73 & 7]

@@ -1,4 +1,4 @@
-"""Where the tests' data and the repository lie."""
+"""The paths of the tests' data and of the repository."""
 
 from pathlib import Path
 

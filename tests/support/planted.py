@@ -1,4 +1,4 @@
-"""The planted bugs of `data/planted`: how each is launched, and what a check must say of it.
+"""The planted bugs of `data/planted`: their launches, and the findings that a check must give.
 
 The head of each file says how: `launch:` has the words behind the kernel's name on memlab's command
 line, `reference:` the function of `reference.py` that the output is compared with,
@@ -31,7 +31,7 @@ Named = dict[tuple[str, str], set[int]]
 
 @dataclass(frozen=True)
 class Planted:
-    """One file.
+    """A file with planted bugs.
 
     Attributes:
         path: Where it is.
@@ -49,12 +49,12 @@ class Planted:
 
     @property
     def name(self) -> str:
-        """The file's name, without its ending."""
+        """The file's name without its suffix."""
         return self.path.stem
 
 
 def read(path: Path) -> Planted:
-    """Read what a file says of itself."""
+    """Read the head and the marks of a file."""
     text = path.read_text()
     head = dict(_HEAD.findall(text))
     words = shlex.split(head["launch"])
@@ -80,4 +80,4 @@ def read(path: Path) -> Planted:
 
 
 PLANTED = tuple(map(read, sorted(FOLDER.glob("*.cu"))))
-"""All of them."""
+"""All files with planted bugs."""

@@ -1,4 +1,4 @@
-"""Runs small PTX texts through the emulator, and through `check`'s tools."""
+"""Runs small PTX texts with the emulator and with the tools of `check`."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -97,7 +97,7 @@ def blocks_of(grid: tuple[int, int, int]) -> list[tuple[int, int, int]]:
 
 
 def fill_memory(program: Program, arrays: Mapping[str, Any]) -> GlobalMemory:
-    """Global memory with the arrays, and behind them the `__device__` variables."""
+    """Global memory with the arrays, followed by the `__device__` variables."""
     variables = {variable.name: variable for variable in program.globals}
     sizes = {name: (np.asarray(a).nbytes, np.asarray(a).itemsize) for name, a in arrays.items()}
     memory = GlobalMemory(
@@ -119,7 +119,7 @@ def parameter_space(
     scalars: Sequence[Any] | Mapping[str, Any] = (),
     order: Sequence[str] = (),
 ) -> bytes:
-    """The arrays' addresses, then the scalars, where the program has its parameters."""
+    """The parameter space: the arrays' addresses, then the scalars, at the parameters' offsets."""
     arguments: dict[str, Any] = {name: np.uint64(memory.find(name).address) for name in arrays}
     arguments |= scalars if isinstance(scalars, Mapping) else dict(enumerate(scalars))
     values = [arguments[name] for name in order or arguments]
@@ -148,7 +148,7 @@ def arrays_left(
 
 @dataclass(frozen=True, order=True)
 class Mistake:
-    """What a tool of `check` has seen.
+    """A mistake that a tool of `check` has found.
 
     Attributes:
         tool: The tool.
@@ -173,14 +173,14 @@ class Mistake:
 
 @dataclass(frozen=True)
 class Checked:
-    """A checked run: the mistakes in the order in which they were seen, the arrays, the checker."""
+    """A checked run: the mistakes in the order of detection, the arrays and the checker."""
 
     mistakes: tuple[Mistake, ...]
     arrays: Mapping[str, Any]
     checker: Checker
 
     def of(self, tool: str) -> list[Mistake]:
-        """The mistakes that one tool has seen."""
+        """The mistakes that one tool has found."""
         return [mistake for mistake in self.mistakes if mistake.tool == tool]
 
 
@@ -258,7 +258,7 @@ def check(
 def _extents(
     program: Program, variables: Mapping[str, int], dynamic: int = 0
 ) -> list[tuple[int, int]]:
-    """Where variables start and end; the array sized at launch comes last."""
+    """The address ranges of variables; the array sized at launch is last."""
     return [
         (start, start + (program.sizes[name] or dynamic))
         for name, start in sorted(variables.items(), key=lambda item: item[1])
@@ -272,7 +272,7 @@ def map_lanes(
     declarations: str = "",
     target: str = "sm_100",
 ) -> Any:
-    """Run straight code once a lane, on thousands of values.
+    """Run straight-line code once per lane, on thousands of values.
 
     Args:
         lines: PTX that reads `%i0`, `%i1`, … and writes `%o`; the names end in nothing else.

@@ -1,4 +1,4 @@
-"""A tiny kernel for each row of the instruction table, made from what the row says.
+"""A tiny kernel for each row of the instruction table, generated from the row.
 
 A lane reads its operands 16 bytes apart, executes the instruction and stores what it gives.
 """
@@ -28,7 +28,7 @@ ret;
 
 _EVERY_LANE = "-1"
 _PLACES = {"shl": 1, "shr": 1, "bfe": 1, "shfl": 1, "fns": 1, "shf": 2, "bfi": 2}
-"""From which operand on an instruction takes shift amounts, bit places or lanes."""
+"""The first operand of an instruction that is a shift amount, bit position or lane."""
 _EDGES = {
     "f16": "0000 8000 3c00 bc00 7c00 fc00 7e00 7fff 0001 8001 03ff 0400 7bff 3555 4248 c500",
     "bf16": "0000 8000 3f80 bf80 7f80 ff80 7fc0 7fff 0001 8001 007f 0080 7f7f 3eab 4049 c0a0",
@@ -147,7 +147,7 @@ def operands(row: Row) -> Any:
 
 
 def digest(row: Row, output: Any) -> str:
-    """A checksum of what the lanes stored; every NaN counts as the same."""
+    """A checksum of the values that the lanes stored; all NaNs count as equal."""
     to, _ = written_operands(row)
     checksum = 0
     for number, kind in enumerate(to):

@@ -27,7 +27,7 @@ from memlab.roofline.store.store import Store
 
 def write(store: Store, run: Run, numbers: range, report: int) -> None:
     for number in numbers:
-        # From one page of the file to some twenty, so that a kill also meets long writes.
+        # Up to about twenty pages of the file, so that a kill can interrupt long writes.
         advice = ("x" * random.Random(number).randrange(80_000),) if number % 2 else ()
         measurement = replace(run.measurement, tile=number)
         stored = store.add(replace(run, measurement=measurement, advice=advice))

@@ -1,4 +1,4 @@
-"""Ten kernels of the kinds people write: their command lines, and their traffic by brute force.
+"""Ten typical user kernels: their command lines, and their traffic computed by brute force.
 
 The traffic comes from the addresses alone: a request is a warp with a lane that takes part, its
 sectors are the distinct pieces of 32 bytes that its lanes touch. Arrays start at a multiple of 32
@@ -60,7 +60,7 @@ def brute_force(elements: Any, width: int, active: Any) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class Case:
-    """One kernel: what follows `memlab run FOLDER/`, and what it moves.
+    """A kernel: its words after `memlab run FOLDER/`, and its traffic.
 
     Attributes:
         target: The file and the entry.
@@ -83,7 +83,7 @@ class Case:
         return Path(self.target.split(":")[0]).stem
 
     def words(self, folder: Path) -> list[str]:
-        """The command line, `memlab` excluded; writes the files that it needs."""
+        """The command line without `memlab`; also writes the files that it needs."""
         for file, array in self.files.items():
             np.save(folder / file, array)
         arguments = (argument.replace("@", f"@{folder}/") for argument in self.arguments)
@@ -247,4 +247,4 @@ KERNELS: tuple[Callable[[int], Case], ...] = (
     particles,
     daxpy,
 )
-"""Each makes its case for about so many elements."""
+"""Functions that make a case for about so many elements."""

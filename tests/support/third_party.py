@@ -1,4 +1,4 @@
-"""The kernels of `data/third_party`: how each is launched, and what NumPy says that it gives.
+"""The kernels of `data/third_party`: their launches, and their results computed by NumPy.
 
 Where threads may come in any order, `loose` names outputs of which only the set is known.
 """
@@ -283,7 +283,7 @@ def wide_cas() -> ThirdPartyKernel:
 def _product(
     name: str, a: Array, b: Array, kind: str, within: float, columns: str = "", least: Any = TURING
 ) -> ThirdPartyKernel:
-    """C = 2 (A B + 1); `columns` says which of `a` and `b` lie column by column."""
+    """C = 2 (A B + 1); `columns` names the matrices of `a` and `b` that are column-major."""
     c = (2 * (a.astype("f8") @ b.astype("f8") + 1)).astype(kind)
     given = {"a": a.T if "a" in columns else a, "b": b.T if "b" in columns else b}
     inputs = {name: np.ascontiguousarray(value).ravel() for name, value in given.items()}
@@ -386,7 +386,7 @@ def stmatrix() -> ThirdPartyKernel:
     return ThirdPartyKernel("tensors.stmatrix", "a c", {"a": words}, {"c": words.view("u2")})
 
 
-# --- Copies and barriers that do not wait ----------------------------------------------------
+# --- Asynchronous copies and barriers --------------------------------------------------------
 
 
 def pipeline_primitives() -> ThirdPartyKernel:
@@ -599,7 +599,7 @@ def bitonic() -> ThirdPartyKernel:
 
 
 def lookback() -> ThirdPartyKernel:
-    """Blocks that wait for those before them, more of them than run at once."""
+    """More blocks than run at once, which wait for earlier ones."""
     x, blocks = _numbers(-9, 9, 100 * 256 - 77), 100
     sums = np.cumsum(np.resize(np.append(x, np.zeros(77, "i4")), blocks * 256))[255::256]
     outputs = {

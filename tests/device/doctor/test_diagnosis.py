@@ -1,4 +1,4 @@
-"""What the doctor finds and advises, on machines that are described and not there."""
+"""The doctor's findings and advice for described machines."""
 
 from dataclasses import replace
 from pathlib import Path

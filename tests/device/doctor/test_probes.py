@@ -10,7 +10,7 @@ from memlab.errors import DeviceError
 
 @pytest.fixture
 def pycuda(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Install a package that says it is PyCUDA."""
+    """Install a package that claims to be PyCUDA."""
 
     def install(source: str) -> None:
         (tmp_path / "pycuda").mkdir()

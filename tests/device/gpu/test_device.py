@@ -1,4 +1,4 @@
-"""The GPU's side that needs no GPU: what is asked of the driver, added, chosen and refused."""
+"""The GPU's properties, choice and launches, tested with a fake driver."""
 
 import ctypes
 import json
@@ -140,7 +140,7 @@ def test_without_a_gpu_the_h200_is_emulated(no_gpu: None) -> None:
 def test_a_gpu_that_is_asked_for_and_missing_says_how_to_go_on(
     no_gpu: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """PyCUDA is built with the driver at hand: that comes first."""
+    """PyCUDA cannot be built without a driver, so the driver is named first."""
     for name in ("0", "cuda:0", "cuda", "7", 0, 7, np.int64(7)):
         with monkeypatch.context() as patch:
             with pytest.raises(DeviceError, match=r"driver .*memlab doctor.*--device h200"):
@@ -219,7 +219,7 @@ def test_a_driver_that_fails_is_one_error(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def gpus_seen(monkeypatch: pytest.MonkeyPatch, seen: int | str, pycuda: object = None) -> None:
-    """A machine whose driver shows so many GPUs, or gives an error, with this for PyCUDA."""
+    """A machine whose driver shows a number of GPUs or an error, with a fake PyCUDA."""
 
     def visible() -> int:
         if isinstance(seen, str):
@@ -275,7 +275,7 @@ def test_a_gpu_that_cannot_be_used_is_told_of_once(
 
 
 class Function:
-    """What PyCUDA's has: any other name it takes for that of an attribute to read."""
+    """The methods of PyCUDA's device; it takes any other name for an attribute to read."""
 
     def __init__(self) -> None:
         self.asked: list[object] = []
@@ -402,7 +402,7 @@ def gpu_that_answers(monkeypatch: pytest.MonkeyPatch, answers: dict[str, int]) -
     monkeypatch.setattr(libcuda, "gpu_uuid", lambda index: "GPU-1")
 
 
-# Thor (compute capability 11.0) answers 0 for its memory's clock and bus.
+# Thor (compute capability 11.0) returns 0 for its memory's clock and bus width.
 @pytest.mark.parametrize("field", gpu_query.UNKNOWN_IF_ZERO)
 def test_a_zero_that_no_gpu_can_have_is_unknown(
     monkeypatch: pytest.MonkeyPatch, field: str

@@ -1,4 +1,4 @@
-"""The driver's errors in words, from the texts that PyCUDA gives them."""
+"""The translation of driver errors from PyCUDA's texts."""
 
 import pytest
 
@@ -67,7 +67,7 @@ from memlab.errors import DeviceError, MemlabError, UsageError
             "ECC_UNCORRECTABLE",
             "nvidia-smi -q -d ECC",
         ),
-        # A __trap() gives either, by the release of the driver.
+        # A __trap() causes either error, depending on the driver's release.
         (
             "cuCtxSynchronize failed: an illegal instruction was encountered",
             MemlabError,
@@ -121,5 +121,5 @@ def test_errors_of_the_driver_say_what_happened_and_what_to_do(
     assert str(error).startswith("naive ")
     assert step in str(error).partition(happened)[2]
     assert kind is not DeviceError or USE_EMULATOR_STEP in str(error)
-    # Nobody who measures peaks can choose a size, mend a kernel, or do without a GPU.
+    # A user who measures peaks cannot choose sizes, change kernels, or do without a GPU.
     assert not any(words in str(own) for words in ("--device", "smaller", "source", "devicequery"))

@@ -1,4 +1,4 @@
-"""cuBLAS as the bar: on a GPU it computes the same product, without one it says what is missing."""
+"""The cuBLAS baseline: the same product on a GPU, and the message without one."""
 
 import sys
 

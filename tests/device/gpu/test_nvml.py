@@ -16,7 +16,7 @@ class NVMLError(Exception):
 
 
 def library_that(**refused: bool) -> SimpleNamespace:
-    """A library with one GPU; the functions named are not supported by it."""
+    """A fake pynvml with one GPU that does not support the given functions."""
     library = SimpleNamespace(
         NVMLError=NVMLError,
         NVML_CLOCK_SM=1,
@@ -109,7 +109,7 @@ def test_a_library_that_does_not_answer_is_one_line(monkeypatch: pytest.MonkeyPa
 
 
 def test_the_clock_is_that_of_the_gpu_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
-    """CUDA_VISIBLE_DEVICES numbers GPUs anew for CUDA, never for NVML."""
+    """CUDA_VISIBLE_DEVICES renumbers GPUs for CUDA, but not for NVML."""
     clocks_mhz = {"0000:04:00.0": 345, "0000:0A:00.0": 1980}
     library: Any = SimpleNamespace(
         NVMLError=OSError,

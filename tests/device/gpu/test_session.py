@@ -1,4 +1,4 @@
-"""How a session times: on a GPU, against kernels whose time is known; NVML without one."""
+"""Times of a session: on a GPU, of kernels with known times; its time limits without one."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -36,7 +36,7 @@ extern "C" __global__ void wait(long long clocks) {
   }
 }
 
-// Reads a word of every line; each thread waits for one before it asks for the next. All are 0.
+// Reads a word of every line, with one load in flight per thread. All words are 0.
 extern "C" __global__ void read_lines(const unsigned* from, int lines, int words, unsigned* to) {
   unsigned found = 0;
   int step = gridDim.x * blockDim.x;
@@ -81,7 +81,7 @@ def own(device: CudaDevice, folder: Path, entry: str, *arguments: str) -> Launch
 
 
 def waits(link: WorkerLink, cubin: bytes) -> dict[str, Samples]:
-    """Time nothing, a wait of no clocks, of `WAIT_S`, of twice that, and two with a slow host."""
+    """Time no launch, waits of 0, `WAIT_S` and twice that, and two launches with a slow host."""
     with GpuSession(0, link) as session:
         wait = session.load(cubin, "wait")
 
@@ -128,7 +128,7 @@ def cold_and_warm(link: WorkerLink, cubin: bytes) -> tuple[Samples, Samples]:
 
 
 def counted(link: WorkerLink, launch: Launch, cubin: bytes) -> list[list[int]]:
-    """By how much a launch's array has grown after timing: with, then without `restore`."""
+    """The increase of a launch's array after timing: with, then without `restore`."""
     with GpuSession(0, link) as session:
         ready, (output,) = prepare_on_gpu(session, launch, cubin, seed=0), launch.outputs
         grown = []
@@ -180,7 +180,7 @@ def test_a_run_restores_what_a_launch_overwrites(device: CudaDevice, tmp_path: P
 
 
 class Guards:
-    """A link that knows whether it guards just now."""
+    """A link that knows whether a time limit is active."""
 
     now = 0
 
@@ -193,7 +193,7 @@ class Guards:
 
 
 class Driver:
-    """Answers anything, and notes whether it was guarded when asked."""
+    """Accepts any call and records whether a time limit was active."""
 
     Error = OSError
 

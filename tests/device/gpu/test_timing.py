@@ -1,4 +1,4 @@
-"""When timing stops and what samples say: on a fake clock and recorded samples."""
+"""The rules of sampling and the statistics, with a fake clock and recorded samples."""
 
 import itertools
 import math
@@ -28,7 +28,7 @@ STEADY_HZ = 1.98e9
 
 
 class Bench:
-    """A fake GPU: every sample moves the clock on by its duration and some overhead."""
+    """A fake GPU: every sample advances the clock by its duration and an overhead."""
 
     def __init__(self, durations_s: Iterable[float], clocks_hz: Iterable[float | None]) -> None:
         self.samples, self.time_s, self.taken = zip(durations_s, clocks_hz, strict=False), 0.0, 0
@@ -65,7 +65,7 @@ def test_the_interval_of_the_median_has_the_tabulated_ranks(
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 5])
 def test_five_samples_have_no_interval(count: int) -> None:
-    """All of five lie on one side of the median with probability 2/32, more than 5%."""
+    """Five samples are all on one side of the median with probability 2/32, more than 5%."""
     samples = Samples(tuple(Sample(1e-6 * value) for value in range(1, count + 1)))
     time = summarize_time(samples, samples)
 

@@ -1,4 +1,4 @@
-"""Workers: what comes back from one, and what happens when it dies, hangs or is left."""
+"""Workers: their results, and their death, time limits and end."""
 
 import ctypes
 import os
@@ -47,7 +47,7 @@ def hang(link: WorkerLink, limit_s: float) -> None:
 
 
 def sleep_with_the_lock() -> None:
-    """As in a call of the driver that PyCUDA makes without letting go of Python's lock."""
+    """Hang like a call of the driver in which PyCUDA keeps Python's lock."""
     ctypes.PyDLL(None).sleep(60)
 
 
@@ -130,7 +130,7 @@ def test_launches_never_wait_in_a_worker(monkeypatch) -> None:
 
 
 def test_an_interrupt_of_the_caller_is_none_of_the_worker() -> None:
-    """A terminal's Ctrl-C goes to a group; one that a worker died of would hide whose it was."""
+    """A terminal sends Ctrl-C to a process group, to which the worker must not belong."""
     assert call_in_worker(group) != os.getpgrp()
 
 

@@ -1,4 +1,4 @@
-"""Nsight Compute's output read, and its command built, without Nsight Compute.
+"""The command of Nsight Compute and its output, tested without Nsight Compute.
 
 `ncu-tiled-64.txt` is what ncu 2025.3.1 printed on an H200 for `tiled`, width 64, tile 16, less the
 columns of device and launch attributes.
@@ -45,7 +45,7 @@ def install(monkeypatch, tmp_path):
 
 
 def test_the_counters_of_a_real_gpu() -> None:
-    """Counted by hand: 4 x 4 blocks of 8 warps, which load 2 elements in each of 4 phases."""
+    """Counted by hand: 4 x 4 blocks of 8 warps load 2 elements in each of 4 phases."""
     counted = ncu.counters_from_metrics(ncu.parse_metrics(RECORDED.read_text()))
 
     warps = 16 * 8
@@ -91,7 +91,7 @@ def test_what_was_not_counted_is_left_out() -> None:
     ("output", "message"),
     [
         (
-            # As NVIDIA documents it: https://developer.nvidia.com/ERR_NVGPUCTRPERM
+            # From NVIDIA's documentation: https://developer.nvidia.com/ERR_NVGPUCTRPERM
             CONNECTED + "==ERROR== ERR_NVGPUCTRPERM - The user does not have permission to access "
             "NVIDIA GPU Performance Counters on the target device 0. For instructions on enabling "
             "permissions and to get more information see "

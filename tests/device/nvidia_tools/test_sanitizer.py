@@ -1,4 +1,4 @@
-"""Compute Sanitizer found, started, and believed or not, without Compute Sanitizer."""
+"""Finding and starting Compute Sanitizer, and its verdicts, tested without it."""
 
 import json
 import pickle
@@ -106,7 +106,7 @@ def test_a_launch_goes_through_every_tool(install, launch, tmp_path) -> None:
 
 
 def test_a_tool_without_a_verdict_is_a_note(install, launch) -> None:
-    """A kernel that faults: memcheck says where; under the others, the launch just fails."""
+    """For a kernel that faults, memcheck gives the location; under other tools the launch fails."""
     install(
         "import json, pathlib, sys\n"
         "tool = sys.argv[sys.argv.index('--tool') + 1] if '--tool' in sys.argv else ''\n"
@@ -272,7 +272,7 @@ def test_without_it_the_message_says_how_to_get_it(launch, monkeypatch) -> None:
 @pytest.mark.parametrize(
     ("files", "found"),
     [
-        # Before 13.4.92 what starts the launch was left out.
+        # Packages before 13.4.92 lack the program that starts the launch.
         (("bin/compute-sanitizer", "lib/libsanitizer-collection.so"), None),
         (
             (
@@ -305,7 +305,7 @@ def test_a_percent_sign_in_the_logs_path_is_meant_literally() -> None:
 
 
 def test_the_options_are_those_of_an_installed_release(tmp_path) -> None:
-    """It refuses an option that it does not know before it looks for a GPU."""
+    """It refuses an unknown option before it looks for a GPU."""
     program = sanitizer.find_sanitizer()
     if program is None:
         pytest.skip("Compute Sanitizer is not installed")

@@ -1,4 +1,4 @@
-"""Compute Sanitizer's text read: the forms of releases 2021 to 2026, of all four tools."""
+"""Reading the output of Compute Sanitizer, for all four tools of releases 2021 to 2026."""
 
 import re
 import struct
@@ -31,7 +31,7 @@ def launch() -> Launch:
 
 
 def marked(text: str) -> str:
-    """Give a text as Compute Sanitizer prints it: every line with its mark."""
+    """Add the prefix that Compute Sanitizer prints before every line."""
     return "".join(f"========= {line}".rstrip(" ") + "\n" for line in text.strip("\n").split("\n"))
 
 
@@ -40,7 +40,7 @@ def at(line: int, block=None, thread=None) -> SourceLocation:
 
 
 MEMORY = {
-    # No line information; a template, with the names made readable.
+    # Without line information; a template with demangled names.
     "2021.1": (
         """
 Invalid __global__ read of size 8 bytes
@@ -53,7 +53,7 @@ Invalid __global__ read of size 8 bytes
 """,
         ("out of bounds", "global", at(0, (0, 0, 0), (251, 0, 0))),
     ),
-    # The function behind the line.
+    # The function follows the line.
     "2021.2": (
         """
 Invalid __global__ write of size 4 bytes
@@ -88,7 +88,7 @@ Invalid __local__ write of size 4 bytes
 """,
         ("misaligned", "local", at(8, (0, 0, 0), (3, 2, 1))),
     ),
-    # It did not know what a wgmma does to memory.
+    # It does not know which memory a wgmma accesses.
     "2023.2": (
         """
 Invalid __shared__ ? of size 2048 bytes
@@ -111,7 +111,7 @@ Invalid __shared__ read of size 16 bytes
 """,
         ("misaligned", "shared", at(7, (0, 0, 0), (0, 0, 0))),
     ),
-    # A kernel's name is no reason.
+    # A kernel's name is not a reason.
     "2025.2": (
         """
 Invalid __global__ read of size 4 bytes
@@ -319,7 +319,7 @@ Barrier error detected. Divergent thread(s) in block
 """,
         ("divergent barrier", "", at(9, (0, 0, 0), (63, 0, 0))),
     ),
-    # The compiler has moved the barrier into a function of its own.
+    # The compiler has moved the barrier into a separate function.
     "synccheck 2024.3": (
         """
 Barrier error detected. Divergent thread(s) in warp.
@@ -467,11 +467,11 @@ ERROR SUMMARY: 5 errors
     ]
 
 
-# --- Against the printer itself ----------------------------------------------------------------
+# --- Against the sanitizer's printer -----------------------------------------------------------
 
 
 def encoded(fields: dict[int, object]) -> bytes:
-    """Give a message of protocol buffers: numbers, texts, and messages, by field number."""
+    """Encode a message of protocol buffers: numbers, texts and messages by field number."""
     out = b""
     for number, value in fields.items():
         for item in value if isinstance(value, list) else [value]:
@@ -490,7 +490,7 @@ def varint(value: int) -> bytes:
 
 
 def saved(records: list[dict[int, object]], strings: list[str]) -> bytes:
-    """Give the file that `--save` would write: a header, and a block of records."""
+    """The file that `--save` writes: a header and a block of records."""
 
     def sized(message: bytes) -> bytes:
         return struct.pack("<I", len(message)) + message
@@ -501,7 +501,7 @@ def saved(records: list[dict[int, object]], strings: list[str]) -> bytes:
 
 
 def test_an_installed_release_prints_what_is_read(launch, tmp_path) -> None:
-    """`--read` prints a saved record as a run prints it, and needs no GPU."""
+    """`--read` prints a saved record like a run, without a GPU."""
     program = sanitizer.find_sanitizer()
     if program is None:
         pytest.skip("Compute Sanitizer is not installed")

@@ -1,4 +1,4 @@
-"""The micro-benchmarks, executed by the emulator: what `memlab peaks` verifies them by is right."""
+"""The micro-benchmarks and their expected results, verified with the emulator."""
 
 from collections import Counter
 from functools import cache
@@ -96,7 +96,7 @@ def test_a_chase_visits_all_nodes_before_it_comes_back(file, entry, nodes):
         )
         return int(launched["result"][2])
 
-    # Two rounds of half the circle lead back; of a quarter, they do not.
+    # Two rounds of half the cycle lead back to the start; two of a quarter do not.
     assert end(nodes // 2) == 0
     assert end(nodes // 4) != 0
 
@@ -142,7 +142,7 @@ def test_machine_code_accesses_memory_at_full_width(file, entry, kind, width):
     assert not any("local" in what for what, _ in made)
 
 
-# Opcodes as nvdisasm --print-instruction-encoding shows them, for compute capability 9.0.
+# Opcodes from nvdisasm --print-instruction-encoding, for compute capability 9.0.
 FFMA, DFMA, HMMA, HGMMA, LDC = 0x023, 0x02B, 0x03C, 0x1F0, 0x182
 HFMA2, HFMA2_MMA = 0x031, 0x035
 

@@ -1,4 +1,4 @@
-"""Argument specifications: what they mean, and that nothing else is taken for one."""
+"""Argument specifications: valid ones are bound, others are refused."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ OTHERS = (
 
 
 def numpy_range(dtype: str) -> tuple[float, float]:
-    """The least and largest finite value, as NumPy and ml_dtypes have it."""
+    """The smallest and largest finite value, from NumPy and ml_dtypes."""
     if dtype == "bf16":
         info: Any = ml_dtypes.finfo(ml_dtypes.bfloat16)
     elif dtype in MAX_FLOATS:
@@ -201,7 +201,7 @@ def test_what_is_wrong_is_said_of_the_parameter(number: int, text: str, said: st
 
 
 def structure(*parts: tuple[str, str, int, str] | None) -> KernelParameter:
-    """A parameter of 24 bytes, of these parts; of None it cannot be taken apart."""
+    """A parameter of 24 bytes with these parts; None for one that cannot be split up."""
     taken = None if None in parts else tuple(StructureMember(*part) for part in parts if part)
     return KernelParameter("p", "structure", "", "Params", 24, parts=taken, alignment_bytes=8)
 

@@ -1,4 +1,4 @@
-"""Kernels of one's own: from what was typed to a launch."""
+"""User kernels: from their options to a launch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""memlab.toml: what it gives, and that it can do no more than name kernels in its folder."""
+"""memlab.toml: its kernels, and that it can only name files in its folder."""
 
 from __future__ import annotations
 

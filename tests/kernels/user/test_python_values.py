@@ -1,4 +1,4 @@
-"""Arguments given in Python: each stands for what its text would, and what cannot is said."""
+"""Python values as arguments: their texts, and messages for unsupported values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How peaks are measured, on a session whose GPU is the emulator and whose clock stands still."""
+"""The measurement of peaks, with the emulator as the GPU and a constant time per launch."""
 
 from dataclasses import replace
 
@@ -31,7 +31,7 @@ class Pointer(int):
 
 
 class EmulatedSession:
-    """As `memlab.device.gpu.session.Session`; every launch takes `peak_rates.LAUNCH_S`."""
+    """Replaces `GpuSession`; every launch takes `rates.TARGET_LAUNCH_S`."""
 
     multiprocessors, l2_bytes = 1, 2**17
 
@@ -94,7 +94,7 @@ class EmulatedSession:
 
 
 class Reports:
-    """A link that remembers."""
+    """A link that records its reports."""
 
     def __init__(self):
         self.heard = []
@@ -104,14 +104,14 @@ class Reports:
 
 
 def ptx_for_cubin(unit: TranslationUnit) -> CompilerOutput:
-    """Compile for the emulator, which takes PTX, of what not one architecture alone has."""
+    """Compile to PTX for the emulator, except code for a single architecture."""
     output = compile_unit(replace(unit, options=()))
     return replace(output, cubin=output.ptx.encode())
 
 
 @pytest.fixture
 def small(monkeypatch):
-    """Everything at a size that the emulator does in seconds."""
+    """Reduce all sizes so that the emulator needs only seconds."""
     monkeypatch.setattr(measure, "GpuSession", EmulatedSession)
     monkeypatch.setattr(bench, "compile_unit", ptx_for_cubin)
     sizes = {
@@ -155,7 +155,7 @@ def test_everything_is_verified_and_measured_once(small):
     assert value["shared_read"] == pytest.approx(2 * 2048 * 16)  # two blocks
     assert value["tf32_mma"] == pytest.approx(8 * 32 * 2 * 16 * 8 * 8)  # eight warps
 
-    # Where no multiprocessor is far, the L2 has one latency.
+    # If no multiprocessor is far, the L2 has one latency.
     assert [latency.label for latency in latencies] == [
         "Register (FMA)",
         "Shared memory",
