@@ -240,7 +240,7 @@ def _warp_strides(table: IntArray) -> IntArray:
         The first 8 columns, where the last tells whether the access is affine. The strides of
         accesses that are not are 0.
     """
-    moves, affine, compared, instruction = (
+    strides, affine, compared, instruction = (
         table[:, 4:7],
         table[:, 7] == 1,
         table[:, 8] == 1,
@@ -251,10 +251,10 @@ def _warp_strides(table: IntArray) -> IntArray:
     known = np.isin(instruction, np.setdiff1d(seen, not_affine))
     if len(seen):
         place = np.searchsorted(seen, instruction).clip(max=len(seen) - 1)
-        moves = np.where(compared[:, None], moves, moves[compared][first][place])
+        strides = np.where(compared[:, None], strides, strides[compared][first][place])
     affine = np.where(compared, affine, known)
-    moves = np.where(affine[:, None], moves, 0)
-    return np.column_stack([table[:, :4], moves, affine])
+    strides = np.where(affine[:, None], strides, 0)
+    return np.column_stack([table[:, :4], strides, affine])
 
 
 def _array_bounds(sector: IntArray, arrays: Sequence[DeviceArray]) -> tuple[IntArray, IntArray]:

@@ -1,15 +1,15 @@
-"""Which neighbouring shared-memory accesses ptxas turns into one wider access.
+"""Predicts which neighbouring shared-memory accesses ptxas merges into one wider access.
 
-Hardware counts the instructions of the machine code. In it, loads of one thread from consecutive
-words are one 8- or 16-byte load wherever the alignment can be proved, and stores likewise; the
-counters must follow. What each access counts as is a width: its own, the group's for the one
-that leads a merged group, 0 for the others in the group.
+The hardware counts instructions of the machine code. There, loads of one thread from consecutive
+words are one load of 8 or 16 bytes wherever ptxas can prove the alignment, and likewise stores. The
+counters must follow. So each access is counted with a width: its own; the group's width for the
+access that leads a merged group; 0 for the others in the group.
 
-The rules were read off cubins that NVRTC 13 makes for compute capability 7.5 to 12.0: a group is
-2 or 4 elements, at most 16 bytes, aligned to its size. Stores need all of them, elements of 2
-bytes or more. Loads need elements of 4 bytes or more; of four, one may be missing. Volatile
-accesses stay as they are. Not followed: ptxas also merges some 2-byte loads, by what is done with
-the values, and accesses of blocks that it joins by predication.
+The rules were derived from cubins that NVRTC 13 makes for compute capability 7.5 to 12.0. A group
+has 2 or 4 elements, at most 16 bytes, aligned to its size. Stores need all elements, of 2 bytes or
+more. Loads need elements of 4 bytes or more; of four elements, one may be missing. Volatile
+accesses are not merged. Not modelled: ptxas also merges some 2-byte loads, depending on the use of
+their values, and accesses of basic blocks that it joins by predication.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from memlab.device.emulator.ptx.parser import (
 _WIDEST_BYTES = 16  # LDS.128 and STS.128 are the widest
 _GROUPS = (4, 2)  # elements of one wide access, tried in this order
 _LEAST_BYTES = {"load": 4, "store": 2}  # elements narrower than this are not merged
-_LEAST_OF_FOUR = {"load": 3, "store": 4}  # how many of four elements are worth a wide access
+_LEAST_OF_FOUR = {"load": 3, "store": 4}  # elements needed to merge a group of four
 
-_ORDERING = frozenset({"exit", "barrier", "nothing"})  # kinds that no access moves across
+_ORDERING = frozenset({"exit", "barrier", "nothing"})  # kinds that accesses are not moved across
 
 
 class _Pending:
@@ -45,30 +45,33 @@ class _Pending:
         self._accesses: dict[tuple[str, int], dict[int, int]] = defaultdict(dict)
 
     def add(self, index: int, address: Address, size: int) -> None:
+        """Add an access of `size` bytes."""
         if address.base is not None and size >= _LEAST_BYTES[self.direction]:
             self._accesses[address.base.name, size].setdefault(address.offset, index)
 
     def redefine(self, register: str) -> None:
-        for base, size in [each for each in self._accesses if each[0] == register]:
+        """Merge the accesses by a register that gets a new value."""
+        for base, size in [key for key in self._accesses if key[0] == register]:
             self._merge(base, size, self._accesses.pop((base, size)))
 
     def flush(self) -> None:
+        """Merge all pending accesses."""
         for (base, size), accesses in self._accesses.items():
             self._merge(base, size, accesses)
         self._accesses.clear()
 
     def _merge(self, base: str, size: int, accesses: Mapping[int, int]) -> None:
-        """Cover offsets with the widest aligned groups, widest first."""
-        left = set(accesses)
+        """Cover the offsets with aligned groups, the widest first."""
+        remaining = set(accesses)
         for count in _GROUPS:
             width = count * size
             if width > min(_WIDEST_BYTES, self.alignment.get(base, 1)):
                 continue
             needed = _LEAST_OF_FOUR[self.direction] if count == 4 else count
-            for start in sorted({offset // width * width for offset in left}):
-                members = sorted(left.intersection(range(start, start + width, size)))
+            for start in sorted({offset // width * width for offset in remaining}):
+                members = sorted(remaining.intersection(range(start, start + width, size)))
                 if len(members) >= needed:
-                    left.difference_update(members)
+                    remaining.difference_update(members)
                     self.widths.update({accesses[member]: 0 for member in members})
                     self.widths[accesses[members[0]]] = width
 
@@ -82,13 +85,13 @@ def merged_widths(
     """Find the accesses that are merged.
 
     Args:
-        instructions: The program.
-        rows: Their rows in the table.
-        leaders: Where basic blocks begin.
-        symbol_alignment: Alignment of each shared variable's address, bytes.
+        instructions: The instructions of the program.
+        rows: Their rows in the instruction table.
+        leaders: Positions where basic blocks begin.
+        symbol_alignment: Alignment of each shared variable's address in bytes.
 
     Returns:
-        Instruction index to the width in bytes that it counts with, for merged accesses only.
+        The width in bytes that each merged access is counted with, by its position.
     """
     alignment = {**symbol_alignment, **register_alignment(instructions, symbol_alignment)}
     loads, stores = _Pending("load", alignment), _Pending("store", alignment)
@@ -98,7 +101,7 @@ def merged_widths(
             loads.flush()
             stores.flush()
         elif row.space in ("shared", "generic") and row.kind != "lanes":
-            # What may touch the same bytes keeps its order.
+            # Accesses that may overlap keep their order.
             if row.kind != "load":
                 loads.flush()
             if row.kind != "store" or row.space == "generic":
@@ -121,9 +124,9 @@ def merged_widths(
 def register_alignment(
     instructions: Sequence[Instruction], symbol_alignment: Mapping[str, int]
 ) -> dict[str, int]:
-    """The power of two, up to 16, that divides each register's value for certain.
+    """The largest power of two, up to 16, that provably divides each register's value.
 
-    Starts from the best and lowers until nothing changes, so loop-carried values are right.
+    A fixed-point iteration from 16 downward, so that loop-carried values come out right.
     """
     definitions: dict[str, list[Instruction]] = defaultdict(list)
     for instruction in instructions:
@@ -131,7 +134,7 @@ def register_alignment(
             definitions[instruction.operands[0].name].append(instruction)
     known = dict.fromkeys(definitions, _WIDEST_BYTES)
 
-    def of(operand: Operand) -> int:
+    def alignment(operand: Operand) -> int:
         if isinstance(operand, Register):
             return known.get(operand.name, 1)
         if isinstance(operand, Immediate):
@@ -144,27 +147,28 @@ def register_alignment(
         name, _, suffix = instruction.opcode.partition(".")
         sources = instruction.operands[1:]
         if name in ("mov", "cvta", "cvt"):
-            return of(sources[0])
+            return alignment(sources[0])
         if name in ("add", "sub", "or", "min", "max", "selp"):
-            return min(of(each) for each in sources[:2])
+            return min(map(alignment, sources[:2]))
         if name == "and":
-            return max(of(each) for each in sources)
+            return max(map(alignment, sources))
         if name == "shl" and isinstance(sources[1], Immediate):
-            return of(sources[0]) << min(sources[1].bits & 0xFFFF_FFFF, 4)
+            return alignment(sources[0]) << min(sources[1].bits & 0xFFFF_FFFF, 4)
         if name in ("mul", "mad") and suffix.split(".")[0] in ("lo", "wide"):
-            product = of(sources[0]) * of(sources[1])
-            return min([product, *(of(each) for each in sources[2:])])
+            product = alignment(sources[0]) * alignment(sources[1])
+            return min([product, *map(alignment, sources[2:])])
         return 1
 
     changed = True
     while changed:
         changed = False
         for name, instances in definitions.items():
-            value = min(_WIDEST_BYTES, *(result(each) for each in instances))
+            value = min(_WIDEST_BYTES, *map(result, instances))
             if value < known[name]:
                 known[name], changed = value, True
     return known
 
 
 def _power_of_two(value: int) -> int:
+    """The largest power of two, up to 16, that divides a value."""
     return min(value & -value, _WIDEST_BYTES) if value else _WIDEST_BYTES

@@ -1,9 +1,9 @@
-"""In which order the parts of a program run, where its layout does not say so.
+"""The order in which basic blocks run, for programs whose layout does not give it.
 
-Lanes meet again where their paths join, because the group that lies lowest runs first and a join
-lies behind both of its arms. Compilers break that for what they take for unlikely: they move such
-an arm to the end of the program, from where it jumps back to the join. Here such an arm is put
-before its join again, by order only: the instructions stay where they are.
+Lanes reconverge where their paths join, because the group with the lowest program counter runs
+first and a join lies behind both arms of its branch. Compilers break this for arms that they take
+to be unlikely: they move such an arm to the end of the program, from where it jumps back to the
+join. Here such an arm is ordered before its join again; the instructions themselves stay in place.
 """
 
 from __future__ import annotations
@@ -23,22 +23,23 @@ class BasicBlockOrder:
     """An order of a program's basic blocks.
 
     Attributes:
-        starts: Where they start, by rising program counter, and where the program ends.
-        positions: Each instruction's place in the order, and that of the end.
+        starts: Their first instructions, ascending, and the end of the program.
+        positions: The position of each instruction in the order, and that of the end.
     """
 
     starts: Sequence[int]
     positions: Sequence[int]
 
     def limit(self, running: int, waiting: int) -> int:
-        """How far a group runs on until it must see whether another one is next.
+        """How far a group may run before another group has to run first.
 
         Args:
-            running: Its program counter.
-            waiting: That of the first of the others.
+            running: The program counter of the running group.
+            waiting: The program counter of the first of the other groups.
 
         Returns:
-            Where it meets them, or where the first block starts that comes behind them.
+            The program counter where the two reconverge, or where the first block begins that comes
+            behind the waiting group in the order.
         """
         block = bisect_right(self.starts, running)
         for end in self.starts[block:]:
@@ -50,10 +51,10 @@ class BasicBlockOrder:
 
 
 def find_block_order(steps: Sequence[DecodedInstruction]) -> BasicBlockOrder | None:
-    """Find the order in which joins come behind their arms, and what follows a loop behind it.
+    """Find an order with joins behind both arms of their branches, and loop exits behind loops.
 
     Args:
-        steps: A program's instructions.
+        steps: The instructions of a program.
 
     Returns:
         The order; None where it is that of the instructions, as in nearly all programs.
@@ -61,7 +62,7 @@ def find_block_order(steps: Sequence[DecodedInstruction]) -> BasicBlockOrder | N
     starts = _block_starts(steps)
     after = [_successors(steps, starts, block) for block in range(len(starts))]
     back, reached = _back_edges(after)
-    after = [each if block in reached else [] for block, each in enumerate(after)]
+    after = [following if block in reached else [] for block, following in enumerate(after)]
     if all(v > u or (u, v) in back for u, following in enumerate(after) for v in following):
         return None
     order = _topological_order(after, back)
@@ -76,81 +77,81 @@ def find_block_order(steps: Sequence[DecodedInstruction]) -> BasicBlockOrder | N
 
 
 def reached_from(steps: Sequence[DecodedInstruction], index: int) -> set[int]:
-    """The instructions that may run from one on, that one among them."""
-    found, new = set[int](), [index]
+    """The instructions reachable from one, which is included."""
+    reachable, new = set[int](), [index]
     while new:
         index = new.pop()
-        if index in found or index >= len(steps):
+        if index in reachable or index >= len(steps):
             continue
-        found.add(index)
+        reachable.add(index)
         step, leaves = steps[index], steps[index].instruction.guard is None
         if step.row.kind == "branch":
             new.append(step.target)
         if not leaves or step.row.kind not in ("branch", "exit"):
             new.append(index + 1)
-    return found
+    return reachable
 
 
 def _block_starts(steps: Sequence[DecodedInstruction]) -> list[int]:
-    """Where basic blocks start; a guarded exit ends none, since its group runs on behind it."""
-    found = {0}
+    """The first instructions of basic blocks; a guarded exit ends no block: its group runs on."""
+    starts = {0}
     for index, step in enumerate(steps):
         if step.row.kind == "branch":
-            found |= {step.target, index + 1}
+            starts |= {step.target, index + 1}
         elif step.row.kind == "exit" and step.instruction.guard is None:
-            found.add(index + 1)
-    return sorted(each for each in found if each < len(steps))
+            starts.add(index + 1)
+    return sorted(start for start in starts if start < len(steps))
 
 
 def _successors(
     steps: Sequence[DecodedInstruction], starts: Sequence[int], block: int
 ) -> list[int]:
-    """The blocks that may run behind one, that behind it in the program last."""
+    """The blocks that may run after one; the next block in the program is listed last."""
     end = starts[block + 1] if block + 1 < len(starts) else len(steps)
-    last, found = steps[end - 1], []
+    last, following = steps[end - 1], []
     if last.row.kind == "branch" and last.target < len(steps):
-        found.append(bisect_right(starts, last.target) - 1)
+        following.append(bisect_right(starts, last.target) - 1)
     leaves = last.row.kind in ("branch", "exit") and last.instruction.guard is None
     if not leaves and end < len(steps):
-        found.append(block + 1)
-    return found
+        following.append(block + 1)
+    return following
 
 
 def _back_edges(after: Sequence[Sequence[int]]) -> tuple[set[tuple[int, int]], set[int]]:
-    """The edges that close loops, and the blocks that can run at all.
+    """The back edges, which close loops, and the blocks that are reachable.
 
-    Depth first, such an edge leads to a block on the way to its own.
+    In a depth-first search, a back edge leads to a block on the current path.
     """
-    back, seen, way = set(), {0}, [0]
+    back, seen, path = set(), {0}, [0]
     left: list[Iterator[int]] = [iter(after[0])] if after else []
     while left:
         block = next(left[-1], None)
         if block is None:
             left.pop()
-            way.pop()
-        elif block in way:
-            back.add((way[-1], block))
+            path.pop()
+        elif block in path:
+            back.add((path[-1], block))
         elif block not in seen:
             seen.add(block)
-            way.append(block)
+            path.append(block)
             left.append(iter(after[block]))
     return back, seen
 
 
 def _topological_order(after: Sequence[Sequence[int]], back: set[tuple[int, int]]) -> list[int]:
-    """The blocks, each behind those that lead to it, else as they lie (Kahn, 1962).
+    """The blocks in topological order, ties in program order (Kahn, 1962).
 
-    What follows a loop comes behind all of it.
+    Back edges are left out, and the exits of a loop come behind all of its blocks.
     """
-    behind = [{v for v in each if (u, v) not in back} for u, each in enumerate(after)]
+    behind = [{v for v in following if (u, v) not in back} for u, following in enumerate(after)]
     for latch, head in back:
         body = _loop_body(after, latch, head)
         exits = {v for u in body for v in after[u]} - body
         for u in body:
             behind[u] |= exits
     before = [0] * len(after)
-    for each in behind:
-        for v in each:
+    for following in behind:
+        for v in following:
             before[v] += 1
     ready, order = [u for u, count in enumerate(before) if not count], []
     while ready:
@@ -163,10 +164,10 @@ def _topological_order(after: Sequence[Sequence[int]], back: set[tuple[int, int]
 
 
 def _loop_body(after: Sequence[Sequence[int]], latch: int, head: int) -> set[int]:
-    """The blocks of a loop: those that lead to its last one without its first one."""
+    """The blocks of a loop: those from which the latch is reachable without passing the head."""
     leading: list[list[int]] = [[] for _ in after]
-    for u, each in enumerate(after):
-        for v in each:
+    for u, following in enumerate(after):
+        for v in following:
             leading[v].append(u)
     body, new = {head}, [latch]
     while new:

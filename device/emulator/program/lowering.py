@@ -1,8 +1,9 @@
-"""A kernel made flat before it runs: calls put in place, macros expanded.
+"""Flattens a kernel before it runs: inlines calls and expands macros.
 
-A called function is copied to each call, with names of its own for its registers, labels and local
-variables, so that the machine needs no stack and lanes meet again as in any other code. Its formal
-parameters take the names of the caller's `.param` variables; these become the space `param::func`.
+A called function is copied to each call site, with unique names for its registers, labels and local
+variables. So the machine needs no stack, and lanes reconverge as in any other code. The formal
+parameters take the names of the caller's `.param` variables, which become the state space
+`param::func`.
 """
 
 from __future__ import annotations
@@ -30,17 +31,17 @@ from memlab.device.emulator.ptx.parser import (
 )
 
 MAX_CALL_DEPTH = 64
-"""Functions that call one another; deeper ones than people write come from recursion unrolled."""
+"""Depth of nested calls. Deeper nesting than people write comes from unrolled recursion."""
 MAX_INLINED_INSTRUCTIONS = 250_000
-"""Instructions put in place of calls: functions that call others twice each double with every
-level. Copying so many takes some seconds."""
+"""Instructions copied for calls. Where functions call others twice each, the number doubles with
+every level. Copying so many takes some seconds."""
 
 _LONGEST_EXCERPT = 100  # characters of a source line in a message
 
 
 @dataclass
 class _FlatBody:
-    """A body that is being put together."""
+    """A function body under construction."""
 
     registers: dict[str, str]
     variables: list[Variable]
@@ -49,29 +50,29 @@ class _FlatBody:
 
 
 def lower(module: Module, entry: PtxFunction, source: Sequence[str] = ()) -> PtxFunction:
-    """The entry with calls and macros replaced by what they do.
+    """The kernel with calls inlined and macros expanded.
 
     Args:
-        module: Holds the functions that are called.
+        module: The module, with the functions that are called.
         entry: The kernel.
         source: The CUDA source's lines, for messages.
 
     Raises:
-        PtxError: An opcode outside the table, or a call of a function that has no body here or
-            that calls itself: with its PTX line and its CUDA source line.
+        PtxError: An opcode is not in the table, or a called function has no body here or calls
+            itself: the message names the PTX line and the CUDA source line.
     """
     return _Lowering(module, source).body(entry, ())
 
 
 _ADDRESS_AT = {"load": 1, "atomic": 1, "store": 0, "reduce": 0}
-"""Which operand of a memory access says where."""
+"""Position of the address among the operands of a memory access."""
 
 
 def instruction_row(instruction: Instruction, source: Sequence[str] = ()) -> table.Row:
     """The row of an instruction.
 
     Raises:
-        PtxError: The table has none, or the operands are not what it says.
+        PtxError: The table has no such row, or the operands do not match it.
     """
     operands = instruction.operands
     row = table.find_row(
@@ -88,10 +89,13 @@ def instruction_row(instruction: Instruction, source: Sequence[str] = ()) -> tab
             f"{instruction.opcode} has {len(operands)} operands, the emulator knows it with "
             f"{expected} ({where})"
         )
-    at = _ADDRESS_AT.get(row.kind)
-    if at is not None and not (at < len(operands) and isinstance(operands[at], Address)):
+    number = _ADDRESS_AT.get(row.kind)
+    has_address = number is None or (
+        number < len(operands) and isinstance(operands[number], Address)
+    )
+    if number is not None and not has_address:
         where = describe_instruction(instruction, source)
-        raise PtxError(f"{instruction.opcode} has no [address] as operand {at + 1} ({where})")
+        raise PtxError(f"{instruction.opcode} has no [address] as operand {number + 1} ({where})")
     return row
 
 
@@ -101,7 +105,7 @@ def source_excerpt(text: str) -> str:
 
 
 def describe_instruction(instruction: Instruction, source: Sequence[str]) -> str:
-    """Where an instruction stands, in words."""
+    """The PTX line and the source line of an instruction, for a message."""
     where = f"PTX line {instruction.ptx_line}"
     if 0 < instruction.source_line <= len(source):
         text = source[instruction.source_line - 1].strip()
@@ -110,7 +114,7 @@ def describe_instruction(instruction: Instruction, source: Sequence[str]) -> str
 
 
 OPERAND_EXCEPTIONS = (ArithmeticError, AssertionError, LookupError, TypeError, ValueError)
-"""What comes of operands that are not those an opcode has."""
+"""Exceptions that follow from operands that do not suit an opcode."""
 
 
 def operand_error(instruction: Instruction, source: Sequence[str] = ()) -> PtxError:
@@ -120,6 +124,8 @@ def operand_error(instruction: Instruction, source: Sequence[str] = ()) -> PtxEr
 
 
 class _Lowering:
+    """Flattens one kernel; each function is flattened once and copied to its call sites."""
+
     def __init__(self, module: Module, source: Sequence[str]) -> None:
         self._module, self._source = module, source
         self._flat: dict[str, PtxFunction] = {}
@@ -127,16 +133,16 @@ class _Lowering:
         self._copied, self._file = 0, ""
 
     def body(self, entry: PtxFunction, callers: tuple[str, ...]) -> PtxFunction:
-        """A kernel or function, flat."""
+        """Flatten a kernel or function; `callers` are the functions on the call path."""
         self._file = self._file or entry.file
         flat = _FlatBody({**entry.registers, **macros.REGISTERS}, list(entry.variables))
         labels_at: dict[int, list[str]] = {}
         for label, index in entry.labels.items():
             labels_at.setdefault(index, []).append(label)
-        own = None if callers else {each.name for each in entry.parameters}
-        for index, each in enumerate(entry.instructions):
+        own = None if callers else {parameter.name for parameter in entry.parameters}
+        for index, written in enumerate(entry.instructions):
             flat.labels.update(dict.fromkeys(labels_at.get(index, ()), len(flat.instructions)))
-            instruction = self._with_function_address(_with_call_space(each, own))
+            instruction = self._with_function_address(_with_call_space(written, own))
             row = instruction_row(instruction, self._source)
             try:
                 if row.kind == "call":
@@ -156,30 +162,33 @@ class _Lowering:
         )
 
     def _with_function_address(self, instruction: Instruction) -> Instruction:
-        """An instruction that takes the address of a function, with what stands for it."""
+        """The instruction with each function operand replaced by the function's address."""
         functions = self._module.functions
         if not instruction.opcode.startswith(("mov", "selp", "st", "setp")):
             return instruction
         operands = tuple(
-            Immediate("int", function_address(each.name))
-            if isinstance(each, Symbol) and each.name in functions
-            else each
-            for each in instruction.operands
+            Immediate("int", function_address(operand.name))
+            if isinstance(operand, Symbol) and operand.name in functions
+            else operand
+            for operand in instruction.operands
         )
         return replace(instruction, operands=operands)
 
     def _inline_indirect_call(
         self, flat: _FlatBody, call: Instruction, callers: tuple[str, ...]
     ) -> bool:
-        """Put here, one behind the other, all functions that a pointer may lead to.
+        """Inline, in sequence, all functions that a pointer may refer to.
 
-        These take and give as many values as the call; those that are being called are left out.
-        Says whether there is one.
+        These have as many parameters and results as the call; functions on the call path are left
+        out.
+
+        Returns:
+            Whether there is such a function.
         """
         results, name, arguments = _call_operands(call)
-        place_of_pointer = next(n for n, o in enumerate(call.operands) if o == Register(name))
+        pointer_number = next(n for n, o in enumerate(call.operands) if o == Register(name))
         end = f"{name}@{next(self._sites)}"
-        found = False
+        has_candidate = False
         for function in self._module.functions.values():
             same = (len(function.results), len(function.parameters)) == (
                 len(results),
@@ -187,21 +196,21 @@ class _Lowering:
             )
             if not same or function.name in callers:
                 continue
-            found = True
+            has_candidate = True
             behind = f"{end}#{function.name}"
             address = Immediate("int", function_address(function.name))
             flat.instructions += macros.branch_unless_equal(call, Register(name), address, behind)
             operands = list(call.operands)
-            operands[place_of_pointer] = Symbol(function.name)
+            operands[pointer_number] = Symbol(function.name)
             self._call(flat, replace(call, operands=tuple(operands)), callers)
             flat.instructions.append(macros.branch_to(call, end))
             flat.labels[behind] = len(flat.instructions)
         flat.instructions.append(macros.substitute(call, "trap"))
         flat.labels[end] = len(flat.instructions)
-        return found
+        return has_candidate
 
     def _call(self, flat: _FlatBody, call: Instruction, callers: tuple[str, ...]) -> None:
-        """Put the called function's body here."""
+        """Inline the body of a called function."""
         results, name, arguments = _call_operands(call)
         if (
             name.startswith("%")
@@ -238,25 +247,25 @@ class _Lowering:
         callee = self._flat[name]
         site = f"@{next(self._sites)}"
         end = f"{name}{site}"
-        mine = [*callee.registers, *callee.labels]
-        mine += [each.name for each in callee.variables if each.space in ("local", "param")]
-        names = {each: each + site for each in mine if each not in macros.REGISTERS}
-        formal = [each.name for each in (*callee.results, *callee.parameters)]
+        local = [*callee.registers, *callee.labels]
+        local += [v.name for v in callee.variables if v.space in ("local", "param")]
+        names = {name: name + site for name in local if name not in macros.REGISTERS}
+        formal = [variable.name for variable in (*callee.results, *callee.parameters)]
         names.update(zip(formal, (*results, *arguments), strict=True))
         flat.registers.update(
             (names.get(register, register), kind) for register, kind in callee.registers.items()
         )
-        known = {each.name for each in flat.variables}
+        known = {variable.name for variable in flat.variables}
         flat.variables += [
-            replace(each, name=names.get(each.name, each.name))
-            for each in callee.variables
-            if names.get(each.name, each.name) not in known
+            replace(variable, name=names.get(variable.name, variable.name))
+            for variable in callee.variables
+            if names.get(variable.name, variable.name) not in known
         ]
         start = len(flat.instructions)
         self._copied += len(callee.instructions)
         if self._copied > MAX_INLINED_INSTRUCTIONS:
             raise PtxError(
-                f"with its calls put in place the kernel has more than {MAX_INLINED_INSTRUCTIONS} "
+                f"with its calls inlined the kernel has more than {MAX_INLINED_INSTRUCTIONS} "
                 f"instructions ({describe_instruction(call, self._source)}): call fewer "
                 "functions, or smaller ones"
             )
@@ -265,35 +274,35 @@ class _Lowering:
         for instruction in callee.instructions:
             returns = instruction.opcode.startswith("ret")
             step = macros.branch_to(instruction, end) if returns else instruction
-            if foreign:  # of a header: the line that called it
+            if foreign:  # the function is in a header: show the line that called it
                 step = replace(step, source_line=call.source_line)
             flat.instructions.append(rename_operands(step, names, flat.registers))
         flat.labels[end] = len(flat.instructions)
 
 
 def _call_operands(call: Instruction) -> tuple[list[str], str, list[str]]:
-    """Results, name and arguments of `call (results), name, (arguments)`."""
+    """The results, name and arguments of `call (results), name, (arguments)`."""
     operands = list(call.operands)
     first = operands.pop(0)
     results = []
     if isinstance(first, Vector):
-        results = [each.name for each in first.items if isinstance(each, (Symbol, Register))]
+        results = [item.name for item in first.items if isinstance(item, (Symbol, Register))]
         first = operands.pop(0)
-    given = operands[0].items if operands and isinstance(operands[0], Vector) else ()
-    arguments = [each.name for each in given if isinstance(each, (Symbol, Register))]
+    items = operands[0].items if operands and isinstance(operands[0], Vector) else ()
+    arguments = [item.name for item in items if isinstance(item, (Symbol, Register))]
     assert isinstance(first, (Symbol, Register))
     return results, first.name, arguments
 
 
 def _with_call_space(instruction: Instruction, own: set[str] | None) -> Instruction:
-    """`ld.param` and `st.param` of a call's variables as accesses of `param::func`.
+    """Turn `ld.param` and `st.param` of a call's variables into accesses to `param::func`.
 
-    `own` holds the parameters of the kernel, or is None in a function.
+    `own` holds the names of the kernel's parameters; it is None in a function.
     """
     name, _, rest = instruction.opcode.partition(".param.")
     if name not in ("ld", "st"):
         return instruction
-    address = next((each for each in instruction.operands if isinstance(each, Address)), None)
+    address = next((o for o in instruction.operands if isinstance(o, Address)), None)
     if address is None:
         return instruction
     if own is not None and not (isinstance(address.base, Symbol) and address.base.name not in own):
@@ -302,6 +311,7 @@ def _with_call_space(instruction: Instruction, own: set[str] | None) -> Instruct
 
 
 def _expand_macro(instruction: Instruction, row: table.Row) -> Iterator[Instruction]:
+    """The instructions in place of one that may be a macro or use the carry flag."""
     if "cache_hint" in instruction.opcode:  # the policy changes nothing that is counted
         instruction = replace(instruction, operands=instruction.operands[:-1])
     if row.kind == "macro":

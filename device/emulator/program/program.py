@@ -1,4 +1,4 @@
-"""A kernel ready to run: every opcode found in the table, every symbol given its place."""
+"""A kernel ready to run: instructions decoded by the table, variables laid out in memory."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ from memlab.device.emulator.ptx.parser import (
 from memlab.errors import suggest_nearest
 
 _STATIC_ALIGNMENT_BYTES = 16
-"""ptxas places shared arrays at least so, which lets it load 16 bytes at a time."""
+"""ptxas aligns shared arrays at least to this, which lets it load 16 bytes at a time."""
 
 
 @dataclass(frozen=True)
 class DecodedInstruction:
-    """One instruction with its meaning.
+    """An instruction with its row in the instruction table.
 
     Attributes:
-        instruction: As parsed.
-        row: Its row in the table.
-        target: For a branch, the index it goes to.
-        counted_bytes: For a memory access, the bytes a lane that it counts with; 0 when ptxas
-            merges it into a neighbour.
+        instruction: The instruction as parsed.
+        row: Its row.
+        target: Position of a branch's target; -1 for other instructions.
+        counted_bytes: Bytes per lane with which a memory access is counted; 0 where ptxas merges it
+            into a neighbour.
     """
 
     instruction: Instruction
@@ -56,25 +56,26 @@ class DecodedInstruction:
 
 @dataclass(frozen=True)
 class Program:
-    """A kernel resolved against the table.
+    """A kernel decoded by the instruction table.
 
     Attributes:
-        name: Its entry.
+        name: The name of its entry.
         steps: Its instructions.
-        registers: Register name to PTX type.
-        parameters: Parameter name to byte offset in the parameter space.
+        registers: PTX types of the registers, by name.
+        parameters: Byte offsets of the parameters in the parameter space, by name.
         parameter_variables: The parameters, in order.
         parameter_bytes: Size of the parameter space.
-        sizes: Variable of any space to its bytes; 0 for one that is sized at launch.
-        shared: Shared variable to byte offset; dynamic arrays start behind the static ones.
+        sizes: Bytes of the variables of all spaces, by name; 0 for one that is sized at launch.
+        shared: Byte offsets of the shared variables, by name. Dynamic arrays start behind the
+            static ones.
         static_shared_bytes: Bytes of the static shared variables.
-        local: Local variable to byte offset.
-        local_bytes: Bytes of local memory a thread.
-        arguments: `.param` variable of a call to byte offset.
-        argument_bytes: Bytes of them a thread.
-        const: `__constant__` variable to byte offset.
-        const_image: Their initial bytes.
-        globals: `__device__` variables in global memory.
+        local: Byte offsets of the local variables, by name.
+        local_bytes: Bytes of local memory per thread.
+        arguments: Byte offsets of the `.param` variables of calls, by name.
+        argument_bytes: Bytes of these per thread.
+        const: Byte offsets of the `__constant__` variables, by name.
+        const_image: Initial bytes of constant memory.
+        globals: The `__device__` variables in global memory.
     """
 
     name: str
@@ -96,21 +97,21 @@ class Program:
 
     @cached_property
     def order(self) -> BasicBlockOrder | None:
-        """In which order its parts run; None for that of the instructions."""
+        """The order of its basic blocks; None where it is that of the instructions."""
         return find_block_order(self.steps)
 
 
 def load_program(module: Module, name: str, source: Sequence[str] = ()) -> Program:
-    """Resolve an entry: what cannot run is refused here, before launch.
+    """Decode an entry; a kernel that cannot run is refused here, before launch.
 
     Args:
         module: The parsed PTX.
         name: The entry to run.
-        source: The CUDA source's lines, for messages.
+        source: The lines of the CUDA source, for messages.
 
     Raises:
-        PtxError: No such entry, or an opcode outside the table: with its PTX line and its
-            CUDA source line.
+        PtxError: There is no such entry, or an opcode is not in the table: the message names the
+            PTX line and the CUDA source line.
     """
     if name not in module.entries:
         raise PtxError(f"no kernel {name!r} in this PTX; {suggest_nearest(name, module.entries)}")
@@ -127,22 +128,22 @@ def load_program(module: Module, name: str, source: Sequence[str] = ()) -> Progr
     _check_registers(entry, source)
     variables = (*module.variables, *entry.variables)
     parameters, parameter_bytes = _assign_offsets(entry.parameters, 1)
-    static = [each for each in variables if each.space == "shared" and each.size]
+    static = [variable for variable in variables if variable.space == "shared" and variable.size]
     shared, static_bytes = _assign_offsets(static, _STATIC_ALIGNMENT_BYTES)
     dynamic_start = -(-static_bytes // _STATIC_ALIGNMENT_BYTES) * _STATIC_ALIGNMENT_BYTES
-    named = {name for each in entry.instructions for name in _symbols(each)}
+    named = {name for instruction in entry.instructions for name in _symbols(instruction)}
     _check_variables(variables, named)
-    for each in variables:  # one that only other kernels of the file name is none of this one's
-        if each.space == "shared" and not each.size and each.name in named:
-            shared[each.name] = dynamic_start
-    local, local_bytes = _assign_offsets([each for each in variables if each.space == "local"], 1)
-    calls = [each for each in variables if each.space == "param"]
-    arguments, argument_bytes = _assign_offsets(calls, 1)
-    constants = [each for each in variables if each.space == "const"]
+    for variable in variables:  # a variable of other kernels in the file is not named here
+        if variable.space == "shared" and not variable.size and variable.name in named:
+            shared[variable.name] = dynamic_start
+    local, local_bytes = _assign_offsets([v for v in variables if v.space == "local"], 1)
+    arguments, argument_bytes = _assign_offsets([v for v in variables if v.space == "param"], 1)
+    constants = [variable for variable in variables if variable.space == "const"]
     const, const_bytes = _assign_offsets(constants, 1)
     image = bytearray(const_bytes)
-    for each in constants:
-        image[const[each.name] : const[each.name] + each.size] = each.initial or bytes(each.size)
+    for variable in constants:
+        start = const[variable.name]
+        image[start : start + variable.size] = variable.initial or bytes(variable.size)
 
     targets = [
         _branch_target(instruction, row, entry)
@@ -163,7 +164,7 @@ def load_program(module: Module, name: str, source: Sequence[str] = ()) -> Progr
         parameters=parameters,
         parameter_variables=entry.parameters,
         parameter_bytes=parameter_bytes,
-        sizes={each.name: each.size for each in variables},
+        sizes={variable.name: variable.size for variable in variables},
         shared=shared,
         static_shared_bytes=static_bytes,
         local=local,
@@ -172,16 +173,16 @@ def load_program(module: Module, name: str, source: Sequence[str] = ()) -> Progr
         argument_bytes=-(-argument_bytes // 16) * 16,
         const=const,
         const_image=bytes(image),
-        globals=tuple(each for each in variables if each.space == "global"),
+        globals=tuple(variable for variable in variables if variable.space == "global"),
     )
 
 
 def with_constants(program: Program, values: Mapping[str, NDArray[Any]]) -> Program:
-    """The program with `__constant__` arrays filled, as `cudaMemcpyToSymbol` does.
+    """A copy of a program with `__constant__` arrays filled, as by `cudaMemcpyToSymbol`.
 
     Args:
-        program: It stays as it is.
-        values: Arrays by symbol; one that the kernel never reads may be missing from it.
+        program: The program.
+        values: Arrays by symbol. The program may lack symbols that the kernel never reads.
     """
     image = bytearray(program.const_image)
     for name, array in values.items():
@@ -192,9 +193,9 @@ def with_constants(program: Program, values: Mapping[str, NDArray[Any]]) -> Prog
 
 
 def instructions_in_loops(program: Program) -> list[bool]:
-    """Say of each instruction whether it lies in a loop: between a backward branch and its target.
+    """Whether each instruction lies in a loop: between a backward branch and its target.
 
-    Compilers lay loops out in one piece, so that is where their instructions are.
+    Compilers lay out a loop contiguously.
     """
     inside = [False] * len(program.steps)
     for index, step in enumerate(program.steps):
@@ -204,7 +205,7 @@ def instructions_in_loops(program: Program) -> list[bool]:
 
 
 def address_registers(program: Program) -> set[str]:
-    """Registers that a memory access takes its address from."""
+    """The registers that memory accesses take their addresses from."""
     return {
         operand.base.name
         for step in program.steps
@@ -224,14 +225,14 @@ def destinations(step: DecodedInstruction) -> tuple[Operand, ...]:
 
 
 def _check_variables(variables: Sequence[Variable], named: Collection[str]) -> None:
-    """Refuse what uses a variable whose initial bytes are not known."""
-    for each in variables:
-        if each.fault and each.name in named:
-            raise PtxError(each.fault)
+    """Refuse a kernel that uses a variable whose initial bytes are unknown."""
+    for variable in variables:
+        if variable.fault and variable.name in named:
+            raise PtxError(variable.fault)
 
 
 def _check_registers(entry: PtxFunction, source: Sequence[str]) -> None:
-    """Refuse what reads a special register that the emulator does not have."""
+    """Refuse a kernel that reads a special register that the emulator does not have."""
     known = {"_", *entry.registers}
     for instruction in entry.instructions:
         for operand in instruction.operands:
@@ -286,6 +287,7 @@ def registers_written(step: DecodedInstruction) -> Iterator[str]:
 
 
 def _branch_target(instruction: Instruction, row: table.Row, entry: PtxFunction) -> int:
+    """The position of a branch's target; -1 for other instructions."""
     if row.kind != "branch":
         return -1
     label = instruction.operands[0] if instruction.operands else None
@@ -295,6 +297,7 @@ def _branch_target(instruction: Instruction, row: table.Row, entry: PtxFunction)
 
 
 def _bytes_moved(row: table.Row) -> int:
+    """Bytes per lane of a memory access; 0 for other instructions."""
     types = {"load": row.to, "store": row.of, "atomic": row.of, "reduce": row.of}.get(row.kind, ())
     return TYPE_BYTES[types[0]] * row.vector if types else 0
 
@@ -302,10 +305,11 @@ def _bytes_moved(row: table.Row) -> int:
 def _assign_offsets(
     variables: Sequence[Variable], least_alignment: int
 ) -> tuple[dict[str, int], int]:
+    """Lay out variables one behind the other; gives their offsets and the bytes in all."""
     offsets: dict[str, int] = {}
     end = 0
-    for each in variables:
-        align = max(each.align, least_alignment)
-        offsets[each.name] = -(-end // align) * align
-        end = offsets[each.name] + each.size
+    for variable in variables:
+        align = max(variable.align, least_alignment)
+        offsets[variable.name] = -(-end // align) * align
+        end = offsets[variable.name] + variable.size
     return offsets, end

@@ -1,7 +1,7 @@
-"""PTX text into plain data: a `Module` of entries, their instructions and variables.
+"""Parses PTX text into plain data: a `Module` of entries, their instructions and variables.
 
-The grammar is that of NVIDIA's *PTX ISA*, as far as NVRTC emits it. Nothing here knows what
-an opcode means; an instruction keeps its PTX line and the CUDA source line that `.loc` names.
+The grammar is that of NVIDIA's *PTX ISA*, as far as NVRTC emits it. The parser does not know the
+meaning of opcodes. An instruction keeps its PTX line and the CUDA source line that `.loc` names.
 """
 
 from __future__ import annotations
@@ -31,19 +31,24 @@ TYPE_BYTES: Mapping[str, int] = {
 
 
 class PtxError(UsageError):
-    """PTX that cannot be read or is not understood."""
+    """PTX that cannot be parsed, or that the emulator does not support."""
 
 
 @dataclass(frozen=True)
 class Register:
-    """A virtual register or a special one such as `%tid.x`."""
+    """A virtual register, or a special register such as `%tid.x`."""
 
     name: str
 
 
 @dataclass(frozen=True)
 class Immediate:
-    """A literal: `bits` as written, of `kind` `int`, `f32` or `f64`."""
+    """A literal.
+
+    Attributes:
+        kind: `int`, `f32` or `f64`.
+        bits: The integer, or the bits of the floating-point number.
+    """
 
     kind: str
     bits: int
@@ -51,7 +56,12 @@ class Immediate:
 
 @dataclass(frozen=True)
 class Symbol:
-    """The address of a variable, or a label or function as an operand."""
+    """A variable's address, a label or a function as an operand.
+
+    Attributes:
+        name: Its name.
+        offset: Bytes added to the address.
+    """
 
     name: str
     offset: int = 0
@@ -59,7 +69,12 @@ class Symbol:
 
 @dataclass(frozen=True)
 class Address:
-    """`[base+offset]`, offset in bytes; no base means an absolute address."""
+    """A memory operand, `[base+offset]`.
+
+    Attributes:
+        base: The register or variable; None for an absolute address.
+        offset: Bytes added to it, or the absolute address.
+    """
 
     base: Register | Symbol | None
     offset: int = 0
@@ -67,14 +82,14 @@ class Address:
 
 @dataclass(frozen=True)
 class Vector:
-    """`{a, b, …}`: the registers of a vector access or of a pack."""
+    """A vector operand, `{a, b, …}`, of a vector access, a pack or an unpack."""
 
     items: tuple[Operand, ...]
 
 
 @dataclass(frozen=True)
 class DestinationPair:
-    """`d|p`: two destinations."""
+    """Two destinations, `d|p`."""
 
     first: Operand
     second: Operand
@@ -82,7 +97,7 @@ class DestinationPair:
 
 @dataclass(frozen=True)
 class Negated:
-    """`!p`: a predicate operand that is inverted."""
+    """An inverted predicate operand, `!p`."""
 
     register: Register
 
@@ -95,12 +110,12 @@ class Instruction:
     """One instruction.
 
     Attributes:
-        opcode: As written, with all its suffixes.
-        operands: Destination first.
-        guard: The predicate register of `@p`, or None.
-        guard_negated: Whether it is `@!p`.
+        opcode: The opcode as written, with all suffixes.
+        operands: The operands, destination first.
+        guard: The predicate register of `@p` or `@!p`; None without a guard.
+        guard_negated: Whether the guard is `@!p`.
         ptx_line: Line in the PTX text, from 1.
-        source_line: Line in the CUDA source, from 1; 0 when unknown.
+        source_line: Line in the CUDA source, from 1; 0 where it is unknown.
     """
 
     opcode: str
@@ -117,13 +132,13 @@ class Variable:
 
     Attributes:
         space: `param`, `shared`, `local`, `global` or `const`.
-        name: Its symbol.
-        type: Element type.
-        align: Alignment, bytes.
-        size: Whole size, bytes; 0 for an `extern` array of unknown size.
-        initial: Its initial bytes, or None for zeros.
-        fault: Why its initial bytes are not known, or nothing: a kernel that uses it cannot run.
-        symbols: Then, what it starts with, as written.
+        name: Its name.
+        type: PTX type of its elements.
+        align: Alignment in bytes.
+        size: Total size in bytes; 0 for an `extern` array of unknown size.
+        initial: Its initial bytes; None for zeros.
+        fault: Why its initial bytes are unknown: then a kernel that uses it cannot run. Else empty.
+        symbols: If they are unknown, its initial values as written.
     """
 
     space: str
@@ -140,17 +155,17 @@ class Variable:
 class PtxFunction:
     """A kernel, or a function that kernels call.
 
-    Names are unique in it: what a nested scope declares carries a `#` and a number.
+    Names are unique in it: those declared in a nested scope end with `#` and a number.
 
     Attributes:
-        name: Its symbol.
-        parameters: What the launch or the caller gives.
-        variables: What the body declares, and the `.param` variables of its calls.
-        registers: Register name to PTX type.
+        name: Its name.
+        parameters: The formal parameters.
+        variables: The variables of the body, with the `.param` variables of its calls.
+        registers: PTX types of the registers, by name.
         instructions: The body.
-        labels: The instruction index that each label stands before.
-        results: What a function returns.
-        file: The number of the file that its lines are in.
+        labels: Position of the instruction behind each label, by name.
+        results: The return values of a function.
+        file: Number of the source file that its lines refer to.
     """
 
     name: str
@@ -165,7 +180,15 @@ class PtxFunction:
 
 @dataclass(frozen=True)
 class Module:
-    """All that one PTX text declares."""
+    """The declarations of one PTX text.
+
+    Attributes:
+        version: The PTX version, such as `8.8`.
+        target: The target architecture, such as `sm_90`.
+        variables: The module's variables.
+        entries: The kernels, by name.
+        functions: The functions with a body, by name.
+    """
 
     version: str
     target: str
@@ -174,7 +197,7 @@ class Module:
     functions: Mapping[str, PtxFunction] = field(default_factory=dict)
 
 
-_LARGEST_OFFSET = 2**62 - 1  # so that the sum of two is a signed number of 64 bits
+_LARGEST_OFFSET = 2**62 - 1  # the sum of two is still a signed 64-bit number
 _INTEGER = re.compile(r"[+-]?(0[xX][0-9a-fA-F]+|0[bB][01]+|\d+)U?$")
 _FLOAT_BITS = re.compile(r"0([fF])([0-9a-fA-F]{8})$|0([dD])([0-9a-fA-F]{16})$")
 _FLOAT = re.compile(r"[+-]?(\d+\.\d*|\.\d+|\d+[eE])([eE]?[+-]?\d+)?$")
@@ -193,27 +216,27 @@ _DECLARATOR = re.compile(r"([%$\w]+)\s*((?:\[[^\]]*\]\s*)*)(?:=\s*(.*))?$", re.S
 
 
 def parse_ptx(text: str) -> Module:
-    """Read a PTX module.
+    """Parse a PTX module.
 
     Args:
-        text: The PTX, as NVRTC gives it or written by hand.
+        text: The PTX, from NVRTC or written by hand.
 
     Raises:
-        PtxError: The text is not PTX that can be read; names the line.
+        PtxError: The text cannot be parsed; the message names the line.
     """
     statements = _Reader(text)
     try:
         return _module(iter(statements))
     except (ValueError, LookupError, StopIteration, RecursionError) as error:
-        # A number that is none, a list that ends too soon, braces without end.
+        # For example a malformed number, a list that ends too soon, or too many braces.
         raise PtxError(f"PTX line {statements.line}: not understood") from error
 
 
 class _Reader:
-    """The statements of a text with their lines.
+    """Iterates over the statements of a text and their lines.
 
     Attributes:
-        line: Of the statement that is being read.
+        line: Line of the statement that was yielded last.
     """
 
     def __init__(self, text: str) -> None:
@@ -248,36 +271,36 @@ def _module(statements: Iterator[tuple[int, str]]) -> Module:
             raise PtxError(f"PTX line {line}: not understood: {statement[:60]}")
     if not version:
         raise PtxError("not PTX: there is no .version directive")
-    known = tuple(_with_function_addresses(each, functions) for each in variables)
-    return Module(version, target, known, entries, functions)
+    resolved = tuple(_with_function_addresses(variable, functions) for variable in variables)
+    return Module(version, target, resolved, entries, functions)
 
 
 def function_address(name: str) -> int:
-    """What stands for the address of a function: calls through pointers are told apart by it."""
+    """The number used as the address of a function, by which indirect calls select it."""
     return 0x7A00_0000_0000 + 16 * zlib.crc32(name.encode())
 
 
 def _with_function_addresses(variable: Variable, functions: Mapping[str, PtxFunction]) -> Variable:
-    """The variable; one that starts with addresses of functions gets what stands for them."""
-    names = [each.strip() for each in variable.symbols]
-    if not names or not all(each in functions or _INTEGER.match(each) for each in names):
+    """Initialize a variable whose initial values are addresses of functions and integers."""
+    names = [symbol.strip() for symbol in variable.symbols]
+    if not names or not all(name in functions or _INTEGER.match(name) for name in names):
         return variable
     width = TYPE_BYTES[variable.type]
     words = [function_address(n) if n in functions else int(n.rstrip("U"), 0) for n in names]
-    initial = b"".join((each % (1 << 8 * width)).to_bytes(width, "little") for each in words)
+    initial = b"".join((word % (1 << 8 * width)).to_bytes(width, "little") for word in words)
     return replace(variable, initial=initial.ljust(variable.size, b"\0"), fault="")
 
 
 def rename_operands(
     instruction: Instruction, names: Mapping[str, str], registers: Mapping[str, str]
 ) -> Instruction:
-    """The instruction with other names for registers, variables and labels.
+    """A copy of an instruction with other names for registers, variables and labels.
 
     Args:
-        instruction: What to change.
-        names: Old name to new; others stay.
-        registers: The registers, by their new names: inline assembly declares some without `%`,
-            and only this tells them from symbols.
+        instruction: The instruction.
+        names: New names by old name; other names stay.
+        registers: The registers by new name. Inline assembly declares registers without `%`, which
+            only this distinguishes from symbols.
     """
 
     def change(operand: Operand) -> Operand:
@@ -309,9 +332,9 @@ def rename_operands(
 def _statements(text: str) -> Iterator[tuple[int, str]]:
     """Yield (line, statement): directives, headers up to `{`, labels with `:`, `{` and `}`.
 
-    Each character is looked at a few times, whatever the text: a kernel may have megabytes.
+    The time is linear in the length of the text: a kernel may have megabytes.
     """
-    pieces: list[str] = []  # of a statement that goes on
+    pieces: list[str] = []  # of a statement that spans lines
     start, skip_section, header = 0, False, False
     for number, raw in enumerate(_without_comments(text).splitlines(), 1):
         line = raw.split("//", 1)[0].strip()
@@ -326,58 +349,59 @@ def _statements(text: str) -> Iterator[tuple[int, str]]:
         if not pieces and line.startswith(".section"):
             skip_section = True
             continue
-        at = 0
-        while at < len(line):
+        position = 0
+        while position < len(line):
             if not pieces:
                 start = number
-                label = _LABEL.match(line, at)
+                label = _LABEL.match(line, position)
                 if label:
                     yield number, label[1] + ":"
-                    at = _skip_blanks(line, label.end())
+                    position = _skip_blanks(line, label.end())
                     continue
             # A brace stands alone (a scope), ends a header, or belongs to a vector or initializer.
-            scope = line[at] in "{}" and not pieces
+            scope = line[position] in "{}" and not pieces
             if len(pieces) < _HEADER_PIECES:
-                beginning = "".join(pieces) + line[at : at + _HEADER_CHARACTERS]
+                beginning = "".join(pieces) + line[position : position + _HEADER_CHARACTERS]
                 header = _HEADER_START.match(beginning) is not None
-            end = (_BRACE if scope else _HEADER_END if header else _END).search(line, at)
+            end = (_BRACE if scope else _HEADER_END if header else _END).search(line, position)
             if end is None:
-                pieces.append(line[at:] + " ")
+                pieces.append(line[position:] + " ")
                 break
-            pieces.append(line[at : end.start()] + ("" if end[0] == ";" else end[0]))
+            pieces.append(line[position : end.start()] + ("" if end[0] == ";" else end[0]))
             statement = "".join(pieces).strip()
-            pieces, at = [], _skip_blanks(line, end.end())
+            pieces, position = [], _skip_blanks(line, end.end())
             if statement:
                 yield start, statement
     if pieces:
         raise PtxError(f"PTX line {start}: unfinished statement: {''.join(pieces)[:60]}")
 
 
-_HEADER_PIECES = 8  # lines within which a statement shows whether it is a header
-_HEADER_CHARACTERS = 200  # and of a line
+_HEADER_PIECES = 8  # lines that are searched for the beginning of a header
+_HEADER_CHARACTERS = 200  # characters of a line that are searched for it
 _HEADER_START = re.compile(r"(?:\.(?:visible|weak|extern)\s+)*\.(?:entry|func)\b")
 _BRACE, _HEADER_END, _END = re.compile(r"[{}]"), re.compile(r"[;{]"), re.compile(";")
 _BLANKS = re.compile(r"\s*")
 
 
-def _skip_blanks(line: str, at: int) -> int:
-    blanks = _BLANKS.match(line, at)
+def _skip_blanks(line: str, position: int) -> int:
+    """The position of the next character that is not a blank."""
+    blanks = _BLANKS.match(line, position)
     assert blanks is not None
     return blanks.end()
 
 
 def _without_comments(text: str) -> str:
-    """The text with blanks in the place of `/* … */`; lines stay where they are."""
-    kept, at = [], 0
-    while (start := text.find("/*", at)) >= 0 and (end := text.find("*/", start + 2)) >= 0:
-        kept += [text[at:start], re.sub(r"[^\n]", " ", text[start : end + 2])]
-        at = end + 2
-    return "".join(kept) + text[at:]
+    """The text with blanks in place of `/* … */`; line numbers stay the same."""
+    kept, position = [], 0
+    while (start := text.find("/*", position)) >= 0 and (end := text.find("*/", start + 2)) >= 0:
+        kept += [text[position:start], re.sub(r"[^\n]", " ", text[start : end + 2])]
+        position = end + 2
+    return "".join(kept) + text[position:]
 
 
 @dataclass
 class _BodyBuilder:
-    """What accumulates while a body is read."""
+    """The parts of a function body that is being parsed."""
 
     variables: list[Variable] = field(default_factory=list)
     registers: dict[str, str] = field(default_factory=dict)
@@ -388,12 +412,12 @@ class _BodyBuilder:
     scopes_seen: int = 0
 
     def open(self) -> None:
-        """Enter a scope: its first instruction, and its names with the unique ones."""
+        """Enter a scope, noting its first instruction and, later, the names declared in it."""
         self.scopes.append((len(self.instructions), {}))
         self.scopes_seen += 1
 
     def close(self) -> None:
-        """Leave a scope: its instructions take the unique names."""
+        """Leave a scope, and give its instructions the unique names."""
         start, names = self.scopes.pop()
         for index in range(start, len(self.instructions) if names else start):
             self.instructions[index] = rename_operands(
@@ -401,12 +425,12 @@ class _BodyBuilder:
             )
 
     def unique(self, name: str) -> str:
-        """The name under which the entry knows what the innermost scope declares."""
+        """The unique name for a name that the innermost scope declares."""
         if len(self.scopes) > 1:
             self.scopes[-1][1][name] = f"{name}#{self.scopes_seen}"
             return f"{name}#{self.scopes_seen}"
         if not name.startswith(("%", "$")):
-            self.scopes[-1][1][name] = name  # so that a register is told from a symbol
+            self.scopes[-1][1][name] = name  # distinguishes a register from a symbol
         return name
 
 
@@ -420,7 +444,7 @@ def _entry(
     body = _BodyBuilder()
     body.open()
     source_line, file = 0, ""
-    lines: dict[tuple[str | Any, ...], int] = {}  # what each .loc came from, in the body's own file
+    lines: dict[tuple[str | Any, ...], int] = {}  # line in the body's own file, by .loc position
     for line, statement in statements:
         if statement == "{":
             body.open()
@@ -443,14 +467,16 @@ def _entry(
                 raise PtxError(f"PTX line {line}: not understood: {statement[:60]}")
             file = file or match[1]
             if match[1] == file:
-                found = int(match[2])
-            else:  # inlined from a header: the line that called it
-                found = int(match[5] or 0) if match[4] == file else lines.get(match.groups()[3:], 0)
-            lines[match.groups()[:3]] = found
-            source_line = found or source_line
+                own_line = int(match[2])
+            elif match[4] == file:  # inlined from a header: the line that called it
+                own_line = int(match[5] or 0)
+            else:
+                own_line = lines.get(match.groups()[3:], 0)
+            lines[match.groups()[:3]] = own_line
+            source_line = own_line or source_line
         elif statement.startswith(".reg"):
             body.registers.update(
-                (body.unique(each), kind) for each, kind in _registers(statement, line)
+                (body.unique(register), kind) for register, kind in _registers(statement, line)
             )
         elif statement.endswith(":"):
             body.labels[body.unique(statement[:-1])] = len(body.instructions)
@@ -459,10 +485,11 @@ def _entry(
             body.jump_tables[table] = Vector(tuple(map(Symbol, _split_operands(statement[14:]))))
         elif _VARIABLE.match(statement):
             body.variables.extend(
-                replace(each, name=body.unique(each.name)) for each in _variables(statement, line)
+                replace(variable, name=body.unique(variable.name))
+                for variable in _variables(statement, line)
             )
         elif statement.startswith("."):
-            continue  # .pragma, .maxntid and the like do not change what is computed
+            continue  # .pragma, .maxntid and the like change no results
         else:
             body.instructions.append(_instruction(statement, line, source_line))
     raise PtxError(f"PTX line {first_line}: the body of {name} has no end")
@@ -475,13 +502,14 @@ def _parameter_variables(parameters: str, line: int) -> Iterator[Variable]:
 
 
 def _with_jump_targets(body: _BodyBuilder) -> Iterator[Instruction]:
-    """The instructions; one that names a jump table gets the table's labels instead."""
-    for each in body.instructions:
-        last = each.operands[-1] if each.operands else None
+    """Yield the instructions, with the labels of a jump table in place of its name."""
+    for instruction in body.instructions:
+        operands = instruction.operands
+        last = operands[-1] if operands else None
         if isinstance(last, Symbol) and last.name in body.jump_tables:
-            yield replace(each, operands=(*each.operands[:-1], body.jump_tables[last.name]))
+            yield replace(instruction, operands=(*operands[:-1], body.jump_tables[last.name]))
         else:
-            yield each
+            yield instruction
 
 
 def _registers(statement: str, line: int) -> Iterator[tuple[str, str]]:
@@ -513,11 +541,11 @@ def _variables(statement: str, line: int) -> list[Variable]:
         elif word[1:] in TYPE_BYTES:
             type_name = word[1:]
         elif word.startswith(".attribute"):
-            continue  # such as `.attribute(.managed)`: where the memory lies changes no result
+            continue  # such as `.attribute(.managed)`: the place of the memory changes no result
         elif word in (".ptr", ".global", ".const", ".shared", ".local"):
             # `.ptr .align 1` describes what a pointer points to, not the parameter itself.
             if word == ".ptr":
-                words = [each for each in words if not each.startswith(".")]
+                words = [word for word in words if not word.startswith(".")]
                 words = words[1:] if len(words) > 1 else words
                 align = 0
         elif word[1:] in ("v2", "v4"):
@@ -537,21 +565,22 @@ def _variables(statement: str, line: int) -> list[Variable]:
         return [variable]
     try:
         return [replace(variable, initial=_initial_bytes(name, initial, type_name, size, line))]
-    except PtxError as error:  # it may be of no concern to the kernel that runs
+    except PtxError as error:  # the kernel that runs may not use it
         symbols = tuple(filter(None, re.split(r"[{},\s]+", initial)))
         return [replace(variable, fault=str(error), symbols=symbols)]
 
 
 def _initial_bytes(name: str, text: str, type_name: str, size: int, line: int) -> bytes:
-    values = [each.strip() for each in text.replace("{", " ").replace("}", " ").split(",")]
+    values = [value.strip() for value in text.replace("{", " ").replace("}", " ").split(",")]
     width = TYPE_BYTES[type_name]
     out = bytearray()
     for value in filter(None, values):
         literal = _literal(value)
         if literal is None:
             raise PtxError(
-                f"PTX line {line}: {name} starts with {value[:40]}, which is no number; the "
-                "emulator knows addresses of functions and variables in kernels alone: set it there"
+                f"PTX line {line}: {name} is initialized with {value[:40]}, which is no number; "
+                "the emulator knows addresses of functions and variables only in kernels: set it "
+                "there"
             )
         out += (literal.bits & ((1 << (8 * width)) - 1)).to_bytes(width, "little")
     return bytes(out.ljust(size, b"\0"))
@@ -611,13 +640,13 @@ def _operand(text: str, line: int) -> Operand:
         return Negated(Register(text[1:].strip()))
     if text.startswith(("{", "(")):
         items = list(_split_operands(text[1:-1]))
-        if any(each.startswith(("{", "(")) for each in items):
+        if any(item.startswith(("{", "(")) for item in items):
             raise PtxError(f"PTX line {line}: a vector within a vector: {text[:40]}")
-        return Vector(tuple(_operand(each, line) for each in items))
+        return Vector(tuple(_operand(item, line) for item in items))
     if text.startswith("["):
         match = _ADDRESS.match(text)
-        if match is None and "," in text:  # of a texture or a tensor: with coordinates
-            return Vector(tuple(_operand(each, line) for each in _split_operands(text[1:-1])))
+        if match is None and "," in text:  # a texture or tensor with its coordinates
+            return Vector(tuple(_operand(item, line) for item in _split_operands(text[1:-1])))
         if match is None:
             raise PtxError(f"PTX line {line}: address not understood: {text}")
         name, plus, minus = match.groups()

@@ -375,7 +375,7 @@ def test_a_warp_without_a_counterpart_has_the_stride_of_its_instruction() -> Non
     of_block = THREADS * 4 // SECTOR
     assert stream.affine.all()
     assert stream.sectors == len(stream.sector) == 2 * of_block
-    assert (stream.move == (of_block, 0, 0)).all()
+    assert (stream.stride == (of_block, 0, 0)).all()
     x, y = execution.memory.allocations
     for array, store in ((x, False), (y, True)):
         first = array.address // SECTOR
