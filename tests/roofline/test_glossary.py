@@ -10,6 +10,7 @@ import pytest
 
 from memlab.device.datasheets import loader
 from memlab.device.measurement import Counters, Occupancy, Provenance, Resources
+from memlab.device.nvidia_tools.ncu import COUNTER_METRICS
 from memlab.device.occupancy import BlockRequirements, compute_occupancy
 from memlab.errors import UsageError
 from memlab.kernels.catalog import CATALOG
@@ -115,3 +116,7 @@ def test_figures_of_the_chapters_are_right():
     assert f"{0.25 * 1.555 / 19.5:.1%}" in ratio
     required = glossary.find_entries("compute-to-global-memory-access ratio")[0].paragraphs[0]
     assert f"{12e12 / (1000e9 / 4):g} operations per access" in required
+
+
+def test_nsight_compute_counts_under_the_names_of_counters():
+    assert set(COUNTER_METRICS) <= set(Counters.names())
