@@ -88,19 +88,22 @@ def _check_installation() -> None:
     Raises:
         ImportError: Folders of memlab or packages that it needs are missing.
     """
-    folder = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - pathlib is slow
-    problem = ""
+    # os.path, since pathlib would be the slowest import of all.
+    folder = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120
+    root = os.path.dirname(folder)  # noqa: PTH120
     if not all(os.path.isdir(os.path.join(folder, room)) for room in _ROOMS):  # noqa: PTH112, PTH118
         problem = (
             "git has not made the symbolic links in memlab/: run 'git config core.symlinks true' "
-            "and 'git checkout HEAD -- memlab', then 'pip install .'"
+            "and 'git checkout HEAD -- memlab' in that folder, then 'pip install .'"
         )
     elif missing := [name for name in _REQUIRED if find_spec(name) is None]:
-        problem = f"{missing[0]} is missing: run 'pip install .' or 'make'"
-    if problem:
-        root = os.path.dirname(folder)  # noqa: PTH120
-        # With its name, `python -m memlab` prints the message alone.
-        raise ImportError(f"memlab is not installed ({root}): {problem}", name=__name__)
+        is_clone = os.path.isfile(os.path.join(root, "pyproject.toml"))  # noqa: PTH113, PTH118
+        step = "'pip install .' in that folder" if is_clone else "'pip install memlab'"
+        problem = f"{missing[0]} is missing: run {step}"
+    else:
+        return
+    # With its name, `python -m memlab` prints the message alone.
+    raise ImportError(f"memlab is not installed ({root}): {problem}", name=__name__)
 
 
 _check_installation()

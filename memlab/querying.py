@@ -13,8 +13,8 @@ from memlab.device.devices import (
     selected_devices,
     usable_gpu_names,
 )
-from memlab.device.doctor import probes
 from memlab.device.doctor.diagnosis import DiagnosisItem, diagnose
+from memlab.device.doctor.probes import probe_machine
 from memlab.errors import DeviceError, UsageError
 from memlab.launching import current_time
 from memlab.results import DoctorReport
@@ -110,7 +110,7 @@ def doctor(store: Path | str | None = None) -> DoctorReport:
         hardware counters, emulator, store), `report.gpu_works` and `report.emulator_works` the
         conclusion.
     """
-    machine = probes.probe_machine()
+    machine = probe_machine()
     diagnosis = diagnose(machine)
     return DoctorReport(
         items=(*diagnosis.findings, _store_item(store)),

@@ -118,6 +118,7 @@ def bare_checkout(folder: Path, links: bool) -> Path:
             (package / room).symlink_to(REPOSITORY / room)
         else:
             (package / room).write_text(f"../{room}")
+    shutil.copy(REPOSITORY / "pyproject.toml", folder)
     return folder
 
 
