@@ -62,10 +62,10 @@ def runs() -> list[Figure]:
     """Measure the time and peak memory of runs in new processes."""
     figures = []
     for words, most_s, most_gib in RUNS:
-        taken = cost([*MEMLAB, *words.split()])
+        run_cost = cost([*MEMLAB, *words.split()])
         name = " ".join(words.split()[1:6])
-        figures.append(Figure(f"{name}: wall", taken.wall_s, "s", most_s))
-        figures.append(Figure(f"{name}: peak", taken.peak_bytes / 2**30, "GiB", most_gib))
+        figures.append(Figure(f"{name}: wall", run_cost.wall_s, "s", most_s))
+        figures.append(Figure(f"{name}: peak", run_cost.peak_bytes / 2**30, "GiB", most_gib))
     return figures
 
 
@@ -74,8 +74,8 @@ def start_up() -> list[Figure]:
     commands = ([*MEMLAB, "--help"], [sys.executable, "-c", "import typer"])
     times: tuple[list[float], list[float]] = ([], [])
     for _ in range(REPETITIONS):
-        for command, taken in zip(commands, times, strict=True):
-            taken.append(cost(command).wall_s)
+        for command, command_times in zip(commands, times, strict=True):
+            command_times.append(cost(command).wall_s)
     shown, imported = map(statistics.median, times)
     return [
         Figure("memlab --help: wall", shown, "s"),

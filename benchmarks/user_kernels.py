@@ -38,12 +38,12 @@ def runs() -> list[Figure]:
         for make in KERNELS:
             case, document = make(ELEMENTS), folder / f"{make.__name__}.json"
             options = ("--device", "h200", "--no-store", "-q", "--output", str(document))
-            taken = cost([*MEMLAB, *case.words(folder), *options])
+            run_cost = cost([*MEMLAB, *case.words(folder), *options])
             counters = json.loads(document.read_text())["counters"]
             different = sum(
                 counters[f"global_{count}"] != value for count, value in vars(case.traffic).items()
             )
-            figures.append(Figure(f"{case.name}: wall", taken.wall_s, "s", MOST_S))
+            figures.append(Figure(f"{case.name}: wall", run_cost.wall_s, "s", MOST_S))
             figures.append(Figure(f"{case.name}: wrong counts", different, "of 4", 0))
     return figures
 
@@ -54,12 +54,12 @@ def headers() -> list[Figure]:
     source = includes + "__global__ void k(float *x) { *x = 1; }\n"
     unit = TranslationUnit(source, "headers.cu", (9, 0), name_expression="k")
     with TemporaryDirectory() as folder, patch.dict(os.environ, {cache.CACHE_VARIABLE: folder}):
-        taken = []
+        times_s = []
         for _ in range(2):
             started = time.perf_counter()
             compile_kernel(unit, ENTRY)
-            taken.append(time.perf_counter() - started)
+            times_s.append(time.perf_counter() - started)
     return [
-        Figure("five of CUDA's headers, compiled: wall", taken[0], "s"),
-        Figure("the same from the cache: wall", taken[1], "s"),
+        Figure("five of CUDA's headers, compiled: wall", times_s[0], "s"),
+        Figure("the same from the cache: wall", times_s[1], "s"),
     ]

@@ -93,7 +93,7 @@ def select_visible_gpus(gpus: tuple[Gpu, ...], value: str | None) -> tuple[Gpu, 
     """
     if value is None:
         return gpus
-    chosen: list[Gpu] = []
+    visible: list[Gpu] = []
     for word in value.split(","):
         name = word.strip()
         matching = [
@@ -101,10 +101,10 @@ def select_visible_gpus(gpus: tuple[Gpu, ...], value: str | None) -> tuple[Gpu, 
             for gpu in gpus
             if name == str(gpu.index) or (name.startswith("GPU-") and gpu.uuid.startswith(name))
         ]
-        if len(matching) != 1 or matching[0] in chosen:
+        if len(matching) != 1 or matching[0] in visible:
             break
-        chosen += matching
-    return tuple(chosen)
+        visible += matching
+    return tuple(visible)
 
 
 def _driver_item(machine: MachineState) -> DiagnosisItem:
@@ -144,9 +144,9 @@ def _gpus_item(machine: MachineState) -> DiagnosisItem:
             return DiagnosisItem(
                 subject, "fails", hidden, "unset CUDA_VISIBLE_DEVICES, or name others"
             )
-        found = "none" if reason == "CUDA_ERROR_NO_DEVICE" else reason
+        description = "none" if reason == "CUDA_ERROR_NO_DEVICE" else reason
         advice = f"look at 'nvidia-smi'; {USE_EMULATOR_STEP}"
-        return DiagnosisItem(subject, "fails", found, advice)
+        return DiagnosisItem(subject, "fails", description, advice)
     shown = select_visible_gpus(machine.gpus, machine.visible_devices)
     names = sorted({gpu.name for gpu in shown if not gpu.error})
     return DiagnosisItem(
@@ -167,15 +167,15 @@ def _pycuda_item(machine: MachineState) -> DiagnosisItem:
         if machine.driver_cuda is None:
             return DiagnosisItem(subject, "fails", reason, "needs the driver first")
         return DiagnosisItem(subject, "fails", reason, advice)
-    found = f"{machine.pycuda}, built for CUDA {version_text(machine.pycuda_cuda)}"
+    description = f"{machine.pycuda}, built for CUDA {version_text(machine.pycuda_cuda)}"
     if machine.driver_cuda is not None and machine.pycuda_cuda[0] > machine.driver_cuda[0]:
         advice = (
             f"the driver supports CUDA {version_text(machine.driver_cuda)}: update it"
             f"{_minimum_driver(machine.pycuda_cuda)}, or build PyCUDA with CUDA "
             f"{machine.driver_cuda[0]}"
         )
-        return DiagnosisItem(subject, "fails", found, advice)
-    return DiagnosisItem(subject, "works", found)
+        return DiagnosisItem(subject, "fails", description, advice)
+    return DiagnosisItem(subject, "works", description)
 
 
 def _nvrtc_item(machine: MachineState, usable: tuple[Gpu, ...]) -> DiagnosisItem:
@@ -185,27 +185,29 @@ def _nvrtc_item(machine: MachineState, usable: tuple[Gpu, ...]) -> DiagnosisItem
         return DiagnosisItem(
             subject, "fails", reason, "pip install nvidia-cuda-nvrtc cuda-bindings"
         )
-    known = machine.nvrtc_architectures
-    found = f"{version_text(machine.nvrtc)}, for compute capability {_version_range(known)}"
+    supported = machine.nvrtc_architectures
+    description = (
+        f"{version_text(machine.nvrtc)}, for compute capability {_version_range(supported)}"
+    )
     if machine.driver_cuda is not None and machine.nvrtc[0] > machine.driver_cuda[0]:
         advice = (
             f"its machine code needs a driver for CUDA {machine.nvrtc[0]}, this one supports "
             f"{version_text(machine.driver_cuda)}: update it{_minimum_driver(machine.nvrtc)}"
         )
-        return DiagnosisItem(subject, "fails", found, advice)
+        return DiagnosisItem(subject, "fails", description, advice)
     for gpu in usable:
-        if gpu.compute_capability is not None and gpu.compute_capability not in known:
+        if gpu.compute_capability is not None and gpu.compute_capability not in supported:
             advice = (
                 f"{gpu.name} has {version_text(gpu.compute_capability)}: choose another GPU or an "
                 "emulated device"
             )
-            if known and gpu.compute_capability > max(known):
+            if supported and gpu.compute_capability > max(supported):
                 advice = (
                     f"{gpu.name} has {version_text(gpu.compute_capability)}: "
                     "pip install --upgrade nvidia-cuda-nvrtc"
                 )
-            return DiagnosisItem(subject, "fails", found, advice)
-    return DiagnosisItem(subject, "works", found)
+            return DiagnosisItem(subject, "fails", description, advice)
+    return DiagnosisItem(subject, "works", description)
 
 
 def _gpu_state_items(gpu: Gpu, several: bool) -> Iterator[DiagnosisItem]:
@@ -270,13 +272,13 @@ def _counters_item(machine: MachineState) -> DiagnosisItem:
     if not _has_gpu(machine):
         return DiagnosisItem(subject, "note", f"{machine.ncu}, but no GPU to count on")
     if machine.counters_restricted and not machine.privileged:
-        found = f"{machine.ncu}, but counters are for administrators only"
+        description = f"{machine.ncu}, but counters are for administrators only"
         return DiagnosisItem(
-            subject, "note", found, f"only --counters ncu needs them: {PERMISSION_ADVICE}"
+            subject, "note", description, f"only --counters ncu needs them: {PERMISSION_ADVICE}"
         )
     allowed = {True: "as administrator", False: "by anyone", None: "as far as the driver reports"}
-    found = f"{machine.ncu}, counters may be read {allowed[machine.counters_restricted]}"
-    return DiagnosisItem(subject, "works", found)
+    description = f"{machine.ncu}, counters may be read {allowed[machine.counters_restricted]}"
+    return DiagnosisItem(subject, "works", description)
 
 
 def _emulator_item(machine: MachineState) -> DiagnosisItem:

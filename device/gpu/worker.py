@@ -174,10 +174,10 @@ class Worker:
         """Wait for the result; arguments and errors as in `take`."""
         return self._wait_for("result", progress)
 
-    def _wait_for(self, wanted: str, progress: Progress | None) -> Any:
+    def _wait_for(self, expected_kind: str, progress: Progress | None) -> Any:
         while True:
             kind, value = self._next(progress)
-            if kind == wanted:
+            if kind == expected_kind:
                 return value
 
     def _next(self, progress: Progress | None) -> tuple[str, Any]:

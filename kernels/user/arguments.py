@@ -461,12 +461,12 @@ def _parse_uniform(dtype: str, name: str, bounds: str) -> Uniform:
     Raises:
         UsageError: `name` does not suit the type, or the bounds are malformed.
     """
-    wanted = "uniform" if dtype in MAX_FLOATS else "randint"
-    if dtype == "bool" or name != wanted:
-        alternative = "random" if dtype == "bool" else f"{wanted}:LO:HI"
+    fill_name = "uniform" if dtype in MAX_FLOATS else "randint"
+    if dtype == "bool" or name != fill_name:
+        alternative = "random" if dtype == "bool" else f"{fill_name}:LO:HI"
         raise UsageError(f"{name} does not fill {dtype} elements: use {alternative}")
     low, _, high = bounds.partition(":")
-    if wanted == "randint":
+    if fill_name == "randint":
         smallest, largest = _integer_range(dtype)
         first, end = _parse_integer(low), _parse_integer(high)
         if first is None or end is None or not smallest <= first < end <= largest + 1:

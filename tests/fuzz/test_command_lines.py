@@ -150,7 +150,7 @@ def _walk(command: Any, context: Any, path: tuple[str, ...]) -> Iterator[Command
     names = command.list_commands(context) if hasattr(command, "list_commands") else []
     for name in names:
         yield from _walk(command.get_command(context, name), context, (*path, name))
-    if set(names) >= set(CATALOG):  # it takes kernels of one's own too, all with the same options
+    if set(names) >= set(CATALOG):  # it also takes user kernels, which have the same options
         own = command.get_command(context, "saxpy.cu:saxpy")
         for name in TARGETS:
             yield Command((*path, name), tuple(map(_option, own.params)))

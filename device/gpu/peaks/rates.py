@@ -121,8 +121,8 @@ def _verify_stream(
         correct = np.array_equal(output, first)
     else:
         b, c = (array.view(np.float32).astype(np.float64) for array in (first, other))
-        wanted = (b + float(kernels.TRIAD_FACTOR) * c).astype(np.float32)
-        correct = np.allclose(output.view(np.float32), wanted, rtol=1e-6)
+        expected = (b + float(kernels.TRIAD_FACTOR) * c).astype(np.float32)
+        correct = np.allclose(output.view(np.float32), expected, rtol=1e-6)
     require_correct(bool(correct), stream.label)
 
 
