@@ -349,6 +349,14 @@ def test_only_the_newest_of_too_many_runs_are_drawn_and_that_is_said() -> None:
     assert "Only the newest 12 runs are drawn: 1 older not." in texts
 
 
+def test_a_run_that_is_repeated_is_as_new_as_its_last_time() -> None:
+    first, second, *others = many()
+    labels = {line.get_gid() for line in points(picture([first, second, *others, first]))}
+    widths = [run.measurement.parameters["width"] for run in (first, second)]
+    drawn = [f"tiled 16 · {width} dram" in labels for width in widths]
+    assert drawn == [True, False]
+
+
 @pytest.mark.slow
 def test_the_files_are_what_they_say_and_the_same_each_time() -> None:
     assert render_figure(picture(ladder()), "png").startswith(b"\x89PNG\r\n")
