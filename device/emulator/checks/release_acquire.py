@@ -27,7 +27,7 @@ class _ReleaseHistory:
 
     Attributes:
         operations: The number of operations so far.
-        threads: By thread, pairs (operation, time) in order: at this operation, the thread's
+        threads: By thread, pairs (operation, time) in order: by this operation, the thread's
             accesses up to this time were released.
         blocks: The same by block.
         acquired: The operations elsewhere that the releasing threads had acquired.
@@ -102,7 +102,9 @@ class ReleaseAcquireOrder:
         history = self._histories.setdefault(location, _ReleaseHistory())
         history.operations += is_operation
         for released, until in ((thread, time), *others):
-            history.threads.setdefault(released, []).append((history.operations, until))
+            releases = history.threads.setdefault(released, [])
+            before = releases[-1][1] if releases else until
+            releases.append((history.operations, max(until, before)))
         history.blocks.setdefault(thread >> THREAD_BITS, []).append((history.operations, since))
         _merge_acquired(history.acquired, self._acquired_by(thread))
 

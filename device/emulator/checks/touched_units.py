@@ -52,7 +52,7 @@ def gather_touched_units(
         id_shifts: As in `ShadowMemory`.
     """
     width = len(units) // len(lanes)
-    position = np.arange(len(units), dtype=scratch.dtype)
+    position = np.arange(len(units))
     scratch[units] = position  # the last of several positions at one unit stays
     left = scratch[units]
     is_last = left == position

@@ -14,7 +14,6 @@ import numpy as np
 from memlab.device.emulator.checks.observations import Lanes
 from memlab.device.emulator.checks.touched_units import TouchedUnits
 from memlab.device.emulator.machine.memory import Segment
-from memlab.device.properties import WARP_SIZE
 
 _CACHE_CAPACITY = 32  # footprints; one holds several arrays with an item per lane
 
@@ -46,13 +45,10 @@ class AccessFootprint:
 class FootprintCache:
     """The footprints of earlier accesses of all lanes of a chunk."""
 
-    def __init__(self, lanes: int, block_lanes: int) -> None:
-        """Begin a chunk; `block_lanes` are the lanes per block."""
+    def __init__(self, lanes: int) -> None:
+        """Begin a chunk of lanes."""
         self._lanes = lanes
-        # The addresses of these lanes differ in most pairs of accesses that are not similar.
-        sample = [1, WARP_SIZE // 4, WARP_SIZE // 2, WARP_SIZE - 1, WARP_SIZE, block_lanes]
-        self._sample_lanes = np.minimum([*sample, lanes], lanes) - 1
-        self._by_sample: dict[tuple[str, int, bytes], AccessFootprint] = {}
+        self._by_distances: dict[tuple[str, int, bytes], AccessFootprint] = {}
         self._by_base: dict[AddressBase, tuple[int, AccessFootprint, int]] = {}
 
     def find(
@@ -68,23 +64,21 @@ class FootprintCache:
         if base not in self._by_base or self._by_base[base][0] != version:
             space, size, _ = base
             address = np.broadcast_to(start, self._lanes).astype(np.int64)
-            located = self._by_sample.get(self._sample(space, size, address))
+            located = self._by_distances.get(_key(space, size, address))
             if located is None:
                 return None
-            moved = int(address[0] - located.address[0])
-            if not np.array_equal(address - moved, located.address):
-                return None
-            self._by_base[base] = version, located, moved
+            self._by_base[base] = version, located, int(address[0] - located.address[0])
         _, located, moved = self._by_base[base]
         return located, moved
 
     def keep(self, size: int, located: AccessFootprint) -> None:
         """Keep the footprint of an access of all lanes, and drop the oldest one."""
-        if len(self._by_sample) >= _CACHE_CAPACITY:
-            del self._by_sample[next(iter(self._by_sample))]
+        if len(self._by_distances) >= _CACHE_CAPACITY:
+            del self._by_distances[next(iter(self._by_distances))]
             self._by_base.clear()
-        self._by_sample[self._sample(located.segment.name, size, located.address)] = located
+        self._by_distances[_key(located.segment.name, size, located.address)] = located
 
-    def _sample(self, space: str, size: int, address: Lanes) -> tuple[str, int, bytes]:
-        """A key that is equal for similar accesses, and rarely for others."""
-        return space, size, (address[self._sample_lanes] - address[0]).tobytes()
+
+def _key(space: str, size: int, address: Lanes) -> tuple[str, int, bytes]:
+    """A key that is equal for similar accesses only."""
+    return space, size, (address - address[0]).tobytes()

@@ -55,7 +55,7 @@ class AccessWatcher:
         self._tools, self._threads, self._numbers = tools, threads, numbers
         self._scratch = scratch
         self._lanes = np.arange(threads.lanes)
-        self._footprints = FootprintCache(threads.lanes, threads.grid.padded_threads)
+        self._footprints = FootprintCache(threads.lanes)
 
     def permitted_lanes(
         self,
