@@ -1,10 +1,17 @@
 """A PTX emulator that runs all lanes of many blocks at once and counts as the hardware does.
 
-The way of a kernel through this folder: `parser` reads the PTX text, `lowering` puts calls and
-macros in place, `isa` is the table that gives each opcode its meaning, `program` resolves one
-against the other at load. `machine` then runs the program over the `threads` of a chunk of blocks:
-`binding` and `accesses` tie each instruction to its `operands` once, and `control` decides who runs
-next. `memory` holds the address spaces, `counters` counts requests, sectors and wavefronts,
-`sampling` chooses the blocks of a large grid, and `caches` follows the recorded addresses through
-L1 and L2. `checks` watches a run for mistakes.
+The rooms, in the order in which a kernel passes through them:
+
+- `ptx` parses the PTX text.
+- `isa` is the instruction table, with the meaning of each opcode.
+- `program` inlines calls, expands macros and decodes the instructions by the table.
+- `machine` runs the program over the lanes of a chunk of blocks, and counts. Each instruction is
+  bound once to the arrays it works on; the scheduler decides which lanes run next; observers watch
+  the run, and one of them, the execution policy, may direct it.
+- `sampling` chooses the blocks of a large grid to execute, and finds blocks that do the same.
+- `models` turns the trace of a representative block into cache traffic and a critical path.
+- `checks` is the execution policy that finds mistakes in accesses and synchronization.
+
+Each room imports only those above it in this list; `sampling`, `models` and `checks` do not import
+one another.
 """

@@ -61,13 +61,13 @@ class Checker(ExecutionPolicy):
         """Prepare a launch.
 
         Args:
-            program: What runs.
-            grid: Its geometry and arguments.
-            global_memory: Its arrays.
-            extents: By state space, where its arrays start and end, by rising address.
-            inputs: Arrays that the launch says are only read.
-            outputs: Arrays that hold nothing before the launch.
-            tools: Those to check with; the others' mistakes are not looked for.
+            program: The kernel.
+            grid: The launch geometry and arguments.
+            global_memory: The arrays.
+            extents: By state space, (start, end) of its arrays, by ascending address.
+            inputs: Names of the arrays that the launch declares as read-only.
+            outputs: Names of the arrays that are uninitialized before the launch.
+            tools: The tools to check with.
         """
         self._program, self._selected_tools = program, tools
         self._global_bytes = global_memory.data.size
@@ -76,19 +76,21 @@ class Checker(ExecutionPolicy):
             lines, {space: np.array([start for start, _ in e]) for space, e in extents.items()}
         )
         self._unit_bytes = {
-            each: _narrowest_access_bytes(program, each) for each in ("global", "shared", "local")
+            space: _narrowest_access_bytes(program, space)
+            for space in ("global", "shared", "local")
         }
-        meant = find_pointer_origins(program, global_memory, grid.parameters)
-        read_only = [n for n, each in enumerate(global_memory.allocations) if each.name in inputs]
-        bounds = BoundsCheck(self._observations, extents, meant, read_only)
+        origins = find_pointer_origins(program, global_memory, grid.parameters)
+        arrays = enumerate(global_memory.allocations)
+        read_only = [number for number, array in arrays if array.name in inputs]
+        bounds = BoundsCheck(self._observations, extents, origins, read_only)
         self._initialisation = None
         if "initcheck" in tools:
             self._initialisation = InitializationCheck(
                 self._observations,
                 global_memory,
                 {
-                    each: _widest_store_bytes(program, global_memory, meant, each)
-                    for each in outputs
+                    name: _widest_store_bytes(program, global_memory, origins, name)
+                    for name in outputs
                 },
                 self._unit_bytes,
             )
@@ -97,13 +99,13 @@ class Checker(ExecutionPolicy):
         self._races = None
         if "racecheck" in tools:
             self._races = RaceCheck(self._observations, program.steps, units)
-        copies = [
-            n
-            for n, step in enumerate(program.steps)
+        async_copies = [
+            index
+            for index, step in enumerate(program.steps)
             if macros.is_async_copy_store(step.instruction)
         ]
         self._tools = AccessChecks(
-            bounds, self._initialisation, self._races, self._unit_bytes, frozenset(copies)
+            bounds, self._initialisation, self._races, self._unit_bytes, frozenset(async_copies)
         )
         self._undefined: UndefinedShuffleValues | None = None
         self._group = 0
@@ -218,12 +220,12 @@ class Checker(ExecutionPolicy):
         if opcode == "cp.async.commit_group":
             return lambda mask: races.copies.commit(self._active(mask))
         if opcode.startswith("cp.async.wait"):
-            but = None
+            pending_groups = None
             if opcode == "cp.async.wait_group":
                 (count,) = step.instruction.operands
                 assert isinstance(count, Immediate)
-                but = count.bits
-            return lambda mask: races.wait(self._active(mask), but)
+                pending_groups = count.bits
+            return lambda mask: races.wait(self._active(mask), pending_groups)
         return do_nothing
 
     def may_pass(self, index: int, mask: Lanes | None) -> bool:
@@ -258,7 +260,7 @@ class Checker(ExecutionPolicy):
         ]
 
     def never_written(self, name: str) -> NDArray[np.int64]:
-        """Row-major positions of an output's elements that nothing was stored to."""
+        """Row-major positions of an output's elements that were never stored to."""
         if self._initialisation is None:
             return np.zeros(0, np.int64)
         return self._initialisation.never_written(name)
@@ -291,7 +293,7 @@ class Checker(ExecutionPolicy):
 
 
 def _narrowest_access_bytes(program: Program, space: str) -> int:
-    """Bytes of a program's narrowest access to a state space, 16 at most."""
+    """Bytes of the narrowest access of a program to a state space; at most 16."""
     widths = [
         TYPE_BYTES[(step.row.to if step.row.kind == "load" else step.row.of)[0]]
         for step in program.steps
@@ -302,11 +304,11 @@ def _narrowest_access_bytes(program: Program, space: str) -> int:
 
 
 def _widest_store_bytes(
-    program: Program, memory: GlobalMemory, meant: Mapping[int, PointerOrigin], name: str
+    program: Program, memory: GlobalMemory, origins: Mapping[int, PointerOrigin], name: str
 ) -> int:
-    """Bytes of the widest access that stores to an array what is wider than a byte; else 1."""
-    places = {each.name: ("global", number) for number, each in enumerate(memory.allocations)}
-    rows = [program.steps[index].row for index, array in meant.items() if array == places[name]]
+    """Bytes of the widest store to an array with elements wider than a byte; 1 without any."""
+    arrays = {array.name: ("global", number) for number, array in enumerate(memory.allocations)}
+    rows = [program.steps[index].row for index, origin in origins.items() if origin == arrays[name]]
     stored = [(TYPE_BYTES[row.of[0]], row.vector) for row in rows if row.kind == "store"]
     widths = [width * vector for width, vector in stored if width > 1]
     return max(widths, default=1)

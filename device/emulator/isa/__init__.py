@@ -1,1 +1,1 @@
-"""The instruction table, and what each opcode means."""
+"""The instruction table, and the meaning of each opcode."""

@@ -1,9 +1,9 @@
-"""What floating-point instructions compute, as functions over lanes.
+"""The floating-point instructions as functions over lanes.
 
 Each function takes NumPy arrays (0-dimensional for constants) of the types that the instruction
-names and returns an array of its result type. IEEE 754 arithmetic of NumPy is that of the GPU
-for add, subtract, multiply, divide and square root to nearest; what differs is written out here.
-A NaN that arithmetic makes has no fixed payload; where PTX fixes it, it is PTX's.
+names and returns an array of its result type. NumPy's IEEE 754 arithmetic equals that of the GPU
+for add, subtract, multiply, divide and square root, rounded to nearest; all other operations are
+implemented here. The payload of a NaN result is not defined, except where PTX defines it.
 """
 
 from __future__ import annotations

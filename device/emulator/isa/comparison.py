@@ -1,4 +1,4 @@
-"""What `setp` and `set` compare (PTX ISA, chapters 9.7.6 and 9.7.7)."""
+"""The comparisons of `setp` and `set` (PTX ISA, chapters 9.7.6 and 9.7.7)."""
 
 from __future__ import annotations
 

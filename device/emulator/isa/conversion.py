@@ -1,4 +1,4 @@
-"""What `cvt` computes (PTX ISA, `cvt`), for every pair of types."""
+"""The conversions of `cvt` for every pair of types (PTX ISA, `cvt`)."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def between_floats_with(to: str, of: str, mode: str, ftz: str, sat: str) -> Func
 def packed_integers(kind: str) -> Function:
     """`cvt.pack.sat`: the second and the first source, clamped, from the lowest bits on.
 
-    The low bits of a third one, where there is one, fill what lies above.
+    The bits above are filled with the low bits of the third source, where there is one.
     """
     bits = int(kind[1:])
     low, high = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if kind[0] == "s" else (0, 2**bits - 1)

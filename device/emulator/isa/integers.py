@@ -1,4 +1,4 @@
-"""What integer and bit instructions compute, as functions over lanes.
+"""The integer and bit instructions as functions over lanes.
 
 Each function takes NumPy arrays (0-dimensional for constants) of the types that the instruction
 names. The definitions are those of the PTX ISA, chapters 9.7.1, 9.7.2 and 9.7.8.

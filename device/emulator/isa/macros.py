@@ -1,7 +1,7 @@
-"""Instructions that are carried out as several simpler ones.
+"""Macros: instructions that are replaced by several simpler ones.
 
-A macro takes the instruction and gives those that take its place. The registers it needs in
-between start with `%macro` and are declared in `REGISTERS`.
+A macro takes an instruction and yields those that replace it. The registers that it uses for
+intermediate values start with `%macro` and are declared in `REGISTERS`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ REGISTERS = {
 
 
 def substitute(of: Instruction, opcode: str, *operands: Operand) -> Instruction:
-    """Another instruction in the place of one, under its guard."""
+    """Another instruction in place of one, with the same guard and lines."""
     return replace(of, opcode=opcode, operands=operands)
 
 
@@ -58,12 +58,12 @@ def branch_by_index(instruction: Instruction) -> Iterable[Instruction]:
 
 
 def create_policy(instruction: Instruction) -> Iterable[Instruction]:
-    """`createpolicy`: any number, since what an access does with it changes nothing here."""
+    """`createpolicy`: any number, because cache policies have no effect here."""
     yield substitute(instruction, "mov.b64", instruction.operands[0], Immediate("int", 1))
 
 
 def reduce_at_barrier(instruction: Instruction) -> Iterable[Instruction]:
-    """`bar.red`: a barrier, then a vote of those whom it let go."""
+    """`bar.red`: a barrier, then a vote of the threads that it released."""
     destination, barrier, *_, predicate = instruction.operands
     _, kind, ptx_type = instruction.opcode.replace(".aligned", "").rsplit(".", 2)
     yield substitute(instruction, "bar.sync", barrier)
@@ -71,10 +71,10 @@ def reduce_at_barrier(instruction: Instruction) -> Iterable[Instruction]:
 
 
 def copy_async(instruction: Instruction) -> Iterable[Instruction]:
-    """`cp.async`: a load from global and a store to shared memory, at once.
+    """`cp.async`: a load from global memory and a store to shared memory, executed at once.
 
-    Waiting for the copy orders it; one that is done early is a copy that may be. Words behind the
-    optional source size are zeros.
+    A copy may complete at any time before the thread waits for it, so also immediately. Words
+    behind the optional source size are zeros.
     """
     destination, source, size, *rest = instruction.operands
     cache = ".cg" if ".cg." in instruction.opcode else ".ca"
@@ -88,14 +88,14 @@ def copy_async(instruction: Instruction) -> Iterable[Instruction]:
 
 
 def is_async_copy_store(instruction: Instruction) -> bool:
-    """Whether it is the store that stands for the writing half of `cp.async`."""
+    """Whether an instruction is the store into which `cp.async` was expanded."""
     values = instruction.operands[1] if instruction.opcode.startswith("st.") else None
     first = values.items[0] if isinstance(values, Vector) else values
     return first == _WORDS[0]
 
 
 def load_matrices(instruction: Instruction) -> Iterable[Instruction]:
-    """`ldmatrix`: each lane loads the row that it names; then rows are handed out by matrix.
+    """`ldmatrix`: each lane loads the row that it addresses; then rows are distributed to lanes.
 
     Lanes behind the last matrix name no row.
     """
@@ -112,7 +112,7 @@ def load_matrices(instruction: Instruction) -> Iterable[Instruction]:
 
 
 def store_matrices(instruction: Instruction) -> Iterable[Instruction]:
-    """`stmatrix`: rows are gathered from the lanes, and each lane stores the row that it names."""
+    """`stmatrix`: rows are gathered from the lanes; each lane stores the row that it addresses."""
     destination, source = instruction.operands
     opcode = instruction.opcode.replace(".aligned", "").replace("::cta", "")
     count = int(opcode.partition(".x")[2][0])
@@ -126,7 +126,7 @@ def store_matrices(instruction: Instruction) -> Iterable[Instruction]:
 
 
 def _load_by_first_lanes(load: Instruction, lanes: int) -> Iterable[Instruction]:
-    """The load, by the first lanes of each warp alone."""
+    """The load, executed by the first lanes of each warp only."""
     chosen: Sequence[Operand] = (_PREDICATE, Register("%laneid"), Immediate("int", lanes))
     opcode = "setp.lt.u32"
     if load.guard:
@@ -140,7 +140,7 @@ def _load_by_first_lanes(load: Instruction, lanes: int) -> Iterable[Instruction]
 
 
 def _zero_filled_load(load: Instruction, size: Operand, count: int) -> Iterable[Instruction]:
-    """The load of `count` words, of which those behind `size` bytes become zero."""
+    """The load of `count` words; those behind `size` bytes become zero."""
     zero = Immediate("int", 0)
     chosen: Sequence[Operand] = (_PREDICATE, size, zero)
     opcode = "setp.ne.u32"
@@ -158,10 +158,10 @@ def _zero_filled_load(load: Instruction, size: Operand, count: int) -> Iterable[
 
 
 def with_carry_operands(instruction: Instruction, carry: str) -> Instruction:
-    """The instruction with the carry flag among its operands, as its row has it.
+    """The instruction with the carry flag as an explicit operand, as in its row.
 
     Args:
-        instruction: Such as `addc.cc.u32 d, a, b`.
+        instruction: For example `addc.cc.u32 d, a, b`.
         carry: `out`, `in` or `in out`.
     """
     destination, *sources = instruction.operands
@@ -175,20 +175,20 @@ def with_carry_operands(instruction: Instruction, carry: str) -> Instruction:
 def branch_unless_equal(
     instruction: Instruction, value: Register, other: Immediate, label: str
 ) -> Iterable[Instruction]:
-    """A branch where two words of 64 bits differ."""
+    """A branch that is taken if two 64-bit words differ."""
     yield substitute(instruction, "setp.ne.u64", _PREDICATE, value, other)
     yield replace(substitute(instruction, "bra", Symbol(label)), guard=_PREDICATE.name)
 
 
 def branch_to(instruction: Instruction, label: str) -> Instruction:
-    """A branch in the place of an instruction, under its guard."""
+    """A branch in place of an instruction, with the same guard."""
     return substitute(instruction, "bra", Symbol(label))
 
 
 def expand_runtime_call(
     call: Instruction, name: str, arguments: Sequence[str]
 ) -> Iterable[Instruction]:
-    """A call of what stands behind `assert` or `printf`: its first arguments, then what it does."""
+    """A call of the function behind `assert` or `printf`: loads its arguments, then executes it."""
     wanted = ROW_ADDRESSES[: {"__assertfail": 1, "vprintf": 2}[name]]
     for register, argument in zip(wanted, arguments, strict=False):
         yield substitute(call, "ld.param::func.u64", register, Address(Symbol(argument)))
@@ -196,4 +196,4 @@ def expand_runtime_call(
 
 
 RUNTIME_CALLS = ("__assertfail", "vprintf")
-"""Functions of the CUDA runtime that kernels call without seeing it."""
+"""Functions of the CUDA runtime to which compilers turn `assert` and `printf`."""

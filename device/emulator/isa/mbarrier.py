@@ -1,9 +1,9 @@
 """`mbarrier`: barriers in shared memory (PTX ISA, "Parallel Synchronization: mbarrier").
 
-The 64-bit object is opaque. Here its low 20 bits count the arrivals that the phase still waits
-for, the next 20 those that each phase needs, and the rest the phases that are over. Each operation
-is an atomic on that word; a token is the word as an arrival found it. Transactions of bulk copies
-are left out.
+The 64-bit object is opaque in PTX. Here its low 20 bits count the arrivals that the current phase
+still waits for, the next 20 bits hold the arrivals that each phase needs, and the rest counts the
+completed phases. Each operation is an atomic on that word; a token is the word that an arrival
+read. Transactions of bulk copies are not supported.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ _PHASE = np.uint64(40)
 _ONE = Immediate("int", 1)
 
 
-# --- What the words mean ---------------------------------------------------------------------
+# --- Meaning of the word ---------------------------------------------------------------------
 
 
 def initial_state(count: Any) -> Any:
-    """The word of a barrier that needs so many arrivals in each phase."""
+    """The word of a barrier that needs this many arrivals in each phase."""
     wide = count.astype(np.uint64)
     return wide << _BITS | wide
 
 
 def state_after_arrivals(drop: bool) -> Callable[..., Any]:
-    """The word after `count` arrivals; with `drop`, later phases need so many fewer."""
+    """The word after `count` arrivals; with `drop`, later phases need `count` fewer."""
 
     def run(old: Any, count: Any) -> Any:
         given = count & _COUNT
@@ -46,17 +46,17 @@ def state_after_arrivals(drop: bool) -> Callable[..., Any]:
 
 
 def is_phase_complete(word: Any, token: Any) -> Any:
-    """Whether the phase of a token is over."""
+    """Whether the phase of a token is complete."""
     return word >> _PHASE != token >> _PHASE
 
 
 def is_parity_complete(word: Any, parity: Any) -> Any:
-    """Whether the phase of this parity, the present one or the one before, is over."""
+    """Whether the phase of this parity, the current or the previous one, is complete."""
     return (word >> _PHASE & np.uint64(1)) != parity & np.uint64(1)
 
 
 def pending_arrivals(token: Any) -> Any:
-    """How many arrivals were missing."""
+    """How many arrivals the phase of a token still needed."""
     return (token & _COUNT).astype(np.uint32)
 
 
@@ -84,9 +84,9 @@ def expand_arrive(instruction: Instruction) -> Iterable[Instruction]:
 
 
 def expand_async_arrive(instruction: Instruction) -> Iterable[Instruction]:
-    """`cp.async.mbarrier.arrive`: arrives when the copies are done, and they are at once.
+    """`cp.async.mbarrier.arrive`: arrives when the copies are complete, which is immediately.
 
-    Without `.noinc` the phase needs one arrival more, which leaves nothing to do.
+    Without `.noinc` the phase also needs one more arrival, so that the count stays the same.
     """
     yield substitute(instruction, "cp.async.wait_all")
     if ".noinc" in instruction.opcode:
@@ -96,7 +96,7 @@ def expand_async_arrive(instruction: Instruction) -> Iterable[Instruction]:
 
 
 def expand_test_wait(instruction: Instruction) -> Iterable[Instruction]:
-    """`mbarrier.test_wait` or `.try_wait`, which both look at the word once."""
+    """`mbarrier.test_wait` or `.try_wait`: both read the word once."""
     done, address, token, *_ = instruction.operands
     parity = ".parity" if ".parity" in instruction.opcode else ""
     yield substitute(instruction, f"ld.acquire.cta{_space(instruction)}.b64", WORD64, address)

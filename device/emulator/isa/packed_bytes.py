@@ -17,7 +17,7 @@ _NAN = np.uint8(0x7F)
 
 
 def _decode_table(number: str) -> NDArray[np.float64]:
-    """What the codes 0 to 127 stand for."""
+    """The values of the codes 0 to 127."""
     codes = np.arange(128)
     if number == "e5m2":
         return (codes.astype(np.uint16) << np.uint16(8)).view(np.float16).astype(np.float64)
@@ -29,7 +29,7 @@ def _decode_table(number: str) -> NDArray[np.float64]:
 
 
 def _nearest_code(number: str, relu: bool) -> Function:
-    """To the nearest code, ties to the even one; what is too large ends at the largest number."""
+    """Values to their nearest codes, ties to even; larger values to the largest number."""
     finite = _decode_table(number)
     finite = finite[np.isfinite(finite)]
     middles = (finite[:-1] + finite[1:]) / 2
@@ -58,7 +58,7 @@ def encode_fp8_pair(number: str, relu: bool) -> Function:
 
 
 def encode_from_halves(encode: Function) -> Function:
-    """The same of a packed pair of float16."""
+    """A packed pair of float16 to a pair of codes."""
 
     def run(pair: Any) -> Any:
         parts = [(pair >> np.uint32(shift)).astype(np.uint16) for shift in (16, 0)]

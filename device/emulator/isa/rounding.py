@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 LaneValues: TypeAlias = Any
-"""An array with an element a lane, or a NumPy scalar for all; its type is the instruction's."""
+"""An array with an element per lane, or a NumPy scalar for all; its type is the instruction's."""
 
 
 def two_sum(a: LaneValues, b: LaneValues) -> tuple[LaneValues, LaneValues]:
@@ -38,7 +38,7 @@ def round_to_odd(a: LaneValues, b: LaneValues) -> LaneValues:
 
 
 def round_directed(nearest: LaneValues, error: LaneValues, mode: str) -> LaneValues:
-    """The rounding of a value in a mode, from its nearest float and the sign of what is missing."""
+    """A value rounded in a mode, from its nearest float and the sign of the remaining error."""
     if mode == "rn":
         return nearest
     if mode == "rz":

@@ -1,12 +1,12 @@
-"""What a row of the instruction table says, and how rows are added and found.
+"""The rows of the instruction table: their fields, and how rows are added and found.
 
-`op("fma.rn.{f32,f64}", …)` adds a row for each expansion of the braces; a duplicate raises.
-A row says what kind of instruction it is, the types of its destinations and sources, what it
-computes over lanes and how many floating-point operations a lane does. The machine knows the
-kinds and no opcode. An opcode outside the table is refused before launch.
+`op("fma.rn.{f32,f64}", …)` adds a row for each expansion of the braces; a duplicate raises an
+error. A row holds the kind of an instruction, the types of its destinations and sources, the
+function that it computes over lanes, and its floating-point operations per lane. The machine knows
+the kinds but no opcode. An opcode outside the table is refused before launch.
 
-Types are PTX's (`s32`, `f64`, `pred` …). `{0}` in a type stands for the first brace's choice,
-`{1}` for the second's.
+Types are PTX's (`s32`, `f64`, `pred` …). In the types given to `op`, `{0}` stands for the choice
+from the first pair of braces, `{1}` for that from the second.
 """
 
 from __future__ import annotations
@@ -44,27 +44,33 @@ Kind = Literal[
 
 @dataclass(frozen=True)
 class Row:
-    """One instruction's meaning.
+    """The meaning of an opcode.
 
     Attributes:
-        opcode: As NVIDIA spells it, with the suffixes that matter.
-        kind: How the machine carries it out. `lanes`: `function(*sources)` lane by lane.
-            `warp`: `function(active, *sources)` with every array shaped (warps, 32), `block` the
-            same with (blocks, threads). `macro`: `function(instruction)` gives what takes its
-            place. `call`: a function, put in its place.
-            `load`, `store`: memory. `atomic`: read, combine by `function(old, *sources)`,
-            write, give the old value; `reduce`: the same without it. `arrive`: tells a barrier
-            without waiting. `trap`: ends the run. `print`: `printf`. `nothing`: ordering only.
+        opcode: NVIDIA's spelling, with the suffixes that matter.
+        kind: How the machine executes the instruction:
+            `lanes` computes `function(*sources)` lane by lane;
+            `warp` computes `function(active, *sources)` with arrays of shape (warps, 32);
+            `block` does the same with arrays of shape (blocks, threads);
+            `load` and `store` access memory;
+            `atomic` reads memory, writes `function(old, *sources)` and returns the old value;
+            `reduce` does the same without returning it;
+            `branch`, `exit` and `barrier` decide which lanes run next;
+            `arrive` signals a barrier without waiting;
+            `trap` ends the run; `print` is `printf`;
+            `nothing` only orders memory accesses, or has no effect here;
+            `macro` is replaced, before the run, by the instructions of `function(instruction)`;
+            `call` is replaced, before the run, by the body of the called function.
         to: Types of the destinations.
-        of: Types of the sources, addresses left out.
-        function: What is computed.
-        flops: Floating-point operations a lane: an FMA is two.
-        tensor: Where the tensor cores do them, the type they multiply: `tf32`, `fp16`, `bf16`.
-        space: State space of a memory access; `generic` where the address says which.
-        vector: Elements a lane moves.
-        bypass_l1: Whether the access is not kept in L1 (`.cg`, `.cv`, `.L1::no_allocate`).
-        carry: Whether the carry flag goes `in`, `out` or `in out`; it is the last source and the
-            last destination.
+        of: Types of the sources, without addresses.
+        function: The function that the instruction computes.
+        flops: Floating-point operations per lane; an FMA counts as two.
+        tensor: For tensor-core instructions, the type of the factors: `tf32`, `fp16` or `bf16`.
+        space: State space of a memory access; `generic` where the address determines it.
+        vector: Elements per lane of a memory access.
+        bypass_l1: Whether L1 does not keep the accessed data (`.cg`, `.cv`, `.L1::no_allocate`).
+        carry: `in`, `out` or `in out`, if the instruction reads or writes the carry flag, which is
+            then its last source or destination.
     """
 
     opcode: str
@@ -81,7 +87,7 @@ class Row:
 
 
 TABLE: dict[str, Row] = {}
-"""Every row by opcode."""
+"""The rows by opcode."""
 
 NUMPY_TYPES: dict[str, np.dtype[Any]] = {
     name: np.dtype(
@@ -94,14 +100,14 @@ NUMPY_TYPES: dict[str, np.dtype[Any]] = {
     for name in TYPE_BYTES
     if name != "b128"
 } | {"b128": np.dtype("V16")}
-"""How the lanes of each PTX type are seen in NumPy; packed halves and bf16 as raw bits."""
+"""The NumPy type for the lanes of each PTX type; packed halves and bf16 are raw bits."""
 
-# Qualifiers that order memory or hint at caches without changing what is computed or counted.
+# Qualifiers that order memory accesses or hint at caches, without effect on results and counts.
 _WITHOUT_EFFECT = frozenset(
     ["weak", "volatile", "relaxed", "acquire", "release", "acq_rel", "mmio"]
     + ["cta", "cluster", "gpu", "sys", "uni", "aligned"]
-    + [f"L1::evict_{how}" for how in ("normal", "unchanged", "first", "last")]
-    + [f"L2::evict_{how}" for how in ("normal", "unchanged", "first", "last")]
+    + [f"L1::evict_{policy}" for policy in ("normal", "unchanged", "first", "last")]
+    + [f"L2::evict_{policy}" for policy in ("normal", "unchanged", "first", "last")]
     + ["L2::cache_hint", "L2::64B", "L2::128B", "L2::256B"]
 )
 
@@ -120,15 +126,15 @@ def op(
 
     Args:
         pattern: The opcode with `{a,b}` where it varies, and ` d|p` where it has two destinations.
-        function: What it computes, see `Row.kind`.
+        function: The function that it computes: see `Row.kind`.
         to: Destination types, separated by blanks.
         of: Source types, separated by blanks.
-        make: In place of `function`, gives it for the choices of the braces.
+        make: Makes `function` from the choices in the braces, in place of a fixed one.
         kind: See `Row.kind`.
         **more: The other fields of `Row`.
 
     Raises:
-        ValueError: The opcode has a row already.
+        ValueError: The table has a row for the opcode already.
     """
     pieces = re.split(r"\{([^}]*)\}", pattern)
     for chosen in itertools.product(*(piece.split(",") for piece in pieces[1::2])):
@@ -146,15 +152,15 @@ def op(
 
 
 def find_row(opcode: str, pair: bool = False) -> Row | None:
-    """The row of an opcode, or None; qualifiers without effect may be left out of the table.
+    """The row of an opcode, or None; the table need not list qualifiers without effect.
 
     Args:
-        opcode: As written in the PTX.
+        opcode: The opcode as written in the PTX.
         pair: Whether it has two destinations, `d|p`.
     """
     name, *qualifiers = opcode.replace("::cta", "").replace("::entry", "").split(".")
     if name == "barrier" and "cluster" in qualifiers:
-        return None  # not a scope there: another barrier
-    kept = [each for each in qualifiers if each not in _WITHOUT_EFFECT]
+        return None  # here `cluster` is no scope but names another kind of barrier
+    kept = [qualifier for qualifier in qualifiers if qualifier not in _WITHOUT_EFFECT]
     end = " d|p" if pair else ""
     return TABLE.get(opcode + end) or TABLE.get(".".join([name, *kept]) + end)

@@ -1,8 +1,8 @@
-"""The instruction table: one row an opcode, in NVIDIA's own spelling.
+"""The instruction table: one row per opcode, in NVIDIA's spelling.
 
-The rows follow the chapters of the PTX ISA. What a row's fields mean is written in `rows`; what
-it computes is in `arithmetic`, `integers`, `comparison`, `conversion`, `warp` and `tensor`. An
-opcode outside the table is refused before launch.
+The rows follow the chapters of the PTX ISA. `rows` documents their fields; their functions are in
+`arithmetic`, `integers`, `comparison`, `conversion`, `warp` and `tensor`. An opcode outside the
+table is refused before launch.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ for name, function in (("min", np.minimum), ("max", np.maximum)):
     op(f"{name}.relu.s16x2", arithmetic.over_packed_parts(rectified, "i2"), "b32", "b32 b32")
     op(f"{name}.s16x2.relu", arithmetic.over_packed_parts(rectified, "i2"), "b32", "b32 b32")
 
-# Extended precision: the carry flag is one more source, one more destination.
+# Extended precision: the carry flag is an additional source or destination.
 for bits in (32, 64):
     word = f"u{bits}"
     types = f"{{s{bits},u{bits}}}"
@@ -197,7 +197,7 @@ _MODES = "{,.rn,.rz,.rm,.rp}"
 
 
 def _operation(name: str, ptx_type: str) -> Callable[..., Function]:
-    """How a rounding mode, `.ftz` and `.sat` make the function of an operation."""
+    """Makes the function of an operation from a rounding mode, `.ftz` and `.sat`."""
 
     def make(mode: str, ftz: str = "", sat: str = "", *_: str) -> Function:
         exact = arithmetic.rounded_operation(name, ptx_type, mode[1:] or "rn")
@@ -462,7 +462,7 @@ for (suffix, space), (cache, bypass), count in itertools.product(
         continue
     if ".nc" in cache and not suffix:
         continue
-    widest = 32 if space == "global" else 16  # 32 bytes a lane since compute capability 10.0
+    widest = 32 if space == "global" else 16  # 32 bytes per lane since compute capability 10.0
     moved = [
         each
         for each in _MEMORY_TYPES.split(",")
@@ -564,7 +564,7 @@ for name, reduction, identity, types in (
     op(f"redux.sync.{name}.{{{types}}}", function, "{0}", "{0} u32", kind="warp")
 
 # --- Tensor cores --------------------------------------------------------------------------
-_PACKED = {1: "b32", 2: "b64", 4: "b128"}  # a lane's registers of one matrix, as one source
+_PACKED = {1: "b32", 2: "b64", 4: "b128"}  # the registers of a lane for one matrix, as one source
 for element, depths, accumulators in (
     ("tf32", (4, 8), ("f32",)),
     ("f16", (8, 16), ("f32", "f16")),

@@ -1,14 +1,14 @@
-"""What a warp's tensor cores compute, and how matrices lie spread over its lanes.
+"""Matrix products of a warp (tensor cores), and the distribution of matrices over its lanes.
 
-A *fragment* is a lane's part of a matrix: some registers of one 32-bit element, or of two 16-bit
-ones (PTX ISA, "Matrix Fragments for mma.m16n8k8" and its neighbours). All shapes of m16n8 follow
-one scheme: a group of four lanes has a row of A (and one 8 below it) or a column of B, and goes
-along k four registers at a time.
+A *fragment* is a lane's part of a matrix: registers with one 32-bit element or two 16-bit elements
+each (PTX ISA, "Matrix Fragments for mma.m16n8k8" and the following sections). All m16n8 shapes
+follow one scheme: a group of four lanes holds a row of A (and the row 8 below it) or a column of B,
+and advances along k by four registers at a time.
 
-Arithmetic: products are exact and are summed in float64 together with the accumulator, then
-rounded once, to nearest. Tensor cores also keep products exact, but truncate where they align and
-sum them, and their order is not published (Fasi, Higham, Mikaitis, Pranesh, "Numerical behavior of
-NVIDIA tensor cores", PeerJ Computer Science 7, 2021): last bits differ from hardware's.
+Arithmetic: products are exact; they are summed in float64 with the accumulator and rounded once, to
+nearest. Tensor cores also keep products exact, but truncate when they align and sum them, in an
+unpublished order (Fasi, Higham, Mikaitis, Pranesh, "Numerical behavior of NVIDIA tensor cores",
+PeerJ Computer Science 7, 2021). So the last bits differ from the hardware's.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def mma_sync(
 
 
 def rounded_sum(left: Lanes, right: Lanes, added: Lanes, ptx_type: str, clamp: bool) -> Lanes:
-    """A B + C of float64 matrices in PTX's type of the result; integers wrap, or end where it does.
+    """A B + C of float64 matrices, in the PTX type of the result; integers wrap or saturate.
 
     Sums of products of bytes are exact in float64.
     """
@@ -119,7 +119,7 @@ def rounded_sum(left: Lanes, right: Lanes, added: Lanes, ptx_type: str, clamp: b
 
 
 def distribute_rows(count: int, transposed: bool) -> Callable[..., Any]:
-    """`ldmatrix.m8n8.x<count>` behind its loads: hands rows of 16 bytes to the lanes they go to.
+    """`ldmatrix.m8n8.x<count>` after its loads: distributes rows of 16 bytes to the lanes.
 
     Lane 8 i + r has row r of matrix i. Lane 4 r + j gets elements 2 j and 2 j + 1 of row r of every
     matrix; of a transposed one, elements r of rows 2 j and 2 j + 1.
@@ -136,14 +136,14 @@ def distribute_rows(count: int, transposed: bool) -> Callable[..., Any]:
 
 
 def transpose_fragment(active: Mask, given: Lanes) -> Lanes:
-    """`movmatrix.m8n8.trans`: the matrix whose rows lie four lanes each, its columns so."""
+    """`movmatrix.m8n8.trans`: transposes a matrix whose rows are held by four lanes each."""
     halves = np.ascontiguousarray(given).view(np.uint16).reshape(-1, 8, 8)
     turned = np.ascontiguousarray(halves.swapaxes(1, 2))
     return turned.reshape(-1, 64).view(np.uint32)
 
 
 def _a_table(depth: int, packed: int, rows: int) -> Table:
-    """Where element (row, k) of A lies among all lanes' elements, shape (rows, depth)."""
+    """The position of element (row, k) of A among all lanes' elements, shape (rows, depth)."""
     table = np.empty((rows, depth), np.int64)
     blocks = rows // 8
     registers = depth // (4 * packed) * blocks
@@ -156,7 +156,7 @@ def _a_table(depth: int, packed: int, rows: int) -> Table:
 
 
 def _b_table(depth: int, packed: int) -> Table:
-    """The same of B, shape (depth, 8)."""
+    """The position of element (k, column) of B among all lanes' elements, shape (depth, 8)."""
     table = np.empty((depth, COLUMNS), np.int64)
     registers = depth // (4 * packed)
     for register in range(registers):
@@ -176,20 +176,20 @@ def _c_table(rows: int) -> Table:
 
 
 def _assemble_matrix(fragments: Lanes, element: str, table: Table) -> NDArray[np.float64]:
-    """Put the lanes' fragments together, shape (warps, rows, columns)."""
+    """The matrices of which the lanes hold fragments, shape (warps, rows, columns)."""
     return fragment_elements(np.ascontiguousarray(fragments), element)[:, table]
 
 
 def fragment_elements(registers: Lanes, element: str) -> NDArray[np.float64]:
-    """All lanes' elements of a fragment, lane after lane, shape (warps, elements)."""
+    """The elements of a fragment of all lanes, lane after lane, shape (warps, elements)."""
     words = registers.view(np.uint64 if element == "f64" else np.uint32)
     return _ELEMENTS[element][1](words.reshape(len(registers), -1)).astype(np.float64)
 
 
 def gather_rows(transposed: bool) -> Callable[..., Any]:
-    """`stmatrix.m8n8` before its stores: rows of 16 bytes from the lanes that have their parts.
+    """`stmatrix.m8n8` before its stores: gathers rows of 16 bytes from the lanes that hold them.
 
-    The reverse of `loaded_matrices`, of four matrices.
+    The inverse of `distribute_rows`, for four matrices.
     """
 
     def run(active: Mask, *given: Lanes) -> Any:

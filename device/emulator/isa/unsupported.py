@@ -1,4 +1,4 @@
-"""What the emulator does not run: for what people meet of it, the next step."""
+"""Advice for opcodes and special registers that the emulator does not support."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ _ADVICE = (
     (r"%cluster|%nclusterid|%is_explicit_cluster", _CLUSTERS),
     (r"tex|tld4|txq|suld|sust|sured|suq|istypep", "textures need a GPU: read plain arrays"),
     (r"%envreg", _GRID_BARRIER),
-    (r"%pm\d|%current_graph_exec", "what it holds is known to a GPU's driver alone"),
+    (r"%pm\d|%current_graph_exec", "only the driver of a GPU knows its value"),
     (r"alloca|stacksave|stackrestore", "give the array in local memory a fixed size"),
 )
-"""The beginning of an opcode or of a special register, as a regular expression, and the advice."""
+"""Regular expressions for the beginning of an opcode or special register, with the advice."""
 
 
 def unsupported_hint(name: str) -> str:
-    """What to do about an opcode or a special register that the emulator does not have.
+    """The advice for an opcode or special register that the emulator does not support.
 
     Returns:
-        The advice behind a colon, for the end of a message; nothing where there is none.
+        A colon and the advice, for the end of a message; empty where there is none.
     """
-    found = (text for pattern, text in _ADVICE if re.match(pattern, name))
-    return next((f": {text}" for text in found), "")
+    advice = (text for pattern, text in _ADVICE if re.match(pattern, name))
+    return next((f": {text}" for text in advice), "")

@@ -1,7 +1,7 @@
-"""What warps compute together: shuffles, votes, matches and reductions.
+"""The instructions that a warp executes together: shuffles, votes, matches and reductions.
 
-Every array has shape (warps, 32). `active` says which lanes execute the instruction; a member
-mask names the lanes that take part with each lane (PTX ISA, chapters 9.7.8 and 9.7.13).
+Every array has shape (warps, 32). `active` marks the lanes that execute the instruction. The member
+mask of a lane names the lanes that take part with it (PTX ISA, chapters 9.7.8 and 9.7.13).
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _EVERY_LANE = np.uint32(0xFFFF_FFFF)
 
 
 UNDEFINED = np.uint32(0xFFFF_FFFF)
-"""What a shuffle gives of a lane that takes no part, which PTX leaves open: in every width of a
-float it is not a number, so that results show it."""
+"""The value that a shuffle reads from a lane that takes no part, which PTX leaves undefined. It is
+a NaN in every floating-point width, so that it shows in results."""
 
 
 def source_lanes(mode: str, b: LaneValues, c: LaneValues) -> tuple[LaneValues, Mask]:
-    """Which lane each lane reads in a `shfl.sync`, and whether that was in range; else its own."""
+    """The lane that each lane reads in a `shfl.sync`, and whether it is in range; else its own."""
     step, clamp = (b & np.uint32(31)).astype(np.int64), c & np.uint32(31)
     segment = c >> np.uint32(8) & np.uint32(31)
     lowest = (_LANE & segment).astype(np.int64)
@@ -45,9 +45,9 @@ def source_lanes(mode: str, b: LaneValues, c: LaneValues) -> tuple[LaneValues, M
 
 
 def is_source_participating(active: Mask, source: LaneValues, mask: LaneValues) -> Mask:
-    """Whether the lane that each lane reads carries out the shuffle with it.
+    """Whether the lane that each lane reads takes part in the shuffle with it.
 
-    It does where the reader's mask names it, and also where it should have: both gave one mask.
+    It does if the reader's mask names it, and also if both lanes have the same mask.
     """
     named = (mask >> source.astype(np.uint32) & np.uint32(1)) == 1
     together = named | (np.take_along_axis(mask, source, axis=1) == mask)
@@ -70,7 +70,7 @@ def shuffle(mode: str) -> Callable[..., tuple[LaneValues, LaneValues]]:
 
 
 def _member_groups(active: Mask, mask: LaneValues) -> Iterator[tuple[Mask, Mask]]:
-    """For each distinct member mask: the lanes that gave it, and those of them it names."""
+    """For each distinct member mask: the lanes that have it, and those of them that it names."""
     for members in np.unique(mask[active]):
         given = active & (mask == members)
         yield given, given & ((members >> _LANE) & np.uint32(1) == 1)
@@ -79,7 +79,7 @@ def _member_groups(active: Mask, mask: LaneValues) -> Iterator[tuple[Mask, Mask]
 def _over_members(
     active: Mask, mask: LaneValues, dtype: Any, function: Callable[[Mask], LaneValues]
 ) -> LaneValues:
-    """A value a warp, computed from its members, given to each of them."""
+    """A value per warp, computed from its members and returned to each of them."""
     result = np.zeros(active.shape, dtype)
     for given, members in _member_groups(active, mask):
         np.copyto(result, function(members)[:, None], where=given)
@@ -150,7 +150,7 @@ def elect(active: Mask, mask: LaneValues) -> tuple[LaneValues, LaneValues]:
 
 
 def block_vote(kind: str) -> Function:
-    """`bar.red` behind its barrier, with arrays of shape (blocks, threads): over a block."""
+    """`bar.red` after its barrier: a reduction over a block, with arrays (blocks, threads)."""
     over: dict[str, Callable[[Mask, LaneValues], LaneValues]] = {
         "popc": lambda active, p: (p & active).sum(axis=1, dtype=np.uint32),
         "and": lambda active, p: (p | ~active).all(axis=1),

@@ -1,9 +1,9 @@
 """`wmma`: matrices that whole warps load, multiply and store (PTX ISA, "Warp-level Matrix").
 
-How a matrix lies spread over a warp's registers is left open by PTX. Here a lane has words of 4
-bytes (8 for `f64`) along the matrix's rows as they lie in memory, in blocks of 8 rows by 4 words,
-as in the fragments of `mma`; so a block is one load. Accumulators have pairs of neighbours in a
-row. Registers of `f16` that are left over hold the same again.
+PTX leaves the distribution of a matrix over a warp's registers undefined. Here a lane holds words
+of 4 bytes (8 for `f64`) along the rows of the matrix in memory, in blocks of 8 rows by 4 words, as
+in the fragments of `mma`, so that a block is one load. Accumulators hold pairs of neighbours in a
+row. Surplus registers of `f16` fragments hold copies.
 """
 
 from __future__ import annotations
@@ -79,12 +79,12 @@ class WmmaProduct:
 
     @property
     def flop(self) -> int:
-        """Operations of a warp: an FMA is two."""
+        """Operations per warp; an FMA counts as two."""
         m, n, k = matrix_extents(self.shape)
         return 2 * m * n * k
 
     def registers(self, matrix: str) -> int:
-        """How many a lane has of `a`, `b`, `c` or `d`."""
+        """Registers per lane of the fragment of `a`, `b`, `c` or `d`."""
         kinds = {"c": self.accumulator, "d": self.result}
         return fragment_registers(matrix, self.shape, kinds.get(matrix, self.element))
 
@@ -122,13 +122,13 @@ def load_store_opcodes() -> Iterator[str]:
 
 @dataclass(frozen=True)
 class _FragmentLayout:
-    """How a matrix, as it lies in memory, is spread over a warp.
+    """The distribution of a matrix in memory over the lanes of a warp.
 
     Attributes:
-        rows: In memory.
-        columns: Neighbours in memory.
-        step: Columns that a lane has side by side.
-        lanes: How many lanes have a part of one row.
+        rows: Rows in memory.
+        columns: Elements per row, which are contiguous in memory.
+        step: Contiguous elements that a lane holds.
+        lanes: How many lanes share one row.
     """
 
     rows: int
@@ -151,7 +151,7 @@ class _FragmentLayout:
         ]
 
     def table(self) -> NDArray[np.int64]:
-        """Where element (row, column) lies among all lanes' elements, shape (rows, columns)."""
+        """The position of element (row, column) among all lanes', shape (rows, columns)."""
         table = np.empty((self.rows, self.columns), np.int64)
         for number, (row, column) in enumerate(self.places):
             for part in range(self.step):
@@ -177,7 +177,7 @@ def _accumulator_layout(shape: str) -> _FragmentLayout:
 
 
 def fragment_registers(matrix: str, shape: str, element: str) -> int:
-    """How many registers a fragment has."""
+    """Registers per lane of a fragment."""
     if matrix in ("c", "d"):
         return len(_accumulator_layout(shape).places) * (1 if element == "f16" else 2)
     return 8 if element == "f16" else len(_factor_layout(matrix, "row", shape, element).places)
@@ -201,7 +201,7 @@ def lane_address(layout: str) -> Callable[..., Any]:
 
 
 def expand_load_store(instruction: Instruction) -> Iterable[Instruction]:
-    """`wmma.load` or `wmma.store`: an address for each block of rows, a load or store a block."""
+    """`wmma.load` or `wmma.store`: an address per block of rows, and one access per block."""
     words = instruction.opcode.replace("::cta", "").split(".")
     _, direction, matrix, *rest = [each for each in words if each not in ("sync", "aligned")]
     layout, shape, *rest = rest
@@ -264,7 +264,7 @@ def _move_by_element(
     stride: Operand,
     size: int,
 ) -> Iterator[Instruction]:
-    """Move an accumulator whose columns lie in memory one behind the other: element by element."""
+    """Load or store an accumulator with contiguous columns in memory, element by element."""
     offset = next(each.offset for each in of.operands if isinstance(each, Address))
     at_column = ROW_ADDRESSES[-1]
     for number, (row, column) in enumerate(spread.places):
@@ -282,7 +282,7 @@ def _move_by_element(
 
 
 def column_address(start: Any, stride: Any, number: Any, size: Any) -> Any:
-    """The address so many columns further."""
+    """An address advanced by a number of columns."""
     wide = [each.astype(np.uint64) for each in (stride, number, size)]
     return start + wide[0] * wide[1] * wide[2]
 
@@ -291,7 +291,7 @@ def column_address(start: Any, stride: Any, number: Any, size: Any) -> Any:
 
 
 def flatten_fragments(instruction: Instruction) -> Iterable[Instruction]:
-    """`wmma.mma` with each register of its matrices as a source of its own."""
+    """`wmma.mma` with each register of its matrices as a separate source."""
     to, *given = instruction.operands
     sources = [item for each in given for item in _items(each)]
     opcode = instruction.opcode.replace(".aligned", "")
@@ -303,7 +303,7 @@ def _items(operand: Operand) -> tuple[Operand, ...]:
 
 
 def wmma_mma(product: WmmaProduct) -> Callable[..., Any]:
-    """What a product makes of fragments: registers of A, B and C to those of D.
+    """The function from the registers of A, B and C to those of D.
 
     Each register is an array of shape (warps, 32).
     """

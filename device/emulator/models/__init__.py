@@ -1,1 +1,1 @@
-"""Models fed by what was executed: address streams, caches, the critical path."""
+"""Models of what a trace implies: access streams, caches, the critical path."""

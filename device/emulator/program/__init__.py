@@ -1,1 +1,1 @@
-"""A kernel resolved against the instruction table and prepared for execution."""
+"""A kernel decoded by the instruction table and prepared for execution."""

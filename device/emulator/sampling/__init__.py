@@ -1,1 +1,1 @@
-"""Which blocks of a large grid run, and how values differ from block to block."""
+"""Sampling of a large grid: the blocks to execute, and blocks that do the same."""

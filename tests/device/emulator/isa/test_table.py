@@ -206,7 +206,7 @@ def test_an_unknown_opcode_is_named_with_its_lines() -> None:
         ("mma.sp.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32", "others need a GPU"),
         ("barrier.cluster.arrive", "launch plain blocks"),
         ("mov.u32 %r0, %clusterid.x", "launch plain blocks"),
-        ("mov.u32 %r0, %pm3", "driver alone"),
+        ("mov.u32 %r0, %pm3", "driver of a GPU"),
     ],
 )
 def test_what_is_not_run_comes_with_a_next_step(line: str, advice: str) -> None:
