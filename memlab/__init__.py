@@ -110,9 +110,9 @@ _check_installation()
 
 # Importing a package makes it an attribute of the package around it, once. It is done here, and
 # undone, for those that have the name of a function.
-for _name in ("kernels", "roofline"):
-    import_module(f"{__name__}.{_name}")
-    del globals()[_name], _name
+_NAMESAKES = {name: import_module(f"{__name__}.{name}") for name in ("kernels", "roofline")}
+for _name in _NAMESAKES:
+    del globals()[_name]
 
 set_presenter(lambda: import_module(f"{__name__}.reporting"))
 
@@ -128,6 +128,9 @@ def __getattr__(name: str) -> Any:
         if module is None:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         value = getattr(import_module(f"{__name__}.{module}"), name)
+    if name in _NAMESAKES:
+        # `import memlab.kernels.catalog as catalog` looks for the module in the function.
+        value.__dict__ = _NAMESAKES[name].__dict__
     globals()[name] = value
     return value
 

@@ -76,6 +76,17 @@ for name in memlab.__all__:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+def test_modules_under_the_name_of_a_function_can_be_imported() -> None:
+    import memlab.kernels.catalog as catalog  # noqa: PLR0402 - this form is what is tested
+    import memlab.roofline.units as units  # noqa: PLR0402
+
+    assert catalog is sys.modules["memlab.kernels.catalog"]
+    assert units is sys.modules["memlab.roofline.units"]
+    assert inspect.signature(memlab.kernels).parameters == {}
+    assert memlab.kernels.__name__ == "kernels"
+    assert "Returns:" in (inspect.getdoc(memlab.kernels) or "")
+
+
 @pytest.mark.parametrize("name", sorted(set(memlab.__all__) - {"__version__"}))
 def test_the_help_of_a_name_is_complete(name: str) -> None:
     public = getattr(memlab, name)
