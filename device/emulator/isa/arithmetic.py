@@ -71,7 +71,7 @@ def fma_f64(a: LaneValues, b: LaneValues, c: LaneValues) -> LaneValues:
     size = np.abs(result)
     doubtful = np.flatnonzero(~((size > _SAFE_MINIMUM) & (size < _SAFE_MAXIMUM)))
     if len(doubtful):
-        x, y, z = (np.atleast_1d(each)[doubtful] for each in (a, b, c))
+        x, y, z = (np.atleast_1d(value)[doubtful] for value in (a, b, c))
         simple = x * y + z
         inexact = (x * y != 0) | ((x != 0) & (y != 0))
         for lane in np.flatnonzero(inexact & np.isfinite(x) & np.isfinite(y) & np.isfinite(z)):
@@ -157,7 +157,7 @@ def rounded_operation(name: str, ptx_type: str, mode: str = "rn") -> Function:
         return lambda *sources: _directed_f64(name, mode, *sources)
 
     def run(*sources: LaneValues) -> LaneValues:
-        high, low = _EXACT[name](*(to_float64(each, ptx_type) for each in sources))
+        high, low = _EXACT[name](*(to_float64(source, ptx_type) for source in sources))
         return round_sum(high, low, ptx_type, mode)
 
     return run
@@ -167,9 +167,9 @@ def _directed_f64(name: str, mode: str, *sources: LaneValues) -> LaneValues:
     """Rational arithmetic a lane: no library function rounds float64 so, so it is rare."""
     lanes = np.broadcast_arrays(*sources)
     nearest = np.atleast_1d(_NEAREST[name](*lanes))
-    flat = [np.atleast_1d(each).ravel() for each in lanes]
+    flat = [np.atleast_1d(values).ravel() for values in lanes]
     missing = np.zeros(nearest.size)
-    finite = np.all([np.isfinite(each) for each in flat], axis=0) & ~np.isnan(nearest.ravel())
+    finite = np.all([np.isfinite(values) for values in flat], axis=0) & ~np.isnan(nearest.ravel())
     for lane in np.flatnonzero(finite):
         value = nearest.flat[lane]
         if math.isinf(value):  # overflow; a division by zero is exact
@@ -177,7 +177,7 @@ def _directed_f64(name: str, mode: str, *sources: LaneValues) -> LaneValues:
             missing[lane] = 0.0 if by_zero else -value
         else:
             exact = _ROUNDING_ERRORS[name](
-                Fraction(value), *(Fraction(each[lane]) for each in flat)
+                Fraction(value), *(Fraction(values[lane]) for values in flat)
             )
             missing[lane] = (exact > 0) - (exact < 0)
     result = round_directed(nearest, missing.reshape(nearest.shape), mode)
@@ -341,8 +341,8 @@ def over_packed_parts(function: Function, part: str) -> Function:
 
     def run(*sources: LaneValues) -> LaneValues:
         whole = sources[0].dtype
-        given = zip(*map(parts, sources), strict=True)
-        results = np.broadcast_arrays(*(function(*each) for each in given))
+        lanes_of_parts = zip(*map(parts, sources), strict=True)
+        results = np.broadcast_arrays(*(function(*lanes) for lanes in lanes_of_parts))
         together = np.stack(results, axis=-1).astype(dtype, copy=False)
         return np.ascontiguousarray(together).view(whole)[..., 0]
 

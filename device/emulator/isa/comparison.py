@@ -109,4 +109,4 @@ def set_pair(name: str, ftz: str, to: str, ptx_type: str) -> Function:
 def _halves(lanes: LaneValues, ptx_type: str) -> list[LaneValues]:
     """The lower and the upper halves of packed pairs."""
     parts = (lanes.astype(np.uint16), (lanes >> np.uint32(16)).astype(np.uint16))
-    return [np.asarray(each).view(np.float16 if ptx_type == "f16" else np.uint16) for each in parts]
+    return [np.asarray(part).view(np.float16 if ptx_type == "f16" else np.uint16) for part in parts]

@@ -97,7 +97,7 @@ def convert_pair(function: Function) -> Function:
     """Two float32 to a packed pair, the first in the upper half."""
 
     def run(upper: LaneValues, lower: LaneValues) -> LaneValues:
-        halves = [np.atleast_1d(function(each)).view(np.uint16) for each in (upper, lower)]
+        halves = [np.atleast_1d(function(value)).view(np.uint16) for value in (upper, lower)]
         word = halves[0].astype(np.uint32) << np.uint32(16) | halves[1]
         return word.reshape(np.broadcast_shapes(np.shape(upper), np.shape(lower)))
 
@@ -168,7 +168,7 @@ def packed_integers(kind: str) -> Function:
 
     def run(a: LaneValues, b: LaneValues, *third: LaneValues) -> LaneValues:
         upper, lower = (
-            np.clip(each.astype(np.int64), low, high) & (2**bits - 1) for each in (a, b)
+            np.clip(value.astype(np.int64), low, high) & (2**bits - 1) for value in (a, b)
         )
         both = upper << bits | lower
         above = third[0].astype(np.int64) << 2 * bits if third else 0

@@ -57,7 +57,7 @@ def multiply_high_add_saturated(a: LaneValues, b: LaneValues, c: LaneValues) -> 
 def multiply_24(a: LaneValues, b: LaneValues, half: str) -> LaneValues:
     """The low or high 32 of the 48 bits that the product of the low 24 bits has."""
     up = np.array(40, f"{a.dtype.kind}8")
-    x, y = ((each.astype(up.dtype) << up) >> up for each in (a, b))
+    x, y = ((value.astype(up.dtype) << up) >> up for value in (a, b))
     return ((x * y) >> up.dtype.type(16 if half == "hi" else 0)).astype(a.dtype)
 
 
@@ -68,7 +68,7 @@ def absolute_difference(a: LaneValues, b: LaneValues) -> LaneValues:
 
 def divide_integers(a: LaneValues, b: LaneValues) -> LaneValues:
     """The quotient, rounded toward zero; all ones where the divisor is zero, as a GPU gives."""
-    x, y = (_unsigned(np.abs(each)) if each.dtype.kind == "i" else each for each in (a, b))
+    x, y = (_unsigned(np.abs(value)) if value.dtype.kind == "i" else value for value in (a, b))
     quotient = x // np.where(y == 0, y.dtype.type(1), y)
     if a.dtype.kind == "i":
         quotient = np.where((a < 0) != (b < 0), ~quotient + quotient.dtype.type(1), quotient)
@@ -152,7 +152,7 @@ def packed_absolute_differences(add: str, parts: int) -> Function:
         total = c if add else np.uint32(0)
         for place in range(parts):
             shift = np.uint32(bits * place)
-            x, y = (each >> shift & np.uint32((1 << bits) - 1) for each in (a, b))
+            x, y = (value >> shift & np.uint32((1 << bits) - 1) for value in (a, b))
             total = total + (
                 absolute_difference(x, y) if add else absolute_difference(x, y) << shift
             )
@@ -203,7 +203,7 @@ def extend_low_bits(mode: str, kind: str) -> Function:
 
 def popcount(value: LaneValues) -> LaneValues:
     """How many bits are set."""
-    one, two, four = (value.dtype.type(each) for each in (1, 2, 4))
+    one, two, four = (value.dtype.type(number) for number in (1, 2, 4))
     ones = ~value.dtype.type(0)
     x = value - ((value >> one) & (ones // value.dtype.type(3)))
     pairs = ones // value.dtype.type(5)

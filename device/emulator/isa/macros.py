@@ -32,10 +32,10 @@ CARRY = Register("%macro_carry")
 """The condition code register's carry flag (PTX ISA, "Extended-Precision Arithmetic")."""
 
 REGISTERS = {
-    **{each.name: "b32" for each in (*_WORDS, *_PARTS)},
-    **{each.name: "b64" for each in (WORD64, *ROW_ADDRESSES)},
-    **{each.name: "b16" for each in HALVES},
-    **{each.name: "pred" for each in (_PREDICATE, _GUARD, CARRY)},
+    **{register.name: "b32" for register in (*_WORDS, *_PARTS)},
+    **{register.name: "b64" for register in (WORD64, *ROW_ADDRESSES)},
+    **{register.name: "b16" for register in HALVES},
+    **{register.name: "pred" for register in (_PREDICATE, _GUARD, CARRY)},
 }
 """The registers that macros use, with their types."""
 
@@ -117,8 +117,8 @@ def store_matrices(instruction: Instruction) -> Iterable[Instruction]:
     opcode = instruction.opcode.replace(".aligned", "").replace("::cta", "")
     count = int(opcode.partition(".x")[2][0])
     space = ".shared" if ".shared" in opcode else ""
-    given = source.items if isinstance(source, Vector) else (source,)
-    filled = (*given, *[Immediate("int", 0)] * (4 - count))
+    items = source.items if isinstance(source, Vector) else (source,)
+    filled = (*items, *[Immediate("int", 0)] * (4 - count))
     gather = f"{opcode.replace('.shared', '').replace(f'.x{count}', '')} rows"
     yield substitute(instruction, gather, Vector(_PARTS), *filled)
     store = substitute(instruction, f"st{space}.v4.b32", destination, Vector(_PARTS))

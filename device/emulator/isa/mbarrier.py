@@ -35,9 +35,9 @@ def state_after_arrivals(drop: bool) -> Callable[..., Any]:
     """The word after `count` arrivals; with `drop`, later phases need `count` fewer."""
 
     def run(old: Any, count: Any) -> Any:
-        given = count & _COUNT
-        needed = (old >> _BITS & _COUNT) - (given if drop else np.uint64(0))
-        pending = (old & _COUNT) - given
+        arrivals = count & _COUNT
+        needed = (old >> _BITS & _COUNT) - (arrivals if drop else np.uint64(0))
+        pending = (old & _COUNT) - arrivals
         over = pending == 0
         phase = (old >> _PHASE) + over.astype(np.uint64)
         return phase << _PHASE | needed << _BITS | np.where(over, needed, pending)

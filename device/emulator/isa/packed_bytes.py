@@ -62,7 +62,7 @@ def encode_from_halves(encode: Function) -> Function:
 
     def run(pair: Any) -> Any:
         parts = [(pair >> np.uint32(shift)).astype(np.uint16) for shift in (16, 0)]
-        return encode(*(np.asarray(each).view(np.float16) for each in parts))
+        return encode(*(np.asarray(part).view(np.float16) for part in parts))
 
     return run
 

@@ -464,11 +464,11 @@ for (suffix, space), (cache, bypass), count in itertools.product(
         continue
     widest = 32 if space == "global" else 16  # 32 bytes per lane since compute capability 10.0
     moved = [
-        each
-        for each in _MEMORY_TYPES.split(",")
-        if TYPE_BYTES[each] * count <= widest
-        and (count < 8 or TYPE_BYTES[each] == 4)
-        and (each, count) != ("b128", 2)
+        ptx_type
+        for ptx_type in _MEMORY_TYPES.split(",")
+        if TYPE_BYTES[ptx_type] * count <= widest
+        and (count < 8 or TYPE_BYTES[ptx_type] == 4)
+        and (ptx_type, count) != ("b128", 2)
     ]
     if not moved:
         continue
@@ -481,7 +481,9 @@ for (suffix, space), (cache, bypass), count in itertools.product(
         op(f"st{pattern}", None, "", "{0}", kind="store", **common)
 
 for space, count in itertools.product(("", ".global"), (1, 2, 4)):  # `ldu`: as plain loads
-    moved = [each for each in _MEMORY_TYPES.split(",") if TYPE_BYTES[each] * count <= 16]
+    moved = [
+        ptx_type for ptx_type in _MEMORY_TYPES.split(",") if TYPE_BYTES[ptx_type] * count <= 16
+    ]
     vector = "" if count == 1 else f".v{count}"
     where: dict[str, Any] = {"space": space[1:] or "generic", "vector": count}
     op(f"ldu{space}{vector}.{{{','.join(moved)}}}", None, "{0}", kind="load", **where)
@@ -620,17 +622,17 @@ op("wmma.address.{row,col}", make=wmma.lane_address, to="u64", of="u64 u32 u32 u
 op("wmma.column", wmma.column_address, "u64", "u64 u32 u32 u32")
 for opcode in wmma.load_store_opcodes():
     op(opcode, wmma.expand_load_store, kind="macro")
-for each in wmma.wmma_products():
-    op(each.opcode, wmma.flatten_fragments, kind="macro")
-    word = "f64" if each.element == "f64" else "b32"
+for wmma_product in wmma.wmma_products():
+    op(wmma_product.opcode, wmma.flatten_fragments, kind="macro")
+    word = "f64" if wmma_product.element == "f64" else "b32"
     op(
-        f"{each.opcode} result",
-        wmma.wmma_mma(each),
-        " ".join([word] * each.registers("d")),
-        " ".join([word] * sum(map(each.registers, "abc"))),
+        f"{wmma_product.opcode} result",
+        wmma.wmma_mma(wmma_product),
+        " ".join([word] * wmma_product.registers("d")),
+        " ".join([word] * sum(map(wmma_product.registers, "abc"))),
         kind="warp",
-        flops=0 if each.result == "s32" else each.flop // 32,
-        tensor={"f16": "fp16", "tf32": "tf32", "bf16": "bf16"}.get(each.element, ""),
+        flops=0 if wmma_product.result == "s32" else wmma_product.flop // 32,
+        tensor={"f16": "fp16", "tf32": "tf32", "bf16": "bf16"}.get(wmma_product.element, ""),
     )
 
 # --- Control -------------------------------------------------------------------------------

@@ -135,9 +135,9 @@ def distribute_rows(count: int, transposed: bool) -> Callable[..., Any]:
     return run
 
 
-def transpose_fragment(active: Mask, given: Lanes) -> Lanes:
+def transpose_fragment(active: Mask, fragment: Lanes) -> Lanes:
     """`movmatrix.m8n8.trans`: transposes a matrix whose rows are held by four lanes each."""
-    halves = np.ascontiguousarray(given).view(np.uint16).reshape(-1, 8, 8)
+    halves = np.ascontiguousarray(fragment).view(np.uint16).reshape(-1, 8, 8)
     turned = np.ascontiguousarray(halves.swapaxes(1, 2))
     return turned.reshape(-1, 64).view(np.uint32)
 
@@ -192,8 +192,8 @@ def gather_rows(transposed: bool) -> Callable[..., Any]:
     The inverse of `distribute_rows`, for four matrices.
     """
 
-    def run(active: Mask, *given: Lanes) -> Any:
-        words = np.ascontiguousarray(np.stack(given, axis=1))  # (warps, matrix, lane)
+    def run(active: Mask, *registers: Lanes) -> Any:
+        words = np.ascontiguousarray(np.stack(registers, axis=1))  # (warps, matrix, lane)
         matrices = words.view(np.uint16).reshape(-1, 4, 8, 8)
         if transposed:
             matrices = np.ascontiguousarray(matrices.swapaxes(2, 3))

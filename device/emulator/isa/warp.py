@@ -72,8 +72,8 @@ def shuffle(mode: str) -> Callable[..., tuple[LaneValues, LaneValues]]:
 def _member_groups(active: Mask, mask: LaneValues) -> Iterator[tuple[Mask, Mask]]:
     """For each distinct member mask: the lanes that have it, and those of them that it names."""
     for members in np.unique(mask[active]):
-        given = active & (mask == members)
-        yield given, given & ((members >> _LANE) & np.uint32(1) == 1)
+        lanes = active & (mask == members)
+        yield lanes, lanes & ((members >> _LANE) & np.uint32(1) == 1)
 
 
 def _over_members(
@@ -81,8 +81,8 @@ def _over_members(
 ) -> LaneValues:
     """A value per warp, computed from its members and returned to each of them."""
     result = np.zeros(active.shape, dtype)
-    for given, members in _member_groups(active, mask):
-        np.copyto(result, function(members)[:, None], where=given)
+    for lanes, members in _member_groups(active, mask):
+        np.copyto(result, function(members)[:, None], where=lanes)
     return result
 
 
@@ -111,20 +111,20 @@ def active_mask(active: Mask) -> LaneValues:
 def match_any(active: Mask, value: LaneValues, mask: LaneValues) -> LaneValues:
     """`match.any.sync`: the members that hold the same value as each lane."""
     result = np.zeros(active.shape, np.uint32)
-    for given, members in _member_groups(active, mask):
+    for lanes, members in _member_groups(active, mask):
         same = (value[:, :, None] == value[:, None, :]) & members[:, None, :]
         found = (same * (np.uint32(1) << _LANE)).sum(axis=2, dtype=np.uint32)
-        np.copyto(result, found, where=given)
+        np.copyto(result, found, where=lanes)
     return result
 
 
 def match_all(active: Mask, value: LaneValues, mask: LaneValues) -> tuple[LaneValues, LaneValues]:
     """`match.all.sync`: the members where all hold one value, else 0; and whether they do."""
     result = np.zeros(active.shape, np.uint32)
-    for given, members in _member_groups(active, mask):
+    for lanes, members in _member_groups(active, mask):
         first = np.take_along_axis(value, members.argmax(axis=1)[:, None], axis=1)
         same = ((value == first) | ~members).all(axis=1)
-        np.copyto(result, np.where(same, _ballot_bits(members), np.uint32(0))[:, None], where=given)
+        np.copyto(result, np.where(same, _ballot_bits(members), np.uint32(0))[:, None], where=lanes)
     return result, result != 0
 
 
@@ -135,8 +135,8 @@ def reduce_members(function: np.ufunc, identity: int) -> Function:
         neutral = np.array(identity).astype(value.dtype)
 
         def combined(members: Mask) -> LaneValues:
-            given = np.where(members, value, neutral)
-            return np.asarray(function.reduce(given, axis=1, dtype=value.dtype))
+            lanes = np.where(members, value, neutral)
+            return np.asarray(function.reduce(lanes, axis=1, dtype=value.dtype))
 
         return _over_members(active, mask, value.dtype, combined)
 

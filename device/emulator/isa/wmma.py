@@ -111,7 +111,7 @@ _RESULT_TYPES: dict[str, list[tuple[str, str, str]]] = {
 def load_store_opcodes() -> Iterator[str]:
     """All `wmma.load` and `wmma.store`."""
     for shape, factors in SHAPES.items():
-        sums = dict.fromkeys(result for each in factors for result, _, _ in _RESULT_TYPES[each])
+        sums = dict.fromkeys(result for factor in factors for result, _, _ in _RESULT_TYPES[factor])
         kinds = [("load.a", factors), ("load.b", factors), ("load.c", sums), ("store.d", sums)]
         for what, types in kinds:
             for layout, space, number in itertools.product(
@@ -167,7 +167,7 @@ def _factor_layout(matrix: str, layout: str, shape: str, element: str) -> _Fragm
     rows, columns = logical if layout == "row" else logical[::-1]
     step = max(4 // _BYTES[element], 1)
     words = columns // step
-    lanes = next(each for each in (4, 2, 8) if words % each == 0 and rows % (32 // each) == 0)
+    lanes = next(count for count in (4, 2, 8) if words % count == 0 and rows % (32 // count) == 0)
     return _FragmentLayout(rows, columns, step, lanes)
 
 
@@ -203,7 +203,7 @@ def lane_address(layout: str) -> Callable[..., Any]:
 def expand_load_store(instruction: Instruction) -> Iterable[Instruction]:
     """`wmma.load` or `wmma.store`: an address per block of rows, and one access per block."""
     words = instruction.opcode.replace("::cta", "").split(".")
-    _, direction, matrix, *rest = [each for each in words if each not in ("sync", "aligned")]
+    _, direction, matrix, *rest = [word for word in words if word not in ("sync", "aligned")]
     layout, shape, *rest = rest
     space = f".{rest[0]}" if len(rest) > 1 else ""
     element = rest[-1]
@@ -227,8 +227,8 @@ def expand_load_store(instruction: Instruction) -> Iterable[Instruction]:
     crossed = accumulates and layout == "col"
     starts = {row: ROW_ADDRESSES[number] for number, row in enumerate(dict(spread.places))}
     for row, register in starts.items():
-        given = (row, spread.lanes, spread.step, size)
-        numbers = (Immediate("int", each) for each in given)
+        values = (row, spread.lanes, spread.step, size)
+        numbers = (Immediate("int", number) for number in values)
         opcode = f"wmma.address.{'col' if crossed else 'row'}"
         yield substitute(instruction, opcode, register, where.base, stride, _LANEID, *numbers)
     if crossed:
@@ -265,7 +265,7 @@ def _move_by_element(
     size: int,
 ) -> Iterator[Instruction]:
     """Load or store an accumulator with contiguous columns in memory, element by element."""
-    offset = next(each.offset for each in of.operands if isinstance(each, Address))
+    offset = next(operand.offset for operand in of.operands if isinstance(operand, Address))
     at_column = ROW_ADDRESSES[-1]
     for number, (row, column) in enumerate(spread.places):
         values: Sequence[Operand] = items[2 * number : 2 * number + 2]
@@ -274,7 +274,7 @@ def _move_by_element(
             if what.startswith("store"):
                 yield substitute(of, "mov.b32", Vector(HALVES), items[number])
         for part, value in enumerate(values):
-            numbers = (Immediate("int", each) for each in (column + part, size))
+            numbers = (Immediate("int", number) for number in (column + part, size))
             yield substitute(of, "wmma.column", at_column, starts[row], stride, *numbers)
             yield _load_or_store(of, f"{what}.b{8 * size}", Address(at_column, offset), value)
         if size == 2 and what.startswith("load"):
@@ -283,7 +283,7 @@ def _move_by_element(
 
 def column_address(start: Any, stride: Any, number: Any, size: Any) -> Any:
     """An address advanced by a number of columns."""
-    wide = [each.astype(np.uint64) for each in (stride, number, size)]
+    wide = [value.astype(np.uint64) for value in (stride, number, size)]
     return start + wide[0] * wide[1] * wide[2]
 
 
@@ -292,8 +292,8 @@ def column_address(start: Any, stride: Any, number: Any, size: Any) -> Any:
 
 def flatten_fragments(instruction: Instruction) -> Iterable[Instruction]:
     """`wmma.mma` with each register of its matrices as a separate source."""
-    to, *given = instruction.operands
-    sources = [item for each in given for item in _items(each)]
+    to, *inputs = instruction.operands
+    sources = [item for operand in inputs for item in _items(operand)]
     opcode = instruction.opcode.replace(".aligned", "")
     yield replace(instruction, opcode=f"{opcode} result", operands=(to, *sources))
 
@@ -308,25 +308,25 @@ def wmma_mma(product: WmmaProduct) -> Callable[..., Any]:
     Each register is an array of shape (warps, 32).
     """
     shape, element, result = product.shape, product.element, product.result
-    counts = [product.registers(each) for each in "ab"]
+    counts = [product.registers(matrix) for matrix in "ab"]
     spreads = [
         _factor_layout(m, way, shape, element) for m, way in zip("ab", product.layouts, strict=True)
     ]
     tables = [
-        each.table() if way == "row" else each.table().T
-        for each, way in zip(spreads, product.layouts, strict=True)
+        spread.table() if way == "row" else spread.table().T
+        for spread, way in zip(spreads, product.layouts, strict=True)
     ]
-    used = [len(each.places) for each in spreads]
+    used = [len(spread.places) for spread in spreads]
     pairs = _accumulator_layout(shape).table()
     clamp = product.ending == ".satfinite"
 
-    def run(active: Any, *given: Any) -> tuple[Any, ...]:
+    def run(active: Any, *values: Any) -> tuple[Any, ...]:
         ends = np.cumsum([0, *counts])
         factors = [
-            fragment_elements(_packed(given[start : start + count]), element)[:, table]
+            fragment_elements(_packed(values[start : start + count]), element)[:, table]
             for start, count, table in zip(ends, used, tables, strict=False)
         ]
-        added = fragment_elements(_packed(given[ends[2] :]), product.accumulator)[:, pairs]
+        added = fragment_elements(_packed(values[ends[2] :]), product.accumulator)[:, pairs]
         total = rounded_sum(factors[0], factors[1], added, result, clamp)
         fragments = np.empty((len(total), pairs.size), total.dtype)
         fragments[:, pairs] = total

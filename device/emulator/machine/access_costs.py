@@ -181,32 +181,32 @@ class Patterns:
 
     def sectors(self, pattern: Pattern, offset: int) -> SectorCount:
         """The sectors of a pattern with `offset` bytes added to every address."""
-        found: SectorCount | None = pattern.costs.get(("global", offset, 0))
-        if found is None:
-            found = count_sectors(pattern.relative, pattern.active, offset)
-            self._keep(pattern, ("global", offset, 0), found)
-        return found
+        cost: SectorCount | None = pattern.costs.get(("global", offset, 0))
+        if cost is None:
+            cost = count_sectors(pattern.relative, pattern.active, offset)
+            self._keep(pattern, ("global", offset, 0), cost)
+        return cost
 
     def local(self, pattern: Pattern, offset: int, width: int) -> SectorCount:
         """The sectors of a local-memory pattern with `offset` bytes added to every address."""
-        found: SectorCount | None = pattern.costs.get(("local", offset, width))
-        if found is None:
-            found = count_local(pattern.relative, pattern.active, offset, width)
-            self._keep(pattern, ("local", offset, width), found)
-        return found
+        cost: SectorCount | None = pattern.costs.get(("local", offset, width))
+        if cost is None:
+            cost = count_local(pattern.relative, pattern.active, offset, width)
+            self._keep(pattern, ("local", offset, width), cost)
+        return cost
 
     def wavefronts(self, pattern: Pattern, offset: int, width: int) -> WavefrontCount:
         """The wavefronts of a pattern with `offset` bytes added to every address."""
         moved = offset % BANK_BYTES
-        found: WavefrontCount | None = pattern.costs.get(("shared", moved, width))
-        if found is None:
-            found = count_wavefronts(pattern.relative + moved, pattern.active, width)
-            pattern.costs["shared", moved, width] = found
-        return found
+        cost: WavefrontCount | None = pattern.costs.get(("shared", moved, width))
+        if cost is None:
+            cost = count_wavefronts(pattern.relative + moved, pattern.active, width)
+            pattern.costs["shared", moved, width] = cost
+        return cost
 
-    def _keep(self, pattern: Pattern, asked: tuple[str, int, int], found: SectorCount) -> None:
-        pattern.costs[asked] = found
-        self._hold(found.per_warp.nbytes + found.offsets.nbytes)
+    def _keep(self, pattern: Pattern, key: tuple[str, int, int], cost: SectorCount) -> None:
+        pattern.costs[key] = cost
+        self._hold(cost.per_warp.nbytes + cost.offsets.nbytes)
 
     def _hold(self, more_bytes: int) -> None:
         """Note memory in use, and forget all patterns beyond the limit; users keep theirs."""

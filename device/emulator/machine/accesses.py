@@ -155,9 +155,9 @@ class Accesses:
         permitted_lanes, observers = self._policy.permitted_lanes, self._observers
 
         def access_segment(
-            segment: Segment, window: int, mask: Mask | None, found: list[AccessedElements]
+            segment: Segment, window: int, mask: Mask | None, accessed: list[AccessedElements]
         ) -> Mask | None:
-            """Add the elements in one segment to those found; gives the lanes refused, if any."""
+            """Add the elements of one segment to `accessed`; returns the refused lanes, if any."""
             addresses, rest = self._resolve(name, base, segment, window, shift, mask), offset
             if (addresses.misalignment | offset) & (size - 1):  # their sum may be aligned
                 moved_base = np.asarray(base - window).astype(np.int64) + offset
@@ -177,27 +177,27 @@ class Accesses:
             moved = rest >> shift
             if moved < 0 or addresses.low < segment.origin:
                 # A base before the memory's start would count from its end as an index.
-                found.append((segment, addresses.position + moved, 0, permitted))
+                accessed.append((segment, addresses.position + moved, 0, permitted))
             else:
-                found.append((segment, addresses.position, moved, permitted))
+                accessed.append((segment, addresses.position, moved, permitted))
             return refused
 
         def access_space(mask: Mask | None) -> list[AccessedElements]:
-            found: list[AccessedElements] = []
-            refused = access_segment(own_segment, 0, mask, found)
-            return found if refused is None else self._with_refused(found, [refused])
+            accessed: list[AccessedElements] = []
+            refused = access_segment(own_segment, 0, mask, accessed)
+            return accessed if refused is None else self._with_refused(accessed, [refused])
 
         def access_generic(mask: Mask | None) -> list[AccessedElements]:
             active = self._alive if mask is None else mask
             address = np.broadcast_to(base, self.lanes) + offset
-            found: list[AccessedElements] = []
+            accessed: list[AccessedElements] = []
             refusals = []
             for space, window, lanes in split_by_space(address, active):
                 chosen = None if lanes.all() else lanes
-                refused = access_segment(self._segments[space], window, chosen, found)
+                refused = access_segment(self._segments[space], window, chosen, accessed)
                 if refused is not None:
                     refusals.append(refused)
-            return self._with_refused(found, refusals) if refusals else found
+            return self._with_refused(accessed, refusals) if refusals else accessed
 
         if row.space == "generic":
             return access_generic
@@ -221,15 +221,15 @@ class Accesses:
         return resolved
 
     def _with_refused(
-        self, found: list[AccessedElements], refusals: Sequence[Mask]
+        self, accessed: list[AccessedElements], refusals: Sequence[Mask]
     ) -> list[AccessedElements]:
         """Let the lanes that the policy refused access memory that holds zeros and is dropped."""
         refused = np.logical_or.reduce(refusals)
         if refused.any():
             dropped = Segment("dropped", np.zeros(_WIDEST_ACCESS, np.uint8), _WIDEST_ACCESS)
             position = np.zeros(np.count_nonzero(refused), np.int64)
-            found.append((dropped, position, 0, refused))
-        return found
+            accessed.append((dropped, position, 0, refused))
+        return accessed
 
 
 def build_segments(
