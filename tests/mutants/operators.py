@@ -1,7 +1,7 @@
 """The mutation operators: small changes of a module's syntax tree, each a single fault.
 
 Code that cannot change a result is left out: docstrings, annotations, decorators, message texts,
-`raise` statements, and the `strict` argument of `zip`.
+`raise` statements, the `strict` argument of `zip`, and -1 in `reshape`.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class _Walk:
             above: The node's ancestors, outermost first.
             at_import: Whether the node runs at import.
         """
-        if _is_excluded(node):
+        if _is_excluded(node, above):
             return
         for kind, new in _changes(node, above):
             self._add(kind, node, new, path, above, at_import)
@@ -174,7 +174,11 @@ def _children(node: ast.AST) -> Iterator[tuple[str, int | None, ast.AST]]:
                     yield field, index, child
 
 
-def _is_excluded(node: ast.AST) -> bool:
+def _is_reshape(call: ast.Call) -> bool:
+    return isinstance(call.func, ast.Attribute) and call.func.attr == "reshape"
+
+
+def _is_excluded(node: ast.AST, above: tuple[ast.AST, ...]) -> bool:
     match node:
         case ast.Raise() | ast.JoinedStr() | ast.Import() | ast.ImportFrom():
             return True
@@ -188,6 +192,9 @@ def _is_excluded(node: ast.AST) -> bool:
             return name in TYPING
         case ast.keyword(arg="strict"):
             return True
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=1)):
+            # NumPy reads any negative number as "as many as there are".
+            return isinstance(above[-1], ast.Call) and _is_reshape(above[-1])
     return False
 
 

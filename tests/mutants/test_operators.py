@@ -69,6 +69,7 @@ def test_a_returned_truth_value_is_negated() -> None:
         "raise ValueError(f'{1 + 1}' + str(2))",
         "x = f'{a + 1}'",
         "x = zip(a, b, strict=True)",
+        "x = a.reshape(-1, b)",
         "if TYPE_CHECKING:\n    import a",
     ],
 )

@@ -9,8 +9,9 @@ the acquiring operation is not required: NVIDIA's own threadFenceReduction has n
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 
 from memlab.device.emulator.checks.observations import THREAD_BITS
 
@@ -125,12 +126,10 @@ class ReleaseAcquireOrder:
     def knows(self, thread: int, other: int, time: int) -> bool:
         """Whether a thread has acquired another thread's access at a time."""
         for location, operations in self._acquired_by(thread).items():
-            history = self._histories.get(location)
-            if history is None:
-                continue
-            by_thread = _last_release_time(history.threads.get(other), operations)
-            by_block = _last_release_time(history.blocks.get(other >> THREAD_BITS), operations)
-            if max(by_thread, by_block) >= time:
+            history = self._histories[location]
+            by_thread = history.threads.get(other, ())
+            by_block = history.blocks.get(other >> THREAD_BITS, ())
+            if _covers(by_thread, operations, time) or _covers(by_block, operations, time):
                 return True
         return False
 
@@ -142,12 +141,10 @@ class ReleaseAcquireOrder:
 
 def _merge_acquired(into: AcquiredOperations, more: AcquiredOperations) -> None:
     for location, operations in more.items():
-        into[location] = max(into.get(location, -1), operations)
+        into[location] = max(into.get(location, operations), operations)
 
 
-def _last_release_time(releases: list[tuple[int, int]] | None, operations: int) -> int:
-    """The time of the last release among the first operations at a location; -1 without one."""
-    if not releases:
-        return -1
-    count = bisect_right(releases, (operations, 1 << 62))
-    return releases[count - 1][1] if count else -1
+def _covers(releases: Sequence[tuple[int, int]], operations: int, time: int) -> bool:
+    """Whether the first operations at a location released the accesses up to a time."""
+    count = bisect_right(releases, operations, key=itemgetter(0))
+    return count > 0 and releases[count - 1][1] >= time

@@ -104,6 +104,14 @@ def acquire(
 
 KNOWS_LESS: list[Step] = [("release", 3, 0, 26), ("release", 4, 0, 11), ("load", 0, 0, 0)]
 """Who releases last knows less of a third thread than who did before it."""
+CHAIN: list[Step] = [("release", 0, 0, 1), ("atomic", 3, 0, 0), ("release", 3, 1, 1)]
+CHAIN += [("load", 1, 1, 0)]
+"""Who releases passes on what it had acquired elsewhere."""
+LATEST: list[Step] = [("release", 0, 0, 1), ("release", 0, 0, 1), ("release", 1, 0, 25)]
+LATEST += [("load", 3, 0, 0)]
+MERGED: list[Step] = [("release", 3, 0, 1), ("load", 1, 0, 0), ("release", 4, 0, 1)]
+MERGED += [("load", 0, 0, 0), ("some", 0, 0, 3)]
+"""Of what two threads have acquired at one place, the later operation counts."""
 NEW_BLOCKS: list[Step] = [("release", 0, 2, 1), ("release", 0, 0, 1), ("begin", 0, 0, 0)]
 NEW_BLOCKS += [("load", 1, 2, 0), ("load", 2, 0, 0)]
 OLD_BLOCK: list[Step] = [("release", 3, 0, 1), ("load", 0, 0, 0), ("block", 0, 0, 0)]
@@ -119,6 +127,9 @@ BY_TWO: list[Step] = [
 @example(KNOWS_LESS)
 @example(NEW_BLOCKS)
 @example(OLD_BLOCK)
+@example(MERGED)
+@example(CHAIN)
+@example(LATEST)
 @example(BY_TWO)
 @given(st.lists(STEPS, max_size=14))
 def test_a_thread_knows_all_that_was_released_before_it_acquired(steps: list[Step]) -> None:

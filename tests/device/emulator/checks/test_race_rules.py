@@ -1,0 +1,196 @@
+"""Which two accesses race: small programs, each with what is found in it."""
+
+import numpy as np
+import pytest
+from ptx import Mistake, check, kernel, numbered
+
+HEAD = ".reg .pred %p, %q; .reg .b32 %t, %x<9>; .reg .b64 %a<4>; .shared .align 16 .b8 s[64]; "
+HEAD += "mov.u32 %t, %tid.x; ld.param.u64 %a0, [a]; "
+
+
+def races(*lines: str, threads: int = 64, grid: int = 1) -> list[Mistake]:
+    """What racecheck finds; a line `T: PTX` is for thread T alone, `T-U: PTX` for T to U."""
+    text = []
+    for line in lines:
+        who, _, what = line.rpartition(": ")
+        if who:
+            first, _, last = who.partition("-")
+            guard = f"setp.ge.u32 %p, %t, {first}; setp.le.and.u32 %p, %t, {last or first}, %p; "
+            what = guard + " ".join(f"@%p {each};" for each in what.split("; "))
+        else:
+            what += ";"
+        text.append(what)
+    text[0] = HEAD + text[0]
+    body = "\n".join([*text, "ret;"])
+    array = {"a": np.zeros(64, np.uint32)}
+    found = check(kernel(numbered(body), ".u64 a"), array, grid=grid, block=threads)
+    return found.of("racecheck")
+
+
+def kinds(found: list[Mistake]) -> list[tuple[str, int, int]]:
+    """Kind and both lines of each."""
+    return [(each.kind, each.at[0], each.other[0]) for each in found if each.other is not None]
+
+
+# --- The same value ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("second", "found"),
+    [
+        ("st.shared.u32 [s], 257", []),
+        ("st.shared.u32 [s], 256", [("WAW", 2, 1)]),  # one byte differs
+        ("red.shared.add.u32 [s], 257", [("WAW", 2, 1)]),
+    ],
+)
+def test_a_store_of_the_same_value_is_no_race(
+    second: str, found: list[tuple[str, int, int]]
+) -> None:
+    assert kinds(races("0: st.shared.u32 [s], 257", f"32: {second}")) == found
+
+
+def test_the_same_value_that_an_atomic_left_is_a_race() -> None:
+    assert kinds(races("0: red.shared.add.u32 [s], 7", "32: st.shared.u32 [s], 7")) == [
+        ("WAW", 2, 1)
+    ]
+
+
+def test_the_same_value_is_a_race_where_others_read_meanwhile() -> None:
+    found = races(
+        "0: st.shared.u32 [s], 7", "1: ld.shared.u32 %x0, [s]", "32: st.shared.u32 [s], 7"
+    )
+    assert sorted(kinds(found)) == [("RAW", 2, 1), ("WAR", 3, 2), ("WAW", 3, 1)]
+
+
+def test_only_the_places_that_differ_race() -> None:
+    found = races(
+        "0: st.shared.v4.u32 [s], {1, 2, 3, 4}",
+        "32: st.shared.v4.u32 [s], {1, 2, 9, 4}",
+        "0: ld.shared.u8 %x0, [s+60]",  # bytes are told apart
+    )
+    assert [(each.kind, each.offset, each.count) for each in found] == [("WAW", 8, 1)]
+
+
+# --- Lanes of one instruction --------------------------------------------------------------------
+
+
+def test_lanes_that_store_different_values_at_once_race() -> None:
+    found = races("and.b32 %x0, %t, 1; st.shared.v2.u32 [s], {5, %x0}")
+    assert [(each.kind, each.offset, each.count) for each in found] == [("WAW", 4, 32)]
+    assert (found[0].at, found[0].other) == ((1, 0, 0), (1, 0, 63))
+    assert races("st.shared.v2.u32 [s], {5, 6}") == []
+
+
+def test_lanes_that_store_the_same_value_race_where_others_have_read() -> None:
+    found = races(
+        "3: ld.shared.u32 %x0, [s]", "4-6: st.shared.u32 [s], 5", "st.shared.u32 [s+4], 1"
+    )
+    assert sorted(kinds(found)) == [("WAR", 2, 1), ("WAW", 2, 2)]
+
+
+def test_elements_of_neighbours_are_told_apart() -> None:
+    start = "mul.lo.u32 %x1, %t, 8; mov.u32 %x2, s; add.u32 %x2, %x2, %x1"
+    found = races(
+        start,
+        "0-3: st.shared.v2.u32 [%x2], {%t, %t}",
+        "32: ld.shared.u32 %x0, [s+20]",
+    )
+    assert [(each.kind, each.offset, each.count) for each in found] == [("RAW", 20, 1)]
+    assert found[0].other == (2, 0, 2)
+
+
+# --- Volatile flags behind fences ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("lines", "races_at_the_flag"),
+    [
+        (["0-1: membar.gl", "0-1: st.volatile.shared.u32 [s+16], 1"], False),
+        (["0-1: st.volatile.shared.u32 [s+16], 1"], True),
+        (["5: membar.gl", "0-1: st.volatile.shared.u32 [s+16], 1"], True),
+        (["0: membar.gl", "0-1: st.volatile.shared.u32 [s+16], 1"], True),
+        (["0-1: membar.cta", "0-1: st.volatile.shared.u32 [s+16], 1"], False),
+        (
+            [
+                "0-1: membar.gl",
+                "1: st.shared.u32 [s+8], 1",
+                "0-1: st.volatile.shared.u32 [s+16], 1",
+            ],
+            True,  # what thread 1 has stored since its fence is not behind it
+        ),
+        (
+            [
+                "1: st.shared.u32 [s+8], 1",
+                "0-1: membar.gl",
+                "0-1: st.volatile.shared.u32 [s+16], 1",
+            ],
+            False,
+        ),
+    ],
+)
+def test_a_volatile_store_is_a_flag_right_behind_a_fence_of_every_thread(
+    lines: list[str], races_at_the_flag: bool
+) -> None:
+    found = races(*lines, "32: ld.volatile.shared.u32 %x0, [s+16]")
+    assert ("RAW" in {each.kind for each in found}) == races_at_the_flag
+
+
+def test_volatile_races_with_plain_accesses_and_not_with_atomics() -> None:
+    load = "32: ld.volatile.shared.u32 %x0, [s]"
+    assert kinds(races("0: st.shared.u32 [s], 1", load)) == [("RAW", 2, 1)]
+    assert kinds(races("0: st.volatile.shared.u32 [s], 1", load)) == [("RAW", 2, 1)]
+    assert races("0: red.shared.add.u32 [s], 1", load) == []
+    assert kinds(races("0: red.shared.add.u32 [s], 1", "32: ld.shared.u32 %x0, [s]")) == [
+        ("RAW", 2, 1)
+    ]
+
+
+# --- Release and acquire -------------------------------------------------------------------------
+
+PUBLISH = "0: st.global.u32 [%a0], 7"
+COLLECT = "32-40: ld.global.u32 %x1, [%a0]"
+
+
+@pytest.mark.parametrize("scope", ["gpu", "cta"])
+@pytest.mark.parametrize("read", ["ld.acquire.{}.global.u32 %x0, [%a0+8]"])
+def test_a_release_needs_no_fence(scope: str, read: str) -> None:
+    flag = f"0: st.release.{scope}.global.u32 [%a0+8], 1"
+    assert races(PUBLISH, flag, f"32-40: {read.format(scope)}", COLLECT) == []
+    relaxed = flag.replace("release", "relaxed")
+    assert [
+        e[0] for e in kinds(races(PUBLISH, relaxed, f"32-40: {read.format(scope)}", COLLECT))
+    ] == ["RAW"]
+
+
+def test_every_lane_acquires_by_its_own_load() -> None:
+    lines = [PUBLISH, "0: membar.gl", "0: st.volatile.global.u32 [%a0+8], 1"]
+    lines.append("32-36: ld.volatile.global.u32 %x0, [%a0+8]")
+    found = races(*lines, COLLECT)
+    assert [(each.kind, each.count, each.at) for each in found] == [("RAW", 4, (5, 0, 37))]
+
+
+def test_every_lane_releases_what_it_has_stored() -> None:
+    lines = ["mul.wide.u32 %a1, %t, 4; add.u64 %a1, %a1, %a0"]
+    lines += [
+        "0-3: st.global.u32 [%a1], 7",
+        "0-3: membar.gl",
+        "0-3: red.global.add.u32 [%a0+64], 1",
+    ]
+    lines += ["40: atom.global.add.u32 %x0, [%a0+64], 0"]
+    assert races(*lines, *(f"40: ld.global.u32 %x1, [%a0+{4 * n}]" for n in range(4))) == []
+
+
+def test_what_is_for_the_block_is_not_for_other_blocks() -> None:
+    # The block that runs first publishes, the other one collects.
+    first = "mov.u32 %x3, %ctaid.x; setp.eq.u32 %q, %x3, 0; @!%q bra OTHER"
+    for scope, found in (("gpu", 0), ("cta", 1)):
+        lines = [first, PUBLISH, f"0: red.release.{scope}.global.add.u32 [%a0+8], 1", "ret"]
+        lines.append(f"OTHER:atom.acquire.{scope}.global.add.u32 %x0, [%a0+8], 1")
+        lines.append("ld.global.u32 %x1, [%a0]")
+        assert len(races(*lines, grid=2, threads=32)) == found
+
+
+def test_the_threads_of_the_largest_blocks_are_told_apart() -> None:
+    lines = ["600: st.shared.u32 [s], 1", "1000: ld.shared.u32 %x0, [s]"]
+    found = races(*lines, threads=1024, grid=2)
+    assert [(each.at, each.other, each.count) for each in found] == [((2, 0, 1000), (1, 0, 600), 2)]
