@@ -1,18 +1,19 @@
-"""A lesson: a page of Markdown with holes for what `memlab` prints.
+"""A lesson: a page of Markdown with placeholders for the output of `memlab`.
 
-Four things in it are not plain Markdown:
+It extends Markdown by four elements:
 
-- A ```console block holds commands, each on a line that begins with `$ memlab`. On the page, each
-  is followed by what it printed.
-- A ```cuda block that is empty and names a file shows that file of docs/examples; every lesson's
-  commands find these files where they run.
-- A comment `<!-- figures … -->` names documents, a line each: `naive = memlab analyze naive`. The
-  command is run with `--json`.
-- `{{ naive.flop / 1e9 | .2f }}` is a figure out of such a document: keys, indices, sums, products
-  and quotients, then Python's format (a whole number has commas if none is given). A run that was
-  recorded on a GPU too has what that gave under `measured`: `{{ naive.measured.duration_ns }}`.
+- A ```console block holds commands, one per line, each after `$ memlab`. On the page, the output of
+  each command follows it.
+- An empty ```cuda block that names a file shows this file of docs/examples. The commands of every
+  lesson run in a copy of that folder.
+- A comment `<!-- figures … -->` names JSON documents, one per line: `naive = memlab analyze naive`.
+  The command is run with `--json`.
+- A placeholder `{{ naive.flop / 1e9 | .2f }}` is a figure from such a document: an expression of
+  keys, indices, + - * and /, then a Python format (default: whole numbers with commas). If an
+  H200 recorded the same launch as a run, the run's document has the recorded figures under
+  `measured`: `{{ naive.measured.duration_ns }}`.
 
-So nothing that a command prints is typed by hand, and a figure in the text cannot grow old.
+So no output is typed by hand, and no figure in the text can become outdated.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ from typing import Any
 PROMPT = "$ memlab "
 EXAMPLES = Path(__file__).parent / "examples"
 RECORDED = Path(__file__).parent / "results" / "h200-counters.csv"
-"""What every kernel of the catalog did on an H200, by `python -m benchmarks.counters`."""
+"""The counters of every kernel of the catalog on an H200, from `python -m benchmarks.counters`."""
 
 _FIGURES = re.compile(r"<!-- figures\n(.*?)-->\n+", re.DOTALL)
 _CONSOLE = re.compile(r"```console\n(.*?)```", re.DOTALL)
 _SOURCE = re.compile(r"```cuda (\S+)\n```")
-_HOLE = re.compile(r"\{\{(.+?)\}\}", re.DOTALL)
+_PLACEHOLDER = re.compile(r"\{\{(.+?)\}\}", re.DOTALL)
 _OPERATIONS: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -43,27 +44,27 @@ _OPERATIONS: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Div: operator.truediv,
 }
 
-Words = tuple[str, ...]
-"""A command's words behind `memlab`."""
+Arguments = tuple[str, ...]
+"""The arguments of a command, after `memlab`."""
 
 
 class LessonError(Exception):
-    """A lesson is written wrongly; the message says where."""
+    """A lesson has a mistake; the message names the lesson and the mistake."""
 
 
 @dataclass(frozen=True)
 class Lesson:
-    """A lesson as it is written.
+    """The source of a lesson.
 
     Attributes:
-        name: The file's name without its ending; begins with the lesson's number.
+        name: The file's name without its extension; begins with the lesson's number.
         text: The Markdown, without the comment that names the figures.
         figures: The command of each document, by the name that the text uses.
     """
 
     name: str
     text: str
-    figures: Mapping[str, Words]
+    figures: Mapping[str, Arguments]
 
     @property
     def title(self) -> str:
@@ -72,12 +73,12 @@ class Lesson:
 
     @property
     def question(self) -> str:
-        """What the lesson asks: the first paragraph, a quotation."""
+        """The question of the lesson: the first paragraph, a quotation."""
         quoted = [line[2:] for line in self.text.splitlines() if line.startswith("> ")]
         return " ".join(quoted)
 
     @property
-    def commands(self) -> tuple[Words, ...]:
+    def commands(self) -> tuple[Arguments, ...]:
         """The commands that the page shows, in order."""
         return tuple(
             command for block in _CONSOLE.findall(self.text) for command in _commands(block)
@@ -85,15 +86,18 @@ class Lesson:
 
     @property
     def expressions(self) -> tuple[str, ...]:
-        """What the holes in the text ask for, without their formats."""
-        return tuple(_parts(hole)[0] for hole in _HOLE.findall(self.text))
+        """The expressions of the placeholders, without their formats."""
+        return tuple(
+            _expression_and_format(content)[0] for content in _PLACEHOLDER.findall(self.text)
+        )
 
 
 def read(path: Path) -> Lesson:
     """Read a lesson.
 
     Raises:
-        LessonError: It has no heading or no question, or a line of its figures is none.
+        LessonError: If the heading or the question is missing, or if a line of the figures is not
+            `name = memlab …`.
     """
     text = path.read_text(encoding="utf-8")
     figures = {}
@@ -109,11 +113,11 @@ def read(path: Path) -> Lesson:
 
 
 def with_measured(document: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Give a run's document with what the hardware gave for the same launch, if that was recorded.
+    """Add the recorded measurements of the same launch to the document of a run.
 
     Returns:
-        The document; its `measured` has the figures of the row in `RECORDED` that has the run's
-        kernel and parameters.
+        The document. If `RECORDED` has a row with the run's kernel and parameters, its `measured`
+        holds the numbers of that row.
     """
     if not isinstance(document.get("parameters"), Mapping):
         return document
@@ -122,63 +126,66 @@ def with_measured(document: Mapping[str, Any]) -> Mapping[str, Any]:
     with RECORDED.open(newline="", encoding="utf-8") as file:
         for row in csv.DictReader(file):
             if (row["kernel"], row["parameters"], row["source"]) == launch:
-                return {**document, "measured": _figures_in(row)}
+                return {**document, "measured": _numbers(row)}
     return document
 
 
-def _figures_in(row: Mapping[str, str]) -> dict[str, float]:
-    figures = {}
+def _numbers(row: Mapping[str, str]) -> dict[str, float]:
+    numbers = {}
     for name, text in row.items():
         try:
-            figures[name] = float(text)
+            numbers[name] = float(text)
         except ValueError:
-            continue  # words, or what was not measured
-    return figures
+            continue  # text, or a column that was not measured
+    return numbers
 
 
 def render(
-    lesson: Lesson, outputs: Mapping[Words, str], documents: Mapping[str, Mapping[str, Any]]
+    lesson: Lesson, outputs: Mapping[Arguments, str], documents: Mapping[str, Mapping[str, Any]]
 ) -> str:
-    """Fill a lesson's holes.
+    """Insert outputs, sources and figures into a lesson.
 
     Args:
         lesson: The lesson.
-        outputs: What each of its commands printed.
-        documents: The JSON of each of its figures' commands, by name.
+        outputs: The output of each of its commands.
+        documents: The JSON documents of its figures, by name.
+
+    Returns:
+        The Markdown of the page.
 
     Raises:
-        LessonError: A figure is not in its document.
+        LessonError: If a figure is not in its document.
     """
 
-    def fill(hole: re.Match[str]) -> str:
-        expression, form = _parts(hole[1])
+    def figure(placeholder: re.Match[str]) -> str:
+        expression, form = _expression_and_format(placeholder[1])
         try:
             value = evaluate(expression, documents)
             return format(value, form or ("," if isinstance(value, int) else ""))
         except (LookupError, TypeError, ValueError, SyntaxError) as error:
-            raise LessonError(f"{lesson.name}: {{{{{hole[1]}}}}}: {error!r}") from error
+            raise LessonError(f"{lesson.name}: {{{{{placeholder[1]}}}}}: {error!r}") from error
 
-    def show(block: re.Match[str]) -> str:
-        shown = []
+    def console(block: re.Match[str]) -> str:
+        commands_with_output = []
         for command in _commands(block[1]):
             output = outputs[command].strip("\n")
-            shown.append(f"{PROMPT}{shlex.join(command)}\n{output}\n")
-        return "```console\n" + "\n".join(shown) + "```"
+            commands_with_output.append(f"{PROMPT}{shlex.join(command)}\n{output}\n")
+        return "```console\n" + "\n".join(commands_with_output) + "```"
 
     def source(block: re.Match[str]) -> str:
         text = (EXAMPLES / block[1]).read_text(encoding="utf-8").strip("\n")
         return f"```cuda\n{text}\n```"
 
-    # What commands print and sources say may hold braces, so the holes are filled first.
-    return _SOURCE.sub(source, _CONSOLE.sub(show, _HOLE.sub(fill, lesson.text)))
+    # Outputs and sources may contain braces, so the placeholders are replaced first.
+    return _SOURCE.sub(source, _CONSOLE.sub(console, _PLACEHOLDER.sub(figure, lesson.text)))
 
 
 def evaluate(expression: str, documents: Mapping[str, Any]) -> Any:
-    """Give what an expression of names, keys, indices, + - * and / is worth.
+    """Return the value of an expression of names, keys, indices, + - * and /.
 
     Raises:
-        SyntaxError: It holds something else.
-        LookupError: A name, key or index is not there.
+        SyntaxError: If it contains anything else.
+        LookupError: If a name, key or index does not exist.
     """
 
     def value(node: ast.expr) -> Any:
@@ -199,12 +206,12 @@ def evaluate(expression: str, documents: Mapping[str, Any]) -> Any:
 
 
 def prose(lesson: Lesson) -> str:
-    """Give what the author wrote as text: no commands, no holes, no code."""
-    text = _HOLE.sub("", _CONSOLE.sub("", lesson.text))
+    """Return the text of a lesson without commands, placeholders and code."""
+    text = _PLACEHOLDER.sub("", _CONSOLE.sub("", lesson.text))
     return re.sub(r"```.*?```|`[^`]*`", "", text, flags=re.DOTALL)
 
 
-def _commands(block: str) -> list[Words]:
+def _commands(block: str) -> list[Arguments]:
     lines = block.strip().splitlines()
     for line in lines:
         if not line.startswith(PROMPT):
@@ -212,6 +219,6 @@ def _commands(block: str) -> list[Words]:
     return [tuple(shlex.split(line.removeprefix(PROMPT))) for line in lines]
 
 
-def _parts(hole: str) -> tuple[str, str]:
-    expression, _, form = hole.partition("|")
+def _expression_and_format(content: str) -> tuple[str, str]:
+    expression, _, form = content.partition("|")
     return expression.strip(), form.strip()

@@ -1,7 +1,8 @@
 """Make the gallery: run the commands of every lesson and write its page.
 
-`make docs` runs this. Lessons are read from docs/lessons; pages, pictures and their data are
-written to docs/gallery. The same memlab writes the same pages: what changed there has a cause.
+`make docs` runs this. It reads the lessons from docs/lessons and writes pages, pictures and their
+data to docs/gallery. The output is reproducible: without a change of memlab or of a lesson, the
+gallery does not change.
 """
 
 from __future__ import annotations
@@ -16,43 +17,48 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from lesson import EXAMPLES, Lesson, LessonError, Words, read, render, with_measured
+from lesson import EXAMPLES, Arguments, Lesson, LessonError, read, render, with_measured
 
-HERE = Path(__file__).parent
-LESSONS, GALLERY = HERE / "lessons", HERE / "gallery"
+DOCS = Path(__file__).parent
+LESSONS, GALLERY = DOCS / "lessons", DOCS / "gallery"
 INDEX = "README.md"
 IMAGES = "images"
 
-FINDINGS = 1
-"""What `memlab check` leaves with when it found something."""
+EXIT_FINDINGS = 1
+"""The exit code of `memlab check` if there are findings."""
 
-REVISED = "1795132800"
-"""2026-11-20, in seconds: the date on pictures. Today's would change them every day."""
+SOURCE_DATE_EPOCH = "1795132800"
+"""2026-11-20 in seconds: the date of runs and pictures, which today's date would change daily."""
 
 
 def main() -> int:
-    """Make all pages; those of before stay where one of them fails."""
+    """Make all pages; if one fails, the gallery stays as it is.
+
+    Returns:
+        The exit code: 0, or 1 if a page failed.
+    """
     lessons = [read(path) for path in sorted(LESSONS.glob("[0-9]*.md"))]
-    with tempfile.TemporaryDirectory() as scratch:
-        room = Path(scratch)
-        made = room / "gallery"
+    with tempfile.TemporaryDirectory() as temporary:
+        scratch = Path(temporary)
+        made = scratch / "gallery"
         (made / IMAGES).mkdir(parents=True)
         try:
             with ThreadPoolExecutor(os.cpu_count()) as pool:
-                # The last lesson runs longest, so it goes first.
-                back = pool.map(lambda lesson: page(lesson, room / lesson.name), lessons[::-1])
-                pages = list(back)[::-1]
+                # The last lessons run longest, so they start first.
+                pages = list(
+                    pool.map(lambda lesson: page(lesson, scratch / lesson.name), lessons[::-1])
+                )[::-1]
         except LessonError as error:
             print(f"docs: {error}", file=sys.stderr)
             return 1
         for position, lesson in enumerate(lessons):
-            text = pages[position] + "\n" + _way_on(lessons, position)
+            text = pages[position] + "\n" + _navigation(lessons, position)
             (made / f"{lesson.name}.md").write_text(text, encoding="utf-8")
-            for picture in (room / lesson.name / IMAGES).iterdir():
+            for picture in (scratch / lesson.name / IMAGES).iterdir():
                 shutil.copy(picture, made / IMAGES)
         index = (LESSONS / INDEX).read_text(encoding="utf-8")
         listing = "\n".join(
-            f"- **[{each.title}]({each.name}.md)**  \n  {each.question}" for each in lessons
+            f"- **[{lesson.title}]({lesson.name}.md)**  \n  {lesson.question}" for lesson in lessons
         )
         (made / INDEX).write_text(index.replace("<!-- lessons -->", listing), encoding="utf-8")
         shutil.rmtree(GALLERY, ignore_errors=True)
@@ -62,63 +68,71 @@ def main() -> int:
 
 
 def page(lesson: Lesson, folder: Path) -> str:
-    """Run a lesson's commands in a folder of its own, and give its page.
+    """Run the commands of a lesson in a folder, and render its page.
 
-    The figures come last, so that they can show the runs that the page's commands left.
+    The commands of the figures run last, so that they can show the runs that the page's commands
+    stored.
 
     Args:
         lesson: The lesson.
-        folder: Where it runs; made. Its pictures are found in `images` below it.
+        folder: The working folder, which is created; pictures are written to `images` in it.
+
+    Returns:
+        The Markdown of the page, without the links to other lessons.
 
     Raises:
-        LessonError: A command failed, or a figure is not in its document.
+        LessonError: If a command fails, or if a figure is not in its document.
     """
     shutil.copytree(EXAMPLES, folder)
     (folder / IMAGES).mkdir()
-    outputs = {words: run(words, folder) for words in lesson.commands}
+    outputs = {arguments: run(arguments, folder) for arguments in lesson.commands}
     documents = {
-        name: with_measured(json.loads(run(words, folder)))
-        for name, words in lesson.figures.items()
+        name: with_measured(json.loads(run(arguments, folder)))
+        for name, arguments in lesson.figures.items()
     }
     origin = f"<!-- Made by `make docs` from docs/lessons/{lesson.name}.md: change that. -->\n\n"
     return origin + render(lesson, outputs, documents)
 
 
-def run(words: Words, folder: Path) -> str:
-    """Run a command as a reader without a GPU would, and give what it printed.
+def run(arguments: Arguments, folder: Path) -> str:
+    """Run a command without a GPU, and return its output.
 
     Args:
-        words: The words behind `memlab`.
-        folder: Where it runs, and keeps its runs.
+        arguments: The arguments after `memlab`.
+        folder: The working folder, which also holds the store of runs.
+
+    Returns:
+        Standard output followed by standard error, without trailing blanks.
 
     Raises:
-        LessonError: The command did not end with 0, nor with the findings of a check.
+        LessonError: If the exit code is not 0 (nor 1, which a check gives for findings).
     """
     inherited = {name: text for name, text in os.environ.items() if not name.startswith("MEMLAB_")}
     settings = {
         "MEMLAB_DEVICE": "h200",
         "MEMLAB_STORE": str(folder / "runs.db"),
-        "SOURCE_DATE_EPOCH": REVISED,
+        "SOURCE_DATE_EPOCH": SOURCE_DATE_EPOCH,
         "CUDA_VISIBLE_DEVICES": "",
         "COLUMNS": "80",
         "NO_COLOR": "1",
         "PYTHONUTF8": "1",
     }
     done = subprocess.run(
-        [Path(sys.executable).with_name("memlab"), *words],
+        [Path(sys.executable).with_name("memlab"), *arguments],
         cwd=folder,
         env=inherited | settings,
         capture_output=True,
         encoding="utf-8",
         check=False,
     )
-    if done.returncode not in ((0, FINDINGS) if words[0] == "check" else (0,)):
-        raise LessonError(f"memlab {' '.join(words)}: exit {done.returncode}: {done.stderr}")
-    # What pads a line to the terminal's width cannot be seen there, but in a diff it can.
+    accepted = (0, EXIT_FINDINGS) if arguments[0] == "check" else (0,)
+    if done.returncode not in accepted:
+        raise LessonError(f"memlab {' '.join(arguments)}: exit {done.returncode}: {done.stderr}")
+    # Lines are padded to the terminal's width; a page does not need the padding.
     return "\n".join(line.rstrip() for line in (done.stdout + done.stderr).splitlines())
 
 
-def _way_on(lessons: Sequence[Lesson], position: int) -> str:
+def _navigation(lessons: Sequence[Lesson], position: int) -> str:
     links = [f"[All lessons]({INDEX})"]
     if position:
         before = lessons[position - 1]

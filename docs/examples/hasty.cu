@@ -1,4 +1,4 @@
-// A tiled matrix product, written in haste: width x width, a thread an element.
+// A tiled matrix product, written in haste: width x width, one thread per element.
 
 constexpr int TILE = 8;
 

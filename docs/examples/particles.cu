@@ -1,4 +1,4 @@
-// A step of motion of particles, stored in two ways.
+// One step of the motion of particles, which are stored in two ways.
 
 struct Particle {
   float x, y, z, vx, vy, vz, mass;

@@ -1,4 +1,4 @@
-// y = a x + y, an element a thread.
+// y = a x + y, one element per thread.
 
 extern "C" __global__ void saxpy(float a, const float* x, float* y, int n) {
   int i = blockIdx.x * blockDim.x + threadIdx.x;

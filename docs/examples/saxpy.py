@@ -1,8 +1,8 @@
-"""What saxpy.cu computes, for `--reference saxpy.py:saxpy`."""
+"""The reference of saxpy.cu, for `--reference saxpy.py:saxpy`."""
 
 import numpy as np
 
 
 def saxpy(a, x, y, n):
-    """The kernel's arguments in its order, arrays as before the launch; the output in float64."""
+    """Return y in float64, from the kernel's arguments as they are before the launch."""
     return a * x.astype(np.float64) + y
