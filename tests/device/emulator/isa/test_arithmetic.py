@@ -341,7 +341,7 @@ def test_minimum_and_maximum_order_zeros_and_skip_nans() -> None:
     assert [hex(each) for each in most] == ["0x0", "0x0"] + ["0x7fffffff"] * 3
 
 
-def test_constants_only() -> None:
+def test_instructions_with_constant_operands_only() -> None:
     got = map_lanes("fma.rn.f32 %o, 0f3F800000, 0f40000000, 0f40400000;", [np.zeros(32)], "f4")
     assert (got == 5).all()
     got = map_lanes("div.s32 %o, 7, 0;", [np.zeros(32)], "i4")

@@ -11,7 +11,7 @@ OTHERS = RNG.integers(0, 2**32, 512).astype("u4")
 
 
 @pytest.mark.parametrize("mode", ["clamp", "wrap"])
-def test_a_mask_has_so_many_ones_from_a_bit_on(mode: str) -> None:
+def test_bmsk_makes_a_run_of_ones(mode: str) -> None:
     start, width = (RNG.integers(0, 40, 512).astype("u4") for _ in range(2))
 
     found = map_lanes(f"bmsk.{mode}.b32 %o, %i0, %i1;", [start, width], "u4")
@@ -24,7 +24,7 @@ def test_a_mask_has_so_many_ones_from_a_bit_on(mode: str) -> None:
 
 
 @pytest.mark.parametrize("mode", ["clamp", "wrap"])
-def test_low_bits_are_extended(mode: str) -> None:
+def test_szext_extends_low_bits(mode: str) -> None:
     count = RNG.integers(0, 40, 512).astype("u4")
 
     signed = map_lanes(f"szext.{mode}.s32 %o, %i0, %i1;", [WORDS, count], "i4")
@@ -65,7 +65,7 @@ def test_halves_are_subtracted_without_sign() -> None:
 
 
 @pytest.mark.parametrize(("opcode", "extreme"), [("min", np.minimum), ("max", np.maximum)])
-def test_extremes_below_zero_become_zero(opcode: str, extreme: np.ufunc) -> None:
+def test_relu_of_minimum_and_maximum(opcode: str, extreme: np.ufunc) -> None:
     whole = map_lanes(f"{opcode}.relu.s32 %o, %i0, %i1;", [WORDS, OTHERS], "i4")
     halves = map_lanes(f"{opcode}.s16x2.relu %o, %i0, %i1;", [WORDS, OTHERS], "u4")
 
@@ -98,7 +98,7 @@ FORMATS = [("e4m3", ml_dtypes.float8_e4m3fn, 448.0), ("e5m2", ml_dtypes.float8_e
 
 
 @pytest.mark.parametrize(("name", "kind", "largest"), FORMATS)
-def test_numbers_of_a_byte_are_rounded_and_clamped(name: str, kind: type, largest: float) -> None:
+def test_eight_bit_floats_are_rounded_and_clamped(name: str, kind: type, largest: float) -> None:
     exact = np.arange(256, dtype="u1").view(kind).astype("f4")
     exact = exact[np.isfinite(exact)]
     ties = (np.sort(exact)[:-1] + np.sort(exact)[1:]) / 2
@@ -114,7 +114,7 @@ def test_numbers_of_a_byte_are_rounded_and_clamped(name: str, kind: type, larges
 
 
 @pytest.mark.parametrize(("name", "kind", "largest"), FORMATS)
-def test_numbers_of_a_byte_become_halves(name: str, kind: type, largest: float) -> None:
+def test_eight_bit_floats_convert_to_halves(name: str, kind: type, largest: float) -> None:
     codes = np.arange(256, dtype="u2")
     pairs = codes | (codes[::-1] << 8)
 

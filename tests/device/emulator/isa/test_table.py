@@ -179,7 +179,7 @@ def test_an_opcode_has_one_row() -> None:
         op("add.f32", np.add, "f32", "f32 f32")
 
 
-def test_qualifiers_without_effect_are_looked_through() -> None:
+def test_qualifiers_without_effect_are_ignored() -> None:
     plain = isa.find_row("ld.global.f32")
     assert isa.find_row("ld.relaxed.gpu.global.L2::128B.f32") is plain
     assert isa.find_row("st.shared::cta.u32") is isa.find_row("st.shared.u32")
@@ -209,7 +209,7 @@ def test_an_unknown_opcode_is_named_with_its_lines() -> None:
         ("mov.u32 %r0, %pm3", "driver of a GPU"),
     ],
 )
-def test_what_is_not_run_comes_with_a_next_step(line: str, advice: str) -> None:
+def test_unsupported_instructions_come_with_advice(line: str, advice: str) -> None:
     with pytest.raises(PtxError, match=f"the emulator has no .*source line 1: k.*{advice}"):
         load_program(
             parse_ptx(kernel(f".reg .b32 %r<2>;\n.loc 1 1 1\n{line};\nret;")), "k", ["k()"]
@@ -217,7 +217,7 @@ def test_what_is_not_run_comes_with_a_next_step(line: str, advice: str) -> None:
 
 
 @pytest.mark.parametrize("shown", ["%warpsize", "warp_sz"])
-def test_what_ptx_does_not_define_is_named(shown: str) -> None:
+def test_undefined_ptx_is_refused_by_name(shown: str) -> None:
     text = kernel(f".reg .b32 %r<2>;\nmov.u32 %r0, {shown};\nret;", ".u64 a")
     with pytest.raises(PtxError, match=shown):
         run(text, {"a": np.zeros(1, "u4")})

@@ -110,7 +110,7 @@ def multiply(opcode: str, a: Any, b: Any, c: Any) -> Any:
 
 
 @pytest.mark.parametrize("opcode", MMA)
-def test_mma_multiplies_matrices_spread_as_the_isa_says(opcode: str) -> None:
+def test_mma_multiplies_matrices_distributed_as_in_the_isa(opcode: str) -> None:
     # Small whole numbers are exact in every type, and so are their sums: any order gives the same.
     depth, _, _ = shape_of(opcode)
     rng = np.random.default_rng(3)
@@ -134,7 +134,7 @@ def test_mma_keeps_products_exact_and_rounds_once(opcode: str) -> None:
     np.testing.assert_array_equal(multiply(opcode, a, b, c), np.full((16, 8), 1 + last))
 
 
-def test_mma_ignores_what_tf32_does_not_hold() -> None:
+def test_mma_ignores_bits_beyond_tf32() -> None:
     a = np.full((16, 8), 1 + 2.0**-11 + 2.0**-20, np.float32)
     product = multiply(
         "mma.sync.m16n8k8.row.col.f32.tf32.tf32.f32", a, np.eye(8), np.zeros((16, 8))
@@ -190,7 +190,7 @@ def ldmatrix(opcode: str, row_of_lane: Any) -> Any:
 
 
 @pytest.mark.parametrize("opcode", LDMATRIX)
-def test_ldmatrix_hands_out_rows_as_the_isa_says(opcode: str) -> None:
+def test_ldmatrix_distributes_rows_as_in_the_isa(opcode: str) -> None:
     # Lanes behind the last matrix name a row outside the array, which must not be touched.
     count = int(opcode[opcode.index(".x") + 2])
     rows = np.random.default_rng(1).permutation(128)[:32] * 16
@@ -216,7 +216,7 @@ def test_ldmatrix_hands_out_rows_as_the_isa_says(opcode: str) -> None:
         (64, 16),  # every second row of a matrix lies in the same banks: 4 ways, four matrices
     ],
 )
-def test_ldmatrix_is_one_instruction_and_as_many_wavefronts_as_its_banks_need(
+def test_ldmatrix_counts_one_instruction_and_the_wavefronts_of_its_banks(
     row_bytes: int, wavefronts: int
 ) -> None:
     done = ldmatrix("ldmatrix.sync.m8n8.x4.shared.b16", np.arange(32) * row_bytes % 2048)

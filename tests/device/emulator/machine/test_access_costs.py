@@ -71,7 +71,7 @@ def test_local_words_of_a_warp_are_interleaved(words: list[int], width: int) -> 
     assert counted.sectors == len(sectors)
 
 
-def test_patterns_are_known_again() -> None:
+def test_equal_patterns_are_interned_once() -> None:
     patterns = Patterns()
     straight = np.arange(64).reshape(2, 32) * 4
     active = np.array([True, True])
@@ -113,7 +113,7 @@ def test_shared_conflicts_are_wavefronts_beyond_the_ideal() -> None:
     assert (counted["requests"], counted["wavefronts"], counted["excessive"]) == (1, 32, 31)
 
 
-def test_patterns_that_never_come_again_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_patterns_beyond_the_memory_limit_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """What one costs stays right, for those in use too."""
     monkeypatch.setattr(access_costs, "_MOST_HELD_BYTES", 20_000)
     generator, patterns, active = np.random.default_rng(2), Patterns(), np.array([True])

@@ -27,7 +27,7 @@ FUNCTIONS = [
     reach=st.sampled_from([1, 2, 8]),
     seed=st.integers(0, 99),
 )
-def test_lanes_come_one_after_the_other(
+def test_atomics_apply_in_lane_order(
     dtype: str, function: np.ufunc, places: list[int], reach: int, seed: int
 ) -> None:
     """Few places are worked through by place, many by lane: both give what one by one gives."""
@@ -51,7 +51,7 @@ def test_lanes_come_one_after_the_other(
     compared=st.lists(st.integers(0, 3), min_size=60, max_size=60),
     stored=st.lists(st.integers(0, 3), min_size=60, max_size=60),
 )
-def test_compare_and_swap_goes_lane_by_lane(
+def test_compare_and_swap_applies_in_lane_order(
     places: list[int], compared: list[int], stored: list[int]
 ) -> None:
     where, elements = np.array(places), np.arange(6, dtype="u4") % 4

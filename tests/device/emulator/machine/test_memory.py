@@ -164,7 +164,7 @@ INTEGER_ATOMICS = [
 
 
 @pytest.mark.parametrize("space", ["generic", "global", "shared"])
-def test_integer_atomics_collide_in_some_order(space: str) -> None:
+def test_colliding_integer_atomics_have_the_result_of_some_order(space: str) -> None:
     rng = np.random.default_rng(4)
     for row in (each for each in INTEGER_ATOMICS if each.space == space):
         name = row.opcode.replace(f".{space}", "").split(".")[1]

@@ -68,7 +68,7 @@ def test_nested_branches_and_loops_of_different_length(values: list[int]) -> Non
     assert got == [alone(each) for each in np.resize(values, 2 * THREADS).tolist()]
 
 
-def test_threads_that_left_are_not_waited_for() -> None:
+def test_barriers_do_not_wait_for_exited_threads() -> None:
     # Odd threads leave; the others exchange values over a barrier, also over partial warps.
     body = """
     .shared .align 4 .b32 cells[96]; mov.u32 %r9, 1; and.b32 %r5, %r1, 1;
@@ -85,7 +85,7 @@ def test_threads_that_left_are_not_waited_for() -> None:
         assert value == expected, index
 
 
-def test_barrier_reached_in_turns_by_a_loop() -> None:
+def test_barrier_in_a_loop() -> None:
     # A tree sum: at each step only part of the threads works between the barriers.
     body = """
     .shared .align 4 .b32 cells[128]; mov.u32 %r10, cells; mad.lo.u32 %r6, %r1, 4, %r10;
@@ -146,7 +146,7 @@ FACTORIAL = """
 """
 
 
-def test_calls_are_put_in_place() -> None:
+def test_calls_are_inlined() -> None:
     body = """
     { .param .align 4 .b8 a[8]; .param .b32 b; st.param.b32 [a], %r0; st.param.b32 [a+4], %r1;
       call.uni (b), both, (a); ld.param.b32 %r9, [b]; }
@@ -167,14 +167,14 @@ def test_calls_are_put_in_place() -> None:
         (".func again() { call again, (); ret; }", "again", "calls itself"),
     ],
 )
-def test_calls_that_cannot_be_put_in_place_are_named(functions: str, name: str, why: str) -> None:
+def test_calls_that_cannot_be_inlined_are_refused(functions: str, name: str, why: str) -> None:
     text = kernel(f".loc 1 3 1\ncall {name}, (); ret;", functions=functions)
     with pytest.raises(PtxError) as error:
         load_program(parse_ptx(text), "k", ["", "", "printf();"])
     assert f"cannot call {name}, which {why}" in str(error.value)
 
 
-def test_a_heap_is_named() -> None:
+def test_use_of_the_heap_is_refused() -> None:
     text = kernel(".loc 1 1 1\ncall malloc, (); ret;", functions=".extern .func malloc();")
     with pytest.raises(PtxError, match=r"no heap for malloc.*line 1: new int\): give it an array"):
         load_program(parse_ptx(text), "k", ["new int"])
@@ -189,7 +189,7 @@ def test_trap_stops_the_kernel_and_names_the_thread() -> None:
     assert "by block (1, 0, 0) thread (34, 0, 0), line 2: assert(i < n);" in str(error.value)
 
 
-def test_waiting_for_a_clock_ends() -> None:
+def test_a_timed_wait_ends() -> None:
     body = """
     .reg .b64 %t<4>; mov.u64 %t1, %clock64;
     wait: mov.u64 %t2, %clock64; sub.u64 %t2, %t2, %t1; setp.lt.u64 %p1, %t2, 1000; @%p1 bra wait;
@@ -256,7 +256,7 @@ def test_shuffles_of_every_width(mode: str, width: int) -> None:
 
 
 @pytest.mark.parametrize("mode", ["up", "down", "bfly", "idx"])
-def test_what_lanes_without_part_would_give_is_not_a_number(mode: str) -> None:
+def test_values_shuffled_from_inactive_lanes_are_nan(mode: str) -> None:
     """Three of four lanes shuffle, in two groups with a mask each."""
     masks = 0x7777, 0x7777_0000
     c = 0 if mode == "up" else 31

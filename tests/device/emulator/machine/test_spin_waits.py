@@ -29,7 +29,7 @@ write: st.volatile.global.u32 [%a1], 7; ret;
         (0, "atom.global.or.b32 %r5, [%a1], 0; setp.eq.u32 %p2, %r5, 0;"),
     ],
 )
-def test_a_poll_that_finds_the_same_is_counted_once(before: int, poll: str) -> None:
+def test_a_poll_that_reads_the_same_value_is_counted_once(before: int, poll: str) -> None:
     text = kernel(DECLARED + FLAG.format(poll=poll), ".u64 flag, .u64 out")
     arrays = {"pad": np.zeros(128, "u4"), "flag": np.zeros(4, "u4"), "out": np.zeros(1, "u4")}
     arrays["flag"][1] = before
@@ -48,7 +48,7 @@ def test_a_poll_that_finds_the_same_is_counted_once(before: int, poll: str) -> N
         "ld.volatile.global.u32 %r4, [%a1]; mov.u32 %r5, %clock; setp.lt.u32 %p2, %r5, 99999;",
     ],
 )
-def test_a_loop_that_ends_by_itself_does(poll: str) -> None:
+def test_a_polling_loop_with_its_own_end_terminates(poll: str) -> None:
     body = FLAG.format(poll=poll).replace("write: st.volatile.global.u32 [%a1], 7;", "write:")
     arrays = {"flag": np.zeros(1, "u4"), "out": np.zeros(1, "u4")}
     text = kernel(DECLARED + body, ".u64 flag, .u64 out")
@@ -65,7 +65,7 @@ setp.eq.u32 %p3, %r5, 0; @%p3 bra loop;"""
 @pytest.mark.parametrize(
     "ask", ["ld.volatile.global.u32 %r5, [%a2];", "atom.or.b32 %r5, [%a2], 0;"]
 )
-def test_blocks_in_a_chain_wait_for_the_one_before(
+def test_blocks_in_a_chain_wait_for_their_predecessor(
     block: int, loop: str, most: int, ask: str
 ) -> None:
     """Each thread waits for the same one of the block before, and adds to what that one wrote."""
@@ -90,7 +90,7 @@ def test_blocks_in_a_chain_wait_for_the_one_before(
     assert waiting <= polls <= most * waiting
 
 
-def test_a_lock_is_handed_on() -> None:
+def test_a_spin_lock_passes_from_thread_to_thread() -> None:
     """Each thread in turn adds to a number that the lock alone protects."""
     body = """
     ld.param.u64 %a1, [lock]; ld.param.u64 %a2, [sum]; mov.u32 %r9, 0;

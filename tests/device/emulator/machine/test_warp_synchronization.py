@@ -49,7 +49,7 @@ def on_a_warp(body: str) -> list[float]:
 
 
 @pytest.mark.parametrize("case", MEASURED)
-def test_arms_give_each_other_what_a_gpu_measured(case: str) -> None:
+def test_diverged_arms_exchange_values_as_measured_on_a_gpu(case: str) -> None:
     body, expected = MEASURED[case]
     assert on_a_warp(body) == pytest.approx(expected, rel=1e-6)
 
@@ -81,7 +81,7 @@ VALUES = st.lists(st.integers(0, 5), min_size=64, max_size=64)
 
 @settings(max_examples=12, deadline=None)
 @given(ARM, VALUES, st.sampled_from([0, 1, 2]))
-def test_any_arms_meet_as_if_there_were_no_branch(
+def test_diverged_arms_synchronize_as_if_there_were_no_branch(
     arm: list[int], values: list[int], instruction: int
 ) -> None:
     form, function = [
@@ -106,7 +106,7 @@ def test_any_arms_meet_as_if_there_were_no_branch(
     assert sum(done.tally.warps[each] for each in steps) == len({*arm[:32]}) + len({*arm[32:]})
 
 
-def test_two_arms_meet_before_they_meet_the_third() -> None:
+def test_two_arms_synchronize_before_the_third_joins() -> None:
     """Lanes 0 to 15 in two arms reduce among themselves; then all of the warp do."""
     few = "redux.sync.add.u32 %r8, %r0, 0xffff; redux.sync.add.u32 %r9, %r8, -1"
     arms = ["redux.sync.add.u32 %r9, %r0, -1", few, few]
@@ -115,7 +115,7 @@ def test_two_arms_meet_before_they_meet_the_third() -> None:
     assert done["out"].tolist() == [sum(range(16)) * 16 + sum(range(16, 32))] * 32
 
 
-def test_who_has_exited_or_is_elsewhere_takes_no_part() -> None:
+def test_exited_and_diverged_lanes_take_no_part() -> None:
     """A vote is over those who come; what a shuffle reads from others is undefined."""
     values = list(range(1, 33))
     half = [0] * 16 + [1] * 16
@@ -129,7 +129,7 @@ def test_who_has_exited_or_is_elsewhere_takes_no_part() -> None:
     assert in_arms(masks, half, values)["out"].tolist() == [0xFFFF] * 16 + [0xFFFF_0000] * 16
 
 
-def test_arms_meet_while_another_warp_waits_for_them() -> None:
+def test_arms_synchronize_while_another_warp_spins() -> None:
     """The second warp spins until the first has added up what its two arms hold."""
     arm = "redux.sync.add.u32 %r9, %r0, -1; st.shared.u32 [flag], %r9"
     spin = "spin: ld.volatile.shared.u32 %r9, [flag]; setp.eq.u32 %p2, %r9, 0; @%p2 bra spin"

@@ -36,7 +36,7 @@ def lru_misses(units: list[int], units_per_line: int, lines: int) -> list[bool]:
     st.sampled_from([1, 2, 4]),
     st.integers(1, 20),
 )
-def test_one_access_a_window_is_an_exact_lru(
+def test_one_access_per_window_is_an_exact_lru(
     units: list[int], units_per_line: int, lines: int
 ) -> None:
     missed = caches.misses(
@@ -46,7 +46,7 @@ def test_one_access_a_window_is_an_exact_lru(
     assert missed.tolist() == lru_misses(units, units_per_line, lines)
 
 
-def test_of_several_in_a_window_one_misses() -> None:
+def test_of_several_accesses_in_a_window_one_misses() -> None:
     window, unit = np.array([0, 0, 0, 1, 1]), np.array([7, 7, 8, 7, 9])
 
     assert caches.misses(window, unit, 4, 1024).tolist() == [True, False, True, False, True]
@@ -62,7 +62,7 @@ def test_of_several_in_a_window_one_misses() -> None:
         ((9, 3, 2), (4, 1, 0), [(4, 1, 0), (3, 1, 0), (4, 0, 0), (4, 1, 1), (2, 0, 1)]),
     ],
 )
-def test_probes_stay_in_the_grid(
+def test_neighbourhoods_stay_in_the_grid(
     grid: tuple[int, int, int], origin: tuple[int, int, int], expected: list[tuple[int, int, int]]
 ) -> None:
     assert list(map(tuple, address_streams.neighborhood_blocks(grid, origin).tolist())) == expected
@@ -78,7 +78,7 @@ def all_of(grid: Dim3, like: float | None = None) -> ActiveRegion:
 
 
 def stream(
-    windows: list[int], sectors: list[int], moves: list[tuple[int, int, int]], **changes: object
+    windows: list[int], sectors: list[int], strides: list[tuple[int, int, int]], **changes: object
 ) -> AccessStream:
     """A stream of loads of the block in the origin."""
     rows = len(sectors)
@@ -89,7 +89,7 @@ def stream(
         store=np.zeros(rows, np.bool_),
         reads=np.ones(rows, np.bool_),
         cached=np.ones(rows, np.bool_),
-        stride=np.array(moves).reshape(rows, 3),
+        stride=np.array(strides).reshape(rows, 3),
         low=np.zeros(rows, np.int64),
         high=np.full(rows, ENDLESS),
         affine=np.ones(rows, np.bool_),
@@ -107,16 +107,16 @@ def matrix_product(width: int, tile: int) -> AccessStream:
     Both matrices are square, M from sector 0 on and N behind it, 8 elements a sector.
     """
     row, tile_sectors = width // 8, tile // 8
-    windows, sectors, moves = [], [], []
+    windows, sectors, strides = [], [], []
     for phase in range(width // tile):
         for y in range(tile):
             for x in range(tile_sectors):
                 windows += [phase, phase]
                 sectors += [y * row + phase * tile_sectors + x]
-                moves += [(0, tile * row, 0)]
+                strides += [(0, tile * row, 0)]
                 sectors += [width * row + (phase * tile + y) * row + x]
-                moves += [(tile_sectors, 0, 0)]
-    return stream(windows, sectors, moves)
+                strides += [(tile_sectors, 0, 0)]
+    return stream(windows, sectors, strides)
 
 
 def geometry(**changes: int) -> CacheGeometry:
@@ -130,7 +130,7 @@ def geometry(**changes: int) -> CacheGeometry:
     return replace(made, **changes)
 
 
-def test_blocks_move_in_step() -> None:
+def test_affine_accesses_have_the_stride_of_the_block() -> None:
     made = stream([0, 1], [100, 200], [(3, 50, 0), (0, 0, 7)])
 
     grid = all_of((10, 10, 10))
@@ -141,7 +141,7 @@ def test_blocks_move_in_step() -> None:
     assert moved.tolist() == [[100, 200], [106, 200], [253, 235]]
 
 
-def test_what_does_not_move_in_step_moves_evenly_through_its_array() -> None:
+def test_other_accesses_advance_evenly_through_their_array() -> None:
     """Arrays of 25 lines from sector 200 on and of 10 from 400 on, and 100 blocks."""
     low, high = np.array([0, 200, 200, 400]), np.array([ENDLESS, 299, 299, 439])
     made = stream([0] * 4, [100, 200, 298, 417], [(3, 0, 0)] * 4, low=low, high=high)
@@ -157,7 +157,7 @@ def test_what_does_not_move_in_step_moves_evenly_through_its_array() -> None:
     assert (moved[:, 3] == 400 + (17 + 4 * (block * 10 // 100)) % 40).all()
 
 
-def test_places_in_launch_order_are_those_of_a_part_of_the_grid() -> None:
+def test_launch_order_positions_are_counted_in_the_region() -> None:
     part = ActiveRegion((range(3, 7), range(2, 4), range(5, 8)), 24)
     places = part.coordinates(np.arange(24))
 
@@ -166,7 +166,7 @@ def test_places_in_launch_order_are_those_of_a_part_of_the_grid() -> None:
     assert part.order(places).tolist() == list(range(24))
 
 
-def test_busy_blocks_alone_are_laid_out_and_scaled_to_what_was_counted() -> None:
+def test_only_active_blocks_are_simulated_and_scaled_to_the_count() -> None:
     """Each reads 4 sectors of its own, nothing is kept: half of the blocks, or half more."""
     made = stream([0] * 4, list(range(4)), [(4, 0, 0)] * 4)
     cache = geometry(l2_bytes=0)
@@ -182,7 +182,7 @@ def test_each_input_is_read_once_where_the_l2_holds_it() -> None:
     assert written == 0
 
 
-def test_without_an_l2_each_window_is_read_anew() -> None:
+def test_without_an_l2_each_window_is_read_again() -> None:
     # A wave is 2 rows of 4 blocks. In each of 4 phases it touches 2 tiles of M and 4 of N; the
     # grid is 2 waves, and a tile is 16 x 16 x 4 bytes.
     read, *_ = caches.dram_bytes(matrix_product(64, 16), all_of((4, 4, 1)), geometry(l2_bytes=0))
@@ -199,7 +199,7 @@ def test_memory_is_read_by_its_own_access_size() -> None:
 
 
 @pytest.mark.parametrize("atomic", [False, True])
-def test_written_lines_leave_an_l2_that_is_too_small(atomic: bool) -> None:
+def test_written_lines_are_evicted_from_a_small_l2(atomic: bool) -> None:
     blocks, each = 1 << 12, 1 << 7
     made = stream(
         [0] * each,
@@ -244,13 +244,13 @@ def test_a_warp_that_walks_rows_needs_a_line_for_each(lines: int, rate: float) -
     assert found == pytest.approx(rate)
 
 
-def test_what_bypasses_the_l1_always_misses() -> None:
+def test_accesses_that_bypass_the_l1_always_miss() -> None:
     made = stream([0, 1], [5, 5], [(0, 0, 0)] * 2, cached=np.zeros(2, np.bool_))
 
     assert caches.l1_miss_rate(made, all_of((1, 1, 1)), geometry()) == 1
 
 
-def test_what_touches_no_memory_reads_none() -> None:
+def test_a_block_without_accesses_reads_no_memory() -> None:
     nothing = np.zeros(0, np.int64)
     made = replace(
         stream([0], [0], [(0, 0, 0)]),
@@ -264,7 +264,7 @@ def test_what_touches_no_memory_reads_none() -> None:
 
 @pytest.mark.slow
 @given(st.integers(0, 2**32), st.sampled_from([1, 16]))
-def test_a_thinned_simulation_comes_near_the_whole_one(seed: int, stride: int) -> None:
+def test_a_sampled_simulation_approximates_the_whole_one(seed: int, stride: int) -> None:
     """Random reads of 1 MiB through a cache of a quarter of it; or of each 16th sector of it."""
     generator = np.random.default_rng(seed)
     sectors = generator.integers(0, (1 << 15) // stride, 4096) * stride
@@ -280,7 +280,7 @@ def test_a_thinned_simulation_comes_near_the_whole_one(seed: int, stride: int) -
     assert thinned == pytest.approx(whole, rel=0.15)
 
 
-def test_a_large_simulation_thinned_out_finds_the_same_rate(
+def test_a_large_sampled_simulation_finds_the_same_rate(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """One line in some, in a cache smaller by as much, is missed as often."""

@@ -32,11 +32,11 @@ def clocks(*lines: str, path: list[tuple[int, int]] | None = None) -> float:
     return warp_clocks(loaded, path or [(0, len(lines))], LATENCIES)
 
 
-def test_nothing_takes_no_time() -> None:
+def test_an_empty_path_takes_no_time() -> None:
     assert clocks(path=[(0, 0)]) == 0
 
 
-def test_independent_instructions_issue_one_a_clock() -> None:
+def test_independent_instructions_issue_one_per_clock() -> None:
     assert clocks(*(f"add.f32 %f{i}, %f{i}, %f{i};" for i in range(1, 6))) == 5
 
 
@@ -75,7 +75,7 @@ def test_a_barrier_costs_its_latency() -> None:
     assert clocks("bar.sync 0;") == 1 + 20
 
 
-def test_stretches_follow_one_another() -> None:
+def test_ranges_follow_one_another() -> None:
     # A loop of one dependent add run three times: each waits for the one before.
     assert clocks("add.f32 %f1, %f1, %f2;", path=[(0, 1)] * 3) == 8
 

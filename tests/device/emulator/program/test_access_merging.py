@@ -101,7 +101,7 @@ def test_tiled_counts_the_shared_accesses_of_its_machine_code(
     ],
 )
 @pytest.mark.parametrize("kind", ["load", "store"])
-def test_every_choice_of_neighbours_is_joined_as_ptxas_does(
+def test_every_choice_of_neighbours_is_merged_as_by_ptxas(
     kind: str, element: str, span: int
 ) -> None:
     chosen = {
@@ -133,7 +133,7 @@ def test_every_choice_of_neighbours_is_joined_as_ptxas_does(
 
 
 @pytest.mark.parametrize("between", BETWEEN)
-def test_what_lies_between_decides(between: str) -> None:
+def test_instructions_between_accesses_may_prevent_merging(between: str) -> None:
     source = KERNEL.format(entry="kernel", type="float", body=BETWEEN[between])
     compiled = compile_kernel(TranslationUnit(source, "between.cu", (9, 0)), "kernel")
 

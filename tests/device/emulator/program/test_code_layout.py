@@ -94,7 +94,7 @@ def results(body: str) -> list[int]:
 @pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(PROGRAMS)
-def test_moved_arms_change_nothing(program: list[Arm | Loop]) -> None:
+def test_moved_arms_do_not_change_results(program: list[Arm | Loop]) -> None:
     assert results(text(program, may_move=True)) == results(text(program, may_move=False))
 
 
@@ -111,7 +111,7 @@ UNLIKELY = """extern "C" __global__ void k(const float* a, float* b) {
 
 
 @pytest.mark.parametrize("expected", ["", "[[unlikely]]"])
-def test_lanes_are_shuffled_with_what_an_unlikely_arm_made(expected: str) -> None:
+def test_lanes_reconverge_after_a_moved_arm_before_a_shuffle(expected: str) -> None:
     source = UNLIKELY.replace("EXPECTED", expected)
     ptx = compile_kernel(TranslationUnit(source, "k.cu", (9, 0), options=("--std=c++20",)), "k").ptx
     program, before = load_program(parse_ptx(ptx), "k"), np.arange(65, dtype="f4") ** 2

@@ -132,7 +132,7 @@ def test_functions_and_jump_tables() -> None:
         (kernel("ret;").rstrip("}\n"), "the body of k has no end"),
     ],
 )
-def test_what_cannot_be_read_is_named_with_its_line(text: str, message: str) -> None:
+def test_a_parse_error_names_its_line(text: str, message: str) -> None:
     with pytest.raises(PtxError) as error:
         parse_ptx(text)
     assert message in str(error.value)

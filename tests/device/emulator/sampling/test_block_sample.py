@@ -21,7 +21,7 @@ def test_blocks_come_in_launch_order() -> None:
 
 
 @given(grids, st.integers(0, 99))
-def test_strata_share_out_the_whole_grid(grid: tuple[int, int, int], seed: int) -> None:
+def test_strata_partition_the_grid(grid: tuple[int, int, int], seed: int) -> None:
     strata = block_sample.draw_strata(grid, seed)
 
     chosen = [tuple(block) for stratum in strata for block in stratum.blocks.tolist()]
@@ -33,7 +33,7 @@ def test_strata_share_out_the_whole_grid(grid: tuple[int, int, int], seed: int) 
 
 
 @given(grids, st.integers(0, 99))
-def test_a_stratum_holds_blocks_of_one_kind(grid: tuple[int, int, int], seed: int) -> None:
+def test_a_stratum_holds_blocks_of_one_class(grid: tuple[int, int, int], seed: int) -> None:
     """Counts that depend on the edges that a block touches come out exact."""
 
     def at_edges(blocks: np.ndarray) -> np.ndarray:
@@ -58,7 +58,7 @@ def test_the_centre_is_at_the_far_edge_only_of_a_grid_one_block_wide(
 
 
 @given(st.integers(1, 500))
-def test_the_first_few_lie_evenly_among_all(count: int) -> None:
+def test_the_first_numbers_are_evenly_spread(count: int) -> None:
     order = list(block_sample.van_der_corput(count))
 
     assert sorted(order) == list(range(count))
@@ -68,7 +68,7 @@ def test_the_first_few_lie_evenly_among_all(count: int) -> None:
         assert gaps.max() <= 4 * count / max(few, 1)
 
 
-def test_a_whole_grid_gives_slices_of_what_no_memory_holds() -> None:
+def test_a_grid_larger_than_memory_can_be_sliced() -> None:
     grid = block_sample.WholeGrid((10**5, 10**4, 60))
 
     assert len(grid) == 6 * 10**10

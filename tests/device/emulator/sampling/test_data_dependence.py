@@ -65,16 +65,16 @@ def program(body: str) -> Program:
 
 
 @pytest.mark.parametrize("what", DEPENDENT)
-def test_what_data_decides_is_found(what: str) -> None:
+def test_decisions_by_data_are_found(what: str) -> None:
     assert depends_on_data(program(DEPENDENT[what]))
 
 
 @pytest.mark.parametrize("what", INDEPENDENT)
-def test_values_alone_decide_nothing(what: str) -> None:
+def test_data_that_decides_nothing_is_no_dependence(what: str) -> None:
     assert not depends_on_data(program(INDEPENDENT[what]))
 
 
-def test_what_branches_and_addresses_are_computed_from_is_found() -> None:
+def test_sources_of_branches_and_addresses_are_found() -> None:
     """All but the values that go through memory."""
     found = program("float v = x[i]; v = v * v + 1; if (i < n) y[i] = v;")
     registers, spaces = decision_sources(found)
@@ -90,7 +90,7 @@ def test_what_branches_and_addresses_are_computed_from_is_found() -> None:
     assert decision_sources(program(kept))[1] == {"shared"}
 
 
-def test_registers_asked_for_their_sign_alone_are_found() -> None:
+def test_registers_tested_only_for_their_sign_are_found() -> None:
     both = sign_only_registers(program("if ((i | n) < 0) y[0] = 1;"))
     stored = sign_only_registers(program("int j = i | n; if (j < 0) p[0] = j;"))
 
@@ -98,7 +98,7 @@ def test_registers_asked_for_their_sign_alone_are_found() -> None:
     assert not stored
 
 
-def test_of_the_catalog_only_the_scattered_access_follows_data() -> None:
+def test_in_the_catalog_only_the_scattered_access_depends_on_data() -> None:
     """All others are matrix products, stencils, sums and copies, whose traffic geometry decides."""
     found = set()
     for name, kernel in CATALOG.items():
@@ -109,7 +109,7 @@ def test_of_the_catalog_only_the_scattered_access_follows_data() -> None:
     assert found == {"scattered"}
 
 
-def test_results_that_blocks_add_up_are_seen() -> None:
+def test_atomics_on_global_memory_are_found() -> None:
     assert has_global_atomics(program("atomicAdd(y, x[i]);"))
     assert not has_global_atomics(
         program("__shared__ int s; s = 0; __syncthreads(); atomicAdd(&s, 1); y[i] = s;")

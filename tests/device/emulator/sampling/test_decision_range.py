@@ -22,7 +22,7 @@ speeds = st.lists(st.integers(-6, 6), min_size=3, max_size=3)
     st.lists(st.booleans(), min_size=12, max_size=12),
     st.booleans(),
 )
-def test_every_block_of_a_box_keeps_to_the_bounds(
+def test_every_block_of_a_box_is_within_the_bounds(
     blocks: list[tuple[int, int, int]],
     moves: list[list[int]],
     bounds: list[tuple[int, int]],
@@ -47,7 +47,7 @@ def test_every_block_of_a_box_keeps_to_the_bounds(
 
 
 @given(st.integers(0, 6), st.integers(-6, 6), st.integers(-40, 0), st.integers(0, 40))
-def test_along_one_dimension_no_block_within_the_bounds_is_left_out(
+def test_in_one_dimension_the_box_holds_every_block_within_the_bounds(
     at: int, speed: int, least: int, most: int
 ) -> None:
     reach = DecisionRange(np.array([[at, 2, 1]]), GRID)
@@ -60,7 +60,7 @@ def test_along_one_dimension_no_block_within_the_bounds_is_left_out(
 
 
 @given(st.lists(speeds, min_size=1, max_size=4))
-def test_addresses_lie_in_their_lines_as_before_after_a_period(moves: list[list[int]]) -> None:
+def test_addresses_have_the_same_line_offset_after_a_period(moves: list[list[int]]) -> None:
     reach = DecisionRange(np.zeros((1, 3), np.int64), GRID)
     for each in moves:
         reach.record_addresses(4 * np.array(each)[:, None], np.ones(32, np.bool_))
