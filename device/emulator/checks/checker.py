@@ -267,8 +267,7 @@ class Checker(ExecutionPolicy):
 
     def place(self, site: Site) -> tuple[int, Dim3, int]:
         """The source line, the block and the thread (in lane order) of a site."""
-        steps = self._program.steps
-        step = steps[min(site.step, len(steps) - 1)]
+        step = self._program.steps[site.step]
         thread = site.thread & ((1 << THREAD_BITS) - 1)
         return step.instruction.source_line, self._blocks[site.thread >> THREAD_BITS], thread
 

@@ -52,17 +52,16 @@ class InitializationCheck:
         touched = access.touched.units
         if access.kind != "store" and empty[touched].any():
             missing = access.units_of_whole_elements(empty[access.units])
-            if missing.size:
-                _, first = np.unique(access.lanes_of_units(missing), return_index=True)
-                missing = missing[first]
-                self._observations.add(
-                    "initcheck",
-                    "uninitialized read",
-                    access.space,
-                    access.addresses(missing),
-                    access.step,
-                    access.threads[access.lanes_of_units(missing)],
-                )
+            _, first = np.unique(access.lanes_of_units(missing), return_index=True)
+            missing = missing[first]
+            self._observations.add(
+                "initcheck",
+                "uninitialized read",
+                access.space,
+                access.addresses(missing),
+                access.step,
+                access.threads[access.lanes_of_units(missing)],
+            )
         if access.kind != "load":
             empty[touched] = False
 

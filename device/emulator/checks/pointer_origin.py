@@ -16,8 +16,6 @@ from memlab.device.emulator.program.program import DecodedInstruction, Program, 
 from memlab.device.emulator.ptx.parser import (
     TYPE_BYTES,
     Address,
-    DestinationPair,
-    Negated,
     Operand,
     Register,
     Symbol,
@@ -132,7 +130,5 @@ def _operand_origins(
 def _scalar_operands(operand: Operand) -> Iterator[Operand]:
     if isinstance(operand, Vector):
         yield from operand.items
-    elif isinstance(operand, DestinationPair):
-        yield from (operand.first, operand.second)
     else:
-        yield operand.register if isinstance(operand, Negated) else operand
+        yield operand

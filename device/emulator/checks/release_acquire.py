@@ -12,11 +12,14 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
+from typing import TypeVar
 
 from memlab.device.emulator.checks.observations import THREAD_BITS
 
 SyncLocation = tuple[str, int]
 """A unit of memory in a state space, or as only one block sees it."""
+
+_Value = TypeVar("_Value")
 
 AcquiredOperations = dict[SyncLocation, int]
 """The number of operations at each location that a thread knows to be complete."""
@@ -55,11 +58,9 @@ class ReleaseAcquireOrder:
 
     def begin(self) -> None:
         """Take the next blocks: shared memory is new, and the blocks before are complete."""
-        self._histories = {
-            location: history
-            for location, history in self._histories.items()
-            if location[0] == "global"
-        }
+        self._histories = _only_global(self._histories)
+        for history in self._histories.values():
+            history.acquired = _only_global(history.acquired)
         self._threads.clear()
         self._blocks.clear()
 
@@ -137,6 +138,11 @@ class ReleaseAcquireOrder:
         acquired = dict(self._blocks.get(thread >> THREAD_BITS, {}))
         _merge_acquired(acquired, self._threads.get(thread, {}))
         return acquired
+
+
+def _only_global(by_location: dict[SyncLocation, _Value]) -> dict[SyncLocation, _Value]:
+    """The items of locations in global memory that all blocks see."""
+    return {location: item for location, item in by_location.items() if location[0] == "global"}
 
 
 def _merge_acquired(into: AcquiredOperations, more: AcquiredOperations) -> None:

@@ -114,6 +114,9 @@ MERGED += [("load", 0, 0, 0), ("some", 0, 0, 3)]
 """Of what two threads have acquired at one place, the later operation counts."""
 NEW_BLOCKS: list[Step] = [("release", 0, 2, 1), ("release", 0, 0, 1), ("begin", 0, 0, 0)]
 NEW_BLOCKS += [("load", 1, 2, 0), ("load", 2, 0, 0)]
+STALE: list[Step] = [("atomic", 0, 2, 0), ("release", 0, 0, 1), ("begin", 0, 0, 0)]
+STALE += [("load", 3, 0, 0), ("release", 0, 2, 1)]
+"""What was acquired in the shared memory of earlier blocks says nothing of this one's."""
 OLD_BLOCK: list[Step] = [("release", 3, 0, 1), ("load", 0, 0, 0), ("block", 0, 0, 0)]
 OLD_BLOCK += [("begin", 0, 0, 0)]
 BY_TWO: list[Step] = [
@@ -127,6 +130,7 @@ BY_TWO: list[Step] = [
 @example(KNOWS_LESS)
 @example(NEW_BLOCKS)
 @example(OLD_BLOCK)
+@example(STALE)
 @example(MERGED)
 @example(CHAIN)
 @example(LATEST)
@@ -147,6 +151,9 @@ def test_a_thread_knows_all_that_was_released_before_it_acquired(steps: list[Ste
             for table in (model.operations, model.carried):
                 for old in [place for place in table if place[0] != "global"]:
                     del table[old]
+            for carried in model.carried.values():
+                for old in [place for place in carried if place[0] != "global"]:
+                    del carried[old]
             model.acquired = {each: {} for each in THREADS}
         else:
             block = thread >> THREAD_BITS
