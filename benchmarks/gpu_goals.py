@@ -48,7 +48,7 @@ def of_times(rows: list[dict[str, str]]) -> list[Figure]:
             Figure(f"{len(long)} longer kernels: {what}", value, "%", AGREEMENT_PERCENT)
             for what, value in zip(whats, furthest, strict=True)
         ),
-        *(Figure(f"{name}: the furthest of these", value, "%") for name, value in short.items()),
+        *(Figure(f"{name}: largest of the three", value, "%") for name, value in short.items()),
         Figure(f"best kernel under {SHORT_US:g} us", min(short.values()), "%", AGREEMENT_PERCENT),
     ]
 

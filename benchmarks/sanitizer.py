@@ -229,7 +229,7 @@ def markdown(verdicts: Iterable[Verdict], head: str) -> str:
     lines = [
         head,
         "",
-        "| file | planted | memlab | compute-sanitizer | mended: memlab | compute-sanitizer |",
+        "| file | planted | memlab | compute-sanitizer | fixed: memlab | compute-sanitizer |",
         "| --- | --- | --- | --- | --- | --- |",
     ]
     for name, twins in sorted(by_name.items()):
