@@ -60,7 +60,7 @@ def local_arrays(case: AdviceCase) -> Recommendation | None:
     local_bytes = SECTOR_BYTES * counters.total("local").sectors
     share = case.l1_port_share(local_bytes)
     kept = case.measurement.resources.local_bytes_per_thread
-    if share < 0.02 or not kept:  # without local memory, ptxas put the arrays in registers
+    if not kept:  # without local memory, ptxas put the arrays in registers
         return None
     return Recommendation(
         share * case.memory_busy,

@@ -92,6 +92,13 @@ def test_a_launch_that_does_not_fit_gives_the_reason(launch, message):
         compute_occupancy(H200, BlockRequirements(*launch))
 
 
+@pytest.mark.parametrize("device", ["t4", "a100"])
+def test_an_unknown_reserved_part_is_that_of_the_architecture(device):
+    properties, block = loader.load_datasheet(device), BlockRequirements(64, 32, 300)
+    unknown = replace(properties, reserved_shared_memory_per_block_bytes=None)
+    assert block_allocation(unknown, block) == block_allocation(properties, block)
+
+
 def test_an_unknown_limit_is_named():
     with pytest.raises(DeviceError, match="max_threads_per_multiprocessor"):
         compute_occupancy(

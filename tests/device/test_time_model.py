@@ -150,3 +150,22 @@ def test_load_latency_is_the_mean_over_the_levels_that_hit(
     l1: float, l2: float, clocks: float
 ) -> None:
     assert time_model.global_load_latency_clocks(l1, l2, H200) == pytest.approx(clocks)
+
+
+def test_an_unknown_latency_is_that_of_the_level_before() -> None:
+    unknown = replace(H200, l2_latency_clocks=None, dram_latency_clocks=None)
+    assert time_model.global_load_latency_clocks(0, 0.5, unknown) == 32
+
+
+def test_a_constant_load_waits_for_the_addresses_before_it() -> None:
+    device = replace(H200, constant_latency_clocks=40.0, shared_latency_clocks=30.0)
+
+    def latency(device: DeviceProperties, **counters: int) -> float:
+        counted = Counters.from_names(**counters)
+        return time_model.constant_load_latency_clocks(counted, device)
+
+    # 9 addresses per load, one each two clocks: the last one waits for 8.
+    loads = {"constant_load_requests": 10, "constant_load_passes": 90}
+    assert latency(device, **loads) == 40 + 8 * 2
+    assert latency(device) == 40
+    assert latency(replace(device, constant_latency_clocks=None)) == 30

@@ -109,6 +109,12 @@ def test_without_a_gpu_the_emulator_works_and_no_gpu_software_is_urged() -> None
             "--force-reinstall --no-cache-dir pycuda",
         ),
         ({"visible_gpus": 0, "visible_devices": ""}, "GPUs", "fails", "unset CUDA_VISIBLE_DEVICES"),
+        (
+            {"visible_gpus": 0, "visible_devices": "0", "gpus": ()},
+            "GPUs",
+            "fails",
+            "look at 'nvidia-smi'",
+        ),
         ({"nvml": None}, "nvidia-ml-py", "note", "pip install 'memlab[gpu]'"),
         ({"ncu": None}, "Nsight Compute", "note", "only --counters ncu needs it"),
         (
@@ -130,6 +136,7 @@ def test_without_a_gpu_the_emulator_works_and_no_gpu_software_is_urged() -> None
             "note",
             "nvidia-smi",
         ),
+        ({"gpus": (replace(H200, free_memory_bytes=2**30),)}, "memory", "works", ""),
         (
             {"gpus": (replace(H200, compute_mode="prohibited"),)},
             "compute mode",
@@ -176,6 +183,11 @@ def test_the_visible_gpus_are_those_that_cuda_shows(value: str | None, indices: 
     gpus = tuple(replace(H200, index=n, uuid=f"GPU-{n + 1}{n + 1}0") for n in range(3))
 
     assert [gpu.index for gpu in select_visible_gpus(gpus, value)] == indices
+
+
+@pytest.mark.parametrize(("value", "count"), [("", 0), ("GPU-", 1)])
+def test_an_empty_list_hides_a_single_gpu(value: str, count: int) -> None:
+    assert len(select_visible_gpus((H200,), value)) == count
 
 
 def test_several_gpus_are_told_apart() -> None:

@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memlab.device.gpu import timing
 from memlab.device.gpu.timing import (
+    MAX_SAMPLES,
     Sample,
     Samples,
     TimingSettings,
@@ -126,6 +128,22 @@ def test_noise_takes_more_samples_until_the_median_is_sure() -> None:
     assert (high - low) / samples.median_s <= 0.005
 
 
+def test_the_interval_is_tested_after_every_tenth_of_the_samples(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Testing after every sample would stop at the first chance success."""
+    bench, lengths = steady(20e-3), list[int]()
+
+    def precise(durations_s: list[float], share: float) -> bool:
+        lengths.append(len(durations_s))
+        return len(lengths) == 4
+
+    monkeypatch.setattr(timing, "is_precise", precise)
+    collect_samples(bench.sample, TimingSettings(), bench.now)
+
+    assert lengths == [30, 33, 37, 41]
+
+
 def test_the_cap_ends_what_never_becomes_sure() -> None:
     bench = noisy(5.0, 10e-3)
     collect_samples(bench.sample, TimingSettings(cap_s=3), bench.now)
@@ -163,6 +181,17 @@ def test_as_many_samples_as_asked_for(count: int) -> None:
 def test_no_samples_too_many_or_no_time_are_refused(wrong: dict[str, float], named: str) -> None:
     with pytest.raises(UsageError, match=named):
         TimingSettings(**wrong)  # type: ignore[arg-type]
+
+
+def test_the_most_samples_are_accepted() -> None:
+    assert TimingSettings(samples=MAX_SAMPLES).samples == MAX_SAMPLES
+
+
+def test_one_reading_of_the_clock_is_not_steady() -> None:
+    bench = steady(0.3)  # longer than the shortest warm-up
+    settle_clock(bench.sample, TimingSettings(), bench.now)
+
+    assert bench.taken == 3
 
 
 def test_settling_waits_for_the_clock() -> None:
@@ -236,10 +265,14 @@ def test_quartiles_and_fences_by_hand() -> None:
 
 
 def test_warm_and_cold_stay_apart() -> None:
-    cold, warm = Samples((Sample(2.0),) * 3), Samples((Sample(1.0),) * 5)
+    cold = Samples((Sample(2.0, 2e9),) * 3)
+    warm = Samples((Sample(0.5, 1.8e9), *(Sample(s, 2e9) for s in (0.75, 1.0, 1.25, 2.0))))
     time = summarize_time(cold, warm, Samples((Sample(0.25), Sample(0.5), Sample(0.375))))
 
     assert (time.median_s, time.samples) == (2.0, 3)
     assert (time.warm_median_s, time.warm_samples) == (1.0, 5)
+    assert (time.lower_quartile_s, time.upper_quartile_s) == (2.0, 2.0)
+    assert (time.warm_lower_quartile_s, time.warm_upper_quartile_s) == (0.75, 1.25)
+    assert time.clock_drift == pytest.approx(0.1)  # of a warm sample
     assert time.event_pair_s == 0.375
     assert time.provenance == "measured"

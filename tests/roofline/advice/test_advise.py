@@ -8,8 +8,10 @@ import pytest
 from example_runs import CEILINGS, COUNTERS, H200, measurement, run, run_of, timed
 
 from memlab.device.measurement import Counters, Measurement, Occupancy, Verification
+from memlab.roofline.advice import memory, work
 from memlab.roofline.advice.advise import advise
-from memlab.roofline.placement import place_measurement
+from memlab.roofline.advice.case import AdviceCase
+from memlab.roofline.placement import bytes_moved, place_measurement
 
 
 @pytest.mark.parametrize(
@@ -42,6 +44,66 @@ def test_the_widest_tile_is_not_told_to_widen() -> None:
 
 def _advice(measured: Measurement) -> str:
     return " ".join(run_of(measured).advice)
+
+
+def _case(measured: Measurement) -> AdviceCase:
+    placement = place_measurement(measured, CEILINGS)
+    return AdviceCase(measured, placement, H200, bytes_moved(measured), placement.busy)
+
+
+@pytest.mark.parametrize(
+    ("name", "side", "advised"),
+    [
+        ("tiled16", 128, True),  # 32 x 32 threads are all that a block may have
+        ("tiled32", 64, False),
+        ("tiled8", 23, True),  # 529 / 4 = 132 blocks for 132 multiprocessors
+        ("tiled8", 22, False),  # 121 blocks
+    ],
+)
+def test_a_wider_tile_must_fit_and_fill_the_device(name: str, side: int, advised: bool) -> None:
+    case = _case(replace(measurement(name), grid=(side, side, 1)))
+    assert (memory.wider_tile(case) is not None) == advised
+
+
+def test_reads_of_shared_memory_matter_if_they_keep_the_port_busy() -> None:
+    # tiled16's 503,578,624 wavefronts of 128 B take 1.93 ms of the port.
+    tiled = measurement("tiled16")
+    assert memory.shared_rereads(_case(timed(tiled, 4e-3)))  # busy 48% of the time
+    assert memory.shared_rereads(_case(timed(tiled, 6e-3))) is None  # 32%
+    # Each stored value is read twice: no register could save more.
+    counters = tiled.counters.replace_named(shared_store_wavefronts=402653184 // 2)
+    assert memory.shared_rereads(_case(replace(tiled, counters=counters))) is None
+
+
+def test_bytes_that_no_thread_asks_for_are_not_compulsory() -> None:
+    # A quarter of the 16.8 MB of the input is loaded, in whole sectors, and DRAM reads all of it.
+    copy = measurement("copy")
+    counters = copy.counters.replace_named(
+        global_load_sectors=131072, requested_load_bytes=4 * 2**20, dram_read_bytes=16 * 2**20
+    )
+    found = memory.dram_traffic(_case(timed(replace(copy, counters=counters), 5e-6)))
+    assert found is not None
+    assert "DRAM reads 16.8 MB, but 4.19 MB are compulsory" in found.sentence
+
+
+def test_reuse_is_advised_from_eight_requests_per_byte_on() -> None:
+    naive = measurement("naive")
+    requested = bytes_moved(naive)["requested"]
+    assert memory.unstaged_reuse(_case(replace(naive, compulsory_bytes=requested // 8)))
+    rarer = replace(naive, compulsory_bytes=requested // 8 + 1)
+    assert memory.unstaged_reuse(_case(rarer)) is None
+
+
+@pytest.mark.parametrize(
+    ("median_s", "theoretical", "advised"),
+    [(20e-3, 0.25, True), (20e-3, 0.5, False), (2.1e-3, 0.25, False)],  # the last is bound by L1
+)
+def test_occupancy_is_low_below_half_if_latency_is_the_bound(
+    median_s: float, theoretical: float, advised: bool
+) -> None:
+    slow = timed(measurement("tiled16"), median_s)
+    slow = replace(slow, occupancy=Occupancy(2, 16, theoretical, "registers", {"registers": 2}))
+    assert (work.low_occupancy(_case(slow)) is not None) == advised
 
 
 def test_what_cannot_be_is_said_alone() -> None:
@@ -133,6 +195,15 @@ def test_spills_that_the_emulator_cannot_count_come_first() -> None:
     assert _advice(spilling).startswith(
         "The compiler spills 40 B per thread to local memory, 168 MB"
     )
+
+
+def test_the_largest_share_comes_first() -> None:
+    tiled = measurement("tiled16", "modelled")
+    resources = replace(tiled.resources, local_bytes_per_thread=40)
+    # Spills put all figures in doubt; 131 of 132 multiprocessors are idle.
+    spills, idle = run_of(replace(tiled, grid=(1, 1, 1), resources=resources)).advice
+    assert spills.startswith("The compiler spills")
+    assert idle.startswith("1 block leaves 131")
 
 
 def test_what_explains_next_to_nothing_is_left_out() -> None:

@@ -134,6 +134,18 @@ def test_mixed_conflicts_are_told_in_general() -> None:
     )
 
 
+@pytest.mark.parametrize(("share", "named"), [(0.5, True), (0.49, False)])
+def test_a_line_is_named_if_it_has_half_of_the_conflicts(share: float, named: bool) -> None:
+    base = measurement("transpose_shared")
+    excessive = round(share * base.counters.shared_excessive_wavefronts)
+    line = LineCounters.from_names(
+        line=7, text="", shared_wavefronts=2 * excessive, shared_excessive_wavefronts=excessive
+    )
+    text = " ".join(run_of(replace(base, lines=(line,))).advice)
+    assert "Bank conflicts" in text
+    assert ("most on line 7" in text) == named
+
+
 def test_the_lines_of_a_kernel_with_shared_atomics_say_nothing() -> None:
     text = advice((32, 8, 1), 32, 1, shared_atomic_instructions=5000, shared_atomic_wavefronts=5000)
     assert "Bank conflicts" in text
