@@ -58,7 +58,7 @@ def find_pointer_origins(
         changed = False
         for step in program.steps:
             new = _result_origins(step, program, parameters, by_address, by_symbol, by_register)
-            for operand in destinations(step) if new else ():
+            for operand in destinations(step):
                 if isinstance(operand, Register):
                     before = by_register.get(operand.name, frozenset())
                     if not new <= before:

@@ -176,9 +176,8 @@ class RaceCheck:
         if not conflicts:
             return np.zeros(0, np.int64)
         positions = np.concatenate([positions for positions, _ in conflicts])
-        if positions.size:
-            earlier_accesses = np.concatenate([earlier for _, earlier in conflicts])
-            self._report_race(hazard, access, positions, earlier_accesses)
+        earlier_accesses = np.concatenate([earlier for _, earlier in conflicts])
+        self._report_race(hazard, access, positions, earlier_accesses)
         return positions
 
     def _may_conflict(self, access: MemoryAccess, earlier: Lanes) -> bool:
@@ -239,7 +238,7 @@ class RaceCheck:
         race &= ~self._is_ordered(access, positions, earlier)
         updates = self._shadow_of(access).atomic_updates
         atomic = np.flatnonzero(race & (levels == STRONG))
-        if updates is not None and atomic.size:
+        if updates is not None:
             # A thread that reads the last ticket of a counter knows that all others were drawn.
             last = updates.last[access.units[positions[atomic]]]
             steps, _ = self._steps_and_levels(last)
@@ -301,8 +300,7 @@ class RaceCheck:
         part = lost % access.width
         differ = (new[access.lanes_of_units(lost), part] != new[winners, part]).any(axis=1)
         lost = lost[differ | np.isin(access.units[lost], self._units_read)]
-        if lost.size:
-            self._report_race("WAW", access, lost, left[lost])
+        self._report_race("WAW", access, lost, left[lost])
 
     def _report_race(
         self, hazard: str, access: MemoryAccess, positions: Lanes, earlier: Lanes

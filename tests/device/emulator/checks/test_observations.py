@@ -4,7 +4,7 @@ import numpy as np
 
 from memlab.device.emulator.checks.observations import Observation, Observations, Site
 
-LINES = [10, 20, 10, 0]
+LINES = [10, 20, 10, 0, 1]
 STARTS = {"global": np.array([100, 200, 300])}
 
 
@@ -56,3 +56,11 @@ def test_the_line_of_the_other_access_counts() -> None:
         (Site(1, 2), Site(2, 12), 2),
         (Site(1, 3), None, 1),
     ]
+
+
+def test_no_other_access_is_not_one_in_line_1() -> None:
+    seen = Observations(LINES, STARTS)
+    where, by = np.array([200]), np.array([3])
+    seen.add("t", "k", "global", where, 1, by, np.array([4]), by)
+    seen.add("t", "k", "global", where, 1, by)
+    assert len(seen.all()) == 2

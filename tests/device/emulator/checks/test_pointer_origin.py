@@ -71,23 +71,23 @@ def test_a_pointer_is_followed_against_the_order_of_instructions() -> None:
 
 
 def test_variables_of_every_space_are_arrays() -> None:
-    variables = ".visible .global .align 4 .b8 g[64]; .const .align 4 .b8 c[64];"
-    variables += ".const .align 4 .b8 d[64];"
+    variables = ".visible .global .align 4 .b8 g[64]; .const .align 4 .b8 d[64];"
+    variables += ".const .align 4 .b8 c[64];"
     body = """
-      .shared .align 4 .b8 s[64]; .shared .align 4 .b8 t[64]; .local .align 4 .b8 l[64];
+      .shared .align 4 .b8 t[64]; .shared .align 4 .b8 s[64]; .local .align 4 .b8 l[64];
       ld.shared.u32 %x1, [t+4]; ld.shared.u32 %x1, [s]; ld.const.u32 %x1, [d];
       ld.const.u32 %x1, [c]; ld.global.u32 %x1, [g]; ld.local.u32 %x1, [l]; ld.shared.u32 %x1, [4];
       mov.u64 %a0, t; cvta.shared.u64 %a1, %a0; st.u32 [%a1+4], %x1;
       mov.u64 %a2, g; st.global.u32 [%a2], %x1; ret;"""
     assert origins(body, variables) == [
-        ("shared", 1),
         ("shared", 0),
-        ("const", 1),
+        ("shared", 1),
         ("const", 0),
+        ("const", 1),
         ("global", 2),
         None,
         None,
-        ("shared", 1),
+        ("shared", 0),
         ("global", 2),
     ]
 

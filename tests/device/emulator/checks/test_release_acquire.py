@@ -79,7 +79,7 @@ def release(
     if not is_operation:
         acquire(order, model, thread, location, True)
     others = [(other, now - 1 - more % 13) for other in THREADS[: more % 3] if other != thread]
-    since = now // 8 * 8  # when the block met last
+    since = now // 16 * 16  # when the block met last
     order.release(location, thread, now - 1, since, others, is_operation)
     operation = model.operations.get(location, 0) + is_operation
     model.operations[location] = operation
