@@ -4,6 +4,7 @@ import math
 import os
 import re
 import struct
+from dataclasses import replace
 from importlib import metadata
 
 import numpy as np
@@ -258,6 +259,30 @@ def test_the_key_depends_on_all_inputs_of_the_compilation(cache, runs):
     assert len(runs) == len(list(cache.iterdir())) == 6
     compiled(options=("-DA=1",))
     assert len(runs) == 6
+
+
+def test_the_key_depends_on_the_versions_of_compiler_and_headers():
+    unit = TranslationUnit("source", "k.cu", HOPPER)
+
+    def key(packages=("a==1",), own=(("a.h", b"1"),), compilers=("13.0", "13.0.1"), unit=unit):
+        included = headers.IncludedHeaders(packages=packages, own=own)
+        return compile_cache.cache_key(unit, included, compilers)
+
+    keys = [
+        key(),
+        key(packages=("a==2",)),
+        key(packages=("a==1", "b==1")),
+        key(packages=()),
+        key(own=(("b.h", b"1"),)),
+        key(own=(("a.h", b"2"),)),
+        key(own=(("a.h", b""), ("1", b""))),
+        key(own=()),
+        key(compilers=("13.1", "13.0.1")),
+        key(compilers=("13.0", "13.0.2")),
+        key(compilers=("13.0", "13.0.1", "source"), unit=replace(unit, source="")),
+    ]
+    assert len(set(keys)) == len(keys)
+    assert key() == keys[0]
 
 
 def test_errors_are_not_cached(cache):

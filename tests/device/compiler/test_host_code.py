@@ -124,6 +124,24 @@ def test_macros_in_user_headers_can_mark_device_code(tmp_path):
         compiler.compile_unit(TranslationUnit(source, str(tmp_path / "k.cu"), HOPPER))
 
 
+@pytest.mark.parametrize(
+    ("source", "line", "left"),
+    [
+        # A class goes with the variable behind it, as one declaration.
+        ("int a;\nstruct H {\nstring s;\n} h;\nint b;", 3, "int a;\n\n\n\nint b;"),
+        ("struct H {\nint a;\nvoid f() { g(); }\n} h;", 3, "struct H {\nint a;\n\n} h;"),
+        ("struct H {\nint a; struct I { string s; };\n} h;", 2, ""),
+        ("namespace n {\nstring s;\n}\nint a;", 2, "namespace n {\n\n}\nint a;"),
+        ("namespace n {\nint a;\n}\nstring s;", 4, "namespace n {\nint a;\n}"),
+    ],
+)
+def test_the_declaration_with_an_error_is_removed_as_a_whole(source, line, left):
+    log = f"k.cu({line}): error: bad\n"
+    found, faults = host_code.remove_host_code(source, "k.cu", log, ())
+    assert "\n".join(text.rstrip() for text in found.split("\n")).rstrip() == left
+    assert faults == (log.strip(),)
+
+
 HOST = (
     "int main() { if (1) { return '}'; } }",
     "using std::vector;",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import launches
@@ -9,9 +10,9 @@ import pytest
 
 from memlab.device.compiler.compile import compile_launch
 from memlab.device.datasheets import loader
-from memlab.device.emulation.device import EmulatedDevice, emulate
+from memlab.device.emulation.device import EmulatedDevice, _mean_latencies, emulate
 from memlab.device.inputs import make_inputs
-from memlab.device.measurement import LineCounters, Measurement
+from memlab.device.measurement import Counters, LineCounters, Measurement
 from memlab.device.properties import peak_bandwidth_bytes_per_s
 from memlab.kernels.launch import Buffer, Launch, Scalar, SingleValue, Uniform
 from memlab.roofline.analysis.boundary import edge_case
@@ -178,3 +179,29 @@ def test_the_counts_of_a_line_are_divided_among_its_accesses() -> None:
             assert sum(getattr(access, name) for access in mine) == getattr(line, name), name
     told = [(access.direction, access.array) for access in emulation.accesses]
     assert told == [("load", "keys"), ("atomic", "bins"), ("store", "rank")]
+
+
+def test_atomics_wait_for_the_dram_as_often_as_they_read_it() -> None:
+    """The cache models give the sectors that the L2 reads from the DRAM for atomics."""
+    l1, l2, dram = H200.l1_latency_clocks, H200.l2_latency_clocks, H200.dram_latency_clocks
+    assert l1
+    assert l2
+    assert dram
+    atomics = Counters().replace_named(global_atomic_sectors=60, global_reduction_sectors=40)
+    # Of 200 loaded sectors, 50 hit the L1 and 120 the L2: 30 are read from the DRAM.
+    loads = replace(
+        atomics.replace_named(global_load_sectors=200),
+        l1_read_sector_hits=50,
+        l2_read_sectors=150,
+        l2_read_sector_hits=120,
+        dram_read_bytes=32 * (30 + 25),
+    )
+    latencies = _mean_latencies(loads, H200)
+    assert latencies.global_atomic == pytest.approx(0.75 * l2 + 0.25 * dram)
+    assert latencies.global_load == pytest.approx(0.25 * l1 + 0.75 * (0.8 * l2 + 0.2 * dram))
+    # More sectors read than atomics have: all miss.
+    all_missing = _mean_latencies(replace(atomics, dram_read_bytes=32 * 101), H200)
+    assert all_missing.global_atomic == pytest.approx(dram)
+    # Without accesses nothing misses.
+    idle = _mean_latencies(Counters(), H200)
+    assert (idle.global_load, idle.global_atomic) == (l1, l2)
