@@ -126,8 +126,8 @@ def draw_strata(
     if not division.exact:
         interior, edge = interior * INEXACT_SAMPLE_FACTOR, edge * INEXACT_SAMPLE_FACTOR
     drawn = _draw_samples(grid, seed, interior, edge, division)
-    while interior > 1 and sum(len(stratum.blocks) for stratum in drawn) > most:
-        interior, edge = interior // 2, max(edge // 2, 1)
+    while interior and sum(len(stratum.blocks) for stratum in drawn) > most:
+        interior, edge = interior // 2, edge // 2  # at 0, one block per stratum is drawn
         drawn = _draw_samples(grid, seed, interior, edge, division)
     return drawn
 
@@ -144,9 +144,9 @@ def van_der_corput(count: int) -> Iterator[int]:
     This is van der Corput's sequence in base 2: counting with the bits reversed puts each number
     into the middle of the largest remaining gap.
     """
-    bits = (count - 1).bit_length()
+    bits = count.bit_length()
     for number in range(1 << bits):
-        reversed_number = int(f"{number:0{bits}b}"[::-1], 2) if bits else 0
+        reversed_number = int(f"{number:0{bits}b}"[::-1], 2)
         if reversed_number < count:
             yield reversed_number
 

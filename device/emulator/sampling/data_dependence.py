@@ -30,14 +30,15 @@ def depends_on_data(program: Program) -> bool:
     read = [frozenset(registers_read(step)) for step in program.steps]
     written = [tuple(registers_written(step)) for step in program.steps]
     data: set[str] = set()  # registers, and the names of state spaces that data was stored to
-    known = -1
-    while len(data) > known:
+    growing = True
+    while growing:
         known = len(data)
         for index, step in enumerate(program.steps):
             if _loads_data(step, data) or not data.isdisjoint(read[index]):
                 if step.row.kind in ("store", "atomic", "reduce"):
                     data.update(_BLOCK_SPACES if step.row.space == "generic" else (step.row.space,))
                 data.update(written[index])
+        growing = len(data) > known
     return any(not data.isdisjoint(_decision_registers(step)) for step in program.steps)
 
 
@@ -53,8 +54,8 @@ def decision_sources(program: Program) -> tuple[set[str], set[str]]:
     ]
     registers: set[str] = set().union(*map(_decision_registers, program.steps))
     spaces: set[str] = set()
-    known = -1
-    while len(registers) + len(spaces) > known:
+    growing = True
+    while growing:
         known = len(registers) + len(spaces)
         for step, read, written in steps:
             kind, space = step.row.kind, step.row.space
@@ -64,6 +65,7 @@ def decision_sources(program: Program) -> tuple[set[str], set[str]]:
             stored = kind in ("store", "atomic", "reduce") and not spaces.isdisjoint(accessed)
             if stored or not registers.isdisjoint(written):
                 registers |= read
+        growing = len(registers) + len(spaces) > known
     return registers, spaces
 
 
@@ -74,13 +76,14 @@ def sign_only_registers(program: Program) -> set[str]:
     signs of its sources alone.
     """
     sign_only = {name for step in program.steps for name in registers_written(step)}
-    known = -1
-    while len(sign_only) != known:
+    shrinking = True
+    while shrinking:
         known = len(sign_only)
         for step in program.steps:
             passes_on = is_bitwise(step) and sign_only.issuperset(registers_written(step))
             if not (passes_on or _tests_sign(step)):
                 sign_only.difference_update(registers_read(step))
+        shrinking = len(sign_only) < known
     return sign_only
 
 

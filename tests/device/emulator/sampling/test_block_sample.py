@@ -74,3 +74,65 @@ def test_a_grid_larger_than_memory_can_be_sliced() -> None:
     assert len(grid) == 6 * 10**10
     assert grid[10**9 + 7 : 10**9 + 9].tolist() == [[7, 0, 1], [8, 0, 1]]
     assert grid[len(grid) - 1 : len(grid) + 5].tolist() == [[10**5 - 1, 10**4 - 1, 59]]
+
+
+def test_van_der_corputs_order_by_hand() -> None:
+    assert list(block_sample.van_der_corput(8)) == [0, 4, 2, 6, 1, 5, 3, 7]
+    assert list(block_sample.van_der_corput(5)) == [0, 4, 2, 1, 3]
+    assert list(block_sample.van_der_corput(1)) == [0]
+    assert list(block_sample.van_der_corput(0)) == []
+
+
+@pytest.mark.parametrize(
+    ("grid", "most", "sampled"),
+    [
+        # The ends and 16 of the middle; then half of these until they are few enough.
+        ((100, 1, 1), math.inf, 18),
+        ((100, 1, 1), 18, 18),
+        ((100, 1, 1), 17, 10),
+        ((100, 1, 1), 3, 3),
+        ((100, 1, 1), 0, 3),
+        # 16 of the middle, 4 of each side, and 4 corners.
+        ((100, 100, 1), math.inf, 36),
+        ((100, 100, 1), 35, 8 + 4 * 2 + 4),
+        ((100, 100, 1), 10, 2 + 4 + 4),
+        ((100, 100, 1), 9, 9),
+        ((100, 100, 1), 8, 9),
+        ((2, 1, 1), math.inf, 2),
+    ],
+)
+def test_samples_are_halved_to_the_limit_but_every_stratum_keeps_a_block(
+    grid: tuple[int, int, int], most: float, sampled: int
+) -> None:
+    strata = block_sample.draw_strata(grid, 0, most)
+    assert sum(len(stratum.blocks) for stratum in strata) == sampled
+    assert sum(stratum.size for stratum in strata) == math.prod(grid)
+
+
+def test_blocks_of_inexact_strata_are_sampled_64_times_as_densely() -> None:
+    division = block_sample.GridPartition()
+    for grid in [(10_000, 1, 1), (1, 1, 10_000)]:
+        strata = block_sample.draw_strata(grid, 0, 5000, division)
+        assert sorted(len(stratum.blocks) for stratum in strata) == [2, 1024]
+
+
+def test_cuts_and_periods_make_the_strata() -> None:
+    """Blocks 0 to 19, cut at 8: two classes of each middle piece, by turns."""
+    cuts = frozenset({8, 25}), frozenset[int](), frozenset[int]()
+    division = block_sample.GridPartition(cuts, (2, 1, 1), exact=True)
+    pieces, *others = division.pieces((20, 1, 1))
+    assert pieces == [
+        range(1),
+        range(1, 8, 2),
+        range(2, 8, 2),
+        range(8, 19, 2),
+        range(9, 19, 2),
+        range(19, 20),
+    ]
+    assert others == [[range(1)], [range(1)]]
+    strata = block_sample.draw_strata((20, 1, 1), 0, division=division)
+    assert sum(stratum.size for stratum in strata) == 20
+    for stratum in strata:
+        for x, y, z in stratum.blocks.tolist():
+            assert (y, z) == (0, 0)
+            assert any(x in piece for piece in pieces)

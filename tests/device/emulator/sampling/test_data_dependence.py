@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ptx
 import pytest
 
 from memlab.device.compiler.compile import compile_unit
@@ -114,3 +115,31 @@ def test_atomics_on_global_memory_are_found() -> None:
     assert not has_global_atomics(
         program("__shared__ int s; s = 0; __syncthreads(); atomicAdd(&s, 1); y[i] = s;")
     )
+
+
+@pytest.mark.parametrize(
+    ("comparison", "by_sign"),
+    [
+        ("lt.s32 %p1, %r1, 0", True),
+        ("ge.s32 %p1, %r1, 0", True),
+        ("gt.s32 %p1, %r1, -1", True),
+        ("le.s32 %p1, %r1, -1", True),
+        ("lt.s32 %p1, %r1, -1", False),
+        ("ge.s32 %p1, %r1, -1", False),
+        ("gt.s32 %p1, %r1, 0", False),
+        ("le.s32 %p1, %r1, 0", False),
+        ("le.s32 %p1, %r1, -2", False),
+        ("gt.s32 %p1, %r1, 1", False),
+        ("eq.s32 %p1, %r1, 0", False),
+        ("ge.u32 %p1, %r1, 0", False),
+        ("lt.s32 %p1, %r1, %r9", False),
+    ],
+)
+def test_comparisons_that_ask_for_the_sign_alone(comparison: str, by_sign: bool) -> None:
+    text = ptx.kernel(
+        ".reg .pred %p<9>; .reg .b32 %r<32>;\n"
+        f"mov.u32 %r2, %tid.x; mov.u32 %r9, 4; or.b32 %r1, %r2, %r2; setp.{comparison};"
+        "@%p1 bra done; done: ret;"
+    )
+    found = sign_only_registers(load_program(parse_ptx(text), "k"))
+    assert ({"%r1", "%r2"} <= found) == by_sign

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -69,3 +70,50 @@ def test_addresses_have_the_same_line_offset_after_a_period(moves: list[list[int
         strides = [4 * each[axis] for each in moves]
         steps = next(n for n in range(1, 129) if not any(n * each % 128 for each in strides))
         assert period == steps
+
+
+ANY = 2**62
+
+
+@pytest.mark.parametrize("stride", [2**31, 2**31 + 1, -(2**31), -(2**31) - 1])
+@pytest.mark.parametrize("lanes", [1, 2])
+def test_strides_beyond_31_bits_may_overflow_and_are_not_followed(stride: int, lanes: int) -> None:
+    """Of two lanes only the first changes; no bound is near."""
+    found = DecisionRange(np.array([[3, 2, 1]]), GRID)
+    strides = np.array([[stride], [0], [0]])
+    if lanes == 2:
+        strides = np.hstack([strides, np.zeros((3, 1), np.int64)])
+    bounds = np.full(2, ANY)
+
+    found.restrict(strides, -bounds, bounds, np.ones(2, np.bool_))
+
+    x = range(GRID[0]) if abs(stride) <= 2**31 else range(3, 4)
+    assert found.boxes() == [(x, range(GRID[1]), range(GRID[2]))]
+
+
+def test_a_value_that_is_not_within_its_bounds_keeps_the_block_alone() -> None:
+    """Nothing is known then; blocks along which the value does not change stay."""
+    found = DecisionRange(np.array([[3, 2, 1], [4, 4, 0]]), GRID)
+    lanes = np.ones(4, np.int64)
+    most = np.array([5, -1, 5, 5])
+
+    found.restrict(np.array([[1], [0], [2]]), -9 * lanes, most, lanes > 0)
+
+    assert found.boxes() == [
+        (range(3, 4), range(GRID[1]), range(1, 2)),
+        # Along x up to 4 steps back and none forward, along z at most 5 // 2 steps.
+        (range(5), range(GRID[1]), range(3)),
+    ]
+
+
+def test_ranges_end_along_axes_on_which_the_strides_of_lanes_differ() -> None:
+    """The lanes of the first block differ; of the second block only an inactive lane does."""
+    found = DecisionRange(np.array([[3, 2, 1], [4, 4, 0]]), GRID)
+    strides = np.array([[4, 8, 16, 64], [0, 0, 0, 0], [0, 0, 0, 0]])
+
+    found.record_addresses(strides, np.array([True, True, True, False]))
+
+    assert found.strides.tolist() == [4 | 8 | 16, 0, 0]
+    first, second = found.boxes()
+    assert first == (range(3, 4), range(GRID[1]), range(GRID[2]))
+    assert second == (range(GRID[0]), range(GRID[1]), range(GRID[2]))
