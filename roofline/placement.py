@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 from memlab.device.measurement import flop_by_pipe, l1_l2_sectors
 from memlab.device.properties import SECTOR_BYTES
 from memlab.errors import UsageError
-from memlab.roofline.ceilings import MEMORY_LEVELS, ceilings_by_key
+from memlab.roofline.ceilings import ceilings_by_key
 from memlab.roofline.run import TRAFFIC_LEVELS, Placement
 
 if TYPE_CHECKING:
@@ -100,9 +100,7 @@ def minimum_times_s(measurement: Measurement, ceilings: Sequence[Ceiling]) -> di
     all of them are FP32 where it executed none.
     """
     known = ceilings_by_key(ceilings)
-    work: dict[str, float] = {
-        level: moved for level, moved in bytes_moved(measurement).items() if level in MEMORY_LEVELS
-    }
+    work: dict[str, float] = dict(bytes_moved(measurement))
     executed = flop_by_pipe(measurement.counters)
     total = sum(executed.values())
     for pipe, flop in executed.items():

@@ -157,9 +157,11 @@ class StoreFile:
                 f"{self.path} was written by a newer memlab (schema {version}; this one knows up "
                 f"to {SCHEMA_VERSION}): update memlab, or choose another file with --store"
             )
+        if version < 1:
+            raise self._not_a_store_error(f"memlab makes no schema {version}")
         # A view under a table's name may never end; a trigger may delete what was stored.
         foreign = _schema_definitions(connection) ^ _expected_definitions(version)
-        if version < 1 or foreign:
+        if foreign:
             named = ", ".join(sorted(f"{kind} {name}" for kind, name, _ in foreign))
             raise self._not_a_store_error(f"not as memlab makes one: {elide_middle(named, 200)}")
         return version
@@ -263,7 +265,7 @@ def _expected_definitions(version: int) -> set[tuple[str, str, str]]:
     """Give the declarations of a store of this version."""
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.text_factory = bytes
-        for step in _MIGRATIONS[: max(version, 0)]:
+        for step in _MIGRATIONS[:version]:
             connection.execute(step)
         return _schema_definitions(connection)
 

@@ -6,7 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from memlab.device.verification import ActualOutput, verify
+from memlab.device.verification import (
+    MAX_REFERENCE_FLOP,
+    ActualOutput,
+    checked_positions,
+    verify,
+)
 from memlab.kernels.catalog import find_kernel
 from memlab.kernels.kernel import Limits
 
@@ -74,6 +79,20 @@ def test_wrong_elements_are_counted_in_all_pieces_of_an_array() -> None:
     found = verify(launch, {}, {"P": ActualOutput(np.arange(size), values)})
 
     assert (found.status, found.wrong) == ("failed", 777)
+
+
+@pytest.mark.parametrize(("unwritten", "wrong"), [(1, 3), (5, 5)])
+def test_wrong_elements_are_counted_together_with_unwritten_ones(
+    unwritten: int, wrong: int
+) -> None:
+    """Three compared elements are wrong; unwritten ones may lie among them or outside."""
+    values = np.array([9, np.nan, np.inf, 4], np.float32)
+    actual = ActualOutput(np.arange(4), values, unwritten)
+
+    found = verify(LAUNCH, {"expected": EXPECTED}, {"P": actual})
+
+    assert (found.status, found.wrong) == ("failed", wrong)
+    assert found.worst == f"{unwritten} of 4 elements of P never written"
 
 
 def test_an_output_without_a_reference_is_named_as_unverified() -> None:
@@ -153,6 +172,37 @@ def test_each_output_has_its_own_tolerance_and_the_failing_one_is_named() -> Non
 
     assert (found.status, found.tolerance, found.total) == ("failed", 0.0, 8)
     assert found.worst.startswith("Q[1, 1] is ")
+
+
+def test_of_a_costly_output_the_first_the_last_and_random_rows_are_compared() -> None:
+    """Twelve elements of 40 are affordable: three of ten rows of four are drawn."""
+    launch = replace(LAUNCH, flop=MAX_REFERENCE_FLOP * 40 / 12)
+    drawn = set()
+    for seed in range(40):
+        positions = checked_positions(launch, (5, 2, 4), seed)
+        rows = positions.reshape(-1, 4)
+        assert (rows == rows[:, :1] + np.arange(4)).all()
+        first = rows[:, 0].tolist()
+        assert first == sorted({0, 36, *first})
+        assert len(first) <= 5
+        drawn |= {*first}
+    assert drawn == set(range(0, 40, 4))
+    # The work is that of the whole output.
+    assert checked_positions(replace(LAUNCH, flop=MAX_REFERENCE_FLOP), (9, 2), 0).size == 18
+    assert checked_positions(replace(LAUNCH, flop=1.2 * MAX_REFERENCE_FLOP), (99, 2), 0).size < 198
+    # Of a vector the rows are elements; two are drawn, however costly.
+    costly = replace(LAUNCH, flop=MAX_REFERENCE_FLOP * 1e9)
+    vectors = [checked_positions(costly, (1000,), seed).tolist() for seed in range(20)]
+    assert all(positions[0] == 0 and positions[-1] == 999 for positions in vectors)
+    assert max(map(len, vectors)) == 4
+    assert len({place for positions in vectors for place in positions}) > 30
+
+
+def test_a_reference_has_at_most_a_quarter_of_a_gibibyte() -> None:
+    """Of float64; without FLOPs nothing else limits it."""
+    free = replace(LAUNCH, flop=None)
+    assert checked_positions(free, (2**12, 2**13), 0).size == 2**25
+    assert checked_positions(free, (2**12 + 1, 2**13), 0).size < 2**25
 
 
 def test_nan_never_passes() -> None:

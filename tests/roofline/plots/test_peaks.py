@@ -106,6 +106,18 @@ def test_damaged_peaks_are_one_line_that_says_what_to_do(store, peaks):
     assert store.peaks(replace(FIRST, key="cuda:1")) is None
 
 
+def test_peaks_of_a_device_are_found_behind_damaged_ones_of_others(store, peaks):
+    store.add_peaks(peaks)
+    with sqlite3.connect(store.path) as connection:
+        for key in ("CAST('cuda:1' AS TEXT)", "CAST(x'ff' AS TEXT)"):
+            connection.execute(
+                "INSERT INTO peaks (device, device_name, document)"
+                f" SELECT {key}, device_name, '{{' FROM peaks WHERE id = 1"
+            )
+    connection.close()
+    assert store.peaks(FIRST) == peaks
+
+
 @pytest.mark.parametrize(
     ("limit", "clock", "expected"),
     [

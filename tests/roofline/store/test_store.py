@@ -136,6 +136,14 @@ TRIGGER = "CREATE TRIGGER lose AFTER INSERT ON runs BEGIN DELETE FROM runs; END"
 GENERATED = "ALTER TABLE runs ADD COLUMN more TEXT AS (upper(document)) VIRTUAL"
 CHECKED = "CREATE TABLE runs (id INTEGER, document TEXT CHECK (length(document) < 9))"
 
+# A view that is named like a table of statistics.
+DISGUISED = (
+    "CREATE VIEW seen AS SELECT 1",
+    "PRAGMA writable_schema = ON",
+    "UPDATE sqlite_schema SET name = 'sqlite_stat9', tbl_name = 'sqlite_stat9',"
+    " sql = replace(sql, 'seen', 'sqlite_stat9') WHERE name = 'seen'",
+)
+
 
 @pytest.mark.parametrize(
     ("make", "expected"),
@@ -145,7 +153,9 @@ CHECKED = "CREATE TABLE runs (id INTEGER, document TEXT CHECK (length(document) 
         (store_and(GENERATED), ["not a memlab store", "table runs"]),
         (store_and("DROP TABLE runs", CHECKED), ["not a memlab store", "table runs"]),
         (store_and("DROP TABLE peaks"), ["not a memlab store", "table peaks"]),
-        (store_and("PRAGMA user_version = -1"), ["not a memlab store"]),
+        (store_and("PRAGMA user_version = -1"), ["not a memlab store", "makes no schema -1"]),
+        (store_and("PRAGMA user_version = 0"), ["not a memlab store", "makes no schema 0"]),
+        (store_and(*DISGUISED), ["not a memlab store", "view sqlite_stat9"]),
         (foreign_text, ["not a memlab store", "not an SQLite database", "--store"]),
         (foreign_database, ["not a memlab store", "another program's", "--store"]),
         (newer_store, ["newer memlab", "schema 3", "up to 2", "update memlab"]),
@@ -219,6 +229,43 @@ def test_a_store_that_is_read_only_can_be_read_and_says_so_on_writing(
         assert "read-only" in message
         assert "\n" not in message
     assert [*open_folder.iterdir()] == [store.path]
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        # Extended codes: the low byte is the primary code.
+        (sqlite3.SQLITE_READONLY_DIRECTORY, ["read-only", "change the permissions"]),
+        (sqlite3.SQLITE_CANTOPEN_ISDIR, ["read-only"]),
+        (sqlite3.SQLITE_PERM, ["read-only"]),
+        (sqlite3.SQLITE_BUSY_RECOVERY, ["another process has held its lock", "try again"]),
+        (sqlite3.SQLITE_LOCKED_SHAREDCACHE, ["another process"]),
+        (sqlite3.SQLITE_FULL, ["the disk is full"]),
+        (sqlite3.SQLITE_IOERR_WRITE, ["fault 17", "quota"]),
+        (sqlite3.SQLITE_CORRUPT_VTAB, ["damaged: fault 17", "restore it"]),
+        (sqlite3.SQLITE_NOTADB, ["not an SQLite database"]),
+        (sqlite3.SQLITE_TOOBIG, ["fault 17", "check its disk,"]),
+        (None, ["fault 17", "check its disk,"]),
+    ],
+)
+def test_each_error_of_sqlite_has_its_next_step(store, make_run, monkeypatch, code, expected):
+    def failing(*_):
+        error = sqlite3.OperationalError("fault 17")
+        if code is not None:
+            error.sqlite_errorcode = code
+        raise error
+
+    monkeypatch.setattr(StoreFile, "_connect", failing)
+    refused(lambda: store.add(make_run()), store.path, "--store", *expected)
+
+
+def test_making_folders_leaves_no_file_open(tmp_path, monkeypatch, make_run):
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.delenv("MEMLAB_STORE", raising=False)
+    Store(tmp_path / "other.sqlite3").add(make_run())
+    before = sorted(Path("/proc/self/fd").iterdir())
+    Store().add(make_run())
+    assert sorted(Path("/proc/self/fd").iterdir()) == before
 
 
 def test_a_lock_that_stays_is_said(store, make_run, monkeypatch):
