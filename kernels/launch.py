@@ -73,7 +73,7 @@ Fill: TypeAlias = Uniform | SingleValue | Arange | NpyFile | InMemoryArray
 
 
 @dataclass(frozen=True)
-class DeviceArray:
+class LaunchArray:
     """An array in the device's memory.
 
     Attributes:
@@ -103,7 +103,7 @@ class DeviceArray:
 
 
 @dataclass(frozen=True)
-class Buffer(DeviceArray):
+class Buffer(LaunchArray):
     """An array argument in global memory.
 
     Attributes:
@@ -117,7 +117,7 @@ class Buffer(DeviceArray):
 
 
 @dataclass(frozen=True)
-class Constant(DeviceArray):
+class Constant(LaunchArray):
     """A `__constant__` or `__device__` array.
 
     Attributes:

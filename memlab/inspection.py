@@ -14,7 +14,7 @@ from memlab.device.checking.findings import TOOLS
 from memlab.device.compiler.compile import compile_launch
 from memlab.device.devices import open_device
 from memlab.device.emulation.device import count_launch, emulate
-from memlab.device.tracing.trace import trace as trace_launch
+from memlab.device.tracing.trace import trace_launch
 from memlab.errors import UsageError, suggest_nearest
 from memlab.launching import parse_index, prepare, prepare_launch, resolve_kernel
 from memlab.results import KernelOccupancy

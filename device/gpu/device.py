@@ -269,7 +269,7 @@ def _discard_stdout() -> None:
 
 
 def _read_output(
-    ready: PreparedLaunch,
+    ready: LoadedLaunch,
     session: GpuSession,
     output: Buffer,
     positions: Mapping[str, NDArray[np.int64]],
@@ -283,7 +283,7 @@ def _read_output(
 
 
 @dataclass(frozen=True)
-class PreparedLaunch:
+class LoadedLaunch:
     """A launch whose code and arrays are on the GPU.
 
     Attributes:
@@ -308,7 +308,7 @@ class PreparedLaunch:
 
 def prepare_on_gpu(
     session: GpuSession, launch: Launch, cubin: bytes, seed: int, poison: bool = True
-) -> PreparedLaunch:
+) -> LoadedLaunch:
     """Load a launch's code, make its inputs, copy them to the GPU, and poison its outputs.
 
     Args:
@@ -343,7 +343,7 @@ def prepare_on_gpu(
         for buffer in overwritten:
             session.copy(copies[buffer.name], memory[buffer.name], buffer.nbytes)
 
-    return PreparedLaunch(inputs, memory, run_once, restore if overwritten else None)
+    return LoadedLaunch(inputs, memory, run_once, restore if overwritten else None)
 
 
 def _argument_words(arguments: bytes) -> list[Any]:

@@ -38,7 +38,7 @@ def launch_once(request: LaunchRequest) -> None:
         del ready  # its arrays must be freed before the session closes
 
 
-def main() -> None:
+def run_request() -> None:
     """Run the launch that the file requests; an error is one line on stderr."""
     try:
         launch_once(pickle.loads(Path(sys.argv[1]).read_bytes()))
@@ -49,7 +49,7 @@ def main() -> None:
 
 if __name__ == "__main__":
     try:
-        main()
+        run_request()
     except SystemExit as error:
         # After a fault PyCUDA cannot clean up: it would print many errors and abort.
         print(error, file=sys.stderr, flush=True)

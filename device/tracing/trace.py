@@ -31,7 +31,7 @@ WHOLE_GRID_LANE_INSTRUCTIONS = 20_000_000
 """Grids up to this size are executed whole to count their reads; that takes about a second."""
 
 
-def trace(
+def trace_launch(
     launch: Launch,
     compiled: CompiledKernel,
     block: Dim3,

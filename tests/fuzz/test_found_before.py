@@ -24,7 +24,7 @@ from memlab.device.devices import launch_limits
 from memlab.device.emulation.device import emulate
 from memlab.device.inputs import load_array
 from memlab.device.measurement import DeviceSummary
-from memlab.device.tracing.trace import trace
+from memlab.device.tracing.trace import trace_launch
 from memlab.errors import MemlabError, UsageError
 from memlab.kernels.catalog import CATALOG
 from memlab.kernels.signature import KernelParameter, Signature
@@ -76,7 +76,7 @@ def test_broken_ptx(sound: str, broken: str) -> None:
 
     for way in (
         lambda: emulate(launch, changed, H200, 0),
-        lambda: trace(launch, changed, (0, 0, 0), (0, 0, 0), H200.name),
+        lambda: trace_launch(launch, changed, (0, 0, 0), (0, 0, 0), H200.name),
     ):
         with pytest.raises(MemlabError) as raised:
             way()

@@ -20,7 +20,7 @@ from memlab.device.emulation.device import emulate
 from memlab.device.emulator.program.program import load_program
 from memlab.device.emulator.ptx import parser
 from memlab.device.measurement import DeviceSummary
-from memlab.device.tracing.trace import trace
+from memlab.device.tracing.trace import trace_launch
 from memlab.errors import MemlabError
 from memlab.kernels.catalog import CATALOG
 from memlab.kernels.launch import Launch
@@ -115,4 +115,4 @@ def test_broken_ptx_runs_or_ends_in_an_error(way: str, case: tuple[Launch, Compi
             case "check":
                 check_launch(launch, changed, SUMMARY, budget=BUDGET)
             case "trace":
-                trace(launch, changed, (0, 0, 0), (0, 0, 0), H200.name, budget=BUDGET)
+                trace_launch(launch, changed, (0, 0, 0), (0, 0, 0), H200.name, budget=BUDGET)

@@ -187,7 +187,7 @@ def test_the_process_that_is_watched_says_that_it_ended_well(
     with launch_request.launch_command(launch, 0, 0) as words:
         monkeypatch.setattr(sys, "argv", words[-2:])
         with nullcontext() if error is None else pytest.raises(SystemExit, match="no memory"):
-            launch_once.main()
+            launch_once.run_request()
 
         assert launch_request.completion_file(words[-1]).exists() == (error is None)
 

@@ -25,7 +25,7 @@ from memlab.device.tracing.records import (
     value_name,
     without_shown_loads,
 )
-from memlab.device.tracing.trace import trace
+from memlab.device.tracing.trace import trace_launch
 from memlab.errors import UsageError
 from memlab.kernels.catalog import find_kernel
 from memlab.kernels.kernel import Limits
@@ -36,7 +36,7 @@ ORIGIN = (0, 0, 0)
 
 def follow(kernel: str, block: Dim3, thread: Dim3, **parameters: int) -> Trace:
     launch = find_kernel(kernel).prepare(parameters, Limits("test"))
-    return trace(launch, compile_launch(launch, (8, 0)), block, thread, "test")
+    return trace_launch(launch, compile_launch(launch, (8, 0)), block, thread, "test")
 
 
 def stores_of(traced: Trace) -> list[ElementAccess]:
@@ -222,7 +222,7 @@ def follow_source(
     if source.startswith("("):
         source = f'extern "C" __global__ void k{source}'
     launch = launch_of(source, *arguments, blocks=blocks, threads=threads)
-    return trace(launch, compile_launch(launch, (9, 0)), ORIGIN, (thread, 0, 0), "test")
+    return trace_launch(launch, compile_launch(launch, (9, 0)), ORIGIN, (thread, 0, 0), "test")
 
 
 def shown_steps(source: str, *arguments: Buffer | Scalar) -> list[str]:
@@ -809,7 +809,7 @@ def test_the_seed_decides_the_inputs() -> None:
     compiled = compile_launch(launch, (8, 0))
     sources = set()
     for seed in (0, 1):
-        traced = trace(launch, compiled, ORIGIN, (3, 0, 0), "test", seed=seed)
+        traced = trace_launch(launch, compiled, ORIGIN, (3, 0, 0), "test", seed=seed)
         index = int(make_inputs(launch, seed)["index"][3])
         assert texts(without_shown_loads(traced.followed.steps)) == [
             "read index[3]",
