@@ -194,3 +194,44 @@ def test_the_threads_of_the_largest_blocks_are_told_apart() -> None:
     lines = ["600: st.shared.u32 [s], 1", "1000: ld.shared.u32 %x0, [s]"]
     found = races(*lines, threads=1024, grid=2)
     assert [(each.at, each.other, each.count) for each in found] == [((2, 0, 1000), (1, 0, 600), 2)]
+
+
+# --- Asynchronous copies -------------------------------------------------------------------------
+
+COPY = "cp.async.ca.shared.global [s], [%a0], 4"
+TO_OWN = "mul.lo.u32 %x1, %t, 4; mov.u32 %x2, s; add.u32 %x2, %x2, %x1"
+
+
+def test_a_copy_is_on_its_way_even_for_its_own_thread() -> None:
+    assert kinds(races(f"0: {COPY}", "bar.sync 0", "0: ld.shared.u32 %x0, [s]")) == [("RAW", 3, 1)]
+    waited = races(f"0: {COPY}", "0: cp.async.wait_all", "0: ld.shared.u32 %x0, [s]")
+    assert waited == []
+    waited = races(f"0: {COPY}", "0: cp.async.wait_all", "32: ld.shared.u32 %x0, [s]")
+    assert [(each.kind, each.other) for each in waited] == [("RAW", (1, 0, 0))]
+    waited = races(f"0: {COPY}", "0: cp.async.wait_all", "bar.sync 0", "32: ld.shared.u32 %x0, [s]")
+    assert waited == []
+
+
+def test_each_thread_waits_for_its_own_copies() -> None:
+    copies = "0-3: cp.async.ca.shared.global [%x2], [%a0], 4"
+    found = races(TO_OWN, copies, "0-2: cp.async.wait_all", "0-3: ld.shared.u32 %x0, [%x2]")
+    assert [(each.kind, each.offset, each.count) for each in found] == [("RAW", 12, 1)]
+
+
+def test_what_was_stored_over_a_copy_stays_a_store() -> None:
+    lines = [f"0: {COPY}", "bar.sync 0", "1: st.shared.u32 [s], 5", "bar.sync 0"]
+    lines += ["0: cp.async.wait_all", "1: ld.shared.u32 %x0, [s]"]
+    assert kinds(races(*lines)) == [("WAW", 3, 1)]
+
+
+def test_copies_of_several_instructions_keep_their_lines() -> None:
+    lines = [f"0: {COPY}", "0: cp.async.ca.shared.global [s+4], [%a0], 4", "0: cp.async.wait_all"]
+    found = races(*lines, "32: ld.shared.u32 %x0, [s]", "32: ld.shared.u32 %x0, [s+4]")
+    assert kinds(found) == [("RAW", 4, 1), ("RAW", 5, 2)]
+
+
+def test_two_copies_to_one_place_race() -> None:
+    assert kinds(races("0-1: cp.async.ca.shared.global [s], [%a0], 4")) == []  # the same bytes
+    assert kinds(races(f"0: {COPY}", f"32: {COPY}")) == []
+    found = races("1: st.global.u32 [%a0+4], 9", f"0: {COPY}", f"1: {COPY.replace('%a0', '%a0+4')}")
+    assert kinds(found) == [("WAW", 3, 2)]
