@@ -23,12 +23,11 @@ from memlab.device.emulator.machine.memory import GlobalMemory, KernelFault
 from memlab.device.emulator.machine.observer import ChunkState, Observer, policy_of
 from memlab.device.emulator.machine.operands import Operands, value_of
 from memlab.device.emulator.machine.partial_barriers import PartialBarriers, is_partial
-from memlab.device.emulator.machine.scheduler import Mask, Scheduler, active_warps
+from memlab.device.emulator.machine.scheduler import Mask, Scheduler, WaitingGroups, active_warps
 from memlab.device.emulator.machine.spin_waits import SpinWaitDetector
 from memlab.device.emulator.machine.threads import Grid, Threads
 from memlab.device.emulator.machine.warp_synchronization import (
     ParticipatingLanes,
-    WaitingGroups,
     WarpSynchronization,
 )
 from memlab.device.emulator.program.lowering import (

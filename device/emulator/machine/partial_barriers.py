@@ -13,13 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memlab.device.emulator.machine.operands import Operands, Source, value_of
-from memlab.device.emulator.machine.scheduler import Mask
+from memlab.device.emulator.machine.scheduler import Mask, WaitingGroups, select_lanes
 from memlab.device.emulator.machine.threads import Threads
 from memlab.device.emulator.program.program import DecodedInstruction
 from memlab.device.emulator.ptx.parser import Immediate
 from memlab.device.properties import WARP_SIZE
-
-WaitingGroups = dict[int, Mask]
 
 
 def is_partial(step: DecodedInstruction) -> bool:
@@ -79,7 +77,7 @@ class PartialBarriers:
                     self._arrived[block, number] = 0
         if not released.any():
             return parked, {}
-        return _select_lanes(parked, released), _select_lanes(parked, ~released)
+        return select_lanes(parked, released), select_lanes(parked, ~released)
 
     def _value(self, step: int, operand: int) -> NDArray[np.int64]:
         """An operand of a barrier, shape (lanes,); 0 where it is left out."""
@@ -91,7 +89,3 @@ class PartialBarriers:
 def _threads_of_warps(lanes: Mask) -> int:
     """The threads of all warps that have one of these lanes: barriers count whole warps."""
     return int(lanes.reshape(-1, WARP_SIZE).any(axis=1).sum()) * WARP_SIZE
-
-
-def _select_lanes(parked: WaitingGroups, lanes: Mask) -> WaitingGroups:
-    return {resume: mask & lanes for resume, mask in parked.items() if (mask & lanes).any()}

@@ -26,6 +26,8 @@ from memlab.device.emulator.program.code_layout import BasicBlockOrder
 from memlab.device.properties import WARP_SIZE
 
 Mask = NDArray[np.bool_]
+WaitingGroups: TypeAlias = dict[int, Mask]
+"""Lanes that wait, by the index of the instruction at which they resume."""
 
 BarrierRelease: TypeAlias = Callable[[dict[int, Mask]], tuple[dict[int, Mask], dict[int, Mask]]]
 """Divides the parked groups, when no other lane can run, into those that go on and those that stay.
@@ -204,8 +206,8 @@ class Scheduler:
             if self._deferred and (self._barrier_release is None or not self.idle_rounds):
                 held = self._blocks_with(self._deferred)
                 staying, opening = (
-                    _select_lanes(self._parked, held),
-                    _select_lanes(self._parked, ~held),
+                    select_lanes(self._parked, held),
+                    select_lanes(self._parked, ~held),
                 )
             if opening:
                 self._ready, opening = release(opening)
@@ -246,7 +248,8 @@ class Scheduler:
         return np.repeat(lanes.any(axis=1), self._block_lanes)
 
 
-def _select_lanes(groups: dict[int, Mask], lanes: Mask) -> dict[int, Mask]:
+def select_lanes(groups: WaitingGroups, lanes: Mask) -> WaitingGroups:
+    """Keep of each group only some lanes; drop the groups that have none of them."""
     return {counter: mask & lanes for counter, mask in groups.items() if (mask & lanes).any()}
 
 

@@ -18,13 +18,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memlab.device.emulator.machine.operands import Operands, value_of
-from memlab.device.emulator.machine.scheduler import Mask, active_warps
+from memlab.device.emulator.machine.scheduler import (
+    Mask,
+    WaitingGroups,
+    active_warps,
+    select_lanes,
+)
 from memlab.device.emulator.program.program import DecodedInstruction
 from memlab.device.properties import WARP_SIZE
 
 Lanes = NDArray[Any]
-WaitingGroups = dict[int, Mask]
-"""Masks of waiting lanes, by the position of the instruction that they wait at."""
 
 _MEMBER_MASK_OPCODES = ("shfl.sync", "vote.sync", "match", "redux.sync", "elect.sync")
 """Opcodes whose last operand is a member mask."""
@@ -130,7 +133,7 @@ class WarpSynchronization:
         """
         released = self._complete(parked)
         if not released.any():
-            released = self._lowest(_select_lanes(parked, ~held))
+            released = self._lowest(select_lanes(parked, ~held))
         for opcode in {self._opcodes[step] for step in parked}:
             groups = {
                 step: lanes & released
@@ -139,7 +142,7 @@ class WarpSynchronization:
             }
             if groups:
                 self._run(groups, actions)
-        return _select_lanes(parked, released), _select_lanes(parked, ~released)
+        return select_lanes(parked, released), select_lanes(parked, ~released)
 
     def _run(self, groups: WaitingGroups, actions: Sequence[Callable[[Mask], None] | None]) -> None:
         """Execute one instruction for groups that wait at several positions."""
@@ -189,7 +192,3 @@ class WarpSynchronization:
 
     def _member_masks(self, step: int) -> NDArray[np.uint32]:
         return value_of(self._sources[step][-1])
-
-
-def _select_lanes(parked: WaitingGroups, lanes: Mask) -> WaitingGroups:
-    return {step: mask & lanes for step, mask in parked.items() if (mask & lanes).any()}
