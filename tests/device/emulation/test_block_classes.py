@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from memlab.device.budget import Deadline, EmulationTimeoutError
 from memlab.device.compiler.compile import compile_launch
 from memlab.device.datasheets import loader
 from memlab.device.devices import launch_limits
 from memlab.device.emulation import block_classes, counting, representative_block
 from memlab.device.emulation.counting import GridCounts
 from memlab.device.emulation.execution import Execution
-from memlab.device.emulator.sampling.block_sample import WholeGrid
+from memlab.device.emulator.machine.access_costs import Tally
+from memlab.device.emulator.sampling.block_sample import GridPartition, WholeGrid
 from memlab.kernels.catalog import CATALOG
 from memlab.kernels.launch import Buffer, Dim3, Launch, Scalar
 
@@ -278,3 +282,193 @@ def test_what_is_not_called_an_estimate_is_what_the_whole_grid_counts(
 
     if not result.coverage.estimated:
         assert result.tally == found.record(WholeGrid(grid))
+
+
+# --- The search for block classes, and what it costs --------------------------------------------
+
+
+def searched(
+    condition: str, grid: Dim3, most_blocks: float, monkeypatch: pytest.MonkeyPatch, **limits: int
+) -> GridPartition:
+    """The partition of a grid with a condition; `limits` replace those of the search."""
+    for name, limit in limits.items():
+        monkeypatch.setattr(block_classes, name, limit)
+    found = executed(f"if ({condition}) o[tx] = 1;", grid, (32, 1, 1))
+    return block_classes.classify_blocks(found, most_blocks)
+
+
+@pytest.mark.parametrize("axis", range(3))
+def test_a_grid_is_cut_where_a_condition_changes(
+    axis: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Block 5 of 60 differs: the search executes block 29, and block 2 of the first six."""
+    grid = tuple(60 if number == axis else 1 for number in range(3))
+    assert len(grid) == 3
+    condition = f"b{'xyz'[axis]} == 5"
+
+    found = searched(condition, grid, 100, monkeypatch, _MIN_BLOCKS=1, MAX_CLASS_BLOCKS=2)
+
+    assert found.exact
+    assert {5, 6} <= found.cuts[axis]
+    assert found.pieces(grid)[axis] == [
+        range(1),
+        range(1, 5),
+        range(5, 6),
+        range(6, 59),
+        range(59, 60),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("most_blocks", "limits", "exact"),
+    [
+        # Two blocks are executed, and the grid has five strata.
+        (5, {"MAX_CLASS_BLOCKS": 2}, True),
+        (5, {"MAX_CLASS_BLOCKS": 1}, False),
+        (5, {"MAX_CLASS_BLOCKS": 1, "_MIN_BLOCKS": 2}, True),
+        (5, {"MAX_PIECES": 5}, True),
+        (5, {"MAX_PIECES": 4}, False),
+        (4.9, {}, False),
+        (1.9, {"_MIN_BLOCKS": 2}, False),  # room for four strata
+        (1.9, {"_MIN_BLOCKS": 3}, True),
+        (100, {"MAX_PIECES": 2, "_MIN_BLOCKS": 32}, False),  # three pieces
+        (100, {"MAX_PIECES": 3, "_MIN_BLOCKS": 32}, True),
+    ],
+)
+def test_the_search_ends_at_its_limits(
+    most_blocks: float, limits: dict[str, int], exact: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits = {"_MIN_BLOCKS": 1, **limits}
+    found = searched("bx == 5", (60, 1, 1), most_blocks, monkeypatch, **limits)
+
+    assert found.exact == exact
+    assert exact or found == GridPartition()
+
+
+@pytest.mark.parametrize(("most_blocks", "exact"), [(4, True), (3, False)])
+def test_the_search_executes_no_more_blocks_than_there_is_time_for(
+    most_blocks: float, exact: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three cuts make four pieces, of each of which a block is executed, and six strata."""
+    monkeypatch.setattr(block_classes, "_MIN_BLOCKS", 3)
+    body = "if (bx < 15) o[tx] = 1; if (bx < 30) o[tx + 64] = 1; if (bx < 45) o[tx + 128] = 1;"
+    found = executed(body, (60, 1, 1), (32, 1, 1))
+
+    assert block_classes.classify_blocks(found, most_blocks).exact == exact
+
+
+def test_the_search_takes_a_third_of_the_time_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    left_s: list[float] = []
+
+    def follow(execution: Execution, blocks: Any, values: Any, deadline: Deadline) -> None:
+        left_s.append(deadline.left())
+        raise EmulationTimeoutError(1.0, "")
+
+    monkeypatch.setattr(Execution, "follow", follow)
+    found = executed("o[tx] = 1;", (60, 1, 1), (32, 1, 1))
+    found.deadline = Deadline(900.0)
+
+    assert not block_classes.classify_blocks(found, 100).exact
+    assert left_s == [pytest.approx(300, abs=5)]
+
+
+def test_the_search_leaves_memory_as_it_was() -> None:
+    """A value that decides is stored where the arguments say: here in an array, not on the chip."""
+    body = """
+    __shared__ float s[64]; s[tx] = tx; __syncthreads();
+    float *p = n ? o : s; p[tx] = 1000 * m; __syncthreads(); if (s[tx] > 500) o[tx + 64] = 1;
+    """
+    found = executed(body, (60, 1, 1), (32, 1, 1), n=1)
+    array = found.array(found.launch.outputs[0])
+    before = array.copy()
+
+    block_classes.classify_blocks(found, 100)
+
+    assert (array == before).all()
+    found.run(np.zeros((1, 3), np.int64))
+    assert (array[:32] == 1000).all()
+
+
+@pytest.mark.usefixtures("only_samples")
+def test_an_exact_sample_has_no_standard_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks of two classes that stand for equally many are executed in several chunks."""
+    monkeypatch.setattr(Execution, "chunk_blocks", 3)
+    result = counted(executed("o[tx] = 1; if (bx < 500) o[tx + 64] = 1;", (1000, 1, 1), (32, 1, 1)))
+
+    assert not result.coverage.estimated
+    assert result.coverage.blocks_emulated < 100
+    assert result.coverage.relative_standard_error is None
+
+
+def chunk(blocks: int, sectors: int) -> counting.ExecutedChunk:
+    return counting.ExecutedChunk(slice(0, 0), blocks, sectors, 0)
+
+
+def sampled(size: int, *chunks: counting.ExecutedChunk) -> counting.StratumSample:
+    return counting.StratumSample(WholeGrid((1, 1, 1)), size, Tally.zeros(0), 1, list(chunks))
+
+
+@pytest.mark.parametrize(
+    ("samples", "error"),
+    [
+        # 10 blocks of 100, mean 4, chunks 20 and 20 + 8 - 8: squares 128, times 2 / 1 over 100;
+        # times 100² and 0.9, the root over 400.
+        ([sampled(100, chunk(5, 12), chunk(5, 28))], (256 * 100 * 0.9) ** 0.5 / 400),
+        # A stratum that was executed whole adds to the sum alone.
+        (
+            [sampled(100, chunk(5, 12), chunk(5, 28)), sampled(2, chunk(1, 9), chunk(1, 91))],
+            (256 * 100 * 0.9) ** 0.5 / 500,
+        ),
+        ([sampled(100, chunk(5, 12), chunk(5, 28)), sampled(2, chunk(1, 9))], None),
+        ([sampled(100, chunk(5, 12), chunk(5, 12))], None),
+        ([sampled(100, chunk(5, 0), chunk(5, 0))], None),
+        ([sampled(2, chunk(1, 9), chunk(1, 91))], None),
+        # Three chunks, one shorter: 4 - 8, 8 - 8 and 8 - 4 sectors; 32 times 3 / 2 over 25.
+        ([sampled(50, chunk(2, 4), chunk(2, 8), chunk(1, 8))], (32 * 1.5 * 100 * 0.9) ** 0.5 / 200),
+    ],
+)
+def test_the_standard_error_by_hand(
+    samples: list[counting.StratumSample], error: float | None
+) -> None:
+    found = counting._relative_standard_error(samples)
+    assert found == (error if error is None else pytest.approx(error))
+
+
+@pytest.mark.parametrize(("body", "ordered"), [("o[tx] = 1;", False), ("o[(int)x[tx]] = 1;", True)])
+def test_chunks_of_a_whole_grid_are_spread_unless_blocks_may_wait(body: str, ordered: bool) -> None:
+    found = executed(body, (10, 1, 1), (32, 1, 1))
+    whole = counting.StratumSample(WholeGrid((10, 1, 1)), 10, Tally.zeros(0), 2)
+
+    starts = [part.start for _, part in counting._interleaved_chunks(found, [whole])]
+
+    assert starts == ([0, 2, 4, 6, 8] if ordered else [0, 8, 4, 2, 6])
+    assert all(
+        part.stop == part.start + 2 for _, part in counting._interleaved_chunks(found, [whole])
+    )
+
+
+def test_chunks_of_several_samples_take_turns() -> None:
+    found = executed("o[tx] = 1;", (10, 1, 1), (32, 1, 1))
+    samples = [
+        counting.StratumSample(WholeGrid((blocks, 1, 1)), 10, Tally.zeros(0), 2)
+        for blocks in (5, 1)
+    ]
+
+    turns = counting._interleaved_chunks(found, samples)
+
+    assert [(samples.index(sample), part.start, part.stop) for sample, part in turns] == [
+        (0, 0, 2),
+        (1, 0, 2),
+        (0, 2, 4),
+        (0, 4, 6),
+    ]
+
+
+def test_a_grid_is_executed_whole_up_to_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = executed("o[tx] = 1;", (1000, 1, 1), (32, 1, 1))
+    for limit, whole in ((1000 * 7, True), (1000 * 7 - 1, False)):
+        monkeypatch.setattr(counting, "WHOLE_GRID_LANE_INSTRUCTIONS", limit)
+        monkeypatch.setattr(counting, "MAX_EXACT_LANE_INSTRUCTIONS", limit)
+        coverage = counting.count_grid(found, 7, lambda what, fraction: None).coverage
+        assert (coverage.blocks_emulated == 1000) == whole
+        assert not coverage.estimated
