@@ -159,7 +159,7 @@ def _include_folders(options: Sequence[str]) -> list[str]:
     """The folders of the options `-IDIR` and `--include-path=DIR`."""
     prefixes = ("-I", "--include-path=")
     return [
-        option.removeprefix(prefix) or "."
+        option.removeprefix(prefix)
         for option in options
         for prefix in prefixes
         if option.startswith(prefix)

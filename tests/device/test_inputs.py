@@ -2,6 +2,8 @@
 
 import ctypes
 import struct
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,11 +12,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memlab.device.gpu.device import _argument_words
-from memlab.device.inputs import POISON_BYTE, count_unwritten, make_inputs, pack_arguments
+from memlab.device.inputs import (
+    POISON_BYTE,
+    count_unwritten,
+    element_type,
+    load_array,
+    make_inputs,
+    pack_arguments,
+)
 from memlab.errors import UsageError
 from memlab.kernels.catalog import find_kernel
 from memlab.kernels.kernel import Limits
-from memlab.kernels.launch import Argument, Buffer, Launch, NullPointer, Scalar, Structure
+from memlab.kernels.launch import (
+    Argument,
+    Buffer,
+    Fill,
+    Launch,
+    NullPointer,
+    Scalar,
+    Structure,
+    Uniform,
+)
 
 LIMITS = Limits("any")
 
@@ -37,6 +55,47 @@ def test_floats_fill_the_unit_interval() -> None:
 
     assert 0 <= values.min() < 0.01
     assert 0.99 < values.max() < 1
+
+
+@pytest.mark.parametrize(
+    ("dtype", "fill", "low", "high"),
+    [
+        ("uint8", None, 0, 255),
+        ("int8", None, -128, 127),
+        ("int8", Uniform(-128, 128), -128, 127),
+        ("bool", None, 0, 1),
+        # The largest float16 below 1, and bfloat16 below 3: both round 0.9999 of the range up.
+        ("float16", None, 0, 1 - 2**-11),
+        ("bfloat16", Uniform(2, 3), 2, 3 - 2**-6),
+    ],
+)
+def test_random_elements_fill_their_range_and_no_more(
+    dtype: str, fill: Fill | None, low: float, high: float
+) -> None:
+    array = Buffer("a", (100_000,), dtype, "in", fill)
+    values = make_inputs(replace(scattered(8), arguments=(array,)), seed=0)["a"]
+
+    assert (float(values.min()), float(values.max())) == pytest.approx((low, high), abs=2e-5)
+    assert float(values.max()) <= high
+
+
+def test_a_file_must_hold_the_elements_in_any_shape(tmp_path: Path) -> None:
+    path = str(tmp_path / "a.npy")
+    np.save(path, np.arange(6, dtype=np.int32))
+
+    assert load_array(path, (2, 3), "int32").tolist() == [[0, 1, 2], [3, 4, 5]]
+    for shape, dtype in [((5,), "int32"), ((2, 4), "int32"), ((6,), "float32"), ((6,), "int64")]:
+        with pytest.raises(UsageError, match=r"holds int32\[6\], and"):
+            load_array(path, shape, dtype)
+
+
+def test_bfloat16_is_two_raw_bytes_in_a_file(tmp_path: Path) -> None:
+    path = str(tmp_path / "a.npy")
+    np.save(path, np.array([1.5, -2.0], element_type("bfloat16")))
+    assert load_array(path, (2,), "bfloat16").astype(float).tolist() == [1.5, -2.0]
+    np.save(path, np.zeros(2, np.float32))
+    with pytest.raises(UsageError, match="holds float32"):
+        load_array(path, (2,), "bfloat16")
 
 
 def test_constants_are_inputs() -> None:

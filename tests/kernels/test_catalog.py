@@ -1,5 +1,7 @@
 """The catalog: launch geometry, the float64 reference, and refused parameters."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -258,6 +260,24 @@ def test_tolerance_lies_between_rounding_and_a_lost_term() -> None:
 )
 def test_what_does_not_fit_is_refused(name: str, values: dict[str, object], message: str) -> None:
     assert refusal(name, **values) == message
+
+
+def test_what_just_fits_is_accepted() -> None:
+    # One block of 16 x 16 threads, and three matrices of 256 floats.
+    limits = Limits("small", 256, (16, 16, 1), (1, 1, 1), total_memory_bytes=3 * 1024)
+    exact = replace(find_kernel("naive"), max_elements=256)
+    sizes = {"width": 16, "tile": 16}
+
+    assert exact.prepare(sizes, limits).blocks == 1
+    for kernel, smaller, message in (
+        (replace(exact, max_elements=255), limits, "M has 16 x 16 = 256 elements"),
+        (exact, replace(limits, total_memory_bytes=3071), "need 3072 bytes"),
+        (exact, replace(limits, max_block_dim=(16, 15, 1)), "16 threads of a block in y"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            kernel.prepare(sizes, smaller)
+    assert prepare("misaligned", offset=31).parameters["offset"] == 31
+    assert prepare("register-pressure", registers=24).parameters["registers"] == 24
 
 
 def test_shared_memory_is_refused_where_it_is_the_limit() -> None:

@@ -64,6 +64,7 @@ def test_an_entry_is_well_formed(entry):
     for name in entry.see:
         assert name in TERMS, name
     assert entry.kind == "provenance" or len(text) > 30
+    assert glossary.find_entries(entry.name)[-1] == entry  # and no entry with such an alias
 
 
 def test_no_two_entries_answer_to_one_name():

@@ -214,6 +214,18 @@ def test_the_number_of_includes_is_limited(tmp_path):
         value(tmp_path / "k.cu", lines + KERNEL)
 
 
+def test_the_size_of_a_header_is_limited(tmp_path, monkeypatch):
+    (tmp_path / "a.h").write_text("//34567\n")
+    source, name = '#include "a.h"\n', str(tmp_path / "k.cu")
+    monkeypatch.setattr(headers, "MAX_HEADER_BYTES", 8)
+    ((_, content),) = headers.find_headers(source, name, ()).own
+    assert content == b"//34567\n"
+    assert headers.find_headers("#include <a.h>\n", name, ()).own == ()  # not in this folder
+    monkeypatch.setattr(headers, "MAX_HEADER_BYTES", 7)
+    with pytest.raises(UsageError, match="of 8 bytes: a header has at most 7"):
+        headers.find_headers(source, name, ())
+
+
 def test_comments_without_an_include_are_scanned_in_linear_time():
     line = "#" + "/**/" * 60 + "define VALUE 3\n"
     assert value("k.cu", line + KERNEL) == 3

@@ -166,6 +166,19 @@ def test_a_launch_that_never_ends_is_given_up_and_leaves_no_process(
     assert not alive.exists()
 
 
+def test_the_newest_installed_ncu_is_found_unless_one_is_on_the_path(monkeypatch, tmp_path) -> None:
+    pattern = f"{tmp_path.relative_to('/')}/*/ncu"
+    monkeypatch.setattr(ncu, "_INSTALL_PATTERNS", (pattern,))
+    monkeypatch.setattr(ncu.shutil, "which", lambda name: None)
+    assert ncu.find_ncu() is None
+    for release in ("2024.3.1", "2025.2.0"):
+        (tmp_path / release).mkdir()
+        (tmp_path / release / "ncu").touch()
+    assert ncu.find_ncu() == tmp_path / "2025.2.0" / "ncu"
+    monkeypatch.setattr(ncu.shutil, "which", lambda name: f"/bin/{name}")
+    assert ncu.find_ncu() == Path("/bin/ncu")
+
+
 def test_without_ncu_the_message_says_how_to_get_it(launch, monkeypatch) -> None:
     monkeypatch.setattr(ncu, "find_ncu", lambda: None)
 

@@ -136,6 +136,8 @@ def test_structures_void_and_small_types_are_taken_too() -> None:
         ("u8[4]=255", SingleValue(255)),
         ("i8[4]=randint:-128:128", Uniform(-128, 128)),
         ("f32[4]=uniform:-1:1", Uniform(-1.0, 1.0)),
+        ("f16[4]=65504", SingleValue(65504.0)),
+        ("f16[4]=uniform:-32752:32752", Uniform(-32752.0, 32752.0)),
     ],
 )
 def test_every_filling_is_understood(text: str, fill: Any) -> None:
@@ -176,6 +178,7 @@ def test_every_filling_is_understood(text: str, fill: Any) -> None:
         (2, "f32[4]=@", "@ names no file"),
         (2, "f32[4]=randint:0:4", "randint does not fill f32 elements: use uniform:LO:HI"),
         (2, "f32[4]=uniform:1:1", "'1:1' is not a range of f32"),
+        (2, "f32[4]=uniform:-3e38:3e38", "is not a range of f32"),  # its width is infinite
         (
             3,
             "i32=3000000000",

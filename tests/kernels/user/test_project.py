@@ -79,6 +79,11 @@ def test_a_byte_order_mark_does_no_harm(folder: Path) -> None:
     assert list(project.read_user_kernels()) == ["saxpy", "other"]
 
 
+def test_the_longest_file_is_read(folder: Path) -> None:
+    (folder / "memlab.toml").write_text("# " + (2**20 - 2) * "x")
+    assert project.read_user_kernels() == {}
+
+
 def test_without_a_file_there_are_none(folder: Path) -> None:
     assert project.read_user_kernels() == {}
 
@@ -130,7 +135,8 @@ def test_without_a_file_there_are_none(folder: Path) -> None:
         ('[kernels.a]\nsource = "a\\u0000.cu"', "leaves the folder of memlab.toml"),
         ("a = " + 5000 * "[", "memlab.toml is"),
         ("a = " + 5000 * "9", "memlab.toml is not valid TOML"),
-        ("# " + 2**20 * "x", "memlab.toml is not a file of at most 1048576 bytes"),
+        ("# " + (2**20 - 1) * "x", "memlab.toml is not a file of at most 1048576 bytes"),
+        (f'[kernels.a]\nsource = "a.cu"\n{61 * "k"} = 1', f'a."{58 * "k"}… is unknown'),
     ],
 )
 def test_what_a_file_may_not_say_is_one_line(text: str, said: str, folder: Path) -> None:

@@ -133,11 +133,13 @@ def test_a_number_of_thousands_of_digits_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("shape", "dtype"), [(0, "f32"), ((2, -1), "f32"), (1.5, "f32"), ((), "f32"), (4, "f33")]
+    ("shape", "dtype"),
+    [(0, "f32"), ((2, -1), "f32"), (1.5, "f32"), ((), "f32"), (4, "f33"), ((2**32, 2**31), "u8")],
 )
 def test_no_output_is_without_elements_or_a_type(shape: Any, dtype: str) -> None:
     with pytest.raises(UsageError):
         memlab.out(shape, dtype)
+    assert memlab.out((2**32, 2**31 - 1), "u8").shape == (2**32, 2**31 - 1)
 
 
 def test_definitions_may_be_a_mapping() -> None:

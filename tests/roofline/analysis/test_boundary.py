@@ -97,6 +97,11 @@ def test_a_case_counts_lanes_and_sectors() -> None:
     assert (case.flop_executed, case.work) == (8, 2000)
 
 
+def test_the_work_of_a_copy_is_its_compulsory_bytes() -> None:
+    launch = find_kernel("transpose").prepare({"width": 10, "height": 4}, LIMITS)
+    assert edge_case(launch, Counters()).work == 2 * 4 * 40
+
+
 def test_flops_of_the_tensor_cores_count_at_the_edge() -> None:
     launch = find_kernel("tensor-fp16").prepare({"width": 100}, LIMITS)
     counters = Counters.from_names(flop_tensor_fp16=4096, flop_fp32=2)

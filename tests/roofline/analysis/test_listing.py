@@ -132,6 +132,22 @@ def test_the_ratio_past_the_ridge_point_is_bound_by_the_peak(analysis: Analysis)
     assert "past the ridge point" in dict(ratio_facts(replace(analysis, ratio=rich)))[""]
 
 
+@pytest.mark.parametrize(
+    ("counter", "nbytes"),
+    [("flop_fp32", 4), ("flop_fp64", 8), ("flop_tensor_fp16", 2), ("flop_tensor_tf32", 4)],
+)
+def test_a_value_is_as_long_as_its_pipe_takes_it(counter: str, nbytes: int) -> None:
+    counters = Counters.from_names(**{"flop_fp32": 1} | {counter: 2})
+    ratio = access_ratio(2, Region(2, 8, False), counters, DEVICE)
+    assert ratio is not None
+    assert (ratio.value_bytes, ratio.flop_per_access) == (nbytes, nbytes / 4)
+
+
+def test_local_memory_shares_the_port() -> None:
+    local = LineCounters.from_names(line=1, text="", local_sectors=30)  # 960 of 1600 + 960 bytes
+    assert listing(SOURCE, (local, LOAD))[0].heat == 960 / 2560
+
+
 def test_padding_is_no_merit() -> None:
     """Of 400 FLOPs executed, all in the loop, the algorithm has 100."""
     counters = Counters.from_names(flop_fp32=400)

@@ -190,7 +190,12 @@ def test_names_that_people_chose_are_read_however_long(make_run):
         ({"schema_version": 2}, "schema_version 2; this memlab reads 1"),
         ({"time": {}}, "median_s"),
         ({"launch": {"grid": [1, 1]}}, "malformed"),
+        (
+            {"launch": {"grid": [1, 1], "block": [1, 1, 1], "dynamic_shared_bytes": 0}},
+            "grid has a value of another type",
+        ),
         ({"device": None}, "malformed"),
+        ({"time": {"median_s": True, "provenance": "measured"}}, "another type"),
         ({"advice": None}, "malformed"),
     ],
 )

@@ -1,0 +1,76 @@
+"""References of user kernels: which outputs they verify, and what they must return."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from memlab.device.references import output_references
+from memlab.errors import UsageError
+from memlab.kernels.catalog import find_kernel
+from memlab.kernels.kernel import Limits
+from memlab.kernels.launch import Buffer, Launch
+from memlab.kernels.user.arguments import ExpectedOutput
+from memlab.kernels.user.kernel import UserKernel
+
+LAUNCH: Launch = replace(
+    find_kernel("naive").prepare({"width": 1}, Limits("any")),
+    arguments=(
+        Buffer("x", (2,), "float32", "in"),
+        Buffer("y", (2,), "float32", "out"),
+        Buffer("z", (2,), "float32", "inout"),
+    ),
+)
+INPUTS = {"x": np.array([1, 2], np.float32), "z": np.array([3, 4], np.float32)}
+
+
+def computed(function: Callable[..., Any] | str, *expect: ExpectedOutput) -> dict[str, Any]:
+    """The values of the outputs, as lists; None for one that is not verified."""
+    kernel = UserKernel("k.cu", reference=function, expect=expect)
+    found = {}
+    for name, reference in output_references(kernel, LAUNCH).items():
+        values = reference(INPUTS, np.arange(2))
+        found[name] = values if values is None else values.tolist()
+    return found
+
+
+def fill_y(x: Any, y: Any, z: Any) -> None:
+    y[:] = x + z
+
+
+def add_to_z(x: Any, y: Any, z: Any) -> None:
+    z += x
+
+
+def test_a_function_may_leave_what_it_could_overwrite() -> None:
+    assert computed(fill_y) == {"y": [4.0, 6.0], "z": [3.0, 4.0]}
+    with pytest.raises(UsageError, match="left y as it was: return it or fill it"):
+        computed(add_to_z)
+    with pytest.raises(UsageError, match="left y, z as they were"):
+        computed(lambda x, y, z: None)
+
+
+def test_a_function_verifies_an_output_unless_its_array_is_known() -> None:
+    expected = ExpectedOutput("1", np.array([7, 8]))
+    assert computed(lambda x, y, z: {}, expected) == {"y": [7, 8], "z": None}
+    assert computed(add_to_z, expected) == {"y": [7, 8], "z": [4.0, 6.0]}
+    with pytest.raises(UsageError, match="returned nothing for any output"):
+        computed(lambda x, y, z: {})
+
+
+@pytest.mark.parametrize("which", ["0", "3", "x", "w"])
+def test_an_output_is_one_of_the_arguments_that_the_kernel_writes(which: str) -> None:
+    with pytest.raises(UsageError, match=r"names no output of the kernel: .* 1 \(y\), 2 \(z\)"):
+        computed(fill_y, ExpectedOutput(which, np.zeros(2)))
+
+
+def test_a_private_function_is_not_proposed(tmp_path: Path) -> None:
+    file = tmp_path / "references.py"
+    file.write_text("def _fill(x, y, z): pass\n")
+    with pytest.raises(UsageError, match=r"no function 'fill': define it: def fill\(\.\.\.\)"):
+        computed(f"{file}:fill")
