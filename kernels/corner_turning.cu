@@ -8,8 +8,8 @@
 // along a column, then multiply along a row. Each row of the transposed tile ends with PAD unused
 // words, which avoids bank conflicts of its writes and reads (at TILE 8, 16 and 32).
 //
-// The lessons leave the two loads as question marks and index the tiles with the number of the
-// phase, subTileM[m][tx]; the indices of a tile are its own rows and columns, ty and tx.
+// The listing of the course leaves the two loads open and indexes the tiles with the number of the
+// phase, subTileM[m][tx]. A tile is indexed by its own rows and columns: ty and tx.
 
 constexpr int PAD = TILE < 32 ? 32 / TILE : 1;
 

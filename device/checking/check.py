@@ -254,7 +254,7 @@ class _FindingBuilder:
         assert observation.other is not None
         second, first = self._access(observation.at)[0], self._access(observation.other)[0]
         if self._block(observation.at) != self._block(observation.other):
-            unordered = "no fence and atomic orders the blocks"
+            unordered = "no fence with an atomic orders the blocks"
         elif self.checker.is_same_warp(observation.at, observation.other):
             unordered = "no barrier or __syncwarp lies between"
         else:

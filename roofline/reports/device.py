@@ -202,7 +202,7 @@ def memory_lab_lines(properties: DeviceProperties, whose: str = "") -> Iterator[
         known = UNKNOWN not in text
         return _label_line(label, f"{text} [{figures.provenance(p, *names)}]" if known else UNKNOWN)
 
-    yield f"What a memory lab needs{whose} besides:"
+    yield f"For the study of memory{whose}:"
     for label, name in MEMORY_LAB_LIMITS.items():
         unit = " bytes" if name.endswith("_bytes") else ""
         yield line(label, _value_with_unit(getattr(p, name), unit), name)

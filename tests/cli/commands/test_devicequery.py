@@ -138,9 +138,9 @@ def test_every_gpu_is_shown_where_none_is_named(query) -> None:
     assert first_peer > blocks[1]
     assert lines[first_peer + 1] == "> Peer access from Other (GPU1) -> NVIDIA H200 (GPU0) : No"
     assert lines[first_peer + 3].endswith("NumDevs = 2")
-    assert [line for line in lines if line.startswith("What a memory lab needs")] == [
-        "What a memory lab needs of cuda:0 besides:",
-        "What a memory lab needs of cuda:1 besides:",
+    assert [line for line in lines if line.startswith("For the study of memory")] == [
+        "For the study of memory of cuda:0:",
+        "For the study of memory of cuda:1:",
     ]
     document = json.loads(query("--json"))
     assert [device["key"] for device in document["devices"]] == ["cuda:0", "cuda:1"]

@@ -146,7 +146,7 @@ def test_a_template_and_how_it_is_compiled_are_kept(folder: Path) -> None:
     assert main(["analyze", name, "--json"]) == 0
 
 
-def test_what_lies_in_a_strangers_folder_is_neither_waited_for_nor_followed(
+def test_init_neither_waits_for_special_files_nor_follows_links(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     os.mkfifo("memlab.schema.json")

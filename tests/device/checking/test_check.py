@@ -582,7 +582,7 @@ def test_a_fence_and_an_atomic_order_blocks(grid: int) -> None:
     assert at(found) == (line(LAST_BLOCK, "collect"), place(grid - 1, 0))
     assert other(found) == (line(LAST_BLOCK, "publish"), place(0, 0))
     assert found.count == min(grid - 1, 64)
-    assert "no fence and atomic orders the blocks" in found.message
+    assert "no fence with an atomic orders the blocks" in found.message
     assert run(LAST_BLOCK, *arguments, grid=grid, block=64, clean=True).findings == ()
 
 

@@ -18,7 +18,7 @@ HEAD = ".version 8.8\n.target sm_100\n.address_size 64\n"
 ROWS = {
     opcode: row
     for opcode, row in isa.TABLE.items()
-    # The tensor cores' have their own test; what only other rows' macros use, the strangers'.
+    # Rows of the tensor cores, and rows that only macros use, have tests of their own.
     if not opcode.startswith(("mma", "ldmatrix", "movmatrix", "stmatrix", "wmma", "mbarrier"))
 }
 COMPUTING = [row for row in ROWS.values() if row.kind in ("lanes", "warp")]

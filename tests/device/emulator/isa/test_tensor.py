@@ -11,7 +11,7 @@ from ptx import kernel, map_lanes, run
 from memlab.device.emulator.isa import table
 
 MMA = [each for each in table.TABLE if re.fullmatch(r"mma\S+\.(f16|f32)", each)]
-"""Those of whole numbers and of float64 are among the strangers' kernels."""
+"""Products of integers and of float64 are among the third-party kernels."""
 LDMATRIX = [opcode for opcode in table.TABLE if re.fullmatch(r"ldmatrix\S+", opcode)]
 
 Place = tuple[int, int]

@@ -158,7 +158,7 @@ INTEGER_ATOMICS = [
     row
     for row in table.TABLE.values()
     if row.kind in ("atomic", "reduce") and row.of[0][0] in "bsu"
-    # Those of 16 bytes, of vectors and of mbarrier are among the strangers' kernels.
+    # Atomics of 16 bytes, of vectors and of mbarrier are among the third-party kernels.
     if not any(each in row.opcode for each in ("bf16", "b128", "mbarrier"))
 ]
 
