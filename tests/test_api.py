@@ -171,6 +171,8 @@ def test_a_roofline_is_of_one_device(store: Path) -> None:
         memlab.roofline(on_t4, device="a100")
     with pytest.raises(UsageError, match="roofline takes runs, got an object of type int"):
         memlab.roofline(on_t4, 3)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="roofline takes runs, got an object of type str"):
+        memlab.roofline("t4", device="l4")  # type: ignore[arg-type]
 
 
 def test_without_stored_runs_python_runs_nothing(

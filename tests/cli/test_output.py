@@ -124,8 +124,9 @@ def test_a_link_is_followed_only_when_asked(tmp_path):
     (tmp_path / "data").mkdir()
     link = tmp_path / "latest.csv"
     link.symlink_to(Path("data") / "figures.csv")
-    with pytest.raises(UsageError, match=r"latest\.csv exists: add --force"):
-        write_output(link, "1", force=False)  # to a file that is not there yet
+    for refused in (check_output, lambda path, force: write_output(path, "1", force)):
+        with pytest.raises(UsageError, match=r"latest\.csv exists: add --force"):
+            refused(link, False)  # to a file that is not there yet
     assert not link.exists()
     write_output(link, "1", force=True)
     write_output(link, "2", force=True)

@@ -56,6 +56,17 @@ def test_thresholds_are_said_in_words(capsys: Capture) -> None:
         assert fact in shown
 
 
+def test_the_ends_of_a_range_have_no_threshold_beyond(capsys: Capture) -> None:
+    """1024 threads are the most and 0 bytes the least; fewer than 32 registers bring nothing."""
+    shown = run("-d h200 --threads 1024 --registers 32", capsys)
+    assert "block size at 672 threads, 1 more block (3): 98.4% registers at 33" in shown
+    assert shown.count("smaller values allow no more blocks") == 1
+    assert "larger values cost no block" not in shown
+    assert "Up to 32 per thread keep 64 warps resident, full occupancy." in shown
+    assert "Division" not in shown  # it gives 32 too
+    assert "1 block per SM" in run("-d h200 --threads 32 --shared 232448", capsys)
+
+
 def test_where_no_block_fits_any_more_it_says_so(capsys: Capture) -> None:
     shown = run("-d h200 --threads 1024 --registers 64 --shared 200000", capsys)
     assert "at 65 registers per thread, no block fits any more" in shown

@@ -54,6 +54,7 @@ def test_the_list_fits_80_columns_and_tells_modelled_from_measured(store):
     assert {"h200", "~2.25", "7,640", "l1", "81%", "ok"} <= set(words["1"])
     assert {"tiled-dynamic", "cuda:0", "2.25"} <= set(words["3"])
     assert "modelled" in result.stderr
+    assert "invalid" not in result.stderr
     assert memlab_runs("list").stdout == result.stdout
 
 
@@ -149,8 +150,9 @@ def test_delete_takes_what_was_named(store):
     assert "which runs?" in refused("delete", "1", "--all")
     assert "no runs 8, 9" in refused("delete", "8", "1", "9")
     assert "--device" in refused("--device", "h200", "delete", "3")
+    assert "--device" in refused("delete", "3", "--kernel", "tiled")
     assert len(store.runs()) == 3
-    assert "deleted 2 runs" in memlab_runs("delete", "1", "3").stderr
+    assert "deleted 2 runs" in memlab_runs("delete", "1", "3", "1").stderr
     assert [run.id for run in store.runs()] == [2]
 
 

@@ -20,6 +20,7 @@ from memlab.device.inputs import make_inputs
 from memlab.device.tracing.records import (
     ElementAccess,
     Step,
+    ThreadTrace,
     Trace,
     thread_phases,
     value_name,
@@ -238,6 +239,24 @@ def shown_phases(traced: Trace, thread: int) -> list[tuple[list[str], list[str]]
 
 def floats(name: str, count: int = 64) -> Buffer:
     return Buffer(name, (count,), "float32", "out" if name == "b" else "in")
+
+
+def test_a_phase_holds_the_steps_that_use_values() -> None:
+    """Stores of computed values to global memory are left out, and atomics never."""
+    table, tile = Element("global", "a", 1, (1,)), Element("shared", "t", 0, (0,))
+    steps = (
+        ElementAccess(1, "load", table),  # before the first phase
+        ElementAccess(2, "store", tile, 1),
+        ElementAccess(3, "store", table, 1),
+        ElementAccess(4, "atomic", table, 1, operation="add"),
+        ElementAccess(5, "store", table, 2, source=tile),
+        ElementAccess(6, "atomic", tile, 2, operation="inc"),
+    )
+    first, second = thread_phases(ThreadTrace(ORIGIN, steps, 0), 2)
+    assert [step.line for step in first.staged] == [2]
+    assert [step.line for step in first.used] == [1, 4]
+    assert [step.line for step in second.staged] == [6]
+    assert [step.line for step in second.used] == [5]
 
 
 def test_members_of_structures_are_named() -> None:

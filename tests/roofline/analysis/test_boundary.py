@@ -1,10 +1,14 @@
 """Boundary checks: the nearest sizes without any, and what is wasted against them."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from memlab.device.measurement import Counters
+from memlab.errors import UsageError
 from memlab.kernels.catalog import find_kernel
 from memlab.kernels.kernel import Limits
 from memlab.kernels.launch import Launch
@@ -64,6 +68,16 @@ def test_multiples_of_the_tile(width: int, tile: int) -> None:
     below = width // tile * tile
     assert lower == ({"width": below, "tile": tile} if below else None)
     assert upper == {"width": below + tile, "tile": tile}
+
+
+def test_there_may_be_no_larger_multiple() -> None:
+    def prepare(values: Any) -> Any:  # blocks of 16; sizes from 21 to 8000 are refused
+        if 20 < values["n"] <= 8000:
+            raise UsageError("too large")
+        return SimpleNamespace(grid=(-(-values["n"] // 16), 1, 1))
+
+    assert nearest_multiples({"n": 20}, prepare) == ({"n": 16}, None)
+    assert nearest_multiples({"n": 16}, prepare) is None
 
 
 def _case(size: int, slots: int, sectors: int) -> BoundaryCase:
