@@ -184,3 +184,14 @@ def test_who_falls_off_the_end_ends_at_the_last_instruction() -> None:
     body = "setp.lt.u32 %p, %t, 40;\n@%p bar.sync 0;\nmov.u32 %x, 0;\nmov.u32 %y, 0;"
     found = check(kernel(numbered(HEAD + body)), {}, block=64).of("synccheck")
     assert told(found) == [("barrier not reached", 24, (2, 0), (4, 40))]
+
+
+def test_threads_that_ended_for_two_reasons_have_not_reached_a_barrier() -> None:
+    body = """setp.lt.u32 %p, %t, 16; @%p bra LOW; setp.ge.u32 %q, %t, 40; @%q bra HIGH; ret;
+      LOW: bar.sync 0;
+      ret;
+      HIGH: bar.sync 0;"""
+    assert told(missed(body, 64)) == [
+        ("divergent barrier", 24, (2, 0), (4, 40)),
+        ("barrier not reached", 40, (4, 40), (3, 0)),
+    ]

@@ -235,3 +235,27 @@ def test_two_copies_to_one_place_race() -> None:
     assert kinds(races(f"0: {COPY}", f"32: {COPY}")) == []
     found = races("1: st.global.u32 [%a0+4], 9", f"0: {COPY}", f"1: {COPY.replace('%a0', '%a0+4')}")
     assert kinds(found) == [("WAW", 3, 2)]
+
+
+# --- Who meets at a barrier what another one has acquired ----------------------------------------
+
+RELEASE = [PUBLISH, "0: membar.gl", "0: red.global.add.u32 [%a0+8], 1"]
+ACQUIRE = "64: atom.global.add.u32 %x0, [%a0+8], 0"
+
+
+@pytest.mark.parametrize(
+    ("barrier", "readers", "racing"),
+    [
+        ("64-95: bar.warp.sync -1", "64-95", 0),
+        ("64-71: bar.warp.sync 0xff", "64-95", 24),
+        ("64-127: bar.sync 1, 64", "64-127", 0),
+        ("bar.sync 0", "64-127", 0),
+        ("0-63: bar.sync 1, 64", "64-127", 63),
+        ("mov.u32 %x1, 0", "64-127", 63),
+    ],
+)
+def test_those_who_wait_for_a_thread_know_what_it_has_acquired(
+    barrier: str, readers: str, racing: int
+) -> None:
+    lines = [*RELEASE, ACQUIRE, barrier, f"{readers}: ld.global.u32 %x1, [%a0]"]
+    assert sum(each.count for each in races(*lines, threads=128)) == racing
