@@ -289,7 +289,7 @@ class BarrierCheck:
                 continue
             steps = np.unique(self._place[arrived]).tolist()
             if len(steps) > 1 and any(_is_aligned(self._steps[step]) for step in steps):
-                continue
+                return None
             exited = np.flatnonzero((self._block == block) & self._threads.alive & ~live)
             if exited.size:
                 # Threads that left a barrier in another branch alone have exited because of that.
