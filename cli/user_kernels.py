@@ -51,7 +51,7 @@ def launch_options(
         typer.Option(
             "--const",
             metavar="NAME=FILL",
-            help="Fill a __constant__ or __device__ array; FILL as of an argument.",
+            help="Fill a __constant__ or __device__ array; FILL as for --arg.",
         ),
     ] = None,
     defines: options.DefinesOption = None,

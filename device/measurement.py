@@ -408,8 +408,8 @@ class Measurement(Presentable):
         device: The device.
         grid: Blocks in x, y and z.
         block: Threads per block in x, y and z.
-        dynamic_shared_bytes: Shared memory that the launch asks for beside the static arrays,
-            bytes per block.
+        dynamic_shared_bytes: Shared memory that the launch asks for in addition to the static
+            arrays, bytes per block.
         resources: Registers and memory of the compiled kernel.
         occupancy: The blocks that a multiprocessor holds.
         coverage: The part of the grid that was executed for the counters.

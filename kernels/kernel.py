@@ -277,7 +277,7 @@ def check_geometry(launch: Launch, limits: Limits) -> None:
         UsageError: It is too long; the message names the extent, the limit and what to change.
     """
     for what, extents, allowed, advice in (
-        ("threads of a block", launch.block, limits.max_block_dim, "a smaller block"),
+        ("threads per block", launch.block, limits.max_block_dim, "a smaller block"),
         ("blocks", launch.grid, limits.max_grid_dim, "smaller sizes or a larger block"),
     ):
         for axis, extent, limit in zip("xyz", extents, allowed, strict=True):

@@ -242,6 +242,16 @@ def test_what_has_no_report_is_named() -> None:
         memlab.report(1.5)
 
 
+def test_the_report_of_runs_that_are_not_stored_has_no_number(make_run: Callable[..., Run]) -> None:
+    report = memlab.report([replace(make_run(), id=None), replace(make_run(), id=12)])
+
+    heading, first, *_ = report.splitlines()
+    assert heading.split()[0] == "id"
+    assert "None" not in report
+    assert first.split()[0] == make_run().created_at[:10]
+    assert " 12 " not in first
+
+
 def test_a_result_is_one_line(make_run: Callable[..., Run]) -> None:
     run = memlab.run("tiled", device="h200", **TILED)
     peaks = peaks_from_document(json.loads((DATA / "h200-peaks.json").read_text()))

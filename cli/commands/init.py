@@ -30,7 +30,7 @@ def init(
             "--output",
             "-o",
             metavar="FILE",
-            help="The file to write; the schema goes beside it.",
+            help="The file to write; the schema goes next to it.",
         ),
     ] = DEFAULT_FILE,
     force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,

@@ -75,7 +75,7 @@ def occupancy(
         typer.Option(
             "--registers",
             metavar="R",
-            help="Registers per thread. [default: the most that cost no block]",
+            help="Registers per thread. [default: the most that do not reduce occupancy]",
         ),
     ] = None,
     shared: Annotated[
@@ -98,7 +98,9 @@ def occupancy(
         options.inherit_options(context)
         return
     if numbers == (None, None, None):
-        raise UsageError(f"which block? name a kernel or give numbers: {EXAMPLES}")
+        raise UsageError(
+            f"there is no kernel and no block size: name a kernel or give numbers: {EXAMPLES}"
+        )
     if threads is None:
         raise UsageError(
             "--registers and --shared need the block's size: add --threads, as in --threads 256"

@@ -136,7 +136,7 @@ def export(
 ) -> None:
     """Write runs as JSON or CSV, in base units.
 
-    JSON, the default, has everything that is known of a run; CSV has one row per run.
+    JSON, the default, has all data of a run; CSV has one row per run.
     """
     from memlab.roofline.documents.runs import runs_csv
 

@@ -23,8 +23,8 @@ MAX_RUNS = 12
 """More kernels than these cannot be told apart; the newest are drawn, the others counted."""
 
 ROOFLINE_NOTE = (
-    "Read each point under the ceiling of its own level; requested bytes have none, caches serve "
-    "part of them. Dots lead to the kernel's lowest ceiling, which the % refers to."
+    "Read each point under the ceiling of its own level; requested bytes have none, because caches "
+    "serve part of them. Dots lead to the kernel's lowest ceiling; the % is of that ceiling."
 )
 
 CHART_TOP_INCHES, CHART_HEIGHT_INCHES = 0.95, 4.7

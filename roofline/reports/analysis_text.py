@@ -24,7 +24,7 @@ POOR_BUS_UTILISATION = 0.5
 HIGH_IDLE_LANE_SHARE = 0.25
 """A line is marked whose share of idle lanes is above this."""
 
-NO_BOUNDARY = "No block reaches over the edge: the sizes are multiples of the block's."
+NO_BOUNDARY = "No block reaches past the edge of the data: its sizes are multiples of the block's."
 """Stands for the cost of boundary checks where there is none."""
 
 
@@ -106,7 +106,7 @@ def ratio_facts(analysis: Analysis) -> Iterator[tuple[str, str]]:
         bandwidth = f"{ratio.bandwidth_bytes_per_s / 1e9:,.4g} GB/s"
         yield (
             "",
-            f"{sentence_number(ratio.flop_per_byte)} FLOP/B x {bandwidth}, what memory allows "
+            f"{sentence_number(ratio.flop_per_byte)} FLOP/B x {bandwidth}, the limit of memory "
             "without caches",
         )
     needed = ratio.needed_flop_per_access

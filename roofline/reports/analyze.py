@@ -192,7 +192,7 @@ def _red_if(wastes: Callable[[ListingItem], bool]) -> Callable[[ListingItem], st
 
 @dataclass(frozen=True)
 class ListingColumn:
-    """A column of figures beside the source.
+    """A column of figures next to the source.
 
     Attributes:
         heading: The name, on up to two lines.

@@ -34,7 +34,7 @@ COMPUTE_MODES = (
 )
 """As CUDA's deviceQuery spells `CUcomputemode`."""
 
-MEMORY_LAB_LIMITS = {
+FURTHER_LIMITS = {
     "Opt-in shared memory per block:": "max_shared_memory_per_block_optin_bytes",
     "Reserved shared memory per block:": "reserved_shared_memory_per_block_bytes",
     "Total number of registers per multiprocessor:": "max_registers_per_multiprocessor",
@@ -203,7 +203,7 @@ def memory_lab_lines(properties: DeviceProperties, whose: str = "") -> Iterator[
         return _label_line(label, f"{text} [{figures.provenance(p, *names)}]" if known else UNKNOWN)
 
     yield f"For the study of memory{whose}:"
-    for label, name in MEMORY_LAB_LIMITS.items():
+    for label, name in FURTHER_LIMITS.items():
         unit = " bytes" if name.endswith("_bytes") else ""
         yield line(label, _value_with_unit(getattr(p, name), unit), name)
     bandwidth = figures.bandwidth_figures(p)

@@ -96,7 +96,7 @@ def _block_facts(
     allocated = allocation.registers_per_warp // properties.warp_size
     per_block = allocation.registers_per_warp * allocation.warps_per_block
     rounded = f", {allocated} allocated" if allocated != block.registers_per_thread else ""
-    chosen = "" if subject.registers_given else " (the most that cost no block)"
+    chosen = "" if subject.registers_given else " (the most at this occupancy)"
     yield (
         "registers",
         f"{block.registers_per_thread} per thread{chosen}{rounded}, {per_block:,} per block",

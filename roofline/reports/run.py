@@ -293,7 +293,7 @@ def _result_facts(run: Run) -> Iterable[tuple[str, RenderableType]]:
     if time.bounds_s:
         longest = sorted(time.bounds_s.items(), key=lambda bound: -bound[1])[:MAX_SHOWN_BOUNDS]
         yield (
-            "bounds alone",
+            "time bounds",
             ", ".join(
                 f"{ceiling_label(name)} {si_text(seconds, 's')}" for name, seconds in longest
             ),

@@ -69,7 +69,7 @@ def _cells(run: Run) -> list[str]:
     invalid = "!" if fraction > 1 else ""
     verified = {"passed": "ok", "failed": "[bold red]NO[/]", "skipped": "-"}
     return [
-        str(run.id),
+        "" if run.id is None else str(run.id),
         run.created_at[:10],
         escape(elide_middle(measurement.kernel, MAX_CELL_CHARACTERS)),
         escape(

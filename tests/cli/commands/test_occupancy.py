@@ -35,7 +35,7 @@ def test_the_lesson_of_the_rtx_3070(capsys: Capture) -> None:
     """1536 threads and 65536 registers: 42 by division, 40 by granularity."""
     shown = run("--device rtx3070 --threads 256", capsys)
     for fact in (
-        "registers 40 per thread (the most that cost no block)",
+        "registers 40 per thread (the most at this occupancy)",
         "6 blocks per SM, 48 of 48 warps",
         "limited by warps and registers",
         "Up to 40 per thread keep 48 warps resident, full occupancy.",
@@ -127,7 +127,11 @@ def test_curves_go_to_a_picture_with_its_data(folder: Path, capsys: Capture) -> 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("", "which block? name a kernel or give numbers: 'memlab occupancy tiled' or"),
+        (
+            "",
+            "there is no kernel and no block size: name a kernel or give numbers: "
+            "'memlab occupancy tiled' or",
+        ),
         ("--registers 32", "--registers and --shared need the block's size: add --threads"),
         ("--threads 0", "0 threads per block; NVIDIA H200 allows 1 to 1024: use --threads 1"),
         (

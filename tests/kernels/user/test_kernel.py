@@ -128,7 +128,7 @@ def test_an_occupancy_needs_no_more_than_a_block() -> None:
         ({"grid": ()}, "saxpy.cu:saxpy has no grid: add --grid X"),
         ({"block": ()}, "saxpy.cu:saxpy has no block: add --block X"),
         ({"block": (32, 64)}, "a block has 2048 threads; a GPU allows 1024: use a smaller --block"),
-        ({"block": (1, 1, 65)}, "65 threads of a block in z; a GPU allows 64"),
+        ({"block": (1, 1, 65)}, "65 threads per block in z; a GPU allows 64"),
         ({"grid": (1, 70000)}, "70000 blocks in y; a GPU allows 65535"),
         ({"shared": 2**20}, "1048576 bytes of dynamic shared memory; a GPU allows 49152"),
         ({"args": ("f32=2", "f32[1048576]", "out:f64[1]", "i32[1]")}, "need 4194316 bytes"),
