@@ -1,4 +1,4 @@
-"""What every room's tests share."""
+"""Fixtures that the tests of all rooms share."""
 
 import os
 import tempfile
@@ -183,7 +183,7 @@ def open_folder() -> Iterator[Path]:
 
 @pytest.fixture
 def arrays(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """What the last launch that ran whole in the emulator read and wrote, by name."""
+    """The arrays that the last fully executed emulated launch read and wrote, by name."""
     seen: dict[str, Any] = {}
     verify = execution.verify
 

@@ -13,7 +13,7 @@ from typing import TypeAlias
 from elftools.elf.elffile import ELFFile
 
 Access: TypeAlias = tuple[str, int | None]
-"""What an instruction does to which memory, and the bytes that it moves for each thread; None for
+"""An access of an instruction: its kind and memory, and the bytes per thread; None for
 atomics and asynchronous copies, whose encoding gives no plain width."""
 
 INSTRUCTION_BYTES = 16
