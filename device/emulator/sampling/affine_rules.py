@@ -150,24 +150,21 @@ def _multiply(sources: SourceOperands) -> Stride | None:
 
 def _shift_left(sources: SourceOperands) -> Stride | None:
     stride, by = sources.strides
-    if stride is None or by is not None:
+    if by is not None:
         return sources.require_unchanged()
+    assert stride is not None
     return _wrap_stride(stride << np.clip(sources.value(1), 0, 63), sources.types[0])
 
 
 def _shift_right(sources: SourceOperands) -> Stride | None:
-    if sources.strides[0] is None or sources.strides[1] is not None:
+    if sources.strides[1] is not None:
         return sources.require_unchanged()
     return _quotient_stride(sources, np.int64(1) << np.clip(sources.value(1), 0, 62))[0]
 
 
 def _divide(sources: SourceOperands) -> Stride | None:
     divisor = sources.value(1)
-    if (
-        sources.strides[0] is None
-        or sources.strides[1] is not None
-        or (divisor <= 0)[sources.active].any()
-    ):
+    if sources.strides[1] is not None or (divisor <= 0)[sources.active].any():
         return sources.require_unchanged()
     quotient, remainder = _quotient_stride(sources, np.maximum(divisor, 1))
     return quotient if sources.step.row.opcode.startswith("div") else remainder

@@ -86,7 +86,10 @@ ARITHMETIC = {
     "mov.u32 %r6, 1; shl.b32 %r5, %r6, %r1; setp.lt.u32 %p1, %r5, 1200;": (5, (5, 6)),
     "shl.b32 %r5, %r1, %r1; setp.lt.u32 %p1, %r5, 1200;": (5, (5, 6)),
     "mov.u32 %r6, 4096; shr.u32 %r5, %r6, %r1; setp.lt.u32 %p1, %r5, 2;": (5, (5, 6)),
+    "shr.u32 %r5, %r1, %r1; setp.lt.u32 %p1, %r5, 2;": (5, (5, 6)),
     "shr.u32 %r5, %r1, 4; setp.lt.u32 %p1, %r5, 2;": (100, (96, 112)),
+    "shl.b32 %r5, %r1, 0; setp.lt.u32 %p1, %r5, 300;": (100, (0, 300)),
+    "shr.u32 %r5, %r1, 0; setp.lt.u32 %p1, %r5, 300;": (100, (0, 300)),
     # -300 >> 4 is -19, and so is -304 >> 4 to -289 >> 4.
     "sub.s32 %r4, %r1, 400; shr.s32 %r5, %r4, 4; setp.lt.s32 %p1, %r5, 0;": (100, (96, 112)),
     # (16 x - 400) >> 4 is x - 25, whatever its sign.
@@ -94,6 +97,17 @@ ARITHMETIC = {
     # A division rounds to 0, so the value must keep its sign.
     "mad.lo.s32 %r4, %r1, 16, -400; div.s32 %r5, %r4, 16; setp.lt.s32 %p1, %r5, 5;": (10, (0, 25)),
     "mad.lo.s32 %r4, %r1, 16, -400; div.s32 %r5, %r4, 16; setp.lt.s32 %p1, %r5, 9;": (30, (25, 34)),
+    "mad.lo.s32 %r4, %r1, 16, -400; div.s32 %r5, %r4, 16; setp.lt.s32 %p1, %r5, 9; ": (
+        25,
+        (25, 34),
+    ),
+    "sub.s32 %r4, %r1, 400; div.s32 %r5, %r4, 1; setp.lt.s32 %p1, %r5, 5;": (100, (0, 400)),
+    "div.s32 %r5, %r1, 16; setp.lt.s32 %p1, %r5, 5;": (0, (0, 16)),
+    # -95 for the first five threads, 105 for the others.
+    "selp.b32 %r6, -100, 100, %p5; add.s32 %r4, %r1, %r6; div.s32 %r5, %r4, 16;"
+    "setp.lt.s32 %p1, %r5, 99;": (5, (5, 6)),
+    "selp.b32 %r6, -16, 16, %p5; shl.b32 %r4, %r1, 4; div.s32 %r5, %r4, %r6;"
+    "setp.lt.s32 %p1, %r5, 5000;": (100, (100, 101)),
     "sub.s32 %r4, %r1, 400; div.s32 %r5, %r4, 16; setp.lt.s32 %p1, %r5, 5;": (100, (100, 101)),
     "div.u32 %r5, %r1, 16; setp.lt.u32 %p1, %r5, 100;": (111, (96, 112)),
     "rem.u32 %r5, %r1, 16; setp.lt.u32 %p1, %r5, 8;": (100, (96, 104)),
@@ -134,6 +148,14 @@ ARITHMETIC = {
     "or.b32 %r5, %r1, %r1; setp.lt.u32 %p1, %r5, 300;": (100, (100, 101)),
     # Results that are tested for their sign alone.
     "sub.s32 %r4, %r1, 100; or.b32 %r5, %r4, %r3; setp.lt.s32 %p1, %r5, 0;": (50, (0, 100)),
+    # x + 2³¹ - 100 has its highest bit from block 100 on.
+    "add.s32 %r4, %r1, 2147483548; or.b32 %r5, %r4, %r3; setp.lt.s32 %p1, %r5, 0;": (50, (0, 100)),
+    "add.s32 %r4, %r1, 2147483548; or.b32 %r5, %r4, %r3; setp.lt.s32 %p1, %r5, 0; ": (
+        500,
+        (100, 1000),
+    ),
+    "cvt.s64.s32 %a2, %r1; add.s64 %a2, %a2, -100; xor.b64 %a3, %a2, %a2;"
+    "setp.ge.s64 %p1, %a3, 0;": (50, (0, 100)),
     "sub.s32 %r4, %r1, 100; and.b32 %r5, %r3, %r4; setp.gt.s32 %p1, %r5, -1;": (500, (100, 1000)),
     "sub.s32 %r4, %r1, 100; xor.b32 %r5, %r4, %r3; setp.gt.s32 %p1, %r5, 0;": (50, (50, 51)),
     # Selections.
@@ -179,6 +201,9 @@ WIDTHS = {
     f"mov.u32 %r5, 3; mul.wide.u32 %a2, %r5, %r4; {WIDENED}": {500: (0, 512)},
     f"mad.wide.u32 %a2, %r4, 3, %a1; {WIDENED}": {600: (512, 1000)},
     f"mov.u32 %r5, 3; mad.wide.u32 %a2, %r5, %r4, %a1; {WIDENED}": {600: (512, 1000)},
+    f"shr.u32 %r5, %r4, 4; cvt.u64.u32 %a2, %r5; {WIDENED}": {500: (0, 512)},
+    # A conversion to the same width keeps all bits.
+    "cvt.s32.u32 %r5, %r4; and.b32 %r6, %r5, 7; setp.eq.u32 %p1, %r6, 0;": {500: WHOLE},
     # The low half is 0 whatever wraps around above it.
     "cvt.u16.u32 %h1, %r4; setp.eq.u16 %p1, %h1, 0;": {500: WHOLE},
     "mul.lo.u32 %r5, %r4, 512; setp.eq.u32 %p1, %r5, 0;": {500: WHOLE},
