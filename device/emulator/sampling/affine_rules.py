@@ -202,8 +202,9 @@ def _and(sources: SourceOperands) -> Stride | None:
     """A mask of the lowest bits, or of all but these, where the stride leaves these bits alone."""
     source, mask = (0, 1) if sources.strides[0] is not None else (1, 0)
     stride = sources.strides[source]
-    if stride is None or sources.strides[mask] is not None or sources.types[0] == "pred":
+    if sources.strides[mask] is not None:
         return sources.require_unchanged()
+    assert stride is not None
     unit, bits = _common_power_of_two(stride, sources.active), sources.value(mask)[sources.active]
     if ((bits >= 0) & (bits < unit)).all():
         return None
@@ -218,8 +219,9 @@ def _or(sources: SourceOperands) -> Stride | None:
     """Equal to an addition where no bit is set in both sources."""
     source, other = (0, 1) if sources.strides[0] is not None else (1, 0)
     stride = sources.strides[source]
-    if stride is None or sources.strides[other] is not None or sources.types[0] == "pred":
+    if sources.strides[other] is not None:
         return sources.require_unchanged()
+    assert stride is not None
     unit = _common_power_of_two(stride, sources.active)
     bits, value = sources.value(other)[sources.active], sources.value(source)[sources.active]
     if ((bits >= 0) & (bits < unit) & (bits & value == 0)).all():
@@ -350,10 +352,10 @@ def _collapse_uniform_lanes(stride: Stride) -> Stride:
 
 
 def _common_power_of_two(stride: Stride, active: Mask) -> int:
-    """The largest power of two that divides the strides of all active lanes."""
+    """The largest power of two that divides the strides of all active lanes; 0 if all are 0."""
     lanes = stride if stride.shape[1] == 1 else stride[:, active]
     combined = int(np.bitwise_or.reduce(lanes, axis=None))
-    return combined & -combined if combined else 1 << 62
+    return combined & -combined
 
 
 def _type_range(ptx_type: str) -> tuple[int, int]:

@@ -146,6 +146,20 @@ ARITHMETIC = {
         (100, 101),
     ),
     "or.b32 %r5, %r1, %r1; setp.lt.u32 %p1, %r5, 300;": (100, (100, 101)),
+    "and.pred %p2, %p5, %p5; selp.b32 %r5, %r1, 7, %p2; setp.lt.u32 %p1, %r5, 300;": (
+        500,
+        (300, 1000),
+    ),
+    # The stride of x - x is known to be 0.
+    "sub.u32 %r6, %r1, %r1; add.u32 %r6, %r6, 4; shr.u32 %r5, %r1, %r6;setp.lt.u32 %p1, %r5, 2;": (
+        100,
+        (96, 112),
+    ),
+    # The threads that do it have no stride.
+    "selp.b32 %r4, 0, %r1, %p5; mov.u32 %r5, 9; @%p5 or.b32 %r5, %r4, 64;"
+    "setp.lt.u32 %p1, %r5, 300;": (100, WHOLE),
+    "selp.b32 %r4, 0, %r1, %p5; mov.u32 %r5, 9; @%p5 and.b32 %r5, %r4, 64;"
+    "setp.lt.u32 %p1, %r5, 300;": (100, WHOLE),
     # Results that are tested for their sign alone.
     "sub.s32 %r4, %r1, 100; or.b32 %r5, %r4, %r3; setp.lt.s32 %p1, %r5, 0;": (50, (0, 100)),
     # x + 2³¹ - 100 has its highest bit from block 100 on.
@@ -201,6 +215,7 @@ WIDTHS = {
     f"mov.u32 %r5, 3; mul.wide.u32 %a2, %r5, %r4; {WIDENED}": {500: (0, 512)},
     f"mad.wide.u32 %a2, %r4, 3, %a1; {WIDENED}": {600: (512, 1000)},
     f"mov.u32 %r5, 3; mad.wide.u32 %a2, %r5, %r4, %a1; {WIDENED}": {600: (512, 1000)},
+    "mov.u32 %r5, 2147483648; setp.lt.u32 %p1, %r5, %r4;": {500: (257, 512)},
     f"shr.u32 %r5, %r4, 4; cvt.u64.u32 %a2, %r5; {WIDENED}": {500: (0, 512)},
     # A conversion to the same width keeps all bits.
     "cvt.s32.u32 %r5, %r4; and.b32 %r6, %r5, 7; setp.eq.u32 %p1, %r6, 0;": {500: WHOLE},
@@ -224,6 +239,9 @@ MEMORY = {
     # A value in shared memory that changes from block to block, and others.
     "st.shared.u32 [%r31], %r1; ld.shared.u32 %r5, [%r31]; setp.lt.u32 %p1, %r5, 300;": (100, 101),
     "st.shared.u32 [%r31], %r3; ld.shared.u32 %r5, [%r31]; setp.lt.u32 %p1, %r5, 9;": WHOLE,
+    "mov.u32 %r6, 300; st.shared.u32 [%r31], %r6; ld.shared.u32 %r5, [%r31];"
+    "setp.lt.u32 %p1, %r1, %r5;": (0, 300),
+    "st.u32 [%a1], %r1; setp.eq.u32 %p1, %r1, 1000;": WHOLE,
     "st.shared.v2.u32 [kept], {%r3, %r1}; ld.shared.u32 %r5, [kept];setp.lt.u32 %p1, %r5, 300;": (
         100,
         101,
