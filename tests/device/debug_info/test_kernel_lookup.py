@@ -305,6 +305,13 @@ def test_the_only_kernel_needs_no_name(source, name):
     assert signature_of(TranslationUnit(source, "k.cu", HOPPER), "").name == name
 
 
+@pytest.mark.parametrize("entry", ["", "only"])
+def test_a_kernel_without_a_stable_name_is_refused(entry):
+    source = "namespace { __global__ void only(int* p) { *p = 1; } }"
+    with pytest.raises(UsageError, match="its compiled name changes with every compilation"):
+        signature_of(TranslationUnit(source, "k.cu", HOPPER), entry)
+
+
 @pytest.mark.parametrize("entry", ["", "saxpy", "absent"])
 def test_a_source_that_does_not_compile_gives_the_compilers_error_for_any_name(entry):
     with pytest.raises(CompileError, match=r"k.cu\(16\): error: expected a declaration"):
