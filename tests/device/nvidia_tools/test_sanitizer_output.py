@@ -414,6 +414,26 @@ def test_a_whole_log_is_read(launch, tool, expected) -> None:
     assert len(notes) == (tool == "memcheck")  # the call that failed after the fault
 
 
+def test_the_first_thread_is_that_of_cudas_order(launch) -> None:
+    by = (
+        "Invalid __global__ write of size 4 bytes\n"
+        "    at _Z1fPf+0x190 in past_the_end.cu:{}\n"
+        "    by thread {} in block {}\n"
+        "    Access to 0x7f6510c00fa0 is out of bounds\n"
+        "\n"
+    )
+    threads = ("(0,1,0)", "(0,0,1)"), ("(9,0,0)", "(0,0,1)"), ("(0,0,0)", "(1,0,1)")
+    text = "".join(by.format(len(LINES), *thread) for thread in threads)
+
+    # A line without the prefix of the log, and indented lines without a first one, are no message.
+    (found,), notes = parse_log(
+        f"output\n=========     at 0x10\n{marked(text)}", "memcheck", launch
+    )
+
+    assert (found.at, found.count) == (at(len(LINES), (0, 0, 1), (9, 0, 0)), 3)
+    assert notes == ["memcheck: at 0x10"]
+
+
 @pytest.mark.parametrize("lost", ["were not printed. Use --print-limit", "were skipped (overflow)"])
 def test_what_was_not_printed_is_said(launch, lost) -> None:
     text = f"ERROR SUMMARY: 19 errors\nERROR SUMMARY: 9 errors {lost}"

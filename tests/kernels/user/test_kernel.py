@@ -104,6 +104,16 @@ def test_the_launch_is_what_was_chosen() -> None:
 def test_each_output_is_compared_as_its_type_allows() -> None:
     assert launched().tolerances == {"y": 1e-10, "z": 0.0}
     assert (launched(tolerance=1e-3).tolerances, launched(tolerance=1e-3).tolerance) == ({}, 1e-3)
+    exact = apply_launch_options(SAXPY, {"tolerance": "0"})
+    assert (launched(tolerance=exact.tolerance).tolerance, launched().tolerance) == (0, 0)
+
+
+def test_a_block_may_have_all_that_the_device_allows() -> None:
+    limits = replace(LIMITS, max_shared_memory_per_block_optin_bytes=65536)
+    launch = launched(limits, block=(32, 32), grid=(2**31 - 1,), shared=65536)
+    assert (launch.threads_per_block, launch.blocks) == (1024, 2**31 - 1)
+    with pytest.raises(UsageError, match="65537 bytes of dynamic shared memory; a GPU allows 6"):
+        launched(limits, shared=65537)
 
 
 def test_constants_get_type_and_shape_from_the_source() -> None:
@@ -180,6 +190,7 @@ def test_later_choices_add_to_lists_and_replace_the_rest() -> None:
             "grid takes one to three whole numbers from 1 to 2147483647, got '1,2,3,4'",
         ),
         ({"grid": 0}, "grid takes one to three"),
+        ({"grid": 2**31}, "grid takes one to three whole numbers from 1 to 2147483647"),
         ({"block": (1.5,)}, "block takes one to three"),
         ({"shared": "-1"}, "shared must be a whole number from 0 to 2147483647, got '-1'"),
         ({"max_registers": 256}, "max-registers must be a whole number from 1 to 255, got 256"),
@@ -187,6 +198,7 @@ def test_later_choices_add_to_lists_and_replace_the_rest() -> None:
         ({"tolerance": "nan"}, "tolerance must be a number, 0 or more, got 'nan'"),
         ({"reference": "f.py"}, "reference names a function in a Python file, got 'f.py'"),
         ({"reference": "f.py:a;b"}, "reference names a function in a Python file"),
+        ({"reference": "f.txt:a"}, "reference names a function in a Python file"),
         ({"args": [{1}]}, "args[0]: an argument cannot be an object of type set"),
         ({"width": 5}, "no launch option 'width'"),
     ],
