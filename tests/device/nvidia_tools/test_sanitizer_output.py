@@ -425,10 +425,9 @@ def test_the_first_thread_is_that_of_cudas_order(launch) -> None:
     threads = ("(0,1,0)", "(0,0,1)"), ("(9,0,0)", "(0,0,1)"), ("(0,0,0)", "(1,0,1)")
     text = "".join(by.format(len(LINES), *thread) for thread in threads)
 
-    # A line without the prefix of the log, and indented lines without a first one, are no message.
-    (found,), notes = parse_log(
-        f"output\n=========     at 0x10\n{marked(text)}", "memcheck", launch
-    )
+    # Neither a line without the prefix of the log nor a blank line is a message.
+    before = "output\n=========     \n=========     at 0x10\n"
+    (found,), notes = parse_log(before + marked(text), "memcheck", launch)
 
     assert (found.at, found.count) == (at(len(LINES), (0, 0, 1), (9, 0, 0)), 3)
     assert notes == ["memcheck: at 0x10"]
