@@ -79,7 +79,7 @@ def roofline(
         if not same_device(run.measurement.device, summary):
             raise UsageError(
                 f"a roofline has the ceilings of one device, got a run of "
-                f"{run.measurement.device.key} ({run.measurement.device.name}) besides "
+                f"{run.measurement.device.key} ({run.measurement.device.name}) together with "
                 f"{summary.key} ({summary.name}): draw one roofline for each"
             )
     return _gather(opened, drawn, peaks)

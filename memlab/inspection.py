@@ -234,6 +234,8 @@ def trace(
         DeviceError: The device or the compiler is not available.
         MemlabError: The kernel failed, or took too long.
     """
+    if "thread" in parameters:
+        raise UsageError("trace has no argument 'thread': use block_index and thread_index")
     block = parse_index("block_index", block_index)
     thread = parse_index("thread_index", thread_index)
     prepared = prepare(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from memlab.errors import UsageError
 from memlab.kernels.catalog import CATALOG
 from memlab.kernels.user.project import read_user_kernels
 from memlab.results import Explanation, KernelList
@@ -42,9 +43,14 @@ def explain(name: str | None = None) -> Explanation:
         The explanation; `explanation.entries` has paragraphs, unit, formula and source.
 
     Raises:
-        UsageError: There is no such term; the message names the nearest.
+        UsageError: There is no such term; the message names the nearest. Or the name is no text.
     """
     if name is not None:
+        if not isinstance(name, str):
+            raise UsageError(
+                f"a term is a text, got an object of type {type(name).__name__}: "
+                "use explain('wavefront')"
+            )
         return Explanation(name, glossary.find_entries(name))
     kernel_entries = (glossary.kernel_entry(kernel) for kernel in CATALOG.values())
     return Explanation(None, (*glossary.terms().values(), *kernel_entries))

@@ -165,9 +165,9 @@ def test_a_roofline_draws_the_runs_that_it_is_given(store: Path) -> None:
 def test_a_roofline_is_of_one_device(store: Path) -> None:
     on_t4, on_l4 = (memlab.run("naive", device=device, width=8) for device in ("t4", "l4"))
 
-    with pytest.raises(UsageError, match=r"one device, got a run of l4 .* besides t4"):
+    with pytest.raises(UsageError, match=r"one device, got a run of l4 .* together with t4"):
         memlab.roofline(on_t4, on_l4)
-    with pytest.raises(UsageError, match=r"one device, got a run of t4 .* besides a100"):
+    with pytest.raises(UsageError, match=r"one device, got a run of t4 .* together with a100"):
         memlab.roofline(on_t4, device="a100")
     with pytest.raises(UsageError, match="roofline takes runs, got an object of type int"):
         memlab.roofline(on_t4, 3)  # type: ignore[arg-type]
@@ -235,6 +235,16 @@ def test_a_report_is_that_of_the_terminal(
 
     assert main(command.split()) == 0
     assert memlab.report(result()) == capsys.readouterr().out
+
+
+def test_a_term_that_is_no_text_is_refused() -> None:
+    with pytest.raises(UsageError, match="a term is a text, got an object of type int"):
+        memlab.explain(3)  # type: ignore[arg-type]
+
+
+def test_the_command_lines_name_of_the_traced_thread_is_corrected() -> None:
+    with pytest.raises(UsageError, match="use block_index and thread_index"):
+        memlab.trace("tiled", device="h200", width=4, tile=2, block=(0, 1), thread=(1, 1))
 
 
 def test_what_has_no_report_is_named() -> None:
