@@ -237,7 +237,7 @@ def timing_settings(samples: int | None, timeout_s: float | None) -> TimingSetti
     """Make the settings with which a GPU times launches.
 
     Args:
-        samples: Launches that are timed; None takes as many as a sure median needs.
+        samples: Launches that are timed; None takes 30 or more, until the median is known.
         timeout_s: The longest time of one launch, seconds; None allows `TIMEOUT_S`.
 
     Raises:

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 _MAX_IDLE_ROUNDS = 3
-"""How often all groups of a trial run may wait in vain before it ends."""
+"""How often all groups of a trial run may wait without progress before it ends."""
 
 
 class Chunk:
