@@ -177,16 +177,17 @@ def test_each_output_has_its_own_tolerance_and_the_failing_one_is_named() -> Non
 def test_of_a_costly_output_the_first_the_last_and_random_rows_are_compared() -> None:
     """Twelve elements of 40 are affordable: three of ten rows of four are drawn."""
     launch = replace(LAUNCH, flop=MAX_REFERENCE_FLOP * 40 / 12)
-    drawn = set()
+    drawn, most = set(), 0
     for seed in range(40):
         positions = checked_positions(launch, (5, 2, 4), seed)
         rows = positions.reshape(-1, 4)
         assert (rows == rows[:, :1] + np.arange(4)).all()
         first = rows[:, 0].tolist()
         assert first == sorted({0, 36, *first})
-        assert len(first) <= 5
+        most = max(most, len(first))
         drawn |= {*first}
     assert drawn == set(range(0, 40, 4))
+    assert most == 5
     # The work is that of the whole output.
     assert checked_positions(replace(LAUNCH, flop=MAX_REFERENCE_FLOP), (9, 2), 0).size == 18
     assert checked_positions(replace(LAUNCH, flop=1.2 * MAX_REFERENCE_FLOP), (99, 2), 0).size < 198
