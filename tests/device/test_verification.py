@@ -128,6 +128,15 @@ def test_errors_of_cancelling_sums_are_scaled_by_the_root_mean_square() -> None:
     assert error == pytest.approx(0.25 / 5.25**0.5)
 
 
+def test_errors_of_a_reference_of_zeros_are_absolute() -> None:
+    launch = replace(LAUNCH, error_scale="rms")
+    found = ActualOutput(np.arange(4), np.array([0, 0.25, 0, 0]))
+
+    error = verify(launch, {"expected": np.zeros(4)}, {"P": found}).relative_error
+
+    assert error == 0.25
+
+
 def test_only_the_selected_elements_are_compared() -> None:
     found = check([[9, -2], [9, 4]], index=(1, 3))
 

@@ -95,6 +95,16 @@ def test_the_port_is_as_busy_as_its_passes_make_it() -> None:
     assert (placed.bound, placed.busy["l1"]) == ("l1", pytest.approx(0.9))
 
 
+def test_the_port_is_at_least_as_busy_as_its_bytes_make_it() -> None:
+    """Without passes the bytes decide."""
+    tiled = measurement("tiled16")
+    no_passes = replace(tiled, counters=replace(tiled.counters, l1_wavefronts=0))
+    no_passes = replace(no_passes, time=replace(no_passes.time, bounds_s={}))
+    least_s = bytes_moved(no_passes)["l1"] / ceilings_by_key(CEILINGS)["l1"].value
+    placed = place_measurement(no_passes, CEILINGS)
+    assert placed.busy["l1"] == pytest.approx(least_s / no_passes.time.median_s)
+
+
 def test_atomics_have_their_bytes_at_each_level() -> None:
     counters = Counters.from_names(
         global_atomic_sectors=3,

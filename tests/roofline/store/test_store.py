@@ -1,5 +1,6 @@
 import sqlite3
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
@@ -70,6 +71,8 @@ def test_deleting_is_all_or_nothing_and_an_id_is_never_reused(store, make_run):
     assert [run.id for run in store.runs()] == [1]
     assert store.add(make_run()).id == 4
     refused(lambda: store.get(2**80), f"no run {2**80}")
+    refused(lambda: store.delete(range(11, 23)), "no runs 11, 12,", "19, 20 and 2 more")
+    refused(lambda: store.delete(range(11, 21)), "no runs 11, 12,", "19, 20: ")
 
 
 def test_the_file_is_found_by_argument_then_environment_then_data_folder(
@@ -259,6 +262,20 @@ def test_each_error_of_sqlite_has_its_next_step(store, make_run, monkeypatch, co
     refused(lambda: store.add(make_run()), store.path, "--store", *expected)
 
 
+def test_a_folder_that_another_process_makes_meanwhile_is_used(tmp_path, monkeypatch, make_run):
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    monkeypatch.delenv("MEMLAB_STORE", raising=False)
+    folder, mkdir = tmp_path / "memlab", Path.mkdir
+
+    def late(path, **options):
+        mkdir(path)  # the other process
+        mkdir(path, **options)
+
+    monkeypatch.setattr(Path, "mkdir", late)
+    assert Store().add(make_run()).id == 1
+    assert folder.is_dir()
+
+
 def test_making_folders_leaves_no_file_open(tmp_path, monkeypatch, make_run):
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     monkeypatch.delenv("MEMLAB_STORE", raising=False)
@@ -273,8 +290,10 @@ def test_a_lock_that_stays_is_said(store, make_run, monkeypatch):
     store.add(make_run())
     other = sqlite3.connect(store.path, isolation_level=None)
     other.execute("BEGIN EXCLUSIVE")
+    start_s = time.monotonic()
     refused(lambda: store.add(make_run()), "another process", "try again")
     refused(store.runs, "another process")
+    assert time.monotonic() - start_s < 4  # SQLite waits 5 s by itself
     other.close()
     assert store.add(make_run()).id == 2
 

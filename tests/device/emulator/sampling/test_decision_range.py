@@ -91,6 +91,24 @@ def test_strides_beyond_31_bits_may_overflow_and_are_not_followed(stride: int, l
     assert found.boxes() == [(x, range(GRID[1]), range(GRID[2]))]
 
 
+@pytest.mark.parametrize(
+    ("least", "most", "x", "y"),
+    [
+        # Along x 3 steps either way, along y 2: together up to 5, of which 4 are within.
+        (-4, ANY, range(1, 7), range(5)),
+        (-ANY, 4, range(6), range(5)),
+        (-5, 5, range(7), range(5)),
+    ],
+)
+def test_changes_along_several_axes_add_up(least: int, most: int, x: range, y: range) -> None:
+    found = DecisionRange(np.array([[3, 2, 1]]), GRID)
+    one = np.ones(1, np.int64)
+
+    found.restrict(np.array([[1], [1], [0]]), least * one, most * one, one > 0)
+
+    assert found.boxes() == [(x, y, range(GRID[2]))]
+
+
 def test_a_value_that_is_not_within_its_bounds_keeps_the_block_alone() -> None:
     """Nothing is known then; blocks along which the value does not change stay."""
     found = DecisionRange(np.array([[3, 2, 1], [4, 4, 0]]), GRID)
