@@ -25,6 +25,12 @@ def test_an_element_of_which_half_is_written_is_not() -> None:
     assert never_written(body, {"b": WORDS}) == [1, 2]
 
 
+def test_only_arrays_of_bytes_have_padding() -> None:
+    body = at([0], 4) + at([8, 16, 24], 8)
+    assert never_written(body, {"b": WORDS}) == [1]
+    assert never_written(body, {"b": WORDS.view(np.uint8)}) == []
+
+
 def test_an_atomic_writes() -> None:
     body = "mul.wide.u32 %d, %t, 4; add.u64 %b, %b, %d; red.global.add.u32 [%b], 1;"
     assert never_written(body, {"b": WORDS}) == []
