@@ -8,7 +8,7 @@ HEAD = ".reg .pred %p, %q; .reg .b32 %t, %x<9>; .reg .b64 %a<4>; .shared .align 
 HEAD += "mov.u32 %t, %tid.x; ld.param.u64 %a0, [a]; "
 
 
-def races(*lines: str, threads: int = 64, grid: int = 1) -> list[Mistake]:
+def races(*lines: str, threads: int = 64, grid: int = 1, chunk: int | None = None) -> list[Mistake]:
     """What racecheck finds; a line `T: PTX` is for thread T alone, `T-U: PTX` for T to U."""
     text = []
     for line in lines:
@@ -23,7 +23,7 @@ def races(*lines: str, threads: int = 64, grid: int = 1) -> list[Mistake]:
     text[0] = HEAD + text[0]
     body = "\n".join([*text, "ret;"])
     array = {"a": np.zeros(64, np.uint32)}
-    found = check(kernel(numbered(body), ".u64 a"), array, grid=grid, block=threads)
+    found = check(kernel(numbered(body), ".u64 a"), array, grid=grid, block=threads, chunk=chunk)
     return found.of("racecheck")
 
 
@@ -206,8 +206,8 @@ def test_a_copy_is_on_its_way_even_for_its_own_thread() -> None:
     assert kinds(races(f"0: {COPY}", "bar.sync 0", "0: ld.shared.u32 %x0, [s]")) == [("RAW", 3, 1)]
     waited = races(f"0: {COPY}", "0: cp.async.wait_all", "0: ld.shared.u32 %x0, [s]")
     assert waited == []
-    waited = races(f"0: {COPY}", "0: cp.async.wait_all", "32: ld.shared.u32 %x0, [s]")
-    assert [(each.kind, each.other) for each in waited] == [("RAW", (1, 0, 0))]
+    waited = races(f"5: {COPY}", "5: cp.async.wait_all", "32: ld.shared.u32 %x0, [s]")
+    assert [(each.kind, each.other) for each in waited] == [("RAW", (1, 0, 5))]
     waited = races(f"0: {COPY}", "0: cp.async.wait_all", "bar.sync 0", "32: ld.shared.u32 %x0, [s]")
     assert waited == []
 
@@ -259,3 +259,11 @@ def test_those_who_wait_for_a_thread_know_what_it_has_acquired(
 ) -> None:
     lines = [*RELEASE, ACQUIRE, barrier, f"{readers}: ld.global.u32 %x1, [%a0]"]
     assert sum(each.count for each in races(*lines, threads=128)) == racing
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 3])
+def test_barriers_of_warps_order_the_threads_of_every_block(chunk: int) -> None:
+    lines = ["3: st.shared.u32 [s], 1", "0-31: bar.warp.sync -1", "4: ld.shared.u32 %x0, [s]"]
+    assert races(*lines, grid=3, chunk=chunk) == []
+    (found,) = races(*lines, "40: ld.shared.u32 %x0, [s]", grid=3, chunk=chunk)
+    assert (found.count, found.at, found.other) == (3, (4, 0, 40), (1, 0, 3))
