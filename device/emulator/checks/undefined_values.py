@@ -238,7 +238,7 @@ class UndefinedShuffleValues:
     def _marks_of(self, registers: Collection[str]) -> UndefinedMarks | None:
         """The marks of some registers; None if all of their values are defined."""
         marks = [self._marks[name] for name in registers if name in self._marks]
-        return None if not marks else marks[0] if len(marks) == 1 else np.minimum.reduce(marks)
+        return np.minimum.reduce(marks) if marks else None
 
     def _set(self, name: str, marks: UndefinedMarks | None, mask: Lanes | None) -> None:
         """Set a register's marks in the lanes of a mask."""

@@ -267,3 +267,22 @@ def test_barriers_of_warps_order_the_threads_of_every_block(chunk: int) -> None:
     assert races(*lines, grid=3, chunk=chunk) == []
     (found,) = races(*lines, "40: ld.shared.u32 %x0, [s]", grid=3, chunk=chunk)
     assert (found.count, found.at, found.other) == (3, (4, 0, 40), (1, 0, 3))
+
+
+def test_a_read_is_kept_though_half_of_another_warp_reads_later() -> None:
+    lines = [
+        "32: ld.shared.u32 %x0, [s]",
+        "0: ld.shared.u32 %x0, [s]",
+        "16: ld.shared.u32 %x0, [s]",
+    ]
+    lines += ["0-31: bar.warp.sync -1", "1: st.shared.u32 [s], 1"]
+    assert kinds(races(*lines)) == [("WAR", 5, 1)]
+
+
+def test_what_is_released_after_a_read_of_the_flag_is_not_acquired() -> None:
+    flag = "st.volatile.global.u32 [%a0+8], 1"
+    lines = ["1: membar.gl", f"1: {flag}", "32: ld.volatile.global.u32 %x0, [%a0+8]"]
+    lines += [PUBLISH, "0: membar.gl", f"0: {flag}"]
+    assert kinds(races(*lines, "32: ld.global.u32 %x1, [%a0]")) == [("RAW", 7, 4)]
+    again = "32: ld.volatile.global.u32 %x0, [%a0+8]"
+    assert races(*lines, again, "32: ld.global.u32 %x1, [%a0]") == []

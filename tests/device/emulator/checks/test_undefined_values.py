@@ -109,3 +109,12 @@ def test_of_several_uses_one_is_told_and_of_several_shuffles_each() -> None:
     assert (first, second.count, second.at) == (USED[0], 1, (3, 0, 19))
     joined = undefined(f"{again}\nadd.u32 %z, %y, %x; {STORE.format('%z')}")
     assert joined == USED  # the earlier one
+
+
+def test_values_that_two_arms_bring_to_one_shuffle_keep_their_marks() -> None:
+    body = """shfl.sync.idx.b32 %y, %x, 19, 31, 0xfffff; setp.lt.u32 %p1, %l, 8; @%p1 bra LOW;
+      shfl.sync.bfly.b32 %z, %y, 1, 31, 0xfffff; bra END;
+      LOW: mov.b32 %x, %y; shfl.sync.bfly.b32 %z, %x, 1, 31, 0xfffff;
+      END: st.global.u32 [%a0], %z;"""
+    (mistake,) = undefined(body)
+    assert (mistake.count, mistake.at) == (20, (1, 0, 19))
