@@ -61,8 +61,6 @@ class DecisionRange:
                     lanes = active & (index.reshape(-1) == number)
                     self.restrict(column[:, None], least, most, lanes)
             return
-        if not active.any():
-            return
         count = len(self._blocks)
         lower = np.where(active, least, -UNBOUNDED).reshape(count, -1).max(axis=1)
         upper = np.where(active, most, UNBOUNDED).reshape(count, -1).min(axis=1)

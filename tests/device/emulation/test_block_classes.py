@@ -111,7 +111,14 @@ def test_half_a_matrix_is_estimated_closely() -> None:
 
 @pytest.mark.parametrize(
     "condition",
-    ["bx % 1000 == 500", "bx % n == 500", "(bx ^ by) == 4", "__popc(bx) == 3", "sinf(bx) > 0.9f"],
+    [
+        "bx % 1000 == 500",
+        "bx % n == 500",
+        "(bx ^ by) == 4",
+        "__popc(bx) == 3",
+        "sinf(bx) > 0.9f",
+        "atomicAdd(o, 1.0f) == 3",
+    ],
 )
 def test_conditions_without_an_affine_form_give_an_estimate(condition: str) -> None:
     found = executed(f"if ({condition}) o[tx] = 1;", (2_000_000, 4, 1), (256, 1, 1), n=1000)
