@@ -195,3 +195,8 @@ def test_threads_that_ended_for_two_reasons_have_not_reached_a_barrier() -> None
         ("divergent barrier", 24, (2, 0), (4, 40)),
         ("barrier not reached", 40, (4, 40), (3, 0)),
     ]
+
+
+def test_lanes_that_are_no_threads_are_not_missing() -> None:
+    body = "setp.ge.u32 %p, %t, 40; @%p ret;\nbar.sync 0;"
+    assert told(missed(body, 50)) == [("barrier not reached", 10, (2, 0), (1, 40))]

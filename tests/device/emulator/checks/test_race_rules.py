@@ -286,3 +286,38 @@ def test_what_is_released_after_a_read_of_the_flag_is_not_acquired() -> None:
     assert kinds(races(*lines, "32: ld.global.u32 %x1, [%a0]")) == [("RAW", 7, 4)]
     again = "32: ld.volatile.global.u32 %x0, [%a0+8]"
     assert races(*lines, again, "32: ld.global.u32 %x1, [%a0]") == []
+
+
+@pytest.mark.parametrize("barrier", ["mov.u32 %x1, 0", "32-63: bar.warp.sync -1"])
+def test_an_earlier_read_by_a_neighbour_is_kept(barrier: str) -> None:
+    lines = [barrier, "0: ld.shared.u32 %x0, [s]", "1: ld.shared.u32 %x0, [s]"]
+    assert kinds(races(*lines, "1: st.shared.u32 [s], 1")) == [("WAR", 4, 2)]
+
+
+def test_a_plain_load_of_a_flag_acquires_nothing() -> None:
+    found = races(
+        *RELEASE, "64: ld.global.u32 %x0, [%a0+8]", "64: ld.global.u32 %x1, [%a0]", threads=96
+    )
+    assert kinds(found) == [("RAW", 4, 3), ("RAW", 5, 1)]
+
+
+def test_a_barrier_orders_those_who_reach_it_though_others_have_ended() -> None:
+    lines = ["40-63: ret", "0: st.shared.u32 [s], 1", "bar.sync 0", "32: ld.shared.u32 %x0, [s]"]
+    assert races(*lines) == []
+
+
+@pytest.mark.parametrize("place", ["shared.u32 {}[s]", "global.u32 {}[%a0]"])
+def test_a_thread_that_comes_back_with_others_hides_none_of_them(place: str) -> None:
+    store, load = f"31: st.{place.format('')}, 1", f"0-31: ld.{place.format('%x0, ')}"
+    found = races(store, load)
+    assert [(each.kind, each.count, each.at) for each in found] == [("RAW", 31, (2, 0, 0))]
+
+
+def test_a_read_by_another_warp_is_kept_where_warps_have_barriers_with_a_number() -> None:
+    lines = [f"{thread}: ld.shared.u32 %x0, [s]" for thread in (32, 0, 1)]
+    found = races(*lines, "0-31: bar.sync 1, 32", "2: st.shared.u32 [s], 1")
+    assert kinds(found) == [("WAR", 5, 1)]
+
+
+def test_the_same_value_is_compared_in_the_memory_of_each_block() -> None:
+    assert races("0: st.shared.u32 [s], 7", "32: st.shared.u32 [s], 7", grid=3) == []
