@@ -272,7 +272,7 @@ def test_what_just_fits_is_accepted() -> None:
     for kernel, smaller, message in (
         (replace(exact, max_elements=255), limits, "M has 16 x 16 = 256 elements"),
         (exact, replace(limits, total_memory_bytes=3071), "need 3072 bytes"),
-        (exact, replace(limits, max_block_dim=(16, 15, 1)), "16 threads of a block in y"),
+        (exact, replace(limits, max_block_dim=(16, 15, 1)), "16 threads per block in y"),
     ):
         with pytest.raises(UsageError, match=message):
             kernel.prepare(sizes, smaller)

@@ -54,7 +54,7 @@ def test_the_l1_port_has_one_figure(capsys: Capture) -> None:
     assert main(words) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert f"L1 port 12.6 M passes, busy {percent(busy)} of the time on the busiest SM" in shown
-    assert f"keeps the L1 busy for {100 * busy:.0f}% of the time" in shown
+    assert f"the L1 is busy {100 * busy:.0f}% of the time serving" in shown
 
 
 def test_atomics_have_rows_of_their_own(tmp_path: Path, capsys: Capture) -> None:
