@@ -15,7 +15,7 @@ roofline: .venv/installed ## run the textbook's ladder and draw roofline.png and
 	mkdir -p build && rm -f build/roofline.db*
 	$(BIN)/memlab roofline --force --store build/roofline.db --output roofline.png
 
-test: .venv/developing ## run the tests that need no GPU, in one to three minutes
+test: .venv/developing ## run the tests that need no GPU, but the slow ones
 	$(BIN)/python -m pytest -m "not gpu and not slow" -n auto --dist worksteal
 
 test-all: .venv/developing ## run all tests that need no GPU, with coverage

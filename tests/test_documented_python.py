@@ -12,6 +12,8 @@ import pytest
 from nbclient import NotebookClient
 from paths import REPOSITORY
 
+pytestmark = pytest.mark.slow
+
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 RESULTS = """

@@ -70,6 +70,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "parameters", "sizes"), CASES, ids=str)
 def test_products_of_any_size_are_those_of_numpy(
     name: str, parameters: dict[str, int], sizes: tuple[int, int, int], arrays: dict[str, Any]

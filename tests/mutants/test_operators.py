@@ -113,6 +113,7 @@ def test_no_equivalent_entry_is_stale() -> None:
     assert targets.stale(targets.equivalents()) == []
 
 
+@pytest.mark.slow
 def test_every_target_has_tests() -> None:
     assert all(each.tests for each in targets.targets())
 

@@ -15,6 +15,8 @@ from memlab.kernels.catalog import CATALOG
 from memlab.kernels.launch import Launch
 from memlab.roofline.analysis import bus_utilization
 
+pytestmark = pytest.mark.slow
+
 EMULATED = open_device("h200")
 TRUTH = DATA / "h200-counters.csv"
 Parameters = dict[str, int | str]

@@ -25,6 +25,8 @@ from memlab.device.emulator.machine.printf import (
 from memlab.device.measurement import DeviceSummary
 from memlab.kernels.launch import Buffer, Launch, NpyFile, Scalar
 
+pytestmark = pytest.mark.slow
+
 THIRD_PARTY = DATA / "third_party"
 BUDGET = Budget(timeout_s=20)
 CASES = [

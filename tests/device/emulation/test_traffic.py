@@ -25,6 +25,8 @@ from memlab.device.measurement import Measurement
 from memlab.device.properties import DeviceProperties
 from memlab.kernels.launch import Buffer, Dim3, InMemoryArray, Launch, Scalar, SingleValue
 
+pytestmark = pytest.mark.slow
+
 THREADS, SECTOR = 256, 32
 launch_of = partial(launches.launch_of, threads=THREADS)
 H200 = loader.load_datasheet("h200")

@@ -260,6 +260,7 @@ TWICE = [Access("load", "b8", "s", 1, 0, None), Access("load", "b8", "s", 1, 0, 
 """A read at fault does not write."""
 
 
+@pytest.mark.slow
 @example(PAST_THE_END, 40, 1)
 @example(EITHER, 64, 2)
 @example(TWICE, 32, 1)

@@ -78,6 +78,7 @@ def widths_counted(ptx: str, entry: str) -> dict[str, Counter[int]]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("architecture", [(7, 5), (8, 0), (8, 6), (9, 0)])
 @pytest.mark.parametrize("tile", [4, 8, 9, 10, 12, 16, 24, 32])
 def test_tiled_counts_the_shared_accesses_of_its_machine_code(
