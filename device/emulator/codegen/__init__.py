@@ -1,0 +1,1 @@
+"""Turns a program into the machine code of this CPU, through LLVM."""

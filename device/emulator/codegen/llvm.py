@@ -1,0 +1,91 @@
+"""LLVM: from a module under construction to object code, and from object code to functions."""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import Any
+
+import llvmlite.binding as binding
+from llvmlite import ir
+
+_LIBRARY_NUMBERS = itertools.count()
+
+
+@cache
+def target_machine(optimization: int) -> binding.TargetMachine:
+    """Code generation for this CPU.
+
+    Args:
+        optimization: LLVM's level, 0 to 3.
+    """
+    binding.initialize_native_target()
+    binding.initialize_native_asmprinter()
+    target = binding.Target.from_default_triple()
+    return target.create_target_machine(
+        cpu=binding.get_host_cpu_name(),
+        features=binding.get_host_cpu_features().flatten(),
+        opt=optimization,
+        reloc="default",
+        codemodel="jitdefault",
+        jit=True,
+    )
+
+
+def describe_target() -> str:
+    """LLVM's version, and the CPU that it generates code for, as the key of a cache."""
+    version = ".".join(map(str, binding.llvm_version_info))
+    features = binding.get_host_cpu_features().flatten()
+    return f"LLVM {version} {binding.get_host_cpu_name()} {features}"
+
+
+def compile_module(module: ir.Module, optimization: int = 2) -> bytes:
+    """Optimize a module and compile it to object code.
+
+    Args:
+        module: The module.
+        optimization: LLVM's level, 0 to 3, of the passes and of code generation.
+    """
+    machine = target_machine(optimization)
+    module.triple = machine.triple
+    module.data_layout = str(machine.target_data)
+    parsed = binding.parse_assembly(str(module))
+    options = binding.create_pipeline_tuning_options(speed_level=optimization)
+    options.loop_vectorization = options.slp_vectorization = options.loop_unrolling = False
+    builder = binding.create_pass_builder(machine, options)
+    builder.getModulePassManager().run(parsed, builder)
+    return bytes(machine.emit_object(parsed))
+
+
+class Library:
+    """Loaded object code.
+
+    Attributes:
+        addresses: The addresses of its functions, by name.
+    """
+
+    def __init__(self, code: bytes, names: Iterable[str]) -> None:
+        """Load object code that defines these functions."""
+        library = binding.JITLibraryBuilder().add_object_img(code).add_current_process()
+        for name in names:
+            library.export_symbol(name)
+        # The code lives as long as the tracker.
+        self._tracker = library.link(_jit(), f"memlab{next(_LIBRARY_NUMBERS)}")
+        self.addresses: Mapping[str, int] = {name: self._tracker[name] for name in names}
+
+    def function(self, name: str, result: Any, *arguments: Any) -> Any:
+        """A function as a Python callable that releases the global interpreter lock.
+
+        Args:
+            name: Its name.
+            result: The `ctypes` type of its result, or None.
+            *arguments: The `ctypes` types of its arguments.
+        """
+        return ctypes.CFUNCTYPE(result, *arguments)(self.addresses[name])
+
+
+@cache
+def _jit() -> binding.LLJIT:
+    return binding.create_lljit_compiler(target_machine(2))

@@ -1,0 +1,396 @@
+"""Values in the code under construction: what a PTX register holds in the lanes of a warp.
+
+A row of the instruction table is a function from values to values. It reads as arithmetic and
+writes LLVM instructions: `a * b + c` of two `s32` appends a multiplication and an addition. A value
+is an LLVM vector with an element per lane, or a single number where lanes are taken one by one, as
+by an atomic operation. Integer arithmetic wraps around, as in PTX; floating-point arithmetic rounds
+to nearest even and keeps subnormals.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from llvmlite import ir
+
+from memlab.device.emulator.ptx.parser import TYPE_BYTES
+
+Number: TypeAlias = "Value | int | float | bool"
+"""A value, or a constant for all lanes that takes the type of the value it is combined with."""
+
+
+@dataclass(frozen=True)
+class ElementType:
+    """The type of one lane.
+
+    Attributes:
+        kind: `i` signed and `u` unsigned integer, `f` floating point, `p` predicate.
+        bits: Its width.
+    """
+
+    kind: Literal["i", "u", "f", "p"]
+    bits: int
+
+    @property
+    def ir(self) -> ir.Type:
+        """The LLVM type of one lane."""
+        if self.kind == "f":
+            return {16: ir.HalfType(), 32: ir.FloatType(), 64: ir.DoubleType()}[self.bits]
+        return ir.IntType(self.bits)
+
+    @property
+    def unsigned(self) -> ElementType:
+        """The unsigned integer of this width."""
+        return ElementType("u", self.bits)
+
+    @property
+    def signed(self) -> ElementType:
+        """The signed integer of this width."""
+        return ElementType("i", self.bits)
+
+    @property
+    def least(self) -> int:
+        """The least integer."""
+        return -(1 << (self.bits - 1)) if self.kind == "i" else 0
+
+    @property
+    def most(self) -> int:
+        """The greatest integer."""
+        return (1 << (self.bits - (self.kind == "i"))) - 1
+
+
+PRED = ElementType("p", 1)
+U8, U16, U32, U64, U128 = (ElementType("u", bits) for bits in (8, 16, 32, 64, 128))
+S8, S16, S32, S64 = (ElementType("i", bits) for bits in (8, 16, 32, 64))
+F16, F32, F64 = (ElementType("f", bits) for bits in (16, 32, 64))
+
+
+def element_type(ptx_type: str) -> ElementType:
+    """The type of the lanes of a PTX type; packed halves and `bf16` are raw bits."""
+    if ptx_type == "pred":
+        return PRED
+    bits = 8 * TYPE_BYTES[ptx_type]
+    if "x2" in ptx_type or ptx_type == "bf16":
+        return ElementType("u", bits)
+    kinds: dict[str, Literal["i", "f"]] = {"s": "i", "f": "f"}
+    return ElementType(kinds.get(ptx_type[0], "u"), bits)
+
+
+class Value:
+    """A value of one element type, with the builder that its instructions are appended to.
+
+    Arithmetic, bitwise and shift operators and comparisons follow NumPy's on arrays of one type: the
+    other operand has the same type or is a Python number. Shift amounts beyond the width are
+    undefined; `isa.integers` defines PTX's. `>>` of a signed value extends its sign. Integer
+    division is left to `isa.integers`. Comparisons of floats are false for a NaN, but for `!=`.
+
+    Attributes:
+        builder: Where instructions are appended.
+        ir: The LLVM value.
+        type: The element type.
+    """
+
+    __slots__ = ("builder", "ir", "type")
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, builder: ir.IRBuilder, value: ir.Value, element: ElementType) -> None:
+        self.builder, self.ir, self.type = builder, value, element
+
+    @property
+    def lanes(self) -> int:
+        """How many lanes; 0 for a single number."""
+        kind = self.ir.type
+        return int(kind.count) if isinstance(kind, ir.VectorType) else 0
+
+    # --- Making values -------------------------------------------------------------------------
+
+    def constant(self, number: float, element: ElementType | None = None) -> Value:
+        """A constant for all lanes, of this value's type or another."""
+        element = element or self.type
+        return Value(self.builder, constant(number, element, self.lanes), element)
+
+    def like(self, number: Number) -> Value:
+        """A number as a value of this type; a value is returned as it is.
+
+        Raises:
+            TypeError: The value has another type.
+        """
+        if not isinstance(number, Value):
+            return self.constant(number)
+        if number.type != self.type:
+            raise TypeError(f"{number.type} is combined with {self.type}")
+        return number
+
+    def _new(self, value: ir.Value, element: ElementType | None = None) -> Value:
+        return Value(self.builder, value, element or self.type)
+
+    def _with(self, other: Number, integer: str, real: str = "") -> Value:
+        name = real if self.type.kind == "f" else integer
+        return self._new(getattr(self.builder, name)(self.ir, self.like(other).ir))
+
+    # --- Arithmetic ------------------------------------------------------------------------------
+
+    def __add__(self, other: Number) -> Value:
+        return self._with(other, "add", "fadd")
+
+    def __sub__(self, other: Number) -> Value:
+        return self._with(other, "sub", "fsub")
+
+    def __mul__(self, other: Number) -> Value:
+        return self._with(other, "mul", "fmul")
+
+    def __rmul__(self, other: Number) -> Value:
+        return self.like(other) * self
+
+    def __radd__(self, other: Number) -> Value:
+        return self.like(other) + self
+
+    def __rsub__(self, other: Number) -> Value:
+        return self.like(other) - self
+
+    def __truediv__(self, other: Number) -> Value:
+        return self._new(self.builder.fdiv(self.ir, self.like(other).ir))
+
+    def __rtruediv__(self, other: Number) -> Value:
+        return self.like(other) / self
+
+    def __neg__(self) -> Value:
+        if self.type.kind == "f":
+            return self._new(self.builder.fneg(self.ir))
+        return self.constant(0) - self
+
+    def __and__(self, other: Number) -> Value:
+        return self._with(other, "and_")
+
+    def __or__(self, other: Number) -> Value:
+        return self._with(other, "or_")
+
+    def __xor__(self, other: Number) -> Value:
+        return self._with(other, "xor")
+
+    def __invert__(self) -> Value:
+        return self ^ self.constant(True if self.type.kind == "p" else -1)
+
+    def __lshift__(self, other: Number) -> Value:
+        return self._with(other, "shl")
+
+    def __rshift__(self, other: Number) -> Value:
+        return self._with(other, "ashr" if self.type.kind == "i" else "lshr")
+
+    # --- Comparisons -----------------------------------------------------------------------------
+
+    def _compare(self, relation: str, other: Number) -> Value:
+        b, against = self.builder, self.like(other).ir
+        if self.type.kind == "f":
+            compare = b.fcmp_unordered if relation == "!=" else b.fcmp_ordered
+        else:
+            compare = b.icmp_signed if self.type.kind == "i" else b.icmp_unsigned
+        return self._new(compare(relation, self.ir, against), PRED)
+
+    def __eq__(self, other: Number) -> Value:  # type: ignore[override]
+        return self._compare("==", other)
+
+    def __ne__(self, other: Number) -> Value:  # type: ignore[override]
+        return self._compare("!=", other)
+
+    def __lt__(self, other: Number) -> Value:
+        return self._compare("<", other)
+
+    def __le__(self, other: Number) -> Value:
+        return self._compare("<=", other)
+
+    def __gt__(self, other: Number) -> Value:
+        return self._compare(">", other)
+
+    def __ge__(self, other: Number) -> Value:
+        return self._compare(">=", other)
+
+    # --- Types -----------------------------------------------------------------------------------
+
+    def to(self, element: ElementType) -> Value:
+        """The value converted, as NumPy's `astype` does.
+
+        Integers are cut or extended by the sign of this type; a float that is rounded goes to
+        nearest even. A float converted to an integer must be in its range, else it is undefined.
+        """
+        b, now = self.builder, self.type
+        target = shaped(element, self.lanes)
+        if now == element:
+            return self
+        if now.kind == "f" and element.kind == "f":
+            convert = b.fpext if element.bits > now.bits else b.fptrunc
+        elif now.kind == "f":
+            convert = b.fptosi if element.kind == "i" else b.fptoui
+        elif element.kind == "f":
+            convert = b.sitofp if now.kind == "i" else b.uitofp
+        elif now.bits == element.bits:
+            return self._new(self.ir, element)
+        elif element.kind == "p":
+            return self != 0
+        elif element.bits < now.bits:
+            convert = b.trunc
+        else:
+            convert = b.sext if now.kind == "i" else b.zext
+        return self._new(convert(self.ir, target), element)
+
+    def bits(self, element: ElementType) -> Value:
+        """The same bits seen as another type of the same width, as NumPy's `view` does."""
+        if (self.type.kind == "f") == (element.kind == "f"):
+            return self._new(self.ir, element)
+        return self._new(self.builder.bitcast(self.ir, shaped(element, self.lanes)), element)
+
+    # --- LLVM's functions ------------------------------------------------------------------------
+
+    def call(self, name: str, *others: Number, element: ElementType | None = None) -> Value:
+        """An LLVM intrinsic on this type, such as `llvm.sqrt` or `llvm.umin`.
+
+        Args:
+            name: Its name without the type suffix.
+            *others: Further arguments of the same type.
+            element: The type that the result is seen as; None for this one.
+        """
+        values = [self, *map(self.like, others)]
+        kind = self.ir.type
+        function = intrinsic(self.builder, name, kind, [kind] * len(values))
+        return self._new(self.builder.call(function, [value.ir for value in values]), element)
+
+
+def shaped(element: ElementType, lanes: int) -> ir.Type:
+    """The LLVM type of a value of an element type."""
+    return ir.VectorType(element.ir, lanes) if lanes else element.ir
+
+
+def constant(number: float, element: ElementType, lanes: int) -> ir.Constant:
+    """An LLVM constant that is the same for all lanes; an integer is cut to its width."""
+    kind = element.ir
+    if element.kind == "f":
+        one = ir.Constant(kind, float(number))
+    else:
+        one = ir.Constant(kind, int(number) & ((1 << element.bits) - 1))
+    return ir.Constant(ir.VectorType(kind, lanes), [one] * lanes) if lanes else one
+
+
+def intrinsic(
+    builder: ir.IRBuilder,
+    name: str,
+    result: ir.Type,
+    arguments: Sequence[ir.Type],
+    suffix: str = "",
+) -> ir.Function:
+    """Declare an LLVM intrinsic, once per module.
+
+    Args:
+        builder: A builder of the module.
+        name: Its name without the type suffix, such as `llvm.fma`.
+        result: Its result type, which gives the suffix.
+        arguments: The types of its arguments.
+        suffix: Another type suffix.
+    """
+    full = f"{name}.{suffix or type_suffix(result)}"
+    known = builder.module.globals.get(full)
+    if known is not None:
+        return known
+    return ir.Function(builder.module, ir.FunctionType(result, arguments), full)
+
+
+def type_suffix(kind: ir.Type) -> str:
+    """How LLVM spells a type in the name of an intrinsic."""
+    if isinstance(kind, ir.VectorType):
+        return f"v{kind.count}{type_suffix(kind.element)}"
+    if isinstance(kind, ir.IntType):
+        return f"i{kind.width}"
+    return {"half": "f16", "float": "f32", "double": "f64"}[str(kind)]
+
+
+# --- Functions of values, by NumPy's names --------------------------------------------------------
+
+
+def where(condition: Value, chosen: Number, other: Number) -> Value:
+    """`chosen` in the lanes where a condition holds, else `other`; one of them is a value."""
+    model = chosen if isinstance(chosen, Value) else other
+    if not isinstance(model, Value):
+        raise TypeError("one of the choices must be a value")
+    first, second = model.like(chosen), model.like(other)
+    return Value(model.builder, model.builder.select(condition.ir, first.ir, second.ir), first.type)
+
+
+def minimum(a: Value, b: Number) -> Value:
+    """The lesser of two integers."""
+    return a.call("llvm.smin" if a.type.kind == "i" else "llvm.umin", b)
+
+
+def maximum(a: Value, b: Number) -> Value:
+    """The greater of two integers."""
+    return a.call("llvm.smax" if a.type.kind == "i" else "llvm.umax", b)
+
+
+def absolute(a: Value) -> Value:
+    """`|a|`; the least integer stays as it is."""
+    if a.type.kind == "f":
+        return a.call("llvm.fabs")
+    return where(a < 0, -a, a) if a.type.kind == "i" else a
+
+
+def fused_multiply_add(a: Value, b: Number, c: Number) -> Value:
+    """`a*b + c` of floats with one rounding."""
+    return a.call("llvm.fma", b, c)
+
+
+def square_root(a: Value) -> Value:
+    """The square root, correctly rounded."""
+    return a.call("llvm.sqrt")
+
+
+def copy_sign(size: Value, sign: Number) -> Value:
+    """The magnitude of one float with the sign of another."""
+    return size.call("llvm.copysign", sign)
+
+
+def sign_bit(a: Value) -> Value:
+    """Whether the sign bit of a float is set."""
+    return a.bits(a.type.signed) < 0
+
+
+def is_nan(a: Value) -> Value:
+    """Whether a float is no number."""
+    return a != a  # noqa: PLR0124 - only a NaN differs from itself
+
+
+def is_finite(a: Value) -> Value:
+    """Whether a float is neither infinite nor a NaN."""
+    return absolute(a) < float("inf")
+
+
+def extract(value: Value, lane: ir.Value | int) -> Value:
+    """One lane as a single number."""
+    index = ir.Constant(ir.IntType(32), lane) if isinstance(lane, int) else lane
+    return Value(value.builder, value.builder.extract_element(value.ir, index), value.type)
+
+
+def broadcast(value: Value, lanes: int) -> Value:
+    """A single number in all lanes."""
+    b, kind = value.builder, shaped(value.type, lanes)
+    zero = ir.Constant(ir.IntType(32), 0)
+    first = b.insert_element(ir.Constant(kind, ir.Undefined), value.ir, zero)
+    mask = ir.Constant(ir.VectorType(ir.IntType(32), lanes), [zero] * lanes)
+    return Value(b, b.shuffle_vector(first, ir.Constant(kind, ir.Undefined), mask), value.type)
+
+
+def combine(low: Value, high: Value) -> Value:
+    """Two unsigned values of one width as one of twice the width."""
+    wide = ElementType("u", 2 * low.type.bits)
+    return low.to(low.type.unsigned).to(wide) | (
+        high.to(high.type.unsigned).to(wide) << low.type.bits
+    )
+
+
+def float_bits(number: float) -> int:
+    """The bits of a float64."""
+    return int(struct.unpack("<Q", struct.pack("<d", number))[0])
+
+
+Lowering: TypeAlias = Callable[..., Any]
+"""Writes an instruction: from its sources' values to the value of its result, or to several."""
