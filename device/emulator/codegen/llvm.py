@@ -8,8 +8,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any
 
-import llvmlite.binding as binding
-from llvmlite import ir
+from llvmlite import binding, ir
 
 _LIBRARY_NUMBERS = itertools.count()
 

@@ -82,7 +82,7 @@ def element_type(ptx_type: str) -> ElementType:
 class Value:
     """A value of one element type, with the builder that its instructions are appended to.
 
-    Arithmetic, bitwise and shift operators and comparisons follow NumPy's on arrays of one type: the
+    Arithmetic, bitwise and shift operators and comparisons follow NumPy on arrays of one type: the
     other operand has the same type or is a Python number. Shift amounts beyond the width are
     undefined; `isa.integers` defines PTX's. `>>` of a signed value extends its sign. Integer
     division is left to `isa.integers`. Comparisons of floats are false for a NaN, but for `!=`.
