@@ -1,0 +1,206 @@
+"""Layout of the memory that Python and the machine code share, as NumPy's structured types.
+
+Python makes the arrays and reads them; the machine code gets one pointer, to the `CONTEXT`. A
+pointer is an unsigned 64-bit integer. `field_pointer`, `load_field` and `store_field` reach a field
+from code under construction.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from llvmlite import ir
+
+from memlab.device.properties import WARP_SIZE
+
+POINTER = "u8"
+"""A host address."""
+
+SPACES = ("global", "shared", "local", "const", "param", "param::func", "generic")
+"""State spaces by their number in `SITE`."""
+
+SITE_KINDS = ("load", "store", "atomic")
+"""Kinds of memory instructions by their number in `SITE`; a reduction is an atomic."""
+
+SEGMENT = np.dtype(
+    [
+        ("base", POINTER),  # of the byte at address 0
+        ("size", "i8"),  # bytes that a lane may access
+        ("block_bytes", "i8"),  # distance between the parts of two blocks (shared memory)
+        ("lane_bytes", "i8"),  # distance between the parts of two lanes (local memory)
+        ("read_only", "i8"),
+    ]
+)
+"""A state space of the running blocks, but for global memory, whose bounds are in `ARRAY`."""
+
+ARRAY = np.dtype([("start", "i8"), ("end", "i8")])
+"""First byte address of an array in global memory, and the address behind its last byte."""
+
+SITE = np.dtype(
+    [
+        ("index", "i8"),  # of the instruction in the program
+        ("offset", "i8"),  # added to each address, in bytes
+        ("kind", "i4"),
+        ("space", "i4"),
+        ("element_bytes", "i4"),  # 1, 2, 4, 8 or 16
+        ("vector", "i4"),  # elements per lane
+        ("size", "i4"),  # bytes per lane
+        ("counted_bytes", "i4"),  # see `DecodedInstruction.counted_bytes`
+        ("pattern", POINTER),  # the pattern that `resolve` found last for this site; 0 at first
+        ("array", "i8"),  # index of the array in global memory that was accessed last
+    ]
+)
+"""A memory instruction of a program."""
+
+COUNTERS = ("requests", "sectors", "wavefronts", "excessive", "addresses", "", "", "known")
+"""The columns of the counters of memory instructions: 64-bit integers, a row per instruction.
+
+As in `Tally`, but that `addresses` are the distinct addresses of accesses to global memory, summed
+over warps. The last column is 1 in every `COST` that has been computed, else 0."""
+
+COST = np.dtype(("u2", len(COUNTERS)))
+"""What one warp adds to `COUNTERS`."""
+
+MOST_PATTERNS = 1024
+"""Patterns held by a context: the table is direct-mapped by a hash of the relative addresses."""
+
+PATTERN = np.dtype(
+    [
+        ("relative", "i4", WARP_SIZE),  # addresses less that of the first active lane; it repeats
+        #                                 where a lane is inactive
+        ("mask", "u4"),  # active lanes; 0 where the entry is empty
+        ("ored", "u4"),  # bitwise or of `relative`
+        ("low", "i8"),  # least of `relative`
+        ("high", "i8"),  # greatest of `relative`
+        ("stride", "i8"),  # bytes between neighbouring lanes where all are active and it is the
+        #                    same for all; else -1
+        ("by_alignment", COST, 128),  # global memory: by the first lane's address modulo 128
+        ("shared", COST, (5, 4)),  # by the binary logarithm of the width, and the address modulo 4
+        ("local", COST, (6, 4)),
+        ("constant", COST),
+    ],
+    align=True,
+)
+"""The addresses of a warp relative to its first active lane, with their costs, computed once."""
+
+ADDRESSES = np.dtype(
+    [
+        ("address", "i8", WARP_SIZE),  # in the state space, without the offset of an instruction
+        ("first", "i8"),  # that of the first active lane
+        ("low", "i8"),  # the least of the active lanes
+        ("high", "i8"),
+        ("pattern", POINTER),
+        ("base", POINTER),  # host address of the byte at address 0 for this warp
+        ("mask", "i8"),  # active lanes
+        ("warp", "i8"),
+    ]
+)
+"""The addresses that a register holds in the lanes of a warp, resolved for several instructions."""
+
+FAULT = np.dtype(
+    [
+        ("index", "i8"),  # of the instruction; -1 for no fault
+        ("warp", "i8"),
+        ("space", "i8"),  # where the access went; never generic
+        ("mask", "i8"),
+        ("address", "i8", WARP_SIZE),  # with the offset, in that space
+    ]
+)
+"""The first access at fault: that of the first instruction, and there of the first warp."""
+
+CONTEXT = np.dtype(
+    [
+        # --- The running blocks
+        ("frames", POINTER),  # registers: `frame_bytes` per warp
+        ("frame_bytes", "i8"),
+        ("warps", "i8"),
+        ("warps_per_block", "i8"),
+        ("clock", "i8"),  # what %clock64 reads next
+        ("steps", "i8"),  # instructions of the program
+        # --- Memory
+        ("segments", SEGMENT, len(SPACES) - 1),
+        ("arrays", POINTER),  # ARRAY records by ascending address
+        ("array_count", "i8"),
+        ("units_written", POINTER),  # a byte per unit of global memory, from GLOBAL_BASE on
+        ("unit_shift", "i8"),  # binary logarithm of the bytes of a unit
+        ("sites", POINTER),  # SITE records
+        ("counters", POINTER),  # COUNTERS rows, one per instruction
+        ("patterns", POINTER),  # MOST_PATTERNS entries of PATTERN
+        ("lanes_off", POINTER),  # i64 per instruction: lanes that its guard switched off
+        ("fault", FAULT),
+        # --- The trace of global accesses: words of 64 bits, see `trace`
+        ("trace", POINTER),  # 0 where none is recorded
+        ("trace_words", "i8"),  # words recorded so far
+        ("trace_limit", "i8"),  # words that fit
+        ("trace_seen", "i8"),  # accesses of warps, recorded or not
+        ("run", "i8"),  # number of the stretch's execution: later ones have higher numbers
+        # --- Scheduling
+        ("counter", "i8"),  # program counter of the running group
+        ("limit", "i8"),  # where the running group must stop
+        ("mask", POINTER),  # lanes of the running group: u32 per warp
+        ("lanes_running", "i8"),  # how many lanes the running group has
+        ("warps_running", "i8"),
+        ("live", POINTER),  # lanes that have not exited: u32 per warp
+        ("scratch", POINTER),  # u32 per warp
+        ("ready", POINTER),  # masks of the ready groups: u32 per warp, a row per slot
+        ("is_ready", POINTER),  # i32 per slot
+        ("ready_count", "i8"),
+        ("parked", POINTER),  # the same of those that wait at a barrier
+        ("is_parked", POINTER),
+        ("parked_count", "i8"),
+        ("slots", POINTER),  # i32 per instruction and the end: the slot of a group there
+        ("slot_counter", POINTER),  # i64 per slot: its program counter
+        ("slot_order", POINTER),  # i64 per slot: its place in the order in which groups run
+        ("slot_count", "i8"),
+        ("stretches", POINTER),  # STRETCH records, one per slot
+        ("lanes_change", POINTER),  # i64 per instruction and the end
+        ("warps_change", POINTER),
+        ("work_left", "i8"),  # warps times stretches until control returns to Python
+        ("path", POINTER),  # ranges executed by the warps of the first block; 0 for none
+        ("path_count", "i8"),
+        ("path_limit", "i8"),
+    ],
+    align=True,
+)
+"""All that the machine code needs to run a chunk of blocks."""
+
+_I64, _BYTE = ir.IntType(64), ir.IntType(8)
+_WIDTHS = {"i8": 64, "u8": 64, "i4": 32, "u4": 32}
+
+
+def field_pointer(
+    b: ir.IRBuilder, record: ir.Value, layout: np.dtype[np.void], name: str
+) -> ir.Value:
+    """A pointer to a field of a record."""
+    assert layout.fields is not None
+    return b.gep(record, [_I64(layout.fields[name][1])], source_etype=_BYTE)
+
+
+def field_type(layout: np.dtype[np.void], name: str) -> ir.IntType:
+    """The LLVM type of a field, an integer."""
+    assert layout.fields is not None
+    return ir.IntType(8 * layout.fields[name][0].itemsize)
+
+
+def load_field(b: ir.IRBuilder, record: ir.Value, layout: np.dtype[np.void], name: str) -> ir.Value:
+    """The value of an integer field of a record; a pointer comes as an LLVM pointer."""
+    assert layout.fields is not None
+    kind = ir.PointerType() if is_pointer(layout, name) else field_type(layout, name)
+    return b.load(field_pointer(b, record, layout, name), typ=kind, name=name)
+
+
+def store_field(
+    b: ir.IRBuilder, value: ir.Value, record: ir.Value, layout: np.dtype[np.void], name: str
+) -> None:
+    """Store an integer, or a pointer, into a field of a record."""
+    b.store(value, field_pointer(b, record, layout, name))
+
+
+def is_pointer(layout: np.dtype[np.void], name: str) -> bool:
+    """Whether a field holds a host address."""
+    assert layout.fields is not None
+    return bool(layout.fields[name][0] == np.dtype(POINTER))
+
+
+def element_pointer(b: ir.IRBuilder, array: ir.Value, index: ir.Value, item_bytes: int) -> ir.Value:
+    """A pointer to an item of an array; `index` is an `i64`."""
+    return b.gep(array, [b.mul(index, _I64(item_bytes))], source_etype=_BYTE)
