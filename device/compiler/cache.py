@@ -58,6 +58,11 @@ def cache_key(unit: TranslationUnit, included: IncludedHeaders, compiler: Sequen
         included.packages,
         [part for header in included.own for part in header],
     )
+    return hash_groups(groups)
+
+
+def hash_groups(groups: Sequence[Sequence[str | bytes]]) -> str:
+    """The SHA-256 of groups of texts and bytes, in hexadecimal."""
     digest = hashlib.sha256(_FORMAT.encode())
     for group in groups:
         digest.update(len(group).to_bytes(8, "little"))
@@ -71,6 +76,21 @@ def cache_key(unit: TranslationUnit, included: IncludedHeaders, compiler: Sequen
 
 def load_output(name: str) -> CompilerOutput | None:
     """Read the output of a key; None if there is none, or it is damaged or unreadable."""
+    parts = load_parts(name)
+    try:
+        ptx, cubin, log, lowered_name = parts or ()
+        return CompilerOutput(ptx.decode(), cubin, log.decode(), lowered_name.decode())
+    except ValueError:
+        return None
+
+
+def store_output(name: str, output: CompilerOutput) -> None:
+    """Store an output under a key, completely or not at all; a failure is ignored."""
+    store_parts(name, [p.encode() if isinstance(p, str) else p for p in astuple(output)])
+
+
+def load_parts(name: str) -> list[bytes] | None:
+    """Read what was stored under a key; None if there is nothing, or it is damaged."""
     folder = cache_folder()
     if folder is None:
         return None
@@ -82,21 +102,18 @@ def load_output(name: str) -> CompilerOutput | None:
         if header["sha256"] != hashlib.sha256(body).hexdigest() or sum(sizes) != len(body):
             return None
         parts = [body[sum(sizes[:index]) :][:size] for index, size in enumerate(sizes)]
-        ptx, cubin, log, lowered_name = parts
-        output = CompilerOutput(ptx.decode(), cubin, log.decode(), lowered_name.decode())
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return None
     with suppress(OSError):
         os.utime(path)  # marks it as used now
-    return output
+    return parts
 
 
-def store_output(name: str, output: CompilerOutput) -> None:
-    """Store an output under a key, completely or not at all; a failure is ignored."""
+def store_parts(name: str, parts: Sequence[bytes]) -> None:
+    """Store data under a key, completely or not at all; a failure is ignored."""
     folder = cache_folder()
     if folder is None:
         return
-    parts = [part.encode() if isinstance(part, str) else part for part in astuple(output)]
     body = b"".join(parts)
     head = {"sizes": [len(part) for part in parts], "sha256": hashlib.sha256(body).hexdigest()}
     data = json.dumps(head).encode() + b"\n" + body

@@ -107,6 +107,38 @@ FAULT = np.dtype(
 )
 """The first access at fault: that of the first instruction, and there of the first warp."""
 
+STRETCH_KINDS = ("code", "branch", "exit", "barrier", "python", "end")
+"""What lies at a slot, by number in `STRETCH`: code to run, an instruction of control, one that
+Python executes, or the program's end."""
+
+STRETCH = np.dtype(
+    [
+        ("code", POINTER),  # 0 for none
+        ("start", "i8"),  # first instruction
+        ("stop", "i8"),  # behind the last one
+        ("next", "i8"),  # the slot at `stop`
+        ("target", "i8"),  # the slot of a branch's target
+        ("kind", "i8"),
+        ("guard", "i8"),  # where the guard lies in a frame; -1 for none
+        ("negated", "i8"),
+        ("order", "i8"),  # place in the order in which groups run
+        ("clock", "i8"),  # what it adds to the clock
+        ("waits", "i8"),  # whether it is a collective that waits for the members of its mask
+        ("polls", "i8"),  # whether a branch closes a loop that polls memory
+    ]
+)
+"""A slot: a place in the program where groups of lanes may be."""
+
+GROUPS = np.dtype(
+    [
+        ("masks", POINTER),  # u32 per warp, a row per slot
+        ("present", POINTER),  # i64 per slot: whether there is a group
+        ("slots", POINTER),  # i64: the slots with a group, in any order
+        ("count", "i8"),  # how many
+    ]
+)
+"""Groups of lanes that do not run, at most one per slot."""
+
 CONTEXT = np.dtype(
     [
         # --- The running blocks
@@ -123,6 +155,7 @@ CONTEXT = np.dtype(
         ("units_written", POINTER),  # a byte per unit of global memory, from GLOBAL_BASE on
         ("unit_shift", "i8"),  # binary logarithm of the bytes of a unit
         ("sites", POINTER),  # SITE records
+        ("variables", POINTER),  # i64: addresses of the program's variables in global memory
         ("counters", POINTER),  # COUNTERS rows, one per instruction
         ("patterns", POINTER),  # MOST_PATTERNS entries of PATTERN
         ("lanes_off", POINTER),  # i64 per instruction: lanes that its guard switched off
@@ -133,31 +166,31 @@ CONTEXT = np.dtype(
         ("trace_limit", "i8"),  # words that fit
         ("trace_seen", "i8"),  # accesses of warps, recorded or not
         ("run", "i8"),  # number of the stretch's execution: later ones have higher numbers
-        # --- Scheduling
-        ("counter", "i8"),  # program counter of the running group
-        ("limit", "i8"),  # where the running group must stop
-        ("mask", POINTER),  # lanes of the running group: u32 per warp
-        ("lanes_running", "i8"),  # how many lanes the running group has
+        # --- Scheduling: see `schedule_code`
+        ("slot", "i8"),  # where the running group is
+        ("limit", "i8"),  # the slot where it must stop, since another group has to run; -1 for none
+        ("mask", POINTER),  # its lanes: u32 per warp
+        ("lanes_running", "i8"),  # how many lanes it has
         ("warps_running", "i8"),
         ("live", POINTER),  # lanes that have not exited: u32 per warp
-        ("scratch", POINTER),  # u32 per warp
-        ("ready", POINTER),  # masks of the ready groups: u32 per warp, a row per slot
-        ("is_ready", POINTER),  # i32 per slot
-        ("ready_count", "i8"),
-        ("parked", POINTER),  # the same of those that wait at a barrier
-        ("is_parked", POINTER),
-        ("parked_count", "i8"),
-        ("slots", POINTER),  # i32 per instruction and the end: the slot of a group there
-        ("slot_counter", POINTER),  # i64 per slot: its program counter
-        ("slot_order", POINTER),  # i64 per slot: its place in the order in which groups run
-        ("slot_count", "i8"),
+        ("lanes_live", "i8"),
+        ("taken", POINTER),  # lanes whose guard holds at the current branch: u32 per warp
+        ("ready", GROUPS),
+        ("parked", GROUPS),  # those that wait at a barrier
         ("stretches", POINTER),  # STRETCH records, one per slot
-        ("lanes_change", POINTER),  # i64 per instruction and the end
-        ("warps_change", POINTER),
+        ("order_starts", POINTER),  # i64: slots of basic blocks where `BasicBlockOrder` is needed
+        ("order_count", "i8"),  # how many; 0 where groups run in the order of slots
+        ("opens_barriers", "i8"),  # whether all barriers open when no group can run
+        ("others_wait", "i8"),  # whether groups wait that only Python knows
+        ("has_arrived", "i8"),  # whether the group may execute a collective with lanes missing
         ("work_left", "i8"),  # warps times stretches until control returns to Python
-        ("path", POINTER),  # ranges executed by the warps of the first block; 0 for none
+        ("lanes_change", POINTER),  # i64 per instruction and the end: lanes more than before it
+        ("warps_change", POINTER),
+        # --- The path of the first block: words (start, stop, bit per warp)
+        ("path", POINTER),  # 0 where none is recorded
         ("path_count", "i8"),
         ("path_limit", "i8"),
+        ("path_continues", "i8"),  # whether the next range continues the last one
     ],
     align=True,
 )

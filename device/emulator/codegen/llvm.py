@@ -65,9 +65,19 @@ class Library:
         addresses: The addresses of its functions, by name.
     """
 
-    def __init__(self, code: bytes, names: Iterable[str]) -> None:
-        """Load object code that defines these functions."""
+    def __init__(
+        self, code: bytes, names: Iterable[str], imported: Mapping[str, int] | None = None
+    ) -> None:
+        """Load object code.
+
+        Args:
+            code: The object code.
+            names: The functions that it defines.
+            imported: Addresses of functions that it may call.
+        """
         library = binding.JITLibraryBuilder().add_object_img(code).add_current_process()
+        for name, address in (imported or {}).items():
+            library.import_symbol(name, address)
         for name in names:
             library.export_symbol(name)
         # The code lives as long as the tracker.

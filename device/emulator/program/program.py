@@ -76,6 +76,7 @@ class Program:
         const: Byte offsets of the `__constant__` variables, by name.
         const_image: Initial bytes of constant memory.
         globals: The `__device__` variables in global memory.
+        digest: The SHA-256 of the PTX text.
     """
 
     name: str
@@ -94,6 +95,7 @@ class Program:
     const: Mapping[str, int]
     const_image: bytes
     globals: tuple[Variable, ...]
+    digest: str
 
     @cached_property
     def order(self) -> BasicBlockOrder | None:
@@ -174,6 +176,7 @@ def load_program(module: Module, name: str, source: Sequence[str] = ()) -> Progr
         const=const,
         const_image=bytes(image),
         globals=tuple(variable for variable in variables if variable.space == "global"),
+        digest=module.digest,
     )
 
 

@@ -6,6 +6,7 @@ meaning of opcodes. An instruction keeps its PTX line and the CUDA source line t
 
 from __future__ import annotations
 
+import hashlib
 import re
 import struct
 import zlib
@@ -188,6 +189,7 @@ class Module:
         variables: The module's variables.
         entries: The kernels, by name.
         functions: The functions with a body, by name.
+        digest: The SHA-256 of the text, in hexadecimal.
     """
 
     version: str
@@ -195,6 +197,7 @@ class Module:
     variables: tuple[Variable, ...]
     entries: Mapping[str, PtxFunction]
     functions: Mapping[str, PtxFunction] = field(default_factory=dict)
+    digest: str = ""
 
 
 _LARGEST_OFFSET = 2**62 - 1  # the sum of two is still a signed 64-bit number
@@ -226,10 +229,11 @@ def parse_ptx(text: str) -> Module:
     """
     statements = _Reader(text)
     try:
-        return _module(iter(statements))
+        module = _module(iter(statements))
     except (ValueError, LookupError, StopIteration, RecursionError) as error:
         # For example a malformed number, a list that ends too soon, or too many braces.
         raise PtxError(f"PTX line {statements.line}: not understood") from error
+    return replace(module, digest=hashlib.sha256(text.encode(errors="replace")).hexdigest())
 
 
 class _Reader:

@@ -1,0 +1,242 @@
+"""The machine code of a program: compiled once, and kept in the cache of compilations."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+from llvmlite import ir
+from numpy.typing import NDArray
+
+import memlab.device.emulator
+from memlab.device.compiler.cache import hash_groups, load_parts, store_parts
+from memlab.device.emulator.codegen.frame import FrameLayout, lay_out_frame
+from memlab.device.emulator.codegen.layout import SITE, SITE_KINDS, SPACES, STRETCH, STRETCH_KINDS
+from memlab.device.emulator.codegen.llvm import Library, compile_module, describe_target
+from memlab.device.emulator.codegen.memory_code import MEMORY_FUNCTIONS, add_memory_functions
+from memlab.device.emulator.codegen.schedule_code import SCHEDULE_FUNCTIONS, add_schedule_functions
+from memlab.device.emulator.codegen.stretch_code import (
+    ProgramCode,
+    write_stretch,
+)
+from memlab.device.emulator.codegen.stretches import (
+    INTERPRETED_KINDS,
+    Stretch,
+    find_stretches,
+    reads_clock,
+    waits_for_members,
+)
+from memlab.device.emulator.program.polling_loops import PollingLoop, find_polling_loops
+from memlab.device.emulator.program.program import DecodedInstruction, Program
+from memlab.device.emulator.ptx.parser import TYPE_BYTES, Address
+
+_CLOCK_STEP = 64  # cycles by which a clock advances at each read, so that timed waits end
+_LARGE_PROGRAM_INSTRUCTIONS = 1000
+"""Beyond this, code is optimized less, so that compiling takes seconds at most."""
+
+
+@dataclass(frozen=True)
+class NativeProgram:
+    """A program with its machine code.
+
+    Attributes:
+        program: The program.
+        layout: Where registers lie in a frame.
+        stretches: Its stretches; their numbers are the slots.
+        slots: A `STRETCH` record per slot.
+        slot_at: The slot at a program counter, -1 where no group can be; shape (instructions + 1,).
+        sites: A `SITE` record per memory instruction.
+        polling_loops: The loops that poll memory, by their first instruction.
+        order_starts: Slots of basic blocks, ascending, where their order is not that of the slots.
+        library: The loaded code.
+    """
+
+    program: Program
+    layout: FrameLayout
+    stretches: Sequence[Stretch]
+    slots: NDArray[np.void]
+    slot_at: NDArray[np.int64]
+    sites: NDArray[np.void]
+    polling_loops: Mapping[int, PollingLoop]
+    order_starts: NDArray[np.int64]
+    library: Library
+
+
+_loaded: dict[tuple[str, str, frozenset[int]], NativeProgram] = {}
+
+
+def native_program(
+    program: Program, watched: Collection[int] = (), source: Sequence[str] = ()
+) -> NativeProgram:
+    """The machine code of a program; it is compiled if the cache does not have it.
+
+    Args:
+        program: The program.
+        watched: See `find_stretches`.
+        source: The CUDA source's lines, for messages.
+
+    Raises:
+        PtxError: The operands of an instruction do not suit its opcode.
+    """
+    key = program.digest, program.name, frozenset(watched)
+    known = _loaded.get(key)
+    if known is None:
+        known = _loaded[key] = _load(program, watched, source)
+    return known
+
+
+def _load(program: Program, watched: Collection[int], source: Sequence[str]) -> NativeProgram:
+    loops = find_polling_loops(program)
+    # What a loop that polls writes is compared from iteration to iteration.
+    kept = {name for loop in loops.values() for name in loop.written}
+    stretches = find_stretches(program, watched, kept)
+    layout, sites = lay_out_frame(program), _sites(program)
+    names = [f"stretch{s.start}" for s in stretches if s.stop > s.start]
+    key = hash_groups(
+        [
+            (_engine_digest(), describe_target(), program.digest, program.name),
+            sorted(map(str, watched)),
+        ]
+    )
+    code = _cached(key)
+    if code is None:
+        code = _compile(program, stretches, layout, sites, source)
+        store_parts(key, [code])
+    library = Library(code, names, runtime().addresses)
+    numbers = {stretch.start: slot for slot, stretch in enumerate(stretches)}
+    slot_at = np.full(len(program.steps) + 1, -1, np.int64)
+    slot_at[list(numbers)] = list(numbers.values())
+    order = program.order
+    starts = [] if order is None else [numbers[start] for start in order.starts]
+    return NativeProgram(
+        program,
+        layout,
+        stretches,
+        _slots(program, stretches, layout, library, numbers, loops),
+        slot_at,
+        sites,
+        loops,
+        np.array(starts, np.int64),
+        library,
+    )
+
+
+@cache
+def runtime() -> Library:
+    """The code that all programs share: memory accesses and scheduling."""
+    names = (*MEMORY_FUNCTIONS, *SCHEDULE_FUNCTIONS)
+    key = hash_groups([(_engine_digest(), describe_target(), "runtime")])
+    code = _cached(key)
+    if code is None:
+        module = ir.Module("memlab_runtime")
+        add_memory_functions(module)
+        add_schedule_functions(module)
+        code = compile_module(module)
+        store_parts(key, [code])
+    return Library(code, names)
+
+
+def _cached(key: str) -> bytes | None:
+    parts = load_parts(key)
+    return parts[0] if parts else None
+
+
+@cache
+def _engine_digest() -> str:
+    """A hash of what decides which code is made: the source files of the emulator."""
+    folder = Path(memlab.device.emulator.__file__).parent
+    files = sorted(
+        path for room in ("codegen", "isa", "program") for path in (folder / room).glob("*.py")
+    )
+    return hash_groups([[path.read_bytes() for path in files]])
+
+
+def _compile(
+    program: Program,
+    stretches: Sequence[Stretch],
+    layout: FrameLayout,
+    sites: NDArray[np.void],
+    source: Sequence[str],
+) -> bytes:
+    module = ir.Module(program.name)
+    numbers = {int(index): number for number, index in enumerate(sites["index"])}
+    variables = {variable.name: number for number, variable in enumerate(program.globals)}
+    code = ProgramCode(program, layout, numbers, variables)
+    for stretch in stretches:
+        if stretch.stop > stretch.start:
+            write_stretch(module, f"stretch{stretch.start}", code, stretch, source)
+    large = len(program.steps) > _LARGE_PROGRAM_INSTRUCTIONS
+    return compile_module(module, 1 if large else 2)
+
+
+def _sites(program: Program) -> NDArray[np.void]:
+    """The record of each memory instruction."""
+    records = []
+    for index, step in enumerate(program.steps):
+        row = step.row
+        if row.kind not in ("load", "store", "atomic", "reduce"):
+            continue
+        width = TYPE_BYTES[(row.to if row.kind == "load" else row.of)[0]]
+        address = next(o for o in step.instruction.operands if isinstance(o, Address))
+        kind = SITE_KINDS.index("atomic" if row.kind == "reduce" else row.kind)
+        records.append(
+            (
+                index,
+                address.offset,
+                kind,
+                SPACES.index(row.space),
+                width,
+                row.vector,
+                width * row.vector,
+                step.counted_bytes,
+                0,
+                0,
+            )
+        )
+    return np.array(records, SITE)
+
+
+def _slots(
+    program: Program,
+    stretches: Sequence[Stretch],
+    layout: FrameLayout,
+    library: Library,
+    numbers: Mapping[int, int],
+    loops: Collection[int],
+) -> NDArray[np.void]:
+    """The record of each slot."""
+    records = np.zeros(len(stretches), STRETCH)
+    order = program.order
+    for record, stretch in zip(records, stretches, strict=True):
+        start, stop = stretch.start, stretch.stop
+        step = program.steps[start] if start < len(program.steps) else None
+        kind = "end" if step is None else _slot_kind(step)
+        record["start"], record["stop"] = start, stop
+        record["kind"] = STRETCH_KINDS.index(kind)
+        record["order"] = start if order is None else order.positions[start]
+        record["guard"] = -1
+        if step is None:
+            continue
+        record["next"] = numbers[max(stop, start + 1)]
+        if kind == "code":
+            record["code"] = library.addresses[f"stretch{start}"]
+            record["clock"] = _CLOCK_STEP * reads_clock(step)
+            record["waits"] = waits_for_members(step)
+            continue
+        if step.instruction.guard is not None:
+            record["guard"] = layout.offsets[step.instruction.guard]
+            record["negated"] = step.instruction.guard_negated
+        if kind == "branch":
+            record["target"] = numbers[step.target]
+            record["polls"] = step.target <= start and step.target in loops
+    return records
+
+
+def _slot_kind(step: DecodedInstruction) -> str:
+    kind = step.row.kind
+    if kind in INTERPRETED_KINDS:
+        return "python"
+    return kind if kind in STRETCH_KINDS else "code"

@@ -1,0 +1,492 @@
+"""Writes the machine code of a stretch: one function that executes it for one warp.
+
+The registers that a stretch uses are LLVM values while it runs. They are read from the warp's frame
+when they are first needed. At the end, those that are needed later are written back, in the lanes
+that execute the stretch. In between, the other lanes may hold anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from llvmlite import ir
+
+from memlab.device.emulator.codegen.flow import bit_loop
+from memlab.device.emulator.codegen.frame import FrameLayout
+from memlab.device.emulator.codegen.layout import (
+    ADDRESSES,
+    CONTEXT,
+    SITE,
+    element_pointer,
+    field_pointer,
+    load_field,
+)
+from memlab.device.emulator.codegen.stretches import Stretch
+from memlab.device.emulator.isa.special_registers import CLOCK_REGISTERS
+from memlab.device.emulator.isa.values import (
+    PRED,
+    U32,
+    U64,
+    ElementType,
+    Value,
+    broadcast,
+    element_type,
+    intrinsic,
+    shaped,
+    where,
+)
+from memlab.device.emulator.program.lowering import OPERAND_EXCEPTIONS, operand_error
+from memlab.device.emulator.program.program import DecodedInstruction, Program
+from memlab.device.emulator.ptx.parser import (
+    Address,
+    DestinationPair,
+    Immediate,
+    Negated,
+    Operand,
+    PtxError,
+    Register,
+    Symbol,
+    Vector,
+)
+from memlab.device.properties import WARP_SIZE
+
+BYTE, I1, I32, I64 = (ir.IntType(bits) for bits in (8, 1, 32, 64))
+POINTER = ir.PointerType()
+STRETCH_TYPE = ir.FunctionType(I32, [POINTER, POINTER, I32, I64])
+"""`context, frame, mask, warp`; returns 0, or 1 where an access is at fault."""
+
+RUNTIME_TYPES: Mapping[str, ir.FunctionType] = {
+    "resolve": ir.FunctionType(ir.VoidType(), [POINTER, POINTER, POINTER, I32, I64]),
+    "load": ir.FunctionType(I32, [POINTER, POINTER, POINTER, I32, POINTER]),
+    "store": ir.FunctionType(I32, [POINTER, POINTER, POINTER, I32, POINTER]),
+    "prepare_atomic": ir.FunctionType(I32, [POINTER, POINTER, POINTER, I32, POINTER]),
+}
+"""The functions of `memory_code` that stretches call."""
+
+_WIDEST_ACCESS_BYTES = 32  # that a lane moves at once
+_ALIGNMENT_BYTES = 64
+
+
+@dataclass(frozen=True)
+class ProgramCode:
+    """What the code of all stretches of a program has in common.
+
+    Attributes:
+        program: The program.
+        layout: Where registers lie in a frame.
+        sites: The number of each memory instruction among all, by its index.
+        globals: The number of each variable in global memory among all, by its name.
+    """
+
+    program: Program
+    layout: FrameLayout
+    sites: Mapping[int, int]
+    globals: Mapping[str, int]
+
+
+def write_stretch(
+    module: ir.Module, name: str, code: ProgramCode, stretch: Stretch, source: Sequence[str] = ()
+) -> None:
+    """Add the function of a stretch to a module; `source` has the CUDA source's lines.
+
+    Raises:
+        PtxError: The operands of an instruction do not suit its opcode.
+    """
+    writer = _StretchWriter(module, name, code)
+    for index in range(stretch.start, stretch.stop):
+        step = code.program.steps[index]
+        try:
+            writer.write(index, step)
+        except OPERAND_EXCEPTIONS as error:
+            raise operand_error(step.instruction, source) from error
+    writer.finish(stretch.live)
+
+
+class _StretchWriter:
+    """A stretch under construction."""
+
+    def __init__(self, module: ir.Module, name: str, code: ProgramCode) -> None:
+        self._module, self._code = module, code
+        self._function = ir.Function(module, STRETCH_TYPE, name)
+        self._context, self._frame, self._mask, self._warp = self._function.args
+        for argument in (self._context, self._frame):
+            argument.add_attribute("noalias")
+        self._entry = self._function.append_basic_block("entry")
+        self._b = ir.IRBuilder(self._function.append_basic_block("body"))
+        b = self._b
+        self._active = Value(b, b.bitcast(self._mask, ir.VectorType(I1, WARP_SIZE)), PRED)
+        self._registers: dict[str, ir.Value] = {}
+        self._written: set[str] = set()
+        self._resolved: dict[tuple[str, str], ir.Value] = {}
+        self._buffers: dict[str, ir.Value] = {}
+        self._faulty: ir.Block | None = None
+
+    # --- Instructions --------------------------------------------------------------------------
+
+    def write(self, index: int, step: DecodedInstruction) -> None:
+        """Append one instruction."""
+        guard = self._guard(step)
+        if guard is not None:
+            self._count_switched_off(index, guard)
+        match step.row.kind:
+            case "lanes" | "warp":
+                self._compute(step, guard)
+            case "load" | "store" | "atomic" | "reduce":
+                self._access(index, step, guard)
+            case "nothing":
+                pass
+            case kind:
+                raise AssertionError(f"{kind} is no part of a stretch")
+
+    def finish(self, live: frozenset[str]) -> None:
+        """Write the registers back that are needed later, and return."""
+        b = self._b
+        for name in sorted(self._written & live):
+            place, value = self._place(name), self._registers[name]
+            if self._code.layout.bits[name] == 1:
+                word = b.bitcast(value, I32)
+                before = b.load(place, typ=I32)
+                kept = b.and_(before, b.not_(self._mask))
+                b.store(b.or_(kept, b.and_(word, self._mask)), place)
+            else:
+                kinds = [value.type, POINTER, I32, self._active.ir.type]
+                suffix = f"v{WARP_SIZE}i{self._code.layout.bits[name]}.p0"
+                store = intrinsic(b, "llvm.masked.store", ir.VoidType(), kinds, suffix)
+                b.call(store, [value, place, I32(_ALIGNMENT_BYTES), self._active.ir])
+        b.ret(I32(0))
+        if self._faulty is not None:
+            ir.IRBuilder(self._faulty).ret(I32(1))
+        ir.IRBuilder(self._entry).branch(self._function.basic_blocks[1])
+
+    def _compute(self, step: DecodedInstruction, guard: Value | None) -> None:
+        """An instruction that computes registers from registers."""
+        row, (to, *inputs) = step.row, step.instruction.operands
+        sources = [self._source(o, t) for o, t in zip(inputs, row.of, strict=True)]
+        if row.kind == "warp":
+            sources.insert(0, self._active if guard is None else guard)
+        function = row.function
+        assert function is not None
+        if not sources:
+            raise PtxError(f"{row.opcode} has no sources")
+        results = function(*sources)
+        if not isinstance(results, tuple):
+            results = (results,)
+        if isinstance(to, Vector) and len(row.to) == 1:
+            self._unpack(to, results[0], row.opcode, guard)
+            return
+        for operand, ptx_type, result in zip(_items(to), row.to, results, strict=False):
+            self._set(operand, result, ptx_type, guard)
+
+    def _unpack(self, to: Vector, whole: Value, opcode: str, guard: Value | None) -> None:
+        """Split a result over several registers, lowest bits first."""
+        width, count = whole.type.bits, len(to.items)
+        if width % (8 * count):
+            raise PtxError(f"{opcode} cannot be split over {count} registers")
+        part, raw = ElementType("u", width // count), whole.bits(whole.type.unsigned)
+        for number, item in enumerate(to.items):
+            value = (raw >> (number * part.bits) if number else raw).to(part)
+            self._set(item, value, f"b{part.bits}", guard)
+
+    # --- Memory --------------------------------------------------------------------------------
+
+    def _access(self, index: int, step: DecodedInstruction, guard: Value | None) -> None:
+        """A load, a store or an atomic operation."""
+        b, row, operands = self._b, step.row, step.instruction.operands
+        at = 1 if row.kind in ("load", "atomic") else 0
+        address = operands[at]
+        assert isinstance(address, Address)
+        moved = element_type((row.to if row.kind == "load" else row.of)[0])
+        inputs = () if row.kind == "load" else operands[at + 1 :]
+        outputs = operands[0] if at else None
+        parts = [_elements(operand, row.opcode, row.vector) for operand in inputs]
+        sources = [
+            [self._source(operand, t) for operand in items]
+            for items, t in zip(parts, row.of, strict=True)
+        ]
+        results = () if outputs is None else _elements(outputs, row.opcode, row.vector)
+        values = self._buffer("values")
+        for number, elements in enumerate(sources):
+            for element, value in enumerate(elements):
+                place = self._buffer_element(
+                    self._buffer(f"values{number}"), element, value.type.bits // 8
+                )
+                b.store(value.ir, place, align=_ALIGNMENT_BYTES if value.type.bits > 8 else 32)
+        if sources:
+            values = self._buffer("values0")
+        vectors = self._addresses(address, row.space, row.opcode)
+        site = element_pointer(
+            b,
+            load_field(b, self._context, CONTEXT, "sites"),
+            I64(self._code.sites[index]),
+            SITE.itemsize,
+        )
+        if guard is None:
+            self._call(step, address, vectors, site, self._mask, values, sources, moved)
+        else:
+            mask = b.bitcast(guard.ir, I32)
+            with b.if_then(b.icmp_unsigned("!=", mask, I32(0))):
+                self._call(step, address, vectors, site, mask, values, sources, moved)
+        buffer = values if row.kind == "load" else self._buffer("old")
+        for number, result in enumerate(results):
+            place = self._buffer_element(buffer, number, moved.bits // 8)
+            loaded = b.load(
+                place, typ=shaped(moved, WARP_SIZE), align=min(32 * moved.bits // 8, 64)
+            )
+            self._set(result, Value(b, loaded, moved), row.to[0], guard)
+
+    def _call(
+        self,
+        step: DecodedInstruction,
+        address: Address,
+        vector: ir.Value,
+        site: ir.Value,
+        mask: ir.Value,
+        values: ir.Value,
+        sources: Sequence[Sequence[Value]],
+        moved: ElementType,
+    ) -> None:
+        """Resolve the addresses and carry out the access for the lanes of a mask."""
+        b, row = self._b, step.row
+        resolved = self._resolve(step, address, vector, site, mask)
+        if row.kind in ("load", "store"):
+            self._call_runtime(row.kind, resolved, site, mask, values)
+            return
+        pointers = self._buffer("pointers")
+        self._call_runtime("prepare_atomic", resolved, site, mask, pointers)
+        function, width = row.function, moved.bits // 8
+        assert function is not None
+        for element in range(row.vector):
+            with bit_loop(b, mask) as lane:
+                start = b.load(element_pointer(b, pointers, lane, 8), typ=POINTER)
+                place = b.gep(start, [I64(element * width)], source_etype=BYTE)
+                old = b.load(place, typ=moved.ir, align=width)
+                inputs = []
+                for number, elements in enumerate(sources):
+                    kind = elements[element].type
+                    stored = self._buffer_element(
+                        self._buffer(f"values{number}"), element, kind.bits // 8
+                    )
+                    item = element_pointer(b, stored, lane, kind.bits // 8)
+                    inputs.append(Value(b, b.load(item, typ=kind.ir, align=kind.bits // 8), kind))
+                new = function(Value(b, old, moved), *inputs)
+                b.store(new.ir, place, align=width)
+                if row.kind == "atomic":
+                    result = self._buffer_element(self._buffer("old"), element, width)
+                    b.store(old, element_pointer(b, result, lane, width), align=width)
+
+    def _addresses(self, address: Address, space: str, opcode: str) -> ir.Value:
+        """The addresses of an access without its offset, as `<32 x i64>`."""
+        b = self._b
+        if not isinstance(address.base, Register):
+            base = I64(0) if address.base is None else self._symbol(address.base)
+            return broadcast(Value(b, base, U64), WARP_SIZE).ir
+        register = self._register(address.base.name)
+        bits = self._code.layout.bits[address.base.name]
+        if bits < 64 and space in ("generic", "global"):
+            raise PtxError(f"{opcode} takes an address of 64 bits, not {address.base.name}")
+        return Value(b, register, ElementType("i", bits)).to(ElementType("i", 64)).ir
+
+    def _resolve(
+        self,
+        step: DecodedInstruction,
+        address: Address,
+        vector: ir.Value,
+        site: ir.Value,
+        mask: ir.Value,
+    ) -> ir.Value:
+        """The resolved addresses; those of one register serve all accesses of its space."""
+        b, instruction = self._b, step.instruction
+        named = address.base.name if address.base is not None else ""
+        key = named, step.row.space
+        known = self._resolved.get(key)
+        if known is not None and instruction.guard is None:
+            return known
+        record = self._local(ADDRESSES.itemsize, "addresses")
+        b.store(vector, field_pointer(b, record, ADDRESSES, "address"), align=8)
+        b.call(self._runtime("resolve"), [self._context, record, site, mask, self._warp])
+        if instruction.guard is None:  # else it holds the lanes of the guard alone
+            self._resolved[key] = record
+        return record
+
+    def _call_runtime(self, name: str, *arguments: ir.Value) -> None:
+        """Call a function of the runtime, and leave the stretch on a fault."""
+        b = self._b
+        result = b.call(self._runtime(name), [self._context, *arguments])
+        if self._faulty is None:
+            self._faulty = self._function.append_basic_block("fault")
+        following = self._function.append_basic_block("access.done")
+        b.cbranch(b.icmp_unsigned("!=", result, I32(0)), self._faulty, following)
+        b.position_at_end(following)
+
+    def _runtime(self, name: str) -> ir.Function:
+        known = self._module.globals.get(name)
+        return known or ir.Function(self._module, RUNTIME_TYPES[name], name)
+
+    # --- Operands ------------------------------------------------------------------------------
+
+    def _source(self, operand: Operand, ptx_type: str) -> Value:
+        """An operand read as a PTX type."""
+        b, element = self._b, element_type(ptx_type)
+        if isinstance(operand, Register):
+            return self._read(operand.name, element)
+        if isinstance(operand, Negated):
+            return ~self._read(operand.register.name, PRED)
+        if isinstance(operand, Immediate):
+            return _constant(b, operand, element)
+        if isinstance(operand, Symbol):
+            place = Value(b, self._symbol(operand), U64).to(element.unsigned)
+            return broadcast(place, WARP_SIZE).bits(element)
+        if isinstance(operand, Vector):
+            part = ElementType("u", element.bits // len(operand.items))
+            raw = element.unsigned
+            parts = [self._source(item, f"b{part.bits}").to(raw) for item in operand.items]
+            whole = parts[0]
+            for number, value in enumerate(parts[1:], 1):
+                whole = whole | (value << (number * part.bits))
+            return whole.bits(element)
+        raise PtxError(f"operand {operand} cannot be read")
+
+    def _read(self, name: str, element: ElementType) -> Value:
+        """A register read as a type; a narrower register is extended by zeros."""
+        b = self._b
+        if name in CLOCK_REGISTERS:
+            clock = Value(b, load_field(b, self._context, CONTEXT, "clock"), U64)
+            shifted = clock >> 32 if name.endswith("_hi") else clock
+            return broadcast(shifted.to(element.unsigned), WARP_SIZE).bits(element)
+        bits = self._bits(name)
+        if (bits == 1) != (element == PRED):
+            raise PtxError(f"register {name} cannot be read as {element.kind}{element.bits}")
+        value = self._register(name)
+        if bits == 1:
+            return Value(b, value, PRED)
+        return Value(b, value, ElementType("u", bits)).to(element.unsigned).bits(element)
+
+    def _set(self, operand: Operand, value: Value, ptx_type: str, guard: Value | None) -> None:
+        """Write a result; a wider register gets it extended by its sign."""
+        if not isinstance(operand, Register):
+            raise PtxError(f"operand {operand} cannot be written")
+        name, element = operand.name, element_type(ptx_type)
+        if name == "_":
+            return
+        bits = self._bits(name)
+        assert value.type == element, f"{value.type} is no {ptx_type}"
+        too_narrow = bits < element.bits or (bits > element.bits and element.kind == "f")
+        if (bits == 1) != (element == PRED) or too_narrow:
+            raise PtxError(f"register {name} cannot hold a result of type {ptx_type}")
+        raw = value
+        if bits > 1:
+            whole = value.bits(element.unsigned) if element.kind == "f" else value
+            raw = whole.to(ElementType(whole.type.kind, bits)).bits(ElementType("u", bits))
+        if guard is not None:
+            raw = where(guard, raw, Value(self._b, self._register(name), raw.type))
+        self._registers[name] = raw.ir
+        self._written.add(name)
+        for key in [key for key in self._resolved if key[0] == name]:
+            del self._resolved[key]
+
+    def _register(self, name: str) -> ir.Value:
+        """The raw bits of a register."""
+        known = self._registers.get(name)
+        if known is None:
+            b, bits = self._b, self._bits(name)
+            if bits == 1:
+                word = b.load(self._place(name), typ=I32)
+                known = b.bitcast(word, ir.VectorType(I1, WARP_SIZE))
+            else:
+                kind = ir.VectorType(ir.IntType(bits), WARP_SIZE)
+                known = b.load(self._place(name), typ=kind, align=min(WARP_SIZE * bits // 8, 64))
+            self._registers[name] = known
+        return known
+
+    def _bits(self, name: str) -> int:
+        bits = self._code.layout.bits.get(name)
+        if bits is None:
+            raise PtxError(f"register {name} is not declared")
+        return bits
+
+    def _place(self, name: str) -> ir.Value:
+        """Where a register lies in the frame."""
+        return self._b.gep(self._frame, [I64(self._code.layout.offsets[name])], source_etype=BYTE)
+
+    def _guard(self, step: DecodedInstruction) -> Value | None:
+        """The lanes that execute an instruction; None for all of the group."""
+        name = step.instruction.guard
+        if name is None:
+            return None
+        holds = self._read(name, PRED)
+        return self._active & (~holds if step.instruction.guard_negated else holds)
+
+    def _count_switched_off(self, index: int, guard: Value) -> None:
+        """Count the lanes whose guard does not hold."""
+        b = self._b
+        off = b.and_(self._mask, b.not_(b.bitcast(guard.ir, I32)))
+        count = b.zext(b.call(intrinsic(b, "llvm.ctpop", I32, [I32]), [off]), I64)
+        place = element_pointer(
+            b, load_field(b, self._context, CONTEXT, "lanes_off"), I64(index), 8
+        )
+        b.store(b.add(b.load(place, typ=I64), count), place)
+
+    def _symbol(self, symbol: Symbol) -> ir.Value:
+        """The address of a variable in its state space, as `i64`."""
+        program = self._code.program
+        spaces = (program.shared, program.local, program.const, program.parameters)
+        for offsets in (*spaces, program.arguments):
+            if symbol.name in offsets:
+                return I64(offsets[symbol.name] + symbol.offset)
+        number = self._code.globals.get(symbol.name)
+        if number is None:
+            raise PtxError(f"unknown symbol {symbol.name}")
+        b = self._b
+        table = load_field(b, self._context, CONTEXT, "variables")
+        start = b.load(element_pointer(b, table, I64(number), 8), typ=I64)
+        return b.add(start, I64(symbol.offset))
+
+    # --- Memory of the function ----------------------------------------------------------------
+
+    def _local(self, size: int, name: str) -> ir.Value:
+        """Bytes on the stack for the whole function, aligned to a cache line."""
+        place = ir.IRBuilder(self._entry).alloca(ir.ArrayType(BYTE, size), name=name)
+        place.align = _ALIGNMENT_BYTES
+        return place
+
+    def _buffer(self, name: str) -> ir.Value:
+        """A buffer for what the lanes of one access move, by its name."""
+        if name not in self._buffers:
+            self._buffers[name] = self._local(_WIDEST_ACCESS_BYTES * WARP_SIZE, name)
+        return self._buffers[name]
+
+    def _buffer_element(self, buffer: ir.Value, number: int, width: int) -> ir.Value:
+        """Where the lanes of an element of a vector lie in a buffer."""
+        return self._b.gep(buffer, [I64(number * WARP_SIZE * width)], source_etype=BYTE)
+
+
+def _constant(b: ir.IRBuilder, operand: Immediate, element: ElementType) -> Value:
+    """A literal in all lanes."""
+    model = Value(b, ir.Constant(shaped(U32, WARP_SIZE), [0] * WARP_SIZE), U32)
+    if element == PRED:
+        return model.constant(bool(operand.bits), PRED)
+    if operand.kind == "f64" and element == ElementType("f", 32):
+        number = np.array(operand.bits, np.uint64).view(np.float64)
+        bits = int(number.astype(np.float32).view(np.uint32))
+    else:
+        bits = operand.bits & ((1 << element.bits) - 1)
+    return model.constant(bits, element.unsigned).bits(element)
+
+
+def _items(operand: Operand) -> tuple[Operand, ...]:
+    """The destinations of an instruction: one, a pair, or a vector."""
+    if isinstance(operand, Vector):
+        return operand.items
+    if isinstance(operand, DestinationPair):
+        return operand.first, operand.second
+    return (operand,)
+
+
+def _elements(operand: Operand, opcode: str, vector: int) -> tuple[Operand, ...]:
+    """The registers of one value or of a vector, by element."""
+    items = operand.items if isinstance(operand, Vector) else (operand,)
+    if len(items) != vector:
+        raise PtxError(f"{opcode} moves {vector} registers, not {len(items)}")
+    return items

@@ -1,0 +1,167 @@
+"""Cuts a program into stretches: instructions that run one behind the other, warp after warp.
+
+All lanes of a group execute a stretch before any executes what follows it. Within a stretch a warp
+executes all instructions before the next warp begins. Other warps must not see the difference, so
+that a program with a race gives the same results however it is cut: no stretch holds a load and a
+store of one state space, and an atomic operation is a stretch of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from memlab.device.emulator.isa.special_registers import CLOCK_REGISTERS
+from memlab.device.emulator.program.program import (
+    DecodedInstruction,
+    Program,
+    destinations,
+    registers_of,
+    registers_read,
+)
+
+CONTROL_KINDS = ("branch", "exit", "barrier")
+"""Instructions that decide which lanes run next."""
+INTERPRETED_KINDS = ("print", "trap", "block", "arrive")
+"""Instructions that are rare, and need more than a warp's registers: Python executes them."""
+
+_MEMBER_MASK_OPCODES = ("shfl.sync", "vote.sync", "match", "redux.sync", "elect.sync")
+_SHARED_AMONG_WARPS = {
+    "global": ("global",),
+    "shared": ("shared",),
+    "generic": ("global", "shared"),
+}
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Instructions without a branch into or out of them.
+
+    Attributes:
+        start: The first instruction.
+        stop: The start of the next stretch. Equal to `start` for the place of one instruction of
+            control or that Python executes, and at the program's end.
+        live: The registers that may be read later, after the stretch.
+    """
+
+    start: int
+    stop: int
+    live: frozenset[str]
+
+
+def has_member_mask(step: DecodedInstruction) -> bool:
+    """Whether an instruction is executed together by the lanes that a member mask names."""
+    return step.row.kind == "warp" and step.row.opcode.startswith(_MEMBER_MASK_OPCODES)
+
+
+def waits_for_members(step: DecodedInstruction) -> bool:
+    """Whether lanes may have to wait at an instruction; one with a guard runs without waiting."""
+    return has_member_mask(step) and step.instruction.guard is None
+
+
+def reads_clock(step: DecodedInstruction) -> bool:
+    """Whether an instruction reads a clock."""
+    return not CLOCK_REGISTERS.isdisjoint(registers_read(step))
+
+
+def is_interruption(step: DecodedInstruction) -> bool:
+    """Whether an instruction is part of no stretch: one of control, or one that Python executes."""
+    return step.row.kind in CONTROL_KINDS or step.row.kind in INTERPRETED_KINDS
+
+
+def find_stretches(
+    program: Program, watched: Collection[int] = (), kept: Iterable[str] = ()
+) -> tuple[Stretch, ...]:
+    """Cut a program.
+
+    Args:
+        program: The program.
+        watched: Positions of further instructions that are a stretch of their own, since observers
+            act before and after them.
+        kept: Registers that are read from outside the program.
+
+    Returns:
+        The stretches by ascending start; the last one is empty and lies at the program's end.
+    """
+    steps, end = program.steps, len(program.steps)
+    starts = {0, end}
+    phase: dict[str, str] = {}  # by state space: what the current stretch does in it
+    for index, step in enumerate(steps):
+        if index in starts:
+            phase.clear()
+        if step.row.kind == "branch":
+            starts.add(step.target)
+        if is_interruption(step) or index in watched:
+            starts |= {index, index + 1}
+            phase.clear()
+        elif waits_for_members(step):  # where other groups join, and where they go on
+            starts |= {index, index + 1}
+        elif reads_clock(step):
+            starts.add(index)
+        elif step.row.kind in ("load", "store", "atomic", "reduce"):
+            spaces = _SHARED_AMONG_WARPS.get(step.row.space, ())
+            if any(phase.get(space, step.row.kind) != step.row.kind for space in spaces):
+                starts.add(index)
+                phase.clear()
+            phase |= dict.fromkeys(spaces, step.row.kind)
+            if step.row.kind in ("atomic", "reduce") and spaces:
+                starts |= {index, index + 1}
+                phase.clear()
+    ordered = sorted(starts)
+    bounds = []
+    for start, following in zip(ordered, [*ordered[1:], end], strict=True):
+        interrupted = start < end and is_interruption(steps[start])
+        bounds.append((start, start if interrupted else following))
+    live = _live_registers(steps, bounds, frozenset(kept))
+    return tuple(
+        Stretch(start, stop, registers)
+        for (start, stop), registers in zip(bounds, live, strict=True)
+    )
+
+
+def _live_registers(
+    steps: Sequence[DecodedInstruction], bounds: Sequence[tuple[int, int]], kept: frozenset[str]
+) -> list[frozenset[str]]:
+    """The registers that may be read after each stretch, by a backward data-flow analysis."""
+    slots = {start: number for number, (start, _) in enumerate(bounds)}
+    read, written, following = [], [], []
+    for start, stop in bounds:
+        needed: set[str] = set()
+        defined: set[str] = set()
+        for step in steps[start : max(stop, start + 1)]:
+            needed |= set(registers_read(step)) - defined
+            if step.instruction.guard is None:
+                defined |= {name for o in destinations(step) for name in registers_of(o)}
+        read.append(frozenset(needed))
+        written.append(frozenset(defined))
+        following.append(_successors(steps, start, stop, slots))
+    before: list[frozenset[str]] = list(read)
+    after: list[frozenset[str]] = [kept] * len(bounds)
+    changed = True
+    while changed:
+        changed = False
+        for number in range(len(bounds) - 1, -1, -1):
+            out = kept.union(*(before[slot] for slot in following[number]))
+            if out != after[number]:
+                after[number] = out
+                before[number] = read[number] | (out - written[number])
+                changed = True
+    return after
+
+
+def _successors(
+    steps: Sequence[DecodedInstruction], start: int, stop: int, slots: Mapping[int, int]
+) -> list[int]:
+    """The numbers of the stretches that may run after one."""
+    if start >= len(steps):
+        return []
+    if start < stop:
+        return [slots[stop]]
+    step = steps[start]
+    guarded = step.instruction.guard is not None
+    following = []
+    if step.row.kind == "branch":
+        following.append(slots[step.target])
+    if guarded or step.row.kind not in ("branch", "exit"):
+        following.append(slots[start + 1])
+    return following
