@@ -1,9 +1,10 @@
-"""Compiles one row of the instruction table, and runs it on arrays."""
+"""Compiles rows of the instruction table, and runs them on arrays."""
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -12,8 +13,8 @@ from llvmlite import ir
 from numpy.typing import NDArray
 
 from memlab.device.emulator.codegen.llvm import Library, compile_module
-from memlab.device.emulator.isa.table import TABLE
-from memlab.device.emulator.isa.values import PRED, Value, element_type, shaped
+from memlab.device.emulator.isa.table import TABLE, Row
+from memlab.device.emulator.isa.values import PRED, U8, Value, constant, element_type, shaped
 from memlab.device.properties import WARP_SIZE
 
 Array = NDArray[Any]
@@ -21,7 +22,79 @@ _BYTE = ir.IntType(8)
 _POINTER = ir.PointerType()
 
 
-def run_row(opcode: str, sources: Sequence[Array], active: Array | None = None) -> list[Array]:
+@dataclass(frozen=True)
+class Case:
+    """A row to compile.
+
+    Attributes:
+        opcode: The row: one of kind `lanes`, `warp`, `atomic` or `reduce`. An atomic gets the old
+            value as its first source, and its result is the new one.
+        known: Sources that are constants in the code, by their place among the sources.
+    """
+
+    opcode: str
+    known: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def row(self) -> Row:
+        """The row of the table."""
+        return TABLE[self.opcode]
+
+    @property
+    def atomic(self) -> bool:
+        """Whether lanes are taken one by one."""
+        return self.row.kind in ("atomic", "reduce")
+
+    @property
+    def of(self) -> tuple[str, ...]:
+        """The types of the sources, constants included."""
+        return (self.row.of[0], *self.row.of) if self.atomic else self.row.of
+
+    @property
+    def to(self) -> tuple[str, ...]:
+        """The types of the results."""
+        return self.row.of[:1] if self.atomic else self.row.to
+
+
+class CompiledRows:
+    """Rows compiled in one module, which takes less time than a module for each."""
+
+    def __init__(self, cases: Iterable[Case | str]) -> None:
+        """Compile rows, given as cases or opcodes."""
+        self._cases = [Case(case) if isinstance(case, str) else case for case in cases]
+        module = ir.Module()
+        for number, case in enumerate(self._cases):
+            _write(module, f"row{number}", case)
+        names = [f"row{number}" for number in range(len(self._cases))]
+        self._library = Library(compile_module(module), names)
+        self._names = dict(zip(self._cases, names, strict=True))
+
+    def run(
+        self, case: Case | str, sources: Sequence[Array], active: Array | None = None
+    ) -> list[Array]:
+        """Run a row; see `run_row`. Sources that are constants are left out."""
+        case = Case(case) if isinstance(case, str) else case
+        lanes = len(sources[0]) if sources else len(active if active is not None else ())
+        of = [kind for place, kind in enumerate(case.of) if place not in dict(case.known)]
+        inputs = [
+            np.ascontiguousarray(array).astype(lane_dtype(kind), copy=False)
+            for array, kind in zip(sources, of, strict=True)
+        ]
+        outputs = [np.zeros(lanes, lane_dtype(kind)) for kind in case.to]
+        mask = np.ones(lanes, np.uint8) if active is None else active.astype(np.uint8)
+        arrays = [*inputs, *outputs, mask]
+        pointers = (ctypes.c_void_p * len(arrays))(*(array.ctypes.data for array in arrays))
+        run = self._library.function(self._names[case], None, ctypes.c_void_p, ctypes.c_int64)
+        run(pointers, lanes // (1 if case.atomic else WARP_SIZE))
+        return outputs
+
+
+def run_row(
+    opcode: str,
+    sources: Sequence[Array],
+    active: Array | None = None,
+    known: Mapping[int, int] | None = None,
+) -> list[Array]:
     """Run the function of a row of kind `lanes`, `warp` or `atomic` on arrays.
 
     Args:
@@ -30,26 +103,13 @@ def run_row(opcode: str, sources: Sequence[Array], active: Array | None = None) 
         sources: The sources as `lane_dtype` gives their types, shape (lanes,); lanes is a multiple
             of 32.
         active: Bool, shape (lanes,): for a row of kind `warp`; None for all.
+        known: Sources that are constants in the code, by their place; `sources` lacks them.
 
     Returns:
         The results, each of shape (lanes,).
     """
-    row = TABLE[opcode]
-    atomic = row.kind in ("atomic", "reduce")
-    of = (row.of[0], *row.of) if atomic else row.of
-    to = row.of[:1] if atomic else row.to
-    lanes = len(sources[0]) if sources else len(active if active is not None else ())
-    inputs = [
-        np.ascontiguousarray(array).astype(lane_dtype(kind), copy=False)
-        for array, kind in zip(sources, of, strict=True)
-    ]
-    inputs = [np.frombuffer(array.tobytes(), np.uint8) for array in inputs]
-    outputs = [np.zeros(lanes, lane_dtype(kind)) for kind in to]
-    mask = np.ones(lanes, np.uint8) if active is None else active.astype(np.uint8)
-    arrays = [*inputs, *outputs, mask]
-    pointers = (ctypes.c_void_p * len(arrays))(*(array.ctypes.data for array in arrays))
-    _compiled(opcode)(pointers, lanes // (1 if atomic else WARP_SIZE))
-    return outputs
+    case = Case(opcode, tuple((known or {}).items()))
+    return _compiled(case).run(case, sources, active)
 
 
 def lane_dtype(ptx_type: str) -> np.dtype[Any]:
@@ -63,17 +123,17 @@ def lane_dtype(ptx_type: str) -> np.dtype[Any]:
 
 
 @cache
-def _compiled(opcode: str) -> Any:
+def _compiled(case: Case) -> CompiledRows:
+    return CompiledRows([case])
+
+
+def _write(module: ir.Module, name: str, case: Case) -> None:
     """The loop over warps (single lanes for an atomic) that applies the row's function."""
-    row = TABLE[opcode]
-    atomic = row.kind in ("atomic", "reduce")
-    of = (row.of[0], *row.of) if atomic else row.of
-    to = row.of[:1] if atomic else row.to
-    width = 0 if atomic else WARP_SIZE
-    module, i64 = ir.Module(), ir.IntType(64)
-    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [_POINTER, i64]), "run")
+    width, known = 0 if case.atomic else WARP_SIZE, dict(case.known)
+    i64 = ir.IntType(64)
+    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [_POINTER, i64]), name)
     pointers, count = function.args
-    entry, body, end = (function.append_basic_block(name) for name in ("entry", "body", "end"))
+    entry, body, end = (function.append_basic_block(label) for label in ("entry", "body", "end"))
     ir.IRBuilder(entry).branch(body)
     b = ir.IRBuilder(body)
     step = b.phi(i64)
@@ -87,32 +147,32 @@ def _compiled(opcode: str) -> Any:
 
     def read(number: int, ptx_type: str) -> Value:
         element = element_type(ptx_type)
-        if element == PRED:
-            raw = b.load(place(number, "u8"), typ=shaped(element_type("u8"), width), align=1)
-            return Value(b, raw, element_type("u8")) != 0
-        return Value(
-            b, b.load(place(number, ptx_type), typ=shaped(element, width), align=1), element
-        )
+        stored = U8 if element == PRED else element
+        raw = b.load(place(number, ptx_type), typ=shaped(stored, width), align=1)
+        value = Value(b, raw, stored)
+        return value != 0 if element == PRED else value
 
-    values = [read(number, ptx_type) for number, ptx_type in enumerate(of)]
-    if row.kind == "warp":
-        values.insert(0, read(len(of) + len(to), "pred"))
-    assert row.function is not None
+    values, arrays = [], 0
+    for number, kind in enumerate(case.of):
+        if number in known:
+            element = element_type(kind)
+            values.append(Value(b, constant(known[number], element, width), element))
+        else:
+            values.append(read(arrays, kind))
+            arrays += 1
+    if case.row.kind == "warp":
+        values.insert(0, read(arrays + len(case.to), "pred"))
     if not values:
-        raise ValueError(f"{opcode} has no sources")
-    results = row.function(*values)
-    for number, (ptx_type, result) in enumerate(
-        zip(to, results if isinstance(results, tuple) else (results,), strict=False), len(of)
+        raise ValueError(f"{case.opcode} has no sources")
+    assert case.row.function is not None
+    results = case.row.function(*values)
+    for number, (kind, result) in enumerate(
+        zip(case.to, results if isinstance(results, tuple) else (results,), strict=True), arrays
     ):
-        assert result.type == element_type(ptx_type), f"{opcode}: {result.type} for {ptx_type}"
-        stored = result.to(element_type("u8")) if result.type == PRED else result
-        where = place(number, "u8" if result.type == PRED else ptx_type)
-        b.store(stored.ir, where, align=1)
+        assert result.type == element_type(kind), f"{case.opcode}: {result.type} for {kind}"
+        stored = result.to(U8) if result.type == PRED else result
+        b.store(stored.ir, place(number, kind), align=1)
     following = b.add(step, i64(1))
     step.add_incoming(following, b.block)
     b.cbranch(b.icmp_unsigned("<", following, count), body, end)
     ir.IRBuilder(end).ret_void()
-    library = Library(compile_module(module), ["run"])
-    run = library.function("run", None, ctypes.c_void_p, ctypes.c_int64)
-    run.library = library
-    return run

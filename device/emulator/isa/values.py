@@ -237,25 +237,41 @@ class Value:
         return self._new(convert(self.ir, target), element)
 
     def bits(self, element: ElementType) -> Value:
-        """The same bits seen as another type of the same width, as NumPy's `view` does."""
-        if (self.type.kind == "f") == (element.kind == "f"):
+        """The same bits seen as another type, as NumPy's `view` does.
+
+        A wider type has fewer lanes, a narrower one more: a `u32` of 32 lanes is a `u16` of 64. One
+        lane alone is a single number.
+        """
+        count = max(self.lanes, 1) * self.type.bits // element.bits
+        target = shaped(element, count if count > 1 else 0)
+        if target == self.ir.type:
             return self._new(self.ir, element)
-        return self._new(self.builder.bitcast(self.ir, shaped(element, self.lanes)), element)
+        return self._new(self.builder.bitcast(self.ir, target), element)
 
     # --- LLVM's functions ------------------------------------------------------------------------
 
-    def call(self, name: str, *others: Number, element: ElementType | None = None) -> Value:
+    def call(
+        self,
+        name: str,
+        *others: Number,
+        element: ElementType | None = None,
+        flag: bool | None = None,
+    ) -> Value:
         """An LLVM intrinsic on this type, such as `llvm.sqrt` or `llvm.umin`.
 
         Args:
             name: Its name without the type suffix.
             *others: Further arguments of the same type.
             element: The type that the result is seen as; None for this one.
+            flag: A last argument of one bit, where the intrinsic has one, as `llvm.ctlz`.
         """
-        values = [self, *map(self.like, others)]
-        kind = self.ir.type
-        function = intrinsic(self.builder, name, kind, [kind] * len(values))
-        return self._new(self.builder.call(function, [value.ir for value in values]), element)
+        arguments = [self.ir, *(self.like(other).ir for other in others)]
+        kinds = [self.ir.type] * len(arguments)
+        if flag is not None:
+            arguments.append(ir.Constant(ir.IntType(1), flag))
+            kinds.append(ir.IntType(1))
+        function = intrinsic(self.builder, name, self.ir.type, kinds)
+        return self._new(self.builder.call(function, arguments), element)
 
 
 def shaped(element: ElementType, lanes: int) -> ir.Type:
@@ -270,7 +286,27 @@ def constant(number: float, element: ElementType, lanes: int) -> ir.Constant:
         one = ir.Constant(kind, float(number))
     else:
         one = ir.Constant(kind, int(number) & ((1 << element.bits) - 1))
-    return ir.Constant(ir.VectorType(kind, lanes), [one] * lanes) if lanes else one
+    return Splat(one, lanes) if lanes else one
+
+
+class Splat(ir.FormattedConstant):  # type: ignore[misc]
+    """A constant that is the same in all lanes.
+
+    Attributes:
+        one: The constant of one lane.
+    """
+
+    def __init__(self, one: ir.Constant, lanes: int) -> None:
+        super().__init__(ir.VectorType(one.type, lanes), "")
+        self.constant = f"splat ({one.type} {one.get_reference()})"
+        self.one = one
+
+
+def known_bits(value: Value) -> int | None:
+    """The bits of an integer that is a constant, the same in all lanes; None for others."""
+    one = value.ir.one if isinstance(value.ir, Splat) else value.ir
+    number = one.constant if isinstance(one, ir.Constant) and value.type.kind != "f" else None
+    return number if isinstance(number, int) else None
 
 
 def intrinsic(
@@ -385,6 +421,16 @@ def combine(low: Value, high: Value) -> Value:
     return low.to(low.type.unsigned).to(wide) | (
         high.to(high.type.unsigned).to(wide) << low.type.bits
     )
+
+
+def over_packed_parts(function: Lowering, part: ElementType) -> Lowering:
+    """A function of a type applied to each part of lanes that pack two or four."""
+
+    def run(*sources: Value) -> Value:
+        result: Value = function(*(source.bits(part) for source in sources))
+        return result.bits(sources[0].type)
+
+    return run
 
 
 def float_bits(number: float) -> int:
