@@ -1,218 +1,218 @@
-"""The floating-point instructions as functions over lanes.
+"""The floating-point instructions as functions of values.
 
-Each function takes NumPy arrays (0-dimensional for constants) of the types that the instruction
-names and returns an array of its result type. NumPy's IEEE 754 arithmetic equals that of the GPU
-for add, subtract, multiply, divide and square root, rounded to nearest; all other operations are
-implemented here. The payload of a NaN result is not defined, except where PTX defines it.
+LLVM's add, subtract, multiply, divide, square root and fused multiply-add round to nearest even,
+as those of the GPU do. The other modes start from that result: they ask on which side of it the
+exact one lies. The payload of a NaN result is not defined, except where PTX defines it.
 """
 
 from __future__ import annotations
 
-import math
+import operator
 from collections.abc import Callable
-from fractions import Fraction
-from typing import Any, TypeAlias
-
-import numpy as np
+from functools import reduce
+from typing import TypeAlias
 
 from memlab.device.emulator.isa.rounding import (
-    LaneValues,
+    fast_two_sum,
     round_directed,
     round_sum,
     round_to_odd,
     round_value,
+    signed_zero,
+    to_float32,
     to_float64,
     two_sum,
 )
+from memlab.device.emulator.isa.values import (
+    F64,
+    S64,
+    Lowering,
+    Value,
+    absolute,
+    copy_sign,
+    fused_multiply_add,
+    is_finite,
+    is_nan,
+    over_packed_parts,  # noqa: F401 - until all is lowered
+    sign_bit,
+    square_root,
+    where,
+)
+from memlab.device.emulator.isa.values import maximum as integer_maximum
+from memlab.device.emulator.isa.values import minimum as integer_minimum
 
-Function: TypeAlias = Callable[..., Any]
-
-_F32_TIE_BITS = np.int64(0x1FFF_FFFF)  # the 29 bits of a float64's fraction that a float32 lacks
-_F32_TIE = np.int64(0x1000_0000)
-_F32_LEAST_NORMAL = 2.0**-126
+Function: TypeAlias = Lowering
 
 NAN_BITS = {"f16": 0x7FFF, "bf16": 0x7FFF, "f32": 0x7FFF_FFFF, "f64": 0x7FF8_0000_0000_0000}
 """The canonical NaN of each type (PTX ISA, "Floating Point Instructions")."""
 
-
-# --- Fused multiply-add --------------------------------------------------------------------
-
-
-def fma_f32(a: LaneValues, b: LaneValues, c: LaneValues) -> LaneValues:
-    """`a*b + c` in float32 with one rounding.
-
-    The product of two float32 is exact in float64. Rounding the float64 sum to float32 is a
-    second rounding only where that sum is itself rounded and lies on a tie of float32, or
-    where the result is subnormal; only those lanes need rounding to odd first.
-    """
-    product = np.multiply(a, b, dtype=np.float64)
-    total = np.add(product, c, dtype=np.float64)
-    suspicious = (total.view(np.int64) & _F32_TIE_BITS) == _F32_TIE
-    suspicious |= np.abs(total) < _F32_LEAST_NORMAL
-    if suspicious.any():
-        total = np.where(suspicious, round_to_odd(product, np.asarray(c, np.float64)), total)
-    return total.astype(np.float32)
-
-
-_DEKKER_SPLIT = 2.0**27 + 1  # Veltkamp's constant for 53 bits
-_SAFE_MINIMUM, _SAFE_MAXIMUM = 2.0**-800, 2.0**900  # between them no part of a product is lost
-
-
-def fma_f64(a: LaneValues, b: LaneValues, c: LaneValues) -> LaneValues:
-    """`a*b + c` in float64 with one rounding (Boldo and Melquiond 2008, algorithm Fma).
-
-    Where a part of the exact product could overflow or underflow, rational arithmetic decides.
-    """
-    a, b, c = np.broadcast_arrays(a, b, c)
-    high, low = _two_product(a, b)
-    middle, rest = two_sum(c, low)
-    upper, lower = two_sum(high, middle)
-    result = np.atleast_1d(upper + round_to_odd(lower, rest))
-    size = np.abs(result)
-    doubtful = np.flatnonzero(~((size > _SAFE_MINIMUM) & (size < _SAFE_MAXIMUM)))
-    if len(doubtful):
-        x, y, z = (np.atleast_1d(value)[doubtful] for value in (a, b, c))
-        simple = x * y + z
-        inexact = (x * y != 0) | ((x != 0) & (y != 0))
-        for lane in np.flatnonzero(inexact & np.isfinite(x) & np.isfinite(y) & np.isfinite(z)):
-            exact = Fraction(x[lane]) * Fraction(y[lane]) + Fraction(z[lane])
-            if exact:
-                simple[lane] = _nearest_f64(exact)
-        result[doubtful] = simple
-    return result.reshape(a.shape)
-
-
-def _two_product(a: LaneValues, b: LaneValues) -> tuple[LaneValues, LaneValues]:
-    """A float64 product and its exact rounding error (Dekker)."""
-    product = a * b
-    scaled = a * _DEKKER_SPLIT
-    a_high = scaled - (scaled - a)
-    a_low = a - a_high
-    scaled = b * _DEKKER_SPLIT
-    b_high = scaled - (scaled - b)
-    b_low = b - b_high
-    return product, a_low * b_low - (
-        ((product - a_high * b_high) - a_low * b_high) - a_high * b_low
-    )
-
-
-def _nearest_f64(exact: Fraction) -> float:
-    try:
-        return exact.numerator / exact.denominator  # Python divides integers correctly rounded
-    except OverflowError:
-        return math.inf if exact > 0 else -math.inf
+_LEAST_NORMAL = {16: 2.0**-14, 32: 2.0**-126, 64: 2.0**-1022}  # by the bits of the type
 
 
 # --- The operations in every mode ----------------------------------------------------------
 
-# Formats up to float32: an exact value as a pair of float64. A quotient or square root of
-# 24-bit significands is never so near a float32 or a tie that rounding it to 53 bits reaches it.
-_EXACT: dict[str, Function] = {
-    "add": lambda a, b: (a, b),
-    "sub": lambda a, b: (a, -b),
-    "mul": lambda a, b: _with_zero_low_part(a * b),
-    "fma": lambda a, b, c: (a * b, c),
-    "div": lambda a, b: _with_zero_low_part(a / b),
-    "rcp": lambda a: _with_zero_low_part(1.0 / a),
-    "sqrt": lambda a: _with_zero_low_part(np.sqrt(a)),
-}
-
 _NEAREST: dict[str, Function] = {
-    "add": np.add,
-    "sub": np.subtract,
-    "mul": np.multiply,
-    "fma": fma_f64,
-    "div": np.divide,
-    "rcp": np.reciprocal,
-    "sqrt": np.sqrt,
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "fma": fused_multiply_add,
+    "div": operator.truediv,
+    "rcp": lambda a: 1.0 / a,
+    "sqrt": square_root,
 }
-
-# What is missing from a float64 result: only its sign matters.
-_ROUNDING_ERRORS: dict[str, Function] = {
-    "add": lambda r, a, b: a + b - r,
-    "sub": lambda r, a, b: a - b - r,
-    "mul": lambda r, a, b: a * b - r,
-    "fma": lambda r, a, b, c: a * b + c - r,
-    "div": lambda r, a, b: (a - r * b) / b,
-    "rcp": lambda r, a: (1 - r * a) / a,
-    "sqrt": lambda r, a: a - r * r,
-}
-
-
-def _with_zero_low_part(value: LaneValues) -> tuple[LaneValues, LaneValues]:
-    return value, np.copysign(0.0, value)
 
 
 def rounded_operation(name: str, ptx_type: str, mode: str = "rn") -> Function:
     """An operation of a type in a rounding mode.
 
     Args:
-        name: `add`, `sub`, `mul`, `fma`, `div`, `rcp` or `sqrt`.
+        name: `add`, `sub`, `mul` or `fma`; for `f32` and `f64` also `div`, `rcp` or `sqrt`.
         ptx_type: `f16`, `bf16`, `f32` or `f64`.
-        mode: `rn`, `rz`, `rm` or `rp`.
+        mode: `rn`, `rz`, `rm` or `rp`; for `f16` and `bf16`, `rn`.
     """
-    if mode == "rn" and ptx_type in ("f32", "f64"):
-        return fma_f32 if (name, ptx_type) == ("fma", "f32") else _NEAREST[name]
-    if ptx_type == "f64":
-        return lambda *sources: _directed_f64(name, mode, *sources)
-
-    def run(*sources: LaneValues) -> LaneValues:
-        high, low = _EXACT[name](*(to_float64(source, ptx_type) for source in sources))
-        return round_sum(high, low, ptx_type, mode)
-
-    return run
-
-
-def _directed_f64(name: str, mode: str, *sources: LaneValues) -> LaneValues:
-    """Rational arithmetic a lane: no library function rounds float64 so, so it is rare."""
-    lanes = np.broadcast_arrays(*sources)
-    nearest = np.atleast_1d(_NEAREST[name](*lanes))
-    flat = [np.atleast_1d(values).ravel() for values in lanes]
-    missing = np.zeros(nearest.size)
-    finite = np.all([np.isfinite(values) for values in flat], axis=0) & ~np.isnan(nearest.ravel())
-    for lane in np.flatnonzero(finite):
-        value = nearest.flat[lane]
-        if math.isinf(value):  # overflow; a division by zero is exact
-            by_zero = name in ("div", "rcp") and flat[-1][lane] == 0
-            missing[lane] = 0.0 if by_zero else -value
-        else:
-            exact = _ROUNDING_ERRORS[name](
-                Fraction(value), *(Fraction(values[lane]) for values in flat)
-            )
-            missing[lane] = (exact > 0) - (exact < 0)
-    result = round_directed(nearest, missing.reshape(nearest.shape), mode)
-    if mode == "rm" and name in ("add", "sub", "fma"):
-        negative = np.logical_or(*map(np.signbit, _EXACT[name](*lanes)))
-        exact_zero = (nearest == 0) & (missing.reshape(nearest.shape) == 0)
-        result = np.where(exact_zero & negative, -0.0, result)
-    return result.reshape(lanes[0].shape)
+    if (name, ptx_type) in _OF_HALVES:
+        return _OF_HALVES[name, ptx_type]
+    if mode == "rn":
+        return _NEAREST[name]
+    if name == "sub":
+        return lambda a, b: _directed("add", mode, a, -b)
+    if (name, ptx_type) == ("fma", "f32"):
+        return lambda a, b, c: round_sum(a.to(F64) * b.to(F64), c.to(F64), "f32", mode)
+    return lambda *sources: _directed(name, mode, *sources)
 
 
-def flush_subnormals(value: LaneValues) -> LaneValues:
+def _through(widen: Callable[[Value, str], Value], operation: Function, ptx_type: str) -> Function:
+    """An operation on widened values of a type, rounded to it once."""
+    return lambda *sources: round_value(
+        operation(*(widen(source, ptx_type) for source in sources)), ptx_type
+    )
+
+
+# An exact sum of half-precision terms has more bits than a float32 or even a float64; rounding it
+# to odd there makes the second rounding harmless. A sum or a normal product in float32 has more
+# than twice the bits of either half-precision format, which makes it harmless without (Figueroa,
+# "When is double rounding innocuous?", 1995). LLVM itself computes f16 in float32, but for fma.
+_OF_HALVES: dict[tuple[str, str], Function] = {
+    ("fma", "f16"): _through(to_float32, lambda a, b, c: round_to_odd(a * b, c), "f16"),
+    ("add", "bf16"): _through(to_float32, operator.add, "bf16"),
+    ("sub", "bf16"): _through(to_float32, operator.sub, "bf16"),
+    ("mul", "bf16"): _through(to_float64, operator.mul, "bf16"),
+    ("fma", "bf16"): _through(to_float64, lambda a, b, c: round_to_odd(a * b, c), "bf16"),
+}
+
+
+def _directed(name: str, mode: str, *sources: Value) -> Value:
+    """An operation of float32 or float64 towards zero, down or up."""
+    nearest = _NEAREST[name](*sources)
+    error = where(
+        reduce(operator.and_, map(is_finite, sources)), _ERRORS[name](nearest, *sources), 0.0
+    )
+    result = round_directed(nearest, error, mode)
+    if mode == "rm" and name in ("add", "fma"):
+        a, b, *c = sources
+        return signed_zero(result, (nearest == 0) & (error == 0), *((a * b, *c) if c else (a, b)))
+    return result
+
+
+def _sign_of_sum(a: Value, b: Value, c: Value) -> Value:
+    """The sign of the exact `a*b + c`: -1, 0 or 1.
+
+    A result too small for the format is a zero of its sign; that of an exact zero is +0.
+    """
+    negative = sign_bit(fused_multiply_add(a, b, c))
+    positive = sign_bit(fused_multiply_add(-a, b, -c))
+    return where(negative, a.constant(-1), where(positive, a.constant(1), 0))
+
+
+_FRACTION_BITS, _EXPONENT_BIAS = 52, 1023  # of a float64
+_FAR = 300
+"""Powers of two between two terms beyond which only the sign of the lesser one matters."""
+
+
+def _error_of_fma(result: Value, a: Value, b: Value, c: Value) -> Value:
+    """A float64 of the sign of `a*b + c - result`, for finite sources.
+
+    The terms are scaled by one power of two so that none overflows or underflows, and added up
+    exactly (Shewchuk, "Adaptive precision floating-point arithmetic", 1997, `GROW-EXPANSION`).
+    """
+    (a, a_exponent), (b, b_exponent) = _split(a), _split(b)
+    (c, c_exponent), (near, near_exponent) = _split(c), _split(result)
+    high = a * b
+    # The product stays as it is, but where `c` is far larger; there `result` equals `c`.
+    exponent = where(high == 0, c_exponent, a_exponent + b_exponent)
+    scale = integer_maximum(exponent, c_exponent - _FAR)
+    c = _times_power(c, integer_maximum(c_exponent - scale, -_FAR))
+    near = _times_power(near, near_exponent - scale)
+    terms = [fused_multiply_add(a, b, -high), high]
+    for added in (c, -near):
+        total, grown = added, []
+        for term in terms:
+            total, rest = two_sum(total, term)
+            grown.append(rest)
+        terms = [*grown, total]
+    error = terms[0]
+    for term in terms[1:]:  # the largest of them that is not zero
+        error = where(term == 0, error, term)
+    return where(is_finite(result), error, -result)
+
+
+def _split(value: Value) -> tuple[Value, Value]:
+    """A finite float64 as a number from 1 to 2, or zero, times a power of two: its exponent."""
+    small = absolute(value) < _LEAST_NORMAL[64]
+    normal = where(small, value * 2.0**54, value)
+    bits = normal.bits(S64)
+    exponent = (bits >> _FRACTION_BITS & 0x7FF) - where(
+        small, bits.constant(_EXPONENT_BIAS + 54), _EXPONENT_BIAS
+    )
+    one_bits = _EXPONENT_BIAS << _FRACTION_BITS
+    number = ((bits & ~(0x7FF << _FRACTION_BITS)) | one_bits).bits(F64)
+    return where(value == 0, value, number), exponent
+
+
+def _times_power(value: Value, exponent: Value) -> Value:
+    """A float64 times a power of two between 2^-1000 and 2^1000."""
+    exponent = integer_maximum(integer_minimum(exponent, 1000), -1000)
+    return value * (exponent + _EXPONENT_BIAS << _FRACTION_BITS).bits(F64)
+
+
+# What is missing from the nearest result `r` of finite sources; only its sign is right. A result
+# that overflowed to infinity is too large.
+_ERRORS: dict[str, Function] = {
+    "add": lambda r, a, b: fast_two_sum(a, b)[1],
+    "mul": lambda r, a, b: _sign_of_sum(a, b, -r),
+    "fma": _error_of_fma,
+    "div": lambda r, a, b: where(b == 0, 0.0, copy_sign(a.constant(1), b) * _sign_of_sum(-r, b, a)),
+    "rcp": lambda r, a: _ERRORS["div"](r, a.constant(1), a),
+    "sqrt": lambda r, a: where(a > 0, _sign_of_sum(-r, r, a), 0.0),
+}
+
+
+# --- Modifiers -----------------------------------------------------------------------------
+
+
+def flush_subnormals(value: Value) -> Value:
     """Subnormal float32 or float16 values to zeros of their sign (`.ftz`)."""
-    if value.dtype.kind != "f" or value.dtype == np.float64:
+    if value.type.kind != "f" or value.type == F64:
         return value
-    least = np.finfo(value.dtype).smallest_normal
-    return np.where(np.abs(value) < least, np.copysign(value.dtype.type(0), value), value)
+    return _flush(value)
+
+
+def _flush(value: Value) -> Value:
+    least = _LEAST_NORMAL[value.type.bits]
+    return where(absolute(value) < least, copy_sign(value.constant(0), value), value)
 
 
 def with_ftz(function: Function) -> Function:
     """A function with subnormal sources and results flushed to zero (`.ftz`)."""
-
-    def run(*sources: LaneValues) -> Any:
-        result = function(*map(flush_subnormals, sources))
-        return flush_subnormals(result)
-
-    return run
+    return lambda *sources: flush_subnormals(function(*map(flush_subnormals, sources)))
 
 
 def with_saturation(function: Function) -> Function:
     """A function whose result is clamped to [0, 1], NaN to +0 (`.sat`)."""
 
-    def run(*sources: LaneValues) -> LaneValues:
-        result: LaneValues = function(*sources)
-        one, zero = result.dtype.type(1), result.dtype.type(0)
-        return np.where(result > 0, np.minimum(result, one), zero)
+    def run(*sources: Value) -> Value:
+        result: Value = function(*sources)
+        return where(result > 0, where(result < 1, result, 1.0), 0.0)
 
     return run
 
@@ -227,31 +227,33 @@ def with_modifiers(function: Function, ftz: str = "", sat: str = "") -> Function
 # --- Minimum, maximum, sign ----------------------------------------------------------------
 
 
-def canonicalize_nan(value: LaneValues, ptx_type: str) -> LaneValues:
+def canonicalize_nan(value: Value, ptx_type: str) -> Value:
     """Every NaN replaced by the canonical one."""
-    nan = np.array(NAN_BITS[ptx_type], f"u{value.dtype.itemsize}").view(value.dtype)
-    return np.where(np.isnan(value), nan, value)
+    nan = value.constant(NAN_BITS[ptx_type], value.type.unsigned).bits(value.type)
+    return where(is_nan(value), nan, value)
 
 
-def minimum(a: LaneValues, b: LaneValues, ptx_type: str = "f32", nan: bool = False) -> LaneValues:
+def minimum(a: Value, b: Value, ptx_type: str = "f32", nan: bool = False) -> Value:
     """The lesser; -0 is less than +0. A NaN yields the other value, or with `nan` itself."""
-    least = np.where(a == b, np.where(np.signbit(a), a, b), (np.minimum if nan else np.fmin)(a, b))
-    return canonicalize_nan(least, ptx_type)
+    return canonicalize_nan(a.call("llvm.minimum" if nan else "llvm.minimumnum", b), ptx_type)
 
 
-def maximum(a: LaneValues, b: LaneValues, ptx_type: str = "f32", nan: bool = False) -> LaneValues:
+def maximum(a: Value, b: Value, ptx_type: str = "f32", nan: bool = False) -> Value:
     """The greater; as `minimum`."""
-    most = np.where(a == b, np.where(np.signbit(a), b, a), (np.maximum if nan else np.fmax)(a, b))
-    return canonicalize_nan(most, ptx_type)
+    return canonicalize_nan(a.call("llvm.maximum" if nan else "llvm.maximumnum", b), ptx_type)
+
+
+def _is_subnormal(value: Value) -> Value:
+    return (absolute(value) < _LEAST_NORMAL[value.type.bits]) & (value != 0)
 
 
 TESTP_FUNCTIONS: dict[str, Function] = {
-    "finite": np.isfinite,
-    "infinite": np.isinf,
-    "number": lambda a: ~np.isnan(a),
-    "notanumber": np.isnan,
-    "normal": lambda a: np.isfinite(a) & ~TESTP_FUNCTIONS["subnormal"](a),
-    "subnormal": lambda a: (a != 0) & (np.abs(a) < np.finfo(a.dtype).smallest_normal),
+    "finite": is_finite,
+    "infinite": lambda a: absolute(a) == float("inf"),
+    "number": lambda a: ~is_nan(a),
+    "notanumber": is_nan,
+    "normal": lambda a: is_finite(a) & ~_is_subnormal(a),
+    "subnormal": _is_subnormal,
 }
 """`testp`; a zero is normal there, as an NVIDIA H200 answers."""
 
@@ -266,9 +268,7 @@ def rounded_from_float64(function: Function, ptx_type: str = "f32") -> Function:
     rsqrt, sqrt: relative), 2^-22.5 (ex2, relative), 2^-22 (lg2, absolute), 2^-20.5 (sin, cos on
     [-2pi, 2pi], absolute), 2^-11 (tanh, relative).
     """
-    return lambda *sources: round_value(
-        function(*(to_float64(s, ptx_type) for s in sources)), ptx_type
-    )
+    return _through(to_float64, function, ptx_type)
 
 
 def upper_half(function: Function) -> Function:
@@ -277,34 +277,32 @@ def upper_half(function: Function) -> Function:
     As `rcp.approx.ftz.f64` and `rsqrt.approx.ftz.f64`, which also flush subnormals.
     """
 
-    def run(value: LaneValues) -> LaneValues:
-        least = 2.0**-1022
-        flat = np.where(np.abs(value) < least, np.copysign(0.0, value), value)
-        bits = np.atleast_1d(function(flat)).view(np.uint64) & np.uint64(0xFFFF_FFFF_0000_0000)
-        result = bits.view(np.float64).reshape(np.shape(value))
-        return np.where(np.abs(result) < least, np.copysign(0.0, result), result)
+    def run(value: Value) -> Value:
+        bits = function(_flush(value)).bits(S64) & ~0xFFFF_FFFF
+        return _flush(bits.bits(F64))
 
     return run
 
 
-def approximate_quotient(a: LaneValues, b: LaneValues) -> LaneValues:
-    """`div.approx` in float64: a divisor above 2^126 counts as infinite (PTX ISA, `div`)."""
-    return np.asarray(a / np.where(np.abs(b) > 2.0**126, np.copysign(np.inf, b), b))
+def approximate_quotient(a: Value, b: Value) -> Value:
+    """`div.approx`: a divisor above 2^126 counts as infinite (PTX ISA, `div`)."""
+    infinite = copy_sign(b.constant(float("inf")), b)
+    return a / where(absolute(b) > 2.0**126, infinite, b)
 
 
-def choose_by_sign(a: LaneValues, b: LaneValues, c: LaneValues) -> LaneValues:
+def choose_by_sign(a: Value, b: Value, c: Value) -> Value:
     """`slct`: `a` where `c` is not negative, else `b`."""
-    return np.where(c >= 0, a, b)
+    return where(c >= 0, a, b)
 
 
-def choose_by_flushed_sign(a: LaneValues, b: LaneValues, c: LaneValues) -> LaneValues:
+def choose_by_flushed_sign(a: Value, b: Value, c: Value) -> Value:
     """`slct.ftz`: a subnormal `c` is zero."""
-    return np.where(flush_subnormals(c) >= 0, a, b)
+    return choose_by_sign(a, b, flush_subnormals(c))
 
 
-def inverse_root(value: LaneValues) -> LaneValues:
-    """`1/sqrt(a)` in float64."""
-    return np.asarray(1.0 / np.sqrt(value))
+def inverse_root(value: Value) -> Value:
+    """`1/sqrt(a)`, with a rounding of each."""
+    return 1.0 / square_root(value)
 
 
 # --- Halves and pairs ----------------------------------------------------------------------
@@ -314,36 +312,12 @@ def on_widened_values(function: Function, ptx_type: str) -> Function:
     """A function of values, over lanes of bf16 bits seen as float32; other types as they are."""
     if ptx_type != "bf16":
         return function
-    return lambda *sources: function(*(to_float64(s, "bf16").astype(np.float32) for s in sources))
+    return lambda *sources: function(*(to_float32(source, "bf16") for source in sources))
 
 
 def without_rounding(function: Function, ptx_type: str) -> Function:
     """A function that picks or changes values of a type without rounding them."""
     wide = on_widened_values(function, ptx_type)
-    if ptx_type != "bf16":
-        return wide
-    return lambda *sources: round_value(wide(*sources).astype(np.float64), "bf16")
-
-
-def over_packed_parts(function: Function, part: str) -> Function:
-    """A function of a type applied to each part of lanes that pack two or four.
-
-    Args:
-        function: Over lanes of `part`.
-        part: NumPy's name of the type of one part, such as `f2`.
-    """
-    dtype = np.dtype(part)
-
-    def parts(lanes: LaneValues) -> list[LaneValues]:
-        count = lanes.dtype.itemsize // dtype.itemsize
-        seen = np.ascontiguousarray(lanes).reshape(*np.shape(lanes), 1).view(dtype)
-        return [seen[..., index] for index in range(count)]
-
-    def run(*sources: LaneValues) -> LaneValues:
-        whole = sources[0].dtype
-        lanes_of_parts = zip(*map(parts, sources), strict=True)
-        results = np.broadcast_arrays(*(function(*lanes) for lanes in lanes_of_parts))
-        together = np.stack(results, axis=-1).astype(dtype, copy=False)
-        return np.ascontiguousarray(together).view(whole)[..., 0]
-
-    return run
+    return (
+        wide if ptx_type != "bf16" else lambda *sources: round_value(wide(*sources), "bf16", "rz")
+    )

@@ -13,51 +13,82 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-import numpy as np
+from memlab.device.emulator.isa.values import (
+    F16,
+    F32,
+    F64,
+    U16,
+    U32,
+    Value,
+    absolute,
+    is_nan,
+    sign_bit,
+    where,
+)
 
 LaneValues: TypeAlias = Any
-"""An array with an element per lane, or a NumPy scalar for all; its type is the instruction's."""
+
+_FORMATS = {"f16": F16, "f32": F32, "f64": F64}
+_BF16_NAN = 0x7FFF
 
 
-def two_sum(a: LaneValues, b: LaneValues) -> tuple[LaneValues, LaneValues]:
-    """A float64 sum and its exact rounding error (Knuth)."""
+def two_sum(a: Value, b: Value) -> tuple[Value, Value]:
+    """A sum of floats and its exact rounding error (Knuth)."""
     total = a + b
     virtual = total - a
     return total, (a - (total - virtual)) + (b - virtual)
 
 
-def round_to_odd(a: LaneValues, b: LaneValues) -> LaneValues:
-    """`a + b` in float64, rounded to odd where it is inexact."""
-    total, error = two_sum(a, b)
-    bits = np.atleast_1d(total).view(np.int64)
-    even = (bits & 1) == 0
-    inexact = (error != 0) & np.isfinite(total)
-    # Step one unit towards the exact sum; the neighbour of an even significand is odd.
-    away = np.where((error > 0) == (total > 0), 1, -1)
-    return np.where(inexact & even, bits + away, bits).view(np.float64).reshape(np.shape(total))
+def fast_two_sum(a: Value, b: Value) -> tuple[Value, Value]:
+    """As `two_sum`, by magnitude (Dekker): exact also where the terms are near overflow.
+
+    A sum that overflows has an error that is infinite too, of the other sign.
+    """
+    first = absolute(a) >= absolute(b)
+    larger, lesser = where(first, a, b), where(first, b, a)
+    total = larger + lesser
+    return total, lesser - (total - larger)
 
 
-def round_directed(nearest: LaneValues, error: LaneValues, mode: str) -> LaneValues:
-    """A value rounded in a mode, from its nearest float and the sign of the remaining error."""
+def round_to_odd(a: Value, b: Value) -> Value:
+    """`a + b` of floats, rounded to odd where it is inexact."""
+    return _make_odd(*two_sum(a, b))
+
+
+def round_directed(nearest: Value, error: Value, mode: str) -> Value:
+    """A value rounded in a mode, from its nearest float and the sign of the remaining error.
+
+    Args:
+        nearest: A zero has the sign of the exact value, if that is not zero.
+        error: The exact value minus `nearest`, of any type of the same sign.
+        mode: `rn`, `rz`, `rm` or `rp`.
+    """
     if mode == "rn":
         return nearest
+    bits = nearest.bits(nearest.type.signed)
+    negative = bits >> (nearest.type.bits - 1)  # 0 or -1
     if mode == "rz":
-        wrong, towards = error * np.sign(nearest) < 0, 0.0
+        wrong, next_bits = where(bits < 0, error > 0, error < 0), bits - 1
     elif mode == "rm":
-        wrong, towards = error < 0, -np.inf
+        wrong, next_bits = error < 0, bits + (~negative | 1)
     else:
-        wrong, towards = error > 0, np.inf
-    return np.where(wrong, np.nextafter(nearest, nearest.dtype.type(towards)), nearest)
+        wrong, next_bits = error > 0, bits + (negative | 1)
+    return where(wrong, next_bits, bits).bits(nearest.type)
 
 
-def to_float64(lanes: LaneValues, ptx_type: str) -> LaneValues:
+def to_float64(lanes: Value, ptx_type: str) -> Value:
     """Lanes of a floating-point type as float64, exactly."""
+    return to_float32(lanes, ptx_type).to(F64)
+
+
+def to_float32(lanes: Value, ptx_type: str) -> Value:
+    """Lanes of a type up to float32 as float32, exactly; float64 as it is."""
     if ptx_type == "bf16":
-        return (lanes.astype(np.uint32) << np.uint32(16)).view(np.float32).astype(np.float64)
-    return lanes.astype(np.float64)
+        return (lanes.to(U32) << 16).bits(F32)
+    return lanes if ptx_type == "f64" else lanes.to(F32)
 
 
-def round_sum(high: LaneValues, low: LaneValues, ptx_type: str, mode: str = "rn") -> LaneValues:
+def round_sum(high: Value, low: Value, ptx_type: str, mode: str = "rn") -> Value:
     """The exact value `high + low` as lanes of a floating-point type.
 
     Args:
@@ -67,35 +98,58 @@ def round_sum(high: LaneValues, low: LaneValues, ptx_type: str, mode: str = "rn"
         mode: `rn`, `rz`, `rm` or `rp`.
     """
     if ptx_type == "f64":
-        result = round_directed(*two_sum(high, low), mode)
-    elif ptx_type == "bf16":
-        return _round_bf16(round_to_odd(high, low), mode)
+        result = high + low if mode == "rn" else round_directed(*two_sum(high, low), mode)
     else:
-        odd = round_to_odd(high, low)
-        nearest = odd.astype(np.float16 if ptx_type == "f16" else np.float32)
-        result = round_directed(nearest, odd - nearest, mode)
-    if mode == "rm":  # a sum that is exactly zero is -0 unless both terms are +0 (IEEE 754, 6.3)
-        zero = (high + low == 0) & (np.signbit(high) | np.signbit(low))
-        result = np.where(zero, result.dtype.type(-0.0), result)
+        result = round_value(round_to_odd(high, low), ptx_type, mode)
+    return signed_zero(result, high + low == 0, high, low) if mode == "rm" else result
+
+
+def signed_zero(result: Value, zero: Value, *terms: Value) -> Value:
+    """In `rm`, a sum that is exactly zero is -0 unless all terms are +0 (IEEE 754, 6.3).
+
+    Args:
+        result: The sum rounded.
+        zero: Whether it is exactly zero.
+        *terms: The terms.
+    """
+    for term in terms:
+        result = where(zero & sign_bit(term), result.constant(-0.0), result)
     return result
 
 
-def round_value(value: LaneValues, ptx_type: str, mode: str = "rn") -> LaneValues:
-    """An exact value that is one float64 as lanes of a floating-point type."""
-    return round_sum(value, np.copysign(0.0, value), ptx_type, mode)
+def round_value(value: Value, ptx_type: str, mode: str = "rn") -> Value:
+    """An exact float of any type as lanes of a floating-point type."""
+    if ptx_type == "bf16":
+        return _round_bf16(_narrow_to_odd(value), mode)
+    target = _FORMATS[ptx_type]
+    if ptx_type == "f16":
+        value = _narrow_to_odd(value)
+    nearest = value.to(target)
+    if mode == "rn" or target.bits >= value.type.bits:
+        return nearest
+    return round_directed(nearest, value - nearest.to(value.type), mode)
 
 
-def _round_bf16(odd: LaneValues, mode: str) -> LaneValues:
-    """The upper half of a float32; `odd` holds more bits than the float32 between."""
-    nearest = odd.astype(np.float32)
-    truncated = np.atleast_1d(round_directed(nearest, odd - nearest, "rz")).view(np.uint32)
-    bits = truncated | (np.atleast_1d(nearest) != np.atleast_1d(odd)).astype(np.uint32)
-    kept = bits >> np.uint32(16)
-    away = np.zeros_like(kept)
+def _make_odd(nearest: Value, error: Value) -> Value:
+    """The float nearest to an exact value, rounded to odd by the error that remains."""
+    unsigned = nearest.type.unsigned
+    inexact = ((error < 0) | (error > 0)).to(unsigned)
+    truncated = round_directed(nearest, error, "rz").bits(unsigned)
+    return (truncated | inexact).bits(nearest.type)
+
+
+def _narrow_to_odd(value: Value) -> Value:
+    """A float64 as float32, rounded to odd; narrower types exactly."""
+    nearest = value.to(F32)
+    return _make_odd(nearest, value - nearest.to(F64)) if value.type == F64 else nearest
+
+
+def _round_bf16(value: Value, mode: str) -> Value:
+    """The upper half of a float32."""
+    bits = value.bits(U32)
     if mode == "rn":
-        away = (bits + np.uint32(0x7FFF) + (kept & np.uint32(1)) >> np.uint32(16)) - kept
+        bits = bits + ((bits >> 16 & 1) + 0x7FFF)
     elif mode != "rz":
-        towards = np.uint32(mode == "rm")
-        away = ((bits >> np.uint32(31) == towards) & (bits & np.uint32(0xFFFF) != 0)).astype("u4")
-    rounded = np.where(np.isnan(np.atleast_1d(odd)), np.uint32(0x7FFF), kept + away)
-    return rounded.astype(np.uint16).reshape(np.shape(odd))
+        away = sign_bit(value) if mode == "rm" else ~sign_bit(value)
+        bits = where(away, bits + 0xFFFF, bits)
+    return where(is_nan(value), _BF16_NAN, bits >> 16).to(U16)

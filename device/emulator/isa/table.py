@@ -8,6 +8,7 @@ table is refused before launch.
 from __future__ import annotations
 
 import itertools
+import operator
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -29,6 +30,13 @@ from memlab.device.emulator.isa import (
 from memlab.device.emulator.isa.address_space import WINDOWS, is_in_space
 from memlab.device.emulator.isa.arithmetic import Function
 from memlab.device.emulator.isa.rows import NUMPY_TYPES, TABLE, Kind, Row, find_row, op
+from memlab.device.emulator.isa.values import (
+    F32,
+    absolute,
+    copy_sign,
+    element_type,
+    over_packed_parts,
+)
 from memlab.device.emulator.ptx.parser import TYPE_BYTES
 
 __all__ = ["NUMPY_TYPES", "TABLE", "Kind", "Row", "find_row"]
@@ -223,19 +231,20 @@ for name, flops, flops_f64 in (("div", 10, 15), ("rcp", 5, 10), ("sqrt", 6, 13))
         function = _operation(name, number)
         modes = "{.rn,.rz,.rm,.rp}"
         op(f"{name}{modes}{modifiers}.{number}", None, number, sources, make=function, flops=count)
-for name, function in (("add", np.add), ("sub", np.subtract), ("mul", np.multiply)):
+for name in ("add", "sub", "mul"):
+    function = arithmetic.rounded_operation(name, "f32")
     op(
         f"{name}{{,.rn}}.f32x2",
-        arithmetic.over_packed_parts(function, "f4"),
+        over_packed_parts(function, F32),
         "b64",
         "b64 b64",
         flops=2,
     )
-    flushed = arithmetic.over_packed_parts(arithmetic.with_ftz(function), "f4")
+    flushed = over_packed_parts(arithmetic.with_ftz(function), F32)
     op(f"{name}{{,.rn}}.ftz.f32x2", flushed, "b64", "b64 b64", flops=2)
 op(
     "fma.rn.f32x2",
-    arithmetic.over_packed_parts(arithmetic.fma_f32, "f4"),
+    over_packed_parts(arithmetic.rounded_operation("fma", "f32"), F32),
     "b64",
     "b64 b64 b64",
     flops=4,
@@ -262,11 +271,11 @@ op("rcp.approx.ftz.f64", arithmetic.upper_half(np.reciprocal), "f64", "f64")
 op("rsqrt.approx.ftz.f64", arithmetic.upper_half(arithmetic.inverse_root), "f64", "f64")
 op("rsqrt.approx.f64", arithmetic.inverse_root, "f64", "f64", flops=8)
 
-op("neg{,.ftz}.f32", make=partial(arithmetic.with_modifiers, np.negative), to="f32", of="f32")
-op("abs{,.ftz}.f32", make=partial(arithmetic.with_modifiers, np.abs), to="f32", of="f32")
-op("neg.f64", np.negative, "f64", "f64")
-op("abs.f64", np.abs, "f64", "f64")
-op("copysign.{f32,f64}", lambda a, b: np.copysign(b, a), "{0}", "{0} {0}")
+op("neg{,.ftz}.f32", make=partial(arithmetic.with_modifiers, operator.neg), to="f32", of="f32")
+op("abs{,.ftz}.f32", make=partial(arithmetic.with_modifiers, absolute), to="f32", of="f32")
+op("neg.f64", operator.neg, "f64", "f64")
+op("abs.f64", absolute, "f64", "f64")
+op("copysign.{f32,f64}", lambda a, b: copy_sign(b, a), "{0}", "{0} {0}")
 op(
     "testp.{finite,infinite,number,notanumber,normal,subnormal}.{f32,f64}",
     make=lambda test, _: arithmetic.TESTP_FUNCTIONS[test],
@@ -291,7 +300,7 @@ for number in ("f16", "bf16"):
         modes, count = ("{.rn}", 3) if name == "fma" else ("{,.rn}", 2)
         pattern = f"{name}{modes}{modifiers}"
         op(f"{pattern}.{number}", None, number, " ".join([number] * count), make=function)
-        packed = partial(conversion.over_packed_halves, ptx_type=number)
+        packed = partial(over_packed_parts, part=element_type(number))
         op(
             f"{pattern}.{both}",
             None,
@@ -304,8 +313,8 @@ for number in ("f16", "bf16"):
     op(f"fma.rn.relu.{both}", packed(function), both, f"{both} {both} {both}")
     seen_as = "f16" if number == "f16" else "f32"
     unary = {
-        "neg": arithmetic.without_rounding(np.negative, number),
-        "abs": arithmetic.without_rounding(np.abs, number),
+        "neg": arithmetic.without_rounding(operator.neg, number),
+        "abs": arithmetic.without_rounding(absolute, number),
         "tanh.approx": arithmetic.rounded_from_float64(np.tanh, number),
         f"ex2.approx{'.ftz' if number == 'bf16' else ''}": arithmetic.rounded_from_float64(
             np.exp2, number
@@ -500,10 +509,11 @@ _ATOMICS: dict[str, tuple[str, Function]] = {
     "dec": ("u32", integers.decrement),
 }
 _HALF_SUMS: dict[str, Function] = {
-    "f16": np.add,
-    "bf16": arithmetic.rounded_operation("add", "bf16"),
-    "f16x2": arithmetic.over_packed_parts(np.add, "f2"),
-    "bf16x2": arithmetic.over_packed_parts(arithmetic.rounded_operation("add", "bf16"), "u2"),
+    number: arithmetic.rounded_operation("add", number) for number in ("f16", "bf16")
+}
+_HALF_SUMS |= {
+    f"{number}x2": over_packed_parts(function, element_type(number))
+    for number, function in _HALF_SUMS.items()
 }
 for suffix, space in (("", "generic"), (".global", "global"), (".shared", "shared")):
     for name, (types, function) in _ATOMICS.items():
@@ -513,7 +523,7 @@ for suffix, space in (("", "generic"), (".global", "global"), (".shared", "share
         name = f"add.noftz.{number}"
         op(f"atom{suffix}.{name}", function, number, number, kind="atomic", space=space)
         op(f"red{suffix}.{name}", function, "", number, kind="reduce", space=space)
-    in_vectors: dict[str, Function] = {"f32": np.add, **_HALF_SUMS}
+    in_vectors: dict[str, Function] = {"f32": operator.add, **_HALF_SUMS}
     for number, count in itertools.product(in_vectors, (2, 4, 8)):
         if count * TYPE_BYTES[number] > 16 or space == "shared":
             continue
