@@ -563,14 +563,14 @@ op("match.all.sync.{b32,b64} d|p", warp.match_all, "u32 pred", "{0} u32", kind="
 op("match.all.sync.{b32,b64}", warp.first_result(warp.match_all), "u32", "{0} u32", kind="warp")
 op("elect.sync d|p", warp.elect, "u32 pred", "u32", kind="warp")
 for name, reduction, identity, types in (
-    ("add", np.add, 0, "u32,s32"),
-    ("min", np.minimum, 0xFFFF_FFFF, "u32"),
-    ("min", np.minimum, 0x7FFF_FFFF, "s32"),
-    ("max", np.maximum, 0, "u32"),
-    ("max", np.maximum, -0x8000_0000, "s32"),
-    ("and", np.bitwise_and, 0xFFFF_FFFF, "b32"),
-    ("or", np.bitwise_or, 0, "b32"),
-    ("xor", np.bitwise_xor, 0, "b32"),
+    ("add", "add", 0, "u32,s32"),
+    ("min", "umin", 0xFFFF_FFFF, "u32"),
+    ("min", "smin", 0x7FFF_FFFF, "s32"),
+    ("max", "umax", 0, "u32"),
+    ("max", "smax", -0x8000_0000, "s32"),
+    ("and", "and", 0xFFFF_FFFF, "b32"),
+    ("or", "or", 0, "b32"),
+    ("xor", "xor", 0, "b32"),
 ):
     function = warp.reduce_members(reduction, identity)
     op(f"redux.sync.{name}.{{{types}}}", function, "{0}", "{0} u32", kind="warp")

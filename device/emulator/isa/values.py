@@ -10,7 +10,7 @@ to nearest even and keeps subnormals.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -413,6 +413,56 @@ def broadcast(value: Value, lanes: int) -> Value:
     first = b.insert_element(ir.Constant(kind, ir.Undefined), value.ir, zero)
     mask = ir.Constant(ir.VectorType(ir.IntType(32), lanes), [zero] * lanes)
     return Value(b, b.shuffle_vector(first, ir.Constant(kind, ir.Undefined), mask), value.type)
+
+
+def constant_numbers(value: Value) -> tuple[int, ...] | None:
+    """The lanes of an integer constant; None for a value that is computed."""
+    same = known_bits(value)
+    if same is not None:
+        return (same,) * value.lanes
+    lanes = value.ir.constant if isinstance(value.ir, ir.Constant) else None
+    return tuple(lane.constant for lane in lanes) if isinstance(lanes, list) else None
+
+
+def shuffled(value: Value, lanes: Iterable[int], behind: Value | None = None) -> Value:
+    """Some lanes of a vector, in a constant order.
+
+    Args:
+        value: The vector.
+        lanes: The number of the lane that each lane of the result holds.
+        behind: A vector whose lanes count on from the first one's.
+    """
+    numbers = [ir.Constant(ir.IntType(32), lane) for lane in lanes]
+    mask = ir.Constant(ir.VectorType(ir.IntType(32), len(numbers)), numbers)
+    other = ir.Constant(value.ir.type, ir.Undefined) if behind is None else behind.ir
+    return Value(value.builder, value.builder.shuffle_vector(value.ir, other, mask), value.type)
+
+
+def internal_function(
+    builder: ir.IRBuilder,
+    name: str,
+    result: ir.Type,
+    arguments: Sequence[ir.Type],
+    write: Callable[..., None],
+) -> ir.Function:
+    """A function that the code of a module shares; its first use defines it.
+
+    Args:
+        builder: A builder of the module.
+        name: Its name.
+        result: The type of its result.
+        arguments: The types of its arguments.
+        write: Writes its body: `write(builder, *arguments)`.
+    """
+    known = builder.module.globals.get(name)
+    if known is not None:
+        return known
+    function = ir.Function(builder.module, ir.FunctionType(result, arguments), name)
+    function.linkage = "internal"
+    function.attributes.add("noinline")
+    function.attributes.add("nounwind")
+    write(ir.IRBuilder(function.append_basic_block("entry")), *function.args)
+    return function
 
 
 def combine(low: Value, high: Value) -> Value:

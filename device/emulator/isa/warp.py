@@ -1,164 +1,270 @@
 """The instructions that a warp executes together: shuffles, votes, matches and reductions.
 
-Every array has shape (warps, 32). `active` marks the lanes that execute the instruction. The member
-mask of a lane names the lanes that take part with it (PTX ISA, chapters 9.7.8 and 9.7.13).
+Sources and results are values of 32 lanes. `active` marks the lanes that execute the instruction;
+the results of other lanes mean nothing. The member mask of a lane names the lanes that take part
+with it (PTX ISA, chapters 9.7.8 and 9.7.13). It is the same constant for all lanes in nearly all
+code, which then needs no loop.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from llvmlite import ir
 from numpy.typing import NDArray
 
-from memlab.device.emulator.isa.arithmetic import Function
-from memlab.device.emulator.isa.rounding import LaneValues
+from memlab.device.emulator.isa.values import (
+    PRED,
+    S32,
+    U32,
+    ElementType,
+    Lowering,
+    Value,
+    broadcast,
+    constant_numbers,
+    extract,
+    internal_function,
+    intrinsic,
+    known_bits,
+    shaped,
+    shuffled,
+    where,
+)
 
-Mask = NDArray[np.bool_]
+LANES = range(32)
+_I32 = ir.IntType(32)
+_WORDS = ir.VectorType(_I32, 32)
 
-_LANE = np.arange(32, dtype=np.uint32)
-_EVERY_LANE = np.uint32(0xFFFF_FFFF)
-
-
-UNDEFINED = np.uint32(0xFFFF_FFFF)
+UNDEFINED = 0xFFFF_FFFF
 """The value that a shuffle reads from a lane that takes no part, which PTX leaves undefined. It is
 a NaN in every floating-point width, so that it shows in results."""
 
 
-def source_lanes(mode: str, b: LaneValues, c: LaneValues) -> tuple[LaneValues, Mask]:
-    """The lane that each lane reads in a `shfl.sync`, and whether it is in range; else its own."""
-    step, clamp = (b & np.uint32(31)).astype(np.int64), c & np.uint32(31)
-    segment = c >> np.uint32(8) & np.uint32(31)
-    lowest = (_LANE & segment).astype(np.int64)
-    highest = (_LANE & segment | clamp & ~segment).astype(np.int64)
+# --- Masks and lanes -------------------------------------------------------------------------
+
+
+def _is_set(mask: Value, lane: Value) -> Value:
+    return mask >> lane.to(U32) & 1 != 0
+
+
+def _lowest(bits: Value) -> Value:
+    """The number of the lowest bit that is set in a single number; 0 for none."""
+    return bits.call("llvm.cttz", flag=False) & 31
+
+
+# --- Shuffles --------------------------------------------------------------------------------
+
+
+def source_lanes(mode: str, b: Value, c: Value) -> tuple[Value, Value]:
+    """The lane that each lane reads in a `shfl.sync`, and whether it is in range; else its own.
+
+    Both are constants if `b` and `c` are.
+    """
+    lane = _constant(b, LANES, S32)
+    steps, bounds = constant_numbers(b), constant_numbers(c)
+    if steps is None or bounds is None:
+        source, in_range = _source_lane(mode, lane, b.to(S32), c.to(S32))
+        return where(in_range, source, lane), in_range
+    pairs = [_source_lane(mode, *numbers) for numbers in zip(LANES, steps, bounds, strict=True)]
+    read = [source if valid else own for own, (source, valid) in zip(LANES, pairs, strict=True)]
+    return _constant(b, read, S32), _constant(b, [valid for _, valid in pairs], PRED)
+
+
+def _source_lane(mode: str, lane: Any, b: Any, c: Any) -> tuple[Any, Any]:
+    """The lane read and whether it is in range, of values of all lanes or of numbers of one."""
+    step, clamp, segment = b & 31, c & 31, c >> 8 & 31
+    bound = lane & segment | clamp & ~segment
     if mode == "up":
-        source = _LANE - step
-    elif mode == "down":
-        source = _LANE + step
+        return lane - step, lane - step >= bound
+    if mode == "down":
+        source = lane + step
     elif mode == "bfly":
-        source = _LANE ^ step
+        source = lane ^ step
     else:
-        source = lowest | (step & ~segment.astype(np.int64))
-    in_range = source >= highest if mode == "up" else source <= highest
-    return np.where(in_range, source, _LANE), in_range
+        source = lane & segment | step & ~segment
+    return source, source <= bound
 
 
-def is_source_participating(active: Mask, source: LaneValues, mask: LaneValues) -> Mask:
-    """Whether the lane that each lane reads takes part in the shuffle with it.
+def _constant(of: Value, numbers: Sequence[int], element: ElementType) -> Value:
+    kind = shaped(element, len(numbers))
+    lanes = [ir.Constant(element.ir, int(number)) for number in numbers]
+    return Value(of.builder, ir.Constant(kind, lanes), element)
+
+
+def is_source_participating(active: Value, source: Value, mask: Value) -> Value:
+    """Whether the lane that each active lane reads takes part in the shuffle with it.
 
     It does if the reader's mask names it, and also if both lanes have the same mask.
     """
-    named = (mask >> source.astype(np.uint32) & np.uint32(1)) == 1
-    together = named | (np.take_along_axis(mask, source, axis=1) == mask)
-    return np.asarray((together & np.take_along_axis(active, source, axis=1)) | (source == _LANE))
+    executes = _is_set(broadcast(active.bits(U32), 32), source)
+    if known_bits(mask) is not None:
+        return executes
+    return executes & (_is_set(mask, source) | (permuted(mask, source) == mask))
 
 
-def shuffle(mode: str) -> Callable[..., tuple[LaneValues, LaneValues]]:
+def permuted(value: Value, source: Value) -> Value:
+    """A value of 32 bits from the lane that each lane names."""
+    numbers = constant_numbers(source)
+    if numbers is not None:
+        return shuffled(value, numbers)
+    b = value.builder
+    permute = internal_function(b, "permute_lanes", _WORDS, [_WORDS, _WORDS], _write_permutation)
+    return Value(b, b.call(permute, [value.ir, source.ir]), value.type)
+
+
+def _write_permutation(b: ir.IRBuilder, value: ir.Value, source: ir.Value) -> None:
+    # LLVM has no instruction for it. Loads one by one are faster than `llvm.masked.gather`.
+    memory = b.alloca(_WORDS)
+    b.store(value, memory)
+    result: ir.Value = ir.Constant(_WORDS, ir.Undefined)
+    for lane in map(_I32, LANES):
+        place = b.gep(memory, [b.extract_element(source, lane)], source_etype=_I32)
+        result = b.insert_element(result, b.load(place, typ=_I32), lane)
+    b.ret(result)
+
+
+def shuffle(mode: str) -> Lowering:
     """`shfl.sync` in mode `up`, `down`, `bfly` or `idx`: the value, and whether it was in range."""
 
-    def run(
-        active: Mask, value: LaneValues, b: LaneValues, c: LaneValues, mask: LaneValues
-    ) -> tuple[LaneValues, LaneValues]:
+    def run(active: Value, value: Value, b: Value, c: Value, mask: Value) -> tuple[Value, Value]:
         source, in_range = source_lanes(mode, b, c)
-        read = np.take_along_axis(value, source, axis=1)
-        if not (active.all() and (mask == _EVERY_LANE).all()):
-            read = np.where(is_source_participating(active, source, mask), read, UNDEFINED)
-        return read, in_range
+        takes_part = is_source_participating(active, source, mask)
+        return where(takes_part, permuted(value, source), UNDEFINED), in_range
 
     return run
 
 
-def _member_groups(active: Mask, mask: LaneValues) -> Iterator[tuple[Mask, Mask]]:
-    """For each distinct member mask: the lanes that have it, and those of them that it names."""
-    for members in np.unique(mask[active]):
-        lanes = active & (mask == members)
-        yield lanes, lanes & ((members >> _LANE) & np.uint32(1) == 1)
+# --- Over the members ------------------------------------------------------------------------
 
 
-def _over_members(
-    active: Mask, mask: LaneValues, dtype: Any, function: Callable[[Mask], LaneValues]
-) -> LaneValues:
-    """A value per warp, computed from its members and returned to each of them."""
-    result = np.zeros(active.shape, dtype)
-    for lanes, members in _member_groups(active, mask):
-        np.copyto(result, function(members)[:, None], where=lanes)
-    return result
+def _for_each_group(
+    active: Value,
+    mask: Value,
+    element: ElementType,
+    function: Callable[..., Value],
+    *others: Value,
+) -> Value:
+    """A number for each group of active lanes with one member mask, in all lanes of the group.
+
+    Args:
+        active: The active lanes.
+        mask: The member masks.
+        element: The type of the number.
+        function: From the bits of the group's lanes, their mask, and their numbers of `others`, to
+            the number of the group; all are single numbers.
+        *others: Further values that are the same in all lanes of a group.
+    """
+    b, active_bits = active.builder, active.bits(U32)
+    members = known_bits(mask)
+    if members is not None and not others:
+        return broadcast(function(active_bits, active_bits.constant(members)), 32)
+    start, loop, end = b.block, b.append_basic_block("groups"), b.append_basic_block("grouped")
+    b.branch(loop)
+    b.position_at_end(loop)
+    kind = shaped(element, 32)
+    remaining, result = Value(b, b.phi(_I32), U32), Value(b, b.phi(kind), element)
+    first = _lowest(remaining).ir
+    keys = [extract(value, first) for value in (mask, *others)]
+    lanes = remaining
+    for value, key in zip((mask, *others), keys, strict=True):
+        lanes = lanes & (value == broadcast(key, 32)).bits(U32)
+    found = where(lanes.bits(PRED), broadcast(function(lanes, *keys), 32), result)
+    others_remaining = remaining ^ lanes
+    remaining.ir.add_incoming(active_bits.ir, start)
+    remaining.ir.add_incoming(others_remaining.ir, b.block)
+    result.ir.add_incoming(ir.Constant(kind, None), start)
+    result.ir.add_incoming(found.ir, b.block)
+    b.cbranch((others_remaining != 0).ir, loop, end)
+    b.position_at_end(end)
+    return found
 
 
-def _ballot_bits(lanes: Mask) -> LaneValues:
-    """The lanes of each warp as a bit mask."""
-    return (lanes * (np.uint32(1) << _LANE)).sum(axis=1, dtype=np.uint32)
-
-
-def vote(kind: str) -> Function:
+def vote(kind: str) -> Lowering:
     """`vote.sync`: `all`, `any`, `uni` or `ballot`."""
-    over: dict[str, Callable[[LaneValues, Mask], LaneValues]] = {
-        "all": lambda p, members: (p | ~members).all(axis=1),
-        "any": lambda p, members: (p & members).any(axis=1),
-        "uni": lambda p, members: (p | ~members).all(axis=1) | ~(p & members).any(axis=1),
-        "ballot": lambda p, members: _ballot_bits(p & members),
+    over: dict[str, Callable[[Value, Value], Value]] = {
+        "all": lambda true, members: true == members,
+        "any": lambda true, members: true != 0,
+        "uni": lambda true, members: (true == members) | (true == 0),
+        "ballot": lambda true, members: true,
     }
-    dtype = np.uint32 if kind == "ballot" else np.bool_
-    return lambda active, p, mask: _over_members(active, mask, dtype, lambda m: over[kind](p, m))
+
+    def run(active: Value, p: Value, mask: Value) -> Value:
+        true = p.bits(U32)
+        return _for_each_group(
+            active,
+            mask,
+            U32 if kind == "ballot" else PRED,
+            lambda lanes, named: over[kind](true & lanes & named, lanes & named),
+        )
+
+    return run
 
 
-def active_mask(active: Mask) -> LaneValues:
+def active_mask(active: Value) -> Value:
     """`activemask`."""
-    return np.broadcast_to(_ballot_bits(active)[:, None], active.shape)
+    return broadcast(active.bits(U32), 32)
 
 
-def match_any(active: Mask, value: LaneValues, mask: LaneValues) -> LaneValues:
+def match_any(active: Value, value: Value, mask: Value) -> Value:
     """`match.any.sync`: the members that hold the same value as each lane."""
-    result = np.zeros(active.shape, np.uint32)
-    for lanes, members in _member_groups(active, mask):
-        same = (value[:, :, None] == value[:, None, :]) & members[:, None, :]
-        found = (same * (np.uint32(1) << _LANE)).sum(axis=2, dtype=np.uint32)
-        np.copyto(result, found, where=lanes)
-    return result
+    return _for_each_group(active, mask, U32, lambda lanes, named, _: lanes & named, value)
 
 
-def match_all(active: Mask, value: LaneValues, mask: LaneValues) -> tuple[LaneValues, LaneValues]:
+def match_all(active: Value, value: Value, mask: Value) -> tuple[Value, Value]:
     """`match.all.sync`: the members where all hold one value, else 0; and whether they do."""
-    result = np.zeros(active.shape, np.uint32)
-    for lanes, members in _member_groups(active, mask):
-        first = np.take_along_axis(value, members.argmax(axis=1)[:, None], axis=1)
-        same = ((value == first) | ~members).all(axis=1)
-        np.copyto(result, np.where(same, _ballot_bits(members), np.uint32(0))[:, None], where=lanes)
+
+    def members_if_same(lanes: Value, named: Value) -> Value:
+        members = lanes & named
+        first = extract(value, _lowest(members).ir)
+        same = (value == broadcast(first, 32)).bits(U32)
+        return where((members & ~same) == 0, members, 0)
+
+    result = _for_each_group(active, mask, U32, members_if_same)
     return result, result != 0
 
 
-def reduce_members(function: np.ufunc, identity: int) -> Function:
-    """`redux.sync`: all members' values combined by a function with an identity."""
+def reduce_members(name: str, identity: int) -> Lowering:
+    """`redux.sync`: all members' values combined by a function with an identity.
 
-    def run(active: Mask, value: LaneValues, mask: LaneValues) -> LaneValues:
-        neutral = np.array(identity).astype(value.dtype)
+    Args:
+        name: The function, as in LLVM's `llvm.vector.reduce`.
+        identity: Its identity.
+    """
 
-        def combined(members: Mask) -> LaneValues:
-            lanes = np.where(members, value, neutral)
-            return np.asarray(function.reduce(lanes, axis=1, dtype=value.dtype))
+    def run(active: Value, value: Value, mask: Value) -> Value:
+        b, kind = value.builder, value.ir.type
+        reduce = intrinsic(b, f"llvm.vector.reduce.{name}", _I32, [kind], "v32i32")
 
-        return _over_members(active, mask, value.dtype, combined)
+        def combined(lanes: Value, named: Value) -> Value:
+            taken = where((lanes & named).bits(PRED), value, identity)
+            return Value(b, b.call(reduce, [taken.ir]), value.type)
+
+        return _for_each_group(active, mask, value.type, combined)
 
     return run
 
 
-def elect(active: Mask, mask: LaneValues) -> tuple[LaneValues, LaneValues]:
+def elect(active: Value, mask: Value) -> tuple[Value, Value]:
     """`elect.sync`: the lowest member, and whether the lane is it."""
-    leader = _over_members(active, mask, np.uint32, lambda m: m.argmax(axis=1).astype(np.uint32))
-    return leader, leader == _LANE
+    leader = _for_each_group(active, mask, U32, lambda lanes, named: _lowest(lanes & named))
+    return leader, leader == _constant(leader, LANES, U32)
 
 
-def block_vote(kind: str) -> Function:
+def first_result(function: Lowering) -> Lowering:
+    """A function without its second result."""
+    return lambda *sources: function(*sources)[0]
+
+
+# --- Blocks ----------------------------------------------------------------------------------
+
+
+def block_vote(kind: str) -> Callable[..., Any]:
     """`bar.red` after its barrier: a reduction over a block, with arrays (blocks, threads)."""
-    over: dict[str, Callable[[Mask, LaneValues], LaneValues]] = {
+    over: dict[str, Callable[[NDArray[np.bool_], Any], Any]] = {
         "popc": lambda active, p: (p & active).sum(axis=1, dtype=np.uint32),
         "and": lambda active, p: (p | ~active).all(axis=1),
         "or": lambda active, p: (p & active).any(axis=1),
     }
     return lambda active, p: np.broadcast_to(over[kind](active, p)[:, None], active.shape)
-
-
-def first_result(function: Function) -> Function:
-    """A function without its second result."""
-    return lambda *sources: function(*sources)[0]
