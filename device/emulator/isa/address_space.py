@@ -6,11 +6,14 @@ constant and parameter memory have windows of their own, and everything else is 
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator
+from functools import reduce
 from typing import Any, TypeAlias
 
-import numpy as np
 from numpy.typing import NDArray
+
+from memlab.device.emulator.isa.values import Value
 
 Lanes: TypeAlias = NDArray[Any]
 
@@ -19,9 +22,10 @@ SHARED_WINDOW = 0x7E00_0000_0000
 LOCAL_WINDOW = 0x7D00_0000_0000
 CONST_WINDOW = 0x7C00_0000_0000
 PARAM_WINDOW = 0x7B00_0000_0000
-WINDOW_BYTES = 1 << 40
-"""The windows lie far apart, so that a stray address is in none. The values are this emulator's
-own: no GPU documents its own."""
+WINDOW_BITS = 40
+WINDOW_BYTES = 1 << WINDOW_BITS
+"""The windows are aligned and lie far apart, so that a stray address is in none. The values are
+this emulator's own: no GPU documents its own."""
 WINDOWS = {
     "global": GLOBAL_BASE,
     "shared": SHARED_WINDOW,
@@ -32,16 +36,13 @@ WINDOWS = {
 """The first generic address of each state space."""
 
 
-def is_in_space(space: str, address: Lanes) -> Lanes:
+def is_in_space(space: str, address: Value) -> Value:
     """Whether generic addresses lie in a state space; an address in no window is global."""
-    inside = {
-        name: (address >= np.uint64(start)) & (address < np.uint64(start + WINDOW_BYTES))
-        for name, start in WINDOWS.items()
-        if name != "global"
-    }
-    if space == "global":
-        return np.asarray(~np.logical_or.reduce(list(inside.values())))
-    return inside[space]
+    window = address >> WINDOW_BITS
+    if space != "global":
+        return window == WINDOWS[space] >> WINDOW_BITS
+    others = (start >> WINDOW_BITS for name, start in WINDOWS.items() if name != "global")
+    return reduce(operator.and_, (window != other for other in others))
 
 
 def split_by_space(address: Lanes, lanes: Lanes) -> Iterator[tuple[str, int, Lanes]]:

@@ -1,112 +1,136 @@
-"""The comparisons of `setp` and `set` (PTX ISA, chapters 9.7.6 and 9.7.7)."""
+"""The comparisons of `setp` and `set` and the selections, lowered to LLVM.
+
+The definitions are those of the PTX ISA, chapters 9.7.6 and 9.7.7.
+"""
 
 from __future__ import annotations
 
-import numpy as np
+import operator
 
-from memlab.device.emulator.isa.arithmetic import Function, flush_subnormals, on_widened_values
-from memlab.device.emulator.isa.rounding import LaneValues
+from memlab.device.emulator.isa.arithmetic import flush_subnormals
+from memlab.device.emulator.isa.values import (
+    F16,
+    F32,
+    PRED,
+    U16,
+    U32,
+    ElementType,
+    Lowering,
+    Value,
+    element_type,
+    over_packed_parts,
+    where,
+)
 
-ORDERED: dict[str, Function] = {
-    "eq": np.equal,
-    "ne": lambda a, b: (a < b) | (a > b),
-    "lt": np.less,
-    "le": np.less_equal,
-    "gt": np.greater,
-    "ge": np.greater_equal,
-}
-"""Comparisons that are false where either operand is a NaN."""
+ORDERED = ("eq", "ne", "lt", "le", "gt", "ge", "num")
+"""Comparisons that are false where either operand is a NaN, and the test for none."""
+UNORDERED = ("equ", "neu", "ltu", "leu", "gtu", "geu", "nan")
+"""Comparisons that are true where either operand is a NaN, and the test for one."""
 
-UNORDERED: dict[str, Function] = {
-    "equ": lambda a, b: ~((a < b) | (a > b)),
-    "neu": np.not_equal,
-    "ltu": lambda a, b: ~(a >= b),
-    "leu": lambda a, b: ~(a > b),
-    "gtu": lambda a, b: ~(a <= b),
-    "geu": lambda a, b: ~(a < b),
-    "num": lambda a, b: ~(np.isnan(a) | np.isnan(b)),
-    "nan": lambda a, b: np.isnan(a) | np.isnan(b),
-}
-"""Comparisons that are true where either operand is a NaN, and the tests for one."""
+_RELATIONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+_RELATIONS |= {"lo": "<", "ls": "<=", "hi": ">", "hs": ">="}  # of unsigned integers
+_RELATIONS |= {f"{name}u": _RELATIONS[name] for name in ORDERED[:6]}
+_RELATIONS |= {"num": "ord", "nan": "uno"}
 
-
-_UNSIGNED = {"lo": "lt", "ls": "le", "hi": "gt", "hs": "ge"}
-_COMBINERS: dict[str, Function] = {
-    "and": np.logical_and,
-    "or": np.logical_or,
-    "xor": np.logical_xor,
+_COMBINERS: dict[str, Lowering] = {
+    "and": operator.and_,
+    "or": operator.or_,
+    "xor": operator.xor,
 }
 
 
-def comparison(name: str, ftz: str, ptx_type: str) -> Function:
+def comparison(name: str, ftz: str, ptx_type: str) -> Lowering:
     """A comparison of a type, such as `ltu` of `f32`."""
-    name = _UNSIGNED.get(name, name)
-    function = (ORDERED if name in ORDERED else UNORDERED)[name]
-    if ptx_type[0] in "bsu" and ptx_type != "bf16" and name == "ne":
-        function = np.not_equal
-    function = on_widened_values(function, ptx_type)
-    return (lambda a, b: function(flush_subnormals(a), flush_subnormals(b))) if ftz else function
+
+    def run(a: Value, b: Value) -> Value:
+        x, y = (_compared(value, ftz, ptx_type) for value in (a, b))
+        if x.type.kind == "f":
+            compare = a.builder.fcmp_unordered if name in UNORDERED else a.builder.fcmp_ordered
+        else:
+            compare = a.builder.icmp_signed if x.type.kind == "i" else a.builder.icmp_unsigned
+        return Value(a.builder, compare(_RELATIONS[name], x.ir, y.ir), PRED)
+
+    return run
 
 
-def comparison_and_opposite(name: str, ftz: str, ptx_type: str) -> Function:
+def _compared(value: Value, ftz: str, ptx_type: str) -> Value:
+    """A number of 16 bits as float32, which is compared alike; subnormals as zeros with `.ftz`."""
+    if ptx_type == "bf16":
+        return (value.to(U32) << 16).bits(F32)
+    return flush_subnormals(value) if ftz else value
+
+
+def comparison_and_opposite(name: str, ftz: str, ptx_type: str) -> Lowering:
     """A comparison, and its negation as a second result."""
     compare = comparison(name, ftz, ptx_type)
 
-    def run(a: LaneValues, b: LaneValues) -> tuple[LaneValues, LaneValues]:
+    def run(a: Value, b: Value) -> tuple[Value, Value]:
         holds = compare(a, b)
         return holds, ~holds
 
     return run
 
 
-def joined_comparison(name: str, join: str, ftz: str, ptx_type: str) -> Function:
-    """A comparison joined with a third source by `and`, `or` or `xor`."""
+def joined_comparison(name: str, join: str, ftz: str, ptx_type: str) -> Lowering:
+    """A comparison joined with a third source."""
     compare = comparison(name, ftz, ptx_type)
     return lambda a, b, c: _COMBINERS[join](compare(a, b), c)
 
 
-def joined_comparison_and_opposite(name: str, join: str, ftz: str, ptx_type: str) -> Function:
+def joined_comparison_and_opposite(name: str, join: str, ftz: str, ptx_type: str) -> Lowering:
     """That, and the comparison's negation joined likewise."""
     compare = comparison(name, ftz, ptx_type)
 
-    def run(a: LaneValues, b: LaneValues, c: LaneValues) -> tuple[LaneValues, LaneValues]:
+    def run(a: Value, b: Value, c: Value) -> tuple[Value, Value]:
         holds = compare(a, b)
         return _COMBINERS[join](holds, c), _COMBINERS[join](~holds, c)
 
     return run
 
 
-def comparison_of_pair(name: str, ftz: str, ptx_type: str) -> Function:
+def comparison_of_pair(name: str, ftz: str, ptx_type: str) -> Lowering:
     """A comparison of packed halves: of the lower ones, and of the upper ones."""
     compare = comparison(name, ftz, ptx_type)
-    return lambda a, b: tuple(map(compare, _halves(a, ptx_type), _halves(b, ptx_type)))
 
-
-def set_lanes(name: str, ftz: str, to: str, of: str) -> Function:
-    """`set`: a comparison as 1.0 in a floating-point type, all ones in an integer."""
-    compare = comparison(name, ftz, of)
-    yes = {"f32": 0x3F80_0000, "f16": 0x3C00, "bf16": 0x3F80}.get(to)
-    bits = np.dtype("u2" if to.endswith("16") else "u4")
-    truth = bits.type(~bits.type(0) if yes is None else yes)
-    seen = bits if to == "bf16" else np.dtype(f"{'i' if to[0] == 's' else to[0]}{bits.itemsize}")
-    if to == "f16":
-        return lambda a, b: np.where(compare(a, b), np.float16(1), np.float16(0))
-    return lambda a, b: np.where(compare(a, b), truth.view(seen), seen.type(0))
-
-
-def set_pair(name: str, ftz: str, to: str, ptx_type: str) -> Function:
-    """`set` of packed halves to a packed pair: 1.0, or for `u32` all ones in a half."""
-    compare = comparison(name, ftz, ptx_type)
-    truth = np.uint32({"f16x2": 0x3C00, "bf16x2": 0x3F80}.get(to, 0xFFFF))
-
-    def run(a: LaneValues, b: LaneValues) -> LaneValues:
-        low, high = map(compare, _halves(a, ptx_type), _halves(b, ptx_type))
-        return np.where(low, truth, np.uint32(0)) | np.where(high, truth << np.uint32(16), 0)
+    def run(a: Value, b: Value) -> tuple[Value, Value]:
+        low, high = (
+            compare(*((value >> shift).to(U16).bits(_half(ptx_type)) for value in (a, b)))
+            for shift in (0, 16)
+        )
+        return low, high
 
     return run
 
 
-def _halves(lanes: LaneValues, ptx_type: str) -> list[LaneValues]:
-    """The lower and the upper halves of packed pairs."""
-    parts = (lanes.astype(np.uint16), (lanes >> np.uint32(16)).astype(np.uint16))
-    return [np.asarray(part).view(np.float16 if ptx_type == "f16" else np.uint16) for part in parts]
+def set_lanes(name: str, ftz: str, to: str, of: str) -> Lowering:
+    """`set`: a comparison as 1.0 in a floating-point type, all ones in an integer."""
+    compare, element = comparison(name, ftz, of), element_type(to)
+    yes = 0x3F80 if to == "bf16" else 1 if element.kind == "f" else -1
+    return lambda a, b: where(compare(a, b), a.constant(yes, element), 0)
+
+
+def set_pair(name: str, ftz: str, to: str, ptx_type: str) -> Lowering:
+    """`set` of packed halves to a packed pair: 1.0, or for `u32` all ones in a half."""
+    truth = "u16" if to == "u32" else ptx_type
+    function = set_lanes(name, ftz, truth, ptx_type)
+    return over_packed_parts(lambda a, b: function(a, b).bits(U16), _half(ptx_type))
+
+
+def _half(ptx_type: str) -> ElementType:
+    """The type of one of a pair."""
+    return F16 if ptx_type == "f16" else U16
+
+
+def select(a: Value, b: Value, chosen: Value) -> Value:
+    """`selp`: `a` where a predicate holds, else `b`."""
+    return where(chosen, a, b)
+
+
+def choose_by_sign(a: Value, b: Value, c: Value) -> Value:
+    """`slct`: `a` where `c` is not negative, else `b`."""
+    return where(c >= 0, a, b)
+
+
+def choose_by_flushed_sign(a: Value, b: Value, c: Value) -> Value:
+    """`slct.ftz`: a subnormal `c` is zero."""
+    return choose_by_sign(a, b, flush_subnormals(c))

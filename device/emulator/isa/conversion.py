@@ -12,6 +12,15 @@ from memlab.device.emulator.isa.arithmetic import (
     with_modifiers,
 )
 from memlab.device.emulator.isa.rounding import LaneValues, round_sum, round_value, to_float64
+from memlab.device.emulator.isa.values import (
+    U32,
+    ElementType,
+    Lowering,
+    Value,
+    element_type,
+    maximum,
+    minimum,
+)
 
 TO_INTEGRAL: dict[str, Function] = {
     "rni": np.rint,
@@ -22,18 +31,23 @@ TO_INTEGRAL: dict[str, Function] = {
 """Rounding to an integral value: nearest even, toward zero, down, up."""
 
 
-def between_integers(to: str, saturate: bool) -> Function:
+def between_integers(to: str, saturate: bool) -> Lowering:
     """Integer to integer: extended or cut to its low bits, or clamped to the range."""
-    dtype = np.dtype(f"{to[0].replace('s', 'i')}{int(to[1:]) // 8}")
-    if not saturate:
-        return lambda a: a.astype(dtype)
+    element = element_type(to)
 
-    def run(a: LaneValues) -> LaneValues:
-        low = max(np.iinfo(dtype).min, np.iinfo(a.dtype).min)
-        high = min(np.iinfo(dtype).max, np.iinfo(a.dtype).max)
-        return np.clip(a, a.dtype.type(low), a.dtype.type(high)).astype(dtype)
+    def run(a: Value) -> Value:
+        if saturate:
+            a = clamp_integer(a, element.least, element.most)
+        return a.to(element)
 
     return run
+
+
+def clamp_integer(a: Value, least: int, most: int) -> Value:
+    """An integer clamped to a range; what of it the integer's type cannot pass is left out."""
+    if least > a.type.least:
+        a = maximum(a, least)
+    return minimum(a, most) if most < a.type.most else a
 
 
 def from_integer(to: str, mode: str) -> Function:
@@ -158,20 +172,20 @@ def between_floats_with(to: str, of: str, mode: str, ftz: str, sat: str) -> Func
     return run
 
 
-def packed_integers(kind: str) -> Function:
+def packed_integers(kind: str) -> Lowering:
     """`cvt.pack.sat`: the second and the first source, clamped, from the lowest bits on.
 
     The bits above are filled with the low bits of the third source, where there is one.
     """
     bits = int(kind[1:])
-    low, high = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if kind[0] == "s" else (0, 2**bits - 1)
+    part = ElementType("i" if kind[0] == "s" else "u", bits)
 
-    def run(a: LaneValues, b: LaneValues, *third: LaneValues) -> LaneValues:
+    def run(a: Value, b: Value, *third: Value) -> Value:
         upper, lower = (
-            np.clip(value.astype(np.int64), low, high) & (2**bits - 1) for value in (a, b)
+            clamp_integer(value, part.least, part.most).to(U32) & part.unsigned.most
+            for value in (a, b)
         )
         both = upper << bits | lower
-        above = third[0].astype(np.int64) << 2 * bits if third else 0
-        return np.asarray(above | both).astype(np.uint32)
+        return third[0] << 2 * bits | both if third else both
 
     return run

@@ -1,105 +1,103 @@
-"""The integer and bit instructions as functions over lanes.
+"""The integer and bit instructions, lowered to LLVM.
 
-Each function takes NumPy arrays (0-dimensional for constants) of the types that the instruction
-names. The definitions are those of the PTX ISA, chapters 9.7.1, 9.7.2 and 9.7.8.
+The definitions are those of the PTX ISA, chapters 9.7.1, 9.7.2 and 9.7.8.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeAlias
+import operator
+from collections.abc import Sequence
 
-import numpy as np
+from llvmlite import ir
 
-from memlab.device.emulator.isa.rounding import LaneValues
-
-Function: TypeAlias = Callable[..., Any]
-
-
-def _width(value: LaneValues) -> int:
-    return int(value.dtype.itemsize) * 8
-
-
-def _unsigned(value: LaneValues) -> LaneValues:
-    return value.astype(f"u{value.dtype.itemsize}")
-
+from memlab.device.emulator.isa.values import (
+    F32,
+    F64,
+    PRED,
+    S32,
+    U8,
+    U16,
+    U32,
+    ElementType,
+    Lowering,
+    Number,
+    Value,
+    absolute,
+    known_bits,
+    maximum,
+    minimum,
+    where,
+)
+from memlab.device.emulator.ptx.parser import PtxError
 
 # --- Arithmetic ----------------------------------------------------------------------------
 
 
-def multiply_high(a: LaneValues, b: LaneValues) -> LaneValues:
+def multiply_wide(a: Value, b: Value) -> Value:
+    """The whole product, of twice the width."""
+    wide = ElementType(a.type.kind, 2 * a.type.bits)
+    return a.to(wide) * b.to(wide)
+
+
+def multiply_high(a: Value, b: Value) -> Value:
     """The upper half of the product."""
-    width, kind = _width(a), a.dtype.kind
-    if width < 64:
-        wide = np.dtype(f"{kind}{width // 4}")
-        return (np.multiply(a, b, dtype=wide) >> wide.type(width)).astype(a.dtype)
-    x, y = _unsigned(a), _unsigned(b)
-    mask, half = np.uint64(0xFFFF_FFFF), np.uint64(32)
-    x_low, x_high, y_low, y_high = x & mask, x >> half, y & mask, y >> half
-    middle = x_high * y_low + (x_low * y_low >> half)
-    cross = x_low * y_high + (middle & mask)
-    high = x_high * y_high + (middle >> half) + (cross >> half)
-    if kind == "i":  # as unsigned numbers, negative ones are too large by 2**64
-        high = high - np.where(a < 0, y, np.uint64(0)) - np.where(b < 0, x, np.uint64(0))
-    return high.astype(a.dtype)
+    return (multiply_wide(a, b) >> a.type.bits).to(a.type)
 
 
-def multiply_high_add(a: LaneValues, b: LaneValues, c: LaneValues) -> LaneValues:
-    """The upper half of the product, plus a third."""
-    return multiply_high(a, b) + c
-
-
-def multiply_high_add_saturated(a: LaneValues, b: LaneValues, c: LaneValues) -> LaneValues:
-    """The upper half of the product plus a third, clamped to the range of `s32`."""
-    return add_saturated(multiply_high(a, b), c)
-
-
-def multiply_24(a: LaneValues, b: LaneValues, half: str) -> LaneValues:
+def multiply_24(a: Value, b: Value, half: str) -> Value:
     """The low or high 32 of the 48 bits that the product of the low 24 bits has."""
-    up = np.array(40, f"{a.dtype.kind}8")
-    x, y = ((value.astype(up.dtype) << up) >> up for value in (a, b))
-    return ((x * y) >> up.dtype.type(16 if half == "hi" else 0)).astype(a.dtype)
+    x, y = ((value << 8) >> 8 for value in (a, b))
+    return x * y if half == "lo" else (multiply_wide(x, y) >> 16).to(a.type)
 
 
-def absolute_difference(a: LaneValues, b: LaneValues) -> LaneValues:
+def absolute_difference(a: Value, b: Value) -> Value:
     """`|a - b|`, as bits."""
-    return np.where(a < b, b - a, a - b)
+    return maximum(a, b) - minimum(a, b)
 
 
-def divide_integers(a: LaneValues, b: LaneValues) -> LaneValues:
-    """The quotient, rounded toward zero; all ones where the divisor is zero, as a GPU gives."""
-    x, y = (_unsigned(np.abs(value)) if value.dtype.kind == "i" else value for value in (a, b))
-    quotient = x // np.where(y == 0, y.dtype.type(1), y)
-    if a.dtype.kind == "i":
-        quotient = np.where((a < 0) != (b < 0), ~quotient + quotient.dtype.type(1), quotient)
-    return np.where(b == 0, ~quotient.dtype.type(0), quotient).astype(a.dtype)
+def divide_integers(a: Value, b: Value) -> Value:
+    """The quotient, rounded toward zero; all ones where the divisor is zero, as a GPU gives.
+
+    No CPU divides vectors of integers, but floats. The quotient x/y of integers of 32 bits in
+    float64 (16 bits in float32) is not rounded up to the next integer, from which it is at least
+    1/y away, whereas the error of rounding is at most x/y * 2^-53 < 1/y.
+    """
+    x, y = (absolute(value).to(value.type.unsigned) for value in (a, b))
+    y = where(y == 0, 1, y)
+    if a.type.bits < 64:
+        real = F64 if a.type.bits == 32 else F32
+        quotient = (x.to(real) / y.to(real)).to(x.type).to(a.type)
+    else:
+        quotient = Value(a.builder, a.builder.udiv(x.ir, y.ir), a.type)
+    if a.type.kind == "i":
+        quotient = where((a ^ b) < 0, -quotient, quotient)
+    return where(b == 0, -1, quotient)
 
 
-def remainder(a: LaneValues, b: LaneValues) -> LaneValues:
+def remainder(a: Value, b: Value) -> Value:
     """The remainder, of the dividend's sign; as a GPU gives it where the divisor is zero."""
-    return np.where(b == 0, ~a.dtype.type(0), a - divide_integers(a, b) * b)
+    return where(b == 0, -1, a - divide_integers(a, b) * b)
 
 
-def add_saturated(a: LaneValues, b: LaneValues) -> LaneValues:
+def add_saturated(a: Value, b: Value) -> Value:
     """The sum of two `s32`, clamped to their range."""
-    return np.clip(a.astype(np.int64) + b, -(2**31), 2**31 - 1).astype(np.int32)
+    return a.call("llvm.sadd.sat", b)
 
 
-def subtract_saturated(a: LaneValues, b: LaneValues) -> LaneValues:
+def subtract_saturated(a: Value, b: Value) -> Value:
     """The difference of two `s32`, clamped to their range."""
-    return np.clip(a.astype(np.int64) - b, -(2**31), 2**31 - 1).astype(np.int32)
+    return a.call("llvm.ssub.sat", b)
 
 
-def add_carry(a: LaneValues, b: LaneValues, carry: LaneValues) -> tuple[LaneValues, LaneValues]:
+def add_carry(a: Value, b: Value, carry: Number) -> tuple[Value, Value]:
     """Unsigned sum and carry out."""
+    carry = a.constant(carry, PRED) if not isinstance(carry, Value) else carry
     total = a + b
-    whole = total + carry.astype(a.dtype)
+    whole = total + carry.to(a.type)
     return whole, (total < a) | (whole < total)
 
 
-def subtract_carry(
-    a: LaneValues, b: LaneValues, carry: LaneValues
-) -> tuple[LaneValues, LaneValues]:
+def subtract_carry(a: Value, b: Value, carry: Number) -> tuple[Value, Value]:
     """Unsigned `a + ~b + carry` and carry out: set where nothing was borrowed.
 
     The PTX ISA calls the flag a borrow, which is the same to a chain of subtractions; what NVIDIA's
@@ -108,204 +106,184 @@ def subtract_carry(
     return add_carry(a, ~b, carry)
 
 
-def multiply_add_carry(half: str) -> Function:
+def multiply_add_carry(half: str) -> Lowering:
     """Low or high half of a product, plus a third and the carry."""
-    multiply = multiply_high if half == "hi" else np.multiply
+    multiply = multiply_high if half == "hi" else operator.mul
 
-    def run(
-        a: LaneValues, b: LaneValues, c: LaneValues, carry: LaneValues
-    ) -> tuple[LaneValues, LaneValues]:
-        total, out = add_carry(_unsigned(multiply(a, b)), _unsigned(c), carry)
-        return total.astype(a.dtype), out
+    def run(a: Value, b: Value, c: Value, carry: Number) -> tuple[Value, Value]:
+        unsigned = a.type.unsigned
+        total, out = add_carry(multiply(a, b).to(unsigned), c.to(unsigned), carry)
+        return total.to(a.type), out
 
     return run
 
 
-def without_carry_in(function: Function, carry: bool = False) -> Function:
+def without_carry_in(function: Lowering, carry: bool = False) -> Lowering:
     """A function of a carry, with always the same coming in."""
-    return lambda *sources: function(*sources, np.array(carry))
+    return lambda *sources: function(*sources, carry)
 
 
-def without_carry_out(function: Function) -> Function:
+def without_carry_out(function: Lowering) -> Lowering:
     """A function of a carry, whose own carry is dropped."""
     return lambda *sources: function(*sources)[0]
 
 
 def dot_product(
-    a: LaneValues, b: LaneValues, c: LaneValues, a_part: str, b_part: str, start: int = 0
-) -> LaneValues:
+    a: Value, b: Value, c: Value, a_part: ElementType, b_part: ElementType, start: int = 0
+) -> Value:
     """`c` plus the products of the parts of `a` with the bytes of `b` from the `start`th on."""
-    total = c.astype(np.int64)
-    bits = np.dtype(a_part).itemsize * 8
-    for index in range(32 // bits):
-        x = (a >> a.dtype.type(index * bits)).astype(a_part).astype(np.int64)
-        y = (b >> b.dtype.type((start + index) * 8)).astype(b_part).astype(np.int64)
-        total = total + x * y
-    return total.astype(c.dtype)
+    for index in range(32 // a_part.bits):
+        x = (a >> index * a_part.bits).to(a_part).to(c.type)
+        y = (b >> (start + index) * 8).to(b_part).to(c.type)
+        c = c + x * y
+    return c
 
 
-def packed_absolute_differences(add: str, parts: int) -> Function:
+def packed_absolute_differences(add: str, parts: int) -> Lowering:
     """`vabsdiff2`, `vabsdiff4`: `|a - b|` of each half or byte; with `.add` their sum plus `c`."""
-    bits = 32 // parts
+    part = U16 if parts == 2 else U8
 
-    def run(a: LaneValues, b: LaneValues, c: LaneValues) -> LaneValues:
-        total = c if add else np.uint32(0)
-        for place in range(parts):
-            shift = np.uint32(bits * place)
-            x, y = (value >> shift & np.uint32((1 << bits) - 1) for value in (a, b))
-            total = total + (
-                absolute_difference(x, y) if add else absolute_difference(x, y) << shift
-            )
-        return np.asarray(total)
+    def run(a: Value, b: Value, c: Value) -> Value:
+        differences = absolute_difference(a.bits(part), b.bits(part)).bits(a.type)
+        if not add:
+            return differences
+        for index in range(parts):
+            c = c + ((differences >> index * part.bits) & part.most)
+        return c
 
     return run
 
 
-def with_integer_relu(function: Function) -> Function:
+def with_integer_relu(function: Lowering) -> Lowering:
     """`.relu`: negative results become 0."""
-    return lambda a, b: np.maximum(function(a, b), 0)
+    return lambda a, b: maximum(function(a, b), 0)
 
 
 # --- Bits ----------------------------------------------------------------------------------
 
 
-def bit_mask(mode: str) -> Function:
+def bit_mask(mode: str) -> Lowering:
     """`bmsk`: so many ones from a bit on; beyond 31 both are clamped to 32, or wrap."""
 
-    def run(start: LaneValues, width: LaneValues) -> LaneValues:
+    def run(start: Value, width: Value) -> Value:
         if mode == "wrap":
-            start, width = start & np.uint32(31), width & np.uint32(31)
-        ones = (np.uint64(1) << np.minimum(width, 32).astype(np.uint64)) - np.uint64(1)
-        return (ones << np.minimum(start, 32).astype(np.uint64)).astype(np.uint32)
+            start, width = start & 31, width & 31
+        return shift_left(~shift_left(start.constant(-1), width), start)
 
     return run
 
 
-def extend_low_bits(mode: str, kind: str) -> Function:
+def extend_low_bits(mode: str, kind: str) -> Lowering:
     """`szext`: the low bits, as many as the second source says, with sign (`s32`) or without.
 
     Of 32 and more, all are kept (`clamp`), or the count is taken modulo 32 (`wrap`).
     """
+    seen = S32 if kind == "s32" else U32
 
-    def run(value: LaneValues, count: LaneValues) -> LaneValues:
-        places = count & np.uint32(31)
-        above = ~np.uint32(0) << places
-        if mode == "clamp":
-            above = np.where(count >= 32, np.uint32(0), above)
-        kept = value & ~above
-        if kind == "s32":
-            sign = value >> (places - np.uint32(1) & np.uint32(31)) & np.uint32(1)
-            kept = np.where((places > 0) & (sign == 1), kept | above, kept)
-        return np.asarray(kept).view("i4" if kind == "s32" else "u4")
+    def run(value: Value, count: Value) -> Value:
+        return extend_field(value.to(seen), count & 31 if mode == "wrap" else count)
 
     return run
 
 
-def popcount(value: LaneValues) -> LaneValues:
+def extend_field(value: Value, count: Value) -> Value:
+    """The low bits, as many as `count` says, extended by the highest of them or by zeros."""
+    width = value.type.bits
+    above = (width - minimum(count, width)).to(value.type)  # `width` only for no bits
+    return where(count == 0, 0, (value << above) >> above)
+
+
+def popcount(value: Value) -> Value:
     """How many bits are set."""
-    one, two, four = (value.dtype.type(number) for number in (1, 2, 4))
-    ones = ~value.dtype.type(0)
-    x = value - ((value >> one) & (ones // value.dtype.type(3)))
-    pairs = ones // value.dtype.type(5)
-    x = (x & pairs) + ((x >> two) & pairs)
-    x = (x + (x >> four)) & (ones // value.dtype.type(17))
-    total = x * (ones // value.dtype.type(255))
-    return (total >> value.dtype.type(_width(value) - 8)).astype(np.uint32)
+    return value.call("llvm.ctpop").to(U32)
 
 
-def bit_length(value: LaneValues) -> LaneValues:
-    """The place of the highest set bit, from 1; 0 where none is set."""
-    low = np.frexp((value & value.dtype.type(0xFFFF_FFFF)).astype(np.float64))[1]
-    if _width(value) == 32:
-        return low.astype(np.uint32)
-    high = np.frexp((value >> value.dtype.type(32)).astype(np.float64))[1]
-    return np.where(high > 0, high + 32, low).astype(np.uint32)
-
-
-def leading_zeros(value: LaneValues) -> LaneValues:
+def leading_zeros(value: Value) -> Value:
     """Zeros above the highest set bit."""
-    return np.uint32(_width(value)) - bit_length(value)
+    return value.call("llvm.ctlz", flag=False).to(U32)
 
 
-def find_leading_bit(value: LaneValues) -> LaneValues:
+def _leading_copies(value: Value) -> Value:
+    """How many bits above the highest that differs from the sign, or is set if unsigned."""
+    bits = value ^ (value >> value.type.bits - 1) if value.type.kind == "i" else value
+    return leading_zeros(bits.to(value.type.unsigned))
+
+
+def find_leading_bit(value: Value) -> Value:
     """The place of the highest bit that differs from the sign, from 0; all ones where none."""
-    bits = np.where(value < 0, ~value, value) if value.dtype.kind == "i" else value
-    return bit_length(_unsigned(bits)) - np.uint32(1)
+    return value.type.bits - 1 - _leading_copies(value)
 
 
-def shift_to_leading(value: LaneValues) -> LaneValues:
+def shift_to_leading(value: Value) -> Value:
     """How far left that bit could be shifted; all ones where there is none."""
-    place = find_leading_bit(value)
-    none = place == np.uint32(0xFFFF_FFFF)
-    return np.where(none, place, np.uint32(_width(value) - 1) - place)
+    above = _leading_copies(value)
+    return where(above == value.type.bits, -1, above)
 
 
-def reverse_bits(value: LaneValues) -> LaneValues:
+def reverse_bits(value: Value) -> Value:
     """The bits in reverse order."""
-    width = _width(value)
-    step = width // 2
-    mask = ~value.dtype.type(0)
-    while step:
-        mask = mask ^ (mask << value.dtype.type(step))
-        shift = value.dtype.type(step)
-        value = ((value >> shift) & mask) | ((value & mask) << shift)
-        step //= 2
-    return value
+    return value.call("llvm.bitreverse")
 
 
-def find_nth_set_bit(mask: LaneValues, base: LaneValues, offset: LaneValues) -> LaneValues:
-    """`fns`: the place of the |offset|th set bit from `base` on, upwards or downwards."""
-    mask, base, offset = np.broadcast_arrays(mask, base, offset)
-    found = np.full(mask.shape, 0xFFFF_FFFF, np.uint32)
-    count = np.zeros(mask.shape, np.int64)
-    wanted = np.maximum(np.abs(offset.astype(np.int64)), 1)
-    direction = np.where(offset < 0, -1, 1)
-    for step in range(32):
-        place = base.astype(np.int64) + step * direction
-        inside = (place >= 0) & (place < 32) & (base < 32) & ((offset != 0) | (step == 0))
-        is_set = inside & ((mask >> np.clip(place, 0, 31).astype(np.uint32)) & 1 == 1)
-        count = count + is_set
-        hit = is_set & (count == wanted) & (found == np.uint32(0xFFFF_FFFF))
-        found = np.where(hit, place, found).astype(np.uint32)
-    return found
+def find_nth_set_bit(mask: Value, base: Value, offset: Value) -> Value:
+    """`fns`: the place of the |offset|th set bit from `base` on, upwards or downwards.
+
+    Downwards is upwards in the reversed mask. The place is searched by counting the bits in halves.
+    An offset of 0 asks whether the bit at `base` itself is set.
+    """
+    down = offset < 0
+    bits = where(down, reverse_bits(mask), mask)
+    start = where(down, 31 - base, base)
+    bits = where(base < 32, bits & (start.constant(-1) << (start & 31)), 0)
+    wanted = maximum(absolute(offset).to(U32), 1)
+    missing = wanted > popcount(bits)
+    place = bits.constant(0)
+    for half in (16, 8, 4, 2, 1):
+        count = popcount((bits >> place) & ((1 << half) - 1))
+        beyond = wanted > count
+        wanted = where(beyond, wanted - count, wanted)
+        place = where(beyond, place + half, place)
+    missing = missing | ((offset == 0) & (place != base))
+    return where(missing, -1, where(down, 31 - place, place))
 
 
-def extract_bits(value: LaneValues, place: LaneValues, length: LaneValues) -> LaneValues:
+def extract_bits(value: Value, place: Value, length: Value) -> Value:
     """`bfe`: a bit field, signed values extended from its highest bit (or the value's)."""
-    width = _width(value)
-    place, length = place & np.uint32(255), length & np.uint32(255)
-    bits = _unsigned(value)
-    field = shift_right(bits, place) & ~shift_left(~bits.dtype.type(0) + bits * 0, length)
-    if value.dtype.kind == "u":
-        return field
-    highest = np.minimum(place + length - np.uint32(1), np.uint32(width - 1))
-    negative = (length > 0) & (shift_right(bits, highest) & bits.dtype.type(1) == 1)
-    kept = np.minimum(length, np.uint32(width) - np.minimum(place, np.uint32(width)))
-    above = shift_left(~bits.dtype.type(0) + bits * 0, kept)
-    return np.where(negative, field | above, field).astype(value.dtype)
+    return extend_field(shift_right(value, place & 255), length & 255)
 
 
-def insert_bits(
-    field: LaneValues, value: LaneValues, place: LaneValues, length: LaneValues
-) -> LaneValues:
+def insert_bits(field: Value, value: Value, place: Value, length: Value) -> Value:
     """`bfi`: `value` with the low bits of `field` put in at a place."""
-    place, length = place & np.uint32(255), length & np.uint32(255)
-    ones = ~value.dtype.type(0) + value * 0
-    mask = shift_left(~shift_left(ones, length), place)
-    return (value & ~mask) | (shift_left(field + value * 0, place) & mask)
+    place, length = place & 255, length & 255
+    mask = shift_left(~shift_left(value.constant(-1), length), place)
+    return (value & ~mask) | (shift_left(field, place) & mask)
 
 
-def permute_bytes(a: LaneValues, b: LaneValues, selector: LaneValues) -> LaneValues:
+def permute_bytes(a: Value, b: Value, selector: Value) -> Value:
     """`prmt`: any four bytes of two registers; a selector's fourth bit spreads the sign."""
-    both = b.astype(np.uint64) << np.uint64(32) | a.astype(np.uint64)
-    result: LaneValues = np.uint32(0)
+    known = known_bits(selector)
+    if known is not None and not known & 0x8888:
+        return _shuffle_bytes(a, b, known)
+    result = a.constant(0)
     for index in range(4):
-        chosen = selector >> np.uint32(4 * index)
-        byte = both >> (np.uint64(8) * (chosen & np.uint32(7))) & np.uint64(255)
-        spread = np.where(byte & np.uint64(128), np.uint64(255), np.uint64(0))
-        byte = np.where(chosen & np.uint32(8), spread, byte)
-        result = result | byte.astype(np.uint32) << np.uint32(8 * index)
-    return np.asarray(result)
+        chosen = selector >> 4 * index
+        word = where((chosen & 4) == 0, a, b)
+        byte = ((word >> ((chosen & 3) << 3)) << 24).to(S32)
+        byte = where((chosen & 8) == 0, byte, byte >> 31).to(U32)
+        result = result | byte >> 24 << 8 * index
+    return result
+
+
+def _shuffle_bytes(a: Value, b: Value, selector: int) -> Value:
+    """`prmt` by a constant: LLVM numbers the bytes of all lanes of `a`, then those of `b`."""
+    places = [
+        4 * lane + (digit & 3) + (digit & 4) * a.lanes
+        for lane in range(a.lanes)
+        for digit in (selector >> 4 * index & 7 for index in range(4))
+    ]
+    mask = ir.Constant(ir.VectorType(ir.IntType(32), len(places)), places)
+    shuffled = a.builder.shuffle_vector(a.bits(U8).ir, b.bits(U8).ir, mask)
+    return Value(a.builder, shuffled, U8).bits(U32)
 
 
 _PERMUTE_MODES = {
@@ -320,52 +298,77 @@ _PERMUTE_MODES = {
 PERMUTE_MODES = tuple(_PERMUTE_MODES)
 
 
-def permute_mode(a: LaneValues, b: LaneValues, control: LaneValues, mode: str) -> LaneValues:
+def permute_mode(a: Value, b: Value, control: Value, mode: str) -> Value:
     """`prmt` in one of its modes: the control's low two bits choose."""
-    return permute_bytes(a, b, np.array(_PERMUTE_MODES[mode], np.uint32)[control & np.uint32(3)])
+    selector = control.constant(0)
+    for number, of_number in enumerate(_PERMUTE_MODES[mode]):
+        selector = where((control & 3) == number, of_number, selector)
+    return permute_bytes(a, b, selector)
 
 
-def bitwise_lookup(a: LaneValues, b: LaneValues, c: LaneValues, table: LaneValues) -> LaneValues:
-    """`lop3`: any function of three bits; bit `4a + 2b + c` of the table is its value."""
-    result: LaneValues = np.uint32(0)
-    for index in range(8):
-        term = a if index & 4 else ~a
-        term = term & (b if index & 2 else ~b) & (c if index & 1 else ~c)
-        chosen = np.where(table >> np.uint32(index) & np.uint32(1), ~np.uint32(0), np.uint32(0))
-        result = result | (term & chosen)
-    return np.asarray(result)
+def bitwise_lookup(a: Value, b: Value, c: Value, table: Value) -> Value:
+    """`lop3`: any function of three bits; bit `4a + 2b + c` of the table is its value.
+
+    Raises:
+        PtxError: The table is no constant.
+    """
+    known = known_bits(table)
+    if known is None:
+        raise PtxError("lop3 needs a constant table")
+    return _lookup(known & 0xFF, (a, b, c))
+
+
+def _lookup(table: int, sources: Sequence[Value]) -> Value:
+    """The function whose value is bit `4a + 2b + c` of a table, or `2b + c` of two sources'."""
+    first, *others = sources
+    half = 1 << len(others)  # so many bits of the table are for a 0 of the first source
+    ones = (1 << half) - 1
+    zero, one = table & ones, table >> half
+    if zero == one:
+        return _lookup(zero, others) if others else first.constant(-zero)
+    if not others:
+        return ~first if zero else first
+    if zero == one ^ ones:
+        return first ^ _lookup(zero, others)
+    if zero in (0, ones):
+        chosen = _lookup(one, others)
+        return first & chosen if zero == 0 else ~first | chosen
+    chosen = _lookup(zero, others)
+    if one in (0, ones):
+        return ~first & chosen if one == 0 else first | chosen
+    return chosen ^ (first & _lookup(zero ^ one, others))
 
 
 # --- Shifts --------------------------------------------------------------------------------
 
 
-def shift_left(value: LaneValues, amount: LaneValues) -> LaneValues:
+def shift_left(value: Value, amount: Value) -> Value:
     """Shift left; an amount of the width or more gives 0 (PTX ISA, `shl`)."""
-    width = _width(value)
-    shifted = value << (amount & np.uint32(width - 1)).astype(value.dtype)
-    return np.where(amount >= width, value.dtype.type(0), shifted)
+    known, width = known_bits(amount), value.type.bits
+    if known is not None:
+        return value << known if known < width else value.constant(0)
+    return where(amount < width, value << amount.to(value.type), 0)
 
 
-def shift_right(value: LaneValues, amount: LaneValues) -> LaneValues:
+def shift_right(value: Value, amount: Value) -> Value:
     """Shift right; an amount of the width or more gives 0, or the sign of a signed value."""
-    width = _width(value)
-    clamped = np.minimum(amount, np.uint32(width - 1)).astype(value.dtype)
-    shifted = value >> clamped
-    if value.dtype.kind == "i":
-        return shifted
-    return np.where(amount >= width, value.dtype.type(0), shifted)
+    known, width = known_bits(amount), value.type.bits
+    signed = value.type.kind == "i"
+    if known is not None:
+        return value >> min(known, width - 1) if signed or known < width else value.constant(0)
+    if signed:
+        return value >> minimum(amount, width - 1).to(value.type)
+    return where(amount < width, value >> amount.to(value.type), 0)
 
 
-def funnel_shift(direction: str, overshoot: str) -> Function:
+def funnel_shift(direction: str, overshoot: str) -> Lowering:
     """`shf`: shift 64 bits and keep the upper half (`l`) or the lower one (`r`)."""
 
-    def run(low: LaneValues, high: LaneValues, amount: LaneValues) -> LaneValues:
-        clamp = overshoot == "clamp"
-        shift = np.minimum(amount, np.uint32(32)) if clamp else amount & np.uint32(31)
-        both = high.astype(np.uint64) << np.uint64(32) | low.astype(np.uint64)
-        if direction == "l":
-            return (both << shift.astype(np.uint64) >> np.uint64(32)).astype(np.uint32)
-        return (both >> shift.astype(np.uint64)).astype(np.uint32)
+    def run(low: Value, high: Value, amount: Value) -> Value:
+        shifted = high.call(f"llvm.fsh{direction}", low, amount)  # takes it modulo 32
+        if overshoot == "wrap":
+            return shifted
+        return where(amount < 32, shifted, low if direction == "l" else high)
 
     return run
 
@@ -373,16 +376,16 @@ def funnel_shift(direction: str, overshoot: str) -> Function:
 # --- Atomics -------------------------------------------------------------------------------
 
 
-def increment(old: LaneValues, limit: LaneValues) -> LaneValues:
+def increment(old: Value, limit: Value) -> Value:
     """`atom.inc`: up by one, back to 0 from the limit."""
-    return np.where(old >= limit, old.dtype.type(0), old + old.dtype.type(1))
+    return where(old >= limit, 0, old + 1)
 
 
-def decrement(old: LaneValues, limit: LaneValues) -> LaneValues:
+def decrement(old: Value, limit: Value) -> Value:
     """`atom.dec`: down by one, to the limit from 0 or from above it."""
-    return np.where((old == 0) | (old > limit), limit, old - old.dtype.type(1))
+    return where((old == 0) | (old > limit), limit, old - 1)
 
 
-def compare_and_swap(old: LaneValues, expected: LaneValues, new: LaneValues) -> LaneValues:
+def compare_and_swap(old: Value, expected: Value, new: Value) -> Value:
     """`atom.cas`."""
-    return np.where(old == expected, new, old)
+    return where(old == expected, new, old)

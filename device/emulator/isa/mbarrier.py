@@ -8,56 +8,56 @@ read. Transactions of bulk copies are not supported.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
-
-import numpy as np
+from collections.abc import Iterable
 
 from memlab.device.emulator.isa.macros import WORD64, substitute
+from memlab.device.emulator.isa.values import U32, U64, Lowering, Value, where
 from memlab.device.emulator.ptx.parser import Immediate, Instruction, Register
 
-_BITS = np.uint64(20)
-_COUNT = np.uint64((1 << 20) - 1)
-_PHASE = np.uint64(40)
+_BITS = 20
+_COUNT = (1 << _BITS) - 1
+_PHASE = 2 * _BITS
 _ONE = Immediate("int", 1)
 
 
 # --- Meaning of the word ---------------------------------------------------------------------
 
 
-def initial_state(count: Any) -> Any:
+def initial_state(count: Value) -> Value:
     """The word of a barrier that needs this many arrivals in each phase."""
-    wide = count.astype(np.uint64)
+    wide = count.to(U64)
     return wide << _BITS | wide
 
 
-def state_after_arrivals(drop: bool) -> Callable[..., Any]:
+def state_after_arrivals(drop: bool) -> Lowering:
     """The word after `count` arrivals; with `drop`, later phases need `count` fewer."""
 
-    def run(old: Any, count: Any) -> Any:
+    def run(old: Value, count: Value) -> Value:
         arrivals = count & _COUNT
-        needed = (old >> _BITS & _COUNT) - (arrivals if drop else np.uint64(0))
+        needed = old >> _BITS & _COUNT
+        if drop:
+            needed = needed - arrivals
         pending = (old & _COUNT) - arrivals
         over = pending == 0
-        phase = (old >> _PHASE) + over.astype(np.uint64)
-        return phase << _PHASE | needed << _BITS | np.where(over, needed, pending)
+        phase = (old >> _PHASE) + over.to(U64)
+        return phase << _PHASE | needed << _BITS | where(over, needed, pending)
 
     return run
 
 
-def is_phase_complete(word: Any, token: Any) -> Any:
+def is_phase_complete(word: Value, token: Value) -> Value:
     """Whether the phase of a token is complete."""
     return word >> _PHASE != token >> _PHASE
 
 
-def is_parity_complete(word: Any, parity: Any) -> Any:
+def is_parity_complete(word: Value, parity: Value) -> Value:
     """Whether the phase of this parity, the current or the previous one, is complete."""
-    return (word >> _PHASE & np.uint64(1)) != parity & np.uint64(1)
+    return ((word >> _PHASE).to(U32) & 1) != (parity & 1)
 
 
-def pending_arrivals(token: Any) -> Any:
+def pending_arrivals(token: Value) -> Value:
     """How many arrivals the phase of a token still needed."""
-    return (token & _COUNT).astype(np.uint32)
+    return (token & _COUNT).to(U32)
 
 
 # --- Instructions in their place -------------------------------------------------------------

@@ -32,9 +32,13 @@ from memlab.device.emulator.isa.arithmetic import Function
 from memlab.device.emulator.isa.rows import NUMPY_TYPES, TABLE, Kind, Row, find_row, op
 from memlab.device.emulator.isa.values import (
     F32,
+    S16,
+    U16,
     absolute,
     copy_sign,
     element_type,
+    maximum,
+    minimum,
     over_packed_parts,
 )
 from memlab.device.emulator.ptx.parser import TYPE_BYTES
@@ -53,33 +57,37 @@ multiply: Function
 # --- Moves and state spaces ----------------------------------------------------------------
 op(f"mov.{{pred,b128,{BITS},{INTEGERS},{FLOATS}}}", lambda a: a, "{0}", "{0}")
 for space, window in WINDOWS.items():
-    base = np.uint64(0 if space == "global" else window)
-    op(f"cvta.{space}.u64", partial(np.add, base), "u64", "u64")
+    base = 0 if space == "global" else window
+    op(f"cvta.{space}.u64", partial(lambda a, base: a + base, base=base), "u64", "u64")
     op(f"cvta.to.{space}.u64", partial(lambda a, base: a - base, base=base), "u64", "u64")
     op(f"isspacep.{space}", partial(is_in_space, space), "pred", "u64")
 
-
-def _packed_element_type(ptx_type: str, size: int) -> str:
-    return f"{'i' if ptx_type[0] == 's' else 'u'}{size}"
-
-
 # --- Integer arithmetic --------------------------------------------------------------------
-op(f"add.{{{INTEGERS}}}", np.add, "{0}", "{0} {0}")
-op(f"sub.{{{INTEGERS}}}", np.subtract, "{0}", "{0} {0}")
+op(f"add.{{{INTEGERS}}}", operator.add, "{0}", "{0} {0}")
+op(f"sub.{{{INTEGERS}}}", operator.sub, "{0}", "{0} {0}")
 op("add.sat.s32", integers.add_saturated, "s32", "s32 s32")
 op("sub.sat.s32", integers.subtract_saturated, "s32", "s32 s32")
-op(f"mul.lo.{{{INTEGERS}}}", np.multiply, "{0}", "{0} {0}")
+op(f"mul.lo.{{{INTEGERS}}}", operator.mul, "{0}", "{0} {0}")
 op(f"mul.hi.{{{INTEGERS}}}", integers.multiply_high, "{0}", "{0} {0}")
 op(f"mad.lo.{{{INTEGERS}}}", lambda a, b, c: a * b + c, "{0}", "{0} {0} {0}")
-op(f"mad.hi.{{{INTEGERS}}}", integers.multiply_high_add, "{0}", "{0} {0} {0}")
-op("mad.hi.sat.s32", integers.multiply_high_add_saturated, "s32", "s32 s32 s32")
+op(
+    f"mad.hi.{{{INTEGERS}}}",
+    lambda a, b, c: integers.multiply_high(a, b) + c,
+    "{0}",
+    "{0} {0} {0}",
+)
+op(
+    "mad.hi.sat.s32",
+    lambda a, b, c: integers.add_saturated(integers.multiply_high(a, b), c),
+    "s32",
+    "s32 s32 s32",
+)
 for sign, bits in itertools.product("su", (16, 32)):
     factor, product = f"{sign}{bits}", f"{sign}{2 * bits}"
-    multiply = partial(np.multiply, dtype=NUMPY_TYPES[product])
-    op(f"mul.wide.{factor}", multiply, product, f"{factor} {factor}")
+    op(f"mul.wide.{factor}", integers.multiply_wide, product, f"{factor} {factor}")
     op(
         f"mad.wide.{factor}",
-        partial(lambda a, b, c, multiply: multiply(a, b) + c, multiply=multiply),
+        lambda a, b, c: integers.multiply_wide(a, b) + c,
         product,
         f"{factor} {factor} {product}",
     )
@@ -103,17 +111,17 @@ op(
 )
 op(f"div.{{{INTEGERS}}}", integers.divide_integers, "{0}", "{0} {0}")
 op(f"rem.{{{INTEGERS}}}", integers.remainder, "{0}", "{0} {0}")
-op("abs.{s16,s32,s64}", np.abs, "{0}", "{0}")
-op("neg.{s16,s32,s64}", np.negative, "{0}", "{0}")
-op(f"min.{{{INTEGERS}}}", np.minimum, "{0}", "{0} {0}")
-op(f"max.{{{INTEGERS}}}", np.maximum, "{0}", "{0} {0}")
-for name, function in (("add", np.add), ("min", np.minimum), ("max", np.maximum)):
-    op(f"{name}.u16x2", arithmetic.over_packed_parts(function, "u2"), "b32", "b32 b32")
-    op(f"{name}.s16x2", arithmetic.over_packed_parts(function, "i2"), "b32", "b32 b32")
+op("abs.{s16,s32,s64}", absolute, "{0}", "{0}")
+op("neg.{s16,s32,s64}", operator.neg, "{0}", "{0}")
+op(f"min.{{{INTEGERS}}}", minimum, "{0}", "{0} {0}")
+op(f"max.{{{INTEGERS}}}", maximum, "{0}", "{0} {0}")
+for name, function in (("add", operator.add), ("min", minimum), ("max", maximum)):
+    op(f"{name}.u16x2", over_packed_parts(function, U16), "b32", "b32 b32")
+    op(f"{name}.s16x2", over_packed_parts(function, S16), "b32", "b32 b32")
 op(
     "dp4a.{s32,u32}.{s32,u32}",
     make=lambda a, b: partial(
-        integers.dot_product, a_part=_packed_element_type(a, 1), b_part=_packed_element_type(b, 1)
+        integers.dot_product, a_part=element_type(f"{a[0]}8"), b_part=element_type(f"{b[0]}8")
     ),
     to="s32",
     of="{0} {1} s32",
@@ -122,8 +130,8 @@ op(
     "dp2a.{lo,hi}.{s32,u32}.{s32,u32}",
     make=lambda half, a, b: partial(
         integers.dot_product,
-        a_part=_packed_element_type(a, 2),
-        b_part=_packed_element_type(b, 1),
+        a_part=element_type(f"{a[0]}16"),
+        b_part=element_type(f"{b[0]}8"),
         start=2 * (half == "hi"),
     ),
     to="s32",
@@ -136,12 +144,12 @@ for parts in (2, 4):
         to="u32",
         of="u32 u32 u32",
     )
-for name, function in (("min", np.minimum), ("max", np.maximum)):
+for name, function in (("min", minimum), ("max", maximum)):
     rectified = integers.with_integer_relu(function)
     op(f"{name}.relu.s32", rectified, "s32", "s32 s32")
     op(f"{name}.s32.relu", rectified, "s32", "s32 s32")  # as NVRTC 13.5 spells it
-    op(f"{name}.relu.s16x2", arithmetic.over_packed_parts(rectified, "i2"), "b32", "b32 b32")
-    op(f"{name}.s16x2.relu", arithmetic.over_packed_parts(rectified, "i2"), "b32", "b32 b32")
+    op(f"{name}.relu.s16x2", over_packed_parts(rectified, S16), "b32", "b32 b32")
+    op(f"{name}.s16x2.relu", over_packed_parts(rectified, S16), "b32", "b32 b32")
 
 # Extended precision: the carry flag is an additional source or destination.
 for bits in (32, 64):
@@ -170,11 +178,11 @@ for bits in (32, 64):
         )
 
 # --- Bits ----------------------------------------------------------------------------------
-op(f"and.{{pred,{BITS}}}", np.bitwise_and, "{0}", "{0} {0}")
-op(f"or.{{pred,{BITS}}}", np.bitwise_or, "{0}", "{0} {0}")
-op(f"xor.{{pred,{BITS}}}", np.bitwise_xor, "{0}", "{0} {0}")
-op(f"not.{{pred,{BITS}}}", np.invert, "{0}", "{0}")
-op(f"cnot.{{{BITS}}}", lambda a: (a == 0).astype(a.dtype), "{0}", "{0}")
+op(f"and.{{pred,{BITS}}}", operator.and_, "{0}", "{0} {0}")
+op(f"or.{{pred,{BITS}}}", operator.or_, "{0}", "{0} {0}")
+op(f"xor.{{pred,{BITS}}}", operator.xor, "{0}", "{0} {0}")
+op(f"not.{{pred,{BITS}}}", operator.invert, "{0}", "{0}")
+op(f"cnot.{{{BITS}}}", lambda a: (a == 0).to(a.type), "{0}", "{0}")
 op(f"shl.{{{BITS}}}", integers.shift_left, "{0}", "{0} u32")
 op(f"shr.{{{BITS},{INTEGERS}}}", integers.shift_right, "{0}", "{0} u32")
 op("shf.{l,r}.{wrap,clamp}.b32", make=integers.funnel_shift, to="u32", of="u32 u32 u32")
@@ -368,19 +376,19 @@ for ftz, number in ((",.ftz", "f16"), ("", "bf16")):
     op(pattern, None, "b32", "b32 b32", make=comparison.set_pair)
 op(
     f"selp.{{{BITS},{INTEGERS},{FLOATS}}}",
-    lambda a, b, p: np.where(p, a, b),
+    comparison.select,
     "{0}",
     "{0} {0} pred",
 )
 op(
     f"slct.{{{BITS},{INTEGERS},{FLOATS}}}.{{s32,f32}}",
-    arithmetic.choose_by_sign,
+    comparison.choose_by_sign,
     "{0}",
     "{0} {0} {1}",
 )
 op(
     f"slct.ftz.{{{BITS},{INTEGERS},{FLOATS}}}.f32",
-    arithmetic.choose_by_flushed_sign,
+    comparison.choose_by_flushed_sign,
     "{0}",
     "{0} {0} f32",
 )
@@ -499,12 +507,12 @@ for space, count in itertools.product(("", ".global"), (1, 2, 4)):  # `ldu`: as 
 op("createpolicy.{fractional,range,range.global,cvt.L2}.b64", macros.create_policy, kind="macro")
 
 _ATOMICS: dict[str, tuple[str, Function]] = {
-    "add": ("u32,s32,u64,f32,f64", np.add),
-    "min": ("u32,s32,u64,s64", np.minimum),
-    "max": ("u32,s32,u64,s64", np.maximum),
-    "and": ("b32,b64", np.bitwise_and),
-    "or": ("b32,b64", np.bitwise_or),
-    "xor": ("b32,b64", np.bitwise_xor),
+    "add": ("u32,s32,u64,f32,f64", operator.add),
+    "min": ("u32,s32,u64,s64", minimum),
+    "max": ("u32,s32,u64,s64", maximum),
+    "and": ("b32,b64", operator.and_),
+    "or": ("b32,b64", operator.or_),
+    "xor": ("b32,b64", operator.xor),
     "inc": ("u32", integers.increment),
     "dec": ("u32", integers.decrement),
 }

@@ -16,8 +16,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from memlab.device.emulator.isa.integers import popcount
 from memlab.device.emulator.isa.macros import HALVES, ROW_ADDRESSES, substitute
 from memlab.device.emulator.isa.tensor import fragment_elements, rounded_sum
+from memlab.device.emulator.isa.values import U64, Lowering, Value
 from memlab.device.emulator.ptx.parser import (
     Address,
     Immediate,
@@ -186,16 +188,23 @@ def fragment_registers(matrix: str, shape: str, element: str) -> int:
 # --- Loads and stores ------------------------------------------------------------------------
 
 
-def lane_address(layout: str) -> Callable[..., Any]:
-    """The address of a lane's first element of a block."""
+def lane_address(layout: str) -> Lowering:
+    """The address of a lane's first element of a block; `lanes`, a power of two, share a row."""
 
-    def run(base: Any, stride: Any, lane: Any, place: Any, lanes: Any, step: Any, size: Any) -> Any:
-        row = place + lane // lanes
-        column = lane % lanes * step
+    def run(
+        base: Value,
+        stride: Value,
+        lane: Value,
+        place: Value,
+        lanes: Value,
+        step: Value,
+        size: Value,
+    ) -> Value:
+        row = place + (lane >> popcount(lanes - 1))
+        column = (lane & (lanes - 1)) * step
         if layout == "col":
-            row, column = column_address, row
-        offset = row.astype(np.uint64) * stride.astype(np.uint64) + column.astype(np.uint64)
-        return base + offset * size.astype(np.uint64)
+            row, column = column, row
+        return base + (row.to(U64) * stride.to(U64) + column.to(U64)) * size.to(U64)
 
     return run
 
@@ -281,10 +290,9 @@ def _move_by_element(
             yield substitute(of, "mov.b32", items[number], Vector(HALVES))
 
 
-def column_address(start: Any, stride: Any, number: Any, size: Any) -> Any:
+def column_address(start: Value, stride: Value, number: Value, size: Value) -> Value:
     """An address advanced by a number of columns."""
-    wide = [value.astype(np.uint64) for value in (stride, number, size)]
-    return start + wide[0] * wide[1] * wide[2]
+    return start + stride.to(U64) * number.to(U64) * size.to(U64)
 
 
 # --- Products --------------------------------------------------------------------------------
