@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from memlab.device.emulator.isa.arithmetic import Function, flush_subnormals, on_widened_values
-from memlab.device.emulator.isa.rounding import LaneValues
+from tests.reference.arithmetic import Function, flush_subnormals, on_widened_values
+from tests.reference.rounding import LaneValues
 
 ORDERED: dict[str, Function] = {
     "eq": np.equal,

@@ -1,4 +1,4 @@
-"""The integer and bit instructions as functions over lanes.
+"""The integer and bit instructions in NumPy.
 
 Each function takes NumPy arrays (0-dimensional for constants) of the types that the instruction
 names. The definitions are those of the PTX ISA, chapters 9.7.1, 9.7.2 and 9.7.8.
@@ -11,8 +11,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from memlab.device.emulator.isa.rounding import LaneValues
-
+LaneValues: TypeAlias = Any
 Function: TypeAlias = Callable[..., Any]
 
 
