@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from llvmlite import ir
 
-from memlab.device.properties import WARP_SIZE
+from memlab.device.properties import LINE_BYTES, WARP_SIZE
 
 POINTER = "u8"
 """A host address."""
@@ -51,32 +51,50 @@ SITE = np.dtype(
 )
 """A memory instruction of a program."""
 
-COUNTERS = ("requests", "sectors", "wavefronts", "excessive", "addresses", "", "", "known")
+COUNTERS = ("requests", "sectors", "wavefronts", "excessive", "addresses", "", "", "")
 """The columns of the counters of memory instructions: 64-bit integers, a row per instruction.
 
 As in `Tally`, but that `addresses` are the distinct addresses of accesses to global memory, summed
-over warps. The last column is 1 in every `COST` that has been computed, else 0."""
+over warps."""
 
 COST = np.dtype(("u2", len(COUNTERS)))
 """What one warp adds to `COUNTERS`."""
 
+_WORD_ALIGNMENTS = 4  # a bank of shared memory and an interleaved word of local memory have 4 bytes
+FIRST_COST = {
+    "global": 0,
+    "shared": LINE_BYTES,
+    "local": LINE_BYTES + 5 * _WORD_ALIGNMENTS,
+    "const": LINE_BYTES + 11 * _WORD_ALIGNMENTS,
+}
+"""Where the costs of a state space begin among the costs of a pattern.
+
+In global memory, the first active lane's address modulo 128 is added. In shared and local memory,
+this address modulo 4 and 4 times the binary logarithm of the width are added; the width is at most
+16 and 32 bytes."""
+
+COSTS = FIRST_COST["const"] + 1
+"""Costs of a pattern."""
+
 MOST_PATTERNS = 1024
 """Patterns held by a context: the table is direct-mapped by a hash of the relative addresses."""
 
+IRREGULAR = -(1 << 62)
+"""The stride of a pattern that has none."""
+
 PATTERN = np.dtype(
     [
-        ("relative", "i4", WARP_SIZE),  # addresses less that of the first active lane; it repeats
-        #                                 where a lane is inactive
+        ("relative", "i4", WARP_SIZE),  # addresses less that of the first active lane; 0 where a
+        #                                 lane is inactive
         ("mask", "u4"),  # active lanes; 0 where the entry is empty
         ("ored", "u4"),  # bitwise or of `relative`
+        ("version", "i8"),  # a number that no other pattern has had
         ("low", "i8"),  # least of `relative`
         ("high", "i8"),  # greatest of `relative`
-        ("stride", "i8"),  # bytes between neighbouring lanes where all are active and it is the
-        #                    same for all; else -1
-        ("by_alignment", COST, 128),  # global memory: by the first lane's address modulo 128
-        ("shared", COST, (5, 4)),  # by the binary logarithm of the width, and the address modulo 4
-        ("local", COST, (6, 4)),
-        ("constant", COST),
+        ("stride", "i8"),  # bytes between neighbouring lanes where it is the same for all active
+        #                    lanes, else IRREGULAR; 0 for a single lane
+        ("known", "u1", COSTS),  # which costs have been computed
+        ("costs", COST, COSTS),  # see FIRST_COST
     ],
     align=True,
 )
@@ -84,17 +102,21 @@ PATTERN = np.dtype(
 
 ADDRESSES = np.dtype(
     [
-        ("address", "i8", WARP_SIZE),  # in the state space, without the offset of an instruction
-        ("first", "i8"),  # that of the first active lane
-        ("low", "i8"),  # the least of the active lanes
-        ("high", "i8"),
-        ("pattern", POINTER),
-        ("base", POINTER),  # host address of the byte at address 0 for this warp
+        ("address", "i8", WARP_SIZE),  # as the register holds them; filled in before `resolve`
         ("mask", "i8"),  # active lanes
         ("warp", "i8"),
+        ("space", "i8"),  # where all active lanes lie; generic if they lie in several spaces
+        ("first", "i8"),  # address of the first active lane in that space
+        ("low", "i8"),  # least address of an active lane in that space
+        ("high", "i8"),
+        ("base", POINTER),  # host address of the byte at address 0 of that space for this warp
+        ("pattern", POINTER),  # 0 where lanes lie in several spaces or far apart
+        ("version", "i8"),  # of the pattern, whose place another may have taken since
     ]
 )
-"""The addresses that a register holds in the lanes of a warp, resolved for several instructions."""
+"""The addresses that a register holds in the lanes of a warp, resolved for several instructions.
+
+These instructions access one state space, which may be generic, each with its own offset."""
 
 FAULT = np.dtype(
     [
@@ -158,6 +180,7 @@ CONTEXT = np.dtype(
         ("variables", POINTER),  # i64: addresses of the program's variables in global memory
         ("counters", POINTER),  # COUNTERS rows, one per instruction
         ("patterns", POINTER),  # MOST_PATTERNS entries of PATTERN
+        ("version", "i8"),  # of the pattern that was found last
         ("lanes_off", POINTER),  # i64 per instruction: lanes that its guard switched off
         ("fault", FAULT),
         # --- The trace of global accesses: words of 64 bits, see `trace`
