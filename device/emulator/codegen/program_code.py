@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import ctypes
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -63,6 +64,10 @@ class NativeProgram:
     polling_loops: Mapping[int, PollingLoop]
     order_starts: NDArray[np.int64]
     library: Library
+
+    def call(self, name: str, context: int, *arguments: int) -> int:
+        """Call a function of the schedule (`schedule_code`) on a context, by its host address."""
+        return _schedule_function(name, len(arguments))(context, *arguments)
 
 
 _loaded: dict[tuple[str, str, frozenset[int]], NativeProgram] = {}
@@ -137,6 +142,13 @@ def runtime() -> Library:
         code = compile_module(module)
         store_parts(key, [code])
     return Library(code, names)
+
+
+@cache
+def _schedule_function(name: str, arguments: int) -> Callable[..., int]:
+    kinds = [ctypes.c_void_p] + [ctypes.c_int64] * arguments
+    function: Callable[..., int] = runtime().function(name, ctypes.c_int64, *kinds)
+    return function
 
 
 def _cached(key: str) -> bytes | None:

@@ -132,6 +132,7 @@ def add_schedule_functions(module: ir.Module) -> None:
 
     - `enqueue(slot, mask)` adds lanes to the ready groups.
     - `dequeue()` chooses the ready group that runs next.
+    - `proceed()` lets the running group go on behind its slot.
     - `jump(slot)` sends the running group to another slot.
     - `split(target, next)` sends the lanes in `taken` to one slot and the others to another.
     - `next_group()` runs another group, after the running one has exited or waits.
@@ -145,6 +146,7 @@ def add_schedule_functions(module: ir.Module) -> None:
     """
     _write_enqueue(module)
     _write_dequeue(module)
+    _write_proceed(module)
     _write_jump(module)
     _write_split(module)
     _write_next_group(module)
@@ -247,6 +249,16 @@ def _limit_by_order(f: _Schedule, running: ir.Value, waiting: ir.Value, blocks: 
             with b.if_then(b.or_(inside, later)):
                 f.put("limit", b.select(inside, waiting, end))
                 b.store(_I64(1), found)
+
+
+def _write_proceed(module: ir.Module) -> None:
+    f = _Schedule(module, "proceed")
+    following = load_field(f.b, f.stretch(f.get("slot")), STRETCH, "next")
+    f.put("slot", following)
+    with f.b.if_then(f.b.icmp_signed("==", following, f.get("limit"))):
+        f.call("enqueue", following, f.get("mask"))
+        f.call("dequeue")
+    f.ret(Status.RUNNING)
 
 
 def _write_jump(module: ir.Module) -> None:
@@ -451,11 +463,7 @@ def _write_transfer(module: ir.Module) -> None:
     target = load_field(b, record, STRETCH, "target")
     kind = load_field(b, record, STRETCH, "kind")
     with b.if_then(b.icmp_signed("==", kind, _kind("code"))):
-        f.put("slot", following)
-        with b.if_then(b.icmp_signed("==", following, f.get("limit"))):
-            f.call("enqueue", following, f.get("mask"))
-            f.call("dequeue")
-        f.ret(Status.RUNNING)
+        f.ret(f.call("proceed"))
     with b.if_then(b.icmp_signed("==", kind, _kind("end"))):
         f.ret(f.call("leave"))
     with b.if_then(b.icmp_signed("==", kind, _kind("python"))):
@@ -500,6 +508,7 @@ SCHEDULE_FUNCTIONS = (
     "enqueue",
     "enqueue_parked",
     "dequeue",
+    "proceed",
     "jump",
     "split",
     "next_group",

@@ -1,8 +1,7 @@
 """Runs a program over the lanes of a chunk of blocks, and counts.
 
-Each instruction is bound once to the arrays it works on, so that running it is one call. The
-machine knows no opcode: the rows of the instruction table say what to do. Observers watch the run,
-and one of them may direct it (`observer`).
+The machine code runs stretches and schedules groups of lanes. Python does what is rare, and what
+observers ask for (`observer`): the instructions that they watch are executed one by one.
 """
 
 from __future__ import annotations
@@ -14,36 +13,56 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from memlab.device.emulator.machine import binding, printf
-from memlab.device.emulator.machine.access_costs import Patterns, Tally
-from memlab.device.emulator.machine.access_counting import AccessCounter
-from memlab.device.emulator.machine.accesses import Accesses, build_segments
-from memlab.device.emulator.machine.binding import Action
-from memlab.device.emulator.machine.memory import GlobalMemory, KernelFault
-from memlab.device.emulator.machine.observer import ChunkState, Observer, policy_of
-from memlab.device.emulator.machine.operands import Operands, value_of
+from memlab.device.emulator.codegen.layout import SPACES
+from memlab.device.emulator.codegen.program_code import native_program
+from memlab.device.emulator.codegen.schedule_code import Status
+from memlab.device.emulator.codegen.stretches import INTERPRETED_KINDS, waits_for_members
+from memlab.device.emulator.machine import printf
+from memlab.device.emulator.machine.access_watch import AccessWatch
+from memlab.device.emulator.machine.collective import execute_collective
+from memlab.device.emulator.machine.context import (
+    ChunkContext,
+    PatternTable,
+    lanes_to_words,
+    words_to_lanes,
+)
+from memlab.device.emulator.machine.flow_observation import FlowObservation
+from memlab.device.emulator.machine.memory import (
+    GlobalMemory,
+    KernelFault,
+    Mask,
+    build_segments,
+    find_fault,
+)
+from memlab.device.emulator.machine.observer import (
+    Action,
+    ChunkState,
+    Observer,
+    do_nothing,
+    policy_of,
+)
+from memlab.device.emulator.machine.operands import Operands
 from memlab.device.emulator.machine.partial_barriers import PartialBarriers, is_partial
-from memlab.device.emulator.machine.scheduler import Mask, Scheduler, WaitingGroups, active_warps
+from memlab.device.emulator.machine.scheduler import Scheduler, WaitingGroups
 from memlab.device.emulator.machine.spin_waits import SpinWaitDetector
+from memlab.device.emulator.machine.tally import Tally, tally_of
 from memlab.device.emulator.machine.threads import Grid, Threads
 from memlab.device.emulator.machine.warp_synchronization import (
     ParticipatingLanes,
     WarpSynchronization,
 )
-from memlab.device.emulator.program.lowering import (
-    OPERAND_EXCEPTIONS,
-    operand_error,
-    source_excerpt,
-)
-from memlab.device.emulator.program.program import DecodedInstruction, Program
+from memlab.device.emulator.program.lowering import source_excerpt
+from memlab.device.emulator.program.program import DecodedInstruction, Program, destinations
+from memlab.device.emulator.ptx.parser import Register
 from memlab.device.properties import WARP_SIZE
 
 if TYPE_CHECKING:
     from memlab.device.budget import Deadline
 
-
 _MAX_IDLE_ROUNDS = 3
 """How often all groups of a trial run may wait without progress before it ends."""
+_WORK_BETWEEN_CHECKS = 200_000
+"""Warps times stretches that run before the time limit is checked: some 20 to 100 ms."""
 
 
 class Chunk:
@@ -51,7 +70,6 @@ class Chunk:
 
     Attributes:
         program: The kernel.
-        tally: The counts of each instruction.
         lanes: How many lanes the blocks take.
     """
 
@@ -61,7 +79,7 @@ class Chunk:
         grid: Grid,
         blocks: NDArray[np.int64],
         global_memory: GlobalMemory,
-        patterns: Patterns,
+        patterns: PatternTable,
         *,
         observers: Sequence[Observer] = (),
         source: Sequence[str] = (),
@@ -78,35 +96,53 @@ class Chunk:
             observers: Watch the run; at most one of them is an `ExecutionPolicy`.
             source: The CUDA source's lines, for messages.
             deadline: When to stop.
+
+        Raises:
+            PtxError: The operands of an instruction do not suit its opcode.
         """
         self._deadline, self._observers = deadline, tuple(observers)
         self._policy = policy_of(observers)
-        self.program = program
-        self.tally = Tally.zeros(len(program.steps))
+        self.program, self._memory = program, global_memory
         self._threads = Threads(grid, blocks, source)
         self.lanes = self._threads.lanes
+        self._segments = build_segments(program, self._threads, global_memory)
+        everyone = tuple(dict.fromkeys((self._policy, *observers)))
+        watched = {index for o in everyone for index in o.watched_instructions(program)}
+        self._native = native_program(program, watched, source)
         addresses = {v.name: global_memory.find(v.name).address for v in program.globals}
-        self._operands = Operands(program, self._threads, addresses)
-        self._memory = global_memory
-        self._spaces = build_segments(program, self._threads, global_memory)
+        self._context = ChunkContext(
+            self._native, self._threads, self._segments, global_memory, patterns
+        )
+        self._operands = Operands(program, self._native.layout, self._context, addresses)
         self._participants = ParticipatingLanes()
-        chunk = ChunkState(self._threads, self._operands, self._spaces, self._participants)
-        if self._policy not in self._observers:
-            self._policy.chunk_started(chunk)
-        for observer in self._observers:
+        chunk = ChunkState(
+            self._threads, self._operands, self._segments, self._participants, self._context
+        )
+        for observer in everyone:
             observer.chunk_started(chunk)
-        access_observers = self._observers
-        if self._policy.counts_accesses:
-            counter = AccessCounter(self.lanes, self.tally, patterns, self._observers)
-            access_observers = (counter, *access_observers)
-        self._accesses = Accesses(chunk, self._policy, access_observers)
         self._partial_barriers = PartialBarriers(program.steps, self._operands, self._threads)
-        self._actions: list[Action | None] = []
-        for index, step in enumerate(program.steps):
-            try:
-                self._actions.append(self._bind(index, step))
-            except OPERAND_EXCEPTIONS as error:
-                raise operand_error(step.instruction, source) from error
+        release = self._policy.barrier_release(
+            self._partial_barriers.open if any(map(is_partial, program.steps)) else None
+        )
+        self._context["opens_barriers"] = release is None
+        self._spin_waits = SpinWaitDetector(
+            self._native.polling_loops, self._operands, self._segments
+        )
+        self._scheduler = Scheduler(
+            self._native,
+            self._context,
+            grid.padded_threads,
+            release,
+            self._spin_waits.warps_to_resume,
+            self._release_warp_waits,
+        )
+        self._warp_synchronization = WarpSynchronization(
+            program.steps, self._operands, self._scheduler, self._participants
+        )
+        self._flow = FlowObservation(self._native, self._context, self._scheduler, self._observers)
+        watch = AccessWatch(chunk, self._policy, self._observers)
+        self._actions = {index: self._bind(index, watch) for index in sorted(watched)}
+        self._context.interrupt_at(sorted(watched))
 
     def run(self) -> Tally:
         """Run every lane to its end.
@@ -116,213 +152,222 @@ class Chunk:
                 out: the message names source line, block and thread. Or the kernel stopped itself.
             OutOfTime: The deadline passed: the message names a thread and where it was.
         """
-        with np.errstate(all="ignore"):
-            self._run()
-        return self.tally
-
-    def _run(self) -> None:
-        steps = self.program.steps
-        partial_release = self._partial_barriers.open if any(map(is_partial, steps)) else None
-        self._spin_waits = SpinWaitDetector(self.program, self._operands, self._spaces)
-        schedule = Scheduler(
-            self._threads.alive,
-            self._policy.barrier_release(partial_release),
-            self._threads.grid.padded_threads,
-            self.program.order,
-            self._spin_waits.warps_to_resume,
-            self._release_warp_waits,
-        )
-        self._warp_synchronization = WarpSynchronization(
-            steps, self._operands, schedule.live, self._participants
-        )
         for observer in self._observers:
-            observer.run_started(schedule)
-        # How many lanes and warps more execute an instruction than the one before it.
-        lanes_change, warps_change = [0] * (len(steps) + 1), [0] * (len(steps) + 1)
+            observer.run_started(self._scheduler)
         try:
-            self._run_groups(schedule, lanes_change, warps_change)
+            with np.errstate(all="ignore"):
+                self._run()
         except KernelFault:
             # A block that runs several times does too often what it should do once: the launch
             # itself shows whether the kernel is at fault.
             if not self._policy.is_trial:
                 raise
-        lanes = np.cumsum(lanes_change[:-1])
-        warps = np.cumsum(warps_change[:-1])
-        self.tally.lanes = [a + int(b) for a, b in zip(self.tally.lanes, lanes, strict=True)]
-        self.tally.warps = [a + int(b) for a, b in zip(self.tally.warps, warps, strict=True)]
+        return tally_of(self._native, self._context)
+
+    # --- Groups ----------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        """Run group after group."""
+        context, scheduler, flow = self._context, self._scheduler, self._flow
+        status = Status.RUNNING
+        while status != Status.DONE:
+            if flow.is_needed or scheduler.idle_rounds:
+                status = Status(context.call("advance"))
+                if status == Status.RUNNING:
+                    flow.advanced()
+                    scheduler.note_progress()
+                    status = Status(context.call("transfer"))
+            else:
+                context["work_left"] = _WORK_BETWEEN_CHECKS
+                status = Status(context.call("run"))
+            if status != Status.RUNNING:
+                status = self._resolve(status)
+            if self._deadline is not None and self._deadline.has_passed():
+                raise self._deadline.error(self._place(scheduler.counter, scheduler.running))
+
+    def _resolve(self, status: Status) -> Status:
+        """Do what the machine code leaves to Python."""
+        context, scheduler = self._context, self._scheduler
+        match status:
+            case Status.FAULT:
+                raise self._fault()
+            case Status.WAITING:
+                return scheduler.release()
+            case Status.INCOMPLETE:
+                counter = scheduler.counter
+                if self._warp_synchronization.must_wait(counter, scheduler.running):
+                    context.call("count_range", counter, counter + 1)
+                    self._flow.executed(counter, counter + 1, ends=True)
+                    return scheduler.wait_for_warp()
+                context["has_arrived"] = 1
+            case Status.POLLS:
+                return self._branch_back()
+            case Status.AT_PYTHON:
+                return self._execute_here()
+            case Status.DONE:
+                return status
+        return Status.RUNNING
+
+    def _branch_back(self) -> Status:
+        """Lanes branch back to the head of a loop that polls memory: they may spin."""
+        context, scheduler = self._context, self._scheduler
+        counter, slot = scheduler.counter, self._native.slots[context["slot"]]
+        step, taken = self.program.steps[counter], words_to_lanes(context.taken)
+        for observer in self._observers:
+            observer.control_transferred(counter, taken)
+        spins = self._spin_waits.is_spin_iteration(step.target, taken)
+        if np.array_equal(context.taken, context.mask):
+            context.call("jump", int(slot["target"]))
+        else:
+            context.call("split", int(slot["target"]), int(slot["next"]))
+        if not spins:
+            return Status.RUNNING
+        # The blocks of a trial run may wait for blocks that do not run: then it ends.
+        status = Status.RUNNING
+        if scheduler.counter == step.target:  # else another group runs first
+            status = scheduler.defer(counter)
+        ends = self._policy.is_trial and scheduler.idle_rounds >= _MAX_IDLE_ROUNDS
+        return Status.DONE if ends else status
+
+    # --- Instructions that Python executes -----------------------------------------------------
+
+    def _execute_here(self) -> Status:
+        """Execute an instruction that is rare, or that observers watch."""
+        scheduler, context = self._scheduler, self._context
+        counter, mask = scheduler.counter, scheduler.running
+        step, watched = self.program.steps[counter], self._actions.get(counter)
+        if watched is not None and waits_for_members(step):
+            lacking = (context.mask != 0) & (context.live & ~context.mask != 0)
+            if lacking.any() and self._warp_synchronization.must_wait(counter, mask):
+                self._flow.executed(counter, counter + 1, ends=True)
+                return scheduler.wait_for_warp()
+        chosen = self._guarded_lanes(counter, step, mask)
+        if chosen.any():
+            (watched or self._interpreted(counter, step))(chosen)
+        if watched is not None and not self._policy.may_pass(counter, mask):
+            self._flow.executed(counter, counter + 1, ends=True)
+            scheduler.note_progress()
+            following = int(self._native.slots[context["slot"]]["next"])
+            return scheduler.continue_with(Status(context.call("park", following)))
+        return Status(context.call("proceed"))
+
+    def _guarded_lanes(self, index: int, step: DecodedInstruction, mask: Mask) -> Mask:
+        """The lanes whose guard holds; the others are counted as switched off."""
+        if step.instruction.guard is None:
+            return mask
+        guard = self._operands.register(step.instruction.guard)
+        chosen = mask & (~guard if step.instruction.guard_negated else guard)
+        self._context.lanes_off[index] += np.count_nonzero(mask) - np.count_nonzero(chosen)
+        return chosen
+
+    def _bind(self, index: int, watch: AccessWatch) -> Action:
+        """The action of an instruction that observers watch."""
+        step = self.program.steps[index]
+        kind = step.row.kind
+        if kind == "nothing":
+            action = self._policy.bind_ordering(step) or do_nothing
+        elif kind in ("load", "store", "atomic", "reduce"):
+            action = watch.action(index, step, self._execute)
+        elif kind in INTERPRETED_KINDS:
+            action = self._interpreted(index, step)
+        else:
+            action = partial(self._execute, index)
+        for observer in self._observers:
+            action = observer.instruction_bound(index, step, action)
+        return action
+
+    def _execute(self, index: int, mask: Mask) -> None:
+        """Execute an instruction that is a stretch of its own, by its machine code.
+
+        Raises:
+            KernelFault: It accesses memory outside its arrays.
+        """
+        step = self.program.steps[index]
+        if step.row.kind == "warp" and self._participants.lanes is not None:
+            self._execute_together(step, mask)
+            return
+        words = lanes_to_words(mask)
+        slot = self._native.slots[self._native.slot_at[index]]
+        if self._context.call("execute", int(slot["code"]), words.ctypes.data):
+            raise self._fault()
+        self._context["clock"] += int(slot["clock"])
+
+    def _execute_together(self, step: DecodedInstruction, mask: Mask) -> None:
+        """Execute a collective with the operands that several groups bring to it."""
+        participants = self._participants
+        assert participants.lanes is not None
+        results = execute_collective(step.row.opcode, participants.lanes, participants.sources)
+        for operand, result in zip(destinations(step), results, strict=False):
+            assert isinstance(operand, Register)
+            self._operands.write(operand.name, result, mask)
 
     def _release_warp_waits(
         self, waiting: WaitingGroups, held: Mask
     ) -> tuple[WaitingGroups, WaitingGroups]:
-        return self._warp_synchronization.execute_ready(waiting, held, self._actions)
+        def action(index: int) -> Action:
+            return self._actions.get(index) or partial(self._execute, index)
 
-    def _run_groups(
-        self, schedule: Scheduler, lanes_change: list[int], warps_change: list[int]
-    ) -> None:
-        """Run group after group, noting where more or fewer lanes and warps begin to execute."""
-        steps, actions, end = self.program.steps, self._actions, len(self.program.steps)
-        deadline, observers = self._deadline, self._observers
-        must_wait, may_wait = self._warp_synchronization.must_wait, self._warp_synchronization.steps
-        going = True
-        while going:
-            start, mask = schedule.counter, schedule.mask
-            if deadline is not None and deadline.has_passed():
-                raise deadline.error(self._place(steps[min(start, end - 1)], mask))
-            stop = min(schedule.limit, end)
-            counter = start
-            while counter < stop:
-                action = actions[counter]
-                if action is None:
-                    break
-                if mask is not None and counter in may_wait and must_wait(counter, mask):
-                    break
-                action(mask)
-                counter += 1
-            at_control = counter < stop
-            lanes = self.lanes if mask is None else int(np.count_nonzero(mask))
-            warps = self.lanes // WARP_SIZE if mask is None else int(active_warps(mask).sum())
-            lanes_change[start] += lanes
-            warps_change[start] += warps
-            lanes_change[counter + at_control] -= lanes
-            warps_change[counter + at_control] -= warps
-            for observer in observers:
-                observer.range_executed(start, counter + at_control, mask)
-            schedule.counter = counter
-            if at_control:
-                going = self._transfer(schedule, steps[counter], counter, lanes)
-            elif counter < end:
-                schedule.merge()
-            else:
-                self._control_transferred(end, schedule.mask)
-                going = schedule.exit()
+        return self._warp_synchronization.execute_ready(waiting, held, action)
 
-    def _transfer(
-        self, schedule: Scheduler, step: DecodedInstruction, counter: int, lanes: int
-    ) -> bool:
-        """Execute a branch, an exit, a barrier or a wait of a warp; False when no group is left."""
-        kind, guard = step.row.kind, step.instruction.guard
-        if kind == "warp":
-            return schedule.wait_for_warp()
-        if guard is not None:
-            for observer in self._observers:
-                observer.guard_read(guard, schedule.mask)
-            taken = self._operands.register(guard)
-            if step.instruction.guard_negated:
-                taken = ~taken
-            if schedule.mask is not None:
-                taken = taken & schedule.mask
-            count = int(np.count_nonzero(taken))
-            if count == 0:
-                schedule.jump(counter + 1)
-                return True
-            if count < lanes:
-                if kind == "branch":
-                    self._control_transferred(counter, taken)
-                    spins = self._spins(step, counter, taken)
-                    schedule.split(taken, step.target)
-                    return not spins or self._defer_group(schedule, step, counter)
-                schedule.split(taken, counter)  # those taken lie lowest: they run on from here
-        if kind == "branch":
-            self._control_transferred(counter, schedule.mask)
-            spins = self._spins(step, counter, schedule.mask)
-            schedule.jump(step.target)
-            return not spins or self._defer_group(schedule, step, counter)
-        if kind == "exit":
-            self._control_transferred(counter, schedule.mask)
-            return schedule.exit()
-        if kind == "nothing" and self._policy.may_pass(counter, schedule.mask):
-            schedule.jump(counter + 1)
-            return True
-        return schedule.park()
-
-    def _control_transferred(self, index: int, mask: Mask | None) -> None:
-        for observer in self._observers:
-            observer.control_transferred(index, mask)
-
-    def _spins(self, step: DecodedInstruction, counter: int, mask: Mask | None) -> bool:
-        """Whether lanes that take a branch do so to wait for another thread."""
-        if step.target > counter:
-            return False
-        return self._spin_waits.is_spin_iteration(
-            step.target, self._threads.alive if mask is None else mask
-        )
-
-    def _defer_group(self, schedule: Scheduler, step: DecodedInstruction, counter: int) -> bool:
-        """Let others run before the group that waits; False where the run ends.
-
-        The blocks of a trial run may wait for blocks that do not run: then it ends.
-        """
-        if schedule.counter == step.target:  # else another group runs first
-            schedule.defer(counter)
-        return not self._policy.is_trial or schedule.idle_rounds < _MAX_IDLE_ROUNDS
-
-    def _bind(self, index: int, step: DecodedInstruction) -> Action | None:
-        """The action of an instruction; None for one that decides which lanes run next."""
-        kind, operands, threads = step.row.kind, self._operands, self._threads
-        match kind:
-            case "branch" | "exit" | "barrier":
-                return None
-            case "nothing":
-                ordering = self._policy.bind_ordering(step)
-                if ordering is None:
-                    return None
-                action = ordering
-            case "lanes":
-                action = binding.bind_lanewise(operands, step)
+    def _interpreted(self, index: int, step: DecodedInstruction) -> Action:
+        """The action of an instruction of `INTERPRETED_KINDS`."""
+        match step.row.kind:
             case "arrive":
-                action = partial(self._partial_barriers.arrive, index)
-            case "warp" | "block":
-                size = WARP_SIZE if kind == "warp" else threads.grid.padded_threads
-                action = binding.bind_collective(
-                    operands, step, threads.alive, size, self._participants
-                )
+                return partial(self._partial_barriers.arrive, index)
+            case "block":
+                return partial(self._vote_of_blocks, step)
             case "print":
-                action = self._print(step)
-            case "trap":
-                action = self._trap(index, step)
-            case "load":
-                action = self._accesses.load(index, step)
-            case "store":
-                action = self._accesses.store(index, step)
-            case "atomic" | "reduce":
-                action = self._accesses.atomic(index, step)
+                return partial(self._print, step)
             case _:
-                raise AssertionError(f"{kind} is replaced before a program is loaded")
-        for observer in self._observers:
-            action = observer.instruction_bound(index, step, action)
-        return binding.with_guard(operands, index, step, action, self.tally)
+                return partial(self._trap, index, step)
 
-    def _trap(self, index: int, step: DecodedInstruction) -> Action:
-        """The action of `trap`, or of a failed assertion, whose operand is its text's address."""
-        texts = [self._operands.source(operand, "u64") for operand in step.instruction.operands]
-
-        def run(mask: Mask | None) -> None:
-            for observer in self._observers:
-                observer.trap_reached(index, mask)
-            where = self._place(step, mask)
-            if not texts:
-                raise KernelFault(f"the kernel stopped itself (trap), {where}")
-            lane = int(np.flatnonzero(self._threads.alive if mask is None else mask)[0])
-            address = int(np.broadcast_to(value_of(texts[0]), self.lanes)[lane])
-            asserted = printf.read_string(self._memory, address)
-            raise KernelFault(f"assertion failed: {source_excerpt(asserted)}, {where}")
-
-        return run
-
-    def _print(self, step: DecodedInstruction) -> Action:
-        """The action of `printf`; a trial run prints nothing."""
-        form, values = (
-            self._operands.source(operand, "u64") for operand in step.instruction.operands
+    def _vote_of_blocks(self, step: DecodedInstruction, mask: Mask) -> None:
+        """`bar.red` after its barrier: a vote of the lanes of each block."""
+        to, source = step.instruction.operands
+        shape = (-1, self._threads.grid.padded_threads)
+        votes = np.broadcast_to(self._operands.source(source, "pred")(), self.lanes)
+        function = step.row.function
+        assert function is not None
+        result = function(mask.reshape(shape), votes.reshape(shape))
+        assert isinstance(to, Register)
+        self._operands.write(
+            to.name, np.broadcast_to(result, mask.reshape(shape).shape).reshape(-1), mask
         )
 
-        def run(mask: Mask | None) -> None:
-            lanes = self._threads.alive if mask is None else mask
-            if not self._policy.is_trial:
-                printf.print_lanes(self._memory, self._spaces, form, values, lanes)
+    def _trap(self, index: int, step: DecodedInstruction, mask: Mask) -> None:
+        """`trap`, or a failed assertion, whose operand is its text's address."""
+        for observer in self._observers:
+            observer.trap_reached(index, mask)
+        where = self._place(index, mask)
+        if not step.instruction.operands:
+            raise KernelFault(f"the kernel stopped itself (trap), {where}")
+        text = self._operands.source(step.instruction.operands[0], "u64")()
+        lane = int(np.flatnonzero(mask)[0])
+        address = int(np.broadcast_to(text, self.lanes)[lane])
+        asserted = printf.read_string(self._memory, address)
+        raise KernelFault(f"assertion failed: {source_excerpt(asserted)}, {where}")
 
-        return run
+    def _print(self, step: DecodedInstruction, mask: Mask) -> None:
+        """`printf`; a trial run prints nothing."""
+        if not self._policy.is_trial:
+            form, values = (self._operands.source(o, "u64") for o in step.instruction.operands)
+            printf.print_lanes(self._memory, self._segments, form(), values(), mask)
 
-    def _place(self, step: DecodedInstruction, mask: Mask | None) -> str:
+    # --- Messages ------------------------------------------------------------------------------
+
+    def _fault(self) -> KernelFault:
+        """The error for the access at fault that the machine code found."""
+        fault = self._context.record["fault"]
+        step = self.program.steps[int(fault["index"])]
+        segment = self._segments[SPACES[int(fault["space"])]]
+        lanes = np.flatnonzero(int(fault["mask"]) >> np.arange(WARP_SIZE) & 1)
+        site = self._native.sites[self._native.sites["index"] == fault["index"]][0]
+        verb = "read" if step.row.kind == "load" else "write"
+        found = find_fault(segment, fault["address"][lanes], int(site["size"]), verb)
+        lane = int(fault["warp"]) * WARP_SIZE + int(lanes[found.lane])
+        return KernelFault(f"{found}, {self._threads.place(lane, step.instruction)}")
+
+    def _place(self, index: int, mask: Mask) -> str:
         """The thread and the source line of the first of some lanes, for a message."""
-        lane = int(np.flatnonzero(self._threads.alive if mask is None else mask)[0])
-        return self._threads.place(lane, step.instruction)
+        step = self.program.steps[min(index, len(self.program.steps) - 1)]
+        return self._threads.place(int(np.flatnonzero(mask)[0]), step.instruction)

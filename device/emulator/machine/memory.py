@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,13 @@ from memlab.device.emulator.isa.address_space import GLOBAL_BASE
 from memlab.errors import MemlabError
 from memlab.text import plural
 
+if TYPE_CHECKING:
+    from memlab.device.emulator.machine.threads import Threads
+    from memlab.device.emulator.program.program import Program
+
 Lanes = NDArray[Any]
+Mask = NDArray[np.bool_]
+"""Some lanes of a chunk: a bool for each, shape (lanes,)."""
 
 NULL_PAGE_BYTES, NULL_REACH_BYTES = 4096, 2**32
 """Nothing is allocated below these addresses: they come from a null pointer, or from an index
@@ -107,15 +113,14 @@ class Segment:
             return f"shared offset {address}, and the launch has none: add --shared BYTES"
         return f"{self.name} offset {address} of {self.size} bytes"
 
-    def written(self, low_byte: Lanes, count: int) -> None:
-        """Note that `count` bytes were stored at each of these positions in `data`."""
-
 
 class GlobalMemory(Segment):
     """Global memory: arrays with guard bytes between them.
 
     Attributes:
         allocations: The arrays, by ascending address.
+        unit_bytes: Bytes of the units by which stores are tracked.
+        units_written: Whether each unit was stored to, from the first array on.
         printed: How many calls of `printf` the launch has made.
         printed_characters: How many characters they have printed.
     """
@@ -133,8 +138,10 @@ class GlobalMemory(Segment):
             end += -(-(size + _GUARD_BYTES) // _ALIGNMENT_BYTES) * _ALIGNMENT_BYTES
         super().__init__("global", np.zeros(end + 16, np.uint8), end)
         self._starts = [array.address for array in self.allocations]
-        self._unit = write_tracking_bytes(element_bytes for _, element_bytes in arrays.values())
-        self._units_written = np.zeros(end // self._unit + 16, np.bool_)
+        self.unit_bytes = write_tracking_bytes(
+            element_bytes for _, element_bytes in arrays.values()
+        )
+        self.units_written = np.zeros(end // self.unit_bytes + 16, np.bool_)
 
     def find(self, name: str) -> DeviceArray:
         """The array of this name."""
@@ -149,15 +156,15 @@ class GlobalMemory(Segment):
     def elements_written(self, name: str) -> NDArray[np.int64]:
         """Row-major positions of the elements that were stored to."""
         array = self.find(name)
-        start = (array.address - GLOBAL_BASE) // self._unit
-        per_element = max(array.element_bytes // self._unit, 1)
+        start = (array.address - GLOBAL_BASE) // self.unit_bytes
+        per_element = max(array.element_bytes // self.unit_bytes, 1)
         count = array.size // array.element_bytes * per_element
-        units = self._units_written[start : start + count]
+        units = self.units_written[start : start + count]
         return np.flatnonzero(units.reshape(-1, per_element).any(axis=1))
 
     def forget_writes(self) -> None:
         """Forget which elements were stored to."""
-        self._units_written[:] = False
+        self.units_written[:] = False
 
     def check(self, low: int, high: int) -> bool:
         """Whether all bytes from `low` up to, not including, `high` lie in one array."""
@@ -184,12 +191,6 @@ class GlobalMemory(Segment):
         if abs(element) > 1 << 40:
             return describe_wild_address(address)
         return f"{nearest.name}[{element}] of {count} {plural(count, 'element')}"
-
-    def written(self, low_byte: Lanes, count: int) -> None:
-        """Note which units were stored to."""
-        first = low_byte >> (self._unit.bit_length() - 1)
-        for step in range(max(count // self._unit, 1)):
-            self._units_written[first + step] = True
 
 
 def write_tracking_bytes(element_bytes: Iterable[int]) -> int:
@@ -224,3 +225,41 @@ def find_fault(segment: Segment, addresses: Lanes, size: int, what: str) -> Acce
                 f"illegal address: {what} of {size} bytes at {segment.describe(address)}", lane
             )
     raise AssertionError("a fault was expected")
+
+
+def build_segments(
+    program: Program, threads: Threads, global_memory: GlobalMemory
+) -> dict[str, Segment]:
+    """The state spaces of a chunk by name: global memory, and those that its lanes do not share."""
+    grid, lanes = threads.grid, threads.lanes
+    shared_bytes = program.static_shared_bytes  # the padding behind them belongs to no array
+    if grid.dynamic_shared_bytes:
+        shared_bytes = -(-shared_bytes // 16) * 16 + grid.dynamic_shared_bytes
+    padded = -(-shared_bytes // 16) * 16
+    block_of_lane = np.arange(lanes, dtype=np.int64) // grid.padded_threads
+    lane = np.arange(lanes, dtype=np.int64)
+    parameters = np.frombuffer(grid.parameters.ljust(16, b"\0"), np.uint8)
+    constants = np.frombuffer(program.const_image.ljust(16, b"\0"), np.uint8)
+    return {
+        "global": global_memory,
+        "shared": Segment(
+            "shared",
+            np.zeros(padded * len(threads.blocks) + 16, np.uint8),
+            shared_bytes,
+            block_of_lane * padded,
+        ),
+        "local": Segment(
+            "local",
+            np.zeros(program.local_bytes * lanes + 16, np.uint8),
+            program.local_bytes,
+            lane * program.local_bytes,
+        ),
+        "param::func": Segment(
+            "param::func",
+            np.zeros(program.argument_bytes * lanes + 16, np.uint8),
+            program.argument_bytes,
+            lane * program.argument_bytes,
+        ),
+        "const": Segment("const", constants, len(program.const_image)),
+        "param": Segment("param", parameters, len(grid.parameters)),
+    }

@@ -7,33 +7,23 @@ does as a GPU does.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
-import numpy as np
-
-from memlab.device.emulator.machine import memory
-from memlab.device.emulator.machine.memory import (
-    AccessFault,
-    GlobalMemory,
-    KernelFault,
-    Lanes,
-    Segment,
-)
+from memlab.device.emulator.machine.memory import Mask, Segment
 
 if TYPE_CHECKING:
-    from memlab.device.emulator.machine.access_costs import SectorCount
-    from memlab.device.emulator.machine.address_resolution import (
-        MemoryInstruction,
-        ResolvedAddresses,
-    )
-    from memlab.device.emulator.machine.binding import Action
+    from memlab.device.emulator.machine.access_watch import MemoryInstruction, ResolvedAddresses
+    from memlab.device.emulator.machine.context import ChunkContext
     from memlab.device.emulator.machine.operands import Operands
-    from memlab.device.emulator.machine.scheduler import BarrierRelease, Mask, Scheduler
+    from memlab.device.emulator.machine.scheduler import BarrierRelease, Scheduler
     from memlab.device.emulator.machine.threads import Threads
     from memlab.device.emulator.machine.warp_synchronization import ParticipatingLanes
-    from memlab.device.emulator.program.program import DecodedInstruction
+    from memlab.device.emulator.program.program import DecodedInstruction, Program
+
+Action: TypeAlias = Callable[[Mask], None]
+"""Executes an instruction for the lanes of a mask."""
 
 
 @dataclass(frozen=True)
@@ -45,31 +35,40 @@ class ChunkState:
         operands: The registers.
         segments: The state spaces by name.
         participants: The lanes that execute the current warp instruction together.
+        context: The memory that the chunk shares with its machine code.
     """
 
     threads: Threads
     operands: Operands
     segments: Mapping[str, Segment]
     participants: ParticipatingLanes
+    context: ChunkContext
 
 
 class Observer:
     """Watches the chunks of a launch. Every hook does nothing unless a subclass overrides it.
 
-    A `mask` has a bool for each lane of the chunk, shape (lanes,); None stands for all lanes.
+    A `mask` has a bool for each lane of the chunk, shape (lanes,).
 
     Attributes:
-        needs_every_warp: Whether `global_access_counted` must list the warps that take no part
-            too. Leaving them out is faster.
+        observes_flow: Whether `range_executed`, `guard_read` and `control_transferred` are called.
+            Without them, machine code runs on by itself.
     """
 
-    needs_every_warp: ClassVar[bool] = False
+    observes_flow: ClassVar[bool] = False
+
+    def watched_instructions(self, program: Program) -> Collection[int]:
+        """The positions of the instructions that the observer is told of one by one.
+
+        Only for these are `instruction_bound` and `memory_accessed` called.
+        """
+        return ()
 
     def chunk_started(self, chunk: ChunkState) -> None:
         """A chunk has its registers and memories; its instructions are bound next."""
 
     def instruction_bound(self, index: int, step: DecodedInstruction, action: Action) -> Action:
-        """An instruction was bound to the arrays it works on.
+        """A watched instruction is ready to run.
 
         Returns:
             The action to run in its place; it gets only lanes whose guard holds.
@@ -79,7 +78,7 @@ class Observer:
     def run_started(self, schedule: Scheduler) -> None:
         """The chunk begins to run."""
 
-    def range_executed(self, start: int, stop: int, mask: Mask | None) -> None:
+    def range_executed(self, start: int, stop: int, mask: Mask) -> None:
         """Lanes executed the instructions from `start` up to, not including, `stop`."""
 
     def memory_accessed(
@@ -87,27 +86,17 @@ class Observer:
         instruction: MemoryInstruction,
         addresses: ResolvedAddresses,
         offset: int,
-        mask: Mask | None,
+        mask: Mask,
     ) -> None:
         """Lanes are about to access a segment, `offset` bytes behind the resolved addresses."""
 
-    def global_access_counted(self, index: int, warp_bases: Lanes, cost: SectorCount) -> None:
-        """An access to global memory was counted.
-
-        Args:
-            index: The instruction.
-            warp_bases: Address of each warp's first active lane, rounded down to its sector,
-                shape (warps,).
-            cost: Its sectors.
-        """
-
-    def guard_read(self, predicate: str, mask: Mask | None) -> None:
+    def guard_read(self, predicate: str, mask: Mask) -> None:
         """Lanes read the guard of a branch, an exit or a barrier."""
 
-    def control_transferred(self, index: int, mask: Mask | None) -> None:
+    def control_transferred(self, index: int, mask: Mask) -> None:
         """Lanes take a branch or exit; `index` lies behind the program where they reach its end."""
 
-    def trap_reached(self, index: int, mask: Mask | None) -> None:
+    def trap_reached(self, index: int, mask: Mask) -> None:
         """Lanes stop the kernel: by `trap`, or by an assertion that failed."""
 
 
@@ -118,11 +107,9 @@ class ExecutionPolicy(Observer):
         is_trial: Whether the blocks run apart from the launch, some of them perhaps several times.
             A fault then ends the run silently, and so does waiting for blocks that do not run;
             `printf` prints nothing.
-        counts_accesses: Whether memory accesses are counted into the chunk's tally.
     """
 
     is_trial: ClassVar[bool] = False
-    counts_accesses: ClassVar[bool] = True
 
     _threads: Threads
 
@@ -142,7 +129,7 @@ class ExecutionPolicy(Observer):
         """
         return do_nothing
 
-    def may_pass(self, index: int, mask: Mask | None) -> bool:
+    def may_pass(self, index: int, mask: Mask) -> bool:
         """Whether lanes go on at an instruction that has no action from `bind_ordering`."""
         return True
 
@@ -151,8 +138,8 @@ class ExecutionPolicy(Observer):
         instruction: MemoryInstruction,
         addresses: ResolvedAddresses,
         offset: int,
-        mask: Mask | None,
-    ) -> Mask | None:
+        mask: Mask,
+    ) -> Mask:
         """The lanes that may carry out an access.
 
         Lanes left out read 0, and what they store is lost.
@@ -165,42 +152,8 @@ class ExecutionPolicy(Observer):
 
         Returns:
             `mask` itself where all of them may.
-
-        Raises:
-            KernelFault: An access is outside its memory or misaligned.
         """
-        segment, size = addresses.segment, instruction.size
-        low, high = addresses.low + offset, addresses.high + offset + size
-        refused = instruction.kind != "load" and segment.name in memory.READ_ONLY
-        if addresses.misalignment & (size - 1) or refused or not segment.check(low, high):
-            self._check_each_lane(instruction, addresses, offset, mask)
         return mask
-
-    def _check_each_lane(
-        self,
-        instruction: MemoryInstruction,
-        addresses: ResolvedAddresses,
-        offset: int,
-        mask: Mask | None,
-    ) -> None:
-        """Check the lanes one by one: they may access several arrays, each inside its own.
-
-        Raises:
-            KernelFault: Names the first lane at fault, if there is one.
-        """
-        segment, size, threads = addresses.segment, instruction.size, self._threads
-        active = np.flatnonzero(threads.alive if mask is None else mask)
-        start = np.broadcast_to(addresses.address, threads.lanes)[active]
-        touched = start.astype(np.int64) + offset
-        aligned = not (touched % size).any()
-        if isinstance(segment, GlobalMemory) and aligned and segment.holds(touched, size):
-            return
-        verb = "read" if instruction.kind == "load" else "write"
-        try:
-            raise memory.find_fault(segment, touched, size, verb)
-        except AccessFault as fault:
-            place = threads.place(int(active[fault.lane]), instruction.step.instruction)
-            raise KernelFault(f"{fault}, {place}") from None
 
 
 def policy_of(observers: Sequence[Observer]) -> ExecutionPolicy:
@@ -215,5 +168,5 @@ def policy_of(observers: Sequence[Observer]) -> ExecutionPolicy:
     return policies[0] if policies else ExecutionPolicy()
 
 
-def do_nothing(mask: Mask | None) -> None:
+def do_nothing(mask: Mask) -> None:
     """The action of an instruction without effect."""

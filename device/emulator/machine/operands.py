@@ -1,27 +1,20 @@
-"""Operands as arrays: registers, constants, and the destinations of results.
-
-A register is one NumPy array of raw bits with an element per lane. An instruction reads it through
-a view of the instruction's type, which is made once when the instruction is bound.
-"""
+"""Operands as arrays, for what Python does with them: observers, and rare instructions."""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from memlab.device.emulator.codegen.frame import FrameLayout
 from memlab.device.emulator.isa.special_registers import CLOCK_REGISTERS
-from memlab.device.emulator.isa.table import NUMPY_TYPES
-from memlab.device.emulator.machine.memory import Lanes
-from memlab.device.emulator.machine.scheduler import Mask
-from memlab.device.emulator.machine.threads import Threads
-from memlab.device.emulator.program.program import Program, address_registers
+from memlab.device.emulator.machine.context import ChunkContext, lanes_to_words, words_to_lanes
+from memlab.device.emulator.machine.memory import Lanes, Mask
+from memlab.device.emulator.program.program import Program
 from memlab.device.emulator.ptx.parser import (
     TYPE_BYTES,
     Address,
-    DestinationPair,
     Immediate,
     Negated,
     Operand,
@@ -30,16 +23,10 @@ from memlab.device.emulator.ptx.parser import (
     Symbol,
     Vector,
 )
+from memlab.device.properties import WARP_SIZE
 
-Source: TypeAlias = Lanes | Callable[[], Lanes]
-"""An array of shape (lanes,), or () for a constant; or a function that computes one at each use."""
-
-Destination: TypeAlias = tuple[Callable[[Any, "Mask | None"], None], Lanes | None]
-"""A function that writes a value into the lanes of a mask, and the array to compute into directly,
-where there is one. Called with None for the value, the function only notes that the array
-changed."""
-
-_CLOCK_STEP = 64  # cycles by which a clock advances at each read, so that timed waits end
+Source: TypeAlias = Callable[[], Lanes]
+"""Returns the current value of an operand, shape (lanes,), or () for a constant."""
 
 
 class Operands:
@@ -48,129 +35,113 @@ class Operands:
     Attributes:
         program: The kernel.
         lanes: How many lanes the chunk has.
-        versions: How often each register that addresses memory was written, by name.
     """
 
-    def __init__(self, program: Program, threads: Threads, globals_at: Mapping[str, int]) -> None:
-        """Prepare a chunk; `globals_at` maps variables in global memory to their addresses."""
-        self.program, self.lanes = program, threads.lanes
-        self.versions = dict.fromkeys(address_registers(program), 0)
-        self._globals = globals_at
-        self._registers: dict[str, Lanes] = {}
-        self._special = threads.special_registers()
-        self._clock = itertools.count(step=_CLOCK_STEP)
+    def __init__(
+        self,
+        program: Program,
+        layout: FrameLayout,
+        context: ChunkContext,
+        variables: Mapping[str, int],
+    ) -> None:
+        """Read a chunk; `variables` maps variables in global memory to their addresses."""
+        self.program, self.lanes = program, context["warps"] * WARP_SIZE
+        self._layout, self._context, self._variables = layout, context, variables
 
     def register(self, name: str) -> Lanes:
-        """The lanes of a register as raw bits; they are allocated on first use."""
-        if name not in self._registers:
-            declared = self.program.registers.get(name)
-            if declared is None:
-                raise PtxError(f"register {name} is not declared")
-            bits = "pred" if declared == "pred" else f"b{TYPE_BYTES[declared] * 8}"
-            self._registers[name] = np.zeros(self.lanes, NUMPY_TYPES[bits])
-        return self._registers[name]
+        """The lanes of a register as raw bits, bool for a predicate; a copy."""
+        if name not in self._layout.offsets:
+            raise PtxError(f"register {name} is not declared")
+        raw = self._layout.view(self._context.frames, name)
+        if self._layout.bits[name] == 1:
+            return words_to_lanes(np.ascontiguousarray(raw[:, 0]))
+        return raw.reshape(-1)
+
+    def write(self, name: str, values: Lanes, mask: Mask) -> None:
+        """Write raw bits into the lanes of a mask; a value is cut or extended by its kind."""
+        if name == "_":
+            return
+        raw = self._layout.view(self._context.frames, name)
+        values = np.broadcast_to(values, self.lanes)
+        if self._layout.bits[name] == 1:
+            chosen = lanes_to_words(mask)
+            raw[:, 0] = (raw[:, 0] & ~chosen) | (lanes_to_words(values & mask))
+            return
+        if values.dtype.itemsize < raw.dtype.itemsize:
+            values = values.astype(f"{values.dtype.kind}{raw.dtype.itemsize}")
+        shape = (-1, WARP_SIZE)
+        np.copyto(raw, values.view(raw.dtype).reshape(shape), where=mask.reshape(shape))
 
     def source(self, operand: Operand, ptx_type: str) -> Source:
-        """An operand to be read as a PTX type."""
-        dtype = NUMPY_TYPES[ptx_type]
+        """An operand to be read as a PTX type; see `read_as`."""
         if isinstance(operand, Register):
-            if operand.name in CLOCK_REGISTERS:
-                shift = 32 if operand.name.endswith("_hi") else 0
-                return lambda: np.array(next(self._clock) >> shift, np.uint64).astype(dtype)
-            special = self._special.get(operand.name)
-            register = self.register(operand.name) if special is None else special
-            if (
-                special is None
-                and np.bool_ != register.dtype
-                and register.itemsize < dtype.itemsize
-            ):
-                return lambda: register.astype(dtype)
-            return _narrow(register, dtype)
+            name = operand.name
+            if name in CLOCK_REGISTERS:
+                shift = 32 if name.endswith("_hi") else 0
+                return lambda: read_as(np.array(self._context["clock"] >> shift, "u8"), ptx_type)
+            return lambda: read_as(self.register(name), ptx_type)
         if isinstance(operand, Immediate):
-            return _constant(operand, dtype)
+            constant = _constant(operand, ptx_type)
+            return lambda: constant
         if isinstance(operand, Symbol):
-            return _constant(Immediate("int", self._place(operand)), dtype)
+            place = _constant(Immediate("int", self._place(operand)), ptx_type)
+            return lambda: place
         if isinstance(operand, Negated):
-            register = self.register(operand.register.name)
-            return lambda: ~register
+            name = operand.register.name
+            return lambda: ~self.register(name)
         if isinstance(operand, Vector):
-            part = f"b{dtype.itemsize * 8 // len(operand.items)}"
-            parts = [self.source(item, part) for item in operand.items]
+            bits = 8 * TYPE_BYTES[ptx_type] // len(operand.items)
+            parts = [self.source(item, f"b{bits}") for item in operand.items]
+            dtype = NUMPY_TYPES[ptx_type]
             return lambda: np.stack(
-                [np.broadcast_to(value_of(source), self.lanes) for source in parts], axis=1
+                [np.broadcast_to(part(), self.lanes) for part in parts], axis=1
             ).view(dtype)[:, 0]
         raise PtxError(f"operand {operand} cannot be read")
 
-    def destinations(self, operand: Operand, types: tuple[str, ...]) -> list[Destination]:
-        """The destinations of results of these types: one register, a pair, or a vector."""
-        items: tuple[Operand, ...]
-        if isinstance(operand, Vector):
-            items = operand.items
-        elif isinstance(operand, DestinationPair):
-            items = (operand.first, operand.second)
-        else:
-            items = (operand,)
-        return [self.destination(item, t) for item, t in zip(items, types, strict=False)]
-
-    def destination(self, operand: Operand, ptx_type: str) -> Destination:
-        """The destination of one result."""
-        if not isinstance(operand, Register):
-            raise PtxError(f"operand {operand} cannot be written")
-        name = operand.name
-        if name == "_":
-            return lambda value, mask: None, None
-        register, dtype = self.register(name), NUMPY_TYPES[ptx_type]
-        kind = dtype.kind if dtype.itemsize < register.itemsize and dtype.kind != "f" else None
-        wide = np.dtype(f"{kind}{register.itemsize}") if kind else dtype
-        view = register if ptx_type == "pred" else register.view(wide)
-        if view.size != self.lanes or (register.dtype == np.bool_) != (ptx_type == "pred"):
-            raise PtxError(f"register {name} cannot hold a result of type {ptx_type}")
-        target = view if wide == dtype else None
-        versions, tracked = self.versions, name in self.versions
-
-        def write(value: Any, mask: Mask | None) -> None:
-            if value is not None:
-                np.copyto(view, value, casting="unsafe", where=True if mask is None else mask)
-            if tracked:
-                versions[name] += 1
-
-        return write, target
+    def address_base(self, operand: Address) -> Lanes:
+        """The base of an address, without its offset: int64, shape (lanes,) or ()."""
+        if isinstance(operand.base, Register):
+            register = self.register(operand.base.name)
+            return register.view(f"i{register.itemsize}").astype(np.int64)
+        return np.array(self._place(operand.base) if operand.base else 0, dtype=np.int64)
 
     def _place(self, symbol: Symbol) -> int:
         """The address of a variable in its state space."""
         program = self.program
         spaces = (program.shared, program.local, program.const, program.parameters)
-        for offsets in (*spaces, program.arguments):
+        for offsets in (*spaces, program.arguments, self._variables):
             if symbol.name in offsets:
                 return offsets[symbol.name] + symbol.offset
-        if symbol.name in self._globals:
-            return self._globals[symbol.name] + symbol.offset
         raise PtxError(f"unknown symbol {symbol.name}")
 
-    def address_base(self, operand: Address) -> Lanes:
-        """The base of an address, without its offset: signed, shape (lanes,) or ()."""
-        if isinstance(operand.base, Register):
-            register = self.register(operand.base.name)
-            return register.view(f"i{register.itemsize}")
-        return np.array(self._place(operand.base) if operand.base else 0, dtype=np.int64)
+
+NUMPY_TYPES: dict[str, np.dtype[Any]] = {
+    name: np.dtype(
+        "bool"
+        if name == "pred"
+        else {"s": "i", "f": "f"}.get(name[0], "u") + str(TYPE_BYTES[name])
+        if "x2" not in name and name != "bf16"
+        else f"u{TYPE_BYTES[name]}"
+    )
+    for name in TYPE_BYTES
+    if name != "b128"
+} | {"b128": np.dtype("V16")}
+"""The NumPy type for the lanes of each PTX type; packed halves and bf16 are raw bits."""
 
 
-def value_of(source: Source) -> Lanes:
-    """The current value of an operand."""
-    return source() if callable(source) else source
+def read_as(bits: Lanes, ptx_type: str) -> Lanes:
+    """Raw bits of a register as a PTX type: its low bits, or extended by zeros."""
+    dtype = NUMPY_TYPES[ptx_type]
+    if bits.dtype in (dtype, np.bool_):
+        return bits
+    if bits.itemsize != dtype.itemsize:
+        bits = bits.astype(f"u{dtype.itemsize}")
+    return bits.view(dtype)
 
 
-def _narrow(register: Lanes, dtype: np.dtype[Any]) -> Lanes:
-    """A view of the low bits of a register as a type of its width or less."""
-    if register.dtype in (dtype, np.bool_):
-        return register
-    if register.itemsize < dtype.itemsize:
-        return register.astype(dtype)
-    return register.view(dtype)[:: register.itemsize // dtype.itemsize]
-
-
-def _constant(operand: Immediate, dtype: np.dtype[Any]) -> Lanes:
+def _constant(operand: Immediate, ptx_type: str) -> Lanes:
     """A literal as an array of shape ()."""
+    dtype = NUMPY_TYPES[ptx_type]
     if dtype == np.bool_:
         return np.array(bool(operand.bits))
     if operand.kind == "f64" and dtype == np.float32:

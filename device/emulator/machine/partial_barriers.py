@@ -12,8 +12,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from memlab.device.emulator.machine.operands import Operands, Source, value_of
-from memlab.device.emulator.machine.scheduler import Mask, WaitingGroups, select_lanes
+from memlab.device.emulator.machine.memory import Mask
+from memlab.device.emulator.machine.operands import Operands, Source
+from memlab.device.emulator.machine.scheduler import WaitingGroups, select_lanes
 from memlab.device.emulator.machine.threads import Threads
 from memlab.device.emulator.program.program import DecodedInstruction
 from memlab.device.emulator.ptx.parser import Immediate
@@ -43,9 +44,8 @@ class PartialBarriers:
             if step.row.kind in ("barrier", "arrive")
         }
 
-    def arrive(self, step: int, mask: Mask | None) -> None:
+    def arrive(self, step: int, lanes: Mask) -> None:
         """Lanes arrive at a barrier without waiting (`bar.arrive`); each warp counts as a whole."""
-        lanes = self._threads.alive if mask is None else mask
         numbers = self._value(step, 0)
         warps = lanes.reshape(-1, WARP_SIZE).any(axis=1)
         for warp in np.flatnonzero(warps).tolist():
@@ -82,7 +82,7 @@ class PartialBarriers:
     def _value(self, step: int, operand: int) -> NDArray[np.int64]:
         """An operand of a barrier, shape (lanes,); 0 where it is left out."""
         sources = self._operands[step]
-        value = value_of(sources[operand]) if operand < len(sources) else np.zeros((), np.int64)
+        value = sources[operand]() if operand < len(sources) else np.zeros((), np.int64)
         return np.broadcast_to(value.astype(np.int64), self._threads.lanes)
 
 

@@ -14,9 +14,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from memlab.device.emulator.isa.address_space import GLOBAL_BASE, LOCAL_WINDOW
-from memlab.device.emulator.machine.memory import GlobalMemory, Segment
-from memlab.device.emulator.machine.operands import Source, value_of
-from memlab.device.emulator.machine.scheduler import Mask
+from memlab.device.emulator.machine.memory import GlobalMemory, Lanes, Mask, Segment
 from memlab.text import printable
 
 MAX_PRINTED_LINES = 1000
@@ -101,8 +99,8 @@ def format_printf(form: str, arguments: bytes, string: Callable[[int], str]) -> 
 def print_lanes(
     memory: GlobalMemory,
     segments: Mapping[str, Segment],
-    form: Source,
-    arguments: Source,
+    form: Lanes,
+    arguments: Lanes,
     lanes: Mask,
 ) -> None:
     """Print the text of each lane, up to the limits of a launch.
@@ -115,7 +113,7 @@ def print_lanes(
         lanes: The lanes that print, as a mask.
     """
     local = segments["local"]
-    forms, starts = (np.broadcast_to(value_of(s), len(lanes)) for s in (form, arguments))
+    forms, starts = (np.broadcast_to(s, len(lanes)) for s in (form, arguments))
     lines = []
     for lane in np.flatnonzero(lanes).tolist():
         left = MAX_PRINTED_CHARACTERS - memory.printed_characters

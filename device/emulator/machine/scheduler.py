@@ -1,15 +1,11 @@
-"""Schedules the groups of lanes of a chunk: the group with the lowest program counter runs first.
+"""Schedules the groups that the machine code leaves to Python: those that wait for other lanes.
 
-Lanes that diverge at a branch form groups, one per program counter. Always running the group with
-the lowest program counter makes lanes reconverge where their paths join, because compilers mostly
-lay out code so that the join lies behind both arms of the branch. Where they do not, `code_layout`
-provides the order of the basic blocks.
-
-A group waits in one of three ways:
+`codegen.schedule_code` runs the groups of lanes of a chunk. A group that it cannot decide on waits
+in one of three ways:
 
 - At a barrier (`bar.sync`) it is *parked*. Barriers open when no other lane can run.
-- At a warp instruction (`warp_synchronization`) it waits for other lanes of its warps. Such groups
-  are released before the barriers open.
+- At a collective (`warp_synchronization`) it waits for other lanes of its warps. Such groups are
+  released before the barriers open.
 - In a spin wait (`spin_waits`) it is *deferred* until all other groups have run as far as they can:
   since Volta, every thread makes progress.
 """
@@ -17,235 +13,191 @@ A group waits in one of three ways:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-from memlab.device.emulator.program.code_layout import BasicBlockOrder
-from memlab.device.properties import WARP_SIZE
+from memlab.device.emulator.codegen.program_code import NativeProgram
+from memlab.device.emulator.codegen.schedule_code import Status
+from memlab.device.emulator.machine.context import ChunkContext, lanes_to_words, words_to_lanes
+from memlab.device.emulator.machine.memory import Mask
 
-Mask = NDArray[np.bool_]
 WaitingGroups: TypeAlias = dict[int, Mask]
 """Lanes that wait, by the index of the instruction at which they resume."""
 
-BarrierRelease: TypeAlias = Callable[[dict[int, Mask]], tuple[dict[int, Mask], dict[int, Mask]]]
+BarrierRelease: TypeAlias = Callable[[WaitingGroups], tuple[WaitingGroups, WaitingGroups]]
 """Divides the parked groups, when no other lane can run, into those that go on and those that stay.
 
 Groups are masks by the program counter where they resume."""
 
-WarpSyncRelease: TypeAlias = Callable[
-    [dict[int, Mask], Mask], tuple[dict[int, Mask], dict[int, Mask]]
-]
-"""Executes warp instructions that groups wait at; returns the groups that did and those that stay.
+WarpSyncRelease: TypeAlias = Callable[[WaitingGroups, Mask], tuple[WaitingGroups, WaitingGroups]]
+"""Executes collectives that groups wait at; returns the groups that did and those that stay.
 
 Groups are masks by the instruction that they wait at. The lanes of the second argument must not go
 on without the lanes that they wait for: those may still arrive.
 """
-
-_NO_LIMIT = 1 << 60  # a program counter behind every instruction
 
 
 class Scheduler:
     """The groups of lanes of one chunk of blocks.
 
     Attributes:
-        live: The lanes that have not exited, as a mask; the array is updated in place.
-        counter: Program counter of the running group.
-        mask: Lanes of the running group; None when every lane of the chunk runs, which is the fast
-            path.
-        limit: The program counter at which the running group must stop, because another group waits
-            there or has to run first.
         idle_rounds: How often in succession all deferred groups ran again and were deferred again.
     """
 
     def __init__(
         self,
-        live: Mask,
-        barrier_release: BarrierRelease | None = None,
-        block_lanes: int = WARP_SIZE,
-        order: BasicBlockOrder | None = None,
-        select_resumable: Callable[[Mapping[int, Mask]], dict[int, Mask]] = dict,
-        warp_release: WarpSyncRelease | None = None,
+        native: NativeProgram,
+        context: ChunkContext,
+        block_lanes: int,
+        barrier_release: BarrierRelease | None,
+        select_resumable: Callable[[Mapping[int, Mask]], WaitingGroups],
+        warp_release: WarpSyncRelease,
     ) -> None:
-        """Begin with all lanes in one group, at the first instruction.
+        """Schedule a chunk.
 
         Args:
-            live: The lanes that are threads, as a mask.
-            barrier_release: Decides which parked groups go on; None opens all barriers at once.
+            native: The program.
+            context: The chunk.
             block_lanes: Lanes of a block.
-            order: The order of basic blocks where it is not that of the program counters.
+            barrier_release: Decides which parked groups go on; None opens all barriers at once.
             select_resumable: Selects, of deferred groups, the lanes that have a reason to run
                 again.
-            warp_release: Releases the groups that wait at warp instructions; needed where
-                `wait_for_warp` is called.
+            warp_release: Releases the groups that wait at collectives.
         """
-        self._order, self._select_resumable = order, select_resumable
-        self._warp_release, self._barrier_release = warp_release, barrier_release
-        self._block_lanes = block_lanes
-        self._deferred: dict[int, Mask] = {}
+        self._native, self._context = native, context
+        self._block_lanes, self._barrier_release = block_lanes, barrier_release
+        self._select_resumable, self._warp_release = select_resumable, warp_release
+        self._deferred: WaitingGroups = {}
         self._loops: dict[int, int] = {}  # of deferred groups: first and last instruction
+        self._waiting_for_warp: WaitingGroups = {}
         self.idle_rounds = 0
-        self.live = live.copy()
-        self._full = bool(live.all())
-        self._ready: dict[int, Mask] = {}
-        self._parked: dict[int, Mask] = {}
-        self._waiting_for_warp: dict[int, Mask] = {}
-        self.counter = 0
-        self.mask: Mask | None = None if self._full else self.live.copy()
-        self.limit = _NO_LIMIT
 
-    def jump(self, counter: int) -> None:
-        """Send the whole running group to another program counter."""
-        self._progress()
-        self.counter = counter
-        if self._ready:
-            self._enqueue(counter, self._running())
-            self._dequeue()
+    @property
+    def counter(self) -> int:
+        """Program counter of the running group."""
+        return self._native.stretches[self._context["slot"]].start
 
-    def split(self, taken: Mask, target: int) -> None:
-        """Send the lanes in `taken` to `target` and the others to the next instruction."""
-        self._progress()
-        running = self._running()
-        self._enqueue(target, taken & running)
-        self._enqueue(self.counter + 1, running & ~taken)
-        self._dequeue()
+    @property
+    def running(self) -> Mask:
+        """The lanes of the running group; a copy."""
+        return words_to_lanes(self._context.mask)
 
-    def exit(self) -> bool:
-        """End the running group; False when no lane is left."""
-        self._progress()
-        if self.mask is None:
-            self.live[:] = False
-        else:
-            self.live &= ~self.mask
-        self._full = False
-        return self._next()
+    @property
+    def live(self) -> Mask:
+        """The lanes that have not exited; a copy."""
+        return words_to_lanes(self._context.live)
 
-    def park(self) -> bool:
-        """Hold the running group at a barrier before the next instruction.
-
-        Returns:
-            False when no lane is left.
-        """
-        self._progress()
-        if self._barrier_release is None and (
-            self.mask is None
-            or (not self._ready and not self._parked and np.array_equal(self.mask, self.live))
+    def note_progress(self) -> None:
+        """Reset `idle_rounds` where the running group is outside the loops of deferred groups."""
+        counter = self.counter
+        if self.idle_rounds and not any(
+            start <= counter <= end for start, end in self._loops.items()
         ):
-            self.counter += 1  # all live lanes have arrived
-            return True
-        resume = self.counter + 1
-        waiting = self._parked.get(resume)
-        running = self._running()
-        self._parked[resume] = running if waiting is None else waiting | running
+            self.idle_rounds = 0
+
+    def wait_for_warp(self) -> Status:
+        """Hold the running group at a collective until other lanes of its warps arrive."""
+        self.note_progress()
+        _add(self._waiting_for_warp, self.counter, self.running)
         return self._next()
 
-    def wait_for_warp(self) -> bool:
-        """Hold the running group at an instruction that it executes with other lanes of its warps.
-
-        Returns:
-            False when no lane is left.
-        """
-        self._progress()
-        waiting = self._waiting_for_warp.get(self.counter)
-        running = self._running()
-        self._waiting_for_warp[self.counter] = running if waiting is None else waiting | running
-        return self._next()
-
-    def defer(self, end: int) -> None:
+    def defer(self, end: int) -> Status:
         """Defer the running group until the others can go no further.
 
         The group is at the head of a loop whose last instruction is `end`.
         """
-        waiting = self._deferred.get(self.counter)
-        running = self._running()
-        self._deferred[self.counter] = running if waiting is None else waiting | running
-        self._loops[self.counter] = end
-        self._next()
+        counter = self.counter
+        _add(self._deferred, counter, self.running)
+        self._loops[counter] = end
+        return self._next()
 
     def waiting_groups(self) -> Iterator[tuple[int, Mask]]:
         """The groups that do not run now, with the program counters where they are."""
-        for groups in (self._ready, self._waiting_for_warp, self._deferred):
+        starts = [stretch.start for stretch in self._native.stretches]
+        for slot, words in self._context.ready.items():
+            yield starts[slot], words_to_lanes(words)
+        for groups in (self._waiting_for_warp, self._deferred):
             yield from groups.items()
-        for resume, mask in self._parked.items():
-            yield resume - 1, mask
+        for slot, words in self._context.parked.items():
+            yield starts[slot] - 1, words_to_lanes(words)
 
-    def merge(self) -> None:
-        """Merge the running group with the one that waits at its program counter."""
-        self._enqueue(self.counter, self._running())
-        self._dequeue()
-
-    def _running(self) -> Mask:
-        return self.live.copy() if self.mask is None else self.mask
-
-    def _enqueue(self, counter: int, mask: Mask) -> None:
-        waiting = self._ready.get(counter)
-        self._ready[counter] = mask if waiting is None else waiting | mask
-
-    def _dequeue(self) -> None:
-        order = self._order
-        key = None if order is None else order.positions.__getitem__
-        self.counter = min(self._ready, key=key)
-        mask = self._ready.pop(self.counter)
-        self.limit = min(self._ready, key=key, default=_NO_LIMIT)
-        if order is not None and self._ready:
-            self.limit = order.limit(self.counter, self.limit)
-        self.mask = None if self._full and not self._ready and bool(mask.all()) else mask
-
-    def _next(self) -> bool:
-        """Choose the next group to run; False when no lane is left."""
-        if not self._ready and self._waiting_for_warp:
+    def release(self) -> Status:
+        """Let waiting groups go on, when no other group can run."""
+        context = self._context
+        if self._waiting_for_warp and not len(context.ready):
             self._release_warps()
-        if not self._ready and self._parked:
-            # Every live lane waits, so the barriers open. In blocks with deferred lanes they stay
-            # closed, because these may still reach them, unless `barrier_release` decides
-            # and the deferred lanes have run again without progress.
-            release = self._barrier_release or _release_all
-            staying: dict[int, Mask] = {}
-            opening = self._parked
-            if self._deferred and (self._barrier_release is None or not self.idle_rounds):
-                held = self._blocks_with(self._deferred)
-                staying, opening = (
-                    select_lanes(self._parked, held),
-                    select_lanes(self._parked, ~held),
-                )
-            if opening:
-                self._ready, opening = release(opening)
-                self.idle_rounds = 0
-            self._parked = _merge_groups(staying, opening)
-        if not self._ready and self._deferred:
-            resumed = self._ready = self._select_resumable(self._deferred)
+        if len(context.parked) and not len(context.ready):
+            self._release_barriers()
+        if self._deferred and not len(context.ready):
+            resumed = self._select_resumable(self._deferred)
+            self._enqueue(resumed)
             self._deferred = {
-                head: staying_mask
+                head: staying
                 for head, mask in self._deferred.items()
-                if (staying_mask := mask & ~resumed[head] if head in resumed else mask).any()
+                if (staying := mask & ~resumed[head] if head in resumed else mask).any()
             }
             self.idle_rounds += 1
-        if not self._ready:
-            return False
-        self._dequeue()
-        return True
+        self._note_waiting()
+        if not len(context.ready):
+            return Status.DONE
+        context.call("dequeue")
+        return Status.RUNNING
+
+    def continue_with(self, status: Status) -> Status:
+        """Go on after the machine code has looked for another group."""
+        return self.release() if status == Status.WAITING else status
+
+    def _next(self) -> Status:
+        """Run another group."""
+        self._note_waiting()
+        return self.continue_with(Status(self._context.call("next_group")))
+
+    def _note_waiting(self) -> None:
+        self._context["others_wait"] = bool(self._deferred or self._waiting_for_warp)
+
+    def _release_barriers(self) -> None:
+        """Open the barriers that every live lane waits at.
+
+        In blocks with deferred lanes they stay closed, because these may still reach them, unless
+        `barrier_release` decides and the deferred lanes have run again without progress.
+        """
+        parked = {
+            self._native.stretches[slot].start: words_to_lanes(words)
+            for slot, words in self._context.parked.take()
+        }
+        staying: WaitingGroups = {}
+        opening = parked
+        if self._deferred and (self._barrier_release is None or not self.idle_rounds):
+            held = self._blocks_with(self._deferred)
+            staying, opening = select_lanes(parked, held), select_lanes(parked, ~held)
+        if opening:
+            if self._barrier_release is not None:
+                going, opening = self._barrier_release(opening)
+            else:
+                going, opening = opening, {}
+            self._enqueue(going)
+            self.idle_rounds = 0
+        for groups in (staying, opening):
+            self._enqueue(groups, "enqueue_parked")
 
     def _release_warps(self) -> None:
         """Let groups go on that wait for other lanes of their warps."""
-        assert self._warp_release is not None
-        held = np.zeros_like(self.live)
+        held = np.zeros(len(self._context.live) * 32, np.bool_)
         if self._deferred and not self.idle_rounds:
             held = self._blocks_with(self._deferred)
         released, self._waiting_for_warp = self._warp_release(self._waiting_for_warp, held)
-        self._ready = {counter + 1: mask for counter, mask in released.items()}
+        self._enqueue({counter + 1: mask for counter, mask in released.items()})
 
-    def _progress(self) -> None:
-        """Reset `idle_rounds` where the running group is outside the loops of deferred groups."""
-        if self.idle_rounds and not any(
-            start <= self.counter <= end for start, end in self._loops.items()
-        ):
-            self.idle_rounds = 0
+    def _enqueue(self, groups: Mapping[int, Mask], function: str = "enqueue") -> None:
+        for counter, mask in groups.items():
+            words = lanes_to_words(mask)
+            self._context.call(function, int(self._native.slot_at[counter]), words.ctypes.data)
 
-    def _blocks_with(self, groups: dict[int, Mask]) -> Mask:
+    def _blocks_with(self, groups: Mapping[int, Mask]) -> Mask:
         """All lanes of the blocks that have a lane in one of the groups, as a mask."""
         lanes = np.logical_or.reduce(list(groups.values())).reshape(-1, self._block_lanes)
-        return np.repeat(lanes.any(axis=1), self._block_lanes)
+        return np.asarray(np.repeat(lanes.any(axis=1), self._block_lanes))
 
 
 def select_lanes(groups: WaitingGroups, lanes: Mask) -> WaitingGroups:
@@ -253,18 +205,6 @@ def select_lanes(groups: WaitingGroups, lanes: Mask) -> WaitingGroups:
     return {counter: mask & lanes for counter, mask in groups.items() if (mask & lanes).any()}
 
 
-def _merge_groups(a: dict[int, Mask], b: dict[int, Mask]) -> dict[int, Mask]:
-    merged = dict(a)
-    for counter, mask in b.items():
-        merged[counter] = merged[counter] | mask if counter in merged else mask
-    return merged
-
-
-def _release_all(parked: dict[int, Mask]) -> tuple[dict[int, Mask], dict[int, Mask]]:
-    return parked, {}
-
-
-def active_warps(mask: Mask) -> Any:
-    """Whether each warp has a lane in `mask`: bool, shape (warps,)."""
-    words = mask.view(np.uint64).reshape(-1, WARP_SIZE // 8)  # 8 lanes per word: twice as fast
-    return (words[:, 0] | words[:, 1] | words[:, 2] | words[:, 3]) != 0
+def _add(groups: WaitingGroups, counter: int, mask: Mask) -> None:
+    known = groups.get(counter)
+    groups[counter] = mask if known is None else known | mask

@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memlab.device.emulator.isa.address_space import split_by_space
-from memlab.device.emulator.machine.memory import Segment
+from memlab.device.emulator.machine.memory import Mask, Segment
 from memlab.device.emulator.machine.operands import Operands
-from memlab.device.emulator.machine.scheduler import Mask, active_warps
 from memlab.device.emulator.program.polling_loops import PolledLocation, PollingLoop
 from memlab.device.properties import WARP_SIZE
 
@@ -149,4 +148,4 @@ class SpinWaitDetector:
 
 def _whole_warps(lanes: Mask) -> Mask:
     """All lanes of the warps that have one of these lanes, as a mask."""
-    return np.asarray(np.repeat(active_warps(lanes), WARP_SIZE))
+    return np.asarray(np.repeat(lanes.reshape(-1, WARP_SIZE).any(axis=1), WARP_SIZE))

@@ -13,8 +13,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from memlab.device.emulator.machine.memory import Lanes
-from memlab.device.emulator.machine.scheduler import Mask
+from memlab.device.emulator.machine.memory import Lanes, Mask
 from memlab.device.emulator.program.lowering import source_excerpt
 from memlab.device.emulator.ptx.parser import Instruction
 from memlab.device.properties import WARP_SIZE

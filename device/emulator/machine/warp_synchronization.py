@@ -12,42 +12,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from memlab.device.emulator.machine.operands import Operands, value_of
-from memlab.device.emulator.machine.scheduler import (
-    Mask,
-    WaitingGroups,
-    active_warps,
-    select_lanes,
-)
+from memlab.device.emulator.codegen.stretches import waits_for_members
+from memlab.device.emulator.machine.context import lanes_to_words
+from memlab.device.emulator.machine.memory import Lanes, Mask
+from memlab.device.emulator.machine.observer import Action
+from memlab.device.emulator.machine.operands import Operands
+from memlab.device.emulator.machine.scheduler import Scheduler, WaitingGroups, select_lanes
 from memlab.device.emulator.program.program import DecodedInstruction
 from memlab.device.properties import WARP_SIZE
-
-Lanes = NDArray[Any]
-
-_MEMBER_MASK_OPCODES = ("shfl.sync", "vote.sync", "match", "redux.sync", "elect.sync")
-"""Opcodes whose last operand is a member mask."""
-
-_BIT = np.uint32(1) << np.arange(WARP_SIZE, dtype=np.uint32)
-
-
-def has_member_mask(step: DecodedInstruction) -> bool:
-    """Whether an instruction is executed together by the lanes that a member mask names."""
-    return step.row.kind == "warp" and step.row.opcode.startswith(_MEMBER_MASK_OPCODES)
-
-
-def lanes_to_bits(lanes: Mask) -> NDArray[np.uint32]:
-    """The lanes of each warp as a bit mask, shape (warps,)."""
-    return np.asarray((lanes.reshape(-1, WARP_SIZE) * _BIT).sum(axis=1, dtype=np.uint32))
-
-
-def bits_to_lanes(bits: NDArray[np.uint32]) -> Mask:
-    """The mask of lanes for one bit mask per warp, shape (warps,)."""
-    return np.asarray((bits[:, None] & _BIT != 0).reshape(-1))
 
 
 @dataclass
@@ -71,18 +47,13 @@ class ParticipatingLanes:
 
 
 class WarpSynchronization:
-    """The instructions of a chunk that have a member mask, and the groups that wait at them.
-
-    Attributes:
-        steps: Positions of the instructions where groups may have to wait. Instructions with a
-            guard are left out: they run without waiting.
-    """
+    """The instructions of a chunk that have a member mask, and the groups that wait at them."""
 
     def __init__(
         self,
         steps: Sequence[DecodedInstruction],
         operands: Operands,
-        live: Mask,
+        schedule: Scheduler,
         participants: ParticipatingLanes,
     ) -> None:
         """Prepare the instructions of a chunk.
@@ -90,11 +61,11 @@ class WarpSynchronization:
         Args:
             steps: The program.
             operands: The registers.
-            live: The lanes that have not exited, as a mask that the scheduler updates in place.
+            schedule: Tells which lanes have not exited.
             participants: Is set while groups execute an instruction together.
         """
         self._participants = participants
-        self._live, self._lanes = live, operands.lanes
+        self._schedule, self._lanes = schedule, operands.lanes
         self._opcodes = [step.instruction.opcode for step in steps]
         self._sources = {
             index: [
@@ -102,20 +73,17 @@ class WarpSynchronization:
                 for operand, type_ in zip(step.instruction.operands[1:], step.row.of, strict=True)
             ]
             for index, step in enumerate(steps)
-            if has_member_mask(step) and step.instruction.guard is None
+            if waits_for_members(step)
         }
-        self.steps = self._sources.keys()
 
     def must_wait(self, step: int, mask: Mask) -> bool:
         """Whether a group lacks live lanes that its member masks name."""
-        away = self._live & ~mask
-        if not (active_warps(away) & active_warps(mask)).any():
-            return False
+        away = self._schedule.live & ~mask
         named = np.broadcast_to(self._member_masks(step), self._lanes)
-        return bool((np.repeat(lanes_to_bits(away), WARP_SIZE)[mask] & named[mask]).any())
+        return bool((np.repeat(lanes_to_words(away), WARP_SIZE)[mask] & named[mask]).any())
 
     def execute_ready(
-        self, parked: WaitingGroups, held: Mask, actions: Sequence[Callable[[Mask], None] | None]
+        self, parked: WaitingGroups, held: Mask, action: Callable[[int], Action]
     ) -> tuple[WaitingGroups, WaitingGroups]:
         """Execute the instructions whose members have all arrived.
 
@@ -126,7 +94,7 @@ class WarpSynchronization:
             parked: The waiting groups.
             held: Lanes that must not go on without the missing ones, as a mask: those may still
                 arrive.
-            actions: The action of each instruction of the program.
+            action: Gives the action of an instruction.
 
         Returns:
             The lanes that executed the instruction that they waited at, and those that still wait.
@@ -141,31 +109,32 @@ class WarpSynchronization:
                 if self._opcodes[step] == opcode and (lanes & released).any()
             }
             if groups:
-                self._run(groups, actions)
+                self._run(groups, action)
         return select_lanes(parked, released), select_lanes(parked, ~released)
 
-    def _run(self, groups: WaitingGroups, actions: Sequence[Callable[[Mask], None] | None]) -> None:
+    def _run(self, groups: WaitingGroups, action: Callable[[int], Action]) -> None:
         """Execute one instruction for groups that wait at several positions."""
-        participants, (first, *_) = self._participants, groups
+        participants, (first, *others) = self._participants, groups
+        if not others:
+            action(first)(groups[first])
+            return
         combined = [
-            np.broadcast_to(value_of(source), self._lanes).copy() for source in self._sources[first]
+            np.broadcast_to(source(), self._lanes).copy() for source in self._sources[first]
         ]
         for step, lanes in groups.items():
             for values, source in zip(combined, self._sources[step], strict=True):
-                np.copyto(values, value_of(source), where=lanes)
+                np.copyto(values, source(), where=lanes)
         participants.groups, participants.sources = groups, combined
         participants.lanes = np.logical_or.reduce(list(groups.values()))
         for step, lanes in groups.items():
-            action = actions[step]
-            assert action is not None
-            action(lanes)
+            action(step)(lanes)
         participants.groups, participants.lanes, participants.sources = {}, None, ()
 
     def _complete(self, parked: WaitingGroups) -> Mask:
         """The lanes whose member masks name no live lane that waits elsewhere, as a mask."""
         complete = np.zeros(self._lanes, np.bool_)
         for members, arrived in self._mask_groups(parked):
-            missing = members & lanes_to_bits(self._live) & ~lanes_to_bits(arrived)
+            missing = members & lanes_to_words(self._schedule.live) & ~lanes_to_words(arrived)
             complete |= arrived & np.repeat(missing == 0, WARP_SIZE)
         return complete
 
@@ -191,4 +160,4 @@ class WarpSynchronization:
         return [(np.uint32(members), arrived) for (_, members), arrived in groups.items()]
 
     def _member_masks(self, step: int) -> NDArray[np.uint32]:
-        return value_of(self._sources[step][-1])
+        return self._sources[step][-1]()

@@ -1,0 +1,64 @@
+"""The counts of a chunk, instruction by instruction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from memlab.device.emulator.codegen.layout import COUNTERS
+from memlab.device.emulator.codegen.program_code import NativeProgram
+from memlab.device.emulator.machine.context import ChunkContext
+
+
+@dataclass
+class Tally:
+    """Counts of each instruction of a program: lists indexed by its position.
+
+    Attributes:
+        lanes: Lanes that executed it and were not predicated off.
+        warps: Warps that executed it.
+        requests: Warp-level memory instructions, after merging by ptxas.
+        sectors: Sectors of global and local accesses.
+        wavefronts: Wavefronts of shared accesses; 128-byte lines of global and local accesses;
+            distinct addresses, which are served in sequence, of constant accesses.
+        excessive: Wavefronts beyond the ideal.
+        bytes: Bytes that the lanes requested.
+        used: Bytes of global memory that the warps requested; bytes that several lanes of a warp
+            request count once.
+    """
+
+    lanes: list[int]
+    warps: list[int]
+    requests: list[int]
+    sectors: list[int]
+    wavefronts: list[int]
+    excessive: list[int]
+    bytes: list[int]
+    used: list[int]
+
+    @classmethod
+    def zeros(cls, instructions: int) -> Tally:
+        """A tally of zeros."""
+        return cls(*([0] * instructions for _ in range(8)))
+
+    def add(self, other: Tally, times: int = 1, over: int = 1) -> None:
+        """Add another tally, scaled by `times / over` and rounded to whole counts."""
+        for counter in fields(self):
+            totals, added = getattr(self, counter.name), getattr(other, counter.name)
+            for index, value in enumerate(added):
+                totals[index] += value if times == over else round(value * times / over)
+
+
+def tally_of(native: NativeProgram, context: ChunkContext) -> Tally:
+    """The counts that a chunk's machine code has made so far."""
+    lanes = np.cumsum(context.lanes_change[:-1]) - context.lanes_off
+    warps = np.cumsum(context.warps_change[:-1])
+    counts = {name: context.counters[:, number] for number, name in enumerate(COUNTERS)}
+    requested, used = np.zeros_like(lanes), np.zeros_like(lanes)
+    at = native.sites["index"]
+    requested[at] = lanes[at] * native.sites["size"]
+    used[at] = counts["addresses"][at] * native.sites["counted_bytes"]
+    names = ("requests", "sectors", "wavefronts", "excessive")
+    columns = [lanes, warps, *(counts[name] for name in names), requested, used]
+    return Tally(*(column.tolist() for column in columns))
