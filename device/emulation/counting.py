@@ -30,7 +30,7 @@ import numpy as np
 from memlab.device.budget import EmulationTimeoutError
 from memlab.device.emulation.block_classes import classify_blocks
 from memlab.device.emulation.execution import Execution
-from memlab.device.emulator.machine.access_costs import Tally
+from memlab.device.emulator.machine.tally import Tally
 from memlab.device.emulator.sampling.block_sample import (
     BlockCoordinates,
     GridPartition,

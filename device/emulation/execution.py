@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 
 from memlab.device.budget import Budget, Deadline, EmulationTimeoutError
 from memlab.device.compiler.compile import CompiledKernel
-from memlab.device.emulator.machine.access_costs import Patterns, Tally
+from memlab.device.emulator.machine.context import PatternTable
 from memlab.device.emulator.machine.machine import Chunk
 from memlab.device.emulator.machine.memory import GlobalMemory, KernelFault, write_tracking_bytes
 from memlab.device.emulator.machine.observer import Observer
+from memlab.device.emulator.machine.tally import Tally
 from memlab.device.emulator.machine.threads import Grid
 from memlab.device.emulator.models.address_streams import NEIGHBORHOOD_BLOCKS
 from memlab.device.emulator.program.program import (
@@ -92,7 +93,7 @@ class Execution:
             program, {c.name: self.inputs[c.name] for c in launch.constants}
         )
         self.grid = Grid(launch.grid, launch.block, launch.dynamic_shared_bytes, self._parameters())
-        self.patterns = Patterns()
+        self.patterns = PatternTable()
         self._cut_short = ""  # why blocks were cut short since the last reset
         self.reset()
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias, TypeVar
 
 from memlab.device.access_counts import AccessCounts, Direction, Space
-from memlab.device.emulator.machine.access_costs import Tally
+from memlab.device.emulator.machine.tally import Tally
 from memlab.device.emulator.program.program import (
     DecodedInstruction,
     Program,

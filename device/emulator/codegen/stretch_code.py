@@ -449,6 +449,7 @@ class _StretchWriter:
         """Bytes on the stack for the whole function, aligned to a cache line."""
         place = ir.IRBuilder(self._entry).alloca(ir.ArrayType(BYTE, size), name=name)
         place.align = _ALIGNMENT_BYTES
+        place.type = POINTER  # llvmlite gives it a typed pointer
         return place
 
     def _buffer(self, name: str) -> ir.Value:

@@ -140,6 +140,7 @@ class Chunk:
             program.steps, self._operands, self._scheduler, self._participants
         )
         self._flow = FlowObservation(self._native, self._context, self._scheduler, self._observers)
+        self._may_wait: set[int] = set()
         watch = AccessWatch(chunk, self._policy, self._observers)
         self._actions = {index: self._bind(index, watch) for index in sorted(watched)}
         self._context.interrupt_at(sorted(watched))
@@ -244,7 +245,7 @@ class Chunk:
         chosen = self._guarded_lanes(counter, step, mask)
         if chosen.any():
             (watched or self._interpreted(counter, step))(chosen)
-        if watched is not None and not self._policy.may_pass(counter, mask):
+        if counter in self._may_wait and not self._policy.may_pass(counter, mask):
             self._flow.executed(counter, counter + 1, ends=True)
             scheduler.note_progress()
             following = int(self._native.slots[context["slot"]]["next"])
@@ -265,7 +266,10 @@ class Chunk:
         step = self.program.steps[index]
         kind = step.row.kind
         if kind == "nothing":
-            action = self._policy.bind_ordering(step) or do_nothing
+            ordering = self._policy.bind_ordering(step)
+            action = do_nothing if ordering is None else ordering
+            if ordering is None:
+                self._may_wait.add(index)
         elif kind in ("load", "store", "atomic", "reduce"):
             action = watch.action(index, step, self._execute)
         elif kind in INTERPRETED_KINDS:
