@@ -13,8 +13,8 @@ from memlab.device.budget import Budget, EmulationTimeoutError
 from memlab.device.compiler.compile import CompiledKernel
 from memlab.device.emulation.address_names import AddressNames
 from memlab.device.emulation.execution import Execution
-from memlab.device.emulator.machine.tally import Tally
 from memlab.device.emulator.machine.recording import Recorder
+from memlab.device.emulator.machine.tally import Tally
 from memlab.device.emulator.program.program import Program
 from memlab.device.emulator.sampling import block_sample
 from memlab.device.measurement import Progress, ignore_progress
