@@ -30,9 +30,12 @@ from memlab.device.emulator.isa.values import (
     Value,
     absolute,
     copy_sign,
+    element_type,
     fused_multiply_add,
     is_finite,
     is_nan,
+    is_subnormal,
+    outlined,
     over_packed_parts,  # noqa: F401 - until all is lowered
     sign_bit,
     square_root,
@@ -45,8 +48,6 @@ Function: TypeAlias = Lowering
 
 NAN_BITS = {"f16": 0x7FFF, "bf16": 0x7FFF, "f32": 0x7FFF_FFFF, "f64": 0x7FF8_0000_0000_0000}
 """The canonical NaN of each type (PTX ISA, "Floating Point Instructions")."""
-
-_LEAST_NORMAL = {16: 2.0**-14, 32: 2.0**-126, 64: 2.0**-1022}  # by the bits of the type
 
 
 # --- The operations in every mode ----------------------------------------------------------
@@ -77,28 +78,45 @@ def rounded_operation(name: str, ptx_type: str, mode: str = "rn") -> Function:
     if name == "sub":
         return lambda a, b: _directed("add", mode, a, -b)
     if (name, ptx_type) == ("fma", "f32"):
-        return lambda a, b, c: round_sum(a.to(F64) * b.to(F64), c.to(F64), "f32", mode)
+        return lambda *sources: _exact_fma(*sources, "f32", mode)
     return lambda *sources: _directed(name, mode, *sources)
 
 
-def _through(widen: Callable[[Value, str], Value], operation: Function, ptx_type: str) -> Function:
+def _through(
+    widen: Callable[[Value, str], Value], operation: Function, ptx_type: str, mode: str = "rn"
+) -> Function:
     """An operation on widened values of a type, rounded to it once."""
     return lambda *sources: round_value(
-        operation(*(widen(source, ptx_type) for source in sources)), ptx_type
+        operation(*(widen(source, ptx_type) for source in sources)), ptx_type, mode
     )
 
 
-# An exact sum of half-precision terms has more bits than a float32 or even a float64; rounding it
-# to odd there makes the second rounding harmless. A sum or a normal product in float32 has more
-# than twice the bits of either half-precision format, which makes it harmless without (Figueroa,
-# "When is double rounding innocuous?", 1995). LLVM itself computes f16 in float32, but for fma.
+def _bf16_product(a: Value, b: Value) -> Value:
+    """The product of two bf16 as float32, exact or, where subnormal, rounded to a bf16.
+
+    There all bf16 are multiples of 2^-133, which is the last place of the greater addend.
+    """
+    product, unit = a * b, 1.5 * 2.0**-110
+    small = copy_sign(fused_multiply_add(a, b, unit) - unit, product)
+    return where(absolute(product) < 2.0**-126, small, product)
+
+
+# A sum in float32 has more than twice the bits of a half-precision term, which makes the second
+# rounding harmless (Figueroa, "When is double rounding innocuous?", 1995). So LLVM itself computes
+# f16, but not its fma.
 _OF_HALVES: dict[tuple[str, str], Function] = {
     ("fma", "f16"): _through(to_float32, lambda a, b, c: round_to_odd(a * b, c), "f16"),
     ("add", "bf16"): _through(to_float32, operator.add, "bf16"),
     ("sub", "bf16"): _through(to_float32, operator.sub, "bf16"),
-    ("mul", "bf16"): _through(to_float64, operator.mul, "bf16"),
-    ("fma", "bf16"): _through(to_float64, lambda a, b, c: round_to_odd(a * b, c), "bf16"),
+    ("mul", "bf16"): _through(to_float32, _bf16_product, "bf16"),
+    ("fma", "bf16"): lambda *sources: _exact_fma(*sources, "bf16"),
 }
+
+
+def _exact_fma(a: Value, b: Value, c: Value, ptx_type: str, mode: str = "rn") -> Value:
+    """`a*b + c` of types up to float32; the product is exact in float64."""
+    x, y, z = (to_float64(source, ptx_type) for source in (a, b, c))
+    return round_sum(x * y, z, ptx_type, mode)
 
 
 def _directed(name: str, mode: str, *sources: Value) -> Value:
@@ -158,7 +176,7 @@ def _error_of_fma(result: Value, a: Value, b: Value, c: Value) -> Value:
 
 def _split(value: Value) -> tuple[Value, Value]:
     """A finite float64 as a number from 1 to 2, or zero, times a power of two: its exponent."""
-    small = absolute(value) < _LEAST_NORMAL[64]
+    small = is_subnormal(value)
     normal = where(small, value * 2.0**54, value)
     bits = normal.bits(S64)
     exponent = (bits >> _FRACTION_BITS & 0x7FF) - where(
@@ -198,8 +216,7 @@ def flush_subnormals(value: Value) -> Value:
 
 
 def _flush(value: Value) -> Value:
-    least = _LEAST_NORMAL[value.type.bits]
-    return where(absolute(value) < least, copy_sign(value.constant(0), value), value)
+    return where(is_subnormal(value), copy_sign(value.constant(0), value), value)
 
 
 def with_ftz(function: Function) -> Function:
@@ -243,17 +260,13 @@ def maximum(a: Value, b: Value, ptx_type: str = "f32", nan: bool = False) -> Val
     return canonicalize_nan(a.call("llvm.maximum" if nan else "llvm.maximumnum", b), ptx_type)
 
 
-def _is_subnormal(value: Value) -> Value:
-    return (absolute(value) < _LEAST_NORMAL[value.type.bits]) & (value != 0)
-
-
 TESTP_FUNCTIONS: dict[str, Function] = {
     "finite": is_finite,
     "infinite": lambda a: absolute(a) == float("inf"),
     "number": lambda a: ~is_nan(a),
     "notanumber": is_nan,
-    "normal": lambda a: is_finite(a) & ~_is_subnormal(a),
-    "subnormal": _is_subnormal,
+    "normal": lambda a: is_finite(a) & ~is_subnormal(a),
+    "subnormal": is_subnormal,
 }
 """`testp`; a zero is normal there, as an NVIDIA H200 answers."""
 
@@ -262,13 +275,19 @@ TESTP_FUNCTIONS: dict[str, Function] = {
 
 
 def rounded_from_float64(function: Function, ptx_type: str = "f32") -> Function:
+    """A function computed in float64 and rounded once."""
+    return _through(to_float64, function, ptx_type)
+
+
+def approximation(function: Function, ptx_type: str = "f32") -> Function:
     """A special function, computed in float64 and rounded once.
 
     That is nearer than a GPU's own approximation, whose errors the PTX ISA bounds: 2^-23 (rcp,
     rsqrt, sqrt: relative), 2^-22.5 (ex2, relative), 2^-22 (lg2, absolute), 2^-20.5 (sin, cos on
     [-2pi, 2pi], absolute), 2^-11 (tanh, relative).
     """
-    return _through(to_float64, function, ptx_type)
+    rounded = rounded_from_float64(function, ptx_type)
+    return outlined(rounded, f"{function.__name__}.{ptx_type}", element_type(ptx_type))
 
 
 def upper_half(function: Function) -> Function:
@@ -300,11 +319,6 @@ def choose_by_flushed_sign(a: Value, b: Value, c: Value) -> Value:
     return choose_by_sign(a, b, flush_subnormals(c))
 
 
-def inverse_root(value: Value) -> Value:
-    """`1/sqrt(a)`, with a rounding of each."""
-    return 1.0 / square_root(value)
-
-
 # --- Halves and pairs ----------------------------------------------------------------------
 
 
@@ -316,8 +330,8 @@ def on_widened_values(function: Function, ptx_type: str) -> Function:
 
 
 def without_rounding(function: Function, ptx_type: str) -> Function:
-    """A function that picks or changes values of a type without rounding them."""
-    wide = on_widened_values(function, ptx_type)
-    return (
-        wide if ptx_type != "bf16" else lambda *sources: round_value(wide(*sources), "bf16", "rz")
-    )
+    """A function that picks or changes values without rounding them; halves through float32."""
+    if ptx_type not in ("f16", "bf16"):
+        return function
+    mode = "rn" if ptx_type == "f16" else "rz"  # the shortest code
+    return _through(to_float32, function, ptx_type, mode)

@@ -59,7 +59,8 @@ def round_directed(nearest: Value, error: Value, mode: str) -> Value:
     """A value rounded in a mode, from its nearest float and the sign of the remaining error.
 
     Args:
-        nearest: A zero has the sign of the exact value, if that is not zero.
+        nearest: The nearest float; but for `rn`, one of the two next to the exact value. A zero has
+            the sign of the exact value, if that is not zero.
         error: The exact value minus `nearest`, of any type of the same sign.
         mode: `rn`, `rz`, `rm` or `rp`.
     """
@@ -97,10 +98,18 @@ def round_sum(high: Value, low: Value, ptx_type: str, mode: str = "rn") -> Value
         ptx_type: `f16`, `bf16`, `f32` or `f64`.
         mode: `rn`, `rz`, `rm` or `rp`.
     """
+    total, error = two_sum(high, low)
     if ptx_type == "f64":
-        result = high + low if mode == "rn" else round_directed(*two_sum(high, low), mode)
+        result = round_directed(total, error, mode)
+    elif (ptx_type, mode) == ("f32", "rn"):
+        result = _make_odd(total, error).to(F32)
     else:
-        result = round_value(round_to_odd(high, low), ptx_type, mode)
+        near = total.to(F32)  # or the float32 next to it is the nearest
+        rest = total - near.to(F64) + error
+        if ptx_type == "f32":
+            result = round_directed(near, rest, mode)
+        else:
+            result = round_value(_make_odd(near, rest), ptx_type, mode)
     return signed_zero(result, high + low == 0, high, low) if mode == "rm" else result
 
 
@@ -131,7 +140,7 @@ def round_value(value: Value, ptx_type: str, mode: str = "rn") -> Value:
 
 
 def _make_odd(nearest: Value, error: Value) -> Value:
-    """The float nearest to an exact value, rounded to odd by the error that remains."""
+    """An exact value rounded to odd, from a float next to it and the error that remains."""
     unsigned = nearest.type.unsigned
     inexact = ((error < 0) | (error > 0)).to(unsigned)
     truncated = round_directed(nearest, error, "rz").bits(unsigned)

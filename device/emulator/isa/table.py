@@ -13,12 +13,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from memlab.device.emulator.isa import (
     arithmetic,
     comparison,
     conversion,
+    elementary,
     integers,
     macros,
     mbarrier,
@@ -40,6 +39,7 @@ from memlab.device.emulator.isa.values import (
     maximum,
     minimum,
     over_packed_parts,
+    square_root,
 )
 from memlab.device.emulator.ptx.parser import TYPE_BYTES
 
@@ -258,26 +258,26 @@ op(
     flops=4,
 )
 
-# name: function over float64, then FLOPs without and with .ftz
+# name: function, then FLOPs without and with .ftz
 for name, function, flops, flops_ftz in (
     ("div.approx", arithmetic.approximate_quotient, 1, 1),
-    ("div.full", np.divide, 1, 1),
-    ("rcp.approx", np.reciprocal, 2, 0),
-    ("sqrt.approx", np.sqrt, 0, 0),
-    ("rsqrt.approx", lambda a: 1 / np.sqrt(a), 0, 0),
-    ("sin.approx", np.sin, 1, 1),
-    ("cos.approx", np.cos, 1, 1),
-    ("lg2.approx", np.log2, 0, 0),
-    ("ex2.approx", np.exp2, 0, 0),
+    ("div.full", operator.truediv, 1, 1),
+    ("rcp.approx", arithmetic.rounded_operation("rcp", "f32"), 2, 0),
+    ("sqrt.approx", square_root, 0, 0),
+    ("rsqrt.approx", arithmetic.rounded_from_float64(elementary.inverse_root), 0, 0),
+    ("sin.approx", arithmetic.approximation(elementary.sin), 1, 1),
+    ("cos.approx", arithmetic.approximation(elementary.cos), 1, 1),
+    ("lg2.approx", arithmetic.approximation(elementary.log2), 0, 0),
+    ("ex2.approx", arithmetic.approximation(elementary.exp2), 0, 0),
 ):
     sources = "f32 f32" if name.startswith("div") else "f32"
-    function = arithmetic.rounded_from_float64(function)
     op(f"{name}.f32", function, "f32", sources, flops=flops)
     op(f"{name}.ftz.f32", arithmetic.with_ftz(function), "f32", sources, flops=flops_ftz)
-op("tanh.approx.f32", arithmetic.rounded_from_float64(np.tanh), "f32", "f32")
-op("rcp.approx.ftz.f64", arithmetic.upper_half(np.reciprocal), "f64", "f64")
-op("rsqrt.approx.ftz.f64", arithmetic.upper_half(arithmetic.inverse_root), "f64", "f64")
-op("rsqrt.approx.f64", arithmetic.inverse_root, "f64", "f64", flops=8)
+op("tanh.approx.f32", arithmetic.approximation(elementary.tanh), "f32", "f32")
+function = arithmetic.upper_half(arithmetic.rounded_operation("rcp", "f64"))
+op("rcp.approx.ftz.f64", function, "f64", "f64")
+op("rsqrt.approx.ftz.f64", arithmetic.upper_half(elementary.inverse_root), "f64", "f64")
+op("rsqrt.approx.f64", elementary.inverse_root, "f64", "f64", flops=8)
 
 op("neg{,.ftz}.f32", make=partial(arithmetic.with_modifiers, operator.neg), to="f32", of="f32")
 op("abs{,.ftz}.f32", make=partial(arithmetic.with_modifiers, absolute), to="f32", of="f32")
@@ -319,13 +319,12 @@ for number in ("f16", "bf16"):
     function = conversion.with_relu(arithmetic.rounded_operation("fma", number), number)
     op(f"fma.rn.relu.{number}", function, number, f"{number} {number} {number}")
     op(f"fma.rn.relu.{both}", packed(function), both, f"{both} {both} {both}")
-    seen_as = "f16" if number == "f16" else "f32"
     unary = {
         "neg": arithmetic.without_rounding(operator.neg, number),
         "abs": arithmetic.without_rounding(absolute, number),
-        "tanh.approx": arithmetic.rounded_from_float64(np.tanh, number),
-        f"ex2.approx{'.ftz' if number == 'bf16' else ''}": arithmetic.rounded_from_float64(
-            np.exp2, number
+        "tanh.approx": arithmetic.approximation(elementary.tanh, number),
+        f"ex2.approx{'.ftz' if number == 'bf16' else ''}": arithmetic.approximation(
+            elementary.exp2, number
         ),
     }
     for name, function in unary.items():
@@ -333,8 +332,7 @@ for number in ("f16", "bf16"):
         op(f"{name}.{both}", packed(function), both, both)
     for name, extreme in (("min", arithmetic.minimum), ("max", arithmetic.maximum)):
         for nan in ("", ".NaN"):
-            of_values = partial(extreme, ptx_type=seen_as, nan=bool(nan))
-            function = arithmetic.without_rounding(of_values, number)
+            function = arithmetic.without_rounding(partial(extreme, nan=bool(nan)), number)
             op(f"{name}{nan}.{number}", function, number, f"{number} {number}")
             op(f"{name}{nan}.{both}", packed(function), both, f"{both} {both}")
 

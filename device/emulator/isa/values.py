@@ -400,6 +400,17 @@ def is_finite(a: Value) -> Value:
     return absolute(a) < float("inf")
 
 
+def is_subnormal(a: Value) -> Value:
+    """Whether a float is less than the least normal one, and not zero."""
+    kind, int32 = a.ir.type, ir.IntType(32)
+    holds = shaped(PRED, a.lanes)
+    function = intrinsic(a.builder, "llvm.is.fpclass", holds, [kind, int32], type_suffix(kind))
+    return Value(a.builder, a.builder.call(function, [a.ir, int32(_SUBNORMAL)]), PRED)
+
+
+_SUBNORMAL = 0x90  # the classes of negative and positive subnormals in `llvm.is.fpclass`
+
+
 def extract(value: Value, lane: ir.Value | int) -> Value:
     """One lane as a single number."""
     index = ir.Constant(ir.IntType(32), lane) if isinstance(lane, int) else lane
@@ -479,6 +490,34 @@ def over_packed_parts(function: Lowering, part: ElementType) -> Lowering:
     def run(*sources: Value) -> Value:
         result: Value = function(*(source.bits(part) for source in sources))
         return result.bits(sources[0].type)
+
+    return run
+
+
+def outlined(function: Lowering, name: str, result: ElementType) -> Lowering:
+    """A long function, written once in a module; its uses are calls, which compile fast.
+
+    Args:
+        function: The function; its result has as many lanes as its first source.
+        name: A name of its own.
+        result: The element type of its result.
+    """
+
+    def run(*sources: Value) -> Value:
+        builder, lanes = sources[0].builder, sources[0].lanes
+        kinds = [source.ir.type for source in sources]
+        full = ".".join([name, *map(type_suffix, kinds)])
+        written = builder.module.globals.get(full)
+        if written is None:
+            kind = ir.FunctionType(shaped(result, lanes), kinds)
+            written = ir.Function(builder.module, kind, full)
+            written.linkage = "internal"
+            written.attributes.add("noinline")
+            written.attributes.add("nounwind")
+            inside = ir.IRBuilder(written.append_basic_block())
+            inputs = zip(written.args, sources, strict=True)
+            inside.ret(function(*(Value(inside, a, source.type) for a, source in inputs)).ir)
+        return Value(builder, builder.call(written, [source.ir for source in sources]), result)
 
     return run
 
