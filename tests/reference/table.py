@@ -1,6 +1,6 @@
 """The reference of all rows of the instruction table."""
 
-from tests.reference import integer_rows, warp_rows  # noqa: F401 - they add their rows
+from tests.reference import floating_rows, integer_rows, warp_rows  # noqa: F401 - they add rows
 from tests.reference.rows import ROWS, Function
 
 
