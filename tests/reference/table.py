@@ -1,6 +1,9 @@
 """The reference of all rows of the instruction table."""
 
-from tests.reference import floating_rows, integer_rows, warp_rows  # noqa: F401 - they add rows
+import tests.reference.conversion_rows
+import tests.reference.floating_rows
+import tests.reference.integer_rows
+import tests.reference.warp_rows  # noqa: F401 - each adds its rows
 from tests.reference.rows import ROWS, Function
 
 

@@ -42,8 +42,32 @@ def special_bits(ptx_type: str) -> list[int]:
     return sorted({n & ones for number in numbers for n in (number, ~number, -number)})
 
 
+def random_bits(ptx_type: str, count: int, rng: np.random.Generator) -> Array:
+    """Bits of values of a type: random leading ones, then few that a rounding could depend on.
+
+    The exponents of floats are about those of all other types' ranges.
+    """
+    dtype = lane_dtype(ptx_type)
+    words = np.dtype(f"u{min(dtype.itemsize, 8)}")
+    size, one = 8 * words.itemsize, words.type(1)
+    lanes = count * (dtype.itemsize // words.itemsize)
+    bits = np.frombuffer(rng.bytes(lanes * words.itemsize), words)
+    cut = rng.integers(1, size, lanes).astype(words)  # so many bits are one of the endings
+    half, whole = one << (cut - one), (one << cut) - one
+    endings = [np.zeros(lanes, words), np.ones(lanes, words), half - one, half, half + one, whole]
+    bits = bits & ~whole | np.choose(rng.integers(0, 6, lanes), endings) & whole
+    fraction = _FRACTION_BITS.get(ptx_type)
+    if fraction:
+        bias = (1 << (size - fraction - 2)) - 1
+        reach = np.minimum(rng.choice([3, 20, 40, 70, 160, 1100], lanes), bias)
+        exponent = (bias + rng.integers(-reach, reach + 1)).astype(words)
+        mask = words.type((1 << (size - 1)) - (1 << fraction))
+        bits = bits & ~mask | exponent << words.type(fraction)
+    return bits.view(dtype)
+
+
 def make_sources(types: tuple[str, ...], seed: int = 0) -> list[Array]:
-    """Arrays of the types of a row's sources: special values with one another, and random bits.
+    """Arrays of the types of a row's sources: special values with one another, and random ones.
 
     Args:
         types: PTX types; of two or fewer sources, special values meet in every pair.
@@ -52,20 +76,17 @@ def make_sources(types: tuple[str, ...], seed: int = 0) -> list[Array]:
     rng = np.random.default_rng(seed)
     special = [_from_bits(special_bits(kind), kind) for kind in types]
     if len(types) <= 2:
-        grid = np.meshgrid(*special)
-        chosen, random = [part.ravel() for part in grid], 256
+        chosen, random = [part.ravel() for part in np.meshgrid(*special)], 4096 >> 2 * len(types)
     else:
         chosen, random = [rng.choice(values, 4096) for values in special], 1024
-    count = len(chosen[0]) + random
-    more = -count % 32 + random
+    random += -(len(chosen[0]) + random) % 32
     sources = []
     for values, some, kind in zip(chosen, special, types, strict=True):
-        dtype = lane_dtype(kind)
-        if dtype == np.bool_:
-            others = rng.integers(0, 2, more).astype(bool)
+        if lane_dtype(kind) == np.bool_:
+            others = rng.integers(0, 2, random).astype(bool)
         else:
-            others = np.frombuffer(rng.bytes(more * dtype.itemsize), dtype)
-            others = np.where(rng.integers(0, 4, more) == 0, rng.choice(some, more), others)
+            others = random_bits(kind, random, rng)
+            others = np.where(rng.integers(0, 4, random) == 0, rng.choice(some, random), others)
         sources.append(np.concatenate([values, others]))
     return sources
 
@@ -78,8 +99,21 @@ def _from_bits(bits: list[int], kind: str) -> Array:
     return np.frombuffer(raw, dtype)
 
 
-def assert_same(opcode: str, results: list[Array], expected: Any, sources: list[Array]) -> None:
-    """Check that results equal those expected, bit for bit; any NaN equals any other.
+def assert_same(
+    opcode: str,
+    results: list[Array],
+    expected: Any,
+    sources: list[Array],
+    any_nan: bool = True,
+) -> None:
+    """Check that results equal those expected, bit for bit.
+
+    Args:
+        opcode: The row.
+        results: Its results.
+        expected: Those expected: an array or a tuple of arrays.
+        sources: Its sources.
+        any_nan: Whether any NaN equals any other.
 
     Raises:
         AssertionError: They do not; it names the first lane that differs.
@@ -90,7 +124,7 @@ def assert_same(opcode: str, results: list[Array], expected: Any, sources: list[
         assert wanted.dtype.itemsize == result.dtype.itemsize, f"{opcode}: {wanted.dtype}"
         bits = np.dtype((np.void, result.dtype.itemsize))
         same = np.ascontiguousarray(wanted).view(bits) == result.view(bits)
-        if result.dtype.kind == "f":
+        if result.dtype.kind == "f" and any_nan:
             same |= np.isnan(result) & np.isnan(wanted)
         if not same.all():
             lane = int(np.argmin(same))

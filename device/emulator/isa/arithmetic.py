@@ -36,7 +36,6 @@ from memlab.device.emulator.isa.values import (
     is_nan,
     is_subnormal,
     outlined,
-    over_packed_parts,  # noqa: F401 - until all is lowered
     sign_bit,
     square_root,
     where,
@@ -307,16 +306,6 @@ def approximate_quotient(a: Value, b: Value) -> Value:
     """`div.approx`: a divisor above 2^126 counts as infinite (PTX ISA, `div`)."""
     infinite = copy_sign(b.constant(float("inf")), b)
     return a / where(absolute(b) > 2.0**126, infinite, b)
-
-
-def choose_by_sign(a: Value, b: Value, c: Value) -> Value:
-    """`slct`: `a` where `c` is not negative, else `b`."""
-    return where(c >= 0, a, b)
-
-
-def choose_by_flushed_sign(a: Value, b: Value, c: Value) -> Value:
-    """`slct.ftz`: a subnormal `c` is zero."""
-    return choose_by_sign(a, b, flush_subnormals(c))
 
 
 # --- Halves and pairs ----------------------------------------------------------------------

@@ -1,162 +1,146 @@
-"""The conversions of `cvt` for every pair of types (PTX ISA, `cvt`)."""
+"""The conversions of `cvt` for every pair of types, lowered to LLVM (PTX ISA, `cvt`)."""
 
 from __future__ import annotations
 
-import numpy as np
-
 from memlab.device.emulator.isa.arithmetic import (
-    Function,
     canonicalize_nan,
     flush_subnormals,
-    over_packed_parts,
     with_modifiers,
 )
-from memlab.device.emulator.isa.rounding import LaneValues, round_sum, round_value, to_float64
+from memlab.device.emulator.isa.rounding import round_sum, round_value, to_float32
 from memlab.device.emulator.isa.values import (
+    F16,
+    F32,
+    F64,
+    U16,
     U32,
     ElementType,
     Lowering,
     Value,
+    clamp,
+    combine,
     element_type,
-    maximum,
-    minimum,
+    is_nan,
+    over_packed_parts,
+    to_integer_clamped,
+    where,
 )
 
-TO_INTEGRAL: dict[str, Function] = {
-    "rni": np.rint,
-    "rzi": np.trunc,
-    "rmi": np.floor,
-    "rpi": np.ceil,
-}
-"""Rounding to an integral value: nearest even, toward zero, down, up."""
+_INTEGRAL = {"rni": "roundeven", "rzi": "trunc", "rmi": "floor", "rpi": "ceil"}
+"""LLVM's rounding to an integral value: nearest even, toward zero, down, up."""
 
 
 def between_integers(to: str, saturate: bool) -> Lowering:
     """Integer to integer: extended or cut to its low bits, or clamped to the range."""
     element = element_type(to)
-
-    def run(a: Value) -> Value:
-        if saturate:
-            a = clamp_integer(a, element.least, element.most)
-        return a.to(element)
-
-    return run
+    if not saturate:
+        return lambda a: a.to(element)
+    return lambda a: clamp(a, element.least, element.most).to(element)
 
 
-def clamp_integer(a: Value, least: int, most: int) -> Value:
-    """An integer clamped to a range; what of it the integer's type cannot pass is left out."""
-    if least > a.type.least:
-        a = maximum(a, least)
-    return minimum(a, most) if most < a.type.most else a
-
-
-def from_integer(to: str, mode: str) -> Function:
+def from_integer(to: str, mode: str) -> Lowering:
     """Integer to floating point; 64 bits are two exact halves."""
 
-    def run(a: LaneValues) -> LaneValues:
-        if a.dtype.itemsize < 8:
-            return round_value(a.astype(np.float64), to, mode)
-        high = (a >> a.dtype.type(32)).astype(np.float64) * 2.0**32
-        low = (a & a.dtype.type(0xFFFF_FFFF)).astype(np.float64)
-        return round_sum(high, low, to, mode)
+    def run(a: Value) -> Value:
+        if mode == "rn" and to in ("f32", "f64"):
+            return a.to(element_type(to))
+        if a.type.bits < 64:
+            return round_value(a.to(F32 if a.type.bits < 32 else F64), to, mode)
+        high = (a >> 32).to(F64) * 2.0**32
+        return round_sum(high, (a & 0xFFFF_FFFF).to(F64), to, mode)
 
     return run
 
 
-def to_integer(to: str, of: str, rounding: str, ftz: str = "") -> Function:
+def to_integer(to: str, of: str, rounding: str, ftz: str = "") -> Lowering:
     """Floating point to integer, clamped to its range.
 
     A NaN gives 0, but the bit above the range's middle where either side has 64 bits.
     """
-    bits = int(to[1:])
-    dtype = np.dtype(f"{to[0].replace('s', 'i')}{bits // 8}")
-    least, most = np.iinfo(dtype).min, np.iinfo(dtype).max
-    nan = np.array(1 << (bits - 1), f"u{bits // 8}") if of == "f64" or bits == 64 else np.array(0)
-    nan = nan.astype(dtype)
-    integral = TO_INTEGRAL[rounding]
-    above = float(most) if bits < 64 else 2.0 ** (bits - (to[0] == "s"))
+    element = element_type(to)
+    nan = 1 << (element.bits - 1) if of == "f64" or element.bits == 64 else 0
 
-    def run(a: LaneValues) -> LaneValues:
-        value = integral(to_float64(flush_subnormals(a) if ftz else a, of))
-        over, under = value >= above, value <= float(least)
-        inside = np.where(over | under | np.isnan(value), 0.0, value).astype(dtype)
-        clamped = np.where(over, dtype.type(most), np.where(under, dtype.type(least), inside))
-        return np.where(np.isnan(value), nan, clamped)
+    def run(a: Value) -> Value:
+        value = to_float32(flush_subnormals(a) if ftz else a, of)
+        if rounding != "rzi":
+            value = round_to_integral(rounding)(value)
+        result = to_integer_clamped(value, element)
+        return result if nan == abs(element.least) else where(is_nan(value), nan, result)
 
     return run
 
 
-def between_floats(to: str, of: str, mode: str) -> Function:
+def round_to_integral(rounding: str) -> Lowering:
+    """A float rounded to an integral value of its type: `rni`, `rzi`, `rmi` or `rpi`."""
+
+    def run(a: Value) -> Value:
+        wide = a.to(F32) if a.type == F16 else a
+        return wide.call(f"llvm.{_INTEGRAL[rounding]}").to(a.type)
+
+    return run
+
+
+def between_floats(to: str, of: str, mode: str) -> Lowering:
     """Floating point to floating point; `mode` is `""` where no rounding is needed."""
 
-    def run(a: LaneValues) -> LaneValues:
-        result = round_value(to_float64(a, of), to, mode or "rn")
+    def run(a: Value) -> Value:
+        result = round_value(to_float32(a, of), to, mode or "rn")
         return result if to == "bf16" else canonicalize_nan(result, to)
 
     return run
 
 
-def with_relu(function: Function, ptx_type: str) -> Function:
+def with_relu(function: Lowering, ptx_type: str) -> Lowering:
     """`.relu`: negative results become +0."""
 
-    def run(*sources: LaneValues) -> LaneValues:
-        result = function(*sources)
-        value = to_float64(result, ptx_type)
-        return np.where(value <= 0, result.dtype.type(0), result)
+    def run(*sources: Value) -> Value:
+        result: Value = function(*sources)
+        return where(to_float32(result, ptx_type) <= 0, 0, result)
 
     return run
 
 
-def convert_pair(function: Function) -> Function:
+def convert_pair(function: Lowering) -> Lowering:
     """Two float32 to a packed pair, the first in the upper half."""
-
-    def run(upper: LaneValues, lower: LaneValues) -> LaneValues:
-        halves = [np.atleast_1d(function(value)).view(np.uint16) for value in (upper, lower)]
-        word = halves[0].astype(np.uint32) << np.uint32(16) | halves[1]
-        return word.reshape(np.broadcast_shapes(np.shape(upper), np.shape(lower)))
-
-    return run
+    return lambda upper, lower: combine(function(lower).bits(U16), function(upper).bits(U16))
 
 
-def to_tf32(mode: str) -> Function:
+def to_tf32(mode: str) -> Lowering:
     """Float32 to its 10-bit significand: `rna` (nearest, ties away), `rn` or `rz`."""
 
-    def run(a: LaneValues) -> LaneValues:
-        bits = np.atleast_1d(a).view(np.uint32)
-        tie = np.uint32(0xFFF) + (bits >> np.uint32(13) & np.uint32(1))
-        half: LaneValues = {"rna": np.uint32(0x1000), "rn": tie, "rz": np.uint32(0)}[mode]
-        kept = (bits + half) & np.uint32(0xFFFF_E000)
-        nan = bits & np.uint32(0xFFFF_E000) if mode == "rna" else np.uint32(0x7FFF_E000)
-        kept = np.where(np.isnan(np.atleast_1d(a)), nan, kept)
-        return kept.reshape(np.shape(a))
+    def run(a: Value) -> Value:
+        bits = a.bits(U32)
+        half = (bits >> 13 & 1) + 0xFFF if mode == "rn" else bits.constant(0x1000 * (mode == "rna"))
+        nan = bits if mode == "rna" else 0x7FFF_FFFF
+        return where(is_nan(a), nan, bits + half) & 0xFFFF_E000
 
     return run
 
 
-def over_packed_halves(function: Function, ptx_type: str) -> Function:
+def over_packed_halves(function: Lowering, ptx_type: str) -> Lowering:
     """A function of `f16` or `bf16` lanes over packed pairs."""
-    return over_packed_parts(function, "f2" if ptx_type == "f16" else "u2")
+    return over_packed_parts(function, F16 if ptx_type == "f16" else U16)
 
 
 # --- The same by the choices of an opcode's braces ------------------------------------------
 
 
-def from_integer_with(mode: str, ftz: str, sat: str, to: str, of: str) -> Function:
+def from_integer_with(mode: str, ftz: str, sat: str, to: str, of: str) -> Lowering:
     """`cvt.MODE{.ftz}{.sat}.FLOAT.INTEGER`; no float32 that is a whole number is subnormal."""
     return with_modifiers(from_integer(to, mode), sat=sat)
 
 
-def to_integer_with(rounding: str, ftz: str, sat: str, to: str, of: str) -> Function:
+def to_integer_with(rounding: str, ftz: str, sat: str, to: str, of: str) -> Lowering:
     """`cvt.ROUNDING{.ftz}{.sat}.INTEGER.FLOAT`; it is clamped even without `.sat`."""
     return to_integer(to, of, rounding, ftz)
 
 
-def to_integral(rounding: str, ftz: str, sat: str) -> Function:
+def to_integral(rounding: str, ftz: str, sat: str) -> Lowering:
     """`cvt.ROUNDING{.ftz}{.sat}.FLOAT.FLOAT` of one type."""
-    return with_modifiers(TO_INTEGRAL[rounding], ftz, sat)
+    return with_modifiers(round_to_integral(rounding), ftz, sat)
 
 
-def between_floats_with(to: str, of: str, mode: str, ftz: str, sat: str) -> Function:
+def between_floats_with(to: str, of: str, mode: str, ftz: str, sat: str) -> Lowering:
     """`cvt{.MODE}{.ftz}{.sat}.FLOAT.FLOAT`.
 
     `.ftz` is for float32 alone, on either side; an NVIDIA H200 ignores it on the way to `f16`.
@@ -165,8 +149,8 @@ def between_floats_with(to: str, of: str, mode: str, ftz: str, sat: str) -> Func
     if not ftz or to == "f16":
         return convert
 
-    def run(a: LaneValues) -> LaneValues:
-        result = convert(flush_subnormals(a) if of == "f32" else a)
+    def run(a: Value) -> Value:
+        result: Value = convert(flush_subnormals(a) if of == "f32" else a)
         return flush_subnormals(result) if to == "f32" else result
 
     return run
@@ -182,8 +166,7 @@ def packed_integers(kind: str) -> Lowering:
 
     def run(a: Value, b: Value, *third: Value) -> Value:
         upper, lower = (
-            clamp_integer(value, part.least, part.most).to(U32) & part.unsigned.most
-            for value in (a, b)
+            clamp(value, part.least, part.most).to(U32) & part.unsigned.most for value in (a, b)
         )
         both = upper << bits | lower
         return third[0] << 2 * bits | both if third else both

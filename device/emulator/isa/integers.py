@@ -8,8 +8,6 @@ from __future__ import annotations
 import operator
 from collections.abc import Sequence
 
-from llvmlite import ir
-
 from memlab.device.emulator.isa.values import (
     F32,
     F64,
@@ -26,6 +24,7 @@ from memlab.device.emulator.isa.values import (
     known_bits,
     maximum,
     minimum,
+    shuffled,
     where,
 )
 from memlab.device.emulator.ptx.parser import PtxError
@@ -281,9 +280,7 @@ def _shuffle_bytes(a: Value, b: Value, selector: int) -> Value:
         for lane in range(a.lanes)
         for digit in (selector >> 4 * index & 7 for index in range(4))
     ]
-    mask = ir.Constant(ir.VectorType(ir.IntType(32), len(places)), places)
-    shuffled = a.builder.shuffle_vector(a.bits(U8).ir, b.bits(U8).ir, mask)
-    return Value(a.builder, shuffled, U8).bits(U32)
+    return shuffled(a.bits(U8), places, b.bits(U8)).bits(U32)
 
 
 _PERMUTE_MODES = {

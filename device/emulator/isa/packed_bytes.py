@@ -5,78 +5,76 @@
 
 from __future__ import annotations
 
-from typing import Any
+from memlab.device.emulator.isa.values import (
+    F16,
+    F32,
+    U8,
+    U16,
+    U32,
+    Lowering,
+    Value,
+    absolute,
+    combine,
+    is_nan,
+    where,
+)
 
-import numpy as np
-from numpy.typing import NDArray
-
-from memlab.device.emulator.isa.arithmetic import Function
-
-FP8_FORMATS = ("e4m3", "e5m2")
-_NAN = np.uint8(0x7F)
-
-
-def _decode_table(number: str) -> NDArray[np.float64]:
-    """The values of the codes 0 to 127."""
-    codes = np.arange(128)
-    if number == "e5m2":
-        return (codes.astype(np.uint16) << np.uint16(8)).view(np.float16).astype(np.float64)
-    exponent, fraction = codes >> 3, codes & 7
-    scale = 2.0 ** (np.maximum(exponent, 1) - 10)
-    values: NDArray[np.float64] = np.where(exponent, 8 + fraction, fraction) * scale
-    values[127] = np.nan
-    return values
+# Bits of the fraction, the exponent of the least number that is not subnormal, the largest number.
+_FORMATS = {"e4m3": (3, -6, 448.0), "e5m2": (2, -14, 57344.0)}
+FP8_FORMATS = tuple(_FORMATS)
+_NAN, _HALF_NAN = 0x7F, 0x7FFF
+_FRACTION_BITS, _BIAS = 23, 127  # of a float32
 
 
-def _nearest_code(number: str, relu: bool) -> Function:
-    """Values to their nearest codes, ties to even; larger values to the largest number."""
-    finite = _decode_table(number)
-    finite = finite[np.isfinite(finite)]
-    middles = (finite[:-1] + finite[1:]) / 2
+def _nearest_code(number: str, relu: bool) -> Lowering:
+    """Float32 to their nearest codes, ties to even; larger values to the largest number."""
+    fraction, exponent, largest = _FORMATS[number]
+    cut = _FRACTION_BITS - fraction
+    coarse = exponent + cut  # from 2^coarse on float32 have the step of the format's subnormals
+    coarse_bits = (_BIAS + coarse) << _FRACTION_BITS
 
-    def run(value: Any) -> Any:
-        wide = np.asarray(value).astype(np.float64)
+    def run(value: Value) -> Value:
         if relu:
-            wide = np.where(wide < 0, 0.0, wide)
-        size = np.abs(wide)
-        low, high = (np.searchsorted(middles, size, side) for side in ("left", "right"))
-        code = np.where(low % 2 == 0, low, high).astype(np.uint8)
-        sign = np.signbit(wide).astype(np.uint8) << np.uint8(7)
-        return np.where(np.isnan(wide), _NAN, code | sign)
+            value = where(value < 0, 0.0, value)
+        size = absolute(value)
+        size = where(size > largest, largest, size)
+        bits = size.bits(U32)
+        rounded = (bits + (bits >> cut & 1) + ((1 << cut - 1) - 1)) >> cut
+        normal = rounded - (_BIAS + exponent - 1 << fraction)
+        subnormal = (size + 2.0**coarse).bits(U32) - coarse_bits
+        code = where(size < 2.0**exponent, subnormal, normal) | (value.bits(U32) >> 24 & 0x80)
+        return where(is_nan(value), _NAN, code).to(U8)
 
     return run
 
 
-def encode_fp8_pair(number: str, relu: bool) -> Function:
+def encode_fp8_pair(number: str, relu: bool) -> Lowering:
     """Two float32 to a pair of codes, the first in the upper byte."""
     code = _nearest_code(number, relu)
-
-    def run(upper: Any, lower: Any) -> Any:
-        return code(upper).astype(np.uint16) << np.uint16(8) | code(lower).astype(np.uint16)
-
-    return run
+    return lambda upper, lower: combine(code(lower), code(upper))
 
 
-def encode_from_halves(encode: Function) -> Function:
+def encode_halves(number: str, relu: bool) -> Lowering:
     """A packed pair of float16 to a pair of codes."""
-
-    def run(pair: Any) -> Any:
-        parts = [(pair >> np.uint32(shift)).astype(np.uint16) for shift in (16, 0)]
-        return encode(*(np.asarray(part).view(np.float16) for part in parts))
-
-    return run
+    code = _nearest_code(number, relu)
+    return lambda pair: code(pair.bits(F16).to(F32)).bits(U16)
 
 
-def decode_fp8_pair(number: str, relu: bool) -> Function:
-    """A pair of codes to a packed pair of float16, which holds each exactly."""
-    values = np.concatenate([_decode_table(number), -_decode_table(number)])
-    if relu:
-        values = np.where(values < 0, 0.0, values)
-    halves = values.astype(np.float16).view(np.uint16).astype(np.uint32)
-    halves[np.isnan(values)] = 0x7FFF
+def decode_fp8_pair(number: str, relu: bool) -> Lowering:
+    """A pair of codes to a packed pair of float16, which holds each exactly.
 
-    def run(pair: Any) -> Any:
-        upper, lower = halves[pair >> np.uint16(8)], halves[pair & np.uint16(255)]
-        return upper << np.uint32(16) | lower
+    The exponents of `e4m3` begin at -6, those of a float16 at -14.
+    """
+
+    def run(pair: Value) -> Value:
+        code = pair.bits(U8).to(U16)
+        size = code & 0x7F
+        if number == "e5m2":
+            half, nan = (code << 8).bits(F16), size > 0x7C
+        else:
+            half, nan = ((code & 0x80) << 8 | size << 7).bits(F16) * 256, size == _NAN
+        if relu:
+            half = where(half < 0, 0.0, half)
+        return where(nan, _HALF_NAN, half.bits(U16)).bits(U32)
 
     return run

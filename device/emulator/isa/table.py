@@ -419,7 +419,7 @@ for number, modifiers in (("f32", "{,.ftz}{,.sat}"), ("f16", "{}{,.sat}"), ("f64
     op(pattern, None, number, number, make=conversion.to_integral)
 op(
     "cvt.{rni,rzi,rmi,rpi}.bf16.bf16",
-    make=lambda mode: arithmetic.without_rounding(conversion.TO_INTEGRAL[mode], "bf16"),
+    make=lambda mode: arithmetic.without_rounding(conversion.round_to_integral(mode), "bf16"),
     to="bf16",
     of="bf16",
 )
@@ -448,7 +448,7 @@ for number, relu in itertools.product(packed_bytes.FP8_FORMATS, ("", ".relu")):
     op(f"cvt.rn.satfinite{relu}.{number}x2.f32", encode, "u16", "f32 f32")
     op(
         f"cvt.rn.satfinite{relu}.{number}x2.f16x2",
-        packed_bytes.encode_from_halves(encode),
+        packed_bytes.encode_halves(number, bool(relu)),
         "u16",
         "u32",
     )

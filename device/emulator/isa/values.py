@@ -363,6 +363,22 @@ def maximum(a: Value, b: Number) -> Value:
     return a.call("llvm.smax" if a.type.kind == "i" else "llvm.umax", b)
 
 
+def clamp(a: Value, least: int, most: int) -> Value:
+    """An integer clamped to a range, which may be wider than that of its type."""
+    if least > a.type.least:
+        a = maximum(a, least)
+    return minimum(a, most) if most < a.type.most else a
+
+
+def to_integer_clamped(a: Value, element: ElementType) -> Value:
+    """A float rounded toward zero, and clamped to the range of an integer; a NaN as the least.
+
+    What LLVM's conversion gives outside of the range is undefined, but not chosen.
+    """
+    above = 2.0 ** (element.bits - (element.kind == "i"))
+    return where(a >= element.least, where(a < above, a.to(element), element.most), element.least)
+
+
 def absolute(a: Value) -> Value:
     """`|a|`; the least integer stays as it is."""
     if a.type.kind == "f":
