@@ -77,7 +77,7 @@ COSTS = FIRST_COST["const"] + 1
 """Costs of a pattern."""
 
 MOST_PATTERNS = 1024
-"""Patterns held by a context: the table is direct-mapped by a hash of the relative addresses."""
+"""Patterns held by a context: a hash of the relative addresses gives two places for each."""
 
 IRREGULAR = -(1 << 62)
 """The stride of a pattern that has none."""

@@ -59,6 +59,7 @@ from memlab.device.emulator.codegen.pattern_code import (
     load_lanes,
     reduce,
     relative_addresses,
+    relative_to_first,
     same_pattern,
     splat,
     stack_room,
@@ -96,14 +97,16 @@ def add_memory_functions(module: ir.Module) -> None:
     _add_find_array(module)
     _add_resolve(module)
     _add_mark_written(module)
+    _add_mark_pattern(module)
     _add_place_group(module)
     _add_count_group(module)
     _add_place_each(module)
     directions: tuple[Direction, ...] = ("load", "store")
     for direction in directions:
-        for element_bytes, vector in SHAPES:
-            _add_copy(module, direction, element_bytes, vector)
+        for shape in SHAPES:
+            _add_copy(module, direction, *shape)
         _add_copy_each(module, direction)
+        _add_slow_access(module, direction)
         _add_access(module, direction)
     _add_prepare_atomic(module)
 
@@ -111,27 +114,31 @@ def add_memory_functions(module: ir.Module) -> None:
 # --- Resolving addresses --------------------------------------------------------------------------
 
 
+def _begin_exported(module: ir.Module, name: str, result: ir.Type) -> ir.IRBuilder:
+    """Begin a function that other code calls."""
+    last = I64 if name == "resolve" else POINTER
+    b = begin(module, name, result, POINTER, POINTER, POINTER, I32, last)
+    b.function.linkage = "external"
+    return b
+
+
 def _add_resolve(module: ir.Module) -> None:
-    types = (POINTER, POINTER, POINTER, I32, I64)
-    b = begin(module, "resolve", ir.VoidType(), *types, internal=False)
+    _add_resolve_far(module)
+    _add_find_window(module)
+    b = _begin_exported(module, "resolve", ir.VoidType())
     context, record, site, mask, warp = b.function.args
     store_field(b, b.zext(mask, I64), record, ADDRESSES, "mask")
     store_field(b, warp, record, ADDRESSES, "warp")
-    held = field_pointer(b, record, ADDRESSES, "address")
-    lane = b.zext(b.cttz(mask, I1(1)), I64)
-    first = b.load(element_pointer(b, held, lane, 8), typ=I64)
-    address = load_lanes(b, held)
-    active = lanes_of(b, mask)
-    relative = where(active, address - splat(b, first), 0)
-
+    first, relative = relative_to_first(b, record, mask)
     known = load_field(b, site, SITE, "pattern")
-    compare, search, found = (b.append_basic_block(n) for n in ("compare", "search", "found"))
-    far, near = b.append_basic_block("far"), b.append_basic_block("near")
+    compare, search, near, found, far = (
+        b.append_basic_block(name) for name in ("compare", "search", "near", "found", "far")
+    )
     b.cbranch(_is_null(b, known), search, compare)
     b.position_at_end(compare)
     b.cbranch(same_pattern(b, known, relative, mask), found, search)
     b.position_at_end(search)
-    other = call(b, "find_pattern", context, relative.ir, mask)
+    other = call(b, "find_pattern", context, record, mask)
     b.cbranch(_is_null(b, other), far, near)
     b.position_at_end(near)
     store_field(b, b.ptrtoint(other, I64), site, SITE, "pattern")
@@ -140,37 +147,42 @@ def _add_resolve(module: ir.Module) -> None:
     pattern = b.phi(POINTER)
     pattern.add_incoming(known, compare)
     pattern.add_incoming(other, near)
-
-    low = b.add(first, load_field(b, pattern, PATTERN, "low"))
-    high = b.add(first, load_field(b, pattern, PATTERN, "high"))
-    own_space = b.sext(load_field(b, site, SITE, "space"), I64)
-    generic = b.icmp_signed("==", own_space, I64(_GENERIC))
-    group = _window_group(b, low)
-    together = b.and_(
-        b.icmp_signed("==", group, _window_group(b, high)),
-        b.icmp_signed("!=", group, I64(_NO_WINDOW)),
-    )
-    space = b.select(generic, b.select(together, group, I64(_GENERIC)), own_space)
-    window = b.select(generic, _window_start(b, group), I64(0))
-    split = b.icmp_signed("==", space, I64(_GENERIC))
-    version = load_field(b, pattern, PATTERN, "version")
+    space = b.sext(load_field(b, site, SITE, "space"), I64)
     fields = {
         "space": space,
-        "first": b.sub(first, window),
-        "low": b.sub(low, window),
-        "high": b.sub(high, window),
-        "pattern": b.select(split, I64(0), b.ptrtoint(pattern, I64)),
-        "version": version,
-        "base": I64(0),
+        "first": first,
+        "low": b.add(first, load_field(b, pattern, PATTERN, "low")),
+        "high": b.add(first, load_field(b, pattern, PATTERN, "high")),
+        "pattern": b.ptrtoint(pattern, I64),
+        "version": load_field(b, pattern, PATTERN, "version"),
     }
     for name, value in fields.items():
         store_field(b, value, record, ADDRESSES, name)
-    with b.if_then(b.not_(split), likely=True):
-        base = _warp_base(b, context, _segment(b, context, space), warp)
-        store_field(b, base, record, ADDRESSES, "base")
+    generic, direct, place = (b.append_basic_block(name) for name in ("generic", "direct", "place"))
+    b.cbranch(b.icmp_signed("==", space, I64(_GENERIC)), generic, direct)
+    b.position_at_end(generic)
+    window = call(b, "find_window", record)
+    b.cbranch(b.icmp_signed(">=", window, I64(0)), place, far)
+    b.position_at_end(direct)
+    b.branch(place)
+    b.position_at_end(place)
+    actual = b.phi(I64)
+    actual.add_incoming(space, direct)
+    actual.add_incoming(window, generic)
+    base = _warp_base(b, context, _segment(b, context, actual), warp)
+    store_field(b, base, record, ADDRESSES, "base")
+    b.ret_void()
+    b.position_at_end(far)
+    call(b, "resolve_far", record, site, mask)
     b.ret_void()
 
-    b.position_at_end(far)
+
+def _add_resolve_far(module: ir.Module) -> None:
+    """`resolve_far(addresses*, site, mask)`: resolve addresses that have no pattern."""
+    b = begin(module, "resolve_far", ir.VoidType(), POINTER, POINTER, I32, seldom=True)
+    record, site, mask = b.function.args
+    first, _ = relative_to_first(b, record, mask)
+    active, address = lanes_of(b, mask), load_lanes(b, record)
     fields = {
         "space": b.sext(load_field(b, site, SITE, "space"), I64),
         "first": first,
@@ -182,6 +194,27 @@ def _add_resolve(module: ir.Module) -> None:
     for name, value in fields.items():
         store_field(b, value, record, ADDRESSES, name)
     b.ret_void()
+
+
+def _add_find_window(module: ir.Module) -> None:
+    """`find_window(addresses*)`: the state space of resolved generic addresses.
+
+    They become addresses of that space. The result is -1 if they lie in several spaces or in none.
+    """
+    b = begin(module, "find_window", I64, POINTER)
+    (record,) = b.function.args
+    low, high = (load_field(b, record, ADDRESSES, name) for name in ("low", "high"))
+    group = _window_group(b, low)
+    with b.if_then(b.icmp_signed("!=", group, _window_group(b, high)), likely=False):
+        b.ret(I64(-1))
+    with b.if_then(b.icmp_signed("==", group, I64(_NO_WINDOW)), likely=False):
+        b.ret(I64(-1))
+    store_field(b, group, record, ADDRESSES, "space")
+    window = _window_start(b, group)
+    for name in ("first", "low", "high"):
+        moved = b.sub(load_field(b, record, ADDRESSES, name), window)
+        store_field(b, moved, record, ADDRESSES, name)
+    b.ret(group)
 
 
 def _is_null(b: ir.IRBuilder, pointer: ir.Value) -> ir.Value:
@@ -223,7 +256,7 @@ def _add_find_array(module: ir.Module) -> None:
 
     Its index, or -1.
     """
-    b = begin(module, "find_array", I64, POINTER, I64)
+    b = begin(module, "find_array", I64, POINTER, I64, seldom=True)
     context, address = b.function.args
     arrays = load_field(b, context, CONTEXT, "arrays")
     count = load_field(b, context, CONTEXT, "array_count")
@@ -271,29 +304,19 @@ class _Checked:
     space: ir.Value
 
 
-def _check_and_count(b: ir.IRBuilder, kind: str, slow: ir.Block) -> _Checked:
-    """Check the access of a warp and count it; what is unusual goes to `slow`."""
+def _check_and_count(b: ir.IRBuilder, kind: str, slow_access: str) -> _Checked:
+    """Check the access of a warp and count it; the function leaves what is unusual to another."""
+    slow = b.append_basic_block("slow")
+    with b.goto_block(slow):
+        b.ret(call(b, slow_access, *b.function.args))
     context, record, site, mask, _ = b.function.args
-    start, fresh, stale, current = (
-        b.append_basic_block(name) for name in ("start", "fresh", "stale", "current")
-    )
-    b.branch(start)
-    b.position_at_end(start)
     pattern = load_field(b, record, ADDRESSES, "pattern")
     resolved_mask = load_field(b, record, ADDRESSES, "mask")
     same_mask = b.icmp_signed("==", resolved_mask, b.zext(mask, I64))
-    b.cbranch(b.and_(b.not_(_is_null(b, pattern)), same_mask), fresh, slow)
-
+    _require(b, b.and_(b.not_(_is_null(b, pattern)), same_mask), slow)
     # Another pattern may have taken the place of this one.
-    b.position_at_end(fresh)
     version = load_field(b, record, ADDRESSES, "version")
-    same = b.icmp_signed("==", version, load_field(b, pattern, PATTERN, "version"))
-    b.cbranch(same, current, stale)
-    b.position_at_end(stale)
-    call(b, "resolve", context, record, site, mask, load_field(b, record, ADDRESSES, "warp"))
-    b.branch(start)
-
-    b.position_at_end(current)
+    _require(b, b.icmp_signed("==", version, load_field(b, pattern, PATTERN, "version")), slow)
     space = load_field(b, record, ADDRESSES, "space")
     segment = _segment(b, context, space)
     first = b.add(load_field(b, record, ADDRESSES, "first"), load_field(b, site, SITE, "offset"))
@@ -370,27 +393,29 @@ def _check_bounds(
 
 def _add_access(module: ir.Module, direction: Direction) -> None:
     """`load` or `store`."""
-    types = (POINTER, POINTER, POINTER, I32, POINTER)
-    b = begin(module, direction, I32, *types, internal=False)
-    context, record, site, mask, buffer = b.function.args
-    pointers = stack_room(b, ADDRESS_LANES)
-    slow = b.append_basic_block("slow")
-    checked = _check_and_count(b, direction, slow)
+    b = _begin_exported(module, direction, I32)
+    context, _, site, mask, buffer = b.function.args
+    checked = _check_and_count(b, direction, f"{direction}_slow")
+    if direction == "store":
+        _mark_warp(b, context, site, mask, checked)
     arguments = (checked.host, checked.pattern, checked.lane_bytes, mask, buffer)
     end = b.append_basic_block("end")
-    number = _shape_number(b, site)
-    switch = b.switch(number, end)
+    switch = b.switch(_shape_number(b, site), end)
     for shape in SHAPES:
         block = b.append_basic_block(f"copy.{shape[0]}x{shape[1]}")
         switch.add_case(I32(_number_of_shape(*shape)), block)
         b.position_at_end(block)
-        call(b, _copy_name(direction, *shape), *arguments)
-        b.branch(end)
+        b.ret(call(b, _copy_name(direction, *shape), *arguments))
     b.position_at_end(end)
-    if direction == "store":
-        _mark_warp(b, context, site, mask, checked)
     b.ret(I32(0))
-    b.position_at_end(slow)
+
+
+def _add_slow_access(module: ir.Module, direction: Direction) -> None:
+    """`load_slow(...)`, `store_slow(...)`: an access, whatever its addresses are."""
+    b = begin(module, f"{direction}_slow", I32, POINTER, POINTER, POINTER, I32, POINTER)
+    b.function.attributes.add("noinline")
+    context, record, site, mask, buffer = b.function.args
+    pointers = stack_room(b, ADDRESS_LANES)
     with b.if_then(_failed(b, call(b, "place_each", context, record, site, mask, pointers))):
         b.ret(I32(1))
     call(b, f"{direction}_each", site, mask, pointers, buffer)
@@ -398,20 +423,16 @@ def _add_access(module: ir.Module, direction: Direction) -> None:
 
 
 def _add_prepare_atomic(module: ir.Module) -> None:
-    types = (POINTER, POINTER, POINTER, I32, POINTER)
-    b = begin(module, "prepare_atomic", I32, *types, internal=False)
-    context, record, site, mask, pointers = b.function.args
-    slow = b.append_basic_block("slow")
-    checked = _check_and_count(b, "atomic", slow)
+    b = _begin_exported(module, "prepare_atomic", I32)
+    context, _, site, mask, pointers = b.function.args
+    checked = _check_and_count(b, "atomic", "place_each")
+    _mark_warp(b, context, site, mask, checked)
     first_lane = b.zext(b.cttz(mask, I1(1)), I64)
     start = b.sub(checked.host, b.mul(first_lane, checked.lane_bytes))
     places = relative_addresses(b, checked.pattern) + splat(b, start)
     places = places + _lane_numbers(b) * splat(b, checked.lane_bytes)
     b.store(places.ir, pointers, align=8)
-    _mark_warp(b, context, site, mask, checked)
     b.ret(I32(0))
-    b.position_at_end(slow)
-    b.ret(call(b, "place_each", context, record, site, mask, pointers))
 
 
 def _lane_numbers(b: ir.IRBuilder) -> Value:
@@ -499,7 +520,7 @@ def _add_copy(module: ir.Module, direction: Direction, element_bytes: int, vecto
     """
     shape = _Shape(element_bytes, vector)
     name = _copy_name(direction, element_bytes, vector)
-    b = begin(module, name, ir.VoidType(), I64, POINTER, I64, I32, POINTER)
+    b = begin(module, name, I32, I64, POINTER, I64, I32, POINTER)
     host, pattern, lane_bytes, mask, buffer = b.function.args
     uniform, contiguous, partial, scattered = (
         b.append_basic_block(case) for case in ("uniform", "contiguous", "partial", "scattered")
@@ -513,7 +534,7 @@ def _add_copy(module: ir.Module, direction: Direction, element_bytes: int, vecto
     b.position_at_end(uniform)
     copy = _load_uniform if direction == "load" else _store_uniform
     copy(b, shape, host, mask, buffer)
-    b.ret_void()
+    b.ret(I32(0))
     b.position_at_end(contiguous)
     _require(b, is_full, partial)
     pointer = b.inttoptr(host, POINTER)
@@ -521,18 +542,18 @@ def _add_copy(module: ir.Module, direction: Direction, element_bytes: int, vecto
         _store_rows(b, shape, buffer, b.load(pointer, typ=shape.whole, align=1))
     else:
         b.store(_load_rows(b, shape, buffer), pointer, align=1)
-    b.ret_void()
+    b.ret(I32(0))
     b.position_at_end(partial)
     if shape.has_masked_copy:
         start = b.sub(host, b.mul(first_lane, I64(shape.size)))
         _copy_masked(b, direction, shape, b.inttoptr(start, POINTER), mask, buffer)
-        b.ret_void()
+        b.ret(I32(0))
     else:
         b.branch(scattered)
     b.position_at_end(scattered)
     start = b.sub(host, b.mul(first_lane, lane_bytes))
     _copy_scattered(b, direction, shape, start, is_full)
-    b.ret_void()
+    b.ret(I32(0))
 
 
 def _copy_masked(
@@ -574,7 +595,7 @@ def _copy_scattered(
         else:
             with counted_loop(b, I64(WARP_SIZE)) as lane:
                 move(lane)
-        b.ret_void()
+        b.ret(I32(0))
     if direction == "load":
         fill_bytes(b, buffer, I64(shape.row_bytes * shape.vector))
     with bit_loop(b, mask) as lane:
@@ -672,18 +693,42 @@ def _join(b: ir.IRBuilder, first: ir.Value, second: ir.Value) -> ir.Value:
 # --- Marks of written units -----------------------------------------------------------------------
 
 
-def _add_mark_written(module: ir.Module) -> None:
-    """`mark_written(context, address, size)`: a lane stores so many bytes to global memory."""
-    b = begin(module, "mark_written", ir.VoidType(), POINTER, I64, I64)
-    context, address, size = b.function.args
+def _units(b: ir.IRBuilder, context: ir.Value, address: ir.Value) -> ir.Value:
+    """A pointer to the mark of the unit that an address lies in."""
     shift = load_field(b, context, CONTEXT, "unit_shift")
     unit = b.lshr(b.sub(address, I64(GLOBAL_BASE)), shift)
-    count = b.lshr(size, shift)
-    count = b.select(b.icmp_signed("==", count, I64(0)), I64(1), count)
-    units = b.gep(load_field(b, context, CONTEXT, "units_written"), [unit], source_etype=I8)
-    with counted_loop(b, count) as number:
-        b.store(I8(1), b.gep(units, [number], source_etype=I8))
+    return b.gep(load_field(b, context, CONTEXT, "units_written"), [unit], source_etype=I8)
+
+
+def _add_mark_written(module: ir.Module) -> None:
+    """`mark_written(context, addresses, lanes, size)`: mark what lanes store to global memory.
+
+    `addresses` are an array of 32; each lane stores `size` bytes.
+    """
+    b = begin(module, "mark_written", ir.VoidType(), POINTER, POINTER, I32, I64)
+    context, addresses, lanes, size = b.function.args
+    per_lane = b.lshr(size, load_field(b, context, CONTEXT, "unit_shift"))
+    others = b.append_basic_block("one")
+    switch = b.switch(per_lane, others)
+    b.position_at_end(others)
+    _mark_lanes(b, context, addresses, lanes, 1)
     b.ret_void()
+    for count in (2, 4, 8, 16, 32):
+        block = b.append_basic_block(f"marks{count}")
+        switch.add_case(I64(count), block)
+        b.position_at_end(block)
+        _mark_lanes(b, context, addresses, lanes, count)
+        b.ret_void()
+
+
+def _mark_lanes(
+    b: ir.IRBuilder, context: ir.Value, addresses: ir.Value, lanes: ir.Value, count: int
+) -> None:
+    """Mark so many units from each lane's address on."""
+    marks = ir.Constant(ir.VectorType(I8, count), [I8(1)] * count)
+    with bit_loop(b, lanes) as lane:
+        address = b.load(element_pointer(b, addresses, lane, 8), typ=I64)
+        b.store(marks, _units(b, context, address), align=1)
 
 
 def _mark_warp(
@@ -697,19 +742,23 @@ def _mark_warp(
         contiguous = b.and_(full, b.icmp_signed("==", stride, size))
         with b.if_else(contiguous) as (then, otherwise):
             with then:
-                shift = load_field(b, context, CONTEXT, "unit_shift")
-                start = b.sub(checked.first, I64(GLOBAL_BASE))
-                last = b.add(start, b.sub(b.mul(size, I64(WARP_SIZE)), I64(1)))
-                unit = b.lshr(start, shift)
-                count = b.add(b.sub(b.lshr(last, shift), unit), I64(1))
-                units = load_field(b, context, CONTEXT, "units_written")
-                fill_bytes(b, b.gep(units, [unit], source_etype=I8), count, 1)
+                start = _units(b, context, checked.first)
+                last_byte = b.add(checked.first, b.sub(b.mul(size, I64(WARP_SIZE)), I64(1)))
+                last = _units(b, context, last_byte)
+                count = b.sub(b.ptrtoint(last, I64), b.ptrtoint(start, I64))
+                fill_bytes(b, start, b.add(count, I64(1)), 1)
             with otherwise:
-                relative = field_pointer(b, checked.pattern, PATTERN, "relative")
-                with bit_loop(b, mask) as lane:
-                    distance = b.load(element_pointer(b, relative, lane, 4), typ=I32)
-                    address = b.add(checked.first, b.sext(distance, I64))
-                    call(b, "mark_written", context, address, size)
+                call(b, "mark_pattern", context, checked.pattern, checked.first, mask, size)
+
+
+def _add_mark_pattern(module: ir.Module) -> None:
+    """`mark_pattern(context, pattern, first, lanes, size)`: as `mark_written`, of a pattern."""
+    b = begin(module, "mark_pattern", ir.VoidType(), POINTER, POINTER, I64, I32, I64)
+    context, pattern, first, lanes, size = b.function.args
+    addresses = stack_room(b, ADDRESS_LANES)
+    b.store((relative_addresses(b, pattern) + splat(b, first)).ir, addresses)
+    call(b, "mark_written", context, addresses, lanes, size)
+    b.ret_void()
 
 
 # --- The general case: lane by lane ---------------------------------------------------------------
@@ -836,9 +885,7 @@ def _add_count_group(module: ir.Module) -> None:
     stores = b.icmp_signed("!=", load_field(b, site, SITE, "kind"), I32(_LOAD))
     with b.if_then(b.and_(stores, b.icmp_signed("==", space, I64(_GLOBAL)))):
         size = b.zext(load_field(b, site, SITE, "size"), I64)
-        with bit_loop(b, lanes) as lane:
-            address = b.load(element_pointer(b, addresses, lane, 8), typ=I64)
-            call(b, "mark_written", context, address, size)
+        call(b, "mark_written", context, addresses, lanes, size)
     b.ret_void()
 
 

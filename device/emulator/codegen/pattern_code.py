@@ -50,11 +50,13 @@ I1, I8, I32, I64 = (ir.IntType(bits) for bits in (1, 8, 32, 64))
 POINTER = ir.PointerType()
 ADDRESS_LANES = shaped(S64, WARP_SIZE)
 """An address for each lane of a warp."""
+NARROW_LANES = shaped(S32, WARP_SIZE)
+"""The same where 32 bits are enough: relative to another address."""
 ALL_LANES = (1 << WARP_SIZE) - 1
 
 _COST = shaped(U16, len(COUNTERS))
 _ROW = ir.VectorType(I64, len(COUNTERS))
-_REACH = 1 << 30  # a pattern holds relative addresses in [-reach, reach)
+_REACH = 1 << 30  # a pattern holds relative addresses in [-reach, reach), and no segment is longer
 _CONST = SPACES.index("const")
 _BANKS = 32  # banks of shared memory (CUDA C++ Programming Guide, "Shared Memory")
 _HALF_WARP_WIDTH = 16  # bytes per lane at which half a warp is served at a time
@@ -64,18 +66,31 @@ _HASH = 0x9E3779B97F4A7C15  # 2^64 over the golden ratio (Knuth, TAOCP 3, 6.4)
 def add_pattern_functions(module: ir.Module) -> None:
     """Add the functions that find patterns and count accesses to the runtime's module."""
     _add_cost(module)
+    _add_find_cost(module)
     _add_find_pattern(module)
     _add_trace(module)
+    _add_trace_pattern(module)
 
 
 def begin(
-    module: ir.Module, name: str, result: ir.Type, *arguments: ir.Type, internal: bool = True
+    module: ir.Module, name: str, result: ir.Type, *arguments: ir.Type, seldom: bool = False
 ) -> ir.IRBuilder:
-    """Begin a function of the runtime; an internal one stays a call unless LLVM inlines it."""
+    """Begin an internal function of the runtime.
+
+    Args:
+        module: The runtime's module.
+        name: Its name.
+        result: Its result type.
+        *arguments: The types of its arguments.
+        seldom: Whether it is called in uncommon cases only. It is then not inlined, and keeps the
+            caller's registers, so that the common case need not save them.
+    """
     function = ir.Function(module, ir.FunctionType(result, arguments), name)
-    if internal:
-        function.linkage = "internal"
+    function.linkage = "internal"
     function.attributes.add("nounwind")
+    if seldom:
+        function.attributes.add("noinline")
+        function.calling_convention = "preserve_mostcc"
     return ir.IRBuilder(function.append_basic_block("entry"))
 
 
@@ -111,11 +126,23 @@ def load_lanes(b: ir.IRBuilder, pointer: ir.Value) -> Value:
     return Value(b, b.load(pointer, typ=ADDRESS_LANES, align=8), S64)
 
 
+def relative_to_first(b: ir.IRBuilder, record: ir.Value, mask: ir.Value) -> tuple[ir.Value, Value]:
+    """The address of the first active lane, and those of all relative to it; 0 if inactive."""
+    held = field_pointer(b, record, ADDRESSES, "address")
+    lane = b.zext(b.cttz(mask, I1(1)), I64)
+    first = b.load(element_pointer(b, held, lane, 8), typ=I64)
+    return first, where(lanes_of(b, mask), load_lanes(b, held) - splat(b, first), 0)
+
+
+def narrow_addresses(b: ir.IRBuilder, pattern: ir.Value) -> Value:
+    """The relative addresses of a pattern, in 32 bits."""
+    place = field_pointer(b, pattern, PATTERN, "relative")
+    return Value(b, b.load(place, typ=NARROW_LANES, align=4), S32)
+
+
 def relative_addresses(b: ir.IRBuilder, pattern: ir.Value) -> Value:
     """The relative addresses of a pattern."""
-    narrow = ir.VectorType(I32, WARP_SIZE)
-    held = b.load(field_pointer(b, pattern, PATTERN, "relative"), typ=narrow, align=4)
-    return Value(b, b.sext(held, ADDRESS_LANES), S64)
+    return narrow_addresses(b, pattern).to(S64)
 
 
 def reduce(values: Value, operation: str) -> ir.Value:
@@ -181,8 +208,7 @@ def _count_distinct(ordered: Value, shift: int) -> ir.Value:
     """How many distinct units of 2^shift bytes sorted addresses lie in."""
     b, units = ordered.builder, ordered >> shift
     following = shuffle(units, lambda lane: min(lane + 1, WARP_SIZE - 1))
-    changes = b.zext(b.ctpop(bits_of(units != following)), I64)
-    return b.add(changes, I64(1))
+    return b.add(b.ctpop(bits_of(units != following)), I32(1))
 
 
 # --- Costs ----------------------------------------------------------------------------------------
@@ -197,28 +223,38 @@ def _add_cost(module: ir.Module) -> None:
     """
     _add_shared_cost(module)
     _add_local_cost(module)
-    b = begin(module, "cost", _COST, ADDRESS_LANES, I64, I64, I64)
+    b = begin(module, "cost", _COST, NARROW_LANES, I64, I64, I64)
     relative, space, alignment, width = b.function.args
-    address = Value(b, relative, S64) + splat(b, alignment)
+    address = Value(b, relative, S32) + splat(b, b.trunc(alignment, I32))
+    width = b.trunc(width, I32)
     blocks = [b.append_basic_block(name) for name in ("global", "shared", "local", "const")]
     switch = b.switch(space, blocks[3])
     for number, block in enumerate(blocks[:3]):
         switch.add_case(I64(number), block)
     b.position_at_end(blocks[0])
-    ordered = sorted_runs(address, WARP_SIZE)
-    counts = {
-        "requests": I64(1),
-        "sectors": _count_distinct(ordered, SECTOR_BYTES.bit_length() - 1),
-        "wavefronts": _count_distinct(ordered, LINE_BYTES.bit_length() - 1),
-        "addresses": _count_distinct(ordered, 0),
-    }
-    b.ret(_cost_vector(b, counts))
+    b.ret(_global_cost(address))
     for block, name in zip(blocks[1:3], ("shared_cost", "local_cost"), strict=True):
         b.position_at_end(block)
         b.ret(call(b, name, (address >> 2).ir, width))
     b.position_at_end(blocks[3])
     ordered = sorted_runs(address, WARP_SIZE)
-    b.ret(_cost_vector(b, {"requests": I64(1), "wavefronts": _count_distinct(ordered, 0)}))
+    b.ret(_cost_vector(b, {"requests": I32(1), "wavefronts": _count_distinct(ordered, 0)}))
+    # Lanes may lie far apart in global memory alone.
+    b = begin(module, "far_cost", _COST, ADDRESS_LANES, I64)
+    relative, alignment = b.function.args
+    b.ret(_global_cost(Value(b, relative, S64) + splat(b, alignment)))
+
+
+def _global_cost(address: Value) -> ir.Value:
+    """The cost of an access to global memory."""
+    ordered = sorted_runs(address, WARP_SIZE)
+    counts = {
+        "requests": I32(1),
+        "sectors": _count_distinct(ordered, SECTOR_BYTES.bit_length() - 1),
+        "wavefronts": _count_distinct(ordered, LINE_BYTES.bit_length() - 1),
+        "addresses": _count_distinct(ordered, 0),
+    }
+    return _cost_vector(address.builder, counts)
 
 
 def _cost_vector(b: ir.IRBuilder, counts: dict[str, ir.Value]) -> ir.Value:
@@ -237,21 +273,21 @@ def _add_shared_cost(module: ir.Module) -> None:
     wavefronts (as counted on an NVIDIA H200). The ideal is the number of wavefronts that as many
     distinct words need without a conflict.
     """
-    b = begin(module, "shared_cost", _COST, ADDRESS_LANES, I64)
+    b = begin(module, "shared_cost", _COST, NARROW_LANES, I32)
     words, width = b.function.args
-    held = {name: stack_room(b, ADDRESS_LANES) for name in ("words", "counts")}
+    held = {name: stack_room(b, NARROW_LANES) for name in ("words", "counts")}
     bank_loads = ir.VectorType(I8, _BANKS)
     load = stack_room(b, bank_loads)
     per_lane = _words_per_lane(b, width)
     halves, whole = b.append_basic_block("halves"), b.append_basic_block("whole")
-    b.cbranch(b.icmp_signed("==", width, I64(_HALF_WARP_WIDTH)), halves, whole)
+    b.cbranch(b.icmp_signed("==", width, I32(_HALF_WARP_WIDTH)), halves, whole)
     for block, run in ((halves, WARP_SIZE // 2), (whole, WARP_SIZE)):
         b.position_at_end(block)
-        ordered = sorted_runs(Value(b, words, S64), run)
+        ordered = sorted_runs(Value(b, words, S32), run)
         new = _new_words(ordered, run, per_lane)
         b.store(ordered.ir, held["words"])
         b.store(new.ir, held["counts"])
-        wavefronts, ideal = I64(0), I64(0)
+        wavefronts, ideal = I32(0), I32(0)
         for start in range(0, WARP_SIZE, run):
             b.store(ir.Constant(bank_loads, None), load)
             with counted_loop(b, I64(run)) as place:
@@ -262,11 +298,11 @@ def _add_shared_cost(module: ir.Module) -> None:
                     pointer = b.gep(load, [bank], source_etype=I8)
                     b.store(b.add(b.load(pointer, typ=I8), I8(1)), pointer)
             loads = Value(b, b.load(load, typ=bank_loads), ElementType("u", 8))
-            wavefronts = b.add(wavefronts, b.zext(reduce(loads, "umax"), I64))
-            total = b.zext(reduce(loads.to(U16), "add"), I64)
-            ideal = b.add(ideal, b.lshr(b.add(total, I64(_BANKS - 1)), I64(5)))
+            wavefronts = b.add(wavefronts, b.zext(reduce(loads, "umax"), I32))
+            total = b.zext(reduce(loads.to(U16), "add"), I32)
+            ideal = b.add(ideal, b.lshr(b.add(total, I32(_BANKS - 1)), I32(5)))
         excessive = b.sub(wavefronts, ideal)
-        counts = {"requests": I64(1), "wavefronts": wavefronts, "excessive": excessive}
+        counts = {"requests": I32(1), "wavefronts": wavefronts, "excessive": excessive}
         b.ret(_cost_vector(b, counts))
 
 
@@ -277,26 +313,26 @@ def _add_local_cost(module: ir.Module) -> None:
     Memory"), so that 8 neighbouring lanes share a sector of it. An inactive lane counts as if it
     accessed the word of the first active one.
     """
-    b = begin(module, "local_cost", _COST, ADDRESS_LANES, I64)
+    b = begin(module, "local_cost", _COST, NARROW_LANES, I32)
     words, width = b.function.args
     per_lane = _words_per_lane(b, width)
 
     def distinct(run: int) -> ir.Value:
-        ordered = sorted_runs(Value(b, words, S64), run)
+        ordered = sorted_runs(Value(b, words, S32), run)
         return reduce(_new_words(ordered, run, per_lane), "add")
 
     sectors, lines = distinct(LINE_BYTES // SECTOR_BYTES * 2), distinct(WARP_SIZE)
-    b.ret(_cost_vector(b, {"requests": I64(1), "sectors": sectors, "wavefronts": lines}))
+    b.ret(_cost_vector(b, {"requests": I32(1), "sectors": sectors, "wavefronts": lines}))
 
 
 def _words_per_lane(b: ir.IRBuilder, width: ir.Value) -> ir.Value:
     """Words of 4 bytes in an access; 1 at least."""
-    words = b.lshr(width, I64(2))
-    return b.select(b.icmp_signed("==", words, I64(0)), I64(1), words)
+    words = b.lshr(width, I32(2))
+    return b.select(b.icmp_signed("==", words, I32(0)), I32(1), words)
 
 
 def _item(b: ir.IRBuilder, array: ir.Value, index: ir.Value) -> ir.Value:
-    return b.load(element_pointer(b, array, index, 8), typ=I64)
+    return b.zext(b.load(element_pointer(b, array, index, 4), typ=I32), I64)
 
 
 # --- Counting -------------------------------------------------------------------------------------
@@ -320,13 +356,23 @@ def count_by_pattern(
         costs = field_pointer(b, pattern, PATTERN, "costs")
         cost = element_pointer(b, costs, number, COST.itemsize)
         with b.if_then(b.icmp_unsigned("==", b.load(known, typ=I8), I8(0)), likely=False):
-            relative = relative_addresses(b, pattern).ir
-            b.store(call(b, "cost", relative, space, alignment, width), cost, align=2)
-            b.store(I8(1), known)
+            call(b, "find_cost", pattern, number, space, alignment, width)
         _add_cost_to_counters(b, context, site, b.load(cost, typ=_COST, align=2))
         with _if_traced(b, context, space):
-            warp = load_field(b, record, ADDRESSES, "warp")
-            call(b, "trace", context, site, warp, first, relative_addresses(b, pattern).ir)
+            call(b, "trace_pattern", context, site, record, pattern)
+
+
+def _add_find_cost(module: ir.Module) -> None:
+    """`find_cost(pattern, number, space, alignment, width)`: compute a cost of a pattern."""
+    types = (POINTER, I64, I64, I64, I64)
+    b = begin(module, "find_cost", ir.VoidType(), *types, seldom=True)
+    pattern, number, space, alignment, width = b.function.args
+    relative = narrow_addresses(b, pattern).ir
+    place = element_pointer(b, field_pointer(b, pattern, PATTERN, "costs"), number, COST.itemsize)
+    b.store(call(b, "cost", relative, space, alignment, width), place, align=2)
+    known = field_pointer(b, pattern, PATTERN, "known")
+    b.store(I8(1), b.gep(known, [number], source_etype=I8))
+    b.ret_void()
 
 
 def count_directly(
@@ -345,8 +391,14 @@ def count_directly(
     with b.if_then(_is_counted(b, site, space)):
         width = b.zext(load_field(b, site, SITE, "counted_bytes"), I64)
         alignment = _alignment(b, site, space, first)
-        cost = call(b, "cost", relative.ir, space, alignment, width)
-        _add_cost_to_counters(b, context, site, cost)
+        with b.if_else(_is_near(relative)) as (then, otherwise):
+            with then:
+                narrow = relative.to(S32).ir
+                cost = call(b, "cost", narrow, space, alignment, width)
+                _add_cost_to_counters(b, context, site, cost)
+            with otherwise:
+                cost = call(b, "far_cost", relative.ir, alignment)
+                _add_cost_to_counters(b, context, site, cost)
         with _if_traced(b, context, space):
             call(b, "trace", context, site, warp, first, relative.ir)
 
@@ -399,24 +451,33 @@ def same_pattern(b: ir.IRBuilder, pattern: ir.Value, relative: Value, mask: ir.V
     return b.and_(same_mask, b.icmp_signed("==", bits_of(differs), I32(0)))
 
 
+def _is_near(relative: Value) -> ir.Value:
+    """Whether a pattern can hold relative addresses."""
+    b, beyond = relative.builder, (relative >= _REACH) | (relative < -_REACH)
+    return b.icmp_signed("==", bits_of(beyond), I32(0))
+
+
 def _add_find_pattern(module: ir.Module) -> None:
-    """`find_pattern(context, relative, mask)`: the pattern of addresses, made if it is not known.
+    """`find_pattern(context, addresses*, mask)`: their pattern, made if it is not known.
 
     It is null where the addresses are too far apart for a pattern.
     """
-    b = begin(module, "find_pattern", POINTER, POINTER, ADDRESS_LANES, I32)
-    b.function.attributes.add("noinline")
-    context, addresses, mask = b.function.args
-    relative = Value(b, addresses, S64)
-    beyond = (relative >= _REACH) | (relative < -_REACH)
-    with b.if_then(b.icmp_signed("!=", bits_of(beyond), I32(0)), likely=False):
+    b = begin(module, "find_pattern", POINTER, POINTER, POINTER, I32, seldom=True)
+    context, record, mask = b.function.args
+    relative = relative_to_first(b, record, mask)[1]
+    with b.if_then(b.not_(_is_near(relative)), likely=False):
         b.ret(ir.Constant(POINTER, None))
     narrow = relative.to(S32)
-    entry = element_pointer(
-        b, load_field(b, context, CONTEXT, "patterns"), _place(b, narrow, mask), PATTERN.itemsize
-    )
-    with b.if_then(same_pattern(b, entry, relative, mask)):
-        b.ret(entry)
+    patterns, place = load_field(b, context, CONTEXT, "patterns"), _place(b, narrow, mask)
+    pair = [
+        element_pointer(b, patterns, b.xor(place, I64(other)), PATTERN.itemsize) for other in (0, 1)
+    ]
+    for known in pair:
+        with b.if_then(same_pattern(b, known, relative, mask)):
+            b.ret(known)
+    # The older one of the two that have this hash is replaced.
+    versions = [load_field(b, known, PATTERN, "version") for known in pair]
+    entry = b.select(b.icmp_signed("<=", *versions), *pair)
     b.store(narrow.ir, field_pointer(b, entry, PATTERN, "relative"), align=4)
     version = b.add(load_field(b, context, CONTEXT, "version"), I64(1))
     store_field(b, version, context, CONTEXT, "version")
@@ -486,7 +547,6 @@ def _add_trace(module: ir.Module) -> None:
     Nothing more is recorded from the first access on that does not fit.
     """
     b = begin(module, "trace", ir.VoidType(), POINTER, POINTER, I64, I64, ADDRESS_LANES)
-    b.function.attributes.add("noinline")
     context, site, warp, address, relative = b.function.args
     seen = load_field(b, context, CONTEXT, "trace_seen")
     store_field(b, b.add(seen, I64(1)), context, CONTEXT, "trace_seen")
@@ -526,4 +586,14 @@ def _add_trace(module: ir.Module) -> None:
                 b.store(sector, element_pointer(b, words, number, 8))
         with otherwise:
             store_field(b, used, context, CONTEXT, "trace_limit")
+    b.ret_void()
+
+
+def _add_trace_pattern(module: ir.Module) -> None:
+    """`trace_pattern(context, site, addresses*, pattern)`: as `trace`, of resolved addresses."""
+    types = (POINTER, POINTER, POINTER, POINTER)
+    b = begin(module, "trace_pattern", ir.VoidType(), *types, seldom=True)
+    context, site, record, pattern = b.function.args
+    warp, first = (load_field(b, record, ADDRESSES, name) for name in ("warp", "first"))
+    call(b, "trace", context, site, warp, first, relative_addresses(b, pattern).ir)
     b.ret_void()
