@@ -11,7 +11,7 @@ from functools import cache
 from typing import NamedTuple
 
 from memlab.device.emulation.address_names import AddressNames
-from memlab.device.emulator.isa import wmma
+from memlab.device.emulator.isa import tensor, wmma
 from memlab.device.emulator.machine.recording import RecordedAccess
 from memlab.device.emulator.program.program import DecodedInstruction, destinations
 from memlab.device.emulator.ptx.parser import TYPE_BYTES, Operand, Register, Vector
@@ -70,9 +70,7 @@ class FragmentTracker:
     def factors(self, step: DecodedInstruction) -> tuple[TracedValue, TracedValue]:
         """The two matrices that an instruction multiplies; None for a computed one."""
         operands = step.instruction.operands[1:]
-        if step.row.opcode.startswith("mma."):
-            return self._matrix(_items(operands[0])), self._matrix(_items(operands[1]))
-        left, right = _wmma_registers()[step.row.opcode]
+        left, right = _factor_registers()[step.row.opcode]
         return self._matrix(operands[:left]), self._matrix(operands[left : left + right])
 
     def _load(self, operand: Operand) -> _Load | None:
@@ -96,9 +94,9 @@ def _items(operand: Operand) -> tuple[Operand, ...]:
 
 
 @cache
-def _wmma_registers() -> dict[str, tuple[int, int]]:
+def _factor_registers() -> dict[str, tuple[int, int]]:
     """The numbers of registers of A and of B, by opcode."""
     return {
-        f"{product.opcode} result": (product.registers("a"), product.registers("b"))
-        for product in wmma.wmma_products()
+        f"{product.opcode} result": (product.left.registers, product.right.registers)
+        for product in (*tensor.mma_products(), *wmma.wmma_products())
     }

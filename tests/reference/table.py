@@ -3,6 +3,7 @@
 import tests.reference.conversion_rows
 import tests.reference.floating_rows
 import tests.reference.integer_rows
+import tests.reference.tensor_rows
 import tests.reference.warp_rows  # noqa: F401 - each adds its rows
 from tests.reference.rows import ROWS, Function
 

@@ -108,7 +108,19 @@ def load_matrices(instruction: Instruction) -> Iterable[Instruction]:
     yield from _load_by_first_lanes(load, 8 * count) if count < 4 else [load]
     if count == 1 and isinstance(destination, Vector):
         (destination,) = destination.items
-    yield substitute(instruction, f"{opcode.replace('.shared', '')} result", destination, row)
+    yield substitute(instruction, f"{opcode.replace('.shared', '')} result", destination, *_WORDS)
+
+
+def flatten_fragments(instruction: Instruction) -> Iterable[Instruction]:
+    """`mma` and `wmma.mma` with each register of their matrices as a separate source."""
+    to, *inputs = instruction.operands
+    sources = [
+        item
+        for operand in inputs
+        for item in (operand.items if isinstance(operand, Vector) else (operand,))
+    ]
+    opcode = instruction.opcode.replace(".aligned", "")
+    yield substitute(instruction, f"{opcode} result", to, *sources)
 
 
 def store_matrices(instruction: Instruction) -> Iterable[Instruction]:

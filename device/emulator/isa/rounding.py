@@ -19,6 +19,7 @@ from memlab.device.emulator.isa.values import (
     F64,
     U16,
     U32,
+    U64,
     Value,
     absolute,
     is_nan,
@@ -132,7 +133,8 @@ def round_value(value: Value, ptx_type: str, mode: str = "rn") -> Value:
         return _round_bf16(_narrow_to_odd(value), mode)
     target = _FORMATS[ptx_type]
     if ptx_type == "f16":
-        value = _narrow_to_odd(value)
+        odd = value.type == F64 and mode == "rn"
+        value = _odd_in_24_bits(value).to(F32) if odd else _narrow_to_odd(value)
     nearest = value.to(target)
     if mode == "rn" or target.bits >= value.type.bits:
         return nearest
@@ -151,6 +153,16 @@ def _narrow_to_odd(value: Value) -> Value:
     """A float64 as float32, rounded to odd; narrower types exactly."""
     nearest = value.to(F32)
     return _make_odd(nearest, value - nearest.to(F64)) if value.type == F64 else nearest
+
+
+def _odd_in_24_bits(value: Value) -> Value:
+    """A float64 rounded to odd in the precision of float32; it keeps its range.
+
+    Faster than `_narrow_to_odd`. As float32 it is exact, or far below the least half.
+    """
+    bits, tail = value.bits(U64), (1 << 29) - 1
+    odd = bits | ((bits & tail) + tail)  # carries into the last bit kept unless the tail is zero
+    return (odd & ~tail).bits(F64)
 
 
 def _round_bf16(value: Value, mode: str) -> Value:

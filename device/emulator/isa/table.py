@@ -28,6 +28,7 @@ from memlab.device.emulator.isa import (
 )
 from memlab.device.emulator.isa.address_space import WINDOWS, is_in_space
 from memlab.device.emulator.isa.arithmetic import Function
+from memlab.device.emulator.isa.matrix_product import multiply_matrices
 from memlab.device.emulator.isa.rows import NUMPY_TYPES, TABLE, Kind, Row, find_row, op
 from memlab.device.emulator.isa.values import (
     F32,
@@ -582,52 +583,27 @@ for name, reduction, identity, types in (
     op(f"redux.sync.{name}.{{{types}}}", function, "{0}", "{0} u32", kind="warp")
 
 # --- Tensor cores --------------------------------------------------------------------------
-_PACKED = {1: "b32", 2: "b64", 4: "b128"}  # the registers of a lane for one matrix, as one source
-for element, depths, accumulators in (
-    ("tf32", (4, 8), ("f32",)),
-    ("f16", (8, 16), ("f32", "f16")),
-    ("bf16", (8, 16), ("f32",)),
-):
-    for depth, accumulator in itertools.product(depths, accumulators):
-        left = depth // (4 if element == "tf32" else 8) * 2
-        sums = 4 if accumulator == "f32" else 2
-        op(
-            f"mma.sync.m16n8k{depth}.row.col.{accumulator}.{element}.{element}.{accumulator}",
-            tensor.mma_sync(depth, element, accumulator),
-            " ".join(["b32"] * sums),
-            f"{_PACKED[left]} {_PACKED[left // 2]} {_PACKED[sums]}",
-            kind="warp",
-            flops=2 * tensor.ROWS * tensor.COLUMNS * depth // 32,
-            tensor={"f16": "fp16"}.get(element, element),
-        )
+for matrix_product in (*tensor.mma_products(), *wmma.wmma_products()):
+    op(matrix_product.opcode, macros.flatten_fragments, kind="macro")
+    op(
+        f"{matrix_product.opcode} result",
+        multiply_matrices(matrix_product),
+        " ".join([matrix_product.word] * matrix_product.result.registers),
+        " ".join([matrix_product.word] * matrix_product.source_registers),
+        kind="warp",
+        flops=matrix_product.flop // 32,
+        tensor={"f16": "fp16", "tf32": "tf32", "bf16": "bf16"}.get(matrix_product.left.element, ""),
+    )
 op("ldmatrix.sync.m8n8.{x1,x2,x4}{,.trans}{,.shared}.b16", macros.load_matrices, kind="macro")
 for count, trans in itertools.product((1, 2, 4), ("", ".trans")):
     op(
         f"ldmatrix.sync.m8n8.x{count}{trans}.b16 result",
         tensor.distribute_rows(count, bool(trans)),
         " ".join(["b32"] * count),
-        "b128",
+        "b32 b32 b32 b32",
         kind="warp",
     )
 
-for of_a, of_b, (rows, depth), end in itertools.product(
-    ("s8", "u8"), ("s8", "u8"), ((8, 16), (16, 16), (16, 32)), ("", ".satfinite")
-):
-    op(
-        f"mma.sync.m{rows}n8k{depth}.row.col{end}.s32.{of_a}.{of_b}.s32",
-        tensor.mma_sync(depth, (of_a, of_b), "s32", bool(end), rows),
-        " ".join(["b32"] * (rows // 4)),
-        f"{_PACKED[rows * depth // 128]} {_PACKED[depth // 16]} {_PACKED[rows // 4]}",
-        kind="warp",
-    )
-op(
-    "mma.sync.m8n8k4.row.col.f64.f64.f64.f64",
-    tensor.mma_sync(4, "f64", "f64", rows=8),
-    "f64 f64",
-    "b64 b64 b128",
-    kind="warp",
-    flops=2 * 8 * 8 * 4 // 32,
-)
 op("movmatrix.sync.m8n8.trans.b16", tensor.transpose_fragment, "b32", "b32", kind="warp")
 op("stmatrix.sync.m8n8.{x1,x2,x4}{,.trans}{,.shared}.b16", macros.store_matrices, kind="macro")
 for trans in ("", ".trans"):
@@ -638,18 +614,6 @@ op("wmma.address.{row,col}", make=wmma.lane_address, to="u64", of="u64 u32 u32 u
 op("wmma.column", wmma.column_address, "u64", "u64 u32 u32 u32")
 for opcode in wmma.load_store_opcodes():
     op(opcode, wmma.expand_load_store, kind="macro")
-for wmma_product in wmma.wmma_products():
-    op(wmma_product.opcode, wmma.flatten_fragments, kind="macro")
-    word = "f64" if wmma_product.element == "f64" else "b32"
-    op(
-        f"{wmma_product.opcode} result",
-        wmma.wmma_mma(wmma_product),
-        " ".join([word] * wmma_product.registers("d")),
-        " ".join([word] * sum(map(wmma_product.registers, "abc"))),
-        kind="warp",
-        flops=0 if wmma_product.result == "s32" else wmma_product.flop // 32,
-        tensor={"f16": "fp16", "tf32": "tf32", "bf16": "bf16"}.get(wmma_product.element, ""),
-    )
 
 # --- Control -------------------------------------------------------------------------------
 op("bra", kind="branch")

@@ -492,6 +492,22 @@ def internal_function(
     return function
 
 
+def stack_array(builder: ir.IRBuilder, kind: ir.Type, count: int) -> ir.Value:
+    """The address of an array on the stack, aligned to 64 bytes."""
+    array = builder.alloca(ir.ArrayType(kind, count))
+    array.align, array.type = 64, ir.PointerType()
+    return array
+
+
+def shared_stack_array(builder: ir.IRBuilder, name: str, kind: ir.Type, count: int) -> ir.Value:
+    """The same, once for all instructions of a function that use the name."""
+    known = vars(builder.function).setdefault("stack_arrays", {})
+    if name not in known:
+        with builder.goto_entry_block():
+            known[name] = stack_array(builder, kind, count)
+    return known[name]
+
+
 def combine(low: Value, high: Value) -> Value:
     """Two unsigned values of one width as one of twice the width."""
     wide = ElementType("u", 2 * low.type.bits)

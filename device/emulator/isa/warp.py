@@ -140,11 +140,7 @@ def shuffle(mode: str) -> Lowering:
 
 
 def _for_each_group(
-    active: Value,
-    mask: Value,
-    element: ElementType,
-    function: Callable[..., Value],
-    *others: Value,
+    active: Value, mask: Value, element: ElementType, function: Callable[[Value, Value], Value]
 ) -> Value:
     """A number for each group of active lanes with one member mask, in all lanes of the group.
 
@@ -152,31 +148,27 @@ def _for_each_group(
         active: The active lanes.
         mask: The member masks.
         element: The type of the number.
-        function: From the bits of the group's lanes, their mask, and their numbers of `others`, to
-            the number of the group; all are single numbers.
-        *others: Further values that are the same in all lanes of a group.
+        function: From the bits of the group's lanes and their mask to the number of the group; all
+            are single numbers.
     """
     b, active_bits = active.builder, active.bits(U32)
-    members = known_bits(mask)
-    if members is not None and not others:
-        return broadcast(function(active_bits, active_bits.constant(members)), 32)
+    named = known_bits(mask)
+    if named is not None:
+        return broadcast(function(active_bits, active_bits.constant(named)), 32)
     start, loop, end = b.block, b.append_basic_block("groups"), b.append_basic_block("grouped")
     b.branch(loop)
     b.position_at_end(loop)
     kind = shaped(element, 32)
     remaining, result = Value(b, b.phi(_I32), U32), Value(b, b.phi(kind), element)
-    first = _lowest(remaining).ir
-    keys = [extract(value, first) for value in (mask, *others)]
-    lanes = remaining
-    for value, key in zip((mask, *others), keys, strict=True):
-        lanes = lanes & (value == broadcast(key, 32)).bits(U32)
-    found = where(lanes.bits(PRED), broadcast(function(lanes, *keys), 32), result)
-    others_remaining = remaining ^ lanes
+    first = extract(mask, _lowest(remaining).ir)
+    lanes = (mask == broadcast(first, 32)).bits(U32) & remaining
+    found = where(lanes.bits(PRED), broadcast(function(lanes, first), 32), result)
+    others = remaining ^ lanes
     remaining.ir.add_incoming(active_bits.ir, start)
-    remaining.ir.add_incoming(others_remaining.ir, b.block)
+    remaining.ir.add_incoming(others.ir, loop)
     result.ir.add_incoming(ir.Constant(kind, None), start)
-    result.ir.add_incoming(found.ir, b.block)
-    b.cbranch((others_remaining != 0).ir, loop, end)
+    result.ir.add_incoming(found.ir, loop)
+    b.cbranch((others != 0).ir, loop, end)
     b.position_at_end(end)
     return found
 
@@ -209,7 +201,25 @@ def active_mask(active: Value) -> Value:
 
 def match_any(active: Value, value: Value, mask: Value) -> Value:
     """`match.any.sync`: the members that hold the same value as each lane."""
-    return _for_each_group(active, mask, U32, lambda lanes, named, _: lanes & named, value)
+    found = _lanes_alike(value) & mask & broadcast(active.bits(U32), 32)
+    return found if known_bits(mask) is not None else found & _lanes_alike(mask)
+
+
+def _lanes_alike(value: Value) -> Value:
+    """The bits of the lanes that hold the same number as each lane."""
+    b, kind = value.builder, value.ir.type
+    name = f"lanes_alike_{value.type.bits}"
+    alike = internal_function(b, name, _WORDS, [kind], _write_lanes_alike)
+    return Value(b, b.call(alike, [value.ir]), U32)
+
+
+def _write_lanes_alike(b: ir.IRBuilder, argument: ir.Value) -> None:
+    value = Value(b, argument, ElementType("u", argument.type.element.width))
+    result = value.constant(0, U32)
+    for lane in LANES:
+        alike = value == shuffled(value, [lane] * 32)
+        result = where(alike, result | 1 << lane, result)
+    b.ret(result.ir)
 
 
 def match_all(active: Value, value: Value, mask: Value) -> tuple[Value, Value]:

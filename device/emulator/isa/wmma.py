@@ -9,16 +9,16 @@ row. Surplus registers of `f16` fragments hold copies.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
+from collections.abc import Iterable, Iterator, Sequence
 
 from memlab.device.emulator.isa.integers import popcount
 from memlab.device.emulator.isa.macros import HALVES, ROW_ADDRESSES, substitute
-from memlab.device.emulator.isa.tensor import fragment_elements, rounded_sum
+from memlab.device.emulator.isa.tensor import (
+    FragmentLayout,
+    Matrix,
+    MatrixProduct,
+    accumulator,
+)
 from memlab.device.emulator.isa.values import U64, Lowering, Value
 from memlab.device.emulator.ptx.parser import (
     Address,
@@ -40,7 +40,6 @@ SHAPES = {
 """The types of the factors by shape; those of less than a byte are left out."""
 
 _BYTES = {"f16": 2, "bf16": 2, "s8": 1, "u8": 1, "tf32": 4, "f32": 4, "s32": 4, "f64": 8}
-_LANE = np.arange(32)
 _LANEID = Register("%laneid")
 
 
@@ -49,54 +48,6 @@ def matrix_extents(shape: str) -> tuple[int, int, int]:
     m, rest = shape[1:].split("n")
     n, k = rest.split("k")
     return int(m), int(n), int(k)
-
-
-@dataclass(frozen=True)
-class WmmaProduct:
-    """A `wmma.mma`: D = A B + C.
-
-    Attributes:
-        shape: Such as `m16n16k16`.
-        layouts: Of A and B: `row` or `col`.
-        element: PTX's type of A and B.
-        result: PTX's type of D.
-        accumulator: PTX's type of C.
-        ending: `.satfinite`, so that integers end at the range's ends in place of wrapping; `.rn`
-            of `f64`; or nothing.
-    """
-
-    shape: str
-    layouts: tuple[str, str]
-    element: str
-    result: str
-    accumulator: str
-    ending: str = ""
-
-    @property
-    def opcode(self) -> str:
-        """As NVIDIA spells it, without `.aligned`."""
-        types = [self.result, self.element, self.element, self.accumulator]
-        words = types if self.element != "f16" else [self.result, self.accumulator]
-        return f"wmma.mma.sync.{'.'.join([*self.layouts, self.shape, *words])}{self.ending}"
-
-    @property
-    def flop(self) -> int:
-        """Operations per warp; an FMA counts as two."""
-        m, n, k = matrix_extents(self.shape)
-        return 2 * m * n * k
-
-    def registers(self, matrix: str) -> int:
-        """Registers per lane of the fragment of `a`, `b`, `c` or `d`."""
-        kinds = {"c": self.accumulator, "d": self.result}
-        return fragment_registers(matrix, self.shape, kinds.get(matrix, self.element))
-
-
-def wmma_products() -> Iterator[WmmaProduct]:
-    """All of them."""
-    for shape, factors in SHAPES.items():
-        for of_a, of_b, element in itertools.product(("row", "col"), ("row", "col"), factors):
-            for result, accumulator, ending in _RESULT_TYPES[element]:
-                yield WmmaProduct(shape, (of_a, of_b), element, result, accumulator, ending)
 
 
 _RESULT_TYPES: dict[str, list[tuple[str, str, str]]] = {
@@ -108,6 +59,24 @@ _RESULT_TYPES: dict[str, list[tuple[str, str, str]]] = {
     "u8": [("s32", "s32", ""), ("s32", "s32", ".satfinite")],
 }
 """Types of D and C by that of the factors, and endings."""
+
+
+def wmma_products() -> Iterator[MatrixProduct]:
+    """All `wmma.mma`."""
+    for shape, factors in SHAPES.items():
+        m, n, _ = matrix_extents(shape)
+        for of_a, of_b, element in itertools.product(("row", "col"), ("row", "col"), factors):
+            left, right = _matrix("a", of_a, shape, element), _matrix("b", of_b, shape, element)
+            for result, added, end in _RESULT_TYPES[element]:
+                types = [result, added] if element == "f16" else [result, element, element, added]
+                yield MatrixProduct(
+                    ".".join(["wmma.mma.sync", of_a, of_b, shape, *types]) + end,
+                    left,
+                    right,
+                    accumulator(added, m, n),
+                    accumulator(result, m, n),
+                    end == ".satfinite",
+                )
 
 
 def load_store_opcodes() -> Iterator[str]:
@@ -122,67 +91,18 @@ def load_store_opcodes() -> Iterator[str]:
                 yield f"wmma.{what}.sync.{layout}.{shape}{space}.{number}"
 
 
-@dataclass(frozen=True)
-class _FragmentLayout:
-    """The distribution of a matrix in memory over the lanes of a warp.
-
-    Attributes:
-        rows: Rows in memory.
-        columns: Elements per row, which are contiguous in memory.
-        step: Contiguous elements that a lane holds.
-        lanes: How many lanes share one row.
-    """
-
-    rows: int
-    columns: int
-    step: int
-    lanes: int
-
-    @property
-    def rows_at_once(self) -> int:
-        return 32 // self.lanes
-
-    @property
-    def places(self) -> list[tuple[int, int]]:
-        """First row and first column of each block."""
-        width = self.step * self.lanes
-        return [
-            (row, column)
-            for column in range(0, self.columns, width)
-            for row in range(0, self.rows, self.rows_at_once)
-        ]
-
-    def table(self) -> NDArray[np.int64]:
-        """The position of element (row, column) among all lanes', shape (rows, columns)."""
-        table = np.empty((self.rows, self.columns), np.int64)
-        for number, (row, column) in enumerate(self.places):
-            for part in range(self.step):
-                place = (_LANE * len(self.places) + number) * self.step + part
-                at = row + _LANE // self.lanes, column + _LANE % self.lanes * self.step + part
-                table[at] = place
-        return table
-
-
-def _factor_layout(matrix: str, layout: str, shape: str, element: str) -> _FragmentLayout:
+def _matrix(matrix: str, layout: str, shape: str, element: str) -> Matrix:
+    """The matrix `a`, `b`, `c` or `d` of a shape; C and D are held alike for every layout."""
     m, n, k = matrix_extents(shape)
+    if matrix in ("c", "d"):
+        return accumulator(element, m, n)
     logical = (m, k) if matrix == "a" else (k, n)
     rows, columns = logical if layout == "row" else logical[::-1]
     step = max(4 // _BYTES[element], 1)
     words = columns // step
     lanes = next(count for count in (4, 2, 8) if words % count == 0 and rows % (32 // count) == 0)
-    return _FragmentLayout(rows, columns, step, lanes)
-
-
-def _accumulator_layout(shape: str) -> _FragmentLayout:
-    m, n, _ = matrix_extents(shape)
-    return _FragmentLayout(m, n, 2, 4)
-
-
-def fragment_registers(matrix: str, shape: str, element: str) -> int:
-    """Registers per lane of a fragment."""
-    if matrix in ("c", "d"):
-        return len(_accumulator_layout(shape).places) * (1 if element == "f16" else 2)
-    return 8 if element == "f16" else len(_factor_layout(matrix, "row", shape, element).places)
+    surplus = 8 - rows * words // 32 if element == "f16" else 0
+    return Matrix(element, FragmentLayout(rows, columns, step, lanes), layout == "col", surplus)
 
 
 # --- Loads and stores ------------------------------------------------------------------------
@@ -221,20 +141,17 @@ def expand_load_store(instruction: Instruction) -> Iterable[Instruction]:
     items = fragment.items if isinstance(fragment, Vector) else (fragment,)
     if not isinstance(where, Address) or where.base is None:
         raise PtxError(f"PTX line {instruction.ptx_line}: {instruction.opcode} has no [address]")
-    if len(items) != fragment_registers(matrix, shape, element):
+    held = _matrix(matrix, layout, shape, element)
+    spread = held.layout
+    if len(items) != held.registers:
         raise PtxError(f"PTX line {instruction.ptx_line}: {instruction.opcode} has other registers")
     accumulates = matrix in ("c", "d")
-    spread = (
-        _accumulator_layout(shape)
-        if accumulates
-        else _factor_layout(matrix, layout, shape, element)
-    )
     m, n, _ = matrix_extents(shape)
     usual = spread.columns if not accumulates else (n if layout == "row" else m)
     stride = others[0] if others else Immediate("int", usual)
     size = _BYTES[element]
     crossed = accumulates and layout == "col"
-    starts = {row: ROW_ADDRESSES[number] for number, row in enumerate(dict(spread.places))}
+    starts = {row: ROW_ADDRESSES[number] for number, row in enumerate(dict(spread.blocks))}
     for row, register in starts.items():
         values = (row, spread.lanes, spread.step, size)
         numbers = (Immediate("int", number) for number in values)
@@ -248,12 +165,12 @@ def expand_load_store(instruction: Instruction) -> Iterable[Instruction]:
     wide = spread.step * size if accumulates else max(size, 4)
     vector = accumulates and size > 2
     kind = f"{'.v2' if vector else ''}.b{wide * (4 if vector else 8)}"
-    for number, (row, column) in enumerate(spread.places):
+    for number, (row, column) in enumerate(spread.blocks):
         at = Address(starts[row], where.offset + column * size)
         value: Operand = Vector(items[2 * number : 2 * number + 2]) if vector else items[number]
         yield _load_or_store(instruction, f"{direction}{space}{kind}", at, value)
-    for number in range(len(spread.places), len(items) if element == "f16" and not vector else 0):
-        copied = items[number % len(spread.places)]
+    for number in range(len(spread.blocks), len(items) if element == "f16" and not vector else 0):
+        copied = items[number % len(spread.blocks)]
         yield substitute(instruction, "mov.b32", items[number], copied)
 
 
@@ -268,7 +185,7 @@ def _move_by_element(
     of: Instruction,
     what: str,
     items: Sequence[Operand],
-    spread: _FragmentLayout,
+    spread: FragmentLayout,
     starts: dict[int, Register],
     stride: Operand,
     size: int,
@@ -276,7 +193,7 @@ def _move_by_element(
     """Load or store an accumulator with contiguous columns in memory, element by element."""
     offset = next(operand.offset for operand in of.operands if isinstance(operand, Address))
     at_column = ROW_ADDRESSES[-1]
-    for number, (row, column) in enumerate(spread.places):
+    for number, (row, column) in enumerate(spread.blocks):
         values: Sequence[Operand] = items[2 * number : 2 * number + 2]
         if size == 2:
             values = HALVES
@@ -293,57 +210,3 @@ def _move_by_element(
 def column_address(start: Value, stride: Value, number: Value, size: Value) -> Value:
     """An address advanced by a number of columns."""
     return start + stride.to(U64) * number.to(U64) * size.to(U64)
-
-
-# --- Products --------------------------------------------------------------------------------
-
-
-def flatten_fragments(instruction: Instruction) -> Iterable[Instruction]:
-    """`wmma.mma` with each register of its matrices as a separate source."""
-    to, *inputs = instruction.operands
-    sources = [item for operand in inputs for item in _items(operand)]
-    opcode = instruction.opcode.replace(".aligned", "")
-    yield replace(instruction, opcode=f"{opcode} result", operands=(to, *sources))
-
-
-def _items(operand: Operand) -> tuple[Operand, ...]:
-    return operand.items if isinstance(operand, Vector) else (operand,)
-
-
-def wmma_mma(product: WmmaProduct) -> Callable[..., Any]:
-    """The function from the registers of A, B and C to those of D.
-
-    Each register is an array of shape (warps, 32).
-    """
-    shape, element, result = product.shape, product.element, product.result
-    counts = [product.registers(matrix) for matrix in "ab"]
-    spreads = [
-        _factor_layout(m, way, shape, element) for m, way in zip("ab", product.layouts, strict=True)
-    ]
-    tables = [
-        spread.table() if way == "row" else spread.table().T
-        for spread, way in zip(spreads, product.layouts, strict=True)
-    ]
-    used = [len(spread.places) for spread in spreads]
-    pairs = _accumulator_layout(shape).table()
-    clamp = product.ending == ".satfinite"
-
-    def run(active: Any, *values: Any) -> tuple[Any, ...]:
-        ends = np.cumsum([0, *counts])
-        factors = [
-            fragment_elements(_packed(values[start : start + count]), element)[:, table]
-            for start, count, table in zip(ends, used, tables, strict=False)
-        ]
-        added = fragment_elements(_packed(values[ends[2] :]), product.accumulator)[:, pairs]
-        total = rounded_sum(factors[0], factors[1], added, result, clamp)
-        fragments = np.empty((len(total), pairs.size), total.dtype)
-        fragments[:, pairs] = total
-        words: Any = fragments if result == "f64" else fragments.view(np.uint32)
-        words = words.reshape(len(total), 32, -1)
-        return tuple(words[:, :, number] for number in range(words.shape[2]))
-
-    return run
-
-
-def _packed(words: Sequence[Any]) -> Any:
-    return np.ascontiguousarray(np.stack(words, axis=2))

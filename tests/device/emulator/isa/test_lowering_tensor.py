@@ -1,0 +1,100 @@
+"""The machine code of the tensor cores against NumPy."""
+
+import re
+
+import numpy as np
+import pytest
+from lowered_rows import Array, CompiledRows
+
+from memlab.device.emulator.isa import tensor, wmma
+from memlab.device.emulator.isa.table import TABLE
+from tests.reference.table import reference
+
+WARPS = 24
+PRODUCTS = {f"{p.opcode} result": p for p in (*tensor.mma_products(), *wmma.wmma_products())}
+WMMA = [f"wmma.*{shape}" for shape in wmma.SHAPES]
+WMMA_PER_SHAPE = 36  # of f16 to u8, of which a part is compiled usually
+MOVES = [
+    opcode
+    for opcode, row in TABLE.items()
+    if row.kind == "warp" and opcode.startswith(("ldmatrix", "stmatrix", "movmatrix"))
+]
+SPECIAL = [0.0, -0.0, np.inf, -np.inf, np.nan]
+
+
+def numbers(ptx_type: str, rng: np.random.Generator) -> Array:
+    """A register of warps, shape (warps, 32): numbers of one size, of all sizes, and any bits."""
+    if ptx_type in ("s8", "u8", "s32"):
+        words = rng.integers(0, 1 << 32, (WARPS, 32), np.uint32)
+        words[::4] = rng.choice(np.array([0, 0x7F7F7F7F, 0x80808080, 0xFFFFFFFF], "u4"), 32)
+        words[1::4] = rng.choice(np.array([0x7FFFFFFF, 0x80000000], "u4"), (WARPS // 4, 32))
+        return words
+    real = rng.standard_normal((WARPS, 32, 2))
+    wide = {"f16": 4, "bf16": 30, "tf32": 30, "f32": 30, "f64": 300}[ptx_type]
+    real[WARPS // 4 :] *= 2.0 ** rng.integers(-wide, wide, (WARPS * 3 // 4, 32, 2))
+    real[WARPS // 2 : WARPS * 3 // 4] *= 2.0**-wide  # subnormal ones among them
+    special = rng.random(real.shape) < 0.02
+    special[: WARPS * 3 // 4] = False
+    real[special] = rng.choice(SPECIAL, special.sum())
+    if ptx_type == "f64":
+        return real[:, :, 0]
+    if ptx_type == "f16":
+        return real.astype(np.float16).view(np.uint32)[:, :, 0]
+    words = real.astype(np.float32).view(np.uint32)
+    words[-2:] = rng.integers(0, 1 << 32, words[-2:].shape)
+    if ptx_type == "bf16":
+        return words[:, :, 0] >> np.uint32(16) | words[:, :, 1] & np.uint32(0xFFFF_0000)
+    return words[:, :, 0]
+
+
+def assert_same(found: Array, expected: Array, ptx_type: str) -> None:
+    """Bit for bit, but for the payloads of NaNs."""
+    dtype = {"f16": "f2", "f32": "f4", "f64": "f8", "s32": "i4"}[ptx_type]
+    one, other = (np.ascontiguousarray(array).view(dtype) for array in (found, expected))
+    np.testing.assert_array_equal(one, other)
+    if dtype != "i4":
+        known = ~np.isnan(one)
+        np.testing.assert_array_equal(np.signbit(one)[known], np.signbit(other)[known])
+
+
+@pytest.mark.parametrize("family", ["mma", *WMMA])
+def test_products(family: str) -> None:
+    chosen = [opcode for opcode in PRODUCTS if re.match(family, opcode)]
+    assert_products(chosen[4::4] if len(chosen) == WMMA_PER_SHAPE else chosen)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", WMMA)
+def test_all_wmma_products(family: str) -> None:
+    assert_products([opcode for opcode in PRODUCTS if re.match(family, opcode)])
+
+
+def assert_products(chosen: list[str]) -> None:
+    """Compare products with NumPy's."""
+    rng = np.random.default_rng(1)
+    rows = CompiledRows(chosen)
+    active = np.ones((WARPS, 32), np.bool_)
+    for opcode in chosen:
+        product = PRODUCTS[opcode]
+        registers = [
+            numbers(matrix.element, rng)
+            for matrix in (product.left, product.right, product.added)
+            for _ in range(matrix.registers)
+        ]
+        found = rows.run(opcode, [register.reshape(-1) for register in registers])
+        with np.errstate(all="ignore"):
+            expected = reference(opcode)(active, *registers)
+        for result, wanted in zip(found, expected, strict=True):
+            assert_same(result.reshape(-1, 32), wanted, product.result.element)
+
+
+def test_moves_of_rows_between_lanes() -> None:
+    rng = np.random.default_rng(2)
+    rows = CompiledRows(MOVES)
+    for opcode in MOVES:
+        words = [rng.integers(0, 1 << 32, (WARPS, 32), np.uint32) for _ in TABLE[opcode].of]
+        expected = reference(opcode)(None, *words)
+        expected = expected if isinstance(expected, tuple) else (expected,)
+        found = rows.run(opcode, [word.reshape(-1) for word in words])
+        for result, wanted in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(result.reshape(-1, 32), wanted)

@@ -1,0 +1,280 @@
+"""Matrix products of a warp, and the distribution of matrices over its lanes, in NumPy.
+
+Every register of a warp is an array of shape (warps, 32). Products are summed in float64, in the
+order of k, and rounded once.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tests.reference.arithmetic import fma_f64
+
+Lanes = NDArray[Any]
+Mask = NDArray[np.bool_]
+Table = NDArray[np.int64]
+
+COLUMNS = 8
+"""Of the accumulator of `mma`."""
+
+_LANE = np.arange(32)
+_GROUP, _MEMBER = _LANE // 4, _LANE % 4
+_TF32_BITS = np.uint32(0xFFFF_E000)  # sign, 8 bits of exponent, 10 of fraction; the rest is ignored
+
+
+def _tf32(words: Lanes) -> Lanes:
+    return (words & _TF32_BITS).view(np.float32)
+
+
+def _bf16(words: Lanes) -> Lanes:
+    return (words.view(np.uint16).astype(np.uint32) << np.uint32(16)).view(np.float32)
+
+
+_ELEMENTS: dict[str, tuple[int, Callable[[Lanes], Lanes]]] = {
+    "s8": (4, lambda words: words.view(np.int8)),
+    "u8": (4, lambda words: words.view(np.uint8)),
+    "s32": (1, lambda words: words.view(np.int32)),
+    "f64": (1, lambda words: words.view(np.float64)),
+    "tf32": (1, _tf32),
+    "f16": (2, lambda words: words.view(np.float16)),
+    "bf16": (2, _bf16),
+    "f32": (1, lambda words: words.view(np.float32)),
+}
+"""Elements in a register (of 64 bits for `f64`, else of 32), and how to see them."""
+
+_RESULTS = {"f32": np.float32, "f16": np.float16, "f64": np.float64}
+
+
+# --- mma -------------------------------------------------------------------------------------
+
+
+def mma(opcode: str) -> Callable[..., Any]:
+    """`mma.sync.m<rows>n8k<depth>`: D (rows x 8) = A (rows x depth) B (depth x 8) + C (rows x 8).
+
+    Args:
+        opcode: As NVIDIA spells it, without `.aligned`.
+
+    Returns:
+        `run(active, *registers)`: from the registers of A, B and C to those of D.
+    """
+    match = re.fullmatch(
+        r"mma\.sync\.m(\d+)n8k(\d+)\.row\.col(\.satfinite)?\.(\w+)\.(\w+)\.(\w+)\.\w+", opcode
+    )
+    assert match, opcode
+    rows, depth, clamp = int(match[1]), int(match[2]), bool(match[3])
+    accumulator, left_type, right_type = match[4], match[5], match[6]
+    packed = _ELEMENTS[left_type][0]
+    tables = (_a_table(depth, packed, rows), _b_table(depth, packed), _c_table(rows))
+    types = (left_type, right_type, accumulator)
+    parts = list(zip(types, tables, strict=True))
+    counts = [table.size // 32 // _ELEMENTS[kind][0] for kind, table in parts]
+    starts = [0, counts[0], counts[0] + counts[1]]
+
+    def run(active: Mask, *registers: Lanes) -> tuple[Lanes, ...]:
+        left, right, added = (
+            fragment_elements(registers[start : start + count], kind)[:, table]
+            for start, count, (kind, table) in zip(starts, counts, parts, strict=True)
+        )
+        total = rounded_sum(left, right, added, accumulator, clamp)
+        return _registers(total, tables[2])
+
+    return run
+
+
+def rounded_sum(left: Lanes, right: Lanes, added: Lanes, ptx_type: str, clamp: bool) -> Lanes:
+    """A B + C of float64 matrices, in the PTX type of the result; integers wrap or saturate.
+
+    Products of narrower types are exact in float64, and sums of products of bytes are, too.
+    """
+    total = np.zeros(added.shape)
+    for column, row in zip(np.moveaxis(left, 2, 0), np.moveaxis(right, 1, 0), strict=True):
+        factors = np.broadcast_arrays(column[:, :, None], row[:, None, :], total)
+        if ptx_type == "f64":
+            flat = fma_f64(*(factor.ravel() for factor in factors))
+            total = flat.reshape(total.shape)
+        else:
+            total = total + factors[0] * factors[1]
+    total = total + added
+    if ptx_type != "s32":
+        return total.astype(_RESULTS[ptx_type])
+    if clamp:
+        total = np.clip(total, -(2.0**31), 2.0**31 - 1)
+    return total.astype(np.int64).astype(np.int32)
+
+
+def _a_table(depth: int, packed: int, rows: int) -> Table:
+    """The position of element (row, k) of A among all lanes' elements, shape (rows, depth)."""
+    table = np.empty((rows, depth), np.int64)
+    blocks = rows // 8
+    registers = depth // (4 * packed) * blocks
+    for register in range(registers):
+        for part in range(packed):
+            row = _GROUP + 8 * (register % blocks)
+            k = register // blocks * 4 * packed + packed * _MEMBER + part
+            table[row, k] = (_LANE * registers + register) * packed + part
+    return table
+
+
+def _b_table(depth: int, packed: int) -> Table:
+    """The position of element (k, column) of B among all lanes' elements, shape (depth, 8)."""
+    table = np.empty((depth, COLUMNS), np.int64)
+    registers = depth // (4 * packed)
+    for register in range(registers):
+        for part in range(packed):
+            k = register * 4 * packed + packed * _MEMBER + part
+            table[k, _GROUP] = (_LANE * registers + register) * packed + part
+    return table
+
+
+def _c_table(rows: int) -> Table:
+    """The same of C and D, shape (rows, 8): two neighbours in a row, then two 8 rows below."""
+    table = np.empty((rows, COLUMNS), np.int64)
+    held = rows // 4
+    for number in range(held):
+        table[_GROUP + 8 * (number // 2), 2 * _MEMBER + number % 2] = held * _LANE + number
+    return table
+
+
+def fragment_elements(registers: Sequence[Lanes], element: str) -> NDArray[np.float64]:
+    """The elements of a fragment of all lanes, lane after lane, shape (warps, elements)."""
+    words = np.ascontiguousarray(np.stack(registers, axis=2))
+    return _ELEMENTS[element][1](words.reshape(len(words), -1)).astype(np.float64)
+
+
+def _registers(total: Lanes, table: Table) -> tuple[Lanes, ...]:
+    """The registers that hold matrices, whose elements a table places."""
+    fragments = np.empty((len(total), table.size), total.dtype)
+    fragments[:, table] = total
+    words: Any = fragments if total.dtype == np.float64 else fragments.view(np.uint32)
+    words = words.reshape(len(total), 32, -1)
+    return tuple(words[:, :, number] for number in range(words.shape[2]))
+
+
+# --- wmma ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _WmmaLayout:
+    """The distribution of a matrix in memory over the lanes of a warp, which PTX leaves open.
+
+    Attributes:
+        rows: Rows in memory.
+        columns: Elements per row, which are contiguous in memory.
+        step: Contiguous elements that a lane holds.
+        lanes: How many lanes share one row.
+    """
+
+    rows: int
+    columns: int
+    step: int
+    lanes: int
+
+    def table(self) -> Table:
+        """The position of element (row, column) among all lanes', shape (rows, columns)."""
+        width = self.step * self.lanes
+        places = itertools.product(
+            range(0, self.columns, width), range(0, self.rows, 32 // self.lanes)
+        )
+        count = self.rows * self.columns // (32 * self.step)
+        table = np.empty((self.rows, self.columns), np.int64)
+        for number, (column, row) in enumerate(places):
+            for part in range(self.step):
+                at = row + _LANE // self.lanes, column + _LANE % self.lanes * self.step + part
+                table[at] = (_LANE * count + number) * self.step + part
+        return table
+
+
+def _factor_table(rows: int, columns: int, way: str, element: str) -> Table:
+    """The positions of the elements of A or B, shape (rows, columns)."""
+    if way == "col":
+        rows, columns = columns, rows
+    step = _ELEMENTS[element][0]
+    words = columns // step
+    lanes = next(count for count in (4, 2, 8) if words % count == 0 and rows % (32 // count) == 0)
+    table = _WmmaLayout(rows, columns, step, lanes).table()
+    return table if way == "row" else table.T
+
+
+def wmma(opcode: str) -> Callable[..., Any]:
+    """`wmma.mma`: from the registers of A, B and C to those of D.
+
+    Fragments of `f16` have eight registers, of which the last may be copies.
+
+    Args:
+        opcode: As NVIDIA spells it, without `.aligned`.
+    """
+    match = re.fullmatch(
+        r"wmma\.mma\.sync\.(row|col)\.(row|col)\.m(\d+)n(\d+)k(\d+)\.([\w.]+)", opcode
+    )
+    assert match, opcode
+    m, n, k = (int(extent) for extent in match.group(3, 4, 5))
+    words = match[6].split(".")
+    clamp = words[-1] == "satfinite"
+    types = words[: len(words) - (words[-1] in ("satfinite", "rn"))]
+    result, accumulator, element = types[0], types[-1], types[1] if len(types) == 4 else "f16"
+    tables = (_factor_table(m, k, match[1], element), _factor_table(k, n, match[2], element))
+    used = [table.size // 32 // _ELEMENTS[element][0] for table in tables]
+    given = [8, 8] if element == "f16" else used
+    pairs = _WmmaLayout(m, n, 2, 4).table()
+
+    def run(active: Mask, *registers: Lanes) -> tuple[Lanes, ...]:
+        left, right = (
+            fragment_elements(registers[start : start + count], element)[:, table]
+            for start, count, table in zip((0, given[0]), used, tables, strict=True)
+        )
+        added = fragment_elements(registers[sum(given) :], accumulator)[:, pairs]
+        return _registers(rounded_sum(left, right, added, result, clamp), pairs)
+
+    return run
+
+
+# --- Rows of 16 bytes ------------------------------------------------------------------------
+
+
+def distribute_rows(count: int, transposed: bool) -> Callable[..., Any]:
+    """`ldmatrix.m8n8.x<count>` after its loads: distributes rows of 16 bytes to the lanes.
+
+    Lane 8 i + r has row r of matrix i, as four words. Lane 4 r + j gets elements 2 j and 2 j + 1 of
+    row r of every matrix; of a transposed one, elements r of rows 2 j and 2 j + 1.
+    """
+
+    def run(active: Mask, *row: Lanes) -> tuple[Lanes, ...]:
+        rows = np.ascontiguousarray(np.stack(row, axis=2))
+        matrices = rows.view(np.uint16).reshape(-1, 4, 8, 8)
+        if transposed:
+            matrices = np.ascontiguousarray(matrices.swapaxes(2, 3))
+        words = matrices.view(np.uint32).reshape(-1, 4, 32)
+        return tuple(words[:, number] for number in range(count))
+
+    return run
+
+
+def transpose_fragment(active: Mask, fragment: Lanes) -> Lanes:
+    """`movmatrix.m8n8.trans`: transposes a matrix whose rows are held by four lanes each."""
+    halves = np.ascontiguousarray(fragment).view(np.uint16).reshape(-1, 8, 8)
+    turned = np.ascontiguousarray(halves.swapaxes(1, 2))
+    return turned.reshape(-1, 64).view(np.uint32)
+
+
+def gather_rows(transposed: bool) -> Callable[..., Any]:
+    """`stmatrix.m8n8` before its stores: gathers rows of 16 bytes from the lanes that hold them.
+
+    The inverse of `distribute_rows`, for four matrices.
+    """
+
+    def run(active: Mask, *registers: Lanes) -> tuple[Lanes, ...]:
+        words = np.ascontiguousarray(np.stack(registers, axis=1))  # (warps, matrix, lane)
+        matrices = words.view(np.uint16).reshape(-1, 4, 8, 8)
+        if transposed:
+            matrices = np.ascontiguousarray(matrices.swapaxes(2, 3))
+        rows = np.ascontiguousarray(matrices).view(np.uint32).reshape(-1, 32, 4)
+        return tuple(rows[:, :, number] for number in range(4))
+
+    return run
