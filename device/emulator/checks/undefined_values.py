@@ -133,8 +133,7 @@ class UndefinedShuffleValues:
             alive = self._threads.alive if mask is None else mask
             active = participating.active(alive).reshape(shape)
             where = [lanes_of(source) for source in participating.sources[1:] or (b, c, members)]
-            source, _ = warp.source_lanes(mode, where[0], where[1])
-            takes_part = warp.is_source_participating(active, source, where[2])
+            source, takes_part = _shuffle_sources(mode, active, *where)
             if decides:
                 self.use(decides, mask)
             held = self._reconverged_marks() if participating.groups else self._marks_of(names)
@@ -254,3 +253,25 @@ class UndefinedShuffleValues:
 
 def _register_names(operands: Iterable[Operand]) -> list[str]:
     return [name for operand in operands for name in registers_of(operand)]
+
+
+def _shuffle_sources(
+    mode: str, active: Lanes, b: Lanes, c: Lanes, members: Lanes
+) -> tuple[Lanes, Lanes]:
+    """The lane that each lane reads in a shuffle, and whether that lane takes part in it.
+
+    It does if the reader's member mask names it, and also if both lanes have the same mask.
+
+    Args:
+        mode: Such as `bfly`.
+        active: The lanes that execute the shuffle, shape (warps, 32), as all others.
+        b: The operand that tells the lane or the distance.
+        c: The operand with the bounds.
+        members: The member masks.
+    """
+    lane = np.arange(WARP_SIZE)
+    read, in_range = warp.source_lane(mode, lane, b.astype(np.int64), c.astype(np.int64))
+    source = np.where(in_range, read, lane)
+    together = members.astype(np.int64) >> source & 1 == 1
+    together |= np.take_along_axis(members, source, axis=1) == members
+    return source, together & np.take_along_axis(active, source, axis=1) | (source == lane)

@@ -57,23 +57,24 @@ def _lowest(bits: Value) -> Value:
 # --- Shuffles --------------------------------------------------------------------------------
 
 
-def source_lanes(mode: str, b: Value, c: Value) -> tuple[Value, Value]:
-    """The lane that each lane reads in a `shfl.sync`, and whether it is in range; else its own.
-
-    Both are constants if `b` and `c` are.
-    """
+def _source_lanes(mode: str, b: Value, c: Value) -> tuple[Value, Value]:
+    """The lane that each lane reads, and whether it was in range; constants if `b` and `c` are."""
     lane = _constant(b, LANES, S32)
     steps, bounds = constant_numbers(b), constant_numbers(c)
     if steps is None or bounds is None:
-        source, in_range = _source_lane(mode, lane, b.to(S32), c.to(S32))
+        source, in_range = source_lane(mode, lane, b.to(S32), c.to(S32))
         return where(in_range, source, lane), in_range
-    pairs = [_source_lane(mode, *numbers) for numbers in zip(LANES, steps, bounds, strict=True)]
+    pairs = [source_lane(mode, *numbers) for numbers in zip(LANES, steps, bounds, strict=True)]
     read = [source if valid else own for own, (source, valid) in zip(LANES, pairs, strict=True)]
     return _constant(b, read, S32), _constant(b, [valid for _, valid in pairs], PRED)
 
 
-def _source_lane(mode: str, lane: Any, b: Any, c: Any) -> tuple[Any, Any]:
-    """The lane read and whether it is in range, of values of all lanes or of numbers of one."""
+def source_lane(mode: str, lane: Any, b: Any, c: Any) -> tuple[Any, Any]:
+    """The lane that a lane reads in a `shfl.sync`, and whether it is in range.
+
+    All are signed: numbers of one lane, or values or NumPy arrays of many. A lane whose source is
+    out of range reads itself.
+    """
     step, clamp, segment = b & 31, c & 31, c >> 8 & 31
     bound = lane & segment | clamp & ~segment
     if mode == "up":
@@ -93,7 +94,7 @@ def _constant(of: Value, numbers: Sequence[int], element: ElementType) -> Value:
     return Value(of.builder, ir.Constant(kind, lanes), element)
 
 
-def is_source_participating(active: Value, source: Value, mask: Value) -> Value:
+def _is_source_participating(active: Value, source: Value, mask: Value) -> Value:
     """Whether the lane that each active lane reads takes part in the shuffle with it.
 
     It does if the reader's mask names it, and also if both lanes have the same mask.
@@ -129,8 +130,8 @@ def shuffle(mode: str) -> Lowering:
     """`shfl.sync` in mode `up`, `down`, `bfly` or `idx`: the value, and whether it was in range."""
 
     def run(active: Value, value: Value, b: Value, c: Value, mask: Value) -> tuple[Value, Value]:
-        source, in_range = source_lanes(mode, b, c)
-        takes_part = is_source_participating(active, source, mask)
+        source, in_range = _source_lanes(mode, b, c)
+        takes_part = _is_source_participating(active, source, mask)
         return where(takes_part, permuted(value, source), UNDEFINED), in_range
 
     return run
