@@ -9,10 +9,11 @@ import numpy as np
 from memlab.device.checking.findings import TOOLS
 from memlab.device.emulator.checks.checker import Checker
 from memlab.device.emulator.checks.observations import Site
-from memlab.device.emulator.machine.access_costs import Patterns, Tally
+from memlab.device.emulator.machine.context import PatternTable
 from memlab.device.emulator.machine.machine import Chunk
 from memlab.device.emulator.machine.memory import GlobalMemory
 from memlab.device.emulator.machine.observer import Observer
+from memlab.device.emulator.machine.tally import Tally
 from memlab.device.emulator.machine.threads import Grid
 from memlab.device.emulator.program.program import Program, load_program
 from memlab.device.emulator.ptx.parser import parse_ptx
@@ -85,7 +86,13 @@ def run(
     if blocks is None:
         blocks = blocks_of(grid)
     chunk = Chunk(
-        program, launch, np.array(blocks), memory, Patterns(), observers=observers, source=source
+        program,
+        launch,
+        np.array(blocks),
+        memory,
+        PatternTable(),
+        observers=observers,
+        source=source,
     )
     tally = chunk.run()
     return Launched(arrays_left(program, memory, arrays), program, tally)
@@ -233,7 +240,7 @@ def check(
     blocks = np.array(blocks_of((grid, 1, 1)))
     for first in range(0, grid, chunk or grid):
         some = blocks[first : first + (chunk or grid)]
-        Chunk(program, launch, some, memory, Patterns(), observers=[checker]).run()
+        Chunk(program, launch, some, memory, PatternTable(), observers=[checker]).run()
 
     def site(place: Site) -> tuple[int, int, int]:
         line, (x, _, _), thread = checker.place(place)
