@@ -34,12 +34,16 @@ from memlab.device.budget import EmulationTimeoutError
 from memlab.device.emulation.block_classes import middle_block
 from memlab.device.emulation.counting import ExecutedChunk, GridCounts, StratumSample
 from memlab.device.emulation.execution import Execution
-from memlab.device.emulator.machine.execution_trace import ExecutionTrace
+from memlab.device.emulator.machine.execution_trace import (
+    ExecutionTrace,
+    GlobalAccesses,
+    WarpPath,
+)
 from memlab.device.emulator.machine.threads import BlockBox
 from memlab.device.emulator.models import address_streams
-from memlab.device.emulator.models.address_streams import SECTORS_PER_LINE, AccessStream, IntArray
+from memlab.device.emulator.models.address_streams import AccessStream, IntArray
 from memlab.device.emulator.sampling.block_sample import GridPartition, van_der_corput
-from memlab.device.properties import LINE_BYTES, WARP_SIZE
+from memlab.device.properties import WARP_SIZE
 from memlab.kernels.launch import Dim3
 
 _CHUNK_OVERHEAD_INSTRUCTIONS = (
@@ -66,8 +70,7 @@ class RepresentativeBlock:
 
     Attributes:
         stream: The sectors of global memory that the block touches.
-        path: The warp that executed most instructions: its stretches of instructions, as pairs
-            (first, end).
+        path: The path of the warp that executed most instructions.
         idle_path: The same for a block that touches no memory; `path` if no such block is known.
         lane_instructions_per_block: The cost of emulating a block: the instructions of its warps,
             times 32 lanes, since masked lanes cost as much, plus its share of the overhead of a
@@ -76,8 +79,8 @@ class RepresentativeBlock:
     """
 
     stream: AccessStream
-    path: list[tuple[int, int]]
-    idle_path: list[tuple[int, int]]
+    path: WarpPath
+    idle_path: WarpPath
     lane_instructions_per_block: float
     region: BlockBox
 
@@ -101,7 +104,7 @@ def record_block(
         KernelFault: As `Execution.run`.
         EmulationTimeoutError: The time was up.
     """
-    grid, trace = execution.launch.grid, ExecutionTrace(execution.grid.padded_threads)
+    grid, trace = execution.launch.grid, ExecutionTrace()
     whole = (range(grid[0]), range(grid[1]), range(grid[2]))
     blocks = address_streams.neighborhood_blocks(
         grid, origin or middle_block(piece or whole), piece
@@ -114,7 +117,7 @@ def record_block(
     path = trace.path()
     return RepresentativeBlock(
         stream=address_streams.build_access_stream(
-            execution.program, trace, blocks, execution.memory.allocations
+            execution.program, trace.accesses(), blocks, execution.memory.allocations
         ),
         path=path,
         idle_path=path,
@@ -288,24 +291,20 @@ def _touched_sectors(execution: Execution, blocks: IntArray) -> tuple[IntArray, 
     for chunk in execution.chunks(blocks):
         trace, count = ExecutionTrace(), len(chunk)
         execution.run(chunk, observers=[trace])
-        touched, unique = _sectors_per_block(trace, count)
+        touched, unique = _sectors_per_block(trace.accesses(), count)
         moved.append(touched)
         distinct.append(unique)
     return np.concatenate(moved), np.concatenate(distinct)
 
 
-def _sectors_per_block(trace: ExecutionTrace, count: int) -> tuple[IntArray, IntArray]:
+def _sectors_per_block(trace: GlobalAccesses, count: int) -> tuple[IntArray, IntArray]:
     """The sectors, and the distinct sectors, that each of `count` blocks of a chunk touched."""
-    owners, touched = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-    for _, base, sectors in trace.events:
-        lines = base // LINE_BYTES * SECTORS_PER_LINE
-        warps = np.arange(len(base)) // (len(base) // count)
-        owners.append(np.repeat(warps, sectors.per_warp))
-        touched.append(np.repeat(lines, sectors.per_warp) + sectors.offsets)
-    owner, sector = np.concatenate(owners), np.concatenate(touched)
+    owner = np.repeat(trace.warp // (trace.warps // count), trace.count)
+    sector = address_streams.sectors_of(trace)
     moved = np.bincount(owner, minlength=count)
     span = int(sector.max(initial=0)) + 1
-    return moved, np.bincount(np.unique(owner * span + sector) // span, minlength=count)
+    touched = address_streams.distinct(owner * span + sector)
+    return moved, np.bincount(touched // span, minlength=count)
 
 
 def _bounding_box(blocks: IntArray) -> BlockBox:

@@ -17,10 +17,13 @@ from llvmlite import ir
 from numpy.typing import NDArray
 
 from memlab.device.emulator.codegen.layout import (
+    ACCESS,
     ADDRESSES,
     ARRAY,
     CONTEXT,
     COUNTERS,
+    EVENT,
+    LAST_ACCESS,
     MOST_PATTERNS,
     PATTERN,
     SITE,
@@ -92,8 +95,8 @@ class Memory:
         self.lane_bytes = {name: SIZES[name] for name in ("local", "param::func")}
         self.written = np.zeros(_GLOBAL_BYTES // UNIT_BYTES + 2 * _GAP, np.uint8)
         self.counters = np.zeros((8, len(COUNTERS)), np.int64)
-        self.trace = np.zeros(1 << 16, np.int64)
         self.context = np.zeros(1, CONTEXT)
+        self.trace: dict[str, NDArray[Any]] = {}
         self._patterns = np.zeros(MOST_PATTERNS, PATTERN)
         self._arrays = np.array([(s + GLOBAL_BASE, s + GLOBAL_BASE + n) for s, n in ARRAYS], ARRAY)
         context = self.context[0]
@@ -120,9 +123,17 @@ class Memory:
         """The record of the first fault."""
         return self.context[0]["fault"]
 
-    def start_trace(self, words: int) -> None:
-        """Record accesses to global memory in so many words."""
-        self.context["trace"], self.context["trace_limit"] = self.trace.ctypes.data, words
+    def start_trace(self, events: int, accesses: int, sectors: int) -> None:
+        """Record accesses to global memory, as far as so many items have room."""
+        self._last_accesses = np.zeros(8, LAST_ACCESS)
+        self.context["last_accesses"] = _at(self._last_accesses)
+        for name, limit, count, kind in (
+            ("events", "event_limit", events, EVENT),
+            ("accesses", "access_limit", accesses, ACCESS),
+            ("sectors", "sector_limit", sectors, np.int32),
+        ):
+            self.trace[name] = np.zeros(count + _GAP, kind)
+            self.context[name], self.context[limit] = _at(self.trace[name]), count
 
     # --- Calls ---------------------------------------------------------------------------------
 

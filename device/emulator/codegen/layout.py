@@ -151,6 +151,38 @@ STRETCH = np.dtype(
 )
 """A slot: a place in the program where groups of lanes may be."""
 
+EVENT = np.dtype([("run", "i8"), ("index", "i8")])
+"""An execution of an instruction by a group of lanes that accessed global memory."""
+
+ACCESS = np.dtype(
+    [
+        ("base", "i8"),  # address of the first active lane without the instruction's offset,
+        #                  rounded down to its sector
+        ("event", "i4"),  # number of its event
+        ("sectors", "i4"),  # where its distinct sectors begin: ascending, counted from the line of
+        #                     the first lane's address
+        ("warp", "u2"),
+        ("count", "u2"),  # how many sectors
+    ],
+    align=True,
+)
+"""The part of a warp in an event."""
+
+LAST_ACCESS = np.dtype(
+    [
+        ("run", "i8"),  # 0 at first
+        ("event", "i8"),
+        ("sectors", "i8"),
+        ("count", "i8"),
+        ("version", "i8"),  # of the pattern of its addresses
+        ("moved", "i8"),  # bytes from the line of the first lane's address to where it accesses
+    ]
+)
+"""What was recorded last of an instruction."""
+
+RANGE = np.dtype([("start", "i8"), ("stop", "i8"), ("warps", "i8")])
+"""Instructions that warps executed one behind the other; a bit per warp of the first block."""
+
 GROUPS = np.dtype(
     [
         ("masks", POINTER),  # u32 per warp, a row per slot
@@ -183,12 +215,18 @@ CONTEXT = np.dtype(
         ("version", "i8"),  # of the pattern that was found last
         ("lanes_off", POINTER),  # i64 per instruction: lanes that its guard switched off
         ("fault", FAULT),
-        # --- The trace of global accesses: words of 64 bits, see `trace`
-        ("trace", POINTER),  # 0 where none is recorded
-        ("trace_words", "i8"),  # words recorded so far
-        ("trace_limit", "i8"),  # words that fit
-        ("trace_seen", "i8"),  # accesses of warps, recorded or not
         ("run", "i8"),  # number of the stretch's execution: later ones have higher numbers
+        # --- The trace of accesses to global memory: see `trace_code`
+        ("events", POINTER),  # EVENT records; 0 where nothing is recorded
+        ("event_count", "i8"),  # events so far, recorded or not
+        ("event_limit", "i8"),  # how many fit
+        ("accesses", POINTER),  # ACCESS records
+        ("access_count", "i8"),
+        ("access_limit", "i8"),  # 0 once something did not fit
+        ("sectors", POINTER),  # i32: distinct sectors of accesses, see ACCESS
+        ("sector_count", "i8"),
+        ("sector_limit", "i8"),
+        ("last_accesses", POINTER),  # LAST_ACCESS records, one per instruction
         # --- Scheduling: see `schedule_code`
         ("slot", "i8"),  # where the running group is
         ("limit", "i8"),  # the slot where it must stop, since another group has to run; -1 for none
@@ -209,11 +247,12 @@ CONTEXT = np.dtype(
         ("work_left", "i8"),  # warps times stretches until control returns to Python
         ("lanes_change", POINTER),  # i64 per instruction and the end: lanes more than before it
         ("warps_change", POINTER),
-        # --- The path of the first block: words (start, stop, bit per warp)
-        ("path", POINTER),  # 0 where none is recorded
+        # --- The path of the first block's warps: ranges of instructions that they executed
+        ("path", POINTER),  # RANGE records; 0 where none is recorded
         ("path_count", "i8"),
-        ("path_limit", "i8"),
+        ("path_limit", "i8"),  # how many fit
         ("path_continues", "i8"),  # whether the next range continues the last one
+        ("path_lengths", POINTER),  # i64 per warp of the first block: instructions of its path
     ],
     align=True,
 )

@@ -64,6 +64,7 @@ from memlab.device.emulator.codegen.pattern_code import (
     splat,
     stack_room,
 )
+from memlab.device.emulator.codegen.trace_code import add_trace_functions
 from memlab.device.emulator.isa.address_space import GLOBAL_BASE, WINDOW_BYTES, WINDOWS
 from memlab.device.emulator.isa.values import S64, Value, intrinsic, where
 from memlab.device.properties import WARP_SIZE
@@ -94,6 +95,7 @@ Direction = Literal["load", "store"]
 def add_memory_functions(module: ir.Module) -> None:
     """Add the functions to the runtime's module."""
     add_pattern_functions(module)
+    add_trace_functions(module)
     _add_find_array(module)
     _add_resolve(module)
     _add_mark_written(module)

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 from llvmlite import ir
 
-from memlab.device.emulator.codegen.flow import bit_loop, counted_loop
+from memlab.device.emulator.codegen.flow import counted_loop
 from memlab.device.emulator.codegen.layout import (
     ADDRESSES,
     CONTEXT,
@@ -68,8 +68,6 @@ def add_pattern_functions(module: ir.Module) -> None:
     _add_cost(module)
     _add_find_cost(module)
     _add_find_pattern(module)
-    _add_trace(module)
-    _add_trace_pattern(module)
 
 
 def begin(
@@ -532,68 +530,6 @@ def fill_bytes(b: ir.IRBuilder, start: ir.Value, count: ir.Value, value: int = 0
 
 @contextmanager
 def _if_traced(b: ir.IRBuilder, context: ir.Value, space: ir.Value) -> Iterator[None]:
-    trace = b.ptrtoint(load_field(b, context, CONTEXT, "trace"), I64)
-    with b.if_then(b.and_(b.icmp_signed("!=", trace, I64(0)), _is(b, space, "global")), False):
+    events = b.ptrtoint(load_field(b, context, CONTEXT, "events"), I64)
+    with b.if_then(b.and_(b.icmp_signed("!=", events, I64(0)), _is(b, space, "global")), False):
         yield
-
-
-def _add_trace(module: ir.Module) -> None:
-    """`trace(context, site, warp, first, relative)`: record an access of a warp to global memory.
-
-    Words of 64 bits: the number of the run, the instruction, the warp, the address of the first
-    active lane without the instruction's offset, rounded down to its sector, the number of distinct
-    sectors, and these in ascending order, counted from the line of the first lane's address. An
-    offset that is no multiple of the bytes that a lane accesses counts as part of the address.
-    Nothing more is recorded from the first access on that does not fit.
-    """
-    b = begin(module, "trace", ir.VoidType(), POINTER, POINTER, I64, I64, ADDRESS_LANES)
-    context, site, warp, address, relative = b.function.args
-    seen = load_field(b, context, CONTEXT, "trace_seen")
-    store_field(b, b.add(seen, I64(1)), context, CONTEXT, "trace_seen")
-    offset = load_field(b, site, SITE, "offset")
-    size = b.zext(load_field(b, site, SITE, "size"), I64)
-    aligned = b.icmp_signed("==", b.and_(offset, b.sub(size, I64(1))), I64(0))
-    first = b.select(aligned, address, b.add(address, offset))
-    moved = b.add(b.and_(first, I64(LINE_BYTES - 1)), b.select(aligned, offset, I64(0)))
-    ordered = sorted_runs(Value(b, relative, S64) + splat(b, moved), WARP_SIZE)
-    sectors = ordered >> SECTOR_BYTES.bit_length() - 1
-    before = shuffle(sectors, lambda lane: max(lane - 1, 0))
-    new = b.or_(bits_of(sectors != before), I32(1))
-    count = b.zext(b.ctpop(new), I64)
-    held = stack_room(b, ADDRESS_LANES)
-    b.store(sectors.ir, held)
-    header = (
-        load_field(b, context, CONTEXT, "run"),
-        load_field(b, site, SITE, "index"),
-        warp,
-        b.and_(first, I64(-SECTOR_BYTES)),
-        count,
-    )
-    used = load_field(b, context, CONTEXT, "trace_words")
-    after = b.add(b.add(used, I64(len(header))), count)
-    fits = b.icmp_signed("<=", after, load_field(b, context, CONTEXT, "trace_limit"))
-    with b.if_else(fits) as (then, otherwise):
-        with then:
-            words = element_pointer(b, load_field(b, context, CONTEXT, "trace"), used, 8)
-            for number, word in enumerate(header):
-                b.store(word, element_pointer(b, words, I64(number), 8))
-            store_field(b, after, context, CONTEXT, "trace_words")
-            with bit_loop(b, new) as lane:
-                # As many as there are set bits below this one have been stored.
-                below = b.and_(new, b.sub(b.shl(I32(1), b.trunc(lane, I32)), I32(1)))
-                number = b.add(b.zext(b.ctpop(below), I64), I64(len(header)))
-                sector = b.load(element_pointer(b, held, lane, 8), typ=I64)
-                b.store(sector, element_pointer(b, words, number, 8))
-        with otherwise:
-            store_field(b, used, context, CONTEXT, "trace_limit")
-    b.ret_void()
-
-
-def _add_trace_pattern(module: ir.Module) -> None:
-    """`trace_pattern(context, site, addresses*, pattern)`: as `trace`, of resolved addresses."""
-    types = (POINTER, POINTER, POINTER, POINTER)
-    b = begin(module, "trace_pattern", ir.VoidType(), *types, seldom=True)
-    context, site, record, pattern = b.function.args
-    warp, first = (load_field(b, record, ADDRESSES, name) for name in ("warp", "first"))
-    call(b, "trace", context, site, warp, first, relative_addresses(b, pattern).ir)
-    b.ret_void()

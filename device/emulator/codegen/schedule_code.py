@@ -23,6 +23,7 @@ from memlab.device.emulator.codegen.flow import counted_loop
 from memlab.device.emulator.codegen.layout import (
     CONTEXT,
     GROUPS,
+    RANGE,
     STRETCH,
     STRETCH_KINDS,
     element_pointer,
@@ -364,27 +365,34 @@ def _write_count_range(module: ir.Module) -> None:
         for index, by in ((start, more), (stop, b.neg(more))):
             place = element_pointer(b, changes, index, 8)
             b.store(b.add(b.load(place, typ=_I64), by), place)
-    path = f.get("path")
-    with b.if_then(b.icmp_unsigned("!=", b.ptrtoint(path, _I64), _I64(0))):
-        bits, mask = f.variable(), f.get("mask")
-        with counted_loop(b, f.get("warps_per_block")) as warp:
-            runs = b.zext(f.not_zero(b.load(f.word(mask, warp), typ=_I32)), _I64)
-            b.store(b.or_(b.load(bits, typ=_I64), b.shl(runs, warp)), bits)
-        warps = b.load(bits, typ=_I64)
-        count = f.get("path_count")
-        last = element_pointer(b, path, b.sub(count, _I64(1)), 24)
-        with b.if_then(f.not_zero(warps)):
-            goes_on = b.and_(f.not_zero(f.get("path_continues")), f.not_zero(count))
-            with b.if_else(goes_on) as (same, new):
-                with same:
-                    b.store(stop, element_pointer(b, last, _I64(1), 8))
-                with new, b.if_then(b.icmp_signed("<", count, f.get("path_limit"))):
-                    entry = element_pointer(b, path, count, 24)
-                    for number, value in enumerate((start, stop, warps)):
-                        b.store(value, element_pointer(b, entry, _I64(number), 8))
-                    f.put("path_count", b.add(count, _I64(1)))
-            f.put("path_continues", 1)
+    with b.if_then(b.icmp_unsigned("!=", b.ptrtoint(f.get("path"), _I64), _I64(0))):
+        _extend_path(f, start, stop)
     f.ret(Status.RUNNING)
+
+
+def _extend_path(f: _Schedule, start: ir.Value, stop: ir.Value) -> None:
+    """Record instructions in the path of the first block's warps."""
+    b, bits, mask, lengths = f.b, f.variable(), f.get("mask"), f.get("path_lengths")
+    length = b.sub(stop, start)
+    with counted_loop(b, f.get("warps_per_block")) as warp:
+        runs = b.zext(f.not_zero(b.load(f.word(mask, warp), typ=_I32)), _I64)
+        b.store(b.or_(b.load(bits, typ=_I64), b.shl(runs, warp)), bits)
+        place = element_pointer(b, lengths, warp, 8)
+        b.store(b.add(b.load(place, typ=_I64), b.mul(runs, length)), place)
+    warps = b.load(bits, typ=_I64)
+    with b.if_then(f.is_zero(warps)):
+        f.ret(Status.RUNNING)
+    path, count = f.get("path"), f.get("path_count")
+    with b.if_then(f.not_zero(f.get("path_continues"))):
+        last = element_pointer(b, path, b.sub(count, _I64(1)), RANGE.itemsize)
+        store_field(b, stop, last, RANGE, "stop")
+        f.ret(Status.RUNNING)
+    with b.if_then(b.icmp_signed("<", count, f.get("path_limit"))):
+        entry = element_pointer(b, path, count, RANGE.itemsize)
+        for name, value in (("start", start), ("stop", stop), ("warps", warps)):
+            store_field(b, value, entry, RANGE, name)
+        f.put("path_count", b.add(count, _I64(1)))
+        f.put("path_continues", 1)
 
 
 def _write_advance(module: ir.Module) -> None:

@@ -28,6 +28,7 @@ Words = NDArray[np.uint32]
 """Lanes as bits: a word per warp, shape (warps,)."""
 
 _ALIGNMENT_BYTES = 64
+_VERSION_BITS = 40  # a chunk meets far fewer patterns in its time
 
 
 class PatternTable:
@@ -35,6 +36,12 @@ class PatternTable:
 
     def __init__(self) -> None:
         self.entries: NDArray[np.void] = np.zeros(MOST_PATTERNS, PATTERN)
+        self._chunks = 0
+
+    def first_version(self) -> int:
+        """The number behind which the versions of a further chunk's patterns begin."""
+        self._chunks += 1
+        return self._chunks << _VERSION_BITS
 
 
 class ChunkContext:
@@ -96,6 +103,7 @@ class ChunkContext:
             ("steps", steps),
             ("array_count", len(memory.allocations)),
             ("unit_shift", memory.unit_bytes.bit_length() - 1),
+            ("version", patterns.first_version()),
             ("limit", -1),
             ("lanes_running", lanes),
             ("warps_running", warps),

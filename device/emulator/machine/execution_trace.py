@@ -2,66 +2,159 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import ClassVar
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from memlab.device.emulator.machine.access_costs import SectorCount
-from memlab.device.emulator.machine.observer import ExecutionPolicy
+from memlab.device.emulator.codegen.layout import ACCESS, EVENT, LAST_ACCESS, RANGE, SPACES
+from memlab.device.emulator.machine.context import ChunkContext
+from memlab.device.emulator.machine.observer import ChunkState, ExecutionPolicy
 from memlab.device.properties import WARP_SIZE
 
 _MOST_EVENTS = 200_000
 _LARGEST_TRACE = 10_000_000  # warps and their sectors; the models take seconds for so many
+_MOST_RANGES = 2**20  # of the first block's path, 24 bytes each
+_SPACES_WITH_GLOBAL = [SPACES.index(name) for name in ("global", "generic")]
+LONGEST_PATH = 200_000
+"""Instructions of a path that are followed; the rest is taken to be like them."""
+
+IntArray = NDArray[np.int64]
 
 
-@dataclass
+@dataclass(frozen=True)
+class GlobalAccesses:
+    """The accesses of a chunk's warps to global memory.
+
+    An *event* is one execution of an instruction by a group of lanes. Each array has an item per
+    event, or per access: the part of a warp in an event. Accesses are in no particular order.
+
+    Attributes:
+        warps: Warps of the chunk.
+        seen: How many events there were; the first ones are kept only, if they are very many.
+        index: The instruction of each event, in the order of execution; shape (events,).
+        event: The event of each access, shape (accesses,).
+        warp: Its warp.
+        base: The address of its first active lane, rounded down to its sector.
+        count: How many distinct sectors it touches.
+        start: Where these begin in `offsets`.
+        offsets: Distinct sectors, counted from the line of the first active lane's address.
+    """
+
+    warps: int
+    seen: int
+    index: IntArray
+    event: IntArray
+    warp: IntArray
+    base: IntArray
+    count: IntArray
+    start: IntArray
+    offsets: IntArray
+
+
+@dataclass(frozen=True)
+class WarpPath:
+    """The instructions that a warp executed.
+
+    Attributes:
+        ranges: Ranges of instructions (start, stop), in order. Those beyond the first 200,000
+            instructions may be missing.
+        instructions: How many instructions it executed in all.
+    """
+
+    ranges: tuple[tuple[int, int], ...]
+    instructions: int
+
+    @classmethod
+    def of(cls, ranges: Iterable[tuple[int, int]]) -> WarpPath:
+        """The path of some ranges alone."""
+        kept = tuple(ranges)
+        return cls(kept, sum(stop - start for start, stop in kept))
+
+
 class ExecutionTrace(ExecutionPolicy):
     """The instructions and global accesses of a chunk's blocks, in the order of execution.
 
     The blocks run as a trial: see `ExecutionPolicy.is_trial`.
-
-    Attributes:
-        lanes: Lanes of the first block: the paths of their warps are kept.
-        events: One tuple per global access: instruction, base address of each warp rounded down
-            to its sector (shape (warps,)), and its `SectorCount`.
-        seen: How many global accesses there were; `events` keeps the first ones only, if they are
-            very many.
     """
 
     is_trial: ClassVar[bool] = True
-    needs_every_warp: ClassVar[bool] = True
 
-    lanes: int = WARP_SIZE
-    events: list[tuple[int, NDArray[np.int64], SectorCount]] = field(default_factory=list)
-    seen: int = 0
-    _size: int = 0
-    _ranges: list[tuple[int, int, int]] = field(default_factory=list)
+    def chunk_started(self, chunk: ChunkState) -> None:
+        """Let the machine code record the chunk, until an array is full.
 
-    def range_executed(self, start: int, stop: int, mask: NDArray[np.bool_] | None) -> None:
-        """Keep the range, and which warps of the first block executed it."""
-        warps = -1  # a bit per warp
-        if mask is not None:
-            ran = mask[: self.lanes].reshape(-1, WARP_SIZE).any(axis=1)
-            warps = int.from_bytes(np.packbits(ran, bitorder="little").tobytes(), "little")
-        if warps:
-            self._ranges.append((start, stop, warps))
+        The arrays have room for all that is kept and for another run (of a stretch, warp after
+        warp), so that the events that are kept are complete. Memory that is not touched costs
+        nothing.
+        """
+        super().chunk_started(chunk)
+        context = self._context = chunk.context
+        warps = context["warps"]
+        sites = int(np.isin(context.sites["space"], _SPACES_WITH_GLOBAL).sum())
+        accesses, sectors = _LARGEST_TRACE // 2, _LARGEST_TRACE  # each access touches a sector
+        room = partial(_make_room, context)
+        self._events = room("events", "event_limit", _MOST_EVENTS + sites, EVENT)
+        self._accesses = room("accesses", "access_limit", accesses + sites * warps, ACCESS)
+        self._sectors = room(
+            "sectors", "sector_limit", sectors + sites * warps * WARP_SIZE, np.dtype(np.int32)
+        )
+        self._ranges = room("path", "path_limit", _MOST_RANGES, RANGE)
+        self._lengths = np.zeros(context["warps_per_block"], np.int64)
+        context.point("path_lengths", self._lengths)
+        context.point("last_accesses", np.zeros(context["steps"], LAST_ACCESS))
 
-    def path(self) -> list[tuple[int, int]]:
-        """The ranges (start, stop) of the warp that executed most: the block's end waits for it."""
-        if not self._ranges:
-            return []
-        start, stop, warps = np.array(self._ranges, np.int64).T
-        ran = warps[:, None] >> np.arange(self.lanes // WARP_SIZE) & 1 == 1
-        longest = ran[:, int(((stop - start) @ ran).argmax())]
-        return list(zip(start[longest].tolist(), stop[longest].tolist(), strict=True))
+    def path(self) -> WarpPath:
+        """The path of the first block's warp that executed most: the block's end waits for it."""
+        longest = int(self._lengths.argmax())
+        ranges = self._ranges[: self._context["path_count"]]
+        ran = ranges[ranges["warps"] >> longest & 1 == 1]
+        ends = np.cumsum(ran["stop"] - ran["start"])
+        followed = ran[: int(np.searchsorted(ends, LONGEST_PATH, "right")) + 1]
+        pairs = zip(followed["start"].tolist(), followed["stop"].tolist(), strict=True)
+        return WarpPath(tuple(pairs), int(self._lengths[longest]))
 
-    def global_access_counted(
-        self, index: int, warp_bases: NDArray[np.int64], cost: SectorCount
-    ) -> None:
-        """Keep the access, while there is room."""
-        self.seen += 1
-        self._size += warp_bases.size + cost.sectors
-        if len(self.events) < _MOST_EVENTS and self._size < _LARGEST_TRACE:
-            self.events.append((index, warp_bases, cost))
+    def accesses(self) -> GlobalAccesses:
+        """The accesses to global memory, as far as they are kept."""
+        context, seen = self._context, self._context["event_count"]
+        events = self._events[: min(seen, len(self._events))]
+        accesses = self._accesses[: context["access_count"]]
+        # Within a run, events are numbered as they begin; the first warps may leave some out.
+        order = np.lexsort((events["index"], events["run"]))
+        events = events[order]
+        rank = np.empty_like(order)
+        rank[order] = np.arange(len(order))
+        event = rank[accesses["event"]]
+        count = accesses["count"].astype(np.int64)
+        sizes = context["warps"] + np.bincount(event, count, len(events)).astype(np.int64)
+        kept = min(int(np.searchsorted(np.cumsum(sizes), _LARGEST_TRACE)), _MOST_EVENTS)
+        fault = int(context.record["fault"]["index"])
+        if fault >= 0:  # warps may have gone on behind the instruction at fault
+            late = (events["run"] == context["run"]) & (events["index"] >= fault)
+            kept, seen = min(kept, int((~late).sum())), seen - int(late.sum())
+        if kept < len(events):
+            chosen = event < kept
+            accesses, event, count = accesses[chosen], event[chosen], count[chosen]
+        return GlobalAccesses(
+            warps=context["warps"],
+            seen=seen,
+            index=events["index"][:kept],
+            event=event,
+            warp=accesses["warp"].astype(np.int64),
+            base=accesses["base"],
+            count=count,
+            start=accesses["sectors"].astype(np.int64),
+            offsets=self._sectors[: context["sector_count"]],
+        )
+
+
+def _make_room(
+    context: ChunkContext, name: str, limit: str, count: int, kind: np.dtype[Any]
+) -> NDArray[Any]:
+    """Let the machine code record into an array of so many items."""
+    array = np.empty(count, kind)
+    context.point(name, array)
+    context[limit] = count
+    return array

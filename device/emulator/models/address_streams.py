@@ -16,10 +16,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from memlab.device.emulator.machine.execution_trace import ExecutionTrace
+from memlab.device.emulator.machine.execution_trace import GlobalAccesses
 from memlab.device.emulator.machine.memory import DeviceArray
 from memlab.device.emulator.machine.threads import BlockBox, block_coordinates
-from memlab.device.emulator.program.program import Program
+from memlab.device.emulator.program.program import DecodedInstruction, Program
 from memlab.device.properties import LINE_BYTES, SECTOR_BYTES
 from memlab.kernels.launch import Dim3
 
@@ -30,6 +30,7 @@ SECTORS_PER_LINE = LINE_BYTES // SECTOR_BYTES
 NEIGHBORHOOD_BLOCKS = 5
 """Blocks that are recorded: one, its neighbours in x, y and z, and one that checks the strides."""
 _WINDOWS = 256  # a window must be short compared with the reuse distance that a cache can hold
+_KEYS = 2**62  # numbers of rows stay below this
 
 
 @dataclass(frozen=True)
@@ -149,62 +150,33 @@ def neighborhood_blocks(
 
 
 def build_access_stream(
-    program: Program, trace: ExecutionTrace, blocks: IntArray, arrays: Sequence[DeviceArray]
+    program: Program, trace: GlobalAccesses, blocks: IntArray, arrays: Sequence[DeviceArray]
 ) -> AccessStream:
     """Turn the trace of a neighbourhood into the stream of its first block.
 
     Args:
         program: The kernel.
-        trace: The trace of one chunk with the blocks of `neighborhood_blocks`.
+        trace: The accesses of one chunk with the blocks of `neighborhood_blocks`.
         blocks: Coordinates of these blocks, shape (5, 3).
         arrays: The arrays of global memory, by ascending address.
     """
-    windows = max(min(len(trace.events), _WINDOWS), 1)
-    steps = np.diagonal(blocks[1:4] - blocks[0])
-    times = (blocks[4] - blocks[0]) * steps  # steps are 1, -1 or 0
-    # A row for each event and warp of the block, and its sectors.
-    warps: list[tuple[IntArray, ...]] = []
-    counts: list[IntArray] = []
-    touched: list[IntArray] = []
-    for number, (index, base, sectors) in enumerate(trace.events):
-        row = program.steps[index].row
-        bases = base.reshape(len(blocks), -1) // SECTOR_BYTES
-        takes_part = (sectors.per_warp > 0).reshape(bases.shape)
-        differences = (bases[1:4] - bases[0]).T
-        # A stride that is no whole number of sectors is rounded differently from block to block.
-        affine = abs(bases[4] - bases[0] - differences @ times) <= 2
-        count = bases.shape[1]
-        per_warp = sectors.per_warp[:count]
-        warps.append(
-            (
-                np.full(count, number * windows // len(trace.events)),
-                np.full(count, int(row.kind != "load")),
-                np.full(count, int(not row.bypass_l1)),
-                np.full(count, int(row.kind != "store")),
-                *(differences * steps).T,
-                affine.astype(np.int64),
-                np.logical_and.reduce(takes_part).astype(np.int64),
-                np.full(count, index),
-            )
-        )
-        counts.append(per_warp)
-        lines = bases[0] // SECTORS_PER_LINE * SECTORS_PER_LINE
-        touched.append(np.repeat(lines, per_warp) + sectors.offsets[: int(per_warp.sum())])
-    if not trace.events:
-        empty = np.zeros(0, np.int64)
-        warps, counts, touched = [(empty,) * 10], [empty], [empty]
-    table = np.stack([np.concatenate(column) for column in zip(*warps, strict=True)], axis=1)
-    count_of_warp, sector = np.concatenate(counts), np.concatenate(touched)
-    table = _warp_strides(table)
-    loads = table[:, 1] == 0
-    all_loads = int(count_of_warp[loads].sum())
-    cacheable_loads = int(count_of_warp[loads & (table[:, 2] == 1)].sum())
-    # Sorting whole rows is slow: number the distinct rows of the warps, then sort pairs.
-    table, group_of_warp = np.unique(table, axis=0, return_inverse=True)
-    group = np.repeat(group_of_warp.reshape(-1), count_of_warp)
+    events = len(trace.index)
+    windows = max(min(events, _WINDOWS), 1)
+    access, instruction, stride, affine = _strides_of_first_block(trace, blocks)
+    kinds = np.array([_flags(step) for step in program.steps], np.int64).reshape(-1, 3)
+    store, cached, reads = kinds[instruction].T
+    window = trace.event[access] * windows // max(events, 1)
+    table = np.column_stack([window, store, cached, reads, stride, affine])
+    count_of_access, sector = trace.count[access], sectors_of(trace, access)
+    loads = store == 0
+    all_loads = int(count_of_access[loads].sum())
+    cacheable_loads = int(count_of_access[loads & (cached == 1)].sum())
+    # Sorting whole rows is slow: number the distinct rows of the accesses, then sort pairs.
+    table, group_of_access = _number_rows(table)
+    group = np.repeat(group_of_access, count_of_access)
     lowest = int(sector.min(initial=0))
     span = int(sector.max(initial=0)) - lowest + 1
-    group, sector = np.divmod(np.unique(group * span + (sector - lowest)), span)
+    group, sector = np.divmod(distinct(group * span + (sector - lowest)), span)
     table, sector = table[group], sector + lowest
     low, high = _array_bounds(sector, arrays)
     return AccessStream(
@@ -219,42 +191,93 @@ def build_access_stream(
         high=high,
         affine=table[:, 7].astype(np.bool_),
         windows=windows,
-        sectors=int(count_of_warp.sum()),
+        sectors=int(count_of_access.sum()),
         load_sectors=cacheable_loads,
         cacheable_share=cacheable_loads / all_loads if all_loads else 1.0,
-        recorded_share=len(trace.events) / max(trace.seen, len(trace.events), 1),
+        recorded_share=events / max(trace.seen, events, 1),
     )
 
 
-def _warp_strides(table: IntArray) -> IntArray:
-    """Decide whether each warp's access is affine, and complete its strides.
+def sectors_of(trace: GlobalAccesses, access: IntArray | slice = slice(None)) -> IntArray:
+    """The distinct sectors of some accesses, one access behind the other."""
+    count, start = trace.count[access], trace.start[access]
+    line = trace.base[access] // LINE_BYTES * SECTORS_PER_LINE
+    ends = np.cumsum(count)
+    place = np.repeat(start - (ends - count), count) + np.arange(int(count.sum()))
+    sectors: IntArray = np.repeat(line, count) + trace.offsets[place]
+    return sectors
+
+
+def _flags(step: DecodedInstruction) -> tuple[bool, bool, bool]:
+    """Whether an access stores, whether L1 keeps it, and whether it needs the bytes."""
+    row = step.row
+    return row.kind != "load", not row.bypass_l1, row.kind != "store"
+
+
+def _strides_of_first_block(
+    trace: GlobalAccesses, blocks: IntArray
+) -> tuple[IntArray, IntArray, IntArray, NDArray[np.bool_]]:
+    """The accesses of the first block, in order, with the strides of their addresses.
 
     A warp that took no part in one of the blocks cannot be compared. It gets the strides of the
-    other warps at the same instruction, if all of these are affine.
-
-    Args:
-        table: Columns window, store, cached, reads, strides in x, y and z, whether the blocks
-            agree on the strides, whether all took part, instruction; shape (warps, 10).
+    first other warp at the same instruction, if all that can be compared there are affine.
 
     Returns:
-        The first 8 columns, where the last tells whether the access is affine. The strides of
-        accesses that are not are 0.
+        Positions among the accesses; their instructions; their strides in sectors per block in x,
+        y and z, shape (accesses, 3); whether these hold for all blocks. The strides of those that
+        are not affine are 0.
     """
-    strides, affine, compared, instruction = (
-        table[:, 4:7],
-        table[:, 7] == 1,
-        table[:, 8] == 1,
-        table[:, 9],
-    )
-    seen, first = np.unique(instruction[compared], return_index=True)
-    not_affine = np.unique(instruction[compared & ~affine])
-    known = np.isin(instruction, np.setdiff1d(seen, not_affine))
-    if len(seen):
-        place = np.searchsorted(seen, instruction).clip(max=len(seen) - 1)
-        strides = np.where(compared[:, None], strides, strides[compared][first][place])
-    affine = np.where(compared, affine, known)
-    strides = np.where(affine[:, None], strides, 0)
-    return np.column_stack([table[:, :4], strides, affine])
+    steps = np.diagonal(blocks[1:4] - blocks[0])
+    times = (blocks[4] - blocks[0]) * steps  # steps are 1, -1 or 0
+    warps = trace.warps // len(blocks)
+    of_warp = np.full(len(trace.index) * trace.warps, -1, np.int32)  # the access of each in events
+    of_warp[trace.event * trace.warps + trace.warp] = np.arange(len(trace.event))
+    of_block = of_warp.reshape(-1, len(blocks), warps).swapaxes(0, 1).reshape(len(blocks), -1)
+    found = of_block[:, of_block[0] >= 0]
+    access, compared = found[0].astype(np.int64), (found >= 0).all(axis=0)
+    instruction = trace.index[trace.event[access]]
+    base = trace.base[found] // SECTOR_BYTES
+    differences = (base[1:4] - base[0]).T
+    stride = differences * steps
+    # A stride that is no whole number of sectors is rounded differently from block to block.
+    affine = abs(base[4] - base[0] - differences @ times) <= 2
+    others = np.flatnonzero(~compared)
+    if others.size:
+        # By instruction: the first access that can be compared, and whether all these are affine.
+        first = np.full(int(trace.index.max()) + 1, -1)
+        in_reverse = np.flatnonzero(compared)[::-1]
+        first[instruction[in_reverse]] = in_reverse  # of several, the one assigned last stays
+        known = first >= 0
+        known[instruction[compared & ~affine]] = False
+        affine[others] = known[instruction[others]]
+        stride[others] = stride[first[instruction[others]]]
+    stride[~affine] = 0
+    return access, instruction, stride, affine
+
+
+def distinct(values: IntArray) -> IntArray:
+    """The distinct values, ascending; for millions, `numpy.unique` takes seconds."""
+    ordered = np.sort(values)
+    differs = np.ones(len(ordered), np.bool_)
+    np.not_equal(ordered[1:], ordered[:-1], out=differs[1:])
+    return ordered[differs]
+
+
+def _number_rows(table: IntArray) -> tuple[IntArray, IntArray]:
+    """The distinct rows of a table in lexicographic order, and the number of each row in it."""
+    key, extent = np.zeros(len(table), np.int64), 1
+    for column in table.T if len(table) else ():
+        lowest = int(column.min())
+        count = int(column.max()) - lowest + 1
+        if extent * count >= _KEYS:
+            values = distinct(key)
+            key, extent = np.searchsorted(values, key), len(values)
+        key, extent = key * count + (column - lowest), extent * count
+    keys = distinct(key)
+    number = np.searchsorted(keys, key)
+    rows = np.empty((len(keys), table.shape[1]), np.int64)
+    rows[number] = table
+    return rows, number
 
 
 def _array_bounds(sector: IntArray, arrays: Sequence[DeviceArray]) -> tuple[IntArray, IntArray]:

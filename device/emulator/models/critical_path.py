@@ -8,9 +8,10 @@ least one clock per instruction.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
+from memlab.device.emulator.machine.execution_trace import LONGEST_PATH, WarpPath
 from memlab.device.emulator.program.program import (
     DecodedInstruction,
     Program,
@@ -18,8 +19,6 @@ from memlab.device.emulator.program.program import (
     registers_read,
     registers_written,
 )
-
-_LONGEST_PATH = 200_000  # instructions that are followed; a longer path is extrapolated from them
 
 
 @dataclass(frozen=True)
@@ -43,39 +42,56 @@ class Latencies:
     barrier: float
 
 
-def warp_clocks(program: Program, path: Sequence[tuple[int, int]], latencies: Latencies) -> float:
+def warp_clocks(program: Program, path: WarpPath, latencies: Latencies) -> float:
     """Compute the time of one warp.
 
     Args:
         program: The kernel.
-        path: The ranges of instructions (start, stop) that it executed: `ExecutionTrace.path`.
+        path: The instructions that it executed.
         latencies: The device's latencies.
 
     Returns:
         SM clocks from its first instruction to its last.
     """
-    read = [tuple(registers_read(step)) for step in program.steps]
-    written = [tuple(registers_written(step)) for step in program.steps]
-    cost = [_latency(step, latencies) for step in program.steps]
-    barrier = [step.row.kind == "barrier" for step in program.steps]
-    ready: dict[str, float] = {}
+    numbers: dict[str, int] = {}  # of registers
+    decoded: dict[tuple[int, int], list[_Instruction]] = {}
+    for start, stop in set(path.ranges):
+        decoded[start, stop] = [
+            _decode(program.steps[index], latencies, numbers) for index in range(start, stop)
+        ]
+    ready = [0.0] * len(numbers)
     clock, followed = 0.0, 0
-    total = sum(stop - start for start, stop in path)
-    for start, stop in path:
+    for start, stop in path.ranges:
         begin, clock = clock, clock + stop - start
-        for index in range(start, stop):
+        for read, written, cost in decoded[start, stop]:
             issue = begin
-            for register in read[index]:
-                issue = max(issue, ready.get(register, 0.0))
+            for register in read:
+                issue = max(issue, ready[register])
             clock = max(clock, issue)
-            for register in written[index]:
-                ready[register] = issue + cost[index]
-        if barrier[stop - 1]:
-            clock += cost[stop - 1]
+            for register in written:
+                ready[register] = issue + cost
+        last = program.steps[stop - 1]
+        if last.row.kind == "barrier":
+            clock += _latency(last, latencies)
         followed += stop - start
-        if followed > _LONGEST_PATH:
+        if followed > LONGEST_PATH:
             break
-    return clock * total / followed if followed else 0.0
+    return clock * path.instructions / followed if followed else 0.0
+
+
+_Instruction: TypeAlias = tuple[tuple[int, ...], tuple[int, ...], float]
+"""The numbers of the registers that an instruction reads and writes, and its latency."""
+
+
+def _decode(
+    step: DecodedInstruction, latencies: Latencies, numbers: dict[str, int]
+) -> _Instruction:
+    """Look up an instruction; registers get numbers as they are met."""
+    read, written = (
+        tuple({numbers.setdefault(name, len(numbers)) for name in names})
+        for names in (registers_read(step), registers_written(step))
+    )
+    return read, written, _latency(step, latencies)
 
 
 def _latency(step: DecodedInstruction, latencies: Latencies) -> float:

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from memlab.device.emulator.isa.address_space import WINDOWS
 from memlab.device.emulator.isa.special_registers import CLOCK_REGISTERS
-from memlab.device.emulator.machine.operands import Operands, value_of
-from memlab.device.emulator.machine.scheduler import Mask
+from memlab.device.emulator.machine.memory import Mask
+from memlab.device.emulator.machine.operands import Operands
 from memlab.device.emulator.program.program import DecodedInstruction, registers_of
 from memlab.device.emulator.ptx.parser import TYPE_BYTES, Vector
 from memlab.device.emulator.sampling.data_dependence import is_bitwise
@@ -68,7 +68,7 @@ class SourceOperands:
 
     def value(self, source: int) -> NDArray[np.int64]:
         """The values of a source in all lanes, as 64-bit integers."""
-        lanes = value_of(self._sources[source])
+        lanes = self._sources[source]()
         return np.broadcast_to(lanes, self._lanes).astype(np.int64)
 
     def keep(self, source: int) -> None:

@@ -18,9 +18,8 @@ from collections.abc import Callable
 import numpy as np
 
 from memlab.device.emulator.isa.special_registers import CLOCK_REGISTERS
-from memlab.device.emulator.machine.binding import Action
-from memlab.device.emulator.machine.observer import ChunkState, Observer, do_nothing
-from memlab.device.emulator.machine.scheduler import Mask
+from memlab.device.emulator.machine.memory import Mask
+from memlab.device.emulator.machine.observer import Action, ChunkState, Observer, do_nothing
 from memlab.device.emulator.machine.threads import BlockBox
 from memlab.device.emulator.program.program import (
     DecodedInstruction,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from memlab.device.emulator.machine.execution_trace import WarpPath
 from memlab.device.emulator.models.critical_path import Latencies, warp_clocks
 from memlab.device.emulator.program import program
 from memlab.device.emulator.ptx import parser
@@ -29,7 +30,7 @@ def clocks(*lines: str, path: list[tuple[int, int]] | None = None) -> float:
     """Follow a warp through instructions, by default from the first to the last."""
     text = HEAD + "".join(f"{line}\n" for line in (*lines, "ret;")) + "}\n"
     loaded = program.load_program(parser.parse_ptx(text), "kernel")
-    return warp_clocks(loaded, path or [(0, len(lines))], LATENCIES)
+    return warp_clocks(loaded, WarpPath.of(path or [(0, len(lines))]), LATENCIES)
 
 
 def test_an_empty_path_takes_no_time() -> None:
