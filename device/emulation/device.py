@@ -184,9 +184,9 @@ def emulate(
     geometry = _cache_geometry(properties, resident.blocks_per_sm, carveout)
     counters = _with_cache_counters(counters, block.stream, active, geometry)
     latencies = _mean_latencies(counters, properties)
-    active_clocks, idle_clocks = (
-        warp_clocks(program, path, latencies) for path in (block.path, block.idle_path)
-    )
+    active_clocks = idle_clocks = warp_clocks(program, block.path, latencies)
+    if block.idle_path is not block.path:
+        idle_clocks = warp_clocks(program, block.idle_path, latencies)
     idle_blocks = max(launch.blocks - active.block_equivalents, 0.0)
     total_clocks = active.block_equivalents * active_clocks + idle_blocks * idle_clocks
     work = time_model.LaunchWork(

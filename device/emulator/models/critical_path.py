@@ -8,7 +8,9 @@ least one clock per instruction.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import TypeAlias
 
 from memlab.device.emulator.machine.execution_trace import LONGEST_PATH, WarpPath
@@ -53,34 +55,37 @@ def warp_clocks(program: Program, path: WarpPath, latencies: Latencies) -> float
     Returns:
         SM clocks from its first instruction to its last.
     """
-    numbers: dict[str, int] = {}  # of registers
-    decoded: dict[tuple[int, int], list[_Instruction]] = {}
-    for start, stop in set(path.ranges):
-        decoded[start, stop] = [
-            _decode(program.steps[index], latencies, numbers) for index in range(start, stop)
-        ]
+    numbers = {"": _BEGIN}  # of registers
+    decoded = {
+        (start, stop): [_decode(step, latencies, numbers) for step in program.steps[start:stop]]
+        for start, stop in set(path.ranges)
+    }
     ready = [0.0] * len(numbers)
     clock, followed = 0.0, 0
     for start, stop in path.ranges:
-        begin, clock = clock, clock + stop - start
+        ready[_BEGIN] = clock
+        issued = [clock + stop - start]
         for read, written, cost in decoded[start, stop]:
-            issue = begin
-            for register in read:
-                issue = max(issue, ready[register])
-            clock = max(clock, issue)
+            issue = max(read(ready))
+            issued.append(issue)
             for register in written:
                 ready[register] = issue + cost
+        clock = max(issued)
         last = program.steps[stop - 1]
         if last.row.kind == "barrier":
-            clock += _latency(last, latencies)
+            clock += latencies.barrier
         followed += stop - start
         if followed > LONGEST_PATH:
             break
     return clock * path.instructions / followed if followed else 0.0
 
 
-_Instruction: TypeAlias = tuple[tuple[int, ...], tuple[int, ...], float]
-"""The numbers of the registers that an instruction reads and writes, and its latency."""
+_BEGIN = 0  # the register in whose place the clock at which a range begins is kept
+
+_Instruction: TypeAlias = tuple[
+    Callable[[Sequence[float]], tuple[float, ...]], tuple[int, ...], float
+]
+"""When an instruction's sources are ready, the registers that it writes, and its latency."""
 
 
 def _decode(
@@ -88,10 +93,10 @@ def _decode(
 ) -> _Instruction:
     """Look up an instruction; registers get numbers as they are met."""
     read, written = (
-        tuple({numbers.setdefault(name, len(numbers)) for name in names})
+        {numbers.setdefault(name, len(numbers)) for name in names}
         for names in (registers_read(step), registers_written(step))
     )
-    return read, written, _latency(step, latencies)
+    return itemgetter(_BEGIN, _BEGIN, *read), tuple(written), _latency(step, latencies)
 
 
 def _latency(step: DecodedInstruction, latencies: Latencies) -> float:
