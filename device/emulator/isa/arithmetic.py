@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from functools import reduce
+from functools import partial, reduce
 from typing import TypeAlias
 
 from memlab.device.emulator.isa.rounding import (
@@ -77,8 +77,9 @@ def rounded_operation(name: str, ptx_type: str, mode: str = "rn") -> Function:
     if name == "sub":
         return lambda a, b: _directed("add", mode, a, -b)
     if (name, ptx_type) == ("fma", "f32"):
-        return lambda *sources: _exact_fma(*sources, "f32", mode)
-    return lambda *sources: _directed(name, mode, *sources)
+        return _exact_fma("f32", mode)
+    directed = partial(_directed, name, mode)
+    return outlined(directed, f"fma.{mode}.f64", F64) if name == "fma" else directed
 
 
 def _through(
@@ -90,32 +91,26 @@ def _through(
     )
 
 
-def _bf16_product(a: Value, b: Value) -> Value:
-    """The product of two bf16 as float32, exact or, where subnormal, rounded to a bf16.
+def _exact_fma(ptx_type: str, mode: str = "rn") -> Function:
+    """`a*b + c` of types up to float32; the product is exact in float64."""
 
-    There all bf16 are multiples of 2^-133, which is the last place of the greater addend.
-    """
-    product, unit = a * b, 1.5 * 2.0**-110
-    small = copy_sign(fused_multiply_add(a, b, unit) - unit, product)
-    return where(absolute(product) < 2.0**-126, small, product)
+    def run(*sources: Value) -> Value:
+        a, b, c = (to_float64(source, ptx_type) for source in sources)
+        return round_sum(a * b, c, ptx_type, mode)
+
+    return run
 
 
 # A sum in float32 has more than twice the bits of a half-precision term, which makes the second
-# rounding harmless (Figueroa, "When is double rounding innocuous?", 1995). So LLVM itself computes
-# f16, but not its fma.
+# rounding harmless (Figueroa, "When is double rounding innocuous?", 1995); a product is exact, but
+# for one of bf16 that either rounding makes zero. So LLVM itself computes f16, but not its fma.
 _OF_HALVES: dict[tuple[str, str], Function] = {
     ("fma", "f16"): _through(to_float32, lambda a, b, c: round_to_odd(a * b, c), "f16"),
     ("add", "bf16"): _through(to_float32, operator.add, "bf16"),
     ("sub", "bf16"): _through(to_float32, operator.sub, "bf16"),
-    ("mul", "bf16"): _through(to_float32, _bf16_product, "bf16"),
-    ("fma", "bf16"): lambda *sources: _exact_fma(*sources, "bf16"),
+    ("mul", "bf16"): _through(to_float32, operator.mul, "bf16"),
+    ("fma", "bf16"): _exact_fma("bf16"),
 }
-
-
-def _exact_fma(a: Value, b: Value, c: Value, ptx_type: str, mode: str = "rn") -> Value:
-    """`a*b + c` of types up to float32; the product is exact in float64."""
-    x, y, z = (to_float64(source, ptx_type) for source in (a, b, c))
-    return round_sum(x * y, z, ptx_type, mode)
 
 
 def _directed(name: str, mode: str, *sources: Value) -> Value:
