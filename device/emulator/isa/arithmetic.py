@@ -45,8 +45,8 @@ from memlab.device.emulator.isa.values import minimum as integer_minimum
 
 Function: TypeAlias = Lowering
 
-NAN_BITS = {"f16": 0x7FFF, "bf16": 0x7FFF, "f32": 0x7FFF_FFFF, "f64": 0x7FF8_0000_0000_0000}
-"""The canonical NaN of each type (PTX ISA, "Floating Point Instructions")."""
+_NAN_BITS = {16: 0x7FFF, 32: 0x7FFF_FFFF, 64: 0x7FF8_0000_0000_0000}
+"""The canonical NaN by the bits of its type (PTX ISA, "Floating Point Instructions")."""
 
 
 # --- The operations in every mode ----------------------------------------------------------
@@ -238,20 +238,20 @@ def with_modifiers(function: Function, ftz: str = "", sat: str = "") -> Function
 # --- Minimum, maximum, sign ----------------------------------------------------------------
 
 
-def canonicalize_nan(value: Value, ptx_type: str) -> Value:
+def canonicalize_nan(value: Value) -> Value:
     """Every NaN replaced by the canonical one."""
-    nan = value.constant(NAN_BITS[ptx_type], value.type.unsigned).bits(value.type)
+    nan = value.constant(_NAN_BITS[value.type.bits], value.type.unsigned).bits(value.type)
     return where(is_nan(value), nan, value)
 
 
-def minimum(a: Value, b: Value, ptx_type: str = "f32", nan: bool = False) -> Value:
+def minimum(a: Value, b: Value, nan: bool = False) -> Value:
     """The lesser; -0 is less than +0. A NaN yields the other value, or with `nan` itself."""
-    return canonicalize_nan(a.call("llvm.minimum" if nan else "llvm.minimumnum", b), ptx_type)
+    return canonicalize_nan(a.call("llvm.minimum" if nan else "llvm.minimumnum", b))
 
 
-def maximum(a: Value, b: Value, ptx_type: str = "f32", nan: bool = False) -> Value:
+def maximum(a: Value, b: Value, nan: bool = False) -> Value:
     """The greater; as `minimum`."""
-    return canonicalize_nan(a.call("llvm.maximum" if nan else "llvm.maximumnum", b), ptx_type)
+    return canonicalize_nan(a.call("llvm.maximum" if nan else "llvm.maximumnum", b))
 
 
 TESTP_FUNCTIONS: dict[str, Function] = {
@@ -304,13 +304,6 @@ def approximate_quotient(a: Value, b: Value) -> Value:
 
 
 # --- Halves and pairs ----------------------------------------------------------------------
-
-
-def on_widened_values(function: Function, ptx_type: str) -> Function:
-    """A function of values, over lanes of bf16 bits seen as float32; other types as they are."""
-    if ptx_type != "bf16":
-        return function
-    return lambda *sources: function(*(to_float32(source, "bf16") for source in sources))
 
 
 def without_rounding(function: Function, ptx_type: str) -> Function:

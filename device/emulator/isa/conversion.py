@@ -85,7 +85,7 @@ def between_floats(to: str, of: str, mode: str) -> Lowering:
 
     def run(a: Value) -> Value:
         result = round_value(to_float32(a, of), to, mode or "rn")
-        return result if to == "bf16" else canonicalize_nan(result, to)
+        return result if to == "bf16" else canonicalize_nan(result)
 
     return run
 

@@ -11,8 +11,6 @@ and correctly rounded sums: proved algorithms using rounding to odd", 2008).
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
-
 from memlab.device.emulator.isa.values import (
     F16,
     F32,
@@ -26,8 +24,6 @@ from memlab.device.emulator.isa.values import (
     sign_bit,
     where,
 )
-
-LaneValues: TypeAlias = Any
 
 _FORMATS = {"f16": F16, "f32": F32, "f64": F64}
 _BF16_NAN = 0x7FFF

@@ -294,8 +294,7 @@ op(
 for name, function in (("min", arithmetic.minimum), ("max", arithmetic.maximum)):
 
     def _extreme(ftz: str, nan: str, number: str, function: Function = function) -> Function:
-        chosen = partial(function, ptx_type=number, nan=bool(nan))
-        return arithmetic.with_modifiers(chosen, ftz)
+        return arithmetic.with_modifiers(partial(function, nan=bool(nan)), ftz)
 
     op(f"{name}{{,.ftz}}{{,.NaN}}.{{f32}}", make=_extreme, to="f32", of="f32 f32")
     op(f"{name}{{}}{{}}.{{f64}}", make=_extreme, to="f64", of="f64 f64")
