@@ -71,15 +71,14 @@ def rounded_operation(name: str, ptx_type: str, mode: str = "rn") -> Function:
         mode: `rn`, `rz`, `rm` or `rp`; for `f16` and `bf16`, `rn`.
     """
     if (name, ptx_type) in _OF_HALVES:
-        return _OF_HALVES[name, ptx_type]
-    if mode == "rn":
+        function = _OF_HALVES[name, ptx_type]
+    elif mode == "rn":
         return _NEAREST[name]
-    if name == "sub":
-        return lambda a, b: _directed("add", mode, a, -b)
-    if (name, ptx_type) == ("fma", "f32"):
-        return _exact_fma("f32", mode)
-    directed = partial(_directed, name, mode)
-    return outlined(directed, f"fma.{mode}.f64", F64) if name == "fma" else directed
+    elif (name, ptx_type) == ("fma", "f32"):
+        function = _exact_fma("f32", mode)
+    else:
+        function = partial(_directed, name, mode)
+    return outlined(function, f"{name}.{mode}.{ptx_type}", element_type(ptx_type))
 
 
 def _through(
@@ -120,10 +119,17 @@ def _directed(name: str, mode: str, *sources: Value) -> Value:
         reduce(operator.and_, map(is_finite, sources)), _ERRORS[name](nearest, *sources), 0.0
     )
     result = round_directed(nearest, error, mode)
-    if mode == "rm" and name in ("add", "fma"):
-        a, b, *c = sources
-        return signed_zero(result, (nearest == 0) & (error == 0), *((a * b, *c) if c else (a, b)))
+    if mode == "rm" and name in _TERMS:
+        return signed_zero(result, (nearest == 0) & (error == 0), *_TERMS[name](*sources))
     return result
+
+
+_TERMS: dict[str, Function] = {
+    "add": lambda a, b: (a, b),
+    "sub": lambda a, b: (a, -b),
+    "fma": lambda a, b, c: (a * b, c),
+}
+"""The terms of the operations that add."""
 
 
 def _sign_of_sum(a: Value, b: Value, c: Value) -> Value:
@@ -191,6 +197,7 @@ def _times_power(value: Value, exponent: Value) -> Value:
 # that overflowed to infinity is too large.
 _ERRORS: dict[str, Function] = {
     "add": lambda r, a, b: fast_two_sum(a, b)[1],
+    "sub": lambda r, a, b: fast_two_sum(a, -b)[1],
     "mul": lambda r, a, b: _sign_of_sum(a, b, -r),
     "fma": _error_of_fma,
     "div": lambda r, a, b: where(b == 0, 0.0, copy_sign(a.constant(1), b) * _sign_of_sum(-r, b, a)),
