@@ -16,16 +16,13 @@ import numpy as np
 from memlab.device.emulator.checks.happens_before import HappensBefore
 from memlab.device.emulator.checks.observations import THREAD_BITS, Lanes, Observations
 from memlab.device.emulator.checks.release_acquire import ReleaseAcquireOrder
-from memlab.device.emulator.machine.operands import Operands, value_of
+from memlab.device.emulator.codegen.stretches import has_member_mask
+from memlab.device.emulator.machine.context import lanes_to_words, words_to_lanes
+from memlab.device.emulator.machine.operands import Operands
 from memlab.device.emulator.machine.partial_barriers import is_partial
 from memlab.device.emulator.machine.scheduler import Scheduler
 from memlab.device.emulator.machine.threads import Threads
-from memlab.device.emulator.machine.warp_synchronization import (
-    ParticipatingLanes,
-    bits_to_lanes,
-    has_member_mask,
-    lanes_to_bits,
-)
+from memlab.device.emulator.machine.warp_synchronization import ParticipatingLanes
 from memlab.device.emulator.program.code_layout import reached_from
 from memlab.device.emulator.program.program import DecodedInstruction
 from memlab.device.emulator.ptx.parser import Immediate, Operand
@@ -90,7 +87,6 @@ class BarrierCheck:
             [step.row.kind == "barrier" and not is_partial(step) for step in steps]
         )
         self._block = np.arange(threads.lanes) // threads.grid.padded_threads
-        self._live = threads.alive.copy()
         self._place = np.full(threads.lanes, -1, np.int64)  # the step where a lane waits or ended
         self._last_branch = np.full(threads.lanes, -1, np.int64)  # the step of the last branch
         self._diverted_to = np.full(threads.lanes, -1, np.int64)  # the reported wrong collective
@@ -109,17 +105,15 @@ class BarrierCheck:
             if has_member_mask(step)
         }
 
-    def record_branch(self, step: int, lanes: Lanes | None) -> None:
-        """Note that lanes, as a mask, take a branch; None for all lanes of the chunk."""
-        self._last_branch[slice(None) if lanes is None else lanes] = step
+    def record_branch(self, step: int, lanes: Lanes) -> None:
+        """Note that lanes, as a mask, take a branch."""
+        self._last_branch[lanes] = step
 
-    def record_exit(self, step: int, lanes: Lanes | None) -> None:
+    def record_exit(self, step: int, lanes: Lanes) -> None:
         """Note that lanes exit; if a branch led straight to the exit, the place is the branch."""
-        chosen = slice(None) if lanes is None else lanes
-        branches = self._last_branch[chosen]
+        branches = self._last_branch[lanes]
         last = min(step, len(self._steps) - 1)
-        self._place[chosen] = np.where(self._targets[branches] == step, branches, last)
-        self._live[chosen] = False
+        self._place[lanes] = np.where(self._targets[branches] == step, branches, last)
 
     def passes(self, step: int, lanes: Lanes) -> bool:
         """Whether lanes, as a mask, need not wait at a `__syncwarp` since all members are there."""
@@ -145,27 +139,27 @@ class BarrierCheck:
         self.faulty[:] = False
         masks = np.full(len(lanes), 0xFFFF_FFFF, np.uint32)
         if step in self._masks:
-            masks[:] = value_of(self._masks[step])
+            masks[:] = self._masks[step]()
         for mask in np.unique(masks[lanes]):
             executing = lanes & (masks == mask)
-            bits = lanes_to_bits(executing)
-            participating = lanes_to_bits(self.participants.active(executing))
+            bits = lanes_to_words(executing)
+            participating = lanes_to_words(self.participants.active(executing))
             absent = np.where(bits != 0, mask & ~participating, np.uint32(0))
-            missing = absent & lanes_to_bits(self._live)
+            missing = absent & lanes_to_words(self.schedule.live)
             self._place[executing] = step
-            unnamed = np.flatnonzero(bits_to_lanes(bits & ~mask))
+            unnamed = np.flatnonzero(words_to_lanes(bits & ~mask))
             if unnamed.size:
                 self.faulty[unnamed] = True
                 self._report("invalid mask", unnamed, _NO_LANES, unnamed.size)
             if (self._diverted_to[executing] == step).any():
                 # The absent lanes executed without these before, which was reported.
-                self.faulty |= bits_to_lanes(absent)
+                self.faulty |= words_to_lanes(absent)
             if missing.any():
-                self._report_missing(step, executing, bits_to_lanes(missing))
+                self._report_missing(step, executing, words_to_lanes(missing))
 
     def exit_steps(self, lanes: Lanes, steps: Lanes) -> Lanes:
         """The steps at which lanes exited; for lanes that have not, the given steps."""
-        return np.where(self._live[lanes], steps, self._place[lanes])
+        return np.where(self.schedule.live[lanes], steps, self._place[lanes])
 
     def _report_missing(self, step: int, executing: Lanes, missing: Lanes) -> None:
         """Report missing lanes, as a mask, that wait for a warp again before they exit."""
@@ -207,7 +201,7 @@ class BarrierCheck:
                 for step in reached
                 if has_member_mask(self._steps[step]) or is_warp_barrier(self._steps[step])
             }
-        named = np.bitwise_or.reduce(lanes_to_bits(executing))
+        named = np.bitwise_or.reduce(lanes_to_words(executing))
         for step, mask in self._masked_steps_from[place].items():
             if not isinstance(mask, Immediate) or mask.bits & int(named):
                 return step
@@ -238,7 +232,7 @@ class BarrierCheck:
         """The lanes at a `__syncwarp` whose members all wait with the same mask, by the mask."""
         complete = []
         for mask, at_mask in self._waiting_by_mask(waiting):
-            missing = mask & lanes_to_bits(self._live) & ~lanes_to_bits(at_mask)
+            missing = mask & lanes_to_words(self.schedule.live) & ~lanes_to_words(at_mask)
             opened = at_mask & np.repeat(missing == 0, WARP_SIZE)
             if opened.any():
                 complete.append((mask, opened))
@@ -277,7 +271,7 @@ class BarrierCheck:
 
     def _open_block(self, block: int, waiting: Lanes) -> Lanes | None:
         """Open a barrier of the block that all its threads have reached; None if there is none."""
-        live = self._live & (self._block == block)
+        live = self.schedule.live & (self._block == block)
         numbers, counts = self._barrier_numbers(waiting)
         for number in np.unique(numbers[numbers >= 0]).tolist():
             arrived = numbers == number
@@ -306,9 +300,9 @@ class BarrierCheck:
         group = waiting & (self._place == step)
         if is_warp_barrier(self._steps[step]):
             for mask, lanes in self._waiting_by_mask(group):
-                missing = mask & lanes_to_bits(self._live) & ~lanes_to_bits(lanes)
+                missing = mask & lanes_to_words(self.schedule.live) & ~lanes_to_words(lanes)
                 absent = np.flatnonzero(
-                    bits_to_lanes(missing) & np.repeat(lanes_to_bits(lanes) != 0, WARP_SIZE)
+                    words_to_lanes(missing) & np.repeat(lanes_to_words(lanes) != 0, WARP_SIZE)
                 )
                 incomplete = np.flatnonzero(lanes & np.repeat(missing != 0, WARP_SIZE))
                 self._report("invalid mask", incomplete, absent, absent.size)
@@ -319,7 +313,7 @@ class BarrierCheck:
         if expected:  # a barrier with a count may be waited for at several instructions
             group = numbers == numbers[group][0]
         outside = (self._block == block) & self._threads.alive & ~group
-        absent, kind = np.flatnonzero(outside & self._live), "divergent barrier"
+        absent, kind = np.flatnonzero(outside & self.schedule.live), "divergent barrier"
         if not absent.size:
             absent, kind = np.flatnonzero(outside), "barrier not reached"
         lacking = expected - self._count_arrived(group) if expected else absent.size
@@ -333,7 +327,7 @@ class BarrierCheck:
 
         Lanes of a warp that have exited, or are no threads, count as arrived.
         """
-        missing = (self._live & ~arrived).reshape(-1, WARP_SIZE)
+        missing = (self.schedule.live & ~arrived).reshape(-1, WARP_SIZE)
         warps = arrived.reshape(-1, WARP_SIZE).any(axis=1)
         return int(np.count_nonzero(~missing[warps]))
 
@@ -350,7 +344,7 @@ class BarrierCheck:
         return numbers, counts
 
     def _value(self, step: int, operand: int) -> Lanes:
-        return np.broadcast_to(value_of(self._sources[step][operand]), len(self._place))
+        return np.broadcast_to(self._sources[step][operand](), len(self._place))
 
     # --- Order after a barrier -----------------------------------------------------------------
 

@@ -7,7 +7,6 @@ found: a load gives them 0, and their stores are lost.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,11 +28,16 @@ from memlab.device.emulator.checks.races import RaceCheck
 from memlab.device.emulator.checks.release_acquire import ReleaseAcquireOrder
 from memlab.device.emulator.checks.undefined_values import UndefinedShuffleValues, is_shuffle
 from memlab.device.emulator.checks.watched_accesses import AccessChecks, AccessWatcher
+from memlab.device.emulator.checks.watched_instructions import find_watched_instructions
 from memlab.device.emulator.isa import macros
-from memlab.device.emulator.machine.address_resolution import MemoryInstruction, ResolvedAddresses
-from memlab.device.emulator.machine.binding import Action
+from memlab.device.emulator.machine.access_watch import MemoryInstruction, ResolvedAddresses
 from memlab.device.emulator.machine.memory import GlobalMemory
-from memlab.device.emulator.machine.observer import ChunkState, ExecutionPolicy, do_nothing
+from memlab.device.emulator.machine.observer import (
+    Action,
+    ChunkState,
+    ExecutionPolicy,
+    do_nothing,
+)
 from memlab.device.emulator.machine.partial_barriers import is_partial
 from memlab.device.emulator.machine.scheduler import BarrierRelease, Scheduler
 from memlab.device.emulator.machine.threads import Grid
@@ -45,8 +49,6 @@ from memlab.kernels.launch import Dim3
 
 class Checker(ExecutionPolicy):
     """The four tools over one launch, chunk after chunk."""
-
-    counts_accesses: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -70,6 +72,7 @@ class Checker(ExecutionPolicy):
             tools: The tools to check with.
         """
         self._program, self._selected_tools = program, tools
+        self._watched = find_watched_instructions(program, tools)
         self._global_bytes = global_memory.data.size
         lines = [step.instruction.source_line for step in program.steps]
         self._observations = Observations(
@@ -118,6 +121,10 @@ class Checker(ExecutionPolicy):
 
     # --- Hooks of the observer ---------------------------------------------------------------
 
+    def watched_instructions(self, program: Program) -> Collection[int]:
+        """The accesses to memory, and what the selected tools follow besides."""
+        return self._watched
+
     def chunk_started(self, chunk: ChunkState) -> None:
         """Take the blocks that run next."""
         super().chunk_started(chunk)
@@ -164,7 +171,7 @@ class Checker(ExecutionPolicy):
                 f"the checks do not follow {step.row.opcode}, in line "
                 f"{step.instruction.source_line}: put bar.sync in its place"
             )
-        if barriers.is_warp_collective(step):
+        if "synccheck" in self._selected_tools and barriers.is_warp_collective(step):
             action = self._watch_collective(index, action)
         return action if self._undefined is None else self._undefined.follow(index, step, action)
 
@@ -177,17 +184,17 @@ class Checker(ExecutionPolicy):
         instruction: MemoryInstruction,
         addresses: ResolvedAddresses,
         offset: int,
-        mask: Lanes | None,
+        mask: Lanes,
     ) -> None:
         """Tell the tools of an access by permitted lanes."""
         self._accesses.memory_accessed(instruction, addresses, offset, mask)
 
-    def guard_read(self, predicate: str, mask: Lanes | None) -> None:
+    def guard_read(self, predicate: str, mask: Lanes) -> None:
         """Lanes decide by a predicate which way they go: it must be defined."""
         if self._undefined is not None:
             self._undefined.use((predicate,), mask)
 
-    def control_transferred(self, index: int, mask: Lanes | None) -> None:
+    def control_transferred(self, index: int, mask: Lanes) -> None:
         """Lanes take a branch or exit, or reach the end of the program."""
         steps = self._program.steps
         if index < len(steps) and steps[index].row.kind == "branch":
@@ -195,9 +202,9 @@ class Checker(ExecutionPolicy):
         else:
             self._barriers.record_exit(index, mask)
 
-    def trap_reached(self, index: int, mask: Lanes | None) -> None:
+    def trap_reached(self, index: int, mask: Lanes) -> None:
         """Lanes stop the kernel; nothing else runs then."""
-        threads = self._numbers[self._active(mask)]
+        threads = self._numbers[mask]
         nowhere = np.zeros(len(threads), np.int64)
         self._observations.add("memcheck", "trap", "", nowhere, index, threads)
 
@@ -216,29 +223,29 @@ class Checker(ExecutionPolicy):
             return do_nothing
         if memory_order.is_fence(step):
             scope = memory_order.scope_of(step)
-            return lambda mask: races.fence(self._active(mask), scope)
+            return lambda mask: races.fence(mask, scope)
         if opcode == "cp.async.commit_group":
-            return lambda mask: races.copies.commit(self._active(mask))
+            return races.copies.commit
         if opcode.startswith("cp.async.wait"):
             pending_groups = None
             if opcode == "cp.async.wait_group":
                 (count,) = step.instruction.operands
                 assert isinstance(count, Immediate)
                 pending_groups = count.bits
-            return lambda mask: races.wait(self._active(mask), pending_groups)
+            return lambda mask: races.wait(mask, pending_groups)
         return do_nothing
 
-    def may_pass(self, index: int, mask: Lanes | None) -> bool:
+    def may_pass(self, index: int, mask: Lanes) -> bool:
         """Whether all the lanes that a `__syncwarp` names have reached it."""
-        return self._barriers.passes(index, self._active(mask))
+        return self._barriers.passes(index, mask)
 
     def permitted_lanes(
         self,
         instruction: MemoryInstruction,
         addresses: ResolvedAddresses,
         offset: int,
-        mask: Lanes | None,
-    ) -> Lanes | None:
+        mask: Lanes,
+    ) -> Lanes:
         """The lanes whose access is inside its array, aligned and allowed; others are reported."""
         return self._accesses.permitted_lanes(instruction, addresses, offset, mask)
 
@@ -281,14 +288,11 @@ class Checker(ExecutionPolicy):
     def _watch_collective(self, index: int, action: Action) -> Action:
         """Check which lanes execute an instruction of their warp together."""
 
-        def run(mask: Lanes | None) -> None:
-            self._barriers.together(index, self._active(mask))
+        def run(mask: Lanes) -> None:
+            self._barriers.together(index, mask)
             action(mask)
 
         return run
-
-    def _active(self, mask: Lanes | None) -> Lanes:
-        return self._threads.alive if mask is None else mask
 
 
 def _narrowest_access_bytes(program: Program, space: str) -> int:

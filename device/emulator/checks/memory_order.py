@@ -69,6 +69,11 @@ def is_fence(step: DecodedInstruction) -> bool:
     return name == "membar" or step.row.opcode in ("fence", "fence.sc")
 
 
+def orders_accesses(step: DecodedInstruction) -> bool:
+    """Whether an instruction only orders accesses: a fence, or the wait for asynchronous copies."""
+    return is_fence(step) or step.row.opcode.startswith(("cp.async.commit", "cp.async.wait"))
+
+
 def scope_of(step: DecodedInstruction) -> int:
     """The scope of a fence or a release; `__threadfence_block` has the block's."""
     return BLOCK_SCOPE if "cta" in step.instruction.opcode.split(".") else DEVICE_SCOPE

@@ -8,7 +8,7 @@ or decides an address or a branch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -16,8 +16,8 @@ import numpy as np
 from memlab.device.emulator.checks.barriers import BarrierCheck
 from memlab.device.emulator.checks.observations import Lanes, Observations
 from memlab.device.emulator.isa import warp
-from memlab.device.emulator.machine.binding import Action
-from memlab.device.emulator.machine.operands import Operands, Source, value_of
+from memlab.device.emulator.machine.observer import Action
+from memlab.device.emulator.machine.operands import Operands, Source
 from memlab.device.emulator.machine.threads import Threads
 from memlab.device.emulator.program.program import (
     DecodedInstruction,
@@ -40,6 +40,22 @@ _VISIBLE_SPACES = ("global", "shared", "generic")
 def is_shuffle(step: DecodedInstruction) -> bool:
     """Whether an instruction is a shuffle (`__shfl_sync` and its variants)."""
     return step.row.opcode.startswith("shfl.sync.")
+
+
+def find_uses_of_shuffles(steps: Sequence[DecodedInstruction]) -> Iterator[int]:
+    """The instructions that read or overwrite a register that a shuffle's result may reach."""
+    reached: set[str] = set()
+    grows = any(map(is_shuffle, steps))
+    while grows:
+        before = len(reached)
+        for step in steps:
+            hands_on = step.row.kind == "lanes" and not reached.isdisjoint(registers_read(step))
+            if hands_on or is_shuffle(step):
+                reached.update(registers_written(step))
+        grows = len(reached) > before
+    for index, step in enumerate(steps):
+        if not reached.isdisjoint((*registers_read(step), *registers_written(step))):
+            yield index
 
 
 class UndefinedShuffleValues:
@@ -72,7 +88,7 @@ class UndefinedShuffleValues:
         marks_of = self._propagation_rule(step)
         used = self._used(step)
 
-        def run(mask: Lanes | None) -> None:
+        def run(mask: Lanes) -> None:
             if not self._marks:
                 action(mask)
                 return
@@ -85,13 +101,12 @@ class UndefinedShuffleValues:
 
         return run
 
-    def use(self, registers: Collection[str], mask: Lanes | None) -> None:
-        """Report undefined values in registers that lanes, None for all, use visibly."""
+    def use(self, registers: Collection[str], mask: Lanes) -> None:
+        """Report undefined values in registers that lanes, as a mask, use visibly."""
         marks = self._marks_of(registers)
         if marks is None:
             return
-        lanes = self._threads.alive if mask is None else mask
-        users = np.flatnonzero(lanes & (marks != _DEFINED) & (marks != self._reported))
+        users = np.flatnonzero(mask & (marks != _DEFINED) & (marks != self._reported))
         self._reported[users] = marks[users]
         reads, source = np.divmod(marks[users], WARP_SIZE)
         steps, reader = np.divmod(reads, self._lanes)
@@ -125,15 +140,14 @@ class UndefinedShuffleValues:
         lanes = np.arange(self._lanes).reshape(shape)
         self._shuffle_inputs[index] = names
 
-        def lanes_of(source: Source) -> Lanes:
-            return np.broadcast_to(value_of(source), self._lanes).reshape(shape)
+        def lanes_of(values: Lanes) -> Lanes:
+            return np.broadcast_to(values, self._lanes).reshape(shape)
 
-        def run(mask: Lanes | None) -> None:
+        def run(mask: Lanes) -> None:
             participating = self._barriers.participants
-            alive = self._threads.alive if mask is None else mask
-            active = participating.active(alive).reshape(shape)
-            where = [lanes_of(source) for source in participating.sources[1:] or (b, c, members)]
-            source, takes_part = _shuffle_sources(mode, active, *where)
+            active = participating.active(mask).reshape(shape)
+            controls = participating.sources[1:] or [read() for read in (b, c, members)]
+            source, takes_part = _shuffle_sources(mode, active, *map(lanes_of, controls))
             if decides:
                 self.use(decides, mask)
             held = self._reconverged_marks() if participating.groups else self._marks_of(names)
@@ -198,7 +212,7 @@ class UndefinedShuffleValues:
             if all(mark is None for mark in marks):
                 return None
             first, second, decides = (_DEFINED if mark is None else mark for mark in marks)
-            chosen = np.where(value_of(predicate), first, second)
+            chosen = np.where(predicate(), first, second)
             return np.asarray(np.minimum(chosen, decides))
 
         return rule
@@ -213,7 +227,7 @@ class UndefinedShuffleValues:
             if marks is None:
                 return None
             for number, source in sources.items():
-                value, own_marks = value_of(source), self._marks_of(names[number])
+                value, own_marks = source(), self._marks_of(names[number])
                 zero = np.zeros((), value.dtype)
                 decides = value == (~zero if is_or else zero)
                 if own_marks is not None:
@@ -239,14 +253,13 @@ class UndefinedShuffleValues:
         marks = [self._marks[name] for name in registers if name in self._marks]
         return np.minimum.reduce(marks) if marks else None
 
-    def _set(self, name: str, marks: UndefinedMarks | None, mask: Lanes | None) -> None:
+    def _set(self, name: str, marks: UndefinedMarks | None, mask: Lanes) -> None:
         """Set a register's marks in the lanes of a mask."""
         old = self._marks.pop(name, None)
         if marks is None and old is None:
             return
-        lanes = self._threads.alive if mask is None else mask
         new = _DEFINED if marks is None else marks
-        now = np.where(lanes, new, _DEFINED if old is None else old)
+        now = np.where(mask, new, _DEFINED if old is None else old)
         if (now != _DEFINED).any():
             self._marks[name] = now
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-import numpy as np
-
 from memlab.device.emulator.checks.observations import Lanes
 from memlab.device.emulator.checks.touched_units import TouchedUnits
 from memlab.device.emulator.machine.memory import Segment
@@ -45,9 +43,8 @@ class AccessFootprint:
 class FootprintCache:
     """The footprints of earlier accesses of all lanes of a chunk."""
 
-    def __init__(self, lanes: int) -> None:
-        """Begin a chunk of lanes."""
-        self._lanes = lanes
+    def __init__(self) -> None:
+        """Begin a chunk."""
         self._by_distances: dict[tuple[str, int, bytes], AccessFootprint] = {}
         self._by_base: dict[AddressBase, tuple[int, AccessFootprint, int]] = {}
 
@@ -59,15 +56,14 @@ class FootprintCache:
         Args:
             base: The base of the addresses.
             version: How often the base register has been written.
-            start: The value of the base, one for all lanes or one per lane.
+            start: The value of the base in each lane, shape (lanes,).
         """
         if base not in self._by_base or self._by_base[base][0] != version:
             space, size, _ = base
-            address = np.broadcast_to(start, self._lanes).astype(np.int64)
-            located = self._by_distances.get(_key(space, size, address))
+            located = self._by_distances.get(_key(space, size, start))
             if located is None:
                 return None
-            self._by_base[base] = version, located, int(address[0] - located.address[0])
+            self._by_base[base] = version, located, int(start[0] - located.address[0])
         _, located, moved = self._by_base[base]
         return located, moved
 

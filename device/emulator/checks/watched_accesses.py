@@ -14,8 +14,7 @@ from memlab.device.emulator.checks.observations import Lanes
 from memlab.device.emulator.checks.races import RaceCheck
 from memlab.device.emulator.checks.touched_units import gather_touched_units
 from memlab.device.emulator.checks.unit_cache import AccessFootprint, FootprintCache
-from memlab.device.emulator.machine.address_resolution import MemoryInstruction, ResolvedAddresses
-from memlab.device.emulator.machine.operands import value_of
+from memlab.device.emulator.machine.access_watch import MemoryInstruction, ResolvedAddresses
 from memlab.device.emulator.machine.threads import Threads
 
 
@@ -54,16 +53,15 @@ class AccessWatcher:
         """
         self._tools, self._threads, self._numbers = tools, threads, numbers
         self._scratch = scratch
-        self._lanes = np.arange(threads.lanes)
-        self._footprints = FootprintCache(threads.lanes)
+        self._footprints = FootprintCache()
 
     def permitted_lanes(
         self,
         instruction: MemoryInstruction,
         addresses: ResolvedAddresses,
         offset: int,
-        mask: Lanes | None,
-    ) -> Lanes | None:
+        mask: Lanes,
+    ) -> Lanes:
         """The lanes that may carry out an access; `mask` itself where all of them may."""
         segment, size, load = addresses.segment, instruction.size, instruction.kind == "load"
         bounds = self._tools.bounds
@@ -73,8 +71,8 @@ class AccessWatcher:
         return bounds.permitted_lanes(
             instruction.index,
             segment,
-            self._full_address(addresses) + offset,
-            self._threads.alive if mask is None else mask,
+            addresses.address + offset,
+            mask,
             self._numbers,
             size,
             load,
@@ -85,39 +83,35 @@ class AccessWatcher:
         instruction: MemoryInstruction,
         addresses: ResolvedAddresses,
         offset: int,
-        mask: Lanes | None,
+        mask: Lanes,
     ) -> None:
         """Tell the tools of an access by permitted lanes."""
         if addresses.segment.name not in self._tools.unit_bytes:
             return
         base = addresses.segment.name, instruction.size, addresses.base_name
-        if mask is None and addresses.version is not None:
+        everywhere = bool(mask.all())
+        if everywhere:
             known = self._footprints.find(base, addresses.version, addresses.address)
             if known is not None:
                 footprint, moved = known
                 self._notify_tools(instruction, footprint, moved + offset)
                 return
         footprint = self._footprint(addresses, offset, mask, instruction.size)
-        if mask is None:
+        if everywhere:
             self._footprints.keep(instruction.size, footprint)
         self._notify_tools(instruction, footprint, 0)
 
-    def _full_address(self, addresses: ResolvedAddresses) -> Lanes:
-        return np.broadcast_to(addresses.address, self._threads.lanes).astype(np.int64)
-
     def _footprint(
-        self, addresses: ResolvedAddresses, offset: int, mask: Lanes | None, size: int
+        self, addresses: ResolvedAddresses, offset: int, mask: Lanes, size: int
     ) -> AccessFootprint:
-        """Work out what the lanes of a mask, None for all, touch."""
+        """Work out what the lanes of a mask touch."""
         segment = addresses.segment
-        address = self._full_address(addresses) + offset
+        address = addresses.address + offset
         position = address - segment.origin
         if segment.lane_base is not None:
             position = position + segment.lane_base
-        lanes, threads = self._lanes, self._numbers
-        if mask is not None:
-            lanes = np.flatnonzero(mask)
-            threads, address, position = threads[lanes], address[mask], position[mask]
+        lanes = np.flatnonzero(mask)
+        threads, address, position = self._numbers[lanes], address[mask], position[mask]
         unit_bytes, scratch = self._tools.unit_bytes[segment.name], self._scratch[segment.name]
         id_shifts = () if self._tools.races is None else self._tools.races.id_shifts
         units = units_of(position, size, unit_bytes)
@@ -133,9 +127,7 @@ class AccessWatcher:
 
         def values() -> Lanes:
             lanes, count = footprint.lanes, self._threads.lanes
-            stored = [
-                np.broadcast_to(value_of(source), count)[lanes] for source in instruction.sources
-            ]
+            stored = [np.broadcast_to(source(), count)[lanes] for source in instruction.sources]
             return np.ascontiguousarray(np.stack(stored, axis=1)).view(np.uint8)
 
         access = MemoryAccess(

@@ -141,7 +141,7 @@ STRETCH = np.dtype(
         ("next", "i8"),  # the slot at `stop`
         ("target", "i8"),  # the slot of a branch's target
         ("kind", "i8"),
-        ("guard", "i8"),  # where the guard lies in a frame; -1 for none
+        ("guard", "i8"),  # where the guard of the first instruction lies in a frame; -1 for none
         ("negated", "i8"),
         ("order", "i8"),  # place in the order in which groups run
         ("clock", "i8"),  # what it adds to the clock

@@ -233,14 +233,14 @@ def _slots(
         if step is None:
             continue
         record["next"] = numbers[max(stop, start + 1)]
+        if step.instruction.guard is not None:
+            record["guard"] = layout.offsets[step.instruction.guard]
+            record["negated"] = step.instruction.guard_negated
         if kind == "code":
             record["code"] = library.addresses[f"stretch{start}"]
             record["clock"] = _CLOCK_STEP * reads_clock(step)
             record["waits"] = waits_for_members(step)
             continue
-        if step.instruction.guard is not None:
-            record["guard"] = layout.offsets[step.instruction.guard]
-            record["negated"] = step.instruction.guard_negated
         if kind == "branch":
             record["target"] = numbers[step.target]
             record["polls"] = step.target <= start and step.target in loops

@@ -29,6 +29,7 @@ Words = NDArray[np.uint32]
 
 _ALIGNMENT_BYTES = 64
 _VERSION_BITS = 40  # a chunk meets far fewer patterns in its time
+_AT_PYTHON = STRETCH_KINDS.index("python")
 
 
 class PatternTable:
@@ -134,8 +135,15 @@ class ChunkContext:
         """
         for index in indices:
             slot = self._slots[self._native.slot_at[index]]
-            if slot["code"]:
-                slot["code"], slot["kind"] = 0, STRETCH_KINDS.index("python")
+            slot["code"], slot["kind"] = 0, _AT_PYTHON
+
+    def transfer_here(self) -> int:
+        """Execute the instruction of control, at the running group's slot, that has interrupted."""
+        slot = self["slot"]
+        self._slots[slot]["kind"] = self._native.slots[slot]["kind"]
+        status = self.call("transfer")
+        self._slots[slot]["kind"] = _AT_PYTHON
+        return status
 
     def point(self, name: str, array: NDArray[Any]) -> None:
         """Let a field of the record point to an array, which is kept."""

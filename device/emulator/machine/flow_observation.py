@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from memlab.device.emulator.codegen.program_code import NativeProgram
 from memlab.device.emulator.codegen.stretches import CONTROL_KINDS
@@ -37,25 +37,34 @@ class FlowObservation:
             return
         context, steps = self._context, self._native.program.steps
         counter, slot = self._scheduler.counter, self._native.slots[context["slot"]]
+        is_control = counter == len(steps) or steps[counter].row.kind in CONTROL_KINDS
+        if counter < len(steps):
+            joins = int(slot["next"]) == context["limit"]
+            self.executed(counter, max(int(slot["stop"]), counter + 1), ends=is_control or joins)
+        if is_control:
+            self.control_reached(self._observers)
+
+    def control_reached(self, observers: Collection[Observer]) -> None:
+        """The running group is at an instruction of control, or at the program's end."""
+        context, steps, counter = self._context, self._native.program.steps, self._scheduler.counter
         if counter == len(steps):
-            self._tell_transfer(counter, self._scheduler.running)
+            mask = self._scheduler.running
+            for observer in observers:
+                observer.control_transferred(counter, mask)
             return
-        step = steps[counter]
-        is_control = step.row.kind in CONTROL_KINDS
-        joins = int(slot["next"]) == context["limit"]
-        self.executed(counter, max(int(slot["stop"]), counter + 1), ends=is_control or joins)
-        if not is_control:
-            return
+        step, slot = steps[counter], self._native.slots[context["slot"]]
         if step.instruction.guard is not None:
             mask = self._scheduler.running
-            for observer in self._observers:
+            for observer in observers:
                 observer.guard_read(step.instruction.guard, mask)
         taken = context.call("evaluate_guard")
         # Lanes that exit go on here together, apart from the others; a polling loop tells itself.
         whole = taken == context["lanes_running"]
         branches = step.row.kind == "branch" and taken and not slot["polls"]
         if branches or (step.row.kind == "exit" and whole):
-            self._tell_transfer(counter, words_to_lanes(context.taken))
+            mask = words_to_lanes(context.taken)
+            for observer in observers:
+                observer.control_transferred(counter, mask)
 
     def executed(self, start: int, stop: int, *, ends: bool) -> None:
         """The running group executed instructions; `ends` if it does not simply go on behind."""
@@ -69,7 +78,3 @@ class FlowObservation:
             for observer in self._observers:
                 observer.range_executed(*self._range)
             self._range = None
-
-    def _tell_transfer(self, index: int, mask: Mask) -> None:
-        for observer in self._observers:
-            observer.control_transferred(index, mask)

@@ -16,7 +16,11 @@ from numpy.typing import NDArray
 from memlab.device.emulator.codegen.layout import SPACES
 from memlab.device.emulator.codegen.program_code import native_program
 from memlab.device.emulator.codegen.schedule_code import Status
-from memlab.device.emulator.codegen.stretches import INTERPRETED_KINDS, waits_for_members
+from memlab.device.emulator.codegen.stretches import (
+    CONTROL_KINDS,
+    INTERPRETED_KINDS,
+    waits_for_members,
+)
 from memlab.device.emulator.machine import printf
 from memlab.device.emulator.machine.access_watch import AccessWatch
 from memlab.device.emulator.machine.collective import execute_collective
@@ -142,7 +146,8 @@ class Chunk:
         self._flow = FlowObservation(self._native, self._context, self._scheduler, self._observers)
         self._may_wait: set[int] = set()
         watch = AccessWatch(chunk, self._policy, self._observers)
-        self._actions = {index: self._bind(index, watch) for index in sorted(watched)}
+        executed = [index for index in sorted(watched) if not self._is_control(index)]
+        self._actions = {index: self._bind(index, watch) for index in executed}
         self._context.interrupt_at(sorted(watched))
 
     def run(self) -> Tally:
@@ -236,6 +241,12 @@ class Chunk:
         """Execute an instruction that is rare, or that observers watch."""
         scheduler, context = self._scheduler, self._context
         counter, mask = scheduler.counter, scheduler.running
+        if self._is_control(counter):
+            self._flow.control_reached([o for o in self._observers if not o.observes_flow])
+            status = Status(context.transfer_here())
+            return status if status == Status.RUNNING else self._resolve(status)
+        if counter in self._may_wait:
+            return self._wait_here(counter, mask)
         step, watched = self.program.steps[counter], self._actions.get(counter)
         if watched is not None and waits_for_members(step):
             lacking = (context.mask != 0) & (context.live & ~context.mask != 0)
@@ -245,21 +256,39 @@ class Chunk:
         chosen = self._guarded_lanes(counter, step, mask)
         if chosen.any():
             (watched or self._interpreted(counter, step))(chosen)
-        if counter in self._may_wait and not self._policy.may_pass(counter, mask):
-            self._flow.executed(counter, counter + 1, ends=True)
-            scheduler.note_progress()
-            following = int(self._native.slots[context["slot"]]["next"])
-            return scheduler.continue_with(Status(context.call("park", following)))
         return Status(context.call("proceed"))
+
+    def _wait_here(self, counter: int, mask: Mask) -> Status:
+        """Execute an instruction at which the policy may let lanes wait."""
+        scheduler, context = self._scheduler, self._context
+        guard = self.program.steps[counter].instruction.guard
+        slot = context["slot"]
+        following = int(self._native.slots[slot]["next"])
+        if guard is not None:
+            for observer in self._observers:
+                observer.guard_read(guard, mask)
+            count = context.call("evaluate_guard")
+            if 0 < count < context["lanes_running"]:
+                return Status(context.call("split", slot, following))
+            if not count:
+                return Status(context.call("proceed"))
+        if self._policy.may_pass(counter, mask):
+            return Status(context.call("proceed"))
+        self._flow.executed(counter, counter + 1, ends=True)
+        scheduler.note_progress()
+        return scheduler.continue_with(Status(context.call("park", following)))
+
+    def _is_control(self, index: int) -> bool:
+        steps = self.program.steps
+        return index == len(steps) or steps[index].row.kind in CONTROL_KINDS
 
     def _guarded_lanes(self, index: int, step: DecodedInstruction, mask: Mask) -> Mask:
         """The lanes whose guard holds; the others are counted as switched off."""
         if step.instruction.guard is None:
             return mask
-        guard = self._operands.register(step.instruction.guard)
-        chosen = mask & (~guard if step.instruction.guard_negated else guard)
-        self._context.lanes_off[index] += np.count_nonzero(mask) - np.count_nonzero(chosen)
-        return chosen
+        count = self._context.call("evaluate_guard")
+        self._context.lanes_off[index] += self._context["lanes_running"] - count
+        return words_to_lanes(self._context.taken)
 
     def _bind(self, index: int, watch: AccessWatch) -> Action:
         """The action of an instruction that observers watch."""

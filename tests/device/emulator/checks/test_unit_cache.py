@@ -23,7 +23,7 @@ def footprint(address: Any) -> AccessFootprint:
 
 
 def test_a_shifted_access_has_the_footprint_and_its_distance() -> None:
-    cache, kept = FootprintCache(LANES), footprint(4 * EVERY + 100)
+    cache, kept = FootprintCache(), footprint(4 * EVERY + 100)
     cache.keep(4, kept)
 
     assert cache.find(("shared", 4, "%a"), 0, 4 * EVERY + 164) == (kept, 64)
@@ -32,27 +32,27 @@ def test_a_shifted_access_has_the_footprint_and_its_distance() -> None:
         ("global", 4, 4 * EVERY),
         ("shared", 8, 4 * EVERY),
         ("shared", 4, 8 * EVERY),
-        ("shared", 4, np.array(100)),
+        ("shared", 4, np.full(LANES, 100)),
     ):
         assert cache.find((space, size, "%c"), 0, address) is None
 
 
 def test_every_lane_counts() -> None:
     for lane in range(LANES):
-        cache, other = FootprintCache(LANES), 4 * EVERY
+        cache, other = FootprintCache(), 4 * EVERY
         cache.keep(4, footprint(4 * EVERY))
         other[lane] += 4
         assert cache.find(("shared", 4, "%a"), 0, other) is None
 
 
 def test_one_address_serves_all_lanes() -> None:
-    cache, kept = FootprintCache(LANES), footprint(np.full(LANES, 8))
+    cache, kept = FootprintCache(), footprint(np.full(LANES, 8))
     cache.keep(4, kept)
-    assert cache.find(("shared", 4, "%a"), 0, np.array(24)) == (kept, 16)
+    assert cache.find(("shared", 4, "%a"), 0, np.full(LANES, 24)) == (kept, 16)
 
 
 def test_a_base_is_looked_up_again_once_it_was_written() -> None:
-    cache, kept = FootprintCache(LANES), footprint(4 * EVERY)
+    cache, kept = FootprintCache(), footprint(4 * EVERY)
     cache.keep(4, kept)
     base = ("shared", 4, "%a")
     assert cache.find(base, 0, 4 * EVERY + 4) == (kept, 4)
@@ -62,7 +62,7 @@ def test_a_base_is_looked_up_again_once_it_was_written() -> None:
 
 
 def test_the_oldest_footprint_makes_room() -> None:
-    cache = FootprintCache(LANES)
+    cache = FootprintCache()
     kept = [footprint(stride * EVERY) for stride in range(_CACHE_CAPACITY + 1)]
     for each in kept[:-1]:
         cache.keep(4, each)
