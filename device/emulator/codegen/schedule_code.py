@@ -486,8 +486,10 @@ def _write_transfer(module: ir.Module) -> None:
         with b.if_then(polls):
             f.ret(Status.POLLS)
         with b.if_then(b.icmp_signed("<", count, f.get("lanes_running"))):
-            # Lanes that exit or wait lie lowest: they run on from here.
-            f.ret(f.call("split", b.select(is_branch, target, slot), following))
+            with b.if_then(is_branch):
+                f.ret(f.call("split", target, following))
+            # Lanes that exit or wait lie lowest: they go on here, and the others behind.
+            f.call("split", slot, following)
     with b.if_then(is_branch):
         f.ret(f.call("jump", target))
     with b.if_then(b.icmp_signed("==", kind, _kind("exit"))):

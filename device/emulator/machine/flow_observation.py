@@ -58,10 +58,8 @@ class FlowObservation:
             for observer in observers:
                 observer.guard_read(step.instruction.guard, mask)
         taken = context.call("evaluate_guard")
-        # Lanes that exit go on here together, apart from the others; a polling loop tells itself.
-        whole = taken == context["lanes_running"]
-        branches = step.row.kind == "branch" and taken and not slot["polls"]
-        if branches or (step.row.kind == "exit" and whole):
+        leaves = step.row.kind == "exit" or (step.row.kind == "branch" and not slot["polls"])
+        if taken and leaves:  # a loop that polls is told of where it may spin
             mask = words_to_lanes(context.taken)
             for observer in observers:
                 observer.control_transferred(counter, mask)
