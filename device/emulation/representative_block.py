@@ -305,7 +305,8 @@ def _sectors_per_block(trace: ExecutionTrace, count: int) -> tuple[IntArray, Int
     owner, sector = np.concatenate(owners), np.concatenate(touched)
     moved = np.bincount(owner, minlength=count)
     span = int(sector.max(initial=0)) + 1
-    return moved, np.bincount(np.unique(owner * span + sector) // span, minlength=count)
+    pairs = address_streams.distinct(owner * span + sector)
+    return moved, np.bincount(pairs // span, minlength=count)
 
 
 def _bounding_box(blocks: IntArray) -> BlockBox:
