@@ -53,7 +53,6 @@ def compile_unit(unit: TranslationUnit) -> CompilerOutput:
         UsageError: The source is not text, or includes a file outside the named folders.
         DeviceError: NVRTC is not installed, or does not know this architecture.
     """
-    _check_architecture(unit.architecture)
     _check_source_text(unit)
     if unit.source_name.startswith("-"):  # NVRTC would take it for an option
         unit = replace(unit, source_name=f"./{unit.source_name}")
@@ -61,11 +60,10 @@ def compile_unit(unit: TranslationUnit) -> CompilerOutput:
     unit = replace(unit, source=unit.source.removeprefix("\ufeff"))
     included = headers.find_headers(unit.source, unit.source_name, unit.options)
     unit = replace(unit, options=(*unit.options, *included.options))
-    key = cache.cache_key(
-        unit, included, (version_text(nvrtc.compiler_version()), nvrtc.package_version())
-    )
+    key = cache.cache_key(unit, included, nvrtc.compiler_identity())
     output = cache.load_output(key)
     if output is None:
+        _check_architecture(unit.architecture)
         output = _compile_without_host_code(
             unit, [content.decode(errors="replace") for _, content in included.own]
         )
