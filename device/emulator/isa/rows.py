@@ -1,9 +1,10 @@
 """The rows of the instruction table: their fields, and how rows are added and found.
 
-`op("fma.rn.{f32,f64}", …)` adds a row for each expansion of the braces; a duplicate raises an
-error. A row holds the kind of an instruction, the types of its destinations and sources, the
-function that it computes over lanes, and its floating-point operations per lane. The machine knows
-the kinds but no opcode. An opcode outside the table is refused before launch.
+`op("fma.rn.{f32,f64}", …)` adds a row for each expansion of the braces. The rows are made when one
+of them is looked up, since a kernel needs few of thousands; a duplicate raises an error then. A row
+holds the kind of an instruction, the types of its destinations and sources, the function that it
+computes over lanes, and its floating-point operations per lane. The machine knows the kinds but no
+opcode. An opcode outside the table is refused before launch.
 
 Types are PTX's (`s32`, `f64`, `pred` …). In the types given to `op`, `{0}` stands for the choice
 from the first pair of braces, `{1}` for that from the second.
@@ -13,9 +14,9 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -86,7 +87,88 @@ class Row:
     carry: str = ""
 
 
-TABLE: dict[str, Row] = {}
+class _Pattern(NamedTuple):
+    """The arguments of a call of `op`."""
+
+    pattern: str
+    function: Function | None
+    to: str
+    of: str
+    make: Callable[..., Function] | None
+    kind: Kind
+    more: dict[str, Any]
+
+    def rows(self, word: str) -> Iterator[Row]:
+        """The rows of the expansions that begin with a word."""
+        for opcode, chosen in _expansions(self.pattern):
+            if _first_word(opcode) == word:
+                yield Row(
+                    opcode,
+                    self.kind,
+                    tuple(self.to.format(*chosen).split()),
+                    tuple(self.of.format(*chosen).split()),
+                    self.make(*chosen) if self.make else self.function,
+                    **self.more,
+                )
+
+
+class _Table(Mapping[str, Row]):
+    """Rows by opcode, made from their patterns when an opcode with the same first word is used."""
+
+    def __init__(self) -> None:
+        self._patterns: dict[str, list[_Pattern]] = {}
+        self._rows: dict[str, Row] = {}
+
+    def add(self, pattern: _Pattern) -> None:
+        """Add the rows of a pattern."""
+        start = _PATTERN_START.match(pattern.pattern)
+        opcodes = _expansions(start[0]) if start else ()
+        for word in {_first_word(opcode) for opcode, _ in opcodes}:
+            self._patterns.setdefault(word, []).append(pattern)
+
+    def _expand(self, word: str) -> None:
+        """Make the rows that begin with a word.
+
+        Raises:
+            ValueError: Two rows have one opcode.
+        """
+        for pattern in self._patterns.pop(word, ()):
+            for row in pattern.rows(word):
+                if row.opcode in self._rows:
+                    raise ValueError(f"{row.opcode} has a row already")
+                self._rows[row.opcode] = row
+
+    def __getitem__(self, opcode: str) -> Row:
+        self._expand(_first_word(opcode))
+        return self._rows[opcode]
+
+    def __iter__(self) -> Iterator[str]:
+        for word in tuple(self._patterns):
+            self._expand(word)
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+_PATTERN_START = re.compile(r"(?:[^. {]|\{[^}]*\})*")
+"""A pattern up to the first point or blank that is in no braces."""
+
+
+def _expansions(pattern: str) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """The opcodes of a pattern, with the choices in its braces."""
+    pieces = re.split(r"\{([^}]*)\}", pattern)
+    for chosen in itertools.product(*(piece.split(",") for piece in pieces[1::2])):
+        parts = itertools.chain(*itertools.zip_longest(pieces[::2], chosen, fillvalue=""))
+        yield "".join(parts), chosen
+
+
+def _first_word(opcode: str) -> str:
+    """What an opcode begins with, up to its first point or blank."""
+    return re.split(r"[. ]", opcode, maxsplit=1)[0]
+
+
+TABLE = _Table()
 """The rows by opcode."""
 
 NUMPY_TYPES: dict[str, np.dtype[Any]] = {
@@ -124,6 +206,8 @@ def op(
 ) -> None:
     """Add a row for each expansion of a pattern.
 
+    Of two rows with one opcode, the second raises a ValueError when one of them is looked up.
+
     Args:
         pattern: The opcode with `{a,b}` where it varies, and ` d|p` where it has two destinations.
         function: The function that it computes: see `Row.kind`.
@@ -132,23 +216,8 @@ def op(
         make: Makes `function` from the choices in the braces, in place of a fixed one.
         kind: See `Row.kind`.
         **more: The other fields of `Row`.
-
-    Raises:
-        ValueError: The table has a row for the opcode already.
     """
-    pieces = re.split(r"\{([^}]*)\}", pattern)
-    for chosen in itertools.product(*(piece.split(",") for piece in pieces[1::2])):
-        opcode = "".join(itertools.chain(*itertools.zip_longest(pieces[::2], chosen, fillvalue="")))
-        if opcode in TABLE:
-            raise ValueError(f"{opcode} has a row already")
-        TABLE[opcode] = Row(
-            opcode,
-            kind,
-            tuple(to.format(*chosen).split()),
-            tuple(of.format(*chosen).split()),
-            make(*chosen) if make else function,
-            **more,
-        )
+    TABLE.add(_Pattern(pattern, function, to, of, make, kind, more))
 
 
 def find_row(opcode: str, pair: bool = False) -> Row | None:

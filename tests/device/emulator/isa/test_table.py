@@ -2,6 +2,8 @@
 
 import csv
 import re
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -175,8 +177,25 @@ def test_no_row_is_left_untested() -> None:
 
 
 def test_an_opcode_has_one_row() -> None:
+    op("add.f32", np.add, "f32", "f32 f32")
     with pytest.raises(ValueError, match="has a row already"):
-        op("add.f32", np.add, "f32", "f32 f32")
+        isa.find_row("add.f32")
+
+
+def test_a_row_is_found_before_others_are_made() -> None:
+    # In a new process, where no test has gone through the whole table.
+    program = (
+        "import sys; from memlab.device.emulator.isa.table import find_row;"
+        "print(*(name for name in sys.argv[1:] if find_row(*name.split('|')) is None))"
+    )
+    words = {}
+    for opcode in isa.TABLE:
+        words.setdefault(re.split("[. ]", opcode)[0], opcode.replace(" d|p", "|pair"))
+    found = subprocess.run(
+        [sys.executable, "-c", program, *words.values()], capture_output=True, text=True, check=True
+    )
+    assert len(words) > 50
+    assert found.stdout.split() == []
 
 
 def test_qualifiers_without_effect_are_ignored() -> None:
