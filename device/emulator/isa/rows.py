@@ -122,8 +122,7 @@ class _Table(Mapping[str, Row]):
     def add(self, pattern: _Pattern) -> None:
         """Add the rows of a pattern."""
         start = _PATTERN_START.match(pattern.pattern)
-        opcodes = _expansions(start[0]) if start else ()
-        for word in {_first_word(opcode) for opcode, _ in opcodes}:
+        for word in {_first_word(opcode) for opcode, _ in _expansions(start[0] if start else "")}:
             self._patterns.setdefault(word, []).append(pattern)
 
     def _expand(self, word: str) -> None:
@@ -157,6 +156,9 @@ _PATTERN_START = re.compile(r"(?:[^. {]|\{[^}]*\})*")
 
 def _expansions(pattern: str) -> Iterator[tuple[str, tuple[str, ...]]]:
     """The opcodes of a pattern, with the choices in its braces."""
+    if "{" not in pattern:
+        yield pattern, ()
+        return
     pieces = re.split(r"\{([^}]*)\}", pattern)
     for chosen in itertools.product(*(piece.split(",") for piece in pieces[1::2])):
         parts = itertools.chain(*itertools.zip_longest(pieces[::2], chosen, fillvalue=""))
@@ -165,7 +167,7 @@ def _expansions(pattern: str) -> Iterator[tuple[str, tuple[str, ...]]]:
 
 def _first_word(opcode: str) -> str:
     """What an opcode begins with, up to its first point or blank."""
-    return re.split(r"[. ]", opcode, maxsplit=1)[0]
+    return opcode.partition(" ")[0].partition(".")[0]
 
 
 TABLE = _Table()

@@ -34,6 +34,8 @@ _LARGEST_SIMULATION = 2_000_000
 cache of accordingly smaller capacity."""
 _LARGEST_L1_SIMULATION = 8_000_000
 """Accesses in a simulation of the L1 of one SM."""
+_LARGEST_BATCH = 250_000
+"""Accesses that are sampled at once, which bounds the memory of temporary arrays."""
 _TABLE_PER_ACCESS, _SMALL_TABLE = 2, 1_000_000
 """The largest tables of units: elements per access, and elements in any case. Of more, the lines
 that are accessed are found by sorting."""
@@ -386,7 +388,7 @@ def _sampled_sectors(
 
 def _batches(rows: IntArray, shifts: IntArray) -> Iterator[IntArray]:
     """Cut shifts into batches, so that each row with each shift of a batch is a limited number."""
-    step = max(1, _LARGEST_SIMULATION // max(len(rows), 1))
+    step = max(1, _LARGEST_BATCH // max(len(rows), 1))
     for start in range(0, len(shifts) if len(rows) else 0, step):
         yield shifts[start : start + step]
 
