@@ -101,11 +101,11 @@ def misses(
     number = line * units_per_line + unit % units_per_line
     # Tables by number instead of sorting: of equal numbers, an assignment keeps the last one's
     # value, which here is the first access of a window.
-    first_access = np.empty(lines * units_per_line, np.int64)
-    first_of_line = np.empty(lines, np.int64)
+    first_access = np.empty(lines * units_per_line, np.int32)
+    first_of_line = np.empty(lines, np.int32)
     # The window of the last access, and that in which each line was last filled.
-    last_unit, last_line = np.full(lines * units_per_line, -1), np.full(lines, -1)
-    filled = np.zeros(lines, np.int64)
+    last_unit = np.full(lines * units_per_line, -1, np.int32)
+    last_line, filled = np.full(lines, -1, np.int32), np.zeros(lines, np.int32)
     capacity = int(capacity_bytes // LINE_BYTES)
     count = int(window[-1]) + 1 if len(window) else 0
     touched = np.zeros(count, np.int64)  # lines by the window of their last access
@@ -116,7 +116,7 @@ def misses(
         start, stop = bounds[now], bounds[now + 1]
         if start == stop:
             continue
-        access, used = np.arange(start, stop), number[start:stop]
+        access, used = np.arange(start, stop, dtype=np.int32), number[start:stop]
         first_access[used[::-1]] = access[::-1]
         access = access[first_access[used] == access]
         used, used_lines = number[access], line[access]
@@ -238,18 +238,20 @@ def dram_bytes(stream: AccessStream, busy: ActiveRegion, geometry: CacheGeometry
     accesses = sum(len(group.rows) * len(group.shifts) for groups in waves for group in groups)
     factor = _sampling_factor(accesses, _LARGEST_SIMULATION)
     unit_sectors = geometry.dram_access_bytes // SECTOR_BYTES
-    windows: list[IntArray] = []
+    window_of_row = stream.window.astype(np.uint16)  # short integers are sorted in linear time
+    windows: list[NDArray[np.uint16]] = []
     units: list[IntArray] = []
     rows: list[IntArray] = []
     for number, groups in enumerate(waves):
         for group in groups:
             for row, sector in _sampled_sectors(stream, group, factor):
-                windows.append(stream.window[row] + number * stream.windows)
+                windows.append(window_of_row[row] + np.uint16(number * stream.windows))
                 units.append(sector // unit_sectors)
                 rows.append(row)
-    window, unit, row = (np.concatenate(column) for column in (windows, units, rows))
-    by_time = np.argsort(window.astype(np.uint16), kind="stable")  # short integers: a radix sort
-    window, unit, row = window[by_time], unit[by_time], row[by_time]
+    window_of_access = np.concatenate(windows)
+    by_time = np.argsort(window_of_access, kind="stable")
+    window = window_of_access[by_time].astype(np.int64)
+    unit, row = np.concatenate(units)[by_time], np.concatenate(rows)[by_time]
     missed = misses(window, unit, SECTORS_PER_LINE // unit_sectors, geometry.l2_bytes / factor)
     start_of_second = np.searchsorted(window, stream.windows)
     first_misses, later_misses = (
@@ -364,13 +366,7 @@ def _sampled_sectors(
     """Yield the rows of a group and their sectors at each shift, for a sample of the lines."""
     rows, lines = group.rows, group.lines
     if not lines:
-        for shifts in _batches(rows, group.shifts):
-            sector = stream.sector[rows] + shifts[:, None]
-            if factor == 1:
-                yield np.tile(rows, len(shifts)), sector.reshape(-1)
-                continue
-            kept = np.flatnonzero(_hash(sector // SECTORS_PER_LINE) % factor == 0)
-            yield rows[kept % len(rows)], sector.reshape(-1)[kept]
+        yield from _sampled_affine_sectors(rows, stream.sector[rows], group.shifts, factor)
         return
     # Computing all sectors to drop most of them would take long for many rows. So the array is
     # extended to a multiple of the factor, and the sample is one residue class of its lines: the
@@ -384,6 +380,36 @@ def _sampled_sectors(
         for shifts in _batches(chosen, group.shifts[class_of_shift == residue]):
             shifted = wrap_sectors(sector, low, shifts[:, None], np.array(lines))
             yield np.tile(chosen, len(shifts)), shifted.reshape(-1)
+
+
+def _sampled_affine_sectors(
+    rows: IntArray, sector: IntArray, shifts: IntArray, factor: int
+) -> Iterator[tuple[IntArray, IntArray]]:
+    """Yield rows and their sectors at each shift, of those lines whose hash is in the sample.
+
+    Args:
+        rows: Numbers of the rows.
+        sector: The sector of each row before the shift.
+        shifts: The shifts, in sectors.
+        factor: One line in so many is sampled.
+    """
+    starts, counts = np.arange(len(rows)), np.ones(len(rows), np.int64)
+    if factor > 1 and not (shifts % SECTORS_PER_LINE).any():
+        # Shifts by whole lines keep rows in one line together: the first one decides for all.
+        line = sector // SECTORS_PER_LINE
+        starts = np.flatnonzero(np.diff(line, prepend=line[:1] - 1))
+        counts = np.diff(starts, append=len(line))
+    for batch in _batches(starts, shifts):
+        if factor == 1:
+            yield np.tile(rows, len(batch)), (sector + batch[:, None]).reshape(-1)
+            continue
+        lines = (sector[starts] + batch[:, None]) // SECTORS_PER_LINE
+        shift, run = np.nonzero(_hash(lines) % factor == 0)
+        count = counts[run]
+        ends = np.cumsum(count)
+        within = np.arange(count.sum()) - np.repeat(ends - count, count)
+        chosen = np.repeat(starts[run], count) + within
+        yield rows[chosen], sector[chosen] + np.repeat(batch[shift], count)
 
 
 def _batches(rows: IntArray, shifts: IntArray) -> Iterator[IntArray]:
