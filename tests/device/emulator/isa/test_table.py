@@ -2,8 +2,6 @@
 
 import csv
 import re
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -11,8 +9,8 @@ from paths import DATA
 from ptx import kernel, run
 from row_kernels import INPUT_BYTES, LANES, OUTPUT_BYTES, digest, lane_kernel, operands
 
+from memlab.device.emulator.isa import rows
 from memlab.device.emulator.isa import table as isa
-from memlab.device.emulator.isa.rows import op
 from memlab.device.emulator.program.program import load_program
 from memlab.device.emulator.ptx.parser import TYPE_BYTES, PtxError, parse_ptx
 
@@ -176,26 +174,13 @@ def test_no_row_is_left_untested() -> None:
     assert {row.kind for row in isa.TABLE.values()} <= tested
 
 
-def test_an_opcode_has_one_row() -> None:
-    op("add.f32", np.add, "f32", "f32 f32")
-    with pytest.raises(ValueError, match="has a row already"):
-        isa.find_row("add.f32")
-
-
-def test_a_row_is_found_before_others_are_made() -> None:
-    # In a new process, where no test has gone through the whole table.
-    program = (
-        "import sys; from memlab.device.emulator.isa.table import find_row;"
-        "print(*(name for name in sys.argv[1:] if find_row(*name.split('|')) is None))"
-    )
-    words = {}
-    for opcode in isa.TABLE:
-        words.setdefault(re.split("[. ]", opcode)[0], opcode.replace(" d|p", "|pair"))
-    found = subprocess.run(
-        [sys.executable, "-c", program, *words.values()], capture_output=True, text=True, check=True
-    )
-    assert len(words) > 50
-    assert found.stdout.split() == []
+def test_an_opcode_has_one_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rows, "TABLE", rows.RowTable())
+    rows.op("add{,.sat}.{s32,f32}", np.add, "{1}", "{1} {1}")
+    assert len(rows.TABLE) == 4
+    rows.op("{sub,add}.f32", np.subtract, "f32", "f32 f32")
+    with pytest.raises(ValueError, match=r"add\.f32 has a row already"):
+        list(rows.TABLE)
 
 
 def test_qualifiers_without_effect_are_ignored() -> None:
