@@ -9,7 +9,7 @@ from benchmarks.report import Figure
 
 
 def main() -> int:
-    """Run all benchmarks, in about a minute and a half."""
+    """Run all benchmarks, in a few minutes."""
     figures: list[Figure] = []
     for title, measure in (
         ("Whole commands", commands.runs),

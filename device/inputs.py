@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -27,6 +28,7 @@ from memlab.kernels.launch import (
 from memlab.kernels.user import array_files
 
 POINTER_BYTES = 8
+_LARGE_ELEMENTS = 1 << 22  # of an array that takes longer to fill than threads to start
 POISON_BYTE = 0xFF  # a NaN in every float format, so that unwritten elements are detected
 
 
@@ -47,13 +49,23 @@ def make_inputs(
         UsageError: The seed is invalid, or a file does not hold such an array.
     """
     check_seed(seed)
-    arrays = {}
+    arrays, fills = {}, []
     for number, item in enumerate(launch.inputs):
         array = (into or {}).get(item.name)
         if array is None:
             array = np.empty(item.shape, element_type(item.dtype))
         arrays[item.name] = array
-        _fill_array(array, item.fill, np.random.default_rng([seed, number]))
+        fills.append((array, item.fill, np.random.default_rng([seed, number])))
+    if max((array.size for array in arrays.values()), default=0) < _LARGE_ELEMENTS:
+        for fill in fills:
+            _fill_array(*fill)
+    else:
+        from concurrent.futures import ThreadPoolExecutor
+
+        # Each array has a generator of its own, so they can be filled at the same time.
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            for _ in pool.map(_fill_array, *zip(*fills, strict=True)):
+                pass  # raises what filling an array raised
     return arrays
 
 

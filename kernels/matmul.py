@@ -160,13 +160,13 @@ def product_reference(inputs: Arrays, flat_index: NDArray[np.int64]) -> NDArray[
         rows_by_columns.setdefault(columns_of_row[index].tobytes(), []).append(index)
 
     values = np.zeros(len(positions))
-    # The inputs are converted to float64 in slices of k, at most 64 MiB of N at a time.
+    # The inputs are converted to float64 in slices of k, at most 64 MiB of N at once.
     step = max(1, 2**23 // max(1, len(columns)))
     for start in range(0, left.shape[1], step):
         depth = slice(start, start + step)
-        right_rows = np.ascontiguousarray(right[depth][:, columns].T, dtype=np.float64)
         for indices in rows_by_columns.values():
-            selected = right_rows[columns_of_row[indices[0]]]
+            chosen = columns[columns_of_row[indices[0]]]
+            selected = np.ascontiguousarray(right[depth][:, chosen].T, dtype=np.float64)
             product = left[rows[indices], depth].astype(np.float64) @ selected.T
             values[first[indices][:, None] + np.arange(len(selected))] += product
     return values[place].reshape(np.shape(flat_index))

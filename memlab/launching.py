@@ -1,4 +1,7 @@
-"""A kernel, a device and the limits of a run, made ready: every job starts here."""
+"""A kernel, a device and the limits of a run, made ready: every job starts here.
+
+What only user kernels need is imported where they are met: a kernel of the catalog starts sooner.
+"""
 
 from __future__ import annotations
 
@@ -14,19 +17,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from memlab.device.budget import EMULATION_TIMEOUT_S, Budget
 from memlab.device.compiler.compile import compile_launch
 from memlab.device.compiler.translation_unit import TranslationUnit
-from memlab.device.debug_info.kernel_lookup import signature_of, signatures
 from memlab.device.devices import Device, launch_limits, open_device
 from memlab.device.gpu.timing import TIMEOUT_S, TimingSettings
 from memlab.device.inputs import check_seed
 from memlab.device.properties import device_summary
-from memlab.device.references import output_references
 from memlab.errors import UsageError
 from memlab.kernels import catalog
-from memlab.kernels.user import kernel as user_kernel
-from memlab.kernels.user import launch as user_launch
-from memlab.kernels.user import project
-from memlab.kernels.user.kernel import UserKernel
-from memlab.kernels.user.launch_options import format_value, parse_integers
 
 if TYPE_CHECKING:
     from memlab.device.compiler.compile import CompiledKernel
@@ -34,6 +30,7 @@ if TYPE_CHECKING:
     from memlab.device.properties import DeviceProperties
     from memlab.kernels.launch import Dim3, Launch
     from memlab.kernels.signature import Signature
+    from memlab.kernels.user.kernel import UserKernel
 
 KernelName: TypeAlias = "str | PathLike[str] | UserKernel"
 """A catalog kernel by name, or a user kernel: as `FILE.cu:ENTRY`, by its name in `memlab.toml`, or
@@ -144,7 +141,12 @@ def resolve_kernel(
     Raises:
         UsageError: `kernel` is not text, a launch option is wrong, or `memlab.toml` cannot be used.
     """
-    if isinstance(kernel, UserKernel):
+    if isinstance(kernel, str) and kernel in catalog.CATALOG:
+        return kernel, parameters
+    from memlab.kernels.user import kernel as user_kernel
+    from memlab.kernels.user import project
+
+    if isinstance(kernel, user_kernel.UserKernel):
         return user_kernel.apply_launch_options(kernel, parameters), {}
     if not isinstance(kernel, str | PathLike):
         raise UsageError(
@@ -179,9 +181,13 @@ def prepare_launch(
     """
     if isinstance(kernel, str):
         return catalog.find_kernel(kernel).prepare(parameters, launch_limits(properties))
+    from memlab.device.debug_info.kernel_lookup import signature_of
+    from memlab.device.references import output_references
+    from memlab.kernels.user.launch import make_user_launch
+
     unit = compilation_unit(kernel, properties)
     signature = signature_of(unit, kernel.entry)
-    launch = user_launch.make_user_launch(
+    launch = make_user_launch(
         kernel, signature, unit.source, launch_limits(properties), executed=executed
     )
     return replace(launch, references=output_references(kernel, launch)) if executed else launch
@@ -193,6 +199,8 @@ def compilation_unit(kernel: UserKernel, properties: DeviceProperties) -> Transl
     Raises:
         UsageError: There is no such file or folder, or a definition is malformed.
     """
+    from memlab.kernels.user import kernel as user_kernel
+
     return TranslationUnit(
         user_kernel.read_source(kernel),
         kernel.source,
@@ -213,6 +221,8 @@ def kernel_signatures(kernel: UserKernel, device: str | int | None = None) -> tu
         UsageError: There is no such file, device or kernel, or the source does not compile.
         DeviceError: The compiler is not available.
     """
+    from memlab.device.debug_info.kernel_lookup import signature_of, signatures
+
     unit = compilation_unit(kernel, open_device(device).properties)
     if not kernel.entry and (all_signatures := signatures(unit)):
         return all_signatures
@@ -259,6 +269,8 @@ def parse_index(name: str, value: int | Sequence[int] | str) -> Dim3:
     Raises:
         UsageError: It is not an index. Whether it lies in the launch is not checked.
     """
+    from memlab.kernels.user.launch_options import format_value, parse_integers
+
     numbers = parse_integers(value)
     if not 1 <= len(numbers) <= 3:
         raise UsageError(

@@ -6,10 +6,7 @@ import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from memlab import hardware
-from memlab.device.nvidia_tools.ncu import ProfilerError
 from memlab.errors import MemlabWarning, UsageError
-from memlab.kernels.cublas import CublasError
 from memlab.launching import current_time, prepare
 from memlab.roofline.advice.advise import advise
 from memlab.roofline.ceilings import ceilings
@@ -110,6 +107,8 @@ def run(
         progress=progress,
     )
     if cublas:
+        from memlab import hardware
+
         hardware.require_cublas_product(prepared.launch)
     finished = run_prepared(prepared, counters=counters, cublas=cublas)
     return finished if runs is None else runs.add(finished)
@@ -157,6 +156,9 @@ def writable_store(path: Path | str | None) -> Store:
 
 
 def _with_hardware_counters(measurement: Measurement, prepared: PreparedLaunch) -> Measurement:
+    from memlab import hardware
+    from memlab.device.nvidia_tools.ncu import ProfilerError
+
     try:
         return replace(measurement, counters_ncu=hardware.hardware_counters(prepared))
     except ProfilerError as error:
@@ -165,6 +167,9 @@ def _with_hardware_counters(measurement: Measurement, prepared: PreparedLaunch) 
 
 
 def _with_cublas_time(measurement: Measurement, prepared: PreparedLaunch) -> Measurement:
+    from memlab import hardware
+    from memlab.kernels.cublas import CublasError
+
     try:
         return replace(measurement, library_time={"cublas": hardware.cublas_time(prepared)})
     except CublasError as error:

@@ -1,23 +1,19 @@
-"""Compiles CUDA C++ to PTX and machine code: finds headers, removes host code, uses the cache."""
+"""Compiles CUDA C++ to PTX and machine code, or takes both from the cache."""
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING
 
-from memlab.device.compiler import cache, forked_process, headers, host_code, nvrtc
+from memlab.device.compiler import cache, headers, nvrtc
 from memlab.device.compiler import cubin as cubin_file
-from memlab.device.compiler.diagnostics import CompileError, error_from_log
+from memlab.device.compiler.diagnostics import CompileError
 from memlab.device.compiler.translation_unit import Architecture, CompilerOutput, TranslationUnit
 from memlab.device.measurement import Resources
-from memlab.device.properties import version_text
-from memlab.errors import DeviceError, UsageError
+from memlab.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from memlab.kernels.launch import Launch
 
 _DEBUG_UNSUPPORTED_MESSAGE = "Error: unsupported operation"
@@ -53,7 +49,6 @@ def compile_unit(unit: TranslationUnit) -> CompilerOutput:
         UsageError: The source is not text, or includes a file outside the named folders.
         DeviceError: NVRTC is not installed, or does not know this architecture.
     """
-    _check_architecture(unit.architecture)
     _check_source_text(unit)
     if unit.source_name.startswith("-"):  # NVRTC would take it for an option
         unit = replace(unit, source_name=f"./{unit.source_name}")
@@ -61,12 +56,13 @@ def compile_unit(unit: TranslationUnit) -> CompilerOutput:
     unit = replace(unit, source=unit.source.removeprefix("\ufeff"))
     included = headers.find_headers(unit.source, unit.source_name, unit.options)
     unit = replace(unit, options=(*unit.options, *included.options))
-    key = cache.cache_key(
-        unit, included, (version_text(nvrtc.compiler_version()), nvrtc.package_version())
-    )
+    key = cache.cache_key(unit, included, nvrtc.compiler_identity())
     output = cache.load_output(key)
     if output is None:
-        output = _compile_without_host_code(
+        from memlab.device.compiler import compilation  # takes time to import, and is rarely needed
+
+        compilation.check_architecture(unit.architecture)
+        output = compilation.compile_without_host_code(
             unit, [content.decode(errors="replace") for _, content in included.own]
         )
         cache.store_output(key, output)
@@ -111,41 +107,6 @@ def compile_with_debug_info(unit: TranslationUnit) -> CompilerOutput:
         return compile_unit(replace(unit, defines={**unit.defines, **absent}))
 
 
-def _compile_without_host_code(unit: TranslationUnit, own_headers: Sequence[str]) -> CompilerOutput:
-    """Run NVRTC in a child process, and again without the host code that it refuses."""
-    current = unit
-    removed: list[str] = []
-    try:
-        for _ in range(host_code.MAX_PASSES):
-            answer = forked_process.call_in_child(partial(nvrtc.run_nvrtc, current))
-            if not isinstance(answer, str):
-                break
-            before = current
-            text, errors = host_code.remove_host_code(
-                before.source, unit.source_name, answer, own_headers
-            )
-            removed.extend(errors)
-            current = replace(before, source=text)
-            if host_code.UNANNOTATED_FUNCTION_MESSAGE in answer:
-                options = (*current.options, host_code.DEFAULT_DEVICE_OPTION)
-                current = replace(current, options=options)
-            if current == before:
-                break
-    except forked_process.ChildProcessLostError as lost:
-        if unit.name_expression and lost.crashed:
-            # Without the name expression, NVRTC may report an error instead of crashing.
-            _compile_without_host_code(replace(unit, name_expression=""), own_headers)
-        advice = "remove parts of the source to find the one that the compiler cannot process"
-        raise CompileError(f"NVRTC {lost} while compiling {unit.source_name}", advice) from None
-    if isinstance(answer, str):
-        raise error_from_log(
-            answer, unit, f"NVRTC {version_text(nvrtc.compiler_version())}", removed
-        )
-    if isinstance(answer, DeviceError):
-        raise answer
-    return answer
-
-
 def _check_source_text(unit: TranslationUnit) -> None:
     """Refuse NUL bytes, which end a C string, and names that would begin a new line."""
     before, nul, _ = unit.source.partition("\0")
@@ -162,21 +123,3 @@ def _check_source_text(unit: TranslationUnit) -> None:
             os.fsencode(text)
         except UnicodeEncodeError:
             raise UsageError(f"{text!r} cannot be encoded as a file name: correct it") from None
-
-
-def _check_architecture(architecture: Architecture) -> None:
-    supported = nvrtc.supported_architectures()
-    if architecture in supported:
-        return
-    number = _architecture_number(architecture)
-    closest = min(supported, key=lambda version: abs(_architecture_number(version) - number))
-    message = (
-        f"NVRTC {version_text(nvrtc.compiler_version())} does not compile for compute capability "
-        f"{version_text(architecture)}, but for {', '.join(map(version_text, supported))}: "
-        f"choose a device with one of these; the nearest is {version_text(closest)}"
-    )
-    raise DeviceError(message)
-
-
-def _architecture_number(architecture: Architecture) -> int:
-    return 10 * architecture[0] + architecture[1]

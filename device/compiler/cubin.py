@@ -8,18 +8,15 @@ from __future__ import annotations
 
 import math
 import struct
-from io import BytesIO
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from elftools.common.exceptions import ELFError
-from elftools.elf.elffile import ELFFile
-
+from memlab.device.compiler.elf import Section, read_sections, symbol_names
 from memlab.device.measurement import Resources
 from memlab.errors import UsageError, suggest_nearest
 from memlab.kernels.signature import LaunchBounds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
 RESERVED_SHARED_BYTES = 1024
 """Shared memory per block that the system reserves from compute capability 9.0 on. The cubin
@@ -45,16 +42,16 @@ def kernel_resources(cubin: bytes, entry: str) -> Resources:
     Raises:
         UsageError: The bytes are no cubin, or hold no kernel of this name.
     """
-    elf = _open_elf(cubin, entry)
-    attributes = dict(_function_attributes(elf, entry))
+    sections = _sections_with(cubin, entry)
+    attributes = dict(_function_attributes(sections, entry))
     local_bytes = attributes.get(EIATTR_MIN_STACK_SIZE, UNKNOWN_STACK_SIZE)
     if local_bytes == UNKNOWN_STACK_SIZE:
         local_bytes = attributes.get(EIATTR_FRAME_SIZE, 0)
-    shared = elf.get_section_by_name(f".nv.shared.{entry}")
+    shared = sections.get(f".nv.shared.{entry}")
     shared_bytes = 0
     if shared is not None:
-        reserved = elf.get_section_by_name(".nv.shared.reserved.0")
-        shared_bytes = shared["sh_size"] - (RESERVED_SHARED_BYTES if reserved is not None else 0)
+        reserved = RESERVED_SHARED_BYTES if ".nv.shared.reserved.0" in sections else 0
+        shared_bytes = shared.size - reserved
     return Resources(
         registers_per_thread=attributes[EIATTR_REGCOUNT],
         static_shared_bytes=shared_bytes,
@@ -68,8 +65,8 @@ def launch_bounds(cubin: bytes, entry: str) -> LaunchBounds:
     Raises:
         UsageError: The bytes are no cubin, or hold no kernel of this name.
     """
-    elf = _open_elf(cubin, entry)
-    records = dict(_long_attributes(elf.get_section_by_name(f".nv.info.{entry}")))
+    sections = _sections_with(cubin, entry)
+    records = dict(_long_attributes(sections[f".nv.info.{entry}"]))
     block = records.get(EIATTR_REQNTID, b"")
     most = records.get(EIATTR_MAX_THREADS, b"")
     return LaunchBounds(
@@ -78,46 +75,45 @@ def launch_bounds(cubin: bytes, entry: str) -> LaunchBounds:
     )
 
 
-def _open_elf(cubin: bytes, entry: str) -> ELFFile:
-    """Open the ELF file, and make sure that it has a kernel of this name."""
+def _sections_with(cubin: bytes, entry: str) -> dict[str, Section]:
+    """Read the sections by name, and make sure that there is a kernel of this name."""
     try:
-        elf = ELFFile(BytesIO(cubin))
-    except ELFError as error:
+        sections = {section.name: section for section in read_sections(cubin)}
+    except ValueError as error:
         message = f"not a cubin ({error}): compile it with memlab.device.compiler.compile"
         raise UsageError(message) from error
-    if elf.get_section_by_name(f".text.{entry}") is None:
+    if f".text.{entry}" not in sections:
         message = (
             f"the compiled code has no kernel {entry!r}, "
-            f"{suggest_nearest(entry, _kernel_names(elf))}; "
+            f"{suggest_nearest(entry, _kernel_names(sections))}; "
             'a kernel keeps its name when it is declared extern "C" __global__'
         )
         raise UsageError(message)
-    return elf
+    return sections
 
 
-def _kernel_names(elf: ELFFile) -> list[str]:
+def _kernel_names(sections: Iterable[str]) -> list[str]:
     """The names of the kernels: every kernel has a section of attributes."""
     prefix = ".nv.info."
-    names = (section.name for section in elf.iter_sections())
-    return sorted(name.removeprefix(prefix) for name in names if name.startswith(prefix))
+    return sorted(name.removeprefix(prefix) for name in sections if name.startswith(prefix))
 
 
-def _function_attributes(elf: ELFFile, entry: str) -> Iterator[tuple[int, int]]:
+def _function_attributes(sections: Mapping[str, Section], entry: str) -> Iterator[tuple[int, int]]:
     """The attributes in `.nv.info` that hold one number for this function."""
-    symbols: Any = elf.get_section_by_name(".symtab")
-    for attribute, data in _long_attributes(elf.get_section_by_name(".nv.info")):
+    symbols = symbol_names(sections[".symtab"])
+    for attribute, data in _long_attributes(sections[".nv.info"]):
         if len(data) == 8:
             symbol, value = struct.unpack("<II", data)
-            if symbols.get_symbol(symbol).name == entry:
+            if symbols[symbol] == entry:
                 yield attribute, value
 
 
-def _long_attributes(info: Any) -> Iterator[tuple[int, bytes]]:
+def _long_attributes(info: Section) -> Iterator[tuple[int, bytes]]:
     """The attributes in a section whose values are longer than two bytes.
 
     A record is one byte of format, one byte of attribute, and two bytes of value or size.
     """
-    data = info.data()
+    data = info.data
     position = 0
     while position < len(data):
         value_format, attribute, size = struct.unpack_from("<BBH", data, position)

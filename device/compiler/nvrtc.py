@@ -42,6 +42,19 @@ def package_version() -> str:
         return ""
 
 
+def compiler_identity() -> tuple[str, ...]:
+    """The versions by which compilations are kept.
+
+    The library is loaded only where it comes from no pip package: the bindings load that of the
+    package before any other, and its version tells it apart.
+
+    Raises:
+        DeviceError: NVRTC is not installed.
+    """
+    package = package_version()
+    return (package,) if package else tuple(map(str, compiler_version()))
+
+
 def run_nvrtc(unit: TranslationUnit) -> CompilerOutput | str | DeviceError:
     """Compile; return the output, the log of a failure, or the error if NVRTC cannot be used."""
     try:

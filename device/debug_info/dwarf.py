@@ -11,8 +11,6 @@ from io import BytesIO
 from math import prod
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from elftools.elf.elffile import ELFFile
-
 from memlab.device.compiler.headers import package_folders
 from memlab.errors import UsageError
 
@@ -51,6 +49,8 @@ def recursion_guard() -> Iterator[None]:
 
 def declarations(cubin: bytes) -> list[Die]:
     """The declarations of the source at file scope: functions, types and variables."""
+    from elftools.elf.elffile import ELFFile  # rarely needed, and slow to import
+
     # Relocations would only give addresses, and pyelftools does not know all their kinds.
     dwarf = ELFFile(BytesIO(cubin)).get_dwarf_info(relocate_dwarf_sections=False)
     return [die for unit in dwarf.iter_CUs() for die in _source_declarations(dwarf, unit)]

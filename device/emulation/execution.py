@@ -95,7 +95,7 @@ class Execution:
         self.grid = Grid(launch.grid, launch.block, launch.dynamic_shared_bytes, self._parameters())
         self.patterns = PatternTable()
         self._cut_short = ""  # why blocks were cut short since the last reset
-        self.reset()
+        self._initialize()
 
     @classmethod
     def of(
@@ -118,6 +118,12 @@ class Execution:
 
     def reset(self) -> None:
         """Restore the initial values of output arrays and module variables."""
+        self._initialize()
+        self.memory.forget_writes()
+        self._cut_short = ""
+
+    def _initialize(self) -> None:
+        """Set the initial values of output arrays and module variables."""
         for buffer in self.launch.outputs:
             if buffer.name in self.inputs:
                 self.array(buffer)[...] = self.inputs[buffer.name]
@@ -129,8 +135,6 @@ class Execution:
             if variable.name in launch_constants:
                 initial = self.inputs[variable.name].tobytes()
             self.memory.bytes_of(variable.name)[:] = np.frombuffer(initial, np.uint8)
-        self.memory.forget_writes()
-        self._cut_short = ""
 
     def verify(self, whole: bool) -> Verification:
         """Compare the outputs of the executed blocks with the references.

@@ -12,7 +12,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from memlab.errors import Incomplete, UsageError
-from memlab.roofline.documents.peaks import peaks_document, peaks_from_document
 from memlab.roofline.documents.runs import run_document, run_from_document
 from memlab.roofline.store.database import PEAKS_SCHEMA_VERSION, StoreFile
 
@@ -104,6 +103,8 @@ class Store:
         Raises:
             Incomplete: They cannot be stored; carries the peaks.
         """
+        from memlab.roofline.documents.peaks import peaks_document, peaks_from_document
+
         try:
             document = _verified_json(peaks_document(peaks), peaks_from_document)
             with self._file.open_for_writing() as connection:
@@ -116,6 +117,8 @@ class Store:
 
     def peaks(self, device: DeviceSummary) -> Peaks | None:
         """Read the newest peaks of a device (see `same_device`); None where it has none."""
+        from memlab.roofline.documents.peaks import peaks_from_document
+
         with self._file.open_for_reading() as connection:
             if connection is None or self._file.schema(connection) < PEAKS_SCHEMA_VERSION:
                 return None

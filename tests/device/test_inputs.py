@@ -41,6 +41,16 @@ def scattered(n: int) -> Launch:
     return find_kernel("scattered").prepare({"n": n}, LIMITS)
 
 
+def test_large_arrays_are_drawn_as_if_one_after_the_other() -> None:
+    shape = (2100, 2000)
+    arguments = (Buffer("a", shape, "float32", "in"), Buffer("b", shape, "float32", "in"))
+    drawn = make_inputs(replace(scattered(64), arguments=arguments), seed=7)
+
+    for number, name in enumerate("ab"):
+        expected = np.random.default_rng([7, number]).random(shape, np.float32)
+        assert np.array_equal(drawn[name], expected)
+
+
 def test_indices_stay_in_the_array() -> None:
     index = make_inputs(scattered(1000), seed=3)["index"]
 

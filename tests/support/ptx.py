@@ -20,10 +20,12 @@ from memlab.device.emulator.ptx.parser import parse_ptx
 
 
 class Launched:
-    """A finished run: the arrays as the kernel left them, the program and its tally."""
+    """A finished run: the arrays as the kernel left them, the program, its tally and its memory."""
 
-    def __init__(self, arrays: dict[str, Any], program: Program, tally: Tally) -> None:
-        self.arrays, self.program, self.tally = arrays, program, tally
+    def __init__(
+        self, arrays: dict[str, Any], program: Program, tally: Tally, memory: GlobalMemory
+    ) -> None:
+        self.arrays, self.program, self.tally, self.memory = arrays, program, tally, memory
 
     def __getitem__(self, name: str) -> Any:
         return self.arrays[name]
@@ -59,11 +61,12 @@ def run(
     block: tuple[int, int, int] = (32, 1, 1),
     dynamic_shared_bytes: int = 0,
     blocks: Sequence[tuple[int, int, int]] | None = None,
+    chunk: int | None = None,
     source: Sequence[str] = (),
     order: Sequence[str] = (),
     observers: Sequence[Observer] = (),
 ) -> Launched:
-    """Run all blocks as one chunk; parameters are the arrays' addresses, then the scalars.
+    """Run all blocks; parameters are the arrays' addresses, then the scalars.
 
     Args:
         text: The PTX.
@@ -74,6 +77,7 @@ def run(
         block: Threads of a block.
         dynamic_shared_bytes: Size of the `extern __shared__` array.
         blocks: Which blocks to run instead of all.
+        chunk: How many blocks run at a time; None for all.
         source: Lines for messages.
         order: Names of arrays and scalars (then a mapping), where they are mixed.
         observers: Watch the run.
@@ -85,17 +89,12 @@ def run(
     )
     if blocks is None:
         blocks = blocks_of(grid)
-    chunk = Chunk(
-        program,
-        launch,
-        np.array(blocks),
-        memory,
-        PatternTable(),
-        observers=observers,
-        source=source,
-    )
-    tally = chunk.run()
-    return Launched(arrays_left(program, memory, arrays), program, tally)
+    patterns, tally = PatternTable(), Tally.zeros(len(program.steps))
+    for first in range(0, len(blocks), chunk or len(blocks)):
+        some = np.array(blocks[first : first + (chunk or len(blocks))])
+        started = Chunk(program, launch, some, memory, patterns, observers=observers, source=source)
+        tally.add(started.run())
+    return Launched(arrays_left(program, memory, arrays), program, tally, memory)
 
 
 def blocks_of(grid: tuple[int, int, int]) -> list[tuple[int, int, int]]:

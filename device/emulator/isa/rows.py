@@ -1,9 +1,10 @@
 """The rows of the instruction table: their fields, and how rows are added and found.
 
-`op("fma.rn.{f32,f64}", …)` adds a row for each expansion of the braces; a duplicate raises an
-error. A row holds the kind of an instruction, the types of its destinations and sources, the
-function that it computes over lanes, and its floating-point operations per lane. The machine knows
-the kinds but no opcode. An opcode outside the table is refused before launch.
+`op("fma.rn.{f32,f64}", …)` adds a row for each expansion of the braces. A row is made when it is
+looked up, since a kernel needs few of thousands; going through the table raises an error where two
+rows have one opcode. A row holds the kind of an instruction, the types of its destinations and
+sources, the function that it computes over lanes, and its floating-point operations per lane. The
+machine knows the kinds but no opcode. An opcode outside the table is refused before launch.
 
 Types are PTX's (`s32`, `f64`, `pred` …). In the types given to `op`, `{0}` stands for the choice
 from the first pair of braces, `{1}` for that from the second.
@@ -13,9 +14,9 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -86,7 +87,113 @@ class Row:
     carry: str = ""
 
 
-TABLE: dict[str, Row] = {}
+class _Pattern(NamedTuple):
+    """The arguments of a call of `op`."""
+
+    pattern: str
+    function: Function | None
+    to: str
+    of: str
+    make: Callable[..., Function] | None
+    kind: Kind
+    more: dict[str, Any]
+
+    def row(self, opcode: str) -> Row | None:
+        """The row of an opcode; None if the pattern does not give it."""
+        chosen = _chosen(_pieces(self.pattern), opcode)
+        if chosen is None:
+            return None
+        return Row(
+            opcode,
+            self.kind,
+            tuple(self.to.format(*chosen).split()),
+            tuple(self.of.format(*chosen).split()),
+            self.make(*chosen) if self.make else self.function,
+            **self.more,
+        )
+
+
+class RowTable(Mapping[str, Row]):
+    """Rows by opcode, each made from its pattern when it is looked up."""
+
+    def __init__(self) -> None:
+        self._patterns: dict[str, list[_Pattern]] = {}  # by the first word of their opcodes
+        self._rows: dict[str, Row] = {}
+
+    def add(self, pattern: _Pattern) -> None:
+        """Add the rows of a pattern."""
+        start = _PATTERN_START.match(pattern.pattern)
+        for word in {_first_word(opcode) for opcode in _expansions(start[0] if start else "")}:
+            self._patterns.setdefault(word, []).append(pattern)
+
+    def __getitem__(self, opcode: str) -> Row:
+        if opcode not in self._rows:
+            patterns = self._patterns.get(_first_word(opcode), ())
+            rows = (pattern.row(opcode) for pattern in patterns)
+            row = next((row for row in rows if row is not None), None)
+            if row is None:
+                raise KeyError(opcode)
+            self._rows[opcode] = row
+        return self._rows[opcode]
+
+    def __iter__(self) -> Iterator[str]:
+        """The opcodes of all patterns.
+
+        Raises:
+            ValueError: Two rows have one opcode.
+        """
+        seen = set()
+        for word, patterns in self._patterns.items():
+            for opcode in itertools.chain(*(_expansions(one.pattern) for one in patterns)):
+                if _first_word(opcode) != word:
+                    continue  # the pattern has other first words too
+                if opcode in seen:
+                    raise ValueError(f"{opcode} has a row already")
+                seen.add(opcode)
+                yield opcode
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+_PATTERN_START = re.compile(r"(?:[^. {]|\{[^}]*\})*")
+"""A pattern up to the first point or blank that is in no braces."""
+
+
+def _pieces(pattern: str) -> list[str]:
+    """The parts of a pattern outside and inside braces, in turns."""
+    return re.split(r"\{([^}]*)\}", pattern)
+
+
+def _expansions(pattern: str) -> Iterator[str]:
+    """The opcodes of a pattern."""
+    pieces = _pieces(pattern)
+    for chosen in itertools.product(*(piece.split(",") for piece in pieces[1::2])):
+        yield "".join(itertools.chain(*itertools.zip_longest(pieces[::2], chosen, fillvalue="")))
+
+
+def _chosen(pieces: Sequence[str], opcode: str) -> tuple[str, ...] | None:
+    """The choices in the braces with which a pattern gives an opcode; None if it does not."""
+    plain, *more = pieces
+    if not opcode.startswith(plain):
+        return None
+    rest = opcode[len(plain) :]
+    if not more:
+        return None if rest else ()
+    for choice in more[0].split(","):
+        if rest.startswith(choice):
+            others = _chosen(more[1:], rest[len(choice) :])
+            if others is not None:
+                return choice, *others
+    return None
+
+
+def _first_word(opcode: str) -> str:
+    """What an opcode begins with, up to its first point or blank."""
+    return opcode.partition(" ")[0].partition(".")[0]
+
+
+TABLE = RowTable()
 """The rows by opcode."""
 
 NUMPY_TYPES: dict[str, np.dtype[Any]] = {
@@ -132,23 +239,8 @@ def op(
         make: Makes `function` from the choices in the braces, in place of a fixed one.
         kind: See `Row.kind`.
         **more: The other fields of `Row`.
-
-    Raises:
-        ValueError: The table has a row for the opcode already.
     """
-    pieces = re.split(r"\{([^}]*)\}", pattern)
-    for chosen in itertools.product(*(piece.split(",") for piece in pieces[1::2])):
-        opcode = "".join(itertools.chain(*itertools.zip_longest(pieces[::2], chosen, fillvalue="")))
-        if opcode in TABLE:
-            raise ValueError(f"{opcode} has a row already")
-        TABLE[opcode] = Row(
-            opcode,
-            kind,
-            tuple(to.format(*chosen).split()),
-            tuple(of.format(*chosen).split()),
-            make(*chosen) if make else function,
-            **more,
-        )
+    TABLE.add(_Pattern(pattern, function, to, of, make, kind, more))
 
 
 def find_row(opcode: str, pair: bool = False) -> Row | None:

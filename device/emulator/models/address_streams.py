@@ -172,7 +172,7 @@ def build_access_stream(
     all_loads = int(count_of_access[loads].sum())
     cacheable_loads = int(count_of_access[loads & (cached == 1)].sum())
     # Sorting whole rows is slow: number the distinct rows of the accesses, then sort pairs.
-    table, group_of_access = _number_rows(table)
+    table, group_of_access = distinct_rows(table)
     group = np.repeat(group_of_access, count_of_access)
     lowest = int(sector.min(initial=0))
     span = int(sector.max(initial=0)) - lowest + 1
@@ -263,7 +263,7 @@ def distinct(values: IntArray) -> IntArray:
     return ordered[differs]
 
 
-def _number_rows(table: IntArray) -> tuple[IntArray, IntArray]:
+def distinct_rows(table: IntArray) -> tuple[IntArray, IntArray]:
     """The distinct rows of a table in lexicographic order, and the number of each row in it."""
     key, extent = np.zeros(len(table), np.int64), 1
     for column in table.T if len(table) else ():

@@ -21,6 +21,8 @@ from memlab.device.emulator.models.address_streams import (
     ActiveRegion,
     IntArray,
     array_lines,
+    distinct,
+    distinct_rows,
     line_shifts,
     translate_sectors,
     wrap_sectors,
@@ -32,6 +34,11 @@ _LARGEST_SIMULATION = 2_000_000
 cache of accordingly smaller capacity."""
 _LARGEST_L1_SIMULATION = 8_000_000
 """Accesses in a simulation of the L1 of one SM."""
+_LARGEST_BATCH = 250_000
+"""Accesses that are sampled at once, which bounds the memory of temporary arrays."""
+_TABLE_PER_ACCESS, _SMALL_TABLE = 2, 1_000_000
+"""The largest tables of units: elements per access, and elements in any case. Of more, the lines
+that are accessed are found by sorting."""
 _SAMPLING_FACTORS = (
     1,
     2,
@@ -89,11 +96,16 @@ def misses(
         Whether each access misses, shape (accesses,). Of several accesses to one unit in the same
         window, only one can miss.
     """
-    lines, line = np.unique(unit // units_per_line, return_inverse=True)
-    units, number = np.unique(unit, return_inverse=True)
-    line_of_unit = np.searchsorted(lines, units // units_per_line)
-    last_line, last_unit = np.full(len(lines), -1), np.full(len(units), -1)
-    filled = np.zeros(len(lines), np.int64)  # the window in which each line was last filled
+    most_lines = (_TABLE_PER_ACCESS * len(unit) + _SMALL_TABLE) // units_per_line
+    line, lines = _line_numbers(unit // units_per_line, most_lines)
+    number = line * units_per_line + unit % units_per_line
+    # Tables by number instead of sorting: of equal numbers, an assignment keeps the last one's
+    # value, which here is the first access of a window.
+    first_access = np.empty(lines * units_per_line, np.int32)
+    first_of_line = np.empty(lines, np.int32)
+    # The window of the last access, and that in which each line was last filled.
+    last_unit = np.full(lines * units_per_line, -1, np.int32)
+    last_line, filled = np.full(lines, -1, np.int32), np.zeros(lines, np.int32)
     capacity = int(capacity_bytes // LINE_BYTES)
     count = int(window[-1]) + 1 if len(window) else 0
     touched = np.zeros(count, np.int64)  # lines by the window of their last access
@@ -104,21 +116,41 @@ def misses(
         start, stop = bounds[now], bounds[now + 1]
         if start == stop:
             continue
-        used, first = np.unique(number[start:stop], return_index=True)
+        access, used = np.arange(start, stop, dtype=np.int32), number[start:stop]
+        first_access[used[::-1]] = access[::-1]
+        access = access[first_access[used] == access]
+        used, used_lines = number[access], line[access]
         while resident > capacity:
             resident -= int(touched[oldest])
             oldest += 1
-        used_lines = np.unique(line[start + first])
         previous = last_line[used_lines]
         kept = previous >= oldest
         filled[used_lines[~kept]] = now
-        missed[start + first] = last_unit[used] < filled[line_of_unit[used]]
-        np.subtract.at(touched, previous[kept], 1)
-        touched[now] = len(used_lines)
-        resident += len(used_lines) - int(kept.sum())
+        missed[access] = last_unit[used] < filled[used_lines]
+        first_of_line[used_lines] = access
+        one_per_line = first_of_line[used_lines] == access
+        moved = previous[one_per_line & kept]
+        touched[: now + 1] -= np.bincount(moved, minlength=now + 1)
+        touched[now] = np.count_nonzero(one_per_line)
+        resident += int(touched[now]) - len(moved)
         last_line[used_lines] = now
         last_unit[used] = now
     return missed
+
+
+def _line_numbers(line: IntArray, most: int) -> tuple[IntArray, int]:
+    """Number lines from 0, equal lines alike; with the end of the numbers.
+
+    Where no more than `most` numbers are needed, lines are counted from the first; this needs no
+    sorting.
+    """
+    if not len(line):
+        return line, 0
+    first, last = int(line.min()), int(line.max())
+    if last - first < most:
+        return line - first, last - first + 1
+    lines, number = np.unique(line, return_inverse=True)
+    return number, len(lines)
 
 
 def l1_miss_rate(stream: AccessStream, busy: ActiveRegion, geometry: CacheGeometry) -> float:
@@ -198,34 +230,40 @@ def dram_bytes(stream: AccessStream, busy: ActiveRegion, geometry: CacheGeometry
     total = busy.blocks
     wave = geometry.multiprocessors * geometry.resident_blocks
     simulated = min(total, 2 * wave)
+    classes = _shift_classes(stream)
     waves = [
-        list(_group_by_shift(stream, np.arange(start, min(start + wave, simulated)), busy))
+        _group_by_shift(stream, classes, np.arange(start, min(start + wave, simulated)), busy)
         for start in range(0, simulated, wave)
     ]
     accesses = sum(len(group.rows) * len(group.shifts) for groups in waves for group in groups)
     factor = _sampling_factor(accesses, _LARGEST_SIMULATION)
     unit_sectors = geometry.dram_access_bytes // SECTOR_BYTES
-    windows: list[IntArray] = []
+    window_of_row = stream.window.astype(np.uint16)  # short integers are sorted in linear time
+    windows: list[NDArray[np.uint16]] = []
     units: list[IntArray] = []
     rows: list[IntArray] = []
     for number, groups in enumerate(waves):
         for group in groups:
             for row, sector in _sampled_sectors(stream, group, factor):
-                windows.append(stream.window[row] + number * stream.windows)
+                windows.append(window_of_row[row] + np.uint16(number * stream.windows))
                 units.append(sector // unit_sectors)
                 rows.append(row)
-    window, unit, row = (np.concatenate(column) for column in (windows, units, rows))
-    by_time = np.argsort(window, kind="stable")
-    window, unit, row = window[by_time], unit[by_time], row[by_time]
+    window_of_access = np.concatenate(windows)
+    by_time = np.argsort(window_of_access, kind="stable")
+    window = window_of_access[by_time].astype(np.int64)
+    unit, row = np.concatenate(units)[by_time], np.concatenate(rows)[by_time]
     missed = misses(window, unit, SECTORS_PER_LINE // unit_sectors, geometry.l2_bytes / factor)
+    start_of_second = np.searchsorted(window, stream.windows)
+    first_misses, later_misses = (
+        np.bincount(row[part][missed[part]], minlength=len(stream.sector))
+        for part in (slice(start_of_second), slice(start_of_second, None))
+    )
     # The simulation has the recorded accesses only, and every block as active as the recorded one.
     scale = busy.block_equivalents / total / stream.recorded_share
     remaining = max(total - wave, 0) / min(wave, max(total - wave, 1))
 
     def bytes_read(chosen: NDArray[np.bool_]) -> float:
-        read = missed & chosen[row]
-        first = int((read & (window < stream.windows)).sum())
-        later = int(read.sum()) - first
+        first, later = int(first_misses[chosen].sum()), int(later_misses[chosen].sum())
         return (first + later * remaining) * factor * geometry.dram_access_bytes * scale
 
     def at_most_once(total: float, arrays: NDArray[np.bool_], held: NDArray[np.bool_]) -> float:
@@ -240,7 +278,7 @@ def dram_bytes(stream: AccessStream, busy: ActiveRegion, geometry: CacheGeometry
         return at_most_once(affine_bytes + data_bytes, reading, np.ones_like(reading))
 
     loaded, for_atomics = read_for(False), read_for(True)
-    written = len(np.unique(unit[stream.store[row]])) * factor * geometry.dram_access_bytes
+    written = len(distinct(unit[stream.store[row]])) * factor * geometry.dram_access_bytes
     written = int(written * total / simulated * scale)
     footprint = written + loaded  # atomics write where they read
     evicted = max(0.0, 1 - geometry.l2_bytes / footprint) if footprint else 0.0
@@ -254,7 +292,7 @@ def dram_bytes(stream: AccessStream, busy: ActiveRegion, geometry: CacheGeometry
 
 def _array_bytes(stream: AccessStream, chosen: NDArray[np.bool_]) -> int:
     """Bytes of the arrays that the chosen rows lie in."""
-    arrays = np.unique(np.stack([stream.low[chosen], stream.high[chosen]], axis=1), axis=0)
+    arrays, _ = distinct_rows(np.stack([stream.low[chosen], stream.high[chosen]], axis=1))
     return int((arrays[:, 1] - arrays[:, 0] + 1).sum()) * SECTOR_BYTES
 
 
@@ -272,21 +310,54 @@ class _RowGroup(NamedTuple):
     lines: int
 
 
+class _ShiftClasses(NamedTuple):
+    """The rows of a stream by what decides their shifts.
+
+    Attributes:
+        strides: The distinct strides of affine rows, shape (strides, 3).
+        rows_by_stride: The rows with each of these.
+        sizes: The distinct numbers of lines of the other rows' arrays.
+        rows_by_size: The rows in arrays of each of these sizes.
+    """
+
+    strides: IntArray
+    rows_by_stride: list[IntArray]
+    sizes: IntArray
+    rows_by_size: list[IntArray]
+
+
+def _shift_classes(stream: AccessStream) -> _ShiftClasses:
+    """Group the rows of a stream by stride, or by the size of their array."""
+    affine, by_data = np.flatnonzero(stream.affine), np.flatnonzero(~stream.affine)
+    strides, stride = distinct_rows(stream.stride[affine])
+    sizes, size = np.unique(array_lines(stream)[by_data], return_inverse=True)
+    return _ShiftClasses(
+        strides,
+        [affine[stride == number] for number in range(len(strides))],
+        sizes,
+        [by_data[size == number] for number in range(len(sizes))],
+    )
+
+
 def _group_by_shift(
-    stream: AccessStream, order: IntArray, busy: ActiveRegion
-) -> Iterator[_RowGroup]:
-    """Group the rows of a stream by stride, with their shifts for the blocks at some positions.
+    stream: AccessStream, classes: _ShiftClasses, order: IntArray, busy: ActiveRegion
+) -> list[_RowGroup]:
+    """The rows of a stream with their shifts for the blocks at some positions.
 
     Many blocks shift a row by the same distance: in one window, their accesses count once.
     """
     distance = busy.coordinates(order) - np.array(stream.origin)
-    affine, by_data = np.flatnonzero(stream.affine), np.flatnonzero(~stream.affine)
-    strides, index = np.unique(stream.stride[affine], axis=0, return_inverse=True)
-    for number, stride in enumerate(strides):
-        yield _RowGroup(affine[index.reshape(-1) == number], np.unique(distance @ stride), 0)
-    sizes, index = np.unique(array_lines(stream)[by_data], return_inverse=True)
-    for number, shifts in enumerate(line_shifts(stream, sizes, order, busy).T):
-        yield _RowGroup(by_data[index == number], np.unique(shifts), int(sizes[number]))
+    groups = [
+        _RowGroup(rows, distinct(distance @ stride), 0)
+        for rows, stride in zip(classes.rows_by_stride, classes.strides, strict=True)
+    ]
+    shifts_by_size = line_shifts(stream, classes.sizes, order, busy).T
+    return groups + [
+        _RowGroup(rows, distinct(shifts), size)
+        for rows, shifts, size in zip(
+            classes.rows_by_size, shifts_by_size, classes.sizes.tolist(), strict=True
+        )
+    ]
 
 
 def _sampled_sectors(
@@ -295,10 +366,7 @@ def _sampled_sectors(
     """Yield the rows of a group and their sectors at each shift, for a sample of the lines."""
     rows, lines = group.rows, group.lines
     if not lines:
-        for row, shift in _batches(rows, group.shifts):
-            sector = stream.sector[row] + shift
-            kept = _hash(sector // SECTORS_PER_LINE) % factor == 0
-            yield row[kept], sector[kept]
+        yield from _sampled_affine_sectors(rows, stream.sector[rows], group.shifts, factor)
         return
     # Computing all sectors to drop most of them would take long for many rows. So the array is
     # extended to a multiple of the factor, and the sample is one residue class of its lines: the
@@ -308,19 +376,50 @@ def _sampled_sectors(
     class_of_shift = -group.shifts % factor
     for residue in np.unique(class_of_shift):
         chosen = rows[class_of_row == residue]
-        for row, shift in _batches(chosen, group.shifts[class_of_shift == residue]):
-            yield row, wrap_sectors(stream.sector[row], stream.low[row], shift, np.array(lines))
+        sector, low = stream.sector[chosen], stream.low[chosen]
+        for shifts in _batches(chosen, group.shifts[class_of_shift == residue]):
+            shifted = wrap_sectors(sector, low, shifts[:, None], np.array(lines))
+            yield np.tile(chosen, len(shifts)), shifted.reshape(-1)
 
 
-def _batches(rows: IntArray, shifts: IntArray) -> Iterator[tuple[IntArray, IntArray]]:
-    """Combine each row with each shift, in batches of limited size."""
-    step = max(1, _LARGEST_SIMULATION // max(len(rows), 1))
+def _sampled_affine_sectors(
+    rows: IntArray, sector: IntArray, shifts: IntArray, factor: int
+) -> Iterator[tuple[IntArray, IntArray]]:
+    """Yield rows and their sectors at each shift, of those lines whose hash is in the sample.
+
+    Args:
+        rows: Numbers of the rows.
+        sector: The sector of each row before the shift.
+        shifts: The shifts, in sectors.
+        factor: One line in so many is sampled.
+    """
+    starts, counts = np.arange(len(rows)), np.ones(len(rows), np.int64)
+    if factor > 1 and not (shifts % SECTORS_PER_LINE).any():
+        # Shifts by whole lines keep rows in one line together: the first one decides for all.
+        line = sector // SECTORS_PER_LINE
+        starts = np.flatnonzero(np.diff(line, prepend=line[:1] - 1))
+        counts = np.diff(starts, append=len(line))
+    for batch in _batches(starts, shifts):
+        if factor == 1:
+            yield np.tile(rows, len(batch)), (sector + batch[:, None]).reshape(-1)
+            continue
+        lines = (sector[starts] + batch[:, None]) // SECTORS_PER_LINE
+        shift, run = np.nonzero(_hash(lines) % factor == 0)
+        count = counts[run]
+        ends = np.cumsum(count)
+        within = np.arange(count.sum()) - np.repeat(ends - count, count)
+        chosen = np.repeat(starts[run], count) + within
+        yield rows[chosen], sector[chosen] + np.repeat(batch[shift], count)
+
+
+def _batches(rows: IntArray, shifts: IntArray) -> Iterator[IntArray]:
+    """Cut shifts into batches, so that each row with each shift of a batch is a limited number."""
+    step = max(1, _LARGEST_BATCH // max(len(rows), 1))
     for start in range(0, len(shifts) if len(rows) else 0, step):
-        batch = shifts[start : start + step]
-        yield np.tile(rows, len(batch)), np.repeat(batch, len(rows))
+        yield shifts[start : start + step]
 
 
-def _hash(lines: IntArray) -> IntArray:
+def _hash(lines: IntArray) -> NDArray[np.uint32]:
     """Scatter line numbers, so that sampling takes an even share of any stride."""
-    mixed = lines.astype(np.uint64) * np.uint64(0x9E37_79B9_7F4A_7C15)
-    return (mixed >> np.uint64(40)).astype(np.int64)
+    mixed = lines.view(np.uint64) * np.uint64(0x9E37_79B9_7F4A_7C15)
+    return (mixed >> np.uint64(40)).astype(np.uint32)

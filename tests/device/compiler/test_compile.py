@@ -244,6 +244,15 @@ def test_every_architecture_compiles():
         assert f".target sm_{architecture[0]}{architecture[1]}" in ptx
 
 
+def test_a_kept_compilation_needs_no_compiler(tmp_path, monkeypatch):
+    monkeypatch.setenv("MEMLAB_CACHE", str(tmp_path))
+    compiled = compiler.compile_unit(SCALED)
+    for function in ("_library", "run_nvrtc", "supported_architectures"):
+        monkeypatch.delattr(nvrtc, function)
+
+    assert compiler.compile_unit(SCALED) == compiled
+
+
 def test_a_crash_of_nvrtc_is_reported_with_its_own_message_if_there_is_one():
     source = "template <foo T> __global__ void copy(T* p) { *p = 1; }"
     with pytest.raises(CompileError, match=r'k.cu\(1\): error: identifier "foo" is undefined'):

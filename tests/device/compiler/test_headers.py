@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from memlab.device.compiler import cache as compile_cache
+from memlab.device.compiler import compilation, headers, nvrtc
 from memlab.device.compiler import compile as compiler
-from memlab.device.compiler import headers, nvrtc
 from memlab.device.compiler.diagnostics import CompileError
 from memlab.device.compiler.translation_unit import CompilerOutput, TranslationUnit
 from memlab.errors import UsageError
@@ -51,13 +51,13 @@ def cache(tmp_path, monkeypatch):
 def runs(monkeypatch):
     """The runs of the compiler, one line per run."""
     lines = []
-    run = compiler._compile_without_host_code
+    run = compilation.compile_without_host_code
 
     def counted(*arguments):
         lines.append(arguments)
         return run(*arguments)
 
-    monkeypatch.setattr(compiler, "_compile_without_host_code", counted)
+    monkeypatch.setattr(compilation, "compile_without_host_code", counted)
     return lines
 
 

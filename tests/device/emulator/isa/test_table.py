@@ -9,8 +9,8 @@ from paths import DATA
 from ptx import kernel, run
 from row_kernels import INPUT_BYTES, LANES, OUTPUT_BYTES, digest, lane_kernel, operands
 
+from memlab.device.emulator.isa import rows
 from memlab.device.emulator.isa import table as isa
-from memlab.device.emulator.isa.rows import op
 from memlab.device.emulator.program.program import load_program
 from memlab.device.emulator.ptx.parser import TYPE_BYTES, PtxError, parse_ptx
 
@@ -174,9 +174,13 @@ def test_no_row_is_left_untested() -> None:
     assert {row.kind for row in isa.TABLE.values()} <= tested
 
 
-def test_an_opcode_has_one_row() -> None:
-    with pytest.raises(ValueError, match="has a row already"):
-        op("add.f32", np.add, "f32", "f32 f32")
+def test_an_opcode_has_one_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rows, "TABLE", rows.RowTable())
+    rows.op("add{,.sat}.{s32,f32}", np.add, "{1}", "{1} {1}")
+    assert len(rows.TABLE) == 4
+    rows.op("{sub,add}.f32", np.subtract, "f32", "f32 f32")
+    with pytest.raises(ValueError, match=r"add\.f32 has a row already"):
+        list(rows.TABLE)
 
 
 def test_qualifiers_without_effect_are_ignored() -> None:

@@ -35,13 +35,14 @@ def lru_misses(units: list[int], units_per_line: int, lines: int) -> list[bool]:
     st.lists(st.integers(0, 60), max_size=200),
     st.sampled_from([1, 2, 4]),
     st.integers(1, 20),
+    st.sampled_from([0, 2**30]),
 )
 def test_one_access_per_window_is_an_exact_lru(
-    units: list[int], units_per_line: int, lines: int
+    units: list[int], units_per_line: int, lines: int, gap: int
 ) -> None:
-    missed = caches.misses(
-        np.arange(len(units)), np.array(units, np.int64), units_per_line, lines * LINE_BYTES
-    )
+    unit = np.array(units, np.int64)
+    apart = unit + unit // units_per_line * units_per_line * gap  # the lines, `gap` lines apart
+    missed = caches.misses(np.arange(len(units)), apart, units_per_line, lines * LINE_BYTES)
 
     assert missed.tolist() == lru_misses(units, units_per_line, lines)
 

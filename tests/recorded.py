@@ -1,0 +1,50 @@
+"""Records the results of the emulator again, and says in words what differs.
+
+python -m tests.recorded                      record all cases, and write the files
+python -m tests.recorded --only random-017    one case, or all whose name begins so
+python -m tests.recorded --check              compare alone
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent / "support"))
+
+from recorded_cases import CASES
+from recorded_results import Record, as_json, differences, load, save
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Record again; gives 1 where a comparison alone found a difference."""
+    parser = argparse.ArgumentParser(prog="python -m tests.recorded", description=__doc__)
+    parser.add_argument("--only", metavar="NAME", default="", help="a case, or how names begin")
+    parser.add_argument("--check", action="store_true", help="compare, and write nothing")
+    options = parser.parse_args(words)
+    chosen = [case for case in CASES if case.name.startswith(options.only)]
+    if not chosen:
+        parser.error(f"no case has a name that begins with {options.only!r}")
+    made: dict[str, dict[str, Record]] = defaultdict(dict)
+    different = 0
+    for case in chosen:
+        made[case.file][case.name] = now = as_json(case.record())
+        before = load(case.file).get(case.name)
+        found = list(differences(before, now)) if before is not None else ["not recorded yet"]
+        different += bool(found)
+        for line in found:
+            print(f"{case.name}: {line}")
+    for file, records in made.items():
+        if not options.check:
+            names = {case.name for case in CASES if case.file == file}
+            kept = {name: record for name, record in load(file).items() if name in names}
+            save(file, kept | records)
+    print(f"{len(chosen) - different} of {len(chosen)} cases as recorded")
+    return int(options.check and different > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,8 @@
+"""All cases of which results are recorded."""
+
+from __future__ import annotations
+
+import recorded_programs
+from recorded_results import Case
+
+CASES: tuple[Case, ...] = (*recorded_programs.cases(),)
