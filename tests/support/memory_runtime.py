@@ -97,7 +97,8 @@ class Memory:
         self.counters = np.zeros((8, len(COUNTERS)), np.int64)
         self.context = np.zeros(1, CONTEXT)
         self.trace: dict[str, NDArray[Any]] = {}
-        self._patterns = np.zeros(MOST_PATTERNS, PATTERN)
+        self._sites: dict[Site, NDArray[Any]] = {}
+        self.patterns = np.zeros(MOST_PATTERNS, PATTERN)
         self._arrays = np.array([(s + GLOBAL_BASE, s + GLOBAL_BASE + n) for s, n in ARRAYS], ARRAY)
         context = self.context[0]
         segments = context["segments"]
@@ -115,7 +116,7 @@ class Memory:
         context["units_written"] = self.written.ctypes.data + _GAP
         context["unit_shift"] = UNIT_BYTES.bit_length() - 1
         context["counters"] = self.counters.ctypes.data
-        context["patterns"] = self._patterns.ctypes.data
+        context["patterns"] = self.patterns.ctypes.data
         context["fault"]["index"] = -1
 
     @property
@@ -139,15 +140,34 @@ class Memory:
 
     def resolve(self, site: Site, address: Ints, mask: int, warp: int = 0) -> Resolved:
         """Resolve addresses."""
-        resolved = Resolved(self, site, mask)
+        resolved = Resolved(self, mask)
         resolved.record[0]["address"] = address
-        arguments = (_at(self.context), _at(resolved.record), resolved.site)
+        arguments = (_at(self.context), _at(resolved.record), self.site(site))
         functions()["resolve"](*arguments, mask, warp)
         return resolved
 
     def load(self, site: Site, address: Ints, mask: int, warp: int = 0) -> NDArray[np.uint8] | None:
         """The bytes that lanes load, shape (vector, 32, element bytes); None for a fault."""
         return self.resolve(site, address, mask, warp).load(site)
+
+    def site(self, site: Site) -> int:
+        """The host address of an instruction's record, which outlives its accesses."""
+        if site not in self._sites:
+            record = np.zeros(1, SITE)
+            counted = site.size if site.counted_bytes is None else site.counted_bytes
+            for name, value in {
+                "index": site.index,
+                "offset": site.offset,
+                "kind": SITE_KINDS.index(site.kind),
+                "space": SPACES.index(site.space),
+                "element_bytes": site.element_bytes,
+                "vector": site.vector,
+                "size": site.size,
+                "counted_bytes": counted,
+            }.items():
+                record[name] = value
+            self._sites[site] = record
+        return _at(self._sites[site])
 
     # --- What is expected ----------------------------------------------------------------------
 
@@ -195,36 +215,16 @@ class Memory:
 
 
 class Resolved:
-    """Resolved addresses and a site that they serve."""
+    """Resolved addresses."""
 
-    def __init__(self, memory: Memory, site: Site, mask: int) -> None:
+    def __init__(self, memory: Memory, mask: int) -> None:
         self.memory, self.mask = memory, mask
         self.record = np.zeros(1, ADDRESSES)
-        self.sites: dict[Site, NDArray[Any]] = {}
-        self.site = self._site(site)
-
-    def _site(self, site: Site) -> int:
-        if site not in self.sites:
-            record = np.zeros(1, SITE)
-            counted = site.size if site.counted_bytes is None else site.counted_bytes
-            for name, value in {
-                "index": site.index,
-                "offset": site.offset,
-                "kind": SITE_KINDS.index(site.kind),
-                "space": SPACES.index(site.space),
-                "element_bytes": site.element_bytes,
-                "vector": site.vector,
-                "size": site.size,
-                "counted_bytes": counted,
-            }.items():
-                record[name] = value
-            self.sites[site] = record
-        return _at(self.sites[site])
 
     def _call(self, name: str, site: Site, mask: int | None, data: NDArray[Any]) -> int:
         mask = self.mask if mask is None else mask
         context, record = _at(self.memory.context), _at(self.record)
-        failed: int = functions()[name](context, record, self._site(site), mask, _at(data))
+        failed: int = functions()[name](context, record, self.memory.site(site), mask, _at(data))
         return failed
 
     def load(self, site: Site, mask: int | None = None) -> NDArray[np.uint8] | None:

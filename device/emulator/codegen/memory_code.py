@@ -495,6 +495,11 @@ class _Shape:
         return self.word if self.words == 1 else ir.VectorType(self.word, self.words)
 
     @property
+    def chunk(self) -> ir.VectorType:
+        """All elements of a lane."""
+        return ir.VectorType(self.word, self.words * self.vector)
+
+    @property
     def row(self) -> ir.VectorType:
         """One element of every lane: a row of the buffer."""
         return ir.VectorType(self.word, WARP_SIZE * self.words)
@@ -527,18 +532,17 @@ def _add_copy(module: ir.Module, direction: Direction, element_bytes: int, vecto
     uniform, contiguous, partial, scattered = (
         b.append_basic_block(case) for case in ("uniform", "contiguous", "partial", "scattered")
     )
-    is_full = b.icmp_signed("==", mask, I32(ALL_LANES))
-    first_lane = b.zext(b.cttz(mask, I1(1)), I64)
+    lane_0 = b.sub(host, b.mul(b.zext(b.cttz(mask, I1(1)), I64), lane_bytes))
     step = b.add(load_field(b, pattern, PATTERN, "stride"), lane_bytes)
     switch = b.switch(step, scattered)
     switch.add_case(I64(0), uniform)
     switch.add_case(I64(shape.size), contiguous)
     b.position_at_end(uniform)
-    copy = _load_uniform if direction == "load" else _store_uniform
-    copy(b, shape, host, mask, buffer)
+    copy_uniform = _load_uniform if direction == "load" else _store_uniform
+    copy_uniform(b, shape, b.inttoptr(host, POINTER), mask, buffer)
     b.ret(I32(0))
     b.position_at_end(contiguous)
-    _require(b, is_full, partial)
+    _require(b, b.icmp_signed("==", mask, I32(ALL_LANES)), partial)
     pointer = b.inttoptr(host, POINTER)
     if direction == "load":
         _store_rows(b, shape, buffer, b.load(pointer, typ=shape.whole, align=1))
@@ -547,26 +551,47 @@ def _add_copy(module: ir.Module, direction: Direction, element_bytes: int, vecto
     b.ret(I32(0))
     b.position_at_end(partial)
     if shape.has_masked_copy:
-        start = b.sub(host, b.mul(first_lane, I64(shape.size)))
-        _copy_masked(b, direction, shape, b.inttoptr(start, POINTER), mask, buffer)
+        _copy_masked(b, direction, shape)
         b.ret(I32(0))
     else:
         b.branch(scattered)
     b.position_at_end(scattered)
-    start = b.sub(host, b.mul(first_lane, lane_bytes))
-    _copy_scattered(b, direction, shape, start, is_full)
+    copy_scattered = _load_scattered if direction == "load" else _store_scattered
+    copy_scattered(b, shape, lane_0)
     b.ret(I32(0))
 
 
-def _copy_masked(
-    b: ir.IRBuilder,
-    direction: Direction,
-    shape: _Shape,
-    start: ir.Value,
-    mask: ir.Value,
-    buffer: ir.Value,
+def _load_uniform(
+    b: ir.IRBuilder, shape: _Shape, pointer: ir.Value, mask: ir.Value, buffer: ir.Value
 ) -> None:
-    """Move the active lanes of contiguous elements, which begin at lane 0."""
+    """All active lanes read the same address."""
+    chunk = b.load(pointer, typ=shape.chunk, align=1)
+    lanes = _spread(b, mask, shape.words)
+    for number in range(shape.vector):
+        first = number * shape.words
+        order = [I32(first + word) for _ in range(WARP_SIZE) for word in range(shape.words)]
+        row = b.shuffle_vector(chunk, chunk, constant_vector(order))
+        row = b.select(lanes, row, ir.Constant(shape.row, None))
+        b.store(row, _row_pointer(b, shape, buffer, number), align=1)
+
+
+def _store_uniform(
+    b: ir.IRBuilder, shape: _Shape, pointer: ir.Value, mask: ir.Value, buffer: ir.Value
+) -> None:
+    """All active lanes write to the same address: the highest one's values stay."""
+    lane = b.zext(b.sub(I32(WARP_SIZE - 1), b.ctlz(mask, I1(1))), I64)
+    for number in range(shape.vector):
+        row = _row_pointer(b, shape, buffer, number)
+        value = b.load(element_pointer(b, row, lane, shape.bytes), typ=shape.element, align=1)
+        place = b.gep(pointer, [I64(number * shape.bytes)], source_etype=I8)
+        b.store(value, place, align=1)
+
+
+def _copy_masked(b: ir.IRBuilder, direction: Direction, shape: _Shape) -> None:
+    """Move the active lanes of contiguous elements."""
+    host, _, _, mask, buffer = b.function.args
+    first_lane = b.zext(b.cttz(mask, I1(1)), I64)
+    start = b.inttoptr(b.sub(host, b.mul(first_lane, I64(shape.size))), POINTER)
     lanes, whole = _spread(b, mask, shape.words * shape.vector), shape.whole
     name, suffix = f"llvm.masked.{direction}", f"v{whole.count}i{whole.element.width}.p0"
     if direction == "load":
@@ -578,69 +603,47 @@ def _copy_masked(
         b.call(store, [_load_rows(b, shape, buffer), start, I32(1), lanes])
 
 
-def _copy_scattered(
-    b: ir.IRBuilder, direction: Direction, shape: _Shape, start: ir.Value, is_full: ir.Value
-) -> None:
-    """Move lanes one by one, lowest first; `start` is where lane 0 would begin."""
-    _, pattern, lane_bytes, mask, buffer = b.function.args
+def _lane_pointer(b: ir.IRBuilder, lane_0: ir.Value, lane: ir.Value) -> ir.Value:
+    """Where a lane's elements lie; `lane_0` is the first active lane's place, seen from lane 0."""
+    _, pattern, lane_bytes, _, _ = b.function.args
     relative = field_pointer(b, pattern, PATTERN, "relative")
+    distance = b.sext(b.load(element_pointer(b, relative, lane, 4), typ=I32), I64)
+    return b.inttoptr(b.add(b.add(lane_0, distance), b.mul(lane, lane_bytes)), POINTER)
+
+
+def _load_scattered(b: ir.IRBuilder, shape: _Shape, lane_0: ir.Value) -> None:
+    """Every lane reads; an inactive one reads what lies at the first active lane's address."""
+    *_, mask, buffer = b.function.args
+    parts = [
+        b.load(_lane_pointer(b, lane_0, I64(lane)), typ=shape.chunk, align=1)
+        for lane in range(WARP_SIZE)
+    ]
+    while len(parts) > 1:
+        parts = [_join(b, *pair) for pair in zip(parts[::2], parts[1::2], strict=True)]
+    lanes = _spread(b, mask, shape.words * shape.vector)
+    values = b.select(lanes, parts[0], ir.Constant(shape.whole, None))
+    _store_rows(b, shape, buffer, values)
+
+
+def _store_scattered(b: ir.IRBuilder, shape: _Shape, lane_0: ir.Value) -> None:
+    """The active lanes write one by one, the lowest first."""
+    *_, mask, buffer = b.function.args
+    values = buffer
+    if shape.vector > 1:
+        values = stack_room(b, shape.whole)
+        b.store(_load_rows(b, shape, buffer), values)
 
     def move(lane: ir.Value) -> None:
-        distance = b.load(element_pointer(b, relative, lane, 4), typ=I32)
-        place = b.add(b.add(start, b.sext(distance, I64)), b.mul(lane, lane_bytes))
-        _move_lane(b, direction, shape, b.inttoptr(place, POINTER), buffer, lane)
+        place = element_pointer(b, values, lane, shape.size)
+        chunk = b.load(place, typ=shape.chunk, align=1)
+        b.store(chunk, _lane_pointer(b, lane_0, lane), align=1)
 
-    with b.if_then(is_full):
-        if shape.words * shape.vector == 1:
-            for number in range(WARP_SIZE):
-                move(I64(number))
-        else:
-            with counted_loop(b, I64(WARP_SIZE)) as lane:
-                move(lane)
+    with b.if_then(b.icmp_signed("==", mask, I32(ALL_LANES))):
+        for number in range(WARP_SIZE):
+            move(I64(number))
         b.ret(I32(0))
-    if direction == "load":
-        fill_bytes(b, buffer, I64(shape.row_bytes * shape.vector))
     with bit_loop(b, mask) as lane:
         move(lane)
-
-
-def _move_lane(
-    b: ir.IRBuilder,
-    direction: Direction,
-    shape: _Shape,
-    pointer: ir.Value,
-    buffer: ir.Value,
-    lane: ir.Value,
-) -> None:
-    """Move the elements of one lane."""
-    for number in range(shape.vector):
-        there = b.gep(pointer, [I64(number * shape.bytes)], source_etype=I8)
-        here = element_pointer(b, _row_pointer(b, shape, buffer, number), lane, shape.bytes)
-        source, target = (there, here) if direction == "load" else (here, there)
-        b.store(b.load(source, typ=shape.element, align=1), target, align=1)
-
-
-def _load_uniform(
-    b: ir.IRBuilder, shape: _Shape, host: ir.Value, mask: ir.Value, buffer: ir.Value
-) -> None:
-    """All active lanes read the same address."""
-    lanes = _spread(b, mask, shape.words)
-    order = [I32(word) for _ in range(WARP_SIZE) for word in range(shape.words)]
-    one = ir.VectorType(shape.word, shape.words)
-    for number in range(shape.vector):
-        pointer = b.inttoptr(b.add(host, I64(number * shape.bytes)), POINTER)
-        value = b.load(pointer, typ=one, align=1)
-        row = b.shuffle_vector(value, value, constant_vector(order))
-        row = b.select(lanes, row, ir.Constant(shape.row, None))
-        b.store(row, _row_pointer(b, shape, buffer, number), align=1)
-
-
-def _store_uniform(
-    b: ir.IRBuilder, shape: _Shape, host: ir.Value, mask: ir.Value, buffer: ir.Value
-) -> None:
-    """All active lanes write to the same address: the highest one's values stay."""
-    highest = b.zext(b.sub(I32(WARP_SIZE - 1), b.ctlz(mask, I1(1))), I64)
-    _move_lane(b, "store", shape, b.inttoptr(host, POINTER), buffer, highest)
 
 
 def _spread(b: ir.IRBuilder, mask: ir.Value, times: int) -> ir.Value:
@@ -695,42 +698,43 @@ def _join(b: ir.IRBuilder, first: ir.Value, second: ir.Value) -> ir.Value:
 # --- Marks of written units -----------------------------------------------------------------------
 
 
-def _units(b: ir.IRBuilder, context: ir.Value, address: ir.Value) -> ir.Value:
-    """A pointer to the mark of the unit that an address lies in."""
-    shift = load_field(b, context, CONTEXT, "unit_shift")
-    unit = b.lshr(b.sub(address, I64(GLOBAL_BASE)), shift)
-    return b.gep(load_field(b, context, CONTEXT, "units_written"), [unit], source_etype=I8)
-
-
 def _add_mark_written(module: ir.Module) -> None:
     """`mark_written(context, addresses, lanes, size)`: mark what lanes store to global memory.
 
     `addresses` are an array of 32; each lane stores `size` bytes.
     """
     b = begin(module, "mark_written", ir.VoidType(), POINTER, POINTER, I32, I64)
-    context, addresses, lanes, size = b.function.args
-    per_lane = b.lshr(size, load_field(b, context, CONTEXT, "unit_shift"))
-    others = b.append_basic_block("one")
-    switch = b.switch(per_lane, others)
-    b.position_at_end(others)
-    _mark_lanes(b, context, addresses, lanes, 1)
-    b.ret_void()
+    context, _, _, size = b.function.args
+    shift = load_field(b, context, CONTEXT, "unit_shift")
+    units = b.ptrtoint(load_field(b, context, CONTEXT, "units_written"), I64)
+    one = b.append_basic_block("one")
+    switch = b.switch(b.lshr(size, shift), one)
+    b.position_at_end(one)
+    _mark_lanes(b, units, shift, 1)
     for count in (2, 4, 8, 16, 32):
         block = b.append_basic_block(f"marks{count}")
         switch.add_case(I64(count), block)
         b.position_at_end(block)
-        _mark_lanes(b, context, addresses, lanes, count)
-        b.ret_void()
+        _mark_lanes(b, units, shift, count)
 
 
-def _mark_lanes(
-    b: ir.IRBuilder, context: ir.Value, addresses: ir.Value, lanes: ir.Value, count: int
-) -> None:
-    """Mark so many units from each lane's address on."""
+def _mark_lanes(b: ir.IRBuilder, units: ir.Value, shift: ir.Value, count: int) -> None:
+    """Mark so many units from each lane's address on, and return."""
+    _, addresses, lanes, _ = b.function.args
     marks = ir.Constant(ir.VectorType(I8, count), [I8(1)] * count)
-    with bit_loop(b, lanes) as lane:
+
+    def mark(lane: ir.Value) -> None:
         address = b.load(element_pointer(b, addresses, lane, 8), typ=I64)
-        b.store(marks, _units(b, context, address), align=1)
+        unit = b.lshr(b.sub(address, I64(GLOBAL_BASE)), shift)
+        b.store(marks, b.inttoptr(b.add(units, unit), POINTER), align=1)
+
+    with b.if_then(b.icmp_signed("==", lanes, I32(ALL_LANES))):
+        for number in range(WARP_SIZE):
+            mark(I64(number))
+        b.ret_void()
+    with bit_loop(b, lanes) as lane:
+        mark(lane)
+    b.ret_void()
 
 
 def _mark_warp(
@@ -744,18 +748,21 @@ def _mark_warp(
         contiguous = b.and_(full, b.icmp_signed("==", stride, size))
         with b.if_else(contiguous) as (then, otherwise):
             with then:
-                start = _units(b, context, checked.first)
-                last_byte = b.add(checked.first, b.sub(b.mul(size, I64(WARP_SIZE)), I64(1)))
-                last = _units(b, context, last_byte)
-                count = b.sub(b.ptrtoint(last, I64), b.ptrtoint(start, I64))
-                fill_bytes(b, start, b.add(count, I64(1)), 1)
+                shift = load_field(b, context, CONTEXT, "unit_shift")
+                start = b.sub(checked.first, I64(GLOBAL_BASE))
+                last = b.add(start, b.sub(b.mul(size, I64(WARP_SIZE)), I64(1)))
+                unit = b.lshr(start, shift)
+                count = b.add(b.sub(b.lshr(last, shift), unit), I64(1))
+                units = load_field(b, context, CONTEXT, "units_written")
+                fill_bytes(b, b.gep(units, [unit], source_etype=I8), count, 1)
             with otherwise:
                 call(b, "mark_pattern", context, checked.pattern, checked.first, mask, size)
 
 
 def _add_mark_pattern(module: ir.Module) -> None:
     """`mark_pattern(context, pattern, first, lanes, size)`: as `mark_written`, of a pattern."""
-    b = begin(module, "mark_pattern", ir.VoidType(), POINTER, POINTER, I64, I32, I64)
+    types = (POINTER, POINTER, I64, I32, I64)
+    b = begin(module, "mark_pattern", ir.VoidType(), *types, seldom=True)
     context, pattern, first, lanes, size = b.function.args
     addresses = stack_room(b, ADDRESS_LANES)
     b.store((relative_addresses(b, pattern) + splat(b, first)).ir, addresses)
