@@ -185,7 +185,7 @@ class Execution:
     def follow(self, blocks: NDArray[np.int64], values: AffineValues, deadline: Deadline) -> None:
         """Execute the instructions that decide control flow and addresses, as affine values."""
         for chunk in self.chunks(blocks):
-            self.run(chunk, observers=[values], deadline=deadline)
+            self.run(chunk, observers=[values], deadline=deadline, program=values.program)
 
     def run(
         self,
@@ -193,6 +193,7 @@ class Execution:
         *,
         observers: Sequence[Observer] = (),
         deadline: Deadline | None = None,
+        program: Program | None = None,
     ) -> Tally:
         """Execute blocks as one chunk, and return their counters.
 
@@ -200,13 +201,14 @@ class Execution:
             blocks: The coordinates of the blocks, shape (blocks, 3).
             observers: The observers of the chunk; at most one is an `ExecutionPolicy`.
             deadline: The time limit; None for the launch's own.
+            program: What to execute; None for the launch's program.
 
         Raises:
             KernelFault: The kernel accessed memory out of bounds, or stopped itself (`trap`).
             EmulationTimeoutError: The time was up.
         """
         chunk = Chunk(
-            self.program,
+            program or self.program,
             self.grid,
             blocks,
             self.memory,

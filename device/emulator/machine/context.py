@@ -145,6 +145,11 @@ class ChunkContext:
         self._slots[slot]["kind"] = _AT_PYTHON
         return status
 
+    def resume_at(self, index: int) -> None:
+        """Let the machine code execute an instruction again that it returned at."""
+        number = self._native.slot_at[index]
+        self._slots[number] = self._native.slots[number]
+
     def point(self, name: str, array: NDArray[Any]) -> None:
         """Let a field of the record point to an array, which is kept."""
         self._point(name, array)

@@ -20,7 +20,7 @@ from memlab.device.emulator.isa.special_registers import CLOCK_REGISTERS
 from memlab.device.emulator.machine.memory import Mask
 from memlab.device.emulator.machine.operands import Operands
 from memlab.device.emulator.program.program import DecodedInstruction, registers_of
-from memlab.device.emulator.ptx.parser import TYPE_BYTES, Vector
+from memlab.device.emulator.ptx.parser import TYPE_BYTES, Immediate, Vector
 from memlab.device.emulator.sampling.data_dependence import is_bitwise
 from memlab.device.emulator.sampling.decision_range import UNBOUNDED, DecisionRange, IntArray
 
@@ -29,18 +29,17 @@ Stride: TypeAlias = IntArray
 it is the same for all lanes."""
 StrideGetter: TypeAlias = Callable[[], "Stride | None"]
 """Returns the current stride of a register; None where it does not change."""
-StrideRule: TypeAlias = Callable[["SourceOperands"], "Stride | None"]
+StrideRule: TypeAlias = Callable[["Computation"], "Stride | None"]
 """Returns the stride of an instruction's result; None where it does not change."""
 
 
-class SourceOperands:
-    """The sources of one instruction; `begin` updates them for an execution.
+class Computation:
+    """One computing instruction: its rule, and its sources in the current execution.
 
     Attributes:
         step: The instruction.
         decision_range: The range that its rule restricts.
         strides: The stride of each source, None where it does not change.
-        active: The lanes that execute the instruction, as a mask.
         types: The PTX types of the sources.
     """
 
@@ -50,26 +49,46 @@ class SourceOperands:
         operands: Operands,
         decision_range: DecisionRange,
         stride_getters: list[StrideGetter],
+        by_sign: bool,
     ) -> None:
+        """Prepare an instruction; with `by_sign`, its result is tested for its sign only."""
         self.decision_range, self.step, self.types = decision_range, step, step.row.of
         self.strides: list[Stride | None] = []
-        self.active: Mask = np.zeros(0, np.bool_)
+        self._rule = _stride_rule(step, by_sign)
+        self._active: Mask = np.zeros(0, np.bool_)
         self._lanes, self._stride_getters = operands.lanes, stride_getters
+        self._operands = step.instruction.operands[1:]
         self._sources = [
             operands.source(operand, ptx_type)
-            for operand, ptx_type in zip(step.instruction.operands[1:], self.types, strict=False)
+            for operand, ptx_type in zip(self._operands, self.types, strict=False)
         ]
+        self._lanes_matter = self._values_matter = False
 
-    def begin(self, active: Mask) -> bool:
-        """Take the strides of the sources for one execution; False where none changes."""
-        self.active = active
+    def stride(self, active: Mask) -> Stride | None:
+        """The stride of the result of an execution by some lanes, before it takes place."""
+        self._active, self._lanes_matter, self._values_matter = active, False, False
         self.strides = [getter() for getter in self._stride_getters]
-        return any(stride is not None for stride in self.strides)
+        if all(stride is None for stride in self.strides):
+            return None
+        return self._rule(self)
+
+    def repeats(self, whole: bool) -> bool:
+        """Whether the rule gives the same again for the same strides.
+
+        `whole` says that all lanes took part, so that no others can follow.
+        """
+        return not self._values_matter and (whole or not self._lanes_matter)
+
+    @property
+    def active(self) -> Mask:
+        """The lanes that execute the instruction, as a mask."""
+        self._lanes_matter = True
+        return self._active
 
     def value(self, source: int) -> NDArray[np.int64]:
         """The values of a source in all lanes, as 64-bit integers."""
-        lanes = self._sources[source]()
-        return np.broadcast_to(lanes, self._lanes).astype(np.int64)
+        self._values_matter |= not isinstance(self._operands[source], Immediate)
+        return np.broadcast_to(self._sources[source](), self._lanes).astype(np.int64)
 
     def keep(self, source: int) -> None:
         """Restrict the range to blocks where a source stays within its type, without wrapping."""
@@ -89,11 +108,11 @@ class SourceOperands:
 # --- Rules -------------------------------------------------------------------------------------
 
 
-def _unknown(sources: SourceOperands) -> Stride | None:
+def _unknown(sources: Computation) -> Stride | None:
     return sources.require_unchanged()
 
 
-def _sign_only(sources: SourceOperands) -> None:
+def _sign_only(sources: Computation) -> None:
     """A bitwise operation with a result tested for its sign only: the sources keep their signs."""
     half = min(1 << (8 * TYPE_BYTES[sources.types[0]] - 1), UNBOUNDED)
     for source, stride in enumerate(sources.strides):
@@ -106,34 +125,34 @@ def _sign_only(sources: SourceOperands) -> None:
             sources.decision_range.restrict(stride, least - value, most - value, sources.active)
 
 
-def _copy_stride(sources: SourceOperands) -> Stride | None:
+def _copy_stride(sources: Computation) -> Stride | None:
     return sources.strides[0]
 
 
-def _convert(sources: SourceOperands) -> Stride | None:
+def _convert(sources: Computation) -> Stride | None:
     if TYPE_BYTES[sources.step.row.to[0]] > TYPE_BYTES[sources.types[0]]:
         sources.keep(0)
     return _wrap_stride(sources.strides[0], sources.step.row.to[0])
 
 
-def _add(sources: SourceOperands) -> Stride | None:
+def _add(sources: Computation) -> Stride | None:
     return add_strides(sources.strides)
 
 
-def _subtract(sources: SourceOperands) -> Stride | None:
+def _subtract(sources: Computation) -> Stride | None:
     return _subtract_strides(*sources.strides)
 
 
-def _negate(sources: SourceOperands) -> Stride | None:
+def _negate(sources: Computation) -> Stride | None:
     """`neg`, and `not`, which is the negated value less 1."""
     return _subtract_strides(None, sources.strides[0])
 
 
-def _no_stride(sources: SourceOperands) -> None:
+def _no_stride(sources: Computation) -> None:
     """`isspacep`: an address that moved into another state space would be at fault there."""
 
 
-def _multiply(sources: SourceOperands) -> Stride | None:
+def _multiply(sources: Computation) -> Stride | None:
     """`mul` and `mad`, `.lo` or `.wide`."""
     if TYPE_BYTES[sources.step.row.to[0]] > TYPE_BYTES[sources.types[0]]:
         sources.keep(0)
@@ -148,7 +167,7 @@ def _multiply(sources: SourceOperands) -> Stride | None:
     return _wrap_stride(add_strides([product, *added]), sources.step.row.to[0])
 
 
-def _shift_left(sources: SourceOperands) -> Stride | None:
+def _shift_left(sources: Computation) -> Stride | None:
     stride, by = sources.strides
     if by is not None:
         return sources.require_unchanged()
@@ -156,13 +175,13 @@ def _shift_left(sources: SourceOperands) -> Stride | None:
     return _wrap_stride(stride << np.clip(sources.value(1), 0, 63), sources.types[0])
 
 
-def _shift_right(sources: SourceOperands) -> Stride | None:
+def _shift_right(sources: Computation) -> Stride | None:
     if sources.strides[1] is not None:
         return sources.require_unchanged()
     return _quotient_stride(sources, np.int64(1) << np.clip(sources.value(1), 0, 62))[0]
 
 
-def _divide(sources: SourceOperands) -> Stride | None:
+def _divide(sources: Computation) -> Stride | None:
     divisor = sources.value(1)
     if sources.strides[1] is not None or (divisor <= 0)[sources.active].any():
         return sources.require_unchanged()
@@ -171,7 +190,7 @@ def _divide(sources: SourceOperands) -> Stride | None:
 
 
 def _quotient_stride(
-    sources: SourceOperands, divisor: IntArray
+    sources: Computation, divisor: IntArray
 ) -> tuple[Stride | None, Stride | None]:
     """The strides of quotient and remainder.
 
@@ -198,7 +217,7 @@ def _quotient_stride(
     return None, stride
 
 
-def _and(sources: SourceOperands) -> Stride | None:
+def _and(sources: Computation) -> Stride | None:
     """A mask of the lowest bits, or of all but these, where the stride leaves these bits alone."""
     source, mask = (0, 1) if sources.strides[0] is not None else (1, 0)
     stride = sources.strides[source]
@@ -215,7 +234,7 @@ def _and(sources: SourceOperands) -> Stride | None:
     return sources.require_unchanged()
 
 
-def _or(sources: SourceOperands) -> Stride | None:
+def _or(sources: Computation) -> Stride | None:
     """Equal to an addition where no bit is set in both sources."""
     source, other = (0, 1) if sources.strides[0] is not None else (1, 0)
     stride = sources.strides[source]
@@ -229,23 +248,23 @@ def _or(sources: SourceOperands) -> Stride | None:
     return sources.require_unchanged()
 
 
-def _compare(sources: SourceOperands) -> None:
+def _compare(sources: Computation) -> None:
     """`setp`: the sign of the difference decides the result, or whether it is 0."""
     _fix_decision(sources, sources.step.row.opcode.split(".")[1])
 
 
-def _min_max(sources: SourceOperands) -> Stride | None:
+def _min_max(sources: Computation) -> Stride | None:
     """`min` and `max`: the range is restricted to blocks that select the same source."""
     _fix_decision(sources, "lt")
     first = sources.value(0) < sources.value(1)
     return _selected_stride(sources, first if sources.step.row.opcode.startswith("min") else ~first)
 
 
-def _select(sources: SourceOperands) -> Stride | None:
+def _select(sources: Computation) -> Stride | None:
     return _selected_stride(sources, sources.value(2) != 0)
 
 
-def _fix_decision(sources: SourceOperands, comparison: str) -> None:
+def _fix_decision(sources: Computation, comparison: str) -> None:
     sources.keep(0)
     sources.keep(1)
     stride = _subtract_strides(*sources.strides[:2])
@@ -292,7 +311,12 @@ _RULES: dict[str, StrideRule] = {
 """Rules by opcode, without its types and state spaces."""
 
 
-def stride_rule(step: DecodedInstruction, by_sign: bool) -> StrideRule:
+def gives_stride(step: DecodedInstruction, by_sign: bool) -> bool:
+    """Whether the result of an instruction may have a stride; `by_sign` as for `Computation`."""
+    return _stride_rule(step, by_sign) not in (_unknown, _sign_only, _no_stride, _compare)
+
+
+def _stride_rule(step: DecodedInstruction, by_sign: bool) -> StrideRule:
     """The rule for an instruction; with `by_sign`, for a result tested for its sign only."""
     row, operands = step.row, step.instruction.operands
     if by_sign and is_bitwise(step) and row.to != ("pred",):
@@ -325,7 +349,7 @@ def _subtract_strides(a: Stride | None, b: Stride | None) -> Stride | None:
     return add_strides([a, None if b is None else -b])
 
 
-def _selected_stride(sources: SourceOperands, first: NDArray[np.bool_]) -> Stride | None:
+def _selected_stride(sources: Computation, first: NDArray[np.bool_]) -> Stride | None:
     """The stride of a selection between the first two sources."""
     a, b = sources.strides[:2]
     taken = first[sources.active]

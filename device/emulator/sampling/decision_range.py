@@ -85,6 +85,10 @@ class DecisionRange:
             differs = top > np.where(taking, lanes, UNBOUNDED).min(axis=2)
             self.low[differs] = self.high[differs] = 0
 
+    def state(self) -> tuple[bytes, ...]:
+        """The boxes and the strides, to be compared with those of another time."""
+        return self.low.tobytes(), self.high.tobytes(), self.strides.tobytes()
+
     def boxes(self) -> list[BlockBox]:
         """The box of each block."""
         first, last = self._blocks.T + self.low, self._blocks.T + self.high
