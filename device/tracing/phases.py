@@ -7,18 +7,13 @@ phase of them, and know of each other's reads in it.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
-from memlab.device.emulator.machine.address_resolution import MemoryInstruction, ResolvedAddresses
-from memlab.device.emulator.machine.memory import GlobalMemory
+from memlab.device.emulator.machine.access_watch import MemoryInstruction, ResolvedAddresses
+from memlab.device.emulator.machine.memory import GlobalMemory, Lanes, Mask
 from memlab.device.emulator.machine.recording import Recorder
 from memlab.device.emulator.program.program import DecodedInstruction, Program
 from memlab.device.properties import WARP_SIZE
-
-Lanes = NDArray[Any]
 
 
 class PhaseRecorder(Recorder):
@@ -52,22 +47,20 @@ class PhaseRecorder(Recorder):
         instruction: MemoryInstruction,
         addresses: ResolvedAddresses,
         offset: int,
-        mask: Lanes | None,
+        mask: Mask,
     ) -> None:
         """Note one memory instruction."""
         super().memory_accessed(instruction, addresses, offset, mask)
         if addresses.segment.name == "shared":
-            lanes = self._alive if mask is None else mask
-            self._touched.append((instruction.index, lanes.copy()))
+            self._touched.append((instruction.index, mask))
 
-    def range_executed(self, start: int, stop: int, mask: Lanes | None) -> None:
+    def range_executed(self, start: int, stop: int, mask: Mask) -> None:
         """Note instructions that have run."""
         super().range_executed(start, stop, mask)
-        lanes = self._alive if mask is None else mask
-        if (self._waiting & lanes).any():  # their barrier has opened
+        if (self._waiting & mask).any():  # their barrier has opened
             self._synchronize(self._waiting, len(self._waiting))
             self._waiting[:] = False
-        barriers = [(index, lanes) for index in self._barriers if start <= index < stop]
+        barriers = [(index, mask) for index in self._barriers if start <= index < stop]
         phases = {start: self._phase[self._followed]}
         for index, active in sorted([*self._touched, *barriers], key=lambda event: event[0]):
             row = self._steps[index].row

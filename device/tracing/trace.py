@@ -13,7 +13,7 @@ from memlab.device.budget import Budget, EmulationTimeoutError
 from memlab.device.compiler.compile import CompiledKernel
 from memlab.device.emulation.address_names import AddressNames
 from memlab.device.emulation.execution import Execution
-from memlab.device.emulator.machine.recording import Recorder
+from memlab.device.emulator.machine.recording import ReadCounter
 from memlab.device.emulator.machine.tally import Tally
 from memlab.device.emulator.program.program import Program
 from memlab.device.emulator.sampling import block_sample
@@ -135,7 +135,9 @@ def _check_index(name: str, index: Dim3, extent: Dim3, container: str, members: 
         )
 
 
-def _run_grid(launch: Launch, execution: Execution, block: Tally) -> tuple[Recorder | None, Tally]:
+def _run_grid(
+    launch: Launch, execution: Execution, block: Tally
+) -> tuple[ReadCounter | None, Tally]:
     """Execute the whole grid if it is small enough.
 
     Returns:
@@ -143,7 +145,7 @@ def _run_grid(launch: Launch, execution: Execution, block: Tally) -> tuple[Recor
     """
     if sum(block.warps) * WARP_SIZE * launch.blocks > WHOLE_GRID_LANE_INSTRUCTIONS:
         return None, block
-    recorder = Recorder(execution.memory)
+    recorder = ReadCounter(execution.memory)
     execution.reset()  # the block has changed the memory
     try:
         return recorder, execution.record(block_sample.WholeGrid(launch.grid), recorder)
@@ -151,7 +153,7 @@ def _run_grid(launch: Launch, execution: Execution, block: Tally) -> tuple[Recor
         return None, block
 
 
-def _histogram(recorder: Recorder, array: str) -> dict[int, int]:
+def _histogram(recorder: ReadCounter, array: str) -> dict[int, int]:
     """The number of an array's elements by how often they are read."""
     times, elements = np.unique(recorder.reads(array)[1], return_counts=True)
     return dict(zip(times.tolist(), elements.tolist(), strict=True))

@@ -128,6 +128,11 @@ class ChunkContext:
         result: int = self._native.call(name, self.address, *arguments)
         return result
 
+    @property
+    def interrupts(self) -> bool:
+        """Whether the machine code returns before it executes what lies at the running slot."""
+        return int(self._slots[self["slot"]]["kind"]) == _AT_PYTHON
+
     def interrupt_at(self, indices: Iterable[int]) -> None:
         """Let the machine code return before it executes some instructions.
 

@@ -35,14 +35,20 @@ class FlowObservation:
         """The running group executed the stretch at its slot, or is about to go on from there."""
         if not self.is_needed:
             return
-        context, steps = self._context, self._native.program.steps
-        counter, slot = self._scheduler.counter, self._native.slots[context["slot"]]
+        steps, counter = self._native.program.steps, self._scheduler.counter
         is_control = counter == len(steps) or steps[counter].row.kind in CONTROL_KINDS
-        if counter < len(steps):
-            joins = int(slot["next"]) == context["limit"]
-            self.executed(counter, max(int(slot["stop"]), counter + 1), ends=is_control or joins)
+        if counter < len(steps) and (is_control or not self._context.interrupts):
+            self.executed_here(ends=is_control)
         if is_control:
             self.control_reached(self._observers)
+
+    def executed_here(self, *, ends: bool = False) -> None:
+        """The running group executed what lies at its slot; `ends` if it does not simply go on."""
+        if not self.is_needed:
+            return
+        counter, slot = self._scheduler.counter, self._native.slots[self._context["slot"]]
+        joins = int(slot["next"]) == self._context["limit"]
+        self.executed(counter, max(int(slot["stop"]), counter + 1), ends=ends or joins)
 
     def control_reached(self, observers: Collection[Observer]) -> None:
         """The running group is at an instruction of control, or at the program's end."""

@@ -256,6 +256,7 @@ class Chunk:
         chosen = self._guarded_lanes(counter, step, mask)
         if chosen.any():
             (watched or self._interpreted(counter, step))(chosen)
+        self._flow.executed_here()
         return Status(context.call("proceed"))
 
     def _wait_here(self, counter: int, mask: Mask) -> Status:
@@ -264,6 +265,7 @@ class Chunk:
         guard = self.program.steps[counter].instruction.guard
         slot = context["slot"]
         following = int(self._native.slots[slot]["next"])
+        self._flow.executed(counter, counter + 1, ends=True)
         if guard is not None:
             for observer in self._observers:
                 observer.guard_read(guard, mask)
@@ -274,7 +276,6 @@ class Chunk:
                 return Status(context.call("proceed"))
         if self._policy.may_pass(counter, mask):
             return Status(context.call("proceed"))
-        self._flow.executed(counter, counter + 1, ends=True)
         scheduler.note_progress()
         return scheduler.continue_with(Status(context.call("park", following)))
 

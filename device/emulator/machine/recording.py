@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from memlab.device.emulator.machine.address_resolution import MemoryInstruction, ResolvedAddresses
-from memlab.device.emulator.machine.memory import GlobalMemory
-from memlab.device.emulator.machine.observer import ChunkState, Observer
-
-Lanes = NDArray[Any]
+from memlab.device.emulator.machine.access_watch import MemoryInstruction, ResolvedAddresses
+from memlab.device.emulator.machine.memory import GlobalMemory, Lanes, Mask
+from memlab.device.emulator.machine.observer import Observer
+from memlab.device.emulator.program.program import Program
 
 _COUNTED_AT_ONCE = 4_000_000  # reads held before they are added up
 
@@ -52,60 +51,42 @@ class ExecutedRange:
     accesses: tuple[RecordedAccess, ...]
 
 
-class Recorder(Observer):
-    """Follows some lanes of a chunk, and counts the reads of global memory by all lanes.
+class ReadCounter(Observer):
+    """Counts the reads of global memory, element by element."""
 
-    Attributes:
-        ranges: The ranges that the followed lanes executed, in order.
-    """
-
-    def __init__(self, memory: GlobalMemory, lanes: Lanes | None = None) -> None:
-        """Follow these lanes of a chunk; None counts reads alone."""
-        self.ranges: list[ExecutedRange] = []
+    def __init__(self, memory: GlobalMemory) -> None:
+        """Count for the arrays of a launch's global memory."""
         self._memory = memory
-        self._lanes = np.zeros(0, np.int64) if lanes is None else lanes
-        self._pending: list[RecordedAccess] = []
         self._unit = min((array.element_bytes for array in memory.allocations), default=1)
         self._reads: list[Lanes] = []
         self._uncounted = 0
         self._positions, self._counts = np.zeros(0, np.int64), np.zeros(0, np.int64)
 
-    def chunk_started(self, chunk: ChunkState) -> None:
-        """Keep which lanes are threads."""
-        self._alive = chunk.threads.alive
+    def watched_instructions(self, program: Program) -> Collection[int]:
+        """Those that may read global memory."""
+        return [
+            index
+            for index, step in enumerate(program.steps)
+            if step.row.kind in ("load", "atomic", "reduce")
+            and step.row.space in ("global", "generic")
+        ]
 
     def memory_accessed(
         self,
         instruction: MemoryInstruction,
         addresses: ResolvedAddresses,
         offset: int,
-        mask: Lanes | None,
+        mask: Mask,
     ) -> None:
-        """Record one memory instruction."""
-        active = self._alive if mask is None else mask
-        touched = np.broadcast_to(addresses.address, active.size) + offset
-        space = addresses.segment.name
-        if instruction.kind != "store" and space == "global":
-            first = touched[active] // self._unit
-            units = np.arange(max(instruction.size // self._unit, 1))
-            self._reads.append((first[:, None] + units).reshape(-1))
-            self._uncounted += self._reads[-1].size
-            if self._uncounted > _COUNTED_AT_ONCE:
-                self._count()
-        followed = active[self._lanes]
-        if followed.any():
-            self._pending.append(
-                RecordedAccess(instruction.index, space, touched[self._lanes], followed)
-            )
-
-    def range_executed(self, start: int, stop: int, mask: Lanes | None) -> None:
-        """Record the range, with the accesses in it."""
-        if not len(self._lanes):
+        """Note the elements that lanes read."""
+        if instruction.kind == "store" or addresses.segment.name != "global":
             return
-        active = np.ones(len(self._lanes), np.bool_) if mask is None else mask[self._lanes]
-        if active.any():
-            self.ranges.append(ExecutedRange(start, stop, active, tuple(self._pending)))
-        self._pending.clear()
+        first = (addresses.address[mask] + offset) // self._unit
+        units = np.arange(max(instruction.size // self._unit, 1))
+        self._reads.append((first[:, None] + units).reshape(-1))
+        self._uncounted += self._reads[-1].size
+        if self._uncounted > _COUNTED_AT_ONCE:
+            self._count()
 
     def reads(self, name: str) -> tuple[Lanes, Lanes]:
         """Count the reads of an array in global memory by element.
@@ -131,3 +112,47 @@ class Recorder(Observer):
         both = np.concatenate((self._positions, positions))
         self._positions, back = np.unique(both, return_inverse=True)
         self._counts = np.bincount(back, np.concatenate((self._counts, counts))).astype(np.int64)
+
+
+class Recorder(ReadCounter):
+    """Follows some lanes of a chunk, and counts the reads of global memory by all lanes.
+
+    Attributes:
+        ranges: The ranges that the followed lanes executed, in order.
+    """
+
+    observes_flow: ClassVar[bool] = True
+
+    def __init__(self, memory: GlobalMemory, lanes: Lanes) -> None:
+        """Follow these lanes of a chunk."""
+        super().__init__(memory)
+        self.ranges: list[ExecutedRange] = []
+        self._lanes = lanes
+        self._pending: list[RecordedAccess] = []
+
+    def watched_instructions(self, program: Program) -> Collection[int]:
+        """All that access memory."""
+        kinds = ("load", "store", "atomic", "reduce")
+        return [index for index, step in enumerate(program.steps) if step.row.kind in kinds]
+
+    def memory_accessed(
+        self,
+        instruction: MemoryInstruction,
+        addresses: ResolvedAddresses,
+        offset: int,
+        mask: Mask,
+    ) -> None:
+        """Record one memory instruction."""
+        super().memory_accessed(instruction, addresses, offset, mask)
+        followed = mask[self._lanes]
+        if followed.any():
+            touched = addresses.address[self._lanes] + offset
+            space = addresses.segment.name
+            self._pending.append(RecordedAccess(instruction.index, space, touched, followed))
+
+    def range_executed(self, start: int, stop: int, mask: Mask) -> None:
+        """Record the range, with the accesses in it."""
+        active = mask[self._lanes]
+        if active.any():
+            self.ranges.append(ExecutedRange(start, stop, active, tuple(self._pending)))
+        self._pending.clear()
