@@ -129,6 +129,25 @@ FAULT = np.dtype(
 )
 """The first access at fault: that of the first instruction, and there of the first warp."""
 
+BOUNDS = np.dtype(
+    [
+        ("register", "i8"),  # where it lies in a frame
+        ("bytes", "i8"),  # of a lane; 0 for a predicate, whose lanes must equal `low`
+        ("low", POINTER),  # the least value by lane, as raw bits; a word per warp for a predicate
+        ("span", POINTER),  # the greatest value less the least one
+    ]
+)
+"""The values that a register may have: (value - low) modulo its width is `span` at most."""
+
+CONDITIONS = np.dtype(
+    [
+        ("lanes", POINTER),  # u32 per warp: no other lanes take part
+        ("bounds", POINTER),  # BOUNDS records of registers
+        ("count", "i8"),  # how many
+    ]
+)
+"""When Python need not look at an instruction."""
+
 STRETCH_KINDS = ("code", "branch", "exit", "barrier", "python", "end")
 """What lies at a slot, by number in `STRETCH`: code to run, an instruction of control, one that
 Python executes, or the program's end."""
@@ -147,6 +166,7 @@ STRETCH = np.dtype(
         ("clock", "i8"),  # what it adds to the clock
         ("waits", "i8"),  # whether it is a collective that waits for the members of its mask
         ("polls", "i8"),  # whether a branch closes a loop that polls memory
+        ("conditions", POINTER),  # a CONDITIONS record: when code runs that Python executes; or 0
     ]
 )
 """A slot: a place in the program where groups of lanes may be."""

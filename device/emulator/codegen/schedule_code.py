@@ -21,6 +21,8 @@ from llvmlite import ir
 
 from memlab.device.emulator.codegen.flow import counted_loop
 from memlab.device.emulator.codegen.layout import (
+    BOUNDS,
+    CONDITIONS,
     CONTEXT,
     GROUPS,
     RANGE,
@@ -33,10 +35,12 @@ from memlab.device.emulator.codegen.layout import (
 )
 from memlab.device.emulator.codegen.stretch_code import POINTER, STRETCH_TYPE
 from memlab.device.emulator.isa.values import intrinsic
+from memlab.device.properties import WARP_SIZE
 
 _I32, _I64 = ir.IntType(32), ir.IntType(64)
 _WORD_BYTES, _SLOT_BYTES = 4, 8
 _NO_SLOT = -1
+_REGISTER_BYTES = (1, 2, 4, 8)
 _STRETCH_COST = 8  # what a stretch costs besides its warps, in warps
 
 
@@ -141,6 +145,7 @@ def add_schedule_functions(module: ir.Module) -> None:
     - `leave()` ends the running group.
     - `evaluate_guard()` sets `taken` at a guarded instruction; returns how many lanes these are.
     - `count_range(start, stop)` counts instructions that the running group executes.
+    - `conditions_hold()`: whether the instruction at the running group's slot needs no look.
     - `advance()` executes the stretch at the running group's slot.
     - `transfer()` executes what lies there besides code, and decides where the group goes on.
     - `run()` does both until it must return to Python.
@@ -157,6 +162,7 @@ def add_schedule_functions(module: ir.Module) -> None:
     _write_count_range(module)
     _write_execute(module)
     _write_advance(module)
+    _write_conditions_hold(module)
     _write_transfer(module)
     _write_run(module)
 
@@ -399,10 +405,10 @@ def _write_advance(module: ir.Module) -> None:
     f = _Schedule(module, "advance")
     b = f.b
     record = f.stretch(f.get("slot"))
-    code = load_field(b, record, STRETCH, "code")
+    code, kind = (load_field(b, record, STRETCH, name) for name in ("code", "kind"))
     mask, warps = f.get("mask"), f.get("warps")
     start, stop = (load_field(b, record, STRETCH, name) for name in ("start", "stop"))
-    with b.if_then(b.icmp_unsigned("!=", b.ptrtoint(code, _I64), _I64(0))):
+    with b.if_then(b.icmp_signed("==", kind, _kind("code"))):
         waits = load_field(b, record, STRETCH, "waits")
         with b.if_then(b.and_(f.not_zero(waits), f.is_zero(f.get("has_arrived")))):
             live, missing = f.get("live"), f.variable()
@@ -419,8 +425,7 @@ def _write_advance(module: ir.Module) -> None:
         f.add("clock", load_field(b, record, STRETCH, "clock"))
         with b.if_then(f.not_zero(faults)):
             f.ret(Status.FAULT)
-    ends = b.icmp_signed("==", load_field(b, record, STRETCH, "kind"), _kind("end"))
-    with b.if_then(b.not_(ends)):
+    with b.if_then(b.icmp_signed("!=", kind, _kind("end"))):
         one = b.select(b.icmp_signed("==", start, stop), b.add(start, _I64(1)), stop)
         f.call("count_range", start, one)
     f.ret(Status.RUNNING)
@@ -462,6 +467,52 @@ def _kind(name: str) -> ir.Constant:
     return _I64(STRETCH_KINDS.index(name))
 
 
+def _write_conditions_hold(module: ir.Module) -> None:
+    f = _Schedule(module, "conditions_hold")
+    b = f.b
+    conditions = load_field(b, f.stretch(f.get("slot")), STRETCH, "conditions")
+    with b.if_then(b.icmp_unsigned("==", b.ptrtoint(conditions, _I64), _I64(0))):
+        f.ret(0)
+    f.call("evaluate_guard")
+    taken, lanes = f.get("taken"), load_field(b, conditions, CONDITIONS, "lanes")
+    failing = b.alloca(_I32)
+    b.store(_I32(0), failing)
+
+    def fail(some: ir.Value) -> None:
+        """Note that some of the lanes of a warp fail."""
+        b.store(b.or_(b.load(failing, typ=_I32), some), failing)
+
+    with counted_loop(b, f.get("warps")) as warp:
+        others = b.not_(b.load(f.word(lanes, warp), typ=_I32))
+        fail(b.and_(b.load(f.word(taken, warp), typ=_I32), others))
+    with counted_loop(b, load_field(b, conditions, CONDITIONS, "count")) as number:
+        first = load_field(b, conditions, CONDITIONS, "bounds")
+        bounds = element_pointer(b, first, number, BOUNDS.itemsize)
+        names = ("register", "low", "span", "bytes")
+        register, low, span, width = (load_field(b, bounds, BOUNDS, name) for name in names)
+        with counted_loop(b, f.get("warps")) as warp:
+            word = b.load(f.word(taken, warp), typ=_I32)
+            place = b.add(b.mul(warp, f.get("frame_bytes")), register)
+            values = element_pointer(b, f.get("frames"), place, 1)
+            with b.if_then(f.is_zero(width)):
+                expected = b.load(f.word(low, warp), typ=_I32)
+                fail(b.and_(b.xor(b.load(values, typ=_I32), expected), word))
+            for size in _REGISTER_BYTES:
+                with b.if_then(b.icmp_signed("==", width, _I64(size))):
+                    kind = ir.VectorType(ir.IntType(8 * size), WARP_SIZE)
+                    value, least, most = (
+                        b.load(array, typ=kind, align=size)
+                        for array in (
+                            values,
+                            element_pointer(b, low, warp, WARP_SIZE * size),
+                            element_pointer(b, span, warp, WARP_SIZE * size),
+                        )
+                    )
+                    beyond = b.icmp_unsigned(">", b.sub(value, least), most)
+                    fail(b.and_(b.bitcast(beyond, _I32), word))
+    f.ret(b.zext(f.is_zero(b.load(failing, typ=_I32)), _I64))
+
+
 def _write_transfer(module: ir.Module) -> None:
     f = _Schedule(module, "transfer")
     b = f.b
@@ -475,7 +526,13 @@ def _write_transfer(module: ir.Module) -> None:
     with b.if_then(b.icmp_signed("==", kind, _kind("end"))):
         f.ret(f.call("leave"))
     with b.if_then(b.icmp_signed("==", kind, _kind("python"))):
-        f.ret(Status.AT_PYTHON)
+        with b.if_then(f.is_zero(f.call("conditions_hold"))):
+            f.ret(Status.AT_PYTHON)
+        faults = f.call("execute", load_field(b, record, STRETCH, "code"), f.get("mask"))
+        f.add("clock", load_field(b, record, STRETCH, "clock"))
+        with b.if_then(f.not_zero(faults)):
+            f.ret(Status.FAULT)
+        f.ret(f.call("proceed"))
     guarded = b.icmp_signed(">=", load_field(b, record, STRETCH, "guard"), _I64(0))
     is_branch = b.icmp_signed("==", kind, _kind("branch"))
     polls = f.not_zero(load_field(b, record, STRETCH, "polls"))
@@ -528,6 +585,7 @@ SCHEDULE_FUNCTIONS = (
     "count_range",
     "execute",
     "advance",
+    "conditions_hold",
     "transfer",
     "run",
 )

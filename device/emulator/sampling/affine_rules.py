@@ -16,11 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memlab.device.emulator.isa.address_space import WINDOWS
-from memlab.device.emulator.isa.special_registers import CLOCK_REGISTERS
+from memlab.device.emulator.isa.special_registers import CLOCK_REGISTERS, is_special
+from memlab.device.emulator.machine.context import Conditions, lanes_to_words
 from memlab.device.emulator.machine.memory import Mask
 from memlab.device.emulator.machine.operands import Operands
 from memlab.device.emulator.program.program import DecodedInstruction, registers_of
-from memlab.device.emulator.ptx.parser import TYPE_BYTES, Immediate, Vector
+from memlab.device.emulator.ptx.parser import TYPE_BYTES, Negated, Register, Vector
 from memlab.device.emulator.sampling.data_dependence import is_bitwise
 from memlab.device.emulator.sampling.decision_range import UNBOUNDED, DecisionRange, IntArray
 
@@ -56,28 +57,55 @@ class Computation:
         self.strides: list[Stride | None] = []
         self._rule = _stride_rule(step, by_sign)
         self._active: Mask = np.zeros(0, np.bool_)
-        self._lanes, self._stride_getters = operands.lanes, stride_getters
+        self._registers, self._lanes = operands, operands.lanes
+        self._stride_getters = stride_getters
         self._operands = step.instruction.operands[1:]
         self._sources = [
             operands.source(operand, ptx_type)
             for operand, ptx_type in zip(self._operands, self.types, strict=False)
         ]
-        self._lanes_matter = self._values_matter = False
+        self._lanes_matter = False
+        self._exact: set[int] = set()  # sources whose values the result depends on
+        self._kept: set[int] = set()  # sources that must only stay within their types
 
     def stride(self, active: Mask) -> Stride | None:
         """The stride of the result of an execution by some lanes, before it takes place."""
-        self._active, self._lanes_matter, self._values_matter = active, False, False
+        self._active, self._lanes_matter = active, False
+        self._exact.clear()
+        self._kept.clear()
         self.strides = [getter() for getter in self._stride_getters]
         if all(stride is None for stride in self.strides):
             return None
         return self._rule(self)
 
-    def repeats(self, whole: bool) -> bool:
-        """Whether the rule gives the same again for the same strides.
+    def is_fixed(self, whole: bool) -> bool:
+        """Whether the same strides always have the same effect; `whole` if all lanes took part."""
+        return not self._exact and not self._kept and (whole or not self._lanes_matter)
 
-        `whole` says that all lanes took part, so that no others can follow.
-        """
-        return not self._values_matter and (whole or not self._lanes_matter)
+    def conditions(self) -> Conditions:
+        """When the same strides have the same effect as in this execution."""
+        lanes = self._active
+        bounds = {}
+        for source in self._exact | self._kept:
+            operand = self._operands[source]
+            name = next(registers_of(operand))
+            if is_special(name):  # the same throughout
+                continue
+            raw = self._registers.register(name)
+            width = TYPE_BYTES.get(self.types[source])
+            if raw.dtype == np.bool_:
+                words = lanes_to_words(raw)
+                bounds[name] = words, words
+            elif source in self._exact or width != raw.itemsize:
+                bounds[name] = raw, np.zeros_like(raw)
+            else:
+                stride, (least, most) = self.strides[source], _type_range(self.types[source])
+                assert stride is not None
+                backward, forward = self.decision_range.change_bounds(stride, lanes.size)
+                low, high = least - backward, most - forward
+                lanes = lanes & (low <= high)
+                bounds[name] = low.astype(raw.dtype), (high - low).astype(raw.dtype)
+        return Conditions(lanes, bounds)
 
     @property
     def active(self) -> Mask:
@@ -87,14 +115,19 @@ class Computation:
 
     def value(self, source: int) -> NDArray[np.int64]:
         """The values of a source in all lanes, as 64-bit integers."""
-        self._values_matter |= not isinstance(self._operands[source], Immediate)
+        if isinstance(self._operands[source], Register | Negated):
+            self._exact.add(source)
+        return self._value(source)
+
+    def _value(self, source: int) -> NDArray[np.int64]:
         return np.broadcast_to(self._sources[source](), self._lanes).astype(np.int64)
 
     def keep(self, source: int) -> None:
         """Restrict the range to blocks where a source stays within its type, without wrapping."""
         stride = self.strides[source]
         if stride is not None:
-            value, (least, most) = self.value(source), _type_range(self.types[source])
+            self._kept.add(source)
+            value, (least, most) = self._value(source), _type_range(self.types[source])
             self.decision_range.restrict(stride, least - value, most - value, self.active)
 
     def require_unchanged(self) -> Stride | None:

@@ -16,6 +16,7 @@ those that repeat the same in a loop only until they do so.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
@@ -24,6 +25,7 @@ import numpy as np
 from memlab.device.emulator.codegen.stretches import waits_for_members
 from memlab.device.emulator.isa.rows import Row
 from memlab.device.emulator.isa.special_registers import CLOCK_REGISTERS
+from memlab.device.emulator.machine.context import Conditions
 from memlab.device.emulator.machine.memory import Mask
 from memlab.device.emulator.machine.observer import Action, ChunkState, Observer
 from memlab.device.emulator.machine.threads import BlockBox
@@ -48,6 +50,7 @@ _CLOCK_STRIDE: Stride = np.ones((3, 1), np.int64)
 _BLOCK_INDEX_STRIDES = {
     f"%ctaid.{name}": np.eye(3, dtype=np.int64)[:, [axis]] for axis, name in enumerate("xyz")
 }
+_MOST_TRIALS = 16  # to leave an instruction to the machine code, as its values may always change
 _NO_STRIDE: Stride = np.zeros((3, 1), np.int64)
 _ACCESSES = ("load", "store", "atomic", "reduce")
 _FLOW = ("branch", "exit", "barrier", "arrive")
@@ -151,7 +154,8 @@ class AffineValues(Observer):
         self._context, self._operands = chunk.context, chunk.operands
         self._register_strides: dict[str, Stride] = {}
         self._written: set[str] = set()
-        self._settled: set[int] = set()
+        self._settled: dict[int, Conditions | None] = {}  # those left to the machine code
+        self._trials: Counter[int] = Counter()
         self._changes = 0  # of register strides
 
     def instruction_bound(self, index: int, step: DecodedInstruction, action: Action) -> Action:
@@ -166,14 +170,26 @@ class AffineValues(Observer):
             before = self._changes, decision_range.state()
             whole = np.count_nonzero(mask) == context["lanes_live"]
             stride = rule.stride(mask)
-            action(mask)
             for name in targets:
                 self._set(name, stride, mask, whole)
-            if before == (self._changes, decision_range.state()) and rule.repeats(whole):
-                self._settled.add(index)
-                context.resume_at(index)
+            if before == (self._changes, decision_range.state()):
+                self._settle(index, rule, whole)
+            action(mask)
 
         return run
+
+    def _settle(self, index: int, rule: Computation | _Access, whole: bool) -> None:
+        """Leave an instruction to the machine code while it would change nothing."""
+        if rule.is_fixed(whole):
+            self._settled[index] = None
+            self._context.resume_at(index)
+        elif self._trials[index] < _MOST_TRIALS and not waits_for_members(self._steps[index]):
+            self._trials[index] += 1
+            conditions, known = rule.conditions(), self._settled.get(index)
+            if known is not None:  # of other lanes
+                conditions = known.joined(conditions)
+            self._settled[index] = conditions
+            self._context.resume_at(index, conditions)
 
     def _computation(self, step: DecodedInstruction) -> Computation:
         """The rule of a computing instruction."""
@@ -228,8 +244,9 @@ class AffineValues(Observer):
         else:
             self._register_strides.pop(name, None)
         self._changes += 1
-        concerned = self._settled & self._users[name]
-        self._settled -= concerned
+        concerned = self._settled.keys() & self._users[name]
+        for index in concerned:
+            del self._settled[index]
         self._context.interrupt_at(concerned)
 
 
@@ -264,11 +281,16 @@ class _Access:
                 changing.insert(0, stride)
         for value_stride in changing:
             self._range.require_unchanged(value_stride, active)
+        self._active = active
         self._lanes_matter = bool(changing) or (stride is not None and stride.shape[1] > 1)
 
-    def repeats(self, whole: bool) -> bool:
-        """Whether the same again would change nothing; `whole` if all lanes took part."""
+    def is_fixed(self, whole: bool) -> bool:
+        """As of `Computation`."""
         return whole or not self._lanes_matter
+
+    def conditions(self) -> Conditions:
+        """As of `Computation`."""
+        return Conditions(self._active, {})
 
 
 def _sources(step: DecodedInstruction) -> Iterator[str]:

@@ -99,13 +99,25 @@ class DecisionRange:
             )
         ]
 
+    def change_bounds(self, stride: IntArray, lanes: int) -> tuple[IntArray, IntArray]:
+        """The least and the greatest change of each lane's value within its block's box.
+
+        Args:
+            stride: Stride of the value in x, y and z: shape (3, 1) or (3, lanes).
+            lanes: How many lanes there are.
+        """
+        each = lanes // len(self._blocks)
+        if stride.shape[1] > 1:
+            low, high = (np.repeat(side, each, axis=1) for side in (self.low, self.high))
+            return _change_bounds(stride, low, high)
+        backward, forward = _change_bounds(stride, self.low, self.high)
+        return np.repeat(backward, each), np.repeat(forward, each)
+
     def _is_within(
         self, stride: IntArray, least: IntArray, most: IntArray, active: NDArray[np.bool_]
     ) -> bool:
         """Whether the changes of all lanes are within their bounds for all blocks of the boxes."""
-        lanes = stride.shape[1] // len(self._blocks)
-        low, high = (np.repeat(side, lanes, axis=1) for side in (self.low, self.high))
-        backward, forward = _change_bounds(stride, low, high)
+        backward, forward = self.change_bounds(stride, active.size)
         kept = (backward >= least) & (forward <= most) & (abs(stride) <= _MAX_STRIDE).all(axis=0)
         return bool(kept[active].all())
 
