@@ -30,7 +30,9 @@ SEGMENT = np.dtype(
         ("read_only", "i8"),
     ]
 )
-"""A state space of the running blocks, but for global memory, whose bounds are in `ARRAY`."""
+"""A state space of the running blocks, but for global memory, whose bounds are in `ARRAY`.
+
+A lane may access fewer than 2^30 bytes of it."""
 
 ARRAY = np.dtype([("start", "i8"), ("end", "i8")])
 """First byte address of an array in global memory, and the address behind its last byte."""

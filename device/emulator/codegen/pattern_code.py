@@ -1,18 +1,17 @@
-"""The runtime's patterns: which addresses a warp accesses, what they cost, and their trace.
+"""The runtime's patterns: which addresses a warp accesses, and counting by their costs.
 
 The addresses of a warp relative to its first active lane form a *pattern*. Kernels repeat few
-patterns many times, so patterns are kept in a table, and each cost of one is computed once. The
-costs are those that the hardware counts: requests, sectors, wavefronts.
+patterns many times, so patterns are kept in a table, and each cost of one is computed once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from llvmlite import ir
 
-from memlab.device.emulator.codegen.flow import counted_loop
+from memlab.device.emulator.codegen.cost_code import COST_LANES, add_cost_functions
 from memlab.device.emulator.codegen.layout import (
     ADDRESSES,
     CONTEXT,
@@ -30,98 +29,46 @@ from memlab.device.emulator.codegen.layout import (
     load_field,
     store_field,
 )
+from memlab.device.emulator.codegen.runtime_parts import (
+    ALL_LANES,
+    I1,
+    I8,
+    I32,
+    I64,
+    NARROW_LANES,
+    POINTER,
+    begin,
+    bits_of,
+    call,
+    constant_vector,
+    fill_bytes,
+    lanes_of,
+    load_lanes,
+    reduce,
+    splat,
+)
 from memlab.device.emulator.isa.values import (
-    PRED,
     S32,
     S64,
-    U16,
-    ElementType,
     Value,
-    broadcast,
-    intrinsic,
-    maximum,
-    minimum,
-    shaped,
     where,
 )
-from memlab.device.properties import LINE_BYTES, SECTOR_BYTES, WARP_SIZE
+from memlab.device.properties import LINE_BYTES, WARP_SIZE
 
-I1, I8, I32, I64 = (ir.IntType(bits) for bits in (1, 8, 32, 64))
-POINTER = ir.PointerType()
-ADDRESS_LANES = shaped(S64, WARP_SIZE)
-"""An address for each lane of a warp."""
-NARROW_LANES = shaped(S32, WARP_SIZE)
-"""The same where 32 bits are enough: relative to another address."""
-ALL_LANES = (1 << WARP_SIZE) - 1
-
-_COST = shaped(U16, len(COUNTERS))
 _ROW = ir.VectorType(I64, len(COUNTERS))
 _REACH = 1 << 30  # a pattern holds relative addresses in [-reach, reach), and no segment is longer
 _CONST = SPACES.index("const")
-_BANKS = 32  # banks of shared memory (CUDA C++ Programming Guide, "Shared Memory")
-_HALF_WARP_WIDTH = 16  # bytes per lane at which half a warp is served at a time
 _HASH = 0x9E3779B97F4A7C15  # 2^64 over the golden ratio (Knuth, TAOCP 3, 6.4)
 
 
 def add_pattern_functions(module: ir.Module) -> None:
     """Add the functions that find patterns and count accesses to the runtime's module."""
-    _add_cost(module)
+    add_cost_functions(module)
     _add_find_cost(module)
     _add_find_pattern(module)
 
 
-def begin(
-    module: ir.Module, name: str, result: ir.Type, *arguments: ir.Type, seldom: bool = False
-) -> ir.IRBuilder:
-    """Begin an internal function of the runtime.
-
-    Args:
-        module: The runtime's module.
-        name: Its name.
-        result: Its result type.
-        *arguments: The types of its arguments.
-        seldom: Whether it is called in uncommon cases only. It is then not inlined, and keeps the
-            caller's registers, so that the common case need not save them.
-    """
-    function = ir.Function(module, ir.FunctionType(result, arguments), name)
-    function.linkage = "internal"
-    function.attributes.add("nounwind")
-    if seldom:
-        function.attributes.add("noinline")
-        function.calling_convention = "preserve_mostcc"
-    return ir.IRBuilder(function.append_basic_block("entry"))
-
-
-def stack_room(b: ir.IRBuilder, kind: ir.Type) -> ir.Value:
-    """A pointer to memory on the stack, which holds anything."""
-    room = b.alloca(kind)
-    room.type = POINTER  # llvmlite gives it a typed one, which LLVM no longer has
-    return room
-
-
-def call(b: ir.IRBuilder, name: str, *arguments: ir.Value) -> ir.Value:
-    """Call another function of the runtime."""
-    return b.call(b.module.globals[name], arguments)
-
-
-def lanes_of(b: ir.IRBuilder, mask: ir.Value) -> Value:
-    """The bits of a mask as a predicate of 32 lanes."""
-    return Value(b, b.bitcast(mask, shaped(PRED, WARP_SIZE)), PRED)
-
-
-def bits_of(predicate: Value) -> ir.Value:
-    """A predicate of lanes as a mask."""
-    return predicate.builder.bitcast(predicate.ir, ir.IntType(predicate.lanes))
-
-
-def splat(b: ir.IRBuilder, number: ir.Value, lanes: int = WARP_SIZE) -> Value:
-    """A signed integer in all lanes."""
-    return broadcast(Value(b, number, ElementType("i", number.type.width)), lanes)
-
-
-def load_lanes(b: ir.IRBuilder, pointer: ir.Value) -> Value:
-    """An array of 32 signed integers of 64 bits."""
-    return Value(b, b.load(pointer, typ=ADDRESS_LANES, align=8), S64)
+# --- Relative addresses ---------------------------------------------------------------------------
 
 
 def relative_to_first(b: ir.IRBuilder, record: ir.Value, mask: ir.Value) -> tuple[ir.Value, Value]:
@@ -141,196 +88,6 @@ def narrow_addresses(b: ir.IRBuilder, pattern: ir.Value) -> Value:
 def relative_addresses(b: ir.IRBuilder, pattern: ir.Value) -> Value:
     """The relative addresses of a pattern."""
     return narrow_addresses(b, pattern).to(S64)
-
-
-def reduce(values: Value, operation: str) -> ir.Value:
-    """All lanes combined by `add`, `or`, `smin`, `smax`, `umin` or `umax`."""
-    b, kind = values.builder, values.ir.type
-    name = f"llvm.vector.reduce.{operation}"
-    suffix = f"v{kind.count}i{kind.element.width}"
-    return b.call(intrinsic(b, name, kind.element, [kind], suffix), [values.ir])
-
-
-def shuffle(values: Value, places: Callable[[int], int]) -> Value:
-    """Lane i gets the value of lane `places(i)`."""
-    b = values.builder
-    order = [I32(places(lane)) for lane in range(values.lanes)]
-    picked = b.shuffle_vector(values.ir, values.ir, constant_vector(order))
-    return Value(b, picked, values.type)
-
-
-def constant_vector(items: Sequence[ir.Constant]) -> ir.Constant:
-    """A constant vector of these elements."""
-    return ir.Constant(ir.VectorType(items[0].type, len(items)), items)
-
-
-def choose(b: ir.IRBuilder, condition: Callable[[int], bool]) -> Value:
-    """A constant predicate of 32 lanes."""
-    lanes = [I1(int(condition(lane))) for lane in range(WARP_SIZE)]
-    return Value(b, constant_vector(lanes), PRED)
-
-
-def sorted_runs(values: Value, run: int) -> Value:
-    """Sort each run of so many lanes, a power of two, in ascending order.
-
-    A bitonic sorting network (Batcher 1968) whose merges begin with a mirrored exchange, so that
-    all runs ascend.
-    """
-
-    def exchange(values: Value, flip: int) -> Value:
-        other = shuffle(values, lambda lane: lane ^ flip)
-        lower = choose(values.builder, lambda lane: lane < lane ^ flip)
-        return where(lower, minimum(values, other), maximum(values, other))
-
-    length = 2
-    while length <= run:
-        values = exchange(values, length - 1)
-        distance = length // 4
-        while distance:
-            values = exchange(values, distance)
-            distance //= 2
-        length *= 2
-    return values
-
-
-def _new_words(words: Value, run: int, width: ir.Value) -> Value:
-    """How many words, of `width` from each sorted first word on, no later lane of the run has."""
-    b = words.builder
-    last = choose(b, lambda lane: lane % run == run - 1)
-    gap = shuffle(words, lambda lane: min(lane + 1, WARP_SIZE - 1)) - words
-    every = splat(b, width)
-    return where(last, every, minimum(gap, every))
-
-
-def _count_distinct(ordered: Value, shift: int) -> ir.Value:
-    """How many distinct units of 2^shift bytes sorted addresses lie in."""
-    b, units = ordered.builder, ordered >> shift
-    following = shuffle(units, lambda lane: min(lane + 1, WARP_SIZE - 1))
-    return b.add(b.ctpop(bits_of(units != following)), I32(1))
-
-
-# --- Costs ----------------------------------------------------------------------------------------
-
-
-def _add_cost(module: ir.Module) -> None:
-    """`cost(relative, space, alignment, width)`: what the accesses of a warp cost.
-
-    `relative` are addresses relative to the first active lane, inactive lanes repeat it; `space`
-    is the number of the state space; `alignment` is the first lane's address modulo 128 for global
-    memory, else modulo 4; `width` is the bytes per lane.
-    """
-    _add_shared_cost(module)
-    _add_local_cost(module)
-    b = begin(module, "cost", _COST, NARROW_LANES, I64, I64, I64)
-    relative, space, alignment, width = b.function.args
-    address = Value(b, relative, S32) + splat(b, b.trunc(alignment, I32))
-    width = b.trunc(width, I32)
-    blocks = [b.append_basic_block(name) for name in ("global", "shared", "local", "const")]
-    switch = b.switch(space, blocks[3])
-    for number, block in enumerate(blocks[:3]):
-        switch.add_case(I64(number), block)
-    b.position_at_end(blocks[0])
-    b.ret(_global_cost(address))
-    for block, name in zip(blocks[1:3], ("shared_cost", "local_cost"), strict=True):
-        b.position_at_end(block)
-        b.ret(call(b, name, (address >> 2).ir, width))
-    b.position_at_end(blocks[3])
-    ordered = sorted_runs(address, WARP_SIZE)
-    b.ret(_cost_vector(b, {"requests": I32(1), "wavefronts": _count_distinct(ordered, 0)}))
-    # Lanes may lie far apart in global memory alone.
-    b = begin(module, "far_cost", _COST, ADDRESS_LANES, I64)
-    relative, alignment = b.function.args
-    b.ret(_global_cost(Value(b, relative, S64) + splat(b, alignment)))
-
-
-def _global_cost(address: Value) -> ir.Value:
-    """The cost of an access to global memory."""
-    ordered = sorted_runs(address, WARP_SIZE)
-    counts = {
-        "requests": I32(1),
-        "sectors": _count_distinct(ordered, SECTOR_BYTES.bit_length() - 1),
-        "wavefronts": _count_distinct(ordered, LINE_BYTES.bit_length() - 1),
-        "addresses": _count_distinct(ordered, 0),
-    }
-    return _cost_vector(address.builder, counts)
-
-
-def _cost_vector(b: ir.IRBuilder, counts: dict[str, ir.Value]) -> ir.Value:
-    """Counts by the name of their column as a cost."""
-    cost = ir.Constant(_COST, None)
-    for name, count in counts.items():
-        cost = b.insert_element(cost, b.trunc(count, U16.ir), I32(COUNTERS.index(name)))
-    return cost
-
-
-def _add_shared_cost(module: ir.Module) -> None:
-    """`shared_cost(words, width)`: the passes that the 32 banks of 4 bytes need.
-
-    Lanes that access the same word share it. Up to 8 bytes per lane, a warp is served as a whole.
-    At 16 bytes per lane, half a warp is served at a time, so that even a broadcast takes two
-    wavefronts (as counted on an NVIDIA H200). The ideal is the number of wavefronts that as many
-    distinct words need without a conflict.
-    """
-    b = begin(module, "shared_cost", _COST, NARROW_LANES, I32)
-    words, width = b.function.args
-    held = {name: stack_room(b, NARROW_LANES) for name in ("words", "counts")}
-    bank_loads = ir.VectorType(I8, _BANKS)
-    load = stack_room(b, bank_loads)
-    per_lane = _words_per_lane(b, width)
-    halves, whole = b.append_basic_block("halves"), b.append_basic_block("whole")
-    b.cbranch(b.icmp_signed("==", width, I32(_HALF_WARP_WIDTH)), halves, whole)
-    for block, run in ((halves, WARP_SIZE // 2), (whole, WARP_SIZE)):
-        b.position_at_end(block)
-        ordered = sorted_runs(Value(b, words, S32), run)
-        new = _new_words(ordered, run, per_lane)
-        b.store(ordered.ir, held["words"])
-        b.store(new.ir, held["counts"])
-        wavefronts, ideal = I32(0), I32(0)
-        for start in range(0, WARP_SIZE, run):
-            b.store(ir.Constant(bank_loads, None), load)
-            with counted_loop(b, I64(run)) as place:
-                lane = b.add(place, I64(start))
-                first = _item(b, held["words"], lane)
-                with counted_loop(b, _item(b, held["counts"], lane)) as step:
-                    bank = b.and_(b.add(first, step), I64(_BANKS - 1))
-                    pointer = b.gep(load, [bank], source_etype=I8)
-                    b.store(b.add(b.load(pointer, typ=I8), I8(1)), pointer)
-            loads = Value(b, b.load(load, typ=bank_loads), ElementType("u", 8))
-            wavefronts = b.add(wavefronts, b.zext(reduce(loads, "umax"), I32))
-            total = b.zext(reduce(loads.to(U16), "add"), I32)
-            ideal = b.add(ideal, b.lshr(b.add(total, I32(_BANKS - 1)), I32(5)))
-        excessive = b.sub(wavefronts, ideal)
-        counts = {"requests": I32(1), "wavefronts": wavefronts, "excessive": excessive}
-        b.ret(_cost_vector(b, counts))
-
-
-def _add_local_cost(module: ir.Module) -> None:
-    """`local_cost(words, width)`: the sectors of local memory, which is interleaved by word.
-
-    The same word of a warp's 32 lanes is one 128-byte line (CUDA C++ Programming Guide, "Local
-    Memory"), so that 8 neighbouring lanes share a sector of it. An inactive lane counts as if it
-    accessed the word of the first active one.
-    """
-    b = begin(module, "local_cost", _COST, NARROW_LANES, I32)
-    words, width = b.function.args
-    per_lane = _words_per_lane(b, width)
-
-    def distinct(run: int) -> ir.Value:
-        ordered = sorted_runs(Value(b, words, S32), run)
-        return reduce(_new_words(ordered, run, per_lane), "add")
-
-    sectors, lines = distinct(LINE_BYTES // SECTOR_BYTES * 2), distinct(WARP_SIZE)
-    b.ret(_cost_vector(b, {"requests": I32(1), "sectors": sectors, "wavefronts": lines}))
-
-
-def _words_per_lane(b: ir.IRBuilder, width: ir.Value) -> ir.Value:
-    """Words of 4 bytes in an access; 1 at least."""
-    words = b.lshr(width, I32(2))
-    return b.select(b.icmp_signed("==", words, I32(0)), I32(1), words)
-
-
-def _item(b: ir.IRBuilder, array: ir.Value, index: ir.Value) -> ir.Value:
-    return b.zext(b.load(element_pointer(b, array, index, 4), typ=I32), I64)
 
 
 # --- Counting -------------------------------------------------------------------------------------
@@ -355,7 +112,7 @@ def count_by_pattern(
         cost = element_pointer(b, costs, number, COST.itemsize)
         with b.if_then(b.icmp_unsigned("==", b.load(known, typ=I8), I8(0)), likely=False):
             call(b, "find_cost", pattern, number, space, alignment, width)
-        _add_cost_to_counters(b, context, site, b.load(cost, typ=_COST, align=2))
+        _add_cost_to_counters(b, context, site, b.load(cost, typ=COST_LANES, align=2))
         with _if_traced(b, context, space):
             call(b, "trace_pattern", context, site, record, pattern)
 
@@ -439,6 +196,13 @@ def _add_cost_to_counters(
     b.store(b.add(b.load(row, typ=_ROW, align=8), b.zext(cost, _ROW)), row, align=8)
 
 
+@contextmanager
+def _if_traced(b: ir.IRBuilder, context: ir.Value, space: ir.Value) -> Iterator[None]:
+    events = b.ptrtoint(load_field(b, context, CONTEXT, "events"), I64)
+    with b.if_then(b.and_(b.icmp_signed("!=", events, I64(0)), _is(b, space, "global")), False):
+        yield
+
+
 # --- The table of patterns ------------------------------------------------------------------------
 
 
@@ -517,19 +281,3 @@ def _stride(b: ir.IRBuilder, pattern: ir.Value, relative: Value, mask: ir.Value)
     regular = ~(relative != expected) | ~lanes_of(b, mask)
     is_regular = b.icmp_signed("==", bits_of(regular), I32(-1))
     return b.select(is_regular, b.sext(stride, I64), I64(IRREGULAR))
-
-
-def fill_bytes(b: ir.IRBuilder, start: ir.Value, count: ir.Value, value: int = 0) -> None:
-    """Set bytes to a value."""
-    fill = intrinsic(b, "llvm.memset", ir.VoidType(), [POINTER, I8, I64, I1], "p0.i64")
-    b.call(fill, [start, I8(value), count, I1(0)])
-
-
-# --- The trace ------------------------------------------------------------------------------------
-
-
-@contextmanager
-def _if_traced(b: ir.IRBuilder, context: ir.Value, space: ir.Value) -> Iterator[None]:
-    events = b.ptrtoint(load_field(b, context, CONTEXT, "events"), I64)
-    with b.if_then(b.and_(b.icmp_signed("!=", events, I64(0)), _is(b, space, "global")), False):
-        yield

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from llvmlite import ir
 
+from memlab.device.emulator.codegen.cost_code import sorted_runs
 from memlab.device.emulator.codegen.flow import bit_loop
 from memlab.device.emulator.codegen.layout import (
     ACCESS,
@@ -23,7 +24,8 @@ from memlab.device.emulator.codegen.layout import (
     load_field,
     store_field,
 )
-from memlab.device.emulator.codegen.pattern_code import (
+from memlab.device.emulator.codegen.pattern_code import relative_addresses
+from memlab.device.emulator.codegen.runtime_parts import (
     ADDRESS_LANES,
     I32,
     I64,
@@ -31,9 +33,7 @@ from memlab.device.emulator.codegen.pattern_code import (
     begin,
     bits_of,
     call,
-    relative_addresses,
     shuffle,
-    sorted_runs,
     splat,
 )
 from memlab.device.emulator.isa.values import S32, S64, Value

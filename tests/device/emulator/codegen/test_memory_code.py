@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from memlab.device.emulator.codegen.copy_code import SHAPES
 from memlab.device.emulator.codegen.layout import ARRAY, COUNTERS, PATTERN, SPACES
-from memlab.device.emulator.codegen.memory_code import SHAPES
 from memlab.device.emulator.isa.address_space import GLOBAL_BASE, WINDOWS
 from memlab.device.properties import WARP_SIZE
 from tests.support.memory_runtime import (
