@@ -37,6 +37,9 @@ from memlab.device.emulator.ptx.parser import TYPE_BYTES, Address
 _CLOCK_STEP = 64  # cycles by which a clock advances at each read, so that timed waits end
 _LARGE_PROGRAM_INSTRUCTIONS = 1000
 """Beyond this, code is optimized less, so that compiling takes seconds at most."""
+_WATCHED_PROGRAM_SHARE = 0.1
+"""Where more than this share of the instructions is watched, code is not optimized: Python takes
+most of the time, and compiling takes a quarter (measured)."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +111,7 @@ def _load(program: Program, watched: Collection[int], source: Sequence[str]) -> 
     )
     code = _cached(key)
     if code is None:
-        code = _compile(program, stretches, layout, sites, source)
+        code = _compile(program, stretches, layout, sites, source, _optimization(program, watched))
         store_parts(key, [code])
     library = Library(code, names, runtime().addresses)
     numbers = {stretch.start: slot for slot, stretch in enumerate(stretches)}
@@ -172,6 +175,7 @@ def _compile(
     layout: FrameLayout,
     sites: NDArray[np.void],
     source: Sequence[str],
+    optimization: int,
 ) -> bytes:
     module = ir.Module(program.name)
     numbers = {int(index): number for number, index in enumerate(sites["index"])}
@@ -180,8 +184,14 @@ def _compile(
     for stretch in stretches:
         if stretch.stop > stretch.start:
             write_stretch(module, f"stretch{stretch.start}", code, stretch, source)
-    large = len(program.steps) > _LARGE_PROGRAM_INSTRUCTIONS
-    return compile_module(module, 1 if large else 2)
+    return compile_module(module, optimization)
+
+
+def _optimization(program: Program, watched: Collection[int]) -> int:
+    """LLVM's level of optimization for a program."""
+    if _WATCHED_PROGRAM_SHARE * len(program.steps) < len(watched):
+        return 0
+    return 1 if len(program.steps) > _LARGE_PROGRAM_INSTRUCTIONS else 2
 
 
 def _sites(program: Program) -> NDArray[np.void]:
