@@ -12,7 +12,14 @@ from numpy.typing import NDArray
 
 from memlab.device.budget import Budget, Deadline, EmulationTimeoutError
 from memlab.device.compiler.compile import CompiledKernel
-from memlab.device.emulator.machine.context import PatternTable
+from memlab.device.emulation.block_parts import (
+    PART_LANES,
+    ConflictError,
+    can_run_in_parts,
+    run_parts,
+)
+from memlab.device.emulator.codegen.program_code import native_program
+from memlab.device.emulator.machine.context import Workspace
 from memlab.device.emulator.machine.machine import Chunk
 from memlab.device.emulator.machine.memory import GlobalMemory, KernelFault, write_tracking_bytes
 from memlab.device.emulator.machine.observer import Observer
@@ -58,7 +65,6 @@ class Execution:
         inputs: The initial values of input arrays, by name.
         program: The program, with the launch's `__constant__` variables filled in.
         grid: The grid, the block, dynamic shared memory and the kernel's arguments.
-        patterns: The costs of access patterns met so far.
     """
 
     def __init__(
@@ -93,7 +99,9 @@ class Execution:
             program, {c.name: self.inputs[c.name] for c in launch.constants}
         )
         self.grid = Grid(launch.grid, launch.block, launch.dynamic_shared_bytes, self._parameters())
-        self.patterns = PatternTable()
+        self._workspace = Workspace()
+        self._in_lockstep = not can_run_in_parts(self.program)
+        self._done: list[NDArray[np.int64]] = []  # chunks that ran in parts since the last reset
         self._cut_short = ""  # why blocks were cut short since the last reset
         self._initialize()
 
@@ -120,6 +128,7 @@ class Execution:
         """Restore the initial values of output arrays and module variables."""
         self._initialize()
         self.memory.forget_writes()
+        self._done.clear()
         self._cut_short = ""
 
     def _initialize(self) -> None:
@@ -207,22 +216,83 @@ class Execution:
             KernelFault: The kernel accessed memory out of bounds, or stopped itself (`trap`).
             EmulationTimeoutError: The time was up.
         """
-        chunk = Chunk(
-            program or self.program,
-            self.grid,
-            blocks,
-            self.memory,
-            self.patterns,
-            observers=observers,
-            source=self.source,
-            deadline=deadline or self.deadline,
-        )
+        limit = deadline or self.deadline
+        part_blocks = max(PART_LANES // self.grid.padded_threads, 1)
+        if observers or self._in_lockstep or len(blocks) <= part_blocks:
+            self._done.append(blocks)
+            return self._run_in_lockstep(blocks, observers, limit, program)
+        try:
+            tally = self._run_in_parts(blocks, part_blocks, limit)
+        except ConflictError:
+            self._in_lockstep = True
+            done = self._done.copy()
+            self.reset()
+            for chunk in (*done, blocks):
+                tally = self.run(chunk, deadline=deadline)
+        else:
+            self._done.append(blocks)
+        return tally
+
+    def _run_in_lockstep(
+        self,
+        blocks: NDArray[np.int64],
+        observers: Sequence[Observer],
+        deadline: Deadline,
+        program: Program | None,
+    ) -> Tally:
+        """Execute blocks at once."""
+        chunk = self._chunk(blocks, self._workspace, None, deadline, observers, program)
         try:
             return chunk.run()
         except (KernelFault, EmulationTimeoutError) as error:
             timed_out = isinstance(error, EmulationTimeoutError)
             self._cut_short = "the time limit" if timed_out else "a fault"
             raise
+
+    def _run_in_parts(
+        self, blocks: NDArray[np.int64], part_blocks: int, deadline: Deadline
+    ) -> Tally:
+        """Execute blocks a few at a time, on all cores.
+
+        Raises:
+            ConflictError: The results may differ from those of the blocks run at once.
+            EmulationTimeoutError: The time was up.
+        """
+        native_program(self.program, (), self.source)  # it is compiled once, before threads use it
+        first = self.memory.new_writers(-(-len(blocks) // part_blocks))
+        try:
+            tallies = run_parts(blocks, part_blocks, self._chunk, first, deadline)
+        except EmulationTimeoutError:
+            self._cut_short = "the time limit"
+            raise
+        arrays = self.memory.arrays
+        if (arrays["loaded"] & arrays["stored"]).any():
+            raise ConflictError
+        total = Tally.zeros(len(self.program.steps))
+        for tally in tallies:
+            total.add(tally)
+        return total
+
+    def _chunk(
+        self,
+        blocks: NDArray[np.int64],
+        workspace: Workspace,
+        writers: tuple[int, int] | None,
+        deadline: Deadline,
+        observers: Sequence[Observer] = (),
+        program: Program | None = None,
+    ) -> Chunk:
+        return Chunk(
+            program or self.program,
+            self.grid,
+            blocks,
+            self.memory,
+            workspace,
+            writers=writers,
+            observers=observers,
+            source=self.source,
+            deadline=deadline,
+        )
 
     def out_of_time(self, error: EmulationTimeoutError, blocks: int) -> EmulationTimeoutError:
         """The error of a run that timed out, extended by the number of finished blocks."""

@@ -93,13 +93,14 @@ class Memory:
         self.bytes = random.integers(0, 256, end, np.uint8)
         self.block_bytes = {"shared": shared}
         self.lane_bytes = {name: SIZES[name] for name in ("local", "param::func")}
-        self.written = np.zeros(_GLOBAL_BYTES // UNIT_BYTES + 2 * _GAP, np.uint8)
+        self.written = np.zeros(_GLOBAL_BYTES // UNIT_BYTES + 2 * _GAP, np.uint16)
         self.counters = np.zeros((8, len(COUNTERS)), np.int64)
         self.context = np.zeros(1, CONTEXT)
         self.trace: dict[str, NDArray[Any]] = {}
         self._sites: dict[Site, NDArray[Any]] = {}
         self.patterns = np.zeros(MOST_PATTERNS, PATTERN)
-        self._arrays = np.array([(s + GLOBAL_BASE, s + GLOBAL_BASE + n) for s, n in ARRAYS], ARRAY)
+        bounds = [(s + GLOBAL_BASE, s + GLOBAL_BASE + n, 0, 0) for s, n in ARRAYS]
+        self._arrays = np.array(bounds, ARRAY)
         context = self.context[0]
         segments = context["segments"]
         for number, name in enumerate(SPACES[:-1]):
@@ -113,7 +114,8 @@ class Memory:
             segments[number]["read_only"] = name in ("const", "param")
         context["warps"], context["warps_per_block"] = WARPS, WARPS_PER_BLOCK
         context["arrays"], context["array_count"] = self._arrays.ctypes.data, len(ARRAYS)
-        context["units_written"] = self.written.ctypes.data + _GAP
+        context["units_written"] = self.written[_GAP:].ctypes.data
+        context["writer"], context["first_writer"] = 1, (1 << 16) - 1
         context["unit_shift"] = UNIT_BYTES.bit_length() - 1
         context["counters"] = self.counters.ctypes.data
         context["patterns"] = self.patterns.ctypes.data

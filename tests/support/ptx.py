@@ -9,7 +9,7 @@ import numpy as np
 from memlab.device.checking.findings import TOOLS
 from memlab.device.emulator.checks.checker import Checker
 from memlab.device.emulator.checks.observations import Site
-from memlab.device.emulator.machine.context import PatternTable
+from memlab.device.emulator.machine.context import Workspace
 from memlab.device.emulator.machine.machine import Chunk
 from memlab.device.emulator.machine.memory import GlobalMemory
 from memlab.device.emulator.machine.observer import Observer
@@ -89,7 +89,7 @@ def run(
     )
     if blocks is None:
         blocks = blocks_of(grid)
-    patterns, tally = PatternTable(), Tally.zeros(len(program.steps))
+    patterns, tally = Workspace(), Tally.zeros(len(program.steps))
     for first in range(0, len(blocks), chunk or len(blocks)):
         some = np.array(blocks[first : first + (chunk or len(blocks))])
         started = Chunk(program, launch, some, memory, patterns, observers=observers, source=source)
@@ -239,7 +239,7 @@ def check(
     blocks = np.array(blocks_of((grid, 1, 1)))
     for first in range(0, grid, chunk or grid):
         some = blocks[first : first + (chunk or grid)]
-        Chunk(program, launch, some, memory, PatternTable(), observers=[checker]).run()
+        Chunk(program, launch, some, memory, Workspace(), observers=[checker]).run()
 
     def site(place: Site) -> tuple[int, int, int]:
         line, (x, _, _), thread = checker.place(place)

@@ -12,7 +12,7 @@ from ptx import Launched, run
 from random_programs import RandomProgram, faulting_program, random_program
 from recorded_results import Case, Record, digest, digest_array
 
-from memlab.device.emulator.machine.access_costs import Tally
+from memlab.device.emulator.machine.tally import Tally
 from memlab.errors import MemlabError
 
 PROGRAMS, FAULTS = 300, 30

@@ -26,9 +26,7 @@ from memlab.device.emulator.codegen.layout import (
 from memlab.device.emulator.codegen.pattern_code import count_directly
 from memlab.device.emulator.codegen.runtime_parts import (
     ADDRESS_LANES,
-    ALL_LANES,
     I1,
-    I8,
     I32,
     I64,
     POINTER,
@@ -41,6 +39,7 @@ from memlab.device.emulator.codegen.runtime_parts import (
     splat,
     stack_room,
 )
+from memlab.device.emulator.codegen.use_code import note_use
 from memlab.device.emulator.isa.address_space import GLOBAL_BASE, WINDOW_BYTES, WINDOWS
 from memlab.device.emulator.isa.values import where
 from memlab.device.properties import WARP_SIZE
@@ -61,7 +60,6 @@ assert [WINDOWS[name] >> _WINDOW_BITS for name in SPACES[: len(WINDOWS)]] == [
 def add_lane_functions(module: ir.Module) -> None:
     """Add the functions to the runtime's module."""
     add_find_array(module)
-    _add_mark_written(module)
     _add_place_group(module)
     _add_note_fault(module)
     _add_count_group(module)
@@ -144,6 +142,7 @@ def _add_place_group(module: ir.Module) -> None:
                 array = element_pointer(b, arrays, index, ARRAY.itemsize)
                 end = load_field(b, array, ARRAY, "end")
                 require(b, b.icmp_signed("<=", address, b.sub(end, size)), fault)
+                note_use(b, context, site, index)
             with otherwise:
                 require(b, b.icmp_signed(">=", address, I64(0)), fault)
                 end = load_field(b, segment, SEGMENT, "size")
@@ -255,45 +254,3 @@ def add_find_array(module: ir.Module) -> None:
     b.branch(head)
     b.position_at_end(end)
     b.ret(b.sub(low, I64(1)))
-
-
-# --- Marks of written units -----------------------------------------------------------------------
-
-
-def _add_mark_written(module: ir.Module) -> None:
-    """`mark_written(context, addresses, lanes, size)`: mark what lanes store to global memory.
-
-    `addresses` are an array of 32; each lane stores `size` bytes.
-    """
-    b = begin(module, "mark_written", ir.VoidType(), POINTER, POINTER, I32, I64)
-    context, _, _, size = b.function.args
-    shift = load_field(b, context, CONTEXT, "unit_shift")
-    units = b.ptrtoint(load_field(b, context, CONTEXT, "units_written"), I64)
-    one = b.append_basic_block("one")
-    switch = b.switch(b.lshr(size, shift), one)
-    b.position_at_end(one)
-    _mark_lanes(b, units, shift, 1)
-    for count in (2, 4, 8, 16, 32):
-        block = b.append_basic_block(f"marks{count}")
-        switch.add_case(I64(count), block)
-        b.position_at_end(block)
-        _mark_lanes(b, units, shift, count)
-
-
-def _mark_lanes(b: ir.IRBuilder, units: ir.Value, shift: ir.Value, count: int) -> None:
-    """Mark so many units from each lane's address on, and return."""
-    _, addresses, lanes, _ = b.function.args
-    marks = ir.Constant(ir.VectorType(I8, count), [I8(1)] * count)
-
-    def mark(lane: ir.Value) -> None:
-        address = b.load(element_pointer(b, addresses, lane, 8), typ=I64)
-        unit = b.lshr(b.sub(address, I64(GLOBAL_BASE)), shift)
-        b.store(marks, b.inttoptr(b.add(units, unit), POINTER), align=1)
-
-    with b.if_then(b.icmp_signed("==", lanes, I32(ALL_LANES))):
-        for number in range(WARP_SIZE):
-            mark(I64(number))
-        b.ret_void()
-    with bit_loop(b, lanes) as lane:
-        mark(lane)
-    b.ret_void()

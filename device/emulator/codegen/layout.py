@@ -34,8 +34,15 @@ SEGMENT = np.dtype(
 
 A lane may access fewer than 2^30 bytes of it."""
 
-ARRAY = np.dtype([("start", "i8"), ("end", "i8")])
-"""First byte address of an array in global memory, and the address behind its last byte."""
+ARRAY = np.dtype(
+    [
+        ("start", "i8"),  # address of the first byte
+        ("end", "i8"),  # behind the last byte
+        ("loaded", "i8"),  # whether a load has read from it
+        ("stored", "i8"),  # whether a store, or an atomic operation, has written to it
+    ]
+)
+"""An array in global memory."""
 
 SITE = np.dtype(
     [
@@ -228,7 +235,11 @@ CONTEXT = np.dtype(
         ("segments", SEGMENT, len(SPACES) - 1),
         ("arrays", POINTER),  # ARRAY records by ascending address
         ("array_count", "i8"),
-        ("units_written", POINTER),  # a byte per unit of global memory, from GLOBAL_BASE on
+        ("units_written", POINTER),  # u16 per unit of global memory, from GLOBAL_BASE on: the
+        #                              `writer` that stored to it last, or 0
+        ("writer", "i8"),  # number of these blocks as writers, from 1
+        ("first_writer", "i8"),  # the lowest number of those that run at the same time
+        ("conflict", "i8"),  # whether another one of these has written to a unit
         ("unit_shift", "i8"),  # binary logarithm of the bytes of a unit
         ("sites", POINTER),  # SITE records
         ("variables", POINTER),  # i64: addresses of the program's variables in global memory

@@ -61,16 +61,13 @@ from memlab.device.emulator.codegen.pattern_code import (
 )
 from memlab.device.emulator.codegen.runtime_parts import (
     ADDRESS_LANES,
-    ALL_LANES,
     I1,
-    I8,
     I32,
     I64,
     POINTER,
     begin,
     call,
     failed,
-    fill_bytes,
     is_null,
     lane_numbers,
     lanes_of,
@@ -81,9 +78,12 @@ from memlab.device.emulator.codegen.runtime_parts import (
     stack_room,
 )
 from memlab.device.emulator.codegen.trace_code import add_trace_functions
-from memlab.device.emulator.isa.address_space import GLOBAL_BASE
+from memlab.device.emulator.codegen.use_code import (
+    add_mark_functions,
+    mark_pattern,
+    note_use,
+)
 from memlab.device.emulator.isa.values import S64, where
-from memlab.device.properties import WARP_SIZE
 
 MEMORY_FUNCTIONS = ("resolve", "load", "store", "prepare_atomic")
 """The functions that `add_memory_functions` adds for other code to call."""
@@ -93,10 +93,10 @@ def add_memory_functions(module: ir.Module) -> None:
     """Add these functions, and those that they call, to the runtime's module."""
     add_pattern_functions(module)
     add_trace_functions(module)
+    add_mark_functions(module)
     add_lane_functions(module)
     add_copy_functions(module)
     _add_resolve(module)
-    _add_mark_pattern(module)
     directions: tuple[Direction, ...] = ("load", "store")
     for direction in directions:
         _add_slow_access(module, direction)
@@ -346,6 +346,8 @@ def _check_bounds(
     store_field(b, index, site, SITE, "array")
     b.cbranch(is_in_array(index), inside, slow)
     b.position_at_end(inside)
+    with b.if_then(b.icmp_signed("==", space, I64(GLOBAL))):
+        note_use(b, context, site, load_field(b, site, SITE, "array"))
 
 
 def _mark_warp(
@@ -353,29 +355,5 @@ def _mark_warp(
 ) -> None:
     """Mark what the lanes of a warp store to global memory."""
     with b.if_then(b.icmp_signed("==", checked.space, I64(GLOBAL))):
-        size = b.zext(load_field(b, site, SITE, "size"), I64)
-        stride = load_field(b, checked.pattern, PATTERN, "stride")
-        full = b.icmp_signed("==", mask, I32(ALL_LANES))
-        contiguous = b.and_(full, b.icmp_signed("==", stride, size))
-        with b.if_else(contiguous) as (then, otherwise):
-            with then:
-                shift = load_field(b, context, CONTEXT, "unit_shift")
-                start = b.sub(checked.first, I64(GLOBAL_BASE))
-                last = b.add(start, b.sub(b.mul(size, I64(WARP_SIZE)), I64(1)))
-                unit = b.lshr(start, shift)
-                count = b.add(b.sub(b.lshr(last, shift), unit), I64(1))
-                units = load_field(b, context, CONTEXT, "units_written")
-                fill_bytes(b, b.gep(units, [unit], source_etype=I8), count, 1)
-            with otherwise:
-                call(b, "mark_pattern", context, checked.pattern, checked.first, mask, size)
-
-
-def _add_mark_pattern(module: ir.Module) -> None:
-    """`mark_pattern(context, pattern, first, lanes, size)`: as `mark_written`, of a pattern."""
-    types = (POINTER, POINTER, I64, I32, I64)
-    b = begin(module, "mark_pattern", ir.VoidType(), *types, seldom=True)
-    context, pattern, first, lanes, size = b.function.args
-    addresses = stack_room(b, ADDRESS_LANES)
-    b.store((relative_addresses(b, pattern) + splat(b, first)).ir, addresses)
-    call(b, "mark_written", context, addresses, lanes, size)
-    b.ret_void()
+        addresses = relative_addresses(b, checked.pattern) + splat(b, checked.first)
+        mark_pattern(b, context, site, mask, checked.pattern, checked.first, addresses.ir)

@@ -18,7 +18,7 @@ from memlab.device.emulator.isa.values import (
 )
 from memlab.device.properties import WARP_SIZE
 
-I1, I8, I32, I64 = (ir.IntType(bits) for bits in (1, 8, 32, 64))
+I1, I8, I16, I32, I64 = (ir.IntType(bits) for bits in (1, 8, 16, 32, 64))
 POINTER = ir.PointerType()
 ADDRESS_LANES = shaped(S64, WARP_SIZE)
 """An address for each lane of a warp."""

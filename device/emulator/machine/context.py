@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +12,6 @@ from numpy.typing import NDArray
 
 from memlab.device.emulator.codegen.frame import FrameLayout
 from memlab.device.emulator.codegen.layout import (
-    ARRAY,
     BOUNDS,
     CONDITIONS,
     CONTEXT,
@@ -35,17 +35,36 @@ _VERSION_BITS = 40  # a chunk meets far fewer patterns in its time
 _AT_PYTHON = STRETCH_KINDS.index("python")
 
 
-class PatternTable:
-    """The address patterns met by a launch, which its chunks share."""
+class Workspace:
+    """Memory that chunks use one after the other.
+
+    Attributes:
+        patterns: The address patterns met so far, with their costs.
+    """
 
     def __init__(self) -> None:
-        self.entries: NDArray[np.void] = np.zeros(MOST_PATTERNS, PATTERN)
+        self.patterns: NDArray[np.void] = np.zeros(MOST_PATTERNS, PATTERN)
+        self._buffers: dict[str, NDArray[np.uint8]] = {}
         self._chunks = 0
 
     def first_version(self) -> int:
         """The number behind which the versions of a further chunk's patterns begin."""
         self._chunks += 1
         return self._chunks << _VERSION_BITS
+
+    def zeros(self, name: str, shape: tuple[int, ...], dtype: Any = np.uint8) -> NDArray[Any]:
+        """An array of zeros that begins at a cache line; it is used again under its name.
+
+        Memory that was used before is much faster than new one.
+        """
+        size = math.prod(shape) * np.dtype(dtype).itemsize
+        buffer = self._buffers.get(name)
+        if buffer is None or buffer.size < size + _ALIGNMENT_BYTES:
+            buffer = self._buffers[name] = np.empty(size + _ALIGNMENT_BYTES, np.uint8)
+        start = -buffer.ctypes.data % _ALIGNMENT_BYTES
+        array = buffer[start : start + size]
+        array[:] = 0
+        return array.view(dtype).reshape(shape)
 
 
 @dataclass(frozen=True)
@@ -91,6 +110,7 @@ class ChunkContext:
         mask: The lanes of the running group.
         live: The lanes that have not exited.
         taken: Lanes whose guard holds at the current branch.
+        arrays: An `ARRAY` record per array of global memory.
     """
 
     def __init__(
@@ -99,16 +119,17 @@ class ChunkContext:
         threads: Threads,
         segments: Mapping[str, Segment],
         memory: GlobalMemory,
-        patterns: PatternTable,
+        workspace: Workspace,
+        writers: tuple[int, int],
     ) -> None:
         """Allocate the arrays of a chunk, with all its threads in one group at the first slot."""
-        self._kept: list[Any] = [patterns.entries, segments]
+        self._kept: list[Any] = [workspace, segments]
         self._conditions: dict[int, tuple[Any, ...]] = {}  # kept, by instruction
         self._native, layout = native, native.layout
         warps, steps = threads.lanes // WARP_SIZE, len(native.program.steps)
         self.record = np.zeros((), CONTEXT)
         self.address = self.record.ctypes.data
-        self.frames = _aligned_zeros(warps, layout.size)
+        self.frames = workspace.zeros("frames", (warps, layout.size))
         _fill_special_registers(self.frames, layout, threads)
         self.counters = self._point("counters", np.zeros((steps, len(COUNTERS)), np.int64))
         self.lanes_off = self._point("lanes_off", np.zeros(steps, np.int64))
@@ -122,8 +143,8 @@ class ChunkContext:
         self._slots = self._point("stretches", native.slots.copy())
         self._point("order_starts", native.order_starts)
         self._point("frames", self.frames)
-        self._point("patterns", patterns.entries)
-        self._point("arrays", _array_bounds(memory))
+        self._point("patterns", workspace.patterns)
+        self.arrays = self._point("arrays", memory.arrays.copy())
         self._point("units_written", memory.units_written)
         variables = [memory.find(v.name).address for v in native.program.globals]
         self._point("variables", np.array(variables, np.int64))
@@ -137,8 +158,10 @@ class ChunkContext:
             ("steps", steps),
             ("array_count", len(memory.allocations)),
             ("unit_shift", memory.unit_bytes.bit_length() - 1),
-            ("version", patterns.first_version()),
+            ("version", workspace.first_version()),
             ("limit", -1),
+            ("writer", writers[0]),
+            ("first_writer", writers[1]),
             ("lanes_running", lanes),
             ("warps_running", warps),
             ("lanes_live", lanes),
@@ -267,18 +290,6 @@ def lanes_to_words(lanes: NDArray[np.bool_]) -> Words:
 def words_to_lanes(words: Words) -> NDArray[np.bool_]:
     """A word per warp as a mask, shape (lanes,)."""
     return np.unpackbits(words.view(np.uint8), bitorder="little").view(np.bool_)
-
-
-def _array_bounds(memory: GlobalMemory) -> NDArray[np.void]:
-    bounds = [(array.address, array.address + array.size) for array in memory.allocations]
-    return np.array(bounds, ARRAY)
-
-
-def _aligned_zeros(rows: int, columns: int) -> NDArray[np.uint8]:
-    """Zeros that begin at a cache line."""
-    raw = np.zeros(rows * columns + _ALIGNMENT_BYTES, np.uint8)
-    start = -raw.ctypes.data % _ALIGNMENT_BYTES
-    return raw[start : start + rows * columns].reshape(rows, columns)
 
 
 def _fill_special_registers(

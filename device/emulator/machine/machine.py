@@ -26,7 +26,7 @@ from memlab.device.emulator.machine.access_watch import AccessWatch
 from memlab.device.emulator.machine.collective import execute_collective
 from memlab.device.emulator.machine.context import (
     ChunkContext,
-    PatternTable,
+    Workspace,
     lanes_to_words,
     words_to_lanes,
 )
@@ -65,6 +65,8 @@ if TYPE_CHECKING:
 
 _MAX_IDLE_ROUNDS = 3
 """How often all groups of a trial run may wait without progress before it ends."""
+_ALONE = 1, (1 << 16) - 1
+"""The writers of a chunk that runs alone."""
 _WORK_BETWEEN_CHECKS = 200_000
 """Warps times stretches that run before the time limit is checked: some 20 to 100 ms."""
 
@@ -83,8 +85,9 @@ class Chunk:
         grid: Grid,
         blocks: NDArray[np.int64],
         global_memory: GlobalMemory,
-        patterns: PatternTable,
+        workspace: Workspace,
         *,
+        writers: tuple[int, int] | None = None,
         observers: Sequence[Observer] = (),
         source: Sequence[str] = (),
         deadline: Deadline | None = None,
@@ -96,7 +99,10 @@ class Chunk:
             grid: Its launch geometry and arguments.
             blocks: Coordinates of the blocks, shape (blocks, 3).
             global_memory: The launch's global memory.
-            patterns: The launch's address patterns.
+            workspace: Memory that no other chunk uses at the same time.
+            writers: Number of these blocks as writers to global memory, and the lowest number of
+                the blocks that run at the same time (`GlobalMemory.new_writers`); None where these
+                blocks run alone.
             observers: Watch the run; at most one of them is an `ExecutionPolicy`.
             source: The CUDA source's lines, for messages.
             deadline: When to stop.
@@ -115,7 +121,12 @@ class Chunk:
         self._native = native_program(program, watched, source)
         addresses = {v.name: global_memory.find(v.name).address for v in program.globals}
         self._context = ChunkContext(
-            self._native, self._threads, self._segments, global_memory, patterns
+            self._native,
+            self._threads,
+            self._segments,
+            global_memory,
+            workspace,
+            writers or _ALONE,
         )
         self._operands = Operands(program, self._native.layout, self._context, addresses)
         self._participants = ParticipatingLanes()
@@ -168,7 +179,15 @@ class Chunk:
             # itself shows whether the kernel is at fault.
             if not self._policy.is_trial:
                 raise
+        finally:
+            for use in ("loaded", "stored"):
+                self._memory.arrays[use] |= self._context.arrays[use]
         return tally_of(self._native, self._context)
+
+    @property
+    def has_conflict(self) -> bool:
+        """Whether a store met one of other blocks that run at the same time."""
+        return bool(self._context["conflict"])
 
     # --- Groups ----------------------------------------------------------------------------------
 

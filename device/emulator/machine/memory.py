@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from memlab.device.emulator.codegen.layout import ARRAY
 from memlab.device.emulator.isa.address_space import GLOBAL_BASE
 from memlab.errors import MemlabError
 from memlab.text import plural
@@ -41,6 +42,11 @@ _SPACE_CONTENTS = {"const": "__constant__ memory", "param": "the kernel's argume
 _ALIGNMENT_BYTES = 512
 """Alignment of every allocation, as of cuMemAlloc (CUDA driver API)."""
 _GUARD_BYTES = 4096  # unmapped bytes behind each allocation, which reveal an overrun
+
+
+_PIECE_UNITS = 1 << 16  # units of write tracking that are cleared at once
+_SPARE_UNITS = 32  # behind the last array: marks are set 32 at a time
+_MOST_WRITERS = (1 << 16) - 1  # a unit's writer has 16 bits
 
 
 class KernelFault(MemlabError):
@@ -120,7 +126,8 @@ class GlobalMemory(Segment):
     Attributes:
         allocations: The arrays, by ascending address.
         unit_bytes: Bytes of the units by which stores are tracked.
-        units_written: Whether each unit was stored to, from the first array on.
+        units_written: The writer of each unit, from the first array on; 0 where there is none.
+        arrays: An `ARRAY` record for each array: what was loaded from and stored to.
         printed: How many calls of `printf` the launch has made.
         printed_characters: How many characters they have printed.
     """
@@ -141,7 +148,10 @@ class GlobalMemory(Segment):
         self.unit_bytes = write_tracking_bytes(
             element_bytes for _, element_bytes in arrays.values()
         )
-        self.units_written = np.zeros(end // self.unit_bytes + 16, np.bool_)
+        self.units_written = np.zeros(end // self.unit_bytes + _SPARE_UNITS, np.uint16)
+        bounds = [(array.address, array.address + array.size, 0, 0) for array in self.allocations]
+        self.arrays = np.array(bounds, ARRAY)
+        self._writers = 0
 
     def find(self, name: str) -> DeviceArray:
         """The array of this name."""
@@ -160,11 +170,25 @@ class GlobalMemory(Segment):
         per_element = max(array.element_bytes // self.unit_bytes, 1)
         count = array.size // array.element_bytes * per_element
         units = self.units_written[start : start + count]
-        return np.flatnonzero(units.reshape(-1, per_element).any(axis=1))
+        if per_element > 1:
+            units = units.reshape(-1, per_element).any(axis=1)
+        return np.flatnonzero(units)
 
     def forget_writes(self) -> None:
-        """Forget which elements were stored to."""
-        self.units_written[:] = False
+        """Forget which elements were stored to; memory that was never touched stays so."""
+        for start in range(0, self.units_written.size, _PIECE_UNITS):
+            piece = self.units_written[start : start + _PIECE_UNITS]
+            if piece.any():
+                piece[:] = 0
+
+    def new_writers(self, count: int) -> int:
+        """Numbers for blocks that store to memory: the first one of so many that follow it."""
+        if self._writers + count >= _MOST_WRITERS:
+            np.minimum(self.units_written, 1, out=self.units_written)
+            self._writers = 1
+        first = self._writers + 1
+        self._writers += count
+        return first
 
     def check(self, low: int, high: int) -> bool:
         """Whether all bytes from `low` up to, not including, `high` lie in one array."""

@@ -1,0 +1,130 @@
+"""Runs the blocks of a chunk in parts, on all cores, where the results are those of lockstep.
+
+The blocks of a chunk run in lockstep: all lanes execute an instruction before the next one. So the
+results of programs whose blocks affect each other are defined, whatever the number of cores. Most
+programs' blocks do not affect each other. Their order does not matter, and small parts run faster,
+because their registers stay in a CPU's cache.
+
+Whether blocks affect each other is known when they have run: two of them stored to the same place,
+or an array was both loaded from and stored to. Then the launch is executed again, in lockstep.
+Programs whose blocks may wait for each other, or whose results depend on when an instruction is
+executed, are never run in parts.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from queue import SimpleQueue
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memlab.device.budget import Deadline
+from memlab.device.emulator.codegen.stretches import reads_clock
+from memlab.device.emulator.machine.context import Workspace
+from memlab.device.emulator.machine.machine import Chunk
+from memlab.device.emulator.machine.memory import KernelFault
+from memlab.device.emulator.machine.tally import Tally
+from memlab.device.emulator.program.polling_loops import find_polling_loops
+from memlab.device.emulator.program.program import Program
+from memlab.device.emulator.sampling.data_dependence import has_global_atomics
+from memlab.errors import UsageError
+
+PART_LANES = 2048
+"""Lanes of a part: the registers of so many stay in a CPU's L2 cache."""
+
+THREADS_VARIABLE = "MEMLAB_THREADS"
+"""The environment variable that limits how many threads execute blocks."""
+
+
+def threads() -> int:
+    """How many threads execute blocks: `MEMLAB_THREADS`, or the cores this process may use.
+
+    Raises:
+        UsageError: The variable is no positive number.
+    """
+    chosen = os.environ.get(THREADS_VARIABLE)
+    if not chosen:
+        return len(os.sched_getaffinity(0))
+    if not chosen.isdecimal() or int(chosen) < 1:
+        raise UsageError(f"{THREADS_VARIABLE} must be a number from 1 on, got {chosen!r}")
+    return int(chosen)
+
+
+def can_run_in_parts(program: Program) -> bool:
+    """Whether the blocks of a program may run one after the other, if they share no data."""
+    rare = any(step.row.kind == "print" or reads_clock(step) for step in program.steps)
+    return not rare and not has_global_atomics(program) and not find_polling_loops(program)
+
+
+class ConflictError(Exception):
+    """Blocks affect each other, or one of them is at fault: they must run in lockstep."""
+
+
+MakeChunk: TypeAlias = Callable[[NDArray[np.int64], Workspace, tuple[int, int], Deadline], Chunk]
+
+
+def run_parts(
+    blocks: NDArray[np.int64],
+    part_blocks: int,
+    make_chunk: MakeChunk,
+    first_writer: int,
+    deadline: Deadline,
+) -> list[Tally]:
+    """Run blocks in parts.
+
+    Args:
+        blocks: Coordinates of the blocks, shape (blocks, 3).
+        part_blocks: Blocks of a part.
+        make_chunk: Makes the chunk of some blocks, with its workspace, `writers` and deadline.
+        first_writer: The number of the first part as a writer; the others follow it.
+        deadline: Stops the parts.
+
+    Returns:
+        The counts of each part.
+
+    Raises:
+        ConflictError: The results may differ from those of the blocks run at once.
+        EmulationTimeoutError: The time was up.
+    """
+    workspaces, stop = _workspaces(), Deadline(deadline.left())
+
+    def run(number: int) -> Tally:
+        workspace = workspaces.get()
+        try:
+            part = blocks[number * part_blocks : (number + 1) * part_blocks]
+            chunk = make_chunk(part, workspace, (first_writer + number, first_writer), stop)
+            tally = chunk.run()
+            if chunk.has_conflict:
+                raise ConflictError
+            return tally
+        except KernelFault as fault:
+            raise ConflictError from fault
+        finally:
+            workspaces.put(workspace)
+
+    count = -(-len(blocks) // part_blocks)
+    futures = [_pool().submit(run, number) for number in range(count)]
+    try:
+        return [future.result() for future in futures]
+    finally:
+        stop.bring_forward()
+        for future in futures:
+            future.cancel()
+
+
+@cache
+def _pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(threads(), "memlab-blocks")
+
+
+@cache
+def _workspaces() -> SimpleQueue[Workspace]:
+    queue: SimpleQueue[Workspace] = SimpleQueue()
+    for _ in range(threads()):
+        queue.put(Workspace())
+    return queue
