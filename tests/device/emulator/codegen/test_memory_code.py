@@ -236,8 +236,8 @@ def test_a_record_outlives_its_pattern() -> None:
 def test_lanes_far_apart_are_moved_and_counted() -> None:
     memory = Memory()
     large = np.zeros(3 << 30, np.uint8)  # pages that are not touched take no memory
-    written = np.zeros((3 << 30) // UNIT_BYTES, np.uint8)
-    arrays = np.array([(GLOBAL_BASE, GLOBAL_BASE + large.size)], ARRAY)
+    written = np.zeros((3 << 30) // UNIT_BYTES, np.uint16)
+    arrays = np.array([(GLOBAL_BASE, GLOBAL_BASE + large.size, 0, 0)], ARRAY)
     context = memory.context[0]
     context["arrays"], context["array_count"] = arrays.ctypes.data, 1
     context["units_written"] = written.ctypes.data
