@@ -16,7 +16,7 @@ from memlab.device.devices import launch_limits
 from memlab.device.emulation import block_classes, counting, representative_block
 from memlab.device.emulation.counting import GridCounts
 from memlab.device.emulation.execution import Execution
-from memlab.device.emulator.machine.access_costs import Tally
+from memlab.device.emulator.machine.tally import Tally
 from memlab.device.emulator.sampling.block_sample import GridPartition, WholeGrid
 from memlab.kernels.catalog import CATALOG
 from memlab.kernels.launch import Buffer, Dim3, Launch, Scalar

@@ -1,19 +1,18 @@
 """The hooks of an observer, and the decisions of an execution policy."""
 
-from typing import Any
+from collections.abc import Collection
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 from ptx import kernel, run
 
-from memlab.device.emulator.machine.access_costs import SectorCount
-from memlab.device.emulator.machine.address_resolution import MemoryInstruction, ResolvedAddresses
-from memlab.device.emulator.machine.binding import Action
+from memlab.device.emulator.machine.access_watch import MemoryInstruction, ResolvedAddresses
 from memlab.device.emulator.machine.execution_trace import ExecutionTrace
-from memlab.device.emulator.machine.memory import KernelFault
-from memlab.device.emulator.machine.observer import ChunkState, ExecutionPolicy, Observer
-from memlab.device.emulator.machine.scheduler import BarrierRelease, Mask, Scheduler
-from memlab.device.emulator.program.program import DecodedInstruction
+from memlab.device.emulator.machine.memory import KernelFault, Mask
+from memlab.device.emulator.machine.observer import Action, ChunkState, ExecutionPolicy, Observer
+from memlab.device.emulator.machine.scheduler import BarrierRelease, Scheduler
+from memlab.device.emulator.program.program import DecodedInstruction, Program
 
 DOUBLED = kernel(
     """
@@ -35,17 +34,30 @@ ATOMIC = kernel(
 )
 
 
+def accesses_of(program: Program, space: str = "") -> list[int]:
+    """The instructions that access memory, or one state space of it."""
+    steps = enumerate(program.steps)
+    return [
+        n for n, step in steps if step.row.space and step.row.space == (space or step.row.space)
+    ]
+
+
 class Log(Observer):
     """Writes down the hooks in their order."""
 
+    observes_flow: ClassVar[bool] = True
+
     def __init__(self) -> None:
         self.lines: list[tuple[Any, ...]] = []
+
+    def watched_instructions(self, program: Program) -> Collection[int]:
+        return accesses_of(program)
 
     def chunk_started(self, chunk: ChunkState) -> None:
         self.lines.append(("chunk", chunk.threads.lanes))
 
     def instruction_bound(self, index: int, step: DecodedInstruction, action: Action) -> Action:
-        def run(mask: Mask | None) -> None:
+        def run(mask: Mask) -> None:
             self.lines.append((step.row.kind, step.row.opcode))
             action(mask)
 
@@ -54,7 +66,7 @@ class Log(Observer):
     def run_started(self, schedule: Scheduler) -> None:
         self.lines.append(("run", schedule.counter))
 
-    def range_executed(self, start: int, stop: int, mask: Mask | None) -> None:
+    def range_executed(self, start: int, stop: int, mask: Mask) -> None:
         self.lines.append(("range", start, stop, count(mask)))
 
     def memory_accessed(
@@ -62,27 +74,24 @@ class Log(Observer):
         instruction: MemoryInstruction,
         addresses: ResolvedAddresses,
         offset: int,
-        mask: Mask | None,
+        mask: Mask,
     ) -> None:
         space = addresses.segment.name
         self.lines.append(("access", instruction.kind, space, offset, count(mask)))
 
-    def global_access_counted(self, index: int, warp_bases: Mask, cost: SectorCount) -> None:
-        self.lines.append(("counted", index, len(warp_bases), cost.sectors))
-
-    def guard_read(self, predicate: str, mask: Mask | None) -> None:
+    def guard_read(self, predicate: str, mask: Mask) -> None:
         self.lines.append(("guard", predicate, count(mask)))
 
-    def control_transferred(self, index: int, mask: Mask | None) -> None:
+    def control_transferred(self, index: int, mask: Mask) -> None:
         self.lines.append(("control", index, count(mask)))
 
-    def trap_reached(self, index: int, mask: Mask | None) -> None:
+    def trap_reached(self, index: int, mask: Mask) -> None:
         self.lines.append(("trap", index, count(mask)))
 
 
-def count(mask: Mask | None) -> int | None:
-    """How many lanes a mask has; None for all."""
-    return None if mask is None else int(np.count_nonzero(mask))
+def count(mask: Mask) -> int:
+    """How many lanes a mask has."""
+    return int(np.count_nonzero(mask))
 
 
 def test_hooks_are_called_in_the_order_of_execution() -> None:
@@ -93,20 +102,41 @@ def test_hooks_are_called_in_the_order_of_execution() -> None:
     assert log.lines == [
         ("chunk", 32),
         ("run", 0),
-        ("access", "load", "param", 0, None),
-        ("range", 0, 6, None),
-        ("guard", "%p1", None),
+        ("access", "load", "param", 0, 32),
+        ("range", 0, 6, 32),
+        ("guard", "%p1", 32),
         ("control", 5, 12),
         ("load", "ld.global.u32"),
-        ("counted", 6, 1, 3),
         ("access", "load", "global", 4, 20),
         ("store", "st.global.u32"),
-        ("counted", 8, 1, 3),
         ("access", "store", "global", 4, 20),
         ("range", 6, 9, 20),
-        ("range", 9, 10, None),
-        ("control", 9, None),
+        ("range", 9, 10, 32),
+        ("control", 9, 32),
     ]
+
+
+def test_without_flow_only_watched_instructions_are_told() -> None:
+    class Watcher(Log):
+        observes_flow: ClassVar[bool] = False
+
+        def watched_instructions(self, program: Program) -> Collection[int]:
+            return 5, 8
+
+    log, arrays = Watcher(), {"a": np.arange(21, dtype=np.uint32)}
+
+    done, alone = run(DOUBLED, arrays, observers=[log]), run(DOUBLED, arrays)
+
+    assert log.lines == [
+        ("chunk", 32),
+        ("run", 0),
+        ("guard", "%p1", 32),
+        ("control", 5, 12),
+        ("store", "st.global.u32"),
+        ("access", "store", "global", 4, 20),
+    ]
+    assert done["a"].tolist() == alone["a"].tolist() == [0, *range(2, 42, 2)]
+    assert done.tally == alone.tally
 
 
 def test_a_trap_is_told_before_it_ends_the_run() -> None:
@@ -115,21 +145,22 @@ def test_a_trap_is_told_before_it_ends_the_run() -> None:
     with pytest.raises(KernelFault, match="trap"):
         run(kernel("trap; ret;"), {}, observers=[log])
 
-    assert log.lines[-1] == ("trap", 0, None)
+    assert log.lines[-1] == ("trap", 0, 32)
 
 
 class Odd(ExecutionPolicy):
-    """Permits the lanes with odd numbers only, and does not count."""
+    """Permits the lanes with odd numbers only."""
 
-    counts_accesses = False
+    def watched_instructions(self, program: Program) -> Collection[int]:
+        return accesses_of(program, "global")
 
     def permitted_lanes(
         self,
         instruction: MemoryInstruction,
         addresses: ResolvedAddresses,
         offset: int,
-        mask: Mask | None,
-    ) -> Mask | None:
+        mask: Mask,
+    ) -> Mask:
         if addresses.segment.name != "global":
             return mask
         lanes = self._threads.alive if mask is None else mask
@@ -144,9 +175,6 @@ def test_lanes_that_the_policy_refuses_read_zero_and_their_stores_are_lost() -> 
     expected = [value * (2 if value % 2 == 0 else 1) for value in range(21)]
     assert done["a"].tolist() == expected  # lane n has element n + 1
     assert ("access", "load", "global", 4, 10) in log.lines
-    assert not any(line[0] == "counted" for line in log.lines)
-    assert not any(done.tally.requests)
-    assert not any(done.tally.bytes)
 
 
 def test_an_atomic_of_refused_lanes_leaves_memory_alone() -> None:

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from ptx import kernel, run
 
 from memlab.device.emulator.machine.memory import KernelFault
-from memlab.device.emulator.machine.scheduler import Scheduler
 from memlab.device.emulator.program.program import load_program
 from memlab.device.emulator.ptx.parser import PtxError, parse_ptx
 
@@ -326,21 +325,3 @@ def test_counts_of_lanes_and_warps() -> None:
     assert done.counted("add.u32")["lanes"] == 80
     assert done.counted("not.b32") | {"lanes": 80, "warps": 4} == done.counted("not.b32")
     assert done.counted("ret")["warps"] == 6
-
-
-def test_rounds_are_idle_while_groups_stay_in_the_loops_that_they_wait_in() -> None:
-    """Every lane waits in a loop of the instructions 2 to 5; a trial run ends after idle rounds."""
-    schedule = Scheduler(np.ones(64, np.bool_))
-    schedule.jump(2)
-    schedule.defer(end=5)
-    assert schedule.idle_rounds == 1
-    for counter in (2, 4, 5):
-        schedule.counter = counter
-        schedule.jump(2)
-        assert schedule.idle_rounds == 1
-    schedule.defer(end=5)
-    assert schedule.idle_rounds == 2
-    for counter in (1, 6):
-        schedule.idle_rounds, schedule.counter = 2, counter
-        schedule.jump(2)
-        assert schedule.idle_rounds == 0

@@ -1,8 +1,12 @@
 """Threads that wait for what others write: they end, and a poll in vain is counted once."""
 
+from typing import ClassVar
+
 import numpy as np
 import pytest
 from ptx import kernel, run
+
+from memlab.device.emulator.machine.observer import ExecutionPolicy
 
 DECLARED = ".reg .pred %p<9>; .reg .b16 %h<9>; .reg .b32 %r<32>; .reg .b64 %a<9>;\n"
 
@@ -55,6 +59,20 @@ def test_a_polling_loop_with_its_own_end_terminates(poll: str) -> None:
     run(text, arrays, grid=(2, 1, 1), block=(1, 1, 1))
 
 
+class Trial(ExecutionPolicy):
+    """Runs blocks that may wait for blocks that do not run."""
+
+    is_trial: ClassVar[bool] = True
+
+
+def test_a_trial_run_ends_where_all_lanes_wait_in_vain() -> None:
+    """Block 1, which would set the flag, does not run."""
+    poll = "ld.volatile.global.u32 %r5, [%a1]; setp.eq.u32 %p2, %r5, 0;"
+    text = kernel(DECLARED + FLAG.format(poll=poll), ".u64 flag, .u64 out")
+    arrays = {"flag": np.zeros(1, "u4"), "out": np.full(1, 3, "u4")}
+    assert run(text, arrays, blocks=[(0, 0, 0)], observers=[Trial()])["out"][0] == 3
+
+
 ONE_WAY_OUT = "loop: {ask} setp.eq.u32 %p2, %r5, 0; @%p2 bra loop;"
 TWO_WAYS_OUT = """loop: {ask} setp.gt.u32 %p2, %r5, 1; @%p2 bra done;
 setp.eq.u32 %p3, %r5, 0; @%p3 bra loop;"""
@@ -78,16 +96,18 @@ def test_blocks_in_a_chain_wait_for_their_predecessor(
     done: add.u32 %r5, %r5, 1; st.volatile.global.u32 [%a1], %r5;
     """
     blocks = 40
-    done = run(
-        kernel(DECLARED + body, ".u64 state"),
-        {"state": np.zeros(blocks * block, "u4")},
-        grid=(blocks, 1, 1),
-        block=(block, 1, 1),
-    )
-    assert (done["state"].reshape(blocks, block) == np.arange(1, blocks + 1)[:, None]).all()
-    opcode, waiting = ask.partition(" ")[0], (blocks - 1) * -(-block // 32)
-    polls = done.counted(opcode)["requests"]
-    assert waiting <= polls <= most * waiting
+    for observers in ([], [Trial()]):  # a trial goes on as long as one of the lanes does
+        done = run(
+            kernel(DECLARED + body, ".u64 state"),
+            {"state": np.zeros(blocks * block, "u4")},
+            grid=(blocks, 1, 1),
+            block=(block, 1, 1),
+            observers=observers,
+        )
+        assert (done["state"].reshape(blocks, block) == np.arange(1, blocks + 1)[:, None]).all()
+        opcode, waiting = ask.partition(" ")[0], (blocks - 1) * -(-block // 32)
+        polls = done.counted(opcode)["requests"]
+        assert waiting <= polls <= most * waiting
 
 
 def test_a_spin_lock_passes_from_thread_to_thread() -> None:
