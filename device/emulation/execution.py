@@ -65,6 +65,8 @@ class Execution:
         inputs: The initial values of input arrays, by name.
         program: The program, with the launch's `__constant__` variables filled in.
         grid: The grid, the block, dynamic shared memory and the kernel's arguments.
+        runs_in_lockstep: Whether the blocks of a chunk run at once, since they may affect each
+            other (`block_parts`).
     """
 
     def __init__(
@@ -100,7 +102,7 @@ class Execution:
         )
         self.grid = Grid(launch.grid, launch.block, launch.dynamic_shared_bytes, self._parameters())
         self._workspace = Workspace()
-        self._in_lockstep = not can_run_in_parts(self.program)
+        self.runs_in_lockstep = not can_run_in_parts(self.program)
         self._done: list[NDArray[np.int64]] = []  # chunks that ran in parts since the last reset
         self._cut_short = ""  # why blocks were cut short since the last reset
         self._initialize()
@@ -218,13 +220,13 @@ class Execution:
         """
         limit = deadline or self.deadline
         part_blocks = max(PART_LANES // self.grid.padded_threads, 1)
-        if observers or self._in_lockstep or len(blocks) <= part_blocks:
+        if observers or self.runs_in_lockstep or len(blocks) <= part_blocks:
             self._done.append(blocks)
             return self._run_in_lockstep(blocks, observers, limit, program)
         try:
             tally = self._run_in_parts(blocks, part_blocks, limit)
         except ConflictError:
-            self._in_lockstep = True
+            self.runs_in_lockstep = True
             done = self._done.copy()
             self.reset()
             for chunk in (*done, blocks):
