@@ -16,7 +16,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent / "support"))
 
 from recorded_cases import CASES
-from recorded_results import Record, as_json, differences, load, save
+from recorded_results import OtherCompiler, Record, as_json, compare, load, save
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -31,12 +31,19 @@ def main(words: Sequence[str] | None = None) -> int:
     made: dict[str, dict[str, Record]] = defaultdict(dict)
     different = 0
     for case in chosen:
-        made[case.file][case.name] = now = as_json(case.record())
+        try:
+            now = as_json(case.record())
+        except Exception as error:  # whatever an emulator under work raises
+            now = {"raised": f"{type(error).__name__}: {error}"}
+        made[case.file][case.name] = now
         before = load(case.file).get(case.name)
-        found = list(differences(before, now)) if before is not None else ["not recorded yet"]
+        try:
+            found = ["not recorded yet"] if before is None else compare(before, now)
+        except OtherCompiler as reason:
+            found = [str(reason)]
         different += bool(found)
         for line in found:
-            print(f"{case.name}: {line}")
+            print(f"{case.name}: {line}", flush=True)
     for file, records in made.items():
         if not options.check:
             names = {case.name for case in CASES if case.file == file}

@@ -43,12 +43,12 @@ from memlab.device.emulator.sampling.data_dependence import depends_on_data
 from memlab.device.measurement import Coverage, Progress
 from memlab.device.properties import WARP_SIZE
 
-WHOLE_GRID_LANE_INSTRUCTIONS = 600_000_000
-"""Grids up to this size are executed whole: 140 instructions by each of 4 million threads. One core
-of a server of 2021 executes 200 to 500 million per second (measured), so this takes up to 3 s."""
-MAX_EXACT_LANE_INSTRUCTIONS = 1_200_000_000
-"""Grids without exact block classes are executed whole up to this size. Such kernels (histograms,
-sparse products, gathers) run at 100 to 350 million per second, so this takes up to about 8 s."""
+WHOLE_GRID_LANE_INSTRUCTIONS = 5_500_000_000
+"""Grids up to this size are executed whole: 1,300 instructions by each of 4 million threads. One
+core of a server of 2022 executes 1.5 to 18 billion per second (measured: tiled products of width
+1024, and a loop of FMAs), so two cores take some 2 s at most."""
+MAX_EXACT_LANE_INSTRUCTIONS = 8_000_000_000
+"""Grids without exact block classes are executed whole up to this size."""
 SAMPLE_LANE_INSTRUCTIONS = 800_000_000
 """The size of a sample: the more a block costs, the fewer blocks are drawn."""
 _MIN_SAMPLE_CHUNKS = 4  # chunks of a sample whose blocks may differ, to estimate its error

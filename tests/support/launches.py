@@ -1,10 +1,14 @@
-"""Launches of a test's kernel that is not in the catalog."""
+"""Launches of tests' kernels that are not in the catalog."""
 
 from __future__ import annotations
 
+import argparse
+from collections.abc import Sequence
 from typing import Any
 
 from memlab.kernels.launch import Buffer, Launch, Scalar
+from memlab.kernels.user.kernel import UserKernel, apply_launch_options
+from memlab.launching import prepare
 
 
 def launch_of(
@@ -28,3 +32,20 @@ def launch_of(
         tolerance=1e-6,
         **more,
     )
+
+
+def user_kernel(target: str, words: Sequence[str], defines: Sequence[str] = ()) -> UserKernel:
+    """A user kernel, `FILE.cu:ENTRY`, with options in words of the command line."""
+    parser = argparse.ArgumentParser()
+    for single in ("--grid", "--block", "--shared", "--reference"):
+        parser.add_argument(single)
+    parser.add_argument("--arg", action="append", dest="args")
+    options = vars(parser.parse_args(list(words)))
+    file, colon, entry = target.partition(":")
+    kernel = UserKernel(file, entry) if colon else UserKernel(file)
+    return apply_launch_options(kernel, options | {"defines": list(defines)})
+
+
+def user_launch(target: str, words: Sequence[str], defines: Sequence[str] = ()) -> Launch:
+    """Its launch on an emulated H200."""
+    return prepare(user_kernel(target, words, defines), {}, device="h200").launch

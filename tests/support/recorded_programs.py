@@ -7,16 +7,15 @@ import io
 from functools import partial
 from typing import Any
 
-import numpy as np
 from ptx import Launched, run
 from random_programs import RandomProgram, faulting_program, random_program
+from recorded_launches import record_arrays, record_error, record_tally, record_text
 from recorded_results import Case, Record, digest, digest_array
 
-from memlab.device.emulator.machine.tally import Tally
 from memlab.errors import MemlabError
 
 PROGRAMS, FAULTS = 300, 30
-_QUICK_PROGRAMS, _QUICK_FAULTS = 80, 15  # of them, in every run of the tests
+_QUICK_PROGRAMS, _QUICK_FAULTS = 60, 10  # of them, in every run of the tests
 _SOURCE = tuple(f"statement {number};" for number in range(1, 10))  # lines that messages quote
 
 
@@ -57,33 +56,13 @@ def execute(program: RandomProgram, chunk: int | None = None) -> tuple[Launched,
     return launched, printed.getvalue()
 
 
-def record_tally(tally: Tally) -> Record:
-    """For each counter its sum, and the digest of its counts by instruction."""
-    return {
-        name: f"{sum(counts)} {digest(','.join(map(str, counts)))}"
-        for name, counts in vars(tally).items()
-        if any(counts)
-    }
-
-
-def record_arrays(program: RandomProgram, launched: Launched) -> Record:
-    """For each array that is written: the digest of its values, how many elements, and which."""
-    arrays = {}
-    for name, before in program.arrays.items():
-        written = launched.memory.elements_written(name)
-        if written.size or not np.array_equal(before, launched[name]):
-            values = digest_array(launched[name], program.floats.get(name, ""))
-            arrays[name] = f"{values} {written.size} {digest(written.tobytes())}"
-    return arrays
-
-
 def _record_program(seed: int) -> Record:
     program = random_program(seed)
     launched, printed = execute(program)
     return _head(program) | {
         "counters": record_tally(launched.tally),
-        "arrays": record_arrays(program, launched),
-        **({"printed": f"{len(printed)} characters {digest(printed)}"} if printed else {}),
+        "arrays": record_arrays(launched, program.arrays, program.floats),
+        **record_text(printed),
     }
 
 
@@ -91,10 +70,9 @@ def _record_fault(seed: int) -> Record:
     program = faulting_program(seed)
     try:
         execute(program)
-        message = "no fault"
     except MemlabError as error:
-        message = f"{type(error).__name__}: {error}"
-    return _head(program) | {"message": message}
+        return _head(program) | record_error(error)
+    return _head(program) | {"message": "no fault"}
 
 
 def _head(program: RandomProgram) -> Record:

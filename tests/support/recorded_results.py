@@ -97,8 +97,37 @@ def _path(file: str) -> Path:
 # --- Comparison --------------------------------------------------------------------------------
 
 
-def differences(before: Any, now: Any, where: str = "") -> Iterator[str]:
-    """Yield in words what differs between a record and another: the place and both values."""
+_RESULTS = ("source", "message", "coverage", "verification", "arrays", "printed", "findings")
+"""What a record holds that does not depend on the instructions that a compiler chose."""
+
+
+def compare(before: Record, now: Record) -> list[str]:
+    """Tell in words what differs between a record and what a case gives now.
+
+    NVRTC compiles some sources otherwise where the repository lies in another folder: then the
+    results are compared, but no counts.
+
+    Raises:
+        OtherCompiler: Another version of NVRTC compiled the kernel, and otherwise.
+    """
+    if before.get("ptx") != now.get("ptx"):
+        versions = before.get("compiler"), now.get("compiler")
+        if versions[0] != versions[1]:
+            raise OtherCompiler(
+                "compiled by NVRTC {1}, and otherwise than by {0}".format(*versions)
+            )
+        before, now = (
+            {name: part for name, part in record.items() if name in _RESULTS}
+            for record in (before, now)
+        )
+    return list(_differences(before | {"compiler": None}, now | {"compiler": None}))
+
+
+class OtherCompiler(Exception):
+    """A record says nothing about this program, which another compiler made."""
+
+
+def _differences(before: Any, now: Any, where: str = "") -> Iterator[str]:
     if isinstance(before, dict) and isinstance(now, dict):
         for key in [*before, *(key for key in now if key not in before)]:
             place = f"{where} > {key}" if where else key
@@ -107,10 +136,10 @@ def differences(before: Any, now: Any, where: str = "") -> Iterator[str]:
             elif key not in before:
                 yield f"{place}: not recorded, now {_short(now[key])}"
             else:
-                yield from differences(before[key], now[key], place)
+                yield from _differences(before[key], now[key], place)
     elif isinstance(before, list) and isinstance(now, list) and len(before) == len(now):
         for number, (one, other) in enumerate(zip(before, now, strict=True)):
-            yield from differences(one, other, f"{where}[{number}]")
+            yield from _differences(one, other, f"{where}[{number}]")
     elif before != now:
         yield f"{where}: {_short(before)} recorded, now {_short(now)}"
 

@@ -7,10 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from paths import DATA
+
+from memlab.kernels.launch import Buffer, Launch, NpyFile, Scalar
 
 Array = NDArray[Any]
 Results = Mapping[str, Any]
@@ -50,6 +54,41 @@ class ThirdPartyKernel:
     loose: tuple[str, ...] = ()
     architectures: tuple[tuple[int, int], ...] = (HOPPER,)
     checked: bool = True
+
+
+def third_party_launch(kernel: ThirdPartyKernel, folder: Path) -> Launch:
+    """The launch of a kernel; its inputs are written to files in a folder."""
+    file, entry = kernel.name.split(".")
+    arguments: list[Buffer | Scalar] = []
+    for name in kernel.order.split():
+        value = kernel.inputs.get(name, kernel.before.get(name))
+        if isinstance(value, np.generic):
+            arguments.append(Scalar(name, value.dtype.name, value.item()))
+            continue
+        fill = None
+        if value is not None:
+            np.save(folder / f"{name}.npy", value)
+            fill = NpyFile(str(folder / f"{name}.npy"))
+        array = kernel.outputs.get(name, value)
+        role = "in" if name in kernel.inputs else "inout" if name in kernel.before else "out"
+        arguments.append(Buffer(name, array.shape, array.dtype.name, role, fill))
+    return Launch(
+        kernel=entry,
+        parameters={},
+        source=(DATA / "third_party" / f"{file}.cu").read_text(),
+        source_name=f"{file}.cu",
+        entry=entry,
+        defines={},
+        grid=kernel.grid,
+        block=(kernel.block, 1, 1),
+        dynamic_shared_bytes=kernel.shared,
+        arguments=tuple(arguments),
+        flop=None,
+        compulsory_bytes=0,
+        references={},
+        tolerance=0.0,
+        compile_options=("--device-int128",),
+    )
 
 
 def _random(seed: int) -> np.random.Generator:

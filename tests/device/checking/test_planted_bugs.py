@@ -1,16 +1,15 @@
 """Every planted bug is found and named, and nothing is found where it is fixed."""
 
-import argparse
 from collections import defaultdict
 from functools import cache
 
 import pytest
+from launches import user_kernel
 from planted import PLANTED, Named, Planted
 
 import memlab
 from memlab.device.checking.findings import CheckReport
 from memlab.kernels.launch import Dim3
-from memlab.kernels.user.kernel import UserKernel, apply_launch_options
 
 BY_NAME = {planted.name: planted for planted in PLANTED}
 
@@ -18,14 +17,7 @@ BY_NAME = {planted.name: planted for planted in PLANTED}
 @cache
 def check(name: str, fixed: bool) -> CheckReport:
     planted = BY_NAME[name]
-    words = argparse.ArgumentParser()
-    for single in ("--grid", "--block", "--shared", "--reference"):
-        words.add_argument(single)
-    words.add_argument("--arg", action="append", dest="args")
-    given = vars(words.parse_args(planted.words))
-    kernel = apply_launch_options(
-        UserKernel(str(planted.path)), given | {"defines": ["FIXED"] * fixed}
-    )
+    kernel = user_kernel(str(planted.path), planted.words, ["FIXED"] * fixed)
     return memlab.check(kernel, device="h200")
 
 

@@ -7,8 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from paths import DATA
-from third_party import HOPPER, THIRD_PARTY_KERNELS, ThirdPartyKernel, assertions_that_hold
+from third_party import (
+    HOPPER,
+    THIRD_PARTY_KERNELS,
+    ThirdPartyKernel,
+    assertions_that_hold,
+    third_party_launch,
+)
 
 from memlab.device.budget import Budget
 from memlab.device.checking.check import check_launch
@@ -23,51 +28,16 @@ from memlab.device.emulator.machine.printf import (
     format_printf,
 )
 from memlab.device.measurement import DeviceSummary
-from memlab.kernels.launch import Buffer, Launch, NpyFile, Scalar
+from memlab.kernels.launch import Launch
 
 pytestmark = pytest.mark.slow
 
-THIRD_PARTY = DATA / "third_party"
 BUDGET = Budget(timeout_s=20)
 CASES = [
     pytest.param(make, architecture, id=f"{make.__name__}-sm_{architecture[0]}{architecture[1]}")
     for make in THIRD_PARTY_KERNELS
     for architecture in make().architectures
 ]
-
-
-def launch_of(kernel: ThirdPartyKernel, folder: Path) -> Launch:
-    file, entry = kernel.name.split(".")
-    arguments: list[Buffer | Scalar] = []
-    for name in kernel.order.split():
-        value = kernel.inputs.get(name, kernel.before.get(name))
-        if isinstance(value, np.generic):
-            arguments.append(Scalar(name, value.dtype.name, value.item()))
-            continue
-        fill = None
-        if value is not None:
-            np.save(folder / f"{name}.npy", value)
-            fill = NpyFile(str(folder / f"{name}.npy"))
-        array = kernel.outputs.get(name, value)
-        role = "in" if name in kernel.inputs else "inout" if name in kernel.before else "out"
-        arguments.append(Buffer(name, array.shape, array.dtype.name, role, fill))
-    return Launch(
-        kernel=entry,
-        parameters={},
-        source=(THIRD_PARTY / f"{file}.cu").read_text(),
-        source_name=f"{file}.cu",
-        entry=entry,
-        defines={},
-        grid=kernel.grid,
-        block=(kernel.block, 1, 1),
-        dynamic_shared_bytes=kernel.shared,
-        arguments=tuple(arguments),
-        flop=None,
-        compulsory_bytes=0,
-        references={},
-        tolerance=0.0,
-        compile_options=("--device-int128",),
-    )
 
 
 def run(launch: Launch, architecture: tuple[int, int]) -> dict[str, Any]:
@@ -87,7 +57,7 @@ def test_a_kernel_gives_the_results_of_numpy(
 ) -> None:
     kernel = make()
 
-    found = run(launch_of(kernel, tmp_path), architecture)
+    found = run(third_party_launch(kernel, tmp_path), architecture)
 
     for name, expected in kernel.outputs.items():
         values = np.sort(found[name]) if name in kernel.loose else found[name]
@@ -103,7 +73,7 @@ def test_a_kernel_gives_the_results_of_numpy(
 @pytest.mark.parametrize("make", [kernel for kernel in THIRD_PARTY_KERNELS if kernel().checked])
 def test_a_correct_kernel_has_no_finding(make: Any, tmp_path: Path) -> None:
     kernel = make()
-    launch = launch_of(kernel, tmp_path)
+    launch = third_party_launch(kernel, tmp_path)
     device = DeviceSummary("NVIDIA H200", "emulated", HOPPER, "h200")
 
     report = check_launch(launch, compile_launch(launch, HOPPER), device, budget=BUDGET)
@@ -116,7 +86,7 @@ def test_an_assertion_that_fails_is_named(tmp_path: Path) -> None:
     kernel.inputs["x"][70] = -1
 
     with pytest.raises(KernelFault) as error:
-        run(launch_of(kernel, tmp_path), HOPPER)
+        run(third_party_launch(kernel, tmp_path), HOPPER)
 
     assert str(error.value).startswith(
         'assertion failed: x[i] >= 0 && "negative input", by block (2, 0, 0) thread (6, 0, 0), line'
@@ -134,7 +104,7 @@ def printing(count: int) -> ThirdPartyKernel:
 def test_printf_prints_once_for_each_thread_in_order(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run(launch_of(printing(2), tmp_path), HOPPER)
+    run(third_party_launch(printing(2), tmp_path), HOPPER)
 
     line = "thread {} of 2: 1.500000 text q  0.33 3298534883328 7 ff %\n"
     printed = capsys.readouterr()
@@ -142,7 +112,7 @@ def test_printf_prints_once_for_each_thread_in_order(
 
 
 def test_printf_output_is_limited(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run(launch_of(printing(3000), tmp_path), HOPPER)
+    run(third_party_launch(printing(3000), tmp_path), HOPPER)
 
     *lines, last = capsys.readouterr().err.splitlines()
     assert len(lines) == MAX_PRINTED_LINES
