@@ -3,11 +3,12 @@
 The rooms, in the order in which a kernel passes through them:
 
 - `ptx` parses the PTX text.
-- `isa` is the instruction table, with the meaning of each opcode.
+- `isa` is the instruction table: the machine code of each opcode.
 - `program` inlines calls, expands macros and decodes the instructions by the table.
-- `machine` runs the program over the lanes of a chunk of blocks, and counts. Each instruction is
-  bound once to the arrays it works on; the scheduler decides which lanes run next; observers watch
-  the run, and one of them, the execution policy, may direct it.
+- `codegen` turns a program into machine code: stretches of instructions, the accesses to memory
+  with their counts, and the schedule of groups of lanes.
+- `machine` runs the code over the lanes of a chunk of blocks, and does what is rare; observers
+  watch the run, and one of them, the execution policy, may direct it.
 - `sampling` chooses the blocks of a large grid to execute, and finds blocks that do the same.
 - `models` turns the trace of a representative block into cache traffic and a critical path.
 - `checks` is the execution policy that finds mistakes in accesses and synchronization.

@@ -1,1 +1,1 @@
-"""Turns a program into the machine code of this CPU, through LLVM."""
+"""The machine code of a program, written with LLVM: stretches, memory accesses, schedule."""
