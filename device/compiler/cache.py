@@ -77,8 +77,10 @@ def hash_groups(groups: Sequence[Sequence[str | bytes]]) -> str:
 def load_output(name: str) -> CompilerOutput | None:
     """Read the output of a key; None if there is none, or it is damaged or unreadable."""
     parts = load_parts(name)
+    if parts is None:
+        return None
     try:
-        ptx, cubin, log, lowered_name = parts or ()
+        ptx, cubin, log, lowered_name = parts
         return CompilerOutput(ptx.decode(), cubin, log.decode(), lowered_name.decode())
     except ValueError:
         return None

@@ -112,7 +112,7 @@ class AccessWatch:
         if refused.any():  # they read 0, and what they store is lost
             for target in destinations(instruction.step):
                 assert isinstance(target, Register)
-                zero = np.zeros((), np.bool_ if target.name == "_" else np.uint8)
+                zero: Lanes = np.zeros((), np.uint8)
                 self._operands.write(target.name, zero, refused)
 
     def _resolve(

@@ -64,7 +64,8 @@ class Workspace:
         start = -buffer.ctypes.data % _ALIGNMENT_BYTES
         array = buffer[start : start + size]
         array[:] = 0
-        return array.view(dtype).reshape(shape)
+        typed: NDArray[Any] = array.view(dtype).reshape(shape)
+        return typed
 
 
 @dataclass(frozen=True)
@@ -224,6 +225,14 @@ class ChunkContext:
         kept = np.array((lanes.ctypes.data, records.ctypes.data, len(records)), CONDITIONS)
         slot["conditions"] = kept.ctypes.data
         self._conditions[index] = kept, lanes, records, conditions
+
+    def transfer_here(self) -> int:
+        """Execute the instruction of control, at the running group's slot, that has interrupted."""
+        slot = self["slot"]
+        self._slots[slot]["kind"] = self._native.slots[slot]["kind"]
+        status = self.call("transfer")
+        self._slots[slot]["kind"] = _AT_PYTHON
+        return status
 
     def point(self, name: str, array: NDArray[Any]) -> None:
         """Let a field of the record point to an array, which is kept."""

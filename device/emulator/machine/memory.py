@@ -170,9 +170,9 @@ class GlobalMemory(Segment):
         per_element = max(array.element_bytes // self.unit_bytes, 1)
         count = array.size // array.element_bytes * per_element
         units = self.units_written[start : start + count]
-        if per_element > 1:
-            units = units.reshape(-1, per_element).any(axis=1)
-        return np.flatnonzero(units)
+        if per_element == 1:
+            return np.flatnonzero(units)
+        return np.flatnonzero(units.reshape(-1, per_element).any(axis=1))
 
     def forget_writes(self) -> None:
         """Forget which elements were stored to; memory that was never touched stays so."""
