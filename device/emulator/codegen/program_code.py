@@ -19,6 +19,10 @@ from memlab.device.emulator.codegen.layout import SITE, SITE_KINDS, SPACES, STRE
 from memlab.device.emulator.codegen.llvm import Library, compile_module, describe_target
 from memlab.device.emulator.codegen.memory_code import MEMORY_FUNCTIONS, add_memory_functions
 from memlab.device.emulator.codegen.schedule_code import SCHEDULE_FUNCTIONS, add_schedule_functions
+from memlab.device.emulator.codegen.scoreboard_code import (
+    SCOREBOARD_FUNCTIONS,
+    add_scoreboard_function,
+)
 from memlab.device.emulator.codegen.stretch_code import (
     ProgramCode,
     write_stretch,
@@ -134,17 +138,32 @@ def _load(program: Program, watched: Collection[int], source: Sequence[str]) -> 
 
 @cache
 def runtime() -> Library:
-    """The code that all programs share: memory accesses and scheduling."""
-    names = (*MEMORY_FUNCTIONS, *SCHEDULE_FUNCTIONS)
+    """The code that all programs share: memory accesses, scheduling, and the scoreboard."""
+    names = (*MEMORY_FUNCTIONS, *SCHEDULE_FUNCTIONS, *SCOREBOARD_FUNCTIONS)
     key = hash_groups([(_engine_digest(), describe_target(), "runtime")])
     code = _cached(key)
     if code is None:
         module = ir.Module("memlab_runtime")
         add_memory_functions(module)
         add_schedule_functions(module)
+        add_scoreboard_function(module)
         code = compile_module(module)
         store_parts(key, [code])
     return Library(code, names)
+
+
+def follow_path(
+    ranges: NDArray[np.int64],
+    instructions: NDArray[np.void],
+    operands: NDArray[np.int64],
+    registers: int,
+) -> float:
+    """Call `follow_path` of `scoreboard_code`; `ranges` has shape (ranges, 2)."""
+    arrays = (np.ascontiguousarray(ranges), instructions, operands, np.zeros(registers))
+    first, *others = (array.ctypes.data for array in arrays)
+    kinds = [ctypes.c_void_p, ctypes.c_int64] + 3 * [ctypes.c_void_p]
+    function = runtime().function("follow_path", ctypes.c_double, *kinds)
+    return float(function(first, len(ranges), *others))
 
 
 @cache

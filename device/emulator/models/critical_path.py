@@ -8,11 +8,12 @@ least one clock per instruction.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from operator import itemgetter
-from typing import TypeAlias
 
+import numpy as np
+
+from memlab.device.emulator.codegen.program_code import follow_path
+from memlab.device.emulator.codegen.scoreboard_code import ISSUED
 from memlab.device.emulator.machine.execution_trace import LONGEST_PATH, WarpPath
 from memlab.device.emulator.program.program import (
     DecodedInstruction,
@@ -55,48 +56,26 @@ def warp_clocks(program: Program, path: WarpPath, latencies: Latencies) -> float
     Returns:
         SM clocks from its first instruction to its last.
     """
-    numbers = {"": _BEGIN}  # of registers
-    decoded = {
-        (start, stop): [_decode(step, latencies, numbers) for step in program.steps[start:stop]]
-        for start, stop in set(path.ranges)
-    }
-    ready = [0.0] * len(numbers)
-    clock, followed = 0.0, 0
-    for start, stop in path.ranges:
-        ready[_BEGIN] = clock
-        issued = [clock + stop - start]
-        for read, written, cost in decoded[start, stop]:
-            issue = max(read(ready))
-            issued.append(issue)
-            for register in written:
-                ready[register] = issue + cost
-        clock = max(issued)
-        last = program.steps[stop - 1]
-        if last.row.kind == "barrier":
-            clock += latencies.barrier
-        followed += stop - start
-        if followed > LONGEST_PATH:
-            break
-    return clock * path.instructions / followed if followed else 0.0
-
-
-_BEGIN = 0  # the register in whose place the clock at which a range begins is kept
-
-_Instruction: TypeAlias = tuple[
-    Callable[[Sequence[float]], tuple[float, ...]], tuple[int, ...], float
-]
-"""When an instruction's sources are ready, the registers that it writes, and its latency."""
-
-
-def _decode(
-    step: DecodedInstruction, latencies: Latencies, numbers: dict[str, int]
-) -> _Instruction:
-    """Look up an instruction; registers get numbers as they are met."""
-    read, written = (
-        {numbers.setdefault(name, len(numbers)) for name in names}
-        for names in (registers_read(step), registers_written(step))
-    )
-    return itemgetter(_BEGIN, _BEGIN, *read), tuple(written), _latency(step, latencies)
+    ranges = np.array(path.ranges, np.int64).reshape(-1, 2)
+    lengths = ranges[:, 1] - ranges[:, 0]
+    ranges = ranges[: np.searchsorted(np.cumsum(lengths), LONGEST_PATH, "right") + 1]
+    followed = int(lengths[: len(ranges)].sum())
+    if not followed:
+        return 0.0
+    numbers: dict[str, int] = {}  # of registers
+    operands: list[int] = []
+    instructions = np.zeros(len(program.steps), ISSUED)
+    latency, delay = (instructions[name].view(np.float64) for name in ("latency", "delay"))
+    executed = {index for start, stop in set(path.ranges) for index in range(start, stop)}
+    for index in executed:
+        step, entry = program.steps[index], instructions[index]
+        read, written = list(registers_read(step)), list(registers_written(step))
+        entry["operands"], entry["read"], entry["written"] = len(operands), len(read), len(written)
+        operands += [numbers.setdefault(name, len(numbers)) for name in (*read, *written)]
+        latency[index] = _latency(step, latencies)
+        delay[index] = latencies.barrier if step.row.kind == "barrier" else 0.0
+    clock = follow_path(ranges, instructions, np.array(operands, np.int64), len(numbers))
+    return clock * path.instructions / followed
 
 
 def _latency(step: DecodedInstruction, latencies: Latencies) -> float:
