@@ -270,10 +270,7 @@ class Execution:
         arrays = self.memory.arrays
         if (arrays["loaded"] & arrays["stored"]).any():
             raise ConflictError
-        total = Tally.zeros(len(self.program.steps))
-        for tally in tallies:
-            total.add(tally)
-        return total
+        return Tally.sum(tallies)
 
     def _chunk(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -41,6 +42,12 @@ class Tally:
     def zeros(cls, instructions: int) -> Tally:
         """A tally of zeros."""
         return cls(*([0] * instructions for _ in range(8)))
+
+    @classmethod
+    def sum(cls, tallies: Sequence[Tally]) -> Tally:
+        """The sum of tallies of one program; at least one."""
+        columns = ([getattr(t, field.name) for t in tallies] for field in fields(cls))
+        return cls(*(np.sum(column, axis=0).tolist() for column in columns))
 
     def add(self, other: Tally, times: int = 1, over: int = 1) -> None:
         """Add another tally, scaled by `times / over` and rounded to whole counts."""
