@@ -88,8 +88,8 @@ class RandomProgram:
 
 
 def random_program(seed: int) -> RandomProgram:
-    """The program with a number."""
-    return _Writer(f"random-{seed:03}").program()
+    """The program with a number; from 300 on, all load bytes at any address."""
+    return _Writer(f"random-{seed:03}", narrow=seed >= 300).program()
 
 
 def faulting_program(seed: int) -> RandomProgram:
@@ -100,13 +100,13 @@ def faulting_program(seed: int) -> RandomProgram:
 class _Writer(Statements):
     """Writes one program, the same for the same name."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, narrow: bool = False) -> None:
         source = random.Random(name)
         block = source.choice(_BLOCKS)
         warps = -(-_volume(block) // 32)
         grid = source.choice([g for g in _GRIDS if _volume(g) * warps * 32 <= _MOST_LANES])
         super().__init__(source, _volume(block), _volume(grid))
-        self._name, self._grid, self._block = name, grid, block
+        self._name, self._grid, self._block, self._is_narrow = name, grid, block, narrow
         self._module: list[str] = []
         self._prints = self._all_come = False
 
@@ -131,6 +131,8 @@ class _Writer(Statements):
             self._menu.append(self._race)
         if self._one_in(15):
             self._menu.append(self._clock)
+        if self._is_narrow:
+            self._menu += [self._narrow] * 4
         self._prints = self._one_in(15)
         whole: list[Callable[[], None]] = [self._exchange, self._tree_sum, self._vote_of_block]
         whole += [self._copy_async, self._whole_warps]

@@ -312,6 +312,20 @@ class Statements:
         else:
             self._emit(f"{self._guard()}ld.shared.u32 {self._pick('r')}, [%a0+{4 * offset}];")
 
+    def _narrow(self) -> None:
+        """Bytes and half words at places that are no multiple of a word, with an offset."""
+        self._feature("narrow")
+        width = self._random.choice((1, 2))
+        kind, to = self._random.choice((("u", "h"), ("s", "r"), ("u", "r")))
+        name, offset = f"{kind}{8 * width}", width * self._random.randrange(-8, 9)
+        shared = self._one_in(2)
+        base, space = ("%a1", "shared") if shared else ("%in_r", "global")
+        self._emit(f"mul.wide.u32 %a0, {self._index(256)}, {width};")
+        self._emit("mov.u64 %a1, words;", f"add.s64 %a0, {base}, %a0; add.s64 %a0, %a0, 16;")
+        self._emit(f"{self._guard()}ld.{space}.{name} {self._pick(to)}, [%a0+{offset}];")
+        offset = width * self._random.randrange(32 // width)
+        self._emit(f"{self._guard()}st.global.b{8 * width} [%own+{offset}], {self._pick('h')};")
+
     def _mixed_address(self) -> Sequence[str]:
         """At times a generic load, which goes to shared memory for some threads only."""
         if not self._one_in(4):

@@ -14,7 +14,7 @@ from recorded_results import Case, Record, digest, digest_array
 
 from memlab.errors import MemlabError
 
-PROGRAMS, FAULTS = 300, 30
+PROGRAMS, FAULTS = 320, 30
 _QUICK_PROGRAMS, _QUICK_FAULTS = 60, 10  # of them, in every run of the tests
 _SOURCE = tuple(f"statement {number};" for number in range(1, 10))  # lines that messages quote
 
@@ -38,6 +38,10 @@ def cases() -> list[Case]:
             for n in range(FAULTS)
         ),
     ]
+
+
+def _is_slow(number: int) -> bool:
+    return _QUICK_PROGRAMS <= number < PROGRAMS - 5
 
 
 def execute(program: RandomProgram, chunk: int | None = None) -> tuple[Launched, str]:
