@@ -14,8 +14,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from memlab.device.emulator.checks.happens_before import HappensBefore
-from memlab.device.emulator.checks.observations import THREAD_BITS, Lanes, Observations
+from memlab.device.emulator.checks.observations import Lanes, Observations
 from memlab.device.emulator.checks.release_acquire import ReleaseAcquireOrder
+from memlab.device.emulator.codegen.check_layout import THREAD_BITS
 from memlab.device.emulator.codegen.stretches import has_member_mask
 from memlab.device.emulator.machine.context import lanes_to_words, words_to_lanes
 from memlab.device.emulator.machine.operands import Operands
@@ -62,6 +63,7 @@ class BarrierCheck:
 
     Attributes:
         schedule: The positions of the chunk's other lanes.
+        places: Per lane, the instruction where it waits, or ended; -1 at first.
         participants: The participating lanes: those that the running lanes have reconverged with.
         faulty: A mask of lanes whose part in their warp's last collective has been reported.
     """
@@ -87,7 +89,7 @@ class BarrierCheck:
             [step.row.kind == "barrier" and not is_partial(step) for step in steps]
         )
         self._block = np.arange(threads.lanes) // threads.grid.padded_threads
-        self._place = np.full(threads.lanes, -1, np.int64)  # the step where a lane waits or ended
+        self.places = np.full(threads.lanes, -1, np.int64)  # the step where a lane waits or ended
         self._last_branch = np.full(threads.lanes, -1, np.int64)  # the step of the last branch
         self._diverted_to = np.full(threads.lanes, -1, np.int64)  # the reported wrong collective
         self.faulty = np.zeros(threads.lanes, np.bool_)
@@ -113,11 +115,11 @@ class BarrierCheck:
         """Note that lanes exit; if a branch led straight to the exit, the place is the branch."""
         branches = self._last_branch[lanes]
         last = min(step, len(self._steps) - 1)
-        self._place[lanes] = np.where(self._targets[branches] == step, branches, last)
+        self.places[lanes] = np.where(self._targets[branches] == step, branches, last)
 
     def passes(self, step: int, lanes: Lanes) -> bool:
         """Whether lanes, as a mask, need not wait at a `__syncwarp` since all members are there."""
-        self._place[lanes] = step
+        self.places[lanes] = step
         complete = self._complete_warp_barriers(lanes)
         if sum(int(np.count_nonzero(opened)) for _, opened in complete) < np.count_nonzero(lanes):
             return False
@@ -146,7 +148,7 @@ class BarrierCheck:
             participating = lanes_to_words(self.participants.active(executing))
             absent = np.where(bits != 0, mask & ~participating, np.uint32(0))
             missing = absent & lanes_to_words(self.schedule.live)
-            self._place[executing] = step
+            self.places[executing] = step
             unnamed = np.flatnonzero(words_to_lanes(bits & ~mask))
             if unnamed.size:
                 self.faulty[unnamed] = True
@@ -159,11 +161,11 @@ class BarrierCheck:
 
     def exit_steps(self, lanes: Lanes, steps: Lanes) -> Lanes:
         """The steps at which lanes exited; for lanes that have not, the given steps."""
-        return np.where(self.schedule.live[lanes], steps, self._place[lanes])
+        return np.where(self.schedule.live[lanes], steps, self.places[lanes])
 
     def _report_missing(self, step: int, executing: Lanes, missing: Lanes) -> None:
         """Report missing lanes, as a mask, that wait for a warp again before they exit."""
-        self._place[missing] = step  # where they should be
+        self.places[missing] = step  # where they should be
         for place, group in self.schedule.waiting_groups():
             away = missing & group
             if away.any() and not self._may_reconverge(step, place):
@@ -171,7 +173,7 @@ class BarrierCheck:
                 if instead is None:
                     missing = missing & ~group
                 else:
-                    self._place[away] = self._diverted_to[away] = instead
+                    self.places[away] = self._diverted_to[away] = instead
         if missing.any():
             self.faulty |= missing
             warps = missing.reshape(-1, WARP_SIZE).any(axis=1)
@@ -211,7 +213,7 @@ class BarrierCheck:
         """Divide waiting lanes into those that go on, at least one, and those that wait on."""
         waiting = np.zeros(self._threads.lanes, np.bool_)
         for resume, lanes in parked.items():
-            self._place[lanes] = resume - 1
+            self.places[lanes] = resume - 1
             waiting |= lanes
         going = self._open_whole_blocks(waiting)
         complete = self._complete_warp_barriers(waiting & ~going)
@@ -250,9 +252,9 @@ class BarrierCheck:
     def _waiting_by_mask(self, waiting: Lanes) -> list[tuple[np.uint32, Lanes]]:
         """The lanes that wait at a `__syncwarp`, by their member mask."""
         masks = np.full(len(waiting), -1, np.int64)
-        for step in np.unique(self._place[waiting]).tolist():
+        for step in np.unique(self.places[waiting]).tolist():
             if is_warp_barrier(self._steps[step]):
-                at = waiting & (self._place == step)
+                at = waiting & (self.places == step)
                 masks[at] = self._value(step, 0)[at]
         return [(np.uint32(mask), masks == mask) for mask in np.unique(masks[masks >= 0]).tolist()]
 
@@ -262,7 +264,7 @@ class BarrierCheck:
         """Open the barriers at which all threads of a block wait, if none has exited."""
         size = self._threads.grid.padded_threads
         at_barrier, alive = waiting.reshape(-1, size), self._threads.alive.reshape(-1, size)
-        place = self._place.reshape(-1, size)
+        place = self.places.reshape(-1, size)
         first = place[:, :1]  # the first lane of a block is always a thread
         whole = ((at_barrier == alive) & ((place == first) | ~alive)).all(axis=1)
         whole &= self._is_whole_block_barrier[first[:, 0]]
@@ -281,7 +283,7 @@ class BarrierCheck:
                 return np.asarray(arrived)
             if expected or not np.array_equal(arrived, live):
                 continue
-            steps = np.unique(self._place[arrived]).tolist()
+            steps = np.unique(self.places[arrived]).tolist()
             if len(steps) > 1 and any(_is_aligned(self._steps[step]) for step in steps):
                 return None
             exited = np.flatnonzero((self._block == block) & self._threads.alive & ~live)
@@ -296,8 +298,8 @@ class BarrierCheck:
 
     def _force_open(self, block: int, waiting: Lanes) -> Lanes:
         """Let the group that lies lowest in the program go on, and report the missing threads."""
-        step = int(self._place[waiting].min())
-        group = waiting & (self._place == step)
+        step = int(self.places[waiting].min())
+        group = waiting & (self.places == step)
         if is_warp_barrier(self._steps[step]):
             for mask, lanes in self._waiting_by_mask(group):
                 missing = mask & lanes_to_words(self.schedule.live) & ~lanes_to_words(lanes)
@@ -335,16 +337,16 @@ class BarrierCheck:
         """Per lane, the barrier it waits at (-1 for none), and the threads this barrier expects."""
         numbers = np.full(len(waiting), -1, np.int64)
         counts = np.zeros(len(waiting), np.int64)
-        for step in np.unique(self._place[waiting]).tolist():
+        for step in np.unique(self.places[waiting]).tolist():
             if self._steps[step].row.kind == "barrier":
-                at = waiting & (self._place == step)
+                at = waiting & (self.places == step)
                 operands = len(self._sources[step])
                 numbers[at] = self._value(step, 0)[at] if operands else 0
                 counts[at] = self._value(step, 1)[at] if operands > 1 else 0
         return numbers, counts
 
     def _value(self, step: int, operand: int) -> Lanes:
-        return np.broadcast_to(self._sources[step][operand](), len(self._place))
+        return np.broadcast_to(self._sources[step][operand](), len(self.places))
 
     # --- Order after a barrier -----------------------------------------------------------------
 
@@ -380,9 +382,9 @@ class BarrierCheck:
             kind,
             "",
             np.zeros(1, np.int64),
-            int(self._place[waiter]),
+            int(self.places[waiter]),
             self._numbers[[waiter]],
-            None if other is None else self._place[[other]],
+            None if other is None else self.places[[other]],
             None if other is None else self._numbers[[other]],
             times=count,
         )

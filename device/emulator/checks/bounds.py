@@ -109,6 +109,11 @@ class BoundsCheck:
         starts, ends, permits = self._candidate_arrays(step, segment, load)
         return bool(((starts <= low) & (high + size <= ends) & permits).any())
 
+    def permitted_arrays(self, step: int, segment: Segment, load: bool) -> Lanes:
+        """The starts and ends of the arrays that an instruction may access, shape (arrays, 2)."""
+        starts, ends, permits = self._candidate_arrays(step, segment, load)
+        return np.ascontiguousarray(np.stack([starts, ends], axis=1)[permits])
+
     def _candidate_arrays(
         self, step: int, segment: Segment, load: bool
     ) -> tuple[Lanes, Lanes, Lanes]:

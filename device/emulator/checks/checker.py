@@ -7,6 +7,7 @@ found: a load gives them 0, and their stores are lost.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +17,8 @@ from memlab.device.emulator.checks.barriers import BarrierCheck
 from memlab.device.emulator.checks.bounds import ArrayExtents, BoundsCheck
 from memlab.device.emulator.checks.happens_before import HappensBefore
 from memlab.device.emulator.checks.initialisation import InitializationCheck
+from memlab.device.emulator.checks.native_checks import AccessChecks, NativeChecks
 from memlab.device.emulator.checks.observations import (
-    THREAD_BITS,
     Lanes,
     Observation,
     Observations,
@@ -26,9 +27,14 @@ from memlab.device.emulator.checks.observations import (
 from memlab.device.emulator.checks.pointer_origin import PointerOrigin, find_pointer_origins
 from memlab.device.emulator.checks.races import RaceCheck
 from memlab.device.emulator.checks.release_acquire import ReleaseAcquireOrder
-from memlab.device.emulator.checks.undefined_values import UndefinedShuffleValues, is_shuffle
-from memlab.device.emulator.checks.watched_accesses import AccessChecks, AccessWatcher
+from memlab.device.emulator.checks.undefined_values import (
+    UndefinedShuffleValues,
+    find_uses_of_shuffles,
+    is_shuffle,
+)
+from memlab.device.emulator.checks.watched_accesses import AccessWatcher
 from memlab.device.emulator.checks.watched_instructions import find_watched_instructions
+from memlab.device.emulator.codegen.check_layout import THREAD_BITS
 from memlab.device.emulator.isa import macros
 from memlab.device.emulator.machine.access_watch import MemoryInstruction, ResolvedAddresses
 from memlab.device.emulator.machine.memory import GlobalMemory
@@ -39,7 +45,7 @@ from memlab.device.emulator.machine.observer import (
     do_nothing,
 )
 from memlab.device.emulator.machine.partial_barriers import is_partial
-from memlab.device.emulator.machine.scheduler import BarrierRelease, Scheduler
+from memlab.device.emulator.machine.scheduler import BarrierRelease, Scheduler, WaitingGroups
 from memlab.device.emulator.machine.threads import Grid
 from memlab.device.emulator.program.program import DecodedInstruction, Program
 from memlab.device.emulator.ptx.parser import TYPE_BYTES, Immediate, PtxError
@@ -107,8 +113,19 @@ class Checker(ExecutionPolicy):
             for index, step in enumerate(program.steps)
             if macros.is_async_copy_store(step.instruction)
         ]
+        names = {number: array.name for number, array in enumerate(global_memory.allocations)}
         self._tools = AccessChecks(
-            bounds, self._initialisation, self._races, self._unit_bytes, frozenset(async_copies)
+            bounds,
+            self._initialisation,
+            self._races,
+            self._unit_bytes,
+            frozenset(async_copies),
+            origins,
+            frozenset(number for number, name in names.items() if name in outputs),
+            frozenset(number for number, name in names.items() if name not in inputs),
+        )
+        self._native = NativeChecks(
+            program, self._watched, frozenset(find_uses_of_shuffles(program.steps)), self._tools
         )
         self._undefined: UndefinedShuffleValues | None = None
         self._group = 0
@@ -136,7 +153,9 @@ class Checker(ExecutionPolicy):
         for space in ("shared", "local"):
             units = segments[space].data.size // self._unit_bytes[space]
             self._scratch[space] = np.empty(units, np.int32)
-        self._accesses = AccessWatcher(self._tools, threads, self._numbers, self._scratch)
+        self._accesses = AccessWatcher(
+            self._tools, threads, self._numbers, self._scratch, self._native
+        )
         self._order = HappensBefore(threads.lanes, padded, self._group, self._order.time)
         release_acquire = ReleaseAcquireOrder()
         if self._initialisation is not None:
@@ -155,6 +174,8 @@ class Checker(ExecutionPolicy):
             release_acquire,
         )
         self._barriers.participants = chunk.participants
+        self._chunk = chunk
+        self._native.begin(chunk, self._numbers, self._order)
         if "synccheck" in self._selected_tools and any(map(is_shuffle, self._program.steps)):
             self._undefined = UndefinedShuffleValues(
                 self._observations, threads, self._numbers, chunk.operands, self._barriers
@@ -173,11 +194,14 @@ class Checker(ExecutionPolicy):
             )
         if "synccheck" in self._selected_tools and barriers.is_warp_collective(step):
             action = self._watch_collective(index, action)
-        return action if self._undefined is None else self._undefined.follow(index, step, action)
+        if self._undefined is not None:
+            action = self._undefined.follow(index, step, action)
+        return partial(self._run, action)
 
     def run_started(self, schedule: Scheduler) -> None:
         """Keep where the lanes are that do not run."""
         self._barriers.schedule = schedule
+        self._native.run_started(self._chunk, self._barriers.places)
 
     def memory_accessed(
         self,
@@ -212,7 +236,7 @@ class Checker(ExecutionPolicy):
 
     def barrier_release(self, default: BarrierRelease | None) -> BarrierRelease:
         """Barriers open when all their threads wait at them."""
-        return self._barriers.open
+        return self._open_barriers
 
     def bind_ordering(self, step: DecodedInstruction) -> Action | None:
         """The action of an instruction that computes nothing; None for `__syncwarp`."""
@@ -237,7 +261,9 @@ class Checker(ExecutionPolicy):
 
     def may_pass(self, index: int, mask: Lanes) -> bool:
         """Whether all the lanes that a `__syncwarp` names have reached it."""
-        return self._barriers.passes(index, mask)
+        passes = self._barriers.passes(index, mask)
+        self._refresh()
+        return passes
 
     def permitted_lanes(
         self,
@@ -283,7 +309,20 @@ class Checker(ExecutionPolicy):
         """Whether the threads of two sites belong to the same warp."""
         return first.thread // WARP_SIZE == second.thread // WARP_SIZE
 
+    def _open_barriers(self, waiting: WaitingGroups) -> tuple[WaitingGroups, WaitingGroups]:
+        divided = self._barriers.open(waiting)
+        self._refresh()
+        return divided
+
     # --- Internals ---------------------------------------------------------------------------
+
+    def _run(self, action: Action, mask: Lanes) -> None:
+        action(mask)
+        self._refresh()
+
+    def _refresh(self) -> None:
+        """Tell the machine code what the tools have noted."""
+        self._native.refresh(self._undefined is not None and self._undefined.has_marks)
 
     def _watch_collective(self, index: int, action: Action) -> Action:
         """Check which lanes execute an instruction of their warp together."""

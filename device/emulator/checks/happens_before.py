@@ -16,7 +16,7 @@ class HappensBefore:
     """The happens-before clocks of the threads of a chunk of blocks.
 
     Attributes:
-        time: The time of the last access.
+        clock: The time of the last access, shape (1,).
         block_clock: Per lane, the time up to which it knows the accesses of its whole block.
         group: The size of the groups of lanes that may wait for each other; 0 for none.
     """
@@ -30,11 +30,20 @@ class HappensBefore:
             group: Lanes per group that may wait for each other: a warp's, a block's, or 0.
             time: The time of the last access before the chunk.
         """
-        self.time = time
+        self.clock = np.array([time], np.int64)
         self.block_clock = np.full(lanes, time, np.int64)
         self._block, self.group = block, group
         groups = lanes // group if group else 0
         self._pair_clocks = np.zeros((groups, group, group), np.int32)
+
+    @property
+    def time(self) -> int:
+        """The time of the last access."""
+        return int(self.clock[0])
+
+    @time.setter
+    def time(self, time: int) -> None:
+        self.clock[0] = time
 
     def synchronize_blocks(self, blocks: Lanes) -> None:
         """Synchronize all threads of blocks, given as a mask or by index."""

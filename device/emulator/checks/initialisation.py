@@ -46,6 +46,10 @@ class InitializationCheck:
             units = segments[space].data.size // self._unit_bytes[space]
             self._unwritten[space] = np.ones(units, np.bool_)
 
+    def unwritten(self, space: str) -> Lanes:
+        """Whether each unit of a state space was not yet written."""
+        return self._unwritten[space]
+
     def access(self, access: MemoryAccess) -> None:
         """Check the reads of an access, and mark its writes."""
         empty = self._unwritten[access.space]

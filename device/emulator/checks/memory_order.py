@@ -12,11 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from memlab.device.emulator.codegen.check_layout import STRONG, VOLATILE, WEAK
 from memlab.device.emulator.program.program import DecodedInstruction, destinations
 from memlab.device.emulator.ptx.parser import Address, Immediate, Operand, Register, Symbol
-
-WEAK, VOLATILE, STRONG = range(3)
-"""Levels of an access. Two accesses race unless one is strong and the other at least volatile."""
 
 DEVICE_SCOPE, BLOCK_SCOPE = range(2)
 """The scope of a fence or a release: all blocks, or the thread's own block."""

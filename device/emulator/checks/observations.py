@@ -11,9 +11,6 @@ from numpy.typing import NDArray
 
 Lanes = NDArray[Any]
 
-THREAD_BITS = 10
-"""A block has at most 1024 threads: a thread's number is its block's number, then ten bits."""
-
 
 @dataclass(frozen=True)
 class Site:

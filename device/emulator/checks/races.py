@@ -7,7 +7,6 @@ execute them.
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Sequence
 
 import numpy as np
@@ -16,22 +15,22 @@ from memlab.device.emulator.checks.access import MemoryAccess
 from memlab.device.emulator.checks.async_copies import AsyncCopies
 from memlab.device.emulator.checks.barriers import is_warp_barrier
 from memlab.device.emulator.checks.happens_before import HappensBefore
-from memlab.device.emulator.checks.memory_order import (
-    STRONG,
-    VOLATILE,
-    WEAK,
-    is_fence,
-    memory_orders,
-)
-from memlab.device.emulator.checks.observations import THREAD_BITS, Lanes, Observations
+from memlab.device.emulator.checks.memory_order import is_fence, memory_orders
+from memlab.device.emulator.checks.observations import Lanes, Observations
 from memlab.device.emulator.checks.release_acquire import ReleaseAcquireOrder
 from memlab.device.emulator.checks.shadow_memory import (
-    PENDING_COPY_BIT,
     THREAD_AND_WARP_ID_SHIFTS,
     THREAD_ID_SHIFTS,
+    ShadowMemory,
+)
+from memlab.device.emulator.codegen.check_layout import (
+    PENDING_COPY_BIT,
+    STRONG,
+    THREAD_BITS,
     THREAD_MASK,
     TIME_SHIFT,
-    ShadowMemory,
+    VOLATILE,
+    WEAK,
 )
 from memlab.device.emulator.machine.partial_barriers import is_partial
 from memlab.device.emulator.machine.threads import Threads
@@ -41,6 +40,7 @@ from memlab.device.emulator.program.program import (
     registers_written,
 )
 
+_FIRST_TIMES = 4096  # of accesses, for which there is room at first
 _REVERSED_HAZARD = {"RAW": "WAR", "WAR": "RAW", "WAW": "WAW"}
 """The name of a hazard when the other access is reported first."""
 
@@ -52,6 +52,9 @@ class RaceCheck:
         id_shifts: The thread-number shifts of the shadow memory (`ShadowMemory`).
         copies: The pending asynchronous copies.
         release_acquire: The order made by fences and atomics.
+        has_fences: Whether fences and accesses may order those of other threads.
+        times: By time, the instruction and the memory-order level of an access.
+        store_times: By lane, the time of its last store.
         order: The happens-before order of the current chunk.
     """
 
@@ -70,14 +73,14 @@ class RaceCheck:
                 for step in steps
             ]
         )
-        self._has_fences = any(map(is_fence, steps)) or any(
+        self.has_fences = any(map(is_fence, steps)) or any(
             memory_order.release_scope is not None for memory_order in self._memory_orders
         )
         self.release_acquire = ReleaseAcquireOrder()
         has_warp_barriers = any(is_warp_barrier(step) or is_partial(step) for step in steps)
         self.id_shifts = THREAD_AND_WARP_ID_SHIFTS if has_warp_barriers else THREAD_ID_SHIFTS
         self._global_shadow = ShadowMemory(global_units, self.id_shifts)
-        self._steps, self._levels = array("i", [0]), array("b", [WEAK])  # by time
+        self.times = np.zeros(_FIRST_TIMES, np.int32), np.zeros(_FIRST_TIMES, np.int8)
 
     def begin(
         self, threads: Threads, numbers: Lanes, order: HappensBefore, shared_units: int
@@ -96,8 +99,20 @@ class RaceCheck:
         self._shared_shadow = ShadowMemory(shared_units, self.id_shifts)
         self.copies = AsyncCopies(threads.lanes)
         self._fence_times = np.full((2, threads.lanes), -1, np.int64)  # by scope
-        self._store_times = np.full(threads.lanes, -1, np.int64)
+        self.store_times = np.full(threads.lanes, -1, np.int64)
         self.release_acquire.begin()
+
+    def shadow(self, space: str) -> ShadowMemory:
+        """The shadow memory of shared or global memory."""
+        return self._shared_shadow if space == "shared" else self._global_shadow
+
+    def level(self, step: int) -> int:
+        """The memory-order level of an instruction, without regard to fences."""
+        return self._memory_orders[step].level
+
+    def may_synchronize(self, step: int) -> bool:
+        """Whether an access may acquire or release."""
+        return self.has_fences and self.level(step) != WEAK
 
     def fence(self, lanes: Lanes, scope: int) -> None:
         """Note a fence of lanes, as a mask, of scope `DEVICE_SCOPE` or `BLOCK_SCOPE`."""
@@ -120,12 +135,12 @@ class RaceCheck:
 
     def access(self, access: MemoryAccess, is_async_copy: bool) -> None:
         """Check an access, and keep it for later ones."""
-        shadow, touched = self._shadow_of(access), access.touched
+        shadow, touched = self.shadow(access.space), access.touched
         level = self._access_level(access)
         self._advance_clock(access.step, level)
         time = self.order.time
         updated = [] if shadow.atomic_updates is None else shadow.atomic_updates.recorded_accesses
-        if self._has_fences:
+        if self.has_fences:
             self._acquire_and_release(access, level)
         if access.kind == "load":
             self._compare("RAW", access, level, [shadow.written, *updated])
@@ -146,7 +161,7 @@ class RaceCheck:
                 lanes = access.spread(access.lanes)
                 self.copies.issue(access.units, PENDING_COPY_BIT | self._timestamps(access), lanes)
         if access.kind == "store":
-            self._store_times[access.lanes] = time
+            self.store_times[access.lanes] = time
 
     # --- Comparison with earlier accesses ----------------------------------------------------
 
@@ -236,7 +251,7 @@ class RaceCheck:
         both_strong = np.maximum(levels, level) == STRONG
         race = ~(both_strong & (np.minimum(levels, level) >= VOLATILE))
         race &= ~self._is_ordered(access, positions, earlier)
-        updates = self._shadow_of(access).atomic_updates
+        updates = self.shadow(access.space).atomic_updates
         atomic = np.flatnonzero(race & (levels == STRONG))
         if updates is not None:
             # A thread that reads the last ticket of a counter knows that all others were drawn.
@@ -260,7 +275,7 @@ class RaceCheck:
         clocks = self.order.pairwise_clock(lanes[same_block], others)
         clocks[others == lanes[same_block]] = self.order.time
         ordered[same_block] = times[same_block] <= clocks
-        if self._has_fences:
+        if self.has_fences:
             for index in np.flatnonzero(~ordered).tolist():
                 ordered[index] = self.release_acquire.knows(
                     int(threads[index]), int(other_threads[index]), int(times[index])
@@ -337,20 +352,19 @@ class RaceCheck:
                     other_by[chosen],
                 )
 
-    def _shadow_of(self, access: MemoryAccess) -> ShadowMemory:
-        return self._shared_shadow if access.space == "shared" else self._global_shadow
-
     def _steps_and_levels(self, earlier: Lanes) -> tuple[Lanes, Lanes]:
         """The instructions and memory-order levels of earlier accesses."""
         times = (earlier & ~PENDING_COPY_BIT) >> TIME_SHIFT
-        steps, levels = np.frombuffer(self._steps, np.intc), np.frombuffer(self._levels, np.int8)
+        steps, levels = self.times
         return steps[times], levels[times]
 
     def _advance_clock(self, step: int, level: int) -> None:
         """Assign the next time to an access, and keep its instruction and level by time."""
         self.order.time += 1
-        self._steps.append(step)
-        self._levels.append(level)
+        time = self.order.time
+        if time == len(self.times[0]):
+            self.times = np.resize(self.times[0], 2 * time), np.resize(self.times[1], 2 * time)
+        self.times[0][time], self.times[1][time] = step, level
 
     def _chunk_lanes(self, threads: Lanes) -> Lanes:
         """The lanes of this chunk's threads."""
@@ -364,7 +378,7 @@ class RaceCheck:
         level = self._memory_orders[access.step].level
         if level == VOLATILE and access.kind == "store":
             fenced = self._fence_times[:, access.lanes].max(axis=0)
-            stored = self._store_times[access.lanes]
+            stored = self.store_times[access.lanes]
             if ((fenced >= 0) & (fenced >= stored)).all():
                 return STRONG
         return level

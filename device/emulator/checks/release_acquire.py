@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import TypeVar
 
-from memlab.device.emulator.checks.observations import THREAD_BITS
+from memlab.device.emulator.codegen.check_layout import THREAD_BITS
 
 SyncLocation = tuple[str, int]
 """A unit of memory in a state space, or as only one block sees it."""

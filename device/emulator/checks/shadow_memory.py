@@ -11,18 +11,12 @@ import numpy as np
 
 from memlab.device.emulator.checks.observations import Lanes
 from memlab.device.emulator.checks.touched_units import TouchedUnits
-from memlab.device.properties import WARP_SIZE
-
-TIME_SHIFT = 32
-THREAD_MASK = (1 << TIME_SHIFT) - 1
-"""The bits of an entry that hold the thread."""
-PENDING_COPY_BIT = 1 << 62
-"""Marks a pending asynchronous copy, as later than any time; a completed copy has no mark."""
+from memlab.device.emulator.codegen.check_layout import THREAD_MASK, TIME_SHIFT, WARP_BITS
 
 THREAD_ID_SHIFTS = (0,)
 """Numbers of low bits: threads whose numbers differ in these bits only count as one. Here, in no
 bits: an entry is kept for two different threads."""
-THREAD_AND_WARP_ID_SHIFTS = (0, WARP_SIZE.bit_length() - 1)
+THREAD_AND_WARP_ID_SHIFTS = (0, WARP_BITS)
 """The same, with another entry for two different warps, for programs with barriers of a warp."""
 
 

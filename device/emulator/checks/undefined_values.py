@@ -80,6 +80,11 @@ class UndefinedShuffleValues:
         self._held: UndefinedMarks | None = None
         self._reported = np.full(self._lanes, _DEFINED)  # per lane, the last mark reported
 
+    @property
+    def has_marks(self) -> bool:
+        """Whether a register holds an undefined value."""
+        return bool(self._marks)
+
     def follow(self, index: int, step: DecodedInstruction, action: Action) -> Action:
         """Extend the action of an instruction by its effect on undefined values."""
         if is_shuffle(step):

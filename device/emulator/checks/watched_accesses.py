@@ -2,46 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 
 import numpy as np
 
 from memlab.device.emulator.checks.access import MemoryAccess, units_of
-from memlab.device.emulator.checks.bounds import BoundsCheck
-from memlab.device.emulator.checks.initialisation import InitializationCheck
+from memlab.device.emulator.checks.footprints import AccessFootprint
+from memlab.device.emulator.checks.native_checks import AccessChecks, NativeChecks
 from memlab.device.emulator.checks.observations import Lanes
-from memlab.device.emulator.checks.races import RaceCheck
 from memlab.device.emulator.checks.touched_units import gather_touched_units
-from memlab.device.emulator.checks.unit_cache import AccessFootprint, FootprintCache
 from memlab.device.emulator.machine.access_watch import MemoryInstruction, ResolvedAddresses
 from memlab.device.emulator.machine.threads import Threads
-
-
-@dataclass(frozen=True)
-class AccessChecks:
-    """The tools that check accesses.
-
-    Attributes:
-        bounds: memcheck.
-        initialisation: initcheck, where it was asked for.
-        races: racecheck, where it was asked for.
-        unit_bytes: By state space, bytes of the smallest unit that is tracked.
-        copies: The instructions that are the store of an asynchronous copy.
-    """
-
-    bounds: BoundsCheck
-    initialisation: InitializationCheck | None
-    races: RaceCheck | None
-    unit_bytes: Mapping[str, int]
-    copies: Collection[int]
 
 
 class AccessWatcher:
     """Filters the accesses of a chunk by bounds, and passes the permitted ones on to the tools."""
 
     def __init__(
-        self, tools: AccessChecks, threads: Threads, numbers: Lanes, scratch: Mapping[str, Lanes]
+        self,
+        tools: AccessChecks,
+        threads: Threads,
+        numbers: Lanes,
+        scratch: Mapping[str, Lanes],
+        native: NativeChecks,
     ) -> None:
         """Watch a chunk.
 
@@ -50,10 +33,11 @@ class AccessWatcher:
             threads: The chunk's threads.
             numbers: The thread number of each lane, shape (lanes,).
             scratch: By state space, memory for `gather_touched_units`.
+            native: What the machine code checks.
         """
         self._tools, self._threads, self._numbers = tools, threads, numbers
-        self._scratch = scratch
-        self._footprints = FootprintCache()
+        self._scratch, self._native = scratch, native
+        self._are_all_permitted = False
 
     def permitted_lanes(
         self,
@@ -66,7 +50,8 @@ class AccessWatcher:
         segment, size, load = addresses.segment, instruction.size, instruction.kind == "load"
         bounds = self._tools.bounds
         span = addresses.low + offset, addresses.high + offset, addresses.misalignment | offset
-        if bounds.is_permitted(instruction.index, segment, span, size, load):
+        self._are_all_permitted = bounds.is_permitted(instruction.index, segment, span, size, load)
+        if self._are_all_permitted:
             return mask
         return bounds.permitted_lanes(
             instruction.index,
@@ -86,20 +71,20 @@ class AccessWatcher:
         mask: Lanes,
     ) -> None:
         """Tell the tools of an access by permitted lanes."""
-        if addresses.segment.name not in self._tools.unit_bytes:
+        tools = self._tools
+        is_followed = tools.initialisation is not None or tools.races is not None
+        if addresses.segment.name not in tools.unit_bytes or not is_followed:
             return
-        base = addresses.segment.name, instruction.size, addresses.base_name
-        everywhere = bool(mask.all())
-        if everywhere:
-            known = self._footprints.find(base, addresses.version, addresses.address)
-            if known is not None:
-                footprint, moved = known
-                self._notify_tools(instruction, footprint, moved + offset)
-                return
-        footprint = self._footprint(addresses, offset, mask, instruction.size)
-        if everywhere:
-            self._footprints.keep(instruction.size, footprint)
-        self._notify_tools(instruction, footprint, 0)
+        footprint, moved = None, 0
+        if self._are_all_permitted:
+            footprint = self._native.found(instruction.index)
+        if footprint is None:
+            footprint = self._footprint(addresses, offset, mask, instruction.size)
+            self._native.keep(footprint, mask, instruction.size)
+        else:
+            first = int(addresses.address[footprint.lanes[0]]) + offset
+            moved = first - int(footprint.address[0])
+        self._notify_tools(instruction, footprint, moved)
 
     def _footprint(
         self, addresses: ResolvedAddresses, offset: int, mask: Lanes, size: int
@@ -149,3 +134,4 @@ class AccessWatcher:
             self._tools.initialisation.access(access)
         if self._tools.races is not None and segment.name != "local":
             self._tools.races.access(access, instruction.index in self._tools.copies)
+            self._native.noted(access)

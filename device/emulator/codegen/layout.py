@@ -176,6 +176,7 @@ STRETCH = np.dtype(
         ("waits", "i8"),  # whether it is a collective that waits for the members of its mask
         ("polls", "i8"),  # whether a branch closes a loop that polls memory
         ("conditions", POINTER),  # a CONDITIONS record: when code runs that Python executes; or 0
+        ("check", POINTER),  # of its one instruction, before it is executed: see `check_code`
     ]
 )
 """A slot: a place in the program where groups of lanes may be."""
@@ -276,6 +277,7 @@ CONTEXT = np.dtype(
         ("order_count", "i8"),  # how many; 0 where groups run in the order of slots
         ("opens_barriers", "i8"),  # whether all barriers open when no group can run
         ("others_wait", "i8"),  # whether groups wait that only Python knows
+        ("asks_python", "i8"),  # whether Python must execute the instruction of the current slot
         ("has_arrived", "i8"),  # whether the group may execute a collective with lanes missing
         ("work_left", "i8"),  # warps times stretches until control returns to Python
         ("lanes_change", POINTER),  # i64 per instruction and the end: lanes more than before it

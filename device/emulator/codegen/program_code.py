@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 import memlab.device.emulator
 from memlab.device.compiler.cache import hash_groups, load_parts, store_parts
+from memlab.device.emulator.codegen.check_code import add_check_functions
 from memlab.device.emulator.codegen.frame import FrameLayout, lay_out_frame
 from memlab.device.emulator.codegen.layout import SITE, SITE_KINDS, SPACES, STRETCH, STRETCH_KINDS
 from memlab.device.emulator.codegen.llvm import Library, compile_module, describe_target
@@ -145,6 +146,7 @@ def runtime() -> Library:
     if code is None:
         module = ir.Module("memlab_runtime")
         add_memory_functions(module)
+        add_check_functions(module)
         add_schedule_functions(module)
         add_scoreboard_function(module)
         code = compile_module(module)

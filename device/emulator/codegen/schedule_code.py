@@ -420,6 +420,15 @@ def _write_advance(module: ir.Module) -> None:
             with b.if_then(f.not_zero(b.load(missing, typ=_I64))):
                 f.ret(Status.INCOMPLETE)
         f.put("has_arrived", 0)
+        check = load_field(b, record, STRETCH, "check")
+        with b.if_then(b.icmp_unsigned("!=", b.ptrtoint(check, _I64), _I64(0))):
+            guarded = f.not_zero(b.add(load_field(b, record, STRETCH, "guard"), _I64(1)))
+            with b.if_then(guarded):
+                f.call("evaluate_guard")
+            executing = b.select(guarded, f.get("taken"), mask)
+            f.put("asks_python", f.call("must_report", check, executing))
+            with b.if_then(f.not_zero(f.get("asks_python"))):
+                f.ret(f.call("count_range", start, stop))
         f.add("run", 1)
         faults = f.call("execute", code, mask)
         f.add("clock", load_field(b, record, STRETCH, "clock"))
@@ -518,9 +527,13 @@ def _write_transfer(module: ir.Module) -> None:
     b = f.b
     slot = f.get("slot")
     record = f.stretch(slot)
+    mask = f.get("mask")
     following = load_field(b, record, STRETCH, "next")
     target = load_field(b, record, STRETCH, "target")
     kind = load_field(b, record, STRETCH, "kind")
+    with b.if_then(f.not_zero(f.get("asks_python"))):
+        f.put("asks_python", 0)
+        f.ret(Status.AT_PYTHON)
     with b.if_then(b.icmp_signed("==", kind, _kind("code"))):
         f.ret(f.call("proceed"))
     with b.if_then(b.icmp_signed("==", kind, _kind("end"))):
@@ -551,6 +564,10 @@ def _write_transfer(module: ir.Module) -> None:
         f.ret(f.call("jump", target))
     with b.if_then(b.icmp_signed("==", kind, _kind("exit"))):
         f.ret(f.call("leave"))
+    check = load_field(b, record, STRETCH, "check")
+    is_checked = b.icmp_unsigned("!=", b.ptrtoint(check, _I64), _I64(0))
+    with b.if_then(is_checked), b.if_then(f.is_zero(f.call("must_report", check, mask))):
+        f.ret(f.call("jump", following))
     f.ret(f.call("park", following))
 
 

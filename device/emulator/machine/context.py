@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -103,6 +103,7 @@ class ChunkContext:
     Attributes:
         record: The record, shape ().
         address: Its host address.
+        layout: Where registers lie in a frame.
         frames: The frames of the warps, shape (warps, bytes).
         counters: The counters of memory instructions: `layout.COUNTERS` by instruction.
         lanes_off: By instruction, the lanes that its guard switched off.
@@ -127,6 +128,7 @@ class ChunkContext:
         self._kept: list[Any] = [workspace, segments]
         self._conditions: dict[int, tuple[Any, ...]] = {}  # kept, by instruction
         self._native, layout = native, native.layout
+        self.layout = layout
         warps, steps = threads.lanes // WARP_SIZE, len(native.program.steps)
         self.record = np.zeros((), CONTEXT)
         self.address = self.record.ctypes.data
@@ -197,8 +199,7 @@ class ChunkContext:
         """
         for index in indices:
             slot = self._slots[self._native.slot_at[index]]
-            if slot["code"]:
-                slot["kind"], slot["conditions"] = STRETCH_KINDS.index("python"), 0
+            slot["kind"], slot["conditions"] = _AT_PYTHON, 0
 
     def resume_at(self, index: int, conditions: Conditions | None = None) -> None:
         """Let the machine code execute an instruction again that it returned at.
@@ -225,6 +226,17 @@ class ChunkContext:
         kept = np.array((lanes.ctypes.data, records.ctypes.data, len(records)), CONDITIONS)
         slot["conditions"] = kept.ctypes.data
         self._conditions[index] = kept, lanes, records, conditions
+
+    def check_first(self, indices: Sequence[int], checks: NDArray[np.uint64]) -> None:
+        """Let the machine code execute watched instructions that their checks pass.
+
+        Args:
+            indices: The instructions.
+            checks: The host addresses of their `check_layout.CHECK` records.
+        """
+        slots = self._native.slot_at[indices]
+        self._slots[slots] = self._native.slots[slots]
+        self._slots["check"][slots] = checks
 
     def transfer_here(self) -> int:
         """Execute the instruction of control, at the running group's slot, that has interrupted."""

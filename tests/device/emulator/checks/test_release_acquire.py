@@ -6,8 +6,8 @@ from typing import TypeAlias
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from memlab.device.emulator.checks.observations import THREAD_BITS
 from memlab.device.emulator.checks.release_acquire import ReleaseAcquireOrder, SyncLocation
+from memlab.device.emulator.codegen.check_layout import THREAD_BITS
 
 THREADS = (0, 1, 2, 1 << THREAD_BITS, 1 << THREAD_BITS | 1)
 """Of two blocks."""
