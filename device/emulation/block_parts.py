@@ -65,13 +65,13 @@ class ConflictError(Exception):
     """Blocks affect each other, or one of them is at fault: they must run in lockstep."""
 
 
-MakeChunk: TypeAlias = Callable[[NDArray[np.int64], Workspace, tuple[int, int], Deadline], Chunk]
+TakeChunk: TypeAlias = Callable[[NDArray[np.int64], Workspace, tuple[int, int], Deadline], Chunk]
 
 
 def run_parts(
     blocks: NDArray[np.int64],
     part_blocks: int,
-    make_chunk: MakeChunk,
+    take_chunk: TakeChunk,
     first_writer: int,
     deadline: Deadline,
 ) -> list[Tally]:
@@ -80,37 +80,42 @@ def run_parts(
     Args:
         blocks: Coordinates of the blocks, shape (blocks, 3).
         part_blocks: Blocks of a part.
-        make_chunk: Makes the chunk of some blocks, with its workspace, `writers` and deadline.
+        take_chunk: Gives the chunk of some blocks, with its workspace, `writers` and deadline.
         first_writer: The number of the first part as a writer; the others follow it.
         deadline: Stops the parts.
 
     Returns:
-        The counts of each part.
+        The counts of some parts each.
 
     Raises:
         ConflictError: The results may differ from those of the blocks run at once.
         EmulationTimeoutError: The time was up.
     """
     workspaces, stop = _workspaces(), Deadline(deadline.left())
+    count = -(-len(blocks) // part_blocks)
+    numbers = iter(range(count))  # of the parts that no thread has taken yet
 
-    def run(number: int) -> Tally:
+    def run() -> list[Tally]:
         workspace = workspaces.get()
+        used: list[Chunk] = []
         try:
-            part = blocks[number * part_blocks : (number + 1) * part_blocks]
-            chunk = make_chunk(part, workspace, (first_writer + number, first_writer), stop)
-            tally = chunk.run()
-            if chunk.has_conflict:
-                raise ConflictError
-            return tally
+            for number in numbers:
+                part = blocks[number * part_blocks : (number + 1) * part_blocks]
+                chunk = take_chunk(part, workspace, (first_writer + number, first_writer), stop)
+                if chunk not in used:
+                    used.append(chunk)
+                chunk.execute()
+                if chunk.has_conflict:
+                    raise ConflictError
+            return [chunk.take_tally() for chunk in used]
         except KernelFault as fault:
             raise ConflictError from fault
         finally:
             workspaces.put(workspace)
 
-    count = -(-len(blocks) // part_blocks)
-    futures = [_pool().submit(run, number) for number in range(count)]
+    futures = [_pool().submit(run) for _ in range(min(count, threads()))]
     try:
-        return [future.result() for future in futures]
+        return [tally for future in futures for tally in future.result()]
     finally:
         stop.bring_forward()
         for future in futures:

@@ -104,6 +104,7 @@ class Execution:
         self._workspace = Workspace()
         self.runs_in_lockstep = not can_run_in_parts(self.program)
         self._done: list[NDArray[np.int64]] = []  # chunks that ran in parts since the last reset
+        self._chunks: dict[Workspace, Chunk] = {}  # those that ran in parts last
         self._cut_short = ""  # why blocks were cut short since the last reset
         self._initialize()
 
@@ -227,6 +228,7 @@ class Execution:
             tally = self._run_in_parts(blocks, part_blocks, limit)
         except ConflictError:
             self.runs_in_lockstep = True
+            self._chunks.clear()
             done = self._done.copy()
             self.reset()
             for chunk in (*done, blocks):
@@ -263,7 +265,7 @@ class Execution:
         native_program(self.program, (), self.source)  # it is compiled once, before threads use it
         first = self.memory.new_writers(-(-len(blocks) // part_blocks))
         try:
-            tallies = run_parts(blocks, part_blocks, self._chunk, first, deadline)
+            tallies = run_parts(blocks, part_blocks, self._take_chunk, first, deadline)
         except EmulationTimeoutError:
             self._cut_short = "the time limit"
             raise
@@ -271,6 +273,20 @@ class Execution:
         if (arrays["loaded"] & arrays["stored"]).any():
             raise ConflictError
         return Tally.sum(tallies)
+
+    def _take_chunk(
+        self,
+        blocks: NDArray[np.int64],
+        workspace: Workspace,
+        writers: tuple[int, int],
+        deadline: Deadline,
+    ) -> Chunk:
+        """The chunk that has used a workspace last, with other blocks, or a new one."""
+        chunk = self._chunks.get(workspace)
+        if chunk is None or not chunk.restart(blocks, writers, deadline):
+            chunk = self._chunk(blocks, workspace, writers, deadline)
+            self._chunks[workspace] = chunk
+        return chunk
 
     def _chunk(
         self,

@@ -27,11 +27,13 @@ class FrameLayout:
         offsets: Byte offset of each register, by name. The special registers that the program reads
             are among them, but for clocks.
         bits: Width of each register; 1 for a predicate.
+        registers_size: Bytes of the registers without the special ones, which follow them.
         size: Bytes of a frame.
     """
 
     offsets: Mapping[str, int]
     bits: Mapping[str, int]
+    registers_size: int
     size: int
 
     def view(self, frames: NDArray[np.uint8], name: str) -> NDArray[Any]:
@@ -63,4 +65,5 @@ def lay_out_frame(program: Program) -> FrameLayout:
         offsets[name] = end
         end += _ALIGNMENT_BYTES if width == 1 else max(width // 8 * WARP_SIZE, _ALIGNMENT_BYTES)
     # A size that is no multiple of 4 KiB keeps one register of all warps out of the same cache set.
-    return FrameLayout(offsets, bits, end + _ALIGNMENT_BYTES)
+    first_special = min((offsets[name] for name in special), default=end)
+    return FrameLayout(offsets, bits, first_special, end + _ALIGNMENT_BYTES)

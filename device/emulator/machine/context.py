@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from weakref import ReferenceType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,9 +41,11 @@ class Workspace:
 
     Attributes:
         patterns: The address patterns met so far, with their costs.
+        chunk: The chunk that used it last, if its lanes have ended.
     """
 
     def __init__(self) -> None:
+        self.chunk: ReferenceType[Any] | None = None
         self.patterns: NDArray[np.void] = np.zeros(MOST_PATTERNS, PATTERN)
         self._buffers: dict[str, NDArray[np.uint8]] = {}
         self._chunks = 0
@@ -138,9 +141,9 @@ class ChunkContext:
         self.lanes_off = self._point("lanes_off", np.zeros(steps, np.int64))
         self.lanes_change = self._point("lanes_change", np.zeros(steps + 1, np.int64))
         self.warps_change = self._point("warps_change", np.zeros(steps + 1, np.int64))
-        alive = lanes_to_words(threads.alive)
-        self.mask = self._point("mask", alive.copy())
-        self.live = self._point("live", alive.copy())
+        self._alive = lanes_to_words(threads.alive)
+        self.mask = self._point("mask", self._alive.copy())
+        self.live = self._point("live", self._alive.copy())
         self.taken = self._point("taken", np.zeros(warps, np.uint32))
         self.sites = self._point("sites", native.sites.copy())
         self._slots = self._point("stretches", native.slots.copy())
@@ -153,7 +156,6 @@ class ChunkContext:
         self._point("variables", np.array(variables, np.int64))
         self.ready = _Groups(self, "ready", len(native.slots), warps)
         self.parked = _Groups(self, "parked", len(native.slots), warps)
-        lanes = int(np.count_nonzero(threads.alive))
         for name, value in (
             ("frame_bytes", layout.size),
             ("warps", warps),
@@ -162,18 +164,45 @@ class ChunkContext:
             ("array_count", len(memory.allocations)),
             ("unit_shift", memory.unit_bytes.bit_length() - 1),
             ("version", workspace.first_version()),
-            ("limit", -1),
             ("writer", writers[0]),
             ("first_writer", writers[1]),
-            ("lanes_running", lanes),
-            ("warps_running", warps),
-            ("lanes_live", lanes),
             ("order_count", len(native.order_starts)),
         ):
             self.record[name] = value
+        self._begin(warps, int(np.count_nonzero(threads.alive)))
         self.record["fault"]["index"] = -1
         for number, space in enumerate(SPACES[:-1]):
             self._set_segment(number, segments[space], threads)
+
+    def restart(self, threads: Threads, memory: GlobalMemory, writers: tuple[int, int]) -> None:
+        """Begin again with other blocks, no more than at first, after all lanes have exited.
+
+        The counters go on. The workspace must not have been used by others since.
+        """
+        layout, blocks = self.layout, threads.blocks
+        warps = len(blocks) * self["warps_per_block"]
+        self.frames[:, : layout.registers_size] = 0
+        for axis, name in enumerate("xyz"):
+            if f"%ctaid.{name}" in layout.offsets:
+                indices = np.repeat(blocks[:, axis], self["warps_per_block"])
+                layout.view(self.frames[:warps], f"%ctaid.{name}")[...] = indices[:, None]
+        self.mask[:warps] = self.live[:warps] = self._alive[:warps]
+        self.mask[warps:] = 0
+        self.arrays["loaded"] = self.arrays["stored"] = 0
+        self._begin(warps, len(blocks) * threads.grid.threads)
+        self.record["writer"], self.record["first_writer"] = writers
+        self.record["units_written"] = memory.units_written.ctypes.data
+
+    def _begin(self, warps: int, lanes: int) -> None:
+        """Let so many lanes begin at the first slot."""
+        record = self.record
+        record["slot"], record["limit"], record["clock"] = 0, -1, 0
+        record["warps_running"], record["lanes_running"], record["lanes_live"] = warps, lanes, lanes
+
+    def forget_counts(self) -> None:
+        """Set the counters to 0."""
+        for counts in (self.counters, self.lanes_off, self.lanes_change, self.warps_change):
+            counts[:] = 0
 
     def __getitem__(self, name: str) -> int:
         """A field of the record."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
+from weakref import ref
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,6 +66,8 @@ if TYPE_CHECKING:
 
 _MAX_IDLE_ROUNDS = 3
 """How often all groups of a trial run may wait without progress before it ends."""
+_OWN_SPACES = ("shared", "local", "param::func")
+"""State spaces that belong to the blocks and threads of a chunk."""
 _ALONE = 1, (1 << 16) - 1
 """The writers of a chunk that runs alone."""
 _WORK_BETWEEN_CHECKS = 200_000
@@ -112,7 +115,8 @@ class Chunk:
         """
         self._deadline, self._observers = deadline, tuple(observers)
         self._policy = policy_of(observers)
-        self.program, self._memory = program, global_memory
+        self.program, self._memory, self._workspace = program, global_memory, workspace
+        workspace.chunk = None
         self._threads = Threads(grid, blocks, source)
         self.lanes = self._threads.lanes
         self._segments = build_segments(program, self._threads, global_memory)
@@ -162,6 +166,35 @@ class Chunk:
         self._context.interrupt_at(sorted(watched))
 
     def run(self) -> Tally:
+        """Run every lane to its end, and count; the errors are those of `execute`."""
+        self.execute()
+        return tally_of(self._native, self._context)
+
+    def take_tally(self) -> Tally:
+        """The counts of all executions since the last time."""
+        tally = tally_of(self._native, self._context)
+        self._context.forget_counts()
+        return tally
+
+    def restart(
+        self, blocks: NDArray[np.int64], writers: tuple[int, int], deadline: Deadline
+    ) -> bool:
+        """Prepare other blocks for running, where no observer watches.
+
+        Returns:
+            Whether that is possible: there are no more blocks than at first, the last ones have
+            ended, and no other chunk has used the workspace since.
+        """
+        last, lanes = self._workspace.chunk, len(blocks) * self._threads.grid.padded_threads
+        if lanes > self.lanes or last is None or last() is not self:
+            return False
+        self._threads.blocks, self._deadline = blocks, deadline
+        for space in _OWN_SPACES:
+            self._segments[space].data[:] = 0
+        self._context.restart(self._threads, self._memory, writers)
+        return True
+
+    def execute(self) -> None:
         """Run every lane to its end.
 
         Raises:
@@ -169,6 +202,7 @@ class Chunk:
                 out: the message names source line, block and thread. Or the kernel stopped itself.
             OutOfTime: The deadline passed: the message names a thread and where it was.
         """
+        self._workspace.chunk = None
         for observer in self._observers:
             observer.run_started(self._scheduler)
         try:
@@ -182,7 +216,7 @@ class Chunk:
         finally:
             for use in ("loaded", "stored"):
                 self._memory.arrays[use] |= self._context.arrays[use]
-        return tally_of(self._native, self._context)
+        self._workspace.chunk = ref(self)
 
     @property
     def has_conflict(self) -> bool:
