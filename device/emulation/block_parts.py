@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from functools import cache
 from queue import SimpleQueue
 from typing import TypeAlias
@@ -120,6 +120,7 @@ def run_parts(
         stop.bring_forward()
         for future in futures:
             future.cancel()
+        wait(futures)  # nothing runs on behind an error
 
 
 @cache

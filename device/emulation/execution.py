@@ -104,7 +104,7 @@ class Execution:
         self._workspace = Workspace()
         self.runs_in_lockstep = not can_run_in_parts(self.program)
         self._done: list[NDArray[np.int64]] = []  # chunks that ran in parts since the last reset
-        self._chunks: dict[Workspace, Chunk] = {}  # those that ran in parts last
+        self._chunks: dict[Workspace, Chunk] = {}  # those that ran last, by their workspace
         self._cut_short = ""  # why blocks were cut short since the last reset
         self._initialize()
 
@@ -245,9 +245,13 @@ class Execution:
         program: Program | None,
     ) -> Tally:
         """Execute blocks at once."""
-        chunk = self._chunk(blocks, self._workspace, None, deadline, observers, program)
+        if observers or program is not None:
+            chunk = self._chunk(blocks, self._workspace, None, deadline, observers, program)
+        else:
+            chunk = self._take_chunk(blocks, self._workspace, None, deadline)
         try:
-            return chunk.run()
+            chunk.execute()
+            return chunk.take_tally()
         except (KernelFault, EmulationTimeoutError) as error:
             timed_out = isinstance(error, EmulationTimeoutError)
             self._cut_short = "the time limit" if timed_out else "a fault"
@@ -278,7 +282,7 @@ class Execution:
         self,
         blocks: NDArray[np.int64],
         workspace: Workspace,
-        writers: tuple[int, int],
+        writers: tuple[int, int] | None,
         deadline: Deadline,
     ) -> Chunk:
         """The chunk that has used a workspace last, with other blocks, or a new one."""

@@ -140,13 +140,14 @@ class Chunk:
         for observer in everyone:
             observer.chunk_started(chunk)
         self._partial_barriers = PartialBarriers(program.steps, self._operands, self._threads)
+        has_partial_barriers = any(map(is_partial, program.steps))
         release = self._policy.barrier_release(
-            self._partial_barriers.open if any(map(is_partial, program.steps)) else None
+            self._partial_barriers.open if has_partial_barriers else None
         )
         self._context["opens_barriers"] = release is None
-        self._spin_waits = SpinWaitDetector(
-            self._native.polling_loops, self._operands, self._segments
-        )
+        loops = self._native.polling_loops
+        self._keeps_state = bool(self._observers or has_partial_barriers or loops)
+        self._spin_waits = SpinWaitDetector(loops, self._operands, self._segments)
         self._scheduler = Scheduler(
             self._native,
             self._context,
@@ -177,21 +178,22 @@ class Chunk:
         return tally
 
     def restart(
-        self, blocks: NDArray[np.int64], writers: tuple[int, int], deadline: Deadline
+        self, blocks: NDArray[np.int64], writers: tuple[int, int] | None, deadline: Deadline
     ) -> bool:
-        """Prepare other blocks for running, where no observer watches.
+        """Prepare other blocks for running.
 
         Returns:
             Whether that is possible: there are no more blocks than at first, the last ones have
-            ended, and no other chunk has used the workspace since.
+            ended, and no other chunk has used the workspace since. Nothing watches the blocks, and
+            none of their barriers and loops leaves anything behind.
         """
         last, lanes = self._workspace.chunk, len(blocks) * self._threads.grid.padded_threads
-        if lanes > self.lanes or last is None or last() is not self:
+        if self._keeps_state or lanes > self.lanes or last is None or last() is not self:
             return False
         self._threads.blocks, self._deadline = blocks, deadline
         for space in _OWN_SPACES:
             self._segments[space].data[:] = 0
-        self._context.restart(self._threads, self._memory, writers)
+        self._context.restart(self._threads, self._memory, writers or _ALONE)
         return True
 
     def execute(self) -> None:
