@@ -120,7 +120,7 @@ def run_parts(
         stop.bring_forward()
         for future in futures:
             future.cancel()
-        wait(futures)  # nothing runs on behind an error
+        wait(futures)  # what still runs would write to memory that is used again
 
 
 @cache

@@ -49,6 +49,7 @@ core of a server of 2022 executes 1.5 to 18 billion per second (measured: tiled 
 1024, and a loop of FMAs), so two cores take some 2 s at most."""
 MAX_EXACT_LANE_INSTRUCTIONS = 8_000_000_000
 """Grids without exact block classes are executed whole up to this size."""
+_LANE_COST_INSTRUCTIONS = 300  # that a core executes in the time of preparing a lane (0.2 us)
 SAMPLE_LANE_INSTRUCTIONS = 800_000_000
 """The size of a sample: the more a block costs, the fewer blocks are drawn."""
 _MIN_SAMPLE_CHUNKS = 4  # chunks of a sample whose blocks may differ, to estimate its error
@@ -131,7 +132,8 @@ def count_grid(execution: Execution, cost_per_block: float, report: Progress) ->
     """
     launch, steps = execution.launch, len(execution.program.steps)
     most_blocks = SAMPLE_LANE_INSTRUCTIONS / cost_per_block
-    cost = cost_per_block * launch.blocks
+    preparation = _LANE_COST_INSTRUCTIONS * execution.grid.padded_threads
+    cost = (cost_per_block + preparation) * launch.blocks
     partition = GridPartition()
     if cost > WHOLE_GRID_LANE_INSTRUCTIONS:
         partition = classify_blocks(execution, most_blocks)

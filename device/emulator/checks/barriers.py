@@ -17,10 +17,9 @@ from memlab.device.emulator.checks.happens_before import HappensBefore
 from memlab.device.emulator.checks.observations import Lanes, Observations
 from memlab.device.emulator.checks.release_acquire import ReleaseAcquireOrder
 from memlab.device.emulator.codegen.check_layout import THREAD_BITS
-from memlab.device.emulator.codegen.stretches import has_member_mask
+from memlab.device.emulator.codegen.stretches import has_member_mask, is_partial
 from memlab.device.emulator.machine.context import lanes_to_words, words_to_lanes
 from memlab.device.emulator.machine.operands import Operands
-from memlab.device.emulator.machine.partial_barriers import is_partial
 from memlab.device.emulator.machine.scheduler import Scheduler
 from memlab.device.emulator.machine.threads import Threads
 from memlab.device.emulator.machine.warp_synchronization import ParticipatingLanes

@@ -35,6 +35,7 @@ from memlab.device.emulator.checks.undefined_values import (
 from memlab.device.emulator.checks.watched_accesses import AccessWatcher
 from memlab.device.emulator.checks.watched_instructions import find_watched_instructions
 from memlab.device.emulator.codegen.check_layout import THREAD_BITS
+from memlab.device.emulator.codegen.stretches import is_partial
 from memlab.device.emulator.isa import macros
 from memlab.device.emulator.machine.access_watch import MemoryInstruction, ResolvedAddresses
 from memlab.device.emulator.machine.memory import GlobalMemory
@@ -44,7 +45,6 @@ from memlab.device.emulator.machine.observer import (
     ExecutionPolicy,
     do_nothing,
 )
-from memlab.device.emulator.machine.partial_barriers import is_partial
 from memlab.device.emulator.machine.scheduler import BarrierRelease, Scheduler, WaitingGroups
 from memlab.device.emulator.machine.threads import Grid
 from memlab.device.emulator.program.program import DecodedInstruction, Program

@@ -29,10 +29,9 @@ from memlab.device.emulator.codegen.check_layout import (
     CHECKED_SPACE,
     PENDING_COPY_BIT,
 )
-from memlab.device.emulator.codegen.stretches import has_member_mask
+from memlab.device.emulator.codegen.stretches import has_member_mask, is_partial
 from memlab.device.emulator.machine.memory import GlobalMemory, Mask
 from memlab.device.emulator.machine.observer import ChunkState
-from memlab.device.emulator.machine.partial_barriers import is_partial
 from memlab.device.emulator.program.program import DecodedInstruction, Program
 from memlab.device.emulator.ptx.parser import TYPE_BYTES, Address, Immediate, Register
 

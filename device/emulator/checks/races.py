@@ -32,7 +32,7 @@ from memlab.device.emulator.codegen.check_layout import (
     VOLATILE,
     WEAK,
 )
-from memlab.device.emulator.machine.partial_barriers import is_partial
+from memlab.device.emulator.codegen.stretches import is_partial
 from memlab.device.emulator.machine.threads import Threads
 from memlab.device.emulator.program.program import (
     DecodedInstruction,

@@ -32,6 +32,7 @@ from memlab.device.emulator.codegen.stretches import (
     INTERPRETED_KINDS,
     Stretch,
     find_stretches,
+    is_partial,
     reads_clock,
     waits_for_members,
 )
@@ -59,6 +60,7 @@ class NativeProgram:
         slot_at: The slot at a program counter, -1 where no group can be; shape (instructions + 1,).
         sites: A `SITE` record per memory instruction.
         polling_loops: The loops that poll memory, by their first instruction.
+        has_partial_barriers: Whether there are barriers that not all threads of a block reach.
         order_starts: Slots of basic blocks, ascending, where their order is not that of the slots.
         library: The loaded code.
     """
@@ -70,6 +72,7 @@ class NativeProgram:
     slot_at: NDArray[np.int64]
     sites: NDArray[np.void]
     polling_loops: Mapping[int, PollingLoop]
+    has_partial_barriers: bool
     order_starts: NDArray[np.int64]
     library: Library
 
@@ -132,6 +135,7 @@ def _load(program: Program, watched: Collection[int], source: Sequence[str]) -> 
         slot_at,
         sites,
         loops,
+        any(map(is_partial, program.steps)),
         np.array(starts, np.int64),
         library,
     )

@@ -19,6 +19,7 @@ from memlab.device.emulator.program.program import (
     registers_of,
     registers_read,
 )
+from memlab.device.emulator.ptx.parser import Immediate
 
 CONTROL_KINDS = ("branch", "exit", "barrier")
 """Instructions that decide which lanes run next."""
@@ -57,6 +58,13 @@ def has_member_mask(step: DecodedInstruction) -> bool:
 def waits_for_members(step: DecodedInstruction) -> bool:
     """Whether lanes may have to wait at an instruction; one with a guard runs without waiting."""
     return has_member_mask(step) and step.instruction.guard is None
+
+
+def is_partial(step: DecodedInstruction) -> bool:
+    """Whether an instruction is a barrier that not all threads of a block need to reach."""
+    barrier, *count = step.instruction.operands or (Immediate("int", 0),)
+    whole_block = isinstance(barrier, Immediate) and not barrier.bits and not count
+    return step.row.kind == "arrive" or (step.row.kind == "barrier" and not whole_block)
 
 
 def reads_clock(step: DecodedInstruction) -> bool:

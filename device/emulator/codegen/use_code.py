@@ -24,7 +24,6 @@ from memlab.device.emulator.codegen.layout import (
 from memlab.device.emulator.codegen.runtime_parts import (
     ADDRESS_LANES,
     ALL_LANES,
-    I1,
     I16,
     I32,
     I64,
@@ -35,8 +34,10 @@ from memlab.device.emulator.codegen.runtime_parts import (
     stack_room,
 )
 from memlab.device.emulator.isa.address_space import GLOBAL_BASE
-from memlab.device.emulator.isa.values import intrinsic
 from memlab.device.properties import WARP_SIZE
+
+NO_OTHER_WRITERS = (1 << 16) - 1
+"""The `first_writer` of blocks that run alone: no block has this number."""
 
 
 def note_use(b: ir.IRBuilder, context: ir.Value, site: ir.Value, index: ir.Value) -> None:
@@ -94,14 +95,27 @@ def add_mark_functions(module: ir.Module) -> None:
     - `mark_written(context, addresses, lanes, size)`: what lanes store; `addresses` are an array
       of 32, each lane stores `size` bytes.
     """
+    _add_exchange_mark(module)
     b = begin(module, "mark_range", ir.VoidType(), POINTER, POINTER, I64)
     context, start, count = b.function.args
-    whole = b.lshr(count, I64(5))
-    with counted_loop(b, whole) as number:
-        _mark(b, context, b.gep(start, [b.shl(number, I64(5))], source_etype=I16), WARP_SIZE)
-    marked = b.shl(whole, I64(5))
-    with counted_loop(b, b.sub(count, marked)) as number:
-        _mark(b, context, b.gep(start, [b.add(marked, number)], source_etype=I16), 1)
+    marked = b.alloca(I64)
+    b.store(I64(0), marked)
+    whole = b.and_(count, I64(-WARP_SIZE))
+    with b.if_then(_is_alone(b, context)):
+        with counted_loop(b, b.lshr(whole, I64(5))) as number:
+            place = b.gep(start, [b.shl(number, I64(5))], source_etype=I16)
+            b.store(_writers(b, context, WARP_SIZE), place, align=2)
+        b.store(whole, marked)
+    aligned = b.icmp_unsigned("==", b.and_(b.ptrtoint(start, I64), I64(7)), I64(0))
+    with b.if_then(b.and_(aligned, b.not_(_is_alone(b, context)))):
+        with counted_loop(b, b.lshr(whole, I64(2))) as number:
+            place = b.gep(start, [b.shl(number, I64(2))], source_etype=I16)
+            _exchange(b, context, place, 4)
+        b.store(whole, marked)
+    done = b.load(marked, typ=I64)
+    with counted_loop(b, b.sub(count, done)) as number:
+        place = b.gep(start, [b.add(done, number)], source_etype=I16)
+        call(b, "exchange_mark", context, place)
     b.ret_void()
 
     b = begin(module, "mark_written", ir.VoidType(), POINTER, POINTER, I32, I64)
@@ -129,20 +143,46 @@ def _mark_lanes(
 
 
 def _mark(b: ir.IRBuilder, context: ir.Value, place: ir.Value, count: int) -> None:
-    """Mark some units, and note whether others that run at the same time have marked one."""
-    kind = ir.VectorType(I16, count)
-    writer, first = (
-        splat(b, b.trunc(load_field(b, context, CONTEXT, name), I16), count).ir
-        for name in ("writer", "first_writer")
-    )
-    before = b.load(place, typ=kind, align=2)
-    others = b.and_(b.icmp_unsigned("!=", before, writer), b.icmp_unsigned(">=", before, first))
-    any_other = b.call(
-        intrinsic(b, "llvm.vector.reduce.or", I1, [others.type], f"v{count}i1"), [others]
-    )
+    """Mark some units."""
+    with b.if_else(_is_alone(b, context)) as (alone, together):
+        with alone:
+            b.store(_writers(b, context, count), place, align=2)
+        with together, counted_loop(b, I64(count)) as number:
+            call(b, "exchange_mark", context, b.gep(place, [number], source_etype=I16))
+
+
+def _add_exchange_mark(module: ir.Module) -> None:
+    """`exchange_mark(context, place)`: mark one unit while other blocks run."""
+    b = begin(module, "exchange_mark", ir.VoidType(), POINTER, POINTER)
+    context, place = b.function.args
+    _exchange(b, context, place, 1)
+    b.ret_void()
+
+
+def _exchange(b: ir.IRBuilder, context: ir.Value, place: ir.Value, count: int) -> None:
+    """Mark some units at once, and note whether other blocks that run have marked one.
+
+    Of two threads that mark a unit at the same time, one sees the mark of the other.
+    """
+    word, lanes = ir.IntType(16 * count), ir.VectorType(I16, count)
+    writers = _writers(b, context, count)
+    old = b.atomic_rmw("xchg", place, b.bitcast(writers, word), "monotonic")
+    before = b.bitcast(old, lanes)
+    first = splat(b, b.trunc(load_field(b, context, CONTEXT, "first_writer"), I16), count).ir
+    others = b.and_(b.icmp_unsigned("!=", before, writers), b.icmp_unsigned(">=", before, first))
+    any_other = b.icmp_unsigned("!=", b.bitcast(others, ir.IntType(count)), ir.IntType(count)(0))
     with b.if_then(any_other, likely=False):
         store_field(b, I64(1), context, CONTEXT, "conflict")
-    b.store(writer, place, align=2)
+
+
+def _writers(b: ir.IRBuilder, context: ir.Value, count: int) -> ir.Value:
+    return splat(b, b.trunc(load_field(b, context, CONTEXT, "writer"), I16), count).ir
+
+
+def _is_alone(b: ir.IRBuilder, context: ir.Value) -> ir.Value:
+    """Whether no other blocks run at the same time."""
+    first = load_field(b, context, CONTEXT, "first_writer")
+    return b.icmp_unsigned("==", first, I64(NO_OTHER_WRITERS))
 
 
 def _units(b: ir.IRBuilder, context: ir.Value, address: ir.Value) -> ir.Value:

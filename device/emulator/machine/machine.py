@@ -7,7 +7,7 @@ observers ask for (`observer`): the instructions that they watch are executed on
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 from weakref import ref
 
@@ -22,6 +22,7 @@ from memlab.device.emulator.codegen.stretches import (
     INTERPRETED_KINDS,
     waits_for_members,
 )
+from memlab.device.emulator.codegen.use_code import NO_OTHER_WRITERS
 from memlab.device.emulator.machine import printf
 from memlab.device.emulator.machine.access_watch import AccessWatch
 from memlab.device.emulator.machine.collective import execute_collective
@@ -47,7 +48,7 @@ from memlab.device.emulator.machine.observer import (
     policy_of,
 )
 from memlab.device.emulator.machine.operands import Operands
-from memlab.device.emulator.machine.partial_barriers import PartialBarriers, is_partial
+from memlab.device.emulator.machine.partial_barriers import PartialBarriers
 from memlab.device.emulator.machine.scheduler import Scheduler, WaitingGroups
 from memlab.device.emulator.machine.spin_waits import SpinWaitDetector
 from memlab.device.emulator.machine.tally import Tally, tally_of
@@ -68,7 +69,7 @@ _MAX_IDLE_ROUNDS = 3
 """How often all groups of a trial run may wait without progress before it ends."""
 _OWN_SPACES = ("shared", "local", "param::func")
 """State spaces that belong to the blocks and threads of a chunk."""
-_ALONE = 1, (1 << 16) - 1
+_ALONE = 1, NO_OTHER_WRITERS
 """The writers of a chunk that runs alone."""
 _WORK_BETWEEN_CHECKS = 200_000
 """Warps times stretches that run before the time limit is checked: some 20 to 100 ms."""
@@ -139,11 +140,9 @@ class Chunk:
         )
         for observer in everyone:
             observer.chunk_started(chunk)
-        self._partial_barriers = PartialBarriers(program.steps, self._operands, self._threads)
-        has_partial_barriers = any(map(is_partial, program.steps))
-        release = self._policy.barrier_release(
-            self._partial_barriers.open if has_partial_barriers else None
-        )
+        has_partial_barriers = self._native.has_partial_barriers
+        opens = self._partial_barriers.open if has_partial_barriers else None
+        release = self._policy.barrier_release(opens)
         self._context["opens_barriers"] = release is None
         loops = self._native.polling_loops
         self._keeps_state = bool(self._observers or has_partial_barriers or loops)
@@ -156,15 +155,24 @@ class Chunk:
             self._spin_waits.warps_to_resume,
             self._release_warp_waits,
         )
-        self._warp_synchronization = WarpSynchronization(
-            program.steps, self._operands, self._scheduler, self._participants
-        )
         self._flow = FlowObservation(self._native, self._context, self._scheduler, self._observers)
         self._may_wait: set[int] = set()
         watch = AccessWatch(chunk, self._policy, self._observers)
         executed = [index for index in sorted(watched) if not self._is_control(index)]
         self._actions = {index: self._bind(index, watch) for index in executed}
         self._context.interrupt_at(sorted(watched))
+
+    # Most programs need neither of these: making them takes longer than short kernels run.
+
+    @cached_property
+    def _partial_barriers(self) -> PartialBarriers:
+        return PartialBarriers(self.program.steps, self._operands, self._threads)
+
+    @cached_property
+    def _warp_synchronization(self) -> WarpSynchronization:
+        return WarpSynchronization(
+            self.program.steps, self._operands, self._scheduler, self._participants
+        )
 
     def run(self) -> Tally:
         """Run every lane to its end, and count; the errors are those of `execute`."""

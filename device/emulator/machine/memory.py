@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memlab.device.emulator.codegen.layout import ARRAY
+from memlab.device.emulator.codegen.use_code import NO_OTHER_WRITERS
 from memlab.device.emulator.isa.address_space import GLOBAL_BASE
 from memlab.errors import MemlabError
 from memlab.text import plural
@@ -46,7 +47,6 @@ _GUARD_BYTES = 4096  # unmapped bytes behind each allocation, which reveal an ov
 
 _PIECE_UNITS = 1 << 16  # units of write tracking that are cleared at once
 _SPARE_UNITS = 32  # behind the last array: marks are set 32 at a time
-_MOST_WRITERS = (1 << 16) - 1  # a unit's writer has 16 bits
 
 
 class KernelFault(MemlabError):
@@ -183,7 +183,7 @@ class GlobalMemory(Segment):
 
     def new_writers(self, count: int) -> int:
         """Numbers for blocks that store to memory: the first one of so many that follow it."""
-        if self._writers + count >= _MOST_WRITERS:
+        if self._writers + count >= NO_OTHER_WRITERS:
             np.minimum(self.units_written, 1, out=self.units_written)
             self._writers = 1
         first = self._writers + 1

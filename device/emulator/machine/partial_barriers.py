@@ -17,15 +17,7 @@ from memlab.device.emulator.machine.operands import Operands, Source
 from memlab.device.emulator.machine.scheduler import WaitingGroups, select_lanes
 from memlab.device.emulator.machine.threads import Threads
 from memlab.device.emulator.program.program import DecodedInstruction
-from memlab.device.emulator.ptx.parser import Immediate
 from memlab.device.properties import WARP_SIZE
-
-
-def is_partial(step: DecodedInstruction) -> bool:
-    """Whether an instruction is a barrier that not all threads of a block need to reach."""
-    barrier, *count = step.instruction.operands or (Immediate("int", 0),)
-    whole_block = isinstance(barrier, Immediate) and not barrier.bits and not count
-    return step.row.kind == "arrive" or (step.row.kind == "barrier" and not whole_block)
 
 
 class PartialBarriers:
