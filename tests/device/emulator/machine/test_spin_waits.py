@@ -96,18 +96,35 @@ def test_blocks_in_a_chain_wait_for_their_predecessor(
     done: add.u32 %r5, %r5, 1; st.volatile.global.u32 [%a1], %r5;
     """
     blocks = 40
-    for observers in ([], [Trial()]):  # a trial goes on as long as one of the lanes does
-        done = run(
-            kernel(DECLARED + body, ".u64 state"),
-            {"state": np.zeros(blocks * block, "u4")},
-            grid=(blocks, 1, 1),
-            block=(block, 1, 1),
-            observers=observers,
-        )
-        assert (done["state"].reshape(blocks, block) == np.arange(1, blocks + 1)[:, None]).all()
-        opcode, waiting = ask.partition(" ")[0], (blocks - 1) * -(-block // 32)
-        polls = done.counted(opcode)["requests"]
-        assert waiting <= polls <= most * waiting
+    done = run(
+        kernel(DECLARED + body, ".u64 state"),
+        {"state": np.zeros(blocks * block, "u4")},
+        grid=(blocks, 1, 1),
+        block=(block, 1, 1),
+    )
+    assert (done["state"].reshape(blocks, block) == np.arange(1, blocks + 1)[:, None]).all()
+    opcode, waiting = ask.partition(" ")[0], (blocks - 1) * -(-block // 32)
+    polls = done.counted(opcode)["requests"]
+    assert waiting <= polls <= most * waiting
+
+
+@pytest.mark.parametrize("observers", [[], [Trial()]], ids=["launch", "trial"])
+def test_blocks_take_turns(observers: list[Trial]) -> None:
+    """A trial goes on as long as one block does, though all others wait again and again."""
+    body = """
+    ld.param.u64 %a1, [turn]; mov.u32 %r1, %ctaid.x;
+    loop: ld.volatile.global.u32 %r2, [%a1]; setp.ne.u32 %p1, %r2, %r1; @%p1 bra loop;
+    add.u32 %r2, %r2, 1; st.volatile.global.u32 [%a1], %r2;
+    """
+    blocks = 20
+    done = run(
+        kernel(DECLARED + body, ".u64 turn"),
+        {"turn": np.zeros(1, "u4")},
+        grid=(blocks, 1, 1),
+        block=(1, 1, 1),
+        observers=observers,
+    )
+    assert done["turn"][0] == blocks
 
 
 def test_a_spin_lock_passes_from_thread_to_thread() -> None:
