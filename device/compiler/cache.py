@@ -30,6 +30,9 @@ CACHE_VARIABLE = "MEMLAB_CACHE"
 MAX_CACHE_BYTES = 256 << 20
 """The limit of all files together; the least recently used are removed first."""
 
+_LOOKS_PER_CACHE = 16
+"""How often a process that fills the whole cache looks at the files that are there."""
+
 _FORMAT = "memlab 1"
 _SUFFIX = ".memlab-compiled"
 
@@ -121,7 +124,7 @@ def store_parts(name: str, parts: Sequence[bytes]) -> None:
     data = json.dumps(head).encode() + b"\n" + body
     with suppress(OSError, ValueError):  # ValueError: a NUL in the folder's name
         folder.mkdir(parents=True, exist_ok=True)
-        _evict_oldest(folder, len(data))
+        _make_room(folder, len(data))
         handle, temporary = tempfile.mkstemp(_SUFFIX, "unfinished-", folder)
         try:
             with os.fdopen(handle, "wb") as file:
@@ -129,6 +132,22 @@ def store_parts(name: str, parts: Sequence[bytes]) -> None:
             Path(temporary).replace(folder / (name + _SUFFIX))
         except OSError:
             Path(temporary).unlink()
+
+
+_room_bytes: dict[Path, int] = {}
+"""What this process may still store in a folder before it looks at the files there."""
+
+
+def _make_room(folder: Path, nbytes: int) -> None:
+    """Keep the folder within its limit when `nbytes` more are stored; a large one is slow to read.
+
+    Several processes that fill it at once may pass the limit by what each may store unseen.
+    """
+    _room_bytes[folder] = _room_bytes.get(folder, 0) - nbytes
+    if _room_bytes[folder] < 0:
+        unseen = MAX_CACHE_BYTES // _LOOKS_PER_CACHE
+        _evict_oldest(folder, nbytes + unseen)
+        _room_bytes[folder] = unseen
 
 
 def _evict_oldest(folder: Path, nbytes: int) -> None:
