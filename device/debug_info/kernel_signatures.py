@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
 from memlab.device.compiler.cubin import launch_bounds
@@ -25,6 +26,7 @@ _ENTRY = re.compile(r"\.entry\s+([\w$]+)")
 _PARAMETER = re.compile(r"\.param\s+(?:\.align\s+(\d+))?")
 
 
+@lru_cache(maxsize=32)
 def read_signatures(ptx: str, cubin: bytes) -> tuple[Signature, ...]:
     """Read the signatures of a source's kernels, in its order.
 

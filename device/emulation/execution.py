@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -119,7 +120,7 @@ class Execution:
             UsageError: As the constructor.
         """
         source = source_lines(launch.source)
-        program = load_program(parser.parse_ptx(compiled.ptx), launch.entry, source)
+        program = _load_program(compiled.ptx, launch.entry, tuple(source))
         return cls(launch, program, seed, source, budget)
 
     def array(self, buffer: Buffer) -> NDArray[Any]:
@@ -343,6 +344,12 @@ class Execution:
             start = self.program.parameters[variable.name]
             space[start : start + variable.size] = value.ljust(variable.size, b"\0")
         return bytes(space)
+
+
+@lru_cache(maxsize=32)
+def _load_program(ptx: str, entry: str, source: tuple[str, ...]) -> Program:
+    """The program of a kernel, for one launch after another."""
+    return load_program(parser.parse_ptx(ptx), entry, source)
 
 
 def _block_bytes(launch: Launch, program: Program) -> int:

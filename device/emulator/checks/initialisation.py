@@ -56,8 +56,8 @@ class InitializationCheck:
         touched = access.touched.units
         if access.kind != "store" and empty[touched].any():
             missing = access.units_of_whole_elements(empty[access.units])
-            _, first = np.unique(access.lanes_of_units(missing), return_index=True)
-            missing = missing[first]
+            lanes = access.lanes_of_units(missing)
+            missing = missing[np.diff(lanes, prepend=-1) != 0]  # the first unit of each lane
             self._observations.add(
                 "initcheck",
                 "uninitialized read",

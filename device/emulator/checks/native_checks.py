@@ -30,6 +30,7 @@ from memlab.device.emulator.codegen.check_layout import (
     PENDING_COPY_BIT,
 )
 from memlab.device.emulator.codegen.stretches import has_member_mask, is_partial
+from memlab.device.emulator.machine.context import lanes_to_words
 from memlab.device.emulator.machine.memory import GlobalMemory, Mask
 from memlab.device.emulator.machine.observer import ChunkState
 from memlab.device.emulator.program.program import DecodedInstruction, Program
@@ -97,7 +98,7 @@ class NativeChecks:
         self._footprints = Footprints()
         self._arrays: list[Lanes] = []
         self._checks: dict[int, NDArray[np.void]] = {}
-        self._alive = np.zeros(0, np.bool_)
+        self._alive, self._has_marks = np.zeros(0, np.bool_), False
 
     def begin(self, chunk: ChunkState, numbers: Lanes, order: HappensBefore) -> None:
         """Take the next blocks: the threads of their lanes, and the order of these."""
@@ -135,7 +136,7 @@ class NativeChecks:
 
     def run_started(self, chunk: ChunkState, places: Lanes) -> None:
         """Let the machine code check; `places` are the instructions where lanes waited last."""
-        self._state["places"] = places.ctypes.data
+        self._state["places"], self._context = places.ctypes.data, chunk.context
         addresses = [record.ctypes.data for record in self._checks.values()]
         chunk.context.check_first(list(self._checks), np.array(addresses, np.uint64))
 
@@ -143,6 +144,7 @@ class NativeChecks:
         """Take over what the tools noted; `has_marks` where some register's value is undefined."""
         state, races = self._state, self._tools.races
         state["has_marks"], state["footprints"] = has_marks, self._footprints.first
+        self._has_marks = has_marks
         if races is None:
             return
         steps, levels = races.times
@@ -160,6 +162,15 @@ class NativeChecks:
         # A strong store is kept among the updates.
         for latest in ("last_read",) if access.kind == "load" else ("last_write", "last_update"):
             space[latest] = max(int(space[latest]), time)
+
+    def passes(self, index: int, mask: Mask) -> bool:
+        """Let the machine code check an access by the lanes of a mask, and note it if it can."""
+        record = self._checks.get(index)
+        if record is None:
+            return False
+        self.refresh(self._has_marks)
+        words = lanes_to_words(mask)
+        return not self._context.call("must_report", record.ctypes.data, words.ctypes.data)
 
     def found(self, index: int) -> AccessFootprint | None:
         """The footprint of the access that the machine code has just left to the tools."""

@@ -97,9 +97,13 @@ class Observations:
             arrays = np.maximum(np.searchsorted(starts, addresses, "right") - 1, 0)
         steps = np.broadcast_to(steps, len(threads))
         others = np.full(len(threads), -1) if other_steps is None else self._lines[other_steps]
-        keys, group = np.unique([self._lines[steps], arrays, others], axis=1, return_inverse=True)
-        for number, (line, array_index, other_line) in enumerate(keys.T.tolist()):
-            chosen = np.flatnonzero(group.reshape(-1) == number)
+        lines = self._lines[steps]
+        keys = _combined(lines, arrays, others)
+        for key in np.unique(keys).tolist():
+            chosen = np.flatnonzero(keys == key)
+            line, array_index, other_line = (
+                int(parts[chosen[0]]) for parts in (lines, arrays, others)
+            )
             first = int(chosen[np.argmin(threads[chosen])])
             other = None
             if other_steps is not None and other_threads is not None:
@@ -126,3 +130,11 @@ class Observations:
     def all(self) -> list[Observation]:
         """All mistakes, in the order of their first observation."""
         return list(self._observed.values())
+
+
+def _combined(*keys: Lanes) -> Lanes:
+    """Keys, each -1 or more, as one number that sorts as they do, the first one foremost."""
+    combined = np.zeros(len(keys[0]), np.int64)
+    for key in keys:
+        combined = combined * (int(key.max(initial=0)) + 2) + key + 1
+    return combined

@@ -146,9 +146,8 @@ class RaceCheck:
             self._compare("RAW", access, level, [shadow.written, *updated])
             shadow.read.add(touched, time)
             return
-        self._units_read = np.unique(
-            access.units[self._compare("WAR", access, level, shadow.read.recorded_accesses)]
-        )
+        conflicts = self._compare("WAR", access, level, shadow.read.recorded_accesses)
+        self._units_read = access.units[conflicts]
         self._compare("WAW", access, level, [shadow.written, *updated])
         if level == STRONG:
             shadow.update(touched, time)
@@ -326,8 +325,11 @@ class RaceCheck:
         reported in the order of the program.
         """
         steps, _ = self._steps_and_levels(earlier)
-        pairs = np.stack([access.lanes_of_units(positions), self._lines[steps]])
-        _, first = np.unique(pairs, axis=1, return_index=True)
+        lines, line = np.unique(self._lines[steps], return_inverse=True)
+        pairs = access.lanes_of_units(positions) * len(lines) + line
+        first = np.full(len(access.lanes) * len(lines), -1)
+        first[pairs[::-1]] = np.arange(len(pairs))[::-1]
+        first = first[first >= 0]
         positions, others, steps = positions[first], earlier[first] & THREAD_MASK, steps[first]
         threads = access.threads[access.lanes_of_units(positions)]
         is_reversed = (steps > access.step) & ((threads ^ others) >> THREAD_BITS != 0)

@@ -44,8 +44,9 @@ def is_shuffle(step: DecodedInstruction) -> bool:
 
 def find_uses_of_shuffles(steps: Sequence[DecodedInstruction]) -> Iterator[int]:
     """The instructions that read or overwrite a register that a shuffle's result may reach."""
-    reached: set[str] = set()
-    grows = any(map(is_shuffle, steps))
+    if not any(map(is_shuffle, steps)):
+        return
+    reached, grows = set[str](), True
     while grows:
         before = len(reached)
         for step in steps:

@@ -81,6 +81,8 @@ class AccessWatcher:
         if footprint is None:
             footprint = self._footprint(addresses, offset, mask, instruction.size)
             self._native.keep(footprint, mask, instruction.size)
+            if self._are_all_permitted and self._native.passes(instruction.index, mask):
+                return
         else:
             first = int(addresses.address[footprint.lanes[0]]) + offset
             moved = first - int(footprint.address[0])

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 import memlab.device.emulator
 from memlab.device.compiler.cache import hash_groups, load_parts, store_parts
-from memlab.device.emulator.codegen.check_code import add_check_functions
+from memlab.device.emulator.codegen.check_code import CHECK_FUNCTIONS, add_check_functions
 from memlab.device.emulator.codegen.frame import FrameLayout, lay_out_frame
 from memlab.device.emulator.codegen.layout import SITE, SITE_KINDS, SPACES, STRETCH, STRETCH_KINDS
 from memlab.device.emulator.codegen.llvm import Library, compile_module, describe_target
@@ -144,7 +144,7 @@ def _load(program: Program, watched: Collection[int], source: Sequence[str]) -> 
 @cache
 def runtime() -> Library:
     """The code that all programs share: memory accesses, scheduling, and the scoreboard."""
-    names = (*MEMORY_FUNCTIONS, *SCHEDULE_FUNCTIONS, *SCOREBOARD_FUNCTIONS)
+    names = (*MEMORY_FUNCTIONS, *CHECK_FUNCTIONS, *SCHEDULE_FUNCTIONS, *SCOREBOARD_FUNCTIONS)
     key = hash_groups([(_engine_digest(), describe_target(), "runtime")])
     code = _cached(key)
     if code is None:
