@@ -473,7 +473,8 @@ def test_chunks_of_several_samples_take_turns() -> None:
 
 def test_a_grid_is_executed_whole_up_to_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     found = executed("o[tx] = 1;", (1000, 1, 1), (32, 1, 1))
-    for limit, whole in ((1000 * 7, True), (1000 * 7 - 1, False)):
+    cost = 1000 * (7 + 32 * counting._LANE_COST_INSTRUCTIONS)
+    for limit, whole in ((cost, True), (cost - 1, False)):
         monkeypatch.setattr(counting, "WHOLE_GRID_LANE_INSTRUCTIONS", limit)
         monkeypatch.setattr(counting, "MAX_EXACT_LANE_INSTRUCTIONS", limit)
         coverage = counting.count_grid(found, 7, lambda what, fraction: None).coverage
