@@ -12,7 +12,6 @@ from launches import launch_of
 from memlab.device.array_element import Element
 from memlab.device.compiler.compile import compile_launch
 from memlab.device.emulation.execution import Execution
-from memlab.device.emulator.machine.machine import Chunk
 from memlab.device.emulator.machine.recording import Recorder
 from memlab.device.emulator.program.program import load_program
 from memlab.device.emulator.ptx import parser
@@ -201,15 +200,7 @@ def test_a_trace_changes_nothing_that_is_counted() -> None:
     for lanes in (None, np.zeros(0, np.int64), np.arange(16)):
         execution = Execution(launch, program, 0, [])
         observers = [] if lanes is None else [Recorder(execution.memory, lanes)]
-        chunk = Chunk(
-            program,
-            execution.grid,
-            block,
-            execution.memory,
-            execution.patterns,
-            observers=observers,
-        )
-        tallies.append(chunk.run())
+        tallies.append(execution.run(block, observers=observers))
     assert tallies[0] == tallies[1] == tallies[2]
 
 

@@ -8,7 +8,7 @@ import pytest
 from memlab.device.compiler.compile import compile_unit
 from memlab.device.compiler.translation_unit import CompilerOutput, TranslationUnit
 from memlab.device.datasheets import loader
-from memlab.device.emulator.machine.context import PatternTable
+from memlab.device.emulator.machine.context import Workspace
 from memlab.device.emulator.machine.machine import Chunk
 from memlab.device.emulator.machine.memory import GlobalMemory
 from memlab.device.emulator.machine.threads import Grid
@@ -82,7 +82,7 @@ class EmulatedSession:
             space[offset : offset + variable.size] = value.tobytes().ljust(variable.size, b"\0")
         blocks = np.array([(x, 0, 0) for x in range(grid[0])])
         launch = Grid(grid, block, shared_bytes, bytes(space))
-        Chunk(program, launch, blocks, memory, PatternTable()).run()
+        Chunk(program, launch, blocks, memory, Workspace()).run()
         self._data[:] = memory.bytes_of("all")
 
     def time(self, launch, settings, flush, what, report=None):
