@@ -81,6 +81,7 @@ class NativeProgram:
         return _schedule_function(name, len(arguments))(context, *arguments)
 
 
+_MOST_LOADED = 32  # programs whose code stays loaded, beside those that run
 _loaded: dict[tuple[str, str, frozenset[int]], NativeProgram] = {}
 
 
@@ -100,7 +101,10 @@ def native_program(
     key = program.digest, program.name, frozenset(watched)
     known = _loaded.get(key)
     if known is None:
-        known = _loaded[key] = _load(program, watched, source)
+        known = _load(program, watched, source)
+        if len(_loaded) >= _MOST_LOADED:
+            del _loaded[next(iter(_loaded))]
+        _loaded[key] = known
     return known
 
 
