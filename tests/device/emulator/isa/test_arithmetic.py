@@ -346,3 +346,11 @@ def test_instructions_with_constant_operands_only() -> None:
     assert (got == 5).all()
     got = map_lanes("div.s32 %o, 7, 0;", [np.zeros(32)], "i4")
     assert (got == -1).all()
+
+
+def test_a_product_beyond_the_largest_double_is_still_less_than_infinity() -> None:
+    """`fma` rounds once (IEEE 754-2019, 5.4.1): a finite product takes nothing from an infinity."""
+    largest, inf = np.finfo("f8").max, np.inf
+    inputs = [np.array(v) for v in ([largest, -largest, 1.0], [2.0, 2.0, 2.0], [-inf, inf, -inf])]
+    got = map_lanes("fma.rn.f64 %o, %i0, %i1, %i2;", inputs, "f8")
+    assert got.tolist() == [-inf, inf, -inf]
