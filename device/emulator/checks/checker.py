@@ -175,7 +175,7 @@ class Checker(ExecutionPolicy):
         )
         self._barriers.participants = chunk.participants
         self._chunk = chunk
-        self._native.begin(chunk, self._numbers, self._order)
+        self._native.begin(chunk, self._numbers, self._order, self._scratch)
         if "synccheck" in self._selected_tools and any(map(is_shuffle, self._program.steps)):
             self._undefined = UndefinedShuffleValues(
                 self._observations, threads, self._numbers, chunk.operands, self._barriers

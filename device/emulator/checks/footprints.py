@@ -13,11 +13,11 @@ import numpy as np
 from memlab.device.emulator.checks.observations import Lanes
 from memlab.device.emulator.checks.touched_units import TouchedUnits
 from memlab.device.emulator.codegen.check_layout import FOOTPRINT
-from memlab.device.emulator.machine.context import lanes_to_words
-from memlab.device.emulator.machine.memory import Mask, Segment
+from memlab.device.emulator.machine.memory import Segment
+from memlab.device.properties import WARP_SIZE
 
-_CAPACITY = 64  # footprints; one holds several arrays with an item per lane
-_FARTHEST_BYTES = 2**31 - 1  # from the first lane's address
+_FOOTPRINTS = 32
+"""Footprints that are kept; one holds several arrays with an item per lane."""
 
 
 @dataclass(frozen=True)
@@ -42,84 +42,41 @@ class AccessFootprint:
 
 
 class Footprints:
-    """The footprints of earlier accesses, as the machine code compares them with later ones.
+    """The footprints of earlier accesses, which the machine code makes and finds.
 
     Attributes:
-        first: The host address of the first `FOOTPRINT` record; 0 where there is none.
+        records: The `FOOTPRINT` records.
     """
 
     def __init__(self) -> None:
-        self._records = np.zeros(_CAPACITY, FOOTPRINT)
-        self._known: list[AccessFootprint | None] = []
-        self._arrays: list[Lanes] = []
-        self.first = 0
+        self.records = np.zeros(_FOOTPRINTS, FOOTPRINT)
+        self._memory = np.zeros(0, np.int32)
+        self._known: dict[int, tuple[int, AccessFootprint]] = {}
 
-    @property
-    def is_full(self) -> bool:
-        """Whether no other footprint fits."""
-        return len(self._known) == _CAPACITY
-
-    def clear(self) -> None:
-        """Forget all footprints."""
-        self.first = 0
+    def begin(self, lanes: int, width: int, *, with_same_lanes: bool) -> None:
+        """Take a chunk of lanes that touch so many units at most, perhaps the lanes of the last."""
         self._known.clear()
-        self._arrays.clear()
-
-    def begin(self) -> None:
-        """Keep the footprints for a chunk with other threads in the same lanes."""
-        self._known = [None] * len(self._known)
+        if with_same_lanes:
+            return
+        sizes = {"mask": lanes // WARP_SIZE, "relative": lanes}
+        sizes |= dict.fromkeys(("units", "lanes", "others", "warps"), lanes * width)
+        ends = np.cumsum(list(sizes.values()))
+        self._memory = np.empty((_FOOTPRINTS, int(ends[-1])), np.int32)
+        starts = self._memory.ctypes.data + self._memory.strides[0] * np.arange(_FOOTPRINTS)
+        for name, size, end in zip(sizes, sizes.values(), ends.tolist(), strict=True):
+            self.records[name] = starts + (end - size) * self._memory.itemsize
+        self.records["space"] = 0
 
     def find(self, record: int) -> AccessFootprint | None:
-        """The footprint whose record lies at a host address, if it is of this chunk."""
-        if not record:
-            return None
-        number = (record - self._records.ctypes.data) // FOOTPRINT.itemsize
-        return self._known[number]
+        """The same footprint for the tools, if it was kept: of the record at a host address."""
+        number = self._number(record)
+        version, footprint = self._known.get(number, (-1, None))
+        return footprint if version == self.records["version"][number] else None
 
-    def keep(
-        self,
-        footprint: AccessFootprint,
-        mask: Mask,
-        space: int,
-        size: int,
-        unit_bytes: int,
-        numbers: Lanes,
-    ) -> None:
-        """Keep the footprint of an access.
+    def keep(self, record: int, footprint: AccessFootprint) -> None:
+        """Keep a footprint for the tools."""
+        number = self._number(record)
+        self._known[number] = int(self.records["version"][number]), footprint
 
-        Args:
-            footprint: The footprint.
-            mask: The lanes of the chunk that take part.
-            space: The host address of the `CHECKED_SPACE` record of its state space.
-            size: Bytes per lane.
-            unit_bytes: Bytes per unit.
-            numbers: The thread of each lane of the chunk, ascending.
-        """
-        touched = footprint.touched
-        distances = footprint.address - footprint.address[0]
-        low, high = int(distances.min()), int(distances.max())
-        if max(-low, high) > _FARTHEST_BYTES:
-            return
-        relative = np.zeros(len(mask), np.int32)
-        relative[footprint.lanes] = distances
-        first = (int(footprint.address[0]) - footprint.segment.origin) // unit_bytes
-        record = self._records[len(self._known)]
-        record["next"], record["space"], record["size"] = self.first, space, size
-        record["low"], record["high"] = low, high
-        record["ored"], record["count"] = np.bitwise_or.reduce(distances), len(touched.units)
-        record["mask"] = self._place(lanes_to_words(mask))
-        record["relative"] = self._place(relative)
-        record["units"] = self._place((touched.units - first).astype(np.int32))
-        record["lanes"] = self._place(touched.lanes.astype(np.int32))
-        record["contended"] = self._place(touched.contended) if touched.contended.any() else 0
-        for number, (at, threads) in enumerate(touched.others):
-            units, lanes = touched.units[at] - first, np.searchsorted(numbers, threads)
-            record["other_count"][number] = len(at)
-            record["other_units"][number] = self._place(units.astype(np.int32))
-            record["other_lanes"][number] = self._place(lanes.astype(np.int32))
-        self.first = self._records.ctypes.data + len(self._known) * FOOTPRINT.itemsize
-        self._known.append(footprint)
-
-    def _place(self, array: Lanes) -> int:
-        self._arrays.append(array)
-        return int(array.ctypes.data)
+    def _number(self, record: int) -> int:
+        return (record - int(self.records.ctypes.data)) // FOOTPRINT.itemsize

@@ -19,6 +19,9 @@ class HappensBefore:
         clock: The time of the last access, shape (1,).
         block_clock: Per lane, the time up to which it knows the accesses of its whole block.
         group: The size of the groups of lanes that may wait for each other; 0 for none.
+        group_clocks: Per group, the time up to which its lanes know the accesses of all of them.
+        pair_clocks: Per group, the time up to which each lane knows the accesses of each other one,
+            where that is later; shape (groups, group, group).
     """
 
     def __init__(self, lanes: int, block: int, group: int, time: int) -> None:
@@ -34,7 +37,8 @@ class HappensBefore:
         self.block_clock = np.full(lanes, time, np.int64)
         self._block, self.group = block, group
         groups = lanes // group if group else 0
-        self._pair_clocks = np.zeros((groups, group, group), np.int32)
+        self.group_clocks = np.zeros(groups, np.int64)
+        self.pair_clocks = np.zeros((groups, group, group), np.int32)
 
     @property
     def time(self) -> int:
@@ -52,12 +56,14 @@ class HappensBefore:
     def synchronize(self, members: Lanes) -> None:
         """Synchronize, in each group, the members, given as a mask of lanes."""
         by_group = members.reshape(-1, self.group)
-        groups = np.flatnonzero(by_group.any(axis=1))
-        joined, clocks = by_group[groups], self._pair_clocks[groups]
+        whole = by_group.all(axis=1)
+        self.group_clocks[whole] = self.time
+        groups = np.flatnonzero(by_group.any(axis=1) & ~whole)
+        joined, clocks = by_group[groups], self.pair_clocks[groups]
         # All members now know the accesses that one of them knew before.
         merged = np.where(joined[:, :, None], clocks, 0).max(axis=1)
         merged = np.where(joined, self.time, merged)
-        self._pair_clocks[groups] = np.where(joined[:, :, None], merged[:, None, :], clocks)
+        self.pair_clocks[groups] = np.where(joined[:, :, None], merged[:, None, :], clocks)
 
     def groups(self, lanes: Lanes) -> list[Lanes]:
         """Split lanes, in rising order, by group."""
@@ -70,7 +76,8 @@ class HappensBefore:
             return clocks
         group = lanes // self.group
         same = np.flatnonzero(group == others // self.group)
-        pairs = self._pair_clocks[group[same], lanes[same] % self.group, others[same] % self.group]
+        pairs = self.pair_clocks[group[same], lanes[same] % self.group, others[same] % self.group]
+        pairs = np.maximum(pairs, self.group_clocks[group[same]])
         clocks[same] = np.maximum(clocks[same], pairs)
         return clocks
 
@@ -79,6 +86,6 @@ class HappensBefore:
         if not self.group:
             return []
         group, member = divmod(lane, self.group)
-        clocks = self._pair_clocks[group, member]
+        clocks = np.maximum(self.pair_clocks[group, member], self.group_clocks[group])
         newer = np.flatnonzero(clocks > self.block_clock[lane])
         return [(group * self.group + int(other), int(clocks[other])) for other in newer]

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memlab.device.emulator.checks.access import MemoryAccess
-from memlab.device.emulator.checks.barriers import is_warp_collective
+from memlab.device.emulator.checks.barriers import is_warp_barrier, is_warp_collective
 from memlab.device.emulator.checks.bounds import BoundsCheck
 from memlab.device.emulator.checks.footprints import AccessFootprint, Footprints
 from memlab.device.emulator.checks.happens_before import HappensBefore
@@ -29,16 +29,16 @@ from memlab.device.emulator.codegen.check_layout import (
     CHECKED_SPACE,
     PENDING_COPY_BIT,
 )
+from memlab.device.emulator.codegen.layout import SPACES
 from memlab.device.emulator.codegen.stretches import has_member_mask, is_partial
-from memlab.device.emulator.machine.context import lanes_to_words
-from memlab.device.emulator.machine.memory import GlobalMemory, Mask
+from memlab.device.emulator.machine.memory import GlobalMemory
 from memlab.device.emulator.machine.observer import ChunkState
 from memlab.device.emulator.program.program import DecodedInstruction, Program
-from memlab.device.emulator.ptx.parser import TYPE_BYTES, Address, Immediate, Register
+from memlab.device.emulator.ptx.parser import TYPE_BYTES, Address, Immediate, Operand, Register
+from memlab.device.properties import WARP_SIZE
 
 _EVERY_LANE = 0xFFFF_FFFF
 _ACCESSES = {"load": "load", "store": "store", "atomic": "atomic", "reduce": "atomic"}
-_SPACES = ("global", "shared", "local", "const", "param", "param::func")
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class NativeChecks:
         self._uses_of_shuffles = uses_of_shuffles
         self._may_write = _arrays_written(program, tools)
         self._state = np.zeros((), CHECK_STATE)
-        self._spaces = np.zeros(len(_SPACES), CHECKED_SPACE)
+        self._spaces = np.zeros(len(SPACES) - 1, CHECKED_SPACE)
         for name, unit_bytes in tools.unit_bytes.items():
             self._space(name)["unit_shift"] = unit_bytes.bit_length() - 1
         self._space("global")["origin"] = GlobalMemory.origin
@@ -98,27 +98,49 @@ class NativeChecks:
         self._footprints = Footprints()
         self._arrays: list[Lanes] = []
         self._checks: dict[int, NDArray[np.void]] = {}
-        self._alive, self._has_marks = np.zeros(0, np.bool_), False
+        self._alive = np.zeros(0, np.bool_)
+        self._width = max((_width(step, tools.unit_bytes) for step in program.steps), default=1)
+        self._state["footprints"] = self._footprints.records.ctypes.data
+        self._state["footprint_count"] = len(self._footprints.records)
 
-    def begin(self, chunk: ChunkState, numbers: Lanes, order: HappensBefore) -> None:
-        """Take the next blocks: the threads of their lanes, and the order of these."""
+    def begin(
+        self,
+        chunk: ChunkState,
+        numbers: Lanes,
+        order: HappensBefore,
+        scratch: Mapping[str, Lanes],
+    ) -> None:
+        """Take the next blocks.
+
+        Args:
+            chunk: Their chunk.
+            numbers: The thread of each lane.
+            order: The order of these.
+            scratch: By state space, memory for an integer per unit.
+        """
+        self._order = order
         if self._alive.size == 0:
             self._checks = {
                 index: record
                 for index in self._checked
                 if (record := self._check_of(index, chunk)) is not None
             }
-        if not np.array_equal(chunk.threads.alive, self._alive):
-            self._footprints.clear()
-            for record in self._checks.values():
-                record["footprint"] = 0
-        self._alive, self._numbers, self._order = chunk.threads.alive, numbers, order
-        self._footprints.begin()
+        same = np.array_equal(chunk.threads.alive, self._alive)
+        self._footprints.begin(chunk.threads.lanes, self._width, with_same_lanes=same)
+        self._alive = chunk.threads.alive
         state, tools = self._state, self._tools
         state["lanes"] = np.count_nonzero(self._alive)
         state["threads"], state["time"] = numbers.ctypes.data, order.clock.ctypes.data
         state["clocks"] = order.block_clock.ctypes.data
         self._block_clocks = order.block_clock[:: chunk.threads.grid.padded_threads]
+        state["group"] = order.group
+        state["group_clocks"] = order.group_clocks.ctypes.data
+        state["pair_clocks"] = order.pair_clocks.ctypes.data
+        for name, array in scratch.items():
+            self._space(name)["scratch"] = array.ctypes.data
+            for distance in ("block_bytes", "lane_bytes"):
+                segment = chunk.context.record["segments"][SPACES.index(name)]
+                self._space(name)[distance] = segment[distance]
         if tools.initialisation is not None:
             for name in tools.unit_bytes:
                 self._space(name)["unwritten"] = tools.initialisation.unwritten(name).ctypes.data
@@ -136,15 +158,14 @@ class NativeChecks:
 
     def run_started(self, chunk: ChunkState, places: Lanes) -> None:
         """Let the machine code check; `places` are the instructions where lanes waited last."""
-        self._state["places"], self._context = places.ctypes.data, chunk.context
+        self._state["places"] = places.ctypes.data
         addresses = [record.ctypes.data for record in self._checks.values()]
         chunk.context.check_first(list(self._checks), np.array(addresses, np.uint64))
 
     def refresh(self, has_marks: bool = False) -> None:
         """Take over what the tools noted; `has_marks` where some register's value is undefined."""
         state, races = self._state, self._tools.races
-        state["has_marks"], state["footprints"] = has_marks, self._footprints.first
-        self._has_marks = has_marks
+        state["has_marks"] = has_marks
         if races is None:
             return
         steps, levels = races.times
@@ -163,37 +184,21 @@ class NativeChecks:
         for latest in ("last_read",) if access.kind == "load" else ("last_write", "last_update"):
             space[latest] = max(int(space[latest]), time)
 
-    def passes(self, index: int, mask: Mask) -> bool:
-        """Let the machine code check an access by the lanes of a mask, and note it if it can."""
-        record = self._checks.get(index)
-        if record is None:
-            return False
-        self.refresh(self._has_marks)
-        words = lanes_to_words(mask)
-        return not self._context.call("must_report", record.ctypes.data, words.ctypes.data)
-
     def found(self, index: int) -> AccessFootprint | None:
         """The footprint of the access that the machine code has just left to the tools."""
-        if index not in self._checks:
+        if index not in self._checks or not self._state["found"]:
             return None
         return self._footprints.find(int(self._state["found"]))
 
-    def keep(self, footprint: AccessFootprint, mask: Mask, size: int) -> None:
-        """Keep the footprint of an access by the lanes of a mask, of so many bytes per lane."""
-        name = footprint.segment.name
-        unit_bytes = self._tools.unit_bytes[name]
-        if self._footprints.is_full:
-            self._footprints.clear()
-            for record in self._checks.values():
-                record["footprint"] = 0
-        self._footprints.keep(
-            footprint, mask, self._space(name).ctypes.data, size, unit_bytes, self._numbers
-        )
+    def keep(self, index: int, footprint: AccessFootprint) -> None:
+        """Keep the footprint of the access that the machine code has just left to the tools."""
+        if index in self._checks and self._state["found"]:
+            self._footprints.keep(int(self._state["found"]), footprint)
 
     # --- Records -----------------------------------------------------------------------------
 
     def _space(self, name: str) -> NDArray[np.void]:
-        number = _SPACES.index(name)
+        number = SPACES.index(name)
         return self._spaces[number : number + 1].reshape(())
 
     def _check_of(self, index: int, chunk: ChunkState) -> NDArray[np.void] | None:
@@ -206,6 +211,8 @@ class NativeChecks:
             is_known = self._describe_access(record, index, step, chunk)
         elif step.row.kind == "barrier":
             kind, is_known = "barrier", self._opens_for_all(step)
+        elif is_warp_barrier(step):
+            kind, is_known = "warp barrier", self._orders_whole_warps(step)
         elif is_warp_collective(step):
             kind, is_known = "collective", _names_every_lane(step)
         else:
@@ -219,12 +226,19 @@ class NativeChecks:
         is_plain = step.instruction.guard is None and not is_partial(step)
         return is_plain and (races is None or not races.has_fences)
 
+    def _orders_whole_warps(self, step: DecodedInstruction) -> bool:
+        """Whether a barrier of a warp names all its lanes, and only orders what they did."""
+        races = self._tools.races
+        is_plain = step.instruction.guard is None and self._order.group == WARP_SIZE
+        names_all = _is_every_lane(step.instruction.operands[0])
+        return is_plain and names_all and (races is None or not races.has_fences)
+
     def _describe_access(
         self, record: NDArray[np.void], index: int, step: DecodedInstruction, chunk: ChunkState
     ) -> bool:
         """Fill in the check of an access; False where the machine code cannot check it."""
         row, tools, operands = step.row, self._tools, step.instruction.operands
-        if row.space not in _SPACES or index in tools.copies:
+        if row.space not in SPACES[:-1] or index in tools.copies:
             return False
         address = next(operand for operand in operands if isinstance(operand, Address))
         record["offset"], record["register"] = address.offset, -1
@@ -234,7 +248,7 @@ class NativeChecks:
             record["bits"] = layout.bits[address.base.name]
         else:
             record["offset"] += int(chunk.operands.address_base(address))
-        record["size"] = TYPE_BYTES[(row.to if row.kind == "load" else row.of)[0]] * row.vector
+        record["size"] = _bytes_moved(step)
         record["space"] = self._space(row.space).ctypes.data
         arrays = tools.bounds.permitted_arrays(index, chunk.segments[row.space], row.kind == "load")
         self._arrays.append(arrays)
@@ -252,11 +266,26 @@ class NativeChecks:
         return True
 
 
+def _width(step: DecodedInstruction, unit_bytes: Mapping[str, int]) -> int:
+    """Units that a lane touches in an access to a space; 1 for other instructions."""
+    is_access = step.row.kind in _ACCESSES and step.row.space in unit_bytes
+    return _bytes_moved(step) // unit_bytes[step.row.space] if is_access else 1
+
+
+def _bytes_moved(step: DecodedInstruction) -> int:
+    """Bytes that a lane moves in an access."""
+    row = step.row
+    return TYPE_BYTES[(row.to if row.kind == "load" else row.of)[0]] * row.vector
+
+
 def _names_every_lane(step: DecodedInstruction) -> bool:
     """Whether all lanes of a warp execute a collective together."""
     if not has_member_mask(step):
         return True
-    members = step.instruction.operands[-1]
+    return _is_every_lane(step.instruction.operands[-1])
+
+
+def _is_every_lane(members: Operand) -> bool:
     return isinstance(members, Immediate) and members.bits & _EVERY_LANE == _EVERY_LANE
 
 

@@ -75,14 +75,13 @@ class AccessWatcher:
         is_followed = tools.initialisation is not None or tools.races is not None
         if addresses.segment.name not in tools.unit_bytes or not is_followed:
             return
-        footprint, moved = None, 0
+        index, footprint, moved = instruction.index, None, 0
         if self._are_all_permitted:
-            footprint = self._native.found(instruction.index)
+            footprint = self._native.found(index)
         if footprint is None:
             footprint = self._footprint(addresses, offset, mask, instruction.size)
-            self._native.keep(footprint, mask, instruction.size)
-            if self._are_all_permitted and self._native.passes(instruction.index, mask):
-                return
+            if self._are_all_permitted:
+                self._native.keep(index, footprint)
         else:
             first = int(addresses.address[footprint.lanes[0]]) + offset
             moved = first - int(footprint.address[0])

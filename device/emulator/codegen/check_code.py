@@ -25,7 +25,7 @@ from memlab.device.emulator.codegen.check_layout import (
     VOLATILE,
     WARP_BITS,
 )
-from memlab.device.emulator.codegen.flow import counted_loop
+from memlab.device.emulator.codegen.flow import bit_loop, counted_loop
 from memlab.device.emulator.codegen.layout import CONTEXT, field_pointer
 from memlab.device.emulator.codegen.runtime_parts import (
     I1,
@@ -40,7 +40,7 @@ from memlab.device.emulator.codegen.runtime_parts import (
     splat,
     stack_room,
 )
-from memlab.device.emulator.isa.values import S32, S64, Value, shaped, where
+from memlab.device.emulator.isa.values import PRED, S32, S64, Value, intrinsic, shaped, where
 from memlab.device.properties import WARP_SIZE
 
 _RECORDS = {
@@ -50,10 +50,11 @@ _RECORDS = {
     "space": CHECKED_SPACE,
     "footprint": FOOTPRINT,
 }
-_LOAD, _STORE, _ATOMIC, _BARRIER, _COLLECTIVE, _OTHER = range(len(CHECK_KINDS))
+_LOAD, _STORE, _ATOMIC, _BARRIER, _WARP_BARRIER, _COLLECTIVE, _OTHER = range(len(CHECK_KINDS))
 _LANES = ir.VectorType(I64, WARP_SIZE)
 _EVERY_LANE = I32(0xFFFF_FFFF)
 _WORD_BYTES, _NUMBER_BYTES = 4, 8
+_FARTHEST_BYTES = 2**31 - 1  # from the first lane's address, in a footprint
 
 
 def add_check_functions(module: ir.Module) -> None:
@@ -68,7 +69,11 @@ def add_check_functions(module: ir.Module) -> None:
     _add_is_permitted(module)
     _add_is_similar(module)
     _add_find_footprint(module)
+    _add_note_lanes(module)
+    _add_list_units(module)
+    _add_make_footprint(module)
     _add_has_unwritten(module)
+    _add_is_known(module)
     _add_may_conflict(module)
     _add_may_race(module)
     _add_note_in_history(module)
@@ -293,31 +298,136 @@ def _add_is_similar(module: ir.Module) -> None:
 def _add_find_footprint(module: ir.Module) -> None:
     """`find_footprint(context*, check*, state*, mask*, first)`: sets `found`, if there is one."""
     f = _Function(module, "find_footprint", "context", "check", "state", "mask", "#first")
-    b = f.b
 
-    def try_footprint(pointer: ir.Value) -> None:
-        similar = f.call("is_similar", "context", "check", pointer, "mask", "first")
+    def compare(footprint: ir.Value) -> None:
+        similar = f.call("is_similar", "context", "check", footprint, "mask", "first")
         with f.when(similar != 0):
-            f.put("check", "footprint", pointer)
-            f.put("state", "found", pointer)
+            f.put("check", "footprint", footprint)
+            f.put("state", "found", footprint)
             f.ret(1)
 
-    last = f.pointer("check", "footprint")
+    last, records = f.pointer("check", "footprint"), f.pointer("state", "footprints")
     with f.when(~f.is_null(last)):
-        try_footprint(last)
-    head, body = b.append_basic_block("head"), b.append_basic_block("body")
-    end = b.append_basic_block("end")
-    place = f.room(POINTER)
-    b.store(f.pointer("state", "footprints"), place)
-    b.branch(head)
-    b.position_at_end(head)
-    f.of["footprint"] = b.load(place, typ=POINTER)
-    b.cbranch(f.is_null(f.of["footprint"]).ir, end, body)
-    b.position_at_end(body)
-    try_footprint(f.of["footprint"])
-    b.store(f.pointer("footprint", "next"), place)
-    b.branch(head)
-    b.position_at_end(end)
+        compare(last)
+    with f.over(f.get("state", "footprint_count")) as number:
+        compare(f.at(records, number * FOOTPRINT.itemsize, 1))
+    f.ret(0)
+
+
+def _add_make_footprint(module: ir.Module) -> None:
+    """`make_footprint(context*, check*, state*, mask*, first, span*)`: that of a permitted access.
+
+    It takes the place of the oldest one, and is set as `found`.
+    """
+    arguments = ("context", "check", "state", "mask", "#first", "span")
+    f = _Function(module, "make_footprint", *arguments)
+    records, oldest = f.pointer("state", "footprints"), f.get("state", "oldest")
+    f.of["footprint"] = f.at(records, oldest * FOOTPRINT.itemsize, 1)
+    f.follow("check", "space", "space")
+    following = oldest + 1
+    f.put("state", "oldest", where(following == f.get("state", "footprint_count"), 0, following))
+    f.put("footprint", "version", f.get("footprint", "version") + 1)
+    f.put("footprint", "space", f.of["space"])
+    f.put("footprint", "size", f.get("check", "size"))
+    for number, name in enumerate(("low", "high", "ored")):
+        f.put("footprint", name, f.item(f.of["span"], number, _NUMBER_BYTES))
+    start = f.number("first") + f.get("check", "offset") - f.get("space", "origin")
+    f.call("note_lanes", "context", "check", "footprint", "space", "mask", "first", start)
+    f.call("list_units", "context", "footprint", "space", start)
+    f.put("check", "footprint", f.of["footprint"])
+    f.put("state", "found", f.of["footprint"])
+    f.ret(0)
+
+
+def _start(f: _Function, warp: Value) -> Value:
+    """Where the accesses of a warp would begin, were they those of the first lane."""
+    block = Value(f.b, f.b.sdiv(warp.ir, f.get("context", "warps_per_block").ir), S64)
+    return f.number("start") + block * f.get("space", "block_bytes")
+
+
+def _first_unit(f: _Function, start: Value, lane: Value) -> Value:
+    """The first unit that a lane of a footprint touches; `start` is that of its warp."""
+    relative = f.item(f.pointer("footprint", "relative"), lane, _WORD_BYTES)
+    position = start + lane * f.get("space", "lane_bytes") + relative
+    return Value(f.b, f.b.ashr(position.ir, f.get("space", "unit_shift").ir), S64)
+
+
+def _width(f: _Function) -> Value:
+    """Units per lane of a footprint."""
+    size, shift = f.get("footprint", "size"), f.get("space", "unit_shift")
+    return Value(f.b, f.b.ashr(size.ir, shift.ir), S64)
+
+
+def _add_note_lanes(module: ir.Module) -> None:
+    """`note_lanes(context*, check*, footprint*, space*, mask*, first, start)`.
+
+    Writes the addresses to a footprint, and to the scratch memory the last lane at each unit.
+    """
+    arguments = ("context", "check", "footprint", "space", "mask", "#first", "#start")
+    f = _Function(module, "note_lanes", *arguments)
+    b, room = f.b, f.room(_LANES)
+    masks, relative = f.pointer("footprint", "mask"), f.pointer("footprint", "relative")
+    scratch, width = f.pointer("space", "scratch"), _width(f)
+    with f.over(f.get("context", "warps")) as warp:
+        word = b.load(f.at(f.of["mask"], warp, _WORD_BYTES), typ=I32)
+        b.store(word, f.at(masks, warp, _WORD_BYTES))
+        with b.if_then(b.icmp_unsigned("!=", word, I32(0))):
+            distances = _lanes(f, warp, room) - splat(b, f.of["first"])
+            place = f.at(relative, warp * WARP_SIZE, _WORD_BYTES)
+            b.store(distances.to(S32).ir, place, align=_WORD_BYTES)
+            start = _start(f, warp)
+            with bit_loop(b, word) as bit:
+                lane = warp * WARP_SIZE + Value(b, bit, S64)
+                unit, narrow = _first_unit(f, start, lane), b.trunc(lane.ir, I32)
+                with f.over(width) as part:
+                    b.store(narrow, f.at(scratch, unit + part, _WORD_BYTES))
+    f.ret(0)
+
+
+def _add_list_units(module: ir.Module) -> None:
+    """`list_units(context*, footprint*, space*, start)`: as `gather_touched_units`.
+
+    From the last lane to the first: a unit is listed by its last lane, which `note_lanes` left in
+    the scratch memory. There it gets the complement of its place in the list.
+    """
+    f = _Function(module, "list_units", "context", "footprint", "space", "#start")
+    b, warps, width = f.b, f.get("context", "warps"), _width(f)
+    masks, scratch = f.pointer("footprint", "mask"), f.pointer("space", "scratch")
+    base = Value(b, b.ashr(f.of["start"], f.get("space", "unit_shift").ir), S64)
+    count, contended = f.room(I64), f.room(I64)
+    for place in (count, contended):
+        b.store(I64(0), place)
+    units, lasts = f.pointer("footprint", "units"), f.pointer("footprint", "lanes")
+    others = [f.pointer("footprint", name) for name in ("others", "warps")]
+    with f.over(warps) as number:
+        warp = warps - 1 - number
+        word = b.load(f.at(masks, warp, _WORD_BYTES), typ=I32)
+        start = _start(f, warp)
+        reverse = b.call(intrinsic(b, "llvm.bitreverse", I32, [I32]), [word])
+        with bit_loop(b, reverse) as bit:
+            lane = warp * WARP_SIZE + (WARP_SIZE - 1) - Value(b, bit, S64)
+            unit, narrow = _first_unit(f, start, lane), b.trunc(lane.ir, I32)
+            with f.over(width) as part:
+                entry = f.item(scratch, unit + part, _WORD_BYTES)
+                with b.if_else((entry >= 0).ir) as (is_last, is_lost):
+                    with is_last:
+                        place = Value(b, b.load(count, typ=I64), S64)
+                        b.store((place + 1).ir, count)
+                        complement = b.trunc((~place).ir, I32)
+                        b.store(complement, f.at(scratch, unit + part, _WORD_BYTES))
+                        distance = b.trunc((unit + part - base).ir, I32)
+                        b.store(distance, f.at(units, place, _WORD_BYTES))
+                        b.store(narrow, f.at(lasts, place, _WORD_BYTES))
+                        for array in others:
+                            b.store(I32(-1), f.at(array, place, _WORD_BYTES))
+                    with is_lost:
+                        b.store(I64(1), contended)
+                        b.store(narrow, f.at(others[0], ~entry, _WORD_BYTES))
+                        last = f.item(lasts, ~entry, _WORD_BYTES)
+                        with f.when((last ^ lane) >> WARP_BITS != 0):
+                            b.store(narrow, f.at(others[1], ~entry, _WORD_BYTES))
+    f.put("footprint", "count", b.load(count, typ=I64))
+    f.put("footprint", "is_contended", b.load(contended, typ=I64))
     f.ret(0)
 
 
@@ -344,14 +454,12 @@ def _add_has_unwritten(module: ir.Module) -> None:
 def _add_may_conflict(module: ir.Module) -> None:
     """`may_conflict(check*, state*, footprint*, space*, base, entries*)`.
 
-    As `RaceCheck` decides it at first, but that pairs of atomic operations, or of such and volatile
-    accesses, are left out: these never conflict.
+    As `RaceCheck` decides it, of the last lane at each unit. Where others touch it too, it is left
+    to `RaceCheck`.
     """
-    f = _Function(
-        module, "may_conflict", "check", "state", "footprint", "space", "#base", "entries"
-    )
-    b = f.b
-    lanes, contended = f.pointer("footprint", "lanes"), f.pointer("footprint", "contended")
+    arguments = ("check", "state", "footprint", "space", "#base", "entries")
+    f = _Function(module, "may_conflict", *arguments)
+    lanes, others = f.pointer("footprint", "lanes"), f.pointer("footprint", "others")
     clocks, threads = f.pointer("state", "clocks"), f.pointer("state", "threads")
     among_blocks = f.get("space", "is_shared_by_blocks") != 0
     with _over_units(f) as (unit, number):
@@ -361,22 +469,39 @@ def _add_may_conflict(module: ir.Module) -> None:
             known = f.item(clocks, lane, _NUMBER_BYTES) << TIME_SHIFT | THREAD_MASK
             thread = f.item(threads, lane, _NUMBER_BYTES)
             differing = (entry ^ thread) & THREAD_MASK
-            others = f.room(I64)
-            b.store(I64(0), others)
-            with f.when(~f.is_null(contended)):
-                b.store(f.item(contended, number, 1).ir, others)
-            by_others = Value(b, b.load(others, typ=I64), S64) != 0
-            concurrent = (entry > known) | (
-                among_blocks & ((differing >> THREAD_BITS != 0) | by_others)
-            )
-            apart = (differing != 0) | by_others | (entry >= PENDING_COPY_BIT)
+            contended = f.item(others, number, _WORD_BYTES) >= 0
+            in_other_block = differing >> THREAD_BITS != 0
+            concurrent = (entry > known) | (among_blocks & (in_other_block | contended))
+            apart = (differing != 0) | contended | (entry >= PENDING_COPY_BIT)
             with f.when(concurrent & apart, likely=False):
-                time = entry & ~PENDING_COPY_BIT
-                before = f.item(f.pointer("state", "levels"), time >> TIME_SHIFT, 1)
                 level = f.get("check", "level")
+                time = (entry & ~PENDING_COPY_BIT) >> TIME_SHIFT
+                before = f.item(f.pointer("state", "levels"), time, 1)
                 either = (before == STRONG) | (level == STRONG)
-                f.ret_if(~(either & (before >= VOLATILE) & (level >= VOLATILE)))
+                orders = either & (before >= VOLATILE) & (level >= VOLATILE)
+                with f.when(~orders):
+                    f.ret_if(contended | in_other_block)
+                    other = lane + (entry & THREAD_MASK) - thread
+                    f.ret_if(f.call("is_known", "state", lane, other, entry >> TIME_SHIFT) == 0)
     f.ret(0)
+
+
+def _add_is_known(module: ir.Module) -> None:
+    """`is_known(state*, lane, other, time)`: by `HappensBefore.pairwise_clock`, in one block."""
+    f = _Function(module, "is_known", "state", "#lane", "#other", "#time")
+    b, size = f.b, f.get("state", "group")
+    f.ret_if(size == 0, 0)
+    lane, other = f.number("lane"), f.number("other")
+    group = Value(b, b.sdiv(lane.ir, size.ir), S64)
+    f.ret_if(group != Value(b, b.sdiv(other.ir, size.ir), S64), 0)
+    with f.when(
+        f.number("time") <= f.item(f.pointer("state", "group_clocks"), group, _NUMBER_BYTES)
+    ):
+        f.ret(1)
+    start = group * size
+    pair = lane * size + (other - start)  # all groups before have size * size entries
+    known = f.item(f.pointer("state", "pair_clocks"), pair, _WORD_BYTES)
+    f.ret((f.number("time") <= known).to(S64) & 1)
 
 
 def _add_may_race(module: ir.Module) -> None:
@@ -411,24 +536,23 @@ def _add_note_in_history(module: ir.Module) -> None:
     f = _Function(module, "note_in_history", "state", "footprint", "#base", *names)
     b, threads = f.b, f.pointer("state", "threads")
     now = f.item(f.pointer("state", "time"), 0, _NUMBER_BYTES) << TIME_SHIFT
-    has_warps = ~f.is_null(f.of["other_warps"])
     lanes = f.pointer("footprint", "lanes")
+    others = [f.pointer("footprint", name) for name in ("others", "warps")]
+    histories = [(names[1], Value(b, I1(1), PRED), 0)]
+    histories.append((names[2], ~f.is_null(f.of[names[2]]), WARP_BITS))
     with _over_units(f) as (unit, number):
         entry = now | f.item(threads, f.item(lanes, number, _WORD_BYTES), _NUMBER_BYTES)
         before = f.item(f.of["last"], unit, _NUMBER_BYTES)
         b.store(entry.ir, f.at(f.of["last"], unit, _NUMBER_BYTES))
         differing = (before ^ entry) & THREAD_MASK
-        with f.when(differing != 0):
-            b.store(before.ir, f.at(f.of["others"], unit, _NUMBER_BYTES))
-        with f.when((differing >> WARP_BITS != 0) & has_warps):
-            b.store(before.ir, f.at(f.of["other_warps"], unit, _NUMBER_BYTES))
-    for which, name in enumerate(names[1:]):
-        units = f.pointer("footprint", "other_units", which)
-        lanes = f.pointer("footprint", "other_lanes", which)
-        with f.over(f.get("footprint", "other_count", which)) as number:
-            unit = f.number("base") + f.item(units, number, _WORD_BYTES)
-            thread = f.item(threads, f.item(lanes, number, _WORD_BYTES), _NUMBER_BYTES)
-            b.store((now | thread).ir, f.at(f.of[name], unit, _NUMBER_BYTES))
+        for (name, exists, bits), first in zip(histories, others, strict=True):
+            lane = f.item(first, number, _WORD_BYTES)
+            with f.when(exists):
+                place = f.at(f.of[name], unit, _NUMBER_BYTES)
+                with f.when(differing >> bits != 0):
+                    b.store(before.ir, place)
+                with f.when(lane >= 0):
+                    b.store((now | f.item(threads, lane, _NUMBER_BYTES)).ir, place)
     f.ret(0)
 
 
@@ -485,7 +609,13 @@ def _add_check_access(module: ir.Module) -> None:
         permitted = f.call("is_permitted", "check", start + low, start + high, start | ored)
         f.ret((permitted == 0).to(S64) & 1)
     found = f.call("find_footprint", "context", "check", "state", "mask", first)
-    f.ret_if(found == 0)
+    with f.when(found == 0, likely=False):
+        span = f.room(ir.ArrayType(I64, 3))
+        f.call("find_span", "context", "check", "mask", first, span)
+        low, high, ored = (f.item(span, number, _NUMBER_BYTES) for number in range(3))
+        f.ret_if((low < -_FARTHEST_BYTES) | (high > _FARTHEST_BYTES))
+        f.ret_if(f.call("is_permitted", "check", start + low, start + high, start | ored) == 0)
+        f.call("make_footprint", "context", "check", "state", "mask", first, span)
     f.follow("state", "found", "footprint")
     f.follow("check", "space", "space")
     low, high, ored = (f.get("footprint", name) for name in ("low", "high", "ored"))
@@ -496,7 +626,7 @@ def _add_check_access(module: ir.Module) -> None:
         f.ret_if(f.call("has_unwritten", "footprint", "space", base) != 0)
     with f.when(may_race):
         # Several lanes that store to one unit may store different values.
-        f.ret_if((kind == _STORE) & ~f.is_null(f.pointer("footprint", "contended")))
+        f.ret_if((kind == _STORE) & (f.get("footprint", "is_contended") != 0))
         f.ret_if((kind == _ATOMIC) & f.is_null(f.pointer("space", "updates")))
         time = f.item(f.pointer("state", "time"), 0, _NUMBER_BYTES)
         f.ret_if(time + 1 >= f.get("state", "times"))
@@ -525,15 +655,21 @@ def _add_check_barrier(module: ir.Module) -> None:
 
 
 def _add_check_collective(module: ir.Module) -> None:
-    """`check_collective(context*, check*, state*, mask*)`: whether a warp lacks lanes."""
+    """`check_collective(context*, check*, state*, mask*)`: whether a warp lacks lanes.
+
+    Also of a barrier of warps.
+    """
     f = _Function(module, "check_collective", "context", "check", "state", "mask")
     b = f.b
     with f.over_warps() as (_, word), b.if_then(b.icmp_unsigned("!=", word, _EVERY_LANE)):
         f.ret(1)
-    index = splat(b, f.get("check", "index").ir)
+    index, orders = splat(b, f.get("check", "index").ir), f.get("check", "kind") == _WARP_BARRIER
+    time = f.item(f.pointer("state", "time"), 0, _NUMBER_BYTES)
     with f.over_warps() as (warp, _):
         place = f.at(f.pointer("state", "places"), warp * WARP_SIZE, _NUMBER_BYTES)
         b.store(index.ir, place, align=_NUMBER_BYTES)
+        with f.when(orders):
+            b.store(time.ir, f.at(f.pointer("state", "group_clocks"), warp, _NUMBER_BYTES))
     f.ret(0)
 
 
@@ -547,7 +683,7 @@ def _add_must_report(module: ir.Module) -> None:
         f.ret(0)
     with f.when(kind == _BARRIER):
         f.ret(f.call("check_barrier", "context", "check", "state"))
-    with f.when(kind == _COLLECTIVE):
+    with f.when((kind == _COLLECTIVE) | (kind == _WARP_BARRIER)):
         f.ret(f.call("check_collective", "context", "check", "state", "mask"))
     f.ret(f.call("check_access", "context", "check", "state", "mask"))
 

@@ -24,7 +24,7 @@ WARP_BITS = WARP_SIZE.bit_length() - 1
 WEAK, VOLATILE, STRONG = range(3)
 """Levels of an access. Two accesses race unless one is strong and the other at least volatile."""
 
-CHECK_KINDS = ("load", "store", "atomic", "barrier", "collective", "other")
+CHECK_KINDS = ("load", "store", "atomic", "barrier", "warp barrier", "collective", "other")
 """What a check is of, by number in `CHECK`."""
 
 CHECKED_SPACE = np.dtype(
@@ -36,6 +36,9 @@ CHECKED_SPACE = np.dtype(
         ("written", POINTER),  # an entry per unit: the last store
         ("reads", POINTER, 3),  # the last read, that of another thread, that of another warp
         ("updates", POINTER, 3),  # the same of atomic operations
+        ("block_bytes", "i8"),  # distance between the parts of two blocks
+        ("lane_bytes", "i8"),  # distance between the parts of two lanes
+        ("scratch", POINTER),  # i32 per unit
         ("last_write", "i8"),  # no entry in `written` is later
         ("last_read", "i8"),
         ("last_update", "i8"),
@@ -45,8 +48,8 @@ CHECKED_SPACE = np.dtype(
 
 FOOTPRINT = np.dtype(
     [
-        ("next", POINTER),  # another footprint
-        ("space", POINTER),  # the `CHECKED_SPACE` that it lies in
+        ("version", "i8"),  # how often it has been made
+        ("space", POINTER),  # the `CHECKED_SPACE` that it lies in; 0 where the record is empty
         ("size", "i8"),  # bytes per lane
         ("mask", POINTER),  # u32 per warp: the lanes
         ("relative", POINTER),  # i32 per lane: its address less that of the first of these lanes
@@ -56,10 +59,9 @@ FOOTPRINT = np.dtype(
         ("count", "i8"),  # of units, each of which is there once
         ("units", POINTER),  # i32: units less that of the first lane's address
         ("lanes", POINTER),  # i32: the last lane that touches each
-        ("contended", POINTER),  # a byte for each: whether several threads touch it; 0 if no one is
-        ("other_units", POINTER, 2),  # i32: units that another thread, or another warp, touches
-        ("other_lanes", POINTER, 2),  # i32: the first such lane
-        ("other_count", "i8", 2),
+        ("others", POINTER),  # i32: the first lane of another thread that touches it too, or -1
+        ("warps", POINTER),  # i32: the first lane of another warp
+        ("is_contended", "i8"),  # whether there are others
     ]
 )
 """What lanes touch in a state space, wherever the first of them begins."""
@@ -74,10 +76,15 @@ CHECK_STATE = np.dtype(
         ("threads", POINTER),  # i64 per lane
         ("clocks", POINTER),  # i64 per lane: up to which time it knows its block
         ("least_clock", "i8"),  # least of them
+        ("group", "i8"),  # lanes that may wait for each other apart from the block; 0 for none
+        ("group_clocks", POINTER),  # i64 per group: up to which time all know all of the group
+        ("pair_clocks", POINTER),  # i32 per group, lane and other lane: what one knows of the other
         ("store_times", POINTER),  # i64 per lane: the time of its last store
         ("places", POINTER),  # i64 per lane: the instruction where it waited last
         ("has_marks", "i8"),  # whether a register holds an undefined value
-        ("footprints", POINTER),  # the first one
+        ("footprints", POINTER),  # `FOOTPRINT` records
+        ("footprint_count", "i8"),
+        ("oldest", "i8"),  # number of the footprint that gives way to the next one
         ("found", POINTER),  # the footprint of the instruction that was checked last
     ]
 )
