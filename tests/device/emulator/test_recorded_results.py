@@ -9,7 +9,6 @@ from recorded_results import Case, OtherCompiler, as_json, compare, recorded
 
 from memlab.kernels.catalog import CATALOG
 
-
 OPEN_FAULTS = {
     "run/compact/sm_90": "the modelled latency is 27% above that of the interpreter",
 }
