@@ -112,8 +112,7 @@ class AccessWatch:
         if refused.any():  # they read 0, and what they store is lost
             for target in destinations(instruction.step):
                 assert isinstance(target, Register)
-                zero: Lanes = np.zeros((), np.uint8)
-                self._operands.write(target.name, zero, refused)
+                self._operands.clear(target.name, refused)
 
     def _resolve(
         self, instruction: MemoryInstruction, operand: Address, mask: Mask

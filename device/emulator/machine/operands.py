@@ -72,6 +72,16 @@ class Operands:
         shape = (-1, WARP_SIZE)
         np.copyto(raw, values.view(raw.dtype).reshape(shape), where=mask.reshape(shape))
 
+    def clear(self, name: str, mask: Mask) -> None:
+        """Write 0 into the lanes of a mask."""
+        if name == "_":
+            return
+        raw = self._layout.view(self._context.frames, name)
+        if self._layout.bits[name] == 1:
+            raw[:, 0] &= ~lanes_to_words(mask)
+        else:
+            raw[mask.reshape(-1, WARP_SIZE)] = np.zeros((), raw.dtype)
+
     def source(self, operand: Operand, ptx_type: str) -> Source:
         """An operand to be read as a PTX type; see `read_as`."""
         if isinstance(operand, Register):

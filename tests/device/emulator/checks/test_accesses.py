@@ -286,3 +286,21 @@ def test_every_access_is_judged_as_a_walk_by_hand_does(
     for name, data in left.items():
         assert np.array_equal(found.arrays[name].view(np.uint8), data), name
     assert np.array_equal(found.arrays["log"], log)
+
+
+def test_lanes_at_fault_read_zeros_into_the_widest_registers() -> None:
+    body = """
+        mov.u32 %r1, %tid.x; mul.wide.u32 %rd2, %r1, 16; add.u64 %rd3, %rd1, %rd2;
+        ld.global.b128 %wide, [%rd3]; mov.b128 {%rd4, %rd5}, %wide;
+    """
+    text = f""".version 8.8
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 a) {{
+    .reg .b32 %r<3>; .reg .b64 %rd<6>; .reg .b128 %wide;
+    ld.param.u64 %rd1, [a];
+    {body}
+    ret;
+}}"""
+    found = check(text, {"a": np.zeros(64, np.uint32)})  # 16 of the 32 lanes read inside
+    assert [mistake.count for mistake in found.of("memcheck")] == [16]
