@@ -256,6 +256,7 @@ def _add_is_permitted(module: ir.Module) -> None:
     """`is_permitted(check*, low, high, ored)`: as `BoundsCheck.is_permitted`, of full addresses."""
     f = _Function(module, "is_permitted", "check", "#low", "#high", "#ored")
     size, arrays = f.get("check", "size"), f.pointer("check", "arrays")
+    f.ret_if(f.number("low") > f.number("high"), 0)  # the span wraps around
     f.ret_if((f.number("ored") & (size - 1)) != 0, 0)
     with f.over(f.get("check", "array_count")) as number:
         start = f.item(arrays, number * 2, _NUMBER_BYTES)

@@ -304,3 +304,23 @@ def test_lanes_at_fault_read_zeros_into_the_widest_registers() -> None:
 }}"""
     found = check(text, {"a": np.zeros(64, np.uint32)})  # 16 of the 32 lanes read inside
     assert [mistake.count for mistake in found.of("memcheck")] == [16]
+
+
+@pytest.mark.parametrize("space", ["const", "shared", "local", "global"])
+def test_lanes_at_both_ends_of_the_address_space_are_at_fault(space: str) -> None:
+    """The distance between their addresses does not fit into 64 bits."""
+    text = f""".version 8.8
+.target sm_90
+.address_size 64
+.const .align 8 .b8 c[64];
+.visible .entry k(.param .u64 a) {{
+    .reg .b64 %rd<6>; .reg .b32 %r<3>; .reg .pred %p1;
+    .shared .align 8 .b8 s[64]; .local .align 8 .b8 l[64];
+    ld.param.u64 %rd1, [a]; mov.u64 %rd2, c; mov.u64 %rd2, s; mov.u64 %rd2, l;
+    mov.u32 %r1, %tid.x; and.b32 %r2, %r1, 1; setp.eq.u32 %p1, %r2, 0;
+    selp.b64 %rd3, 0x7FFFFFFFFFFFFFF8, 0x8000000000000000, %p1;
+    ld.{space}.u64 %rd4, [%rd3]; st.global.u64 [%rd1], %rd4;
+    ret;
+}}"""
+    found = check(text, {"a": np.zeros(64, np.uint64)}, tools=("memcheck",))
+    assert [mistake.count for mistake in found.of("memcheck")] == [32]
