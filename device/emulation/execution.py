@@ -223,7 +223,8 @@ class Execution:
         limit = deadline or self.deadline
         part_blocks = max(PART_LANES // self.grid.padded_threads, 1)
         if observers or self.runs_in_lockstep or len(blocks) <= part_blocks:
-            self._done.append(blocks)
+            if not self.runs_in_lockstep:
+                self._done.append(blocks)
             return self._run_in_lockstep(blocks, observers, limit, program)
         try:
             tally = self._run_in_parts(blocks, part_blocks, limit)

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-import numpy as np
 from llvmlite import ir
 
 from memlab.device.emulator.codegen.flow import counted_loop
@@ -607,6 +606,3 @@ SCHEDULE_FUNCTIONS = (
     "run",
 )
 """The functions by name."""
-
-WORD = np.dtype(np.uint32)
-"""The lanes of a warp as bits."""

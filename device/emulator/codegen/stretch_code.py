@@ -35,6 +35,8 @@ from memlab.device.emulator.isa.values import (
     element_type,
     intrinsic,
     shaped,
+    shared_stack_array,
+    stack_array,
     where,
 )
 from memlab.device.emulator.program.lowering import OPERAND_EXCEPTIONS, operand_error
@@ -120,7 +122,6 @@ class _StretchWriter:
         self._registers: dict[str, ir.Value] = {}
         self._written: set[str] = set()
         self._resolved: dict[tuple[str, str], ir.Value] = {}
-        self._buffers: dict[str, ir.Value] = {}
         self._faulty: ir.Block | None = None
 
     # --- Instructions --------------------------------------------------------------------------
@@ -303,7 +304,8 @@ class _StretchWriter:
         known = self._resolved.get(key)
         if known is not None and instruction.guard is None:
             return known
-        record = self._local(ADDRESSES.itemsize, "addresses")
+        with b.goto_entry_block():
+            record = stack_array(b, BYTE, ADDRESSES.itemsize)
         b.store(vector, field_pointer(b, record, ADDRESSES, "address"), align=8)
         b.call(self._runtime("resolve"), [self._context, record, site, mask, self._warp])
         if instruction.guard is None:  # else it holds the lanes of the guard alone
@@ -445,18 +447,9 @@ class _StretchWriter:
 
     # --- Memory of the function ----------------------------------------------------------------
 
-    def _local(self, size: int, name: str) -> ir.Value:
-        """Bytes on the stack for the whole function, aligned to a cache line."""
-        place = ir.IRBuilder(self._entry).alloca(ir.ArrayType(BYTE, size), name=name)
-        place.align = _ALIGNMENT_BYTES
-        place.type = POINTER  # llvmlite gives it a typed pointer
-        return place
-
     def _buffer(self, name: str) -> ir.Value:
         """A buffer for what the lanes of one access move, by its name."""
-        if name not in self._buffers:
-            self._buffers[name] = self._local(_WIDEST_ACCESS_BYTES * WARP_SIZE, name)
-        return self._buffers[name]
+        return shared_stack_array(self._b, name, BYTE, _WIDEST_ACCESS_BYTES * WARP_SIZE)
 
     def _buffer_element(self, buffer: ir.Value, number: int, width: int) -> ir.Value:
         """Where the lanes of an element of a vector lie in a buffer."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable
 from functools import partial, reduce
-from typing import TypeAlias
 
 from memlab.device.emulator.isa.rounding import (
     fast_two_sum,
@@ -43,15 +42,13 @@ from memlab.device.emulator.isa.values import (
 from memlab.device.emulator.isa.values import maximum as integer_maximum
 from memlab.device.emulator.isa.values import minimum as integer_minimum
 
-Function: TypeAlias = Lowering
-
 _NAN_BITS = {16: 0x7FFF, 32: 0x7FFF_FFFF, 64: 0x7FF8_0000_0000_0000}
 """The canonical NaN by the bits of its type (PTX ISA, "Floating Point Instructions")."""
 
 
 # --- The operations in every mode ----------------------------------------------------------
 
-_NEAREST: dict[str, Function] = {
+_NEAREST: dict[str, Lowering] = {
     "add": operator.add,
     "sub": operator.sub,
     "mul": operator.mul,
@@ -62,7 +59,7 @@ _NEAREST: dict[str, Function] = {
 }
 
 
-def rounded_operation(name: str, ptx_type: str, mode: str = "rn") -> Function:
+def rounded_operation(name: str, ptx_type: str, mode: str = "rn") -> Lowering:
     """An operation of a type in a rounding mode.
 
     Args:
@@ -82,15 +79,15 @@ def rounded_operation(name: str, ptx_type: str, mode: str = "rn") -> Function:
 
 
 def _through(
-    widen: Callable[[Value, str], Value], operation: Function, ptx_type: str, mode: str = "rn"
-) -> Function:
+    widen: Callable[[Value, str], Value], operation: Lowering, ptx_type: str, mode: str = "rn"
+) -> Lowering:
     """An operation on widened values of a type, rounded to it once."""
     return lambda *sources: round_value(
         operation(*(widen(source, ptx_type) for source in sources)), ptx_type, mode
     )
 
 
-def _exact_fma(ptx_type: str, mode: str = "rn") -> Function:
+def _exact_fma(ptx_type: str, mode: str = "rn") -> Lowering:
     """`a*b + c` of types up to float32; the product is exact in float64."""
 
     def run(*sources: Value) -> Value:
@@ -103,7 +100,7 @@ def _exact_fma(ptx_type: str, mode: str = "rn") -> Function:
 # A sum in float32 has more than twice the bits of a half-precision term, which makes the second
 # rounding harmless (Figueroa, "When is double rounding innocuous?", 1995); a product is exact, but
 # for one of bf16 that either rounding makes zero. So LLVM itself computes f16, but not its fma.
-_OF_HALVES: dict[tuple[str, str], Function] = {
+_OF_HALVES: dict[tuple[str, str], Lowering] = {
     ("fma", "f16"): _through(to_float32, lambda a, b, c: round_to_odd(a * b, c), "f16"),
     ("add", "bf16"): _through(to_float32, operator.add, "bf16"),
     ("sub", "bf16"): _through(to_float32, operator.sub, "bf16"),
@@ -124,7 +121,7 @@ def _directed(name: str, mode: str, *sources: Value) -> Value:
     return result
 
 
-_TERMS: dict[str, Function] = {
+_TERMS: dict[str, Lowering] = {
     "add": lambda a, b: (a, b),
     "sub": lambda a, b: (a, -b),
     "fma": lambda a, b, c: (a * b, c),
@@ -195,7 +192,7 @@ def _times_power(value: Value, exponent: Value) -> Value:
 
 # What is missing from the nearest result `r` of finite sources; only its sign is right. A result
 # that overflowed to infinity is too large.
-_ERRORS: dict[str, Function] = {
+_ERRORS: dict[str, Lowering] = {
     "add": lambda r, a, b: fast_two_sum(a, b)[1],
     "sub": lambda r, a, b: fast_two_sum(a, -b)[1],
     "mul": lambda r, a, b: _sign_of_sum(a, b, -r),
@@ -220,12 +217,12 @@ def _flush(value: Value) -> Value:
     return where(is_subnormal(value), copy_sign(value.constant(0), value), value)
 
 
-def with_ftz(function: Function) -> Function:
+def with_ftz(function: Lowering) -> Lowering:
     """A function with subnormal sources and results flushed to zero (`.ftz`)."""
     return lambda *sources: flush_subnormals(function(*map(flush_subnormals, sources)))
 
 
-def with_saturation(function: Function) -> Function:
+def with_saturation(function: Lowering) -> Lowering:
     """A function whose result is clamped to [0, 1], NaN to +0 (`.sat`)."""
 
     def run(*sources: Value) -> Value:
@@ -235,7 +232,7 @@ def with_saturation(function: Function) -> Function:
     return run
 
 
-def with_modifiers(function: Function, ftz: str = "", sat: str = "") -> Function:
+def with_modifiers(function: Lowering, ftz: str = "", sat: str = "") -> Lowering:
     """A function with `.ftz` and `.sat` where they are not empty."""
     if ftz:
         function = with_ftz(function)
@@ -261,7 +258,7 @@ def maximum(a: Value, b: Value, nan: bool = False) -> Value:
     return canonicalize_nan(a.call("llvm.maximum" if nan else "llvm.maximumnum", b))
 
 
-TESTP_FUNCTIONS: dict[str, Function] = {
+TESTP_FUNCTIONS: dict[str, Lowering] = {
     "finite": is_finite,
     "infinite": lambda a: absolute(a) == float("inf"),
     "number": lambda a: ~is_nan(a),
@@ -275,12 +272,12 @@ TESTP_FUNCTIONS: dict[str, Function] = {
 # --- Approximations ------------------------------------------------------------------------
 
 
-def rounded_from_float64(function: Function, ptx_type: str = "f32") -> Function:
+def rounded_from_float64(function: Lowering, ptx_type: str = "f32") -> Lowering:
     """A function computed in float64 and rounded once."""
     return _through(to_float64, function, ptx_type)
 
 
-def approximation(function: Function, ptx_type: str = "f32") -> Function:
+def approximation(function: Lowering, ptx_type: str = "f32") -> Lowering:
     """A special function, computed in float64 and rounded once.
 
     That is nearer than a GPU's own approximation, whose errors the PTX ISA bounds: 2^-23 (rcp,
@@ -291,7 +288,7 @@ def approximation(function: Function, ptx_type: str = "f32") -> Function:
     return outlined(rounded, f"{function.__name__}.{ptx_type}", element_type(ptx_type))
 
 
-def upper_half(function: Function) -> Function:
+def upper_half(function: Lowering) -> Lowering:
     """A float64 approximation that gives the upper 32 bits of its result, the lower being 0.
 
     As `rcp.approx.ftz.f64` and `rsqrt.approx.ftz.f64`, which also flush subnormals.
@@ -313,7 +310,7 @@ def approximate_quotient(a: Value, b: Value) -> Value:
 # --- Halves and pairs ----------------------------------------------------------------------
 
 
-def without_rounding(function: Function, ptx_type: str) -> Function:
+def without_rounding(function: Lowering, ptx_type: str) -> Lowering:
     """A function that picks or changes values without rounding them; halves through float32."""
     if ptx_type not in ("f16", "bf16"):
         return function

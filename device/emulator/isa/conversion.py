@@ -21,7 +21,6 @@ from memlab.device.emulator.isa.values import (
     combine,
     element_type,
     is_nan,
-    over_packed_parts,
     to_integer_clamped,
     where,
 )
@@ -115,11 +114,6 @@ def to_tf32(mode: str) -> Lowering:
         return where(is_nan(a), nan, bits + half) & 0xFFFF_E000
 
     return run
-
-
-def over_packed_halves(function: Lowering, ptx_type: str) -> Lowering:
-    """A function of `f16` or `bf16` lanes over packed pairs."""
-    return over_packed_parts(function, F16 if ptx_type == "f16" else U16)
 
 
 # --- The same by the choices of an opcode's braces ------------------------------------------

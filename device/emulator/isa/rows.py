@@ -3,8 +3,8 @@
 `op("fma.rn.{f32,f64}", …)` adds a row for each expansion of the braces. A row is made when it is
 looked up, since a kernel needs few of thousands; going through the table raises an error where two
 rows have one opcode. A row holds the kind of an instruction, the types of its destinations and
-sources, the function that it computes over lanes, and its floating-point operations per lane. The
-machine knows the kinds but no opcode. An opcode outside the table is refused before launch.
+sources, the function that writes its machine code, and its floating-point operations per lane. The
+code generator knows the kinds but no opcode. An opcode outside the table is refused before launch.
 
 Types are PTX's (`s32`, `f64`, `pred` …). In the types given to `op`, `{0}` stands for the choice
 from the first pair of braces, `{1}` for that from the second.
@@ -18,10 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-import numpy as np
-
-from memlab.device.emulator.isa.arithmetic import Function
-from memlab.device.emulator.ptx.parser import TYPE_BYTES
+from memlab.device.emulator.isa.values import Lowering
 
 Kind = Literal[
     "lanes",
@@ -51,10 +48,11 @@ class Row:
         opcode: NVIDIA's spelling, with the suffixes that matter.
         kind: How the machine executes the instruction:
             `lanes` computes `function(*sources)` lane by lane;
-            `warp` computes `function(active, *sources)` with arrays of shape (warps, 32);
-            `block` does the same with arrays of shape (blocks, threads);
+            `warp` computes `function(active, *sources)` for the lanes of a warp together;
+            `block` does so for the threads of each block, with arrays of shape (blocks, threads);
             `load` and `store` access memory;
-            `atomic` reads memory, writes `function(old, *sources)` and returns the old value;
+            `atomic` reads memory, writes `function(old, *sources)` and returns the old value, a
+            single number each;
             `reduce` does the same without returning it;
             `branch`, `exit` and `barrier` decide which lanes run next;
             `arrive` signals a barrier without waiting;
@@ -64,7 +62,8 @@ class Row:
             `call` is replaced, before the run, by the body of the called function.
         to: Types of the destinations.
         of: Types of the sources, without addresses.
-        function: The function that the instruction computes.
+        function: Writes what the instruction computes, from `Value`s to a `Value` or a tuple of
+            them; for `block` it computes on arrays, and for `macro` it gives instructions.
         flops: Floating-point operations per lane; an FMA counts as two.
         tensor: For tensor-core instructions, the type of the factors: `tf32`, `fp16` or `bf16`.
         space: State space of a memory access; `generic` where the address determines it.
@@ -91,10 +90,10 @@ class _Pattern(NamedTuple):
     """The arguments of a call of `op`."""
 
     pattern: str
-    function: Function | None
+    function: Lowering | None
     to: str
     of: str
-    make: Callable[..., Function] | None
+    make: Callable[..., Lowering] | None
     kind: Kind
     more: dict[str, Any]
 
@@ -196,19 +195,6 @@ def _first_word(opcode: str) -> str:
 TABLE = RowTable()
 """The rows by opcode."""
 
-NUMPY_TYPES: dict[str, np.dtype[Any]] = {
-    name: np.dtype(
-        "bool"
-        if name == "pred"
-        else {"s": "i", "f": "f"}.get(name[0], "u") + str(TYPE_BYTES[name])
-        if "x2" not in name and name != "bf16"
-        else f"u{TYPE_BYTES[name]}"
-    )
-    for name in TYPE_BYTES
-    if name != "b128"
-} | {"b128": np.dtype("V16")}
-"""The NumPy type for the lanes of each PTX type; packed halves and bf16 are raw bits."""
-
 # Qualifiers that order memory accesses or hint at caches, without effect on results and counts.
 _WITHOUT_EFFECT = frozenset(
     ["weak", "volatile", "relaxed", "acquire", "release", "acq_rel", "mmio"]
@@ -221,11 +207,11 @@ _WITHOUT_EFFECT = frozenset(
 
 def op(
     pattern: str,
-    function: Function | None = None,
+    function: Lowering | None = None,
     to: str = "",
     of: str = "",
     *,
-    make: Callable[..., Function] | None = None,
+    make: Callable[..., Lowering] | None = None,
     kind: Kind = "lanes",
     **more: Any,
 ) -> None:

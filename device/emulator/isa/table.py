@@ -27,13 +27,13 @@ from memlab.device.emulator.isa import (
     wmma,
 )
 from memlab.device.emulator.isa.address_space import WINDOWS, is_in_space
-from memlab.device.emulator.isa.arithmetic import Function
 from memlab.device.emulator.isa.matrix_product import multiply_matrices
-from memlab.device.emulator.isa.rows import NUMPY_TYPES, TABLE, Kind, Row, find_row, op
+from memlab.device.emulator.isa.rows import TABLE, Kind, Row, find_row, op
 from memlab.device.emulator.isa.values import (
     F32,
     S16,
     U16,
+    Lowering,
     absolute,
     copy_sign,
     element_type,
@@ -44,16 +44,16 @@ from memlab.device.emulator.isa.values import (
 )
 from memlab.device.emulator.ptx.parser import TYPE_BYTES
 
-__all__ = ["NUMPY_TYPES", "TABLE", "Kind", "Row", "find_row"]
+__all__ = ["TABLE", "Kind", "Row", "find_row"]
 
 INTEGERS = "s16,u16,s32,u32,s64,u64"
 FLOATS = "f32,f64"
 BITS = "b16,b32,b64"
 _ALL_INTEGERS = f"s8,u8,{INTEGERS}"
 
-function: Function
-make: Callable[..., Function]
-multiply: Function
+function: Lowering
+make: Callable[..., Lowering]
+multiply: Lowering
 
 # --- Moves and state spaces ----------------------------------------------------------------
 op(f"mov.{{pred,b128,{BITS},{INTEGERS},{FLOATS}}}", lambda a: a, "{0}", "{0}")
@@ -213,10 +213,10 @@ op(
 _MODES = "{,.rn,.rz,.rm,.rp}"
 
 
-def _operation(name: str, ptx_type: str) -> Callable[..., Function]:
+def _operation(name: str, ptx_type: str) -> Callable[..., Lowering]:
     """Makes the function of an operation from a rounding mode, `.ftz` and `.sat`."""
 
-    def make(mode: str, ftz: str = "", sat: str = "", *_: str) -> Function:
+    def make(mode: str, ftz: str = "", sat: str = "", *_: str) -> Lowering:
         exact = arithmetic.rounded_operation(name, ptx_type, mode[1:] or "rn")
         return arithmetic.with_modifiers(exact, ftz, sat)
 
@@ -293,7 +293,7 @@ op(
 )
 for name, function in (("min", arithmetic.minimum), ("max", arithmetic.maximum)):
 
-    def _extreme(ftz: str, nan: str, number: str, function: Function = function) -> Function:
+    def _extreme(ftz: str, nan: str, number: str, function: Lowering = function) -> Lowering:
         return arithmetic.with_modifiers(partial(function, nan=bool(nan)), ftz)
 
     op(f"{name}{{,.ftz}}{{,.NaN}}.{{f32}}", make=_extreme, to="f32", of="f32 f32")
@@ -504,7 +504,7 @@ for space, count in itertools.product(("", ".global"), (1, 2, 4)):  # `ldu`: as 
     op(f"ldu{space}{vector}.{{{','.join(moved)}}}", None, "{0}", kind="load", **where)
 op("createpolicy.{fractional,range,range.global,cvt.L2}.b64", macros.create_policy, kind="macro")
 
-_ATOMICS: dict[str, tuple[str, Function]] = {
+_ATOMICS: dict[str, tuple[str, Lowering]] = {
     "add": ("u32,s32,u64,f32,f64", operator.add),
     "min": ("u32,s32,u64,s64", minimum),
     "max": ("u32,s32,u64,s64", maximum),
@@ -514,7 +514,7 @@ _ATOMICS: dict[str, tuple[str, Function]] = {
     "inc": ("u32", integers.increment),
     "dec": ("u32", integers.decrement),
 }
-_HALF_SUMS: dict[str, Function] = {
+_HALF_SUMS: dict[str, Lowering] = {
     number: arithmetic.rounded_operation("add", number) for number in ("f16", "bf16")
 }
 _HALF_SUMS |= {
@@ -529,7 +529,7 @@ for suffix, space in (("", "generic"), (".global", "global"), (".shared", "share
         name = f"add.noftz.{number}"
         op(f"atom{suffix}.{name}", function, number, number, kind="atomic", space=space)
         op(f"red{suffix}.{name}", function, "", number, kind="reduce", space=space)
-    in_vectors: dict[str, Function] = {"f32": operator.add, **_HALF_SUMS}
+    in_vectors: dict[str, Lowering] = {"f32": operator.add, **_HALF_SUMS}
     for number, count in itertools.product(in_vectors, (2, 4, 8)):
         if count * TYPE_BYTES[number] > 16 or space == "shared":
             continue

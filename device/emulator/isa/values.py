@@ -538,17 +538,13 @@ def outlined(function: Lowering, name: str, result: ElementType) -> Lowering:
     def run(*sources: Value) -> Value:
         builder, lanes = sources[0].builder, sources[0].lanes
         kinds = [source.ir.type for source in sources]
-        full = ".".join([name, *map(type_suffix, kinds)])
-        written = builder.module.globals.get(full)
-        if written is None:
-            kind = ir.FunctionType(shaped(result, lanes), kinds)
-            written = ir.Function(builder.module, kind, full)
-            written.linkage = "internal"
-            written.attributes.add("noinline")
-            written.attributes.add("nounwind")
-            inside = ir.IRBuilder(written.append_basic_block())
-            inputs = zip(written.args, sources, strict=True)
+
+        def write(inside: ir.IRBuilder, *arguments: ir.Value) -> None:
+            inputs = zip(arguments, sources, strict=True)
             inside.ret(function(*(Value(inside, a, source.type) for a, source in inputs)).ir)
+
+        full = ".".join([name, *map(type_suffix, kinds)])
+        written = internal_function(builder, full, shaped(result, lanes), kinds, write)
         return Value(builder, builder.call(written, [source.ir for source in sources]), result)
 
     return run

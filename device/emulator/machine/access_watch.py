@@ -50,8 +50,6 @@ class ResolvedAddresses:
 
     Attributes:
         segment: The state space that they lie in.
-        base_name: The register that holds them, or the constant address.
-        version: How often the register had changed when all lanes accessed memory by it.
         address: Byte addresses in the state space, without the instruction's offset; shape
             (lanes,), int64. Inactive lanes may hold anything.
         low: The lowest address of an active lane.
@@ -60,8 +58,6 @@ class ResolvedAddresses:
     """
 
     segment: Segment
-    base_name: str
-    version: int
     address: Lanes
     low: int
     high: int
@@ -77,7 +73,6 @@ class AccessWatch:
         """Watch for a chunk; the policy filters each access, and the observers are told of it."""
         self._operands, self._segments = chunk.operands, chunk.segments
         self._policy, self._observers = policy, observers
-        self._versions: dict[tuple[str, str], tuple[int, Lanes]] = {}
 
     def action(
         self, index: int, step: DecodedInstruction, execute: Callable[[int, Mask], None]
@@ -119,7 +114,6 @@ class AccessWatch:
     ) -> Iterator[tuple[ResolvedAddresses, Mask]]:
         """The addresses of each state space that lanes access, with these lanes."""
         base = np.broadcast_to(self._operands.address_base(operand), len(mask))
-        name = operand.base.name if isinstance(operand.base, Register) else f"{int(base[0]):#x}"
         spaces = [(instruction.step.row.space, 0, mask)]
         if instruction.step.row.space == "generic":
             spaces = list(split_by_space(base + operand.offset, mask))
@@ -129,8 +123,6 @@ class AccessWatch:
             yield (
                 ResolvedAddresses(
                     self._segments[space],
-                    name,
-                    self._version(name, space, address),
                     address,
                     int(active.min()),
                     int(active.max()),
@@ -138,14 +130,6 @@ class AccessWatch:
                 ),
                 lanes,
             )
-
-    def _version(self, name: str, space: str, address: Lanes) -> int:
-        """A number that changes whenever the addresses do."""
-        version, last = self._versions.get((name, space), (0, None))
-        if last is None or not np.array_equal(last, address):
-            version += 1
-            self._versions[name, space] = version, address
-        return version
 
 
 def _items(operand: Operand) -> tuple[Operand, ...]:
