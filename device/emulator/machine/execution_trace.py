@@ -107,14 +107,21 @@ class ExecutionTrace(ExecutionPolicy):
         context.point("last_accesses", np.zeros(context["steps"], LAST_ACCESS))
 
     def path(self) -> WarpPath:
-        """The path of the first block's warp that executed most: the block's end waits for it."""
-        longest = int(self._lengths.argmax())
-        ranges = self._ranges[: self._context["path_count"]]
+        """The path of the first block's warp that executed most: the block's end waits for it.
+
+        A range that a fault or a trap cuts short is left out.
+        """
+        ranges, lengths = self._ranges[: self._context["path_count"]], self._lengths
+        if self._context["lanes_live"] and self._context["path_continues"] and len(ranges):
+            cut = ranges[-1]
+            ran = cut["warps"] >> np.arange(len(lengths)) & 1
+            ranges, lengths = ranges[:-1], lengths - ran * (cut["stop"] - cut["start"])
+        longest = int(lengths.argmax())
         ran = ranges[ranges["warps"] >> longest & 1 == 1]
         ends = np.cumsum(ran["stop"] - ran["start"])
         followed = ran[: int(np.searchsorted(ends, LONGEST_PATH, "right")) + 1]
         pairs = zip(followed["start"].tolist(), followed["stop"].tolist(), strict=True)
-        return WarpPath(tuple(pairs), int(self._lengths[longest]))
+        return WarpPath(tuple(pairs), int(lengths[longest]))
 
     def accesses(self) -> GlobalAccesses:
         """The accesses to global memory, as far as they are kept."""

@@ -9,20 +9,11 @@ from recorded_results import Case, OtherCompiler, as_json, compare, recorded
 
 from memlab.kernels.catalog import CATALOG
 
-OPEN_FAULTS = {
-    "run/compact/sm_90": "the modelled latency is 27% above that of the interpreter",
-}
-"""Cases that differ from the record for a reason that is not found yet."""
 
-
-def _marks(case: Case) -> list[pytest.MarkDecorator]:
-    marks = [pytest.mark.slow] if case.slow else []
-    if case.name in OPEN_FAULTS:
-        marks.append(pytest.mark.xfail(reason=OPEN_FAULTS[case.name], strict=True))
-    return marks
-
-
-@pytest.mark.parametrize("case", [pytest.param(c, id=c.name, marks=_marks(c)) for c in CASES])
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param(c, id=c.name, marks=[pytest.mark.slow] if c.slow else []) for c in CASES],
+)
 def test_a_case_gives_what_was_recorded(case: Case) -> None:
     before = recorded(case.file).get(case.name)
     assert before is not None, "not recorded: run python -m tests.recorded"
