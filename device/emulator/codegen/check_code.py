@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from llvmlite import ir
 
@@ -25,8 +26,10 @@ from memlab.device.emulator.codegen.check_layout import (
     VOLATILE,
     WARP_BITS,
 )
+from memlab.device.emulator.codegen.compiled import compiled
 from memlab.device.emulator.codegen.flow import bit_loop, counted_loop
-from memlab.device.emulator.codegen.layout import CONTEXT, field_pointer
+from memlab.device.emulator.codegen.layout import CONTEXT, Context, field_pointer
+from memlab.device.emulator.codegen.records import Pointer, Word
 from memlab.device.emulator.codegen.runtime_parts import (
     I1,
     I8,
@@ -691,3 +694,9 @@ def _add_must_report(module: ir.Module) -> None:
 
 CHECK_FUNCTIONS = ("must_report",)
 """The functions that other code calls."""
+
+
+@compiled
+def must_report(context: Context, check: Pointer[Any], mask: Pointer[Word]) -> int:
+    """Whether the tools must look at an instruction that lanes are about to execute."""
+    raise NotImplementedError("its code is written by `add_check_functions`")

@@ -7,10 +7,25 @@ from code under construction.
 
 from __future__ import annotations
 
+from typing import Annotated, Any
+
 import numpy as np
 from llvmlite import ir
 
-from memlab.device.properties import LINE_BYTES, WARP_SIZE
+from memlab.device.emulator.codegen.records import (
+    Address,
+    Byte,
+    Half,
+    Int32,
+    Lanes,
+    NarrowLanes,
+    Pointer,
+    Record,
+    Word,
+    dtype_of,
+)
+from memlab.device.emulator.isa.values import S64, U16, Value
+from memlab.device.properties import LINE_BYTES
 
 POINTER = "u8"
 """A host address."""
@@ -21,44 +36,28 @@ SPACES = ("global", "shared", "local", "const", "param", "param::func", "generic
 SITE_KINDS = ("load", "store", "atomic")
 """Kinds of memory instructions by their number in `SITE`; a reduction is an atomic."""
 
-SEGMENT = np.dtype(
-    [
-        ("base", POINTER),  # of the byte at address 0
-        ("size", "i8"),  # bytes that a lane may access
-        ("block_bytes", "i8"),  # distance between the parts of two blocks (shared memory)
-        ("lane_bytes", "i8"),  # distance between the parts of two lanes (local memory)
-        ("read_only", "i8"),
-    ]
-)
-"""A state space of the running blocks, but for global memory, whose bounds are in `ARRAY`.
 
-A lane may access fewer than 2^30 bytes of it."""
+class Segment(Record):
+    """A state space of the running blocks, but for global memory, whose bounds are in `Array`.
 
-ARRAY = np.dtype(
-    [
-        ("start", "i8"),  # address of the first byte
-        ("end", "i8"),  # behind the last byte
-        ("loaded", "i8"),  # whether a load has read from it
-        ("stored", "i8"),  # whether a store, or an atomic operation, has written to it
-    ]
-)
-"""An array in global memory."""
+    A lane may access fewer than 2^30 bytes of it.
+    """
 
-SITE = np.dtype(
-    [
-        ("index", "i8"),  # of the instruction in the program
-        ("offset", "i8"),  # added to each address, in bytes
-        ("kind", "i4"),
-        ("space", "i4"),
-        ("element_bytes", "i4"),  # 1, 2, 4, 8 or 16
-        ("vector", "i4"),  # elements per lane
-        ("size", "i4"),  # bytes per lane
-        ("counted_bytes", "i4"),  # see `DecodedInstruction.counted_bytes`
-        ("pattern", POINTER),  # the pattern that `resolve` found last for this site; 0 at first
-        ("array", "i8"),  # index of the array in global memory that was accessed last
-    ]
-)
-"""A memory instruction of a program."""
+    base: Address  # of the byte at address 0
+    size: int  # bytes that a lane may access
+    block_bytes: int  # distance between the parts of two blocks (shared memory)
+    lane_bytes: int  # distance between the parts of two lanes (local memory)
+    read_only: int
+
+
+class Array(Record):
+    """An array in global memory."""
+
+    start: int  # address of the first byte
+    end: int  # behind the last byte
+    loaded: int  # whether a load has read from it
+    stored: int  # whether a store, or an atomic operation, has written to it
+
 
 COUNTERS = ("requests", "sectors", "wavefronts", "excessive", "addresses", "", "", "")
 """The columns of the counters of memory instructions: 64-bit integers, a row per instruction.
@@ -66,8 +65,10 @@ COUNTERS = ("requests", "sectors", "wavefronts", "excessive", "addresses", "", "
 As in `Tally`, but that `addresses` are the distinct addresses of accesses to global memory, summed
 over warps."""
 
-COST = np.dtype(("u2", len(COUNTERS)))
-"""What one warp adds to `COUNTERS`."""
+Counts = Annotated[Value, (S64, len(COUNTERS))]
+"""A row of the counters."""
+Cost = Annotated[Value, (U16, len(COUNTERS))]
+"""What one warp adds to the counters."""
 
 _WORD_ALIGNMENTS = 4  # a bank of shared memory and an interleaved word of local memory have 4 bytes
 FIRST_COST = {
@@ -91,207 +92,232 @@ MOST_PATTERNS = 1024
 IRREGULAR = -(1 << 62)
 """The stride of a pattern that has none."""
 
-PATTERN = np.dtype(
-    [
-        ("relative", "i4", WARP_SIZE),  # addresses less that of the first active lane; 0 where a
-        #                                 lane is inactive
-        ("mask", "u4"),  # active lanes; 0 where the entry is empty
-        ("ored", "u4"),  # bitwise or of `relative`
-        ("version", "i8"),  # a number that no other pattern has had
-        ("low", "i8"),  # least of `relative`
-        ("high", "i8"),  # greatest of `relative`
-        ("stride", "i8"),  # bytes between neighbouring lanes where it is the same for all active
-        #                    lanes, else IRREGULAR; 0 for a single lane
-        ("known", "u1", COSTS),  # which costs have been computed
-        ("costs", COST, COSTS),  # see FIRST_COST
-    ],
-    align=True,
-)
-"""The addresses of a warp relative to its first active lane, with their costs, computed once."""
 
-ADDRESSES = np.dtype(
-    [
-        ("address", "i8", WARP_SIZE),  # as the register holds them; filled in before `resolve`
-        ("mask", "i8"),  # active lanes
-        ("warp", "i8"),
-        ("space", "i8"),  # where all active lanes lie; generic if they lie in several spaces
-        ("first", "i8"),  # address of the first active lane in that space
-        ("low", "i8"),  # least address of an active lane in that space
-        ("high", "i8"),
-        ("base", POINTER),  # host address of the byte at address 0 of that space for this warp
-        ("pattern", POINTER),  # 0 where lanes lie in several spaces or far apart
-        ("version", "i8"),  # of the pattern, whose place another may have taken since
-    ]
-)
-"""The addresses that a register holds in the lanes of a warp, resolved for several instructions.
+class Pattern(Record):
+    """The addresses of a warp relative to its first active lane, with their costs."""
 
-These instructions access one state space, which may be generic, each with its own offset."""
+    relative: NarrowLanes  # addresses less that of the first active lane; 0 where one is inactive
+    mask: Word  # active lanes; 0 where the entry is empty
+    ored: Word  # bitwise or of `relative`
+    version: int  # a number that no other pattern has had
+    low: int  # least of `relative`
+    high: int  # greatest of `relative`
+    stride: int  # bytes between neighbouring lanes where it is the same for all active lanes, else
+    #              IRREGULAR; 0 for a single lane
+    known: Annotated[Pointer[Byte], COSTS]  # which costs have been computed
+    costs: Annotated[Pointer[Cost], COSTS]  # see FIRST_COST
 
-FAULT = np.dtype(
-    [
-        ("index", "i8"),  # of the instruction; -1 for no fault
-        ("warp", "i8"),
-        ("space", "i8"),  # where the access went; never generic
-        ("mask", "i8"),
-        ("address", "i8", WARP_SIZE),  # with the offset, in that space
-    ]
-)
-"""The first access at fault: that of the first instruction, and there of the first warp."""
 
-BOUNDS = np.dtype(
-    [
-        ("register", "i8"),  # where it lies in a frame
-        ("bytes", "i8"),  # of a lane; 0 for a predicate, whose lanes must equal `low`
-        ("low", POINTER),  # the least value by lane, as raw bits; a word per warp for a predicate
-        ("span", POINTER),  # the greatest value less the least one
-    ]
-)
-"""The values that a register may have: (value - low) modulo its width is `span` at most."""
+class Site(Record):
+    """A memory instruction of a program."""
 
-CONDITIONS = np.dtype(
-    [
-        ("lanes", POINTER),  # u32 per warp: no other lanes take part
-        ("bounds", POINTER),  # BOUNDS records of registers
-        ("count", "i8"),  # how many
-    ]
-)
-"""When Python need not look at an instruction."""
+    index: int  # of the instruction in the program
+    offset: int  # added to each address, in bytes
+    kind: Int32
+    space: Int32
+    element_bytes: Int32  # 1, 2, 4, 8 or 16
+    vector: Int32  # elements per lane
+    size: Int32  # bytes per lane
+    counted_bytes: Int32  # see `DecodedInstruction.counted_bytes`
+    pattern: Pointer[Pattern]  # the one that `resolve` found last for this site; null at first
+    array: int  # index of the array in global memory that was accessed last
+
+
+class Addresses(Record):
+    """The addresses that a register holds in the lanes of a warp, resolved for some instructions.
+
+    These instructions access one state space, which may be generic, each with its own offset.
+    """
+
+    address: Lanes  # as the register holds them; filled in before `resolve`
+    mask: int  # active lanes
+    warp: int
+    space: int  # where all active lanes lie; generic if they lie in several spaces
+    first: int  # address of the first active lane in that space
+    low: int  # least address of an active lane in that space
+    high: int
+    base: Address  # host address of the byte at address 0 of that space for this warp
+    pattern: Pointer[Pattern]  # null where lanes lie in several spaces or far apart
+    version: int  # of the pattern, whose place another may have taken since
+
+
+class Fault(Record):
+    """The first access at fault: that of the first instruction, and there of the first warp."""
+
+    index: int  # of the instruction; -1 for none
+    warp: int
+    space: int  # where the access went; never generic
+    mask: int
+    address: Lanes  # with the offset, in that space
+
+
+class Bounds(Record):
+    """The values that a register may have: (value - low) modulo its width is `span` at most."""
+
+    register: int  # where it lies in a frame
+    bytes: int  # of a lane; 0 for a predicate, whose lanes must equal `low`
+    low: Pointer[Word]  # the least value by lane, as raw bits; a word per warp for a predicate
+    span: Pointer[Word]  # the greatest value less the least one
+
+
+class Conditions(Record):
+    """When Python need not look at an instruction."""
+
+    lanes: Pointer[Word]  # per warp: no other lanes take part
+    bounds: Pointer[Bounds]  # of registers
+    count: int  # how many
+
 
 STRETCH_KINDS = ("code", "branch", "exit", "barrier", "python", "end")
-"""What lies at a slot, by number in `STRETCH`: code to run, an instruction of control, one that
+"""What lies at a slot, by number in `Stretch`: code to run, an instruction of control, one that
 Python executes, or the program's end."""
 
-STRETCH = np.dtype(
-    [
-        ("code", POINTER),  # 0 for none
-        ("start", "i8"),  # first instruction
-        ("stop", "i8"),  # behind the last one
-        ("next", "i8"),  # the slot at `stop`
-        ("target", "i8"),  # the slot of a branch's target
-        ("kind", "i8"),
-        ("guard", "i8"),  # where the guard of the first instruction lies in a frame; -1 for none
-        ("negated", "i8"),
-        ("order", "i8"),  # place in the order in which groups run
-        ("clock", "i8"),  # what it adds to the clock
-        ("waits", "i8"),  # whether it is a collective that waits for the members of its mask
-        ("polls", "i8"),  # whether a branch closes a loop that polls memory
-        ("conditions", POINTER),  # a CONDITIONS record: when code runs that Python executes; or 0
-        ("check", POINTER),  # of its one instruction, before it is executed: see `check_code`
-    ]
+
+class Slot(Record):
+    """A slot: a place in the program where groups of lanes may be."""
+
+    code: Address  # 0 for none
+    start: int  # first instruction
+    stop: int  # behind the last one
+    next: int  # the slot at `stop`
+    target: int  # the slot of a branch's target
+    kind: int
+    guard: int  # where the guard of the first instruction lies in a frame; -1 for none
+    negated: int
+    order: int  # place in the order in which groups run
+    clock: int  # what it adds to the clock
+    waits: int  # whether it is a collective that waits for the members of its mask
+    polls: int  # whether a branch closes a loop that polls memory
+    conditions: Pointer[Conditions]  # when code runs that Python executes; or null
+    check: Pointer[Any]  # of its one instruction, before it is executed: see `check_code`; or null
+
+
+class Event(Record):
+    """An execution of an instruction by a group of lanes that accessed global memory."""
+
+    run: int
+    index: int
+
+
+class Access(Record):
+    """The part of a warp in an event."""
+
+    base: int  # address of the first active lane without the instruction's offset, rounded down to
+    #            its sector
+    event: Int32  # number of its event
+    sectors: Int32  # where its distinct sectors begin: ascending, counted from the line of the
+    #                 first lane's address
+    warp: Half
+    count: Half  # how many sectors
+
+
+class LastAccess(Record):
+    """What was recorded last of an instruction."""
+
+    run: int  # 0 at first
+    event: int
+    sectors: int
+    count: int
+    version: int  # of the pattern of its addresses
+    moved: int  # bytes from the line of the first lane's address to where it accesses
+
+
+class Range(Record):
+    """Instructions that warps executed one behind the other; a bit per warp of the first block."""
+
+    start: int
+    stop: int
+    warps: int
+
+
+class Groups(Record):
+    """Groups of lanes that do not run, at most one per slot."""
+
+    masks: Pointer[Word]  # per warp, a row per slot
+    present: Pointer[int]  # per slot: whether there is a group
+    slots: Pointer[int]  # the slots with a group, in any order
+    count: int  # how many
+
+
+class Context(Record):
+    """All that the machine code needs to run a chunk of blocks."""
+
+    # --- The running blocks
+    frames: Address  # registers: `frame_bytes` per warp
+    frame_bytes: int
+    warps: int
+    warps_per_block: int
+    clock: int  # what %clock64 reads next
+    steps: int  # instructions of the program
+    # --- Memory
+    segments: Annotated[Pointer[Segment], len(SPACES) - 1]
+    arrays: Pointer[Array]  # by ascending address
+    array_count: int
+    units_written: Pointer[
+        Half
+    ]  # per unit of global memory, from GLOBAL_BASE on: the `writer` that
+    #                               stored to it last, or 0
+    writer: int  # number of these blocks as writers, from 1
+    first_writer: int  # the lowest number of those that run at the same time
+    conflict: int  # whether another one of these has written to a unit
+    unit_shift: int  # binary logarithm of the bytes of a unit
+    sites: Pointer[Site]
+    variables: Pointer[int]  # addresses of the program's variables in global memory
+    counters: Pointer[Counts]  # one per instruction
+    patterns: Pointer[Pattern]  # MOST_PATTERNS entries
+    version: int  # of the pattern that was found last
+    lanes_off: Pointer[int]  # per instruction: lanes that its guard switched off
+    fault: Fault
+    run: int  # number of the stretch's execution: later ones have higher numbers
+    # --- The trace of accesses to global memory: see `trace_code`
+    events: Pointer[Event]  # null where nothing is recorded
+    event_count: int  # events so far, recorded or not
+    event_limit: int  # how many fit
+    accesses: Pointer[Access]
+    access_count: int
+    access_limit: int  # 0 once something did not fit
+    sectors: Pointer[Int32]  # distinct sectors of accesses, see `Access`
+    sector_count: int
+    sector_limit: int
+    last_accesses: Pointer[LastAccess]  # one per instruction
+    # --- Scheduling: see `schedule_code`
+    slot: int  # where the running group is
+    limit: int  # the slot where it must stop, since another group has to run; -1 for none
+    mask: Pointer[Word]  # its lanes, per warp
+    lanes_running: int  # how many lanes it has
+    warps_running: int
+    live: Pointer[Word]  # lanes that have not exited, per warp
+    lanes_live: int
+    taken: Pointer[Word]  # lanes whose guard holds at the current branch, per warp
+    ready: Groups
+    parked: Groups  # those that wait at a barrier
+    stretches: Pointer[Slot]  # one per slot
+    order_starts: Pointer[int]  # slots of basic blocks where `BasicBlockOrder` is needed
+    order_count: int  # how many; 0 where groups run in the order of slots
+    opens_barriers: int  # whether all barriers open when no group can run
+    others_wait: int  # whether groups wait that only Python knows
+    asks_python: int  # whether Python must execute the instruction of the current slot
+    has_arrived: int  # whether the group may execute a collective with lanes missing
+    work_left: int  # warps times stretches until control returns to Python
+    lanes_change: Pointer[int]  # per instruction and the end: lanes more than before it
+    warps_change: Pointer[int]
+    # --- The path of the first block's warps: ranges of instructions that they executed
+    path: Pointer[Range]  # null where none is recorded
+    path_count: int
+    path_limit: int  # how many fit
+    path_continues: int  # whether the next range continues the last one
+    path_lengths: Pointer[int]  # per warp of the first block: instructions of its path
+
+
+SEGMENT, ARRAY, PATTERN, SITE, ADDRESSES, BOUNDS, CONDITIONS, STRETCH = map(
+    dtype_of, (Segment, Array, Pattern, Site, Addresses, Bounds, Conditions, Slot)
 )
-"""A slot: a place in the program where groups of lanes may be."""
-
-EVENT = np.dtype([("run", "i8"), ("index", "i8")])
-"""An execution of an instruction by a group of lanes that accessed global memory."""
-
-ACCESS = np.dtype(
-    [
-        ("base", "i8"),  # address of the first active lane without the instruction's offset,
-        #                  rounded down to its sector
-        ("event", "i4"),  # number of its event
-        ("sectors", "i4"),  # where its distinct sectors begin: ascending, counted from the line of
-        #                     the first lane's address
-        ("warp", "u2"),
-        ("count", "u2"),  # how many sectors
-    ],
-    align=True,
+EVENT, ACCESS, LAST_ACCESS, RANGE, GROUPS, CONTEXT, FAULT = map(
+    dtype_of, (Event, Access, LastAccess, Range, Groups, Context, Fault)
 )
-"""The part of a warp in an event."""
-
-LAST_ACCESS = np.dtype(
-    [
-        ("run", "i8"),  # 0 at first
-        ("event", "i8"),
-        ("sectors", "i8"),
-        ("count", "i8"),
-        ("version", "i8"),  # of the pattern of its addresses
-        ("moved", "i8"),  # bytes from the line of the first lane's address to where it accesses
-    ]
-)
-"""What was recorded last of an instruction."""
-
-RANGE = np.dtype([("start", "i8"), ("stop", "i8"), ("warps", "i8")])
-"""Instructions that warps executed one behind the other; a bit per warp of the first block."""
-
-GROUPS = np.dtype(
-    [
-        ("masks", POINTER),  # u32 per warp, a row per slot
-        ("present", POINTER),  # i64 per slot: whether there is a group
-        ("slots", POINTER),  # i64: the slots with a group, in any order
-        ("count", "i8"),  # how many
-    ]
-)
-"""Groups of lanes that do not run, at most one per slot."""
-
-CONTEXT = np.dtype(
-    [
-        # --- The running blocks
-        ("frames", POINTER),  # registers: `frame_bytes` per warp
-        ("frame_bytes", "i8"),
-        ("warps", "i8"),
-        ("warps_per_block", "i8"),
-        ("clock", "i8"),  # what %clock64 reads next
-        ("steps", "i8"),  # instructions of the program
-        # --- Memory
-        ("segments", SEGMENT, len(SPACES) - 1),
-        ("arrays", POINTER),  # ARRAY records by ascending address
-        ("array_count", "i8"),
-        ("units_written", POINTER),  # u16 per unit of global memory, from GLOBAL_BASE on: the
-        #                              `writer` that stored to it last, or 0
-        ("writer", "i8"),  # number of these blocks as writers, from 1
-        ("first_writer", "i8"),  # the lowest number of those that run at the same time
-        ("conflict", "i8"),  # whether another one of these has written to a unit
-        ("unit_shift", "i8"),  # binary logarithm of the bytes of a unit
-        ("sites", POINTER),  # SITE records
-        ("variables", POINTER),  # i64: addresses of the program's variables in global memory
-        ("counters", POINTER),  # COUNTERS rows, one per instruction
-        ("patterns", POINTER),  # MOST_PATTERNS entries of PATTERN
-        ("version", "i8"),  # of the pattern that was found last
-        ("lanes_off", POINTER),  # i64 per instruction: lanes that its guard switched off
-        ("fault", FAULT),
-        ("run", "i8"),  # number of the stretch's execution: later ones have higher numbers
-        # --- The trace of accesses to global memory: see `trace_code`
-        ("events", POINTER),  # EVENT records; 0 where nothing is recorded
-        ("event_count", "i8"),  # events so far, recorded or not
-        ("event_limit", "i8"),  # how many fit
-        ("accesses", POINTER),  # ACCESS records
-        ("access_count", "i8"),
-        ("access_limit", "i8"),  # 0 once something did not fit
-        ("sectors", POINTER),  # i32: distinct sectors of accesses, see ACCESS
-        ("sector_count", "i8"),
-        ("sector_limit", "i8"),
-        ("last_accesses", POINTER),  # LAST_ACCESS records, one per instruction
-        # --- Scheduling: see `schedule_code`
-        ("slot", "i8"),  # where the running group is
-        ("limit", "i8"),  # the slot where it must stop, since another group has to run; -1 for none
-        ("mask", POINTER),  # its lanes: u32 per warp
-        ("lanes_running", "i8"),  # how many lanes it has
-        ("warps_running", "i8"),
-        ("live", POINTER),  # lanes that have not exited: u32 per warp
-        ("lanes_live", "i8"),
-        ("taken", POINTER),  # lanes whose guard holds at the current branch: u32 per warp
-        ("ready", GROUPS),
-        ("parked", GROUPS),  # those that wait at a barrier
-        ("stretches", POINTER),  # STRETCH records, one per slot
-        ("order_starts", POINTER),  # i64: slots of basic blocks where `BasicBlockOrder` is needed
-        ("order_count", "i8"),  # how many; 0 where groups run in the order of slots
-        ("opens_barriers", "i8"),  # whether all barriers open when no group can run
-        ("others_wait", "i8"),  # whether groups wait that only Python knows
-        ("asks_python", "i8"),  # whether Python must execute the instruction of the current slot
-        ("has_arrived", "i8"),  # whether the group may execute a collective with lanes missing
-        ("work_left", "i8"),  # warps times stretches until control returns to Python
-        ("lanes_change", POINTER),  # i64 per instruction and the end: lanes more than before it
-        ("warps_change", POINTER),
-        # --- The path of the first block's warps: ranges of instructions that they executed
-        ("path", POINTER),  # RANGE records; 0 where none is recorded
-        ("path_count", "i8"),
-        ("path_limit", "i8"),  # how many fit
-        ("path_continues", "i8"),  # whether the next range continues the last one
-        ("path_lengths", POINTER),  # i64 per warp of the first block: instructions of its path
-    ],
-    align=True,
-)
-"""All that the machine code needs to run a chunk of blocks."""
+"""The records as NumPy's structured types."""
+COST = np.dtype(("u2", len(COUNTERS)))
+"""A `Cost` for NumPy."""
 
 _I64, _BYTE = ir.IntType(64), ir.IntType(8)
 _WIDTHS = {"i8": 64, "u8": 64, "i4": 32, "u4": 32}

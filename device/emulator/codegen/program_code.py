@@ -19,7 +19,7 @@ from memlab.device.emulator.codegen.frame import FrameLayout, lay_out_frame
 from memlab.device.emulator.codegen.layout import SITE, SITE_KINDS, SPACES, STRETCH, STRETCH_KINDS
 from memlab.device.emulator.codegen.llvm import Library, compile_module, describe_target
 from memlab.device.emulator.codegen.memory_code import MEMORY_FUNCTIONS, add_memory_functions
-from memlab.device.emulator.codegen.schedule_code import SCHEDULE_FUNCTIONS, add_schedule_functions
+from memlab.device.emulator.codegen.schedule_code import SCHEDULE
 from memlab.device.emulator.codegen.scoreboard_code import (
     SCOREBOARD_FUNCTIONS,
     add_scoreboard_function,
@@ -148,14 +148,20 @@ def _load(program: Program, watched: Collection[int], source: Sequence[str]) -> 
 @cache
 def runtime() -> Library:
     """The code that all programs share: memory accesses, scheduling, and the scoreboard."""
-    names = (*MEMORY_FUNCTIONS, *CHECK_FUNCTIONS, *SCHEDULE_FUNCTIONS, *SCOREBOARD_FUNCTIONS)
+    names = (
+        *MEMORY_FUNCTIONS,
+        *CHECK_FUNCTIONS,
+        *(f.name for f in SCHEDULE),
+        *SCOREBOARD_FUNCTIONS,
+    )
     key = hash_groups([(_engine_digest(), describe_target(), "runtime")])
     code = _cached(key)
     if code is None:
         module = ir.Module("memlab_runtime")
         add_memory_functions(module)
         add_check_functions(module)
-        add_schedule_functions(module)
+        for function in SCHEDULE:
+            function.declared(module)
         add_scoreboard_function(module)
         code = compile_module(module)
         store_parts(key, [code])
