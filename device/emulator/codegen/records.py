@@ -262,14 +262,14 @@ class Record:
 
 
 @cache
-def fields_of(record: type[Any]) -> Mapping[str, Item]:
+def fields_of(record: Any) -> Mapping[str, Item]:
     """The fields of a record."""
     hints = inspect.get_annotations(record, eval_str=True)
     return {name: item_of(hint) for name, hint in hints.items()}
 
 
 @cache
-def dtype_of(record: type[Any]) -> np.dtype[np.void]:
+def dtype_of(record: Any) -> np.dtype[np.void]:
     """The NumPy type of a record, laid out as by C."""
     fields = [(name, field_of(item)) for name, item in fields_of(record).items()]
     return np.dtype(fields, align=True)
