@@ -31,7 +31,7 @@ from memlab.device.emulator.codegen.layout import (
     SPACES,
 )
 from memlab.device.emulator.codegen.llvm import Library, compile_module
-from memlab.device.emulator.codegen.memory_code import MEMORY_FUNCTIONS, add_memory_functions
+from memlab.device.emulator.codegen.memory_code import MEMORY
 from memlab.device.emulator.isa.address_space import GLOBAL_BASE, WINDOW_BYTES, WINDOWS
 from memlab.device.properties import WARP_SIZE
 from tests.reference.access_costs import count_local, count_sectors, count_wavefronts
@@ -299,12 +299,23 @@ def _at(array: NDArray[Any]) -> int:
 def functions() -> dict[str, Any]:
     """The compiled functions by name."""
     module = ir.Module()
-    add_memory_functions(module)
-    library = Library(compile_module(module), MEMORY_FUNCTIONS)
+    from memlab.device.emulator.codegen.program_code import (
+        add_mark_functions,
+        add_pattern_functions,
+        add_trace_functions,
+    )
+
+    add_pattern_functions(module)
+    add_trace_functions(module)
+    add_mark_functions(module)
+    for function in MEMORY:
+        function.declared(module)
+    names = [function.name for function in MEMORY]
+    library = Library(compile_module(module), names)
     pointer, i32, i64 = ctypes.c_void_p, ctypes.c_uint32, ctypes.c_int64
     types: dict[str, tuple[Any, ...]] = {"resolve": (None, pointer, pointer, pointer, i32, i64)}
-    for name in MEMORY_FUNCTIONS[1:]:
+    for name in names[1:]:
         types[name] = (ctypes.c_int32, pointer, pointer, pointer, i32, pointer)
-    found = {name: library.function(name, *types[name]) for name in MEMORY_FUNCTIONS}
+    found = {name: library.function(name, *types[name]) for name in names}
     found["library"] = library
     return found

@@ -25,7 +25,7 @@ import operator
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache, partial, reduce
 from typing import Any, Generic, TypeVar, overload
 
 from llvmlite import ir
@@ -52,13 +52,28 @@ from memlab.device.emulator.isa.values import PRED, S64, Value, maximum, minimum
 F = TypeVar("F", bound=Callable[..., Any])
 _I64 = ir.IntType(64)
 
+
+def _is_among(value: Any, others: Any) -> Any:
+    if not isinstance(value, Value):
+        return value in others
+    return reduce(operator.or_, (value == other for other in others))
+
+
+def _divided(name: str, operate: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
+    if not isinstance(a, Value):
+        if not isinstance(b, Value):
+            return operate(a, b)
+        a = b.like(a)
+    return Value(a.builder, getattr(a.builder, name)(a.ir, a.like(b).ir), a.type)
+
+
 _OPERATORS: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
     ast.Div: operator.truediv,
-    ast.FloorDiv: lambda a, b: _divided("udiv", operator.floordiv, a, b),
-    ast.Mod: lambda a, b: _divided("urem", operator.mod, a, b),
+    ast.FloorDiv: partial(_divided, "udiv", operator.floordiv),
+    ast.Mod: partial(_divided, "urem", operator.mod),
     ast.BitAnd: operator.and_,
     ast.BitOr: operator.or_,
     ast.BitXor: operator.xor,
@@ -72,7 +87,7 @@ _OPERATORS: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.GtE: operator.ge,
     ast.Is: operator.is_,
     ast.IsNot: operator.is_not,
-    ast.In: lambda a, b: a in b,
+    ast.In: _is_among,
 }
 
 
@@ -561,14 +576,6 @@ def _operate(operation: ast.AST, left: Any, right: Any) -> Any:
             for value in (left, right)
         )
     return _OPERATORS[type(operation)](left, right)
-
-
-def _divided(name: str, operate: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
-    if not isinstance(a, Value):
-        if not isinstance(b, Value):
-            return operate(a, b)
-        a = b.like(a)
-    return Value(a.builder, getattr(a.builder, name)(a.ir, a.like(b).ir), a.type)
 
 
 @cache

@@ -98,11 +98,11 @@ def shuffle(values: Value, places: Callable[[int], int]) -> Value:
     return Value(builder(), pick(values.ir, order), values.type)
 
 
-def pick(vector: ir.Value, order: Sequence[int]) -> ir.Value:
-    """A vector of the items of another one, in an order."""
+def pick(vector: ir.Value, order: Sequence[int], behind: ir.Value | None = None) -> ir.Value:
+    """A vector of the items of another one, or of two of a length, in an order."""
     index = ir.IntType(32)
     places = ir.Constant(ir.VectorType(index, len(order)), [index(place) for place in order])
-    return builder().shuffle_vector(vector, vector, places)
+    return builder().shuffle_vector(vector, vector if behind is None else behind, places)
 
 
 def fill_bytes(start: Pointer[Any], count: int, value: int = 0) -> None:

@@ -18,7 +18,8 @@ from memlab.device.emulator.codegen.check_code import CHECK_FUNCTIONS, add_check
 from memlab.device.emulator.codegen.frame import FrameLayout, lay_out_frame
 from memlab.device.emulator.codegen.layout import SITE, SITE_KINDS, SPACES, STRETCH, STRETCH_KINDS
 from memlab.device.emulator.codegen.llvm import Library, compile_module, describe_target
-from memlab.device.emulator.codegen.memory_code import MEMORY_FUNCTIONS, add_memory_functions
+from memlab.device.emulator.codegen.memory_code import MEMORY
+from memlab.device.emulator.codegen.pattern_code import add_pattern_functions
 from memlab.device.emulator.codegen.schedule_code import SCHEDULE
 from memlab.device.emulator.codegen.scoreboard_code import (
     SCOREBOARD_FUNCTIONS,
@@ -36,6 +37,8 @@ from memlab.device.emulator.codegen.stretches import (
     reads_clock,
     waits_for_members,
 )
+from memlab.device.emulator.codegen.trace_code import add_trace_functions
+from memlab.device.emulator.codegen.use_code import add_mark_functions
 from memlab.device.emulator.program.polling_loops import PollingLoop, find_polling_loops
 from memlab.device.emulator.program.program import DecodedInstruction, Program
 from memlab.device.emulator.ptx.parser import TYPE_BYTES, Address
@@ -149,7 +152,7 @@ def _load(program: Program, watched: Collection[int], source: Sequence[str]) -> 
 def runtime() -> Library:
     """The code that all programs share: memory accesses, scheduling, and the scoreboard."""
     names = (
-        *MEMORY_FUNCTIONS,
+        *(f.name for f in MEMORY),
         *CHECK_FUNCTIONS,
         *(f.name for f in SCHEDULE),
         *SCOREBOARD_FUNCTIONS,
@@ -158,7 +161,11 @@ def runtime() -> Library:
     code = _cached(key)
     if code is None:
         module = ir.Module("memlab_runtime")
-        add_memory_functions(module)
+        add_pattern_functions(module)
+        add_trace_functions(module)
+        add_mark_functions(module)
+        for function in MEMORY:
+            function.declared(module)
         add_check_functions(module)
         for function in SCHEDULE:
             function.declared(module)

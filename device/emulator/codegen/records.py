@@ -128,7 +128,7 @@ class Nested:
         record: Its class.
     """
 
-    record: type[Record]
+    record: Any
 
 
 @dataclass(frozen=True)
@@ -300,6 +300,11 @@ def _field(record: Reference, name: str) -> tuple[Item, ir.Value]:
     return fields_of(record._record)[name], place
 
 
+def field_pointer(record: Any, name: str, target: Any) -> Pointer[Any]:
+    """A pointer to a field of a record, to see its items one by one."""
+    return Pointer(_field(record, name)[1], target)
+
+
 class Pointer(Generic[T]):
     """A pointer to items that follow one another.
 
@@ -340,8 +345,9 @@ def start_of(value: Pointer[Any] | Reference) -> ir.Value:
 
 
 def pointer_to(address: int, target: Any) -> Pointer[Any]:
-    """A pointer from a host address."""
-    return Pointer(raw_value(PointerTo(target), address), target)
+    """A pointer from a host address; 0 gives the null pointer."""
+    known = address if isinstance(address, Value) else number(address)
+    return Pointer(raw_value(PointerTo(target), known), target)
 
 
 def room(target: Any, count: int = 1) -> Pointer[Any]:

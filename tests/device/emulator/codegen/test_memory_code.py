@@ -97,7 +97,8 @@ def _addresses(random: np.random.Generator, site: Site) -> Ints:
 
 
 def _some_site(random: np.random.Generator, kind: str) -> Site:
-    element_bytes, vector = SHAPES[random.integers(len(SHAPES))]
+    shape = SHAPES[random.integers(len(SHAPES))]
+    element_bytes, vector = shape.bytes, shape.vector
     offset = int(random.integers(-4, 64)) * element_bytes
     if random.random() < 0.05:
         offset = _EXTREMES[random.integers(len(_EXTREMES))]
