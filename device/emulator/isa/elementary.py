@@ -9,22 +9,11 @@ coefficients, ascending: polynomials through the Chebyshev nodes of the interval
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Sequence
 from itertools import pairwise
 
-from memlab.device.emulator.isa.values import (
-    F64,
-    S64,
-    U32,
-    U64,
-    Value,
-    absolute,
-    copy_sign,
-    float_bits,
-    fused_multiply_add,
-    square_root,
-    where,
-)
+from memlab.device.emulator.isa.values import F64, S64, U32, U64, Value, fma, where
 
 EXP2_MINUS_ONE = (
     0.6931471805599462,
@@ -80,58 +69,58 @@ def exp2(x: Value) -> Value:
     """`2^x`; an exponent beyond 200 counts as 200."""
     x = where(x > 200, 200.0, where(x < -200, -200.0, x))
     power, part = _exp2_parts(x)
-    return fused_multiply_add(part, power, power)
+    return fma(part, power, power)
 
 
 def tanh(x: Value) -> Value:
     """The hyperbolic tangent, from `e^2x - 1`; beyond 20 it counts as 1."""
-    size = absolute(x)
+    size = abs(x)
     power, part = _exp2_parts(where(size > 20, 20.0, size) * (2 / math.log(2)))
-    grown = fused_multiply_add(part, power, power - 1)
-    return copy_sign(grown / (grown + 2), x)
+    grown = fma(part, power, power - 1)
+    return (grown / (grown + 2)).call("llvm.copysign", x)
 
 
 def _exp2_parts(x: Value) -> tuple[Value, Value]:
     """`2^n` and `2^(x-n) - 1`, where `n` is the integer nearest to `x`."""
     rounded = x + _ROUNDER
     rest = x - (rounded - _ROUNDER)
-    power = ((rounded.bits(S64) << _FRACTION_BITS) + float_bits(1.0)).bits(F64)
+    power = ((rounded.bits(S64) << _FRACTION_BITS) + _float_bits(1.0)).bits(F64)
     return power, rest * _polynomial(EXP2_MINUS_ONE, rest)
 
 
 def log2(x: Value) -> Value:
     """The logarithm to base 2 of what is no subnormal float64."""
     bits = x.bits(S64)
-    exponent = bits - float_bits(math.sqrt(0.5)) >> _FRACTION_BITS
+    exponent = bits - _float_bits(math.sqrt(0.5)) >> _FRACTION_BITS
     number = (bits - (exponent << _FRACTION_BITS)).bits(F64)
     s = (number - 1) / (number + 1)
-    whole = (exponent + float_bits(_ROUNDER)).bits(F64) - _ROUNDER
-    result = fused_multiply_add(s, _polynomial(LOG2, s * s), whole)
+    whole = (exponent + _float_bits(_ROUNDER)).bits(F64) - _ROUNDER
+    result = fma(s, _polynomial(LOG2, s * s), whole)
     outside = where(x == 0, -math.inf, where(x < 0, math.nan, x))
     return where((x > 0) & (x < math.inf), result, outside)
 
 
 def inverse_root(x: Value) -> Value:
     """`1/sqrt(x)`, with a rounding of each."""
-    return 1.0 / square_root(x)
+    return 1.0 / x.call("llvm.sqrt")
 
 
 def sin(x: Value) -> Value:
     """The sine of a float32 given as float64."""
-    quadrant, rest = _reduce(absolute(x))
+    quadrant, rest = _reduce(abs(x))
     return _sine_in_quadrant(quadrant + (x.bits(U64) >> 63 << 1), rest)
 
 
 def cos(x: Value) -> Value:
     """The cosine of a float32 given as float64."""
-    quadrant, rest = _reduce(absolute(x))
+    quadrant, rest = _reduce(abs(x))
     return _sine_in_quadrant(quadrant + 1, rest)
 
 
 def _sine_in_quadrant(quadrant: Value, rest: Value) -> Value:
     square = rest * rest
-    sine = fused_multiply_add(rest * square, _polynomial(SINE, square), rest)
-    cosine = fused_multiply_add(square, _polynomial(COSINE, square), 1.0)
+    sine = fma(rest * square, _polynomial(SINE, square), rest)
+    cosine = fma(square, _polynomial(COSINE, square), 1.0)
     result = where((quadrant & 1) != 0, cosine, sine)
     return where((quadrant & 2) != 0, -result, result)
 
@@ -150,11 +139,11 @@ _TWO_OVER_PI_WORDS = (
 
 def _reduce(x: Value) -> tuple[Value, Value]:
     """The multiple of `pi/2` nearest to a float32 that is not negative, modulo 4, and the rest."""
-    rounded = fused_multiply_add(x, 2 / math.pi, _ROUNDER)
+    rounded = fma(x, 2 / math.pi, _ROUNDER)
     whole = rounded - _ROUNDER
     rest = x
     for part in _HALF_PI:
-        rest = fused_multiply_add(-whole, part, rest)
+        rest = fma(-whole, part, rest)
     quadrant, huge_rest = _reduce_huge(x.bits(U64))
     huge = (x >= _HUGE) & (x < math.inf)
     return where(huge, quadrant, rounded.bits(U64)), where(huge, huge_rest, rest)
@@ -178,9 +167,7 @@ def _reduce_huge(bits: Value) -> tuple[Value, Value]:
     turns = (high << 32) + middle + (low >> 32)  # quarters of a turn, 62 bits after the point
     part = (turns << 2).bits(S64)
     quadrant = (turns >> 62) + (part < 0).to(U64)
-    rest = fused_multiply_add(
-        (low & 0xFFFF_FFFF).bits(S64).to(F64), 2.0**-94, part.to(F64) * 2.0**-64
-    )
+    rest = fma((low & 0xFFFF_FFFF).bits(S64).to(F64), 2.0**-94, part.to(F64) * 2.0**-64)
     return quadrant, rest * _HALF_PI[0]
 
 
@@ -188,5 +175,9 @@ def _polynomial(coefficients: Sequence[float], x: Value) -> Value:
     """A polynomial by Horner's scheme."""
     *others, result = map(x.constant, coefficients)
     for coefficient in reversed(others):
-        result = fused_multiply_add(result, x, coefficient)
+        result = fma(result, x, coefficient)
     return result
+
+
+def _float_bits(number: float) -> int:
+    return int(struct.unpack("<Q", struct.pack("<d", number))[0])

@@ -5,7 +5,6 @@ The definitions are those of the PTX ISA, chapters 9.7.1, 9.7.2 and 9.7.8.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 
 from memlab.device.emulator.isa.values import (
@@ -14,13 +13,10 @@ from memlab.device.emulator.isa.values import (
     PRED,
     S32,
     U8,
-    U16,
     U32,
     ElementType,
-    Lowering,
-    Number,
     Value,
-    absolute,
+    element_type,
     known_bits,
     maximum,
     minimum,
@@ -43,10 +39,11 @@ def multiply_high(a: Value, b: Value) -> Value:
     return (multiply_wide(a, b) >> a.type.bits).to(a.type)
 
 
-def multiply_24(a: Value, b: Value, half: str) -> Value:
-    """The low or high 32 of the 48 bits that the product of the low 24 bits has."""
+def multiply_24(half: str, kind: str, a: Value, b: Value, *added: Value) -> Value:
+    """`mul24`, `mad24`: the low or high 32 of the 48 bits of the product of the low 24 bits."""
     x, y = ((value << 8) >> 8 for value in (a, b))
-    return x * y if half == "lo" else (multiply_wide(x, y) >> 16).to(a.type)
+    product = x * y if half == "lo" else (multiply_wide(x, y) >> 16).to(a.type)
+    return sum(added, product)
 
 
 def absolute_difference(a: Value, b: Value) -> Value:
@@ -61,7 +58,7 @@ def divide_integers(a: Value, b: Value) -> Value:
     float64 (16 bits in float32) is not rounded up to the next integer, from which it is at least
     1/y away, whereas the error of rounding is at most x/y * 2^-53 < 1/y.
     """
-    x, y = (absolute(value).to(value.type.unsigned) for value in (a, b))
+    x, y = (abs(value).to(value.type.unsigned) for value in (a, b))
     y = where(y == 0, 1, y)
     if a.type.bits < 64:
         real = F64 if a.type.bits == 32 else F32
@@ -83,106 +80,80 @@ def add_saturated(a: Value, b: Value) -> Value:
     return a.call("llvm.sadd.sat", b)
 
 
-def subtract_saturated(a: Value, b: Value) -> Value:
-    """The difference of two `s32`, clamped to their range."""
-    return a.call("llvm.ssub.sat", b)
+def add_carry(name: str, cc: str, ptx_type: str, *sources: Value) -> Value | tuple[Value, Value]:
+    """`add`, `addc`, `sub` and `subc`: an unsigned sum, and with `.cc` its carry.
 
-
-def add_carry(a: Value, b: Value, carry: Number) -> tuple[Value, Value]:
-    """Unsigned sum and carry out."""
-    carry = a.constant(carry, PRED) if not isinstance(carry, Value) else carry
-    total = a + b
-    whole = total + carry.to(a.type)
-    return whole, (total < a) | (whole < total)
-
-
-def subtract_carry(a: Value, b: Value, carry: Number) -> tuple[Value, Value]:
-    """Unsigned `a + ~b + carry` and carry out: set where nothing was borrowed.
-
-    The PTX ISA calls the flag a borrow, which is the same to a chain of subtractions; what NVIDIA's
-    compiler makes of a 128-bit division reads it by `addc`, where it is the adder's carry.
+    A difference is `a + ~b + carry`; its carry is set where nothing was borrowed. The PTX ISA calls
+    the flag a borrow, which is the same to a chain of subtractions; what NVIDIA's compiler makes of
+    a 128-bit division reads it by `addc`, where it is the adder's carry.
     """
-    return add_carry(a, ~b, carry)
+    a, b, *given = sources
+    carry = given[0] if given else a.constant(name == "sub", PRED)
+    total = a + (~b if name.startswith("sub") else b)
+    whole = total + carry.to(a.type)
+    return (whole, (total < a) | (whole < total)) if cc else whole
 
 
-def multiply_add_carry(half: str) -> Lowering:
-    """Low or high half of a product, plus a third and the carry."""
-    multiply = multiply_high if half == "hi" else operator.mul
-
-    def run(a: Value, b: Value, c: Value, carry: Number) -> tuple[Value, Value]:
-        unsigned = a.type.unsigned
-        total, out = add_carry(multiply(a, b).to(unsigned), c.to(unsigned), carry)
-        return total.to(a.type), out
-
-    return run
-
-
-def without_carry_in(function: Lowering, carry: bool = False) -> Lowering:
-    """A function of a carry, with always the same coming in."""
-    return lambda *sources: function(*sources, carry)
-
-
-def without_carry_out(function: Lowering) -> Lowering:
-    """A function of a carry, whose own carry is dropped."""
-    return lambda *sources: function(*sources)[0]
+def multiply_add_carry(
+    name: str, half: str, cc: str, ptx_type: str, a: Value, b: Value, c: Value, *carry: Value
+) -> Value | tuple[Value, Value]:
+    """`mad` and `madc`: low or high half of a product, plus a third and the carry."""
+    product = multiply_high(a, b) if half == "hi" else a * b
+    terms = (value.bits(a.type.unsigned) for value in (product, c))
+    return add_carry(name, cc, ptx_type, *terms, *carry)
 
 
 def dot_product(
-    a: Value, b: Value, c: Value, a_part: ElementType, b_part: ElementType, start: int = 0
+    size: int, half: str, of_a: str, of_b: str, a: Value, b: Value, total: Value
 ) -> Value:
-    """`c` plus the products of the parts of `a` with the bytes of `b` from the `start`th on."""
-    for index in range(32 // a_part.bits):
-        x = (a >> index * a_part.bits).to(a_part).to(c.type)
-        y = (b >> (start + index) * 8).to(b_part).to(c.type)
-        c = c + x * y
-    return c
+    """`dp4a`, `dp2a`: the sum of products of the parts of `a` with bytes of `b`, added to a total.
+
+    Args:
+        size: The bits of a part of `a`.
+        half: Of `b`, where it has more bytes than `a` has parts: `lo` or `hi`.
+        of_a: `s32` or `u32`, whose sign the parts have.
+        of_b: The same for `b`.
+        a: The parts.
+        b: The bytes.
+        total: The total.
+    """
+    count, start = 32 // size, 2 * (half == "hi")
+    a_part, b_part = element_type(f"{of_a[0]}{size}"), element_type(f"{of_b[0]}8")
+    for index in range(count):
+        x = (a >> index * size).to(a_part).to(total.type)
+        y = (b >> (start + index) * 8).to(b_part).to(total.type)
+        total = total + x * y
+    return total
 
 
-def packed_absolute_differences(add: str, parts: int) -> Lowering:
-    """`vabsdiff2`, `vabsdiff4`: `|a - b|` of each half or byte; with `.add` their sum plus `c`."""
-    part = U16 if parts == 2 else U8
-
-    def run(a: Value, b: Value, c: Value) -> Value:
-        differences = absolute_difference(a.bits(part), b.bits(part)).bits(a.type)
-        if not add:
-            return differences
-        for index in range(parts):
-            c = c + ((differences >> index * part.bits) & part.most)
-        return c
-
-    return run
-
-
-def with_integer_relu(function: Lowering) -> Lowering:
-    """`.relu`: negative results become 0."""
-    return lambda a, b: maximum(function(a, b), 0)
+def packed_absolute_differences(
+    part: ElementType, add: str, a: Value, b: Value, total: Value
+) -> Value:
+    """`vabsdiff2`, `vabsdiff4`: `|a - b|` of each part; with `.add` their sum plus `total`."""
+    differences = absolute_difference(a.bits(part), b.bits(part)).bits(a.type)
+    if not add:
+        return differences
+    for place in range(0, 32, part.bits):
+        total = total + ((differences >> place) & part.most)
+    return total
 
 
 # --- Bits ----------------------------------------------------------------------------------
 
 
-def bit_mask(mode: str) -> Lowering:
+def bit_mask(mode: str, start: Value, width: Value) -> Value:
     """`bmsk`: so many ones from a bit on; beyond 31 both are clamped to 32, or wrap."""
-
-    def run(start: Value, width: Value) -> Value:
-        if mode == "wrap":
-            start, width = start & 31, width & 31
-        return shift_left(~shift_left(start.constant(-1), width), start)
-
-    return run
+    if mode == "wrap":
+        start, width = start & 31, width & 31
+    return shift_left(~shift_left(start.constant(-1), width), start)
 
 
-def extend_low_bits(mode: str, kind: str) -> Lowering:
+def extend_low_bits(mode: str, kind: str, value: Value, count: Value) -> Value:
     """`szext`: the low bits, as many as the second source says, with sign (`s32`) or without.
 
     Of 32 and more, all are kept (`clamp`), or the count is taken modulo 32 (`wrap`).
     """
-    seen = S32 if kind == "s32" else U32
-
-    def run(value: Value, count: Value) -> Value:
-        return extend_field(value.to(seen), count & 31 if mode == "wrap" else count)
-
-    return run
+    return extend_field(value.to(element_type(kind)), count & 31 if mode == "wrap" else count)
 
 
 def extend_field(value: Value, count: Value) -> Value:
@@ -219,11 +190,6 @@ def shift_to_leading(value: Value) -> Value:
     return where(above == value.type.bits, -1, above)
 
 
-def reverse_bits(value: Value) -> Value:
-    """The bits in reverse order."""
-    return value.call("llvm.bitreverse")
-
-
 def find_nth_set_bit(mask: Value, base: Value, offset: Value) -> Value:
     """`fns`: the place of the |offset|th set bit from `base` on, upwards or downwards.
 
@@ -231,10 +197,10 @@ def find_nth_set_bit(mask: Value, base: Value, offset: Value) -> Value:
     An offset of 0 asks whether the bit at `base` itself is set.
     """
     down = offset < 0
-    bits = where(down, reverse_bits(mask), mask)
+    bits = where(down, mask.call("llvm.bitreverse"), mask)
     start = where(down, 31 - base, base)
     bits = where(base < 32, bits & (start.constant(-1) << (start & 31)), 0)
-    wanted = maximum(absolute(offset).to(U32), 1)
+    wanted = maximum(abs(offset).to(U32), 1)
     missing = wanted > popcount(bits)
     place = bits.constant(0)
     for half in (16, 8, 4, 2, 1):
@@ -283,7 +249,7 @@ def _shuffle_bytes(a: Value, b: Value, selector: int) -> Value:
     return shuffled(a.bits(U8), places, b.bits(U8)).bits(U32)
 
 
-_PERMUTE_MODES = {
+PERMUTE_MODES = {
     "f4e": (0x3210, 0x4321, 0x5432, 0x6543),
     "b4e": (0x5670, 0x6701, 0x7012, 0x0123),
     "rc8": (0x0000, 0x1111, 0x2222, 0x3333),
@@ -292,13 +258,12 @@ _PERMUTE_MODES = {
     "rc16": (0x1010, 0x3232, 0x1010, 0x3232),
 }
 """The selectors that `prmt`'s modes stand for (PTX ISA, `prmt`)."""
-PERMUTE_MODES = tuple(_PERMUTE_MODES)
 
 
-def permute_mode(a: Value, b: Value, control: Value, mode: str) -> Value:
+def permute_mode(mode: str, a: Value, b: Value, control: Value) -> Value:
     """`prmt` in one of its modes: the control's low two bits choose."""
     selector = control.constant(0)
-    for number, of_number in enumerate(_PERMUTE_MODES[mode]):
+    for number, of_number in enumerate(PERMUTE_MODES[mode]):
         selector = where((control & 3) == number, of_number, selector)
     return permute_bytes(a, b, selector)
 
@@ -358,16 +323,12 @@ def shift_right(value: Value, amount: Value) -> Value:
     return where(amount < width, value >> amount.to(value.type), 0)
 
 
-def funnel_shift(direction: str, overshoot: str) -> Lowering:
+def funnel_shift(direction: str, beyond: str, low: Value, high: Value, amount: Value) -> Value:
     """`shf`: shift 64 bits and keep the upper half (`l`) or the lower one (`r`)."""
-
-    def run(low: Value, high: Value, amount: Value) -> Value:
-        shifted = high.call(f"llvm.fsh{direction}", low, amount)  # takes it modulo 32
-        if overshoot == "wrap":
-            return shifted
-        return where(amount < 32, shifted, low if direction == "l" else high)
-
-    return run
+    shifted = high.call(f"llvm.fsh{direction}", low, amount)  # takes it modulo 32
+    if beyond == "wrap":
+        return shifted
+    return where(amount < 32, shifted, low if direction == "l" else high)
 
 
 # --- Atomics -------------------------------------------------------------------------------
@@ -381,8 +342,3 @@ def increment(old: Value, limit: Value) -> Value:
 def decrement(old: Value, limit: Value) -> Value:
     """`atom.dec`: down by one, to the limit from 0 or from above it."""
     return where((old == 0) | (old > limit), limit, old - 1)
-
-
-def compare_and_swap(old: Value, expected: Value, new: Value) -> Value:
-    """`atom.cas`."""
-    return where(old == expected, new, old)

@@ -15,7 +15,7 @@ from functools import partial
 
 from llvmlite import ir
 
-from memlab.device.emulator.isa.rounding import round_value, to_float32
+from memlab.device.emulator.isa.rounding import round_value, widened
 from memlab.device.emulator.isa.tensor import Matrix, MatrixProduct
 from memlab.device.emulator.isa.values import (
     F32,
@@ -23,10 +23,9 @@ from memlab.device.emulator.isa.values import (
     S32,
     U32,
     ElementType,
-    Lowering,
     Value,
     broadcast,
-    fused_multiply_add,
+    fma,
     internal_function,
     shaped,
     shared_stack_array,
@@ -69,25 +68,21 @@ class _Array:
         return min(self.element.bits // 8 * max(lanes, 1), _ALIGNMENT_BYTES)
 
 
-def multiply_matrices(product: MatrixProduct) -> Lowering:
-    """The function from the registers of A, B and C to those of D.
+def multiply_matrices(product: MatrixProduct, active: Value, *sources: Value) -> tuple[Value, ...]:
+    """From the registers of A, B and C to those of D.
 
     A module holds the code of a product once. Registers pass by way of the stack.
     """
-
-    def run(active: Value, *sources: Value) -> tuple[Value, ...]:
-        b, register = active.builder, sources[0].type
-        count = 32 * max(len(sources), product.result.registers)
-        memory = shared_stack_array(b, product.opcode, register.ir, count)
-        registers = _Array(b, memory, register)
-        for number, source in enumerate(sources):
-            registers.store(32 * number, source)
-        write = partial(_write_product, product)
-        code = internal_function(b, product.opcode, ir.VoidType(), [ir.PointerType()], write)
-        b.call(code, [memory])
-        return tuple(registers.load(32 * number, 32) for number in range(product.result.registers))
-
-    return run
+    b, register = active.builder, sources[0].type
+    count = 32 * max(len(sources), product.result.registers)
+    memory = shared_stack_array(b, product.opcode, register.ir, count)
+    registers = _Array(b, memory, register)
+    for number, source in enumerate(sources):
+        registers.store(32 * number, source)
+    write = partial(_write_product, product)
+    code = internal_function(b, product.opcode, ir.VoidType(), [ir.PointerType()], write)
+    b.call(code, [memory])
+    return tuple(registers.load(32 * number, 32) for number in range(product.result.registers))
 
 
 def _write_product(product: MatrixProduct, b: ir.IRBuilder, memory: ir.Value) -> None:
@@ -130,7 +125,7 @@ def _write_row(
         for number, column in enumerate(starts):
             other = right.load(product.right.position(k, column), width)
             if exact == F64:
-                sums[number] = fused_multiply_add(factor, other, sums[number])
+                sums[number] = fma(factor, other, sums[number])
             else:
                 sums[number] += factor * other
     row_position = _row_position(b, product.result, row)
@@ -182,7 +177,7 @@ def _widened(value: Value, element: str) -> Value:
         return value.to(S32)
     if element == "tf32":
         return (value & _TF32_BITS).bits(F32).to(F64)
-    return to_float32(value, element).to(F64)
+    return widened(value, element).to(F64)
 
 
 def _move_to_registers(total: _Array, matrix: Matrix, registers: _Array) -> None:

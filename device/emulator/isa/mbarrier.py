@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from memlab.device.emulator.isa.macros import WORD64, substitute
-from memlab.device.emulator.isa.values import U32, U64, Lowering, Value, where
+from memlab.device.emulator.isa.values import U32, U64, Value, where
 from memlab.device.emulator.ptx.parser import Immediate, Instruction, Register
 
 _BITS = 20
@@ -29,20 +29,16 @@ def initial_state(count: Value) -> Value:
     return wide << _BITS | wide
 
 
-def state_after_arrivals(drop: bool) -> Lowering:
+def state_after_arrivals(drop: str, old: Value, count: Value) -> Value:
     """The word after `count` arrivals; with `drop`, later phases need `count` fewer."""
-
-    def run(old: Value, count: Value) -> Value:
-        arrivals = count & _COUNT
-        needed = old >> _BITS & _COUNT
-        if drop:
-            needed = needed - arrivals
-        pending = (old & _COUNT) - arrivals
-        over = pending == 0
-        phase = (old >> _PHASE) + over.to(U64)
-        return phase << _PHASE | needed << _BITS | where(over, needed, pending)
-
-    return run
+    arrivals = count & _COUNT
+    needed = old >> _BITS & _COUNT
+    if drop:
+        needed = needed - arrivals
+    pending = (old & _COUNT) - arrivals
+    over = pending == 0
+    phase = (old >> _PHASE) + over.to(U64)
+    return phase << _PHASE | needed << _BITS | where(over, needed, pending)
 
 
 def is_phase_complete(word: Value, token: Value) -> Value:

@@ -18,10 +18,9 @@ from memlab.device.emulator.isa.values import (
     U16,
     U32,
     U64,
+    ElementType,
+    Lowering,
     Value,
-    absolute,
-    is_nan,
-    sign_bit,
     where,
 )
 
@@ -41,7 +40,7 @@ def fast_two_sum(a: Value, b: Value) -> tuple[Value, Value]:
 
     A sum that overflows has an error that is infinite too, of the other sign.
     """
-    first = absolute(a) >= absolute(b)
+    first = abs(a) >= abs(b)
     larger, lesser = where(first, a, b), where(first, b, a)
     total = larger + lesser
     return total, lesser - (total - larger)
@@ -74,16 +73,19 @@ def round_directed(nearest: Value, error: Value, mode: str) -> Value:
     return where(wrong, next_bits, bits).bits(nearest.type)
 
 
-def to_float64(lanes: Value, ptx_type: str) -> Value:
-    """Lanes of a floating-point type as float64, exactly."""
-    return to_float32(lanes, ptx_type).to(F64)
-
-
-def to_float32(lanes: Value, ptx_type: str) -> Value:
-    """Lanes of a type up to float32 as float32, exactly; float64 as it is."""
+def widened(value: Value, ptx_type: str) -> Value:
+    """A value of a type up to float32 as float32, exactly; float64 as it is."""
     if ptx_type == "bf16":
-        return (lanes.to(U32) << 16).bits(F32)
-    return lanes if ptx_type == "f64" else lanes.to(F32)
+        return (value.to(U32) << 16).bits(F32)
+    return value if ptx_type == "f64" else value.to(F32)
+
+
+def computed_in(
+    wide: ElementType, function: Lowering, ptx_type: str, *sources: Value, mode: str = "rn"
+) -> Value:
+    """A function of a type up to float32, computed in a wider one and rounded once."""
+    inputs = (widened(source, ptx_type).to(wide) for source in sources)
+    return round_value(function(*inputs), ptx_type, mode)
 
 
 def round_sum(high: Value, low: Value, ptx_type: str, mode: str = "rn") -> Value:
@@ -119,7 +121,7 @@ def signed_zero(result: Value, zero: Value, *terms: Value) -> Value:
         *terms: The terms.
     """
     for term in terms:
-        result = where(zero & sign_bit(term), result.constant(-0.0), result)
+        result = where(zero & term.has_sign, result.constant(-0.0), result)
     return result
 
 
@@ -167,6 +169,6 @@ def _round_bf16(value: Value, mode: str) -> Value:
     if mode == "rn":
         bits = bits + ((bits >> 16 & 1) + 0x7FFF)
     elif mode != "rz":
-        away = sign_bit(value) if mode == "rm" else ~sign_bit(value)
+        away = value.has_sign if mode == "rm" else ~value.has_sign
         bits = where(away, bits + 0xFFFF, bits)
-    return where(is_nan(value), _BF16_NAN, bits >> 16).to(U16)
+    return where(value.is_nan, _BF16_NAN, bits >> 16).to(U16)

@@ -7,7 +7,8 @@ sources, the function that writes its machine code, and its floating-point opera
 code generator knows the kinds but no opcode. An opcode outside the table is refused before launch.
 
 Types are PTX's (`s32`, `f64`, `pred` …). In the types given to `op`, `{0}` stands for the choice
-from the first pair of braces, `{1}` for that from the second.
+from the first pair of braces, `{1}` for that from the second. A choice may be the name of several:
+`integers`, `all_integers` (those of 8 bits too), `bits` or `floats`.
 """
 
 from __future__ import annotations
@@ -16,28 +17,15 @@ import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from functools import partial
+from typing import Any, Literal, NamedTuple, TypeAlias
 
-from memlab.device.emulator.isa.values import Lowering
+from memlab.device.emulator.isa.values import Lowering, element_type, over_packed_parts
 
-Kind = Literal[
-    "lanes",
-    "warp",
-    "block",
-    "load",
-    "store",
-    "atomic",
-    "reduce",
-    "branch",
-    "exit",
-    "barrier",
-    "arrive",
-    "trap",
-    "print",
-    "macro",
-    "call",
-    "nothing",
-]
+Kind: TypeAlias = (
+    Literal["lanes", "warp", "block", "load", "store", "atomic", "reduce", "branch", "exit"]
+    | Literal["barrier", "arrive", "trap", "print", "macro", "call", "nothing"]
+)
 
 
 @dataclass(frozen=True)
@@ -70,7 +58,7 @@ class Row:
         vector: Elements per lane of a memory access.
         bypass_l1: Whether L1 does not keep the accessed data (`.cg`, `.cv`, `.L1::no_allocate`).
         carry: `in`, `out` or `in out`, if the instruction reads or writes the carry flag, which is
-            then its last source or destination.
+            then its last source or destination; the types given to `op` lack it.
     """
 
     opcode: str
@@ -86,29 +74,54 @@ class Row:
     carry: str = ""
 
 
-class _Pattern(NamedTuple):
-    """The arguments of a call of `op`."""
+_BRACES = re.compile(r"\{([^}]*)\}")
+_SETS = {
+    "integers": "s16,u16,s32,u32,s64,u64",
+    "all_integers": "s8,u8,s16,u16,s32,u32,s64,u64",
+    "bits": "b16,b32,b64",
+    "floats": "f32,f64",
+}
+"""Names that stand for several choices."""
 
-    pattern: str
+
+class _Pattern(NamedTuple):
+    """The arguments of a call of `op`; of the pattern, the texts around the braces, the choices."""
+
+    texts: list[str]
+    choices: list[list[str]]
+    types: str
     function: Lowering | None
-    to: str
-    of: str
-    make: Callable[..., Lowering] | None
+    choosing: Lowering | None
+    fields: Callable[..., dict[str, Any] | None]
     kind: Kind
-    more: dict[str, Any]
+
+    def expansions(self) -> Iterator[str]:
+        """The opcodes."""
+        for chosen in itertools.product(*self.choices):
+            if self.fields(*chosen) is not None:
+                parts = itertools.zip_longest(self.texts, chosen, fillvalue="")
+                yield "".join(itertools.chain(*parts))
 
     def row(self, opcode: str) -> Row | None:
         """The row of an opcode; None if the pattern does not give it."""
-        chosen = _chosen(_pieces(self.pattern), opcode)
-        if chosen is None:
+        chosen = _chosen(self.texts, self.choices, opcode)
+        fields = None if chosen is None else self.fields(*chosen)
+        if chosen is None or fields is None:
             return None
+        function, last = self.function, chosen[-1] if chosen else ""
+        if self.choosing:
+            function = partial(self.choosing, *chosen[:-1], last.removesuffix("x2"))
+        if function and last.endswith("x2"):
+            function = over_packed_parts(function, element_type(last.removesuffix("x2")))
+        of, _, to = self.types.format(*chosen).partition("->")
+        carry = fields.get("carry", "")
         return Row(
             opcode,
             self.kind,
-            tuple(self.to.format(*chosen).split()),
-            tuple(self.of.format(*chosen).split()),
-            self.make(*chosen) if self.make else self.function,
-            **self.more,
+            to=(*to.split(), "pred") if "out" in carry else tuple(to.split()),
+            of=(*of.split(), "pred") if "in" in carry else tuple(of.split()),
+            function=function,
+            **fields,
         )
 
 
@@ -116,18 +129,19 @@ class RowTable(Mapping[str, Row]):
     """Rows by opcode, each made from its pattern when it is looked up."""
 
     def __init__(self) -> None:
-        self._patterns: dict[str, list[_Pattern]] = {}  # by the first word of their opcodes
+        self._patterns: dict[str, list[_Pattern]] = {}  # by the first words of their opcodes
         self._rows: dict[str, Row] = {}
 
     def add(self, pattern: _Pattern) -> None:
         """Add the rows of a pattern."""
-        start = _PATTERN_START.match(pattern.pattern)
-        for word in {_first_word(opcode) for opcode in _expansions(start[0] if start else "")}:
+        start, *more = pattern.texts
+        ends = pattern.choices[0] if more else [""]
+        for word in {(start + end).partition(".")[0] for end in ends}:
             self._patterns.setdefault(word, []).append(pattern)
 
     def __getitem__(self, opcode: str) -> Row:
         if opcode not in self._rows:
-            patterns = self._patterns.get(_first_word(opcode), ())
+            patterns = self._patterns.get(opcode.partition(".")[0], ())
             rows = (pattern.row(opcode) for pattern in patterns)
             row = next((row for row in rows if row is not None), None)
             if row is None:
@@ -143,8 +157,8 @@ class RowTable(Mapping[str, Row]):
         """
         seen = set()
         for word, patterns in self._patterns.items():
-            for opcode in itertools.chain(*(_expansions(one.pattern) for one in patterns)):
-                if _first_word(opcode) != word:
+            for opcode in itertools.chain(*(pattern.expansions() for pattern in patterns)):
+                if opcode.partition(".")[0] != word:
                     continue  # the pattern has other first words too
                 if opcode in seen:
                     raise ValueError(f"{opcode} has a row already")
@@ -155,41 +169,21 @@ class RowTable(Mapping[str, Row]):
         return sum(1 for _ in self)
 
 
-_PATTERN_START = re.compile(r"(?:[^. {]|\{[^}]*\})*")
-"""A pattern up to the first point or blank that is in no braces."""
-
-
-def _pieces(pattern: str) -> list[str]:
-    """The parts of a pattern outside and inside braces, in turns."""
-    return re.split(r"\{([^}]*)\}", pattern)
-
-
-def _expansions(pattern: str) -> Iterator[str]:
-    """The opcodes of a pattern."""
-    pieces = _pieces(pattern)
-    for chosen in itertools.product(*(piece.split(",") for piece in pieces[1::2])):
-        yield "".join(itertools.chain(*itertools.zip_longest(pieces[::2], chosen, fillvalue="")))
-
-
-def _chosen(pieces: Sequence[str], opcode: str) -> tuple[str, ...] | None:
+def _chosen(
+    texts: Sequence[str], choices: Sequence[Sequence[str]], opcode: str
+) -> tuple[str, ...] | None:
     """The choices in the braces with which a pattern gives an opcode; None if it does not."""
-    plain, *more = pieces
-    if not opcode.startswith(plain):
+    if not opcode.startswith(texts[0]):
         return None
-    rest = opcode[len(plain) :]
-    if not more:
+    rest = opcode[len(texts[0]) :]
+    if not choices:
         return None if rest else ()
-    for choice in more[0].split(","):
+    for choice in choices[0]:
         if rest.startswith(choice):
-            others = _chosen(more[1:], rest[len(choice) :])
+            others = _chosen(texts[1:], choices[1:], rest[len(choice) :])
             if others is not None:
                 return choice, *others
     return None
-
-
-def _first_word(opcode: str) -> str:
-    """What an opcode begins with, up to its first point or blank."""
-    return opcode.partition(" ")[0].partition(".")[0]
 
 
 TABLE = RowTable()
@@ -207,26 +201,36 @@ _WITHOUT_EFFECT = frozenset(
 
 def op(
     pattern: str,
+    types: str = "",
     function: Lowering | None = None,
-    to: str = "",
-    of: str = "",
     *,
-    make: Callable[..., Lowering] | None = None,
+    choosing: Lowering | None = None,
+    fields: Callable[..., dict[str, Any] | None] | None = None,
     kind: Kind = "lanes",
     **more: Any,
 ) -> None:
     """Add a row for each expansion of a pattern.
 
+    Where the last choice is a packed type (`f16x2`), the function is that of its part (`f16`), and
+    is applied to each part.
+
     Args:
         pattern: The opcode with `{a,b}` where it varies, and ` d|p` where it has two destinations.
+            Its first word varies in one pair of braces at most.
+        types: Source types, an arrow and destination types: `u32 u32 -> u32`.
         function: The function that it computes: see `Row.kind`.
-        to: Destination types, separated by blanks.
-        of: Source types, separated by blanks.
-        make: Makes `function` from the choices in the braces, in place of a fixed one.
+        choosing: In place of it, a function that takes the choices in the braces before the rest.
+        fields: Gives other fields of `Row` from the choices; None if they give no row.
         kind: See `Row.kind`.
-        **more: The other fields of `Row`.
+        **more: Other fields of `Row` that are the same for all choices.
     """
-    TABLE.add(_Pattern(pattern, function, to, of, make, kind, more))
+    texts = _BRACES.split(pattern)
+    choices = [
+        ",".join(_SETS.get(name, name) for name in names.split(",")).split(",")
+        for names in texts[1::2]
+    ]
+    fields = fields or (lambda *_: more)
+    TABLE.add(_Pattern(texts[::2], choices, types, function, choosing, fields, kind))
 
 
 def find_row(opcode: str, pair: bool = False) -> Row | None:

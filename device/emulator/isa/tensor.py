@@ -21,7 +21,6 @@ from memlab.device.emulator.isa.values import (
     U16,
     U32,
     ElementType,
-    Lowering,
     Value,
     shuffled,
 )
@@ -203,35 +202,27 @@ def _mma(rows: int, depth: int, of_a: str, of_b: str, total: str, end: str = "")
 _TRANSPOSED = [8 * row + column for column in range(8) for row in range(8)]
 
 
-def distribute_rows(count: int, transposed: bool) -> Lowering:
+def distribute_rows(count: str, trans: str, active: Value, *words: Value) -> tuple[Value, ...]:
     """`ldmatrix.m8n8.x<count>` after its loads: distributes rows of 16 bytes to the lanes.
 
     Lane 8 i + r has row r of matrix i, in four registers. Lane 4 r + j gets elements 2 j and
     2 j + 1 of row r of every matrix; of a transposed one, elements r of rows 2 j and 2 j + 1.
     """
-
-    def run(active: Value, *words: Value) -> tuple[Value, ...]:
-        rows = _concatenated(words)
-        matrices = (
-            shuffled(rows, (32 * word + 8 * number + row for row in range(8) for word in range(4)))
-            for number in range(count)
-        )
-        return tuple(_transposed(matrix) if transposed else matrix for matrix in matrices)
-
-    return run
+    rows = _concatenated(words)
+    matrices = (
+        shuffled(rows, (32 * word + 8 * number + row for row in range(8) for word in range(4)))
+        for number in range(int(count))
+    )
+    return tuple(_transposed(matrix) if trans else matrix for matrix in matrices)
 
 
-def gather_rows(transposed: bool) -> Lowering:
+def gather_rows(trans: str, active: Value, *matrices: Value) -> tuple[Value, ...]:
     """`stmatrix.m8n8` before its stores: gathers rows of 16 bytes from the lanes that hold them.
 
     The inverse of `distribute_rows`, for four matrices.
     """
-
-    def run(active: Value, *matrices: Value) -> tuple[Value, ...]:
-        rows = _concatenated([_transposed(m) if transposed else m for m in matrices])
-        return tuple(shuffled(rows, range(word, 128, 4)) for word in range(4))
-
-    return run
+    rows = _concatenated([_transposed(m) if trans else m for m in matrices])
+    return tuple(shuffled(rows, range(word, 128, 4)) for word in range(4))
 
 
 def transpose_fragment(active: Value, fragment: Value) -> Value:

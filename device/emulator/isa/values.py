@@ -9,7 +9,7 @@ to nearest even and keeps subnormals.
 
 from __future__ import annotations
 
-import struct
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
@@ -79,6 +79,28 @@ def element_type(ptx_type: str) -> ElementType:
     return ElementType(kinds.get(ptx_type[0], "u"), bits)
 
 
+def _arithmetic(
+    unsigned: str, real: str = "", signed: str = ""
+) -> Callable[[Value, Number], Value]:
+    """An operator, by LLVM's instructions; that for signed integers may be another."""
+    names = {"u": unsigned, "p": unsigned, "i": signed or unsigned, "f": real}
+
+    def apply(self: Value, other: Number) -> Value:
+        instruction = getattr(self.builder, names[self.type.kind])
+        return Value(self.builder, instruction(self.ir, self.like(other).ir), self.type)
+
+    return apply
+
+
+def _reflected(operator: Callable[[Value, Number], Value]) -> Callable[[Value, Number], Value]:
+    return lambda self, other: operator(self.like(other), self)
+
+
+def _comparison(relation: str) -> Callable[[Value, Number], Value]:
+    unordered = relation == "!="  # which is true for a NaN
+    return lambda self, other: self.compare(relation, other, unordered)
+
+
 class Value:
     """A value of one element type, with the builder that its instructions are appended to.
 
@@ -127,86 +149,68 @@ class Value:
     def _new(self, value: ir.Value, element: ElementType | None = None) -> Value:
         return Value(self.builder, value, element or self.type)
 
-    def _with(self, other: Number, integer: str, real: str = "") -> Value:
-        name = real if self.type.kind == "f" else integer
-        return self._new(getattr(self.builder, name)(self.ir, self.like(other).ir))
+    # --- Operators -------------------------------------------------------------------------------
 
-    # --- Arithmetic ------------------------------------------------------------------------------
-
-    def __add__(self, other: Number) -> Value:
-        return self._with(other, "add", "fadd")
-
-    def __sub__(self, other: Number) -> Value:
-        return self._with(other, "sub", "fsub")
-
-    def __mul__(self, other: Number) -> Value:
-        return self._with(other, "mul", "fmul")
-
-    def __rmul__(self, other: Number) -> Value:
-        return self.like(other) * self
-
-    def __radd__(self, other: Number) -> Value:
-        return self.like(other) + self
-
-    def __rsub__(self, other: Number) -> Value:
-        return self.like(other) - self
-
-    def __truediv__(self, other: Number) -> Value:
-        return self._new(self.builder.fdiv(self.ir, self.like(other).ir))
-
-    def __rtruediv__(self, other: Number) -> Value:
-        return self.like(other) / self
+    __add__ = _arithmetic("add", "fadd")
+    __sub__ = _arithmetic("sub", "fsub")
+    __mul__ = _arithmetic("mul", "fmul")
+    __truediv__ = _arithmetic("", "fdiv")
+    __radd__, __rsub__ = _reflected(__add__), _reflected(__sub__)
+    __rmul__, __rtruediv__ = _reflected(__mul__), _reflected(__truediv__)
+    __and__ = _arithmetic("and_")
+    __or__ = _arithmetic("or_")
+    __xor__ = _arithmetic("xor")
+    __lshift__ = _arithmetic("shl")
+    __rshift__ = _arithmetic("lshr", signed="ashr")
+    __eq__ = _comparison("==")  # type: ignore[assignment]
+    __ne__ = _comparison("!=")  # type: ignore[assignment]
+    __lt__, __le__ = _comparison("<"), _comparison("<=")
+    __gt__, __ge__ = _comparison(">"), _comparison(">=")
 
     def __neg__(self) -> Value:
         if self.type.kind == "f":
             return self._new(self.builder.fneg(self.ir))
         return self.constant(0) - self
 
-    def __and__(self, other: Number) -> Value:
-        return self._with(other, "and_")
-
-    def __or__(self, other: Number) -> Value:
-        return self._with(other, "or_")
-
-    def __xor__(self, other: Number) -> Value:
-        return self._with(other, "xor")
-
     def __invert__(self) -> Value:
         return self ^ self.constant(True if self.type.kind == "p" else -1)
 
-    def __lshift__(self, other: Number) -> Value:
-        return self._with(other, "shl")
-
-    def __rshift__(self, other: Number) -> Value:
-        return self._with(other, "ashr" if self.type.kind == "i" else "lshr")
-
-    # --- Comparisons -----------------------------------------------------------------------------
-
-    def _compare(self, relation: str, other: Number) -> Value:
-        b, against = self.builder, self.like(other).ir
+    def __abs__(self) -> Value:
+        """`|a|`; the least integer stays as it is."""
         if self.type.kind == "f":
-            compare = b.fcmp_unordered if relation == "!=" else b.fcmp_ordered
+            return self.call("llvm.fabs")
+        return where(self < 0, -self, self) if self.type.kind == "i" else self
+
+    def compare(self, relation: str, other: Number, unordered: bool) -> Value:
+        """A comparison, as LLVM spells it; of floats, true for a NaN if it is `unordered`."""
+        b, kind = self.builder, self.type.kind
+        if kind == "f":
+            compare = b.fcmp_unordered if unordered else b.fcmp_ordered
         else:
-            compare = b.icmp_signed if self.type.kind == "i" else b.icmp_unsigned
-        return self._new(compare(relation, self.ir, against), PRED)
+            compare = b.icmp_signed if kind == "i" else b.icmp_unsigned
+        return self._new(compare(relation, self.ir, self.like(other).ir), PRED)
 
-    def __eq__(self, other: Number) -> Value:  # type: ignore[override]
-        return self._compare("==", other)
+    # --- Tests of floats -------------------------------------------------------------------------
 
-    def __ne__(self, other: Number) -> Value:  # type: ignore[override]
-        return self._compare("!=", other)
+    @property
+    def is_nan(self) -> Value:
+        """Whether it is no number."""
+        return self != self  # noqa: PLR0124 - only a NaN differs from itself
 
-    def __lt__(self, other: Number) -> Value:
-        return self._compare("<", other)
+    @property
+    def is_finite(self) -> Value:
+        """Whether it is neither infinite nor a NaN."""
+        return abs(self) < math.inf
 
-    def __le__(self, other: Number) -> Value:
-        return self._compare("<=", other)
+    @property
+    def is_subnormal(self) -> Value:
+        """Whether it is less than the least normal one, and not zero."""
+        return self.call("llvm.is.fpclass", ir.IntType(32)(_SUBNORMAL), element=PRED)
 
-    def __gt__(self, other: Number) -> Value:
-        return self._compare(">", other)
-
-    def __ge__(self, other: Number) -> Value:
-        return self._compare(">=", other)
+    @property
+    def has_sign(self) -> Value:
+        """Whether the sign bit is set."""
+        return self.bits(self.type.signed) < 0
 
     # --- Types -----------------------------------------------------------------------------------
 
@@ -253,24 +257,24 @@ class Value:
     def call(
         self,
         name: str,
-        *others: Number,
-        element: ElementType | None = None,
+        *others: Number | ir.Constant,
         flag: bool | None = None,
+        element: ElementType | None = None,
     ) -> Value:
         """An LLVM intrinsic on this type, such as `llvm.sqrt` or `llvm.umin`.
 
         Args:
             name: Its name without the type suffix.
-            *others: Further arguments of the same type.
-            element: The type that the result is seen as; None for this one.
+            *others: Further arguments: of the same type, or LLVM's constants of another.
             flag: A last argument of one bit, where the intrinsic has one, as `llvm.ctlz`.
+            element: The element type of the result; None for this one.
         """
-        arguments = [self.ir, *(self.like(other).ir for other in others)]
-        kinds = [self.ir.type] * len(arguments)
-        if flag is not None:
-            arguments.append(ir.Constant(ir.IntType(1), flag))
-            kinds.append(ir.IntType(1))
-        function = intrinsic(self.builder, name, self.ir.type, kinds)
+        arguments = [self.ir]
+        arguments += [o if isinstance(o, ir.Constant) else self.like(o).ir for o in others]
+        arguments += [] if flag is None else [ir.Constant(ir.IntType(1), flag)]
+        kinds = [argument.type for argument in arguments]
+        result = shaped(element or self.type, self.lanes)
+        function = intrinsic(self.builder, name, result, kinds, type_suffix(self.ir.type))
         return self._new(self.builder.call(function, arguments), element)
 
 
@@ -370,58 +374,9 @@ def clamp(a: Value, least: int, most: int) -> Value:
     return minimum(a, most) if most < a.type.most else a
 
 
-def to_integer_clamped(a: Value, element: ElementType) -> Value:
-    """A float rounded toward zero, and clamped to the range of an integer; a NaN as the least.
-
-    What LLVM's conversion gives outside of the range is undefined, but not chosen.
-    """
-    above = 2.0 ** (element.bits - (element.kind == "i"))
-    return where(a >= element.least, where(a < above, a.to(element), element.most), element.least)
-
-
-def absolute(a: Value) -> Value:
-    """`|a|`; the least integer stays as it is."""
-    if a.type.kind == "f":
-        return a.call("llvm.fabs")
-    return where(a < 0, -a, a) if a.type.kind == "i" else a
-
-
-def fused_multiply_add(a: Value, b: Number, c: Number) -> Value:
+def fma(a: Value, b: Number, c: Number) -> Value:
     """`a*b + c` of floats with one rounding."""
     return a.call("llvm.fma", b, c)
-
-
-def square_root(a: Value) -> Value:
-    """The square root, correctly rounded."""
-    return a.call("llvm.sqrt")
-
-
-def copy_sign(size: Value, sign: Number) -> Value:
-    """The magnitude of one float with the sign of another."""
-    return size.call("llvm.copysign", sign)
-
-
-def sign_bit(a: Value) -> Value:
-    """Whether the sign bit of a float is set."""
-    return a.bits(a.type.signed) < 0
-
-
-def is_nan(a: Value) -> Value:
-    """Whether a float is no number."""
-    return a != a  # noqa: PLR0124 - only a NaN differs from itself
-
-
-def is_finite(a: Value) -> Value:
-    """Whether a float is neither infinite nor a NaN."""
-    return absolute(a) < float("inf")
-
-
-def is_subnormal(a: Value) -> Value:
-    """Whether a float is less than the least normal one, and not zero."""
-    kind, int32 = a.ir.type, ir.IntType(32)
-    holds = shaped(PRED, a.lanes)
-    function = intrinsic(a.builder, "llvm.is.fpclass", holds, [kind, int32], type_suffix(kind))
-    return Value(a.builder, a.builder.call(function, [a.ir, int32(_SUBNORMAL)]), PRED)
 
 
 _SUBNORMAL = 0x90  # the classes of negative and positive subnormals in `llvm.is.fpclass`
@@ -509,11 +464,10 @@ def shared_stack_array(builder: ir.IRBuilder, name: str, kind: ir.Type, count: i
 
 
 def combine(low: Value, high: Value) -> Value:
-    """Two unsigned values of one width as one of twice the width."""
-    wide = ElementType("u", 2 * low.type.bits)
-    return low.to(low.type.unsigned).to(wide) | (
-        high.to(high.type.unsigned).to(wide) << low.type.bits
-    )
+    """Two values of one width as an unsigned one of twice the width."""
+    bits = low.type.bits
+    wide = ElementType("u", 2 * bits)
+    return low.bits(low.type.unsigned).to(wide) | high.bits(high.type.unsigned).to(wide) << bits
 
 
 def over_packed_parts(function: Lowering, part: ElementType) -> Lowering:
@@ -526,33 +480,24 @@ def over_packed_parts(function: Lowering, part: ElementType) -> Lowering:
     return run
 
 
-def outlined(function: Lowering, name: str, result: ElementType) -> Lowering:
+def outlined(name: str, result: ElementType, function: Lowering, *sources: Value) -> Value:
     """A long function, written once in a module; its uses are calls, which compile fast.
 
     Args:
-        function: The function; its result has as many lanes as its first source.
         name: A name of its own.
-        result: The element type of its result.
+        result: The element type of its result, which has as many lanes as the first source.
+        function: The function.
+        *sources: Its sources.
     """
+    builder, kinds = sources[0].builder, [source.ir.type for source in sources]
 
-    def run(*sources: Value) -> Value:
-        builder, lanes = sources[0].builder, sources[0].lanes
-        kinds = [source.ir.type for source in sources]
+    def write(inside: ir.IRBuilder, *arguments: ir.Value) -> None:
+        inputs = zip(arguments, sources, strict=True)
+        inside.ret(function(*(Value(inside, a, source.type) for a, source in inputs)).ir)
 
-        def write(inside: ir.IRBuilder, *arguments: ir.Value) -> None:
-            inputs = zip(arguments, sources, strict=True)
-            inside.ret(function(*(Value(inside, a, source.type) for a, source in inputs)).ir)
-
-        full = ".".join([name, *map(type_suffix, kinds)])
-        written = internal_function(builder, full, shaped(result, lanes), kinds, write)
-        return Value(builder, builder.call(written, [source.ir for source in sources]), result)
-
-    return run
-
-
-def float_bits(number: float) -> int:
-    """The bits of a float64."""
-    return int(struct.unpack("<Q", struct.pack("<d", number))[0])
+    full = ".".join([name, *map(type_suffix, kinds)])
+    written = internal_function(builder, full, shaped(result, sources[0].lanes), kinds, write)
+    return Value(builder, builder.call(written, [source.ir for source in sources]), result)
 
 
 Lowering: TypeAlias = Callable[..., Any]

@@ -20,7 +20,6 @@ from memlab.device.emulator.isa.values import (
     S32,
     U32,
     ElementType,
-    Lowering,
     Value,
     broadcast,
     constant_numbers,
@@ -126,15 +125,18 @@ def _write_permutation(b: ir.IRBuilder, value: ir.Value, source: ir.Value) -> No
     b.ret(result)
 
 
-def shuffle(mode: str) -> Lowering:
-    """`shfl.sync` in mode `up`, `down`, `bfly` or `idx`: the value, and whether it was in range."""
+def shuffle(
+    mode: str, pair: str, active: Value, value: Value, b: Value, c: Value, mask: Value
+) -> Value | tuple[Value, Value]:
+    """`shfl.sync` in mode `up`, `down`, `bfly` or `idx`.
 
-    def run(active: Value, value: Value, b: Value, c: Value, mask: Value) -> tuple[Value, Value]:
-        source, in_range = _source_lanes(mode, b, c)
-        takes_part = _is_source_participating(active, source, mask)
-        return where(takes_part, permuted(value, source), UNDEFINED), in_range
-
-    return run
+    Returns:
+        The value; for a pair of results, also whether the lane that was read was in range.
+    """
+    source, in_range = _source_lanes(mode, b, c)
+    takes_part = _is_source_participating(active, source, mask)
+    result = where(takes_part, permuted(value, source), UNDEFINED)
+    return (result, in_range) if pair else result
 
 
 # --- Over the members ------------------------------------------------------------------------
@@ -174,7 +176,7 @@ def _for_each_group(
     return found
 
 
-def vote(kind: str) -> Lowering:
+def vote(kind: str, _type: str, active: Value, p: Value, mask: Value) -> Value:
     """`vote.sync`: `all`, `any`, `uni` or `ballot`."""
     over: dict[str, Callable[[Value, Value], Value]] = {
         "all": lambda true, members: true == members,
@@ -182,17 +184,13 @@ def vote(kind: str) -> Lowering:
         "uni": lambda true, members: (true == members) | (true == 0),
         "ballot": lambda true, members: true,
     }
-
-    def run(active: Value, p: Value, mask: Value) -> Value:
-        true = p.bits(U32)
-        return _for_each_group(
-            active,
-            mask,
-            U32 if kind == "ballot" else PRED,
-            lambda lanes, named: over[kind](true & lanes & named, lanes & named),
-        )
-
-    return run
+    true = p.bits(U32)
+    return _for_each_group(
+        active,
+        mask,
+        U32 if kind == "ballot" else PRED,
+        lambda lanes, named: over[kind](true & lanes & named, lanes & named),
+    )
 
 
 def active_mask(active: Value) -> Value:
@@ -223,7 +221,9 @@ def _write_lanes_alike(b: ir.IRBuilder, argument: ir.Value) -> None:
     b.ret(result.ir)
 
 
-def match_all(active: Value, value: Value, mask: Value) -> tuple[Value, Value]:
+def match_all(
+    _type: str, pair: str, active: Value, value: Value, mask: Value
+) -> Value | tuple[Value, Value]:
     """`match.all.sync`: the members where all hold one value, else 0; and whether they do."""
 
     def members_if_same(lanes: Value, named: Value) -> Value:
@@ -233,28 +233,23 @@ def match_all(active: Value, value: Value, mask: Value) -> tuple[Value, Value]:
         return where((members & ~same) == 0, members, 0)
 
     result = _for_each_group(active, mask, U32, members_if_same)
-    return result, result != 0
+    return (result, result != 0) if pair else result
 
 
-def reduce_members(name: str, identity: int) -> Lowering:
-    """`redux.sync`: all members' values combined by a function with an identity.
+def reduce_members(name: str, _type: str, active: Value, value: Value, mask: Value) -> Value:
+    """`redux.sync`: all members' values combined."""
+    kind = value.type
+    identity = {"min": kind.most, "max": kind.least, "and": -1}.get(name, 0)
+    if name in ("min", "max"):
+        name = f"{'s' if kind.kind == 'i' else 'u'}{name}"
+    b, source = value.builder, value.ir.type
+    reduce = intrinsic(b, f"llvm.vector.reduce.{name}", _I32, [source], "v32i32")
 
-    Args:
-        name: The function, as in LLVM's `llvm.vector.reduce`.
-        identity: Its identity.
-    """
+    def combined(lanes: Value, named: Value) -> Value:
+        taken = where((lanes & named).bits(PRED), value, identity)
+        return Value(b, b.call(reduce, [taken.ir]), kind)
 
-    def run(active: Value, value: Value, mask: Value) -> Value:
-        b, kind = value.builder, value.ir.type
-        reduce = intrinsic(b, f"llvm.vector.reduce.{name}", _I32, [kind], "v32i32")
-
-        def combined(lanes: Value, named: Value) -> Value:
-            taken = where((lanes & named).bits(PRED), value, identity)
-            return Value(b, b.call(reduce, [taken.ir]), value.type)
-
-        return _for_each_group(active, mask, value.type, combined)
-
-    return run
+    return _for_each_group(active, mask, kind, combined)
 
 
 def elect(active: Value, mask: Value) -> tuple[Value, Value]:
@@ -263,19 +258,13 @@ def elect(active: Value, mask: Value) -> tuple[Value, Value]:
     return leader, leader == _constant(leader, LANES, U32)
 
 
-def first_result(function: Lowering) -> Lowering:
-    """A function without its second result."""
-    return lambda *sources: function(*sources)[0]
-
-
 # --- Blocks ----------------------------------------------------------------------------------
 
 
-def block_vote(kind: str) -> Callable[..., Any]:
-    """`bar.red` after its barrier: a reduction over a block, with arrays (blocks, threads)."""
-    over: dict[str, Callable[[NDArray[np.bool_], Any], Any]] = {
-        "popc": lambda active, p: (p & active).sum(axis=1, dtype=np.uint32),
-        "and": lambda active, p: (p | ~active).all(axis=1),
-        "or": lambda active, p: (p & active).any(axis=1),
-    }
-    return lambda active, p: np.broadcast_to(over[kind](active, p)[:, None], active.shape)
+def block_vote(kind: str, _type: str, active: NDArray[np.bool_], p: NDArray[np.bool_]) -> Any:
+    """`bar.red` after its barrier: a reduction over each block, of arrays (blocks, threads)."""
+    if kind == "popc":
+        return (p & active).sum(axis=1, dtype=np.uint32, keepdims=True)
+    if kind == "and":
+        return (p | ~active).all(axis=1, keepdims=True)
+    return (p & active).any(axis=1, keepdims=True)

@@ -19,7 +19,7 @@ from memlab.device.emulator.isa.tensor import (
     MatrixProduct,
     accumulator,
 )
-from memlab.device.emulator.isa.values import U64, Lowering, Value
+from memlab.device.emulator.isa.values import U64, Value
 from memlab.device.emulator.ptx.parser import (
     Address,
     Immediate,
@@ -79,16 +79,13 @@ def wmma_products() -> Iterator[MatrixProduct]:
                 )
 
 
-def load_store_opcodes() -> Iterator[str]:
-    """All `wmma.load` and `wmma.store`."""
+def load_store_patterns() -> Iterator[str]:
+    """The opcodes of all `wmma.load` and `wmma.store`, as patterns of the table."""
     for shape, factors in SHAPES.items():
+        end = f"sync.{{row,col}}.{shape}{{,.global,.shared}}"
         sums = dict.fromkeys(result for factor in factors for result, _, _ in _RESULT_TYPES[factor])
-        kinds = [("load.a", factors), ("load.b", factors), ("load.c", sums), ("store.d", sums)]
-        for what, types in kinds:
-            for layout, space, number in itertools.product(
-                ("row", "col"), ("", ".global", ".shared"), types
-            ):
-                yield f"wmma.{what}.sync.{layout}.{shape}{space}.{number}"
+        yield f"wmma.{{load.a,load.b}}.{end}.{{{','.join(factors)}}}"
+        yield f"wmma.{{load.c,store.d}}.{end}.{{{','.join(sums)}}}"
 
 
 def _matrix(matrix: str, layout: str, shape: str, element: str) -> Matrix:
@@ -108,25 +105,22 @@ def _matrix(matrix: str, layout: str, shape: str, element: str) -> Matrix:
 # --- Loads and stores ------------------------------------------------------------------------
 
 
-def lane_address(layout: str) -> Lowering:
+def lane_address(
+    layout: str,
+    base: Value,
+    stride: Value,
+    lane: Value,
+    place: Value,
+    lanes: Value,
+    step: Value,
+    size: Value,
+) -> Value:
     """The address of a lane's first element of a block; `lanes`, a power of two, share a row."""
-
-    def run(
-        base: Value,
-        stride: Value,
-        lane: Value,
-        place: Value,
-        lanes: Value,
-        step: Value,
-        size: Value,
-    ) -> Value:
-        row = place + (lane >> popcount(lanes - 1))
-        column = (lane & (lanes - 1)) * step
-        if layout == "col":
-            row, column = column, row
-        return base + (row.to(U64) * stride.to(U64) + column.to(U64)) * size.to(U64)
-
-    return run
+    row = place + (lane >> popcount(lanes - 1))
+    column = (lane & (lanes - 1)) * step
+    if layout == "col":
+        row, column = column, row
+    return base + (row.to(U64) * stride.to(U64) + column.to(U64)) * size.to(U64)
 
 
 def expand_load_store(instruction: Instruction) -> Iterable[Instruction]:

@@ -176,9 +176,9 @@ def test_no_row_is_left_untested() -> None:
 
 def test_an_opcode_has_one_row(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rows, "TABLE", rows.RowTable())
-    rows.op("add{,.sat}.{s32,f32}", np.add, "{1}", "{1} {1}")
+    rows.op("add{,.sat}.{s32,f32}", "{1} {1} -> {1}", np.add)
     assert len(rows.TABLE) == 4
-    rows.op("{sub,add}.f32", np.subtract, "f32", "f32 f32")
+    rows.op("{sub,add}.f32", "f32 f32 -> f32", np.subtract)
     with pytest.raises(ValueError, match=r"add\.f32 has a row already"):
         list(rows.TABLE)
 
