@@ -1,14 +1,21 @@
 """Layout of what the checks of a launch share with the machine code that runs it: see `check_code`.
 
-A pointer is an unsigned 64-bit integer; 0 where there is nothing. Times and threads are those of
-the shadow memory: an entry is the time of an access in its upper 32 bits, and its thread.
+A pointer is null where there is nothing. Times and threads are those of the shadow memory: an entry
+is the time of an access in its upper 32 bits, and its thread.
 """
 
 from __future__ import annotations
 
-import numpy as np
+from typing import Annotated
 
-from memlab.device.emulator.codegen.layout import POINTER
+from memlab.device.emulator.codegen.records import (
+    Byte,
+    Int32,
+    Pointer,
+    Record,
+    Word,
+    dtype_of,
+)
 from memlab.device.properties import WARP_SIZE
 
 TIME_SHIFT = 32
@@ -25,88 +32,91 @@ WEAK, VOLATILE, STRONG = range(3)
 """Levels of an access. Two accesses race unless one is strong and the other at least volatile."""
 
 CHECK_KINDS = ("load", "store", "atomic", "barrier", "warp barrier", "collective", "other")
-"""What a check is of, by number in `CHECK`."""
+"""What a check is of, by number in `Check`."""
 
-CHECKED_SPACE = np.dtype(
-    [
-        ("origin", "i8"),  # address of its first byte
-        ("unit_shift", "i8"),  # binary logarithm of the bytes of a unit
-        ("is_shared_by_blocks", "i8"),
-        ("unwritten", POINTER),  # a byte per unit: whether nothing was stored there
-        ("written", POINTER),  # an entry per unit: the last store
-        ("reads", POINTER, 3),  # the last read, that of another thread, that of another warp
-        ("updates", POINTER, 3),  # the same of atomic operations
-        ("block_bytes", "i8"),  # distance between the parts of two blocks
-        ("lane_bytes", "i8"),  # distance between the parts of two lanes
-        ("scratch", POINTER),  # i32 per unit
-        ("last_write", "i8"),  # no entry in `written` is later
-        ("last_read", "i8"),
-        ("last_update", "i8"),
-    ]
-)
-"""The shadow memory of a state space."""
 
-FOOTPRINT = np.dtype(
-    [
-        ("version", "i8"),  # how often it has been made
-        ("space", POINTER),  # the `CHECKED_SPACE` that it lies in; 0 where the record is empty
-        ("size", "i8"),  # bytes per lane
-        ("mask", POINTER),  # u32 per warp: the lanes
-        ("relative", POINTER),  # i32 per lane: its address less that of the first of these lanes
-        ("low", "i8"),  # least of them
-        ("high", "i8"),  # greatest of them
-        ("ored", "i8"),  # bitwise or of them
-        ("count", "i8"),  # of units, each of which is there once
-        ("units", POINTER),  # i32: units less that of the first lane's address
-        ("lanes", POINTER),  # i32: the last lane that touches each
-        ("others", POINTER),  # i32: the first lane of another thread that touches it too, or -1
-        ("warps", POINTER),  # i32: the first lane of another warp
-        ("is_contended", "i8"),  # whether there are others
-    ]
-)
-"""What lanes touch in a state space, wherever the first of them begins."""
+class CheckedSpace(Record):
+    """The shadow memory of a state space."""
 
-CHECK_STATE = np.dtype(
-    [
-        ("lanes", "i8"),  # the threads of the running blocks
-        ("time", POINTER),  # i64: the time of the last access
-        ("times", "i8"),  # how many fit into `steps` and `levels`
-        ("steps", POINTER),  # i32 by time: the instruction
-        ("levels", POINTER),  # i8 by time: its memory-order level
-        ("threads", POINTER),  # i64 per lane
-        ("clocks", POINTER),  # i64 per lane: up to which time it knows its block
-        ("least_clock", "i8"),  # least of them
-        ("group", "i8"),  # lanes that may wait for each other apart from the block; 0 for none
-        ("group_clocks", POINTER),  # i64 per group: up to which time all know all of the group
-        ("pair_clocks", POINTER),  # i32 per group, lane and other lane: what one knows of the other
-        ("store_times", POINTER),  # i64 per lane: the time of its last store
-        ("places", POINTER),  # i64 per lane: the instruction where it waited last
-        ("has_marks", "i8"),  # whether a register holds an undefined value
-        ("footprints", POINTER),  # `FOOTPRINT` records
-        ("footprint_count", "i8"),
-        ("oldest", "i8"),  # number of the footprint that gives way to the next one
-        ("found", POINTER),  # the footprint of the instruction that was checked last
-    ]
-)
-"""What the checks of all instructions have in common."""
+    origin: int  # address of its first byte
+    unit_shift: int  # binary logarithm of the bytes of a unit
+    is_shared_by_blocks: int
+    unwritten: Pointer[Byte]  # per unit: whether nothing was stored there
+    written: Pointer[int]  # an entry per unit: the last store
+    reads: Annotated[Pointer[Pointer[int]], 3]  # the last read, that of another thread, that of
+    #                                             another warp
+    updates: Annotated[Pointer[Pointer[int]], 3]  # the same of atomic operations
+    block_bytes: int  # distance between the parts of two blocks
+    lane_bytes: int  # distance between the parts of two lanes
+    scratch: Pointer[Int32]  # per unit
+    last_write: int  # no entry in `written` is later
+    last_read: int
+    last_update: int
 
-CHECK = np.dtype(
-    [
-        ("kind", "i8"),
-        ("index", "i8"),  # the instruction
-        ("level", "i8"),  # its memory-order level
-        ("state", POINTER),
-        ("space", POINTER),
-        ("register", "i8"),  # where the address register lies in a frame; -1 for none
-        ("bits", "i8"),  # its width
-        ("offset", "i8"),  # added to the register, in bytes; the address where there is none
-        ("size", "i8"),  # bytes per lane
-        ("arrays", POINTER),  # pairs of i64: the arrays that may be accessed, and their ends
-        ("array_count", "i8"),
-        ("needs_written", "i8"),  # whether it may read what was never written
-        ("may_race", "i8"),
-        ("uses_marks", "i8"),  # whether an undefined value of a shuffle may reach it
-        ("footprint", POINTER),  # that of its last execution
-    ]
+
+class Footprint(Record):
+    """What lanes touch in a state space, wherever the first of them begins."""
+
+    version: int  # how often it has been made
+    space: Pointer[CheckedSpace]  # in which it lies; null where the record is empty
+    size: int  # bytes per lane
+    mask: Pointer[Word]  # per warp: the lanes
+    relative: Pointer[Int32]  # per lane: its address less that of the first of these lanes
+    low: int  # least of them
+    high: int  # greatest of them
+    ored: int  # bitwise or of them
+    count: int  # of units, each of which is there once
+    units: Pointer[Int32]  # units less that of the first lane's address
+    lanes: Pointer[Int32]  # the last lane that touches each
+    others: Pointer[Int32]  # the first lane of another thread that touches it too, or -1
+    warps: Pointer[Int32]  # the first lane of another warp
+    is_contended: int  # whether there are others
+
+
+class CheckState(Record):
+    """What the checks of all instructions have in common."""
+
+    lanes: int  # the threads of the running blocks
+    time: Pointer[int]  # the time of the last access
+    times: int  # how many fit into `steps` and `levels`
+    steps: Pointer[Int32]  # by time: the instruction
+    levels: Pointer[Byte]  # by time: its memory-order level
+    threads: Pointer[int]  # per lane
+    clocks: Pointer[int]  # per lane: up to which time it knows its block
+    least_clock: int  # least of them
+    group: int  # lanes that may wait for each other apart from the block; 0 for none
+    group_clocks: Pointer[int]  # per group: up to which time all know all of the group
+    pair_clocks: Pointer[Int32]  # per group, lane and other lane: what one knows of the other
+    store_times: Pointer[int]  # per lane: the time of its last store
+    places: Pointer[int]  # per lane: the instruction where it waited last
+    has_marks: int  # whether a register holds an undefined value
+    footprints: Pointer[Footprint]
+    footprint_count: int
+    oldest: int  # number of the footprint that gives way to the next one
+    found: Pointer[Footprint]  # that of the instruction that was checked last
+
+
+class Check(Record):
+    """The check of a watched instruction."""
+
+    kind: int
+    index: int  # the instruction
+    level: int  # its memory-order level
+    state: Pointer[CheckState]
+    space: Pointer[CheckedSpace]
+    register: int  # where the address register lies in a frame; -1 for none
+    bits: int  # its width
+    offset: int  # added to the register, in bytes; the address where there is none
+    size: int  # bytes per lane
+    arrays: Pointer[int]  # pairs: the arrays that may be accessed, and their ends
+    array_count: int
+    needs_written: int  # whether it may read what was never written
+    may_race: int
+    uses_marks: int  # whether an undefined value of a shuffle may reach it
+    footprint: Pointer[Footprint]  # that of its last execution
+
+
+CHECKED_SPACE, FOOTPRINT, CHECK_STATE, CHECK = map(
+    dtype_of, (CheckedSpace, Footprint, CheckState, Check)
 )
-"""The check of a watched instruction."""
+"""The records as NumPy's structured types."""

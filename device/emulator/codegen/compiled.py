@@ -54,7 +54,7 @@ _I64 = ir.IntType(64)
 
 
 def _is_among(value: Any, others: Any) -> Any:
-    if not isinstance(value, Value):
+    if not any(isinstance(one, Value) for one in (value, *others)):
         return value in others
     return reduce(operator.or_, (value == other for other in others))
 
@@ -230,6 +230,8 @@ class _Writer:
                 value = self._value(node.value)
                 for target in node.targets:
                     self._assign(target, value)
+            case ast.AnnAssign() if node.value is not None:
+                self._assign(node.target, self._value(node.value))
             case ast.AugAssign():
                 self._change(node)
             case ast.For():

@@ -14,6 +14,7 @@ from llvmlite import ir
 from memlab.device.emulator.codegen.records import (
     NUMBER,
     Address,
+    Number,
     Pointer,
     PointerTo,
     builder,
@@ -23,6 +24,7 @@ from memlab.device.emulator.codegen.records import (
 from memlab.device.emulator.isa.values import (
     PRED,
     S64,
+    U32,
     ElementType,
     Value,
     broadcast,
@@ -56,6 +58,19 @@ def lowest_bit(bits: int) -> int:
 def highest_bit(bits: int) -> int:
     """The place of the highest set bit; there must be one."""
     return _number(63 - _value(bits).call("llvm.ctlz", flag=True))
+
+
+def reversed_bits(mask: int) -> int:
+    """A mask with its bits in reverse order."""
+    b = builder()
+    word = Value(b, raw_value(Number(U32), mask), U32)
+    return _number(word.call("llvm.bitreverse"))
+
+
+def lane_value(values: Value, lane: int) -> int:
+    """The value of one lane."""
+    b = builder()
+    return _number(Value(b, b.extract_element(values.ir, raw_value(NUMBER, lane)), values.type))
 
 
 def lanes_of(mask: int) -> Value:

@@ -7,11 +7,12 @@ from code under construction.
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 from llvmlite import ir
 
+from memlab.device.emulator.codegen.check_layout import Check
 from memlab.device.emulator.codegen.records import (
     Address,
     Byte,
@@ -189,7 +190,9 @@ class Slot(Record):
     waits: int  # whether it is a collective that waits for the members of its mask
     polls: int  # whether a branch closes a loop that polls memory
     conditions: Pointer[Conditions]  # when code runs that Python executes; or null
-    check: Pointer[Any]  # of its one instruction, before it is executed: see `check_code`; or null
+    check: Pointer[
+        Check
+    ]  # of its one instruction, before it is executed: see `check_code`; or null
 
 
 class Event(Record):

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 import memlab.device.emulator
 from memlab.device.compiler.cache import hash_groups, load_parts, store_parts
-from memlab.device.emulator.codegen.check_code import CHECK_FUNCTIONS, add_check_functions
 from memlab.device.emulator.codegen.frame import FrameLayout, lay_out_frame
 from memlab.device.emulator.codegen.layout import SITE, SITE_KINDS, SPACES, STRETCH, STRETCH_KINDS
 from memlab.device.emulator.codegen.llvm import Library, compile_module, describe_target
@@ -153,7 +152,6 @@ def runtime() -> Library:
     """The code that all programs share: memory accesses, scheduling, and the scoreboard."""
     names = (
         *(f.name for f in MEMORY),
-        *CHECK_FUNCTIONS,
         *(f.name for f in SCHEDULE),
         *SCOREBOARD_FUNCTIONS,
     )
@@ -166,7 +164,6 @@ def runtime() -> Library:
         add_mark_functions(module)
         for function in MEMORY:
             function.declared(module)
-        add_check_functions(module)
         for function in SCHEDULE:
             function.declared(module)
         add_scoreboard_function(module)

@@ -306,7 +306,7 @@ def advance(context: Context) -> int:
             if slot.guard >= 0:
                 evaluate_guard(context)
                 mask = context.taken
-            context.asks_python = must_report(context, slot.check, mask)
+            context.asks_python = must_report(context, slot.check[0], mask)
             if context.asks_python:
                 return count_range(context, slot.start, slot.stop)
         context.run += 1
@@ -375,7 +375,7 @@ def transfer(context: Context) -> int:
         return jump(context, slot.target)
     if slot.kind == _EXIT:
         return leave(context)
-    if slot.check and not must_report(context, slot.check, context.mask):
+    if slot.check and not must_report(context, slot.check[0], context.mask):
         return jump(context, slot.next)
     return park(context, slot.next)
 
