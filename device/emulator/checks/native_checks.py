@@ -33,8 +33,8 @@ from memlab.device.emulator.codegen.layout import SPACES
 from memlab.device.emulator.codegen.stretches import has_member_mask, is_partial
 from memlab.device.emulator.machine.memory import GlobalMemory
 from memlab.device.emulator.machine.observer import ChunkState
-from memlab.device.emulator.program.program import DecodedInstruction, Program
-from memlab.device.emulator.ptx.parser import TYPE_BYTES, Address, Immediate, Operand, Register
+from memlab.device.emulator.program.program import DecodedInstruction, Program, bytes_moved
+from memlab.device.emulator.ptx.parser import Address, Immediate, Operand, Register
 from memlab.device.properties import WARP_SIZE
 
 _EVERY_LANE = 0xFFFF_FFFF
@@ -248,7 +248,7 @@ class NativeChecks:
             record["bits"] = layout.bits[address.base.name]
         else:
             record["offset"] += int(chunk.operands.address_base(address))
-        record["size"] = _bytes_moved(step)
+        record["size"] = bytes_moved(step.row)
         record["space"] = self._space(row.space).ctypes.data
         arrays = tools.bounds.permitted_arrays(index, chunk.segments[row.space], row.kind == "load")
         self._arrays.append(arrays)
@@ -269,13 +269,7 @@ class NativeChecks:
 def _width(step: DecodedInstruction, unit_bytes: Mapping[str, int]) -> int:
     """Units that a lane touches in an access to a space; 1 for other instructions."""
     is_access = step.row.kind in _ACCESSES and step.row.space in unit_bytes
-    return _bytes_moved(step) // unit_bytes[step.row.space] if is_access else 1
-
-
-def _bytes_moved(step: DecodedInstruction) -> int:
-    """Bytes that a lane moves in an access."""
-    row = step.row
-    return TYPE_BYTES[(row.to if row.kind == "load" else row.of)[0]] * row.vector
+    return bytes_moved(step.row) // unit_bytes[step.row.space] if is_access else 1
 
 
 def _names_every_lane(step: DecodedInstruction) -> bool:

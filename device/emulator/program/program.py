@@ -157,7 +157,7 @@ def load_program(module: Module, name: str, source: Sequence[str] = ()) -> Progr
     return Program(
         name=name,
         steps=tuple(
-            DecodedInstruction(instruction, row, target, widths.get(index, _bytes_moved(row)))
+            DecodedInstruction(instruction, row, target, widths.get(index, bytes_moved(row)))
             for index, (instruction, row, target) in enumerate(
                 zip(entry.instructions, rows, targets, strict=True)
             )
@@ -299,7 +299,7 @@ def _branch_target(instruction: Instruction, row: table.Row, entry: PtxFunction)
     return entry.labels[label.name]
 
 
-def _bytes_moved(row: table.Row) -> int:
+def bytes_moved(row: table.Row) -> int:
     """Bytes per lane of a memory access; 0 for other instructions."""
     types = {"load": row.to, "store": row.of, "atomic": row.of, "reduce": row.of}.get(row.kind, ())
     return TYPE_BYTES[types[0]] * row.vector if types else 0

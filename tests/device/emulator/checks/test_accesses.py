@@ -324,3 +324,30 @@ def test_lanes_at_both_ends_of_the_address_space_are_at_fault(space: str) -> Non
 }}"""
     found = check(text, {"a": np.zeros(64, np.uint64)}, tools=("memcheck",))
     assert [mistake.count for mistake in found.of("memcheck")] == [32]
+
+
+@pytest.mark.parametrize(
+    ("place", "kind"),
+    [
+        ("const.u64 %rd2, [c+56]", ""),
+        ("const.u64 %rd2, [c+64]", "out of bounds"),
+        ("const.u64 %rd2, [c+-8]", "out of bounds"),
+        ("const.u64 %rd2, [c+4]", "misaligned"),
+        ("const.u64 %rd2, [64]", "out of bounds"),
+        ("const.v2.u64 {%rd2, %rd3}, [c+56]", "misaligned"),
+        ("param.u64 %rd2, [a+8]", "out of bounds"),
+    ],
+)
+def test_a_fixed_place_outside_its_variable_is_a_mistake(place: str, kind: str) -> None:
+    text = f""".version 8.8
+.target sm_90
+.address_size 64
+.const .align 8 .b8 c[64];
+.visible .entry k(.param .u64 a) {{
+    .reg .b64 %rd<5>;
+    mov.u64 %rd1, c; ld.{place}; ld.param.u64 %rd4, [a]; st.global.u64 [%rd4], %rd2;
+    ret;
+}}"""
+    found = check(text, {"a": np.ones(64, np.uint64)}, tools=("memcheck",))
+    assert [(m.kind, m.count) for m in found.of("memcheck")] == ([(kind, 32)] if kind else [])
+    assert found.arrays["a"][0] == 0
