@@ -1,10 +1,11 @@
-"""A tiny kernel for each row of the instruction table, generated from the row.
+"""Kernels that execute rows of the instruction table, generated from the rows.
 
-A lane reads its operands 16 bytes apart, executes the instruction and stores what it gives.
+A lane reads operands 16 bytes apart. Each row is executed on them, and what it gives is stored.
 """
 
 import random
 import zlib
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,10 @@ from memlab.device.emulator.ptx.parser import TYPE_BYTES
 LANES = 512  # every pair of 16 edge values, then as many random ones
 OPERAND_BYTES, INPUT_BYTES, OUTPUT_BYTES = 16, 64, 32
 
-_HEAD = """.visible .entry {name}(.param .u64 in, .param .u64 out)
+_HEAD = """.version 8.8
+.target sm_100
+.address_size 64
+.visible .entry k(.param .u64 in, .param .u64 out)
 {{
 .reg .b64 %in, %out, %at; .reg .b32 %lane, %word; .reg .b16 %half;
 ld.param.u64 %in, [in]; ld.param.u64 %out, [out]; mov.u32 %lane, %tid.x;
@@ -51,14 +55,25 @@ def written_operands(row: Row) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return to, row.of[:-1] if "in" in row.carry else row.of
 
 
-def lane_kernel(row: Row, name: str = "k") -> str:
-    """The kernel of a row that computes from registers, of kind `lanes` or `warp`."""
-    opcode, pair = row.opcode.removesuffix(" d|p"), row.opcode.endswith(" d|p")
-    to, of = written_operands(row)
-    body, sources = [], []
-    for number, kind in enumerate(of):
+def operand_key(row: Row) -> tuple[tuple[str, ...], str]:
+    """What the operands of a row depend on: their types, and a name for which they are special."""
+    name = row.opcode.split(".")[0]
+    return written_operands(row)[1], name if name in _PLACES else ""
+
+
+def lane_kernel(rows: Sequence[Row]) -> str:
+    """A kernel, `k`, of rows that compute from registers, of kind `lanes` or `warp`.
+
+    Args:
+        rows: Rows of one `operand_key`.
+
+    Returns:
+        The PTX. The parameters are the addresses of the operands, shape (lanes, 64) in bytes, and
+        of the results, shape (rows, lanes, 32).
+    """
+    body = []
+    for number, kind in enumerate(operand_key(rows[0])[0]):
         at, register = f"[%in+{OPERAND_BYTES * number}]", f"%s{number}"
-        sources.append(register)
         body.append(f".reg .{_register(kind)} {register};")
         if kind == "pred":
             body.append(f"ld.global.u8 %half, {at}; and.b16 %half, %half, 1;")
@@ -68,6 +83,16 @@ def lane_kernel(row: Row, name: str = "k") -> str:
             body.append(f"mov.b128 {register}, {{%low, %high}};")
         else:
             body.append(f"ld.global.b{TYPE_BYTES[kind] * 8} {register}, {at};")
+    for place, row in enumerate(rows):
+        body += ["{", *_executed(row, place * LANES * OUTPUT_BYTES), "}"]
+    return _HEAD.format(body="\n".join(body))
+
+
+def _executed(row: Row, first_out: int) -> list[str]:
+    """The execution of a row, whose results are stored from a byte on."""
+    opcode, pair = row.opcode.removesuffix(" d|p"), row.opcode.endswith(" d|p")
+    to, of = written_operands(row)
+    body, sources = [], [f"%s{number}" for number in range(len(of))]
     if opcode == "lop3.b32":
         sources[3] = "0x3a"  # the table must be a literal
     if opcode.startswith(("shfl", "vote", "match", "redux", "elect")):
@@ -85,9 +110,9 @@ def lane_kernel(row: Row, name: str = "k") -> str:
     if "out" in row.carry:
         step = "subc" if opcode.startswith("sub") else "addc"
         body.append(f"{step}.u32 %word, 0, 0; and.b32 %word, %word, 1;")
-        body.append(f"st.global.u32 [%out+{OPERAND_BYTES}], %word;")
+        body.append(f"st.global.u32 [%out+{first_out + OPERAND_BYTES}], %word;")
     for number, (kind, target) in enumerate(zip(to, targets, strict=True)):
-        at = f"[%out+{OPERAND_BYTES * number}]"
+        at = f"[%out+{first_out + OPERAND_BYTES * number}]"
         if kind == "pred":
             body.append(f"selp.u32 %word, 1, 0, {target}; st.global.u32 {at}, %word;")
         elif kind == "b128":
@@ -95,7 +120,7 @@ def lane_kernel(row: Row, name: str = "k") -> str:
             body.append(f"st.global.v2.b64 {at}, {{%lower, %upper}};")
         else:
             body.append(f"st.global.b{TYPE_BYTES[kind] * 8} {at}, {target};")
-    return _HEAD.format(name=name, body="\n".join(body))
+    return body
 
 
 def _edge(kind: str, number: int) -> bytes:
@@ -124,22 +149,20 @@ def _random(kind: str, source: random.Random) -> bytes:
     return bits.to_bytes(size, "little")
 
 
-def operands(row: Row) -> Any:
-    """The bytes that the lanes read, shape (lanes, 64)."""
-    _, of = written_operands(row)
-    source = random.Random(" ".join(of))
-    name = row.opcode.split(".")[0]
-    first_place = _PLACES.get(name, len(of))
+def operands(types: Sequence[str], name: str) -> Any:
+    """The bytes that the lanes read, shape (lanes, 64), for an `operand_key`."""
+    source = random.Random(" ".join(types))
+    first_place = _PLACES.get(name, len(types))
     undefined_beyond_a_byte = name in ("bfe", "bfi", "fns")
     lanes = bytearray()
     for lane in range(LANES):
         own = bytearray(source.randbytes(INPUT_BYTES))
-        for number, kind in enumerate(of):
+        for number, kind in enumerate(types):
             edge = (lane // 16, lane % 16)[number] if number < 2 else source.randrange(16)
             value = _edge(kind, edge % 16) if lane < LANES // 2 else _random(kind, source)
             if number >= first_place and (undefined_beyond_a_byte or lane >= LANES // 2):
                 value = bytes([value[0] % 80, 0, 0, 0])
-            if row.opcode == "fns.b32" and number == 2:
+            if name == "fns" and number == 2:
                 value = int(value[0] % 9 - 4).to_bytes(4, "little", signed=True)
             own[OPERAND_BYTES * number : OPERAND_BYTES * number + len(value)] = value
         lanes += own

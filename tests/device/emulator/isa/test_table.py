@@ -2,19 +2,19 @@
 
 import csv
 import re
+from typing import Any
 
 import numpy as np
 import pytest
 from paths import DATA
 from ptx import kernel, run
-from row_kernels import INPUT_BYTES, LANES, OUTPUT_BYTES, digest, lane_kernel, operands
+from row_kernels import INPUT_BYTES, LANES, OUTPUT_BYTES, digest, lane_kernel, operand_key, operands
 
 from memlab.device.emulator.isa import rows
 from memlab.device.emulator.isa import table as isa
 from memlab.device.emulator.program.program import load_program
 from memlab.device.emulator.ptx.parser import TYPE_BYTES, PtxError, parse_ptx
 
-HEAD = ".version 8.8\n.target sm_100\n.address_size 64\n"
 ROWS = {
     opcode: row
     for opcode, row in isa.TABLE.items()
@@ -22,6 +22,7 @@ ROWS = {
     if not opcode.startswith(("mma", "ldmatrix", "movmatrix", "stmatrix", "wmma", "mbarrier"))
 }
 COMPUTING = [row for row in ROWS.values() if row.kind in ("lanes", "warp")]
+ROWS_PER_KERNEL = 32  # of rows that are compiled together, which takes less time
 
 
 def _hardware() -> dict[str, str]:
@@ -48,51 +49,49 @@ def _families() -> dict[str, list[isa.Row]]:
 @pytest.mark.parametrize("family", _families())
 def test_rows_agree_with_hardware(family: str) -> None:
     hardware, wrong = _hardware(), []
+    groups: dict[Any, list[isa.Row]] = {}  # compiled together, which takes less time
     for row in _families()[family]:
-        arrays = {
-            "in": operands(row),
-            "out": np.zeros((LANES, OUTPUT_BYTES), np.uint8),
-        }
-        done = run(HEAD + lane_kernel(row), arrays, block=(LANES, 1, 1))
-        expected = hardware.get(row.opcode)
-        if expected is None:
-            assert _NOT_COMPARED.match(row.opcode), f"{row.opcode} was not run on hardware"
-        elif digest(row, done["out"]) != expected:
-            wrong.append(row.opcode)
+        groups.setdefault(operand_key(row), []).append(row)
+    for key, alike in groups.items():
+        out = np.zeros((len(alike), LANES, OUTPUT_BYTES), np.uint8)
+        done = run(lane_kernel(alike), {"in": operands(*key), "out": out}, block=(LANES, 1, 1))
+        for row, output in zip(alike, done["out"], strict=True):
+            expected = hardware.get(row.opcode)
+            if expected is None:
+                assert _NOT_COMPARED.match(row.opcode), f"{row.opcode} was not run on hardware"
+            elif digest(row, output) != expected:
+                wrong.append(row.opcode)
     assert not wrong
 
 
-def _memory_kernel(row: isa.Row) -> str:
+def _moves(row: isa.Row, first_out: int) -> str:
     """Copies a lane's first bytes to its output by way of the row's space and instruction."""
     size = TYPE_BYTES[(row.to or row.of)[0]]
     moved = size * row.vector
     words = [f"%r{index}" for index in range(row.vector)]
     operand = words[0] if row.vector == 1 else f"{{{', '.join(words)}}}"
-    place, declaration = "", ""
-    if row.space == "shared":
-        place = "%own"
-        declaration = (
-            ".shared .align 32 .b8 all[2048]; .reg .b64 %own; mul.wide.u32 %at, %lane, 64;"
-            "mov.u64 %own, all; add.u64 %own, %own, %at;"
-        )
-    elif row.space in ("local", "param::func"):
-        place, declaration = "own", f".{row.space.partition('::')[0]} .align 32 .b8 own[64];"
     space = row.space.partition("::")[0]
+    place, declaration = "", ""
+    if space == "shared":
+        place = "%own"
+    elif space in ("local", "param"):
+        place, declaration = "own", f".{space} .align 32 .b8 own[64];"
 
-    lines = [f".reg .b16 %byte; .reg .b{max(8 * size, 16)} %r<8>; {declaration}"]
+    lines = [f".reg .b16 %byte; .reg .b64 %to; .reg .b{max(8 * size, 16)} %r<8>; {declaration}"]
+    lines.append(f"add.u64 %to, %out, {first_out};")
     if row.kind == "load":
         if place:
             lines += [_copy_byte(i, "global", "%in", space, place) for i in range(moved)]
         lines.append(f"{row.opcode} {operand}, [{place or '%in'}];")
         for index, word in enumerate(words):
-            lines.append(f"st.global.b{8 * size} [%out+{size * index}], {word};")
+            lines.append(f"st.global.b{8 * size} [%to+{size * index}], {word};")
     else:
         for index, word in enumerate(words):
             lines.append(f"ld.global.b{8 * size} {word}, [%in+{size * index}];")
-        lines.append(f"{row.opcode} [{place or '%out'}], {operand};")
+        lines.append(f"{row.opcode} [{place or '%to'}], {operand};")
         if place:
-            lines += [_copy_byte(i, space, place, "global", "%out") for i in range(moved)]
-    return "\n".join(lines)
+            lines += [_copy_byte(i, space, place, "global", "%to") for i in range(moved)]
+    return "\n".join(["{", *lines, "}"])
 
 
 def _copy_byte(at: int, space: str, of: str, to_space: str, to: str) -> str:
@@ -103,20 +102,22 @@ def _copy_byte(at: int, space: str, of: str, to_space: str, to: str) -> str:
 def test_loads_and_stores_move_their_bytes(space: str) -> None:
     rng = np.random.default_rng(0)
     given = rng.integers(0, 256, (32, INPUT_BYTES)).astype(np.uint8)
-    for row in ROWS.values():
-        if row.kind in ("load", "store") and row.space == space:
+    moving = [r for r in ROWS.values() if r.kind in ("load", "store") and r.space == space]
+    for start in range(0, len(moving), ROWS_PER_KERNEL):
+        together = moving[start : start + ROWS_PER_KERNEL]
+        body = (
+            ".shared .align 32 .b8 all[2048]; .reg .b64 %in, %out, %at, %own; .reg .b32 %lane;"
+            "ld.param.u64 %in, [in]; ld.param.u64 %out, [out]; mov.u32 %lane, %tid.x;"
+            "mul.wide.u32 %at, %lane, 64; add.u64 %in, %in, %at; add.u64 %out, %out, %at;"
+            "mov.u64 %own, all; add.u64 %own, %own, %at;"
+        )
+        body += "".join(_moves(row, place * given.size) for place, row in enumerate(together))
+        out = np.zeros((len(together), *given.shape), np.uint8)
+        done = run(kernel(body + "ret;", ".u64 in, .u64 out"), {"in": given, "out": out})
+        for row, output in zip(together, done["out"], strict=True):
             moved = TYPE_BYTES[(row.to or row.of)[0]] * row.vector
-            body = (
-                ".reg .b64 %in, %out, %at; .reg .b32 %lane;"
-                "ld.param.u64 %in, [in]; ld.param.u64 %out, [out]; mov.u32 %lane, %tid.x;"
-                "mul.wide.u32 %at, %lane, 64; add.u64 %in, %in, %at; add.u64 %out, %out, %at;"
-                + _memory_kernel(row)
-                + "ret;"
-            )
-            text = kernel(body, ".u64 in, .u64 out")
-            done = run(text, {"in": given, "out": np.zeros_like(given)})
-            assert np.array_equal(done["out"][:, :moved], given[:, :moved]), row.opcode
-            assert not done["out"][:, moved:].any(), row.opcode
+            assert np.array_equal(output[:, :moved], given[:, :moved]), row.opcode
+            assert not output[:, moved:].any(), row.opcode
 
 
 @pytest.mark.parametrize("space", ["const", "param"])
