@@ -91,6 +91,9 @@ _OPERATORS: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
 }
 
 
+_OF_TRUTHS = ast.BitAnd | ast.BitOr | ast.BitXor | ast.Eq | ast.NotEq  # these need no numbers
+
+
 def set_bits(bits: int) -> Iterator[int]:
     """The places of the set bits of a number, lowest first, for a `for`."""
     raise NotImplementedError("only compiled functions can loop over bits")
@@ -215,7 +218,11 @@ class _Writer:
     def _statements(self, body: Sequence[ast.stmt]) -> bool:
         """Write statements; returns whether control reaches what lies behind them."""
         for place, statement in enumerate(body, 1):
-            if not self._statement(statement):
+            try:
+                goes_on = self._statement(statement)
+            except (TypeError, AttributeError) as problem:
+                raise self._error(statement, str(problem)) from problem
+            if not goes_on:
                 if body[place:]:
                     raise self._error(body[place], "this is never reached")
                 return False
@@ -569,15 +576,17 @@ def _truth(value: Any) -> ir.Value:
 
 
 def _operate(operation: ast.AST, left: Any, right: Any) -> Any:
-    """Combine two operands; a truth is a number to other numbers, as in Python."""
+    """Combine two operands; a truth counts as a number, as in Python, unless both are truths."""
     if isinstance(right, Value) and isinstance(left, bool | int | float):
         left = right.like(left)
-    if isinstance(left, Value) and isinstance(right, Value) and left.type != right.type:
-        left, right = (
-            value.to(S64) if value.type == PRED and not value.lanes else value
-            for value in (left, right)
-        )
+    both = isinstance(left, Value) and isinstance(right, Value)
+    if both and (left.type != right.type or not isinstance(operation, _OF_TRUTHS)):
+        left, right = _as_number(left), _as_number(right)
     return _OPERATORS[type(operation)](left, right)
+
+
+def _as_number(value: Value) -> Value:
+    return value.to(S64) if value.type == PRED and not value.lanes else value
 
 
 @cache
