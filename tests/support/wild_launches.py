@@ -201,7 +201,8 @@ class Launch:
     def _places(self, space: str, access: Access) -> list[int]:
         """Addresses of elements inside a state space, for each lane, where it has any."""
         draw, size = self._random, access.size
-        areas = [area for area in self._areas(space, access.is_load) if area[1] >= size]
+        reads_only = access.is_load or (not self._is_tame and draw.randrange(4) == 0)
+        areas = [area for area in self._areas(space, reads_only) if area[1] >= size]
         if not areas:
             return [0] * self._lanes
         area = draw.choice(areas)
@@ -321,7 +322,13 @@ class Launch:
         blocks = np.array([(x, 0, 0) for x in range(self._blocks)])
         machine.build_segments = self._segments  # type: ignore[attr-defined]
         chunk = Chunk(
-            self._program, self._grid, blocks, self._memory, workspace, observers=observers
+            self._program,
+            self._grid,
+            blocks,
+            self._memory,
+            workspace,
+            writers=self._random.choice((None, None, (3, 2))),  # as if other blocks ran too
+            observers=observers,
         )
         out = self._memory.find("out").address
         spaces = self._spaces(self._found)

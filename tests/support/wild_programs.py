@@ -117,14 +117,13 @@ class WildProgram:
         """What a lane stores in an element: a mixture of its `key`, lane times turns plus turn."""
         if access.sources == 2 and source == 0:
             return 0  # compare-and-swap compares with it
-        bits = 8 * access.element_bytes
-        low = _mixed(self.factors, access.number, element, key)
-        high = _mixed(self.factors, access.number, element + _ELEMENTS, key)
-        return (high << 64 | low) & (1 << bits) - 1
+        value = self._mixed(access, element, key)
+        if access.element_bytes == 16:
+            return self._mixed(access, element + _ELEMENTS, key) << 64 | value
+        return value & (1 << 8 * access.element_bytes) - 1
 
-
-def _mixed(factors: tuple[int, ...], number: int, element: int, key: int) -> int:
-    return (key * factors[element] + _addend(factors, number, element)) & _MASK
+    def _mixed(self, access: Access, place: int, key: int) -> int:
+        return key * self.factors[place] + _addend(self.factors, access.number, place) & _MASK
 
 
 def _addend(factors: tuple[int, ...], number: int, element: int) -> int:
