@@ -47,7 +47,7 @@ from memlab.device.emulator.codegen.records import (
     stack_room,
     type_of,
 )
-from memlab.device.emulator.isa.values import PRED, S64, Value, maximum, minimum
+from memlab.device.emulator.isa.values import F64, PRED, S64, Value, maximum, minimum
 
 F = TypeVar("F", bound=Callable[..., Any])
 _I64 = ir.IntType(64)
@@ -185,6 +185,7 @@ class _Writer:
             **{name: cell.cell_contents for name, cell in closure},
             "min": minimum,
             "max": maximum,
+            "float": lambda value: value.to(F64),
         }
         self._b = ir.IRBuilder(function.append_basic_block("entry"))
         self._often = _names_assigned_often(self._tree)
@@ -287,7 +288,7 @@ class _Writer:
         if name not in self._often:
             self._names[name] = value
             return
-        if isinstance(value, bool | int):
+        if isinstance(value, bool | int | float):
             value = number(value)
         if name not in self._names:
             self._names[name] = _Variable(value)

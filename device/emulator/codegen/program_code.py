@@ -14,16 +14,13 @@ from numpy.typing import NDArray
 
 import memlab.device.emulator
 from memlab.device.compiler.cache import hash_groups, load_parts, store_parts
+from memlab.device.emulator.codegen import scoreboard_code
 from memlab.device.emulator.codegen.frame import FrameLayout, lay_out_frame
 from memlab.device.emulator.codegen.layout import SITE, SITE_KINDS, SPACES, STRETCH, STRETCH_KINDS
 from memlab.device.emulator.codegen.llvm import Library, compile_module, describe_target
 from memlab.device.emulator.codegen.memory_code import MEMORY
 from memlab.device.emulator.codegen.pattern_code import add_pattern_functions
 from memlab.device.emulator.codegen.schedule_code import SCHEDULE
-from memlab.device.emulator.codegen.scoreboard_code import (
-    SCOREBOARD_FUNCTIONS,
-    add_scoreboard_function,
-)
 from memlab.device.emulator.codegen.stretch_code import (
     ProgramCode,
     write_stretch,
@@ -150,11 +147,8 @@ def _load(program: Program, watched: Collection[int], source: Sequence[str]) -> 
 @cache
 def runtime() -> Library:
     """The code that all programs share: memory accesses, scheduling, and the scoreboard."""
-    names = (
-        *(f.name for f in MEMORY),
-        *(f.name for f in SCHEDULE),
-        *SCOREBOARD_FUNCTIONS,
-    )
+    functions = (*MEMORY, *SCHEDULE, scoreboard_code.follow_path)
+    names = [function.name for function in functions]
     key = hash_groups([(_engine_digest(), describe_target(), "runtime")])
     code = _cached(key)
     if code is None:
@@ -162,11 +156,8 @@ def runtime() -> Library:
         add_pattern_functions(module)
         add_trace_functions(module)
         add_mark_functions(module)
-        for function in MEMORY:
+        for function in functions:
             function.declared(module)
-        for function in SCHEDULE:
-            function.declared(module)
-        add_scoreboard_function(module)
         code = compile_module(module)
         store_parts(key, [code])
     return Library(code, names)

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from memlab.device.emulator.codegen.program_code import follow_path
-from memlab.device.emulator.codegen.scoreboard_code import ISSUED
+from memlab.device.emulator.codegen.records import dtype_of
+from memlab.device.emulator.codegen.scoreboard_code import Issued
 from memlab.device.emulator.machine.execution_trace import LONGEST_PATH, WarpPath
 from memlab.device.emulator.program.program import (
     DecodedInstruction,
@@ -64,16 +65,15 @@ def warp_clocks(program: Program, path: WarpPath, latencies: Latencies) -> float
         return 0.0
     numbers: dict[str, int] = {}  # of registers
     operands: list[int] = []
-    instructions = np.zeros(len(program.steps), ISSUED)
-    latency, delay = (instructions[name].view(np.float64) for name in ("latency", "delay"))
+    instructions = np.zeros(len(program.steps), dtype_of(Issued))
     executed = {index for start, stop in set(path.ranges) for index in range(start, stop)}
     for index in executed:
         step, entry = program.steps[index], instructions[index]
         read, written = list(registers_read(step)), list(registers_written(step))
         entry["operands"], entry["read"], entry["written"] = len(operands), len(read), len(written)
         operands += [numbers.setdefault(name, len(numbers)) for name in (*read, *written)]
-        latency[index] = _latency(step, latencies)
-        delay[index] = latencies.barrier if step.row.kind == "barrier" else 0.0
+        entry["latency"] = _latency(step, latencies)
+        entry["delay"] = latencies.barrier if step.row.kind == "barrier" else 0.0
     clock = follow_path(ranges, instructions, np.array(operands, np.int64), len(numbers))
     return clock * path.instructions / followed
 
