@@ -299,15 +299,6 @@ def _at(array: NDArray[Any]) -> int:
 def functions() -> dict[str, Any]:
     """The compiled functions by name."""
     module = ir.Module()
-    from memlab.device.emulator.codegen.program_code import (
-        add_mark_functions,
-        add_pattern_functions,
-        add_trace_functions,
-    )
-
-    add_pattern_functions(module)
-    add_trace_functions(module)
-    add_mark_functions(module)
     for function in MEMORY:
         function.declared(module)
     names = [function.name for function in MEMORY]

@@ -114,14 +114,14 @@ class Compiled(Generic[F]):
         exported: Whether Python or the code of programs calls it.
         seldom: Whether it is called in uncommon cases only. It is then not inlined, and keeps the
             caller's registers, so that the common case need not save them.
-        inline: False where it must not be inlined.
+        inline: Whether it is inlined into its callers; None where LLVM decides.
     """
 
     function: F
     name: str
     exported: bool
     seldom: bool
-    inline: bool
+    inline: bool | None
 
     def __hash__(self) -> int:
         return hash(self.name)
@@ -145,8 +145,8 @@ class Compiled(Generic[F]):
             function.linkage = "internal"
         if self.seldom:
             function.calling_convention = "preserve_mostcc"
-        if self.seldom or not self.inline:
-            function.attributes.add("noinline")
+        if self.seldom or self.inline is not None:
+            function.attributes.add("alwaysinline" if self.inline else "noinline")
         _Writer(self, function).write()
         return function
 
@@ -155,7 +155,7 @@ class Compiled(Generic[F]):
 def compiled(function: F) -> F: ...
 @overload
 def compiled(
-    *, name: str = "", exported: bool = False, seldom: bool = False, inline: bool = True
+    *, name: str = "", exported: bool = False, seldom: bool = False, inline: bool | None = None
 ) -> Callable[[F], F]: ...
 def compiled(
     function: Any = None,
@@ -163,7 +163,7 @@ def compiled(
     name: str = "",
     exported: bool = False,
     seldom: bool = False,
-    inline: bool = True,
+    inline: bool | None = None,
 ) -> Any:
     """Mark a function as compiled: see the module and `Compiled`."""
     if function is None:

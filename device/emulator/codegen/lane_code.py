@@ -6,7 +6,6 @@ is a segment; a generic address lies in the window of a state space.
 
 from __future__ import annotations
 
-from memlab.device.emulator.codegen.bridge import count_directly, mark_written, note_use
 from memlab.device.emulator.codegen.compiled import compiled, set_bits
 from memlab.device.emulator.codegen.lanes import fill_bytes, lanes_of, lowest_bit, splat
 from memlab.device.emulator.codegen.layout import (
@@ -17,6 +16,7 @@ from memlab.device.emulator.codegen.layout import (
     Segment,
     Site,
 )
+from memlab.device.emulator.codegen.pattern_code import count_directly
 from memlab.device.emulator.codegen.records import (
     Address,
     Int32,
@@ -26,6 +26,7 @@ from memlab.device.emulator.codegen.records import (
     field_pointer,
     room,
 )
+from memlab.device.emulator.codegen.use_code import mark_written, note_use
 from memlab.device.emulator.isa.address_space import GLOBAL_BASE, WINDOW_BYTES, WINDOWS
 from memlab.device.emulator.isa.values import where
 from memlab.device.properties import WARP_SIZE

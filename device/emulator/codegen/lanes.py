@@ -30,6 +30,7 @@ from memlab.device.emulator.isa.values import (
     broadcast,
     intrinsic,
     shaped,
+    where,
 )
 from memlab.device.properties import WARP_SIZE
 
@@ -86,6 +87,12 @@ def bits_of(predicate: Value) -> int:
     b = builder()
     word = b.bitcast(predicate.ir, ir.IntType(predicate.lanes))
     return _number(Value(b, word, ElementType("u", predicate.lanes)))
+
+
+def choose(condition: bool, chosen: int, other: int) -> int:
+    """One of two numbers, both computed, without a branch."""
+    holds = cast(Any, condition)
+    return _number(where(holds, _value(chosen), _value(other)))
 
 
 def splat(value: int, element: ElementType = S64, lanes: int = WARP_SIZE) -> Value:

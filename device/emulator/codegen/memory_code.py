@@ -9,14 +9,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from memlab.device.emulator.codegen.bridge import (
-    count_by_pattern,
-    find_pattern,
-    mark_pattern,
-    note_use,
-    relative_to_first,
-    same_pattern,
-)
 from memlab.device.emulator.codegen.compiled import compiled, unlikely
 from memlab.device.emulator.codegen.copy_code import COPIES, Direction, copy_each, shape_number
 from memlab.device.emulator.codegen.lane_code import (
@@ -31,6 +23,12 @@ from memlab.device.emulator.codegen.lane_code import (
 )
 from memlab.device.emulator.codegen.lanes import lanes_of, lowest_bit, per_lane, reduce, splat
 from memlab.device.emulator.codegen.layout import SITE_KINDS, Addresses, Context, Pattern, Site
+from memlab.device.emulator.codegen.pattern_code import (
+    count_by_pattern,
+    find_pattern,
+    relative_to_first,
+    same_pattern,
+)
 from memlab.device.emulator.codegen.records import (
     Byte,
     Int32,
@@ -40,6 +38,7 @@ from memlab.device.emulator.codegen.records import (
     pointer_to,
     room,
 )
+from memlab.device.emulator.codegen.use_code import mark_pattern, note_use
 from memlab.device.emulator.isa.values import S64, where
 from memlab.device.properties import WARP_SIZE
 
@@ -169,7 +168,7 @@ def prepare_atomic(
     return 0
 
 
-@compiled
+@compiled(inline=True)
 def is_usual(context: Context, record: Addresses, site: Site, mask: int) -> bool:
     """Whether all lanes may access one segment, or one array of global memory, by one pattern."""
     pattern = record.pattern

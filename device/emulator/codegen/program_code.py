@@ -19,7 +19,6 @@ from memlab.device.emulator.codegen.frame import FrameLayout, lay_out_frame
 from memlab.device.emulator.codegen.layout import SITE, SITE_KINDS, SPACES, STRETCH, STRETCH_KINDS
 from memlab.device.emulator.codegen.llvm import Library, compile_module, describe_target
 from memlab.device.emulator.codegen.memory_code import MEMORY
-from memlab.device.emulator.codegen.pattern_code import add_pattern_functions
 from memlab.device.emulator.codegen.schedule_code import SCHEDULE
 from memlab.device.emulator.codegen.stretch_code import (
     ProgramCode,
@@ -33,8 +32,6 @@ from memlab.device.emulator.codegen.stretches import (
     reads_clock,
     waits_for_members,
 )
-from memlab.device.emulator.codegen.trace_code import add_trace_functions
-from memlab.device.emulator.codegen.use_code import add_mark_functions
 from memlab.device.emulator.program.polling_loops import PollingLoop, find_polling_loops
 from memlab.device.emulator.program.program import DecodedInstruction, Program
 from memlab.device.emulator.ptx.parser import TYPE_BYTES, Address
@@ -153,9 +150,6 @@ def runtime() -> Library:
     code = _cached(key)
     if code is None:
         module = ir.Module("memlab_runtime")
-        add_pattern_functions(module)
-        add_trace_functions(module)
-        add_mark_functions(module)
         for function in functions:
             function.declared(module)
         code = compile_module(module)
