@@ -7,13 +7,13 @@ that execute the stretch. In between, the other lanes may hold anything.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
 from llvmlite import ir
 
-from memlab.device.emulator.codegen.flow import bit_loop
 from memlab.device.emulator.codegen.frame import FrameLayout
 from memlab.device.emulator.codegen.layout import (
     ADDRESSES,
@@ -259,7 +259,7 @@ class _StretchWriter:
         function, width = row.function, moved.bits // 8
         assert function is not None
         for element in range(row.vector):
-            with bit_loop(b, mask) as lane:
+            with _bit_loop(b, mask) as lane:
                 start = b.load(element_pointer(b, pointers, lane, 8), typ=POINTER)
                 place = b.gep(start, [I64(element * width)], source_etype=BYTE)
                 old = b.load(place, typ=moved.ir, align=width)
@@ -454,6 +454,24 @@ class _StretchWriter:
     def _buffer_element(self, buffer: ir.Value, number: int, width: int) -> ir.Value:
         """Where the lanes of an element of a vector lie in a buffer."""
         return self._b.gep(buffer, [I64(number * WARP_SIZE * width)], source_etype=BYTE)
+
+
+@contextmanager
+def _bit_loop(b: ir.IRBuilder, bits: ir.Value) -> Iterator[ir.Value]:
+    """A loop over the set bits of an integer, lowest first; the body gets their places as `i64`."""
+    before = b.block
+    head, body, end = (b.append_basic_block(f"bits.{part}") for part in ("head", "body", "end"))
+    b.branch(head)
+    b.position_at_end(head)
+    left = b.phi(bits.type, "bits.left")
+    left.add_incoming(bits, before)
+    b.cbranch(b.icmp_unsigned("!=", left, bits.type(0)), body, end)
+    b.position_at_end(body)
+    place = b.cttz(left, ir.IntType(1)(1))
+    yield place if place.type == I64 else b.zext(place, I64)
+    left.add_incoming(b.and_(left, b.sub(left, left.type(1))), b.block)
+    b.branch(head)
+    b.position_at_end(end)
 
 
 def _constant(b: ir.IRBuilder, operand: Immediate, element: ElementType) -> Value:

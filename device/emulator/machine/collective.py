@@ -9,19 +9,20 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Sequence
 from functools import cache
+from typing import Annotated
 
 import numpy as np
 from llvmlite import ir
 
-from memlab.device.emulator.codegen.flow import counted_loop
+from memlab.device.emulator.codegen.compiled import compiled
 from memlab.device.emulator.codegen.llvm import Library, compile_module
+from memlab.device.emulator.codegen.records import Address, Pointer, pointer_to
+from memlab.device.emulator.isa.rows import Row
 from memlab.device.emulator.isa.table import TABLE
-from memlab.device.emulator.isa.values import PRED, U8, Value, element_type, shaped
+from memlab.device.emulator.isa.values import PRED, U8, ElementType, Value, element_type
 from memlab.device.emulator.machine.memory import Lanes, Mask
 from memlab.device.emulator.machine.operands import NUMPY_TYPES
 from memlab.device.properties import WARP_SIZE
-
-_POINTER, _I64, _BYTE = ir.PointerType(), ir.IntType(64), ir.IntType(8)
 
 
 def execute_collective(opcode: str, active: Mask, sources: Sequence[Lanes]) -> list[Lanes]:
@@ -48,29 +49,30 @@ def execute_collective(opcode: str, active: Mask, sources: Sequence[Lanes]) -> l
 @cache
 def _compiled(opcode: str) -> tuple[Library, Callable[..., None]]:
     """A loop over warps that applies the function of a row."""
-    row, module = TABLE[opcode], ir.Module()
-    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [_POINTER, _I64]), "run")
-    pointers, count = function.args
-    b = ir.IRBuilder(function.append_basic_block())
-    with counted_loop(b, count) as warp:
+    row = TABLE[opcode]
 
-        def place(number: int, size: int) -> ir.Value:
-            array = b.load(b.gep(pointers, [_I64(number)], source_etype=_POINTER), typ=_POINTER)
-            return b.gep(array, [b.mul(warp, _I64(size * WARP_SIZE))], source_etype=_BYTE)
+    @compiled(exported=True)
+    def run(arrays: Pointer[Address], count: int) -> None:
+        for warp in range(count):
+            _apply(row, arrays, warp)
 
-        sources = []
-        for number, ptx_type in enumerate(("pred", *row.of)):
-            element = element_type(ptx_type)
-            stored = U8 if element == PRED else element
-            where = place(number, stored.bits // 8)
-            raw = Value(b, b.load(where, typ=shaped(stored, WARP_SIZE), align=1), stored)
-            sources.append(raw != 0 if element == PRED else raw)
-        assert row.function is not None
-        results = row.function(*sources)
-        results = results if isinstance(results, tuple) else (results,)
-        for number, result in enumerate(results[: len(row.to)], len(sources)):
-            stored = result.to(U8) if result.type == PRED else result
-            b.store(stored.ir, place(number, stored.type.bits // 8), align=1)
-    b.ret_void()
+    module = ir.Module()
+    run.declared(module)  # type: ignore[attr-defined]
     library = Library(compile_module(module), ["run"])
     return library, library.function("run", None, ctypes.c_void_p, ctypes.c_int64)
+
+
+def _apply(row: Row, arrays: Pointer[Address], warp: int) -> None:
+    """Write the code that applies a row's function to the lanes of a warp."""
+
+    def lanes(number: int, element: ElementType) -> Pointer[Value]:
+        stored = U8 if element == PRED else element
+        return pointer_to(arrays[number], Annotated[Value, (stored, WARP_SIZE)])
+
+    elements = list(map(element_type, ("pred", *row.of)))
+    sources = [lanes(number, element)[warp] for number, element in enumerate(elements)]
+    assert row.function is not None
+    results = row.function(*(s.to(e) for s, e in zip(sources, elements, strict=True)))
+    results = results if isinstance(results, tuple) else (results,)
+    for number, result in enumerate(results[: len(row.to)], len(sources)):
+        lanes(number, result.type)[warp] = result
