@@ -14,7 +14,7 @@ executed, are never run in parts.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from functools import cache
 from queue import SimpleQueue
@@ -69,51 +69,54 @@ TakeChunk: TypeAlias = Callable[[NDArray[np.int64], Workspace, tuple[int, int], 
 
 
 def run_parts(
-    blocks: NDArray[np.int64],
-    part_blocks: int,
+    parts: Sequence[tuple[int, NDArray[np.int64]]],
     take_chunk: TakeChunk,
     first_writer: int,
     deadline: Deadline,
-) -> list[Tally]:
-    """Run blocks in parts.
+) -> list[tuple[int, Tally]]:
+    """Run parts of some chunks.
 
     Args:
-        blocks: Coordinates of the blocks, shape (blocks, 3).
-        part_blocks: Blocks of a part.
+        parts: For each, the number of its chunk, ascending, and the coordinates of its blocks,
+            shape (blocks, 3).
         take_chunk: Gives the chunk of some blocks, with its workspace, `writers` and deadline.
         first_writer: The number of the first part as a writer; the others follow it.
         deadline: Stops the parts.
 
     Returns:
-        The counts of some parts each.
+        The counts of some parts of one chunk each, with its number.
 
     Raises:
         ConflictError: The results may differ from those of the blocks run at once.
         EmulationTimeoutError: The time was up.
     """
     workspaces, stop = _workspaces(), Deadline(deadline.left())
-    count = -(-len(blocks) // part_blocks)
-    numbers = iter(range(count))  # of the parts that no thread has taken yet
+    taken = iter(range(len(parts)))  # in turns, by all threads
 
-    def run() -> list[Tally]:
+    def run() -> list[tuple[int, Tally]]:
         workspace = workspaces.get()
+        tallies: list[tuple[int, Tally]] = []
         used: list[Chunk] = []
+        last = -1
         try:
-            for number in numbers:
-                part = blocks[number * part_blocks : (number + 1) * part_blocks]
-                chunk = take_chunk(part, workspace, (first_writer + number, first_writer), stop)
+            for number in taken:
+                chunk_number, blocks = parts[number]
+                if chunk_number != last:
+                    tallies += [(last, chunk.take_tally()) for chunk in used]
+                    used, last = [], chunk_number
+                chunk = take_chunk(blocks, workspace, (first_writer + number, first_writer), stop)
                 if chunk not in used:
                     used.append(chunk)
                 chunk.execute()
                 if chunk.has_conflict:
                     raise ConflictError
-            return [chunk.take_tally() for chunk in used]
+            return tallies + [(last, chunk.take_tally()) for chunk in used]
         except KernelFault as fault:
             raise ConflictError from fault
         finally:
             workspaces.put(workspace)
 
-    futures = [_pool().submit(run) for _ in range(min(count, threads()))]
+    futures = [_pool().submit(run) for _ in range(min(len(parts), threads()))]
     try:
         return [tally for future in futures for tally in future.result()]
     finally:

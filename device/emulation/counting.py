@@ -200,24 +200,27 @@ def _run_samples(execution: Execution, samples: Sequence[StratumSample], report:
         EmulationTimeoutError: The time was up before a chunk of every sample was executed.
     """
     wanted, longest_s = sum(len(sample.blocks) for sample in samples), 0.0
-    for sample, positions in _interleaved_chunks(execution, samples):
-        blocks = sample.blocks[positions]
+    pending, at_once = _interleaved_chunks(execution, samples), 1
+    while chunks := list(itertools.islice(pending, at_once)):
         left_s, all_begun = execution.deadline.left(), all(sample.done for sample in samples)
         # A chunk that is cut short leaves outputs that cannot be verified.
         if all_begun and left_s < longest_s:
             return False
         try:
-            tally = execution.run(blocks)
+            tallies = execution.run_chunks([sample.blocks[place] for sample, place in chunks])
         except EmulationTimeoutError as error:
             if all_begun:
                 return False
             raise execution.out_of_time(error, _executed_blocks(samples)) from None
         longest_s = max(longest_s, left_s - execution.deadline.left())
-        sample.tally.add(tally)
-        cost = sum(tally.warps) * WARP_SIZE
-        chunk = ExecutedChunk(positions, len(blocks), sum_global_sectors(tally), cost)
-        sample.executed_chunks.append(chunk)
+        for (sample, positions), tally in zip(chunks, tallies, strict=True):
+            sample.tally.add(tally)
+            cost, sectors = sum(tally.warps) * WARP_SIZE, sum_global_sectors(tally)
+            blocks = len(sample.blocks[positions])
+            sample.executed_chunks.append(ExecutedChunk(positions, blocks, sectors, cost))
         report("emulating", _executed_blocks(samples) / wanted)
+        if all(sample.done for sample in samples):
+            at_once = execution.chunks_at_once
     return True
 
 

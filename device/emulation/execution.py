@@ -18,6 +18,7 @@ from memlab.device.emulation.block_parts import (
     ConflictError,
     can_run_in_parts,
     run_parts,
+    threads,
 )
 from memlab.device.emulator.codegen.program_code import native_program
 from memlab.device.emulator.machine.context import Workspace
@@ -49,6 +50,8 @@ CHUNK_LANES = 16_384
 CHUNK_BYTES = 2**28
 """Bytes of registers, local and shared memory of a chunk. If threads need much of these, a chunk
 has fewer lanes."""
+
+_PARTS_PER_THREAD = 8  # that run before threads wait for each other
 
 _LANE_BYTES = 128  # per lane: special registers, masks and temporary arrays of an instruction
 _ADDRESS_BYTES = 24  # per lane and register that addresses memory: the resolved address
@@ -221,23 +224,29 @@ class Execution:
             EmulationTimeoutError: The time was up.
         """
         limit = deadline or self.deadline
-        part_blocks = max(PART_LANES // self.grid.padded_threads, 1)
-        if observers or self.runs_in_lockstep or len(blocks) <= part_blocks:
+        if observers or self.runs_in_lockstep or len(blocks) <= self._part_blocks:
             if not self.runs_in_lockstep:
                 self._done.append(blocks)
             return self._run_in_lockstep(blocks, observers, limit, program)
+        return self.run_chunks([blocks], deadline)[0]
+
+    def run_chunks(
+        self, chunks: Sequence[NDArray[np.int64]], deadline: Deadline | None = None
+    ) -> list[Tally]:
+        """Execute chunks of blocks, as `run` does one by one, and return the counters of each."""
+        if self.runs_in_lockstep:
+            return [self.run(blocks, deadline=deadline) for blocks in chunks]
         try:
-            tally = self._run_in_parts(blocks, part_blocks, limit)
+            tallies = self._run_in_parts(chunks, deadline or self.deadline)
         except ConflictError:
             self.runs_in_lockstep = True
             self._chunks.clear()
             done = self._done.copy()
             self.reset()
-            for chunk in (*done, blocks):
-                tally = self.run(chunk, deadline=deadline)
+            tallies = self.run_chunks([*done, *chunks], deadline)[len(done) :]
         else:
-            self._done.append(blocks)
-        return tally
+            self._done += chunks
+        return tallies
 
     def _run_in_lockstep(
         self,
@@ -259,26 +268,32 @@ class Execution:
             self._cut_short = "the time limit" if timed_out else "a fault"
             raise
 
-    def _run_in_parts(
-        self, blocks: NDArray[np.int64], part_blocks: int, deadline: Deadline
-    ) -> Tally:
-        """Execute blocks a few at a time, on all cores.
+    def _run_in_parts(self, chunks: Sequence[NDArray[np.int64]], deadline: Deadline) -> list[Tally]:
+        """Execute the blocks of chunks a few at a time, on all cores.
 
         Raises:
             ConflictError: The results may differ from those of the blocks run at once.
             EmulationTimeoutError: The time was up.
         """
         native_program(self.program, (), self.source)  # it is compiled once, before threads use it
-        first = self.memory.new_writers(-(-len(blocks) // part_blocks))
+        parts = [
+            (number, blocks[start : start + self._part_blocks])
+            for number, blocks in enumerate(chunks)
+            for start in range(0, len(blocks), self._part_blocks)
+        ]
+        first = self.memory.new_writers(len(parts))
         try:
-            tallies = run_parts(blocks, part_blocks, self._take_chunk, first, deadline)
+            counted = run_parts(parts, self._take_chunk, first, deadline)
         except EmulationTimeoutError:
             self._cut_short = "the time limit"
             raise
         arrays = self.memory.arrays
         if (arrays["loaded"] & arrays["stored"]).any():
             raise ConflictError
-        return Tally.sum(tallies)
+        return [
+            Tally.sum([tally for chunk, tally in counted if chunk == number])
+            for number in range(len(chunks))
+        ]
 
     def _take_chunk(
         self,
@@ -320,6 +335,19 @@ class Execution:
         return self.deadline.error(
             f"{error.reached} ({blocks} of {self.launch.blocks} blocks done)"
         )
+
+    @property
+    def chunks_at_once(self) -> int:
+        """The number of chunks that keep all cores busy."""
+        if self.runs_in_lockstep:
+            return 1
+        parts = -(-self.chunk_blocks // self._part_blocks)
+        return -(-threads() * _PARTS_PER_THREAD // parts)
+
+    @property
+    def _part_blocks(self) -> int:
+        """The number of blocks in a part of a chunk."""
+        return max(PART_LANES // self.grid.padded_threads, 1)
 
     @property
     def chunk_blocks(self) -> int:

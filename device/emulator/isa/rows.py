@@ -136,7 +136,7 @@ class RowTable(Mapping[str, Row]):
         """Add the rows of a pattern."""
         start, *more = pattern.texts
         ends = pattern.choices[0] if more else [""]
-        for word in {(start + end).partition(".")[0] for end in ends}:
+        for word in dict.fromkeys((start + end).partition(".")[0] for end in ends):
             self._patterns.setdefault(word, []).append(pattern)
 
     def __getitem__(self, opcode: str) -> Row:

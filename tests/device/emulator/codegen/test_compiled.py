@@ -219,7 +219,7 @@ def wrong_programs() -> Iterator[tuple[Any, str]]:
 
 
 @pytest.mark.parametrize(
-    ("function", "problem"), wrong_programs(), ids=lambda x: getattr(x, "name", "")
+    ("function", "problem"), list(wrong_programs()), ids=lambda x: getattr(x, "name", "")
 )
 def test_what_cannot_be_compiled_is_named(function: Any, problem: str) -> None:
     with pytest.raises(SyntaxError, match=f"{function.name}, its line .*{problem}"):
