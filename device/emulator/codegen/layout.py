@@ -152,23 +152,6 @@ class Fault(Record):
     address: Lanes  # with the offset, in that space
 
 
-class Bounds(Record):
-    """The values that a register may have: (value - low) modulo its width is `span` at most."""
-
-    register: int  # where it lies in a frame
-    bytes: int  # of a lane; 0 for a predicate, whose lanes must equal `low`
-    low: Pointer[Word]  # the least value by lane, as raw bits; a word per warp for a predicate
-    span: Pointer[Word]  # the greatest value less the least one
-
-
-class Conditions(Record):
-    """When Python need not look at an instruction."""
-
-    lanes: Pointer[Word]  # per warp: no other lanes take part
-    bounds: Pointer[Bounds]  # of registers
-    count: int  # how many
-
-
 STRETCH_KINDS = ("code", "branch", "exit", "barrier", "python", "end")
 """What lies at a slot, by number in `Stretch`: code to run, an instruction of control, one that
 Python executes, or the program's end."""
@@ -189,7 +172,6 @@ class Slot(Record):
     clock: int  # what it adds to the clock
     waits: int  # whether it is a collective that waits for the members of its mask
     polls: int  # whether a branch closes a loop that polls memory
-    conditions: Pointer[Conditions]  # when code runs that Python executes; or null
     check: Pointer[
         Check
     ]  # of its one instruction, before it is executed: see `check_code`; or null
@@ -312,8 +294,8 @@ class Context(Record):
     path_lengths: Pointer[int]  # per warp of the first block: instructions of its path
 
 
-SEGMENT, ARRAY, PATTERN, SITE, ADDRESSES, BOUNDS, CONDITIONS, STRETCH = map(
-    dtype_of, (Segment, Array, Pattern, Site, Addresses, Bounds, Conditions, Slot)
+SEGMENT, ARRAY, PATTERN, SITE, ADDRESSES, STRETCH = map(
+    dtype_of, (Segment, Array, Pattern, Site, Addresses, Slot)
 )
 EVENT, ACCESS, LAST_ACCESS, RANGE, GROUPS, CONTEXT, FAULT = map(
     dtype_of, (Event, Access, LastAccess, Range, Groups, Context, Fault)

@@ -15,23 +15,18 @@ rare, where lanes spin or wait for each other, and now and then, so that a time 
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Annotated, Any
+from typing import Any
 
 from memlab.device.emulator.codegen.check_code import must_report
 from memlab.device.emulator.codegen.compiled import compiled
-from memlab.device.emulator.codegen.lanes import bits_of, call_address, count_bits
+from memlab.device.emulator.codegen.lanes import call_address, count_bits
 from memlab.device.emulator.codegen.layout import STRETCH_KINDS, Context, Groups, Slot
 from memlab.device.emulator.codegen.records import Address, Pointer, Word, pointer_to
 from memlab.device.emulator.codegen.stretch_code import STRETCH_TYPE
-from memlab.device.emulator.isa.values import U8, U16, U32, U64, Value
-from memlab.device.properties import WARP_SIZE
 
 _CODE, _BRANCH, _EXIT, _BARRIER, _PYTHON, _END = range(len(STRETCH_KINDS))
 _NO_SLOT = -1
 _LAST = 2**62  # behind all places in the order of slots
-_REGISTERS = tuple(
-    (element.bits // 8, Annotated[Value, (element, WARP_SIZE)]) for element in (U8, U16, U32, U64)
-)
 _STRETCH_COST = 8  # what a stretch costs besides its warps, in warps
 
 
@@ -317,32 +312,6 @@ def advance(context: Context) -> int:
     return Status.RUNNING
 
 
-@compiled
-def conditions_hold(context: Context) -> int:
-    """Whether the instruction at the running group's slot needs no look of Python."""
-    conditions = context.stretches[context.slot].conditions
-    if not conditions:
-        return 0
-    evaluate_guard(context)
-    permitted, taken = conditions[0].lanes, context.taken
-    for warp in range(context.warps):
-        if taken[warp] & ~permitted[warp]:
-            return 0
-    for number in range(conditions[0].count):
-        bounds = conditions[0].bounds[number]
-        for warp in range(context.warps):
-            place = context.frames + warp * context.frame_bytes + bounds.register
-            differs = pointer_to(place, Word)[0] ^ bounds.low[warp]
-            if bounds.bytes == 0 and differs & taken[warp]:
-                return 0
-            for size, lanes in _REGISTERS:
-                if bounds.bytes == size:
-                    distance = pointer_to(place, lanes)[0] - bounds.low.to(lanes)[warp]
-                    if bits_of(distance > bounds.span.to(lanes)[warp]) & taken[warp]:
-                        return 0
-    return 1
-
-
 @compiled(exported=True)
 def transfer(context: Context) -> int:
     """Execute what lies at the slot besides code, and decide where the group goes on."""
@@ -355,11 +324,7 @@ def transfer(context: Context) -> int:
     if slot.kind == _END:
         return leave(context)
     if slot.kind == _PYTHON:
-        if not conditions_hold(context):
-            return Status.AT_PYTHON
-        if execute_slot(context, slot):
-            return Status.FAULT
-        return proceed(context)
+        return Status.AT_PYTHON
     if slot.guard >= 0 or slot.polls:
         count = evaluate_guard(context)
         if count == 0:

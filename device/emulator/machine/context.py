@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 from weakref import ReferenceType
 
@@ -13,8 +12,6 @@ from numpy.typing import NDArray
 
 from memlab.device.emulator.codegen.frame import FrameLayout
 from memlab.device.emulator.codegen.layout import (
-    BOUNDS,
-    CONDITIONS,
     CONTEXT,
     COUNTERS,
     GROUPS,
@@ -71,35 +68,6 @@ class Workspace:
         return typed
 
 
-@dataclass(frozen=True)
-class Conditions:
-    """When the machine code may execute an instruction that Python watches.
-
-    Attributes:
-        lanes: The lanes that may take part, shape (lanes,).
-        bounds: By register, the least value of each of them as raw bits, and the greatest value
-            less that one; shape (lanes,). For a predicate, its value as a word per warp, twice.
-    """
-
-    lanes: NDArray[np.bool_]
-    bounds: Mapping[str, tuple[NDArray[Any], ...]]
-
-    def joined(self, other: Conditions) -> Conditions:
-        """Conditions for the lanes of both; where both have a lane, those of the other."""
-        if self.bounds.keys() != other.bounds.keys():
-            return other
-        words = lanes_to_words(other.lanes)
-        bounds = {}
-        for name, pair in other.bounds.items():
-            bounds[name] = tuple(
-                before & ~words | now & words
-                if len(now) == len(words)
-                else np.where(other.lanes, now, before)
-                for before, now in zip(self.bounds[name], pair, strict=True)
-            )
-        return Conditions(self.lanes | other.lanes, bounds)
-
-
 class ChunkContext:
     """The `CONTEXT` record of a chunk, and the arrays that it points to.
 
@@ -129,7 +97,6 @@ class ChunkContext:
     ) -> None:
         """Allocate the arrays of a chunk, with all its threads in one group at the first slot."""
         self._kept: list[Any] = [workspace, segments]
-        self._conditions: dict[int, tuple[Any, ...]] = {}  # kept, by instruction
         self._native, layout = native, native.layout
         self.layout = layout
         warps, steps = threads.lanes // WARP_SIZE, len(native.program.steps)
@@ -227,34 +194,12 @@ class ChunkContext:
         Each must be a stretch of its own, or one of control.
         """
         for index in indices:
-            slot = self._slots[self._native.slot_at[index]]
-            slot["kind"], slot["conditions"] = _AT_PYTHON, 0
+            self._slots[self._native.slot_at[index]]["kind"] = _AT_PYTHON
 
-    def resume_at(self, index: int, conditions: Conditions | None = None) -> None:
-        """Let the machine code execute an instruction again that it returned at.
-
-        Args:
-            index: The instruction.
-            conditions: When; None for always.
-        """
+    def resume_at(self, index: int) -> None:
+        """Let the machine code execute an instruction again that it returned at."""
         number = self._native.slot_at[index]
-        slot, usual = self._slots[number], self._native.slots[number]
-        if conditions is None:
-            slot["kind"] = usual["kind"]
-            return
-        layout, instruction = self._native.layout, self._native.program.steps[index].instruction
-        if instruction.guard is not None:
-            slot["guard"] = layout.offsets[instruction.guard]
-            slot["negated"] = instruction.guard_negated
-        records = np.zeros(len(conditions.bounds), BOUNDS)
-        for record, (name, (low, span)) in zip(records, conditions.bounds.items(), strict=True):
-            size = layout.bits[name] // 8
-            record["register"], record["bytes"] = layout.offsets[name], size
-            record["low"], record["span"] = low.ctypes.data, span.ctypes.data
-        lanes = lanes_to_words(conditions.lanes)
-        kept = np.array((lanes.ctypes.data, records.ctypes.data, len(records)), CONDITIONS)
-        slot["conditions"] = kept.ctypes.data
-        self._conditions[index] = kept, lanes, records, conditions
+        self._slots[number]["kind"] = self._native.slots[number]["kind"]
 
     def check_first(self, indices: Sequence[int], checks: NDArray[np.uint64]) -> None:
         """Let the machine code execute watched instructions that their checks pass.

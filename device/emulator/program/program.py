@@ -32,6 +32,11 @@ from memlab.device.emulator.ptx.parser import (
 )
 from memlab.errors import suggest_nearest
 
+WRITING_KINDS = ("store", "atomic", "reduce")
+"""Instructions that write to memory."""
+ACCESS_KINDS = ("load", *WRITING_KINDS)
+"""Instructions that access memory."""
+
 _STATIC_ALIGNMENT_BYTES = 16
 """ptxas aligns shared arrays at least to this, which lets it load 16 bytes at a time."""
 

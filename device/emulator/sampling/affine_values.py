@@ -11,13 +11,12 @@ Nothing else is executed: neither arithmetic on data nor accesses to data. Progr
 flow or addresses depend on data (`data_dependence`) cannot be followed.
 
 Python looks only at the instructions that may see a stride, by a flow-insensitive analysis, and at
-those that repeat the same in a loop only until they do so.
+those whose effect depends on the strides alone only while these change.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection
 from dataclasses import replace
 
 import numpy as np
@@ -25,11 +24,12 @@ import numpy as np
 from memlab.device.emulator.codegen.stretches import waits_for_members
 from memlab.device.emulator.isa.rows import Row
 from memlab.device.emulator.isa.special_registers import CLOCK_REGISTERS
-from memlab.device.emulator.machine.context import Conditions
 from memlab.device.emulator.machine.memory import Mask
 from memlab.device.emulator.machine.observer import Action, ChunkState, Observer
 from memlab.device.emulator.machine.threads import BlockBox
 from memlab.device.emulator.program.program import (
+    ACCESS_KINDS,
+    WRITING_KINDS,
     DecodedInstruction,
     Program,
     registers_of,
@@ -37,22 +37,24 @@ from memlab.device.emulator.program.program import (
 )
 from memlab.device.emulator.ptx.parser import Address, Operand
 from memlab.device.emulator.sampling.affine_rules import (
+    NO_STRIDE,
     Computation,
     Stride,
-    StrideGetter,
     gives_stride,
+    uniform,
 )
-from memlab.device.emulator.sampling.data_dependence import decision_sources, sign_only_registers
+from memlab.device.emulator.sampling.data_dependence import (
+    decision_sources,
+    sign_only_registers,
+    until_stable,
+)
 from memlab.device.emulator.sampling.decision_range import DecisionRange, IntArray
 
-_CLOCK_STRIDE: Stride = np.ones((3, 1), np.int64)
-"""Any stride but 0: nothing is known about the clock of another block."""
 _BLOCK_INDEX_STRIDES = {
     f"%ctaid.{name}": np.eye(3, dtype=np.int64)[:, [axis]] for axis, name in enumerate("xyz")
 }
-_MOST_TRIALS = 16  # to leave an instruction to the machine code, as its values may always change
-_NO_STRIDE: Stride = np.zeros((3, 1), np.int64)
-_ACCESSES = ("load", "store", "atomic", "reduce")
+_CLOCK_STRIDES = dict.fromkeys(CLOCK_REGISTERS, np.ones((3, 1), np.int64))
+"""Any stride but 0: nothing is known about the clock of another block."""
 _FLOW = ("branch", "exit", "barrier", "arrive")
 _LEFT_OUT = Row("left out", "nothing")
 
@@ -70,17 +72,20 @@ class AffineValues(Observer):
         self._steps = program.steps
         self._deciding, self._spaces = decision_sources(program)
         self._signs = sign_only_registers(program)
-        self._changing = self._changing_registers()
+        self._changing = {*_BLOCK_INDEX_STRIDES}  # registers that ever have a stride
+        for step, read, written in until_stable(program, self._changing):
+            targets = written & self._deciding
+            if targets and not self._changing.isdisjoint(read) and self._gives_stride(step):
+                self._changing |= targets
         self._watched = {index for index in range(len(self._steps)) if self._may_see_stride(index)}
         self._users: dict[str, set[int]] = {}  # watched instructions, by registers they name
         for index in self._watched:
-            for operand in self._steps[index].instruction.operands:
-                for name in registers_of(operand):
-                    self._users.setdefault(name, set()).add(index)
+            for name in _registers(self._steps[index].instruction.operands):
+                self._users.setdefault(name, set()).add(index)
         deciding = tuple(map(self._without_data, range(len(self._steps))))
         self.program = replace(program, steps=deciding, digest=f"{program.digest} decisions")
         self._finished: list[BlockBox] = []
-        self._strides = np.zeros(3, np.int64)
+        self._address_strides = np.zeros(3, np.int64)
         self._range: DecisionRange | None = None
 
     @property
@@ -91,7 +96,7 @@ class AffineValues(Observer):
     @property
     def strides(self) -> IntArray:
         """Strides of the addresses of all blocks that have run: see `DecisionRange.strides`."""
-        return self._strides | self._range.strides if self._range else self._strides
+        return self._address_strides | (self._range.strides if self._range else 0)
 
     # --- Which instructions matter -------------------------------------------------------------
 
@@ -99,37 +104,40 @@ class AffineValues(Observer):
         """Those that may see a stride."""
         return self._watched
 
-    def _changing_registers(self) -> set[str]:
-        """The registers that ever have a stride, whatever the order of execution."""
-        rules = []
-        for step in self._steps:
-            targets = set(registers_written(step))
-            by_sign = self._signs.issuperset(targets)
-            if not self._deciding.isdisjoint(targets) and gives_stride(step, by_sign):
-                rules.append((_sources(step), targets & self._deciding))
-        changing = set(_BLOCK_INDEX_STRIDES)
-        known = 0
-        while len(changing) > known:
-            known = len(changing)
-            for sources, targets in rules:
-                if not changing.isdisjoint(sources):
-                    changing |= targets
-        return changing
+    def _decides(self, step: DecodedInstruction) -> bool:
+        """Whether a branch or an address depends on the result of an instruction."""
+        return not self._deciding.isdisjoint(registers_written(step))
+
+    def _by_sign(self, step: DecodedInstruction) -> bool:
+        """Whether the result of an instruction is tested for its sign only."""
+        return self._signs.issuperset(registers_written(step))
+
+    def _gives_stride(self, step: DecodedInstruction) -> bool:
+        return gives_stride(step, self._by_sign(step))
+
+    def _sources(self, step: DecodedInstruction) -> tuple[Operand, ...]:
+        """The operands that an instruction computes from, or the address and what matters of it."""
+        operands = step.instruction.operands
+        if step.row.kind not in ACCESS_KINDS:
+            return operands[1:]
+        address = next(operand for operand in operands if isinstance(operand, Address))
+        stored = operands if self._stores_decision_value(step) else ()
+        return address, *(operand for operand in stored if not isinstance(operand, Address))
 
     def _may_see_stride(self, index: int) -> bool:
         """Whether an instruction may read a stride that matters, or write over one."""
         step = self._steps[index]
         if not self._changing.isdisjoint(registers_written(step)):
             return True
-        if step.row.kind in _ACCESSES:
-            stores = self._stores_decision_value(step)
-            operands = [o for o in step.instruction.operands if stores or isinstance(o, Address)]
-            sources = {name for operand in operands for name in registers_of(operand)}
-        elif step.row.kind in _FLOW or self._deciding.isdisjoint(registers_written(step)):
+        if step.row.kind in _FLOW or not (step.row.kind in ACCESS_KINDS or self._decides(step)):
             return False
-        else:
-            sources = set(_sources(step))
-        return not sources.isdisjoint(self._changing | CLOCK_REGISTERS)
+        return not (self._changing | CLOCK_REGISTERS).isdisjoint(_registers(self._sources(step)))
+
+    def _stores_decision_value(self, step: DecodedInstruction) -> bool:
+        """Whether an instruction stores a value that may be loaded to decide something."""
+        space = step.row.space
+        stores = step.row.kind in WRITING_KINDS and (space in self._spaces or space == "generic")
+        return stores and bool(self._spaces)
 
     def _without_data(self, index: int) -> DecodedInstruction:
         """An instruction of `program`: empty where it computes or accesses data only."""
@@ -137,8 +145,8 @@ class AffineValues(Observer):
         if (
             step.row.kind in _FLOW
             or waits_for_members(step)
-            or not self._deciding.isdisjoint(registers_written(step))
-            or (step.row.kind in _ACCESSES and self._stores_decision_value(step))
+            or self._decides(step)
+            or self._stores_decision_value(step)
         ):
             return step
         guard = step.instruction.guard if index in self._watched else None
@@ -149,151 +157,58 @@ class AffineValues(Observer):
     def chunk_started(self, chunk: ChunkState) -> None:
         """Begin to follow the blocks of the next chunk."""
         threads = chunk.threads
-        self._finished, self._strides = self.boxes, self.strides
+        self._finished, self._address_strides = self.boxes, self.strides
         self._range = DecisionRange(threads.blocks, threads.grid.grid)
         self._context, self._operands = chunk.context, chunk.operands
-        self._register_strides: dict[str, Stride] = {}
+        self._strides: dict[str, Stride] = {**_BLOCK_INDEX_STRIDES, **_CLOCK_STRIDES}
         self._written: set[str] = set()
-        self._settled: dict[int, Conditions | None] = {}  # those left to the machine code
-        self._trials: Counter[int] = Counter()
-        self._changes = 0  # of register strides
+        self._settled: set[int] = set()  # instructions left to the machine code
 
     def instruction_bound(self, index: int, step: DecodedInstruction, action: Action) -> Action:
         """Follow an instruction's strides."""
         assert self._range is not None
-        decision_range, context, followed = self._range, self._context, self._steps[index]
+        context, followed = self._context, self._steps[index]
         targets = [name for name in registers_written(followed) if name in self._changing]
-        is_access = followed.row.kind in _ACCESSES
-        rule = self._access(followed) if is_access else self._computation(followed)
+        rule = Computation(
+            followed,
+            self._sources(followed),
+            self._operands,
+            self._range,
+            self._by_sign(followed),
+            self._decides(followed),
+        )
 
         def run(mask: Mask) -> None:
-            before = self._changes, decision_range.state()
             whole = np.count_nonzero(mask) == context["lanes_live"]
-            stride = rule.stride(mask)
-            for name in targets:
-                self._set(name, stride, mask, whole)
-            if before == (self._changes, decision_range.state()):
-                self._settle(index, rule, whole)
+            stride = rule.stride(self._strides, mask)
+            known = [self._set(name, stride, mask, whole) for name in targets]
+            if all(known) and rule.is_fixed(whole):
+                self._settled.add(index)
+                context.resume_at(index)
             action(mask)
 
         return run
 
-    def _settle(self, index: int, rule: Computation | _Access, whole: bool) -> None:
-        """Leave an instruction to the machine code while it would change nothing."""
-        if rule.is_fixed(whole):
-            self._settled[index] = None
-            self._context.resume_at(index)
-        elif self._trials[index] < _MOST_TRIALS and not waits_for_members(self._steps[index]):
-            self._trials[index] += 1
-            conditions, known = rule.conditions(), self._settled.get(index)
-            if known is not None:  # of other lanes
-                conditions = known.joined(conditions)
-            self._settled[index] = conditions
-            self._context.resume_at(index, conditions)
+    def _set(self, name: str, stride: Stride, mask: Mask, whole: bool) -> bool:
+        """Set the stride of a register in the lanes of a mask; `whole` if no others are left.
 
-    def _computation(self, step: DecodedInstruction) -> Computation:
-        """The rule of a computing instruction."""
-        assert self._range is not None
-        getters = [g for o in step.instruction.operands[1:] for g in self._stride_getters(o)]
-        by_sign = self._signs.issuperset(registers_written(step))
-        return Computation(step, self._operands, self._range, getters, by_sign)
-
-    def _access(self, step: DecodedInstruction) -> _Access:
-        """The rule of a memory instruction."""
-        assert self._range is not None
-        operands = step.instruction.operands
-        address = next(operand for operand in operands if isinstance(operand, Address))
-        (address_stride,) = self._stride_getters(address)
-        stored_strides: list[StrideGetter] = []
-        if self._stores_decision_value(step):
-            stored = (operand for operand in operands if not isinstance(operand, Address))
-            stored_strides = [g for operand in stored for g in self._stride_getters(operand)]
-        loads_decision_value = not self._deciding.isdisjoint(registers_written(step))
-        return _Access(self._range, address_stride, stored_strides, loads_decision_value)
-
-    def _stores_decision_value(self, step: DecodedInstruction) -> bool:
-        """Whether an instruction stores a value that may be loaded to decide something."""
-        space = step.row.space
-        stored = step.row.kind != "load" and (space in self._spaces or space == "generic")
-        return stored and bool(self._spaces)
-
-    def _stride_getters(self, operand: Operand) -> list[StrideGetter]:
-        """The strides of an operand's registers; an operand without registers has none."""
-        return [self._stride_getter(name) for name in registers_of(operand)] or [lambda: None]
-
-    def _stride_getter(self, register: str) -> StrideGetter:
-        if register in CLOCK_REGISTERS:
-            return lambda: _CLOCK_STRIDE
-        if register in _BLOCK_INDEX_STRIDES:
-            return lambda: _BLOCK_INDEX_STRIDES[register]
-        return lambda: self._register_strides.get(register)
-
-    def _set(self, name: str, stride: Stride | None, mask: Mask, whole: bool) -> None:
-        """Set the stride of a register in the lanes of a mask; `whole` if no others are left."""
-        old = self._register_strides.get(name)
-        if old is stride and name in self._written:
-            return
-        now, before = (_NO_STRIDE if s is None else s for s in (stride, old))
-        if not whole and name in self._written:  # else the other lanes hold no value yet
-            now = np.where(mask, now, before) if not np.array_equal(now, before) else before
+        Returns:
+            Whether it had this stride in all lanes.
+        """
+        old, is_first = self._strides.get(name, NO_STRIDE), name not in self._written
         self._written.add(name)
-        if np.array_equal(now, before):
-            return
-        if now.any():
-            self._register_strides[name] = now
-        else:
-            self._register_strides.pop(name, None)
-        self._changes += 1
-        concerned = self._settled.keys() & self._users[name]
-        for index in concerned:
-            del self._settled[index]
+        if old is stride or np.array_equal(old, stride):
+            return True
+        if not whole and not is_first:  # else the other lanes hold no value yet
+            stride = uniform(np.where(mask, stride, old))
+            if np.array_equal(old, stride):
+                return False
+        self._strides[name] = stride
+        concerned = self._settled & self._users[name]
+        self._settled -= concerned
         self._context.interrupt_at(concerned)
+        return False
 
 
-class _Access:
-    """Records the stride of an access's address.
-
-    A loaded value that decides something must be the same for all blocks of the range, and so must
-    be its address, and a value that may be loaded later.
-    """
-
-    def __init__(
-        self,
-        decision_range: DecisionRange,
-        address_stride: StrideGetter,
-        stored_strides: Sequence[StrideGetter],
-        loads_decision_value: bool,
-    ) -> None:
-        self._range, self._address_stride = decision_range, address_stride
-        self._stored_strides, self._loads_decision_value = stored_strides, loads_decision_value
-        self._last: Stride | None = None
-        self._lanes_matter = False
-
-    def stride(self, active: Mask) -> None:
-        """Record an execution by some lanes; what is loaded has no stride."""
-        stride = self._address_stride()
-        changing = [s for getter in self._stored_strides if (s := getter()) is not None]
-        if stride is not None:
-            if stride is not self._last or stride.shape[1] > 1:
-                self._range.record_addresses(stride, active)
-                self._last = stride
-            if self._loads_decision_value:
-                changing.insert(0, stride)
-        for value_stride in changing:
-            self._range.require_unchanged(value_stride, active)
-        self._active = active
-        self._lanes_matter = bool(changing) or (stride is not None and stride.shape[1] > 1)
-
-    def is_fixed(self, whole: bool) -> bool:
-        """As of `Computation`."""
-        return whole or not self._lanes_matter
-
-    def conditions(self) -> Conditions:
-        """As of `Computation`."""
-        return Conditions(self._active, {})
-
-
-def _sources(step: DecodedInstruction) -> Iterator[str]:
-    """The registers that an instruction computes from."""
-    for operand in step.instruction.operands[1:]:
-        yield from registers_of(operand)
+def _registers(operands: Collection[Operand]) -> set[str]:
+    return {name for operand in operands for name in registers_of(operand)}

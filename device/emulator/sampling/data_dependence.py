@@ -1,14 +1,17 @@
 """Tells whether a program's control flow or addresses depend on data in memory.
 
 Where they do not, the blocks of a class do the same, and a sample of them counts exactly. Where
-they do, a sample gives an estimate. The analysis is flow-insensitive: a register that ever holds a
-value computed from data counts as data throughout. So it may call an independent program dependent,
-but never a dependent one independent.
+they do, a sample gives an estimate. The analyses are flow-insensitive: a register that ever holds a
+value computed from data counts as data throughout. So they may call an independent program
+dependent, but never a dependent one independent.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from memlab.device.emulator.program.program import (
+    WRITING_KINDS,
     DecodedInstruction,
     Program,
     registers_read,
@@ -16,10 +19,32 @@ from memlab.device.emulator.program.program import (
 )
 from memlab.device.emulator.ptx.parser import Address, Immediate, Register
 
-_BLOCK_SPACES = ("shared", "local", "param::func")
+_BLOCK_SPACES = frozenset({"shared", "local", "param::func"})
 """State spaces that hold only values that the block itself stored."""
 _CONSTANT_SPACES = ("param", "const")
 """State spaces that are the same for all blocks: a value is data only if its address is."""
+
+
+def until_stable(
+    program: Program, names: set[str]
+) -> Iterator[tuple[DecodedInstruction, frozenset[str], frozenset[str]]]:
+    """Yield the instructions again and again, until the caller adds no more names to a set.
+
+    Args:
+        program: The program.
+        names: Names of registers, and of state spaces for what they hold.
+
+    Yields:
+        Each instruction, with the registers that it reads and those that it writes.
+    """
+    steps = [
+        (step, frozenset(registers_read(step)), frozenset(registers_written(step)))
+        for step in program.steps
+    ]
+    known = -1
+    while len(names) > known:
+        known = len(names)
+        yield from steps
 
 
 def depends_on_data(program: Program) -> bool:
@@ -27,18 +52,12 @@ def depends_on_data(program: Program) -> bool:
 
     Values loaded from global memory and results of atomic operations are data; arguments are not.
     """
-    read = [frozenset(registers_read(step)) for step in program.steps]
-    written = [tuple(registers_written(step)) for step in program.steps]
-    data: set[str] = set()  # registers, and the names of state spaces that data was stored to
-    growing = True
-    while growing:
-        known = len(data)
-        for index, step in enumerate(program.steps):
-            if _loads_data(step, data) or not data.isdisjoint(read[index]):
-                if step.row.kind in ("store", "atomic", "reduce"):
-                    data.update(_BLOCK_SPACES if step.row.space == "generic" else (step.row.space,))
-                data.update(written[index])
-        growing = len(data) > known
+    data: set[str] = set()
+    for step, read, written in until_stable(program, data):
+        if _loads_data(step, data) or not data.isdisjoint(read):
+            data |= written
+            if step.row.kind in WRITING_KINDS:
+                data |= _block_spaces(step)
     return any(not data.isdisjoint(_decision_registers(step)) for step in program.steps)
 
 
@@ -48,25 +67,15 @@ def decision_sources(program: Program) -> tuple[set[str], set[str]]:
     Returns:
         Registers; and the state spaces private to a block that such registers are loaded from.
     """
-    steps = [
-        (step, frozenset(registers_read(step)), frozenset(registers_written(step)))
-        for step in program.steps
-    ]
-    registers: set[str] = set().union(*map(_decision_registers, program.steps))
-    spaces: set[str] = set()
-    growing = True
-    while growing:
-        known = len(registers) + len(spaces)
-        for step, read, written in steps:
-            kind, space = step.row.kind, step.row.space
-            accessed = {"generic": set(_BLOCK_SPACES)}.get(space, {space} & {*_BLOCK_SPACES})
-            if kind in ("load", "atomic") and not registers.isdisjoint(written):
-                spaces |= accessed
-            stored = kind in ("store", "atomic", "reduce") and not spaces.isdisjoint(accessed)
-            if stored or not registers.isdisjoint(written):
-                registers |= read
-        growing = len(registers) + len(spaces) > known
-    return registers, spaces
+    names: set[str] = set().union(*map(_decision_registers, program.steps))
+    for step, read, written in until_stable(program, names):
+        kind, spaces = step.row.kind, _block_spaces(step)
+        decides = not names.isdisjoint(written)
+        if decides and kind in ("load", "atomic"):
+            names |= spaces
+        if decides or (kind in WRITING_KINDS and not names.isdisjoint(spaces)):
+            names |= read
+    return names - _BLOCK_SPACES, names & _BLOCK_SPACES
 
 
 def sign_only_registers(program: Program) -> set[str]:
@@ -75,16 +84,12 @@ def sign_only_registers(program: Program) -> set[str]:
     Compilers combine comparisons with 0 in this way: the sign of a bitwise operation depends on the
     signs of its sources alone.
     """
-    sign_only = {name for step in program.steps for name in registers_written(step)}
-    shrinking = True
-    while shrinking:
-        known = len(sign_only)
-        for step in program.steps:
-            passes_on = is_bitwise(step) and sign_only.issuperset(registers_written(step))
-            if not (passes_on or _tests_sign(step)):
-                sign_only.difference_update(registers_read(step))
-        shrinking = len(sign_only) < known
-    return sign_only
+    others: set[str] = set()
+    for step, read, written in until_stable(program, others):
+        passes_on = is_bitwise(step) and others.isdisjoint(written)
+        if not (passes_on or _tests_sign(step)):
+            others |= read
+    return {name for step in program.steps for name in registers_written(step)} - others
 
 
 def is_bitwise(step: DecodedInstruction) -> bool:
@@ -100,16 +105,16 @@ def has_global_atomics(program: Program) -> bool:
     )
 
 
+def _block_spaces(step: DecodedInstruction) -> frozenset[str]:
+    """The state spaces private to a block that an instruction may access."""
+    return _BLOCK_SPACES if step.row.space == "generic" else _BLOCK_SPACES & {step.row.space}
+
+
 def _loads_data(step: DecodedInstruction, data: set[str]) -> bool:
     """Whether an instruction loads data."""
     kind, space = step.row.kind, step.row.space
-    if kind == "atomic":
-        return True
-    return (
-        kind == "load"
-        and space not in _CONSTANT_SPACES
-        and (space not in _BLOCK_SPACES or space in data)
-    )
+    own = space in _CONSTANT_SPACES or (space in _BLOCK_SPACES and space not in data)
+    return kind == "atomic" or (kind == "load" and not own)
 
 
 def _tests_sign(step: DecodedInstruction) -> bool:
@@ -130,6 +135,5 @@ def _decision_registers(step: DecodedInstruction) -> set[str]:
         for operand in step.instruction.operands
         if isinstance(operand, Address) and isinstance(operand.base, Register)
     }
-    if step.instruction.guard is not None:
-        registers.add(step.instruction.guard)
-    return registers
+    guard = step.instruction.guard
+    return registers if guard is None else registers | {guard}

@@ -61,12 +61,14 @@ class DecisionRange:
                     lanes = active & (index.reshape(-1) == number)
                     self.restrict(column[:, None], least, most, lanes)
             return
-        count = len(self._blocks)
-        lower = np.where(active, least, -UNBOUNDED).reshape(count, -1).max(axis=1)
-        upper = np.where(active, most, UNBOUNDED).reshape(count, -1).min(axis=1)
+        shape = len(self._blocks), -1
+        lower = np.where(active, least, -UNBOUNDED).reshape(shape).max(axis=1)
+        upper = np.where(active, most, UNBOUNDED).reshape(shape).min(axis=1)
         backward, forward = _change_bounds(stride, self.low, self.high)
         unbound = (backward < lower) | (forward > upper) | (abs(stride) > _MAX_STRIDE).any()
-        for block in np.flatnonzero(unbound & active.reshape(count, -1).any(axis=1)).tolist():
+        if not unbound.any():
+            return
+        for block in np.flatnonzero(unbound & active.reshape(shape).any(axis=1)).tolist():
             self._shrink(block, stride[:, 0].tolist(), int(lower[block]), int(upper[block]))
 
     def require_unchanged(self, stride: IntArray, active: NDArray[np.bool_]) -> None:
@@ -74,20 +76,22 @@ class DecisionRange:
         zero = np.zeros(active.size, np.int64)
         self.restrict(stride, zero, zero, active)
 
-    def record_addresses(self, stride: IntArray, active: NDArray[np.bool_]) -> None:
-        """Record strides of addresses; where a block's lanes differ, restrict its box to itself."""
-        lanes = np.broadcast_to(stride, (3, active.size))[:, active]
-        self.strides |= np.bitwise_or.reduce(lanes, axis=1)
-        if stride.shape[1] > 1:
-            count = len(self._blocks)
-            lanes, taking = stride.reshape(3, count, -1), active.reshape(count, -1)
-            top = np.where(taking, lanes, -UNBOUNDED).max(axis=2)
-            differs = top > np.where(taking, lanes, UNBOUNDED).min(axis=2)
-            self.low[differs] = self.high[differs] = 0
+    def record_addresses(self, stride: IntArray, active: NDArray[np.bool_] | None = None) -> None:
+        """Record strides of addresses; where a block's lanes differ, restrict its box to itself.
 
-    def state(self) -> tuple[bytes, ...]:
-        """The boxes and the strides, to be compared with those of another time."""
-        return self.low.tobytes(), self.high.tobytes(), self.strides.tobytes()
+        Args:
+            stride: The strides, shape (3, 1) or (3, lanes).
+            active: The lanes that have them, as a mask; None where all lanes have the same.
+        """
+        if active is None:
+            self.strides |= stride[:, 0]
+            return
+        self.strides |= np.bitwise_or.reduce(stride[:, active], axis=1)
+        lanes = stride.reshape(3, len(self._blocks), -1)
+        taking = active.reshape(len(self._blocks), -1)
+        top = np.where(taking, lanes, -UNBOUNDED).max(axis=2)
+        differs = top > np.where(taking, lanes, UNBOUNDED).min(axis=2)
+        self.low[differs] = self.high[differs] = 0
 
     def boxes(self) -> list[BlockBox]:
         """The box of each block."""
@@ -99,25 +103,13 @@ class DecisionRange:
             )
         ]
 
-    def change_bounds(self, stride: IntArray, lanes: int) -> tuple[IntArray, IntArray]:
-        """The least and the greatest change of each lane's value within its block's box.
-
-        Args:
-            stride: Stride of the value in x, y and z: shape (3, 1) or (3, lanes).
-            lanes: How many lanes there are.
-        """
-        each = lanes // len(self._blocks)
-        if stride.shape[1] > 1:
-            low, high = (np.repeat(side, each, axis=1) for side in (self.low, self.high))
-            return _change_bounds(stride, low, high)
-        backward, forward = _change_bounds(stride, self.low, self.high)
-        return np.repeat(backward, each), np.repeat(forward, each)
-
     def _is_within(
         self, stride: IntArray, least: IntArray, most: IntArray, active: NDArray[np.bool_]
     ) -> bool:
         """Whether the changes of all lanes are within their bounds for all blocks of the boxes."""
-        backward, forward = self.change_bounds(stride, active.size)
+        lanes = active.size // len(self._blocks)  # of a block
+        low, high = (np.repeat(side, lanes, axis=1) for side in (self.low, self.high))
+        backward, forward = _change_bounds(stride, low, high)
         kept = (backward >= least) & (forward <= most) & (abs(stride) <= _MAX_STRIDE).all(axis=0)
         return bool(kept[active].all())
 
@@ -148,8 +140,8 @@ class DecisionRange:
 
 def _change_bounds(stride: IntArray, low: IntArray, high: IntArray) -> tuple[IntArray, IntArray]:
     """The least and the greatest change of values within boxes."""
-    ends = np.stack([stride * low, stride * high])
-    return ends.min(axis=0).sum(axis=0), ends.max(axis=0).sum(axis=0)
+    a, b = stride * low, stride * high
+    return np.minimum(a, b).sum(axis=0), np.maximum(a, b).sum(axis=0)
 
 
 def alignment_periods(strides: IntArray) -> Dim3:

@@ -189,6 +189,11 @@ ARITHMETIC = {
     "mov.u32 %r5, %r1; @%p5 mov.u32 %r5, 7; setp.lt.u32 %p1, %r5, 300;": (100, (0, 300)),
     "mov.u32 %r5, 7; @%p5 mov.u32 %r5, %r1; setp.lt.u32 %p1, %r5, 300;": (500, (300, 1000)),
     "mov.u32 %r5, %r1; @%p5 add.u32 %r5, %r1, 9; setp.lt.u32 %p1, %r5, 300;": (100, (0, 291)),
+    # In a loop the first five threads always copy x, and the others in the last iteration only.
+    "mov.u32 %r5, 7; mov.u32 %r8, 0;"
+    "again: setp.ge.u32 %p2, %r8, 5; or.pred %p2, %p2, %p5; @%p2 mov.u32 %r5, %r1;"
+    "add.u32 %r8, %r8, 1; setp.lt.u32 %p3, %r8, 6; @%p3 bra again;"
+    "@%p5 mov.u32 %r5, 7; setp.lt.u32 %p1, %r5, 300;": (100, (0, 300)),
     # Nothing is known about these.
     "mov.u32 %r5, %clock; setp.lt.u32 %p1, %r5, 100000;": (100, (100, 101)),
     "sub.u32 %r5, %r3, %clock; setp.lt.u32 %p1, %r5, 100000;": (100, (100, 101)),

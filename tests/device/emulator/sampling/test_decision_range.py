@@ -64,7 +64,7 @@ def test_in_one_dimension_the_box_holds_every_block_within_the_bounds(
 def test_addresses_have_the_same_line_offset_after_a_period(moves: list[list[int]]) -> None:
     reach = DecisionRange(np.zeros((1, 3), np.int64), GRID)
     for each in moves:
-        reach.record_addresses(4 * np.array(each)[:, None], np.ones(32, np.bool_))
+        reach.record_addresses(4 * np.array(each)[:, None])
 
     for axis, period in enumerate(alignment_periods(reach.strides)):
         strides = [4 * each[axis] for each in moves]
