@@ -194,7 +194,7 @@ def field_of(item: Item) -> np.dtype[Any]:
             one = np.dtype(f"{item.element.kind}{item.element.bits // 8}")
             return np.dtype((one, item.lanes)) if item.lanes else one
         case Nested():
-            return dtype_of(item.record)
+            return dtype_of(cast(Any, item.record))
         case Items():
             return np.dtype((field_of(item_of(item.target)), item.count))
     return np.dtype("u8")
