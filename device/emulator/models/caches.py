@@ -171,11 +171,16 @@ def l1_miss_rate(stream: AccessStream, busy: ActiveRegion, geometry: CacheGeomet
         first = recorded // wave * wave + recorded % geometry.multiprocessors
     order = np.arange(first, min(first + wave, busy.blocks), geometry.multiprocessors)
     factor = _sampling_factor(len(order) * int(chosen.sum()), _LARGEST_L1_SIMULATION)
-    if factor == 1:
-        sectors = translate_sectors(stream, order, busy)[:, chosen]
-        window, sector = np.repeat(stream.window[chosen], len(order)), sectors.T.reshape(-1)
-    else:
-        window, sector = _sampled_loads(stream, order, busy, factor)
+    windows: list[IntArray] = []
+    sectors: list[IntArray] = []
+    for block in order[:, None]:
+        sector = translate_sectors(stream, block, busy)[0, chosen]
+        kept = _hash(sector // SECTORS_PER_LINE) % factor == 0
+        windows.append(stream.window[chosen][kept])
+        sectors.append(sector[kept])
+    window, sector = np.concatenate(windows), np.concatenate(sectors)
+    by_time = np.argsort(window, kind="stable")
+    window, sector = window[by_time], sector[by_time]
     missed = misses(window, sector, SECTORS_PER_LINE, geometry.l1_bytes / factor)
     return min(int(missed.sum()) * factor / (stream.load_sectors * len(order)), 1.0)
 
@@ -184,23 +189,6 @@ def _sampling_factor(accesses: int, most: int) -> int:
     """The smallest sampling factor that leaves no more than `most` accesses."""
     factors = (factor for factor in _SAMPLING_FACTORS if accesses // factor <= most)
     return next(factors, _SAMPLING_FACTORS[-1])
-
-
-def _sampled_loads(
-    stream: AccessStream, order: IntArray, busy: ActiveRegion, factor: int
-) -> tuple[IntArray, IntArray]:
-    """Windows and sectors of the blocks' cacheable loads, of a sample of the lines, by time."""
-    chosen = np.flatnonzero(~stream.store & stream.cached)
-    windows: list[IntArray] = []
-    sectors: list[IntArray] = []
-    for block in order:
-        sector = translate_sectors(stream, block[None], busy)[0, chosen]
-        kept = _hash(sector // SECTORS_PER_LINE) % factor == 0
-        windows.append(stream.window[chosen][kept])
-        sectors.append(sector[kept])
-    window, sector = np.concatenate(windows), np.concatenate(sectors)
-    by_time = np.argsort(window, kind="stable")
-    return window[by_time], sector[by_time]
 
 
 class DramBytes(NamedTuple):
@@ -230,24 +218,23 @@ def dram_bytes(stream: AccessStream, busy: ActiveRegion, geometry: CacheGeometry
     total = busy.blocks
     wave = geometry.multiprocessors * geometry.resident_blocks
     simulated = min(total, 2 * wave)
-    classes = _shift_classes(stream)
-    waves = [
-        _group_by_shift(stream, classes, np.arange(start, min(start + wave, simulated)), busy)
+    groups = [
+        (start // wave, group)
         for start in range(0, simulated, wave)
+        for group in _row_groups(stream, np.arange(start, min(start + wave, simulated)), busy)
     ]
-    accesses = sum(len(group.rows) * len(group.shifts) for groups in waves for group in groups)
+    accesses = sum(len(group.rows) * len(group.shifts) for _, group in groups)
     factor = _sampling_factor(accesses, _LARGEST_SIMULATION)
     unit_sectors = geometry.dram_access_bytes // SECTOR_BYTES
     window_of_row = stream.window.astype(np.uint16)  # short integers are sorted in linear time
     windows: list[NDArray[np.uint16]] = []
     units: list[IntArray] = []
     rows: list[IntArray] = []
-    for number, groups in enumerate(waves):
-        for group in groups:
-            for row, sector in _sampled_sectors(stream, group, factor):
-                windows.append(window_of_row[row] + np.uint16(number * stream.windows))
-                units.append(sector // unit_sectors)
-                rows.append(row)
+    for number, group in groups:
+        for row, sector in _sampled_sectors(stream, group, factor):
+            windows.append(window_of_row[row] + np.uint16(number * stream.windows))
+            units.append(sector // unit_sectors)
+            rows.append(row)
     window_of_access = np.concatenate(windows)
     by_time = np.argsort(window_of_access, kind="stable")
     window = window_of_access[by_time].astype(np.int64)
@@ -310,106 +297,51 @@ class _RowGroup(NamedTuple):
     lines: int
 
 
-class _ShiftClasses(NamedTuple):
-    """The rows of a stream by what decides their shifts.
-
-    Attributes:
-        strides: The distinct strides of affine rows, shape (strides, 3).
-        rows_by_stride: The rows with each of these.
-        sizes: The distinct numbers of lines of the other rows' arrays.
-        rows_by_size: The rows in arrays of each of these sizes.
-    """
-
-    strides: IntArray
-    rows_by_stride: list[IntArray]
-    sizes: IntArray
-    rows_by_size: list[IntArray]
-
-
-def _shift_classes(stream: AccessStream) -> _ShiftClasses:
-    """Group the rows of a stream by stride, or by the size of their array."""
-    affine, by_data = np.flatnonzero(stream.affine), np.flatnonzero(~stream.affine)
-    strides, stride = distinct_rows(stream.stride[affine])
-    sizes, size = np.unique(array_lines(stream)[by_data], return_inverse=True)
-    return _ShiftClasses(
-        strides,
-        [affine[stride == number] for number in range(len(strides))],
-        sizes,
-        [by_data[size == number] for number in range(len(sizes))],
-    )
-
-
-def _group_by_shift(
-    stream: AccessStream, classes: _ShiftClasses, order: IntArray, busy: ActiveRegion
-) -> list[_RowGroup]:
+def _row_groups(stream: AccessStream, order: IntArray, busy: ActiveRegion) -> Iterator[_RowGroup]:
     """The rows of a stream with their shifts for the blocks at some positions.
 
     Many blocks shift a row by the same distance: in one window, their accesses count once.
     """
+    affine, by_data = np.flatnonzero(stream.affine), np.flatnonzero(~stream.affine)
     distance = busy.coordinates(order) - np.array(stream.origin)
-    groups = [
-        _RowGroup(rows, distinct(distance @ stride), 0)
-        for rows, stride in zip(classes.rows_by_stride, classes.strides, strict=True)
-    ]
-    shifts_by_size = line_shifts(stream, classes.sizes, order, busy).T
-    return groups + [
-        _RowGroup(rows, distinct(shifts), size)
-        for rows, shifts, size in zip(
-            classes.rows_by_size, shifts_by_size, classes.sizes.tolist(), strict=True
-        )
-    ]
+    strides, group = distinct_rows(stream.stride[affine])
+    for number, stride in enumerate(strides):
+        yield _RowGroup(affine[group == number], distinct(distance @ stride), 0)
+    sizes, group = np.unique(array_lines(stream)[by_data], return_inverse=True)
+    shifts = line_shifts(stream, sizes, order, busy)
+    for number, size in enumerate(sizes.tolist()):
+        yield _RowGroup(by_data[group == number], distinct(shifts[:, number]), size)
 
 
 def _sampled_sectors(
     stream: AccessStream, group: _RowGroup, factor: int
 ) -> Iterator[tuple[IntArray, IntArray]]:
-    """Yield the rows of a group and their sectors at each shift, for a sample of the lines."""
-    rows, lines = group.rows, group.lines
-    if not lines:
-        yield from _sampled_affine_sectors(rows, stream.sector[rows], group.shifts, factor)
+    """Yield the rows of a group and their sectors at each shift, for one line in `factor`."""
+    sectors, lows = stream.sector[group.rows], stream.low[group.rows]
+    if not group.lines:
+        # Lines whose hash is in the sample. Shifts by whole lines keep rows in one line together:
+        # the first one decides for all.
+        line = np.arange(len(sectors))
+        if not (group.shifts % SECTORS_PER_LINE).any():
+            line = sectors // SECTORS_PER_LINE
+        starts = np.flatnonzero(np.diff(line, prepend=line[:1] - 1))
+        run_of_row = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(line)))
+        for shifts in _batches(group.rows, group.shifts):
+            lines = (sectors[starts] + shifts[:, None]) // SECTORS_PER_LINE
+            shift, row = np.nonzero((_hash(lines) % factor == 0)[:, run_of_row])
+            yield group.rows[row], sectors[row] + shifts[shift]
         return
     # Computing all sectors to drop most of them would take long for many rows. So the array is
     # extended to a multiple of the factor, and the sample is one residue class of its lines: the
     # shift tells which rows fall into it.
-    lines = -(-lines // factor) * factor
-    class_of_row = (stream.sector[rows] - stream.low[rows]) // SECTORS_PER_LINE % factor
+    lines = np.array(-(-group.lines // factor) * factor)
+    class_of_row = (sectors - lows) // SECTORS_PER_LINE % factor
     class_of_shift = -group.shifts % factor
     for residue in np.unique(class_of_shift):
-        chosen = rows[class_of_row == residue]
-        sector, low = stream.sector[chosen], stream.low[chosen]
-        for shifts in _batches(chosen, group.shifts[class_of_shift == residue]):
-            shifted = wrap_sectors(sector, low, shifts[:, None], np.array(lines))
-            yield np.tile(chosen, len(shifts)), shifted.reshape(-1)
-
-
-def _sampled_affine_sectors(
-    rows: IntArray, sector: IntArray, shifts: IntArray, factor: int
-) -> Iterator[tuple[IntArray, IntArray]]:
-    """Yield rows and their sectors at each shift, of those lines whose hash is in the sample.
-
-    Args:
-        rows: Numbers of the rows.
-        sector: The sector of each row before the shift.
-        shifts: The shifts, in sectors.
-        factor: One line in so many is sampled.
-    """
-    starts, counts = np.arange(len(rows)), np.ones(len(rows), np.int64)
-    if factor > 1 and not (shifts % SECTORS_PER_LINE).any():
-        # Shifts by whole lines keep rows in one line together: the first one decides for all.
-        line = sector // SECTORS_PER_LINE
-        starts = np.flatnonzero(np.diff(line, prepend=line[:1] - 1))
-        counts = np.diff(starts, append=len(line))
-    for batch in _batches(starts, shifts):
-        if factor == 1:
-            yield np.tile(rows, len(batch)), (sector + batch[:, None]).reshape(-1)
-            continue
-        lines = (sector[starts] + batch[:, None]) // SECTORS_PER_LINE
-        shift, run = np.nonzero(_hash(lines) % factor == 0)
-        count = counts[run]
-        ends = np.cumsum(count)
-        within = np.arange(count.sum()) - np.repeat(ends - count, count)
-        chosen = np.repeat(starts[run], count) + within
-        yield rows[chosen], sector[chosen] + np.repeat(batch[shift], count)
+        row = np.flatnonzero(class_of_row == residue)
+        for shifts in _batches(row, group.shifts[class_of_shift == residue]):
+            shifted = wrap_sectors(sectors[row], lows[row], shifts[:, None], lines)
+            yield np.tile(group.rows[row], len(shifts)), shifted.reshape(-1)
 
 
 def _batches(rows: IntArray, shifts: IntArray) -> Iterator[IntArray]:
