@@ -385,7 +385,8 @@ def _block_bytes(launch: Launch, program: Program) -> int:
     """The memory that the emulator needs per block, besides the launch's arrays, in bytes."""
     lanes = -(-launch.threads_per_block // WARP_SIZE) * WARP_SIZE
     registers = sum(parser.TYPE_BYTES[ptx_type] for ptx_type in program.registers.values())
-    addresses = len(address_registers(program)) * _ADDRESS_BYTES
+    addressing = set().union(*map(address_registers, program.steps))
+    addresses = len(addressing) * _ADDRESS_BYTES
     per_lane = registers + addresses + program.local_bytes + program.argument_bytes + _LANE_BYTES
     return lanes * per_lane + program.static_shared_bytes + launch.dynamic_shared_bytes
 

@@ -10,11 +10,11 @@ from memlab.device.emulator.machine.tally import Tally
 from memlab.device.emulator.program.program import (
     DecodedInstruction,
     Program,
+    address_registers,
     registers_read,
     registers_written,
 )
 from memlab.device.emulator.program.program import instructions_in_loops as steps_in_loops
-from memlab.device.emulator.ptx.parser import Address, Register
 from memlab.device.measurement import (
     FLOP_COUNTERS,
     AccessCounters,
@@ -187,15 +187,8 @@ def _state_space(step: DecodedInstruction, tally: Tally, index: int) -> Space | 
         case "generic":
             return "global" if tally.used[index] else "local" if tally.sectors[index] else "shared"
         case "const":
-            return "constant" if _address_is_computed(step) else None
+            # An access at a fixed place is an operand of the constant bank in the machine code.
+            return "constant" if address_registers(step) else None
         case "global" | "shared" | "local" as space:
             return space
     return None
-
-
-def _address_is_computed(step: DecodedInstruction) -> bool:
-    """Whether an access is a load in the machine code too, not an operand of the constant bank."""
-    return any(
-        isinstance(operand, Address) and isinstance(operand.base, Register)
-        for operand in step.instruction.operands
-    )

@@ -8,10 +8,11 @@ store of one state space, and an atomic operation is a stretch of its own.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from memlab.device.emulator.isa.special_registers import CLOCK_REGISTERS
+from memlab.device.emulator.program.code_layout import successors
 from memlab.device.emulator.program.program import (
     DecodedInstruction,
     Program,
@@ -142,7 +143,8 @@ def _live_registers(
                 defined |= {name for o in destinations(step) for name in registers_of(o)}
         read.append(frozenset(needed))
         written.append(frozenset(defined))
-        following.append(_successors(steps, start, stop, slots))
+        control = successors(steps, start) if start < len(steps) else []
+        following.append([slots[place] for place in ([stop] if start < stop else control)])
     before: list[frozenset[str]] = list(read)
     after: list[frozenset[str]] = [kept] * len(bounds)
     changed = True
@@ -155,21 +157,3 @@ def _live_registers(
                 before[number] = read[number] | (out - written[number])
                 changed = True
     return after
-
-
-def _successors(
-    steps: Sequence[DecodedInstruction], start: int, stop: int, slots: Mapping[int, int]
-) -> list[int]:
-    """The numbers of the stretches that may run after one."""
-    if start >= len(steps):
-        return []
-    if start < stop:
-        return [slots[stop]]
-    step = steps[start]
-    guarded = step.instruction.guard is not None
-    following = []
-    if step.row.kind == "branch":
-        following.append(slots[step.target])
-    if guarded or step.row.kind not in ("branch", "exit"):
-        following.append(slots[start + 1])
-    return following

@@ -60,7 +60,15 @@ def find_block_order(steps: Sequence[DecodedInstruction]) -> BasicBlockOrder | N
         The order; None where it is that of the instructions, as in nearly all programs.
     """
     starts = _block_starts(steps)
-    after = [_successors(steps, starts, block) for block in range(len(starts))]
+    ends = [*starts[1:], len(steps)]
+    after = [
+        [
+            bisect_right(starts, place) - 1
+            for place in successors(steps, end - 1)
+            if place < ends[-1]
+        ]
+        for end in ends
+    ]
     back, reached = _back_edges(after)
     after = [following if block in reached else [] for block, following in enumerate(after)]
     if all(v > u or (u, v) in back for u, following in enumerate(after) for v in following):
@@ -69,11 +77,28 @@ def find_block_order(steps: Sequence[DecodedInstruction]) -> BasicBlockOrder | N
     if len(order) < len(starts):  # loops that are entered in several places
         return None
     positions: list[int] = [0] * len(steps)
-    ends, position = [*starts[1:], len(steps)], 0
+    position = 0
     for block in order:
         for index in range(starts[block], ends[block]):
             positions[index], position = position, position + 1
     return BasicBlockOrder([*starts, len(steps)], [*positions, len(steps)])
+
+
+def successors(steps: Sequence[DecodedInstruction], index: int) -> list[int]:
+    """The instructions that may run after one, or the program's end; the next one comes last."""
+    step = steps[index]
+    following = [step.target] if step.row.kind == "branch" else []
+    leaves = step.row.kind in ("branch", "exit") and step.instruction.guard is None
+    return following if leaves else [*following, index + 1]
+
+
+def loop_branches(steps: Sequence[DecodedInstruction]) -> dict[int, list[int]]:
+    """The branches back to the first instruction of each loop, ascending."""
+    branches: dict[int, list[int]] = {}
+    for index, step in enumerate(steps):
+        if 0 <= step.target <= index:
+            branches.setdefault(step.target, []).append(index)
+    return branches
 
 
 def reached_from(steps: Sequence[DecodedInstruction], index: int) -> set[int]:
@@ -81,40 +106,20 @@ def reached_from(steps: Sequence[DecodedInstruction], index: int) -> set[int]:
     reachable, new = set[int](), [index]
     while new:
         index = new.pop()
-        if index in reachable or index >= len(steps):
-            continue
-        reachable.add(index)
-        step, leaves = steps[index], steps[index].instruction.guard is None
-        if step.row.kind == "branch":
-            new.append(step.target)
-        if not leaves or step.row.kind not in ("branch", "exit"):
-            new.append(index + 1)
+        if index not in reachable and index < len(steps):
+            reachable.add(index)
+            new += successors(steps, index)
     return reachable
 
 
 def _block_starts(steps: Sequence[DecodedInstruction]) -> list[int]:
     """The first instructions of basic blocks; a guarded exit ends no block: its group runs on."""
     starts = {0}
-    for index, step in enumerate(steps):
-        if step.row.kind == "branch":
-            starts |= {step.target, index + 1}
-        elif step.row.kind == "exit" and step.instruction.guard is None:
-            starts.add(index + 1)
+    for index in range(len(steps)):
+        following = successors(steps, index)
+        if following != [index + 1]:
+            starts |= {*following, index + 1}
     return sorted(start for start in starts if start < len(steps))
-
-
-def _successors(
-    steps: Sequence[DecodedInstruction], starts: Sequence[int], block: int
-) -> list[int]:
-    """The blocks that may run after one; the next block in the program is listed last."""
-    end = starts[block + 1] if block + 1 < len(starts) else len(steps)
-    last, following = steps[end - 1], []
-    if last.row.kind == "branch" and last.target < len(steps):
-        following.append(bisect_right(starts, last.target) - 1)
-    leaves = last.row.kind in ("branch", "exit") and last.instruction.guard is None
-    if not leaves and end < len(steps):
-        following.append(block + 1)
-    return following
 
 
 def _back_edges(after: Sequence[Sequence[int]]) -> tuple[set[tuple[int, int]], set[int]]:

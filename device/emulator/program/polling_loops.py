@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from memlab.device.emulator.isa.special_registers import CLOCK_REGISTERS
+from memlab.device.emulator.program.code_layout import loop_branches
 from memlab.device.emulator.program.program import (
     DecodedInstruction,
     Program,
@@ -61,13 +62,9 @@ class PollingLoop:
 
 def find_polling_loops(program: Program) -> Mapping[int, PollingLoop]:
     """The loops of a program that poll memory, by their first instruction."""
-    branches: dict[int, list[int]] = {}
-    for index, step in enumerate(program.steps):
-        if 0 <= step.target <= index:
-            branches.setdefault(step.target, []).append(index)
     loops = {}
-    for head, ends in branches.items():
-        body = program.steps[head : max(ends) + 1]
+    for head, ends in loop_branches(program.steps).items():
+        body = program.steps[head : ends[-1] + 1]
         if any(map(_polls_memory, body)):
             written = [name for step in body for name in registers_written(step)]
             locations = _polled_locations(body, written)

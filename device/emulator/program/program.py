@@ -13,7 +13,11 @@ from memlab.device.emulator.isa import table
 from memlab.device.emulator.isa.special_registers import is_special
 from memlab.device.emulator.isa.unsupported import unsupported_hint
 from memlab.device.emulator.program.access_merging import merged_widths
-from memlab.device.emulator.program.code_layout import BasicBlockOrder, find_block_order
+from memlab.device.emulator.program.code_layout import (
+    BasicBlockOrder,
+    find_block_order,
+    loop_branches,
+)
 from memlab.device.emulator.program.lowering import describe_instruction, instruction_row, lower
 from memlab.device.emulator.ptx.parser import (
     TYPE_BYTES,
@@ -206,20 +210,15 @@ def instructions_in_loops(program: Program) -> list[bool]:
     Compilers lay out a loop contiguously.
     """
     inside = [False] * len(program.steps)
-    for index, step in enumerate(program.steps):
-        if 0 <= step.target <= index:
-            inside[step.target : index + 1] = [True] * (index + 1 - step.target)
+    for head, ends in loop_branches(program.steps).items():
+        inside[head : ends[-1] + 1] = [True] * (ends[-1] + 1 - head)
     return inside
 
 
-def address_registers(program: Program) -> set[str]:
-    """The registers that memory accesses take their addresses from."""
-    return {
-        operand.base.name
-        for step in program.steps
-        for operand in step.instruction.operands
-        if isinstance(operand, Address) and isinstance(operand.base, Register)
-    }
+def address_registers(step: DecodedInstruction) -> set[str]:
+    """The registers that an instruction takes the address of a memory access from."""
+    addresses = (o for o in step.instruction.operands if isinstance(o, Address))
+    return {name for address in addresses for name in registers_of(address)}
 
 
 def destinations(step: DecodedInstruction) -> tuple[Operand, ...]:

@@ -14,10 +14,11 @@ from memlab.device.emulator.program.program import (
     WRITING_KINDS,
     DecodedInstruction,
     Program,
+    address_registers,
     registers_read,
     registers_written,
 )
-from memlab.device.emulator.ptx.parser import Address, Immediate, Register
+from memlab.device.emulator.ptx.parser import Immediate
 
 _BLOCK_SPACES = frozenset({"shared", "local", "param::func"})
 """State spaces that hold only values that the block itself stored."""
@@ -130,10 +131,5 @@ def _tests_sign(step: DecodedInstruction) -> bool:
 
 def _decision_registers(step: DecodedInstruction) -> set[str]:
     """The registers that decide whether an instruction is executed, and at which address."""
-    registers = {
-        operand.base.name
-        for operand in step.instruction.operands
-        if isinstance(operand, Address) and isinstance(operand.base, Register)
-    }
     guard = step.instruction.guard
-    return registers if guard is None else registers | {guard}
+    return address_registers(step) | (set() if guard is None else {guard})
