@@ -74,28 +74,21 @@ def instruction_row(instruction: Instruction, source: Sequence[str] = ()) -> tab
     Raises:
         PtxError: The table has no such row, or the operands do not match it.
     """
-    operands = instruction.operands
-    row = table.find_row(
-        instruction.opcode, bool(operands) and isinstance(operands[0], DestinationPair)
-    )
+    opcode, operands = instruction.opcode, instruction.operands
+    row = table.find_row(opcode, bool(operands) and isinstance(operands[0], DestinationPair))
     if row is None:
-        where = describe_instruction(instruction, source)
-        more = unsupported_hint(instruction.opcode)
-        raise PtxError(f"the emulator has no opcode {instruction.opcode} ({where}){more}")
-    expected = len(row.of) + 1
-    if row.kind in ("lanes", "warp", "block") and not row.carry and len(operands) != expected:
-        where = describe_instruction(instruction, source)
-        raise PtxError(
-            f"{instruction.opcode} has {len(operands)} operands, the emulator knows it with "
-            f"{expected} ({where})"
-        )
+        what = f"the emulator has no opcode {opcode}"
+        raise instruction_error(instruction, source, what, unsupported_hint(opcode))
+    count, expected = len(operands), len(row.of) + 1
+    if row.kind in ("lanes", "warp", "block") and not row.carry and count != expected:
+        what = f"{opcode} has {count} operands, the emulator knows it with {expected}"
+        raise instruction_error(instruction, source, what)
     number = _ADDRESS_AT.get(row.kind)
-    has_address = number is None or (
-        number < len(operands) and isinstance(operands[number], Address)
-    )
-    if number is not None and not has_address:
-        where = describe_instruction(instruction, source)
-        raise PtxError(f"{instruction.opcode} has no [address] as operand {number + 1} ({where})")
+    if number is not None and not any(
+        isinstance(operand, Address) for operand in operands[number : number + 1]
+    ):
+        what = f"{opcode} has no [address] as operand {number + 1}"
+        raise instruction_error(instruction, source, what)
     return row
 
 
@@ -104,23 +97,26 @@ def source_excerpt(text: str) -> str:
     return text if len(text) <= _LONGEST_EXCERPT else text[: _LONGEST_EXCERPT - 3] + "..."
 
 
-def describe_instruction(instruction: Instruction, source: Sequence[str]) -> str:
-    """The PTX line and the source line of an instruction, for a message."""
-    where = f"PTX line {instruction.ptx_line}"
-    if 0 < instruction.source_line <= len(source):
-        text = source[instruction.source_line - 1].strip()
-        where += f", source line {instruction.source_line}: {source_excerpt(text)}"
-    return where
-
-
 OPERAND_EXCEPTIONS = (ArithmeticError, AssertionError, LookupError, TypeError, ValueError)
 """Exceptions that follow from operands that do not suit an opcode."""
 
 
+def instruction_error(
+    instruction: Instruction, source: Sequence[str], what: str, advice: str = ""
+) -> PtxError:
+    """The error for an instruction, which names its PTX line and its source line."""
+    where = f"PTX line {instruction.ptx_line}"
+    if 0 < instruction.source_line <= len(source):
+        text = source[instruction.source_line - 1].strip()
+        where += f", source line {instruction.source_line}: {source_excerpt(text)}"
+    return PtxError(f"{what} ({where}){advice}")
+
+
 def operand_error(instruction: Instruction, source: Sequence[str] = ()) -> PtxError:
     """The error for an instruction whose operands do not suit its opcode."""
-    where = describe_instruction(instruction, source)
-    return PtxError(f"{instruction.opcode} does not take such operands ({where})")
+    return instruction_error(
+        instruction, source, f"{instruction.opcode} does not take such operands"
+    )
 
 
 class _Lowering:
@@ -132,16 +128,17 @@ class _Lowering:
         self._sites = itertools.count(1)
         self._copied, self._file = 0, ""
 
+    def _error(self, call: Instruction, what: str, advice: str) -> PtxError:
+        return instruction_error(call, self._source, what, advice)
+
     def body(self, entry: PtxFunction, callers: tuple[str, ...]) -> PtxFunction:
         """Flatten a kernel or function; `callers` are the functions on the call path."""
         self._file = self._file or entry.file
         flat = _FlatBody({**entry.registers, **macros.REGISTERS}, list(entry.variables))
-        labels_at: dict[int, list[str]] = {}
-        for label, index in entry.labels.items():
-            labels_at.setdefault(index, []).append(label)
         own = None if callers else {parameter.name for parameter in entry.parameters}
-        for index, written in enumerate(entry.instructions):
-            flat.labels.update(dict.fromkeys(labels_at.get(index, ()), len(flat.instructions)))
+        places = []  # of the instructions in the flat body
+        for written in entry.instructions:
+            places.append(len(flat.instructions))
             instruction = self._with_function_address(_with_call_space(written, own))
             row = instruction_row(instruction, self._source)
             try:
@@ -151,8 +148,8 @@ class _Lowering:
                     flat.instructions.extend(_expand_macro(instruction, row))
             except OPERAND_EXCEPTIONS as error:
                 raise operand_error(instruction, self._source) from error
-        end = labels_at.get(len(entry.instructions), ())
-        flat.labels.update(dict.fromkeys(end, len(flat.instructions)))
+        places.append(len(flat.instructions))
+        flat.labels.update((label, places[index]) for label, index in entry.labels.items())
         return replace(
             entry,
             variables=tuple(flat.variables),
@@ -190,11 +187,8 @@ class _Lowering:
         end = f"{name}@{next(self._sites)}"
         has_candidate = False
         for function in self._module.functions.values():
-            same = (len(function.results), len(function.parameters)) == (
-                len(results),
-                len(arguments),
-            )
-            if not same or function.name in callers:
+            counts = len(function.results), len(function.parameters)
+            if counts != (len(results), len(arguments)) or function.name in callers:
                 continue
             has_candidate = True
             behind = f"{end}#{function.name}"
@@ -223,24 +217,27 @@ class _Lowering:
             flat.instructions += macros.expand_runtime_call(call, name, arguments)
             return
         if len(callers) > MAX_CALL_DEPTH:
-            raise PtxError(
-                f"calls are nested {len(callers)} deep; the emulator goes {MAX_CALL_DEPTH} deep "
-                f"({describe_instruction(call, self._source)}): call fewer functions from one "
-                "another"
+            raise self._error(
+                call,
+                f"calls are nested {len(callers)} deep; the emulator goes {MAX_CALL_DEPTH} deep",
+                ": call fewer functions from one another",
+            )
+        if function is None and name in ("malloc", "free"):
+            raise self._error(
+                call,
+                "the emulator has no heap for malloc, free, new and delete in a kernel",
+                ": give it an array as an argument in their place",
             )
         if function is None or name in callers:
-            if function is None and name in ("malloc", "free"):
-                raise PtxError(
-                    f"the emulator has no heap for malloc, free, new and delete in a kernel "
-                    f"({describe_instruction(call, self._source)}): give it an array as an "
-                    "argument in their place"
-                )
-            why = "calls itself" if name in callers else "has no body in this PTX"
-            why = "is a pointer to no function of this PTX" if name.startswith("%") else why
-            raise PtxError(
-                f"the emulator cannot call {name}, which {why} "
-                f"({describe_instruction(call, self._source)}): "
-                "take the call out; recursion needs a GPU"
+            why = "has no body in this PTX"
+            if name.startswith("%"):
+                why = "is a pointer to no function of this PTX"
+            elif name in callers:
+                why = "calls itself"
+            raise self._error(
+                call,
+                f"the emulator cannot call {name}, which {why}",
+                ": take the call out; recursion needs a GPU",
             )
         if name not in self._flat:
             self._flat[name] = self.body(function, callers)
@@ -264,10 +261,11 @@ class _Lowering:
         start = len(flat.instructions)
         self._copied += len(callee.instructions)
         if self._copied > MAX_INLINED_INSTRUCTIONS:
-            raise PtxError(
-                f"with its calls inlined the kernel has more than {MAX_INLINED_INSTRUCTIONS} "
-                f"instructions ({describe_instruction(call, self._source)}): call fewer "
-                "functions, or smaller ones"
+            raise self._error(
+                call,
+                "with its calls inlined the kernel has more than "
+                f"{MAX_INLINED_INSTRUCTIONS} instructions",
+                ": call fewer functions, or smaller ones",
             )
         flat.labels.update((names[label], start + at) for label, at in callee.labels.items())
         foreign = callee.file != self._file

@@ -18,7 +18,7 @@ from memlab.device.emulator.program.code_layout import (
     find_block_order,
     loop_branches,
 )
-from memlab.device.emulator.program.lowering import describe_instruction, instruction_row, lower
+from memlab.device.emulator.program.lowering import instruction_error, instruction_row, lower
 from memlab.device.emulator.ptx.parser import (
     TYPE_BYTES,
     Address,
@@ -133,9 +133,7 @@ def load_program(module: Module, name: str, source: Sequence[str] = ()) -> Progr
     for instruction in entry.instructions:
         guard = instruction.guard
         if guard is not None and entry.registers.get(guard) != "pred":
-            raise PtxError(
-                f"{guard} is no predicate register ({describe_instruction(instruction, source)})"
-            )
+            raise instruction_error(instruction, source, f"{guard} is no predicate register")
     _check_registers(entry, source)
     variables = (*module.variables, *entry.variables)
     parameters, parameter_bytes = _assign_offsets(entry.parameters, 1)
@@ -242,16 +240,11 @@ def _check_registers(entry: PtxFunction, source: Sequence[str]) -> None:
     """Refuse a kernel that reads a special register that the emulator does not have."""
     known = {"_", *entry.registers}
     for instruction in entry.instructions:
-        for operand in instruction.operands:
-            for name in registers_of(operand):
-                if name not in known:
-                    if not is_special(name):
-                        where = describe_instruction(instruction, source)
-                        raise PtxError(
-                            f"the emulator has no special register {name} "
-                            f"({where}){unsupported_hint(name)}"
-                        )
-                    known.add(name)
+        for name in (name for operand in instruction.operands for name in registers_of(operand)):
+            if name not in known and not is_special(name):
+                what = f"the emulator has no special register {name}"
+                raise instruction_error(instruction, source, what, unsupported_hint(name))
+            known.add(name)
 
 
 def _symbols(instruction: Instruction) -> Iterator[str]:
