@@ -15,7 +15,8 @@ their values, and accesses of basic blocks that it joins by predication.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from memlab.device.emulator.isa.table import Row
 from memlab.device.emulator.ptx.parser import (
@@ -36,44 +37,12 @@ _LEAST_OF_FOUR = {"load": 3, "store": 4}  # elements needed to merge a group of 
 _ORDERING = frozenset({"exit", "barrier", "nothing"})  # kinds that accesses are not moved across
 
 
-class _Pending:
-    """Accesses of one direction that may still be merged, by base and element size."""
+class _Key(NamedTuple):
+    """What accesses have in common that may be merged: kind, base register and element size."""
 
-    def __init__(self, direction: str, alignment: Mapping[str, int]) -> None:
-        self.direction, self.alignment = direction, alignment
-        self.widths: dict[int, int] = {}
-        self._accesses: dict[tuple[str, int], dict[int, int]] = defaultdict(dict)
-
-    def add(self, index: int, address: Address, size: int) -> None:
-        """Add an access of `size` bytes."""
-        if address.base is not None and size >= _LEAST_BYTES[self.direction]:
-            self._accesses[address.base.name, size].setdefault(address.offset, index)
-
-    def redefine(self, register: str) -> None:
-        """Merge the accesses by a register that gets a new value."""
-        for base, size in [key for key in self._accesses if key[0] == register]:
-            self._merge(base, size, self._accesses.pop((base, size)))
-
-    def flush(self) -> None:
-        """Merge all pending accesses."""
-        for (base, size), accesses in self._accesses.items():
-            self._merge(base, size, accesses)
-        self._accesses.clear()
-
-    def _merge(self, base: str, size: int, accesses: Mapping[int, int]) -> None:
-        """Cover the offsets with aligned groups, the widest first."""
-        remaining = set(accesses)
-        for count in _GROUPS:
-            width = count * size
-            if width > min(_WIDEST_BYTES, self.alignment.get(base, 1)):
-                continue
-            needed = _LEAST_OF_FOUR[self.direction] if count == 4 else count
-            for start in sorted({offset // width * width for offset in remaining}):
-                members = sorted(remaining.intersection(range(start, start + width, size)))
-                if len(members) >= needed:
-                    remaining.difference_update(members)
-                    self.widths.update({accesses[member]: 0 for member in members})
-                    self.widths[accesses[members[0]]] = width
+    kind: str
+    base: str
+    size: int
 
 
 def merged_widths(
@@ -94,31 +63,51 @@ def merged_widths(
         The width in bytes that each merged access is counted with, by its position.
     """
     alignment = {**symbol_alignment, **register_alignment(instructions, symbol_alignment)}
-    loads, stores = _Pending("load", alignment), _Pending("store", alignment)
+    widths: dict[int, int] = {}
+    pending: dict[_Key, dict[int, int]] = defaultdict(dict)  # accesses by offset
+
+    def merge(kinds: Collection[str] = tuple(_LEAST_BYTES), base: str = "") -> None:
+        for key in [key for key in pending if key.kind in kinds and base in ("", key.base)]:
+            widths.update(_merged(key, pending.pop(key), alignment.get(key.base, 1)))
+
     starts = set(leaders)
     for index, (instruction, row) in enumerate(zip(instructions, rows, strict=True)):
-        if index in starts or row.kind in _ORDERING:
-            loads.flush()
-            stores.flush()
-        elif row.space in ("shared", "generic") and row.kind != "lanes":
+        kind, operands = row.kind, instruction.operands
+        if index in starts or kind in _ORDERING:
+            merge()
+        elif row.space in ("shared", "generic") and kind != "lanes":
             # Accesses that may overlap keep their order.
-            if row.kind != "load":
-                loads.flush()
-            if row.kind != "store" or row.space == "generic":
-                stores.flush()
-        mergeable = row.kind in ("load", "store") and row.space == "shared" and row.vector == 1
+            keeps = kind == "load" or row.space == "shared"
+            merge({*_LEAST_BYTES} - {kind} if keeps else _LEAST_BYTES)
+        mergeable = kind in _LEAST_BYTES and row.space == "shared" and row.vector == 1
         if mergeable and not instruction.guard and "volatile" not in instruction.opcode:
-            is_load = row.kind == "load"
-            address = instruction.operands[1 if is_load else 0]
+            address = operands[1 if kind == "load" else 0]
             assert isinstance(address, Address)
-            size = TYPE_BYTES[(row.to if is_load else row.of)[0]]
-            (loads if is_load else stores).add(index, address, size)
-        if instruction.operands and isinstance(instruction.operands[0], Register):
-            loads.redefine(instruction.operands[0].name)
-            stores.redefine(instruction.operands[0].name)
-    loads.flush()
-    stores.flush()
-    return loads.widths | stores.widths
+            size = TYPE_BYTES[(row.to if kind == "load" else row.of)[0]]
+            if address.base is not None and size >= _LEAST_BYTES[kind]:
+                key = _Key(kind, address.base.name, size)
+                pending[key].setdefault(address.offset, index)
+        if operands and isinstance(operands[0], Register):  # it gets a new value
+            merge(base=operands[0].name)
+    merge()
+    return widths
+
+
+def _merged(key: _Key, accesses: Mapping[int, int], alignment: int) -> dict[int, int]:
+    """Cover the offsets of accesses with aligned groups, the widest first; gives the widths."""
+    widths, remaining = {}, set(accesses)
+    for count in _GROUPS:
+        width = count * key.size
+        if width > min(_WIDEST_BYTES, alignment):
+            continue
+        needed = _LEAST_OF_FOUR[key.kind] if count == 4 else count
+        for start in sorted({offset // width * width for offset in remaining}):
+            members = sorted(remaining.intersection(range(start, start + width, key.size)))
+            if len(members) >= needed:
+                remaining.difference_update(members)
+                widths.update({accesses[member]: 0 for member in members})
+                widths[accesses[members[0]]] = width
+    return widths
 
 
 def register_alignment(

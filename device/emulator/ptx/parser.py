@@ -10,7 +10,7 @@ import hashlib
 import re
 import struct
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
@@ -215,6 +215,10 @@ _HEADER = re.compile(
 _VARIABLE = re.compile(
     r"(?:\.(?:visible|weak|extern|common)\s+)*\.(param|shared|local|global|const)\s+(.*)$", re.S
 )
+_POINTED_TO = re.compile(r"\.ptr(\s+\.(global|const|shared|local))?(\s+\.align\s+\d+)?\s")
+"""`.ptr .align 1` describes what a pointer points to, not the parameter itself."""
+_WITHOUT_EFFECT = (".attribute", ".v2", ".v4", ".global", ".const", ".shared", ".local")
+"""Words in a declaration; `.attribute(.managed)` says where the memory is."""
 _DECLARATOR = re.compile(r"([%$\w]+)\s*((?:\[[^\]]*\]\s*)*)(?:=\s*(.*))?$", re.S)
 
 
@@ -227,29 +231,20 @@ def parse_ptx(text: str) -> Module:
     Raises:
         PtxError: The text cannot be parsed; the message names the line.
     """
-    statements = _Reader(text)
+    line = 1
+
+    def statements() -> Iterator[tuple[int, str]]:
+        nonlocal line
+        for number, statement in _statements(text):
+            line = number
+            yield number, statement
+
     try:
-        module = _module(iter(statements))
+        module = _module(statements())
     except (ValueError, LookupError, StopIteration, RecursionError) as error:
         # For example a malformed number, a list that ends too soon, or too many braces.
-        raise PtxError(f"PTX line {statements.line}: not understood") from error
+        raise PtxError(f"PTX line {line}: not understood") from error
     return replace(module, digest=hashlib.sha256(text.encode(errors="replace")).hexdigest())
-
-
-class _Reader:
-    """Iterates over the statements of a text and their lines.
-
-    Attributes:
-        line: Line of the statement that was yielded last.
-    """
-
-    def __init__(self, text: str) -> None:
-        self.line, self._text = 1, text
-
-    def __iter__(self) -> Iterator[tuple[int, str]]:
-        for line, statement in _statements(self._text):
-            self.line = line
-            yield line, statement
 
 
 def _module(statements: Iterator[tuple[int, str]]) -> Module:
@@ -286,13 +281,11 @@ def function_address(name: str) -> int:
 
 def _with_function_addresses(variable: Variable, functions: Mapping[str, PtxFunction]) -> Variable:
     """Initialize a variable whose initial values are addresses of functions and integers."""
-    names = [symbol.strip() for symbol in variable.symbols]
+    names = variable.symbols
     if not names or not all(name in functions or _INTEGER.match(name) for name in names):
         return variable
-    width = TYPE_BYTES[variable.type]
     words = [function_address(n) if n in functions else int(n.rstrip("U"), 0) for n in names]
-    initial = b"".join((word % (1 << 8 * width)).to_bytes(width, "little") for word in words)
-    return replace(variable, initial=initial.ljust(variable.size, b"\0"), fault="")
+    return replace(variable, initial=_initial_bytes(variable, words), fault="")
 
 
 def rename_operands(
@@ -537,24 +530,14 @@ def _variables(statement: str, line: int) -> list[Variable]:
         raise PtxError(f"PTX line {line}: not understood: {statement[:60]}")
     space, rest = match[1], match[2]
     align, type_name = 0, ""
-    words = rest.split()
+    words = _POINTED_TO.sub("", rest).split()
     while words and words[0].startswith("."):
         word = words.pop(0)
         if word == ".align":
             align = int(words.pop(0))
         elif word[1:] in TYPE_BYTES:
             type_name = word[1:]
-        elif word.startswith(".attribute"):
-            continue  # such as `.attribute(.managed)`: the place of the memory changes no result
-        elif word in (".ptr", ".global", ".const", ".shared", ".local"):
-            # `.ptr .align 1` describes what a pointer points to, not the parameter itself.
-            if word == ".ptr":
-                words = [word for word in words if not word.startswith(".")]
-                words = words[1:] if len(words) > 1 else words
-                align = 0
-        elif word[1:] in ("v2", "v4"):
-            continue
-        else:
+        elif not word.startswith(_WITHOUT_EFFECT):
             raise PtxError(f"PTX line {line}: not understood: {statement[:60]}")
     declarator = _DECLARATOR.match(" ".join(words))
     if not type_name or declarator is None:
@@ -565,29 +548,26 @@ def _variables(statement: str, line: int) -> list[Variable]:
         count *= int(extent.strip() or "0", 0)
     size = count * TYPE_BYTES[type_name]
     variable = Variable(space, name, type_name, align or TYPE_BYTES[type_name], size)
+    values = tuple(filter(None, map(str.strip, re.sub(r"[{}]", " ", initial or "").split(","))))
     if not initial:
         return [variable]
-    try:
-        return [replace(variable, initial=_initial_bytes(name, initial, type_name, size, line))]
-    except PtxError as error:  # the kernel that runs may not use it
-        symbols = tuple(filter(None, re.split(r"[{},\s]+", initial)))
-        return [replace(variable, fault=str(error), symbols=symbols)]
+    literals = [(value, _literal(value)) for value in values]
+    other = next((value for value, literal in literals if literal is None), None)
+    if other is not None:  # the kernel that runs may not use it
+        fault = (
+            f"PTX line {line}: {name} is initialized with {other[:40]}, which is no number; the "
+            "emulator knows addresses of functions and variables only in kernels: set it there"
+        )
+        return [replace(variable, fault=fault, symbols=values)]
+    elements = [literal.bits for _, literal in literals if literal is not None]
+    return [replace(variable, initial=_initial_bytes(variable, elements))]
 
 
-def _initial_bytes(name: str, text: str, type_name: str, size: int, line: int) -> bytes:
-    values = [value.strip() for value in text.replace("{", " ").replace("}", " ").split(",")]
-    width = TYPE_BYTES[type_name]
-    out = bytearray()
-    for value in filter(None, values):
-        literal = _literal(value)
-        if literal is None:
-            raise PtxError(
-                f"PTX line {line}: {name} is initialized with {value[:40]}, which is no number; "
-                "the emulator knows addresses of functions and variables only in kernels: set it "
-                "there"
-            )
-        out += (literal.bits & ((1 << (8 * width)) - 1)).to_bytes(width, "little")
-    return bytes(out.ljust(size, b"\0"))
+def _initial_bytes(variable: Variable, words: Sequence[int]) -> bytes:
+    """The bytes of a variable with initial elements, and zeros behind them."""
+    width = TYPE_BYTES[variable.type]
+    initial = b"".join((word % (1 << 8 * width)).to_bytes(width, "little") for word in words)
+    return initial.ljust(variable.size, b"\0")
 
 
 def _instruction(statement: str, line: int, source_line: int) -> Instruction:
