@@ -30,17 +30,19 @@ class Figure:
         too_much = self.most is not None and not self.value <= self.most
         return too_much or (self.least is not None and not self.value >= self.least)
 
-    def line(self) -> str:
-        """The figure, its limits, and whether they are met, as one line."""
-        text = f"{self.name:<52}{self.value:>9.3g} {self.unit:<6}"
+    @property
+    def goal(self) -> str:
+        """The limits, and whether they are met; empty without a limit."""
         limits = [
             f"{sign} {limit:g}"
             for sign, limit in ((">=", self.least), ("<=", self.most))
             if limit is not None
         ]
-        if not limits:
-            return text.rstrip()
-        return f"{text}{', '.join(limits):>8}  {'MISSED' if self.missed else 'ok'}"
+        return f"{', '.join(limits):>8}  {'MISSED' if self.missed else 'ok'}" if limits else ""
+
+    def line(self) -> str:
+        """The figure, its limits, and whether they are met, as one line."""
+        return f"{self.name:<52}{self.value:>9.3g} {self.unit:<6}{self.goal}".rstrip()
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

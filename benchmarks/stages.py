@@ -24,6 +24,7 @@ STAGES = {
         "memlab.device.emulation.execution:parser.parse_ptx",
         "memlab.device.emulation.execution:load_program",
     ),
+    "machine code": ("memlab.device.emulator.codegen.program_code:_load",),
     "engine": ("memlab.device.emulation.execution:Execution.run",),
     "models": (
         "memlab.device.emulator.models.address_streams:build_access_stream",
