@@ -52,8 +52,8 @@ def branch_by_index(instruction: Instruction) -> Iterable[Instruction]:
         raise PtxError(f"PTX line {instruction.ptx_line}: not understood: {instruction.opcode}")
     *labels, last = table.items
     for number, label in enumerate(labels):
-        yield substitute(instruction, "setp.eq.u32", _PREDICATE, index, Immediate("int", number))
-        yield replace(substitute(instruction, "bra", label), guard=_PREDICATE.name)
+        branch = substitute(instruction, "bra", label)
+        yield from _execute_where("eq", index, number, branch)
     yield substitute(instruction, "bra", last)
 
 
@@ -83,90 +83,85 @@ def copy_async(instruction: Instruction) -> Iterable[Instruction]:
     words: Operand = _WORDS[0] if count == 1 else Vector(_WORDS[:count])
     vector = "" if count == 1 else f".v{count}"
     load = substitute(instruction, f"ld.global{cache}{vector}.b32", words, source)
-    yield from _zero_filled_load(load, rest[0], count) if rest else [load]
+    yield from _zero_filled(load, rest[0], count) if rest else [load]
     yield substitute(instruction, f"st.shared{vector}.b32", destination, words)
+
+
+def _zero_filled(load: Instruction, size: Operand, count: int) -> Iterable[Instruction]:
+    """The load of `count` words; those behind `size` bytes become zero."""
+    yield from _execute_where("ne", size, 0, load)
+    for index, word in enumerate(_WORDS[:count]):
+        yield substitute(load, "setp.gt.u32", _GUARD, size, Immediate("int", 4 * index))
+        yield substitute(load, "selp.b32", word, word, Immediate("int", 0), _GUARD)
+
+
+def items(operand: Operand) -> tuple[Operand, ...]:
+    """The items of a vector, or a single operand."""
+    return operand.items if isinstance(operand, Vector) else (operand,)
 
 
 def is_async_copy_store(instruction: Instruction) -> bool:
     """Whether an instruction is the store into which `cp.async` was expanded."""
-    values = instruction.operands[1] if instruction.opcode.startswith("st.") else None
-    first = values.items[0] if isinstance(values, Vector) else values
-    return first == _WORDS[0]
-
-
-def load_matrices(instruction: Instruction) -> Iterable[Instruction]:
-    """`ldmatrix`: each lane loads the row that it addresses; then rows are distributed to lanes.
-
-    Lanes behind the last matrix name no row.
-    """
-    destination, source = instruction.operands
-    opcode = instruction.opcode.replace(".aligned", "").replace("::cta", "")
-    count = int(opcode.partition(".x")[2][0])
-    space = ".shared" if ".shared" in opcode else ""
-    row = Vector(_WORDS)
-    load = substitute(instruction, f"ld{space}.v4.b32", row, source)
-    yield from _load_by_first_lanes(load, 8 * count) if count < 4 else [load]
-    if count == 1 and isinstance(destination, Vector):
-        (destination,) = destination.items
-    yield substitute(instruction, f"{opcode.replace('.shared', '')} result", destination, *_WORDS)
+    stores = instruction.opcode.startswith("st.")
+    return stores and items(instruction.operands[1])[0] == _WORDS[0]
 
 
 def flatten_fragments(instruction: Instruction) -> Iterable[Instruction]:
     """`mma` and `wmma.mma` with each register of their matrices as a separate source."""
     to, *inputs = instruction.operands
-    sources = [
-        item
-        for operand in inputs
-        for item in (operand.items if isinstance(operand, Vector) else (operand,))
-    ]
+    sources = [item for operand in inputs for item in items(operand)]
     opcode = instruction.opcode.replace(".aligned", "")
     yield substitute(instruction, f"{opcode} result", to, *sources)
+
+
+def load_matrices(instruction: Instruction) -> Iterable[Instruction]:
+    """`ldmatrix`: each lane loads the row that it addresses; then rows are distributed to lanes."""
+    destination, source = instruction.operands
+    opcode, space, count = _matrices(instruction)
+    load = substitute(instruction, f"ld{space}.v4.b32", Vector(_WORDS), source)
+    yield from _access_rows(load, count)
+    if count == 1:
+        (destination,) = items(destination)
+    yield substitute(instruction, f"{opcode} result", destination, *_WORDS)
 
 
 def store_matrices(instruction: Instruction) -> Iterable[Instruction]:
     """`stmatrix`: rows are gathered from the lanes; each lane stores the row that it addresses."""
     destination, source = instruction.operands
-    opcode = instruction.opcode.replace(".aligned", "").replace("::cta", "")
-    count = int(opcode.partition(".x")[2][0])
-    space = ".shared" if ".shared" in opcode else ""
-    items = source.items if isinstance(source, Vector) else (source,)
-    filled = (*items, *[Immediate("int", 0)] * (4 - count))
-    gather = f"{opcode.replace('.shared', '').replace(f'.x{count}', '')} rows"
+    opcode, space, count = _matrices(instruction)
+    filled = (*items(source), *[Immediate("int", 0)] * (4 - count))
+    gather = f"{opcode.replace(f'.x{count}', '')} rows"
     yield substitute(instruction, gather, Vector(_PARTS), *filled)
     store = substitute(instruction, f"st{space}.v4.b32", destination, Vector(_PARTS))
-    yield from _load_by_first_lanes(store, 8 * count) if count < 4 else [store]
+    yield from _access_rows(store, count)
 
 
-def _load_by_first_lanes(load: Instruction, lanes: int) -> Iterable[Instruction]:
-    """The load, executed by the first lanes of each warp only."""
-    chosen: Sequence[Operand] = (_PREDICATE, Register("%laneid"), Immediate("int", lanes))
-    opcode = "setp.lt.u32"
-    if load.guard:
-        guard = Register(load.guard)
-        opcode, chosen = (
-            "setp.lt.and.u32",
-            (*chosen, Negated(guard) if load.guard_negated else guard),
-        )
-    yield replace(substitute(load, opcode, *chosen), guard=None)
-    yield replace(load, guard=_PREDICATE.name, guard_negated=False)
+def _matrices(instruction: Instruction) -> tuple[str, str, int]:
+    """The opcode of `ldmatrix` or `stmatrix` without its state space, that, and the matrices."""
+    opcode = instruction.opcode.replace(".aligned", "").replace("::cta", "")
+    space = ".shared" if ".shared" in opcode else ""
+    return opcode.replace(".shared", ""), space, int(opcode.partition(".x")[2][0])
 
 
-def _zero_filled_load(load: Instruction, size: Operand, count: int) -> Iterable[Instruction]:
-    """The load of `count` words; those behind `size` bytes become zero."""
-    zero = Immediate("int", 0)
-    chosen: Sequence[Operand] = (_PREDICATE, size, zero)
-    opcode = "setp.ne.u32"
-    if load.guard:
-        guard = Register(load.guard)
-        opcode, chosen = (
-            "setp.ne.and.u32",
-            (*chosen, Negated(guard) if load.guard_negated else guard),
-        )
-    yield replace(substitute(load, opcode, *chosen), guard=None)
-    yield replace(load, guard=_PREDICATE.name, guard_negated=False)
-    for index, word in enumerate(_WORDS[:count]):
-        yield substitute(load, "setp.gt.u32", _GUARD, size, Immediate("int", 4 * index))
-        yield substitute(load, "selp.b32", word, word, zero, _GUARD)
+def _access_rows(access: Instruction, count: int) -> Iterable[Instruction]:
+    """The access to the rows of matrices; lanes behind the last matrix name none."""
+    if count == 4:
+        return [access]
+    return _execute_where("lt", Register("%laneid"), 8 * count, access)
+
+
+def _execute_where(
+    relation: str, value: Operand, number: int, instruction: Instruction
+) -> Iterable[Instruction]:
+    """An instruction, executed where a value of 32 bits also compares so with a number."""
+    opcode, third = f"setp.{relation}.u32", list[Operand]()
+    if instruction.guard:
+        guard = Register(instruction.guard)
+        opcode = f"setp.{relation}.and.u32"
+        third = [Negated(guard) if instruction.guard_negated else guard]
+    compared = _PREDICATE, value, Immediate("int", number), *third
+    yield replace(substitute(instruction, opcode, *compared), guard=None)
+    yield replace(instruction, guard=_PREDICATE.name, guard_negated=False)
 
 
 def with_carry_operands(instruction: Instruction, carry: str) -> Instruction:
