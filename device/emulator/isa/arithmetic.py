@@ -14,20 +14,9 @@ import operator
 from collections.abc import Callable
 from functools import partial, reduce
 
-from memlab.device.emulator.isa import rounding
+from memlab.device.emulator.isa import rounding, values
 from memlab.device.emulator.isa.rounding import computed_in, round_to_odd, widened
-from memlab.device.emulator.isa.values import (
-    F32,
-    F64,
-    S64,
-    Lowering,
-    Value,
-    clamp,
-    element_type,
-    fma,
-    outlined,
-    where,
-)
+from memlab.device.emulator.isa.values import F32, F64, S64, Lowering, Value, fma, outlined, where
 from memlab.device.emulator.isa.values import maximum as integer_maximum
 
 # --- The operations in every mode ----------------------------------------------------------
@@ -64,7 +53,7 @@ def operation(name: str, mode: str, ftz: str, sat: str, ptx_type: str, *sources:
         if (name, ptx_type) == ("fma", "f32"):
             function = partial(_exact_fma, "f32", mode)
         function = function or partial(_directed, name, mode)
-        kind = element_type(ptx_type)
+        kind = values.element_type(ptx_type)
         result = outlined(f"{name}.{mode}.{ptx_type}", kind, function, *sources)
     return saturate(flush(result, ftz), sat)
 
@@ -161,7 +150,7 @@ def _split(value: Value) -> tuple[Value, Value]:
 
 def _times_power(value: Value, exponent: Value) -> Value:
     """A float64 times a power of two between 2^-1000 and 2^1000."""
-    exponent = clamp(exponent, -1000, 1000)
+    exponent = values.clamp(exponent, -1000, 1000)
     return value * (exponent + _EXPONENT_BIAS << _FRACTION_BITS).bits(F64)
 
 
@@ -265,7 +254,7 @@ def approximation(function: Lowering, ptx_type: str, value: Value) -> Value:
     rsqrt, sqrt: relative), 2^-22.5 (ex2, relative), 2^-22 (lg2, absolute), 2^-20.5 (sin, cos on
     [-2pi, 2pi], absolute), 2^-11 (tanh, relative).
     """
-    name, kind = f"{function.__name__}.{ptx_type}", element_type(ptx_type)
+    name, kind = f"{function.__name__}.{ptx_type}", values.element_type(ptx_type)
     return outlined(name, kind, partial(computed_in, F64, function, ptx_type), value)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from memlab.device.emulator.isa import values
 from memlab.device.emulator.isa.arithmetic import (
     canonicalize_nan,
     exact,
@@ -10,17 +11,7 @@ from memlab.device.emulator.isa.arithmetic import (
     saturate,
 )
 from memlab.device.emulator.isa.rounding import round_sum, round_value, widened
-from memlab.device.emulator.isa.values import (
-    F32,
-    F64,
-    U32,
-    ElementType,
-    Value,
-    clamp,
-    combine,
-    element_type,
-    where,
-)
+from memlab.device.emulator.isa.values import F32, F64, U32, Value, clamp, element_type, where
 
 _INTEGRAL = {"rni": "roundeven", "rzi": "trunc", "rmi": "floor", "rpi": "ceil"}
 """LLVM's rounding to an integral value: nearest even, toward zero, down, up."""
@@ -92,7 +83,7 @@ def to_half(mode: str, relu: str, to: str, a: Value) -> Value:
 
 def to_halves(mode: str, relu: str, to: str, upper: Value, lower: Value) -> Value:
     """Two float32 to a packed pair, the first in the upper half."""
-    return combine(to_half(mode, relu, to, lower), to_half(mode, relu, to, upper))
+    return values.combine(to_half(mode, relu, to, lower), to_half(mode, relu, to, upper))
 
 
 def to_tf32(mode: str, a: Value) -> Value:
@@ -109,7 +100,7 @@ def pack_integers(kind: str, a: Value, b: Value, *third: Value) -> Value:
     The bits above are filled with the low bits of the third source, where there is one.
     """
     bits = int(kind[1:])
-    part = ElementType("i" if kind[0] == "s" else "u", bits)
+    part = values.ElementType("i" if kind[0] == "s" else "u", bits)
     upper, lower = (
         clamp(value, part.least, part.most).to(U32) & part.unsigned.most for value in (a, b)
     )

@@ -7,22 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from memlab.device.emulator.isa.values import (
-    F32,
-    F64,
-    PRED,
-    S32,
-    U8,
-    U32,
-    ElementType,
-    Value,
-    element_type,
-    known_bits,
-    maximum,
-    minimum,
-    shuffled,
-    where,
-)
+from memlab.device.emulator.isa import values
+from memlab.device.emulator.isa.values import PRED, S32, U8, U32, Value, maximum, minimum, where
 from memlab.device.emulator.ptx.parser import PtxError
 
 # --- Arithmetic ----------------------------------------------------------------------------
@@ -30,7 +16,7 @@ from memlab.device.emulator.ptx.parser import PtxError
 
 def multiply_wide(a: Value, b: Value) -> Value:
     """The whole product, of twice the width."""
-    wide = ElementType(a.type.kind, 2 * a.type.bits)
+    wide = values.ElementType(a.type.kind, 2 * a.type.bits)
     return a.to(wide) * b.to(wide)
 
 
@@ -61,7 +47,7 @@ def divide_integers(a: Value, b: Value) -> Value:
     x, y = (abs(value).to(value.type.unsigned) for value in (a, b))
     y = where(y == 0, 1, y)
     if a.type.bits < 64:
-        real = F64 if a.type.bits == 32 else F32
+        real = values.F64 if a.type.bits == 32 else values.F32
         quotient = (x.to(real) / y.to(real)).to(x.type).to(a.type)
     else:
         quotient = Value(a.builder, a.builder.udiv(x.ir, y.ir), a.type)
@@ -118,7 +104,7 @@ def dot_product(
         total: The total.
     """
     count, start = 32 // size, 2 * (half == "hi")
-    a_part, b_part = element_type(f"{of_a[0]}{size}"), element_type(f"{of_b[0]}8")
+    a_part, b_part = values.element_type(f"{of_a[0]}{size}"), values.element_type(f"{of_b[0]}8")
     for index in range(count):
         x = (a >> index * size).to(a_part).to(total.type)
         y = (b >> (start + index) * 8).to(b_part).to(total.type)
@@ -127,7 +113,7 @@ def dot_product(
 
 
 def packed_absolute_differences(
-    part: ElementType, add: str, a: Value, b: Value, total: Value
+    part: values.ElementType, add: str, a: Value, b: Value, total: Value
 ) -> Value:
     """`vabsdiff2`, `vabsdiff4`: `|a - b|` of each part; with `.add` their sum plus `total`."""
     differences = absolute_difference(a.bits(part), b.bits(part)).bits(a.type)
@@ -153,7 +139,9 @@ def extend_low_bits(mode: str, kind: str, value: Value, count: Value) -> Value:
 
     Of 32 and more, all are kept (`clamp`), or the count is taken modulo 32 (`wrap`).
     """
-    return extend_field(value.to(element_type(kind)), count & 31 if mode == "wrap" else count)
+    return extend_field(
+        value.to(values.element_type(kind)), count & 31 if mode == "wrap" else count
+    )
 
 
 def extend_field(value: Value, count: Value) -> Value:
@@ -226,7 +214,7 @@ def insert_bits(field: Value, value: Value, place: Value, length: Value) -> Valu
 
 def permute_bytes(a: Value, b: Value, selector: Value) -> Value:
     """`prmt`: any four bytes of two registers; a selector's fourth bit spreads the sign."""
-    known = known_bits(selector)
+    known = values.known_bits(selector)
     if known is not None and not known & 0x8888:
         return _shuffle_bytes(a, b, known)
     result = a.constant(0)
@@ -246,7 +234,7 @@ def _shuffle_bytes(a: Value, b: Value, selector: int) -> Value:
         for lane in range(a.lanes)
         for digit in (selector >> 4 * index & 7 for index in range(4))
     ]
-    return shuffled(a.bits(U8), places, b.bits(U8)).bits(U32)
+    return values.shuffled(a.bits(U8), places, b.bits(U8)).bits(U32)
 
 
 PERMUTE_MODES = {
@@ -274,7 +262,7 @@ def bitwise_lookup(a: Value, b: Value, c: Value, table: Value) -> Value:
     Raises:
         PtxError: The table is no constant.
     """
-    known = known_bits(table)
+    known = values.known_bits(table)
     if known is None:
         raise PtxError("lop3 needs a constant table")
     return _lookup(known & 0xFF, (a, b, c))
@@ -306,7 +294,7 @@ def _lookup(table: int, sources: Sequence[Value]) -> Value:
 
 def shift_left(value: Value, amount: Value) -> Value:
     """Shift left; an amount of the width or more gives 0 (PTX ISA, `shl`)."""
-    known, width = known_bits(amount), value.type.bits
+    known, width = values.known_bits(amount), value.type.bits
     if known is not None:
         return value << known if known < width else value.constant(0)
     return where(amount < width, value << amount.to(value.type), 0)
@@ -314,7 +302,7 @@ def shift_left(value: Value, amount: Value) -> Value:
 
 def shift_right(value: Value, amount: Value) -> Value:
     """Shift right; an amount of the width or more gives 0, or the sign of a signed value."""
-    known, width = known_bits(amount), value.type.bits
+    known, width = values.known_bits(amount), value.type.bits
     signed = value.type.kind == "i"
     if known is not None:
         return value >> min(known, width - 1) if signed or known < width else value.constant(0)

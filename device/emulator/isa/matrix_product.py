@@ -15,23 +15,10 @@ from functools import partial
 
 from llvmlite import ir
 
+from memlab.device.emulator.isa import values
 from memlab.device.emulator.isa.rounding import round_value, widened
 from memlab.device.emulator.isa.tensor import Matrix, MatrixProduct
-from memlab.device.emulator.isa.values import (
-    F32,
-    F64,
-    S32,
-    U32,
-    ElementType,
-    Value,
-    broadcast,
-    fma,
-    internal_function,
-    shaped,
-    shared_stack_array,
-    shuffled,
-    stack_array,
-)
+from memlab.device.emulator.isa.values import F32, F64, S32, Value, shaped, shuffled, stack_array
 
 _TF32_BITS = 0xFFFF_E000  # sign, 8 bits of exponent, 10 of fraction; the rest is ignored
 _ALIGNMENT_BYTES = 64
@@ -44,7 +31,7 @@ class _Array:
 
     builder: ir.IRBuilder
     address: ir.Value
-    element: ElementType
+    element: values.ElementType
 
     def load(self, at: int | ir.Value, lanes: int) -> Value:
         """Contiguous numbers from an index on, which is a multiple of their count; 0 for one."""
@@ -75,19 +62,19 @@ def multiply_matrices(product: MatrixProduct, active: Value, *sources: Value) ->
     """
     b, register = active.builder, sources[0].type
     count = 32 * max(len(sources), product.result.registers)
-    memory = shared_stack_array(b, product.opcode, register.ir, count)
+    memory = values.shared_stack_array(b, product.opcode, register.ir, count)
     registers = _Array(b, memory, register)
     for number, source in enumerate(sources):
         registers.store(32 * number, source)
     write = partial(_write_product, product)
-    code = internal_function(b, product.opcode, ir.VoidType(), [ir.PointerType()], write)
+    code = values.internal_function(b, product.opcode, ir.VoidType(), [ir.PointerType()], write)
     b.call(code, [memory])
     return tuple(registers.load(32 * number, 32) for number in range(product.result.registers))
 
 
 def _write_product(product: MatrixProduct, b: ir.IRBuilder, memory: ir.Value) -> None:
     """The code of a product: from registers in memory to those of the result in their place."""
-    registers = _Array(b, memory, F64 if product.word == "f64" else U32)
+    registers = _Array(b, memory, F64 if product.word == "f64" else values.U32)
     of_right = product.left.registers
     of_added = of_right + product.right.registers
     left = _stored(registers, 0, product.left)
@@ -121,11 +108,11 @@ def _write_row(
     sums = [Value(b, ir.Constant(shaped(exact, width), None), exact) for _ in starts]
     in_row = left.start_at(_row_position(b, product.left, row))
     for k in range(depth):
-        factor = broadcast(in_row.load(product.left.position(0, k), 0), width)
+        factor = values.broadcast(in_row.load(product.left.position(0, k), 0), width)
         for number, column in enumerate(starts):
             other = right.load(product.right.position(k, column), width)
             if exact == F64:
-                sums[number] = fma(factor, other, sums[number])
+                sums[number] = values.fma(factor, other, sums[number])
             else:
                 sums[number] += factor * other
     row_position = _row_position(b, product.result, row)

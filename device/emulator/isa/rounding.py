@@ -11,18 +11,8 @@ and correctly rounded sums: proved algorithms using rounding to odd", 2008).
 
 from __future__ import annotations
 
-from memlab.device.emulator.isa.values import (
-    F16,
-    F32,
-    F64,
-    U16,
-    U32,
-    U64,
-    ElementType,
-    Lowering,
-    Value,
-    where,
-)
+from memlab.device.emulator.isa import values
+from memlab.device.emulator.isa.values import F16, F32, F64, U16, U32, U64, Lowering, Value, where
 
 _FORMATS = {"f16": F16, "f32": F32, "f64": F64}
 _BF16_NAN = 0x7FFF
@@ -81,7 +71,7 @@ def widened(value: Value, ptx_type: str) -> Value:
 
 
 def computed_in(
-    wide: ElementType, function: Lowering, ptx_type: str, *sources: Value, mode: str = "rn"
+    wide: values.ElementType, function: Lowering, ptx_type: str, *sources: Value, mode: str = "rn"
 ) -> Value:
     """A function of a type up to float32, computed in a wider one and rounded once."""
     inputs = (widened(source, ptx_type).to(wide) for source in sources)

@@ -11,19 +11,8 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from memlab.device.emulator.isa.values import (
-    F16,
-    F32,
-    F64,
-    S8,
-    S32,
-    U8,
-    U16,
-    U32,
-    ElementType,
-    Value,
-    shuffled,
-)
+from memlab.device.emulator.isa import values
+from memlab.device.emulator.isa.values import F16, F32, F64, S8, S32, U8, U16, U32, Value, shuffled
 
 _STORED_AS = {
     "s8": S8,
@@ -86,7 +75,7 @@ class Matrix:
     surplus: int = 0
 
     @property
-    def stored_as(self) -> ElementType:
+    def stored_as(self) -> values.ElementType:
         """How the elements lie in a register."""
         return _STORED_AS[self.element]
 

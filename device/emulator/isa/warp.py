@@ -15,22 +15,8 @@ import numpy as np
 from llvmlite import ir
 from numpy.typing import NDArray
 
-from memlab.device.emulator.isa.values import (
-    PRED,
-    S32,
-    U32,
-    ElementType,
-    Value,
-    broadcast,
-    constant_numbers,
-    extract,
-    internal_function,
-    intrinsic,
-    known_bits,
-    shaped,
-    shuffled,
-    where,
-)
+from memlab.device.emulator.isa import values
+from memlab.device.emulator.isa.values import PRED, S32, U32, ElementType, Value, broadcast, where
 
 LANES = range(32)
 _I32 = ir.IntType(32)
@@ -59,7 +45,7 @@ def _lowest(bits: Value) -> Value:
 def _source_lanes(mode: str, b: Value, c: Value) -> tuple[Value, Value]:
     """The lane that each lane reads, and whether it was in range; constants if `b` and `c` are."""
     lane = _constant(b, LANES, S32)
-    steps, bounds = constant_numbers(b), constant_numbers(c)
+    steps, bounds = values.constant_numbers(b), values.constant_numbers(c)
     if steps is None or bounds is None:
         source, in_range = source_lane(mode, lane, b.to(S32), c.to(S32))
         return where(in_range, source, lane), in_range
@@ -88,7 +74,7 @@ def source_lane(mode: str, lane: Any, b: Any, c: Any) -> tuple[Any, Any]:
 
 
 def _constant(of: Value, numbers: Sequence[int], element: ElementType) -> Value:
-    kind = shaped(element, len(numbers))
+    kind = values.shaped(element, len(numbers))
     lanes = [ir.Constant(element.ir, int(number)) for number in numbers]
     return Value(of.builder, ir.Constant(kind, lanes), element)
 
@@ -99,18 +85,19 @@ def _is_source_participating(active: Value, source: Value, mask: Value) -> Value
     It does if the reader's mask names it, and also if both lanes have the same mask.
     """
     executes = _is_set(broadcast(active.bits(U32), 32), source)
-    if known_bits(mask) is not None:
+    if values.known_bits(mask) is not None:
         return executes
     return executes & (_is_set(mask, source) | (permuted(mask, source) == mask))
 
 
 def permuted(value: Value, source: Value) -> Value:
     """A value of 32 bits from the lane that each lane names."""
-    numbers = constant_numbers(source)
+    numbers = values.constant_numbers(source)
     if numbers is not None:
-        return shuffled(value, numbers)
+        return values.shuffled(value, numbers)
     b = value.builder
-    permute = internal_function(b, "permute_lanes", _WORDS, [_WORDS, _WORDS], _write_permutation)
+    kinds = [_WORDS, _WORDS]
+    permute = values.internal_function(b, "permute_lanes", _WORDS, kinds, _write_permutation)
     return Value(b, b.call(permute, [value.ir, source.ir]), value.type)
 
 
@@ -155,15 +142,15 @@ def _for_each_group(
             are single numbers.
     """
     b, active_bits = active.builder, active.bits(U32)
-    named = known_bits(mask)
+    named = values.known_bits(mask)
     if named is not None:
         return broadcast(function(active_bits, active_bits.constant(named)), 32)
     start, loop, end = b.block, b.append_basic_block("groups"), b.append_basic_block("grouped")
     b.branch(loop)
     b.position_at_end(loop)
-    kind = shaped(element, 32)
+    kind = values.shaped(element, 32)
     remaining, result = Value(b, b.phi(_I32), U32), Value(b, b.phi(kind), element)
-    first = extract(mask, _lowest(remaining).ir)
+    first = values.extract(mask, _lowest(remaining).ir)
     lanes = (mask == broadcast(first, 32)).bits(U32) & remaining
     found = where(lanes.bits(PRED), broadcast(function(lanes, first), 32), result)
     others = remaining ^ lanes
@@ -201,14 +188,14 @@ def active_mask(active: Value) -> Value:
 def match_any(active: Value, value: Value, mask: Value) -> Value:
     """`match.any.sync`: the members that hold the same value as each lane."""
     found = _lanes_alike(value) & mask & broadcast(active.bits(U32), 32)
-    return found if known_bits(mask) is not None else found & _lanes_alike(mask)
+    return found if values.known_bits(mask) is not None else found & _lanes_alike(mask)
 
 
 def _lanes_alike(value: Value) -> Value:
     """The bits of the lanes that hold the same number as each lane."""
     b, kind = value.builder, value.ir.type
     name = f"lanes_alike_{value.type.bits}"
-    alike = internal_function(b, name, _WORDS, [kind], _write_lanes_alike)
+    alike = values.internal_function(b, name, _WORDS, [kind], _write_lanes_alike)
     return Value(b, b.call(alike, [value.ir]), U32)
 
 
@@ -216,7 +203,7 @@ def _write_lanes_alike(b: ir.IRBuilder, argument: ir.Value) -> None:
     value = Value(b, argument, ElementType("u", argument.type.element.width))
     result = value.constant(0, U32)
     for lane in LANES:
-        alike = value == shuffled(value, [lane] * 32)
+        alike = value == values.shuffled(value, [lane] * 32)
         result = where(alike, result | 1 << lane, result)
     b.ret(result.ir)
 
@@ -228,7 +215,7 @@ def match_all(
 
     def members_if_same(lanes: Value, named: Value) -> Value:
         members = lanes & named
-        first = extract(value, _lowest(members).ir)
+        first = values.extract(value, _lowest(members).ir)
         same = (value == broadcast(first, 32)).bits(U32)
         return where((members & ~same) == 0, members, 0)
 
@@ -243,7 +230,7 @@ def reduce_members(name: str, _type: str, active: Value, value: Value, mask: Val
     if name in ("min", "max"):
         name = f"{'s' if kind.kind == 'i' else 'u'}{name}"
     b, source = value.builder, value.ir.type
-    reduce = intrinsic(b, f"llvm.vector.reduce.{name}", _I32, [source], "v32i32")
+    reduce = values.intrinsic(b, f"llvm.vector.reduce.{name}", _I32, [source], "v32i32")
 
     def combined(lanes: Value, named: Value) -> Value:
         taken = where((lanes & named).bits(PRED), value, identity)
