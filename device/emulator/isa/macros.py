@@ -95,7 +95,7 @@ def _zero_filled(load: Instruction, size: Operand, count: int) -> Iterable[Instr
         yield substitute(load, "selp.b32", word, word, Immediate("int", 0), _GUARD)
 
 
-def items(operand: Operand) -> tuple[Operand, ...]:
+def items_of(operand: Operand) -> tuple[Operand, ...]:
     """The items of a vector, or a single operand."""
     return operand.items if isinstance(operand, Vector) else (operand,)
 
@@ -103,13 +103,13 @@ def items(operand: Operand) -> tuple[Operand, ...]:
 def is_async_copy_store(instruction: Instruction) -> bool:
     """Whether an instruction is the store into which `cp.async` was expanded."""
     stores = instruction.opcode.startswith("st.")
-    return stores and items(instruction.operands[1])[0] == _WORDS[0]
+    return stores and items_of(instruction.operands[1])[0] == _WORDS[0]
 
 
 def flatten_fragments(instruction: Instruction) -> Iterable[Instruction]:
     """`mma` and `wmma.mma` with each register of their matrices as a separate source."""
     to, *inputs = instruction.operands
-    sources = [item for operand in inputs for item in items(operand)]
+    sources = [item for operand in inputs for item in items_of(operand)]
     opcode = instruction.opcode.replace(".aligned", "")
     yield substitute(instruction, f"{opcode} result", to, *sources)
 
@@ -121,7 +121,7 @@ def load_matrices(instruction: Instruction) -> Iterable[Instruction]:
     load = substitute(instruction, f"ld{space}.v4.b32", Vector(_WORDS), source)
     yield from _access_rows(load, count)
     if count == 1:
-        (destination,) = items(destination)
+        (destination,) = items_of(destination)
     yield substitute(instruction, f"{opcode} result", destination, *_WORDS)
 
 
@@ -129,7 +129,7 @@ def store_matrices(instruction: Instruction) -> Iterable[Instruction]:
     """`stmatrix`: rows are gathered from the lanes; each lane stores the row that it addresses."""
     destination, source = instruction.operands
     opcode, space, count = _matrices(instruction)
-    filled = (*items(source), *[Immediate("int", 0)] * (4 - count))
+    filled = (*items_of(source), *[Immediate("int", 0)] * (4 - count))
     gather = f"{opcode.replace(f'.x{count}', '')} rows"
     yield substitute(instruction, gather, Vector(_PARTS), *filled)
     store = substitute(instruction, f"st{space}.v4.b32", destination, Vector(_PARTS))

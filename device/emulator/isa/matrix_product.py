@@ -145,8 +145,8 @@ def _stored(registers: _Array, first: int, matrix: Matrix) -> _Array:
     b, integers = registers.builder, matrix.element in ("s8", "u8", "s32")
     exact, (rows, columns) = S32 if integers else F64, matrix.block
     count = matrix.block_registers
-    array = _Array(b, stack_array(b, exact.ir, len(matrix.layout.blocks) * rows * columns), exact)
-    for number in range(len(matrix.layout.blocks)):
+    array = _Array(b, stack_array(b, exact.ir, len(matrix.blocks) * rows * columns), exact)
+    for number in range(len(matrix.blocks)):
         places = (32 * (first + number * count + part) for part in range(count))
         block, *others = (registers.load(at, 32).bits(matrix.stored_as) for at in places)
         if others:
@@ -169,7 +169,7 @@ def _widened(value: Value, element: str) -> Value:
 
 def _move_to_registers(total: _Array, matrix: Matrix, registers: _Array) -> None:
     count = matrix.block_registers
-    for number in range(len(matrix.layout.blocks)):
+    for number in range(len(matrix.blocks)):
         block = total.load(64 * number, 64)
         for part in range(count):
             value = shuffled(block, range(part, 64, 2)) if count == 2 else block

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from memlab.device.emulator.isa import values
 from memlab.device.emulator.isa.values import F16, F32, F64, S8, S32, U8, U16, U32, Value, shuffled
 
-_STORED_AS = {
+STORED_AS = {
     "s8": S8,
     "u8": U8,
     "s32": S32,
@@ -27,80 +27,62 @@ _STORED_AS = {
 
 
 @dataclass(frozen=True)
-class FragmentLayout:
-    """The distribution of a matrix in memory over the lanes of a warp.
+class Matrix:
+    """A matrix distributed over the registers of a warp.
 
     Attributes:
+        element: PTX's type of its elements.
         rows: Rows in memory.
         columns: Elements per row, which are contiguous in memory.
         step: Contiguous elements that a lane holds.
         lanes: How many lanes share one row.
-    """
-
-    rows: int
-    columns: int
-    step: int
-    lanes: int
-
-    @property
-    def block(self) -> tuple[int, int]:
-        """Rows and columns that all lanes hold at once."""
-        return 32 // self.lanes, self.step * self.lanes
-
-    @property
-    def blocks(self) -> list[tuple[int, int]]:
-        """First row and first column of each block, in the order of the registers."""
-        rows, columns = self.block
-        return [
-            (row, column)
-            for column in range(0, self.columns, columns)
-            for row in range(0, self.rows, rows)
-        ]
-
-
-@dataclass(frozen=True)
-class Matrix:
-    """A matrix in the registers of a warp.
-
-    Attributes:
-        element: PTX's type of its elements.
-        layout: How the lanes hold it.
         crossed: Whether a row in memory is a column of the matrix (`col`).
         surplus: Registers per lane behind the others, which hold copies.
     """
 
     element: str
-    layout: FragmentLayout
+    rows: int
+    columns: int
+    step: int
+    lanes: int = 4
     crossed: bool = False
     surplus: int = 0
 
     @property
+    def blocks(self) -> list[tuple[int, int]]:
+        """First row and column in memory of what all lanes hold at once, by registers."""
+        return [
+            (row, column)
+            for column in range(0, self.columns, self.step * self.lanes)
+            for row in range(0, self.rows, 32 // self.lanes)
+        ]
+
+    @property
     def stored_as(self) -> values.ElementType:
         """How the elements lie in a register."""
-        return _STORED_AS[self.element]
+        return STORED_AS[self.element]
 
     @property
     def extents(self) -> tuple[int, int]:
-        """Rows and columns."""
-        rows, columns = self.layout.rows, self.layout.columns
-        return (columns, rows) if self.crossed else (rows, columns)
+        """Rows and columns of the matrix."""
+        return (self.columns, self.rows) if self.crossed else (self.rows, self.columns)
 
     @property
     def block(self) -> tuple[int, int]:
         """Rows and columns of a block."""
-        rows, columns = self.layout.block
+        rows, columns = 32 // self.lanes, self.step * self.lanes
         return (columns, rows) if self.crossed else (rows, columns)
 
     @property
     def block_registers(self) -> int:
         """Registers per lane that hold a block; their elements alternate in a row."""
         bits = self.stored_as.bits
-        return self.layout.step * bits // max(bits, 32)
+        return self.step * bits // max(bits, 32)
 
     @property
     def registers(self) -> int:
         """Registers per lane."""
-        return len(self.layout.blocks) * self.block_registers + self.surplus
+        return len(self.blocks) * self.block_registers + self.surplus
 
     def position(self, row: int, column: int) -> int:
         """The place of an element in the blocks, one behind another, each row by row."""
@@ -150,11 +132,6 @@ class MatrixProduct:
         return "f64" if self.result.element == "f64" else "b32"
 
 
-def accumulator(element: str, rows: int, columns: int) -> Matrix:
-    """C or D."""
-    return Matrix(element, FragmentLayout(rows, columns, 2, 4))
-
-
 def mma_products() -> Iterator[MatrixProduct]:
     """All `mma.sync`."""
     for number, depths, sums in (
@@ -172,16 +149,14 @@ def mma_products() -> Iterator[MatrixProduct]:
 
 
 def _mma(rows: int, depth: int, of_a: str, of_b: str, total: str, end: str = "") -> MatrixProduct:
-    left, right = (
-        FragmentLayout(extent, depth, max(32 // _STORED_AS[element].bits, 1), 4)
-        for extent, element in ((rows, of_a), (8, of_b))
-    )
+    step_a, step_b = (max(32 // STORED_AS[element].bits, 1) for element in (of_a, of_b))
+    result = Matrix(total, rows, 8, step=2)
     return MatrixProduct(
         f"mma.sync.m{rows}n8k{depth}.row.col{end}.{total}.{of_a}.{of_b}.{total}",
-        Matrix(of_a, left),
-        Matrix(of_b, right, crossed=True),
-        accumulator(total, rows, 8),
-        accumulator(total, rows, 8),
+        Matrix(of_a, rows, depth, step_a),
+        Matrix(of_b, 8, depth, step_b, crossed=True),
+        result,
+        result,
         bool(end),
     )
 
