@@ -61,11 +61,6 @@ def remainder(a: Value, b: Value) -> Value:
     return where(b == 0, -1, a - divide_integers(a, b) * b)
 
 
-def add_saturated(a: Value, b: Value) -> Value:
-    """The sum of two `s32`, clamped to their range."""
-    return a.call("llvm.sadd.sat", b)
-
-
 def add_carry(name: str, cc: str, ptx_type: str, *sources: Value) -> Value | tuple[Value, Value]:
     """`add`, `addc`, `sub` and `subc`: an unsigned sum, and with `.cc` its carry.
 

@@ -26,6 +26,7 @@ from memlab.device.emulator.isa import (
     wmma,
 )
 from memlab.device.emulator.isa.address_space import WINDOWS, is_in_space
+from memlab.device.emulator.isa.integers import absolute_difference, multiply_high, multiply_wide
 from memlab.device.emulator.isa.matrix_product import multiply_matrices
 from memlab.device.emulator.isa.rounding import computed_in
 from memlab.device.emulator.isa.rows import TABLE, Kind, Row, find_row, op
@@ -48,39 +49,25 @@ for space, window in WINDOWS.items():
 # --- Integer arithmetic --------------------------------------------------------------------
 op("add.{integers}", "{0} {0} -> {0}", operator.add)
 op("sub.{integers}", "{0} {0} -> {0}", operator.sub)
-op("add.sat.s32", "s32 s32 -> s32", integers.add_saturated)
+op("add.sat.s32", "s32 s32 -> s32", lambda a, b: a.call("llvm.sadd.sat", b))
 op("sub.sat.s32", "s32 s32 -> s32", lambda a, b: a.call("llvm.ssub.sat", b))
 op("mul.lo.{integers}", "{0} {0} -> {0}", operator.mul)
-op("mul.hi.{integers}", "{0} {0} -> {0}", integers.multiply_high)
+op("mul.hi.{integers}", "{0} {0} -> {0}", multiply_high)
 op("mad.lo.{integers}", "{0} {0} {0} -> {0}", lambda a, b, c: a * b + c)
-op(
-    "mad.hi.{integers}",
-    "{0} {0} {0} -> {0}",
-    lambda a, b, c: integers.multiply_high(a, b) + c,
-)
-op(
-    "mad.hi.sat.s32",
-    "s32 s32 s32 -> s32",
-    lambda a, b, c: integers.add_saturated(integers.multiply_high(a, b), c),
-)
-for half, whole in (("16", "32"), ("32", "64")):
+op("mad.hi.{integers}", "{0} {0} {0} -> {0}", lambda a, b, c: multiply_high(a, b) + c)
+types = "s32 s32 s32 -> s32"
+op("mad.hi.sat.s32", types, lambda a, b, c: multiply_high(a, b).call("llvm.sadd.sat", c))
+for bits in (16, 32):
+    two, wide = f"{{0}}{bits} {{0}}{bits}", f"{{0}}{2 * bits}"
+    op(f"mul.wide.{{s,u}}{bits}", f"{two} -> {wide}", multiply_wide)
     op(
-        f"mul.wide.{{s,u}}{half}",
-        f"{{0}}{half} {{0}}{half} -> {{0}}{whole}",
-        integers.multiply_wide,
-    )
-    op(
-        f"mad.wide.{{s,u}}{half}",
-        f"{{0}}{half} {{0}}{half} {{0}}{whole} -> {{0}}{whole}",
-        lambda a, b, c: integers.multiply_wide(a, b) + c,
+        f"mad.wide.{{s,u}}{bits}",
+        f"{two} {wide} -> {wide}",
+        lambda a, b, c: multiply_wide(a, b) + c,
     )
 op("mul24.{lo,hi}.{s32,u32}", "{1} {1} -> {1}", choosing=integers.multiply_24)
 op("mad24.{lo,hi}.{s32,u32}", "{1} {1} {1} -> {1}", choosing=integers.multiply_24)
-op(
-    "sad.{integers}",
-    "{0} {0} {0} -> {0}",
-    lambda a, b, c: integers.absolute_difference(a, b) + c,
-)
+op("sad.{integers}", "{0} {0} {0} -> {0}", lambda a, b, c: absolute_difference(a, b) + c)
 op("div.{integers}", "{0} {0} -> {0}", integers.divide_integers)
 op("rem.{integers}", "{0} {0} -> {0}", integers.remainder)
 op("abs.{s16,s32,s64}", "{0} -> {0}", abs)
@@ -95,12 +82,9 @@ for name, function in (("min", minimum), ("max", maximum)):
     op(f"{name}.{{s32}}.relu", "s32 s32 -> s32", rectified)  # as NVRTC 13.5 spells it
     op(f"{name}.relu.{{s16x2}}", "b32 b32 -> b32", rectified)
     op(f"{name}.{{s16x2}}.relu", "b32 b32 -> b32", rectified)
-op("dp4a{}.{s32,u32}.{s32,u32}", "{1} {2} s32 -> s32", choosing=partial(integers.dot_product, 8))
-op(
-    "dp2a.{lo,hi}.{s32,u32}.{s32,u32}",
-    "{1} {2} s32 -> s32",
-    choosing=partial(integers.dot_product, 16),
-)
+for pattern, bits in (("dp4a{}", 8), ("dp2a.{lo,hi}", 16)):
+    function, pattern = partial(integers.dot_product, bits), f"{pattern}.{{s32,u32}}.{{s32,u32}}"
+    op(pattern, "{1} {2} s32 -> s32", choosing=function)
 for parts, part in ((2, U16), (4, U8)):
     function = partial(integers.packed_absolute_differences, part)
     op(f"vabsdiff{parts}.u32.u32.u32{{,.add}}", "u32 u32 u32 -> u32", choosing=function)
