@@ -209,9 +209,8 @@ def insert_bits(field: Value, value: Value, place: Value, length: Value) -> Valu
 
 def permute_bytes(a: Value, b: Value, selector: Value) -> Value:
     """`prmt`: any four bytes of two registers; a selector's fourth bit spreads the sign."""
-    known = values.known_bits(selector)
-    if known is not None and not known & 0x8888:
-        return _shuffle_bytes(a, b, known)
+    if selector.known is not None and not selector.known & 0x8888:
+        return _shuffle_bytes(a, b, selector.known)
     result = a.constant(0)
     for index in range(4):
         chosen = selector >> 4 * index
@@ -257,10 +256,9 @@ def bitwise_lookup(a: Value, b: Value, c: Value, table: Value) -> Value:
     Raises:
         PtxError: The table is no constant.
     """
-    known = values.known_bits(table)
-    if known is None:
+    if table.known is None:
         raise PtxError("lop3 needs a constant table")
-    return _lookup(known & 0xFF, (a, b, c))
+    return _lookup(table.known & 0xFF, (a, b, c))
 
 
 def _lookup(table: int, sources: Sequence[Value]) -> Value:
@@ -289,7 +287,7 @@ def _lookup(table: int, sources: Sequence[Value]) -> Value:
 
 def shift_left(value: Value, amount: Value) -> Value:
     """Shift left; an amount of the width or more gives 0 (PTX ISA, `shl`)."""
-    known, width = values.known_bits(amount), value.type.bits
+    known, width = amount.known, value.type.bits
     if known is not None:
         return value << known if known < width else value.constant(0)
     return where(amount < width, value << amount.to(value.type), 0)
@@ -297,7 +295,7 @@ def shift_left(value: Value, amount: Value) -> Value:
 
 def shift_right(value: Value, amount: Value) -> Value:
     """Shift right; an amount of the width or more gives 0, or the sign of a signed value."""
-    known, width = values.known_bits(amount), value.type.bits
+    known, width = amount.known, value.type.bits
     signed = value.type.kind == "i"
     if known is not None:
         return value >> min(known, width - 1) if signed or known < width else value.constant(0)

@@ -127,7 +127,26 @@ class Value:
         kind = self.ir.type
         return int(kind.count) if isinstance(kind, ir.VectorType) else 0
 
-    # --- Making values -------------------------------------------------------------------------
+    def lane(self, number: Value) -> Value:
+        """One lane as a single number."""
+        return self._new(self.builder.extract_element(self.ir, number.ir))
+
+    # --- Constants -------------------------------------------------------------------------------
+
+    @property
+    def known(self) -> int | None:
+        """The bits of an integer that is a constant, the same in all lanes; None for others."""
+        one = self.ir.one if isinstance(self.ir, Splat) else self.ir
+        number = one.constant if isinstance(one, ir.Constant) and self.type.kind != "f" else None
+        return number if isinstance(number, int) else None
+
+    @property
+    def numbers(self) -> list[int] | None:
+        """The lanes of an integer constant; None for a value that is computed."""
+        if self.known is not None:
+            return [self.known] * self.lanes
+        lanes = self.ir.constant if isinstance(self.ir, ir.Constant) else None
+        return [lane.constant for lane in lanes] if isinstance(lanes, list) else None
 
     def constant(self, number: float, element: ElementType | None = None) -> Value:
         """A constant for all lanes, of this value's type or another."""
@@ -306,13 +325,6 @@ class Splat(ir.FormattedConstant):  # type: ignore[misc]
         self.one = one
 
 
-def known_bits(value: Value) -> int | None:
-    """The bits of an integer that is a constant, the same in all lanes; None for others."""
-    one = value.ir.one if isinstance(value.ir, Splat) else value.ir
-    number = one.constant if isinstance(one, ir.Constant) and value.type.kind != "f" else None
-    return number if isinstance(number, int) else None
-
-
 def intrinsic(
     builder: ir.IRBuilder,
     name: str,
@@ -382,28 +394,11 @@ def fma(a: Value, b: Number, c: Number) -> Value:
 _SUBNORMAL = 0x90  # the classes of negative and positive subnormals in `llvm.is.fpclass`
 
 
-def extract(value: Value, lane: ir.Value | int) -> Value:
-    """One lane as a single number."""
-    index = ir.Constant(ir.IntType(32), lane) if isinstance(lane, int) else lane
-    return Value(value.builder, value.builder.extract_element(value.ir, index), value.type)
-
-
 def broadcast(value: Value, lanes: int) -> Value:
     """A single number in all lanes."""
     b, kind = value.builder, shaped(value.type, lanes)
-    zero = ir.Constant(ir.IntType(32), 0)
-    first = b.insert_element(ir.Constant(kind, ir.Undefined), value.ir, zero)
-    mask = ir.Constant(ir.VectorType(ir.IntType(32), lanes), [zero] * lanes)
-    return Value(b, b.shuffle_vector(first, ir.Constant(kind, ir.Undefined), mask), value.type)
-
-
-def constant_numbers(value: Value) -> tuple[int, ...] | None:
-    """The lanes of an integer constant; None for a value that is computed."""
-    same = known_bits(value)
-    if same is not None:
-        return (same,) * value.lanes
-    lanes = value.ir.constant if isinstance(value.ir, ir.Constant) else None
-    return tuple(lane.constant for lane in lanes) if isinstance(lanes, list) else None
+    first = b.insert_element(ir.Constant(kind, ir.Undefined), value.ir, ir.IntType(32)(0))
+    return shuffled(Value(b, first, value.type), [0] * lanes)
 
 
 def shuffled(value: Value, lanes: Iterable[int], behind: Value | None = None) -> Value:

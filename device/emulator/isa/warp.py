@@ -20,7 +20,6 @@ from memlab.device.emulator.isa.values import PRED, S32, U32, ElementType, Value
 
 LANES = range(32)
 _I32 = ir.IntType(32)
-_WORDS = ir.VectorType(_I32, 32)
 
 UNDEFINED = 0xFFFF_FFFF
 """The value that a shuffle reads from a lane that takes no part, which PTX leaves undefined. It is
@@ -45,7 +44,7 @@ def _lowest(bits: Value) -> Value:
 def _source_lanes(mode: str, b: Value, c: Value) -> tuple[Value, Value]:
     """The lane that each lane reads, and whether it was in range; constants if `b` and `c` are."""
     lane = _constant(b, LANES, S32)
-    steps, bounds = values.constant_numbers(b), values.constant_numbers(c)
+    steps, bounds = b.numbers, c.numbers
     if steps is None or bounds is None:
         source, in_range = source_lane(mode, lane, b.to(S32), c.to(S32))
         return where(in_range, source, lane), in_range
@@ -85,31 +84,28 @@ def _is_source_participating(active: Value, source: Value, mask: Value) -> Value
     It does if the reader's mask names it, and also if both lanes have the same mask.
     """
     executes = _is_set(broadcast(active.bits(U32), 32), source)
-    if values.known_bits(mask) is not None:
+    if mask.known is not None:
         return executes
     return executes & (_is_set(mask, source) | (permuted(mask, source) == mask))
 
 
 def permuted(value: Value, source: Value) -> Value:
     """A value of 32 bits from the lane that each lane names."""
-    numbers = values.constant_numbers(source)
-    if numbers is not None:
-        return values.shuffled(value, numbers)
-    b = value.builder
-    kinds = [_WORDS, _WORDS]
-    permute = values.internal_function(b, "permute_lanes", _WORDS, kinds, _write_permutation)
-    return Value(b, b.call(permute, [value.ir, source.ir]), value.type)
+    if source.numbers is not None:
+        return values.shuffled(value, source.numbers)
+    return values.outlined("permute_lanes", value.type, _permuted_by_memory, value, source)
 
 
-def _write_permutation(b: ir.IRBuilder, value: ir.Value, source: ir.Value) -> None:
+def _permuted_by_memory(value: Value, source: Value) -> Value:
     # LLVM has no instruction for it. Loads one by one are faster than `llvm.masked.gather`.
-    memory = b.alloca(_WORDS)
-    b.store(value, memory)
-    result: ir.Value = ir.Constant(_WORDS, ir.Undefined)
+    b, kind = value.builder, value.ir.type
+    memory = b.alloca(kind)
+    b.store(value.ir, memory)
+    result: ir.Value = ir.Constant(kind, ir.Undefined)
     for lane in map(_I32, LANES):
-        place = b.gep(memory, [b.extract_element(source, lane)], source_etype=_I32)
+        place = b.gep(memory, [b.extract_element(source.ir, lane)], source_etype=_I32)
         result = b.insert_element(result, b.load(place, typ=_I32), lane)
-    b.ret(result)
+    return Value(b, result, value.type)
 
 
 def shuffle(
@@ -142,7 +138,7 @@ def _for_each_group(
             are single numbers.
     """
     b, active_bits = active.builder, active.bits(U32)
-    named = values.known_bits(mask)
+    named = mask.known
     if named is not None:
         return broadcast(function(active_bits, active_bits.constant(named)), 32)
     start, loop, end = b.block, b.append_basic_block("groups"), b.append_basic_block("grouped")
@@ -150,7 +146,7 @@ def _for_each_group(
     b.position_at_end(loop)
     kind = values.shaped(element, 32)
     remaining, result = Value(b, b.phi(_I32), U32), Value(b, b.phi(kind), element)
-    first = values.extract(mask, _lowest(remaining).ir)
+    first = mask.lane(_lowest(remaining))
     lanes = (mask == broadcast(first, 32)).bits(U32) & remaining
     found = where(lanes.bits(PRED), broadcast(function(lanes, first), 32), result)
     others = remaining ^ lanes
@@ -187,25 +183,20 @@ def active_mask(active: Value) -> Value:
 
 def match_any(active: Value, value: Value, mask: Value) -> Value:
     """`match.any.sync`: the members that hold the same value as each lane."""
-    found = _lanes_alike(value) & mask & broadcast(active.bits(U32), 32)
-    return found if values.known_bits(mask) is not None else found & _lanes_alike(mask)
+    alike = values.outlined("lanes_alike", U32, _lanes_alike, value)
+    found = alike & mask & broadcast(active.bits(U32), 32)
+    if mask.known is not None:
+        return found
+    return found & values.outlined("lanes_alike", U32, _lanes_alike, mask)
 
 
 def _lanes_alike(value: Value) -> Value:
     """The bits of the lanes that hold the same number as each lane."""
-    b, kind = value.builder, value.ir.type
-    name = f"lanes_alike_{value.type.bits}"
-    alike = values.internal_function(b, name, _WORDS, [kind], _write_lanes_alike)
-    return Value(b, b.call(alike, [value.ir]), U32)
-
-
-def _write_lanes_alike(b: ir.IRBuilder, argument: ir.Value) -> None:
-    value = Value(b, argument, ElementType("u", argument.type.element.width))
     result = value.constant(0, U32)
     for lane in LANES:
         alike = value == values.shuffled(value, [lane] * 32)
         result = where(alike, result | 1 << lane, result)
-    b.ret(result.ir)
+    return result
 
 
 def match_all(
@@ -215,7 +206,7 @@ def match_all(
 
     def members_if_same(lanes: Value, named: Value) -> Value:
         members = lanes & named
-        first = values.extract(value, _lowest(members).ir)
+        first = value.lane(_lowest(members))
         same = (value == broadcast(first, 32)).bits(U32)
         return where((members & ~same) == 0, members, 0)
 
