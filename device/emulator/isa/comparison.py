@@ -21,11 +21,7 @@ _RELATIONS |= {f"{name}u": relation for name, relation in _RELATIONS.items()}
 _RELATIONS |= {"num": "ord", "nan": "uno"}
 _RELATIONS |= {"lo": "<", "ls": "<=", "hi": ">", "hs": ">="}  # of unsigned integers
 
-_JOINS: dict[str, Lowering] = {
-    ".and": operator.and_,
-    ".or": operator.or_,
-    ".xor": operator.xor,
-}
+_JOINS: dict[str, Lowering] = {".and": operator.and_, ".or": operator.or_, ".xor": operator.xor}
 
 
 def compare(name: str, ftz: str, ptx_type: str, *sources: Value) -> Value:

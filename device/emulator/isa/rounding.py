@@ -12,9 +12,8 @@ and correctly rounded sums: proved algorithms using rounding to odd", 2008).
 from __future__ import annotations
 
 from memlab.device.emulator.isa import values
-from memlab.device.emulator.isa.values import F16, F32, F64, U16, U32, U64, Lowering, Value, where
+from memlab.device.emulator.isa.values import F32, F64, U16, U32, U64, Lowering, Value, where
 
-_FORMATS = {"f16": F16, "f32": F32, "f64": F64}
 _BF16_NAN = 0x7FFF
 
 
@@ -119,7 +118,7 @@ def round_value(value: Value, ptx_type: str, mode: str = "rn") -> Value:
     """An exact float of any type as lanes of a floating-point type."""
     if ptx_type == "bf16":
         return _round_bf16(_narrow_to_odd(value), mode)
-    target = _FORMATS[ptx_type]
+    target = values.element_type(ptx_type)
     if ptx_type == "f16":
         odd = value.type == F64 and mode == "rn"
         value = _odd_in_24_bits(value).to(F32) if odd else _narrow_to_odd(value)

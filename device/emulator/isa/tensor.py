@@ -11,19 +11,12 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from memlab.device.emulator.isa import values
-from memlab.device.emulator.isa.values import F16, F32, F64, S8, S32, U8, U16, U32, Value, shuffled
+from memlab.device.emulator.isa.values import U16, U32, ElementType, Value, element_type, shuffled
 
-STORED_AS = {
-    "s8": S8,
-    "u8": U8,
-    "s32": S32,
-    "f16": F16,
-    "bf16": U16,
-    "tf32": U32,
-    "f32": F32,
-    "f64": F64,
-}
+
+def stored_as(element: str) -> ElementType:
+    """How the elements of a matrix lie in a register, by their PTX type."""
+    return U32 if element == "tf32" else element_type(element)
 
 
 @dataclass(frozen=True)
@@ -58,9 +51,9 @@ class Matrix:
         ]
 
     @property
-    def stored_as(self) -> values.ElementType:
+    def stored_as(self) -> ElementType:
         """How the elements lie in a register."""
-        return STORED_AS[self.element]
+        return stored_as(self.element)
 
     @property
     def extents(self) -> tuple[int, int]:
@@ -149,7 +142,7 @@ def mma_products() -> Iterator[MatrixProduct]:
 
 
 def _mma(rows: int, depth: int, of_a: str, of_b: str, total: str, end: str = "") -> MatrixProduct:
-    step_a, step_b = (max(32 // STORED_AS[element].bits, 1) for element in (of_a, of_b))
+    step_a, step_b = (max(32 // stored_as(element).bits, 1) for element in (of_a, of_b))
     result = Matrix(total, rows, 8, step=2)
     return MatrixProduct(
         f"mma.sync.m{rows}n8k{depth}.row.col{end}.{total}.{of_a}.{of_b}.{total}",

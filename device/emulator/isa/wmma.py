@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from memlab.device.emulator.isa.integers import popcount
 from memlab.device.emulator.isa.macros import HALVES, ROW_ADDRESSES, items_of, substitute
-from memlab.device.emulator.isa.tensor import STORED_AS, Matrix, MatrixProduct
+from memlab.device.emulator.isa.tensor import Matrix, MatrixProduct, stored_as
 from memlab.device.emulator.isa.values import U64, Value
 from memlab.device.emulator.ptx.parser import (
     Address,
@@ -80,7 +80,7 @@ def _matrix(matrix: str, layout: str, shape: str, element: str) -> Matrix:
         return Matrix(element, m, n, step=2)
     logical = (m, k) if matrix == "a" else (k, n)
     rows, columns = logical if layout == "row" else logical[::-1]
-    step = max(32 // STORED_AS[element].bits, 1)
+    step = max(32 // stored_as(element).bits, 1)
     words = columns // step
     lanes = next(count for count in (4, 2, 8) if words % count == 0 and rows % (32 // count) == 0)
     surplus = 8 - rows * words // 32 if element == "f16" else 0
@@ -90,17 +90,9 @@ def _matrix(matrix: str, layout: str, shape: str, element: str) -> Matrix:
 # --- Loads and stores ------------------------------------------------------------------------
 
 
-def lane_address(
-    layout: str,
-    base: Value,
-    stride: Value,
-    lane: Value,
-    place: Value,
-    lanes: Value,
-    step: Value,
-    size: Value,
-) -> Value:
+def lane_address(layout: str, *sources: Value) -> Value:
     """The address of a lane's first element of a block; `lanes`, a power of two, share a row."""
+    base, stride, lane, place, lanes, step, size = sources
     row = place + (lane >> popcount(lanes - 1))
     column = (lane & (lanes - 1)) * step
     if layout == "col":
