@@ -38,7 +38,7 @@ from memlab.device.emulator.codegen.records import (
     pointer_to,
     room,
 )
-from memlab.device.emulator.codegen.use_code import mark_pattern, note_use
+from memlab.device.emulator.codegen.use_code import mark_warp, note_use
 from memlab.device.emulator.isa.values import S64, where
 from memlab.device.properties import WARP_SIZE
 
@@ -205,14 +205,6 @@ def is_in_array(context: Context, index: int, low: int, high: int, size: int) ->
 def is_inside(first: int, last: int, low: int, high: int) -> bool:
     """Whether addresses that span less than 2^31 bytes lie in a range; none wraps around."""
     return first <= low <= high <= last
-
-
-@compiled
-def mark_warp(context: Context, record: Addresses, site: Site, mask: int) -> None:
-    """Mark what the lanes of a warp store to global memory."""
-    if record.space == GLOBAL:
-        pattern, first = record.pattern[0], record.first + site.offset
-        mark_pattern(context, site, mask, pattern, first, pattern.relative.to(S64) + splat(first))
 
 
 MEMORY: tuple[Any, ...] = (resolve, load, store, prepare_atomic)

@@ -13,15 +13,16 @@ from llvmlite import ir
 
 from memlab.device.emulator.codegen.compiled import compiled, set_bits
 from memlab.device.emulator.codegen.lanes import ALL_LANES, bits_of, splat
-from memlab.device.emulator.codegen.layout import SITE_KINDS, Context, Pattern, Site
+from memlab.device.emulator.codegen.layout import SITE_KINDS, SPACES, Addresses, Context, Site
 from memlab.device.emulator.codegen.records import Half, Lanes, Pointer, Word, builder, room
 from memlab.device.emulator.isa.address_space import GLOBAL_BASE
-from memlab.device.emulator.isa.values import U16, Value
+from memlab.device.emulator.isa.values import S64, U16, Value
 from memlab.device.properties import WARP_SIZE
 
 NO_OTHER_WRITERS = (1 << 16) - 1
 """The `first_writer` of blocks that run alone: no block has this number."""
 
+_GLOBAL = SPACES.index("global")
 _LOAD, _STORE = map(SITE_KINDS.index, ("load", "store"))
 _MARKS_AT_ONCE = 4  # that one instruction exchanges
 
@@ -35,21 +36,18 @@ def note_use(context: Context, site: Site, index: int) -> None:
 
 
 @compiled
-def mark_pattern(
-    context: Context, site: Site, mask: Word, pattern: Pattern, first: int, addresses: Lanes
-) -> None:
-    """Mark what the lanes of a warp store to global memory.
-
-    `first` is the address of the first active lane, and `addresses` are those of all lanes.
-    """
-    size = site.size
+def mark_warp(context: Context, record: Addresses, site: Site, mask: int) -> None:
+    """Mark what the lanes of a warp store to resolved addresses, if these are in global memory."""
+    if record.space != _GLOBAL:
+        return
+    pattern, first, size = record.pattern[0], record.first + site.offset, site.size
     if mask == ALL_LANES and pattern.stride == size:
         start, last = unit_of(context, first), unit_of(context, first + WARP_SIZE * size - 1)
         mark_range(context, context.units_written + start, last - start + 1)
     else:
-        held = room(Lanes)
-        held[0] = addresses
-        mark_written(context, held.to(int), mask, size)
+        addresses = room(Lanes)
+        addresses[0] = pattern.relative.to(S64) + splat(first)
+        mark_written(context, addresses.to(int), mask, size)
 
 
 @compiled
