@@ -14,9 +14,6 @@ from memlab.device.emulator.machine.memory import Segment
 ArrayExtents: TypeAlias = Sequence[tuple[int, int]]
 """The start and end of each array of a state space, by rising address."""
 
-AddressSpan: TypeAlias = tuple[int, int, int]
-"""The lowest and the highest of some addresses, and the bitwise or of all of them."""
-
 
 class BoundsCheck:
     """Decides which lanes may access the memory that they ask for."""
@@ -90,24 +87,6 @@ class BoundsCheck:
                     array=self._origin(step, segment),
                 )
         return np.asarray(active & inside & ~read_only & ~misaligned)
-
-    def is_permitted(
-        self, step: int, segment: Segment, span: AddressSpan, size: int, load: bool
-    ) -> bool:
-        """Whether addresses are aligned, and all inside one array that permits this access.
-
-        Args:
-            step: The index of the instruction.
-            segment: The memory that it accesses.
-            span: The span of the addresses.
-            size: Bytes per lane.
-            load: Whether the access only reads.
-        """
-        low, high, bits = span
-        if bits & (size - 1):
-            return False
-        starts, ends, permits = self._candidate_arrays(step, segment, load)
-        return bool(((starts <= low) & (high + size <= ends) & permits).any())
 
     def permitted_arrays(self, step: int, segment: Segment, load: bool) -> Lanes:
         """The starts and ends of the arrays that an instruction may access, shape (arrays, 2)."""

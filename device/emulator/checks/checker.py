@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memlab.device.emulator.checks import barriers, memory_order
+from memlab.device.emulator.checks.access import MemoryAccess
 from memlab.device.emulator.checks.barriers import BarrierCheck
 from memlab.device.emulator.checks.bounds import ArrayExtents, BoundsCheck
 from memlab.device.emulator.checks.happens_before import HappensBefore
@@ -32,7 +33,6 @@ from memlab.device.emulator.checks.undefined_values import (
     find_uses_of_shuffles,
     is_shuffle,
 )
-from memlab.device.emulator.checks.watched_accesses import AccessWatcher
 from memlab.device.emulator.checks.watched_instructions import find_watched_instructions
 from memlab.device.emulator.codegen.check_layout import THREAD_BITS
 from memlab.device.emulator.codegen.stretches import is_partial
@@ -153,9 +153,6 @@ class Checker(ExecutionPolicy):
         for space in ("shared", "local"):
             units = segments[space].data.size // self._unit_bytes[space]
             self._scratch[space] = np.empty(units, np.int32)
-        self._accesses = AccessWatcher(
-            self._tools, threads, self._numbers, self._scratch, self._native
-        )
         self._order = HappensBefore(threads.lanes, padded, self._group, self._order.time)
         release_acquire = ReleaseAcquireOrder()
         if self._initialisation is not None:
@@ -211,7 +208,38 @@ class Checker(ExecutionPolicy):
         mask: Lanes,
     ) -> None:
         """Tell the tools of an access by permitted lanes."""
-        self._accesses.memory_accessed(instruction, addresses, offset, mask)
+        segment, index = addresses.segment, instruction.index
+        if segment.name not in self._unit_bytes:
+            return
+        unit_bytes = self._unit_bytes[segment.name]
+        lanes = np.flatnonzero(mask)
+        address = addresses.address[lanes] + offset
+        position = address - segment.origin
+        if segment.lane_base is not None:
+            position += segment.lane_base[lanes]
+        units = (position // unit_bytes)[:, None] + np.arange(instruction.size // unit_bytes)
+
+        def values() -> Lanes:
+            stored = [np.broadcast_to(read(), len(mask))[lanes] for read in instruction.sources]
+            return np.ascontiguousarray(np.stack(stored, axis=1)).view(np.uint8)
+
+        access = MemoryAccess(
+            step=index,
+            kind=instruction.kind,
+            segment=segment,
+            lanes=lanes,
+            threads=self._numbers[lanes],
+            address=address,
+            units=units.reshape(-1),
+            element_bytes=instruction.element_bytes,
+            unit_bytes=unit_bytes,
+            values=values,
+        )
+        if self._initialisation is not None:
+            self._initialisation.access(access)
+        if self._races is not None and segment.name != "local":
+            self._races.access(access, index in self._tools.copies)
+            self._native.noted(segment.name, instruction.kind)
 
     def guard_read(self, predicate: str, mask: Lanes) -> None:
         """Lanes decide by a predicate which way they go: it must be defined."""
@@ -273,7 +301,15 @@ class Checker(ExecutionPolicy):
         mask: Lanes,
     ) -> Lanes:
         """The lanes whose access is inside its array, aligned and allowed; others are reported."""
-        return self._accesses.permitted_lanes(instruction, addresses, offset, mask)
+        return self._tools.bounds.permitted_lanes(
+            instruction.index,
+            addresses.segment,
+            addresses.address + offset,
+            mask,
+            self._numbers,
+            instruction.size,
+            instruction.kind == "load",
+        )
 
     @property
     def memory_bytes(self) -> int:

@@ -53,9 +53,9 @@ class InitializationCheck:
     def access(self, access: MemoryAccess) -> None:
         """Check the reads of an access, and mark its writes."""
         empty = self._unwritten[access.space]
-        touched = access.touched.units
-        if access.kind != "store" and empty[touched].any():
-            missing = access.units_of_whole_elements(empty[access.units])
+        unwritten = empty[access.units]
+        if access.kind != "store" and unwritten.any():
+            missing = access.units_of_whole_elements(unwritten)
             lanes = access.lanes_of_units(missing)
             missing = missing[np.diff(lanes, prepend=-1) != 0]  # the first unit of each lane
             self._observations.add(
@@ -67,7 +67,7 @@ class InitializationCheck:
                 access.threads[access.lanes_of_units(missing)],
             )
         if access.kind != "load":
-            empty[touched] = False
+            empty[access.units] = False
 
     def never_written(self, name: str) -> NDArray[np.int64]:
         """Row-major positions of an output's elements that were not written.

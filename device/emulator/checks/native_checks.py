@@ -13,10 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from memlab.device.emulator.checks.access import MemoryAccess
 from memlab.device.emulator.checks.barriers import is_warp_barrier, is_warp_collective
 from memlab.device.emulator.checks.bounds import BoundsCheck
-from memlab.device.emulator.checks.footprints import AccessFootprint, Footprints
 from memlab.device.emulator.checks.happens_before import HappensBefore
 from memlab.device.emulator.checks.initialisation import InitializationCheck
 from memlab.device.emulator.checks.observations import Lanes
@@ -27,6 +25,7 @@ from memlab.device.emulator.codegen.check_layout import (
     CHECK_KINDS,
     CHECK_STATE,
     CHECKED_SPACE,
+    FOOTPRINT,
     PENDING_COPY_BIT,
 )
 from memlab.device.emulator.codegen.layout import SPACES
@@ -38,6 +37,8 @@ from memlab.device.emulator.ptx.parser import Address, Immediate, Operand, Regis
 from memlab.device.properties import WARP_SIZE
 
 _EVERY_LANE = 0xFFFF_FFFF
+_FOOTPRINTS = 32
+"""Footprints that are kept; one holds several arrays with an item per lane."""
 _ACCESSES = {"load": "load", "store": "store", "atomic": "atomic", "reduce": "atomic"}
 
 
@@ -95,13 +96,14 @@ class NativeChecks:
             self._space(name)["unit_shift"] = unit_bytes.bit_length() - 1
         self._space("global")["origin"] = GlobalMemory.origin
         self._space("global")["is_shared_by_blocks"] = 1
-        self._footprints = Footprints()
+        self._footprints = np.zeros(_FOOTPRINTS, FOOTPRINT)
+        self._footprint_memory = np.zeros(0, np.int32)
         self._arrays: list[Lanes] = []
         self._checks: dict[int, NDArray[np.void]] = {}
         self._alive = np.zeros(0, np.bool_)
         self._width = max((_width(step, tools.unit_bytes) for step in program.steps), default=1)
-        self._state["footprints"] = self._footprints.records.ctypes.data
-        self._state["footprint_count"] = len(self._footprints.records)
+        self._state["footprints"] = self._footprints.ctypes.data
+        self._state["footprint_count"] = _FOOTPRINTS
 
     def begin(
         self,
@@ -125,8 +127,8 @@ class NativeChecks:
                 for index in self._checked
                 if (record := self._check_of(index, chunk)) is not None
             }
-        same = np.array_equal(chunk.threads.alive, self._alive)
-        self._footprints.begin(chunk.threads.lanes, self._width, with_same_lanes=same)
+        if not np.array_equal(chunk.threads.alive, self._alive):
+            self._make_room_for_footprints(chunk.threads.lanes)
         self._alive = chunk.threads.alive
         state, tools = self._state, self._tools
         state["lanes"] = np.count_nonzero(self._alive)
@@ -177,23 +179,25 @@ class NativeChecks:
             if updates is not None:
                 _point(self._space(name)["updates"], updates.recorded_accesses)
 
-    def noted(self, access: MemoryAccess) -> None:
-        """Take over that the tools noted an access."""
-        space, time = self._space(access.space), self._order.time
+    def noted(self, space: str, kind: str) -> None:
+        """Take over that the tools noted an access of a kind."""
         # A strong store is kept among the updates.
-        for latest in ("last_read",) if access.kind == "load" else ("last_write", "last_update"):
-            space[latest] = max(int(space[latest]), time)
+        for latest in ("last_read",) if kind == "load" else ("last_write", "last_update"):
+            last = self._space(space)
+            last[latest] = max(int(last[latest]), self._order.time)
 
-    def found(self, index: int) -> AccessFootprint | None:
-        """The footprint of the access that the machine code has just left to the tools."""
-        if index not in self._checks or not self._state["found"]:
-            return None
-        return self._footprints.find(int(self._state["found"]))
-
-    def keep(self, index: int, footprint: AccessFootprint) -> None:
-        """Keep the footprint of the access that the machine code has just left to the tools."""
-        if index in self._checks and self._state["found"]:
-            self._footprints.keep(int(self._state["found"]), footprint)
+    def _make_room_for_footprints(self, lanes: int) -> None:
+        """Allocate the arrays of all footprints, each of which may be of so many lanes."""
+        sizes = {"mask": lanes // WARP_SIZE, "relative": lanes}
+        sizes |= dict.fromkeys(("units", "lanes", "others", "warps"), lanes * self._width)
+        self._footprint_memory = np.empty((_FOOTPRINTS, sum(sizes.values())), np.int32)
+        starts = self._footprint_memory.ctypes.data + (
+            self._footprint_memory.strides[0] * np.arange(_FOOTPRINTS)
+        )
+        for name, size in sizes.items():
+            self._footprints[name] = starts
+            starts = starts + size * self._footprint_memory.itemsize
+        self._footprints["space"] = 0
 
     # --- Records -----------------------------------------------------------------------------
 

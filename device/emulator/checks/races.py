@@ -135,38 +135,32 @@ class RaceCheck:
 
     def access(self, access: MemoryAccess, is_async_copy: bool) -> None:
         """Check an access, and keep it for later ones."""
-        shadow, touched = self.shadow(access.space), access.touched
-        level = self._access_level(access)
+        shadow, level = self.shadow(access.space), self._access_level(access)
         self._advance_clock(access.step, level)
-        time = self.order.time
+        entries = self.order.time << TIME_SHIFT | access.spread(access.threads)
         updated = [] if shadow.atomic_updates is None else shadow.atomic_updates.recorded_accesses
         if self.has_fences:
             self._acquire_and_release(access, level)
         if access.kind == "load":
             self._compare("RAW", access, level, [shadow.written, *updated])
-            shadow.read.add(touched, time)
+            shadow.read.add(access.units, entries)
             return
         conflicts = self._compare("WAR", access, level, shadow.read.recorded_accesses)
         self._units_read = access.units[conflicts]
         self._compare("WAW", access, level, [shadow.written, *updated])
         if level == STRONG:
-            shadow.update(touched, time)
+            shadow.update(access.units, entries)
         else:
-            mark = PENDING_COPY_BIT if is_async_copy else 0
-            shadow.written[touched.units] = mark | time << TIME_SHIFT | touched.threads
-            if touched.contended.any():
-                self._compare_lanes(access, shadow.written[access.units] & ~PENDING_COPY_BIT)
+            shadow.written[access.units] = entries
+            self._compare_lanes(access, entries, shadow.written[access.units])
             if is_async_copy:
+                shadow.written[access.units] |= PENDING_COPY_BIT
                 lanes = access.spread(access.lanes)
-                self.copies.issue(access.units, PENDING_COPY_BIT | self._timestamps(access), lanes)
+                self.copies.issue(access.units, PENDING_COPY_BIT | entries, lanes)
         if access.kind == "store":
-            self.store_times[access.lanes] = time
+            self.store_times[access.lanes] = self.order.time
 
     # --- Comparison with earlier accesses ----------------------------------------------------
-
-    def _timestamps(self, access: MemoryAccess) -> Lanes:
-        """The shadow-memory entry of each unit touched: time and thread."""
-        return self.order.time << TIME_SHIFT | access.spread(access.threads)
 
     def _compare(
         self, hazard: str, access: MemoryAccess, level: int, kept: Sequence[Lanes]
@@ -177,75 +171,37 @@ class RaceCheck:
             hazard: The name of the hazard.
             access: These accesses.
             level: Their memory-order level.
-            kept: The earlier accesses, by unit, several times.
+            kept: Several earlier accesses to each unit, as arrays of shape (units,).
 
         Returns:
             The positions among the units with a conflict, possibly twice.
         """
-        conflicts = [
-            self._find_conflicts(hazard, access, level, earlier[access.units])
-            for earlier in kept
-            if self._may_conflict(access, earlier[access.touched.units])
-        ]
-        if not conflicts:
-            return np.zeros(0, np.int64)
-        positions = np.concatenate([positions for positions, _ in conflicts])
-        earlier_accesses = np.concatenate([earlier for _, earlier in conflicts])
-        self._report_race(hazard, access, positions, earlier_accesses)
+        found = np.stack([entries[access.units] for entries in kept])
+        concurrent = np.flatnonzero(self._may_be_concurrent(access, found))
+        positions, earlier = concurrent % len(access.units), found.reshape(-1)[concurrent]
+        if not positions.size:
+            return positions
+        races = self._are_unordered(access, level, positions, earlier)
+        if hazard == "WAW":
+            races &= ~self._is_same_value(access, positions, earlier)
+        positions, earlier = positions[races], earlier[races]
+        if positions.size:
+            self._report_race(hazard, access, positions, earlier)
         return positions
 
-    def _may_conflict(self, access: MemoryAccess, earlier: Lanes) -> bool:
-        """Whether an earlier access to one of the touched units may conflict: a quick test."""
-        touched = access.touched
-        concurrent = self._possibly_concurrent(
-            access, earlier, touched.lanes, touched.threads, touched.contended
-        )
-        return bool(concurrent.any())
-
-    def _possibly_concurrent(
-        self,
-        access: MemoryAccess,
-        earlier: Lanes,
-        lanes: Lanes,
-        threads: Lanes,
-        contended: Lanes | bool,
-    ) -> Lanes:
-        """Whether an earlier access is by another thread, and later than all this thread knows.
-
-        Args:
-            access: These accesses.
-            earlier: The earlier access to compare with, per unit.
-            lanes: The lane that now touches the unit.
-            threads: The threads of these lanes.
-            contended: Whether several lanes of this access touch the unit.
-        """
-        concurrent = earlier > (self.order.block_clock[lanes] << TIME_SHIFT | THREAD_MASK)
+    def _may_be_concurrent(self, access: MemoryAccess, earlier: Lanes) -> Lanes:
+        """Whether another thread made an earlier access, later than all that this one knows."""
+        clock, threads = self.order.block_clock[access.lanes], access.spread(access.threads)
+        concurrent = earlier > access.spread(clock << TIME_SHIFT | THREAD_MASK)
+        differing = (earlier ^ threads) & THREAD_MASK
         if access.space == "global":  # clocks say nothing about other blocks
-            other_block = ((earlier ^ threads) & THREAD_MASK) >> THREAD_BITS != 0
-            concurrent |= (earlier != 0) & (other_block | contended)
-        if concurrent.any():
-            other_thread = (earlier ^ threads) & THREAD_MASK != 0
-            concurrent &= other_thread | contended | (earlier >= PENDING_COPY_BIT)
-        return np.asarray(concurrent)
+            concurrent |= (earlier != 0) & (differing >> THREAD_BITS != 0)
+        return np.asarray(concurrent & ((differing != 0) | (earlier >= PENDING_COPY_BIT)))
 
-    def _find_conflicts(
-        self, hazard: str, access: MemoryAccess, level: int, earlier: Lanes
-    ) -> tuple[Lanes, Lanes]:
-        """The positions among the units with a conflict, and the earlier accesses there."""
-        lanes, threads = access.spread(access.lanes), access.spread(access.threads)
-        positions = np.flatnonzero(
-            self._possibly_concurrent(access, earlier, lanes, threads, False)
-        )
-        if positions.size:
-            positions = self._unordered_places(access, level, positions, earlier[positions])
-        if positions.size and hazard == "WAW":
-            positions = positions[~self._is_same_value(access, positions, earlier[positions])]
-        return positions, earlier[positions]
-
-    def _unordered_places(
+    def _are_unordered(
         self, access: MemoryAccess, level: int, positions: Lanes, earlier: Lanes
     ) -> Lanes:
-        """The positions where nothing orders the earlier access before this one."""
+        """Whether nothing orders the earlier access at each position before this one."""
         _, levels = self._steps_and_levels(earlier)
         both_strong = np.maximum(levels, level) == STRONG
         race = ~(both_strong & (np.minimum(levels, level) >= VOLATILE))
@@ -259,7 +215,7 @@ class RaceCheck:
             race[atomic] = ~(
                 self._returning_atomics[steps] & self._is_ordered(access, positions[atomic], last)
             )
-        return np.asarray(positions[race])
+        return np.asarray(race)
 
     def _is_ordered(self, access: MemoryAccess, positions: Lanes, earlier: Lanes) -> Lanes:
         """Whether the earlier access at each position comes before this one in every execution."""
@@ -299,16 +255,19 @@ class RaceCheck:
             equal & self._stores[steps] & ~np.isin(access.units[positions], self._units_read)
         )
 
-    def _compare_lanes(self, access: MemoryAccess, left: Lanes) -> None:
+    def _compare_lanes(self, access: MemoryAccess, entries: Lanes, left: Lanes) -> None:
         """Report lanes of this access that store different values to one unit.
 
         Accesses are aligned, so lanes that touch the same unit touch the same part of it.
 
         Args:
             access: The access.
-            left: The shadow-memory entry that is left after the access, per unit of each lane.
+            entries: Its entries for the shadow memory, per unit of each lane.
+            left: The entries that are left there.
         """
-        lost = np.flatnonzero(left != self._timestamps(access))
+        lost = np.flatnonzero(left != entries)
+        if not lost.size:
+            return
         winners = np.searchsorted(access.threads, left[lost] & THREAD_MASK)
         new = access.values().reshape(len(access.lanes), access.width, -1)
         part = lost % access.width

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from memlab.device.emulator.checks.observations import Lanes
-from memlab.device.emulator.checks.touched_units import TouchedUnits
-from memlab.device.emulator.codegen.check_layout import THREAD_MASK, TIME_SHIFT, WARP_BITS
+from memlab.device.emulator.codegen.check_layout import THREAD_MASK, WARP_BITS
 
 THREAD_ID_SHIFTS = (0,)
 """Numbers of low bits: threads whose numbers differ in these bits only count as one. Here, in no
@@ -28,28 +27,24 @@ class AccessHistory:
 
     Attributes:
         last: The last access to each unit.
+        recorded_accesses: The entries of all units, several arrays of shape (units,): `last`, the
+            last access by another thread than its own, and by another warp.
     """
 
     def __init__(self, units: int, id_shifts: Sequence[int]) -> None:
         """Begin without accesses; `id_shifts` as in `ShadowMemory`."""
-        self.last = np.zeros(units, np.int64)
-        # The last access by another thread than that of `last`, and by another warp.
-        self._others = [(bits, np.zeros(units, np.int64)) for bits in id_shifts]
+        self.last, self._id_shifts = np.zeros(units, np.int64), id_shifts
+        self.recorded_accesses = [self.last, *(np.zeros(units, np.int64) for _ in id_shifts)]
 
-    @property
-    def recorded_accesses(self) -> list[Lanes]:
-        """The entries of all units, several arrays of shape (units,)."""
-        return [self.last, *(others for _, others in self._others)]
-
-    def add(self, touched: TouchedUnits, time: int) -> None:
+    def add(self, units: Lanes, entries: Lanes) -> None:
         """Add an instruction's accesses; of several threads at one unit, the last and the first."""
-        units, now = touched.units, time << TIME_SHIFT | touched.threads
         before = self.last[units]
-        self.last[units] = now
-        for (bits, others), (at, threads) in zip(self._others, touched.others, strict=True):
-            other = np.flatnonzero(((before ^ now) & THREAD_MASK) >> bits != 0)
-            others[units[other]] = before[other]
-            others[units[at]] = time << TIME_SHIFT | threads
+        self.last[units] = entries  # of several entries for one unit, the last one stays
+        left = self.last[units]
+        for bits, others in zip(self._id_shifts, self.recorded_accesses[1:], strict=True):
+            for older in (before, entries):
+                other = np.flatnonzero(((older ^ left) & THREAD_MASK) >> bits)[::-1]
+                others[units[other]] = older[other]
 
 
 class ShadowMemory:
@@ -68,8 +63,8 @@ class ShadowMemory:
         self.read = AccessHistory(units, id_shifts)
         self.atomic_updates: AccessHistory | None = None
 
-    def update(self, touched: TouchedUnits, time: int) -> None:
+    def update(self, units: Lanes, entries: Lanes) -> None:
         """Add an instruction's atomic operations."""
         if self.atomic_updates is None:
             self.atomic_updates = AccessHistory(self._units, self._id_shifts)
-        self.atomic_updates.add(touched, time)
+        self.atomic_updates.add(units, entries)

@@ -52,16 +52,10 @@ class ResolvedAddresses:
         segment: The state space that they lie in.
         address: Byte addresses in the state space, without the instruction's offset; shape
             (lanes,), int64. Inactive lanes may hold anything.
-        low: The lowest address of an active lane.
-        high: The highest one.
-        misalignment: Bitwise or of the active lanes' addresses.
     """
 
     segment: Segment
     address: Lanes
-    low: int
-    high: int
-    misalignment: int
 
 
 class AccessWatch:
@@ -119,17 +113,7 @@ class AccessWatch:
             spaces = list(split_by_space(base + operand.offset, mask))
         for space, window, lanes in spaces:
             address = base - window if window else base
-            active = address[lanes]
-            yield (
-                ResolvedAddresses(
-                    self._segments[space],
-                    address,
-                    int(active.min()),
-                    int(active.max()),
-                    int(np.bitwise_or.reduce(active)),
-                ),
-                lanes,
-            )
+            yield ResolvedAddresses(self._segments[space], address), lanes
 
 
 def _items(operand: Operand) -> tuple[Operand, ...]:

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ptx import Checked, check, kernel
 
+from memlab.device.emulator.checks.checker import Checker
 from memlab.device.emulator.checks.native_checks import NativeChecks
-from memlab.device.emulator.checks.watched_accesses import AccessWatcher
 
 THREADS, BLOCKS, ITERATIONS = 48, 3, 4
 ARRAYS = {"a": 512, "b": 256, "c": 256}
@@ -114,6 +114,6 @@ def test_the_tools_are_not_told_of_what_is_innocent() -> None:
         Access("ld", "b64", "s", 0, 0, 8, 32),
         "bar.sync 0;",
     ]
-    with patch.object(AccessWatcher, "memory_accessed") as told:
+    with patch.object(Checker, "memory_accessed") as told:
         assert not checked(text_of(operations), BLOCKS).mistakes
     assert not told.called

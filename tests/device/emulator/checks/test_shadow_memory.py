@@ -6,11 +6,9 @@ from hypothesis import strategies as st
 
 from memlab.device.emulator.checks.shadow_memory import (
     THREAD_AND_WARP_ID_SHIFTS,
-    THREAD_MASK,
-    TIME_SHIFT,
     AccessHistory,
 )
-from memlab.device.emulator.checks.touched_units import gather_touched_units
+from memlab.device.emulator.codegen.check_layout import THREAD_MASK, TIME_SHIFT
 
 UNITS = 8
 THREADS = (0, 1, 2, 31, 32, 33, 64)
@@ -23,15 +21,13 @@ INSTRUCTION = st.dictionaries(st.sampled_from(THREADS), st.integers(0, UNITS // 
 def test_the_last_access_and_the_last_by_another_thread_and_warp_are_kept(
     instructions: list[dict[int, int]],
 ) -> None:
-    kept, scratch = AccessHistory(UNITS, THREAD_AND_WARP_ID_SHIFTS), np.empty(UNITS, np.int32)
+    kept = AccessHistory(UNITS, THREAD_AND_WARP_ID_SHIFTS)
     every: list[list[tuple[int, int]]] = [[] for _ in range(UNITS)]  # time and thread
     for time, instruction in enumerate(instructions, 1):
         pairs = sorted(instruction.items())
         threads = np.array([thread for thread, _ in pairs])
         units = np.array([[2 * pair, 2 * pair + 1] for _, pair in pairs]).reshape(-1)
-        kept.add(
-            gather_touched_units(units, threads, threads, scratch, THREAD_AND_WARP_ID_SHIFTS), time
-        )
+        kept.add(units, time << TIME_SHIFT | np.repeat(threads, 2))
         for thread, pair in pairs:
             every[2 * pair].append((time, thread))
             every[2 * pair + 1].append((time, thread))
