@@ -15,6 +15,7 @@ import numpy as np
 
 from memlab.device.emulator.checks.happens_before import HappensBefore
 from memlab.device.emulator.checks.observations import Lanes, Observations
+from memlab.device.emulator.checks.program_analysis import is_warp_barrier, is_warp_collective
 from memlab.device.emulator.checks.release_acquire import ReleaseAcquireOrder
 from memlab.device.emulator.codegen.check_layout import THREAD_BITS
 from memlab.device.emulator.codegen.stretches import has_member_mask, is_partial
@@ -33,16 +34,6 @@ Parked = dict[int, Lanes]
 
 _LANE_BITS = np.uint32(1) << np.arange(WARP_SIZE, dtype=np.uint32)
 _NO_LANES = np.zeros(0, np.int64)
-
-
-def is_warp_barrier(step: DecodedInstruction) -> bool:
-    """Whether an instruction is `__syncwarp`."""
-    return step.row.opcode == "bar.warp.sync"
-
-
-def is_warp_collective(step: DecodedInstruction) -> bool:
-    """Whether lanes of a warp compute together: in shuffles, votes and matrix products."""
-    return step.row.kind == "warp" and ".sync" in step.row.opcode
 
 
 def _waits_for_others(step: DecodedInstruction) -> bool:

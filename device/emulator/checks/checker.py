@@ -12,7 +12,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from memlab.device.emulator.checks import barriers, memory_order
+from memlab.device.emulator.checks import memory_order
 from memlab.device.emulator.checks.access import MemoryAccess
 from memlab.device.emulator.checks.barriers import BarrierCheck
 from memlab.device.emulator.checks.bounds import ArrayExtents, BoundsCheck
@@ -26,17 +26,16 @@ from memlab.device.emulator.checks.observations import (
     Site,
 )
 from memlab.device.emulator.checks.pointer_origin import PointerOrigin, find_pointer_origins
+from memlab.device.emulator.checks.program_analysis import (
+    analyze,
+    find_watched_instructions,
+    is_warp_barrier,
+    is_warp_collective,
+)
 from memlab.device.emulator.checks.races import RaceCheck
 from memlab.device.emulator.checks.release_acquire import ReleaseAcquireOrder
-from memlab.device.emulator.checks.undefined_values import (
-    UndefinedShuffleValues,
-    find_uses_of_shuffles,
-    is_shuffle,
-)
-from memlab.device.emulator.checks.watched_instructions import find_watched_instructions
+from memlab.device.emulator.checks.undefined_values import UndefinedShuffleValues
 from memlab.device.emulator.codegen.check_layout import THREAD_BITS
-from memlab.device.emulator.codegen.stretches import is_partial
-from memlab.device.emulator.isa import macros
 from memlab.device.emulator.machine.access_watch import MemoryInstruction, ResolvedAddresses
 from memlab.device.emulator.machine.memory import GlobalMemory
 from memlab.device.emulator.machine.observer import (
@@ -77,61 +76,45 @@ class Checker(ExecutionPolicy):
             outputs: Names of the arrays that are uninitialized before the launch.
             tools: The tools to check with.
         """
-        self._program, self._selected_tools = program, tools
-        self._watched = find_watched_instructions(program, tools)
+        self._program, self._selected_tools = analyze(program), tools
+        self._watched = find_watched_instructions(program, frozenset(tools))
         self._global_bytes = global_memory.data.size
-        lines = [step.instruction.source_line for step in program.steps]
         self._observations = Observations(
-            lines, {space: np.array([start for start, _ in e]) for space, e in extents.items()}
+            self._program.lines,
+            {space: np.array([start for start, _ in e]) for space, e in extents.items()},
         )
-        self._unit_bytes = {
-            space: _narrowest_access_bytes(program, space)
-            for space in ("global", "shared", "local")
-        }
         origins = find_pointer_origins(program, global_memory, grid.parameters)
-        arrays = enumerate(global_memory.allocations)
-        read_only = [number for number, array in arrays if array.name in inputs]
-        bounds = BoundsCheck(self._observations, extents, origins, read_only)
+        numbers = {array.name: number for number, array in enumerate(global_memory.allocations)}
+        read_only = {numbers[name] for name in inputs if name in numbers}
+        self._bounds = BoundsCheck(self._observations, extents, origins, read_only)
         self._initialisation = None
         if "initcheck" in tools:
+            widths = {
+                name: _widest_store_bytes(program, origins, ("global", numbers[name]))
+                for name in outputs
+            }
             self._initialisation = InitializationCheck(
-                self._observations,
-                global_memory,
-                {
-                    name: _widest_store_bytes(program, global_memory, origins, name)
-                    for name in outputs
-                },
-                self._unit_bytes,
+                self._observations, global_memory, widths, self._program.unit_bytes
             )
-        units = global_memory.data.size // self._unit_bytes["global"]
+        units = global_memory.data.size // self._program.unit_bytes["global"]
         self._scratch = {"global": np.empty(units, np.int32)}
         self._races = None
         if "racecheck" in tools:
-            self._races = RaceCheck(self._observations, program.steps, units)
-        async_copies = [
-            index
-            for index, step in enumerate(program.steps)
-            if macros.is_async_copy_store(step.instruction)
-        ]
-        names = {number: array.name for number, array in enumerate(global_memory.allocations)}
-        self._tools = AccessChecks(
-            bounds,
+            self._races = RaceCheck(self._observations, self._program, units)
+        checks = AccessChecks(
+            self._bounds,
             self._initialisation,
             self._races,
-            self._unit_bytes,
-            frozenset(async_copies),
             origins,
-            frozenset(number for number, name in names.items() if name in outputs),
-            frozenset(number for number, name in names.items() if name not in inputs),
+            frozenset(numbers[name] for name in outputs),
+            frozenset(numbers.values()) - read_only,
         )
-        self._native = NativeChecks(
-            program, self._watched, frozenset(find_uses_of_shuffles(program.steps)), self._tools
-        )
+        self._native = NativeChecks(program, tools, checks)
         self._undefined: UndefinedShuffleValues | None = None
         self._group = 0
-        if any(map(barriers.is_warp_barrier, program.steps)):
+        if self._program.has_warp_barriers:
             self._group = WARP_SIZE
-        if any(map(is_partial, program.steps)):
+        if self._program.has_partial_barriers:
             self._group = grid.padded_threads
         self._blocks: list[Dim3] = []
         self._order = HappensBefore(0, 1, 0, 0)
@@ -151,14 +134,14 @@ class Checker(ExecutionPolicy):
         self._numbers = (len(self._blocks) + lane // padded << THREAD_BITS) | lane % padded
         self._blocks += [(int(x), int(y), int(z)) for x, y, z in threads.blocks]
         for space in ("shared", "local"):
-            units = segments[space].data.size // self._unit_bytes[space]
+            units = segments[space].data.size // self._program.unit_bytes[space]
             self._scratch[space] = np.empty(units, np.int32)
         self._order = HappensBefore(threads.lanes, padded, self._group, self._order.time)
         release_acquire = ReleaseAcquireOrder()
         if self._initialisation is not None:
             self._initialisation.begin(segments)
         if self._races is not None:
-            units = segments["shared"].data.size // self._unit_bytes["shared"]
+            units = segments["shared"].data.size // self._program.unit_bytes["shared"]
             self._races.begin(threads, self._numbers, self._order, units)
             release_acquire = self._races.release_acquire
         self._barriers = BarrierCheck(
@@ -173,7 +156,7 @@ class Checker(ExecutionPolicy):
         self._barriers.participants = chunk.participants
         self._chunk = chunk
         self._native.begin(chunk, self._numbers, self._order, self._scratch)
-        if "synccheck" in self._selected_tools and any(map(is_shuffle, self._program.steps)):
+        if "synccheck" in self._selected_tools and self._program.has_shuffles:
             self._undefined = UndefinedShuffleValues(
                 self._observations, threads, self._numbers, chunk.operands, self._barriers
             )
@@ -189,7 +172,7 @@ class Checker(ExecutionPolicy):
                 f"the checks do not follow {step.row.opcode}, in line "
                 f"{step.instruction.source_line}: put bar.sync in its place"
             )
-        if "synccheck" in self._selected_tools and barriers.is_warp_collective(step):
+        if "synccheck" in self._selected_tools and is_warp_collective(step):
             action = self._watch_collective(index, action)
         if self._undefined is not None:
             action = self._undefined.follow(index, step, action)
@@ -209,9 +192,9 @@ class Checker(ExecutionPolicy):
     ) -> None:
         """Tell the tools of an access by permitted lanes."""
         segment, index = addresses.segment, instruction.index
-        if segment.name not in self._unit_bytes:
+        if segment.name not in self._program.unit_bytes:
             return
-        unit_bytes = self._unit_bytes[segment.name]
+        unit_bytes = self._program.unit_bytes[segment.name]
         lanes = np.flatnonzero(mask)
         address = addresses.address[lanes] + offset
         position = address - segment.origin
@@ -238,7 +221,7 @@ class Checker(ExecutionPolicy):
         if self._initialisation is not None:
             self._initialisation.access(access)
         if self._races is not None and segment.name != "local":
-            self._races.access(access, index in self._tools.copies)
+            self._races.access(access, index in self._program.async_copies)
             self._native.noted(segment.name, instruction.kind)
 
     def guard_read(self, predicate: str, mask: Lanes) -> None:
@@ -268,7 +251,7 @@ class Checker(ExecutionPolicy):
 
     def bind_ordering(self, step: DecodedInstruction) -> Action | None:
         """The action of an instruction that computes nothing; None for `__syncwarp`."""
-        if barriers.is_warp_barrier(step):
+        if is_warp_barrier(step):
             return None
         races, opcode = self._races, step.row.opcode
         if races is None:
@@ -301,7 +284,7 @@ class Checker(ExecutionPolicy):
         mask: Lanes,
     ) -> Lanes:
         """The lanes whose access is inside its array, aligned and allowed; others are reported."""
-        return self._tools.bounds.permitted_lanes(
+        return self._bounds.permitted_lanes(
             instruction.index,
             addresses.segment,
             addresses.address + offset,
@@ -314,7 +297,7 @@ class Checker(ExecutionPolicy):
     @property
     def memory_bytes(self) -> int:
         """Bytes to remember every access to global memory, once all of it was touched."""
-        units = self._global_bytes // self._unit_bytes["global"]
+        units = self._global_bytes // self._program.unit_bytes["global"]
         races = 0 if self._races is None else 8 * (4 if self._group else 3)
         return units * (races + (self._initialisation is not None) + 4)
 
@@ -370,23 +353,11 @@ class Checker(ExecutionPolicy):
         return run
 
 
-def _narrowest_access_bytes(program: Program, space: str) -> int:
-    """Bytes of the narrowest access of a program to a state space; at most 16."""
-    widths = [
-        TYPE_BYTES[(step.row.to if step.row.kind == "load" else step.row.of)[0]]
-        for step in program.steps
-        if step.row.kind in ("load", "store", "atomic", "reduce")
-        and step.row.space in (space, "generic")
-    ]
-    return min(widths, default=16)
-
-
 def _widest_store_bytes(
-    program: Program, memory: GlobalMemory, origins: Mapping[int, PointerOrigin], name: str
+    program: Program, origins: Mapping[int, PointerOrigin], array: PointerOrigin
 ) -> int:
     """Bytes of the widest store to an array with elements wider than a byte; 1 without any."""
-    arrays = {array.name: ("global", number) for number, array in enumerate(memory.allocations)}
-    rows = [program.steps[index].row for index, origin in origins.items() if origin == arrays[name]]
+    rows = [program.steps[index].row for index, origin in origins.items() if origin == array]
     stored = [(TYPE_BYTES[row.of[0]], row.vector) for row in rows if row.kind == "store"]
     widths = [width * vector for width, vector in stored if width > 1]
     return max(widths, default=1)

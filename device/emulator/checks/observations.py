@@ -53,7 +53,7 @@ class Observation:
 class Observations:
     """Mistakes by tool, kind, line, array and line of the other access."""
 
-    def __init__(self, lines: Sequence[int], starts: Mapping[str, Lanes]) -> None:
+    def __init__(self, lines: Sequence[int] | Lanes, starts: Mapping[str, Lanes]) -> None:
         """Collect the mistakes of a program.
 
         Args:

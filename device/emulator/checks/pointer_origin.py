@@ -9,6 +9,7 @@ unknown.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import TypeAlias
 
 from memlab.device.emulator.machine.memory import GlobalMemory
@@ -25,8 +26,14 @@ from memlab.device.emulator.ptx.parser import (
 PointerOrigin: TypeAlias = tuple[str, int]
 """A state space, and the index of one of its arrays."""
 
+Sources: TypeAlias = frozenset[tuple[str, int | str]]
+"""What an address may be computed from: an array of shared or constant memory (its space and
+index), a variable in global memory (`global` and its name), or a pointer among the arguments
+(`param` and its byte offset)."""
+
 _POINTER_BYTES = 8
-_UNKNOWN_ORIGIN: PointerOrigin = ("", -1)
+_UNKNOWN: PointerOrigin = ("", -1)
+_NOTHING: Sources = frozenset()
 
 
 def find_pointer_origins(
@@ -42,92 +49,84 @@ def find_pointer_origins(
     Returns:
         The array by the index of the instruction, where it is known.
     """
-    by_address = {
-        array.address: ("global", number) for number, array in enumerate(memory.allocations)
+    sources = _find_pointer_sources(program)
+    numbers = {array.address: number for number, array in enumerate(memory.allocations)}
+    addresses = {variable.name: memory.find(variable.name).address for variable in program.globals}
+    known: dict[Sources, set[PointerOrigin]] = {}
+    for some in set(sources.values()):
+        known[some] = arrays = set()
+        for space, which in some:
+            address = None
+            if isinstance(which, str):
+                address = addresses[which]
+            elif space == "param":
+                pointer = parameters[which : which + _POINTER_BYTES]
+                address = int.from_bytes(pointer, "little")
+            else:
+                arrays.add((space, which))
+            if address in numbers:
+                arrays.add(("global", numbers[address]))
+    return {
+        index: next(iter(known[some]))
+        for index, some in sources.items()
+        if len(known[some]) == 1 and _UNKNOWN not in known[some]
     }
-    by_symbol = {
-        variable.name: by_address[memory.find(variable.name).address]
-        for variable in program.globals
+
+
+@lru_cache(maxsize=32)
+def _find_pointer_sources(program: Program) -> Mapping[int, Sources]:
+    """What the address of each access may be computed from, by the instruction's index."""
+    variables: dict[str, Sources] = {
+        variable.name: frozenset((("global", variable.name),)) for variable in program.globals
     }
     for space, starts in (("shared", program.shared), ("const", program.const)):
-        by_start = sorted(starts, key=starts.__getitem__)
-        by_symbol |= {name: (space, number) for number, name in enumerate(by_start)}
-    by_register: dict[str, frozenset[PointerOrigin]] = {}
+        for number, name in enumerate(sorted(starts, key=starts.__getitem__)):
+            variables[name] = frozenset(((space, number),))
+    registers: dict[str, Sources] = {}
+
+    def of(operand: Operand) -> Sources:
+        if isinstance(operand, Register):
+            return registers.get(operand.name, _NOTHING)
+        return variables.get(operand.name, _NOTHING) if isinstance(operand, Symbol) else _NOTHING
+
     changed = True
     while changed:
         changed = False
         for step in program.steps:
-            new = _result_origins(step, program, parameters, by_address, by_symbol, by_register)
-            for operand in destinations(step):
-                if isinstance(operand, Register):
-                    before = by_register.get(operand.name, frozenset())
-                    if not new <= before:
-                        by_register[operand.name], changed = before | new, True
-    origins = {}
-    for index, step in enumerate(program.steps):
-        for operand in step.instruction.operands:
-            if isinstance(operand, Address) and operand.base is not None:
-                sources = _operand_origins(operand.base, by_symbol, by_register)
-                if len(sources) == 1 and _UNKNOWN_ORIGIN not in sources:
-                    (origins[index],) = sources
-    return origins
+            if not step.row.to or step.row.to[0] == "pred":
+                continue
+            new = _loaded_sources(step, program)
+            if new is None:
+                operands = step.instruction.operands[1:]
+                new = _NOTHING.union(*(of(o) for operand in operands for o in _scalars(operand)))
+            for to in destinations(step):
+                if isinstance(to, Register) and not new <= of(to):
+                    registers[to.name], changed = of(to) | new, True
+    return {
+        index: of(operand.base)
+        for index, step in enumerate(program.steps)
+        for operand in step.instruction.operands
+        if isinstance(operand, Address) and operand.base is not None and of(operand.base)
+    }
 
 
-def _result_origins(
-    step: DecodedInstruction,
-    program: Program,
-    parameters: bytes,
-    by_address: Mapping[int, PointerOrigin],
-    by_symbol: Mapping[str, PointerOrigin],
-    by_register: Mapping[str, frozenset[PointerOrigin]],
-) -> frozenset[PointerOrigin]:
-    """The arrays that an instruction's result may point into."""
-    row, operands = step.row, step.instruction.operands
-    if not row.to or row.to[0] == "pred":
-        return frozenset()
+def _loaded_sources(step: DecodedInstruction, program: Program) -> Sources | None:
+    """The pointers that an instruction may load; None if it computes its result."""
+    row = step.row
     if row.space == "param":
-        return _argument_origins(operands[1], row.vector, program, parameters, by_address)
+        source = step.instruction.operands[1]
+        if not isinstance(source, Address) or not isinstance(source.base, Symbol):
+            return frozenset((_UNKNOWN,))
+        if source.base.name not in program.parameters:
+            return _NOTHING
+        start = program.parameters[source.base.name] + source.offset
+        return frozenset(("param", start + _POINTER_BYTES * n) for n in range(row.vector))
     if row.kind in ("load", "atomic"):
-        wide = TYPE_BYTES[row.to[0]] >= _POINTER_BYTES
-        return frozenset((_UNKNOWN_ORIGIN,)) if wide else frozenset()
-    origins: frozenset[PointerOrigin] = frozenset()
-    for operand in operands[1:]:
-        for scalar in _scalar_operands(operand):
-            origins |= _operand_origins(scalar, by_symbol, by_register)
-    return origins
+        return frozenset((_UNKNOWN,)) if TYPE_BYTES[row.to[0]] >= _POINTER_BYTES else _NOTHING
+    return None
 
 
-def _argument_origins(
-    source: Operand,
-    count: int,
-    program: Program,
-    parameters: bytes,
-    by_address: Mapping[int, PointerOrigin],
-) -> frozenset[PointerOrigin]:
-    """The array that a pointer argument, or a pointer in one, points to; several for a vector."""
-    if not isinstance(source, Address) or not isinstance(source.base, Symbol):
-        return frozenset((_UNKNOWN_ORIGIN,))
-    start = program.parameters.get(source.base.name, len(parameters)) + source.offset
-    pointers = [
-        int.from_bytes(parameters[start + 8 * index : start + 8 * index + 8], "little")
-        for index in range(count)
-    ]
-    return frozenset(by_address[pointer] for pointer in pointers if pointer in by_address)
-
-
-def _operand_origins(
-    operand: Operand,
-    by_symbol: Mapping[str, PointerOrigin],
-    by_register: Mapping[str, frozenset[PointerOrigin]],
-) -> frozenset[PointerOrigin]:
-    if isinstance(operand, Register):
-        return by_register.get(operand.name, frozenset())
-    if isinstance(operand, Symbol) and operand.name in by_symbol:
-        return frozenset((by_symbol[operand.name],))
-    return frozenset()
-
-
-def _scalar_operands(operand: Operand) -> Iterator[Operand]:
+def _scalars(operand: Operand) -> Iterator[Operand]:
     if isinstance(operand, Vector):
         yield from operand.items
     else:

@@ -13,10 +13,9 @@ import numpy as np
 
 from memlab.device.emulator.checks.access import MemoryAccess
 from memlab.device.emulator.checks.async_copies import AsyncCopies
-from memlab.device.emulator.checks.barriers import is_warp_barrier
 from memlab.device.emulator.checks.happens_before import HappensBefore
-from memlab.device.emulator.checks.memory_order import is_fence, memory_orders
 from memlab.device.emulator.checks.observations import Lanes, Observations
+from memlab.device.emulator.checks.program_analysis import ProgramAnalysis
 from memlab.device.emulator.checks.release_acquire import ReleaseAcquireOrder
 from memlab.device.emulator.checks.shadow_memory import (
     THREAD_AND_WARP_ID_SHIFTS,
@@ -32,13 +31,7 @@ from memlab.device.emulator.codegen.check_layout import (
     VOLATILE,
     WEAK,
 )
-from memlab.device.emulator.codegen.stretches import is_partial
 from memlab.device.emulator.machine.threads import Threads
-from memlab.device.emulator.program.program import (
-    DecodedInstruction,
-    registers_read,
-    registers_written,
-)
 
 _FIRST_TIMES = 4096  # of accesses, for which there is room at first
 _REVERSED_HAZARD = {"RAW": "WAR", "WAR": "RAW", "WAW": "WAW"}
@@ -52,32 +45,18 @@ class RaceCheck:
         id_shifts: The thread-number shifts of the shadow memory (`ShadowMemory`).
         copies: The pending asynchronous copies.
         release_acquire: The order made by fences and atomics.
-        has_fences: Whether fences and accesses may order those of other threads.
         times: By time, the instruction and the memory-order level of an access.
         store_times: By lane, the time of its last store.
         order: The happens-before order of the current chunk.
     """
 
     def __init__(
-        self, observations: Observations, steps: Sequence[DecodedInstruction], global_units: int
+        self, observations: Observations, program: ProgramAnalysis, global_units: int
     ) -> None:
         """Begin a launch whose program touches up to `global_units` units of global memory."""
-        self._observations = observations
-        self._lines = np.array([step.instruction.source_line for step in steps])
-        self._memory_orders = memory_orders(steps)
-        self._stores = np.array([step.row.kind == "store" for step in steps])
-        read = {name for step in steps for name in registers_read(step)}
-        self._returning_atomics = np.array(
-            [
-                step.row.kind == "atomic" and not read.isdisjoint(registers_written(step))
-                for step in steps
-            ]
-        )
-        self.has_fences = any(map(is_fence, steps)) or any(
-            memory_order.release_scope is not None for memory_order in self._memory_orders
-        )
+        self._observations, self._program = observations, program
         self.release_acquire = ReleaseAcquireOrder()
-        has_warp_barriers = any(is_warp_barrier(step) or is_partial(step) for step in steps)
+        has_warp_barriers = program.has_warp_barriers or program.has_partial_barriers
         self.id_shifts = THREAD_AND_WARP_ID_SHIFTS if has_warp_barriers else THREAD_ID_SHIFTS
         self._global_shadow = ShadowMemory(global_units, self.id_shifts)
         self.times = np.zeros(_FIRST_TIMES, np.int32), np.zeros(_FIRST_TIMES, np.int8)
@@ -106,14 +85,6 @@ class RaceCheck:
         """The shadow memory of shared or global memory."""
         return self._shared_shadow if space == "shared" else self._global_shadow
 
-    def level(self, step: int) -> int:
-        """The memory-order level of an instruction, without regard to fences."""
-        return self._memory_orders[step].level
-
-    def may_synchronize(self, step: int) -> bool:
-        """Whether an access may acquire or release."""
-        return self.has_fences and self.level(step) != WEAK
-
     def fence(self, lanes: Lanes, scope: int) -> None:
         """Note a fence of lanes, as a mask, of scope `DEVICE_SCOPE` or `BLOCK_SCOPE`."""
         self._fence_times[scope, lanes] = self.order.time
@@ -139,7 +110,7 @@ class RaceCheck:
         self._advance_clock(access.step, level)
         entries = self.order.time << TIME_SHIFT | access.spread(access.threads)
         updated = [] if shadow.atomic_updates is None else shadow.atomic_updates.recorded_accesses
-        if self.has_fences:
+        if self._program.has_fences:
             self._acquire_and_release(access, level)
         if access.kind == "load":
             self._compare("RAW", access, level, [shadow.written, *updated])
@@ -213,7 +184,8 @@ class RaceCheck:
             last = updates.last[access.units[positions[atomic]]]
             steps, _ = self._steps_and_levels(last)
             race[atomic] = ~(
-                self._returning_atomics[steps] & self._is_ordered(access, positions[atomic], last)
+                self._program.returning_atomics[steps]
+                & self._is_ordered(access, positions[atomic], last)
             )
         return np.asarray(race)
 
@@ -230,7 +202,7 @@ class RaceCheck:
         clocks = self.order.pairwise_clock(lanes[same_block], others)
         clocks[others == lanes[same_block]] = self.order.time
         ordered[same_block] = times[same_block] <= clocks
-        if self.has_fences:
+        if self._program.has_fences:
             for index in np.flatnonzero(~ordered).tolist():
                 ordered[index] = self.release_acquire.knows(
                     int(threads[index]), int(other_threads[index]), int(times[index])
@@ -252,7 +224,9 @@ class RaceCheck:
         equal = (old[access.units[positions]] == new[positions]).all(axis=1)
         steps, _ = self._steps_and_levels(earlier)
         return np.asarray(
-            equal & self._stores[steps] & ~np.isin(access.units[positions], self._units_read)
+            equal
+            & self._program.stores[steps]
+            & ~np.isin(access.units[positions], self._units_read)
         )
 
     def _compare_lanes(self, access: MemoryAccess, entries: Lanes, left: Lanes) -> None:
@@ -284,7 +258,7 @@ class RaceCheck:
         reported in the order of the program.
         """
         steps, _ = self._steps_and_levels(earlier)
-        lines, line = np.unique(self._lines[steps], return_inverse=True)
+        lines, line = np.unique(self._program.lines[steps], return_inverse=True)
         pairs = access.lanes_of_units(positions) * len(lines) + line
         first = np.full(len(access.lanes) * len(lines), -1)
         first[pairs[::-1]] = np.arange(len(pairs))[::-1]
@@ -336,7 +310,7 @@ class RaceCheck:
 
     def _access_level(self, access: MemoryAccess) -> int:
         """The level of an access; a volatile store right after a fence is strong."""
-        level = self._memory_orders[access.step].level
+        level = self._program.memory_orders[access.step].level
         if level == VOLATILE and access.kind == "store":
             fenced = self._fence_times[:, access.lanes].max(axis=0)
             stored = self.store_times[access.lanes]
@@ -348,7 +322,10 @@ class RaceCheck:
         """Per lane, let strong reads acquire, and strong writes after a fence release."""
         if level == WEAK:
             return
-        atomic, releases = access.kind == "atomic", self._memory_orders[access.step].release_scope
+        atomic, releases = (
+            access.kind == "atomic",
+            self._program.memory_orders[access.step].release_scope,
+        )
         for unit, thread, lane in zip(
             access.units[:: access.width].tolist(),
             access.threads.tolist(),

@@ -8,13 +8,14 @@ or decides an address or a branch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
 
 from memlab.device.emulator.checks.barriers import BarrierCheck
 from memlab.device.emulator.checks.observations import Lanes, Observations
+from memlab.device.emulator.checks.program_analysis import is_shuffle
 from memlab.device.emulator.isa import warp
 from memlab.device.emulator.machine.observer import Action
 from memlab.device.emulator.machine.operands import Operands, Source
@@ -35,28 +36,6 @@ several; `_DEFINED` if the value is defined."""
 _DEFINED = np.int64(1 << 62)
 _STORE_KINDS = ("store", "atomic", "reduce")
 _VISIBLE_SPACES = ("global", "shared", "generic")
-
-
-def is_shuffle(step: DecodedInstruction) -> bool:
-    """Whether an instruction is a shuffle (`__shfl_sync` and its variants)."""
-    return step.row.opcode.startswith("shfl.sync.")
-
-
-def find_uses_of_shuffles(steps: Sequence[DecodedInstruction]) -> Iterator[int]:
-    """The instructions that read or overwrite a register that a shuffle's result may reach."""
-    if not any(map(is_shuffle, steps)):
-        return
-    reached, grows = set[str](), True
-    while grows:
-        before = len(reached)
-        for step in steps:
-            hands_on = step.row.kind == "lanes" and not reached.isdisjoint(registers_read(step))
-            if hands_on or is_shuffle(step):
-                reached.update(registers_written(step))
-        grows = len(reached) > before
-    for index, step in enumerate(steps):
-        if not reached.isdisjoint((*registers_read(step), *registers_written(step))):
-            yield index
 
 
 class UndefinedShuffleValues:

@@ -63,9 +63,9 @@ class DecodedInstruction:
     counted_bytes: int = 0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Program:
-    """A kernel decoded by the instruction table.
+    """A kernel decoded by the instruction table; each is equal to itself alone.
 
     Attributes:
         name: The name of its entry.
@@ -188,12 +188,14 @@ def load_program(module: Module, name: str, source: Sequence[str] = ()) -> Progr
 
 
 def with_constants(program: Program, values: Mapping[str, NDArray[Any]]) -> Program:
-    """A copy of a program with `__constant__` arrays filled, as by `cudaMemcpyToSymbol`.
+    """A program with `__constant__` arrays filled, as by `cudaMemcpyToSymbol`.
 
     Args:
         program: The program.
         values: Arrays by symbol. The program may lack symbols that the kernel never reads.
     """
+    if not values:
+        return program
     image = bytearray(program.const_image)
     for name, array in values.items():
         if name in program.const:

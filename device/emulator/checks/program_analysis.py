@@ -1,0 +1,199 @@
+"""What the checks know of a program before it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from memlab.device.emulator.checks.memory_order import (
+    MemoryOrder,
+    is_fence,
+    memory_orders,
+    orders_accesses,
+)
+from memlab.device.emulator.checks.observations import Lanes
+from memlab.device.emulator.codegen.stretches import is_partial
+from memlab.device.emulator.isa import macros
+from memlab.device.emulator.program.program import (
+    DecodedInstruction,
+    Program,
+    bytes_moved,
+    registers_read,
+    registers_written,
+)
+from memlab.device.emulator.ptx.parser import Address, Symbol
+
+TRACKED_SPACES = ("global", "shared", "local")
+"""State spaces whose contents the tools follow."""
+
+ACCESS_KINDS = {"load": "load", "store": "store", "atomic": "atomic", "reduce": "atomic"}
+"""The kind of an access, by the kind of its row."""
+
+
+@dataclass(frozen=True)
+class ProgramAnalysis:
+    """What the tools read of a program, whatever it is launched with.
+
+    Attributes:
+        steps: Its instructions.
+        lines: Their source lines, shape (instructions,).
+        unit_bytes: By state space, bytes of the smallest unit that is tracked.
+        memory_orders: The memory order of each instruction.
+        has_fences: Whether fences and accesses may order those of other threads.
+        has_warp_barriers: Whether threads of a warp may wait for each other alone.
+        has_partial_barriers: Whether some threads of a block may.
+        has_shuffles: Whether lanes read the registers of others.
+        uses_of_shuffles: The instructions that a shuffle's undefined value may reach.
+        async_copies: The instructions that are the store of an asynchronous copy.
+        stores: Whether each instruction is a store, shape (instructions,).
+        returning_atomics: Whether each is an atomic operation whose result is read.
+        global_stores: The instructions that write to global memory, or may do so.
+    """
+
+    steps: Sequence[DecodedInstruction]
+    lines: Lanes
+    unit_bytes: Mapping[str, int]
+    memory_orders: Sequence[MemoryOrder]
+    has_fences: bool
+    has_warp_barriers: bool
+    has_partial_barriers: bool
+    has_shuffles: bool
+    uses_of_shuffles: Collection[int]
+    async_copies: Collection[int]
+    stores: Lanes
+    returning_atomics: Lanes
+    global_stores: Sequence[int]
+
+
+@lru_cache(maxsize=32)
+def analyze(program: Program) -> ProgramAnalysis:
+    """Analyze a program; the result is kept for its next launch."""
+    steps, orders = program.steps, memory_orders(program.steps)
+    read = {name for step in steps for name in registers_read(step)}
+    uses = frozenset(_find_uses_of_shuffles(steps))
+    return ProgramAnalysis(
+        steps=steps,
+        lines=np.array([step.instruction.source_line for step in steps]),
+        unit_bytes={space: _narrowest_access_bytes(steps, space) for space in TRACKED_SPACES},
+        memory_orders=orders,
+        has_fences=any(map(is_fence, steps)) or any(o.release_scope is not None for o in orders),
+        has_warp_barriers=any(map(is_warp_barrier, steps)),
+        has_partial_barriers=any(map(is_partial, steps)),
+        has_shuffles=any(map(is_shuffle, steps)),
+        uses_of_shuffles=uses,
+        async_copies=frozenset(
+            index
+            for index, step in enumerate(steps)
+            if macros.is_async_copy_store(step.instruction)
+        ),
+        stores=np.array([step.row.kind == "store" for step in steps]),
+        returning_atomics=np.array(
+            [
+                step.row.kind == "atomic" and not read.isdisjoint(registers_written(step))
+                for step in steps
+            ]
+        ),
+        global_stores=[
+            index
+            for index, step in enumerate(steps)
+            if ACCESS_KINDS.get(step.row.kind, "load") != "load"
+            and step.row.space in ("global", "generic")
+        ],
+    )
+
+
+@lru_cache(maxsize=32)
+def find_watched_instructions(program: Program, tools: frozenset[str]) -> frozenset[int]:
+    """The instructions that the tools are told of one by one; all others run as machine code.
+
+    The position behind the last instruction is the program's end.
+    """
+    watched = {
+        index for index, step in enumerate(program.steps) if _is_watched(program, step, tools)
+    }
+    if "synccheck" in tools:
+        watched.update(analyze(program).uses_of_shuffles, _find_ends(program.steps))
+    return frozenset(watched)
+
+
+def is_warp_barrier(step: DecodedInstruction) -> bool:
+    """Whether an instruction is `__syncwarp`."""
+    return step.row.opcode == "bar.warp.sync"
+
+
+def is_warp_collective(step: DecodedInstruction) -> bool:
+    """Whether lanes of a warp compute together: in shuffles, votes and matrix products."""
+    return step.row.kind == "warp" and ".sync" in step.row.opcode
+
+
+def is_shuffle(step: DecodedInstruction) -> bool:
+    """Whether an instruction is a shuffle (`__shfl_sync` and its variants)."""
+    return step.row.opcode.startswith("shfl.sync.")
+
+
+def _is_watched(program: Program, step: DecodedInstruction, tools: Collection[str]) -> bool:
+    match step.row.kind:
+        case "load" | "store" | "atomic" | "reduce":
+            is_tracked = step.row.space in (*TRACKED_SPACES, "generic")
+            return is_tracked or not _is_inside_a_variable(program, step)
+        case "nothing":
+            return is_warp_barrier(step) or ("racecheck" in tools and orders_accesses(step))
+        case "warp":
+            return "synccheck" in tools and is_warp_collective(step)
+        case kind:
+            return kind == "arrive"
+
+
+def _is_inside_a_variable(program: Program, step: DecodedInstruction) -> bool:
+    """Whether an access to constant memory or to arguments names a place that is in bounds."""
+    address = next(o for o in step.instruction.operands if isinstance(o, Address))
+    if not isinstance(address.base, Symbol):
+        return False
+    name, start = address.base.name, address.base.offset + address.offset
+    spaces = (program.const, program.parameters, program.arguments)
+    place = next((offsets[name] for offsets in spaces if name in offsets), 0) + start
+    sizes = {variable.name: variable.size for variable in program.parameter_variables}
+    size = bytes_moved(step.row)
+    ends_inside = start + size <= sizes.get(name, program.sizes.get(name, 0))
+    return start >= 0 and ends_inside and place % size == 0
+
+
+def _find_ends(steps: Sequence[DecodedInstruction]) -> Iterator[int]:
+    """Where lanes exit, and the branches that lead straight there."""
+    exits = {index for index, step in enumerate(steps) if step.row.kind == "exit"}
+    may_pass = any(steps[index].instruction.guard is not None for index in exits)
+    exits.add(len(steps))
+    yield from exits
+    for index, step in enumerate(steps):
+        if step.row.kind == "branch" and (may_pass or step.target in exits):
+            yield index
+
+
+def _find_uses_of_shuffles(steps: Sequence[DecodedInstruction]) -> Iterator[int]:
+    """The instructions that read or overwrite a register that a shuffle's result may reach."""
+    if not any(map(is_shuffle, steps)):
+        return
+    reached, grows = set[str](), True
+    while grows:
+        before = len(reached)
+        for step in steps:
+            hands_on = step.row.kind == "lanes" and not reached.isdisjoint(registers_read(step))
+            if hands_on or is_shuffle(step):
+                reached.update(registers_written(step))
+        grows = len(reached) > before
+    for index, step in enumerate(steps):
+        if not reached.isdisjoint((*registers_read(step), *registers_written(step))):
+            yield index
+
+
+def _narrowest_access_bytes(steps: Sequence[DecodedInstruction], space: str) -> int:
+    """Bytes of the narrowest access of a program to a state space; at most 16."""
+    widths = [
+        bytes_moved(step.row) // step.row.vector
+        for step in steps
+        if step.row.kind in ACCESS_KINDS and step.row.space in (space, "generic")
+    ]
+    return min(widths, default=16)
