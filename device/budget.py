@@ -102,8 +102,8 @@ class Budget:
             return self.memory_bytes
         return max(available_memory_bytes() - RESERVED_BYTES, 0)
 
-    def check(self, needed: int, purpose: str) -> None:
-        """Refuse work that needs more memory than is allowed.
+    def check(self, needed: int, purpose: str) -> int:
+        """Refuse work that needs more memory than is allowed; the bytes allowed are returned.
 
         Args:
             needed: Bytes.
@@ -114,7 +114,7 @@ class Budget:
         """
         allowed = self.allowed_bytes()
         if needed <= allowed:
-            return
+            return allowed
         if self.memory_bytes is None:
             limit, advice = "are free", "use smaller sizes, or a GPU with --device 0"
         else:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING
 
 from memlab.device.debug_info import dwarf
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from memlab.device.debug_info.dwarf import Die
 
@@ -61,7 +62,8 @@ class MemberLayout:
     layout: VariableLayout
 
 
-def read_layouts(cubin: bytes) -> dict[str, tuple[VariableLayout, ...]]:
+@lru_cache(maxsize=32)
+def read_layouts(cubin: bytes) -> Mapping[str, tuple[VariableLayout, ...]]:
     """Read the layouts of variables; a variable that is not an array has one element.
 
     Args:

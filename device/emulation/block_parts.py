@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from functools import cache
+from functools import cache, lru_cache
 from queue import SimpleQueue
 from typing import TypeAlias
 
@@ -55,6 +55,7 @@ def threads() -> int:
     return int(chosen)
 
 
+@lru_cache(maxsize=32)
 def can_run_in_parts(program: Program) -> bool:
     """Whether the blocks of a program may run one after the other, if they share no data."""
     rare = any(step.row.kind == "print" or reads_clock(step) for step in program.steps)

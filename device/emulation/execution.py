@@ -405,5 +405,5 @@ def _chunk_bytes(launch: Launch, program: Program, budget: Budget) -> int:
     needed = arrays + arrays // unit + copies  # a byte per unit marks it as written
     least = NEIGHBORHOOD_BLOCKS * _block_bytes(launch, program)
     purpose = f"{needed} for its arrays, {least} for the threads of {NEIGHBORHOOD_BLOCKS} blocks"
-    budget.check(needed + least, purpose)
-    return max(min(CHUNK_BYTES, budget.allowed_bytes() - needed), 1)
+    allowed = budget.check(needed + least, purpose)
+    return max(min(CHUNK_BYTES, allowed - needed), 1)

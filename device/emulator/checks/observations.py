@@ -99,12 +99,10 @@ class Observations:
         others = np.full(len(threads), -1) if other_steps is None else self._lines[other_steps]
         lines = self._lines[steps]
         keys = _combined(lines, arrays, others)
-        for key in np.unique(keys).tolist():
-            chosen = np.flatnonzero(keys == key)
-            line, array_index, other_line = (
-                int(parts[chosen[0]]) for parts in (lines, arrays, others)
-            )
-            first = int(chosen[np.argmin(threads[chosen])])
+        order = np.lexsort((threads, keys))  # the first thread of each kind comes first
+        _, heads, counts = np.unique(keys[order], return_index=True, return_counts=True)
+        for first, count in zip(order[heads].tolist(), counts.tolist(), strict=True):
+            line, array_index, other_line = (int(part[first]) for part in (lines, arrays, others))
             other = None
             if other_steps is not None and other_threads is not None:
                 other = Site(int(other_steps[first]), int(other_threads[first]))
@@ -116,7 +114,7 @@ class Observations:
                 int(addresses[first]),
                 Site(int(steps[first]), int(threads[first])),
                 other,
-                len(chosen) * times,
+                count * times,
             )
             self._keep((tool, kind, line, space, array_index, other_line), observation)
 
