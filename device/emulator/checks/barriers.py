@@ -9,13 +9,15 @@ they are.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from memlab.device.emulator.checks.happens_before import HappensBefore
 from memlab.device.emulator.checks.observations import Lanes, Observations
-from memlab.device.emulator.checks.program_analysis import is_warp_barrier, is_warp_collective
+from memlab.device.emulator.checks.program_analysis import (
+    ProgramAnalysis,
+    is_warp_barrier,
+    is_warp_collective,
+)
 from memlab.device.emulator.checks.release_acquire import ReleaseAcquireOrder
 from memlab.device.emulator.codegen.check_layout import THREAD_BITS
 from memlab.device.emulator.codegen.stretches import has_member_mask, is_partial
@@ -64,7 +66,7 @@ class BarrierCheck:
     def __init__(
         self,
         observations: Observations,
-        steps: Sequence[DecodedInstruction],
+        program: ProgramAnalysis,
         threads: Threads,
         numbers: Lanes,
         operands: Operands,
@@ -72,30 +74,18 @@ class BarrierCheck:
         release_acquire: ReleaseAcquireOrder,
     ) -> None:
         """Check a chunk; `numbers` are its lanes' threads."""
-        self._observations, self._steps, self._numbers = observations, steps, numbers
+        self._observations, self._numbers = observations, numbers
+        self._steps, self._targets = program.steps, program.targets
         self._threads, self._order, self._release_acquire = threads, order, release_acquire
-        self._targets = np.array([step.target for step in steps] + [-1])
-        self._is_whole_block_barrier = np.array(
-            [step.row.kind == "barrier" and not is_partial(step) for step in steps]
-        )
         self._block = np.arange(threads.lanes) // threads.grid.padded_threads
         self.places = np.full(threads.lanes, -1, np.int64)  # the step where a lane waits or ended
         self._last_branch = np.full(threads.lanes, -1, np.int64)  # the step of the last branch
         self._diverted_to = np.full(threads.lanes, -1, np.int64)  # the reported wrong collective
         self.faulty = np.zeros(threads.lanes, np.bool_)
         self._left_alone = np.zeros(threads.lanes, np.bool_)  # left a barrier without the others
-        self._sources = {
-            index: [operands.source(operand, "u32") for operand in step.instruction.operands]
-            for index, step in enumerate(steps)
-            if step.row.kind == "barrier" or is_warp_barrier(step)
-        }
+        self._operands = operands
         self._reconvergences: dict[tuple[int, int], bool] = {}
         self._masked_steps_from: dict[int, dict[int, Operand]] = {}
-        self._masks = {
-            index: operands.source(step.instruction.operands[-1], "u32")
-            for index, step in enumerate(steps)
-            if has_member_mask(step)
-        }
 
     def record_branch(self, step: int, lanes: Lanes) -> None:
         """Note that lanes, as a mask, take a branch."""
@@ -130,8 +120,8 @@ class BarrierCheck:
         """
         self.faulty[:] = False
         masks = np.full(len(lanes), 0xFFFF_FFFF, np.uint32)
-        if step in self._masks:
-            masks[:] = self._masks[step]()
+        if has_member_mask(self._steps[step]):
+            masks[:] = self._value(step, -1)
         for mask in np.unique(masks[lanes]):
             executing = lanes & (masks == mask)
             bits = lanes_to_words(executing)
@@ -257,7 +247,8 @@ class BarrierCheck:
         place = self.places.reshape(-1, size)
         first = place[:, :1]  # the first lane of a block is always a thread
         whole = ((at_barrier == alive) & ((place == first) | ~alive)).all(axis=1)
-        whole &= self._is_whole_block_barrier[first[:, 0]]
+        steps = [self._steps[index] for index in first[:, 0].tolist()]
+        whole &= [step.row.kind == "barrier" and not is_partial(step) for step in steps]
         self._synchronize_blocks(np.flatnonzero(whole))
         return np.repeat(whole, size) & waiting
 
@@ -330,13 +321,14 @@ class BarrierCheck:
         for step in np.unique(self.places[waiting]).tolist():
             if self._steps[step].row.kind == "barrier":
                 at = waiting & (self.places == step)
-                operands = len(self._sources[step])
+                operands = len(self._steps[step].instruction.operands)
                 numbers[at] = self._value(step, 0)[at] if operands else 0
                 counts[at] = self._value(step, 1)[at] if operands > 1 else 0
         return numbers, counts
 
     def _value(self, step: int, operand: int) -> Lanes:
-        return np.broadcast_to(self._sources[step][operand](), len(self.places))
+        value = self._operands.source(self._steps[step].instruction.operands[operand], "u32")
+        return np.broadcast_to(value(), len(self.places))
 
     # --- Order after a barrier -----------------------------------------------------------------
 

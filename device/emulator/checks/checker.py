@@ -146,7 +146,7 @@ class Checker(ExecutionPolicy):
             release_acquire = self._races.release_acquire
         self._barriers = BarrierCheck(
             self._observations,
-            self._program.steps,
+            self._program,
             threads,
             self._numbers,
             chunk.operands,

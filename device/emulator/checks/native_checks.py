@@ -101,11 +101,11 @@ class NativeChecks:
         self._records, self._checked = records.copy(), np.ones(len(records), np.bool_)
         self._state = np.zeros((), CHECK_STATE)
         self._records["state"] = self._state.ctypes.data
-        self._spaces = np.zeros(len(SPACES) - 1, CHECKED_SPACE)
+        self._space = {name: np.zeros((), CHECKED_SPACE) for name in SPACES[:-1]}
         for name, unit_bytes in self._program.unit_bytes.items():
-            self._space(name)["unit_shift"] = unit_bytes.bit_length() - 1
-        self._space("global")["origin"] = GlobalMemory.origin
-        self._space("global")["is_shared_by_blocks"] = 1
+            self._space[name]["unit_shift"] = unit_bytes.bit_length() - 1
+        self._space["global"]["origin"] = GlobalMemory.origin
+        self._space["global"]["is_shared_by_blocks"] = 1
         self._arrays: dict[tuple[str, PointerOrigin | None, bool], Lanes] = {}
         self._alive = np.zeros(0, np.bool_)
         self._footprints = np.zeros(_FOOTPRINTS, FOOTPRINT)
@@ -143,21 +143,21 @@ class NativeChecks:
         state["group_clocks"] = order.group_clocks.ctypes.data
         state["pair_clocks"] = order.pair_clocks.ctypes.data
         for name, array in scratch.items():
-            self._space(name)["scratch"] = array.ctypes.data
+            self._space[name]["scratch"] = array.ctypes.data
             for distance in ("block_bytes", "lane_bytes"):
                 segment = chunk.context.record["segments"][SPACES.index(name)]
-                self._space(name)[distance] = segment[distance]
+                self._space[name][distance] = segment[distance]
         if tools.initialisation is not None:
             for name in self._program.unit_bytes:
-                self._space(name)["unwritten"] = tools.initialisation.unwritten(name).ctypes.data
+                self._space[name]["unwritten"] = tools.initialisation.unwritten(name).ctypes.data
         if tools.races is not None:
             state["store_times"] = tools.races.store_times.ctypes.data
             for name in ("global", "shared"):
-                shadow, space = tools.races.shadow(name), self._space(name)
+                shadow, space = tools.races.shadow(name), self._space[name]
                 space["written"] = shadow.written.ctypes.data
                 space["updates"] = 0
                 _point(space["reads"], shadow.read.recorded_accesses)
-            shared = self._space("shared")
+            shared = self._space["shared"]
             shared["last_read"] = shared["last_update"] = 0
             shared["last_write"] = PENDING_COPY_BIT if self._program.async_copies else 0
         self.refresh()
@@ -182,13 +182,13 @@ class NativeChecks:
         for name in ("global", "shared"):
             updates = races.shadow(name).atomic_updates
             if updates is not None:
-                _point(self._space(name)["updates"], updates.recorded_accesses)
+                _point(self._space[name]["updates"], updates.recorded_accesses)
 
     def noted(self, space: str, kind: str) -> None:
         """Take over that the tools noted an access of a kind."""
         # A strong store is kept among the updates.
         for latest in ("last_read",) if kind == "load" else ("last_write", "last_update"):
-            last = self._space(space)
+            last = self._space[space]
             last[latest] = max(int(last[latest]), self._order.time)
 
     def _make_room_for_footprints(self, lanes: int) -> None:
@@ -211,13 +211,10 @@ class NativeChecks:
         moved = int(self._records["size"][access.record])
         return moved // self._program.unit_bytes.get(space, moved)
 
-    def _space(self, name: str) -> NDArray[np.void]:
-        number = SPACES.index(name)
-        return self._spaces[number : number + 1].reshape(())
-
     def _describe_accesses(self, chunk: ChunkState) -> None:
         """Complete the records by what a launch decides."""
         tools, records, may_write = self._tools, self._records, self._arrays_written()
+        spaces = {name: space.ctypes.data for name, space in self._space.items()}
         for access in self._accesses:
             number, row, record = access.record, access.step.row, records[access.record]
             if not isinstance(access.address.base, Register):
@@ -228,7 +225,7 @@ class NativeChecks:
                 segment = chunk.segments[row.space]
                 arrays = tools.bounds.permitted_arrays(access.index, segment, is_load)
                 self._arrays[row.space, origin, is_load] = arrays
-            record["space"] = self._space(row.space).ctypes.data
+            record["space"] = spaces[row.space]
             record["arrays"], record["array_count"] = arrays.ctypes.data, len(arrays)
             known = None
             if row.space == "global" and origin is not None and origin[0] == "global":

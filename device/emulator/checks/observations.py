@@ -90,6 +90,8 @@ class Observations:
             array: The array that the addresses belong to; None for the last one before an address.
             times: The count of each mistake.
         """
+        if not len(threads):
+            return
         starts = self._starts.get(space)
         if array is not None or starts is None:
             arrays = np.full(len(threads), -1 if array is None else array)
@@ -98,11 +100,13 @@ class Observations:
         steps = np.broadcast_to(steps, len(threads))
         others = np.full(len(threads), -1) if other_steps is None else self._lines[other_steps]
         lines = self._lines[steps]
-        keys = _combined(lines, arrays, others)
-        order = np.lexsort((threads, keys))  # the first thread of each kind comes first
-        _, heads, counts = np.unique(keys[order], return_index=True, return_counts=True)
+        keys = np.stack([lines, arrays, others])
+        order = np.lexsort((threads, *keys[::-1]))  # the first thread of each kind comes first
+        differs = (np.diff(keys[:, order], axis=1) != 0).any(axis=0)
+        heads = np.flatnonzero(np.concatenate([[True], differs]))
+        counts = np.diff(heads, append=len(order))
         for first, count in zip(order[heads].tolist(), counts.tolist(), strict=True):
-            line, array_index, other_line = (int(part[first]) for part in (lines, arrays, others))
+            line, array_index, other_line = keys[:, first].tolist()
             other = None
             if other_steps is not None and other_threads is not None:
                 other = Site(int(other_steps[first]), int(other_threads[first]))
@@ -128,11 +132,3 @@ class Observations:
     def all(self) -> list[Observation]:
         """All mistakes, in the order of their first observation."""
         return list(self._observed.values())
-
-
-def _combined(*keys: Lanes) -> Lanes:
-    """Keys, each -1 or more, as one number that sorts as they do, the first one foremost."""
-    combined = np.zeros(len(keys[0]), np.int64)
-    for key in keys:
-        combined = combined * (int(key.max(initial=0)) + 2) + key + 1
-    return combined

@@ -40,6 +40,7 @@ class ProgramAnalysis:
     Attributes:
         steps: Its instructions.
         lines: Their source lines, shape (instructions,).
+        targets: The targets of branches, and a -1 behind them, shape (instructions + 1,).
         unit_bytes: By state space, bytes of the smallest unit that is tracked.
         memory_orders: The memory order of each instruction.
         has_fences: Whether fences and accesses may order those of other threads.
@@ -55,6 +56,7 @@ class ProgramAnalysis:
 
     steps: Sequence[DecodedInstruction]
     lines: Lanes
+    targets: Lanes
     unit_bytes: Mapping[str, int]
     memory_orders: Sequence[MemoryOrder]
     has_fences: bool
@@ -77,6 +79,7 @@ def analyze(program: Program) -> ProgramAnalysis:
     return ProgramAnalysis(
         steps=steps,
         lines=np.array([step.instruction.source_line for step in steps]),
+        targets=np.array([*(step.target for step in steps), -1]),
         unit_bytes={space: _narrowest_access_bytes(steps, space) for space in TRACKED_SPACES},
         memory_orders=orders,
         has_fences=any(map(is_fence, steps)) or any(o.release_scope is not None for o in orders),
