@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -40,12 +40,13 @@ def describe_target() -> str:
     return f"LLVM {version} {binding.get_host_cpu_name()} {features}"
 
 
-def compile_module(module: ir.Module, optimization: int = 2) -> bytes:
+def compile_module(module: ir.Module, optimization: int = 2, passes: Sequence[str] = ()) -> bytes:
     """Optimize a module and compile it to object code.
 
     Args:
         module: The module.
         optimization: LLVM's level, 0 to 3, of the passes and of code generation.
+        passes: The only passes to run, by llvmlite's names; without any, those of the level.
     """
     machine = target_machine(optimization)
     module.triple = machine.triple
@@ -54,7 +55,12 @@ def compile_module(module: ir.Module, optimization: int = 2) -> bytes:
     options = binding.create_pipeline_tuning_options(speed_level=optimization)
     options.loop_vectorization = options.slp_vectorization = options.loop_unrolling = False
     builder = binding.create_pass_builder(machine, options)
-    builder.getModulePassManager().run(parsed, builder)
+    manager = builder.getModulePassManager()
+    if passes:
+        manager = binding.create_new_module_pass_manager()
+        for name in passes:
+            getattr(manager, f"add_{name}_pass")()
+    manager.run(parsed, builder)
     return bytes(machine.emit_object(parsed))
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Collection, Mapping, Sequence
+import gc
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -39,6 +41,9 @@ from memlab.device.emulator.ptx.parser import TYPE_BYTES, Address
 _CLOCK_STEP = 64  # cycles by which a clock advances at each read, so that timed waits end
 _LARGE_PROGRAM_INSTRUCTIONS = 1000
 """Beyond this, code is optimized less, so that compiling takes seconds at most."""
+_PASSES = ("sroa", "simplify_cfg", "new_gvn", "instruction_combine", "simplify_cfg")
+"""The passes that programs need; LLVM's whole pipeline makes no faster code of them, in three times
+the time."""
 _WATCHED_PROGRAM_SHARE = 0.1
 """Where more than this share of the instructions is watched, code is not optimized: Python takes
 most of the time, and compiling takes a quarter (measured)."""
@@ -205,10 +210,26 @@ def _compile(
     numbers = {int(index): number for number, index in enumerate(sites["index"])}
     variables = {variable.name: number for number, variable in enumerate(program.globals)}
     code = ProgramCode(program, layout, numbers, variables)
-    for stretch in stretches:
-        if stretch.stop > stretch.start:
-            write_stretch(module, f"stretch{stretch.start}", code, stretch, source)
-    return compile_module(module, optimization)
+    with _collection_off():
+        for stretch in stretches:
+            if stretch.stop > stretch.start:
+                write_stretch(module, f"stretch{stretch.start}", code, stretch, source)
+        return compile_module(module, optimization, _PASSES if optimization else ())
+
+
+@contextmanager
+def _collection_off() -> Iterator[None]:
+    """No garbage collection: nothing of the many objects of a module can be freed before its end.
+
+    It would take an eighth of the time.
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def _optimization(program: Program, watched: Collection[int]) -> int:

@@ -24,6 +24,7 @@ from memlab.device.emulator.codegen.layout import (
     load_field,
 )
 from memlab.device.emulator.codegen.stretches import Stretch
+from memlab.device.emulator.isa.rows import Row
 from memlab.device.emulator.isa.special_registers import CLOCK_REGISTERS
 from memlab.device.emulator.isa.values import (
     PRED,
@@ -33,6 +34,7 @@ from memlab.device.emulator.isa.values import (
     Value,
     broadcast,
     element_type,
+    internal_function,
     intrinsic,
     shaped,
     shared_stack_array,
@@ -106,6 +108,21 @@ def write_stretch(
     writer.finish(stretch.live)
 
 
+@dataclass(frozen=True)
+class _Guard:
+    """The lanes that execute an instruction with a guard.
+
+    Attributes:
+        holds: Where the guard holds; a lane that does not execute the stretch may hold anything.
+        word: The bits of the lanes that execute the instruction, as `i32`.
+        lanes_off: How many lanes execute the stretch but not the instruction, as `i64`.
+    """
+
+    holds: Value
+    word: ir.Value
+    lanes_off: ir.Value
+
+
 class _StretchWriter:
     """A stretch under construction."""
 
@@ -120,6 +137,8 @@ class _StretchWriter:
         b = self._b
         self._active = Value(b, b.bitcast(self._mask, ir.VectorType(I1, WARP_SIZE)), PRED)
         self._registers: dict[str, ir.Value] = {}
+        self._fields: dict[str, ir.Value] = {}
+        self._guards: dict[tuple[str, bool], _Guard] = {}  # until their register is written
         self._written: set[str] = set()
         self._resolved: dict[tuple[str, str], ir.Value] = {}
         self._faulty: ir.Block | None = None
@@ -161,12 +180,15 @@ class _StretchWriter:
             ir.IRBuilder(self._faulty).ret(I32(1))
         ir.IRBuilder(self._entry).branch(self._function.basic_blocks[1])
 
-    def _compute(self, step: DecodedInstruction, guard: Value | None) -> None:
+    def _compute(self, step: DecodedInstruction, guard: _Guard | None) -> None:
         """An instruction that computes registers from registers."""
         row, (to, *inputs) = step.row, step.instruction.operands
         sources = [self._source(o, t) for o, t in zip(inputs, row.of, strict=True)]
         if row.kind == "warp":
-            sources.insert(0, self._active if guard is None else guard)
+            active = self._active
+            if guard is not None:
+                active = Value(self._b, self._b.bitcast(guard.word, active.ir.type), PRED)
+            sources.insert(0, active)
         function = row.function
         assert function is not None
         if not sources:
@@ -180,7 +202,7 @@ class _StretchWriter:
         for operand, ptx_type, result in zip(_items(to), row.to, results, strict=False):
             self._set(operand, result, ptx_type, guard)
 
-    def _unpack(self, to: Vector, whole: Value, opcode: str, guard: Value | None) -> None:
+    def _unpack(self, to: Vector, whole: Value, opcode: str, guard: _Guard | None) -> None:
         """Split a result over several registers, lowest bits first."""
         width, count = whole.type.bits, len(to.items)
         if width % (8 * count):
@@ -192,7 +214,7 @@ class _StretchWriter:
 
     # --- Memory --------------------------------------------------------------------------------
 
-    def _access(self, index: int, step: DecodedInstruction, guard: Value | None) -> None:
+    def _access(self, index: int, step: DecodedInstruction, guard: _Guard | None) -> None:
         """A load, a store or an atomic operation."""
         b, row, operands = self._b, step.row, step.instruction.operands
         at = 1 if row.kind in ("load", "atomic") else 0
@@ -210,28 +232,26 @@ class _StretchWriter:
         values = self._buffer("values")
         for number, elements in enumerate(sources):
             for element, value in enumerate(elements):
-                place = self._buffer_element(
-                    self._buffer(f"values{number}"), element, value.type.bits // 8
-                )
+                buffer = self._buffer(f"values{number}")
+                place = _element(b, buffer, element, value.type.bits // 8)
                 b.store(value.ir, place, align=_ALIGNMENT_BYTES if value.type.bits > 8 else 32)
         if sources:
             values = self._buffer("values0")
         vectors = self._addresses(address, row.space, row.opcode)
         site = element_pointer(
             b,
-            load_field(b, self._context, CONTEXT, "sites"),
+            self._field("sites"),
             I64(self._code.sites[index]),
             SITE.itemsize,
         )
         if guard is None:
             self._call(step, address, vectors, site, self._mask, values, sources, moved)
         else:
-            mask = b.bitcast(guard.ir, I32)
-            with b.if_then(b.icmp_unsigned("!=", mask, I32(0))):
-                self._call(step, address, vectors, site, mask, values, sources, moved)
+            with b.if_then(b.icmp_unsigned("!=", guard.word, I32(0))):
+                self._call(step, address, vectors, site, guard.word, values, sources, moved)
         buffer = values if row.kind == "load" else self._buffer("old")
         for number, result in enumerate(results):
-            place = self._buffer_element(buffer, number, moved.bits // 8)
+            place = _element(b, buffer, number, moved.bits // 8)
             loaded = b.load(
                 place, typ=shaped(moved, WARP_SIZE), align=min(32 * moved.bits // 8, 64)
             )
@@ -256,26 +276,10 @@ class _StretchWriter:
             return
         pointers = self._buffer("pointers")
         self._call_runtime("prepare_atomic", resolved, site, mask, pointers)
-        function, width = row.function, moved.bits // 8
-        assert function is not None
-        for element in range(row.vector):
-            with _bit_loop(b, mask) as lane:
-                start = b.load(element_pointer(b, pointers, lane, 8), typ=POINTER)
-                place = b.gep(start, [I64(element * width)], source_etype=BYTE)
-                old = b.load(place, typ=moved.ir, align=width)
-                inputs = []
-                for number, elements in enumerate(sources):
-                    kind = elements[element].type
-                    stored = self._buffer_element(
-                        self._buffer(f"values{number}"), element, kind.bits // 8
-                    )
-                    item = element_pointer(b, stored, lane, kind.bits // 8)
-                    inputs.append(Value(b, b.load(item, typ=kind.ir, align=kind.bits // 8), kind))
-                new = function(Value(b, old, moved), *inputs)
-                b.store(new.ir, place, align=width)
-                if row.kind == "atomic":
-                    result = self._buffer_element(self._buffer("old"), element, width)
-                    b.store(old, element_pointer(b, result, lane, width), align=width)
+        old = self._buffer("old")
+        stored = [self._buffer(f"values{number}") for number in range(len(sources))]
+        kinds = [elements[0].type for elements in sources]
+        b.call(_atomic_function(b, row, moved, kinds), [mask, pointers, old, *stored])
 
     def _addresses(self, address: Address, space: str, opcode: str) -> ir.Value:
         """The addresses of an access without its offset, as `<32 x i64>`."""
@@ -365,7 +369,7 @@ class _StretchWriter:
             return Value(b, value, PRED)
         return Value(b, value, ElementType("u", bits)).to(element.unsigned).bits(element)
 
-    def _set(self, operand: Operand, value: Value, ptx_type: str, guard: Value | None) -> None:
+    def _set(self, operand: Operand, value: Value, ptx_type: str, guard: _Guard | None) -> None:
         """Write a result; a wider register gets it extended by its sign."""
         if not isinstance(operand, Register):
             raise PtxError(f"operand {operand} cannot be written")
@@ -382,9 +386,11 @@ class _StretchWriter:
             whole = value.bits(element.unsigned) if element.kind == "f" else value
             raw = whole.to(ElementType(whole.type.kind, bits)).bits(ElementType("u", bits))
         if guard is not None:
-            raw = where(guard, raw, Value(self._b, self._register(name), raw.type))
+            raw = where(guard.holds, raw, Value(self._b, self._register(name), raw.type))
         self._registers[name] = raw.ir
         self._written.add(name)
+        for negated in (False, True):
+            self._guards.pop((name, negated), None)
         for key in [key for key in self._resolved if key[0] == name]:
             del self._resolved[key]
 
@@ -412,23 +418,35 @@ class _StretchWriter:
         """Where a register lies in the frame."""
         return self._b.gep(self._frame, [I64(self._code.layout.offsets[name])], source_etype=BYTE)
 
-    def _guard(self, step: DecodedInstruction) -> Value | None:
+    def _guard(self, step: DecodedInstruction) -> _Guard | None:
         """The lanes that execute an instruction; None for all of the group."""
-        name = step.instruction.guard
+        name, negated = step.instruction.guard, step.instruction.guard_negated
         if name is None:
             return None
-        holds = self._read(name, PRED)
-        return self._active & (~holds if step.instruction.guard_negated else holds)
+        known = self._guards.get((name, negated))
+        if known is None:
+            b, holds = self._b, self._read(name, PRED)
+            word = b.and_(self._mask, b.bitcast(holds.ir, I32))
+            other = b.xor(self._mask, word)
+            if negated:
+                holds, word, other = ~holds, other, word
+            count = b.call(intrinsic(b, "llvm.ctpop", I32, [I32]), [other])
+            known = _Guard(holds, word, b.zext(count, I64))
+            self._guards[name, negated] = known
+        return known
 
-    def _count_switched_off(self, index: int, guard: Value) -> None:
+    def _count_switched_off(self, index: int, guard: _Guard) -> None:
         """Count the lanes whose guard does not hold."""
         b = self._b
-        off = b.and_(self._mask, b.not_(b.bitcast(guard.ir, I32)))
-        count = b.zext(b.call(intrinsic(b, "llvm.ctpop", I32, [I32]), [off]), I64)
-        place = element_pointer(
-            b, load_field(b, self._context, CONTEXT, "lanes_off"), I64(index), 8
-        )
-        b.store(b.add(b.load(place, typ=I64), count), place)
+        place = element_pointer(b, self._field("lanes_off"), I64(index), 8)
+        b.store(b.add(b.load(place, typ=I64), guard.lanes_off), place)
+
+    def _field(self, name: str) -> ir.Value:
+        """A field of the context that stays as it is, read once."""
+        if name not in self._fields:
+            entry = ir.IRBuilder(self._entry)
+            self._fields[name] = load_field(entry, self._context, CONTEXT, name)
+        return self._fields[name]
 
     def _symbol(self, symbol: Symbol) -> ir.Value:
         """The address of a variable in its state space, as `i64`."""
@@ -441,8 +459,7 @@ class _StretchWriter:
         if number is None:
             raise PtxError(f"unknown symbol {symbol.name}")
         b = self._b
-        table = load_field(b, self._context, CONTEXT, "variables")
-        start = b.load(element_pointer(b, table, I64(number), 8), typ=I64)
+        start = b.load(element_pointer(b, self._field("variables"), I64(number), 8), typ=I64)
         return b.add(start, I64(symbol.offset))
 
     # --- Memory of the function ----------------------------------------------------------------
@@ -451,9 +468,48 @@ class _StretchWriter:
         """A buffer for what the lanes of one access move, by its name."""
         return shared_stack_array(self._b, name, BYTE, _WIDEST_ACCESS_BYTES * WARP_SIZE)
 
-    def _buffer_element(self, buffer: ir.Value, number: int, width: int) -> ir.Value:
-        """Where the lanes of an element of a vector lie in a buffer."""
-        return self._b.gep(buffer, [I64(number * WARP_SIZE * width)], source_etype=BYTE)
+
+def _element(b: ir.IRBuilder, buffer: ir.Value, number: int, width: int) -> ir.Value:
+    """Where the lanes of an element of a vector lie in a buffer."""
+    return b.gep(buffer, [I64(number * WARP_SIZE * width)], source_etype=BYTE)
+
+
+def _atomic_function(
+    b: ir.IRBuilder, row: Row, moved: ElementType, kinds: Sequence[ElementType]
+) -> ir.Function:
+    """`atomic.OPCODE(mask, pointers, old, sources...)`: an atomic operation, lane by lane.
+
+    Args:
+        b: A builder of the module.
+        row: The operation.
+        moved: The type of an element in memory.
+        kinds: The types of the sources.
+    """
+    function, width = row.function, moved.bits // 8
+    assert function is not None
+
+    def write(
+        b: ir.IRBuilder, mask: ir.Value, pointers: ir.Value, old: ir.Value, *sources: ir.Value
+    ) -> None:
+        for number in range(row.vector):
+            with _bit_loop(b, mask) as lane:
+                start = b.load(element_pointer(b, pointers, lane, 8), typ=POINTER)
+                place = b.gep(start, [I64(number * width)], source_etype=BYTE)
+                before = b.load(place, typ=moved.ir, align=width)
+                inputs = []
+                for source, kind in zip(sources, kinds, strict=True):
+                    size = kind.bits // 8
+                    item = element_pointer(b, _element(b, source, number, size), lane, size)
+                    inputs.append(Value(b, b.load(item, typ=kind.ir, align=size), kind))
+                new = function(Value(b, before, moved), *inputs)
+                b.store(new.ir, place, align=width)
+                if row.kind == "atomic":
+                    result = element_pointer(b, _element(b, old, number, width), lane, width)
+                    b.store(before, result, align=width)
+        b.ret_void()
+
+    arguments = [I32, *[POINTER] * (2 + len(kinds))]
+    return internal_function(b, f"atomic.{row.opcode}", ir.VoidType(), arguments, write)
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from memlab.device.emulator.isa.special_registers import CLOCK_REGISTERS
 from memlab.device.emulator.program.code_layout import successors
@@ -27,6 +28,8 @@ CONTROL_KINDS = ("branch", "exit", "barrier")
 INTERPRETED_KINDS = ("print", "trap", "block", "arrive")
 """Instructions that are rare, and need more than a warp's registers: Python executes them."""
 
+_MOST_INSTRUCTIONS = 256
+"""Of a stretch: the time to compile one grows faster than its length."""
 _MEMBER_MASK_OPCODES = ("shfl.sync", "vote.sync", "match", "redux.sync", "elect.sync")
 _SHARED_AMONG_WARPS = {
     "global": ("global",),
@@ -116,7 +119,11 @@ def find_stretches(
             if step.row.kind in ("atomic", "reduce") and spaces:
                 starts |= {index, index + 1}
                 phase.clear()
-    ordered = sorted(starts)
+    ordered = sorted(
+        start
+        for first, following in pairwise([*sorted(starts), end + 1])
+        for start in range(first, following, _MOST_INSTRUCTIONS)
+    )
     bounds = []
     for start, following in zip(ordered, [*ordered[1:], end], strict=True):
         interrupted = start < end and is_interruption(steps[start])

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal, TypeAlias
 
 from llvmlite import ir
@@ -297,6 +298,7 @@ class Value:
         return self._new(self.builder.call(function, arguments), element)
 
 
+@cache  # an LLVM type keeps its text
 def shaped(element: ElementType, lanes: int) -> ir.Type:
     """The LLVM type of a value of an element type."""
     return ir.VectorType(element.ir, lanes) if lanes else element.ir
@@ -320,7 +322,8 @@ class Splat(ir.FormattedConstant):  # type: ignore[misc]
     """
 
     def __init__(self, one: ir.Constant, lanes: int) -> None:
-        super().__init__(ir.VectorType(one.type, lanes), "")
+        # The constructor of llvmlite would make a constant for each lane.
+        self.type = ir.VectorType(one.type, lanes)
         self.constant = f"splat ({one.type} {one.get_reference()})"
         self.one = one
 
@@ -409,10 +412,15 @@ def shuffled(value: Value, lanes: Iterable[int], behind: Value | None = None) ->
         lanes: The number of the lane that each lane of the result holds.
         behind: A vector whose lanes count on from the first one's.
     """
-    numbers = [ir.Constant(ir.IntType(32), lane) for lane in lanes]
-    mask = ir.Constant(ir.VectorType(ir.IntType(32), len(numbers)), numbers)
     other = ir.Constant(value.ir.type, ir.Undefined) if behind is None else behind.ir
-    return Value(value.builder, value.builder.shuffle_vector(value.ir, other, mask), value.type)
+    chosen = value.builder.shuffle_vector(value.ir, other, _lane_numbers(tuple(lanes)))
+    return Value(value.builder, chosen, value.type)
+
+
+@cache  # LLVM's constants keep their text
+def _lane_numbers(lanes: tuple[int, ...]) -> ir.Constant:
+    int32 = ir.IntType(32)
+    return ir.Constant(ir.VectorType(int32, len(lanes)), [int32(lane) for lane in lanes])
 
 
 def internal_function(
