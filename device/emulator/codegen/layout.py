@@ -161,6 +161,7 @@ class Slot(Record):
     """A slot: a place in the program where groups of lanes may be."""
 
     code: Address  # 0 for none
+    number: int  # of the stretch among those of the code
     start: int  # first instruction
     stop: int  # behind the last one
     next: int  # the slot at `stop`

@@ -24,7 +24,7 @@ from memlab.device.emulator.codegen.memory_code import MEMORY
 from memlab.device.emulator.codegen.schedule_code import SCHEDULE
 from memlab.device.emulator.codegen.stretch_code import (
     ProgramCode,
-    write_stretch,
+    write_stretches,
 )
 from memlab.device.emulator.codegen.stretches import (
     INTERPRETED_KINDS,
@@ -41,6 +41,8 @@ from memlab.device.emulator.ptx.parser import TYPE_BYTES, Address
 _CLOCK_STEP = 64  # cycles by which a clock advances at each read, so that timed waits end
 _LARGE_PROGRAM_INSTRUCTIONS = 1000
 """Beyond this, code is optimized less, so that compiling takes seconds at most."""
+_FUNCTION_INSTRUCTIONS = 32
+"""How many instructions a function of several stretches has at most."""
 _PASSES = ("sroa", "simplify_cfg", "new_gvn", "instruction_combine", "simplify_cfg")
 """The passes that programs need; LLVM's whole pipeline makes no faster code of them, in three times
 the time."""
@@ -115,7 +117,7 @@ def _load(program: Program, watched: Collection[int], source: Sequence[str]) -> 
     kept = {name for loop in loops.values() for name in loop.written}
     stretches = find_stretches(program, watched, kept)
     layout, sites = lay_out_frame(program), _sites(program)
-    names = [f"stretch{s.start}" for s in stretches if s.stop > s.start]
+    functions = _functions(stretches)
     key = hash_groups(
         [
             (_engine_digest(), describe_target(), program.digest, program.name),
@@ -124,9 +126,9 @@ def _load(program: Program, watched: Collection[int], source: Sequence[str]) -> 
     )
     code = _cached(key)
     if code is None:
-        code = _compile(program, stretches, layout, sites, source, _optimization(program, watched))
+        code = _compile(program, functions, layout, sites, source, _optimization(program, watched))
         store_parts(key, [code])
-    library = Library(code, names, runtime().addresses)
+    library = Library(code, functions, runtime().addresses)
     numbers = {stretch.start: slot for slot, stretch in enumerate(stretches)}
     slot_at = np.full(len(program.steps) + 1, -1, np.int64)
     slot_at[list(numbers)] = list(numbers.values())
@@ -136,7 +138,7 @@ def _load(program: Program, watched: Collection[int], source: Sequence[str]) -> 
         program,
         layout,
         stretches,
-        _slots(program, stretches, layout, library, numbers, loops),
+        _slots(program, stretches, functions, layout, library, numbers, loops),
         slot_at,
         sites,
         loops,
@@ -144,6 +146,25 @@ def _load(program: Program, watched: Collection[int], source: Sequence[str]) -> 
         np.array(starts, np.int64),
         library,
     )
+
+
+def _functions(stretches: Sequence[Stretch]) -> dict[str, list[Stretch]]:
+    """The stretches of each function that is compiled, by its name.
+
+    A function takes LLVM as long as some ten instructions. So short stretches share one.
+    """
+    functions: dict[str, list[Stretch]] = {}
+    room, name = 0, ""
+    for stretch in stretches:
+        length = stretch.stop - stretch.start
+        if not length:
+            continue
+        if length > room:
+            name, room = f"stretch{stretch.start}", _FUNCTION_INSTRUCTIONS
+            functions[name] = []
+        functions[name].append(stretch)
+        room -= length
+    return functions
 
 
 @cache
@@ -200,7 +221,7 @@ def _engine_digest() -> str:
 
 def _compile(
     program: Program,
-    stretches: Sequence[Stretch],
+    functions: Mapping[str, Sequence[Stretch]],
     layout: FrameLayout,
     sites: NDArray[np.void],
     source: Sequence[str],
@@ -211,9 +232,8 @@ def _compile(
     variables = {variable.name: number for number, variable in enumerate(program.globals)}
     code = ProgramCode(program, layout, numbers, variables)
     with _collection_off():
-        for stretch in stretches:
-            if stretch.stop > stretch.start:
-                write_stretch(module, f"stretch{stretch.start}", code, stretch, source)
+        for name, stretches in functions.items():
+            write_stretches(module, name, code, stretches, source)
         return compile_module(module, optimization, _PASSES if optimization else ())
 
 
@@ -269,6 +289,7 @@ def _sites(program: Program) -> NDArray[np.void]:
 def _slots(
     program: Program,
     stretches: Sequence[Stretch],
+    functions: Mapping[str, Sequence[Stretch]],
     layout: FrameLayout,
     library: Library,
     numbers: Mapping[int, int],
@@ -276,6 +297,11 @@ def _slots(
 ) -> NDArray[np.void]:
     """The record of each slot."""
     records = np.zeros(len(stretches), STRETCH)
+    codes = {
+        stretch.start: (library.addresses[name], number)
+        for name, members in functions.items()
+        for number, stretch in enumerate(members)
+    }
     order = program.order
     for record, stretch in zip(records, stretches, strict=True):
         start, stop = stretch.start, stretch.stop
@@ -292,7 +318,7 @@ def _slots(
             record["guard"] = layout.offsets[step.instruction.guard]
             record["negated"] = step.instruction.guard_negated
         if kind == "code":
-            record["code"] = library.addresses[f"stretch{start}"]
+            record["code"], record["number"] = codes[start]
             record["clock"] = _CLOCK_STEP * reads_clock(step)
             record["waits"] = waits_for_members(step)
             continue

@@ -21,7 +21,7 @@ from memlab.device.emulator.codegen.check_code import must_report
 from memlab.device.emulator.codegen.compiled import compiled
 from memlab.device.emulator.codegen.lanes import call_address, count_bits
 from memlab.device.emulator.codegen.layout import STRETCH_KINDS, Context, Groups, Slot
-from memlab.device.emulator.codegen.records import Address, Pointer, Word, pointer_to
+from memlab.device.emulator.codegen.records import Pointer, Word, pointer_to
 from memlab.device.emulator.codegen.stretch_code import STRETCH_TYPE
 
 _CODE, _BRANCH, _EXIT, _BARRIER, _PYTHON, _END = range(len(STRETCH_KINDS))
@@ -259,21 +259,21 @@ def _extend_path(context: Context, start: int, stop: int) -> None:
 
 
 @compiled(exported=True)
-def execute(context: Context, code: Address, mask: Pointer[Word]) -> int:
-    """Call a stretch for each warp with lanes; gives its faults."""
-    faults = 0
+def execute(context: Context, slot: Slot, mask: Pointer[Word]) -> int:
+    """Call the stretch of a slot for each warp with lanes; gives its faults."""
+    code, number, faults = slot.code, slot.number, 0
     for warp in range(context.warps):
         word = mask[warp]
         if word:
             frame = context.frames + warp * context.frame_bytes
-            faults |= call_address(STRETCH_TYPE, code, context, frame, word, warp)
+            faults |= call_address(STRETCH_TYPE, code, context, frame, word, warp, number)
     return faults
 
 
 @compiled
 def execute_slot(context: Context, slot: Slot) -> int:
     """Execute the stretch of a slot."""
-    faults = execute(context, slot.code, context.mask)
+    faults = execute(context, slot, context.mask)
     context.clock += slot.clock
     return Status.FAULT if faults else Status.RUNNING
 

@@ -38,7 +38,6 @@ from memlab.device.emulator.isa.values import (
     intrinsic,
     shaped,
     shared_stack_array,
-    stack_array,
     where,
 )
 from memlab.device.emulator.program.lowering import OPERAND_EXCEPTIONS, operand_error
@@ -58,8 +57,9 @@ from memlab.device.properties import WARP_SIZE
 
 BYTE, I1, I32, I64 = (ir.IntType(bits) for bits in (8, 1, 32, 64))
 POINTER = ir.PointerType()
-STRETCH_TYPE = ir.FunctionType(I32, [POINTER, POINTER, I32, I64])
-"""`context, frame, mask, warp`; returns 0, or 1 where an access is at fault."""
+STRETCH_TYPE = ir.FunctionType(I32, [POINTER, POINTER, I32, I64, I64])
+"""`context, frame, mask, warp, number`: executes the stretch with a number among the function's;
+returns 0, or 1 where an access is at fault."""
 
 RUNTIME_TYPES: Mapping[str, ir.FunctionType] = {
     "resolve": ir.FunctionType(ir.VoidType(), [POINTER, POINTER, POINTER, I32, I64]),
@@ -90,22 +90,37 @@ class ProgramCode:
     globals: Mapping[str, int]
 
 
-def write_stretch(
-    module: ir.Module, name: str, code: ProgramCode, stretch: Stretch, source: Sequence[str] = ()
+def write_stretches(
+    module: ir.Module,
+    name: str,
+    code: ProgramCode,
+    stretches: Sequence[Stretch],
+    source: Sequence[str] = (),
 ) -> None:
-    """Add the function of a stretch to a module; `source` has the CUDA source's lines.
+    """Add a function of some stretches to a module; `source` has the CUDA source's lines.
 
     Raises:
         PtxError: The operands of an instruction do not suit its opcode.
     """
-    writer = _StretchWriter(module, name, code)
-    for index in range(stretch.start, stretch.stop):
-        step = code.program.steps[index]
-        try:
-            writer.write(index, step)
-        except OPERAND_EXCEPTIONS as error:
-            raise operand_error(step.instruction, source) from error
-    writer.finish(stretch.live)
+    function = ir.Function(module, STRETCH_TYPE, name)
+    for argument in function.args[:2]:
+        argument.add_attribute("noalias")
+    entry = function.append_basic_block("entry")
+    starts, fields = [], dict[str, ir.Value]()
+    for stretch in stretches:
+        start = function.append_basic_block(f"stretch{stretch.start}")
+        writer = _StretchWriter(start, code, fields)
+        for index in range(stretch.start, stretch.stop):
+            step = code.program.steps[index]
+            try:
+                writer.write(index, step)
+            except OPERAND_EXCEPTIONS as error:
+                raise operand_error(step.instruction, source) from error
+        writer.finish(stretch.live)
+        starts.append(start)
+    chosen = ir.IRBuilder(entry).switch(function.args[4], starts[0])
+    for number, start in enumerate(starts[1:], 1):
+        chosen.add_case(number, start)
 
 
 @dataclass(frozen=True)
@@ -126,21 +141,17 @@ class _Guard:
 class _StretchWriter:
     """A stretch under construction."""
 
-    def __init__(self, module: ir.Module, name: str, code: ProgramCode) -> None:
-        self._module, self._code = module, code
-        self._function = ir.Function(module, STRETCH_TYPE, name)
-        self._context, self._frame, self._mask, self._warp = self._function.args
-        for argument in (self._context, self._frame):
-            argument.add_attribute("noalias")
-        self._entry = self._function.append_basic_block("entry")
-        self._b = ir.IRBuilder(self._function.append_basic_block("body"))
-        b = self._b
+    def __init__(self, start: ir.Block, code: ProgramCode, fields: dict[str, ir.Value]) -> None:
+        self._code, self._function = code, start.function
+        self._context, self._frame, self._mask, self._warp, _ = self._function.args
+        b = self._b = ir.IRBuilder(start)
         self._active = Value(b, b.bitcast(self._mask, ir.VectorType(I1, WARP_SIZE)), PRED)
         self._registers: dict[str, ir.Value] = {}
-        self._fields: dict[str, ir.Value] = {}
+        self._fields = fields
         self._guards: dict[tuple[str, bool], _Guard] = {}  # until their register is written
         self._written: set[str] = set()
         self._resolved: dict[tuple[str, str], ir.Value] = {}
+        self._records = 0
         self._faulty: ir.Block | None = None
 
     # --- Instructions --------------------------------------------------------------------------
@@ -178,7 +189,6 @@ class _StretchWriter:
         b.ret(I32(0))
         if self._faulty is not None:
             ir.IRBuilder(self._faulty).ret(I32(1))
-        ir.IRBuilder(self._entry).branch(self._function.basic_blocks[1])
 
     def _compute(self, step: DecodedInstruction, guard: _Guard | None) -> None:
         """An instruction that computes registers from registers."""
@@ -308,11 +318,14 @@ class _StretchWriter:
         known = self._resolved.get(key)
         if known is not None and instruction.guard is None:
             return known
-        with b.goto_entry_block():
-            record = stack_array(b, BYTE, ADDRESSES.itemsize)
+        # One that holds the lanes of a guard alone is used once.
+        if instruction.guard is None:
+            self._records += 1
+        number = self._records if instruction.guard is None else ""
+        record = shared_stack_array(b, f"addresses{number}", BYTE, ADDRESSES.itemsize)
         b.store(vector, field_pointer(b, record, ADDRESSES, "address"), align=8)
         b.call(self._runtime("resolve"), [self._context, record, site, mask, self._warp])
-        if instruction.guard is None:  # else it holds the lanes of the guard alone
+        if instruction.guard is None:
             self._resolved[key] = record
         return record
 
@@ -327,8 +340,8 @@ class _StretchWriter:
         b.position_at_end(following)
 
     def _runtime(self, name: str) -> ir.Function:
-        known = self._module.globals.get(name)
-        return known or ir.Function(self._module, RUNTIME_TYPES[name], name)
+        module = self._function.module
+        return module.globals.get(name) or ir.Function(module, RUNTIME_TYPES[name], name)
 
     # --- Operands ------------------------------------------------------------------------------
 
@@ -444,8 +457,8 @@ class _StretchWriter:
     def _field(self, name: str) -> ir.Value:
         """A field of the context that stays as it is, read once."""
         if name not in self._fields:
-            entry = ir.IRBuilder(self._entry)
-            self._fields[name] = load_field(entry, self._context, CONTEXT, name)
+            with self._b.goto_entry_block():
+                self._fields[name] = load_field(self._b, self._context, CONTEXT, name)
         return self._fields[name]
 
     def _symbol(self, symbol: Symbol) -> ir.Value:

@@ -384,10 +384,11 @@ class Chunk:
             self._execute_together(step, mask)
             return
         words = lanes_to_words(mask)
-        slot = self._native.slots[self._native.slot_at[index]]
-        if self._context.call("execute", int(slot["code"]), words.ctypes.data):
+        number = self._native.slot_at[index]
+        slot = self._native.slots[number : number + 1]
+        if self._context.call("execute", slot.ctypes.data, words.ctypes.data):
             raise self._fault()
-        self._context["clock"] += int(slot["clock"])
+        self._context["clock"] += int(slot["clock"][0])
 
     def _execute_together(self, step: DecodedInstruction, mask: Mask) -> None:
         """Execute a collective with the operands that several groups bring to it."""
