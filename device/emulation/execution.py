@@ -234,7 +234,7 @@ class Execution:
         self, chunks: Sequence[NDArray[np.int64]], deadline: Deadline | None = None
     ) -> list[Tally]:
         """Execute chunks of blocks, as `run` does one by one, and return the counters of each."""
-        if self.runs_in_lockstep:
+        if self.runs_in_lockstep or sum(map(len, chunks)) <= self._part_blocks:
             return [self.run(blocks, deadline=deadline) for blocks in chunks]
         try:
             tallies = self._run_in_parts(chunks, deadline or self.deadline)
@@ -338,23 +338,27 @@ class Execution:
 
     @property
     def chunks_at_once(self) -> int:
-        """The number of chunks that keep all cores busy."""
-        if self.runs_in_lockstep:
+        """The number of chunks that keep all cores busy; 1 where memory limits a chunk."""
+        if self.runs_in_lockstep or not self._part_blocks < self.chunk_blocks == self._lane_blocks:
             return 1
         parts = -(-self.chunk_blocks // self._part_blocks)
         return -(-threads() * _PARTS_PER_THREAD // parts)
 
     @property
+    def chunk_blocks(self) -> int:
+        """The number of blocks in a chunk."""
+        by_memory = self._chunk_bytes // _block_bytes(self.launch, self.program)
+        return max(1, min(self._lane_blocks, by_memory))
+
+    @property
+    def _lane_blocks(self) -> int:
+        """The number of blocks in a chunk that memory does not limit."""
+        return CHUNK_LANES // self.grid.padded_threads
+
+    @property
     def _part_blocks(self) -> int:
         """The number of blocks in a part of a chunk."""
         return max(PART_LANES // self.grid.padded_threads, 1)
-
-    @property
-    def chunk_blocks(self) -> int:
-        """The number of blocks in a chunk."""
-        by_lanes = CHUNK_LANES // self.grid.padded_threads
-        by_memory = self._chunk_bytes // _block_bytes(self.launch, self.program)
-        return max(1, min(by_lanes, by_memory))
 
     def chunks(self, blocks: BlockCoordinates, step: int = 0) -> Iterator[NDArray[np.int64]]:
         """Cut blocks into chunks of `step` blocks, in order; 0 for the largest chunks."""
