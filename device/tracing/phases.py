@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from memlab.device.emulator.machine.access_watch import MemoryInstruction, ResolvedAddresses
+from memlab.device.emulator.machine.access_watch import WatchedAccess
 from memlab.device.emulator.machine.memory import GlobalMemory, Lanes, Mask
 from memlab.device.emulator.machine.recording import Recorder
 from memlab.device.emulator.program.program import DecodedInstruction, Program
@@ -42,17 +42,11 @@ class PhaseRecorder(Recorder):
         """The number of the block's phases so far."""
         return int(self._phase.max())
 
-    def memory_accessed(
-        self,
-        instruction: MemoryInstruction,
-        addresses: ResolvedAddresses,
-        offset: int,
-        mask: Mask,
-    ) -> None:
+    def memory_accessed(self, access: WatchedAccess) -> None:
         """Note one memory instruction."""
-        super().memory_accessed(instruction, addresses, offset, mask)
-        if addresses.segment.name == "shared":
-            self._touched.append((instruction.index, mask))
+        super().memory_accessed(access)
+        if access.segment.name == "shared":
+            self._touched.append((access.instruction.index, access.mask))
 
     def range_executed(self, start: int, stop: int, mask: Mask) -> None:
         """Note instructions that have run."""

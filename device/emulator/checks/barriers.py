@@ -189,8 +189,8 @@ class BarrierCheck:
                 return step
         return None
 
-    def open(self, parked: Parked) -> tuple[Parked, Parked]:
-        """Divide waiting lanes into those that go on, at least one, and those that wait on."""
+    def open(self, parked: Parked) -> Lanes:
+        """The waiting lanes that go on, at least one, as a mask."""
         waiting = np.zeros(self._threads.lanes, np.bool_)
         for resume, lanes in parked.items():
             self.places[lanes] = resume - 1
@@ -203,10 +203,7 @@ class BarrierCheck:
             inside = waiting & (self._block == block)
             opened = self._open_block(block, inside)
             going |= self._force_open(block, inside) if opened is None else opened
-        return (
-            {resume: lanes & going for resume, lanes in parked.items() if (lanes & going).any()},
-            {resume: lanes & ~going for resume, lanes in parked.items() if (lanes & ~going).any()},
-        )
+        return np.asarray(going)
 
     # --- Warps -------------------------------------------------------------------------------
 

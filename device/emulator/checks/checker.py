@@ -36,15 +36,11 @@ from memlab.device.emulator.checks.races import RaceCheck
 from memlab.device.emulator.checks.release_acquire import ReleaseAcquireOrder
 from memlab.device.emulator.checks.undefined_values import UndefinedShuffleValues
 from memlab.device.emulator.codegen.check_layout import THREAD_BITS
-from memlab.device.emulator.machine.access_watch import MemoryInstruction, ResolvedAddresses
+from memlab.device.emulator.machine.access_watch import WatchedAccess
+from memlab.device.emulator.machine.machine import Chunk
 from memlab.device.emulator.machine.memory import GlobalMemory
-from memlab.device.emulator.machine.observer import (
-    Action,
-    ChunkState,
-    ExecutionPolicy,
-    do_nothing,
-)
-from memlab.device.emulator.machine.scheduler import BarrierRelease, Scheduler, WaitingGroups
+from memlab.device.emulator.machine.observer import Action, ExecutionPolicy
+from memlab.device.emulator.machine.scheduler import BarrierRelease, WaitingGroups
 from memlab.device.emulator.machine.threads import Grid
 from memlab.device.emulator.program.program import DecodedInstruction, Program
 from memlab.device.emulator.ptx.parser import TYPE_BYTES, Immediate, PtxError
@@ -125,9 +121,8 @@ class Checker(ExecutionPolicy):
         """The accesses to memory, and what the selected tools follow besides."""
         return self._watched
 
-    def chunk_started(self, chunk: ChunkState) -> None:
+    def chunk_started(self, chunk: Chunk) -> None:
         """Take the blocks that run next."""
-        super().chunk_started(chunk)
         threads, segments = chunk.threads, chunk.segments
         padded = threads.grid.padded_threads
         lane = np.arange(threads.lanes, dtype=np.int64)
@@ -153,9 +148,9 @@ class Checker(ExecutionPolicy):
             self._order,
             release_acquire,
         )
+        self._barriers.schedule = chunk.scheduler
         self._barriers.participants = chunk.participants
-        self._chunk = chunk
-        self._native.begin(chunk, self._numbers, self._order, self._scratch)
+        self._native.begin(chunk, self._numbers, self._order, self._scratch, self._barriers.places)
         if "synccheck" in self._selected_tools and self._program.has_shuffles:
             self._undefined = UndefinedShuffleValues(
                 self._observations, threads, self._numbers, chunk.operands, self._barriers
@@ -172,41 +167,36 @@ class Checker(ExecutionPolicy):
                 f"the checks do not follow {step.row.opcode}, in line "
                 f"{step.instruction.source_line}: put bar.sync in its place"
             )
+        if step.row.kind == "nothing":
+            action = self._ordering(step)
+        elif step.row.kind == "trap":
+            action = partial(self._note_trap, index, action)
         if "synccheck" in self._selected_tools and is_warp_collective(step):
             action = self._watch_collective(index, action)
         if self._undefined is not None:
             action = self._undefined.follow(index, step, action)
         return partial(self._run, action)
 
-    def run_started(self, schedule: Scheduler) -> None:
-        """Keep where the lanes are that do not run."""
-        self._barriers.schedule = schedule
-        self._native.run_started(self._chunk, self._barriers.places)
-
-    def memory_accessed(
-        self,
-        instruction: MemoryInstruction,
-        addresses: ResolvedAddresses,
-        offset: int,
-        mask: Lanes,
-    ) -> None:
+    def memory_accessed(self, access: WatchedAccess) -> None:
         """Tell the tools of an access by permitted lanes."""
-        segment, index = addresses.segment, instruction.index
+        instruction, segment = access.instruction, access.segment
         if segment.name not in self._program.unit_bytes:
             return
         unit_bytes = self._program.unit_bytes[segment.name]
-        lanes = np.flatnonzero(mask)
-        address = addresses.address[lanes] + offset
+        index, lanes = instruction.index, np.flatnonzero(access.mask)
+        address = access.address[lanes]
         position = address - segment.origin
         if segment.lane_base is not None:
             position += segment.lane_base[lanes]
         units = (position // unit_bytes)[:, None] + np.arange(instruction.size // unit_bytes)
 
         def values() -> Lanes:
-            stored = [np.broadcast_to(read(), len(mask))[lanes] for read in instruction.sources]
+            stored = [
+                np.broadcast_to(read(), len(self._numbers))[lanes] for read in instruction.sources
+            ]
             return np.ascontiguousarray(np.stack(stored, axis=1)).view(np.uint8)
 
-        access = MemoryAccess(
+        permitted = MemoryAccess(
             step=index,
             kind=instruction.kind,
             segment=segment,
@@ -219,29 +209,24 @@ class Checker(ExecutionPolicy):
             values=values,
         )
         if self._initialisation is not None:
-            self._initialisation.access(access)
+            self._initialisation.access(permitted)
         if self._races is not None and segment.name != "local":
-            self._races.access(access, index in self._program.async_copies)
+            self._races.access(permitted, index in self._program.async_copies)
             self._native.noted(segment.name, instruction.kind)
 
-    def guard_read(self, predicate: str, mask: Lanes) -> None:
-        """Lanes decide by a predicate which way they go: it must be defined."""
-        if self._undefined is not None:
-            self._undefined.use((predicate,), mask)
-
-    def control_transferred(self, index: int, mask: Lanes) -> None:
-        """Lanes take a branch or exit, or reach the end of the program."""
+    def control_reached(self, index: int, mask: Lanes, taken: Lanes) -> None:
+        """Lanes decide by a guard, which must be defined, whether they take a branch or exit."""
         steps = self._program.steps
-        if index < len(steps) and steps[index].row.kind == "branch":
-            self._barriers.record_branch(index, mask)
-        else:
-            self._barriers.record_exit(index, mask)
-
-    def trap_reached(self, index: int, mask: Lanes) -> None:
-        """Lanes stop the kernel; nothing else runs then."""
-        threads = self._numbers[mask]
-        nowhere = np.zeros(len(threads), np.int64)
-        self._observations.add("memcheck", "trap", "", nowhere, index, threads)
+        step = steps[index] if index < len(steps) else None
+        guard = step.instruction.guard if step is not None else None
+        if guard is not None and self._undefined is not None:
+            self._undefined.use((guard,), mask)
+        if not taken.any():
+            return
+        if step is None or step.row.kind == "exit":
+            self._barriers.record_exit(index, taken)
+        elif step.row.kind == "branch":
+            self._barriers.record_branch(index, taken)
 
     # --- Decisions of the policy -------------------------------------------------------------
 
@@ -249,26 +234,9 @@ class Checker(ExecutionPolicy):
         """Barriers open when all their threads wait at them."""
         return self._open_barriers
 
-    def bind_ordering(self, step: DecodedInstruction) -> Action | None:
-        """The action of an instruction that computes nothing; None for `__syncwarp`."""
-        if is_warp_barrier(step):
-            return None
-        races, opcode = self._races, step.row.opcode
-        if races is None:
-            return do_nothing
-        if memory_order.is_fence(step):
-            scope = memory_order.scope_of(step)
-            return lambda mask: races.fence(mask, scope)
-        if opcode == "cp.async.commit_group":
-            return races.copies.commit
-        if opcode.startswith("cp.async.wait"):
-            pending_groups = None
-            if opcode == "cp.async.wait_group":
-                (count,) = step.instruction.operands
-                assert isinstance(count, Immediate)
-                pending_groups = count.bits
-            return lambda mask: races.wait(mask, pending_groups)
-        return do_nothing
+    def holds_lanes(self, step: DecodedInstruction) -> bool:
+        """Whether an instruction is `__syncwarp`."""
+        return is_warp_barrier(step)
 
     def may_pass(self, index: int, mask: Lanes) -> bool:
         """Whether all the lanes that a `__syncwarp` names have reached it."""
@@ -276,19 +244,14 @@ class Checker(ExecutionPolicy):
         self._refresh()
         return passes
 
-    def permitted_lanes(
-        self,
-        instruction: MemoryInstruction,
-        addresses: ResolvedAddresses,
-        offset: int,
-        mask: Lanes,
-    ) -> Lanes:
+    def permitted_lanes(self, access: WatchedAccess) -> Lanes:
         """The lanes whose access is inside its array, aligned and allowed; others are reported."""
+        instruction = access.instruction
         return self._bounds.permitted_lanes(
             instruction.index,
-            addresses.segment,
-            addresses.address + offset,
-            mask,
+            access.segment,
+            access.address,
+            access.mask,
             self._numbers,
             instruction.size,
             instruction.kind == "load",
@@ -328,10 +291,10 @@ class Checker(ExecutionPolicy):
         """Whether the threads of two sites belong to the same warp."""
         return first.thread // WARP_SIZE == second.thread // WARP_SIZE
 
-    def _open_barriers(self, waiting: WaitingGroups) -> tuple[WaitingGroups, WaitingGroups]:
-        divided = self._barriers.open(waiting)
+    def _open_barriers(self, waiting: WaitingGroups) -> Lanes:
+        going = self._barriers.open(waiting)
         self._refresh()
-        return divided
+        return going
 
     # --- Internals ---------------------------------------------------------------------------
 
@@ -342,6 +305,30 @@ class Checker(ExecutionPolicy):
     def _refresh(self) -> None:
         """Tell the machine code what the tools have noted."""
         self._native.refresh(self._undefined is not None and self._undefined.has_marks)
+
+    def _ordering(self, step: DecodedInstruction) -> Action:
+        """The action of an instruction that computes nothing, such as a fence."""
+        races, opcode = self._races, step.row.opcode
+        if races is not None and memory_order.is_fence(step):
+            scope = memory_order.scope_of(step)
+            return lambda mask: races.fence(mask, scope)
+        if races is not None and opcode == "cp.async.commit_group":
+            return races.copies.commit
+        if races is not None and opcode.startswith("cp.async.wait"):
+            pending_groups = None
+            if opcode == "cp.async.wait_group":
+                (count,) = step.instruction.operands
+                assert isinstance(count, Immediate)
+                pending_groups = count.bits
+            return lambda mask: races.wait(mask, pending_groups)
+        return lambda mask: None
+
+    def _note_trap(self, index: int, action: Action, mask: Lanes) -> None:
+        """Lanes stop the kernel; nothing else runs then."""
+        threads = self._numbers[mask]
+        nowhere = np.zeros(len(threads), np.int64)
+        self._observations.add("memcheck", "trap", "", nowhere, index, threads)
+        action(mask)
 
     def _watch_collective(self, index: int, action: Action) -> Action:
         """Check which lanes execute an instruction of their warp together."""

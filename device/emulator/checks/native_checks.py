@@ -40,8 +40,8 @@ from memlab.device.emulator.codegen.check_layout import (
 from memlab.device.emulator.codegen.frame import lay_out_frame
 from memlab.device.emulator.codegen.layout import SPACES
 from memlab.device.emulator.codegen.stretches import has_member_mask, is_partial
+from memlab.device.emulator.machine.machine import Chunk
 from memlab.device.emulator.machine.memory import GlobalMemory
-from memlab.device.emulator.machine.observer import ChunkState
 from memlab.device.emulator.program.program import DecodedInstruction, Program, bytes_moved
 from memlab.device.emulator.ptx.parser import Address, Immediate, Operand, Register
 from memlab.device.properties import WARP_SIZE
@@ -115,18 +115,20 @@ class NativeChecks:
 
     def begin(
         self,
-        chunk: ChunkState,
+        chunk: Chunk,
         numbers: Lanes,
         order: HappensBefore,
         scratch: Mapping[str, Lanes],
+        places: Lanes,
     ) -> None:
-        """Take the next blocks.
+        """Take the next blocks, and let the machine code check.
 
         Args:
             chunk: Their chunk.
             numbers: The thread of each lane.
             order: The order of these.
             scratch: By state space, memory for an integer per unit.
+            places: The instructions where lanes waited last.
         """
         self._order = order
         if self._alive.size == 0:
@@ -161,10 +163,7 @@ class NativeChecks:
             shared["last_read"] = shared["last_update"] = 0
             shared["last_write"] = PENDING_COPY_BIT if self._program.async_copies else 0
         self.refresh()
-
-    def run_started(self, chunk: ChunkState, places: Lanes) -> None:
-        """Let the machine code check; `places` are the instructions where lanes waited last."""
-        self._state["places"] = places.ctypes.data
+        state["places"] = places.ctypes.data
         addresses = self._records.ctypes.data + CHECK.itemsize * np.arange(len(self._records))
         indices = self._records["index"][self._checked]
         chunk.context.check_first(indices.tolist(), addresses[self._checked].astype(np.uint64))
@@ -211,7 +210,7 @@ class NativeChecks:
         moved = int(self._records["size"][access.record])
         return moved // self._program.unit_bytes.get(space, moved)
 
-    def _describe_accesses(self, chunk: ChunkState) -> None:
+    def _describe_accesses(self, chunk: Chunk) -> None:
         """Complete the records by what a launch decides."""
         tools, records, may_write = self._tools, self._records, self._arrays_written()
         spaces = {name: space.ctypes.data for name, space in self._space.items()}

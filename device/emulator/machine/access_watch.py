@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import partial
-from typing import Literal
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from memlab.device.emulator.isa.address_space import split_by_space
 from memlab.device.emulator.machine.memory import Lanes, Mask, Segment
-from memlab.device.emulator.machine.observer import Action, ChunkState, ExecutionPolicy, Observer
+from memlab.device.emulator.machine.observer import Action, ExecutionPolicy, Observer
 from memlab.device.emulator.machine.operands import Source
 from memlab.device.emulator.program.program import DecodedInstruction, destinations
-from memlab.device.emulator.ptx.parser import (
-    TYPE_BYTES,
-    Address,
-    Operand,
-    Register,
-    Vector,
-)
+from memlab.device.emulator.ptx.parser import TYPE_BYTES, Address, Register, Vector
+
+if TYPE_CHECKING:
+    from memlab.device.emulator.machine.machine import Chunk
 
 
 @dataclass(frozen=True)
@@ -29,7 +25,6 @@ class MemoryInstruction:
 
     Attributes:
         index: Its position in the program.
-        step: The instruction.
         kind: `load`, `store` or `atomic`, which includes reductions.
         size: Bytes that a lane moves.
         element_bytes: Bytes of each of the elements, one or more, that a lane moves.
@@ -37,7 +32,6 @@ class MemoryInstruction:
     """
 
     index: int
-    step: DecodedInstruction
     kind: Literal["load", "store", "atomic"]
     size: int
     element_bytes: int
@@ -45,76 +39,76 @@ class MemoryInstruction:
 
 
 @dataclass(frozen=True)
-class ResolvedAddresses:
-    """The addresses that lanes access in a segment.
+class WatchedAccess:
+    """One execution of a memory instruction, as far as it accesses one state space.
 
     Attributes:
-        segment: The state space that they lie in.
-        address: Byte addresses in the state space, without the instruction's offset; shape
-            (lanes,), int64. Inactive lanes may hold anything.
+        instruction: The instruction.
+        segment: The state space.
+        address: Byte addresses in the state space, shape (lanes,), int64. Lanes that take no part
+            may hold anything.
+        mask: The lanes that take part.
     """
 
+    instruction: MemoryInstruction
     segment: Segment
     address: Lanes
+    mask: Mask
 
 
-class AccessWatch:
-    """The watched memory instructions of a chunk."""
+def watch_access(
+    index: int,
+    step: DecodedInstruction,
+    chunk: Chunk,
+    policy: ExecutionPolicy,
+    observers: Sequence[Observer],
+    execute: Action,
+) -> Action:
+    """The action of a watched memory instruction.
 
-    def __init__(
-        self, chunk: ChunkState, policy: ExecutionPolicy, observers: Sequence[Observer]
-    ) -> None:
-        """Watch for a chunk; the policy filters each access, and the observers are told of it."""
-        self._operands, self._segments = chunk.operands, chunk.segments
-        self._policy, self._observers = policy, observers
+    Args:
+        index: Its position.
+        step: The instruction.
+        chunk: The chunk that executes it.
+        policy: Chooses the lanes that carry it out.
+        observers: Are told of it.
+        execute: Runs its machine code.
+    """
+    row, registers = step.row, chunk.operands
+    operand = next(o for o in step.instruction.operands if isinstance(o, Address))
+    width = TYPE_BYTES[(row.to if row.kind == "load" else row.of)[0]]
+    kind: Literal["load", "store", "atomic"] = "atomic"
+    sources: list[Source] = []
+    if row.kind == "load":
+        kind = "load"
+    elif row.kind == "store":
+        kind = "store"
+        stored = step.instruction.operands[1]
+        items = stored.items if isinstance(stored, Vector) else (stored,)
+        sources = [registers.source(item, row.of[0]) for item in items]
+    instruction = MemoryInstruction(index, kind, width * row.vector, width, sources)
 
-    def action(
-        self, index: int, step: DecodedInstruction, execute: Callable[[int, Mask], None]
-    ) -> Action:
-        """The action of a memory instruction; `execute` runs its machine code."""
-        row, operands = step.row, step.instruction.operands
-        address = next(operand for operand in operands if isinstance(operand, Address))
-        width = TYPE_BYTES[(row.to if row.kind == "load" else row.of)[0]]
-        sources = []
-        if row.kind == "store":
-            stored = _items(operands[1])
-            sources = [self._operands.source(operand, row.of[0]) for operand in stored]
-        kind: Literal["load", "store", "atomic"] = (
-            "load" if row.kind == "load" else "store" if row.kind == "store" else "atomic"
-        )
-        instruction = MemoryInstruction(index, step, kind, width * row.vector, width, sources)
-        return partial(self._run, instruction, address, partial(execute, index))
-
-    def _run(
-        self, instruction: MemoryInstruction, operand: Address, execute: Action, mask: Mask
-    ) -> None:
+    def run(mask: Mask) -> None:
+        address = np.broadcast_to(registers.address_base(operand) + operand.offset, len(mask))
+        spaces = [(row.space, 0, mask)]
+        if row.space == "generic":
+            spaces = list(split_by_space(address, mask))
         permitted = np.zeros_like(mask)
-        for addresses, lanes in self._resolve(instruction, operand, mask):
-            chosen = self._policy.permitted_lanes(instruction, addresses, operand.offset, lanes)
-            if chosen.any():
-                for observer in self._observers:
-                    observer.memory_accessed(instruction, addresses, operand.offset, chosen)
+        for space, window, lanes in spaces:
+            place = address - window if window else address
+            access = WatchedAccess(instruction, chunk.segments[space], place, lanes)
+            chosen = policy.permitted_lanes(access)
             permitted |= chosen
+            if chosen.any():
+                access = replace(access, mask=chosen)
+                for observer in observers:
+                    observer.memory_accessed(access)
         if permitted.any():
             execute(permitted)
         refused = mask & ~permitted
         if refused.any():  # they read 0, and what they store is lost
-            for target in destinations(instruction.step):
+            for target in destinations(step):
                 assert isinstance(target, Register)
-                self._operands.clear(target.name, refused)
+                registers.clear(target.name, refused)
 
-    def _resolve(
-        self, instruction: MemoryInstruction, operand: Address, mask: Mask
-    ) -> Iterator[tuple[ResolvedAddresses, Mask]]:
-        """The addresses of each state space that lanes access, with these lanes."""
-        base = np.broadcast_to(self._operands.address_base(operand), len(mask))
-        spaces = [(instruction.step.row.space, 0, mask)]
-        if instruction.step.row.space == "generic":
-            spaces = list(split_by_space(base + operand.offset, mask))
-        for space, window, lanes in spaces:
-            address = base - window if window else base
-            yield ResolvedAddresses(self._segments[space], address), lanes
-
-
-def _items(operand: Operand) -> tuple[Operand, ...]:
-    return operand.items if isinstance(operand, Vector) else (operand,)
+    return run

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from weakref import ReferenceType
@@ -10,11 +9,9 @@ from weakref import ReferenceType
 import numpy as np
 from numpy.typing import NDArray
 
-from memlab.device.emulator.codegen.frame import FrameLayout
 from memlab.device.emulator.codegen.layout import (
     CONTEXT,
     COUNTERS,
-    GROUPS,
     MOST_PATTERNS,
     PATTERN,
     SPACES,
@@ -44,7 +41,7 @@ class Workspace:
     def __init__(self) -> None:
         self.chunk: ReferenceType[Any] | None = None
         self.patterns: NDArray[np.void] = np.zeros(MOST_PATTERNS, PATTERN)
-        self._buffers: dict[str, NDArray[np.uint8]] = {}
+        self._buffer = np.zeros(0, np.uint8)
         self._chunks = 0
 
     def first_version(self) -> int:
@@ -52,20 +49,15 @@ class Workspace:
         self._chunks += 1
         return self._chunks << _VERSION_BITS
 
-    def zeros(self, name: str, shape: tuple[int, ...], dtype: Any = np.uint8) -> NDArray[Any]:
-        """An array of zeros that begins at a cache line; it is used again under its name.
+    def frames(self, warps: int, size: int) -> NDArray[np.uint8]:
+        """Frames of some bytes each, which begin at a cache line, with any contents.
 
         Memory that was used before is much faster than new one.
         """
-        size = math.prod(shape) * np.dtype(dtype).itemsize
-        buffer = self._buffers.get(name)
-        if buffer is None or buffer.size < size + _ALIGNMENT_BYTES:
-            buffer = self._buffers[name] = np.empty(size + _ALIGNMENT_BYTES, np.uint8)
-        start = -buffer.ctypes.data % _ALIGNMENT_BYTES
-        array = buffer[start : start + size]
-        array[:] = 0
-        typed: NDArray[Any] = array.view(dtype).reshape(shape)
-        return typed
+        if self._buffer.size < warps * size + _ALIGNMENT_BYTES:
+            self._buffer = np.empty(warps * size + _ALIGNMENT_BYTES, np.uint8)
+        start = -self._buffer.ctypes.data % _ALIGNMENT_BYTES
+        return self._buffer[start : start + warps * size].reshape(warps, size)
 
 
 class ChunkContext:
@@ -93,78 +85,72 @@ class ChunkContext:
         segments: Mapping[str, Segment],
         memory: GlobalMemory,
         workspace: Workspace,
-        writers: tuple[int, int],
     ) -> None:
-        """Allocate the arrays of a chunk, with all its threads in one group at the first slot."""
+        """Make the arrays for a chunk; its blocks begin by `begin`."""
         self._kept: list[Any] = [workspace, segments]
-        self._native, layout = native, native.layout
-        self.layout = layout
+        self._native, self.layout = native, native.layout
         warps, steps = threads.lanes // WARP_SIZE, len(native.program.steps)
         self.record = np.zeros((), CONTEXT)
         self.address = self.record.ctypes.data
-        self.frames = workspace.zeros("frames", (warps, layout.size))
-        _fill_special_registers(self.frames, layout, threads)
-        self.counters = self._point("counters", np.zeros((steps, len(COUNTERS)), np.int64))
-        self.lanes_off = self._point("lanes_off", np.zeros(steps, np.int64))
-        self.lanes_change = self._point("lanes_change", np.zeros(steps + 1, np.int64))
-        self.warps_change = self._point("warps_change", np.zeros(steps + 1, np.int64))
+        self.frames = self.point("frames", workspace.frames(warps, self.layout.size))
+        for name, values in threads.special_registers().items():
+            if name in self.layout.offsets:
+                lanes = np.broadcast_to(values, threads.lanes)
+                self.layout.view(self.frames, name)[...] = lanes.reshape(-1, WARP_SIZE)
+        self.counters = self.point("counters", np.zeros((steps, len(COUNTERS)), np.int64))
+        self.lanes_off = self.point("lanes_off", np.zeros(steps, np.int64))
+        self.lanes_change = self.point("lanes_change", np.zeros(steps + 1, np.int64))
+        self.warps_change = self.point("warps_change", np.zeros(steps + 1, np.int64))
         self._alive = lanes_to_words(threads.alive)
-        self.mask = self._point("mask", self._alive.copy())
-        self.live = self._point("live", self._alive.copy())
-        self.taken = self._point("taken", np.zeros(warps, np.uint32))
-        self.sites = self._point("sites", native.sites.copy())
-        self._slots = self._point("stretches", native.slots.copy())
-        self._point("order_starts", native.order_starts)
-        self._point("frames", self.frames)
-        self._point("patterns", workspace.patterns)
-        self.arrays = self._point("arrays", memory.arrays.copy())
-        self._point("units_written", memory.units_written)
+        self.mask = self.point("mask", np.zeros(warps, np.uint32))
+        self.live = self.point("live", np.zeros(warps, np.uint32))
+        self.taken = self.point("taken", np.zeros(warps, np.uint32))
+        self.sites = self.point("sites", native.sites.copy())
+        self._slots = self.point("stretches", native.slots.copy())
+        self.point("order_starts", native.order_starts)
+        self.point("patterns", workspace.patterns)
+        self.arrays = self.point("arrays", memory.arrays.copy())
         variables = [memory.find(v.name).address for v in native.program.globals]
-        self._point("variables", np.array(variables, np.int64))
-        self.ready = _Groups(self, "ready", len(native.slots), warps)
-        self.parked = _Groups(self, "parked", len(native.slots), warps)
+        self.point("variables", np.array(variables, np.int64))
+        starts = [stretch.start for stretch in native.stretches]
+        self.ready = _Groups(self.record["ready"], starts, warps)
+        self.parked = _Groups(self.record["parked"], starts, warps)
         for name, value in (
-            ("frame_bytes", layout.size),
+            ("frame_bytes", self.layout.size),
             ("warps", warps),
             ("warps_per_block", threads.grid.padded_threads // WARP_SIZE),
             ("steps", steps),
             ("array_count", len(memory.allocations)),
             ("unit_shift", memory.unit_bytes.bit_length() - 1),
             ("version", workspace.first_version()),
-            ("writer", writers[0]),
-            ("first_writer", writers[1]),
             ("order_count", len(native.order_starts)),
         ):
-            self.record[name] = value
-        self._begin(warps, int(np.count_nonzero(threads.alive)))
+            self[name] = value
         self.record["fault"]["index"] = -1
         for number, space in enumerate(SPACES[:-1]):
             self._set_segment(number, segments[space], threads)
 
-    def restart(self, threads: Threads, memory: GlobalMemory, writers: tuple[int, int]) -> None:
-        """Begin again with other blocks, no more than at first, after all lanes have exited.
+    def begin(self, threads: Threads, memory: GlobalMemory, writers: tuple[int, int]) -> None:
+        """Let blocks begin, no more than the arrays were made for.
 
-        The counters go on. The workspace must not have been used by others since.
+        At first, or after all lanes have exited; then the workspace must not have been used by
+        others since. The counters go on.
         """
-        layout, blocks = self.layout, threads.blocks
-        warps = len(blocks) * self["warps_per_block"]
-        self.frames[:, : layout.registers_size] = 0
+        blocks, per_block = threads.blocks, self["warps_per_block"]
+        warps = len(blocks) * per_block
+        self.frames[:, : self.layout.registers_size] = 0
         for axis, name in enumerate("xyz"):
-            if f"%ctaid.{name}" in layout.offsets:
-                indices = np.repeat(blocks[:, axis], self["warps_per_block"])
-                layout.view(self.frames[:warps], f"%ctaid.{name}")[...] = indices[:, None]
+            if f"%ctaid.{name}" in self.layout.offsets:
+                register = self.layout.view(self.frames[:warps], f"%ctaid.{name}")
+                register[...] = np.repeat(blocks[:, axis], per_block)[:, None]
         self.mask[:warps] = self.live[:warps] = self._alive[:warps]
         self.mask[warps:] = 0
         self.arrays["loaded"] = self.arrays["stored"] = 0
-        self._begin(warps, len(blocks) * threads.grid.threads)
-        self.record["writer"], self.record["first_writer"] = writers
-        self.record["units_written"] = memory.units_written.ctypes.data
-
-    def _begin(self, warps: int, lanes: int) -> None:
-        """Let so many lanes begin at the first slot."""
-        record = self.record
-        record["slot"], record["limit"], record["clock"] = 0, -1, 0
-        record["warps_running"], record["lanes_running"], record["lanes_live"] = warps, lanes, lanes
+        self["slot"], self["limit"], self["clock"] = 0, -1, 0
+        self["warps_running"] = warps
+        self["lanes_running"] = self["lanes_live"] = len(blocks) * threads.grid.threads
+        self["writer"], self["first_writer"] = writers
+        self["units_written"] = memory.units_written.ctypes.data
 
     def forget_counts(self) -> None:
         """Set the counters to 0."""
@@ -182,11 +168,6 @@ class ChunkContext:
         """Call a function of the runtime on this context; gives its result."""
         result: int = self._native.call(name, self.address, *arguments)
         return result
-
-    @property
-    def interrupts(self) -> bool:
-        """Whether the machine code returns before it executes what lies at the running slot."""
-        return int(self._slots[self["slot"]]["kind"]) == _AT_PYTHON
 
     def interrupt_at(self, indices: Iterable[int]) -> None:
         """Let the machine code return before it executes some instructions.
@@ -220,58 +201,45 @@ class ChunkContext:
         self._slots[slot]["kind"] = _AT_PYTHON
         return status
 
-    def point(self, name: str, array: NDArray[Any]) -> None:
-        """Let a field of the record point to an array, which is kept."""
-        self._point(name, array)
-
-    def _point(self, name: str, array: NDArray[Any]) -> NDArray[Any]:
+    def point(self, name: str, array: NDArray[Any]) -> NDArray[Any]:
+        """Let a field of the record point to an array, which is kept; returns it."""
         self.record[name] = array.ctypes.data
         self._kept.append(array)
         return array
 
     def _set_segment(self, number: int, segment: Segment, threads: Threads) -> None:
-        base = segment.data.ctypes.data - segment.origin
-        blocks, lane = len(threads.blocks), segment.lane_base
-        per_block = per_lane = 0
+        base, per_block, per_lane = segment.data.ctypes.data - segment.origin, 0, 0
         if segment.name == "shared":
-            per_block = (segment.data.size - 16) // blocks
-        elif lane is not None:
+            per_block = (segment.data.size - 16) // len(threads.blocks)
+        elif segment.lane_base is not None:
             per_lane = (segment.data.size - 16) // threads.lanes
-        read_only = segment.name in READ_ONLY
-        self.record["segments"][number] = (
-            base % 2**64,
-            segment.size,
-            per_block,
-            per_lane,
-            read_only,
-        )
+        bounds = base % 2**64, segment.size, per_block, per_lane, segment.name in READ_ONLY
+        self.record["segments"][number] = bounds
 
 
 class _Groups:
     """Groups of lanes that do not run, at most one per slot, as `layout.GROUPS` holds them."""
 
-    def __init__(self, context: ChunkContext, name: str, slots: int, warps: int) -> None:
-        self._record = context.record[name]  # a view: what is set here is set there
+    def __init__(self, record: NDArray[np.void], starts: Sequence[int], warps: int) -> None:
+        self._record, self._starts = record, starts  # a view: what is set here is set there
         # Few slots ever hold a group: memory that is not touched costs nothing.
-        self._masks = np.zeros((slots, warps), np.uint32)
-        self._present = np.zeros(slots, np.int64)
-        self._slots = np.zeros(slots, np.int64)
-        assert GROUPS.names is not None
-        self._record["masks"] = self._masks.ctypes.data
-        self._record["present"] = self._present.ctypes.data
-        self._record["slots"] = self._slots.ctypes.data
+        self._masks = np.zeros((len(starts), warps), np.uint32)
+        self._present, self._slots = np.zeros((2, len(starts)), np.int64)
+        record["masks"] = self._masks.ctypes.data
+        record["present"] = self._present.ctypes.data
+        record["slots"] = self._slots.ctypes.data
 
     def __len__(self) -> int:
         return int(self._record["count"])
 
-    def items(self) -> list[tuple[int, Words]]:
-        """The slots with a group, ascending, and the lanes of each."""
+    def masks(self) -> dict[int, NDArray[np.bool_]]:
+        """The lanes of each group, by its program counter, ascending."""
         slots = sorted(self._slots[: len(self)].tolist())
-        return [(slot, self._masks[slot]) for slot in slots]
+        return {self._starts[slot]: words_to_lanes(self._masks[slot]) for slot in slots}
 
-    def take(self) -> list[tuple[int, Words]]:
-        """Remove all groups and return them."""
-        groups = [(slot, mask.copy()) for slot, mask in self.items()]
+    def take(self) -> dict[int, NDArray[np.bool_]]:
+        """Remove all groups; returns their `masks`."""
+        groups = self.masks()
         self._present[self._slots[: len(self)]] = 0
         self._record["count"] = 0
         return groups
@@ -285,12 +253,3 @@ def lanes_to_words(lanes: NDArray[np.bool_]) -> Words:
 def words_to_lanes(words: Words) -> NDArray[np.bool_]:
     """A word per warp as a mask, shape (lanes,)."""
     return np.unpackbits(words.view(np.uint8), bitorder="little").view(np.bool_)
-
-
-def _fill_special_registers(
-    frames: NDArray[np.uint8], layout: FrameLayout, threads: Threads
-) -> None:
-    for name, values in threads.special_registers().items():
-        if name in layout.offsets:
-            lanes = np.broadcast_to(values, threads.lanes)
-            layout.view(frames, name)[...] = lanes.reshape(-1, WARP_SIZE)

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from memlab.device.emulator.codegen.layout import ACCESS, EVENT, LAST_ACCESS, RANGE, SPACES
 from memlab.device.emulator.machine.context import ChunkContext
-from memlab.device.emulator.machine.observer import ChunkState, ExecutionPolicy
+from memlab.device.emulator.machine.observer import ExecutionPolicy
 from memlab.device.properties import WARP_SIZE
+
+if TYPE_CHECKING:
+    from memlab.device.emulator.machine.machine import Chunk
 
 _MOST_EVENTS = 200_000
 _LARGEST_TRACE = 10_000_000  # warps and their sectors; the models take seconds for so many
@@ -83,14 +86,13 @@ class ExecutionTrace(ExecutionPolicy):
 
     is_trial: ClassVar[bool] = True
 
-    def chunk_started(self, chunk: ChunkState) -> None:
+    def chunk_started(self, chunk: Chunk) -> None:
         """Let the machine code record the chunk, until an array is full.
 
         The arrays have room for all that is kept and for another run (of a stretch, warp after
         warp), so that the events that are kept are complete. Memory that is not touched costs
         nothing.
         """
-        super().chunk_started(chunk)
         context = self._context = chunk.context
         warps = context["warps"]
         sites = int(np.isin(context.sites["space"], _SPACES_WITH_GLOBAL).sum())

@@ -53,18 +53,6 @@ class KernelFault(MemlabError):
     """The kernel failed as it would on a GPU: by an illegal access, a trap or an assertion."""
 
 
-class AccessFault(MemlabError):
-    """An access out of bounds or misaligned.
-
-    Attributes:
-        lane: Index of the first access at fault among those that were checked.
-    """
-
-    def __init__(self, message: str, lane: int) -> None:
-        super().__init__(message)
-        self.lane = lane
-
-
 @dataclass(frozen=True)
 class DeviceArray:
     """An array in global memory.
@@ -195,15 +183,6 @@ class GlobalMemory(Segment):
         index = bisect.bisect_right(self._starts, low) - 1
         return index >= 0 and high <= self._starts[index] + self.allocations[index].size
 
-    def holds(self, addresses: Lanes, size: int) -> bool:
-        """Whether each access of `size` bytes lies inside an array; the arrays may differ."""
-        if not self.allocations:
-            return False
-        starts = np.array(self._starts, np.int64)
-        ends = starts + np.array([array.size for array in self.allocations], np.int64)
-        index = np.searchsorted(starts, addresses, "right") - 1
-        return bool(((index >= 0) & (addresses + size <= ends[index])).all())
-
     def describe(self, address: int) -> str:
         """Describe an address as an element of the nearest array below it."""
         index = max(bisect.bisect_right(self._starts, address) - 1, 0)
@@ -222,32 +201,28 @@ def write_tracking_bytes(element_bytes: Iterable[int]) -> int:
     return min(4, *element_bytes, 4)
 
 
-def find_fault(segment: Segment, addresses: Lanes, size: int, what: str) -> AccessFault:
-    """The error for the first access at fault.
+def find_fault(segment: Segment, addresses: Lanes, size: int, what: str) -> tuple[str, int]:
+    """Find the first access out of bounds or misaligned; there must be one.
 
     Args:
         segment: The memory.
         addresses: The address of each access, shape (accesses,).
         size: Bytes of each access.
         what: `read` or `write`.
+
+    Returns:
+        A message, and the number of the access.
     """
-    if what == "write" and segment.name in READ_ONLY:
-        return AccessFault(
-            f"illegal address: {what} of {size} bytes at {segment.describe(int(addresses[0]))}: "
-            f"{_SPACE_CONTENTS[segment.name]} can only be read",
-            0,
-        )
-    for lane, address in enumerate(addresses.tolist()):
+    for number, address in enumerate(addresses.tolist()):
+        where = f"{what} of {size} bytes at {segment.describe(address)}"
+        if what == "write" and segment.name in READ_ONLY:
+            contents = _SPACE_CONTENTS[segment.name]
+            return f"illegal address: {where}: {contents} can only be read", number
         if address % size:
-            return AccessFault(
-                f"misaligned address: {what} of {size} bytes at {segment.describe(address)}; "
-                f"the address must be a multiple of {size}",
-                lane,
-            )
+            reason = f"the address must be a multiple of {size}"
+            return f"misaligned address: {where}; {reason}", number
         if not segment.check(address, address + size):
-            return AccessFault(
-                f"illegal address: {what} of {size} bytes at {segment.describe(address)}", lane
-            )
+            return f"illegal address: {where}", number
     raise AssertionError("a fault was expected")
 
 

@@ -7,42 +7,19 @@ does as a GPU does.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
-from memlab.device.emulator.machine.memory import Mask, Segment
+from memlab.device.emulator.machine.memory import Mask
 
 if TYPE_CHECKING:
-    from memlab.device.emulator.machine.access_watch import MemoryInstruction, ResolvedAddresses
-    from memlab.device.emulator.machine.context import ChunkContext
-    from memlab.device.emulator.machine.operands import Operands
-    from memlab.device.emulator.machine.scheduler import BarrierRelease, Scheduler
-    from memlab.device.emulator.machine.threads import Threads
-    from memlab.device.emulator.machine.warp_synchronization import ParticipatingLanes
+    from memlab.device.emulator.machine.access_watch import WatchedAccess
+    from memlab.device.emulator.machine.machine import Chunk
+    from memlab.device.emulator.machine.scheduler import BarrierRelease
     from memlab.device.emulator.program.program import DecodedInstruction, Program
 
 Action: TypeAlias = Callable[[Mask], None]
 """Executes an instruction for the lanes of a mask."""
-
-
-@dataclass(frozen=True)
-class ChunkState:
-    """The parts of a chunk that observers may read while it runs.
-
-    Attributes:
-        threads: The thread of each lane.
-        operands: The registers.
-        segments: The state spaces by name.
-        participants: The lanes that execute the current warp instruction together.
-        context: The memory that the chunk shares with its machine code.
-    """
-
-    threads: Threads
-    operands: Operands
-    segments: Mapping[str, Segment]
-    participants: ParticipatingLanes
-    context: ChunkContext
 
 
 class Observer:
@@ -51,8 +28,8 @@ class Observer:
     A `mask` has a bool for each lane of the chunk, shape (lanes,).
 
     Attributes:
-        observes_flow: Whether `range_executed`, `guard_read` and `control_transferred` are called.
-            Without them, machine code runs on by itself.
+        observes_flow: Whether `range_executed` is called. Without it, machine code runs on by
+            itself between the watched instructions.
     """
 
     observes_flow: ClassVar[bool] = False
@@ -60,44 +37,30 @@ class Observer:
     def watched_instructions(self, program: Program) -> Collection[int]:
         """The positions of the instructions that the observer is told of one by one.
 
-        Only for these are `instruction_bound` and `memory_accessed` called.
+        That behind the last one is the program's end. Only for these are `instruction_bound`,
+        `memory_accessed` and `control_reached` called.
         """
         return ()
 
-    def chunk_started(self, chunk: ChunkState) -> None:
+    def chunk_started(self, chunk: Chunk) -> None:
         """A chunk has its registers and memories; its instructions are bound next."""
 
     def instruction_bound(self, index: int, step: DecodedInstruction, action: Action) -> Action:
-        """A watched instruction is ready to run.
+        """A watched instruction, but none of control, is ready to run.
 
         Returns:
             The action to run in its place; it gets only lanes whose guard holds.
         """
         return action
 
-    def run_started(self, schedule: Scheduler) -> None:
-        """The chunk begins to run."""
-
     def range_executed(self, start: int, stop: int, mask: Mask) -> None:
         """Lanes executed the instructions from `start` up to, not including, `stop`."""
 
-    def memory_accessed(
-        self,
-        instruction: MemoryInstruction,
-        addresses: ResolvedAddresses,
-        offset: int,
-        mask: Mask,
-    ) -> None:
-        """Lanes are about to access a segment, `offset` bytes behind the resolved addresses."""
+    def memory_accessed(self, access: WatchedAccess) -> None:
+        """Lanes are about to access a state space."""
 
-    def guard_read(self, predicate: str, mask: Mask) -> None:
-        """Lanes read the guard of a branch, an exit or a barrier."""
-
-    def control_transferred(self, index: int, mask: Mask) -> None:
-        """Lanes take a branch or exit; `index` lies behind the program where they reach its end."""
-
-    def trap_reached(self, index: int, mask: Mask) -> None:
-        """Lanes stop the kernel: by `trap`, or by an assertion that failed."""
+    def control_reached(self, index: int, mask: Mask, taken: Mask) -> None:
+        """Lanes are at a branch, an exit, a barrier or the end; the guard holds for `taken`."""
 
 
 class ExecutionPolicy(Observer):
@@ -111,49 +74,27 @@ class ExecutionPolicy(Observer):
 
     is_trial: ClassVar[bool] = False
 
-    _threads: Threads
-
-    def chunk_started(self, chunk: ChunkState) -> None:
-        """Keep the threads, to name the one whose access is at fault."""
-        self._threads = chunk.threads
-
     def barrier_release(self, default: BarrierRelease | None) -> BarrierRelease | None:
         """The function that opens barriers; `default` is the program's own, if it needs one."""
         return default
 
-    def bind_ordering(self, step: DecodedInstruction) -> Action | None:
-        """The action of an instruction that computes nothing, such as a fence.
+    def holds_lanes(self, step: DecodedInstruction) -> bool:
+        """Whether lanes may have to wait at a watched instruction that computes nothing.
 
-        Returns:
-            None where lanes may have to wait at it: then `may_pass` decides when it is reached.
+        Then `may_pass` decides when it is reached, and it has no action.
         """
-        return do_nothing
+        return False
 
     def may_pass(self, index: int, mask: Mask) -> bool:
-        """Whether lanes go on at an instruction that has no action from `bind_ordering`."""
+        """Whether lanes go on at an instruction that `holds_lanes`."""
         return True
 
-    def permitted_lanes(
-        self,
-        instruction: MemoryInstruction,
-        addresses: ResolvedAddresses,
-        offset: int,
-        mask: Mask,
-    ) -> Mask:
-        """The lanes that may carry out an access.
+    def permitted_lanes(self, access: WatchedAccess) -> Mask:
+        """The lanes that may carry out an access: the access's own mask where all of them may.
 
         Lanes left out read 0, and what they store is lost.
-
-        Args:
-            instruction: The access.
-            addresses: What it accesses, without the offset.
-            offset: Bytes added to each address.
-            mask: The lanes that ask for it.
-
-        Returns:
-            `mask` itself where all of them may.
         """
-        return mask
+        return access.mask
 
 
 def policy_of(observers: Sequence[Observer]) -> ExecutionPolicy:
@@ -166,7 +107,3 @@ def policy_of(observers: Sequence[Observer]) -> ExecutionPolicy:
     if len(policies) > 1:
         raise ValueError("a chunk runs by one policy")
     return policies[0] if policies else ExecutionPolicy()
-
-
-def do_nothing(mask: Mask) -> None:
-    """The action of an instruction without effect."""

@@ -7,7 +7,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from memlab.device.emulator.codegen.frame import FrameLayout
 from memlab.device.emulator.isa.special_registers import CLOCK_REGISTERS
 from memlab.device.emulator.machine.context import ChunkContext, lanes_to_words, words_to_lanes
 from memlab.device.emulator.machine.memory import Lanes, Mask
@@ -38,15 +37,11 @@ class Operands:
     """
 
     def __init__(
-        self,
-        program: Program,
-        layout: FrameLayout,
-        context: ChunkContext,
-        variables: Mapping[str, int],
+        self, program: Program, context: ChunkContext, variables: Mapping[str, int]
     ) -> None:
         """Read a chunk; `variables` maps variables in global memory to their addresses."""
         self.program, self.lanes = program, context["warps"] * WARP_SIZE
-        self._layout, self._context, self._variables = layout, context, variables
+        self._layout, self._context, self._variables = context.layout, context, variables
 
     def register(self, name: str) -> Lanes:
         """The lanes of a register as raw bits, bool for a predicate; a copy."""

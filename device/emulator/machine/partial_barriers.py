@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from memlab.device.emulator.machine.memory import Mask
 from memlab.device.emulator.machine.operands import Operands, Source
-from memlab.device.emulator.machine.scheduler import WaitingGroups, select_lanes
+from memlab.device.emulator.machine.scheduler import WaitingGroups
 from memlab.device.emulator.machine.threads import Threads
 from memlab.device.emulator.program.program import DecodedInstruction
 from memlab.device.properties import WARP_SIZE
@@ -46,11 +46,8 @@ class PartialBarriers:
             key = int(self._block[lane]), int(numbers[first])
             self._arrived[key] += WARP_SIZE
 
-    def open(self, parked: WaitingGroups) -> tuple[WaitingGroups, WaitingGroups]:
-        """Divide waiting lanes into those whose barrier is complete and those that still wait.
-
-        Where no barrier is complete, all lanes go on.
-        """
+    def open(self, parked: WaitingGroups) -> Mask:
+        """The waiting lanes whose barrier is complete; where none is, all of them."""
         numbers = np.full(self._threads.lanes, -1, np.int64)
         counts = np.zeros(self._threads.lanes, np.int64)
         for resume, lanes in parked.items():
@@ -67,9 +64,7 @@ class PartialBarriers:
                 if present >= expected if expected else np.array_equal(at_barrier, in_block):
                     released |= at_barrier
                     self._arrived[block, number] = 0
-        if not released.any():
-            return parked, {}
-        return select_lanes(parked, released), select_lanes(parked, ~released)
+        return released if released.any() else waiting
 
     def _value(self, step: int, operand: int) -> NDArray[np.int64]:
         """An operand of a barrier, shape (lanes,); 0 where it is left out."""

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from memlab.device.emulator.machine.access_watch import MemoryInstruction, ResolvedAddresses
+from memlab.device.emulator.machine.access_watch import WatchedAccess
 from memlab.device.emulator.machine.memory import GlobalMemory, Lanes, Mask
 from memlab.device.emulator.machine.observer import Observer
 from memlab.device.emulator.program.program import Program
@@ -71,18 +71,12 @@ class ReadCounter(Observer):
             and step.row.space in ("global", "generic")
         ]
 
-    def memory_accessed(
-        self,
-        instruction: MemoryInstruction,
-        addresses: ResolvedAddresses,
-        offset: int,
-        mask: Mask,
-    ) -> None:
+    def memory_accessed(self, access: WatchedAccess) -> None:
         """Note the elements that lanes read."""
-        if instruction.kind == "store" or addresses.segment.name != "global":
+        if access.instruction.kind == "store" or access.segment.name != "global":
             return
-        first = (addresses.address[mask] + offset) // self._unit
-        units = np.arange(max(instruction.size // self._unit, 1))
+        first = access.address[access.mask] // self._unit
+        units = np.arange(max(access.instruction.size // self._unit, 1))
         self._reads.append((first[:, None] + units).reshape(-1))
         self._uncounted += self._reads[-1].size
         if self._uncounted > _COUNTED_AT_ONCE:
@@ -135,20 +129,14 @@ class Recorder(ReadCounter):
         kinds = ("load", "store", "atomic", "reduce")
         return [index for index, step in enumerate(program.steps) if step.row.kind in kinds]
 
-    def memory_accessed(
-        self,
-        instruction: MemoryInstruction,
-        addresses: ResolvedAddresses,
-        offset: int,
-        mask: Mask,
-    ) -> None:
+    def memory_accessed(self, access: WatchedAccess) -> None:
         """Record one memory instruction."""
-        super().memory_accessed(instruction, addresses, offset, mask)
-        followed = mask[self._lanes]
+        super().memory_accessed(access)
+        followed = access.mask[self._lanes]
         if followed.any():
-            touched = addresses.address[self._lanes] + offset
-            space = addresses.segment.name
-            self._pending.append(RecordedAccess(instruction.index, space, touched, followed))
+            index, space = access.instruction.index, access.segment.name
+            addresses = access.address[self._lanes]
+            self._pending.append(RecordedAccess(index, space, addresses, followed))
 
     def range_executed(self, start: int, stop: int, mask: Mask) -> None:
         """Record the range, with the accesses in it."""

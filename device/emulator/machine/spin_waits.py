@@ -74,26 +74,25 @@ class SpinWaitDetector:
         state.asleep &= ~lanes
         return state.iterations % loop.spin_limit == 0
 
-    def warps_to_resume(self, waiting: Mapping[int, Mask]) -> dict[int, Mask]:
-        """Select the warps for which a polled value has changed.
+    def lanes_to_resume(self, waiting: Mapping[int, Mask]) -> Mask:
+        """Select the lanes of the warps for which a polled value has changed.
 
         Args:
             waiting: Deferred groups as masks, by the first instruction of their loop.
 
         Returns:
-            Their lanes in the same form. Where no value has changed, all groups: they wait for
-            time to pass, or for a write that will not come.
+            These lanes. Where no value has changed, all: they wait for time to pass, or for a write
+            that will not come.
         """
-        resumed = {}
+        resumed = np.zeros(self._operands.lanes, np.bool_)
         for head, lanes in waiting.items():
             loop = self._loops[head]
             selected = lanes
             if loop.polled_locations is not None:
                 asleep = lanes & self._states[head].asleep
                 selected = lanes & (_whole_warps(self._lanes_with_changes(loop, asleep)) | ~asleep)
-            if selected.any():
-                resumed[head] = selected
-        return resumed or dict(waiting)
+            resumed |= selected
+        return resumed if resumed.any() else np.logical_or.reduce(list(waiting.values()))
 
     def _is_unchanged(self, loop: PollingLoop, state: _SpinState, lanes: Mask) -> bool:
         """Whether iterations left all registers unchanged; compares them only now and then."""

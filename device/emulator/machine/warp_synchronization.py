@@ -55,6 +55,7 @@ class WarpSynchronization:
         operands: Operands,
         schedule: Scheduler,
         participants: ParticipatingLanes,
+        action: Callable[[int], Action],
     ) -> None:
         """Prepare the instructions of a chunk.
 
@@ -63,8 +64,9 @@ class WarpSynchronization:
             operands: The registers.
             schedule: Tells which lanes have not exited.
             participants: Is set while groups execute an instruction together.
+            action: Gives the action of an instruction.
         """
-        self._participants = participants
+        self._participants, self._action = participants, action
         self._schedule, self._lanes = schedule, operands.lanes
         self._opcodes = [step.instruction.opcode for step in steps]
         self._sources = {
@@ -78,45 +80,39 @@ class WarpSynchronization:
 
     def must_wait(self, step: int, mask: Mask) -> bool:
         """Whether a group lacks live lanes that its member masks name."""
-        away = self._schedule.live & ~mask
+        running = lanes_to_words(mask)
+        away = lanes_to_words(self._schedule.live) & ~running
+        if not away[running != 0].any():
+            return False
         named = np.broadcast_to(self._member_masks(step), self._lanes)
-        return bool((np.repeat(lanes_to_words(away), WARP_SIZE)[mask] & named[mask]).any())
+        return bool((np.repeat(away, WARP_SIZE)[mask] & named[mask]).any())
 
-    def execute_ready(
-        self, parked: WaitingGroups, held: Mask, action: Callable[[int], Action]
-    ) -> tuple[WaitingGroups, WaitingGroups]:
+    def execute_ready(self, waiting: WaitingGroups, held: Mask) -> Mask:
         """Execute the instructions whose members have all arrived.
 
         Where there is none, the waiting group with the lowest position executes its instruction
         without the missing lanes.
 
         Args:
-            parked: The waiting groups.
-            held: Lanes that must not go on without the missing ones, as a mask: those may still
-                arrive.
-            action: Gives the action of an instruction.
+            waiting: The waiting groups.
+            held: Lanes that must not go on without the missing ones: those may still arrive.
 
         Returns:
-            The lanes that executed the instruction that they waited at, and those that still wait.
+            The lanes that executed the instruction that they waited at.
         """
-        released = self._complete(parked)
+        released = self._complete(waiting)
         if not released.any():
-            released = self._lowest(select_lanes(parked, ~held))
-        for opcode in {self._opcodes[step] for step in parked}:
-            groups = {
-                step: lanes & released
-                for step, lanes in parked.items()
-                if self._opcodes[step] == opcode and (lanes & released).any()
-            }
-            if groups:
-                self._run(groups, action)
-        return select_lanes(parked, released), select_lanes(parked, ~released)
+            released = self._lowest(select_lanes(waiting, ~held))
+        ready = select_lanes(waiting, released)
+        for opcode in {self._opcodes[step] for step in ready}:
+            self._run({step: ready[step] for step in ready if self._opcodes[step] == opcode})
+        return released
 
-    def _run(self, groups: WaitingGroups, action: Callable[[int], Action]) -> None:
+    def _run(self, groups: WaitingGroups) -> None:
         """Execute one instruction for groups that wait at several positions."""
         participants, (first, *others) = self._participants, groups
         if not others:
-            action(first)(groups[first])
+            self._action(first)(groups[first])
             return
         combined = [
             np.broadcast_to(source(), self._lanes).copy() for source in self._sources[first]
@@ -127,7 +123,7 @@ class WarpSynchronization:
         participants.groups, participants.sources = groups, combined
         participants.lanes = np.logical_or.reduce(list(groups.values()))
         for step, lanes in groups.items():
-            action(step)(lanes)
+            self._action(step)(lanes)
         participants.groups, participants.lanes, participants.sources = {}, None, ()
 
     def _complete(self, parked: WaitingGroups) -> Mask:

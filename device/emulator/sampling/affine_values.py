@@ -24,8 +24,9 @@ import numpy as np
 from memlab.device.emulator.codegen.stretches import waits_for_members
 from memlab.device.emulator.isa.rows import Row
 from memlab.device.emulator.isa.special_registers import CLOCK_REGISTERS
+from memlab.device.emulator.machine.machine import Chunk
 from memlab.device.emulator.machine.memory import Mask
-from memlab.device.emulator.machine.observer import Action, ChunkState, Observer
+from memlab.device.emulator.machine.observer import Action, Observer
 from memlab.device.emulator.machine.threads import BlockBox
 from memlab.device.emulator.program.program import (
     ACCESS_KINDS,
@@ -154,7 +155,7 @@ class AffineValues(Observer):
 
     # --- A chunk -------------------------------------------------------------------------------
 
-    def chunk_started(self, chunk: ChunkState) -> None:
+    def chunk_started(self, chunk: Chunk) -> None:
         """Begin to follow the blocks of the next chunk."""
         threads = chunk.threads
         self._finished, self._address_strides = self.boxes, self.strides

@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 from ptx import kernel, run
 
-from memlab.device.emulator.machine.access_watch import MemoryInstruction, ResolvedAddresses
+from memlab.device.emulator.machine.access_watch import WatchedAccess
 from memlab.device.emulator.machine.execution_trace import ExecutionTrace
+from memlab.device.emulator.machine.machine import Chunk
 from memlab.device.emulator.machine.memory import KernelFault, Mask
-from memlab.device.emulator.machine.observer import Action, ChunkState, ExecutionPolicy, Observer
-from memlab.device.emulator.machine.scheduler import BarrierRelease, Scheduler
+from memlab.device.emulator.machine.observer import Action, ExecutionPolicy, Observer
+from memlab.device.emulator.machine.scheduler import BarrierRelease
 from memlab.device.emulator.program.program import DecodedInstruction, Program
 
 DOUBLED = kernel(
@@ -53,7 +54,7 @@ class Log(Observer):
     def watched_instructions(self, program: Program) -> Collection[int]:
         return accesses_of(program)
 
-    def chunk_started(self, chunk: ChunkState) -> None:
+    def chunk_started(self, chunk: Chunk) -> None:
         self.lines.append(("chunk", chunk.threads.lanes))
 
     def instruction_bound(self, index: int, step: DecodedInstruction, action: Action) -> Action:
@@ -63,30 +64,16 @@ class Log(Observer):
 
         return run if step.row.space == "global" else action
 
-    def run_started(self, schedule: Scheduler) -> None:
-        self.lines.append(("run", schedule.counter))
-
     def range_executed(self, start: int, stop: int, mask: Mask) -> None:
         self.lines.append(("range", start, stop, count(mask)))
 
-    def memory_accessed(
-        self,
-        instruction: MemoryInstruction,
-        addresses: ResolvedAddresses,
-        offset: int,
-        mask: Mask,
-    ) -> None:
-        space = addresses.segment.name
-        self.lines.append(("access", instruction.kind, space, offset, count(mask)))
+    def memory_accessed(self, access: WatchedAccess) -> None:
+        kind, space, lanes = access.instruction.kind, access.segment.name, count(access.mask)
+        first = int(access.address[access.mask][0] - access.segment.origin)
+        self.lines.append(("access", kind, space, first, lanes))
 
-    def guard_read(self, predicate: str, mask: Mask) -> None:
-        self.lines.append(("guard", predicate, count(mask)))
-
-    def control_transferred(self, index: int, mask: Mask) -> None:
-        self.lines.append(("control", index, count(mask)))
-
-    def trap_reached(self, index: int, mask: Mask) -> None:
-        self.lines.append(("trap", index, count(mask)))
+    def control_reached(self, index: int, mask: Mask, taken: Mask) -> None:
+        self.lines.append(("control", index, count(mask), count(taken)))
 
 
 def count(mask: Mask) -> int:
@@ -101,18 +88,19 @@ def test_hooks_are_called_in_the_order_of_execution() -> None:
 
     assert log.lines == [
         ("chunk", 32),
-        ("run", 0),
+        ("range", 0, 1, 32),
         ("access", "load", "param", 0, 32),
-        ("range", 0, 6, 32),
-        ("guard", "%p1", 32),
-        ("control", 5, 12),
+        ("range", 1, 2, 32),
+        ("range", 2, 5, 32),
+        ("range", 5, 6, 32),
         ("load", "ld.global.u32"),
         ("access", "load", "global", 4, 20),
+        ("range", 6, 7, 20),
+        ("range", 7, 8, 20),
         ("store", "st.global.u32"),
         ("access", "store", "global", 4, 20),
-        ("range", 6, 9, 20),
+        ("range", 8, 9, 20),
         ("range", 9, 10, 32),
-        ("control", 9, 32),
     ]
 
 
@@ -121,7 +109,7 @@ def test_without_flow_only_watched_instructions_are_told() -> None:
         observes_flow: ClassVar[bool] = False
 
         def watched_instructions(self, program: Program) -> Collection[int]:
-            return 5, 8
+            return 5, 8, 10
 
     log, arrays = Watcher(), {"a": np.arange(21, dtype=np.uint32)}
 
@@ -129,9 +117,7 @@ def test_without_flow_only_watched_instructions_are_told() -> None:
 
     assert log.lines == [
         ("chunk", 32),
-        ("run", 0),
-        ("guard", "%p1", 32),
-        ("control", 5, 12),
+        ("control", 5, 32, 12),
         ("store", "st.global.u32"),
         ("access", "store", "global", 4, 20),
     ]
@@ -139,13 +125,16 @@ def test_without_flow_only_watched_instructions_are_told() -> None:
     assert done.tally == alone.tally
 
 
-def test_a_trap_is_told_before_it_ends_the_run() -> None:
-    log = Log()
+def test_the_end_of_the_program_is_an_instruction_of_control() -> None:
+    class Watcher(Log):
+        def watched_instructions(self, program: Program) -> Collection[int]:
+            return range(len(program.steps) + 1)
 
-    with pytest.raises(KernelFault, match="trap"):
-        run(kernel("trap; ret;"), {}, observers=[log])
+    log = Watcher()
 
-    assert log.lines[-1] == ("trap", 0, 32)
+    run(kernel(".reg .b32 %r<2>; mov.u32 %r1, 3;"), {}, observers=[log])
+
+    assert log.lines == [("chunk", 32), ("range", 0, 1, 32), ("control", 1, 32, 32)]
 
 
 class Odd(ExecutionPolicy):
@@ -154,17 +143,10 @@ class Odd(ExecutionPolicy):
     def watched_instructions(self, program: Program) -> Collection[int]:
         return accesses_of(program, "global")
 
-    def permitted_lanes(
-        self,
-        instruction: MemoryInstruction,
-        addresses: ResolvedAddresses,
-        offset: int,
-        mask: Mask,
-    ) -> Mask:
-        if addresses.segment.name != "global":
-            return mask
-        lanes = self._threads.alive if mask is None else mask
-        return lanes & (np.arange(lanes.size) % 2 == 1)
+    def permitted_lanes(self, access: WatchedAccess) -> Mask:
+        if access.segment.name != "global":
+            return access.mask
+        return access.mask & (np.arange(access.mask.size) % 2 == 1)
 
 
 def test_lanes_that_the_policy_refuses_read_zero_and_their_stores_are_lost() -> None:
@@ -174,7 +156,7 @@ def test_lanes_that_the_policy_refuses_read_zero_and_their_stores_are_lost() -> 
 
     expected = [value * (2 if value % 2 == 0 else 1) for value in range(21)]
     assert done["a"].tolist() == expected  # lane n has element n + 1
-    assert ("access", "load", "global", 4, 10) in log.lines
+    assert ("access", "load", "global", 8, 10) in log.lines  # lane 1 is the first
 
 
 def test_an_atomic_of_refused_lanes_leaves_memory_alone() -> None:
@@ -203,9 +185,9 @@ def test_the_policy_opens_barriers() -> None:
         def barrier_release(self, default: BarrierRelease | None) -> BarrierRelease:
             assert default is None  # no barrier of a part of the block
 
-            def release(parked: dict[int, Mask]) -> tuple[dict[int, Mask], dict[int, Mask]]:
+            def release(parked: dict[int, Mask]) -> Mask:
                 opened.append(sorted(parked))
-                return parked, {}
+                return np.logical_or.reduce(list(parked.values()))
 
             return release
 
