@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 from memlab.device.emulation.address_names import AddressNames
 from memlab.device.emulator.isa import tensor, wmma
-from memlab.device.emulator.machine.recording import RecordedAccess
 from memlab.device.emulator.program.program import DecodedInstruction, destinations
 from memlab.device.emulator.ptx.parser import TYPE_BYTES, Operand, Register, Vector
 from memlab.device.properties import WARP_SIZE
+from memlab.device.tracing.phases import RecordedAccess
 from memlab.device.tracing.records import ArrayPart, TracedValue
 
 _ROWS, _ROW_BYTES = 8, 16  # of a matrix of `ldmatrix`; each row is loaded by one lane

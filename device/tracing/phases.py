@@ -7,30 +7,74 @@ phase of them, and know of each other's reads in it.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
 import numpy as np
 
 from memlab.device.emulator.machine.access_watch import WatchedAccess
 from memlab.device.emulator.machine.memory import GlobalMemory, Lanes, Mask
-from memlab.device.emulator.machine.recording import Recorder
 from memlab.device.emulator.program.program import DecodedInstruction, Program
 from memlab.device.properties import WARP_SIZE
+from memlab.device.tracing.read_counts import ReadCounter
 
 
-class PhaseRecorder(Recorder):
+@dataclass(frozen=True)
+class RecordedAccess:
+    """One execution of a memory instruction by the followed lanes.
+
+    Attributes:
+        step: The instruction's position in the program.
+        space: The state space that it accessed.
+        addresses: Byte addresses in that space, shape (followed lanes,).
+        active: Which of these lanes took part, shape (followed lanes,).
+    """
+
+    step: int
+    space: str
+    addresses: Lanes
+    active: Lanes
+
+
+@dataclass(frozen=True)
+class ExecutedRange:
+    """Instructions that were executed in sequence, without a branch between them.
+
+    Attributes:
+        start: Position of the first one in the program.
+        stop: Position behind the last one.
+        active: Which of the followed lanes executed them, shape (followed lanes,).
+        accesses: The memory instructions among them, in order. One that no lane executed, because
+            of its guard, is missing.
+        phases: The phases of the followed lanes from some of its instructions on: its first one,
+            barriers and accesses to shared memory.
+    """
+
+    start: int
+    stop: int
+    active: Lanes
+    accesses: tuple[RecordedAccess, ...]
+    phases: Mapping[int, Lanes]
+
+
+class PhaseRecorder(ReadCounter):
     """Follows some lanes of one block, and the use of shared memory by all of its threads.
 
     Attributes:
-        phases: For each of `stretches`, the phases of the followed lanes from some of its
-            instructions on: its first one, barriers and accesses to shared memory.
+        ranges: The ranges that the followed lanes executed, in order.
     """
+
+    observes_flow: ClassVar[bool] = True
 
     def __init__(self, memory: GlobalMemory, lanes: Lanes, program: Program, threads: int) -> None:
         """Follow the given lanes of a block with so many threads, full warps."""
-        super().__init__(memory, lanes)
-        self.phases: list[dict[int, Lanes]] = []
+        super().__init__(memory)
+        self.ranges: list[ExecutedRange] = []
         self._followed = lanes
         self._steps = program.steps
         self._barriers = [index for index, step in enumerate(program.steps) if is_barrier(step)]
+        self._pending: list[RecordedAccess] = []
         self._touched: list[tuple[int, Lanes]] = []
         self._phase = np.zeros(threads, np.int64)
         self._read = np.zeros(threads, np.bool_)  # a thread knows of a read in its phase
@@ -42,15 +86,24 @@ class PhaseRecorder(Recorder):
         """The number of the block's phases so far."""
         return int(self._phase.max())
 
+    def watched_instructions(self, program: Program) -> Collection[int]:
+        """All that access memory."""
+        kinds = ("load", "store", "atomic", "reduce")
+        return [index for index, step in enumerate(program.steps) if step.row.kind in kinds]
+
     def memory_accessed(self, access: WatchedAccess) -> None:
         """Note one memory instruction."""
         super().memory_accessed(access)
-        if access.segment.name == "shared":
-            self._touched.append((access.instruction.index, access.mask))
+        index, space = access.instruction.index, access.segment.name
+        followed = access.mask[self._followed]
+        if followed.any():
+            addresses = access.address[self._followed]
+            self._pending.append(RecordedAccess(index, space, addresses, followed))
+        if space == "shared":
+            self._touched.append((index, access.mask))
 
     def range_executed(self, start: int, stop: int, mask: Mask) -> None:
         """Note instructions that have run."""
-        super().range_executed(start, stop, mask)
         if (self._waiting & mask).any():  # their barrier has opened
             self._synchronize(self._waiting, len(self._waiting))
             self._waiting[:] = False
@@ -65,9 +118,12 @@ class PhaseRecorder(Recorder):
             else:
                 self._use(active, store=row.kind == "store")
             phases[index] = self._phase[self._followed]
+        followed = mask[self._followed]
+        if followed.any():
+            accesses = tuple(self._pending)
+            self.ranges.append(ExecutedRange(start, stop, followed, accesses, phases))
+        self._pending.clear()
         self._touched.clear()
-        if len(self.ranges) > len(self.phases):  # followed lanes ran these instructions
-            self.phases.append(phases)
 
     def _use(self, lanes: Lanes, *, store: bool) -> None:
         """Note an access of some lanes to shared memory."""

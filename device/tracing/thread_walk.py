@@ -16,11 +16,10 @@ import numpy as np
 
 from memlab.device.array_element import Element
 from memlab.device.emulation.address_names import AddressNames
-from memlab.device.emulator.machine.recording import RecordedAccess
 from memlab.device.emulator.program.program import DecodedInstruction, Program, destinations
 from memlab.device.emulator.ptx.parser import TYPE_BYTES, Immediate, Operand, Register, Vector
 from memlab.device.tracing.mma_fragments import FragmentTracker, is_matrix_product
-from memlab.device.tracing.phases import PhaseRecorder, is_barrier
+from memlab.device.tracing.phases import PhaseRecorder, RecordedAccess, is_barrier
 from memlab.device.tracing.records import (
     ArrayPart,
     ElementAccess,
@@ -79,15 +78,15 @@ def walk_thread(
     """
     walker = _ThreadWalker(program, lane, names, arguments)
     multiplies = any(is_matrix_product(step) for step in program.steps)
-    for stretch, phases in zip(recorder.ranges, recorder.phases, strict=True):
+    for stretch in recorder.ranges:
         active = bool(stretch.active[lane])
         if not active and not multiplies:
             continue
         accesses = {access.step: access for access in stretch.accesses}
         for index in range(stretch.start, stretch.stop):
             if active:
-                if index in phases:
-                    walker.phase = int(phases[index][lane])
+                if index in stretch.phases:
+                    walker.phase = int(stretch.phases[index][lane])
                 walker.run(program.steps[index], accesses.get(index))
             if multiplies:
                 walker.fragments.run(program.steps[index], accesses.get(index))

@@ -13,13 +13,13 @@ from memlab.device.budget import Budget, EmulationTimeoutError
 from memlab.device.compiler.compile import CompiledKernel
 from memlab.device.emulation.address_names import AddressNames
 from memlab.device.emulation.execution import Execution
-from memlab.device.emulator.machine.recording import ReadCounter
 from memlab.device.emulator.machine.tally import Tally
 from memlab.device.emulator.program.program import Program
 from memlab.device.emulator.sampling import block_sample
 from memlab.device.measurement import Progress, ignore_progress
 from memlab.device.properties import WARP_SIZE
 from memlab.device.tracing.phases import PhaseRecorder
+from memlab.device.tracing.read_counts import ReadCounter
 from memlab.device.tracing.records import ArrayUse, Trace
 from memlab.device.tracing.thread_walk import scalar_arguments, walk_thread
 from memlab.errors import UsageError

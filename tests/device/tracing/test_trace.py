@@ -12,10 +12,10 @@ from launches import launch_of
 from memlab.device.array_element import Element
 from memlab.device.compiler.compile import compile_launch
 from memlab.device.emulation.execution import Execution
-from memlab.device.emulator.machine.recording import Recorder
 from memlab.device.emulator.program.program import load_program
 from memlab.device.emulator.ptx import parser
 from memlab.device.inputs import make_inputs
+from memlab.device.tracing.phases import PhaseRecorder
 from memlab.device.tracing.records import (
     ElementAccess,
     Step,
@@ -199,7 +199,7 @@ def test_a_trace_changes_nothing_that_is_counted() -> None:
     tallies = []
     for lanes in (None, np.zeros(0, np.int64), np.arange(16)):
         execution = Execution(launch, program, 0, [])
-        observers = [] if lanes is None else [Recorder(execution.memory, lanes)]
+        observers = [] if lanes is None else [PhaseRecorder(execution.memory, lanes, program, 32)]
         tallies.append(execution.run(block, observers=observers))
     assert tallies[0] == tallies[1] == tallies[2]
 

@@ -1,54 +1,17 @@
-"""Records the accesses of chosen lanes one by one, so that a thread can be followed."""
+"""Counts the reads of global memory, element by element."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
 from memlab.device.emulator.machine.access_watch import WatchedAccess
-from memlab.device.emulator.machine.memory import GlobalMemory, Lanes, Mask
+from memlab.device.emulator.machine.memory import GlobalMemory, Lanes
 from memlab.device.emulator.machine.observer import Observer
 from memlab.device.emulator.program.program import Program
 
 _COUNTED_AT_ONCE = 4_000_000  # reads held before they are added up
-
-
-@dataclass(frozen=True)
-class RecordedAccess:
-    """One execution of a memory instruction by the followed lanes.
-
-    Attributes:
-        step: The instruction's position in the program.
-        space: The state space that it accessed.
-        addresses: Byte addresses in that space, shape (followed lanes,).
-        active: Which of these lanes took part, shape (followed lanes,).
-    """
-
-    step: int
-    space: str
-    addresses: Lanes
-    active: Lanes
-
-
-@dataclass(frozen=True)
-class ExecutedRange:
-    """Instructions that were executed in sequence, without a branch between them.
-
-    Attributes:
-        start: Position of the first one in the program.
-        stop: Position behind the last one.
-        active: Which of the followed lanes executed them, shape (followed lanes,).
-        accesses: The memory instructions among them, in order. One that no lane executed, because
-            of its guard, is missing.
-    """
-
-    start: int
-    stop: int
-    active: Lanes
-    accesses: tuple[RecordedAccess, ...]
 
 
 class ReadCounter(Observer):
@@ -106,41 +69,3 @@ class ReadCounter(Observer):
         both = np.concatenate((self._positions, positions))
         self._positions, back = np.unique(both, return_inverse=True)
         self._counts = np.bincount(back, np.concatenate((self._counts, counts))).astype(np.int64)
-
-
-class Recorder(ReadCounter):
-    """Follows some lanes of a chunk, and counts the reads of global memory by all lanes.
-
-    Attributes:
-        ranges: The ranges that the followed lanes executed, in order.
-    """
-
-    observes_flow: ClassVar[bool] = True
-
-    def __init__(self, memory: GlobalMemory, lanes: Lanes) -> None:
-        """Follow these lanes of a chunk."""
-        super().__init__(memory)
-        self.ranges: list[ExecutedRange] = []
-        self._lanes = lanes
-        self._pending: list[RecordedAccess] = []
-
-    def watched_instructions(self, program: Program) -> Collection[int]:
-        """All that access memory."""
-        kinds = ("load", "store", "atomic", "reduce")
-        return [index for index, step in enumerate(program.steps) if step.row.kind in kinds]
-
-    def memory_accessed(self, access: WatchedAccess) -> None:
-        """Record one memory instruction."""
-        super().memory_accessed(access)
-        followed = access.mask[self._lanes]
-        if followed.any():
-            index, space = access.instruction.index, access.segment.name
-            addresses = access.address[self._lanes]
-            self._pending.append(RecordedAccess(index, space, addresses, followed))
-
-    def range_executed(self, start: int, stop: int, mask: Mask) -> None:
-        """Record the range, with the accesses in it."""
-        active = mask[self._lanes]
-        if active.any():
-            self.ranges.append(ExecutedRange(start, stop, active, tuple(self._pending)))
-        self._pending.clear()
