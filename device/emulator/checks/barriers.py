@@ -25,7 +25,7 @@ from memlab.device.emulator.machine.context import lanes_to_words, words_to_lane
 from memlab.device.emulator.machine.operands import Operands
 from memlab.device.emulator.machine.scheduler import Scheduler
 from memlab.device.emulator.machine.threads import Threads
-from memlab.device.emulator.machine.warp_synchronization import ParticipatingLanes
+from memlab.device.emulator.machine.warp_synchronization import WarpSynchronization
 from memlab.device.emulator.program.code_layout import reached_from
 from memlab.device.emulator.program.program import DecodedInstruction
 from memlab.device.emulator.ptx.parser import Immediate, Operand
@@ -61,7 +61,7 @@ class BarrierCheck:
     """
 
     schedule: Scheduler
-    participants: ParticipatingLanes
+    participants: WarpSynchronization
 
     def __init__(
         self,

@@ -149,7 +149,7 @@ class Checker(ExecutionPolicy):
             release_acquire,
         )
         self._barriers.schedule = chunk.scheduler
-        self._barriers.participants = chunk.participants
+        self._barriers.participants = chunk.warp_synchronization
         self._native.begin(chunk, self._numbers, self._order, self._scratch, self._barriers.places)
         if "synccheck" in self._selected_tools and self._program.has_shuffles:
             self._undefined = UndefinedShuffleValues(

@@ -7,7 +7,7 @@ its own group, so the function of the opcode is applied to arrays.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import Annotated
 
@@ -18,38 +18,34 @@ from memlab.device.emulator.codegen.compiled import compiled
 from memlab.device.emulator.codegen.llvm import Library, compile_module
 from memlab.device.emulator.codegen.records import Address, Pointer, pointer_to
 from memlab.device.emulator.isa.rows import Row
-from memlab.device.emulator.isa.table import TABLE
 from memlab.device.emulator.isa.values import PRED, U8, ElementType, Value, element_type
 from memlab.device.emulator.machine.memory import Lanes, Mask
 from memlab.device.emulator.machine.operands import NUMPY_TYPES
 from memlab.device.properties import WARP_SIZE
 
 
-def execute_collective(opcode: str, active: Mask, sources: Sequence[Lanes]) -> list[Lanes]:
+def execute_collective(row: Row, active: Mask, sources: Sequence[Lanes]) -> list[Lanes]:
     """Apply the function of a collective to arrays.
 
     Args:
-        opcode: Its row.
+        row: Its row.
         active: The lanes that execute it together, shape (lanes,).
         sources: Its sources, shape (lanes,).
 
     Returns:
         Its results, shape (lanes,).
     """
-    row = TABLE[opcode]
-    inputs = [np.ascontiguousarray(source) for source in (active, *sources)]
     outputs = [np.zeros(len(active), NUMPY_TYPES[ptx_type]) for ptx_type in row.to]
-    arrays = [*inputs, *outputs]
+    arrays = [np.ascontiguousarray(array) for array in (active, *sources, *outputs)]
     pointers = (ctypes.c_void_p * len(arrays))(*(array.ctypes.data for array in arrays))
-    _, run = _compiled(opcode)
+    run = _compiled(row).function("run", None, ctypes.c_void_p, ctypes.c_int64)
     run(pointers, len(active) // WARP_SIZE)
-    return outputs
+    return arrays[1 + len(sources) :]
 
 
 @cache
-def _compiled(opcode: str) -> tuple[Library, Callable[..., None]]:
+def _compiled(row: Row) -> Library:
     """A loop over warps that applies the function of a row."""
-    row = TABLE[opcode]
 
     @compiled(exported=True)
     def run(arrays: Pointer[Address], count: int) -> None:
@@ -58,8 +54,7 @@ def _compiled(opcode: str) -> tuple[Library, Callable[..., None]]:
 
     module = ir.Module()
     run.declared(module)  # type: ignore[attr-defined]
-    library = Library(compile_module(module), ["run"])
-    return library, library.function("run", None, ctypes.c_void_p, ctypes.c_int64)
+    return Library(compile_module(module), ["run"])
 
 
 def _apply(row: Row, arrays: Pointer[Address], warp: int) -> None:

@@ -21,7 +21,6 @@ from memlab.device.emulator.codegen.stretches import CONTROL_KINDS, waits_for_me
 from memlab.device.emulator.codegen.use_code import NO_OTHER_WRITERS
 from memlab.device.emulator.machine import printf
 from memlab.device.emulator.machine.access_watch import watch_access
-from memlab.device.emulator.machine.collective import execute_collective
 from memlab.device.emulator.machine.context import (
     ChunkContext,
     Workspace,
@@ -38,16 +37,13 @@ from memlab.device.emulator.machine.memory import (
 from memlab.device.emulator.machine.observer import Action, Observer, policy_of
 from memlab.device.emulator.machine.operands import Operands
 from memlab.device.emulator.machine.partial_barriers import PartialBarriers
-from memlab.device.emulator.machine.scheduler import Scheduler, WaitingGroups
+from memlab.device.emulator.machine.scheduler import Scheduler
 from memlab.device.emulator.machine.spin_waits import SpinWaitDetector
 from memlab.device.emulator.machine.tally import Tally, tally_of
 from memlab.device.emulator.machine.threads import Grid, Threads
-from memlab.device.emulator.machine.warp_synchronization import (
-    ParticipatingLanes,
-    WarpSynchronization,
-)
+from memlab.device.emulator.machine.warp_synchronization import WarpSynchronization
 from memlab.device.emulator.program.lowering import source_excerpt
-from memlab.device.emulator.program.program import DecodedInstruction, Program, destinations
+from memlab.device.emulator.program.program import DecodedInstruction, Program
 from memlab.device.emulator.ptx.parser import Register
 from memlab.device.properties import WARP_SIZE
 
@@ -74,7 +70,7 @@ class Chunk:
         segments: The state spaces by name.
         context: The memory that the chunk shares with its machine code.
         operands: The registers.
-        participants: The lanes that execute the current warp instruction together.
+        warp_synchronization: The lanes that execute the current warp instruction together.
         scheduler: The groups of lanes.
     """
 
@@ -124,7 +120,7 @@ class Chunk:
         self.context.interrupt_at(watched)
         addresses = {v.name: global_memory.find(v.name).address for v in program.globals}
         self.operands = Operands(program, self.context, addresses)
-        self.participants = ParticipatingLanes()
+        self.warp_synchronization = WarpSynchronization(self)
         loops = native.polling_loops
         self._keeps_state = bool(observers or native.has_partial_barriers or loops)
         self._spin_waits = SpinWaitDetector(loops, self.operands, self.segments)
@@ -133,7 +129,7 @@ class Chunk:
             self.context,
             grid.padded_threads,
             self._spin_waits.lanes_to_resume,
-            self._release_warps,
+            self.warp_synchronization.execute_ready,
         )
         for observer in observers:
             observer.chunk_started(self)
@@ -143,25 +139,14 @@ class Chunk:
         self._actions: dict[int, Action] = {}  # of watched instructions
         for index in watched:
             if not self._is_control(index):
-                action = self._action(index)
+                action = self.action(index)
                 for observer in observers:
                     action = observer.instruction_bound(index, program.steps[index], action)
                 self._actions[index] = action
 
-    # Most programs need neither of these: making them takes longer than short kernels run.
-
     @cached_property
     def _partial_barriers(self) -> PartialBarriers:
         return PartialBarriers(self.program.steps, self.operands, self.threads)
-
-    @cached_property
-    def _warp_synchronization(self) -> WarpSynchronization:
-        return WarpSynchronization(
-            self.program.steps, self.operands, self.scheduler, self.participants, self._action
-        )
-
-    def _release_warps(self, waiting: WaitingGroups, held: Mask) -> Mask:
-        return self._warp_synchronization.execute_ready(waiting, held)
 
     def run(self) -> Tally:
         """Run every lane to its end, and count; the errors are those of `execute`."""
@@ -264,7 +249,7 @@ class Chunk:
                 return self.scheduler.release()
             case Status.INCOMPLETE:
                 index, mask = self.scheduler.counter, self.scheduler.running
-                if self._warp_synchronization.must_wait(index, mask):
+                if self.warp_synchronization.must_wait(index, mask):
                     self.context.call("count_range", index, index + 1)
                     self._tell_range(index, index + 1, mask)
                     return self.scheduler.wait_for_warp()
@@ -308,14 +293,14 @@ class Chunk:
         step = self.program.steps[index]
         if step.row.kind == "nothing" and self._policy.holds_lanes(step):
             return self._wait_here(index, mask)
-        if waits_for_members(step) and self._warp_synchronization.must_wait(index, mask):
+        if waits_for_members(step) and self.warp_synchronization.must_wait(index, mask):
             return scheduler.wait_for_warp()
         if step.instruction.guard is not None:  # the other lanes are counted as switched off
             count = context.call("evaluate_guard")
             context.lanes_off[index] += context["lanes_running"] - count
             mask = words_to_lanes(context.taken)
         if mask.any():
-            self._action(index)(mask)
+            self.action(index)(mask)
         return Status(context.call("proceed"))
 
     def _wait_here(self, index: int, mask: Mask) -> Status:
@@ -342,7 +327,7 @@ class Chunk:
             observer.control_reached(index, mask, taken)
         return count
 
-    def _action(self, index: int) -> Action:
+    def action(self, index: int) -> Action:
         """What executes an instruction that is a stretch of its own."""
         if index in self._actions:
             return self._actions[index]
@@ -369,12 +354,7 @@ class Chunk:
         Raises:
             KernelFault: It accesses memory outside its arrays.
         """
-        step, participants = self.program.steps[index], self.participants
-        if step.row.kind == "warp" and participants.lanes is not None:
-            results = execute_collective(step.row.opcode, participants.lanes, participants.sources)
-            for operand, result in zip(destinations(step), results, strict=False):
-                assert isinstance(operand, Register)
-                self.operands.write(operand.name, result, mask)
+        if self.warp_synchronization.write_results(index, mask):
             return
         words = lanes_to_words(mask)
         number = self._native.slot_at[index]

@@ -10,88 +10,64 @@ none, a group goes on without the lanes that it waits for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from memlab.device.emulator.codegen.stretches import waits_for_members
+from memlab.device.emulator.machine.collective import execute_collective
 from memlab.device.emulator.machine.context import lanes_to_words
 from memlab.device.emulator.machine.memory import Lanes, Mask
-from memlab.device.emulator.machine.observer import Action
-from memlab.device.emulator.machine.operands import Operands
-from memlab.device.emulator.machine.scheduler import Scheduler, WaitingGroups, select_lanes
-from memlab.device.emulator.program.program import DecodedInstruction
+from memlab.device.emulator.machine.scheduler import WaitingGroups, select_lanes
+from memlab.device.emulator.program.program import destinations
+from memlab.device.emulator.ptx.parser import Register
 from memlab.device.properties import WARP_SIZE
 
-
-@dataclass
-class ParticipatingLanes:
-    """The groups that execute the current warp instruction together.
-
-    Attributes:
-        groups: The lanes of each group, by the position of its instruction; empty where the
-            running group executes alone.
-        lanes: The lanes of all groups; None where the running group executes alone.
-        sources: The source operands of the instruction, each lane's from its own group.
-    """
-
-    groups: Mapping[int, Mask] = field(default_factory=dict)
-    lanes: Mask | None = None
-    sources: Sequence[Lanes] = ()
-
-    def active(self, mask: Mask) -> Mask:
-        """The lanes that execute together with those of a mask, these included."""
-        return mask if self.lanes is None else self.lanes
+if TYPE_CHECKING:
+    from memlab.device.emulator.machine.machine import Chunk
 
 
 class WarpSynchronization:
-    """The instructions of a chunk that have a member mask, and the groups that wait at them."""
+    """The instructions of a chunk that have a member mask.
 
-    def __init__(
-        self,
-        steps: Sequence[DecodedInstruction],
-        operands: Operands,
-        schedule: Scheduler,
-        participants: ParticipatingLanes,
-        action: Callable[[int], Action],
-    ) -> None:
-        """Prepare the instructions of a chunk.
+    Attributes:
+        groups: While groups execute an instruction together, the lanes of each, by the position of
+            its instruction; else empty.
+        sources: The source operands of this instruction, each lane's from its own group.
+    """
 
-        Args:
-            steps: The program.
-            operands: The registers.
-            schedule: Tells which lanes have not exited.
-            participants: Is set while groups execute an instruction together.
-            action: Gives the action of an instruction.
-        """
-        self._participants, self._action = participants, action
-        self._schedule, self._lanes = schedule, operands.lanes
-        self._opcodes = [step.instruction.opcode for step in steps]
-        self._sources = {
-            index: [
-                operands.source(operand, type_)
-                for operand, type_ in zip(step.instruction.operands[1:], step.row.of, strict=True)
-            ]
-            for index, step in enumerate(steps)
-            if waits_for_members(step)
-        }
+    def __init__(self, chunk: Chunk) -> None:
+        """Synchronize the lanes of a chunk."""
+        self._chunk, self._steps = chunk, chunk.program.steps
+        self.groups: WaitingGroups = {}
+        self.sources: Sequence[Lanes] = ()
+        self._results: Sequence[Lanes] = ()
+
+    def active(self, mask: Mask) -> Mask:
+        """The lanes that execute together with those of a mask, these included."""
+        return np.asarray(np.logical_or.reduce([mask, *self.groups.values()]))
+
+    def write_results(self, step: int, mask: Mask) -> bool:
+        """Write what groups have computed together to the registers of one of them, if they do."""
+        for operand, result in zip(destinations(self._steps[step]), self._results, strict=False):
+            assert isinstance(operand, Register)
+            self._chunk.operands.write(operand.name, result, mask)
+        return bool(self.groups)
 
     def must_wait(self, step: int, mask: Mask) -> bool:
         """Whether a group lacks live lanes that its member masks name."""
         running = lanes_to_words(mask)
-        away = lanes_to_words(self._schedule.live) & ~running
+        away = lanes_to_words(self._chunk.scheduler.live) & ~running
         if not away[running != 0].any():
             return False
-        named = np.broadcast_to(self._member_masks(step), self._lanes)
-        return bool((np.repeat(away, WARP_SIZE)[mask] & named[mask]).any())
+        return bool((np.repeat(away, WARP_SIZE) & self._member_masks(step))[mask].any())
 
     def execute_ready(self, waiting: WaitingGroups, held: Mask) -> Mask:
         """Execute the instructions whose members have all arrived.
 
         Where there is none, the waiting group with the lowest position executes its instruction
-        without the missing lanes.
+        without the missing lanes, and with those that wait for the same instruction.
 
         Args:
             waiting: The waiting groups.
@@ -100,60 +76,55 @@ class WarpSynchronization:
         Returns:
             The lanes that executed the instruction that they waited at.
         """
-        released = self._complete(waiting)
+        arrived = self._arrived(waiting)
+        live, released = lanes_to_words(self._chunk.scheduler.live), np.zeros_like(held)
+        for members, lanes in arrived:
+            missing = members & live & ~lanes_to_words(lanes)
+            released |= lanes & np.repeat(missing == 0, WARP_SIZE)
         if not released.any():
-            released = self._lowest(select_lanes(waiting, ~held))
+            may_go = select_lanes(waiting, ~held)
+            first = lanes_to_words(may_go[min(may_go)] if may_go else released)
+            for _, lanes in arrived:
+                released |= lanes & np.repeat(lanes_to_words(lanes) & first != 0, WARP_SIZE)
         ready = select_lanes(waiting, released)
-        for opcode in {self._opcodes[step] for step in ready}:
-            self._run({step: ready[step] for step in ready if self._opcodes[step] == opcode})
+        for opcode in {self._opcode(step) for step in ready}:
+            self._run({step: ready[step] for step in ready if self._opcode(step) == opcode})
         return released
 
     def _run(self, groups: WaitingGroups) -> None:
         """Execute one instruction for groups that wait at several positions."""
-        participants, (first, *others) = self._participants, groups
-        if not others:
-            self._action(first)(groups[first])
-            return
-        combined = [
-            np.broadcast_to(source(), self._lanes).copy() for source in self._sources[first]
-        ]
+        if len(groups) > 1:
+            self.groups = groups
+            self.sources = [np.zeros_like(values) for values in self._read(min(groups))]
+            for step, lanes in groups.items():
+                for values, own in zip(self.sources, self._read(step), strict=True):
+                    np.copyto(values, own, where=lanes)
+            lanes = np.logical_or.reduce(list(groups.values()))
+            self._results = execute_collective(self._steps[step].row, lanes, self.sources)
         for step, lanes in groups.items():
-            for values, source in zip(combined, self._sources[step], strict=True):
-                np.copyto(values, source(), where=lanes)
-        participants.groups, participants.sources = groups, combined
-        participants.lanes = np.logical_or.reduce(list(groups.values()))
-        for step, lanes in groups.items():
-            self._action(step)(lanes)
-        participants.groups, participants.lanes, participants.sources = {}, None, ()
+            self._chunk.action(step)(lanes)
+        self.groups, self.sources, self._results = {}, (), ()
 
-    def _complete(self, parked: WaitingGroups) -> Mask:
-        """The lanes whose member masks name no live lane that waits elsewhere, as a mask."""
-        complete = np.zeros(self._lanes, np.bool_)
-        for members, arrived in self._mask_groups(parked):
-            missing = members & lanes_to_words(self._schedule.live) & ~lanes_to_words(arrived)
-            complete |= arrived & np.repeat(missing == 0, WARP_SIZE)
-        return complete
-
-    def _lowest(self, parked: WaitingGroups) -> Mask:
-        """The group at the lowest position, with the lanes that wait for the same instruction."""
-        if not parked:
-            return np.zeros(self._lanes, np.bool_)
-        group = parked[min(parked)]
-        lowest = group.copy()
-        for _, arrived in self._mask_groups(parked):
-            warps = (arrived & group).reshape(-1, WARP_SIZE).any(axis=1)
-            lowest |= arrived & np.repeat(warps, WARP_SIZE)
-        return lowest
-
-    def _mask_groups(self, parked: WaitingGroups) -> list[tuple[np.uint32, Mask]]:
-        """Group waiting lanes by opcode and member mask; gives each mask with its lanes."""
+    def _arrived(self, waiting: WaitingGroups) -> list[tuple[np.uint32, Mask]]:
+        """The lanes that wait with one opcode and member mask: each mask with its lanes."""
         groups: dict[tuple[str, int], Mask] = {}
-        for step, lanes in parked.items():
-            named = np.broadcast_to(self._member_masks(step), self._lanes)
+        for step, lanes in waiting.items():
+            named = self._member_masks(step)
             for members in np.unique(named[lanes]).tolist():
-                key, arrived = (self._opcodes[step], members), lanes & (named == members)
+                key, arrived = (self._opcode(step), members), lanes & (named == members)
                 groups[key] = groups[key] | arrived if key in groups else arrived
         return [(np.uint32(members), arrived) for (_, members), arrived in groups.items()]
 
+    def _opcode(self, step: int) -> str:
+        return self._steps[step].instruction.opcode
+
+    def _read(self, step: int) -> list[Lanes]:
+        """The source operands of an instruction, shape (lanes,); the last is the member mask."""
+        operands, types = self._steps[step].instruction.operands[1:], self._steps[step].row.of
+        return [
+            np.broadcast_to(self._chunk.operands.source(operand, ptx_type)(), self._chunk.lanes)
+            for operand, ptx_type in zip(operands, types, strict=True)
+        ]
+
     def _member_masks(self, step: int) -> NDArray[np.uint32]:
-        return self._sources[step][-1]()
+        return self._read(step)[-1]
