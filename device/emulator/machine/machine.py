@@ -146,7 +146,7 @@ class Chunk:
 
     @cached_property
     def _partial_barriers(self) -> PartialBarriers:
-        return PartialBarriers(self.program.steps, self.operands, self.threads)
+        return PartialBarriers(self)
 
     def run(self) -> Tally:
         """Run every lane to its end, and count; the errors are those of `execute`."""
@@ -366,32 +366,28 @@ class Chunk:
     def _vote_of_blocks(self, step: DecodedInstruction, mask: Mask) -> None:
         """`bar.red` after its barrier: a vote of the lanes of each block."""
         to, source = step.instruction.operands
-        shape = (-1, self.threads.grid.padded_threads)
-        votes = np.broadcast_to(self.operands.source(source, "pred")(), self.lanes)
-        function = step.row.function
-        assert function is not None
-        result = function(mask.reshape(shape), votes.reshape(shape))
         assert isinstance(to, Register)
-        self.operands.write(
-            to.name, np.broadcast_to(result, mask.reshape(shape).shape).reshape(-1), mask
-        )
+        assert step.row.function is not None
+        shape = (-1, self.threads.grid.padded_threads)
+        votes = np.broadcast_to(self.operands.read(source, "pred"), self.lanes).reshape(shape)
+        result = step.row.function(mask.reshape(shape), votes)
+        self.operands.write(to.name, np.broadcast_to(result, votes.shape).reshape(-1), mask)
 
     def _trap(self, index: int, step: DecodedInstruction, mask: Mask) -> None:
         """`trap`, or a failed assertion, whose operand is its text's address."""
         where = self._place(index, mask)
         if not step.instruction.operands:
             raise KernelFault(f"the kernel stopped itself (trap), {where}")
-        text = self.operands.source(step.instruction.operands[0], "u64")()
-        lane = int(np.flatnonzero(mask)[0])
-        address = int(np.broadcast_to(text, self.lanes)[lane])
+        text = np.broadcast_to(self.operands.read(step.instruction.operands[0], "u64"), self.lanes)
+        address = int(text[np.flatnonzero(mask)[0]])
         asserted = printf.read_string(self._memory, address)
         raise KernelFault(f"assertion failed: {source_excerpt(asserted)}, {where}")
 
     def _print(self, step: DecodedInstruction, mask: Mask) -> None:
         """`printf`; a trial run prints nothing."""
         if not self._policy.is_trial:
-            form, values = (self.operands.source(o, "u64") for o in step.instruction.operands)
-            printf.print_lanes(self._memory, self.segments, form(), values(), mask)
+            form, values = (self.operands.read(o, "u64") for o in step.instruction.operands)
+            printf.print_lanes(self._memory, self.segments["local"], form, values, mask)
 
     # --- Messages ------------------------------------------------------------------------------
 

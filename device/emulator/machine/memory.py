@@ -230,35 +230,20 @@ def build_segments(
     program: Program, threads: Threads, global_memory: GlobalMemory
 ) -> dict[str, Segment]:
     """The state spaces of a chunk by name: global memory, and those that its lanes do not share."""
-    grid, lanes = threads.grid, threads.lanes
+    grid, lanes = threads.grid, np.arange(threads.lanes, dtype=np.int64)
     shared_bytes = program.static_shared_bytes  # the padding behind them belongs to no array
     if grid.dynamic_shared_bytes:
         shared_bytes = -(-shared_bytes // 16) * 16 + grid.dynamic_shared_bytes
-    padded = -(-shared_bytes // 16) * 16
-    block_of_lane = np.arange(lanes, dtype=np.int64) // grid.padded_threads
-    lane = np.arange(lanes, dtype=np.int64)
-    parameters = np.frombuffer(grid.parameters.ljust(16, b"\0"), np.uint8)
-    constants = np.frombuffer(program.const_image.ljust(16, b"\0"), np.uint8)
-    return {
-        "global": global_memory,
-        "shared": Segment(
-            "shared",
-            np.zeros(padded * len(threads.blocks) + 16, np.uint8),
-            shared_bytes,
-            block_of_lane * padded,
-        ),
-        "local": Segment(
-            "local",
-            np.zeros(program.local_bytes * lanes + 16, np.uint8),
-            program.local_bytes,
-            lane * program.local_bytes,
-        ),
-        "param::func": Segment(
-            "param::func",
-            np.zeros(program.argument_bytes * lanes + 16, np.uint8),
-            program.argument_bytes,
-            lane * program.argument_bytes,
-        ),
-        "const": Segment("const", constants, len(program.const_image)),
-        "param": Segment("param", parameters, len(grid.parameters)),
-    }
+    segments: dict[str, Segment] = {"global": global_memory}
+    for name, size, distance, owner in (
+        ("shared", shared_bytes, -(-shared_bytes // 16) * 16, lanes // grid.padded_threads),
+        ("local", program.local_bytes, program.local_bytes, lanes),
+        ("param::func", program.argument_bytes, program.argument_bytes, lanes),
+    ):
+        count = len(threads.blocks) if name == "shared" else threads.lanes
+        data = np.zeros(distance * count + 16, np.uint8)
+        segments[name] = Segment(name, data, size, owner * distance)
+    for name, contents in (("const", program.const_image), ("param", grid.parameters)):
+        data = np.frombuffer(contents.ljust(16, b"\0"), np.uint8)
+        segments[name] = Segment(name, data, len(contents))
+    return segments

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -69,38 +70,32 @@ class Operands:
 
     def clear(self, name: str, mask: Mask) -> None:
         """Write 0 into the lanes of a mask."""
-        if name == "_":
-            return
-        raw = self._layout.view(self._context.frames, name)
-        if self._layout.bits[name] == 1:
-            raw[:, 0] &= ~lanes_to_words(mask)
-        else:
-            raw[mask.reshape(-1, WARP_SIZE)] = np.zeros((), raw.dtype)
+        if name != "_":
+            self.write(name, np.zeros((), self.register(name).dtype), mask)
 
     def source(self, operand: Operand, ptx_type: str) -> Source:
-        """An operand to be read as a PTX type; see `read_as`."""
-        if isinstance(operand, Register):
-            name = operand.name
-            if name in CLOCK_REGISTERS:
+        """A function that reads an operand as a PTX type."""
+        return partial(self.read, operand, ptx_type)
+
+    def read(self, operand: Operand, ptx_type: str) -> Lanes:
+        """The current value of an operand as a PTX type, shape (lanes,), or () for a constant."""
+        match operand:
+            case Register(name) if name in CLOCK_REGISTERS:
                 shift = 32 if name.endswith("_hi") else 0
-                return lambda: read_as(np.array(self._context["clock"] >> shift, "u8"), ptx_type)
-            return lambda: read_as(self.register(name), ptx_type)
-        if isinstance(operand, Immediate):
-            constant = _constant(operand, ptx_type)
-            return lambda: constant
-        if isinstance(operand, Symbol):
-            place = _constant(Immediate("int", self._place(operand)), ptx_type)
-            return lambda: place
-        if isinstance(operand, Negated):
-            name = operand.register.name
-            return lambda: ~self.register(name)
-        if isinstance(operand, Vector):
-            bits = 8 * TYPE_BYTES[ptx_type] // len(operand.items)
-            parts = [self.source(item, f"b{bits}") for item in operand.items]
-            dtype = NUMPY_TYPES[ptx_type]
-            return lambda: np.stack(
-                [np.broadcast_to(part(), self.lanes) for part in parts], axis=1
-            ).view(dtype)[:, 0]
+                return _read_as(np.array(self._context["clock"] >> shift, "u8"), ptx_type)
+            case Register(name):
+                return _read_as(self.register(name), ptx_type)
+            case Negated(Register(name)):
+                return ~self.register(name)
+            case Immediate():
+                return _constant(operand, ptx_type)
+            case Symbol():
+                return _constant(Immediate("int", self._place(operand)), ptx_type)
+            case Vector(items):
+                kind = f"b{8 * TYPE_BYTES[ptx_type] // len(items)}"
+                parts = [np.broadcast_to(self.read(item, kind), self.lanes) for item in items]
+                packed: Lanes = np.stack(parts, axis=1).view(NUMPY_TYPES[ptx_type])[:, 0]
+                return packed
         raise PtxError(f"operand {operand} cannot be read")
 
     def address_base(self, operand: Address) -> Lanes:
@@ -134,7 +129,7 @@ NUMPY_TYPES: dict[str, np.dtype[Any]] = {
 """The NumPy type for the lanes of each PTX type; packed halves and bf16 are raw bits."""
 
 
-def read_as(bits: Lanes, ptx_type: str) -> Lanes:
+def _read_as(bits: Lanes, ptx_type: str) -> Lanes:
     """Raw bits of a register as a PTX type: its low bits, or extended by zeros."""
     dtype = NUMPY_TYPES[ptx_type]
     if bits.dtype in (dtype, np.bool_):

@@ -7,34 +7,27 @@ barriers that would be wrong: a producer and a consumer wait at different ones (
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from memlab.device.emulator.machine.memory import Mask
-from memlab.device.emulator.machine.operands import Operands, Source
 from memlab.device.emulator.machine.scheduler import WaitingGroups
-from memlab.device.emulator.machine.threads import Threads
-from memlab.device.emulator.program.program import DecodedInstruction
 from memlab.device.properties import WARP_SIZE
+
+if TYPE_CHECKING:
+    from memlab.device.emulator.machine.machine import Chunk
 
 
 class PartialBarriers:
     """The named barriers of a chunk's blocks, and the threads that have arrived at them."""
 
-    def __init__(
-        self, steps: Sequence[DecodedInstruction], operands: Operands, threads: Threads
-    ) -> None:
+    def __init__(self, chunk: Chunk) -> None:
         """Prepare the barriers of a chunk."""
-        self._threads = threads
-        self._block = np.arange(threads.lanes) // threads.grid.padded_threads
+        self._steps, self._operands, self._lanes = chunk.program.steps, chunk.operands, chunk.lanes
+        self._block = np.arange(chunk.lanes) // chunk.threads.grid.padded_threads
         self._arrived: Counter[tuple[int, int]] = Counter()  # by block and barrier number
-        self._operands: dict[int, list[Source]] = {
-            index: [operands.source(operand, "u32") for operand in step.instruction.operands]
-            for index, step in enumerate(steps)
-            if step.row.kind in ("barrier", "arrive")
-        }
 
     def arrive(self, step: int, lanes: Mask) -> None:
         """Lanes arrive at a barrier without waiting (`bar.arrive`); each warp counts as a whole."""
@@ -48,8 +41,7 @@ class PartialBarriers:
 
     def open(self, parked: WaitingGroups) -> Mask:
         """The waiting lanes whose barrier is complete; where none is, all of them."""
-        numbers = np.full(self._threads.lanes, -1, np.int64)
-        counts = np.zeros(self._threads.lanes, np.int64)
+        numbers, counts = np.full(self._lanes, -1, np.int64), np.zeros(self._lanes, np.int64)
         for resume, lanes in parked.items():
             numbers[lanes] = self._value(resume - 1, 0)[lanes]
             counts[lanes] = self._value(resume - 1, 1)[lanes]
@@ -68,9 +60,11 @@ class PartialBarriers:
 
     def _value(self, step: int, operand: int) -> NDArray[np.int64]:
         """An operand of a barrier, shape (lanes,); 0 where it is left out."""
-        sources = self._operands[step]
-        value = sources[operand]() if operand < len(sources) else np.zeros((), np.int64)
-        return np.broadcast_to(value.astype(np.int64), self._threads.lanes)
+        operands = self._steps[step].instruction.operands
+        value = np.zeros((), np.int64)
+        if operand < len(operands):
+            value = self._operands.read(operands[operand], "u32").astype(np.int64)
+        return np.broadcast_to(value, self._lanes)
 
 
 def _threads_of_warps(lanes: Mask) -> int:

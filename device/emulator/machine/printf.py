@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import struct
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import numpy as np
 
@@ -98,7 +98,7 @@ def format_printf(form: str, arguments: bytes, string: Callable[[int], str]) -> 
 
 def print_lanes(
     memory: GlobalMemory,
-    segments: Mapping[str, Segment],
+    local: Segment,
     form: Lanes,
     arguments: Lanes,
     lanes: Mask,
@@ -107,12 +107,11 @@ def print_lanes(
 
     Args:
         memory: Holds the formats and strings, and counts the output of the launch.
-        segments: The state spaces of the chunk.
+        local: The local memory of the chunk.
         form: The address of each lane's format.
         arguments: The address of each lane's values, in its local memory.
         lanes: The lanes that print, as a mask.
     """
-    local = segments["local"]
     forms, starts = (np.broadcast_to(s, len(lanes)) for s in (form, arguments))
     lines = []
     for lane in np.flatnonzero(lanes).tolist():

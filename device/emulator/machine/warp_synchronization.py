@@ -122,7 +122,7 @@ class WarpSynchronization:
         """The source operands of an instruction, shape (lanes,); the last is the member mask."""
         operands, types = self._steps[step].instruction.operands[1:], self._steps[step].row.of
         return [
-            np.broadcast_to(self._chunk.operands.source(operand, ptx_type)(), self._chunk.lanes)
+            np.broadcast_to(self._chunk.operands.read(operand, ptx_type), self._chunk.lanes)
             for operand, ptx_type in zip(operands, types, strict=True)
         ]
 
