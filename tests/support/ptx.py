@@ -93,7 +93,8 @@ def run(
     for first in range(0, len(blocks), chunk or len(blocks)):
         some = np.array(blocks[first : first + (chunk or len(blocks))])
         started = Chunk(program, launch, some, memory, patterns, observers=observers, source=source)
-        tally.add(started.run())
+        started.execute()
+        tally.add(started.take_tally())
     return Launched(arrays_left(program, memory, arrays), program, tally, memory)
 
 
@@ -239,7 +240,7 @@ def check(
     blocks = np.array(blocks_of((grid, 1, 1)))
     for first in range(0, grid, chunk or grid):
         some = blocks[first : first + (chunk or grid)]
-        Chunk(program, launch, some, memory, Workspace(), observers=[checker]).run()
+        Chunk(program, launch, some, memory, Workspace(), observers=[checker]).execute()
 
     def site(place: Site) -> tuple[int, int, int]:
         line, (x, _, _), thread = checker.place(place)

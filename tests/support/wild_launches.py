@@ -336,7 +336,7 @@ class Launch:
         model.run(self._checked)
         message = ""
         try:
-            chunk.run()
+            chunk.execute()
         except KernelFault as fault:
             message = str(fault)
         self._margins.check()

@@ -12,8 +12,8 @@ from memlab.device.emulator.isa.address_space import split_by_space
 from memlab.device.emulator.machine.memory import Lanes, Mask, Segment
 from memlab.device.emulator.machine.observer import Action, ExecutionPolicy, Observer
 from memlab.device.emulator.machine.operands import Source
-from memlab.device.emulator.program.program import DecodedInstruction, destinations
-from memlab.device.emulator.ptx.parser import TYPE_BYTES, Address, Register, Vector
+from memlab.device.emulator.program.program import DecodedInstruction, bytes_moved, destinations
+from memlab.device.emulator.ptx.parser import Address, Register, Vector
 
 if TYPE_CHECKING:
     from memlab.device.emulator.machine.machine import Chunk
@@ -76,8 +76,8 @@ def watch_access(
     """
     row, registers = step.row, chunk.operands
     operand = next(o for o in step.instruction.operands if isinstance(o, Address))
-    width = TYPE_BYTES[(row.to if row.kind == "load" else row.of)[0]]
     kind: Literal["load", "store", "atomic"] = "atomic"
+    size = bytes_moved(row)
     sources: list[Source] = []
     if row.kind == "load":
         kind = "load"
@@ -86,7 +86,7 @@ def watch_access(
         stored = step.instruction.operands[1]
         items = stored.items if isinstance(stored, Vector) else (stored,)
         sources = [registers.source(item, row.of[0]) for item in items]
-    instruction = MemoryInstruction(index, kind, width * row.vector, width, sources)
+    instruction = MemoryInstruction(index, kind, size, size // row.vector, sources)
 
     def run(mask: Mask) -> None:
         address = np.broadcast_to(registers.address_base(operand) + operand.offset, len(mask))

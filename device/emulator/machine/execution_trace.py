@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from memlab.device.emulator.codegen.layout import ACCESS, EVENT, LAST_ACCESS, RANGE, SPACES
-from memlab.device.emulator.machine.context import ChunkContext
 from memlab.device.emulator.machine.observer import ExecutionPolicy
 from memlab.device.properties import WARP_SIZE
 
@@ -22,6 +20,7 @@ _MOST_EVENTS = 200_000
 _LARGEST_TRACE = 10_000_000  # warps and their sectors; the models take seconds for so many
 _MOST_RANGES = 2**20  # of the first block's path, 24 bytes each
 _SPACES_WITH_GLOBAL = [SPACES.index(name) for name in ("global", "generic")]
+_SECTOR = np.dtype(np.int32)
 LONGEST_PATH = 200_000
 """Instructions of a path that are followed; the rest is taken to be like them."""
 
@@ -94,18 +93,21 @@ class ExecutionTrace(ExecutionPolicy):
         nothing.
         """
         context = self._context = chunk.context
+        self._recorded: dict[str, NDArray[Any]] = {}
         warps = context["warps"]
         sites = int(np.isin(context.sites["space"], _SPACES_WITH_GLOBAL).sum())
-        accesses, sectors = _LARGEST_TRACE // 2, _LARGEST_TRACE  # each access touches a sector
-        room = partial(_make_room, context)
-        self._events = room("events", "event_limit", _MOST_EVENTS + sites, EVENT)
-        self._accesses = room("accesses", "access_limit", accesses + sites * warps, ACCESS)
-        self._sectors = room(
-            "sectors", "sector_limit", sectors + sites * warps * WARP_SIZE, np.dtype(np.int32)
-        )
-        self._ranges = room("path", "path_limit", _MOST_RANGES, RANGE)
-        self._lengths = np.zeros(context["warps_per_block"], np.int64)
-        context.point("path_lengths", self._lengths)
+        # Each access touches a sector.
+        room: dict[str, tuple[str, int, np.dtype[Any]]] = {
+            "events": ("event_limit", _MOST_EVENTS + sites, EVENT),
+            "accesses": ("access_limit", _LARGEST_TRACE // 2 + sites * warps, ACCESS),
+            "sectors": ("sector_limit", _LARGEST_TRACE + sites * warps * WARP_SIZE, _SECTOR),
+            "path": ("path_limit", _MOST_RANGES, RANGE),
+        }
+        for name, (limit, count, kind) in room.items():
+            self._recorded[name] = context.point(name, np.empty(count, kind))
+            context[limit] = count
+        lengths = np.zeros(context["warps_per_block"], np.int64)
+        self._lengths = context.point("path_lengths", lengths)
         context.point("last_accesses", np.zeros(context["steps"], LAST_ACCESS))
 
     def path(self) -> WarpPath:
@@ -113,7 +115,7 @@ class ExecutionTrace(ExecutionPolicy):
 
         A range that a fault or a trap cuts short is left out.
         """
-        ranges, lengths = self._ranges[: self._context["path_count"]], self._lengths
+        ranges, lengths = self._recorded["path"][: self._context["path_count"]], self._lengths
         if self._context["lanes_live"] and self._context["path_continues"] and len(ranges):
             cut = ranges[-1]
             ran = cut["warps"] >> np.arange(len(lengths)) & 1
@@ -128,8 +130,8 @@ class ExecutionTrace(ExecutionPolicy):
     def accesses(self) -> GlobalAccesses:
         """The accesses to global memory, as far as they are kept."""
         context, seen = self._context, self._context["event_count"]
-        events = self._events[: min(seen, len(self._events))]
-        accesses = self._accesses[: context["access_count"]]
+        events = self._recorded["events"][: min(seen, len(self._recorded["events"]))]
+        accesses = self._recorded["accesses"][: context["access_count"]]
         # Within a run, events are numbered as they begin; the first warps may leave some out.
         order = np.lexsort((events["index"], events["run"]))
         events = events[order]
@@ -155,15 +157,5 @@ class ExecutionTrace(ExecutionPolicy):
             base=accesses["base"],
             count=count,
             start=accesses["sectors"].astype(np.int64),
-            offsets=self._sectors[: context["sector_count"]],
+            offsets=self._recorded["sectors"][: context["sector_count"]],
         )
-
-
-def _make_room(
-    context: ChunkContext, name: str, limit: str, count: int, kind: np.dtype[Any]
-) -> NDArray[Any]:
-    """Let the machine code record into an array of so many items."""
-    array = np.empty(count, kind)
-    context.point(name, array)
-    context[limit] = count
-    return array

@@ -148,11 +148,6 @@ class Chunk:
     def _partial_barriers(self) -> PartialBarriers:
         return PartialBarriers(self)
 
-    def run(self) -> Tally:
-        """Run every lane to its end, and count; the errors are those of `execute`."""
-        self.execute()
-        return tally_of(self._native, self.context)
-
     def take_tally(self) -> Tally:
         """The counts of all executions since the last time."""
         tally = tally_of(self._native, self.context)

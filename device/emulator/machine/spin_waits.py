@@ -90,7 +90,7 @@ class SpinWaitDetector:
             selected = lanes
             if loop.polled_locations is not None:
                 asleep = lanes & self._states[head].asleep
-                selected = lanes & (_whole_warps(self._lanes_with_changes(loop, asleep)) | ~asleep)
+                selected = lanes & (self._warps_with_changes(loop, asleep) | ~asleep)
             resumed |= selected
         return resumed if resumed.any() else np.logical_or.reduce(list(waiting.values()))
 
@@ -111,19 +111,15 @@ class SpinWaitDetector:
             state.snapshot = np.flatnonzero(lanes), values
         return False
 
-    def _lanes_with_changes(self, loop: PollingLoop, lanes: Mask) -> Mask:
-        """The lanes for which memory no longer holds the values that they read last, as a mask."""
-        indices = np.flatnonzero(lanes)
-        changed = np.zeros(len(indices), np.bool_)
+    def _warps_with_changes(self, loop: PollingLoop, lanes: Mask) -> Mask:
+        """The warps with a lane for which memory no longer holds the values that it read last."""
+        indices, changed = np.flatnonzero(lanes), np.zeros_like(lanes)
         for location in loop.polled_locations or ():
-            for register, now in zip(
-                location.result_registers, self._read_polled(location, indices), strict=True
-            ):
+            now = self._read_polled(location, indices)
+            for register, values in zip(location.result_registers, now, strict=True):
                 before = self._operands.register(register)[indices]
-                changed |= before.astype(now.dtype) != now
-        with_changes = np.zeros(len(lanes), np.bool_)
-        with_changes[indices[changed]] = True
-        return with_changes
+                changed[indices] |= before.astype(values.dtype) != values
+        return np.repeat(changed.reshape(-1, WARP_SIZE).any(axis=1), WARP_SIZE)
 
     def _read_polled(self, location: PolledLocation, lanes: NDArray[np.int64]) -> NDArray[Any]:
         """The elements at a polled location for some lanes, shape (elements, lanes)."""
@@ -143,8 +139,3 @@ class SpinWaitDetector:
             for number in range(len(values)):  # a lane that did not read may have any address
                 values[number, chosen] = elements.take(first + number, mode="clip")
         return values
-
-
-def _whole_warps(lanes: Mask) -> Mask:
-    """All lanes of the warps that have one of these lanes, as a mask."""
-    return np.asarray(np.repeat(lanes.reshape(-1, WARP_SIZE).any(axis=1), WARP_SIZE))

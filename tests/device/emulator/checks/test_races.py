@@ -43,7 +43,7 @@ def observe(operations: list[Operation]) -> list[tuple[Observation, int, int]]:
     extents = {"global": [], "shared": [(0, program.static_shared_bytes)]}
     grid = Grid((1, 1, 1), (64, 1, 1), 0, b"")
     checker = Checker(program, grid, memory, extents, (), (), ("racecheck",))
-    Chunk(program, grid, np.array([(0, 0, 0)]), memory, Workspace(), observers=[checker]).run()
+    Chunk(program, grid, np.array([(0, 0, 0)]), memory, Workspace(), observers=[checker]).execute()
     found = []
     for observation in checker.observations():
         assert observation.other is not None
@@ -91,7 +91,7 @@ def checked(
     blocks = np.array([(block, 0, 0) for block in range(BLOCKS)])
     for first in range(0, BLOCKS, chunk):
         here = blocks[first : first + chunk]
-        Chunk(program, grid, here, memory, Workspace(), observers=[checker]).run()
+        Chunk(program, grid, here, memory, Workspace(), observers=[checker]).execute()
     found = set()
     for observation in checker.observations():
         other = None if observation.other is None else checker.place(observation.other)

@@ -82,7 +82,7 @@ class EmulatedSession:
             space[offset : offset + variable.size] = value.tobytes().ljust(variable.size, b"\0")
         blocks = np.array([(x, 0, 0) for x in range(grid[0])])
         launch = Grid(grid, block, shared_bytes, bytes(space))
-        Chunk(program, launch, blocks, memory, Workspace()).run()
+        Chunk(program, launch, blocks, memory, Workspace()).execute()
         self._data[:] = memory.bytes_of("all")
 
     def time(self, launch, settings, flush, what, report=None):
