@@ -66,7 +66,7 @@ class CompiledRows:
         for number, case in enumerate(self._cases):
             _write(module, f"row{number}", case)
         names = [f"row{number}" for number in range(len(self._cases))]
-        self._library = Library(compile_module(module), names)
+        self._library = Library([compile_module(module)], names)
         self._names = dict(zip(self._cases, names, strict=True))
 
     def run(

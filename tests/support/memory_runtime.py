@@ -302,7 +302,7 @@ def functions() -> dict[str, Any]:
     for function in MEMORY:
         function.declared(module)
     names = [function.name for function in MEMORY]
-    library = Library(compile_module(module), names)
+    library = Library([compile_module(module)], names)
     pointer, i32, i64 = ctypes.c_void_p, ctypes.c_uint32, ctypes.c_int64
     types: dict[str, tuple[Any, ...]] = {"resolve": (None, pointer, pointer, pointer, i32, i64)}
     for name in names[1:]:

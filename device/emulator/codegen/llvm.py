@@ -72,16 +72,21 @@ class Library:
     """
 
     def __init__(
-        self, code: bytes, names: Iterable[str], imported: Mapping[str, int] | None = None
+        self,
+        codes: Iterable[bytes],
+        names: Iterable[str],
+        imported: Mapping[str, int] | None = None,
     ) -> None:
         """Load object code.
 
         Args:
-            code: The object code.
-            names: The functions that it defines.
-            imported: Addresses of functions that it may call.
+            codes: The object code of each module.
+            names: The functions that they define.
+            imported: Addresses of functions that they may call.
         """
-        library = binding.JITLibraryBuilder().add_object_img(code).add_current_process()
+        library = binding.JITLibraryBuilder().add_current_process()
+        for code in codes:
+            library.add_object_img(code)
         for name, address in (imported or {}).items():
             library.import_symbol(name, address)
         for name in names:

@@ -35,12 +35,17 @@ from memlab.device.emulator.codegen.stretches import (
     waits_for_members,
 )
 from memlab.device.emulator.program.polling_loops import PollingLoop, find_polling_loops
-from memlab.device.emulator.program.program import DecodedInstruction, Program
+from memlab.device.emulator.program.program import (
+    DecodedInstruction,
+    Program,
+    instructions_in_loops,
+)
 from memlab.device.emulator.ptx.parser import TYPE_BYTES, Address
 
 _CLOCK_STEP = 64  # cycles by which a clock advances at each read, so that timed waits end
 _LARGE_PROGRAM_INSTRUCTIONS = 1000
-"""Beyond this, code is optimized less, so that compiling takes seconds at most."""
+"""Of a longer program, only so many instructions, in loops, are optimized, so that compiling takes
+seconds at most."""
 _FUNCTION_INSTRUCTIONS = 32
 """How many instructions a function of several stretches has at most."""
 _PASSES = ("sroa", "simplify_cfg", "new_gvn", "instruction_combine", "simplify_cfg")
@@ -124,11 +129,12 @@ def _load(program: Program, watched: Collection[int], source: Sequence[str]) -> 
             sorted(map(str, watched)),
         ]
     )
-    code = _cached(key)
-    if code is None:
-        code = _compile(program, functions, layout, sites, source, _optimization(program, watched))
-        store_parts(key, [code])
-    library = Library(code, functions, runtime().addresses)
+    codes = load_parts(key)
+    if codes is None:
+        levels = _optimization(program, functions, watched)
+        codes = _compile(program, functions, layout, sites, source, levels)
+        store_parts(key, codes)
+    library = Library(codes, functions, runtime().addresses)
     numbers = {stretch.start: slot for slot, stretch in enumerate(stretches)}
     slot_at = np.full(len(program.steps) + 1, -1, np.int64)
     slot_at[list(numbers)] = list(numbers.values())
@@ -173,14 +179,14 @@ def runtime() -> Library:
     functions = (*MEMORY, *SCHEDULE, scoreboard_code.follow_path)
     names = [function.name for function in functions]
     key = hash_groups([(_engine_digest(), describe_target(), "runtime")])
-    code = _cached(key)
-    if code is None:
+    codes = load_parts(key)
+    if codes is None:
         module = ir.Module("memlab_runtime")
         for function in functions:
             function.declared(module)
-        code = compile_module(module)
-        store_parts(key, [code])
-    return Library(code, names)
+        codes = [compile_module(module)]
+        store_parts(key, codes)
+    return Library(codes, names)
 
 
 def follow_path(
@@ -204,11 +210,6 @@ def _schedule_function(name: str, arguments: int) -> Callable[..., int]:
     return function
 
 
-def _cached(key: str) -> bytes | None:
-    parts = load_parts(key)
-    return parts[0] if parts else None
-
-
 @cache
 def _engine_digest() -> str:
     """A hash of what decides which code is made: the source files of the emulator."""
@@ -225,16 +226,21 @@ def _compile(
     layout: FrameLayout,
     sites: NDArray[np.void],
     source: Sequence[str],
-    optimization: int,
-) -> bytes:
-    module = ir.Module(program.name)
+    levels: Mapping[str, int],
+) -> list[bytes]:
+    """The object code of the functions, a module for each level of optimization."""
     numbers = {int(index): number for number, index in enumerate(sites["index"])}
     variables = {variable.name: number for number, variable in enumerate(program.globals)}
     code = ProgramCode(program, layout, numbers, variables)
+    codes = []
     with _collection_off():
-        for name, stretches in functions.items():
-            write_stretches(module, name, code, stretches, source)
-        return compile_module(module, optimization, _PASSES if optimization else ())
+        for level in sorted(set(levels.values())):
+            module = ir.Module(program.name)
+            for name, stretches in functions.items():
+                if levels[name] == level:
+                    write_stretches(module, name, code, stretches, source)
+            codes.append(compile_module(module, level, _PASSES if level else ()))
+    return codes
 
 
 @contextmanager
@@ -252,11 +258,20 @@ def _collection_off() -> Iterator[None]:
             gc.enable()
 
 
-def _optimization(program: Program, watched: Collection[int]) -> int:
-    """LLVM's level of optimization for a program."""
+def _optimization(
+    program: Program, functions: Mapping[str, Sequence[Stretch]], watched: Collection[int]
+) -> dict[str, int]:
+    """LLVM's level of optimization for each function."""
     if _WATCHED_PROGRAM_SHARE * len(program.steps) < len(watched):
-        return 0
-    return 1 if len(program.steps) > _LARGE_PROGRAM_INSTRUCTIONS else 2
+        return dict.fromkeys(functions, 0)
+    if len(program.steps) <= _LARGE_PROGRAM_INSTRUCTIONS:
+        return dict.fromkeys(functions, 2)
+    levels, left, in_loop = {}, _LARGE_PROGRAM_INSTRUCTIONS, instructions_in_loops(program)
+    for name, stretches in functions.items():
+        repeats = left > 0 and any(in_loop[stretch.start] for stretch in stretches)
+        levels[name] = int(repeats)
+        left -= repeats * (stretches[-1].stop - stretches[0].start)
+    return levels
 
 
 def _sites(program: Program) -> NDArray[np.void]:

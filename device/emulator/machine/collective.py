@@ -54,7 +54,7 @@ def _compiled(row: Row) -> Library:
 
     module = ir.Module()
     run.declared(module)  # type: ignore[attr-defined]
-    return Library(compile_module(module), ["run"])
+    return Library([compile_module(module)], ["run"])
 
 
 def _apply(row: Row, arrays: Pointer[Address], warp: int) -> None:

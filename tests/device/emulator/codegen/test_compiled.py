@@ -103,7 +103,7 @@ def native(function: Any) -> Library:
     """A function, compiled; the code stays loaded."""
     module = ir.Module()
     function.declared(module)
-    return Library(compile_module(module), [function.name])
+    return Library([compile_module(module)], [function.name])
 
 
 def interpreted(function: Any) -> Callable[..., int]:
