@@ -388,11 +388,16 @@ def _load_program(ptx: str, entry: str, source: tuple[str, ...]) -> Program:
 def _block_bytes(launch: Launch, program: Program) -> int:
     """The memory that the emulator needs per block, besides the launch's arrays, in bytes."""
     lanes = -(-launch.threads_per_block // WARP_SIZE) * WARP_SIZE
+    shared = program.static_shared_bytes + launch.dynamic_shared_bytes
+    return lanes * _bytes_per_lane(program) + shared
+
+
+@lru_cache(maxsize=32)
+def _bytes_per_lane(program: Program) -> int:
     registers = sum(parser.TYPE_BYTES[ptx_type] for ptx_type in program.registers.values())
     addressing = set().union(*map(address_registers, program.steps))
     addresses = len(addressing) * _ADDRESS_BYTES
-    per_lane = registers + addresses + program.local_bytes + program.argument_bytes + _LANE_BYTES
-    return lanes * per_lane + program.static_shared_bytes + launch.dynamic_shared_bytes
+    return registers + addresses + program.local_bytes + program.argument_bytes + _LANE_BYTES
 
 
 def _chunk_bytes(launch: Launch, program: Program, budget: Budget) -> int:

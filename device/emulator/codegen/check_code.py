@@ -185,7 +185,7 @@ def find_span(context: Context, check: Check, mask: Pointer[Word], first: int, s
 
 @compiled
 def is_permitted(check: Check, start: int, low: int, high: int, ored: int) -> bool:
-    """As `BoundsCheck.is_permitted`; the lanes access memory relative to `start`."""
+    """Whether lanes that access memory relative to `start` stay inside one permitted array."""
     if start + low > start + high:
         return False  # the span wraps around
     if (start | ored) & (check.size - 1):
@@ -287,7 +287,7 @@ def note_lanes(
 
 @compiled
 def list_units(context: Context, footprint: Footprint, space: CheckedSpace, start: int) -> None:
-    """List the units that lanes touch, as `gather_touched_units`.
+    """List the units that lanes touch, each once.
 
     From the last lane to the first: a unit is listed by its last lane, which `note_lanes` left in
     the scratch memory. There it gets the complement of its place in the list.

@@ -1,8 +1,7 @@
-"""Layout of the memory that Python and the machine code share, as NumPy's structured types.
+"""Layout of the memory that Python and the machine code share: records, and arrays of them.
 
-Python makes the arrays and reads them; the machine code gets one pointer, to the `CONTEXT`. A
-pointer is an unsigned 64-bit integer. `field_pointer`, `load_field` and `store_field` reach a field
-from code under construction.
+Python makes the arrays, by the NumPy types at the end, and reads them; the machine code gets one
+pointer, to the `Context`.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from __future__ import annotations
 from typing import Annotated
 
 import numpy as np
-from llvmlite import ir
 
 from memlab.device.emulator.codegen.check_layout import Check
 from memlab.device.emulator.codegen.records import (
@@ -27,9 +25,6 @@ from memlab.device.emulator.codegen.records import (
 )
 from memlab.device.emulator.isa.values import S64, U16, Value
 from memlab.device.properties import LINE_BYTES
-
-POINTER = "u8"
-"""A host address."""
 
 SPACES = ("global", "shared", "local", "const", "param", "param::func", "generic")
 """State spaces by their number in `SITE`."""
@@ -295,54 +290,10 @@ class Context(Record):
     path_lengths: Pointer[int]  # per warp of the first block: instructions of its path
 
 
-SEGMENT, ARRAY, PATTERN, SITE, ADDRESSES, STRETCH = map(
-    dtype_of, (Segment, Array, Pattern, Site, Addresses, Slot)
-)
-EVENT, ACCESS, LAST_ACCESS, RANGE, GROUPS, CONTEXT, FAULT = map(
-    dtype_of, (Event, Access, LastAccess, Range, Groups, Context, Fault)
+ARRAY, PATTERN, SITE, ADDRESSES, STRETCH = map(dtype_of, (Array, Pattern, Site, Addresses, Slot))
+EVENT, ACCESS, LAST_ACCESS, RANGE, CONTEXT, FAULT = map(
+    dtype_of, (Event, Access, LastAccess, Range, Context, Fault)
 )
 """The records as NumPy's structured types."""
 COST = np.dtype(("u2", len(COUNTERS)))
 """A `Cost` for NumPy."""
-
-_I64, _BYTE = ir.IntType(64), ir.IntType(8)
-_WIDTHS = {"i8": 64, "u8": 64, "i4": 32, "u4": 32}
-
-
-def field_pointer(
-    b: ir.IRBuilder, record: ir.Value, layout: np.dtype[np.void], name: str
-) -> ir.Value:
-    """A pointer to a field of a record."""
-    assert layout.fields is not None
-    return b.gep(record, [_I64(layout.fields[name][1])], source_etype=_BYTE)
-
-
-def field_type(layout: np.dtype[np.void], name: str) -> ir.IntType:
-    """The LLVM type of a field, an integer."""
-    assert layout.fields is not None
-    return ir.IntType(8 * layout.fields[name][0].itemsize)
-
-
-def load_field(b: ir.IRBuilder, record: ir.Value, layout: np.dtype[np.void], name: str) -> ir.Value:
-    """The value of an integer field of a record; a pointer comes as an LLVM pointer."""
-    assert layout.fields is not None
-    kind = ir.PointerType() if is_pointer(layout, name) else field_type(layout, name)
-    return b.load(field_pointer(b, record, layout, name), typ=kind, name=name)
-
-
-def store_field(
-    b: ir.IRBuilder, value: ir.Value, record: ir.Value, layout: np.dtype[np.void], name: str
-) -> None:
-    """Store an integer, or a pointer, into a field of a record."""
-    b.store(value, field_pointer(b, record, layout, name))
-
-
-def is_pointer(layout: np.dtype[np.void], name: str) -> bool:
-    """Whether a field holds a host address."""
-    assert layout.fields is not None
-    return bool(layout.fields[name][0] == np.dtype(POINTER))
-
-
-def element_pointer(b: ir.IRBuilder, array: ir.Value, index: ir.Value, item_bytes: int) -> ir.Value:
-    """A pointer to an item of an array; `index` is an `i64`."""
-    return b.gep(array, [b.mul(index, _I64(item_bytes))], source_etype=_BYTE)

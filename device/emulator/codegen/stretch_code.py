@@ -10,24 +10,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from llvmlite import ir
 
 from memlab.device.emulator.codegen.frame import FrameLayout
-from memlab.device.emulator.codegen.layout import (
-    ADDRESSES,
-    CONTEXT,
-    SITE,
-    element_pointer,
-    field_pointer,
-    load_field,
-)
+from memlab.device.emulator.codegen.layout import ADDRESSES, Addresses, Context
+from memlab.device.emulator.codegen.records import Pointer, Reference, building
 from memlab.device.emulator.codegen.stretches import Stretch
 from memlab.device.emulator.isa.rows import Row
 from memlab.device.emulator.isa.special_registers import CLOCK_REGISTERS
 from memlab.device.emulator.isa.values import (
     PRED,
+    S64,
     U32,
     U64,
     ElementType,
@@ -106,17 +102,18 @@ def write_stretches(
     for argument in function.args[:2]:
         argument.add_attribute("noalias")
     entry = function.append_basic_block("entry")
-    starts, fields = [], dict[str, ir.Value]()
+    starts, fields = [], dict[str, Pointer[Any]]()
     for stretch in stretches:
         start = function.append_basic_block(f"stretch{stretch.start}")
         writer = _StretchWriter(start, code, fields)
-        for index in range(stretch.start, stretch.stop):
-            step = code.program.steps[index]
-            try:
-                writer.write(index, step)
-            except OPERAND_EXCEPTIONS as error:
-                raise operand_error(step.instruction, source) from error
-        writer.finish(stretch.live)
+        with building(writer.builder):
+            for index in range(stretch.start, stretch.stop):
+                step = code.program.steps[index]
+                try:
+                    writer.write(index, step)
+                except OPERAND_EXCEPTIONS as error:
+                    raise operand_error(step.instruction, source) from error
+            writer.finish(stretch.live)
         starts.append(start)
     chosen = ir.IRBuilder(entry).switch(function.args[4], starts[0])
     for number, start in enumerate(starts[1:], 1):
@@ -139,12 +136,16 @@ class _Guard:
 
 
 class _StretchWriter:
-    """A stretch under construction."""
+    """A stretch under construction.
 
-    def __init__(self, start: ir.Block, code: ProgramCode, fields: dict[str, ir.Value]) -> None:
+    Attributes:
+        builder: Where its code is appended.
+    """
+
+    def __init__(self, start: ir.Block, code: ProgramCode, fields: dict[str, Pointer[Any]]) -> None:
         self._code, self._function = code, start.function
         self._context, self._frame, self._mask, self._warp, _ = self._function.args
-        b = self._b = ir.IRBuilder(start)
+        b = self._b = self.builder = ir.IRBuilder(start)
         self._active = Value(b, b.bitcast(self._mask, ir.VectorType(I1, WARP_SIZE)), PRED)
         self._registers: dict[str, ir.Value] = {}
         self._fields = fields
@@ -248,12 +249,7 @@ class _StretchWriter:
         if sources:
             values = self._buffer("values0")
         vectors = self._addresses(address, row.space, row.opcode)
-        site = element_pointer(
-            b,
-            self._field("sites"),
-            I64(self._code.sites[index]),
-            SITE.itemsize,
-        )
+        site = (self._field("sites") + self._code.sites[index]).start
         if guard is None:
             self._call(step, address, vectors, site, self._mask, values, sources, moved)
         else:
@@ -323,7 +319,7 @@ class _StretchWriter:
             self._records += 1
         number = self._records if instruction.guard is None else ""
         record = shared_stack_array(b, f"addresses{number}", BYTE, ADDRESSES.itemsize)
-        b.store(vector, field_pointer(b, record, ADDRESSES, "address"), align=8)
+        Reference(record, Addresses).address = Value(b, vector, S64)
         b.call(self._runtime("resolve"), [self._context, record, site, mask, self._warp])
         if instruction.guard is None:
             self._resolved[key] = record
@@ -371,7 +367,7 @@ class _StretchWriter:
         """A register read as a type; a narrower register is extended by zeros."""
         b = self._b
         if name in CLOCK_REGISTERS:
-            clock = Value(b, load_field(b, self._context, CONTEXT, "clock"), U64)
+            clock = Reference(self._context, Context).clock.to(U64)
             shifted = clock >> 32 if name.endswith("_hi") else clock
             return broadcast(shifted.to(element.unsigned), WARP_SIZE).bits(element)
         bits = self._bits(name)
@@ -450,15 +446,14 @@ class _StretchWriter:
 
     def _count_switched_off(self, index: int, guard: _Guard) -> None:
         """Count the lanes whose guard does not hold."""
-        b = self._b
-        place = element_pointer(b, self._field("lanes_off"), I64(index), 8)
-        b.store(b.add(b.load(place, typ=I64), guard.lanes_off), place)
+        counts = self._field("lanes_off")
+        counts[index] += Value(self._b, guard.lanes_off, S64)
 
-    def _field(self, name: str) -> ir.Value:
-        """A field of the context that stays as it is, read once."""
+    def _field(self, name: str) -> Pointer[Any]:
+        """A pointer in the context that stays as it is, read once."""
         if name not in self._fields:
             with self._b.goto_entry_block():
-                self._fields[name] = load_field(self._b, self._context, CONTEXT, name)
+                self._fields[name] = getattr(Reference(self._context, Context), name)
         return self._fields[name]
 
     def _symbol(self, symbol: Symbol) -> ir.Value:
@@ -471,9 +466,8 @@ class _StretchWriter:
         number = self._code.globals.get(symbol.name)
         if number is None:
             raise PtxError(f"unknown symbol {symbol.name}")
-        b = self._b
-        start = b.load(element_pointer(b, self._field("variables"), I64(number), 8), typ=I64)
-        return b.add(start, I64(symbol.offset))
+        start: Value = self._field("variables")[number]
+        return (start + symbol.offset).ir
 
     # --- Memory of the function ----------------------------------------------------------------
 
@@ -506,18 +500,20 @@ def _atomic_function(
     ) -> None:
         for number in range(row.vector):
             with _bit_loop(b, mask) as lane:
-                start = b.load(element_pointer(b, pointers, lane, 8), typ=POINTER)
+                start = b.load(b.gep(pointers, [lane], source_etype=I64), typ=POINTER)
                 place = b.gep(start, [I64(number * width)], source_etype=BYTE)
                 before = b.load(place, typ=moved.ir, align=width)
                 inputs = []
                 for source, kind in zip(sources, kinds, strict=True):
                     size = kind.bits // 8
-                    item = element_pointer(b, _element(b, source, number, size), lane, size)
+                    items = _element(b, source, number, size)
+                    item = b.gep(items, [lane], source_etype=ir.IntType(8 * size))
                     inputs.append(Value(b, b.load(item, typ=kind.ir, align=size), kind))
                 new = function(Value(b, before, moved), *inputs)
                 b.store(new.ir, place, align=width)
                 if row.kind == "atomic":
-                    result = element_pointer(b, _element(b, old, number, width), lane, width)
+                    results = _element(b, old, number, width)
+                    result = b.gep(results, [lane], source_etype=ir.IntType(8 * width))
                     b.store(before, result, align=width)
         b.ret_void()
 
