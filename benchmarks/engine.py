@@ -67,8 +67,9 @@ class Engine:
     def _environment(self, threads: int | None) -> dict[str, str]:
         ours = ("MEMLAB_", "PYTHONDONTWRITEBYTECODE")
         inherited = {name: text for name, text in os.environ.items() if not name.startswith(ours)}
+        path = os.pathsep.join(filter(None, [str(self.tree), inherited.get("PYTHONPATH")]))
         # docs/make.py passes on no MEMLAB_CACHE.
-        settings = {"PYTHONPATH": str(self.tree), "XDG_CACHE_HOME": str(self.cache)}
+        settings = {"PYTHONPATH": path, "XDG_CACHE_HOME": str(self.cache)}
         return inherited | settings | ({"MEMLAB_THREADS": str(threads)} if threads else {})
 
 

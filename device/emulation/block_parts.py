@@ -16,6 +16,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass
 from functools import cache, lru_cache
 from queue import SimpleQueue
 from typing import TypeAlias
@@ -66,20 +67,51 @@ class ConflictError(Exception):
     """Blocks affect each other, or one of them is at fault: they must run in lockstep."""
 
 
+@dataclass(frozen=True)
+class _Task:
+    """What a thread does at once: parts of a chunk.
+
+    Attributes:
+        chunk: The chunk's number.
+        parts: Their numbers in the chunk.
+        parts_before: How many parts the chunks before have.
+    """
+
+    chunk: int
+    parts: range
+    parts_before: int
+
+
+def _tasks(parts: Sequence[int], workers: int) -> list[_Task]:
+    """The tasks of chunks of so many parts.
+
+    A thread takes a whole chunk, whose parts it counts together, but single parts of the last
+    chunks, so that all threads end at about the same time.
+    """
+    tasks, before = [], 0
+    for chunk, count in enumerate(parts):
+        step = count if chunk < len(parts) - workers else 1
+        steps = range(0, count, step)
+        tasks += [_Task(chunk, range(first, first + step), before) for first in steps]
+        before += count
+    return tasks
+
+
 TakeChunk: TypeAlias = Callable[[NDArray[np.int64], Workspace, tuple[int, int], Deadline], Chunk]
 
 
 def run_parts(
-    parts: Sequence[tuple[int, NDArray[np.int64]]],
+    chunks: Sequence[NDArray[np.int64]],
+    part_blocks: int,
     take_chunk: TakeChunk,
     first_writer: int,
     deadline: Deadline,
 ) -> list[tuple[int, Tally]]:
-    """Run parts of some chunks.
+    """Run the blocks of some chunks in parts.
 
     Args:
-        parts: For each, the number of its chunk, ascending, and the coordinates of its blocks,
-            shape (blocks, 3).
+        chunks: Coordinates of the blocks of each, shape (blocks, 3).
+        part_blocks: Blocks of a part.
         take_chunk: Gives the chunk of some blocks, with its workspace, `writers` and deadline.
         first_writer: The number of the first part as a writer; the others follow it.
         deadline: Stops the parts.
@@ -92,7 +124,8 @@ def run_parts(
         EmulationTimeoutError: The time was up.
     """
     workspaces, stop = _workspaces(), Deadline(deadline.left())
-    taken = iter(range(len(parts)))  # in turns, by all threads
+    tasks = _tasks([-(-len(blocks) // part_blocks) for blocks in chunks], threads())
+    left = iter(tasks)  # what no thread has taken yet
 
     def run() -> list[tuple[int, Tally]]:
         workspace = workspaces.get()
@@ -100,24 +133,26 @@ def run_parts(
         used: list[Chunk] = []
         last = -1
         try:
-            for number in taken:
-                chunk_number, blocks = parts[number]
-                if chunk_number != last:
+            for task in left:
+                if task.chunk != last:
                     tallies += [(last, chunk.take_tally()) for chunk in used]
-                    used, last = [], chunk_number
-                chunk = take_chunk(blocks, workspace, (first_writer + number, first_writer), stop)
-                if chunk not in used:
-                    used.append(chunk)
-                chunk.execute()
-                if chunk.has_conflict:
-                    raise ConflictError
+                    used, last = [], task.chunk
+                for part in task.parts:
+                    blocks = chunks[task.chunk][part * part_blocks : (part + 1) * part_blocks]
+                    writer = first_writer + task.parts_before + part
+                    chunk = take_chunk(blocks, workspace, (writer, first_writer), stop)
+                    if chunk not in used:
+                        used.append(chunk)
+                    chunk.execute()
+                    if chunk.has_conflict:
+                        raise ConflictError
             return tallies + [(last, chunk.take_tally()) for chunk in used]
         except KernelFault as fault:
             raise ConflictError from fault
         finally:
             workspaces.put(workspace)
 
-    futures = [_pool().submit(run) for _ in range(min(len(parts), threads()))]
+    futures = [_pool().submit(run) for _ in range(min(len(tasks), threads()))]
     try:
         return [tally for future in futures for tally in future.result()]
     finally:

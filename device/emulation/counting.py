@@ -52,6 +52,7 @@ MAX_EXACT_LANE_INSTRUCTIONS = 8_000_000_000
 _LANE_COST_INSTRUCTIONS = 300  # that a core executes in the time of preparing a lane (0.2 us)
 SAMPLE_LANE_INSTRUCTIONS = 800_000_000
 """The size of a sample: the more a block costs, the fewer blocks are drawn."""
+_MOST_BETWEEN_LOOKS_S = 0.5  # that chunks run at once: what they did is lost when the time is up
 _MIN_SAMPLE_CHUNKS = 4  # chunks of a sample whose blocks may differ, to estimate its error
 
 
@@ -212,7 +213,8 @@ def _run_samples(execution: Execution, samples: Sequence[StratumSample], report:
             if all_begun:
                 return False
             raise execution.out_of_time(error, _executed_blocks(samples)) from None
-        longest_s = max(longest_s, left_s - execution.deadline.left())
+        took_s = left_s - execution.deadline.left()
+        longest_s = max(longest_s, took_s)
         for (sample, positions), tally in zip(chunks, tallies, strict=True):
             sample.tally.add(tally)
             cost, sectors = sum(tally.warps) * WARP_SIZE, sum_global_sectors(tally)
@@ -220,7 +222,8 @@ def _run_samples(execution: Execution, samples: Sequence[StratumSample], report:
             sample.executed_chunks.append(ExecutedChunk(positions, blocks, sectors, cost))
         report("emulating", _executed_blocks(samples) / wanted)
         if all(sample.done for sample in samples):
-            at_once = execution.chunks_at_once
+            in_time = int(_MOST_BETWEEN_LOOKS_S * len(chunks) / max(took_s, 1e-6))
+            at_once = max(1, min(execution.chunks_at_once, in_time))
     return True
 
 

@@ -51,7 +51,7 @@ CHUNK_BYTES = 2**28
 """Bytes of registers, local and shared memory of a chunk. If threads need much of these, a chunk
 has fewer lanes."""
 
-_PARTS_PER_THREAD = 8  # that run before threads wait for each other
+_CHUNKS_PER_THREAD = 4  # that run before threads wait for each other
 
 _LANE_BYTES = 128  # per lane: special registers, masks and temporary arrays of an instruction
 _ADDRESS_BYTES = 24  # per lane and register that addresses memory: the resolved address
@@ -276,14 +276,10 @@ class Execution:
             EmulationTimeoutError: The time was up.
         """
         native_program(self.program, (), self.source)  # it is compiled once, before threads use it
-        parts = [
-            (number, blocks[start : start + self._part_blocks])
-            for number, blocks in enumerate(chunks)
-            for start in range(0, len(blocks), self._part_blocks)
-        ]
-        first = self.memory.new_writers(len(parts))
+        part_blocks = self._part_blocks
+        first = self.memory.new_writers(sum(-(-len(blocks) // part_blocks) for blocks in chunks))
         try:
-            counted = run_parts(parts, self._take_chunk, first, deadline)
+            counted = run_parts(chunks, part_blocks, self._take_chunk, first, deadline)
         except EmulationTimeoutError:
             self._cut_short = "the time limit"
             raise
@@ -341,8 +337,7 @@ class Execution:
         """The number of chunks that keep all cores busy; 1 where memory limits a chunk."""
         if self.runs_in_lockstep or not self._part_blocks < self.chunk_blocks == self._lane_blocks:
             return 1
-        parts = -(-self.chunk_blocks // self._part_blocks)
-        return -(-threads() * _PARTS_PER_THREAD // parts)
+        return threads() * _CHUNKS_PER_THREAD
 
     @property
     def chunk_blocks(self) -> int:

@@ -110,3 +110,15 @@ def test_the_number_of_threads_must_be_a_positive_number(
     monkeypatch.setenv(block_parts.THREADS_VARIABLE, chosen)
     with pytest.raises(UsageError, match=f"MEMLAB_THREADS .*got '{chosen}'"):
         block_parts.threads()
+
+
+@pytest.mark.parametrize("workers", [1, 2, 16])
+def test_every_part_is_one_task_of_its_chunk(workers: int) -> None:
+    counts = np.random.default_rng(workers).integers(1, 9, 40).tolist()
+    tasks = block_parts._tasks(counts, workers)
+
+    parts = [(task.chunk, part, task.parts_before + part) for task in tasks for part in task.parts]
+    chunks = [(chunk, part) for chunk, count in enumerate(counts) for part in range(count)]
+    assert parts == [(*place, number) for number, place in enumerate(chunks)]
+    single = [task for task in tasks if len(task.parts) == 1]
+    assert len(single) >= sum(counts[-workers:])  # threads end at about the same time
