@@ -48,7 +48,14 @@ _LARGE_PROGRAM_INSTRUCTIONS = 1000
 seconds at most."""
 _FUNCTION_INSTRUCTIONS = 32
 """How many instructions a function of several stretches has at most."""
-_PASSES = ("sroa", "simplify_cfg", "new_gvn", "instruction_combine", "simplify_cfg")
+_PASSES = (
+    "sroa",
+    "post_order_function_attributes",
+    "simplify_cfg",
+    "new_gvn",
+    "instruction_combine",
+    "simplify_cfg",
+)
 """The passes that programs need; LLVM's whole pipeline makes no faster code of them, in three times
 the time."""
 _WATCHED_PROGRAM_SHARE = 0.1

@@ -28,7 +28,7 @@ CONTROL_KINDS = ("branch", "exit", "barrier")
 INTERPRETED_KINDS = ("print", "trap", "block", "arrive")
 """Instructions that are rare, and need more than a warp's registers: Python executes them."""
 
-_MOST_INSTRUCTIONS = 256
+_MOST_INSTRUCTIONS = 512
 """Of a stretch: the time to compile one grows faster than its length."""
 _MEMBER_MASK_OPCODES = ("shfl.sync", "vote.sync", "match", "redux.sync", "elect.sync")
 _SHARED_AMONG_WARPS = {
