@@ -114,9 +114,12 @@ class Computation:
 
     def keep(self, source: int) -> None:
         """Restrict the range to blocks where a source stays within its type, without wrapping."""
-        if self.strides[source].any():
-            least, most = _type_range(self.types[source])
-            self.stay(self.strides[source], self.value(source), least, most + 1)
+        stride = self.strides[source]
+        if stride.any():
+            value, (least, most) = self.value(source), _type_range(self.types[source])
+            below, above = least - int(value.min()), most - int(value.max())
+            if stride.shape[1] > 1 or not self.decision_range.holds(stride, below, above):
+                self.stay(stride, value, least, most + 1)
 
     def stay(self, stride: Stride, value: IntArray, *edges: int) -> None:
         """Restrict the range to blocks where a value stays between the same two of some edges.

@@ -40,6 +40,18 @@ class DecisionRange:
         self.low: IntArray = -blocks.T
         self.high: IntArray = np.array(grid)[:, None] - 1 + self.low
         self.strides = np.zeros(3, np.int64)
+        self._changes: dict[bytes, tuple[int, int]] = {}  # of values in the present boxes
+
+    def holds(self, stride: IntArray, least: int, most: int) -> bool:
+        """Whether a value of this stride, shape (3, 1), changes by an amount within bounds."""
+        key = stride.tobytes()
+        if key not in self._changes:
+            backward, forward = _change_bounds(stride, self.low, self.high)
+            unknown = (abs(stride) > _MAX_STRIDE).any()
+            change = -UNBOUNDED * 2 if unknown else int(backward.min()), int(forward.max())
+            self._changes[key] = change
+        back, forth = self._changes[key]
+        return least <= back and forth <= most
 
     def restrict(
         self, stride: IntArray, least: IntArray, most: IntArray, active: NDArray[np.bool_]
@@ -68,6 +80,7 @@ class DecisionRange:
         unbound = (backward < lower) | (forward > upper) | (abs(stride) > _MAX_STRIDE).any()
         if not unbound.any():
             return
+        self._changes.clear()
         for block in np.flatnonzero(unbound & active.reshape(shape).any(axis=1)).tolist():
             self._shrink(block, stride[:, 0].tolist(), int(lower[block]), int(upper[block]))
 
@@ -92,6 +105,7 @@ class DecisionRange:
         top = np.where(taking, lanes, -UNBOUNDED).max(axis=2)
         differs = top > np.where(taking, lanes, UNBOUNDED).min(axis=2)
         self.low[differs] = self.high[differs] = 0
+        self._changes.clear()
 
     def boxes(self) -> list[BlockBox]:
         """The box of each block."""
