@@ -25,7 +25,8 @@ import operator
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache, partial, reduce
+from functools import cache, cached_property, partial, reduce
+from types import CodeType
 from typing import Any, Generic, TypeVar, overload
 
 from llvmlite import ir
@@ -41,7 +42,6 @@ from memlab.device.emulator.codegen.records import (
     builder,
     building,
     item_of,
-    number,
     raw_value,
     seen,
     stack_room,
@@ -126,6 +126,7 @@ class Compiled(Generic[F]):
     def __hash__(self) -> int:
         return hash(self.name)
 
+    @cached_property
     def signature(self) -> tuple[dict[str, Item], Item]:
         """The items of the arguments and of the result."""
         hints = inspect.get_annotations(self.function, eval_str=True)
@@ -137,7 +138,7 @@ class Compiled(Generic[F]):
         known = module.globals.get(self.name)
         if known is not None:
             return known
-        arguments, result = self.signature()
+        arguments, result = self.signature
         kind = ir.FunctionType(type_of(result), list(map(type_of, arguments.values())))
         function = ir.Function(module, kind, self.name)
         function.attributes.add("nounwind")
@@ -177,7 +178,7 @@ class _Writer:
     def __init__(self, compiled: Compiled[Any], function: ir.Function) -> None:
         self._function, self._compiled = function, compiled
         python = compiled.function
-        self._tree = _parsed(python)
+        self._tree = _parsed(python.__code__)
         closure = zip(python.__code__.co_freevars, python.__closure__ or (), strict=True)
         self._outer = {
             **vars(builtins),
@@ -194,7 +195,7 @@ class _Writer:
 
     def write(self) -> None:
         """Write the whole function."""
-        arguments, self._result = self._compiled.signature()
+        arguments, self._result = self._compiled.signature
         with building(self._b):
             # Variables live in memory at first, in a block before the first one; LLVM then keeps
             # them in registers.
@@ -288,8 +289,6 @@ class _Writer:
         if name not in self._often:
             self._names[name] = value
             return
-        if isinstance(value, bool | int | float):
-            value = number(value)
         if name not in self._names:
             self._names[name] = _Variable(value)
         self._names[name].write(value)
@@ -483,9 +482,8 @@ class _Writer:
         self._b.cbranch(condition.ir, *((end, more) if ends else (more, end)))
         self._b.position_at_end(more)
         later = self._short_circuit(rest)
-        if not isinstance(later, Value | Pointer):
-            later = Value(self._b, ir.IntType(1)(bool(later)), PRED)
-        known.write(Value(self._b, _truth(later), PRED))
+        is_value = isinstance(later, Value | Pointer)
+        known.write(Value(self._b, _truth(later), PRED) if is_value else bool(later))
         self._b.branch(end)
         self._b.position_at_end(end)
         return known.read()
@@ -510,8 +508,6 @@ class _Writer:
         for block, side in ((then, node.body), (otherwise, node.orelse)):
             self._b.position_at_end(block)
             value = self._value(side)
-            if isinstance(value, bool | int):
-                value = number(value)
             variable = variable or _Variable(value)
             variable.write(value)
             self._b.branch(end)
@@ -530,7 +526,7 @@ class _Writer:
         if not isinstance(function, Compiled):
             named = {word.arg: self._value(word.value) for word in node.keywords if word.arg}
             return function(*arguments, **named)
-        kinds, result = function.signature()
+        kinds, result = function.signature
         if len(kinds) != len(arguments) or node.keywords:
             raise self._error(node, f"{function.name} takes {len(kinds)} arguments in order")
         raw = [
@@ -549,8 +545,12 @@ class _Variable:
     def __init__(self, first: Any) -> None:
         """Make room for values like the first one."""
         match first:
+            case bool() | int():
+                self._item: Item = NUMBER
+            case float():
+                self._item = Number(F64)
             case Value():
-                self._item: Item = Number(first.type, first.lanes)
+                self._item = Number(first.type, first.lanes)
             case Pointer():
                 self._item = PointerTo(first.target)
             case Reference():
@@ -591,8 +591,9 @@ def _as_number(value: Value) -> Value:
 
 
 @cache
-def _parsed(function: Callable[..., Any]) -> ast.FunctionDef:
-    tree = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
+def _parsed(code: CodeType) -> ast.FunctionDef:
+    """The syntax tree of a function; those that one place makes several times share it."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(code))).body[0]
     assert isinstance(tree, ast.FunctionDef)
     return tree
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import numpy as np
-
 from memlab.device.emulator.codegen.check_layout import Check
 from memlab.device.emulator.codegen.records import (
     Address,
@@ -295,5 +293,3 @@ EVENT, ACCESS, LAST_ACCESS, RANGE, CONTEXT, FAULT = map(
     dtype_of, (Event, Access, LastAccess, Range, Context, Fault)
 )
 """The records as NumPy's structured types."""
-COST = np.dtype(("u2", len(COUNTERS)))
-"""A `Cost` for NumPy."""
