@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from memlab.device import time_model
 from memlab.device.budget import Budget, EmulationMemoryError, EmulationTimeoutError
@@ -11,7 +12,9 @@ from memlab.device.emulation import counting, representative_block, totals
 from memlab.device.emulation.address_names import accessed_arrays
 from memlab.device.emulation.execution import Execution
 from memlab.device.emulator.models import address_streams, caches
+from memlab.device.emulator.models.access_levels import AccessLevels, uniform_levels
 from memlab.device.emulator.models.critical_path import Latencies, warp_clocks
+from memlab.device.emulator.program.program import Program
 from memlab.device.emulator.ptx.parser import PtxError
 from memlab.device.measurement import (
     AccessCounters,
@@ -95,6 +98,8 @@ class Emulation:
         region: The FLOPs and bytes of the loops.
         work: The input of the time model.
         verification: The comparison of the executed blocks' outputs with the references.
+        levels: Where the sectors of each memory instruction are served, by its position in the
+            program.
     """
 
     coverage: Coverage
@@ -104,6 +109,7 @@ class Emulation:
     region: Region
     work: time_model.LaunchWork
     verification: Verification
+    levels: Mapping[int, AccessLevels] = field(default_factory=dict)
 
     def flop(self, launch: Launch) -> int:
         """The algorithm's FLOPs; if the launch does not declare them, the executed FLOPs."""
@@ -184,6 +190,7 @@ def emulate(
     geometry = _cache_geometry(properties, resident.blocks_per_sm, carveout)
     counters = _with_cache_counters(counters, block.stream, active, geometry)
     latencies = _mean_latencies(counters, properties)
+    levels = _levels(program, counters, block.stream)
     active_clocks = idle_clocks = warp_clocks(program, block.path, latencies)
     if block.idle_path is not block.path:
         idle_clocks = warp_clocks(program, block.idle_path, latencies)
@@ -203,6 +210,7 @@ def emulate(
         region=totals.main_region(program, tally),
         work=work,
         verification=verification,
+        levels=levels,
     )
 
 
@@ -313,18 +321,39 @@ def _with_cache_counters(
     )
 
 
-def _mean_latencies(counters: Counters, properties: DeviceProperties) -> Latencies:
-    """The latencies, weighted by the hit rates of the cache models."""
-    loads = counters.global_load_sectors
-    l1_hits = counters.l1_read_sector_hits / loads if loads else 1.0
-    l2_hits = (
-        counters.l2_read_sector_hits / counters.l2_read_sectors if counters.l2_read_sectors else 1.0
+def _levels(
+    program: Program, counters: Counters, stream: address_streams.AccessStream
+) -> Mapping[int, AccessLevels]:
+    """Where each instruction's sectors are served, by the hit rates of the cache models."""
+    cacheable = counters.global_load_sectors * stream.cacheable_share
+    return uniform_levels(
+        program,
+        l1_hits=min(counters.l1_read_sector_hits / cacheable, 1.0) if cacheable else 0.0,
+        l2_hits=_l2_hit_rate(counters),
+        atomic_hits=_atomic_hit_rate(counters),
     )
+
+
+def _l2_hit_rate(counters: Counters) -> float:
+    """The share of the sectors that loads read from the L2 that hit it."""
+    reads = counters.l2_read_sectors
+    return counters.l2_read_sector_hits / reads if reads else 1.0
+
+
+def _atomic_hit_rate(counters: Counters) -> float:
+    """The share of the sectors of atomics that hit the L2."""
     atomics = total_global_atomic_sectors(counters)
     read_by_atomics = counters.dram_read_bytes // SECTOR_BYTES - (
         counters.l2_read_sectors - counters.l2_read_sector_hits
     )
-    atomic_hits = max(0.0, 1 - read_by_atomics / atomics) if atomics else 1.0
+    return max(0.0, 1 - read_by_atomics / atomics) if atomics else 1.0
+
+
+def _mean_latencies(counters: Counters, properties: DeviceProperties) -> Latencies:
+    """The latencies, weighted by the hit rates of the cache models."""
+    loads = counters.global_load_sectors
+    l1_hits = counters.l1_read_sector_hits / loads if loads else 1.0
+    l2_hits, atomic_hits = _l2_hit_rate(counters), _atomic_hit_rate(counters)
     return Latencies(
         arithmetic=properties.register_latency_clocks or 0.0,
         shared=properties.shared_latency_clocks or 0.0,
