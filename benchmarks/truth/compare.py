@@ -1,0 +1,151 @@
+"""The emulated H200 against the measured one: errors of time and counters, one by one and over all.
+
+The errors are modelled minus measured, relative to measured.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from benchmarks.report import table
+from benchmarks.truth.cases import Case
+from benchmarks.truth.measured import Measured
+from benchmarks.truth.modelled import Modelled
+
+SHARES: Mapping[str, float] = {
+    "l2_read_sectors": 0.10,
+    "dram_read_bytes": 0.10,
+    "global_load_sectors": 0.01,
+    "shared_load_wavefronts": 0.02,
+    "shared_store_wavefronts": 0.02,
+    "shared_excessive_wavefronts": 0.02,
+    "warp_instructions": 0.02,
+    "thread_instructions": 0.02,
+}
+"""Counters, with the error up to which a launch counts as right."""
+SHOWN = {
+    "l2_read_sectors": "L2 reads",
+    "dram_read_bytes": "DRAM reads",
+    "warp_instructions": "warp instr.",
+    "thread_instructions": "thread instr.",
+    "shared_load_wavefronts": "sh. loads",
+    "shared_store_wavefronts": "sh. stores",
+    "shared_excessive_wavefronts": "excessive",
+}
+"""Counters with a column of their own, and its title."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One launch, measured and modelled."""
+
+    case: Case
+    measured: Measured
+    modelled: Modelled
+
+    @property
+    def time_error(self) -> float:
+        """The error of the modelled time."""
+        return self.modelled.time_s / self.measured.time_s - 1
+
+    @property
+    def roofline_error(self) -> float:
+        """The error of the plain roofline's time."""
+        return self.modelled.roofline_s / self.measured.time_s - 1
+
+    def counter_error(self, name: str) -> float | None:
+        """The error of a counter; None if it was not measured, or both are 0."""
+        real, counted = self.measured.counters.get(name), self.modelled.counters.get(name)
+        if real is None or counted is None or (real == 0 and counted == 0):
+            return None
+        return counted / real - 1 if real else math.inf
+
+
+def launch_table(compared: Sequence[Comparison]) -> str:
+    """One line per launch, the largest error of the time first."""
+    ordered = sorted(compared, key=lambda one: -abs(one.time_error))
+    header = ("launch", "kind", "measured", "model", "error", "roofline", *SHOWN.values())
+    rows = [
+        [
+            one.case.name,
+            one.case.kind,
+            f"{1e6 * one.measured.time_s:.1f} us",
+            f"{1e6 * one.modelled.time_s:.1f} us",
+            _percent(one.time_error),
+            _percent(one.roofline_error),
+            *(_percent(one.counter_error(name)) for name in SHOWN),
+        ]
+        for one in ordered
+    ]
+    return table(header, rows)
+
+
+def summary(compared: Sequence[Comparison]) -> str:
+    """The errors of the time over all launches and by kind, and the shares of right counters."""
+    kinds = sorted({one.case.kind for one in compared})
+    groups = [(kind, [one for one in compared if one.case.kind == kind]) for kind in kinds]
+    header = ("time", "launches", "mean |e|", "median", "p90 |e|", "worst", "rank corr.")
+    rows = [_time_row("all", [one.time_error for one in compared], compared)]
+    rows.append(_roofline_row(compared))
+    rows += [_time_row(kind, [one.time_error for one in of], of) for kind, of in groups]
+    shares = [
+        [name.replace("_", " "), f"{100 * limit:g}%", *_share(compared, name, limit)]
+        for name, limit in SHARES.items()
+    ]
+    return "\n\n".join(
+        (
+            table(header, rows),
+            table(("counter", "within", "launches", "share", "median", "worst"), shares),
+        )
+    )
+
+
+def rank_correlation(first: Sequence[float], second: Sequence[float]) -> float:
+    """Spearman's rank correlation; equal values are ranked by their order."""
+    if len(first) < 2:
+        return math.nan
+    ranks = [np.argsort(np.argsort(values)) for values in (first, second)]
+    return float(np.corrcoef(*ranks)[0, 1])
+
+
+def _time_row(title: str, errors: Sequence[float], compared: Sequence[Comparison]) -> list[str]:
+    sizes = np.abs(errors)
+    modelled_s = [
+        (1 + error) * one.measured.time_s for error, one in zip(errors, compared, strict=True)
+    ]
+    return [
+        title,
+        str(len(errors)),
+        f"{100 * sizes.mean():.1f}%",
+        f"{100 * np.median(errors):+.1f}%",
+        f"{100 * np.quantile(sizes, 0.9):.1f}%",
+        _percent(errors[int(sizes.argmax())]),
+        f"{rank_correlation([one.measured.time_s for one in compared], modelled_s):.3f}",
+    ]
+
+
+def _roofline_row(compared: Sequence[Comparison]) -> list[str]:
+    return _time_row("plain roofline", [one.roofline_error for one in compared], compared)
+
+
+def _share(compared: Sequence[Comparison], name: str, limit: float) -> list[str]:
+    errors = [error for one in compared if (error := one.counter_error(name)) is not None]
+    if not errors:
+        return ["0", "", "", ""]
+    right = sum(abs(error) <= limit for error in errors)
+    worst = max(errors, key=abs)
+    median = float(np.median(errors))
+    return [
+        f"{right}/{len(errors)}",
+        f"{100 * right / len(errors):.0f}%",
+        _percent(median),
+        _percent(worst),
+    ]
+
+
+def _percent(error: float | None) -> str:
+    return "" if error is None else f"{100 * error:+.1f}%"

@@ -1,0 +1,43 @@
+"""What an H200 measured, read from the tables that the measurements wrote."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.counters import RENAMED, RESULTS, TABLE
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One launch on the GPU.
+
+    Attributes:
+        time_s: The kernel's duration under Nsight Compute with cold caches, seconds.
+        counters: Counters by the names of `memlab.device.measurement.Counters`.
+    """
+
+    time_s: float
+    counters: Mapping[str, float]
+
+
+def measured_launches() -> dict[str, Measured]:
+    """The measured launches by the names of their cases."""
+    return dict(_catalog_rows(RESULTS / TABLE))
+
+
+def _catalog_rows(table: Path) -> Iterator[tuple[str, Measured]]:
+    with table.open(newline="") as file:
+        for row in csv.DictReader(file):
+            if row["source"] != "hardware" or not row["duration_ns"]:
+                continue
+            named = {"kernel", "parameters", "grid", "block", "integer_arguments", "source"}
+            counters = {
+                RENAMED.get(column, column): float(value)
+                for column, value in row.items()
+                if value and column not in named
+            }
+            name = f"{row['kernel']} {row['parameters']}".rstrip()
+            yield name, Measured(1e-9 * float(row["duration_ns"]), counters)

@@ -1,0 +1,103 @@
+"""Launches on the emulated H200, several at a time, with a cache of what the emulator counted."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass, field
+from hashlib import sha256
+from multiprocessing import get_context
+from pathlib import Path
+from time import process_time
+
+from benchmarks.counters import DATASHEET
+from benchmarks.truth.cases import Case
+from memlab.device import time_model
+from memlab.device.compiler.compile import CompiledKernel, compile_launch
+from memlab.device.datasheets import loader
+from memlab.device.emulation.device import Emulation, emulate, resident_blocks
+from memlab.device.properties import DeviceProperties
+from memlab.errors import MemlabError
+from memlab.kernels.launch import Launch
+
+SEED = 0
+_cases: dict[str, Case] = {}
+"""The launches, which forked processes find here: some references cannot be pickled."""
+
+
+@dataclass(frozen=True)
+class Modelled:
+    """One launch on the emulated device.
+
+    Attributes:
+        time_s: The modelled time, seconds.
+        roofline_s: The plain roofline's time, seconds.
+        counters: Counters by the names of `memlab.device.measurement.Counters`.
+        cpu_s: The processor's time that the emulation and the models took, seconds.
+        failure: Why the launch was not emulated; empty if it was.
+    """
+
+    time_s: float = 0.0
+    roofline_s: float = 0.0
+    counters: Mapping[str, float] = field(default_factory=dict)
+    cpu_s: float = 0.0
+    failure: str = ""
+
+
+def modelled_launches(
+    cases: Sequence[Case], jobs: int, cache: Path | None
+) -> Iterator[tuple[str, Modelled]]:
+    """Emulate launches in processes of their own; yields names and results as they come.
+
+    Args:
+        cases: The launches.
+        jobs: How many run at a time.
+        cache: A folder that keeps each launch's emulation, from which a later call models the
+            time anew; None for none. It must be emptied when what is counted changes.
+    """
+    _cases.update({case.name: case for case in cases})
+    with ProcessPoolExecutor(jobs, mp_context=get_context("fork")) as pool:
+        pending = {pool.submit(_modelled, case.name, cache): case.name for case in cases}
+        for future in as_completed(pending):
+            yield pending[future], future.result()
+
+
+def _modelled(name: str, cache: Path | None) -> Modelled:
+    case, properties, began_s = _cases[name], loader.load_datasheet(DATASHEET), process_time()
+    launch = case.launch
+    try:
+        compiled = compile_launch(launch, properties.compute_capability)
+        emulation = _emulation(case, compiled, properties, cache)
+        occupancy = resident_blocks(launch, compiled, properties)
+        time = time_model.model_time(emulation.work, occupancy, properties)
+    except MemlabError as error:
+        return Modelled(failure=str(error))
+    flop, read_bytes = emulation.flop(launch), emulation.counters.dram_read_bytes
+    return Modelled(
+        time.median_s,
+        time_model.plain_roofline_time_s(flop, read_bytes, properties),
+        dict(emulation.counters.by_name()),
+        process_time() - began_s,
+    )
+
+
+def _emulation(
+    case: Case, compiled: CompiledKernel, properties: DeviceProperties, cache: Path | None
+) -> Emulation:
+    if cache is None:
+        return emulate(case.launch, compiled, properties, SEED)
+    file = cache / f"{_key(case.launch, compiled)}.pickle"
+    if file.exists():
+        kept: Emulation = pickle.loads(file.read_bytes())
+        return kept
+    emulation = emulate(case.launch, compiled, properties, SEED)
+    cache.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(pickle.dumps(emulation))
+    return emulation
+
+
+def _key(launch: Launch, compiled: CompiledKernel) -> str:
+    """A name for a launch: a hash of its code, its geometry and its arguments."""
+    geometry = (launch.grid, launch.block, launch.dynamic_shared_bytes, launch.arguments)
+    return sha256(compiled.cubin + repr((launch.kernel, *geometry)).encode()).hexdigest()[:24]
