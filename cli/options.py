@@ -17,10 +17,11 @@ def inherit_options(context: typer.Context) -> None:
 
 
 def complete_device(incomplete: str) -> list[str]:
-    """Complete the name of a datasheet; a GPU's index is quicker to type."""
+    """Complete the name or file of a datasheet; a GPU's index is quicker to type."""
     from memlab.device.datasheets import loader
 
-    return [name for name in loader.datasheet_names() if name.startswith(incomplete)]
+    files = sorted(path.name for path in Path().glob("*.toml") if path.name != "memlab.toml")
+    return [name for name in (*loader.datasheet_names(), *files) if name.startswith(incomplete)]
 
 
 DeviceOption = Annotated[
@@ -29,7 +30,7 @@ DeviceOption = Annotated[
         "--device",
         "-d",
         metavar="NAME",
-        help="A GPU (0, cuda:0) or a datasheet (h200, a100, rtx3070). "
+        help="A GPU (0, cuda:0) or a datasheet (h200, a100, my-gpu.toml). "
         "[default: $MEMLAB_DEVICE, else the first GPU, else h200]",
         autocompletion=complete_device,
     ),

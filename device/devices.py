@@ -53,8 +53,9 @@ def open_device(
     """Open a device.
 
     Args:
-        name: The name of a datasheet, or a GPU as `0` (number or text) or `cuda:0`; None for
-            `MEMLAB_DEVICE` from the environment, or the first GPU, or the emulated H200.
+        name: The name of a datasheet, the path of a datasheet's file (`my-gpu.toml`), or a GPU as
+            `0` (number or text) or `cuda:0`; None for `MEMLAB_DEVICE` from the environment, or the
+            first GPU, or the emulated H200.
         settings: The settings for timing a launch on a GPU; an emulated device ignores them.
         budget: The limits of time and memory of emulating a launch; None for the defaults.
 
@@ -64,7 +65,7 @@ def open_device(
     """
     name = _device_text(name)
     from_environment = os.environ.get(DEVICE_VARIABLE)
-    key = (name or from_environment or default_device()).strip().lower()
+    key = (name or from_environment or default_device()).strip()
     try:
         return _open(key, settings, budget)
     except UsageError as error:
@@ -85,12 +86,15 @@ def _device_text(name: str | int | None) -> str | None:
         return str(operator.index(name))
     except TypeError:
         raise UsageError(
-            f"a device is a datasheet's name or a GPU's index, got an object of type "
-            f"{type(name).__name__}: use device='h200' or device=0"
+            f"a device is a datasheet's name or file, or a GPU's index, got an object of type "
+            f"{type(name).__name__}: use device='h200', device='my-gpu.toml' or device=0"
         ) from None
 
 
 def _open(name: str, settings: TimingSettings | None, budget: Budget | None) -> Device:
+    if loader.is_datasheet_path(name):
+        return EmulatedDevice(name, loader.read_datasheet(name), budget)
+    name = name.lower()
     if name.isdecimal() or name.startswith("cuda"):
         from memlab.device.gpu.device import CudaDevice
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
+from itertools import pairwise
 
 from memlab.device.measurement import DeviceKind, DeviceSummary, Provenance
 from memlab.presentation import Presentable
@@ -32,6 +33,23 @@ CUDA_CORE_KINDS = ("fp32", "fp64")
 
 PEAK_KINDS = ("fp64", "fp32", "tf32", "fp16", "bf16")
 """Kinds of arithmetic with a peak, the CUDA cores' first."""
+
+MACHINE_FIGURES = (
+    "kernel_exec_timeout",
+    "can_map_host_memory",
+    "ecc_enabled",
+    "unified_addressing",
+    "managed_memory",
+    "cooperative_multi_device_launch",
+    "pci_domain_id",
+    "pci_bus_id",
+    "pci_device_id",
+    "compute_mode",
+    "driver_version",
+    "runtime_version",
+    "peer_access",
+)
+"""Properties that depend on the machine and its settings, so a datasheet's do not apply."""
 
 PROVENANCE_WEAKEST_FIRST: tuple[Provenance, ...] = (
     "modelled",
@@ -77,6 +95,51 @@ class DeviceProperties(Presentable):
         dram_access_bytes: Bytes that DRAM reads for one missed 32-byte sector.
         register_latency_clocks: From an FMA to a dependent FMA.
         dram_achievable_fraction: The bandwidth of a plain read as a fraction of the peak.
+        issue_slots_per_clock_per_sm: Warp instructions that an SM issues per clock.
+        pipe_lanes_per_clock_per_sm: Lanes that an SM serves per clock, by pipe: `fma` (FP32), `alu`
+            (logic, integer add, compare), `imad`, `fp64`, `fp16` and `bf16` (paired
+            multiply-adds), `mufu`, `conversion` (float to integer), `popc`, `shuffle`, `vote`,
+            `uniform` and `lsu` (32-bit shared loads). 32 is a warp instruction per clock.
+        pipe_latency_clocks: From an instruction to one that depends on it, by the same pipes.
+        mma_flop_per_clock_per_sm: Dense FLOP of `mma.sync`, by input type.
+        mma_latency_clocks: From an `mma.sync` to one that adds to its result, by input type, of the
+            shapes m16n8k16 (`fp16`, `bf16`), m16n8k8 (`tf32`) and m8n8k4 (`fp64`).
+        l1_lines_per_clock_per_sm: Distinct lines of one request that the L1 looks up per clock.
+        l2_far_latency_clocks: The latency of the L2's half that `l2_latency_clocks` is not of.
+        l2_latency_by_sectors_clocks: From a warp's load to its last sector, by the number of
+            sectors that it reads, all in the L2, at random addresses.
+        l2_port_bytes_per_clock_per_sm: Bytes that one SM alone reads from the L2.
+        l2_port_write_bytes_per_clock_per_sm: Bytes that one SM alone writes to the L2.
+        l2_bytes_per_clock_by_sms: Bytes that so many SMs together read from the L2.
+        l2_copy_bytes_per_clock: Bytes read plus bytes written in the L2, of a copy.
+        dram_latency_by_sectors_clocks: As `l2_latency_by_sectors_clocks`, all missing the L2.
+        dram_latency_quantiles_clocks: The latency of a single random miss below which a share of
+            them lies: `p05`, `p25`, `p50`, `p75`, `p95`, `p99`.
+        dram_latency_deviation_clocks: The standard deviation of the same latency.
+        dram_bytes_per_s_by_sms: Bytes that so many SMs together read from DRAM.
+        dram_write_fraction: The bandwidth of a plain write as a fraction of the peak.
+        dram_copy_fraction: The bandwidth of a copy, read and written, as a fraction of the peak.
+        dram_random_fraction: Bytes that DRAM moves for reads of single random sectors
+            (`dram_access_bytes` each), as a fraction of the peak.
+        global_atomic_latency_clocks: From an atomic to the value that it returns.
+        global_atomic_same_address_s: The interval of atomics on one address, one lane per warp.
+        global_atomic_same_address_warp_s: The same of warps, all lanes of which add to the address.
+        global_atomics_per_clock: Lanes that the device serves, each in a sector of its own.
+        global_atomics_coalesced_per_clock: The same, the lanes of a warp on consecutive words.
+        shared_atomic_latency_clocks: From an integer atomic in shared memory to its value.
+        shared_atomic_lanes_per_clock_per_sm: Lanes served, each in a bank of its own.
+        shared_atomic_same_address_clocks: Clocks per lane of warps that all add to one word.
+        block_start_clocks_by_threads: SM clocks from the start of one block to that of the next, of
+            a grid of empty blocks over the whole device, by threads per block.
+        block_turnaround_clocks: From the end of a block to the start of the block that replaces it.
+        warp_start_clocks: From the start of one warp of a block to that of its next warp.
+        barrier_latency_by_warps_clocks: `__syncthreads()`, by warps of the block.
+        constant_latency_by_footprint_clocks: Dependent loads of constant memory that reach over so
+            many bytes again and again.
+        cold_code_clocks: What a jump to code that is in no cache costs once.
+        cold_code_bytes_per_clock: Bytes of straight-line code that an SM runs for the first time.
+        code_clocks_per_instruction_by_bytes: Clocks per instruction of one warp in a loop of so
+            many bytes of code, after the first trip.
     """
 
     name: str
@@ -161,6 +224,48 @@ class DeviceProperties(Presentable):
     dram_latency_clocks: float | None = None
     barrier_latency_clocks: float | None = None
     dram_achievable_fraction: float | None = None
+
+    # From `memlab calibrate`; tables are by pipe, by input type, or by the number in their names.
+    issue_slots_per_clock_per_sm: float | None = None
+    pipe_lanes_per_clock_per_sm: Mapping[str, float] = field(default_factory=dict)
+    pipe_latency_clocks: Mapping[str, float] = field(default_factory=dict)
+    mma_flop_per_clock_per_sm: Mapping[str, float] = field(default_factory=dict)
+    mma_latency_clocks: Mapping[str, float] = field(default_factory=dict)
+    l1_lines_per_clock_per_sm: float | None = None
+    l2_far_latency_clocks: float | None = None
+    l2_latency_by_sectors_clocks: Mapping[str, float] = field(default_factory=dict)
+    l2_port_bytes_per_clock_per_sm: float | None = None
+    l2_port_write_bytes_per_clock_per_sm: float | None = None
+    l2_bytes_per_clock_by_sms: Mapping[str, float] = field(default_factory=dict)
+    l2_copy_bytes_per_clock: float | None = None
+    dram_latency_by_sectors_clocks: Mapping[str, float] = field(default_factory=dict)
+    dram_latency_quantiles_clocks: Mapping[str, float] = field(default_factory=dict)
+    dram_latency_deviation_clocks: float | None = None
+    dram_bytes_per_s_by_sms: Mapping[str, float] = field(default_factory=dict)
+    dram_write_fraction: float | None = None
+    dram_copy_fraction: float | None = None
+    dram_random_fraction: float | None = None
+    global_atomic_latency_clocks: float | None = None
+    global_atomic_same_address_s: float | None = None
+    global_atomic_same_address_warp_s: float | None = None
+    global_atomics_per_clock: float | None = None
+    global_atomics_coalesced_per_clock: float | None = None
+    shared_atomic_latency_clocks: float | None = None
+    shared_atomic_lanes_per_clock_per_sm: float | None = None
+    shared_atomic_same_address_clocks: float | None = None
+    block_start_clocks_by_threads: Mapping[str, float] = field(default_factory=dict)
+    block_turnaround_clocks: float | None = None
+    warp_start_clocks: float | None = None
+    barrier_latency_by_warps_clocks: Mapping[str, float] = field(default_factory=dict)
+    constant_latency_by_footprint_clocks: Mapping[str, float] = field(default_factory=dict)
+    cold_code_clocks: float | None = None
+    cold_code_bytes_per_clock: float | None = None
+    code_clocks_per_instruction_by_bytes: Mapping[str, float] = field(default_factory=dict)
+
+
+_FIELD_NAMES = [item.name for item in fields(DeviceProperties)]
+CALIBRATED_FIGURES = tuple(_FIELD_NAMES[_FIELD_NAMES.index("issue_slots_per_clock_per_sm") :])
+"""Figures of the time model that `memlab calibrate` measures and most datasheets lack."""
 
 
 def known_figures(properties: DeviceProperties) -> dict[str, object]:
@@ -298,6 +403,26 @@ def required_compute_to_global_access_ratio(properties: DeviceProperties) -> flo
     """
     ridge = ridge_flop_per_byte(properties, "fp32")
     return None if ridge is None else ridge * BYTES_PER_VALUE
+
+
+def figure_at(table: Mapping[str, float], at: float) -> float | None:
+    """A figure that depends on a number, such as `barrier_latency_by_warps_clocks` at 8 warps.
+
+    Args:
+        table: Figures by that number.
+        at: The number; between two known ones the figure is interpolated linearly, beyond them it
+            is that of the nearest.
+
+    Returns:
+        The figure; None if the table is empty.
+    """
+    known = sorted((float(number), value) for number, value in table.items())
+    if not known:
+        return None
+    for (low, first), (high, second) in pairwise(known):
+        if low <= at <= high:
+            return first + (second - first) * (at - low) / (high - low)
+    return known[0][1] if at < known[0][0] else known[-1][1]
 
 
 def version_text(numbers: tuple[int, int]) -> str:

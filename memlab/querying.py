@@ -34,8 +34,9 @@ def devicequery(device: str | int | None = None) -> DeviceProperties:
     """Return a device's limits, sizes, clocks and rates.
 
     Args:
-        device: A GPU's index, such as 0, or a datasheet's name, such as `h200`. None takes
-            `MEMLAB_DEVICE` from the environment, else the first GPU, else the H200's datasheet.
+        device: A GPU's index, such as 0, a datasheet's name, such as `h200`, or its file, such as
+            `my-gpu.toml`. None takes `MEMLAB_DEVICE` from the environment, else the first GPU, else
+            the H200's datasheet.
 
     Returns:
         The properties, in base units with the unit in the name: `total_memory_bytes`,
@@ -165,7 +166,7 @@ def device_attributes(key: str) -> dict[str, int | None]:
     Raises:
         DeviceError: The GPU cannot be used.
     """
-    if key in loader.datasheet_names():
+    if key in loader.datasheet_names() or loader.is_datasheet_path(key):
         return {}
     from memlab.device.gpu import query as gpu_query
 

@@ -49,9 +49,9 @@ def run(
     Args:
         kernel: The name of a catalog kernel (`memlab.kernels()` lists them), `FILE.cu:ENTRY` for a
             kernel in a file, or the name of a kernel in the current folder's `memlab.toml`.
-        device: A GPU's index, such as 0, or a datasheet's name, such as `h200`, for an emulated
-            device. None takes `MEMLAB_DEVICE` from the environment, else the first GPU, else the
-            emulated H200.
+        device: A GPU's index, such as 0, or for an emulated device a datasheet's name, such as
+            `h200`, or its file, such as `my-gpu.toml`. None takes `MEMLAB_DEVICE` from the
+            environment, else the first GPU, else the emulated H200.
         seed: Seed of the random inputs, 0 or more.
         counters: `ncu` counts the launch in hardware too, with Nsight Compute on a GPU.
         cublas: Whether to time cuBLAS too, on the same matrices and GPU.

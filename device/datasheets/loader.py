@@ -1,20 +1,52 @@
-"""Reads the datasheets: one TOML file per GPU, in which every figure names its source."""
+"""Reads datasheets: one TOML file per GPU, in which every figure names its source.
+
+Those of memlab are read by name, those of users (written by hand, or by `memlab calibrate`) by the
+path of their file.
+"""
 
 from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from importlib import resources
+from pathlib import Path
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
+from memlab.device.datasheets.plausibility import check_figure
 from memlab.device.measurement import Provenance
-from memlab.device.properties import DeviceProperties
+from memlab.device.properties import (
+    MACHINE_FIGURES,
+    DeviceProperties,
+    known_figures,
+    peak_bandwidth_bytes_per_s,
+)
 from memlab.errors import UsageError, suggest_nearest
 
 _FOLDER = resources.files("memlab.device.datasheets")
 _SUFFIX = ".toml"
+_LARGEST_FILE_BYTES = 2**20
+"""A datasheet has some 10 kB; what is larger is another file."""
+
+REQUIRED_FIGURES = {
+    "multiprocessor_count": "work is spread over",
+    "clock_rate_hz": "rates per clock are turned into times by",
+    "l2_cache_bytes": "the cache model needs",
+    "l1_cache_bytes_per_sm": "the cache model needs",
+    "max_threads_per_block": "limits a block",
+    "max_threads_per_multiprocessor": "limits occupancy",
+    "max_blocks_per_multiprocessor": "limits occupancy",
+    "max_registers_per_block": "limits occupancy",
+    "max_registers_per_multiprocessor": "limits occupancy",
+    "max_shared_memory_per_block_bytes": "limits a block",
+    "max_shared_memory_per_multiprocessor_bytes": "limits occupancy",
+}
+"""Figures without which no kernel can be emulated and timed, and what they are for."""
+
+GUIDE = "docs/datasheets.md"
+"""The page that tells how a datasheet is written."""
 
 
 def datasheet_names() -> tuple[str, ...]:
@@ -42,30 +74,81 @@ def load_datasheet(name: str) -> DeviceProperties:
     return parse_datasheet((_FOLDER / (key + _SUFFIX)).read_text(encoding="utf-8"), key + _SUFFIX)
 
 
+def is_datasheet_path(name: str) -> bool:
+    """Whether the name of a device is the path of a datasheet's file: it ends in `.toml`."""
+    return name.lower().endswith(_SUFFIX)
+
+
+def read_datasheet(path: str) -> DeviceProperties:
+    """Read a datasheet that a user wrote, or `memlab calibrate`.
+
+    Args:
+        path: The file.
+
+    Returns:
+        As `load_datasheet`.
+
+    Raises:
+        UsageError: The file cannot be read, is malformed, or lacks a figure that every emulation
+            needs.
+    """
+    try:
+        with Path(path).expanduser().open("rb") as file:
+            content = file.read(_LARGEST_FILE_BYTES + 1)
+    except OSError as error:
+        raise UsageError(
+            f"cannot read the datasheet {path} ({error.strerror or error}): give a file that "
+            f"'memlab calibrate -o {Path(path).name}' writes, or a name: "
+            + ", ".join(datasheet_names())
+        ) from error
+    if len(content) > _LARGEST_FILE_BYTES:
+        raise UsageError(f"{path} has more than {_LARGEST_FILE_BYTES} bytes: it is no datasheet")
+    try:
+        text = content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is not UTF-8 text ({error.reason}): save it as UTF-8") from error
+    properties = parse_datasheet(text, path)
+    for name, purpose in REQUIRED_FIGURES.items():
+        if getattr(properties, name) is None:
+            raise UsageError(
+                f"{path}: [figures] lacks {name}, which {purpose}: add it, or name a datasheet "
+                f"that it is like with based_on (see {GUIDE})"
+            )
+    if peak_bandwidth_bytes_per_s(properties) is None:
+        raise UsageError(
+            f"{path}: [figures] lacks the bandwidth of the memory: add "
+            "peak_memory_bandwidth_bytes_per_s"
+        )
+    return properties
+
+
 def parse_datasheet(text: str, file: str) -> DeviceProperties:
     """Read the text of a datasheet.
 
     A datasheet holds `name`; a table `[sources]` of texts by short key, each beginning with a
     provenance and a colon; and a table `[figures]` with `field = { value = ..., source = "key" }`
-    for fields of `DeviceProperties`.
+    for fields of `DeviceProperties`. With `based_on = "h100"`, figures that it does not give are
+    assumed to be those of that datasheet, and their sources say so.
 
     Args:
         text: The TOML text.
         file: The file's name for messages.
 
     Raises:
-        UsageError: The text is not TOML, or a table, field, type or source is invalid.
+        UsageError: The text is not TOML, or a table, field, type, unit or source is invalid.
     """
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"{file} is not TOML: {error}") from error
-    name, sources, figures = (document.pop(key, None) for key in ("name", "sources", "figures"))
+    name, sources, figures, base = (
+        document.pop(key, None) for key in ("name", "sources", "figures", "based_on")
+    )
     if document or not (
         isinstance(name, str) and isinstance(sources, dict) and isinstance(figures, dict)
     ):
         raise UsageError(
-            f"{file} must hold name, [sources] and [figures] and nothing else"
+            f"{file} must hold name, [sources] and [figures], perhaps based_on, and nothing else"
             + "".join(f"; it holds {key!r}" for key in document)
         )
     _check_sources(sources, figures, file)
@@ -74,8 +157,28 @@ def parse_datasheet(text: str, file: str) -> DeviceProperties:
     hints = get_type_hints(DeviceProperties)
     del hints["name"], hints["sources"]
     values = {field: _typed_value(field, entry, hints, file) for field, entry in figures.items()}
+    for field, value in values.items():
+        check_figure(field, value, file)
     texts = {field: sources[entry["source"]] for field, entry in figures.items()}
-    return DeviceProperties(name=name, sources=texts, **values)
+    properties = DeviceProperties(name=name, sources=texts, **values)
+    return properties if base is None else _based_on(properties, base, file)
+
+
+def _based_on(properties: DeviceProperties, base: object, file: str) -> DeviceProperties:
+    """Fill the unknown figures from another datasheet."""
+    if not isinstance(base, str) or base.lower() not in datasheet_names():
+        raise UsageError(
+            f"{file}: based_on must name a datasheet, got {base!r}: "
+            + suggest_nearest(str(base), datasheet_names())
+        )
+    other = load_datasheet(base)
+    lent: dict[str, Any] = {
+        name: value
+        for name, value in known_figures(other).items()
+        if name in other.sources.keys() - MACHINE_FIGURES and name not in properties.sources
+    }
+    texts = dict.fromkeys(lent, f"analytic: assumed to be that of the {other.name}")
+    return replace(properties, sources={**texts, **properties.sources}, **lent)
 
 
 def _check_sources(sources: Mapping[str, Any], figures: Mapping[str, Any], file: str) -> None:

@@ -31,7 +31,7 @@ from memlab.device.measurement import (
     Verification,
     ignore_progress,
 )
-from memlab.device.properties import DeviceProperties, device_summary
+from memlab.device.properties import MACHINE_FIGURES, DeviceProperties, device_summary
 from memlab.device.verification import ActualOutput, checked_positions, verify
 from memlab.kernels.launch import Buffer, Launch
 
@@ -61,25 +61,21 @@ ARCHITECTURE_FIGURES = (
     "constant_latency_clocks",
     "l1_latency_clocks",
     "barrier_latency_clocks",
+    "issue_slots_per_clock_per_sm",
+    "pipe_lanes_per_clock_per_sm",
+    "pipe_latency_clocks",
+    "mma_flop_per_clock_per_sm",
+    "mma_latency_clocks",
+    "l1_lines_per_clock_per_sm",
+    "shared_atomic_latency_clocks",
+    "shared_atomic_lanes_per_clock_per_sm",
+    "shared_atomic_same_address_clocks",
+    "warp_start_clocks",
+    "barrier_latency_by_warps_clocks",
+    "constant_latency_by_footprint_clocks",
+    "code_clocks_per_instruction_by_bytes",
 )
 """Properties of one multiprocessor, which are the same on every chip of a compute capability."""
-
-MACHINE_FIGURES = (
-    "kernel_exec_timeout",
-    "can_map_host_memory",
-    "ecc_enabled",
-    "unified_addressing",
-    "managed_memory",
-    "cooperative_multi_device_launch",
-    "pci_domain_id",
-    "pci_bus_id",
-    "pci_device_id",
-    "compute_mode",
-    "driver_version",
-    "runtime_version",
-    "peer_access",
-)
-"""Properties that depend on the machine and its settings, so a datasheet's do not apply."""
 
 
 class CudaDevice:

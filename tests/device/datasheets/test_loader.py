@@ -1,12 +1,16 @@
 import json
+import re
 from dataclasses import fields, replace
 
 import pytest
-from paths import DATA
+from paths import DATA, REPOSITORY
 
 from memlab.device.datasheets import loader
+from memlab.device.devices import open_device
 from memlab.device.properties import (
+    CALIBRATED_FIGURES,
     DeviceProperties,
+    figure_at,
     known_figures,
     peak_bandwidth_bytes_per_s,
     peak_flop_per_s,
@@ -106,6 +110,7 @@ def test_every_device_can_be_emulated(name):
         "fp64_lanes_per_sm",
         "constant_latency_clocks",
         "l2_write_bytes_per_clock",  # taken to be what it gives
+        *CALIBRATED_FIGURES,
     }
     assert unknown <= optional
     assert properties.l2_cache_bytes
@@ -173,5 +178,94 @@ def test_a_figure_of_another_type_is_refused(figure, message):
 
 
 def test_an_integer_is_accepted_for_a_float():
-    line = 'peak_clock_hz = { value = 2, source = "vendor" }\n'
+    line = 'peak_clock_hz = { value = 2_000_000_000, source = "vendor" }\n'
     assert isinstance(loader.parse_datasheet(SHEET + line, "some.toml").peak_clock_hz, float)
+
+
+HAND_WRITTEN = """
+name = "NVIDIA GeForce RTX 3080"
+based_on = "rtx3070"
+[sources]
+page = "datasheet: NVIDIA's product page"
+[figures]
+compute_capability = { value = [8, 6], source = "page" }
+multiprocessor_count = { value = 68, source = "page" }
+clock_rate_hz = { value = 1_710_000_000, source = "page" }
+peak_memory_bandwidth_bytes_per_s = { value = 7.603e11, source = "page" }
+"""
+
+
+@pytest.fixture
+def hand_written(tmp_path):
+    def write(text):
+        path = tmp_path / "My-GPU.toml"
+        path.write_text(text)
+        return str(path)
+
+    return write
+
+
+def test_a_users_file_is_a_device(hand_written, monkeypatch):
+    path = hand_written(HAND_WRITTEN)
+    opened = open_device(path)
+    assert (opened.kind, opened.key) == ("emulated", path)
+    monkeypatch.setenv("MEMLAB_DEVICE", path)
+    assert open_device().properties.multiprocessor_count == 68
+
+
+def test_the_documented_datasheet_is_one(hand_written):
+    page = (REPOSITORY / "docs" / "datasheets.md").read_text("utf-8")
+    (text,) = re.findall(r"^```toml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    assert loader.read_datasheet(hand_written(text)).multiprocessor_count == 68
+
+
+def test_figures_that_a_file_does_not_give_are_assumed(hand_written):
+    card = loader.read_datasheet(hand_written(HAND_WRITTEN))
+    lender = loader.load_datasheet("rtx3070")
+    assert card.l1_latency_clocks == lender.l1_latency_clocks
+    assert provenance(card, "l1_latency_clocks") == "analytic"
+    assert provenance(card, "clock_rate_hz") == "datasheet"
+    assert peak_bandwidth_bytes_per_s(card) == 7.603e11
+    assert (card.pci_bus_id, card.uuid) == (None, None)  # another machine's
+    assert card.sources.keys() >= known_figures(card).keys() - {"warp_size"}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("based_on", "# "), "lacks l2_cache_bytes, which the cache model needs: add it"),
+        (('"rtx3070"', '"rtx3071"'), "based_on must name a datasheet.*'rtx3070'"),
+        (("1_710_000_000", "1710"), "clock_rate_hz must be from .* got 1710: it is in Hz"),
+        (("7.603e11", "760.3"), "got 760.3: it is in bytes per second"),
+        (("= 68", "= 0"), "multiprocessor_count must be from 1 to 10000, got 0"),
+        (("= 68", "= nan"), "multiprocessor_count must be int, got nan"),
+        (("7.603e11", "nan"), "got nan: it is in bytes per second"),
+        (("clock_rate_hz", "clock_hz"), "unknown figure 'clock_hz'.*clock_rate_hz"),
+    ],
+)
+def test_the_error_of_a_users_file_names_file_figure_value_and_next_step(
+    hand_written, change, message
+):
+    assert change[0] in HAND_WRITTEN
+    with pytest.raises(UsageError, match=rf"My-GPU\.toml.*{message}") as caught:
+        loader.read_datasheet(hand_written(HAND_WRITTEN.replace(*change)))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path):
+    with pytest.raises(UsageError, match=r"cannot read the datasheet .*none.toml.*No such file"):
+        open_device(str(tmp_path / "none.toml"))
+    (tmp_path / "folder.toml").mkdir()
+    with pytest.raises(UsageError, match="cannot read the datasheet"):
+        open_device(str(tmp_path / "folder.toml"))
+    for content, problem in ((b"\xff", "is not UTF-8"), (bytes(2**20 + 1), "is no datasheet")):
+        (tmp_path / "bad.toml").write_bytes(content)
+        with pytest.raises(UsageError, match=problem):
+            open_device(str(tmp_path / "bad.toml"))
+
+
+def test_a_figure_by_a_number_is_interpolated():
+    table = {"8": 29.0, "32": 77.0, "1": 15.0}
+    found = [figure_at(table, warps) for warps in (1, 4.5, 8, 20, 32, 64, 0)]
+    assert found == [15, 22, 29, 53, 77, 77, 15]
+    assert figure_at({}, 1) is None

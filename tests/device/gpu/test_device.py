@@ -159,7 +159,7 @@ def test_a_number_that_is_no_gpus_may_be_a_datasheets(no_gpu: None, name: str | 
 
 @pytest.mark.parametrize("name", [1.5, [0], b"h200"])
 def test_a_device_is_a_text_or_an_index(no_gpu: None, name: Any) -> None:
-    with pytest.raises(UsageError, match="a device is a datasheet's name or a GPU's index, got an"):
+    with pytest.raises(UsageError, match="a datasheet's name or file, or a GPU's index, got"):
         open_device(name)
 
 
