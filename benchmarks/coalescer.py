@@ -1,0 +1,90 @@
+"""The reach of the L2 request coalescer: which reads of one sector are merged before the L2.
+
+    python -m benchmarks.coalescer FOLDER
+
+Compiles `coalescer.cu` with nvcc, runs it under Nsight Compute, and writes `coalescer.csv` to the
+folder: a row for each launch, with what it does and the counters. `l1_sectors` are the sectors that
+the L1s ask for, `l2_sectors` those that the L2 is asked for; their ratio is what the coalescer
+saves. `lrc` metrics of this version of Nsight Compute are listed in `coalescer-metrics.txt`.
+"""
+
+from __future__ import annotations
+
+import csv
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+SOURCE = Path(__file__).with_name("coalescer.cu")
+METRICS = {
+    "l1_sectors": "l1tex__m_xbar2l1tex_read_sectors.sum",
+    "load_sectors": "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum",
+    "l2_sectors": "lts__t_sectors_srcunit_tex_op_read.sum",
+    "l2_requests": "lts__t_requests_srcunit_tex_op_read.sum",
+    "l2_hits": "lts__t_sectors_srcunit_tex_op_read_lookup_hit.sum",
+    "l2_misses": "lts__t_sectors_srcunit_tex_op_read_lookup_miss.sum",
+    "lts2lrc_sectors": "lrc__lts2lrc_sectors_op_read.sum",
+    "xbar2gpc_sectors": "lrc__xbar2gpc_sectors_op_read.sum",
+    "dram_bytes": "dram__bytes_read.sum",
+    "duration_ns": "gpu__time_duration.sum",
+    "sm_clocks": "sm__cycles_elapsed.max",
+}
+"""Nsight Compute's metrics by the columns that they fill."""
+
+
+def find(tool: str) -> str:
+    """The path of a tool of the CUDA toolkit."""
+    return shutil.which(tool) or f"/usr/local/cuda/bin/{tool}"
+
+
+def known_metrics(ncu: str, folder: Path) -> dict[str, str]:
+    """Those of `METRICS` that this Nsight Compute knows; the coalescer's are listed in a file."""
+    listed = subprocess.run([ncu, "--query-metrics"], check=True, capture_output=True, text=True)
+    names = {line.split()[0] for line in listed.stdout.splitlines() if line.strip()}
+    lines = [line for line in listed.stdout.splitlines() if line.startswith("lrc__")]
+    (folder / "coalescer-metrics.txt").write_text("\n".join(lines) + "\n")
+    return {column: name for column, name in METRICS.items() if name.split(".")[0] in names}
+
+
+def main(folder: Path) -> int:
+    """Measure, and write the files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    program, ncu = folder / "coalescer", find("ncu")
+    subprocess.run(
+        [find("nvcc"), "-O2", "-std=c++17", "-arch=native", str(SOURCE), "-o", str(program)],
+        check=True,
+    )
+    metrics = known_metrics(ncu, folder)
+    report = folder / "coalescer-ncu.csv"
+    words = [ncu, "--clock-control", "none", "--cache-control", "all", "--csv", "--page", "raw",
+             "--print-units", "base", "--log-file", str(report), "--metrics",
+             ",".join(metrics.values()), "-k", "regex:^(timed|free_running)$",
+             str(program)]  # fmt: skip
+    done = subprocess.run(words, check=False, capture_output=True, text=True)
+    (folder / "coalescer-gpcs.txt").write_text(done.stderr)
+    program.unlink()
+    printed = [line for line in done.stdout.splitlines() if line.count(",") == 6]
+    cases = list(csv.DictReader(printed))
+    lines = report.read_text().splitlines()
+    start = next((n for n, line in enumerate(lines) if line.startswith('"ID"')), None)
+    if done.returncode or start is None:
+        print(*lines[-5:], *done.stderr.splitlines()[-5:], sep="\n", file=sys.stderr)
+        return 1
+    rows = list(csv.DictReader(lines[start:]))[1:]  # the first holds units
+    if len(rows) != len(cases):
+        print(f"{len(rows)} launches were profiled, {len(cases)} ran", file=sys.stderr)
+        return 1
+    columns = {column: name for column, name in metrics.items() if name in rows[0]}
+    with (folder / "coalescer.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, [*cases[0], *columns])
+        writer.writeheader()
+        for case, row in zip(cases, rows, strict=True):
+            counted = {column: row[name].replace(",", "") for column, name in columns.items()}
+            writer.writerow({**case, **counted})
+    report.unlink()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))
