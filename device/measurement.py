@@ -312,7 +312,8 @@ class Time:
         upper_quartile_s: Third quartile, seconds.
         bounds_s: For a modelled time, the time that each bound alone would take, seconds, by name.
         interval_low_s: Lower end of the median's 95% confidence interval, seconds; None where
-            there are too few samples for one.
+            there are too few samples for one. For a modelled time, the lower end of the interval
+            that the model's errors on hardware justify (`model_errors.py`).
         interval_high_s: Upper end of that interval, seconds; None likewise.
         outliers: Samples outside Tukey's fences; they are counted, not removed.
         clock_hz: Median SM clock right after the samples, Hz.

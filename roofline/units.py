@@ -30,6 +30,13 @@ def si_text(value: float, unit: str) -> str:
     return f"{number} {SI_PREFIXES[power]}{unit}".rstrip()
 
 
+def interval_text(low: float, high: float, unit: str) -> str:
+    """Write an interval, with its unit once where both ends share it: `14.2-16.9 ms`."""
+    first, last = si_text(low, unit), si_text(high, unit)
+    number, _, prefix = first.partition(" ")
+    return f"{number if last.endswith(f' {prefix}') else first}\N{EN DASH}{last}"
+
+
 def parameters_text(parameters: Mapping[str, int | str]) -> str:
     """Write a kernel's parameters: `width 2048, tile 16`."""
     return ", ".join(f"{name} {value}" for name, value in parameters.items())

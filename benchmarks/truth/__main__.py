@@ -1,6 +1,7 @@
 """The command `python -m benchmarks.truth`: prepare and make measurements, compare with them.
 
 python -m benchmarks.truth compare [--held-out] [--jobs N] [--cache FOLDER] [--only TEXT ...]
+        [--errors FILE]
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import os
 import sys
 from pathlib import Path
 
-from benchmarks.truth import compare
+from benchmarks.truth import compare, errors
 from benchmarks.truth.cases import all_cases
 from benchmarks.truth.measured import measured_launches
 from benchmarks.truth.modelled import modelled_launches
@@ -25,6 +26,7 @@ def main() -> None:
     comparing.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="at a time")
     comparing.add_argument("--cache", type=Path, help="a folder that keeps the emulations")
     comparing.add_argument("--only", nargs="+", default=[""], help="names that contain a text")
+    comparing.add_argument("--errors", type=Path, help="write the quantiles of the errors here")
     comparing.set_defaults(command=_compare)
     options = parser.parse_args()
     options.command(options)
@@ -48,6 +50,8 @@ def _compare(options: argparse.Namespace) -> None:
     if not compared:
         sys.exit("no launch with measurements was emulated")
     print(f"{compare.launch_table(compared)}\n\n{compare.summary(compared)}")
+    if options.errors:
+        options.errors.write_text(errors.quantiles_toml(compared))
 
 
 if __name__ == "__main__":

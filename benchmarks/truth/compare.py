@@ -57,6 +57,11 @@ class Comparison:
         """The error of the plain roofline's time."""
         return self.modelled.roofline_s / self.measured.time_s - 1
 
+    @property
+    def within_interval(self) -> bool:
+        """Whether the measured time lies in the interval that is given with the modelled one."""
+        return self.modelled.low_s <= self.measured.time_s <= self.modelled.high_s
+
     def counter_error(self, name: str) -> float | None:
         """The error of a counter; None if it was not measured, or both are 0."""
         real, counted = self.measured.counters.get(name), self.modelled.counters.get(name)
@@ -89,6 +94,7 @@ def summary(compared: Sequence[Comparison]) -> str:
     kinds = sorted({one.case.kind for one in compared})
     groups = [(kind, [one for one in compared if one.case.kind == kind]) for kind in kinds]
     header = ("time", "launches", "mean |e|", "median", "p90 |e|", "worst", "rank corr.")
+    within = sum(one.within_interval for one in compared)
     rows = [_time_row("all", [one.time_error for one in compared], compared)]
     rows.append(_roofline_row(compared))
     rows += [_time_row(kind, [one.time_error for one in of], of) for kind, of in groups]
@@ -99,6 +105,7 @@ def summary(compared: Sequence[Comparison]) -> str:
     return "\n\n".join(
         (
             table(header, rows),
+            f"{within} of {len(compared)} measured times lie within the interval of the model",
             table(("counter", "within", "launches", "share", "median", "worst"), shares),
         )
     )

@@ -17,6 +17,7 @@ from memlab.device import time_model
 from memlab.device.compiler.compile import CompiledKernel, compile_launch
 from memlab.device.datasheets import loader
 from memlab.device.emulation.device import Emulation, emulate, resident_blocks
+from memlab.device.model_errors import kind_of, with_error_interval
 from memlab.device.properties import DeviceProperties
 from memlab.errors import MemlabError
 from memlab.kernels.launch import Launch
@@ -32,6 +33,9 @@ class Modelled:
 
     Attributes:
         time_s: The modelled time, seconds.
+        low_s: The lower end of its interval, seconds.
+        high_s: The upper end.
+        bound: The bound that takes longest in the model.
         roofline_s: The plain roofline's time, seconds.
         counters: Counters by the names of `memlab.device.measurement.Counters`.
         cpu_s: The processor's time that the emulation and the models took, seconds.
@@ -39,6 +43,9 @@ class Modelled:
     """
 
     time_s: float = 0.0
+    low_s: float = 0.0
+    high_s: float = 0.0
+    bound: str = ""
     roofline_s: float = 0.0
     counters: Mapping[str, float] = field(default_factory=dict)
     cpu_s: float = 0.0
@@ -70,12 +77,15 @@ def _modelled(name: str, cache: Path | None) -> Modelled:
         compiled = compile_launch(launch, properties.compute_capability)
         emulation = _emulation(case, compiled, properties, cache)
         occupancy = resident_blocks(launch, compiled, properties)
-        time = time_model.model_time(emulation.work, occupancy, properties)
+        time = with_error_interval(time_model.model_time(emulation.work, occupancy, properties))
     except MemlabError as error:
         return Modelled(failure=str(error))
     flop, read_bytes = emulation.flop(launch), emulation.counters.dram_read_bytes
     return Modelled(
         time.median_s,
+        time.interval_low_s or 0.0,
+        time.interval_high_s or 0.0,
+        kind_of(time.bounds_s),
         time_model.plain_roofline_time_s(flop, read_bytes, properties),
         dict(emulation.counters.by_name()),
         process_time() - began_s,

@@ -33,6 +33,7 @@ from memlab.device.measurement import (
     ignore_progress,
     total_global_atomic_sectors,
 )
+from memlab.device.model_errors import with_error_interval
 from memlab.device.occupancy import block_allocation, block_requirements, compute_occupancy
 from memlab.device.properties import SECTOR_BYTES, DeviceProperties, device_summary
 from memlab.device.verification import UNVERIFIED
@@ -81,7 +82,7 @@ class EmulatedDevice:
             compiled,
             device_summary(self.properties, self.kind, self.key),
             resident,
-            time_model.model_time(emulation.work, resident, self.properties),
+            with_error_interval(time_model.model_time(emulation.work, resident, self.properties)),
             emulation.verification,
         )
 

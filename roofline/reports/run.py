@@ -29,7 +29,14 @@ from memlab.roofline.reports.parts import (
     stack_sections,
 )
 from memlab.roofline.run import TRAFFIC_LEVELS
-from memlab.roofline.units import column_number, compared_text, covered_text, extent_text, si_text
+from memlab.roofline.units import (
+    column_number,
+    compared_text,
+    covered_text,
+    extent_text,
+    interval_text,
+    si_text,
+)
 from memlab.text import plural
 
 if TYPE_CHECKING:
@@ -325,8 +332,10 @@ def _result_facts(run: Run) -> Iterable[tuple[str, RenderableType]]:
 
 
 def _provenance_text(time: Time) -> str:
+    low, high = time.interval_low_s, time.interval_high_s
     if time.provenance != "measured":
-        return f" {time.provenance}"
+        errors = "" if low is None or high is None else f" ({interval_text(low, high, 's')})"
+        return f"{errors} {time.provenance}"
     state = "" if time.warm_median_s is None else ", caches cold"
     return f" measured, median of {time.samples}{state}"
 
@@ -342,7 +351,7 @@ def _timing_facts(time: Time) -> Iterable[tuple[str, RenderableType]]:
         if time.outliers:
             spread += f"; {time.outliers} outlier{'' if time.outliers == 1 else 's'}"
         yield "", spread
-    if low is not None and high is not None:
+    if low is not None and high is not None and time.provenance == "measured":
         width = percent((high - low) / 2 / time.median_s)
         yield "", f"\N{PLUS-MINUS SIGN}{width}, 95% confidence of the median"
     if time.event_pair_s is not None and time.event_pair_s > EVENT_PAIR_SHARE * time.median_s:

@@ -8,7 +8,7 @@ import pytest
 
 from memlab.device.measurement import CLOCK_DRIFT_LIMIT, EVENT_PAIR_SHARE, Time
 from memlab.roofline.reports.parts import capacity, percent
-from memlab.roofline.reports.run import _timing_facts, difference_text
+from memlab.roofline.reports.run import _provenance_text, _timing_facts, difference_text
 
 
 @pytest.mark.parametrize(
@@ -74,6 +74,12 @@ def test_the_spread_of_a_time() -> None:
         ": 900 ms to 1.10 s, half of the samples; 1 outlier",
         ": ±1%, 95% confidence of the median",
     ]
+
+
+def test_a_modelled_time_is_given_with_its_interval() -> None:
+    time = Time(15.4e-3, "modelled", interval_low_s=14e-3, interval_high_s=17e-3)
+    assert _provenance_text(time) == " (14.0–17.0 ms) modelled"
+    assert list(_timing_facts(time)) == []
 
 
 def test_the_events_are_named_where_they_matter() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from memlab.device.measurement import Verification
-from memlab.roofline.units import column_number, compared_text, elide_middle, si_text
+from memlab.roofline.units import column_number, compared_text, elide_middle, interval_text, si_text
 
 
 @pytest.mark.parametrize(
@@ -20,6 +20,14 @@ from memlab.roofline.units import column_number, compared_text, elide_middle, si
 )
 def test_a_prefix_is_one_of_those_known(value: float, text: str) -> None:
     assert si_text(value, "B") == text
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "text"),
+    [(0.0142, 0.0169, "14.2–16.9 ms"), (0.9e-3, 1.1e-3, "900 µs–1.10 ms")],
+)
+def test_an_interval_names_a_shared_unit_once(low: float, high: float, text: str) -> None:
+    assert interval_text(low, high, "s") == text
 
 
 @pytest.mark.parametrize(("value", "text"), [(0.25, "0.250"), (99.96, "100"), (1370.4, "1,370")])

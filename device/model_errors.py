@@ -1,0 +1,64 @@
+"""The errors of the modelled time on hardware, and the interval that they justify.
+
+`model_errors.toml` holds, for each kind of kernel, quantiles of the measured over the modelled
+time of many launches on an H200; `python -m benchmarks.truth compare --errors` writes it. A
+kernel's kind is the bound that takes longest in the model.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib import resources
+
+from memlab.device.measurement import Time
+
+FILE_NAME = "model_errors.toml"
+COVERED_SHARE = 0.8
+"""The share of the launches on hardware whose time lay within the interval."""
+ALL_KINDS = "all"
+"""The quantiles of all launches, for kinds of which too few were measured."""
+
+
+@dataclass(frozen=True)
+class ErrorRange:
+    """The errors of the modelled time, for one kind of kernel.
+
+    Attributes:
+        launches: How many launches were measured.
+        low: The quantile (1 - `COVERED_SHARE`) / 2 of the measured over the modelled time.
+        high: The quantile (1 + `COVERED_SHARE`) / 2 of the same.
+    """
+
+    launches: int
+    low: float
+    high: float
+
+
+@cache
+def error_ranges() -> Mapping[str, ErrorRange]:
+    """The recorded errors by kind; `ALL_KINDS` is among them."""
+    text = (resources.files("memlab.device") / FILE_NAME).read_text(encoding="utf-8")
+    kinds = tomllib.loads(text)["kinds"]
+    return {kind: ErrorRange(**quantiles) for kind, quantiles in kinds.items()}
+
+
+def kind_of(bounds_s: Mapping[str, float]) -> str:
+    """The kind of a kernel: the bound that takes longest; `ALL_KINDS` if none is known."""
+    return max(bounds_s, key=lambda name: bounds_s[name], default=ALL_KINDS)
+
+
+def with_error_interval(time: Time) -> Time:
+    """Return a modelled time with the interval that its kind's errors on hardware justify.
+
+    The interval holds the modelled time itself, also where the model is biased.
+    """
+    ranges = error_ranges()
+    errors = ranges.get(kind_of(time.bounds_s), ranges[ALL_KINDS])
+    return replace(
+        time,
+        interval_low_s=time.median_s * min(errors.low, 1.0),
+        interval_high_s=time.median_s * max(errors.high, 1.0),
+    )
