@@ -37,6 +37,7 @@ from memlab.device.emulation.execution import Execution
 from memlab.device.emulator.machine.execution_trace import (
     ExecutionTrace,
     GlobalAccesses,
+    WarpExecutions,
     WarpPath,
 )
 from memlab.device.emulator.machine.threads import BlockBox
@@ -75,6 +76,8 @@ class RepresentativeBlock:
         lane_instructions_per_block: The cost of emulating a block: the instructions of its warps,
             times 32 lanes, since masked lanes cost as much, plus its share of the overhead of a
             chunk.
+        executions: How often each warp of the block executed each instruction.
+        idle_executions: The same of a block that touches no memory; `executions` if none is known.
         region: The smallest known box of the grid that holds all blocks that touch memory.
     """
 
@@ -82,6 +85,8 @@ class RepresentativeBlock:
     path: WarpPath
     idle_path: WarpPath
     lane_instructions_per_block: float
+    executions: WarpExecutions
+    idle_executions: WarpExecutions
     region: BlockBox
 
 
@@ -114,7 +119,7 @@ def record_block(
     except EmulationTimeoutError as error:
         raise execution.out_of_time(error, 0) from None
     execution.reset()
-    path = trace.path()
+    path, executions = trace.path(), trace.executions()
     return RepresentativeBlock(
         stream=address_streams.build_access_stream(
             execution.program, trace.accesses(), blocks, execution.memory.allocations
@@ -123,6 +128,8 @@ def record_block(
         idle_path=path,
         lane_instructions_per_block=sum(tally.warps) * WARP_SIZE / len(blocks)
         + _CHUNK_OVERHEAD_INSTRUCTIONS * execution.grid.padded_threads,
+        executions=executions,
+        idle_executions=executions,
         region=region or whole,
     )
 
@@ -253,7 +260,7 @@ def _with_idle_path(
     """Return the recorded block with the instruction path of an idle block."""
     trace = ExecutionTrace()
     execution.run(np.array([block]), observers=[trace])
-    return replace(recorded, idle_path=trace.path())
+    return replace(recorded, idle_path=trace.path(), idle_executions=trace.executions())
 
 
 def _weighted_median_index(sectors: IntArray | Floats, blocks: IntArray | Floats) -> int:

@@ -286,6 +286,8 @@ class Context(Record):
     path_limit: int  # how many fit
     path_continues: int  # whether the next range continues the last one
     path_lengths: Pointer[int]  # per warp of the first block: instructions of its path
+    path_warps: Pointer[int]  # its executions of each instruction: changes from the one before
+    path_lanes: Pointer[int]  # the same of its lanes
 
 
 ARRAY, PATTERN, SITE, ADDRESSES, STRETCH = map(dtype_of, (Array, Pattern, Site, Addresses, Slot))

@@ -247,6 +247,11 @@ def _extend_path(context: Context, start: int, stop: int) -> None:
         if mask[warp]:
             warps |= 1 << warp
             lengths[warp] += stop - start
+            lanes, row = count_bits(mask[warp]), warp * (context.steps + 1)
+            context.path_warps[row + start] += 1
+            context.path_warps[row + stop] -= 1
+            context.path_lanes[row + start] += lanes
+            context.path_lanes[row + stop] -= lanes
     if warps == 0:
         return
     if context.path_continues:

@@ -77,6 +77,19 @@ class WarpPath:
         return cls(kept, sum(stop - start for start, stop in kept))
 
 
+@dataclass(frozen=True)
+class WarpExecutions:
+    """How often each warp of a block executed each instruction.
+
+    Attributes:
+        warps: Executions, shape (warps, instructions).
+        lanes: The sum of the lanes over them, guards aside; the same shape.
+    """
+
+    warps: IntArray
+    lanes: IntArray
+
+
 class ExecutionTrace(ExecutionPolicy):
     """The instructions and global accesses of a chunk's blocks, in the order of execution.
 
@@ -108,6 +121,9 @@ class ExecutionTrace(ExecutionPolicy):
             context[limit] = count
         lengths = np.zeros(context["warps_per_block"], np.int64)
         self._lengths = context.point("path_lengths", lengths)
+        changes = len(lengths), context["steps"] + 1
+        self._warps = context.point("path_warps", np.zeros(changes, np.int64))
+        self._lanes = context.point("path_lanes", np.zeros(changes, np.int64))
         context.point("last_accesses", np.zeros(context["steps"], LAST_ACCESS))
 
     def path(self) -> WarpPath:
@@ -126,6 +142,11 @@ class ExecutionTrace(ExecutionPolicy):
         followed = ran[: int(np.searchsorted(ends, LONGEST_PATH, "right")) + 1]
         pairs = zip(followed["start"].tolist(), followed["stop"].tolist(), strict=True)
         return WarpPath(tuple(pairs), int(lengths[longest]))
+
+    def executions(self) -> WarpExecutions:
+        """How often the first block's warps executed each instruction."""
+        warps, lanes = (np.cumsum(c, axis=1)[:, :-1] for c in (self._warps, self._lanes))
+        return WarpExecutions(warps, lanes)
 
     def accesses(self) -> GlobalAccesses:
         """The accesses to global memory, as far as they are kept."""

@@ -1,0 +1,291 @@
+"""The time of a launch: the SM that executes most blocks, simulated with its share of the device.
+
+All SMs execute the same kernel at the same time, so one stands for them: it has an equal share of
+the L2's and of DRAM's bandwidth. Of a long launch, some waves of blocks are simulated, and the
+others are taken to last as long as the later ones of these.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from memlab.device.properties import (
+    SECTOR_BYTES,
+    DeviceProperties,
+    clock_hz,
+    figure_at,
+    peak_bandwidth_bytes_per_s,
+)
+from memlab.device.sm_model.paths import warp_path
+from memlab.device.sm_model.pipes import ADDRESS_CLOCKS, QUEUE_DEPTH, issue_of
+from memlab.device.sm_model.profile import Access, LaunchProfile
+from memlab.device.sm_model.records import Kind, Unit
+from memlab.device.sm_model.simulation import (
+    CODE_LINE_BYTES,
+    Floats,
+    Rates,
+    Steps,
+    Workload,
+    empty_steps,
+    run,
+)
+
+BUDGET = 6_000_000
+"""Instructions that are simulated at most: some 0.3 s."""
+_SHORTEST_PATH = 4_000  # instructions of a path that are kept at least
+_PORT_BYTES_PER_CLOCK = 64.0
+"""What an SM reads from the L2 per clock (NVIDIA A100 whitepaper; Hopper has the same port)."""
+_BEFORE_L1_CLOCKS = 1.0 + ADDRESS_CLOCKS
+"""From issue to the L1 in an idle SM; measured latencies contain it."""
+_L2_ACCESS_SECTORS = 2.0
+"""A slice of the L2 serves a line per clock, and 64 bytes of it (NVIDIA A100 whitepaper: 5,120
+bytes a clock from 80 slices)."""
+_LANES_MOST = 32
+_DEFAULT_ACCESS = Access(1.0, 1.0, 4.0)
+
+
+@dataclass(frozen=True)
+class LaunchEstimate:
+    """The simulated time of a launch.
+
+    Attributes:
+        clocks: SM clocks from the first block's start to the end of the last one.
+        empty_clocks: The same of a kernel that does nothing.
+        steps: The instructions with their counts of issues and waits, in the simulated part.
+        simulated_share: The share of the busiest SM's instructions that were simulated.
+    """
+
+    clocks: float
+    empty_clocks: float
+    steps: Steps
+    simulated_share: float
+
+
+def estimate(
+    profile: LaunchProfile, blocks: int, slots: int, properties: DeviceProperties
+) -> LaunchEstimate:
+    """Simulate a launch.
+
+    Args:
+        profile: What it executes.
+        blocks: Blocks of the grid.
+        slots: Blocks that an SM holds at once.
+        properties: The device.
+    """
+    count = properties.multiprocessor_count or 1
+    busiest = math.ceil(blocks / count)
+    rates = device_rates(profile, blocks, properties)
+    steps = machine_steps(profile, properties)
+    slots = min(slots, busiest)
+    most = BUDGET // max(slots * len(profile.active), 1)
+    paths = [warp_path(flow, max(most, _SHORTEST_PATH)) for flow in profile.flows]
+    members = (*profile.active, *profile.idle)
+    lengths = [paths[number].length for number in members]
+    whole = sum(paths[number].instructions for number in members) / max(sum(lengths), 1)
+    work = Workload(
+        steps,
+        tuple(path.ranges for path in paths),
+        profile.active,
+        profile.idle,
+        profile.active_share,
+        busiest,
+        slots,
+    )
+    per_block = max(sum(lengths[: len(profile.active)]), 1)
+    affordable = max(BUDGET // per_block, slots)
+    if affordable >= busiest:
+        done = run(work, rates, _NO_LIMIT)
+        clocks, simulated = done.clocks, busiest
+    else:
+        simulated = min(busiest % slots + (affordable // slots) * slots, busiest)
+        done = run(replace(work, blocks=simulated), rates, _NO_LIMIT)
+        clocks = done.clocks + (busiest - simulated) * _clocks_per_block(
+            done.starts, slots, clocks=done.clocks
+        )
+    empty = run(
+        Workload(_empty_kernel(), (np.array([[0, 2]]),), (0,), (0,), 1.0, 1, 1),
+        replace(rates, first_block=0.0),
+        _NO_LIMIT,
+    )
+    return LaunchEstimate(clocks * whole, empty.clocks, steps, simulated / busiest / whole)
+
+
+_NO_LIMIT = 2**62
+
+
+def _clocks_per_block(starts: Floats, slots: int, clocks: float) -> float:
+    """The mean interval between the starts of blocks in the later part of a simulation."""
+    last = len(starts) - 1
+    waves = last // slots
+    if waves > 1:  # without the first wave, which starts at once
+        begin = last - (waves - 1) * slots
+        return float(starts[last] - starts[begin]) / (last - begin)
+    return clocks / len(starts)
+
+
+def device_rates(profile: LaunchProfile, blocks: int, properties: DeviceProperties) -> Rates:
+    """The rates of one SM with its share of the device."""
+    count, clock = properties.multiprocessor_count or 1, clock_hz(properties) or 1.0
+    active = blocks / math.ceil(blocks / count)
+    threads = len(profile.active) * _LANES_MOST
+    start = figure_at(properties.block_start_clocks_by_threads, threads) or (
+        1.0 / properties.blocks_per_clock if properties.blocks_per_clock else 0.0
+    )
+    port = properties.l2_port_bytes_per_clock_per_sm or _PORT_BYTES_PER_CLOCK
+    l2 = properties.l2_bytes_per_clock or math.inf
+    written = properties.l2_write_bytes_per_clock or l2
+    dram = (peak_bandwidth_bytes_per_s(properties) or math.inf) / clock
+    dram *= dram_fraction(profile.dram_written_share, properties)
+    barriers = sorted(
+        (float(warps), clocks)
+        for warps, clocks in properties.barrier_latency_by_warps_clocks.items()
+    )
+    arrival, opening = 0.0, properties.barrier_latency_clocks or 0.0
+    if len(barriers) > 1:
+        (few, first), (many, last) = barriers[0], barriers[-1]
+        arrival = (last - first) / (many - few)
+        opening = first - few * arrival
+    l2_latencies = l2_latency_table(properties)
+    return Rates(
+        block_interval=start * active,
+        first_block=start * (min(blocks, count) - 1),
+        block_latency=properties.block_turnaround_clocks or 0.0,
+        warp_interval=properties.warp_start_clocks or 0.0,
+        queue_depth=QUEUE_DEPTH,
+        barrier_clocks=arrival,
+        barrier_latency=opening,
+        read_sector_clocks=SECTOR_BYTES * active / l2,
+        write_sector_clocks=SECTOR_BYTES * active / written,
+        port_sector_clocks=SECTOR_BYTES / port,
+        dram_byte_clocks=active / dram,
+        dram_sector_bytes=profile.dram_sector_bytes,
+        backlog=float(l2_latencies.mean()),
+        l2_latencies=np.maximum(l2_latencies - _BEFORE_L1_CLOCKS, 0.0),
+        dram_latencies=np.maximum(dram_latency_table(properties) - _BEFORE_L1_CLOCKS, 0.0),
+        fetch_first=float(dram_latency_table(properties).mean()),
+        fetch_latency=float(l2_latencies.mean()),
+        fetch_interval=CODE_LINE_BYTES / (properties.cold_code_bytes_per_clock or 16.0),
+        fetch_ahead=8,
+        bank_latency=float(l2_latencies.mean()),
+        least_sectors=_L2_ACCESS_SECTORS,
+    )
+
+
+def dram_fraction(written_share: float, properties: DeviceProperties) -> float:
+    """The achievable fraction of DRAM's peak, by the share of the traffic that is written."""
+    read = properties.dram_achievable_fraction or 1.0
+    write = properties.dram_write_fraction or read
+    copy = properties.dram_copy_fraction or min(read, write)
+    if written_share <= 1 / 2:
+        return read + (copy - read) * 2 * written_share
+    return copy + (write - copy) * (2 * written_share - 1)
+
+
+def l2_latency_table(properties: DeviceProperties) -> Floats:
+    """Equally likely latencies of an L2 hit: lines lie in the near and the far half alike."""
+    near = properties.l2_latency_clocks or properties.l1_latency_clocks or 0.0
+    return np.array([near, properties.l2_far_latency_clocks or near])
+
+
+def dram_latency_table(properties: DeviceProperties) -> Floats:
+    """Equally likely latencies of an L2 miss."""
+    mean = properties.dram_latency_clocks or properties.l2_latency_clocks or 0.0
+    known = sorted(
+        (float(name[1:]) / 100, clocks)
+        for name, clocks in properties.dram_latency_quantiles_clocks.items()
+    )
+    shares = (np.arange(256) + 0.5) / 256
+    if len(known) > 1:
+        at, clocks = zip(*known, strict=True)
+        table = np.interp(shares, at, clocks)
+        return np.asarray(table)
+    by_sectors = sorted(
+        (float(n), clocks) for n, clocks in properties.dram_latency_by_sectors_clocks.items()
+    )
+    spread = 0.0
+    if len(by_sectors) > 1:
+        # The slowest of n exponentially distributed waits is their harmonic number long.
+        (few, first), (many, last) = by_sectors[0], by_sectors[-1]
+        spread = (last - first) / (_harmonic(many) - _harmonic(few))
+    return np.asarray(mean - spread - spread * np.log(1 - shares))
+
+
+def _harmonic(number: float) -> float:
+    return sum(1 / place for place in range(1, int(number) + 1))
+
+
+def machine_steps(profile: LaunchProfile, properties: DeviceProperties) -> Steps:
+    """The instructions as records of the simulation."""
+    steps = empty_steps(len(profile.code.instructions))
+    banks: dict[str, int] = {}
+    constant_passes = properties.constant_passes_per_clock_per_sm or 1.0
+    for number, instruction in enumerate(profile.code.instructions):
+        step, issue, control = steps[number], issue_of(instruction, properties), instruction.control
+        step["kind"], step["unit"], step["busy"] = issue.kind, issue.unit, issue.busy
+        step["latency"] = issue.latency
+        step["line"] = instruction.address // CODE_LINE_BYTES
+        if control is not None:
+            step["stall"], step["wait"] = max(control.stall, 1), control.wait_mask
+            step["write"] = -1 if control.write_barrier is None else control.write_barrier
+            step["read"] = -1 if control.read_barrier is None else control.read_barrier
+        step["bank"] = _bank(instruction.operands, banks)
+        if issue.unit not in (Unit.MEMORY, Unit.CONSTANT):
+            if issue.kind == Kind.AWAIT:
+                step["groups"] = _groups(instruction.operands)
+            continue
+        access = profile.accesses.get(number)
+        if access is None:
+            width = issue.width / 4
+            access = Access(max(width, 1.0), max(width, 1.0), max(4 * width, 1.0))
+        step["passes"] = access.passes
+        if issue.kind == Kind.CONSTANT:
+            step["passes"] = access.passes / constant_passes
+            continue
+        step["latency"] = max(issue.latency - _BEFORE_L1_CLOCKS, 0.0)
+        step["lines"], step["sectors"] = max(access.lines, 1e-3), access.sectors
+        step["missed"], step["dram"] = access.missed, access.dram
+        step["written"] = profile.dram_written_sector_bytes
+        step["copies"] = instruction.name == "LDGSTS"
+    return steps
+
+
+_CONSTANT_OPERAND = re.compile(r"c\[(0x[0-9a-f]+)\]\[(0x[0-9a-f]+)\]")
+_CONSTANT_LINE_BYTES = 64
+"""Of the constant cache (Jia et al., arXiv 1804.06826: 64 bytes on Volta)."""
+
+
+def _bank(operands: tuple[str, ...], known: dict[str, int]) -> int:
+    """The number of the line of constant memory that an instruction reads; -1 for none."""
+    for operand in operands:
+        match = _CONSTANT_OPERAND.search(operand)
+        if match:
+            line = f"{match[1]} {int(match[2], 16) // _CONSTANT_LINE_BYTES}"
+            return known.setdefault(line, len(known))
+    return -1
+
+
+def _groups(operands: tuple[str, ...]) -> int:
+    """The groups of asynchronous copies that a DEPBAR leaves under way."""
+    last = operands[-1] if operands else "0x0"
+    return int(last, 0) if last[:1].isdigit() else 0
+
+
+def _empty_kernel() -> Steps:
+    """A kernel that loads its stack pointer and ends."""
+    steps = empty_steps(2)
+    steps["kind"] = int(Kind.FIXED)
+    steps["unit"] = int(Unit.MISCELLANEOUS)
+    return steps
+
+
+def launch_time_s(
+    profile: LaunchProfile, blocks: int, slots: int, properties: DeviceProperties
+) -> float:
+    """The time of a launch as a profiler measures it, seconds."""
+    clock = clock_hz(properties) or 1.0
+    found = estimate(profile, blocks, slots, properties)
+    return (properties.shortest_kernel_s or 0.0) + (found.clocks - found.empty_clocks) / clock

@@ -1,0 +1,185 @@
+"""What the instructions of the machine code are issued to: pipes, their rates and latencies.
+
+Rates are those of the CUDA C++ Programming Guide's table of arithmetic throughput, which
+`DeviceProperties.pipe_lanes_per_clock_per_sm` holds. An instruction with a fixed latency needs no
+latency here: the compiler wrote it into the stall counts. What waits at a scoreboard does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from memlab.device.machine_code.instructions import MachineInstruction
+from memlab.device.properties import WARP_SIZE, DeviceProperties
+from memlab.device.sm_model.records import SCHEDULERS, Kind, Unit
+
+_FMA = {"FFMA", "FADD", "FMUL", "FSWZADD", "FFMA32I", "FADD32I", "FMUL32I", "FFMA2", "FADD2"}
+_MULTIPLY_ADD = {"IMAD", "IDP", "IDP4A", "XMAD", "IMUL"}
+_HALF = {"HFMA2", "HADD2", "HMUL2", "HMNMX2", "HSET2", "HSETP2"}
+_FP64 = {"DFMA", "DADD", "DMUL", "DSETP", "DMNMX"}
+_TRANSCENDENTAL = {"MUFU", "POPC", "FLO", "BREV", "I2F", "F2I", "F2F", "FRND", "I2I"}
+_TENSOR = {"HMMA", "IMMA", "BMMA", "DMMA", "HGMMA", "IGMMA", "QGMMA"}
+_BRANCH = {
+    *("BRA", "BRX", "JMP", "JMX", "CALL", "RET", "EXIT", "BSSY", "BSYNC", "BREAK", "WARPSYNC"),
+    *("BMOV", "YIELD", "NANOSLEEP", "KILL", "BPT", "RPCMOV", "BRXU"),
+}
+_LOADS = {"LDG", "LD", "LDL", "TEX", "TLD", "TLD4", "SULD", "LDGSTS"}
+_STORES = {"STG", "ST", "STL", "SUST"}
+_ATOMICS = {"ATOM", "ATOMG", "RED", "SUATOM", "SURED", "REDG"}
+_SHARED = {"LDS", "STS", "LDSM", "STSM", "ATOMS", "SHFL", "MOVM"}
+_CONSTANT = {"LDC"}
+_SPECIAL_REGISTERS = {"S2R", "S2UR", "CS2R", "VOTE", "VOTEU", "R2UR", "REDUX", "MATCH"}
+
+_QUARTER_RATE_LANES = 16.0
+"""Lanes per SM and clock of special functions (ibid.), where the device gives no other figure."""
+_TENSOR_SHARE = 0.629
+"""The share of the peak that `mma.sync` reaches on Hopper (Luo et al., "Benchmarking and
+Dissecting the Nvidia Hopper GPU Architecture via Microbenchmarking", arXiv 2402.13499)."""
+_HOPPER = 9
+_SPECIAL_LATENCY_CLOCKS = 24.0
+"""Of S2R, shuffles and MUFU, from issue to use (Jia et al., arXiv 1804.06826 and 1903.07486: 20 to
+25 clocks on Volta and Turing)."""
+_CONVERSION_LATENCY_CLOCKS = 14.0  # ibid.
+_FENCE_LATENCY_CLOCKS = 300.0
+
+
+@dataclass(frozen=True)
+class Issue:
+    """How an instruction is issued.
+
+    Attributes:
+        kind: What the simulation does with it.
+        unit: The unit of the sub-core that takes it.
+        busy: Clocks until the unit takes another one.
+        latency: Clocks until a scoreboard that waits for it is released, of an unloaded SM.
+        width: Bytes that a lane loads or stores.
+    """
+
+    kind: Kind
+    unit: Unit
+    busy: float
+    latency: float = 0.0
+    width: int = 4
+
+
+def issue_of(step: MachineInstruction, properties: DeviceProperties) -> Issue:
+    """How an instruction is issued on a device."""
+    name, opcode = step.name, step.opcode
+    lanes, latency = properties.pipe_lanes_per_clock_per_sm, properties.pipe_latency_clocks
+    alu = _clocks(lanes, "alu", 64.0)
+    if name in _LOADS or name in _STORES or name in _ATOMICS:
+        return _memory(step, properties)
+    if name in _SHARED:
+        return _shared(step, properties)
+    if name in _CONSTANT:
+        first = properties.constant_latency_clocks or properties.shared_latency_clocks or 0.0
+        return Issue(Kind.CONSTANT, Unit.CONSTANT, 1.0, first)
+    if name == "BAR" and ("SYNC" in opcode or "RED" in opcode):
+        return Issue(Kind.SYNCHRONIZE, Unit.MISCELLANEOUS, 1.0, _SPECIAL_LATENCY_CLOCKS)
+    if name == "LDGDEPBAR":
+        return Issue(Kind.COMMIT, Unit.MISCELLANEOUS, 1.0)
+    if name == "DEPBAR":
+        return Issue(Kind.AWAIT, Unit.MISCELLANEOUS, 1.0)
+    if name in {"MEMBAR", "ERRBAR", "CCTL", "FENCE"}:
+        l2 = properties.l2_latency_clocks or _FENCE_LATENCY_CLOCKS
+        return Issue(Kind.VARIABLE, Unit.MISCELLANEOUS, 1.0, l2)
+    if name in _TENSOR:
+        return Issue(Kind.FIXED, Unit.TENSOR, tensor_clocks(opcode, properties))
+    if name in _FP64:
+        return Issue(
+            Kind.VARIABLE, Unit.FP64, _clocks(lanes, "fp64", 64.0), latency.get("fp64", 16.0)
+        )
+    if name in _TRANSCENDENTAL:
+        busy = _clocks(lanes, "mufu", _QUARTER_RATE_LANES)
+        return Issue(
+            Kind.VARIABLE, Unit.TRANSCENDENTAL, busy, latency.get("mufu", _SPECIAL_LATENCY_CLOCKS)
+        )
+    if name in _SPECIAL_REGISTERS:
+        return Issue(Kind.VARIABLE, Unit.MISCELLANEOUS, 2.0, _SPECIAL_LATENCY_CLOCKS)
+    if name in _BRANCH:
+        return Issue(Kind.FIXED, Unit.BRANCH, 2.0)
+    if name in _FMA:
+        return Issue(Kind.FIXED, Unit.FMA, _clocks(lanes, "fma", 128.0))
+    if name in _HALF:
+        # A paired instruction makes two results a lane.
+        return Issue(Kind.FIXED, Unit.FMA, _clocks(lanes, "fp16", 128.0))
+    if name in _MULTIPLY_ADD:
+        return Issue(Kind.FIXED, Unit.FMA, _clocks(lanes, "imad", 64.0))
+    if name.startswith("U") and name != "UNDEF":
+        return Issue(Kind.FIXED, Unit.UNIFORM, 2.0, _SPECIAL_LATENCY_CLOCKS)
+    if name == "NOP":
+        return Issue(Kind.FIXED, Unit.MISCELLANEOUS, 1.0)
+    return Issue(Kind.FIXED, Unit.ALU, alu, _CONVERSION_LATENCY_CLOCKS)
+
+
+def _clocks(lanes: Mapping[str, float], pipe: str, otherwise: float) -> float:
+    """Clocks that a pipe of a sub-core needs for a warp."""
+    return max(WARP_SIZE * SCHEDULERS / (lanes.get(pipe) or otherwise), 1.0)
+
+
+def _width(opcode: str) -> int:
+    """Bytes per lane of a memory instruction."""
+    for part in opcode.split("."):
+        if part in {"64", "128", "256"}:
+            return int(part) // 8
+        if part in {"U8", "S8"}:
+            return 1
+        if part in {"U16", "S16"}:
+            return 2
+    return 4
+
+
+def _memory(step: MachineInstruction, properties: DeviceProperties) -> Issue:
+    """Global and local accesses: the latency is that of an L1 hit."""
+    width, name = _width(step.opcode), step.name
+    l1 = properties.l1_latency_clocks or 0.0
+    address = ADDRESS_CLOCKS
+    if name in _LOADS:
+        return Issue(Kind.LOAD, Unit.MEMORY, address, l1, width)
+    kind = Kind.STORE if name in _STORES else Kind.ATOMIC
+    return Issue(kind, Unit.MEMORY, address, l1, width)
+
+
+def _shared(step: MachineInstruction, properties: DeviceProperties) -> Issue:
+    shared = properties.shared_latency_clocks or 0.0
+    latency = _SPECIAL_LATENCY_CLOCKS if step.name == "SHFL" else shared
+    if step.name == "ATOMS":
+        latency = properties.shared_atomic_latency_clocks or 2 * shared
+    return Issue(Kind.LOCAL, Unit.MEMORY, ADDRESS_CLOCKS, latency, _width(step.opcode))
+
+
+ADDRESS_CLOCKS = 4.0
+"""Clocks that a sub-core's address unit takes for a memory instruction (Huerta et al., "Analyzing
+Modern NVIDIA GPU Cores", MICRO 2025)."""
+QUEUE_DEPTH = 5
+"""Memory instructions that a sub-core buffers (ibid.)."""
+
+_SHAPE = re.compile(r"\.(\d+)(?:\.|$)")
+_SHAPES = {
+    "1688": 16 * 8 * 8,
+    "16816": 16 * 8 * 16,
+    "16832": 16 * 8 * 32,
+    "1684": 16 * 8 * 4,
+    "884": 8 * 8 * 4,
+    "8816": 8 * 8 * 16,
+}
+"""Multiply-adds of a warp's matrix instruction, by the digits of its shape."""
+
+
+def tensor_clocks(opcode: str, properties: DeviceProperties) -> float:
+    """Clocks that the tensor core of a sub-core needs for a matrix instruction."""
+    shape = _SHAPE.search(opcode)
+    products = _SHAPES.get(shape[1], 16 * 8 * 16) if shape else 16 * 8 * 16
+    kind = "tf32" if "TF32" in opcode else "bf16" if "BF16" in opcode else "fp16"
+    measured = properties.mma_flop_per_clock_per_sm.get(kind)
+    if measured is None:
+        peak, clock = properties.tensor_flop_per_s.get(kind), properties.tensor_clock_hz
+        if not peak or not properties.multiprocessor_count:
+            return 8.0
+        clock = clock or properties.clock_rate_hz or 1.0
+        measured = peak / clock / properties.multiprocessor_count
+        if properties.compute_capability[0] == _HOPPER:
+            measured *= _TENSOR_SHARE
+    return 2 * products / (measured / SCHEDULERS)

@@ -1,0 +1,55 @@
+"""What a launch executes, as the simulation of an SM needs it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from memlab.device.machine_code.instructions import MachineCode
+from memlab.device.sm_model.paths import Flow
+
+
+@dataclass(frozen=True)
+class Access:
+    """What a memory instruction does per request, in the mean.
+
+    Attributes:
+        passes: Wavefronts in the L1's data stage; of a constant load, distinct addresses.
+        lines: 128-byte lines; 0 for shared memory.
+        sectors: 32-byte sectors; 0 for shared memory.
+        missed: The share of the sectors that the L1 does not have.
+        dram: The share of these that the L2 does not have.
+    """
+
+    passes: float
+    lines: float = 0.0
+    sectors: float = 0.0
+    missed: float = 0.0
+    dram: float = 0.0
+
+
+@dataclass(frozen=True)
+class LaunchProfile:
+    """The machine code of a launch, and what its warps do.
+
+    Attributes:
+        code: The machine code.
+        flows: What the warps of a block execute; equal ones are the same flow.
+        active: The flow of each warp of a block that touches memory.
+        idle: The same of a block that does not.
+        active_share: The share of blocks that touch memory.
+        accesses: The memory accesses by the position of their instruction.
+        dram_sector_bytes: Bytes that DRAM reads for a sector that the L2 misses.
+        dram_written_sector_bytes: Bytes that DRAM writes for a sector that is stored.
+        dram_written_share: The share of DRAM's traffic that is written.
+    """
+
+    code: MachineCode
+    flows: tuple[Flow, ...]
+    active: tuple[int, ...]
+    idle: tuple[int, ...]
+    active_share: float
+    accesses: Mapping[int, Access]
+    dram_sector_bytes: float
+    dram_written_sector_bytes: float
+    dram_written_share: float

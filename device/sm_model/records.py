@@ -1,0 +1,168 @@
+"""The records of the simulation, shared by Python and its machine code."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Annotated
+
+from memlab.device.emulator.codegen.records import Pointer, Record
+
+SCHEDULERS = 4
+"""Sub-cores of an SM, each of which issues one warp instruction a clock (CUDA C++ Programming
+Guide, "Compute Capabilities": four warp schedulers from 7.x on)."""
+SCOREBOARDS = 6
+"""Dependence counters per warp (Huerta et al., "Analyzing Modern NVIDIA GPU Cores", MICRO 2025)."""
+QUANTILES = 256
+"""Entries of a table of latencies: equally likely values."""
+GROUPS = 8
+"""Groups of asynchronous copies that a warp has under way; an older one counts as complete."""
+NONE = -1
+
+
+class Unit(IntEnum):
+    """What an instruction is issued to, in each sub-core."""
+
+    FMA = 0
+    ALU = 1
+    FP64 = 2
+    TRANSCENDENTAL = 3
+    TENSOR = 4
+    UNIFORM = 5
+    BRANCH = 6
+    MEMORY = 7  # the queue of memory instructions: loads, stores, shuffles, barriers
+    CONSTANT = 8  # indexed loads from constant memory
+    MISCELLANEOUS = 9
+
+
+class Kind(IntEnum):
+    """What the simulation does with an instruction."""
+
+    FIXED = 0  # its stall count alone tells when its result is ready
+    VARIABLE = 1  # it releases its barrier after its latency
+    LOCAL = 2  # it passes the L1's data stage: shared memory, shuffles
+    LOAD = 3  # through the L1, and the L2 and DRAM for what misses
+    STORE = 4
+    ATOMIC = 5  # at the L2
+    SYNCHRONIZE = 6  # waits for the warps of the block
+    COMMIT = 7  # closes a group of asynchronous copies
+    AWAIT = 8  # waits until only some groups of asynchronous copies are under way
+    CONSTANT = 9  # an indexed load from constant memory
+
+
+class Step(Record):
+    """An instruction of the machine code."""
+
+    kind: int
+    unit: int
+    busy: float  # clocks that the unit of a sub-core needs for it
+    stall: int  # clocks until the warp may issue its next instruction
+    wait: int  # a mask of scoreboards that must be released before it issues
+    write: int  # the scoreboard that is released with its result; NONE
+    read: int  # the scoreboard that is released when its operands were read; NONE
+    latency: float  # clocks from the unit to the result, in the SM itself
+    passes: float  # clocks that it occupies the L1's data stage, or the constant cache
+    lines: float  # 128-byte lines per request
+    sectors: float  # 32-byte sectors per request
+    missed: float  # share of them that the L1 does not have; all of a store's
+    dram: float  # share of the missed that the L2 does not have
+    written: float  # bytes that DRAM writes sooner or later for each sector
+    serial: float  # clocks that the L2 is busy with an atomic's operations on one address
+    groups: int  # of an AWAIT: the groups that may still be under way
+    copies: int  # 1 for an asynchronous copy, which COMMIT covers
+    line: int  # the 128-byte line of code that it lies in
+    bank: int  # the line of constant memory at a fixed address that it reads; NONE
+    issued: int  # how often it was issued, of all warps
+    waited: float  # clocks that warps waited for its operands
+    queued: float  # clocks that warps, ready for it, waited for the unit or their turn
+
+
+class Warp(Record):
+    """A place for a warp."""
+
+    ready: float  # the clock from which it may issue
+    unit: int  # of its next instruction
+    step: int  # its next instruction
+    stop: int  # the end of the current range
+    range: int  # the number of the next range of its path
+    ranges: int  # the end of its path
+    running: int
+    age: int  # the number of the block that it belongs to
+    slot: int
+    copied: float  # when all its asynchronous copies are complete
+    committed: int  # groups so far
+    groups: Annotated[Pointer[float], GROUPS]  # when each is complete
+    boards: Annotated[Pointer[float], SCOREBOARDS]  # when each scoreboard is released
+
+
+class Slot(Record):
+    """A place for a block."""
+
+    running: int  # warps that have not ended
+    arrived: int  # warps that wait at the barrier
+    released: float  # when the barrier has seen the last of them
+
+
+class Machine(Record):
+    """An SM, what it executes, and its state."""
+
+    # What it executes.
+    steps: Pointer[Step]
+    ranges: Pointer[int]  # pairs: the first instruction and the one behind the last
+    paths: Pointer[int]  # where the ranges of a path begin; one more item than paths
+    path_of: Pointer[int]  # the path of each warp: of an active block, then of an idle one
+    warps_per_block: int
+    slots: int  # resident blocks
+    blocks: int  # blocks to execute
+    active_share: float  # the share of blocks that are active
+    budget: int  # instructions after which the simulation stops
+
+    # Rates and latencies, in clocks.
+    block_interval: float  # from the start of a block to the next one's, on this SM
+    block_latency: float  # from the end of a block to the first instruction of its successor
+    warp_interval: float  # from the start of a block's warp to the next one's
+    queue_depth: int  # memory instructions that a sub-core holds
+    address_clocks: float  # of a memory instruction in a sub-core
+    barrier_clocks: float  # that a barrier takes to see a warp arrive
+    barrier_latency: float  # from the last arrival to the next instruction
+    least_sectors: float  # that the L2 takes the time of, for each line
+    read_sector_clocks: float  # L2, this SM's share
+    write_sector_clocks: float
+    port_sector_clocks: float  # the port between the SM and the L2
+    dram_byte_clocks: float
+    dram_sector_bytes: float  # that DRAM reads for a missed sector
+    backlog: float  # clocks of traffic that the SM may have before its L1 stops
+    l2_table: Pointer[float]  # QUANTILES latencies, from the L1's miss to the data
+    dram_table: Pointer[float]
+    fetch_first: float  # clocks until the first line of code, from DRAM
+    fetch_latency: float  # until another line that no prefetch covers
+    fetch_interval: float  # between lines that are prefetched
+    fetch_ahead: int  # lines that are prefetched
+    bank_latency: float  # until a line of constant memory is there
+
+    # State.
+    warps: Pointer[Warp]
+    places: Pointer[Slot]
+    code: Pointer[float]  # when each line of code is there; negative: not requested
+    code_lines: int
+    banks: Pointer[float]  # the same of lines of constant memory
+    unit_free: Pointer[float]  # by sub-core and unit
+    next: Annotated[Pointer[float], SCHEDULERS]  # the clock at which a scheduler may have work
+    last: Annotated[Pointer[int], SCHEDULERS]  # the warp that it issued last
+    address_free: Annotated[Pointer[float], SCHEDULERS]
+    queue: Pointer[float]  # when memory instructions leave, a ring per sub-core
+    queue_head: Annotated[Pointer[int], SCHEDULERS]
+    l1_free: float
+    constant_free: float
+    barrier_free: float
+    l2_free: float
+    port_free: float
+    dram_free: float
+    drained: float  # when the last store is complete
+    dispatch_free: float
+    random: int
+    active_due: float
+    started: int  # blocks
+    running: int  # warps
+    issued: int
+    clock: float
+    starts: Pointer[float]  # when each block started

@@ -1,0 +1,229 @@
+"""The simulation of an SM, called from Python."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from llvmlite import ir
+from numpy.typing import NDArray
+
+import memlab.device.emulator
+from memlab.device.compiler.cache import hash_groups, load_parts, store_parts
+from memlab.device.emulator.codegen.compiled import Compiled
+from memlab.device.emulator.codegen.llvm import Library, compile_module, describe_target
+from memlab.device.emulator.codegen.records import dtype_of
+from memlab.device.sm_model import simulation_code
+from memlab.device.sm_model.records import (
+    QUANTILES,
+    SCHEDULERS,
+    Machine,
+    Slot,
+    Step,
+    Unit,
+    Warp,
+)
+
+CODE_LINE_BYTES = 128
+"""What an instruction cache loads at once (Jia et al., "Dissecting the NVIDIA Volta GPU
+Architecture via Microbenchmarking", arXiv 1804.06826)."""
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Steps = NDArray[np.void]
+"""`Step` records."""
+
+
+def empty_steps(count: int) -> Steps:
+    """Records of instructions that take a clock and wait for nothing."""
+    steps = np.zeros(count, dtype_of(Step))
+    steps["busy"] = steps["stall"] = steps["lines"] = 1
+    steps["write"] = steps["read"] = steps["bank"] = -1
+    return steps
+
+
+@dataclass(frozen=True)
+class Rates:
+    """What an SM and its share of the device can do, in SM clocks.
+
+    Attributes:
+        block_interval: Clocks from the start of a block to the start of the next one on this SM.
+        first_block: Clocks until the first block starts.
+        block_latency: Clocks from the end of a block to the first instruction of the next one.
+        warp_interval: Clocks from the start of a block's warp to that of its next one.
+        queue_depth: Memory instructions that a sub-core holds.
+        barrier_clocks: Clocks that a barrier takes to see one warp arrive.
+        barrier_latency: Clocks from then to the next instruction.
+        least_sectors: Sectors that the L2 takes the time of for each line, however few it has.
+        read_sector_clocks: Clocks per sector of the SM's share of the L2, reading.
+        write_sector_clocks: The same, writing.
+        port_sector_clocks: Clocks per sector of the port between the SM and the L2.
+        dram_byte_clocks: Clocks per byte of the SM's share of DRAM.
+        dram_sector_bytes: Bytes that DRAM reads for a missed sector.
+        backlog: Clocks of traffic under way at which the L1 stops taking accesses.
+        l2_latencies: Equally likely latencies of an L2 hit.
+        dram_latencies: Equally likely latencies of an L2 miss, beyond the time of its bytes.
+        fetch_first: Clocks until the first line of code is there.
+        fetch_latency: Clocks until another line is there that was not prefetched.
+        fetch_interval: Clocks between lines that are prefetched.
+        fetch_ahead: Lines that are prefetched.
+        bank_latency: Clocks until a line of constant memory is there, at its first use.
+    """
+
+    block_interval: float = 0.0
+    first_block: float = 0.0
+    block_latency: float = 0.0
+    warp_interval: float = 0.0
+    queue_depth: int = 5
+    barrier_clocks: float = 0.0
+    barrier_latency: float = 0.0
+    least_sectors: float = 1.0
+    read_sector_clocks: float = 0.0
+    write_sector_clocks: float = 0.0
+    port_sector_clocks: float = 0.0
+    dram_byte_clocks: float = 0.0
+    dram_sector_bytes: float = 32.0
+    backlog: float = 1e9
+    l2_latencies: Floats = field(default_factory=lambda: np.zeros(1))
+    dram_latencies: Floats = field(default_factory=lambda: np.zeros(1))
+    fetch_first: float = 0.0
+    fetch_latency: float = 0.0
+    fetch_interval: float = 0.0
+    fetch_ahead: int = 0
+    bank_latency: float = 0.0
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What an SM executes.
+
+    Attributes:
+        steps: The instructions of the machine code. The simulation adds to their counts.
+        paths: The ranges of instructions (first, behind the last) of each path, shape (ranges, 2).
+        active: The path of each warp of a block.
+        idle: The path of each warp of a block that has no work; as `active` if there are none.
+        active_share: The share of blocks that have work.
+        blocks: Blocks that the SM executes.
+        slots: Blocks that it holds at once.
+    """
+
+    steps: Steps
+    paths: tuple[Integers, ...]
+    active: tuple[int, ...]
+    idle: tuple[int, ...]
+    active_share: float
+    blocks: int
+    slots: int
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """What a simulation found.
+
+    Attributes:
+        clocks: SM clocks until the last instruction issued, and stores were complete.
+        issued: Warp instructions.
+        whole: Whether all blocks ended.
+        starts: When each block started.
+        drained: When the last store was complete.
+    """
+
+    clocks: float
+    issued: int
+    whole: bool
+    starts: Floats
+    drained: float
+
+
+def run(work: Workload, rates: Rates, budget: int) -> Simulated:
+    """Simulate an SM.
+
+    Args:
+        work: What it executes.
+        rates: What it can do.
+        budget: Instructions after which it stops.
+    """
+    machine = np.zeros((), dtype_of(Machine))
+    kept: list[NDArray[np.generic]] = []  # what the machine's pointers point to
+
+    def point(name: str, array: NDArray[np.generic]) -> NDArray[np.generic]:
+        kept.append(array)
+        machine[name] = array.ctypes.data
+        return array
+
+    warps_per_block, slots = len(work.active), min(work.slots, work.blocks)
+    steps = work.steps
+    lengths = [len(path) for path in work.paths]
+    point("steps", steps)
+    point("ranges", np.ascontiguousarray(np.concatenate(work.paths), np.int64))
+    point("paths", np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64))
+    point("path_of", np.array([*work.active, *work.idle], np.int64))
+    point("warps", np.zeros(slots * warps_per_block + 1, dtype_of(Warp)))
+    point("places", np.zeros(slots + 1, dtype_of(Slot)))
+    lines = int(steps["line"].max()) + 1
+    point("code", np.full(lines, -1.0))
+    point("banks", np.full(max(int(steps["bank"].max()), 0) + 1, -1.0))
+    point("unit_free", np.zeros(SCHEDULERS * len(Unit)))
+    point("queue", np.zeros(SCHEDULERS * rates.queue_depth))
+    starts = np.zeros(work.blocks)
+    point("starts", starts)
+    point("l2_table", quantiles(rates.l2_latencies))
+    point("dram_table", quantiles(rates.dram_latencies))
+    machine["warps_per_block"], machine["slots"], machine["blocks"] = (
+        warps_per_block,
+        slots,
+        work.blocks,
+    )
+    machine["active_share"], machine["budget"] = work.active_share, budget
+    machine["dispatch_free"], machine["code_lines"] = rates.first_block, lines
+    machine["random"] = 1
+    for name in (
+        *("block_interval", "block_latency", "warp_interval", "queue_depth"),
+        *("barrier_clocks", "barrier_latency", "read_sector_clocks", "write_sector_clocks"),
+        *("port_sector_clocks", "dram_byte_clocks", "dram_sector_bytes", "backlog"),
+        *("fetch_first", "fetch_latency", "fetch_interval", "fetch_ahead"),
+        *("bank_latency", "least_sectors"),
+    ):
+        machine[name] = getattr(rates, name)
+    _library().function("simulate", None, ctypes.c_void_p)(machine.ctypes.data)
+    whole = int(machine["running"]) == 0 and int(machine["started"]) == work.blocks
+    return Simulated(
+        clocks=max(float(machine["clock"]) + 1, float(machine["drained"])),
+        issued=int(machine["issued"]),
+        whole=whole,
+        starts=starts[: int(machine["started"])],
+        drained=float(machine["drained"]),
+    )
+
+
+def quantiles(values: Floats) -> Floats:
+    """A table of `QUANTILES` equally likely values that has the distribution of some others."""
+    at = (np.arange(QUANTILES) + 0.5) / QUANTILES * len(values) - 0.5
+    return np.interp(at, np.arange(len(values)), np.sort(values))
+
+
+@cache
+def _library() -> Library:
+    """The machine code of the simulation."""
+    function: Compiled[Any] = cast(Any, simulation_code.simulate)
+    key = hash_groups([(_digest(), describe_target(), "sm_model")])
+    codes = load_parts(key)
+    if codes is None:
+        module = ir.Module("memlab_sm_model")
+        function.declared(module)
+        codes = [compile_module(module)]
+        store_parts(key, codes)
+    return Library(codes, [function.name])
+
+
+@cache
+def _digest() -> str:
+    """A hash of the source files that decide which code is made."""
+    emulator, here = Path(memlab.device.emulator.__file__).parent, Path(__file__).parent
+    folders = (emulator / "codegen", emulator / "isa", here)
+    files = sorted(path for folder in folders for path in folder.glob("*.py"))
+    return hash_groups([[path.read_bytes() for path in files]])

@@ -1,0 +1,375 @@
+"""The simulation of an SM, as machine code.
+
+Every clock each of the four schedulers issues an instruction of one of its warps: of the warp that
+it issued last, else of the youngest that is ready (greedy then youngest: Huerta et al., "Analyzing
+Modern NVIDIA GPU Cores", MICRO 2025). A warp is ready when the stall count of its last instruction
+has run out, the scoreboards that the next one waits for are released, and its code is there. When
+an instruction issues, all its later events are known: units, caches and memory are servers that
+take what arrives in order. So nothing but issuing happens clock by clock.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from memlab.device.emulator.codegen.compiled import compiled, unlikely
+from memlab.device.emulator.codegen.records import Pointer
+from memlab.device.emulator.isa.values import S64
+from memlab.device.sm_model.records import (
+    GROUPS,
+    QUANTILES,
+    SCHEDULERS,
+    SCOREBOARDS,
+    Kind,
+    Machine,
+    Slot,
+    Step,
+    Unit,
+    Warp,
+)
+
+_NEVER = 1e30
+_UNITS = len(Unit)
+_MULTIPLIER, _INCREMENT = 6364136223846793005, 1442695040888963407
+"""Of the linear congruential generator MMIX (Knuth, The Art of Computer Programming, 2, 3.3.4)."""
+_FIXED, _VARIABLE, _LOCAL, _LOAD, _STORE, _ATOMIC, _SYNCHRONIZE, _COMMIT, _AWAIT, _CONSTANT = map(
+    int, Kind
+)
+_MEMORY = int(Unit.MEMORY)
+
+
+def _whole(number: Any) -> Any:
+    """A number of clocks as an integer, rounded down."""
+    return number.to(S64)
+
+
+@compiled(exported=True)
+def simulate(m: Machine) -> None:
+    """Execute the blocks of an SM, or the first `budget` instructions of them."""
+    for slot in range(m.slots):
+        if m.started < m.blocks:
+            _start_block(m, slot, 0.0)
+    warps = m.slots * m.warps_per_block
+    while m.running > 0 and m.issued < m.budget:
+        clock = _NEVER
+        for scheduler in range(SCHEDULERS):
+            clock = _sooner(clock, m.next[scheduler])
+        if unlikely(clock >= _NEVER):
+            break
+        m.clock = clock
+        for scheduler in range(SCHEDULERS):
+            if m.next[scheduler] <= clock:
+                _schedule(m, scheduler, warps, clock)
+
+
+@compiled(inline=False)
+def _schedule(m: Machine, scheduler: int, warps: int, clock: float) -> None:
+    """Issue an instruction, if a warp is ready; set when to look again."""
+    free = m.unit_free + scheduler * _UNITS
+    best, best_age, later = 0 - 1, 0 - 1, _NEVER
+    last = m.last[scheduler]
+    number = scheduler
+    while number < warps:
+        warp = m.warps[number]
+        if warp.running:
+            when = _later(warp.ready, free[warp.unit])
+            if when > clock:
+                later = _sooner(later, when)
+            else:
+                age = warp.age
+                if number == last:
+                    age = 1 << 60
+                if age > best_age:
+                    best, best_age = number, age
+        number += SCHEDULERS
+    if best < 0:
+        m.next[scheduler] = later
+        return
+    m.last[scheduler] = best
+    m.next[scheduler] = clock + 1.0
+    _issue(m, scheduler, best, clock)
+
+
+@compiled(inline=True)
+def _later(one: float, other: float) -> float:
+    return one if one > other else other
+
+
+@compiled(inline=True)
+def _sooner(one: float, other: float) -> float:
+    return one if one < other else other
+
+
+@compiled(inline=True)
+def _chance(m: Machine) -> float:
+    """A random number of at least 0 and less than 1."""
+    m.random = m.random * _MULTIPLIER + _INCREMENT
+    return float((m.random >> 33) & 0x3FFFFFFF) / 1073741824.0
+
+
+@compiled(inline=True)
+def _drawn(m: Machine, table: Pointer[float]) -> float:
+    """A random item of a table of quantiles."""
+    m.random = m.random * _MULTIPLIER + _INCREMENT
+    return table[(m.random >> 40) & (QUANTILES - 1)]
+
+
+@compiled(inline=False)
+def _start_block(m: Machine, slot: int, clock: float) -> None:
+    """Start the next block in a slot that is free."""
+    number = m.started
+    m.started += 1
+    start = _later(clock, m.dispatch_free)
+    m.dispatch_free = start + m.block_interval
+    if number >= m.slots:
+        start += m.block_latency
+    m.starts[number] = start
+    m.active_due += m.active_share
+    idle = m.warps_per_block
+    if m.active_due >= 0.999999:
+        m.active_due -= 1.0
+        idle = 0
+    place = m.places[slot]
+    place.running, place.arrived, place.released = m.warps_per_block, 0, 0.0
+    for member in range(m.warps_per_block):
+        index = slot * m.warps_per_block + member
+        warp, path = m.warps[index], m.path_of[idle + member]
+        warp.slot, warp.age, warp.copied, warp.committed = slot, number, 0.0, 0
+        for board in range(SCOREBOARDS):
+            warp.boards[board] = 0.0
+        for group in range(GROUPS):
+            warp.groups[group] = 0.0
+        first = m.paths[path]
+        warp.range, warp.ranges = first + 1, m.paths[path + 1]
+        warp.step, warp.stop = m.ranges[2 * first], m.ranges[2 * first + 1]
+        warp.running = 1
+        m.running += 1
+        _prepare(m, index, start + float(member) * m.warp_interval)
+
+
+@compiled(inline=False)
+def _prepare(m: Machine, number: int, clock: float) -> None:
+    """Set when a warp may issue its next instruction, which it has reached at a clock."""
+    warp = m.warps[number]
+    step = m.steps[warp.step]
+    ready = clock
+    for board in range(SCOREBOARDS):
+        if (step.wait >> board) & 1:
+            ready = _later(ready, warp.boards[board])
+    if step.kind == _AWAIT:
+        oldest = warp.committed - 1 - step.groups
+        if oldest >= 0:
+            ready = _later(ready, warp.groups[oldest % GROUPS])
+    step.waited += ready - clock
+    ready = _later(ready, _fetched(m, step.line, clock))
+    if step.bank >= 0 and step.kind != _CONSTANT:
+        ready = _later(ready, _constants(m, step.bank, ready))
+    rounded = float(_whole(ready + 0.999))
+    warp.ready, warp.unit = rounded, step.unit
+    scheduler = number & (SCHEDULERS - 1)
+    m.next[scheduler] = _sooner(m.next[scheduler], rounded)
+
+
+@compiled(inline=True)
+def _fetched(m: Machine, line: int, clock: float) -> float:
+    """When a line of code is there."""
+    known = m.code[line]
+    if unlikely(known < 0.0):
+        _fetch(m, line, clock)
+        known = m.code[line]
+    return known
+
+
+@compiled(inline=True)
+def _constants(m: Machine, bank: int, clock: float) -> float:
+    """When a line of constant memory is there."""
+    if unlikely(m.banks[bank] < 0.0):
+        m.banks[bank] = clock + m.bank_latency
+    return m.banks[bank]
+
+
+@compiled(inline=False)
+def _fetch(m: Machine, line: int, clock: float) -> None:
+    """Request a line of code, and those behind it."""
+    arrives = clock + m.fetch_latency
+    if clock < m.fetch_first:
+        arrives = _later(arrives, m.fetch_first)
+    for ahead in range(m.fetch_ahead + 1):
+        if line + ahead < m.code_lines and m.code[line + ahead] < 0.0:
+            m.code[line + ahead] = arrives + float(ahead) * m.fetch_interval
+
+
+@compiled(inline=False)
+def _issue(m: Machine, scheduler: int, number: int, clock: float) -> None:
+    """Issue a warp's next instruction."""
+    warp = m.warps[number]
+    step = m.steps[warp.step]
+    step.issued += 1
+    step.queued += clock - warp.ready
+    m.issued += 1
+    free = m.unit_free + scheduler * _UNITS
+    done, read = clock + step.latency, clock
+    if step.unit == _MEMORY:
+        begin = _enqueue(m, scheduler, step, clock)
+        read = begin
+        if step.kind == _LOCAL:
+            done = begin + step.latency
+        elif step.kind == _LOAD:
+            done = _load(m, step, begin)
+        elif step.kind == _STORE:
+            _store(m, step, begin)
+        elif step.kind == _ATOMIC:
+            done = _atomic(m, step, begin)
+    else:
+        free[step.unit] = clock + step.busy
+        if step.kind == _CONSTANT:
+            m.constant_free = _later(clock, m.constant_free) + step.passes
+            done = m.constant_free + step.latency
+            if step.bank >= 0:
+                done = _later(done, _constants(m, step.bank, clock))
+    if step.write >= 0:
+        warp.boards[step.write] = _later(warp.boards[step.write], done)
+    if step.read >= 0:
+        warp.boards[step.read] = _later(warp.boards[step.read], read)
+    if step.copies:
+        warp.copied = _later(warp.copied, done)
+    if step.kind == _COMMIT:
+        warp.groups[warp.committed % GROUPS] = warp.copied
+        warp.committed += 1
+        if step.write >= 0:
+            warp.boards[step.write] = 0.0  # DEPBAR, not a wait mask, waits for it
+    _advance(m, number, warp, step, clock)
+
+
+@compiled(inline=True)
+def _enqueue(m: Machine, scheduler: int, step: Step, clock: float) -> float:
+    """Pass a memory instruction through a sub-core's queue; return when the L1 has taken it."""
+    ready = _later(clock + 1.0, m.address_free[scheduler])
+    ready += step.busy
+    begin = _later(ready, m.l1_free)
+    m.l1_free = begin + step.passes
+    m.address_free[scheduler] = _later(ready, begin - 2.0 * step.busy)
+    queue = m.queue + scheduler * m.queue_depth
+    head = m.queue_head[scheduler]
+    queue[head] = begin
+    head += 1
+    if head == m.queue_depth:
+        head = 0
+    m.queue_head[scheduler] = head
+    m.unit_free[scheduler * _UNITS + _MEMORY] = _later(clock + 1.0, queue[head])
+    return begin
+
+
+@compiled(inline=False)
+def _load(m: Machine, step: Step, begin: float) -> float:
+    """When the last sector of a load is there."""
+    done = begin + _later(step.passes, 1.0) - 1.0 + step.latency
+    if step.missed <= 0.0:
+        return done
+    left, per_line = step.lines, step.sectors / step.lines
+    while left > 0.0:
+        part = _sooner(left, 1.0)
+        left -= 1.0
+        if _chance(m) < step.missed:
+            slots = _later(per_line, m.least_sectors) * part
+            arrival = _pass_port(m, begin, per_line * part, slots * m.read_sector_clocks)
+            if _chance(m) < step.dram:
+                answer = _later(arrival, m.dram_free)
+                m.dram_free = answer + per_line * part * m.dram_sector_bytes * m.dram_byte_clocks
+                done = _later(done, m.dram_free + _drawn(m, m.dram_table))
+            else:
+                done = _later(done, arrival + _drawn(m, m.l2_table))
+    return done
+
+
+@compiled(inline=True)
+def _pass_port(m: Machine, begin: float, sectors: float, clocks: float) -> float:
+    """Pass sectors through the SM's port and its share of the L2; return when."""
+    start = _later(begin, m.port_free)
+    m.port_free = start + sectors * m.port_sector_clocks
+    start = _later(start, m.l2_free)
+    m.l2_free = start + clocks
+    end = _later(m.port_free, m.l2_free)
+    m.l1_free = _later(m.l1_free, end - m.backlog)
+    return end
+
+
+@compiled(inline=True)
+def _write_clocks(m: Machine, step: Step) -> float:
+    """The clocks that the L2 takes for the sectors of a request that writes."""
+    return _later(step.sectors, step.lines * m.least_sectors) * m.write_sector_clocks
+
+
+@compiled(inline=False)
+def _store(m: Machine, step: Step, begin: float) -> None:
+    """Write sectors to the L2."""
+    end = _pass_port(m, begin + step.passes, step.sectors, _write_clocks(m, step))
+    m.dram_free = _later(m.dram_free, end) + step.sectors * step.written * m.dram_byte_clocks
+    m.drained = _later(m.drained, end)
+
+
+@compiled(inline=False)
+def _atomic(m: Machine, step: Step, begin: float) -> float:
+    """Operate on sectors at the L2; return when the old value is there."""
+    end = _pass_port(m, begin + step.passes, step.sectors, _write_clocks(m, step))
+    m.l2_free += step.serial
+    m.l1_free = _later(m.l1_free, m.l2_free - m.backlog)
+    end = _later(end, m.l2_free)
+    m.drained = _later(m.drained, end)
+    if _chance(m) < step.dram:
+        answer = _later(end, m.dram_free)
+        m.dram_free = answer + step.sectors * m.dram_sector_bytes * m.dram_byte_clocks
+        return m.dram_free + _drawn(m, m.dram_table)
+    return end + _drawn(m, m.l2_table)
+
+
+@compiled(inline=False)
+def _advance(m: Machine, number: int, warp: Warp, step: Step, clock: float) -> None:
+    """Go to the next instruction of a warp's path."""
+    then = clock + float(max(step.stall, 1))
+    warp.step += 1
+    if warp.step == warp.stop:
+        if warp.range == warp.ranges:
+            _end(m, warp, clock)
+            return
+        warp.step = m.ranges[2 * warp.range]
+        warp.stop = m.ranges[2 * warp.range + 1]
+        warp.range += 1
+    if step.kind == _SYNCHRONIZE:
+        place = m.places[warp.slot]
+        start = _later(clock, m.barrier_free)
+        m.barrier_free = start + m.barrier_clocks
+        place.arrived += 1
+        place.released = _later(place.released, m.barrier_free)
+        warp.ready = _NEVER
+        if place.arrived >= place.running:
+            _open(m, warp.slot, place)
+        return
+    _prepare(m, number, then)
+
+
+@compiled(inline=False)
+def _open(m: Machine, slot: int, place: Slot) -> None:
+    """Let the warps that wait at a barrier go on."""
+    when = place.released + m.barrier_latency
+    place.arrived, place.released = 0, 0.0
+    for member in range(m.warps_per_block):
+        number = slot * m.warps_per_block + member
+        warp = m.warps[number]
+        if warp.running and warp.ready >= _NEVER:
+            _prepare(m, number, when)
+
+
+@compiled(inline=False)
+def _end(m: Machine, warp: Warp, clock: float) -> None:
+    """End a warp; with the last one of a block, start another block."""
+    warp.running = 0
+    m.running -= 1
+    m.drained = _later(m.drained, clock + 1.0)
+    place = m.places[warp.slot]
+    place.running -= 1
+    if place.running == 0:
+        if m.started < m.blocks:
+            _start_block(m, warp.slot, clock + 1.0)
+    elif place.arrived >= place.running:
+        _open(m, warp.slot, place)

@@ -1,0 +1,191 @@
+"""The simulation of an SM against figures computed by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from memlab.device.sm_model.records import Kind, Unit
+from memlab.device.sm_model.simulation import (
+    Rates,
+    Simulated,
+    Steps,
+    Workload,
+    empty_steps,
+    quantiles,
+    run,
+)
+
+ALL = 2**60
+
+
+def simulate(
+    steps: Steps,
+    *ranges: tuple[int, int],
+    warps: int = 1,
+    blocks: int = 1,
+    slots: int = 1,
+    rates: Rates | None = None,
+) -> Simulated:
+    """Blocks of equal warps, which all follow one path."""
+    path, members = np.array(ranges), (0,) * warps
+    work = Workload(steps, (path,), members, members, 1.0, blocks, slots)
+    return run(work, rates or Rates(), ALL)
+
+
+def load(steps: Steps, at: int, **fields: float) -> None:
+    """Make an instruction a load of a line, which the next one waits for."""
+    steps[at]["kind"], steps[at]["unit"], steps[at]["write"] = Kind.LOAD, Unit.MEMORY, 0
+    for name, value in {"passes": 1, "lines": 1, "sectors": 4, "busy": 4, **fields}.items():
+        steps[at][name] = value
+    steps[at + 1]["wait"] = 1
+
+
+def test_a_chain_takes_the_stall_of_each_instruction() -> None:
+    steps = empty_steps(101)
+    steps["stall"] = 4
+
+    assert simulate(steps, (0, 101)).clocks == 4 * 100 + 1
+
+
+@pytest.mark.parametrize(("busy", "per_clock"), [(1, 4), (2, 2), (8, 0.5)])
+def test_many_warps_reach_the_rate_of_the_pipe(busy: int, per_clock: float) -> None:
+    steps = empty_steps(100)
+    steps["busy"], steps["stall"] = busy, 4
+
+    done = simulate(steps, *[(0, 100)] * 10, warps=32)
+
+    assert done.issued == 32_000
+    assert done.issued / done.clocks == pytest.approx(per_clock, rel=0.01)
+
+
+def test_one_warp_issues_on_one_scheduler() -> None:
+    done = simulate(empty_steps(1000), (0, 1000))
+
+    assert done.clocks == 1000
+
+
+def test_a_dependent_load_waits_for_its_level() -> None:
+    def clocks(missed: float, dram: float) -> float:
+        steps = empty_steps(2)
+        load(steps, 0, latency=27, missed=missed, dram=dram)
+        rates = Rates(l2_latencies=np.array([300.0]), dram_latencies=np.array([700.0]))
+        return simulate(steps, (0, 2), rates=rates).clocks
+
+    # One clock to issue and four for the address precede the L1.
+    assert clocks(0, 0) == 5 + 27 + 1
+    assert clocks(1, 0) == 5 + 300 + 1
+    assert clocks(1, 1) == 5 + 700 + 1
+
+
+def test_a_copy_reaches_the_share_of_dram() -> None:
+    steps = empty_steps(2)
+    load(steps, 0, missed=1, dram=1)
+    rates = Rates(dram_byte_clocks=1 / 10, dram_latencies=np.array([700.0]))
+
+    done = simulate(steps, *[(0, 2)] * 100, warps=32, blocks=2, slots=2, rates=rates)
+
+    moved = 2 * 32 * 100 * 128
+    assert moved / done.clocks == pytest.approx(10, rel=0.02)
+
+
+def test_a_lone_warp_waits_for_the_latency_of_each_load() -> None:
+    steps = empty_steps(2)
+    load(steps, 0, missed=1, dram=1)
+    rates = Rates(dram_byte_clocks=1 / 10, dram_latencies=np.array([700.0]))
+
+    done = simulate(steps, *[(0, 2)] * 100, rates=rates)
+
+    assert done.clocks == pytest.approx(100 * (5 + 700 + 12.8), rel=0.01)
+
+
+def test_a_warp_waits_for_the_slowest_of_its_lines() -> None:
+    steps = empty_steps(2)
+    load(steps, 0, missed=1, lines=32, sectors=32)
+    waits = np.random.default_rng(1).exponential(100.0, 4096)
+
+    done = simulate(steps, *[(0, 2)] * 400, rates=Rates(l2_latencies=waits))
+
+    harmonic = sum(1 / n for n in range(1, 33))  # the mean of the slowest of 32
+    # The table keeps 256 of the values, which cuts the longest waits.
+    assert done.clocks / 400 - 6 == pytest.approx(100 * harmonic, rel=0.06)
+
+
+def test_the_l1_serves_one_wavefront_a_clock_for_the_whole_sm() -> None:
+    steps = empty_steps(1)
+    steps["kind"], steps["unit"], steps["busy"], steps["passes"] = Kind.LOCAL, Unit.MEMORY, 4, 8
+
+    done = simulate(steps, *[(0, 1)] * 100, warps=32)
+
+    assert done.clocks == pytest.approx(32 * 100 * 8, rel=0.01)
+
+
+def test_the_address_unit_of_a_sub_core_takes_an_instruction_in_four_clocks() -> None:
+    steps = empty_steps(1)
+    steps["kind"], steps["unit"], steps["busy"], steps["passes"] = Kind.LOCAL, Unit.MEMORY, 4, 1
+
+    done = simulate(steps, *[(0, 1)] * 1000, rates=Rates(queue_depth=5))
+
+    assert done.clocks == pytest.approx(4 * 1000, rel=0.01)
+
+
+def test_a_barrier_waits_for_the_last_warp() -> None:
+    steps = empty_steps(101)
+    steps["stall"] = 4
+    steps[100]["kind"], steps[100]["stall"] = Kind.SYNCHRONIZE, 1
+    slow, fast = np.array([[0, 101], [0, 1]]), np.array([[100, 101], [0, 1]])
+    work = Workload(steps, (slow, fast), (0, 1), (0, 1), 1.0, 1, 1)
+
+    done = run(work, Rates(barrier_clocks=2, barrier_latency=13), ALL)
+
+    assert done.clocks == 400 + 2 + 13 + 1  # the next instruction issues then, and takes a clock
+
+
+def test_groups_of_copies_complete_in_order() -> None:
+    steps = empty_steps(5)
+    load(steps, 0, missed=1, copies=1)
+    load(steps, 2, missed=1, copies=1, dram=1)
+    steps["wait"], steps["write"] = 0, -1
+    steps[1]["kind"] = steps[3]["kind"] = Kind.COMMIT
+    steps[4]["kind"] = Kind.AWAIT
+    rates = Rates(l2_latencies=np.array([300.0]), dram_latencies=np.array([700.0]))
+
+    def clocks(groups: int) -> float:
+        steps[4]["groups"] = groups
+        return simulate(steps, (0, 5), rates=rates).clocks
+
+    assert clocks(1) == pytest.approx(5 + 300, abs=2)
+    assert clocks(0) == pytest.approx(2 + 5 + 3 + 700, abs=4)
+
+
+def test_blocks_start_when_others_end() -> None:
+    steps = empty_steps(100)
+
+    done = simulate(steps, (0, 100), blocks=10, slots=2)
+
+    assert done.clocks == pytest.approx(5 * 100, abs=10)
+    assert len(done.starts) == 10
+
+
+def test_the_start_of_blocks_limits_short_ones() -> None:
+    done = simulate(empty_steps(2), (0, 2), blocks=50, slots=32, rates=Rates(block_interval=157))
+
+    assert done.clocks == 49 * 157 + 2
+
+
+def test_idle_blocks_are_spread_over_the_launch() -> None:
+    steps = empty_steps(100)
+    work = Workload(steps, (np.array([[0, 100]]), np.array([[0, 1]])), (0,), (1,), 0.25, 40, 1)
+
+    done = run(work, Rates(), ALL)
+
+    assert done.issued == 10 * 100 + 30
+
+
+def test_quantiles_keep_the_distribution() -> None:
+    values = np.random.default_rng(0).exponential(100.0, 10_000)
+
+    table = quantiles(values)
+
+    assert table.mean() == pytest.approx(values.mean(), rel=0.02)
+    assert np.median(table) == pytest.approx(np.median(values), rel=0.02)
