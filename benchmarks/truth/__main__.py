@@ -1,7 +1,14 @@
 """The command `python -m benchmarks.truth`: prepare and make measurements, compare with them.
 
-python -m benchmarks.truth compare [--held-out] [--jobs N] [--cache FOLDER] [--only TEXT ...]
-        [--errors FILE]
+    python -m benchmarks.truth compare [--held-out] [--jobs N] [--cache FOLDER] [--only TEXT ...]
+                                       [--errors FILE]
+    python -m benchmarks.truth data FOLDER
+    python -m benchmarks.truth prepare FOLDER
+    python -m benchmarks.truth measure FOLDER TABLE.csv [--seconds N]
+
+`prepare` compiles all launches to a folder; `measure` runs them on the GPU of the machine that it
+runs on, under Nsight Compute; the table belongs to `docs/results/h200-truth.csv`. `compare` runs
+them on the emulated H200. `data` writes the arrays that launches read from files, for `memlab run`.
 """
 
 from __future__ import annotations
@@ -11,7 +18,7 @@ import os
 import sys
 from pathlib import Path
 
-from benchmarks.truth import compare, errors
+from benchmarks.truth import compare, data, errors, measure
 from benchmarks.truth.cases import all_cases
 from benchmarks.truth.measured import measured_launches
 from benchmarks.truth.modelled import modelled_launches
@@ -19,7 +26,11 @@ from benchmarks.truth.modelled import modelled_launches
 
 def main() -> None:
     """Read the command line and run the command."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.truth", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.truth",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     commands = parser.add_subparsers(required=True)
     comparing = commands.add_parser("compare", help="compare the emulated H200 with the measured")
     comparing.add_argument("--held-out", action="store_true", help="the launches put aside alone")
@@ -28,8 +39,36 @@ def main() -> None:
     comparing.add_argument("--only", nargs="+", default=[""], help="names that contain a text")
     comparing.add_argument("--errors", type=Path, help="write the quantiles of the errors here")
     comparing.set_defaults(command=_compare)
+    for name, help_text in (
+        ("data", "write the arrays that launches read from files"),
+        ("prepare", "compile all launches to a folder"),
+        ("measure", "measure them on this machine's GPU"),
+        ("time", "time launches with events; for `measure`"),
+        ("launch", "run launches once; for `measure`"),
+    ):
+        command = commands.add_parser(name, help=help_text)
+        command.add_argument("folder", type=Path)
+        command.set_defaults(command=_on_folder, verb=name)
+        if name == "measure":
+            command.add_argument("table", type=Path)
+            command.add_argument("--seconds", type=float, default=360.0, help="the limit")
+        elif name in ("time", "launch"):
+            command.add_argument("names", nargs="+")
     options = parser.parse_args()
     options.command(options)
+
+
+def _on_folder(options: argparse.Namespace) -> None:
+    match options.verb:
+        case "data":
+            for name in data.array_names():
+                data.write_array(options.folder / f"{name}.npy")
+        case "prepare":
+            measure.prepare(options.folder)
+        case "measure":
+            measure.measure(options.folder, options.table, options.seconds)
+        case verb:
+            measure.run_launches(options.folder, options.names, timed=verb == "time")
 
 
 def _compare(options: argparse.Namespace) -> None:

@@ -1,16 +1,29 @@
-"""The launches that are compared: where each comes from, and how it is made."""
+"""The launches that are compared: those of the catalog, and those of `tests/data/truth`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import argparse
+import re
+import shlex
+import tomllib
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
 
 from benchmarks.counters import DATASHEET, identity, launches
+from benchmarks.truth.data import data_folder, write_array
 from memlab.device.datasheets import loader
 from memlab.device.devices import launch_limits
 from memlab.kernels.launch import Launch
+from memlab.kernels.user.kernel import UserKernel, apply_launch_options
+from memlab.launching import prepare_launch
 
+FOLDER = Path(__file__).parents[2] / "tests" / "data" / "truth"
 CATALOG_KIND = "catalog"
+HELD_OUT_SHARE = 3
+"""One launch in so many is put aside."""
 
 
 @dataclass(frozen=True)
@@ -20,26 +33,74 @@ class Case:
     Attributes:
         name: Its name; no other launch has it.
         kind: The kind of kernel, by which errors are grouped.
+        words: The words after `memlab run`; empty for a kernel of the catalog.
         held_out: Whether its errors are looked at only when the models are complete.
-        launch: The launch, on the device that was measured.
     """
 
     name: str
     kind: str
-    held_out: bool
-    launch: Launch
+    words: str = ""
+    held_out: bool = False
+
+    def launch(self) -> Launch:
+        """Make the launch, on the device that was measured, with the files that it reads."""
+        if not self.words:
+            return _catalog_launches()[self.name]
+        return prepare_launch(user_kernel(self.words), {}, loader.load_datasheet(DATASHEET))
 
 
-def catalog_cases() -> list[Case]:
-    """The launches of the catalog that `benchmarks.counters` compares."""
+def all_cases() -> list[Case]:
+    """All launches; those of the catalog are the ones that `benchmarks.counters` compares."""
+    return [*(Case(name, CATALOG_KIND) for name in _catalog_launches()), *written_cases()]
+
+
+def written_cases() -> Iterator[Case]:
+    """The launches of `tests/data/truth/launches.toml`.
+
+    Of each kind, the third whose names have the lowest hashes is put aside.
+    """
+    for kind, of_kind in tomllib.loads((FOLDER / "launches.toml").read_text()).items():
+        ranked = sorted(of_kind, key=lambda name: sha256(name.encode()).digest())
+        aside = set(ranked[: round(len(ranked) / HELD_OUT_SHARE)])
+        for name, words in of_kind.items():
+            yield Case(name, kind, words, name in aside)
+
+
+def user_kernel(words: str) -> UserKernel:
+    """The kernel and launch options that the words after `memlab run` give.
+
+    The files that arguments read are written.
+    """
+    parser = argparse.ArgumentParser(exit_on_error=False)
+    parser.add_argument("target")
+    for option in ("grid", "block", "shared", "reference"):
+        parser.add_argument(f"--{option}")
+    parser.add_argument("--arg", action="append", default=[])
+    parser.add_argument("--const", action="append", default=[])
+    given = parser.parse_args(shlex.split(words))
+    file, _, entry = given.target.partition(":")
+    options = {
+        "grid": given.grid,
+        "block": given.block,
+        "shared": given.shared,
+        "args": [_with_file(text) for text in given.arg],
+        "constants": given.const,
+        "reference": given.reference and str(FOLDER / given.reference),
+    }
+    return apply_launch_options(UserKernel(str(FOLDER / file), entry), options)
+
+
+def _with_file(argument: str) -> str:
+    """Name a file by its path, and write it."""
+    named = re.search(r"@(.+)", argument)
+    if named is None:
+        return argument
+    file = data_folder() / named[1]
+    write_array(file)
+    return argument.replace(named[0], f"@{file}")
+
+
+@cache
+def _catalog_launches() -> dict[str, Launch]:
     made = launches(launch_limits(loader.load_datasheet(DATASHEET)))
-    return [Case(_catalog_name(launch), CATALOG_KIND, False, launch) for launch in made]
-
-
-def all_cases() -> Sequence[Case]:
-    """All launches."""
-    return catalog_cases()
-
-
-def _catalog_name(launch: Launch) -> str:
-    return f"{launch.kernel} {identity(launch)['parameters']}".rstrip()
+    return {f"{launch.kernel} {identity(launch)['parameters']}".rstrip(): launch for launch in made}

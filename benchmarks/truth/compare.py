@@ -116,7 +116,8 @@ def rank_correlation(first: Sequence[float], second: Sequence[float]) -> float:
     if len(first) < 2:
         return math.nan
     ranks = [np.argsort(np.argsort(values)) for values in (first, second)]
-    return float(np.corrcoef(*ranks)[0, 1])
+    centred = [rank - (len(first) - 1) / 2 for rank in ranks]
+    return float((centred[0] * centred[1]).sum() / (centred[0] ** 2).sum())
 
 
 def _time_row(title: str, errors: Sequence[float], compared: Sequence[Comparison]) -> list[str]:

@@ -8,6 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.counters import RENAMED, RESULTS, TABLE
+from memlab.device.nvidia_tools import ncu
+
+WRITTEN_TABLE = "h200-truth.csv"
+"""The table of `python -m benchmarks.truth measure`, in Nsight Compute's names."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +29,26 @@ class Measured:
 
 def measured_launches() -> dict[str, Measured]:
     """The measured launches by the names of their cases."""
-    return dict(_catalog_rows(RESULTS / TABLE))
+    return dict(_catalog_rows(RESULTS / TABLE)) | dict(_rows(RESULTS / WRITTEN_TABLE))
+
+
+def _rows(table: Path) -> Iterator[tuple[str, Measured]]:
+    if not table.exists():
+        return
+    with table.open(newline="") as file:
+        for row in csv.DictReader(file):
+            figures = {name: _number(value) for name, value in row.items()}
+            metrics = {name: value for name, value in figures.items() if value is not None}
+            if ncu.DURATION_METRIC in metrics:
+                time_s = 1e-9 * metrics[ncu.DURATION_METRIC]
+                yield row["launch"], Measured(time_s, ncu.counters_from_metrics(metrics))
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
 
 
 def _catalog_rows(table: Path) -> Iterator[tuple[str, Measured]]:

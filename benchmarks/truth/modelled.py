@@ -23,8 +23,6 @@ from memlab.errors import MemlabError
 from memlab.kernels.launch import Launch
 
 SEED = 0
-_cases: dict[str, Case] = {}
-"""The launches, which forked processes find here: some references cannot be pickled."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +37,7 @@ class Modelled:
         roofline_s: The plain roofline's time, seconds.
         counters: Counters by the names of `memlab.device.measurement.Counters`.
         cpu_s: The processor's time that the emulation and the models took, seconds.
+        verified: Whether the result was right, as `Verification.status` says.
         failure: Why the launch was not emulated; empty if it was.
     """
 
@@ -49,6 +48,7 @@ class Modelled:
     roofline_s: float = 0.0
     counters: Mapping[str, float] = field(default_factory=dict)
     cpu_s: float = 0.0
+    verified: str = ""
     failure: str = ""
 
 
@@ -63,19 +63,19 @@ def modelled_launches(
         cache: A folder that keeps each launch's emulation, from which a later call models the
             time anew; None for none. It must be emptied when what is counted changes.
     """
-    _cases.update({case.name: case for case in cases})
     with ProcessPoolExecutor(jobs, mp_context=get_context("fork")) as pool:
-        pending = {pool.submit(_modelled, case.name, cache): case.name for case in cases}
+        pending = {pool.submit(modelled, case, cache): case.name for case in cases}
         for future in as_completed(pending):
             yield pending[future], future.result()
 
 
-def _modelled(name: str, cache: Path | None) -> Modelled:
-    case, properties, began_s = _cases[name], loader.load_datasheet(DATASHEET), process_time()
-    launch = case.launch
+def modelled(case: Case, cache: Path | None = None) -> Modelled:
+    """Emulate one launch and model its time."""
+    properties, began_s = loader.load_datasheet(DATASHEET), process_time()
     try:
+        launch = case.launch()
         compiled = compile_launch(launch, properties.compute_capability)
-        emulation = _emulation(case, compiled, properties, cache)
+        emulation = _emulation(launch, compiled, properties, cache)
         occupancy = resident_blocks(launch, compiled, properties)
         time = with_error_interval(time_model.model_time(emulation.work, occupancy, properties))
     except MemlabError as error:
@@ -89,19 +89,20 @@ def _modelled(name: str, cache: Path | None) -> Modelled:
         time_model.plain_roofline_time_s(flop, read_bytes, properties),
         dict(emulation.counters.by_name()),
         process_time() - began_s,
+        verified=emulation.verification.status,
     )
 
 
 def _emulation(
-    case: Case, compiled: CompiledKernel, properties: DeviceProperties, cache: Path | None
+    launch: Launch, compiled: CompiledKernel, properties: DeviceProperties, cache: Path | None
 ) -> Emulation:
     if cache is None:
-        return emulate(case.launch, compiled, properties, SEED)
-    file = cache / f"{_key(case.launch, compiled)}.pickle"
+        return emulate(launch, compiled, properties, SEED)
+    file = cache / f"{_key(launch, compiled)}.pickle"
     if file.exists():
         kept: Emulation = pickle.loads(file.read_bytes())
         return kept
-    emulation = emulate(case.launch, compiled, properties, SEED)
+    emulation = emulate(launch, compiled, properties, SEED)
     cache.mkdir(parents=True, exist_ok=True)
     file.write_bytes(pickle.dumps(emulation))
     return emulation

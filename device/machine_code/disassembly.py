@@ -73,6 +73,8 @@ def read_disassembly(text: str, entry: str, architecture: Architecture) -> Machi
     for index, line in enumerate(lines):
         if match := _LINE.match(line):
             ptx_line = int(match[1])
+        elif line.endswith(":") and addresses.get(line[:-1]) in functions:
+            ptx_line = 0  # a function of the compiler's own has no lines
         elif match := _INSTRUCTION.match(line):
             upper = _UPPER_WORD.match(lines[index + 1]) if index + 1 < len(lines) else None
             if upper is None:

@@ -1,0 +1,123 @@
+"""Arrays that launches read from files: sparse matrices, indices, permutations.
+
+All are drawn from a fixed seed, so that the GPU and the emulated device get the same.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+SEED = 20
+
+
+def data_folder() -> Path:
+    """Where the files lie on this machine; another version of this module has another folder."""
+    version = sha256(Path(__file__).read_bytes()).hexdigest()[:8]
+    return Path(tempfile.gettempdir()) / f"memlab-truth-{version}"
+
+
+def write_array(file: Path) -> None:
+    """Write the array that a file is named for, unless it is there."""
+    if file.exists():
+        return
+    file.parent.mkdir(parents=True, exist_ok=True)
+    family = file.stem.partition("-")[0] if file.stem in _PARTS else file.stem
+    arrays = {file.stem: MAKERS[family](_generator(family))} if family in MAKERS else {}
+    arrays = arrays or _sparse_arrays(family)
+    for name, array in arrays.items():
+        partial = file.with_name(f".{name}.{id(array)}.npy")
+        np.save(partial, array)
+        partial.replace(file.with_name(f"{name}.npy"))
+
+
+def _generator(name: str) -> np.random.Generator:
+    return np.random.default_rng([SEED, *name.encode()])
+
+
+def _sparse_arrays(family: str) -> dict[str, NDArray[Any]]:
+    """A matrix in compressed sparse rows: the starts of rows, columns and values."""
+    generator = _generator(family)
+    lengths, column = SPARSE[family](generator)
+    start = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    value = generator.random(start[-1], np.float32)
+    return {
+        f"{family}-start": start,
+        f"{family}-column": column.astype(np.int32),
+        f"{family}-value": value,
+    }
+
+
+def _random_matrix(generator: np.random.Generator) -> tuple[NDArray[Any], NDArray[Any]]:
+    """200,000 rows of 0 to 32 entries in any columns."""
+    rows = 200_000
+    lengths = generator.integers(0, 33, rows)
+    return lengths, generator.integers(0, rows, lengths.sum())
+
+
+def _mesh_matrix(generator: np.random.Generator) -> tuple[NDArray[Any], NDArray[Any]]:
+    """The five-point operator on a grid of 1024 by 1024."""
+    side = 1024
+    y, x = np.divmod(np.arange(side * side), side)
+    steps = [(-1, 0), (0, -1), (0, 0), (0, 1), (1, 0)]
+    near = [(y + dy, x + dx) for dy, dx in steps]
+    inside = np.stack([(b >= 0) & (b < side) & (a >= 0) & (a < side) for b, a in near], axis=1)
+    column = np.stack([b * side + a for b, a in near], axis=1)
+    return inside.sum(axis=1), column[inside]
+
+
+def _skewed_matrix(generator: np.random.Generator) -> tuple[NDArray[Any], NDArray[Any]]:
+    """50,000 rows whose lengths follow a power law up to 4096, columns likewise: a social graph."""
+    rows = 50_000
+    lengths = np.minimum(8 / np.sqrt(1 - generator.random(rows)) ** 1.6, 4096).astype(np.int64)
+    column = rows * generator.random(lengths.sum()) ** 3
+    return lengths, column.astype(np.int64)
+
+
+def _cycle(generator: np.random.Generator, size: int) -> NDArray[Any]:
+    """One cycle through all elements, in random order."""
+    order = generator.permutation(size)
+    following = np.empty(size, np.int32)
+    following[order] = np.roll(order, -1)
+    return following
+
+
+def _levels(generator: np.random.Generator) -> NDArray[Any]:
+    """Levels of a search that has reached a fifth of 200,000 vertices; -1 for the others."""
+    drawn = generator.random(200_000)
+    return np.select([drawn < 0.1, drawn < 0.2], [2, 3], -1).astype(np.int32)
+
+
+SPARSE: Mapping[str, Callable[[np.random.Generator], tuple[NDArray[Any], NDArray[Any]]]] = {
+    "random": _random_matrix,
+    "mesh": _mesh_matrix,
+    "skewed": _skewed_matrix,
+}
+"""Sparse matrices by name: functions that draw the lengths of the rows, and the columns."""
+
+_PARTS = {f"{family}-{part}" for family in SPARSE for part in ("start", "column", "value")}
+
+MAKERS: Mapping[str, Callable[[np.random.Generator], NDArray[Any]]] = {
+    "halves": lambda generator: np.sort(
+        generator.integers(0, 1 << 30, (512, 4096), np.int32), axis=1
+    ).reshape(-1),
+    "skewed-bins": lambda generator: (1024 * generator.random(1 << 20) ** 4).astype(np.int32),
+    "sorted-index": lambda generator: np.sort(generator.integers(0, 1 << 24, 1 << 21, np.int32)),
+    "hot-index": lambda generator: ((1 << 24) * generator.random(1 << 21) ** 8).astype(np.int32),
+    "shuffle": lambda generator: generator.permutation(1 << 21).astype(np.int32),
+    "cycle-16m": lambda generator: _cycle(generator, 1 << 24),
+    "cycle-1m": lambda generator: _cycle(generator, 1 << 20),
+    "levels": _levels,
+}
+"""Other arrays by name."""
+
+
+def array_names() -> list[str]:
+    """The names of all arrays, which are those of their files without `.npy`."""
+    return [*sorted(_PARTS), *MAKERS]

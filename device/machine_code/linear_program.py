@@ -1,0 +1,73 @@
+"""A linear program in non-negative variables, built row by row and solved by HiGHS.
+
+HiGHS: Huangfu and Hall, "Parallelizing the dual revised simplex method", Mathematical Programming
+Computation 10 (2018).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Row = Mapping[int, float]
+"""The coefficients of a row, by variable."""
+
+
+class LinearProgram:
+    """Minimizes the cost of non-negative variables under linear constraints."""
+
+    def __init__(self) -> None:
+        self._costs: list[float] = []
+        self._rows: list[tuple[Row, float, float]] = []
+
+    def add_variable(self, cost: float = 0.0) -> int:
+        """Add a variable, and return its number."""
+        self._costs.append(cost)
+        return len(self._costs) - 1
+
+    def add_cost(self, variable: int, cost: float) -> None:
+        """Add to the cost of a variable."""
+        self._costs[variable] += cost
+
+    def require_equal(self, row: Row, value: float) -> None:
+        """Require that a sum has a value."""
+        self._rows.append((row, value, value))
+
+    def require_at_most(self, row: Row, value: float) -> None:
+        """Require that a sum is at most a value."""
+        self._rows.append((row, -math.inf, value))
+
+    def prefer_equal(self, row: Row, value: float, short_cost: float, excess_cost: float) -> None:
+        """Let a deviation of a sum from a value cost, by its size: below and above the value."""
+        short, excess = self.add_variable(short_cost), self.add_variable(excess_cost)
+        self.require_equal({**row, short: 1.0, excess: -1.0}, value)
+
+    def solve(self) -> Floats | None:
+        """The values of the variables; None if no values meet the constraints."""
+        import highspy
+
+        model = highspy.HighsLp()
+        model.num_col_, model.num_row_ = len(self._costs), len(self._rows)
+        model.col_cost_ = np.array(self._costs)
+        model.col_lower_ = np.zeros(len(self._costs))
+        model.col_upper_ = np.full(len(self._costs), np.inf)
+        model.row_lower_ = np.array([low for _, low, _ in self._rows])
+        model.row_upper_ = np.array([high for _, _, high in self._rows])
+        matrix = model.a_matrix_
+        matrix.format_ = highspy.MatrixFormat.kRowwise
+        matrix.start_ = np.cumsum([0, *(len(row) for row, _, _ in self._rows)])
+        matrix.index_ = np.array([variable for row, _, _ in self._rows for variable in row])
+        matrix.value_ = np.array([value for row, _, _ in self._rows for value in row.values()])
+        solver = highspy.Highs()
+        solver.setOptionValue("output_flag", False)
+        solver.setOptionValue("threads", 1)
+        solver.passModel(model)
+        solver.run()
+        if solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+            return None
+        values: Floats = np.maximum(np.array(solver.getSolution().col_value), 0.0)
+        return values

@@ -1,0 +1,182 @@
+"""How often the instructions and loops of the PTX were executed, as the projection needs it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from memlab.device.emulator.program.code_layout import loop_branches, successors
+from memlab.device.emulator.program.program import Program
+
+_Edge: TypeAlias = tuple[int, int]  # the last instruction of a block, and the first of another
+_End: TypeAlias = tuple[Literal["in", "out"], int]  # a block's first or last instruction
+
+_MOST_OPEN_FLOWS = 1000
+
+
+@dataclass(frozen=True)
+class PtxCount:
+    """How often a PTX instruction was executed.
+
+    Attributes:
+        line: Its line in the PTX.
+        opcode: Its opcode.
+        lanes: Executions by threads, without those whose predicate was off.
+        warps: Executions by warps.
+        guarded: Whether it has a predicate.
+        loop: The innermost loop that holds it; -1 for none.
+    """
+
+    line: int
+    opcode: str
+    lanes: float
+    warps: float
+    guarded: bool
+    loop: int
+
+
+@dataclass(frozen=True)
+class PtxLoop:
+    """A loop of the PTX.
+
+    Attributes:
+        iterations: How often threads executed it.
+        entries: How often threads entered it.
+    """
+
+    iterations: float
+    entries: float
+
+    @property
+    def trips(self) -> float:
+        """Its iterations each time that a thread enters it; 0 if none does."""
+        return self.iterations / self.entries if self.entries else 0.0
+
+
+@dataclass(frozen=True)
+class PtxProfile:
+    """The executions of a program.
+
+    Attributes:
+        threads: How many threads began it.
+        counts: The counts of its instructions.
+        loops: Its loops.
+    """
+
+    threads: float
+    counts: tuple[PtxCount, ...]
+    loops: tuple[PtxLoop, ...]
+
+
+def ptx_profile(program: Program, lanes: Sequence[float], warps: Sequence[float]) -> PtxProfile:
+    """Describe the executions of a program, of the whole grid or of any part of it.
+
+    Args:
+        program: The program.
+        lanes: Executions of each instruction by threads.
+        warps: Executions of each instruction by warps.
+    """
+    steps = program.steps
+    spans = sorted(
+        ((head, ends[-1]) for head, ends in loop_branches(steps).items()),
+        key=lambda span: span[1] - span[0],
+    )
+    innermost = [-1] * len(steps)
+    for number, (head, end) in enumerate(spans):
+        for index in range(head, end + 1):
+            if innermost[index] < 0:
+                innermost[index] = number
+    flows = _branch_flows(program, lanes)
+    loops = []
+    for head, end in spans:
+        entries = sum(
+            flow
+            for (source, place), flow in flows.items()
+            if place == head and not head <= source <= end
+        )
+        if head == 0:
+            entries += lanes[0]
+        loops.append(PtxLoop(lanes[head], entries))
+    return PtxProfile(
+        threads=lanes[0] if lanes else 0.0,
+        counts=tuple(
+            PtxCount(
+                line=step.instruction.ptx_line,
+                opcode=step.instruction.opcode,
+                lanes=lanes[index],
+                warps=warps[index],
+                guarded=step.instruction.guard is not None,
+                loop=innermost[index],
+            )
+            for index, step in enumerate(steps)
+        ),
+        loops=tuple(loops),
+    )
+
+
+def _branch_flows(program: Program, lanes: Sequence[float]) -> dict[_Edge, float]:
+    """The threads that go from the end of one basic block to the start of another.
+
+    As many threads leave a block as end it, and as many enter one as begin it: an unknown flow
+    follows wherever it is the only one.
+    """
+    steps = program.steps
+    starts = {0}
+    for index in range(len(steps)):
+        following = successors(steps, index)
+        if following != [index + 1]:
+            starts.update(following, (index + 1,))
+    blocks = list(pairwise(sorted({*starts, len(steps)})))
+    totals: dict[_End, float] = {}
+    members: dict[_End, list[_Edge]] = defaultdict(list)
+    for start, stop in blocks:
+        end = stop - 1
+        totals["in", start] = _threads(program, lanes, range(start, stop))
+        totals["out", end] = _threads(program, lanes, range(end, start - 1, -1))
+        for place in dict.fromkeys(successors(steps, end)):
+            members["out", end].append((end, place))
+            members["in", place].append((end, place))
+    totals["in", 0] -= lanes[0]
+    known: dict[_Edge, float] = {}
+    waiting = list(members)
+    while waiting:
+        key = waiting.pop()
+        unknown = [edge for edge in members[key] if edge not in known]
+        if len(unknown) == 1 and key in totals:
+            (edge,) = unknown
+            known[edge] = max(totals[key] - sum(known.get(other, 0.0) for other in members[key]), 0)
+            waiting += [("out", edge[0]), ("in", edge[1])]
+    _add_least_flows(known, totals, members)
+    return known
+
+
+def _add_least_flows(
+    known: dict[_Edge, float], totals: Mapping[_End, float], members: Mapping[_End, list[_Edge]]
+) -> None:
+    """Add the flows that the totals leave open: those of least squares."""
+    open_edges = {edge: 0 for edges in members.values() for edge in edges if edge not in known}
+    numbers = {edge: number for number, edge in enumerate(open_edges)}
+    ends = [end for end in totals if any(edge in numbers for edge in members[end])]
+    if not 0 < len(numbers) <= _MOST_OPEN_FLOWS:
+        return
+    incidence, rest = np.zeros((len(ends), len(numbers))), np.zeros(len(ends))
+    for row, end in enumerate(ends):
+        rest[row] = totals[end] - sum(known.get(edge, 0.0) for edge in members[end])
+        incidence[row, [numbers[edge] for edge in members[end] if edge in numbers]] = 1.0
+    scale = max(float(rest.max()), 1.0)
+    flows = np.linalg.lstsq(incidence, rest / scale, rcond=None)[0] * scale
+    known.update(zip(numbers, np.maximum(np.round(flows, 3), 0.0).tolist(), strict=True))
+
+
+def _threads(program: Program, lanes: Sequence[float], indices: Iterable[int]) -> float:
+    """The threads at the first of some instructions; a guard hides those that it keeps off."""
+    for index in indices:
+        step = program.steps[index]
+        if step.instruction.guard is None or step.row.kind == "branch":
+            return lanes[index]
+    return 0.0

@@ -1,0 +1,76 @@
+"""The launches that times and counters are compared by with a GPU's: what they are, and compute."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from benchmarks.truth import cases, data, measure
+from benchmarks.truth.compare import rank_correlation
+from memlab.device.datasheets import loader
+from memlab.device.emulation.device import EmulatedDevice
+
+WRITTEN = list(cases.written_cases())
+PROFILED = """\
+launched: first
+launched: lost
+==PROF== Connected to process 1
+launched: second
+"ID","Kernel Name","gpu__time_duration.sum","dram__bytes_read.sum"
+"","","ns","byte"
+"0","memset","9","9"
+"1","same","1,200","64"
+"2","other","5","n/a"
+"""
+
+
+def test_the_launches_are_many_and_a_third_of_each_kind_is_put_aside() -> None:
+    kernels = {case.words.split()[0] for case in WRITTEN}
+    assert len(WRITTEN) >= 60
+    assert len(kernels) >= 40
+    assert len({case.name for case in cases.all_cases()}) == len(cases.all_cases())
+    for kind in {case.kind for case in WRITTEN}:
+        aside = [case.held_out for case in WRITTEN if case.kind == kind]
+        assert sum(aside) == round(len(aside) / 3)
+
+
+def test_every_array_of_a_file_is_drawn_alike_again(tmp_path) -> None:
+    for name in ("skewed-column", "hot-index", "cycle-1m"):
+        files = [tmp_path / run / f"{name}.npy" for run in "ab"]
+        for file in files:
+            data.write_array(file)
+        assert files[0].read_bytes() == files[1].read_bytes()
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, id=case.name, marks=() if number % 12 == 0 else pytest.mark.slow)
+        for number, case in enumerate(case for case in WRITTEN if "--reference" in case.words)
+    ],
+)
+def test_the_result_is_what_numpy_computes(case: cases.Case) -> None:
+    device = EmulatedDevice("h200", loader.load_datasheet("h200"))
+    verification = device.run(case.launch(), seed=0).verification
+    assert verification.status != "failed", verification.worst
+
+
+def test_profiled_kernels_are_told_apart_by_their_order() -> None:
+    prepared = {case.name: case.launch() for case in WRITTEN[:3]}
+    group = []
+    for name, entry, launch in zip(
+        ("first", "lost", "second"), ("same", "gone", "other"), prepared.values(), strict=True
+    ):
+        renamed = replace(launch, entry=entry, references={})
+        group.append(measure.Prepared(name, "", False, renamed, b""))
+    rows = dict(measure.rows_by_launch(PROFILED, group))
+    assert rows == {
+        "first": {"gpu__time_duration.sum": "1200", "dram__bytes_read.sum": "64"},
+        "second": {"gpu__time_duration.sum": "5", "dram__bytes_read.sum": "n/a"},
+    }
+
+
+def test_ranks_alone_decide_the_correlation() -> None:
+    assert rank_correlation([1, 2, 30], [5, 6, 7]) == pytest.approx(1)
+    assert rank_correlation([1, 2, 30], [7, 6, 5]) == pytest.approx(-1)
