@@ -150,16 +150,18 @@ def measure(folder: Path, table: Path, limit_s: float) -> None:
         one.name: {"launch": one.name, "kind": one.kind, "held_out": str(int(one.held_out))}
         for one in prepared
     }
+    messages = table.with_name("messages.txt")
+    messages.write_text("")
     groups = [prepared[first : first + GROUP] for first in range(0, len(prepared), GROUP)]
     for group in groups:
-        for name, figures in _timed(folder, [one.name for one in group]):
+        output = _output(_command(folder, "time", [one.name for one in group]))
+        for name, figures in _event_times(output):
             rows[name] |= figures
+        _append(messages, output)
     _write(table, rows)
     print(f"{sum('cold_median_ns' in row for row in rows.values())} launches timed", flush=True)
     wanted = metrics.traffic_metrics(known)
     print("unknown here, left out:", *sorted(set(metrics.TRAFFIC) - set(wanted)), flush=True)
-    messages = table.with_name("ncu-messages.txt")
-    messages.write_text("")
     for chosen in (wanted, metrics.detail_metrics(known)):
         print(f"{len(chosen)} metrics", flush=True)
         for group in groups:
@@ -172,8 +174,7 @@ def measure(folder: Path, table: Path, limit_s: float) -> None:
             for name, row in measured.items():
                 rows[name] |= row
             _write(table, rows)
-            with messages.open("a") as file:
-                file.write(_messages(output))
+            _append(messages, output)
             taken_s = time.monotonic() - began_s
             print(f"{len(measured)} of {len(group)} launches, {taken_s:.0f} s", flush=True)
 
@@ -182,9 +183,8 @@ def _command(folder: Path, verb: str, names: Sequence[str]) -> list[str]:
     return [sys.executable, "-m", "benchmarks.truth", verb, str(folder), *names]
 
 
-def _timed(folder: Path, names: Sequence[str]) -> Iterator[tuple[str, dict[str, str]]]:
-    """The events' times of launches, in a process of their own, which a fault may end."""
-    for line in _output(_command(folder, "time", names)).splitlines():
+def _event_times(output: str) -> Iterator[tuple[str, dict[str, str]]]:
+    for line in output.splitlines():
         if line.startswith(DONE):
             name, time_ns, clock_hz = line.removeprefix(DONE).split("\t")
             yield name, {"cold_median_ns": time_ns, "event_clock_hz": clock_hz}
@@ -240,9 +240,13 @@ def rows_by_launch(
         )
 
 
-def _messages(output: str) -> str:
-    kept = [line for line in output.splitlines() if not line.startswith('"')]
-    return "\n".join([*kept[-200:], ""])
+def _append(messages: Path, output: str) -> None:
+    """Keep what a process printed besides its tables; print the last line if it failed."""
+    kept = [line for line in output.splitlines() if line and not line.startswith('"')]
+    with messages.open("a") as file:
+        file.write("\n".join([*kept[-200:], ""]))
+    if kept and not kept[-1].startswith((DONE, "==PROF==")):
+        print(kept[-1], flush=True)
 
 
 def _write(table: Path, rows: Mapping[str, Mapping[str, str]]) -> None:
