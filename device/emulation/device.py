@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from memlab.device import time_model
 from memlab.device.budget import Budget, EmulationMemoryError, EmulationTimeoutError
 from memlab.device.compiler.compile import CompiledKernel, compile_launch
-from memlab.device.emulation import counting, representative_block, totals
+from memlab.device.emulation import cache_counters, counting, representative_block, totals
 from memlab.device.emulation.address_names import accessed_arrays
 from memlab.device.emulation.execution import Execution
-from memlab.device.emulator.models import address_streams, caches
-from memlab.device.emulator.models.access_levels import AccessLevels, uniform_levels
+from memlab.device.emulator.models import address_streams
+from memlab.device.emulator.models.access_levels import AccessLevels
 from memlab.device.emulator.models.critical_path import Latencies, warp_clocks
-from memlab.device.emulator.program.program import Program
 from memlab.device.emulator.ptx.parser import PtxError
 from memlab.device.measurement import (
     AccessCounters,
@@ -31,11 +30,10 @@ from memlab.device.measurement import (
     Verification,
     flop_by_pipe,
     ignore_progress,
-    total_global_atomic_sectors,
 )
 from memlab.device.model_errors import with_error_interval
 from memlab.device.occupancy import block_allocation, block_requirements, compute_occupancy
-from memlab.device.properties import SECTOR_BYTES, DeviceProperties, device_summary
+from memlab.device.properties import DeviceProperties, device_summary
 from memlab.device.verification import UNVERIFIED
 from memlab.kernels.launch import Launch
 
@@ -188,10 +186,17 @@ def emulate(
     active = address_streams.ActiveRegion(block.region, block.stream.equivalent_blocks(sectors))
     required = block_requirements(launch, compiled.resources)
     carveout = block_allocation(properties, required).carveout_bytes
-    geometry = _cache_geometry(properties, resident.blocks_per_sm, carveout)
-    counters = _with_cache_counters(counters, block.stream, active, geometry)
+    cached = cache_counters.model_caches(
+        execution,
+        tally,
+        counters,
+        block.stream,
+        active,
+        block.lane_instructions_per_block,
+        cache_counters.cache_geometry(properties, resident.blocks_per_sm, carveout),
+    )
+    counters = cached.counters
     latencies = _mean_latencies(counters, properties)
-    levels = _levels(program, counters, block.stream)
     active_clocks = idle_clocks = warp_clocks(program, block.path, latencies)
     if block.idle_path is not block.path:
         idle_clocks = warp_clocks(program, block.idle_path, latencies)
@@ -211,7 +216,7 @@ def emulate(
         region=totals.main_region(program, tally),
         work=work,
         verification=verification,
-        levels=levels,
+        levels=cached.levels,
     )
 
 
@@ -283,78 +288,14 @@ def resident_blocks(
     return compute_occupancy(properties, block_requirements(launch, compiled.resources))
 
 
-def _cache_geometry(
-    properties: DeviceProperties, resident_blocks: int, carveout_bytes: int
-) -> caches.CacheGeometry:
-    """The caches of a device; a cache of unknown size holds nothing."""
-    return caches.CacheGeometry(
-        multiprocessors=properties.multiprocessor_count or 1,
-        resident_blocks=resident_blocks,
-        l1_bytes=max((properties.l1_cache_bytes_per_sm or 0) - carveout_bytes, 0),
-        l2_bytes=properties.l2_cache_bytes or 0,
-        dram_access_bytes=properties.dram_access_bytes or SECTOR_BYTES,
-    )
-
-
-def _with_cache_counters(
-    counters: Counters,
-    stream: address_streams.AccessStream,
-    active: address_streams.ActiveRegion,
-    geometry: caches.CacheGeometry,
-) -> Counters:
-    """Add the cache models' counters to the counted requests and sectors."""
-    rate = caches.l1_miss_rate(stream, active, geometry)
-    dram = caches.dram_bytes(stream, active, geometry)
-    hits = round(counters.global_load_sectors * stream.cacheable_share * (1 - rate))
-    l2_reads = counters.global_load_sectors - hits
-    l2_misses = min(dram.loaded // SECTOR_BYTES, l2_reads)
-    # A read miss loads at most one DRAM access.
-    loaded = min(dram.loaded, l2_reads * geometry.dram_access_bytes)
-    return replace(
-        counters,
-        l1_read_sector_hits=hits,
-        l2_read_sectors=l2_reads,
-        l2_read_sector_hits=l2_reads - l2_misses,
-        # The L1 writes local stores through too: on an H200 the L2 counts both of filter-local's.
-        l2_write_sectors=counters.global_store_sectors + counters.local_store_sectors,
-        dram_read_bytes=loaded + dram.for_atomics,
-        dram_write_bytes=dram.written,
-    )
-
-
-def _levels(
-    program: Program, counters: Counters, stream: address_streams.AccessStream
-) -> Mapping[int, AccessLevels]:
-    """Where each instruction's sectors are served, by the hit rates of the cache models."""
-    cacheable = counters.global_load_sectors * stream.cacheable_share
-    return uniform_levels(
-        program,
-        l1_hits=min(counters.l1_read_sector_hits / cacheable, 1.0) if cacheable else 0.0,
-        l2_hits=_l2_hit_rate(counters),
-        atomic_hits=_atomic_hit_rate(counters),
-    )
-
-
-def _l2_hit_rate(counters: Counters) -> float:
-    """The share of the sectors that loads read from the L2 that hit it."""
-    reads = counters.l2_read_sectors
-    return counters.l2_read_sector_hits / reads if reads else 1.0
-
-
-def _atomic_hit_rate(counters: Counters) -> float:
-    """The share of the sectors of atomics that hit the L2."""
-    atomics = total_global_atomic_sectors(counters)
-    read_by_atomics = counters.dram_read_bytes // SECTOR_BYTES - (
-        counters.l2_read_sectors - counters.l2_read_sector_hits
-    )
-    return max(0.0, 1 - read_by_atomics / atomics) if atomics else 1.0
-
-
 def _mean_latencies(counters: Counters, properties: DeviceProperties) -> Latencies:
     """The latencies, weighted by the hit rates of the cache models."""
     loads = counters.global_load_sectors
     l1_hits = counters.l1_read_sector_hits / loads if loads else 1.0
-    l2_hits, atomic_hits = _l2_hit_rate(counters), _atomic_hit_rate(counters)
+    l2_hits, atomic_hits = (
+        cache_counters.l2_hit_rate(counters),
+        cache_counters.atomic_hit_rate(counters),
+    )
     return Latencies(
         arithmetic=properties.register_latency_clocks or 0.0,
         shared=properties.shared_latency_clocks or 0.0,

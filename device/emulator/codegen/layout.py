@@ -201,6 +201,23 @@ class LastAccess(Record):
     moved: int  # bytes from the line of the first lane's address to where it accesses
 
 
+class LineAccess(Record):
+    """The access of a warp to a 128-byte line of global or local memory."""
+
+    place: int  # 16 times the number of the line, with a bit per sector; for local memory, see
+    #             LOCAL_LINES
+    run: Int32
+    index: Int32
+    warp: Int32
+
+
+LOCAL_LINES = 1 << 56
+"""The least number of a line of local memory in `LineAccess`.
+
+The word that all lanes of a warp access is added: it lies in a line by itself, since local memory
+is interleaved by word. Lines of global memory have lower numbers."""
+
+
 class Range(Record):
     """Instructions that warps executed one behind the other; a bit per warp of the first block."""
 
@@ -259,6 +276,13 @@ class Context(Record):
     sector_count: int
     sector_limit: int
     last_accesses: Pointer[LastAccess]  # one per instruction
+    # --- The trace of lines: see `trace_code`
+    lines: Pointer[LineAccess]  # null where none are recorded; else `events` is not null
+    line_count: int
+    line_limit: int  # how many fit
+    line_share: int  # a line is recorded if its hash is less: of 2^31
+    lines_lost: int  # how many did not fit
+    last_runs: Pointer[Int32]  # per warp: the run of its last access
     # --- Scheduling: see `schedule_code`
     slot: int  # where the running group is
     limit: int  # the slot where it must stop, since another group has to run; -1 for none
@@ -291,7 +315,7 @@ class Context(Record):
 
 
 ARRAY, PATTERN, SITE, ADDRESSES, STRETCH = map(dtype_of, (Array, Pattern, Site, Addresses, Slot))
-EVENT, ACCESS, LAST_ACCESS, RANGE, CONTEXT, FAULT = map(
-    dtype_of, (Event, Access, LastAccess, Range, Context, Fault)
+EVENT, ACCESS, LAST_ACCESS, LINE_ACCESS, RANGE, CONTEXT, FAULT = map(
+    dtype_of, (Event, Access, LastAccess, LineAccess, Range, Context, Fault)
 )
 """The records as NumPy's structured types."""

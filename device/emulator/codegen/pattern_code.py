@@ -68,7 +68,7 @@ def count_by_pattern(context: Context, site: Site, record: Addresses, pattern: P
         if unlikely(pattern.known[number] == 0):
             find_cost(pattern, number, space, alignment, width)
         add_cost(context, site, pattern.costs[number])
-        if unlikely(context.events and space == _GLOBAL):
+        if unlikely(context.events):
             trace_pattern(context, site, record, pattern)
 
 
@@ -94,8 +94,8 @@ def count_directly(
             add_cost(context, site, cost(narrow, space, alignment, site.counted_bytes))
         else:
             add_cost(context, site, far_cost(relative, alignment))
-        if unlikely(context.events and space == _GLOBAL):
-            trace(context, site, warp, first, relative)
+        if unlikely(context.events):
+            trace(context, site, space, warp, first, relative)
 
 
 @compiled

@@ -1,9 +1,13 @@
-"""The runtime's trace: which sectors of global memory each warp accesses, in the order of events.
+"""The runtime's traces: which sectors, or which lines, each warp accesses, in order.
 
-An *event* is one execution of an instruction by a group of lanes. Events are numbered as they
-begin: by ascending run, and within a run (of a stretch, warp after warp) by the first warp that
-takes part. Each access of a warp is recorded with its event. The sectors that it accesses are
-recorded once for all accesses in succession that lie alike.
+**Sectors of global memory.** An *event* is one execution of an instruction by a group of lanes.
+Events are numbered as they begin: by ascending run, and within a run (of a stretch, warp after
+warp) by the first warp that takes part. Each access of a warp is recorded with its event. The
+sectors that it accesses are recorded once for all accesses in succession that lie alike.
+
+**Lines of global and local memory.** Each access of a warp to a line whose hash is in the sample is
+recorded by itself, with its sectors and its run. Sampling by lines keeps all reuse of those that
+are in the sample (SHARDS: Waldspurger et al., "Efficient MRC Construction with SHARDS", FAST 2015).
 """
 
 from __future__ import annotations
@@ -11,21 +15,46 @@ from __future__ import annotations
 from memlab.device.emulator.codegen.compiled import compiled, set_bits
 from memlab.device.emulator.codegen.cost_code import last_of_equals, sorted_runs
 from memlab.device.emulator.codegen.lanes import count_bits, splat
-from memlab.device.emulator.codegen.layout import Addresses, Context, LastAccess, Pattern, Site
+from memlab.device.emulator.codegen.layout import (
+    LOCAL_LINES,
+    SPACES,
+    Addresses,
+    Context,
+    LastAccess,
+    Pattern,
+    Site,
+)
 from memlab.device.emulator.codegen.records import Int32, Lanes, NarrowLanes, room
 from memlab.device.emulator.isa.values import S32, S64
 from memlab.device.properties import LINE_BYTES, SECTOR_BYTES, WARP_SIZE
 
 _NO_VERSION = 0  # of addresses without a pattern
+_GLOBAL, _LOCAL = map(SPACES.index, ("global", "local"))
+_LINE_SECTORS = LINE_BYTES // SECTOR_BYTES
+_SECTOR_SHIFT, _WORD_SHIFT = SECTOR_BYTES.bit_length() - 1, 2
+_WHOLE_LINE = (1 << _LINE_SECTORS) - 1
+_HASH_FACTORS = 0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53  # of MurmurHash3's finalizer (A. Appleby)
+_HASH_BITS = 31
+_ALL_BITS = (1 << 64) - 1
+
+
+# --- Sectors of global memory ---------------------------------------------------------------------
 
 
 @compiled
-def trace(context: Context, site: Site, warp: int, address: int, relative: Lanes) -> None:
-    """Record an access of a warp to global memory.
+def trace(
+    context: Context, site: Site, space: int, warp: int, address: int, relative: Lanes
+) -> None:
+    """Record an access of a warp.
 
     `address` is the first active lane's without the site's offset; `relative` are addresses as
     `cost` takes them.
     """
+    if context.lines:
+        trace_lines(context, site, space, warp, address, relative)
+        return
+    if space != _GLOBAL:
+        return
     last = context.last_accesses[site.index]
     last.version, last.moved = _NO_VERSION, moved_from_line(site, address)
     record_sectors(context, last, relative)
@@ -35,6 +64,12 @@ def trace(context: Context, site: Site, warp: int, address: int, relative: Lanes
 @compiled(seldom=True)
 def trace_pattern(context: Context, site: Site, record: Addresses, pattern: Pattern) -> None:
     """The same of resolved addresses."""
+    if context.lines:
+        relative = pattern.relative.to(S64)
+        trace_lines(context, site, record.space, record.warp, record.first, relative)
+        return
+    if record.space != _GLOBAL:
+        return
     last, moved = context.last_accesses[site.index], moved_from_line(site, record.first)
     if last.version != pattern.version or last.moved != moved:
         last.version, last.moved = pattern.version, moved
@@ -109,3 +144,62 @@ def begin_event(context: Context, last: LastAccess, index: int) -> None:
 def stop(context: Context) -> None:
     """Record no access any more: what is recorded has no gap."""
     context.access_limit = 0
+
+
+# --- Lines of global and local memory -------------------------------------------------------------
+
+
+@compiled(inline=False)
+def trace_lines(
+    context: Context, site: Site, space: int, warp: int, address: int, relative: Lanes
+) -> None:
+    """Record the lines of an access that are in the sample."""
+    is_traced = space in (_GLOBAL, _LOCAL)
+    if not is_traced:
+        return
+    context.last_runs[warp] = context.run
+    shift = _SECTOR_SHIFT if space == _GLOBAL else _WORD_SHIFT
+    units = sorted_runs(relative + splat(address + site.offset), WARP_SIZE) >> splat(shift)
+    held = room(Lanes)
+    held[0] = units
+    unit = held.to(int)
+    if space == _LOCAL:
+        of_block = warp % context.warps_per_block << _HASH_BITS  # the same in every block
+        for lane in set_bits(last_of_equals(units)):
+            for word in range(unit[lane], unit[lane] + (site.size + 3 >> _WORD_SHIFT)):
+                line = LOCAL_LINES + word
+                keep_line(context, site, warp, line, _WHOLE_LINE, hash_of_line(line + of_block))
+        return
+    line, sectors = unit[0] // _LINE_SECTORS, 0
+    for lane in set_bits(last_of_equals(units)):
+        if unit[lane] // _LINE_SECTORS != line:
+            keep_line(context, site, warp, line, sectors, hash_of_line(line))
+            line, sectors = unit[lane] // _LINE_SECTORS, 0
+        sectors |= 1 << (unit[lane] & _LINE_SECTORS - 1)
+    keep_line(context, site, warp, line, sectors, hash_of_line(line))
+
+
+@compiled(inline=True)
+def keep_line(
+    context: Context, site: Site, warp: int, line: int, sectors: int, hashed: int
+) -> None:
+    """Record an access to a line if it is in the sample."""
+    if hashed >= context.line_share:
+        return
+    number = context.line_count
+    if number >= context.line_limit:
+        context.lines_lost += 1
+        return
+    context.line_count = number + 1
+    access = context.lines[number]
+    access.place = line << _LINE_SECTORS | sectors
+    access.run, access.index, access.warp = context.run, site.index, warp
+
+
+@compiled(inline=True)
+def hash_of_line(line: int) -> int:
+    """A number of 31 bits that any stride of lines scatters evenly."""
+    mixed = line
+    for factor in _HASH_FACTORS:
+        mixed = (mixed ^ mixed >> 33 & _ALL_BITS >> 33) * factor
+    return mixed >> 33 & (1 << _HASH_BITS) - 1

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from memlab.device.compiler.compile import compile_launch
 from memlab.device.datasheets import loader
-from memlab.device.emulation import counting, representative_block
+from memlab.device.emulation import counting, executed_addresses, representative_block
 from memlab.device.emulation.device import EmulatedDevice
 from memlab.device.emulation.execution import Execution
 from memlab.device.measurement import Measurement
@@ -259,9 +259,13 @@ def missed(read: NDArray[np.int64], lines: int) -> int:
     return count
 
 
+@pytest.mark.parametrize("most", [executed_addresses.MOST_ACCESSES, 10_000], ids=["all", "sample"])
 @pytest.mark.parametrize("l2_bytes", [2**18, 2**19, 2**20, 2**22])
-def test_an_array_larger_than_the_l2_is_read_again(l2_bytes: int) -> None:
+def test_an_array_larger_than_the_l2_is_read_again(
+    l2_bytes: int, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """256 blocks gather 1 MiB at random without an L1, while as much is streamed."""
+    monkeypatch.setattr(executed_addresses, "MOST_ACCESSES", most)
     launch, index = gather(elements=2**18, blocks=256)
     small = replace(EXACT, l2_cache_bytes=l2_bytes, l1_cache_bytes_per_sm=0, multiprocessor_count=8)
     streamed = np.arange(index.size).reshape(index.shape)

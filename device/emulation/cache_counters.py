@@ -1,0 +1,225 @@
+"""The counters of the caches: hits and traffic, by the cache model that suits the launch.
+
+Where blocks can be executed again in reasonable time, the caches see their addresses
+(`executed_addresses`, `models/cache_replay`): of the whole grid, or of its first waves where
+addresses depend on data. Otherwise they see those of a recorded block, moved to all others
+(`models/address_streams`, `models/caches`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from memlab.device.emulation import executed_addresses
+from memlab.device.emulation.execution import Execution
+from memlab.device.emulator.machine.tally import Tally
+from memlab.device.emulator.models import caches
+from memlab.device.emulator.models.access_levels import AccessLevels, uniform_levels
+from memlab.device.emulator.models.address_streams import AccessStream, ActiveRegion
+from memlab.device.emulator.models.cache_replay import (
+    InstructionTraffic,
+    LineAccesses,
+    replay_accesses,
+    schedule_blocks,
+)
+from memlab.device.emulator.program.program import DecodedInstruction
+from memlab.device.measurement import Counters, total_global_atomic_sectors
+from memlab.device.properties import SECTOR_BYTES, DeviceProperties
+
+
+@dataclass(frozen=True)
+class CacheCounters:
+    """What the caches of a device do in a launch.
+
+    Attributes:
+        counters: The counters of the launch, with those of the caches.
+        levels: Where the sectors of each memory instruction are served, by its position in the
+            program.
+    """
+
+    counters: Counters
+    levels: Mapping[int, AccessLevels]
+
+
+def cache_geometry(
+    properties: DeviceProperties, resident_blocks: int, carveout_bytes: int
+) -> caches.CacheGeometry:
+    """The caches of a device; a cache of unknown size holds nothing."""
+    return caches.CacheGeometry(
+        multiprocessors=properties.multiprocessor_count or 1,
+        resident_blocks=resident_blocks,
+        l1_bytes=max((properties.l1_cache_bytes_per_sm or 0) - carveout_bytes, 0),
+        l2_bytes=properties.l2_cache_bytes or 0,
+        dram_access_bytes=properties.dram_access_bytes or SECTOR_BYTES,
+    )
+
+
+def model_caches(
+    execution: Execution,
+    tally: Tally,
+    counters: Counters,
+    stream: AccessStream,
+    active: ActiveRegion,
+    lane_instructions_per_block: float,
+    geometry: caches.CacheGeometry,
+) -> CacheCounters:
+    """Model the caches of a launch. The outputs of the launch are lost.
+
+    Args:
+        execution: The launch, which has been counted.
+        tally: The counts of the whole grid.
+        counters: Their totals.
+        stream: The accesses of a representative block.
+        active: The blocks that access memory.
+        lane_instructions_per_block: The cost of emulating a block.
+        geometry: The caches.
+    """
+    lines = executed_addresses.record_lines(
+        execution, tally, lane_instructions_per_block, bool(stream.affine.all()), geometry
+    )
+    if lines is not None and len(lines.place):
+        return _by_replay(execution, tally, counters, lines, geometry)
+    counters = _by_stream(counters, stream, active, geometry)
+    cacheable = counters.global_load_sectors * stream.cacheable_share
+    levels = uniform_levels(
+        execution.program,
+        l1_hits=min(counters.l1_read_sector_hits / cacheable, 1.0) if cacheable else 0.0,
+        l2_hits=l2_hit_rate(counters),
+        atomic_hits=atomic_hit_rate(counters),
+    )
+    return CacheCounters(counters, levels)
+
+
+def l2_hit_rate(counters: Counters) -> float:
+    """The share of the sectors that loads read from the L2 that hit it."""
+    reads = counters.l2_read_sectors
+    return counters.l2_read_sector_hits / reads if reads else 1.0
+
+
+def atomic_hit_rate(counters: Counters) -> float:
+    """The share of the sectors of atomics that hit the L2."""
+    atomics = total_global_atomic_sectors(counters)
+    read_by_atomics = counters.dram_read_bytes // SECTOR_BYTES - (
+        counters.l2_read_sectors - counters.l2_read_sector_hits
+    )
+    return max(0.0, 1 - read_by_atomics / atomics) if atomics else 1.0
+
+
+def _by_stream(
+    counters: Counters, stream: AccessStream, active: ActiveRegion, geometry: caches.CacheGeometry
+) -> Counters:
+    """Add the counters of the caches, by the accesses of a recorded block."""
+    rate = caches.l1_miss_rate(stream, active, geometry)
+    dram = caches.dram_bytes(stream, active, geometry)
+    hits = round(counters.global_load_sectors * stream.cacheable_share * (1 - rate))
+    l2_reads = counters.global_load_sectors - hits
+    l2_misses = min(dram.loaded // SECTOR_BYTES, l2_reads)
+    # A read miss loads at most one DRAM access.
+    loaded = min(dram.loaded, l2_reads * geometry.dram_access_bytes)
+    return replace(
+        counters,
+        l1_read_sector_hits=hits,
+        l2_read_sectors=l2_reads,
+        l2_read_sector_hits=l2_reads - l2_misses,
+        l2_write_sectors=_l2_write_sectors(counters),
+        dram_read_bytes=loaded + dram.for_atomics,
+        dram_write_bytes=dram.written,
+    )
+
+
+def _l2_write_sectors(counters: Counters) -> int:
+    """The L1 writes local stores through, too: on an H200 the L2 counts both of filter-local's."""
+    return counters.global_store_sectors + counters.local_store_sectors
+
+
+def _by_replay(
+    execution: Execution,
+    tally: Tally,
+    counters: Counters,
+    lines: LineAccesses,
+    geometry: caches.CacheGeometry,
+) -> CacheCounters:
+    """Add the counters of the caches, by executed accesses.
+
+    What was replayed gives the shares of each instruction's sectors; the tally has the sectors.
+    """
+    steps = execution.program.steps
+    replayed = replay_accesses(lines, schedule_blocks(lines.ends, geometry), steps, geometry)
+    wave = geometry.multiprocessors * geometry.resident_blocks
+    executed, blocks = len(lines.ends), execution.launch.blocks
+    # Further waves do as those behind the first one do.
+    repeats = 1 + (blocks - executed) / (executed - wave) if blocks > executed else 1.0
+    traffic = _Traffic.of(replayed.first_wave, replayed.later, repeats, tally)
+    fetched = _at_most_once(execution, traffic.fetches.sum() * geometry.dram_access_bytes, geometry)
+    is_load = np.array([step.row.kind == "load" for step in steps])
+    is_local = np.array([step.row.space == "local" for step in steps])
+    scale = blocks / executed * lines.factor
+    reads = round(float(traffic.l2_reads.sum()))
+    counters = replace(
+        counters,
+        l1_read_sector_hits=round(float(traffic.l1_hits[~is_local].sum())),
+        l2_read_sectors=reads,
+        l2_read_sector_hits=min(round(float(traffic.l2_hits.sum())), reads),
+        l2_write_sectors=_l2_write_sectors(counters),
+        dram_read_bytes=_whole(fetched, geometry.dram_access_bytes),
+        dram_write_bytes=_whole(replayed.written_back * SECTOR_BYTES * scale, SECTOR_BYTES),
+    )
+    return CacheCounters(counters, _levels(steps, traffic, is_load))
+
+
+@dataclass(frozen=True)
+class _Traffic:
+    """The traffic of the whole grid, by instruction: as `InstructionTraffic`, in sectors."""
+
+    accesses: np.typing.NDArray[np.float64]
+    l1_hits: np.typing.NDArray[np.float64]
+    l2_reads: np.typing.NDArray[np.float64]
+    l2_hits: np.typing.NDArray[np.float64]
+    atomic_hits: np.typing.NDArray[np.float64]
+    fetches: np.typing.NDArray[np.float64]
+
+    @classmethod
+    def of(
+        cls, first: InstructionTraffic, later: InstructionTraffic, repeats: float, tally: Tally
+    ) -> _Traffic:
+        """The traffic of the first wave and of others that repeat so often."""
+        columns = {name: getattr(first, name) + getattr(later, name) * repeats for name in _COLUMNS}
+        sectors, seen = np.array(tally.sectors, float), columns["accesses"]
+        scale = np.divide(sectors, seen, out=np.zeros_like(sectors), where=seen > 0)
+        return cls(**{name: column * scale for name, column in columns.items()})
+
+
+_COLUMNS = tuple(InstructionTraffic.__dataclass_fields__)
+
+
+def _levels(
+    steps: Sequence[DecodedInstruction], traffic: _Traffic, is_load: np.typing.NDArray[np.bool_]
+) -> Mapping[int, AccessLevels]:
+    """Where the sectors of each instruction are served; only those that were executed are named."""
+    levels: dict[int, AccessLevels] = {}
+    for index in np.flatnonzero(traffic.accesses).tolist():
+        accesses = traffic.accesses[index]
+        if is_load[index]:
+            l1, l2 = traffic.l1_hits[index] / accesses, traffic.l2_hits[index] / accesses
+            levels[index] = AccessLevels(float(l1), float(l2), float(max(1 - l1 - l2, 0.0)))
+        else:
+            is_store = steps[index].row.kind == "store"
+            held = 1.0 if is_store else float(traffic.atomic_hits[index] / accesses)
+            levels[index] = AccessLevels.of(0.0, held)
+    return levels
+
+
+def _at_most_once(
+    execution: Execution, fetched_bytes: float, geometry: caches.CacheGeometry
+) -> float:
+    """Bytes read from DRAM, where each byte is read once if all arrays fit the L2."""
+    arrays = sum(array.size for array in execution.memory.allocations)
+    return min(fetched_bytes, arrays) if arrays <= geometry.l2_bytes else fetched_bytes
+
+
+def _whole(size: float, unit: int) -> int:
+    """A number of bytes, rounded to whole units."""
+    return round(size / unit) * unit

@@ -1,0 +1,122 @@
+"""Executes blocks again, in launch order, and records the lines of memory that they access.
+
+The cache models then see the addresses that were executed: those that depend on data, too. Where
+the whole grid takes long, its first waves are executed.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from memlab.device.budget import EmulationTimeoutError
+from memlab.device.emulation.execution import Execution
+from memlab.device.emulator.codegen.layout import LOCAL_LINES
+from memlab.device.emulator.machine.line_trace import ChunkLines, LineTrace
+from memlab.device.emulator.machine.memory import KernelFault
+from memlab.device.emulator.machine.tally import Tally
+from memlab.device.emulator.machine.threads import block_coordinates
+from memlab.device.emulator.models.cache_replay import LineAccesses
+from memlab.device.emulator.models.caches import CacheGeometry
+from memlab.device.properties import WARP_SIZE
+
+REPLAYED_LANE_INSTRUCTIONS = 1_500_000_000
+"""The size of what is executed again, on one core: 0.8 s at most on a server of 2022."""
+_LANE_COST = 100  # instructions per lane that take as long as preparing it (50 ns)
+_LINE_COST = 40  # the same of an access to a line (20 ns), whether it is in the sample or not
+MOST_ACCESSES = 3_000_000
+"""Accesses to lines that are recorded and replayed: 72 MB, 0.6 s. Of more, a sample is taken."""
+_MOST_WAVES = 4  # of a grid that is not executed whole: the first one, and those that follow it
+_LOCAL_WORD_BYTES = 4
+_PLACES = 16  # by which a line's number is multiplied in a place
+
+
+def record_lines(
+    execution: Execution,
+    tally: Tally,
+    lane_instructions_per_block: float,
+    is_affine: bool,
+    geometry: CacheGeometry,
+) -> LineAccesses | None:
+    """Execute the first blocks of a launch again; its outputs are lost.
+
+    Args:
+        execution: The launch, which has been counted.
+        tally: The counts of the whole grid.
+        lane_instructions_per_block: The cost of emulating a block.
+        is_affine: Whether no address of the representative block depends on data. Then the grid is
+            executed whole or not at all.
+        geometry: The blocks that are resident at once.
+
+    Returns:
+        The accesses; None where too few blocks can be executed, or blocks wait for others that are
+        not.
+    """
+    lines_per_block = sum(_lines_accessed(execution, tally)) / execution.launch.blocks
+    cost = lane_instructions_per_block + _LANE_COST * execution.grid.padded_threads
+    cost += _LINE_COST * lines_per_block
+    blocks = _blocks(execution, cost, geometry)
+    if not blocks or (is_affine and blocks < execution.launch.blocks):
+        return None
+    factor = 1
+    while blocks * lines_per_block / factor > MOST_ACCESSES:
+        factor *= 2
+    trace, chunks = LineTrace(2 * MOST_ACCESSES, factor), []
+    execution.reset()
+    order = np.arange(blocks)
+    try:
+        for part in execution.chunks(order):
+            execution.run(block_coordinates(part, execution.launch.grid), observers=[trace])
+            chunks.append(trace.take())
+            if not chunks[-1].complete:
+                return None
+    except (EmulationTimeoutError, KernelFault):
+        return None
+    return _joined(execution, chunks, factor)
+
+
+def _blocks(execution: Execution, cost_per_block: float, geometry: CacheGeometry) -> int:
+    """How many blocks are executed: all, some waves, or none."""
+    blocks, wave = execution.launch.blocks, geometry.multiprocessors * geometry.resident_blocks
+    afford = int(REPLAYED_LANE_INSTRUCTIONS / cost_per_block)
+    if blocks <= afford:
+        return blocks
+    waves = min(afford // wave, _MOST_WAVES)
+    return waves * wave if waves > 1 else 0
+
+
+def _lines_accessed(execution: Execution, tally: Tally) -> list[int]:
+    """How many lines each instruction's warps accessed, of global and local memory."""
+    traced = ("global", "local", "generic")
+    return [
+        lines * (step.row.space in traced and bool(sectors))
+        for step, lines, sectors in zip(
+            execution.program.steps, tally.wavefronts, tally.sectors, strict=True
+        )
+    ]
+
+
+def _joined(execution: Execution, chunks: list[ChunkLines], factor: int) -> LineAccesses:
+    """The accesses of all chunks, by their blocks' positions in launch order."""
+    warps = execution.grid.padded_threads // WARP_SIZE
+    words = -(-execution.program.local_bytes // _LOCAL_WORD_BYTES)
+    block, time, index, place, ends = [], [], [], [], []
+    done = 0
+    for chunk in chunks:
+        accesses, last = chunk.accesses, chunk.last_runs.reshape(-1, warps).max(axis=1)
+        of_block, warp = np.divmod(accesses["warp"].astype(np.int64), warps)
+        is_local = accesses["place"] >= LOCAL_LINES * _PLACES
+        block.append(of_block + done)
+        time.append(accesses["run"].astype(np.int64))
+        index.append(accesses["index"])
+        place.append(accesses["place"] + np.where(is_local, warp * words * _PLACES, 0))
+        ends.append(last.astype(np.int64) + 1)
+        done += len(last)
+    return LineAccesses(
+        block=np.concatenate(block),
+        time=np.concatenate(time),
+        index=np.concatenate(index),
+        place=np.concatenate(place),
+        ends=np.concatenate(ends),
+        factor=factor,
+        local_lines=warps * words,
+    )

@@ -1,0 +1,200 @@
+"""The caches as machine code, which keep the lines that were used last.
+
+Every cache keeps whole lines and fills sectors. Its lines are a list from the one used last to the
+one used least recently, and are found through a table of hashes.
+"""
+
+from __future__ import annotations
+
+from memlab.device.emulator.codegen.compiled import compiled
+from memlab.device.emulator.codegen.lanes import count_bits
+from memlab.device.emulator.codegen.records import Int32, Pointer, Record
+
+LOAD, LOAD_BYPASSING_L1, STORE, LOCAL_STORE, ATOMIC = range(5)
+"""Kinds of instructions by their number in `Replay.kinds`. All stores reach the L2; those to local
+memory stay in the L1, too. The L2 executes atomics."""
+
+_NONE = -1
+_HASH = 0x9E3779B97F4A7C15 - (1 << 64)  # 2^64 over the golden ratio (Knuth, TAOCP 3, 6.4)
+_SECTORS = 4  # of a line
+_SECTOR_BITS = (1 << _SECTORS) - 1
+
+
+class Line(Record):
+    """A line of a cache."""
+
+    number: int
+    valid: Int32  # a bit per sector that it holds
+    dirty: Int32  # a bit per sector that memory must get
+    newer: Int32  # the line that was used after this one; -1 for none
+    older: Int32
+    chained: Int32  # the next one with the same hash
+
+
+class Cache(Record):
+    """A cache."""
+
+    lines: Pointer[Line]
+    heads: Pointer[Int32]  # by hash: the first line of the chain, or -1
+    hash_shift: int  # how far a hash of 64 bits is shifted
+    capacity: int  # how many lines it holds
+    count: int  # how many it has
+    newest: int
+    oldest: int
+    written_back: int  # sectors that memory got
+
+
+class Counts(Record):
+    """What was counted of an instruction, in sectors but for `fetches`."""
+
+    accesses: int
+    l1_hits: int
+    l2_reads: int  # sectors that loads read from the L2
+    l2_hits: int  # and those among them that it held
+    atomic_hits: int  # sectors of atomics that the L2 held
+    fetches: int  # accesses to memory
+
+
+class Replay(Record):
+    """Accesses and caches."""
+
+    places: Pointer[int]  # 16 times the line's number, with a bit per sector
+    indices: Pointer[Int32]  # the instruction
+    owners: Pointer[Int32]  # the multiprocessor
+    order: Pointer[int]  # the accesses in the order of time
+    kinds: Pointer[Int32]  # by instruction
+    counts: Pointer[Counts]  # by instruction
+    l1: Pointer[Cache]  # by multiprocessor
+    l2: Pointer[Cache]
+    fetched_sectors: int  # by one access to memory, aligned: 1, 2 or 4
+
+
+@compiled(exported=True)
+def replay(state: Replay, start: int, stop: int) -> int:
+    """Make the accesses from `start` up to, not including, `stop`."""
+    for number in range(start, stop):
+        access = state.order[number]
+        place, index = state.places[access], state.indices[access]
+        line, sectors = place >> _SECTORS, place & _SECTOR_BITS
+        counts, kind = state.counts[index], state.kinds[index]
+        counts.accesses += count_bits(sectors)
+        if kind == LOCAL_STORE:
+            read(state.l1[state.owners[access]], line, sectors)
+        if kind in (STORE, LOCAL_STORE):
+            write(state.l2[0], line, sectors)
+            continue
+        if kind == LOAD:
+            missing = read(state.l1[state.owners[access]], line, sectors)
+            counts.l1_hits += count_bits(sectors & ~missing)
+            sectors = missing
+            if sectors == 0:
+                continue
+        fetch(state, counts, kind, line, sectors)
+    return 0
+
+
+@compiled
+def fetch(state: Replay, counts: Counts, kind: int, line: int, sectors: int) -> None:
+    """Read sectors from the L2."""
+    l2 = state.l2[0]
+    missing = read(l2, line, sectors)
+    held = count_bits(sectors & ~missing)
+    if kind == ATOMIC:
+        counts.atomic_hits += held
+    else:
+        counts.l2_reads += count_bits(sectors)
+        counts.l2_hits += held
+    place = l2.lines[l2.newest]
+    unit, bits = 0, (1 << state.fetched_sectors) - 1
+    while unit < _SECTORS:
+        if missing & bits << unit:
+            counts.fetches += 1
+            place.valid |= bits << unit
+        unit += state.fetched_sectors
+    if kind == ATOMIC:
+        place.dirty |= sectors
+
+
+@compiled
+def read(cache: Cache, line: int, sectors: int) -> int:
+    """Read sectors of a line, which is then the newest: the sectors that the cache did not hold."""
+    place = use(cache, line)
+    missing = sectors & ~place.valid
+    place.valid |= sectors
+    return missing
+
+
+@compiled
+def write(cache: Cache, line: int, sectors: int) -> None:
+    """Write sectors of a line, which is then the newest."""
+    place = use(cache, line)
+    place.valid |= sectors
+    place.dirty |= sectors
+
+
+@compiled
+def use(cache: Cache, line: int) -> Line:
+    """Make a line the newest; it is without sectors if the cache did not have it."""
+    head = line * _HASH >> cache.hash_shift & (1 << 64 - cache.hash_shift) - 1
+    number = cache.heads[head]
+    while number != _NONE and cache.lines[number].number != line:
+        number = cache.lines[number].chained
+    if number != _NONE:
+        if number != cache.newest:
+            unlink(cache, number)
+            link(cache, number)
+        return cache.lines[number]
+    if cache.count < cache.capacity:
+        number = cache.count
+        cache.count += 1
+    else:
+        number = cache.oldest
+        unlink(cache, number)
+        drop(cache, number)
+    place = cache.lines[number]
+    place.number, place.valid, place.dirty = line, 0, 0
+    place.chained = cache.heads[head]
+    cache.heads[head] = number
+    link(cache, number)
+    return place
+
+
+@compiled
+def link(cache: Cache, number: int) -> None:
+    """Make a line that is in no list the newest."""
+    place = cache.lines[number]
+    place.older, place.newer = cache.newest, _NONE
+    if cache.newest != _NONE:
+        cache.lines[cache.newest].newer = number
+    else:
+        cache.oldest = number
+    cache.newest = number
+
+
+@compiled
+def unlink(cache: Cache, number: int) -> None:
+    """Take a line out of the list."""
+    place = cache.lines[number]
+    if place.newer != _NONE:
+        cache.lines[place.newer].older = place.older
+    else:
+        cache.newest = place.older
+    if place.older != _NONE:
+        cache.lines[place.older].newer = place.newer
+    else:
+        cache.oldest = place.newer
+
+
+@compiled
+def drop(cache: Cache, number: int) -> None:
+    """Remove a line from its chain, and write back what memory must get."""
+    place = cache.lines[number]
+    cache.written_back += count_bits(place.dirty)
+    head = place.number * _HASH >> cache.hash_shift & (1 << 64 - cache.hash_shift) - 1
+    if cache.heads[head] == number:
+        cache.heads[head] = place.chained
+        return
+    before = cache.heads[head]
+    while cache.lines[before].chained != number:
+        before = cache.lines[before].chained
+    cache.lines[before].chained = place.chained

@@ -1,0 +1,264 @@
+"""The caches fed with executed accesses: the blocks on their multiprocessors, in time order.
+
+Blocks start in launch order, each on the multiprocessor that has room first, and all that are
+resident run at the same pace. Each multiprocessor has an L1: loads fill it, stores go through it
+and do not. All share an L2, which keeps what is written until its line is replaced.
+
+Where the accesses are a sample, by lines, the caches are smaller in proportion (SHARDS:
+Waldspurger et al., "Efficient MRC Construction with SHARDS", FAST 2015).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import heapq
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numpy.typing import NDArray
+
+import memlab.device.emulator
+from memlab.device.compiler.cache import hash_groups, load_parts, store_parts
+from memlab.device.emulator.codegen.layout import LOCAL_LINES
+from memlab.device.emulator.codegen.llvm import Library, compile_module, describe_target
+from memlab.device.emulator.codegen.records import dtype_of
+from memlab.device.emulator.models import cache_code
+from memlab.device.emulator.models.address_streams import SECTORS_PER_LINE, IntArray
+from memlab.device.emulator.models.caches import CacheGeometry
+from memlab.device.emulator.program.program import DecodedInstruction
+from memlab.device.properties import LINE_BYTES, SECTOR_BYTES
+
+_CACHE, _LINE, _COUNTS, _REPLAY = map(
+    dtype_of, (cache_code.Cache, cache_code.Line, cache_code.Counts, cache_code.Replay)
+)
+_HASH_BITS = 64
+_PLACES = 1 << SECTORS_PER_LINE  # by which a line's number is multiplied in a place
+
+
+@dataclass(frozen=True)
+class LineAccesses:
+    """The accesses of some blocks to a sample of the lines.
+
+    Attributes:
+        block: The position of each access's block in launch order, ascending; shape (accesses,).
+        time: When it happens, in steps since its block began; ascending in each block.
+        index: The instruction.
+        place: 16 times the line's number, with a bit per sector.
+        ends: When each block ends, in steps since it began; shape (blocks,).
+        factor: One line in so many is in the sample.
+        local_lines: Lines of local memory that a block has; they are numbered from `LOCAL_LINES`.
+    """
+
+    block: IntArray
+    time: IntArray
+    index: NDArray[np.int32]
+    place: IntArray
+    ends: IntArray
+    factor: int
+    local_lines: int
+
+
+@dataclass(frozen=True)
+class InstructionTraffic:
+    """The traffic of instructions, by their positions in the program: sectors of the sample.
+
+    Attributes:
+        accesses: Sectors that they accessed.
+        l1_hits: Those of loads that the L1 held.
+        l2_reads: Those that loads read from the L2.
+        l2_hits: Those among them that the L2 held.
+        atomic_hits: Those of atomics that the L2 held.
+        fetches: Accesses to DRAM, each of `CacheGeometry.dram_access_bytes`.
+    """
+
+    accesses: IntArray
+    l1_hits: IntArray
+    l2_reads: IntArray
+    l2_hits: IntArray
+    atomic_hits: IntArray
+    fetches: IntArray
+
+
+@dataclass(frozen=True)
+class ReplayedTraffic:
+    """What a replay counted.
+
+    Attributes:
+        first_wave: The traffic of the blocks that start at once.
+        later: That of all others.
+        written_back: Sectors that the L2 wrote to DRAM.
+    """
+
+    first_wave: InstructionTraffic
+    later: InstructionTraffic
+    written_back: int
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Where and when blocks run.
+
+    Attributes:
+        multiprocessor: Of each block in launch order; shape (blocks,).
+        slot: Its place among the blocks that are resident on one multiprocessor.
+        start: When it starts, in steps.
+    """
+
+    multiprocessor: IntArray
+    slot: IntArray
+    start: IntArray
+
+
+def schedule_blocks(ends: IntArray, geometry: CacheGeometry) -> Schedule:
+    """Start blocks in launch order, each where a resident block has ended first.
+
+    The first blocks are distributed one to each multiprocessor in turn.
+
+    Args:
+        ends: When each block ends, in steps since it began.
+        geometry: The multiprocessors, and how many blocks each can hold.
+    """
+    count, wave = len(ends), geometry.multiprocessors * geometry.resident_blocks
+    place, start = np.arange(count), np.zeros(count, np.int64)
+    if count > wave:
+        running = [(int(end), number) for number, end in enumerate(ends[:wave].tolist())]
+        heapq.heapify(running)
+        for block, end in enumerate(ends[wave:].tolist(), wave):
+            now, number = running[0]
+            place[block], start[block] = number, now
+            heapq.heapreplace(running, (now + end, number))
+    slot, multiprocessor = np.divmod(place, geometry.multiprocessors)
+    return Schedule(multiprocessor, slot, start)
+
+
+def replay_accesses(
+    accesses: LineAccesses,
+    schedule: Schedule,
+    steps: Sequence[DecodedInstruction],
+    geometry: CacheGeometry,
+) -> ReplayedTraffic:
+    """Let the caches serve accesses in the order of time.
+
+    Args:
+        accesses: The accesses.
+        schedule: Where and when their blocks run.
+        steps: The program's instructions.
+        geometry: The caches.
+    """
+    start, owner = schedule.start[accesses.block], schedule.multiprocessor[accesses.block]
+    order = np.argsort(start + accesses.time, kind="stable")
+    count, wave = len(steps), geometry.multiprocessors * geometry.resident_blocks
+    index = accesses.index + np.where(accesses.block < wave, 0, count)  # counted by themselves
+    counts = np.zeros(2 * count, _COUNTS)
+    caches, state = _Caches(), np.zeros((), _REPLAY)
+    l2 = caches.add(1, round(geometry.l2_bytes / LINE_BYTES / accesses.factor))
+    l1_lines = round(geometry.l1_bytes / LINE_BYTES / accesses.factor)
+    arrays: dict[str, NDArray[Any]] = {
+        "places": _placed(accesses, schedule, owner, geometry),
+        "indices": index.astype(np.int32),
+        "owners": owner.astype(np.int32),
+        "order": order,
+        "kinds": np.array(2 * [_kind(step, bool(geometry.l1_bytes)) for step in steps], np.int32),
+        "counts": counts,
+        "l1": caches.add(geometry.multiprocessors, l1_lines),
+        "l2": l2,
+    }
+    for name, array in arrays.items():
+        state[name] = array.ctypes.data
+    state["fetched_sectors"] = geometry.dram_access_bytes // SECTOR_BYTES
+    _function()(state.ctypes.data, 0, len(order))
+    first, later = _traffic(counts[:count]), _traffic(counts[count:])
+    return ReplayedTraffic(first, later, int(l2["written_back"][0]))
+
+
+def _placed(
+    accesses: LineAccesses, schedule: Schedule, owner: IntArray, geometry: CacheGeometry
+) -> IntArray:
+    """The places, with those of local memory where the blocks' slots have theirs."""
+    is_local = np.flatnonzero(accesses.place >= LOCAL_LINES * _PLACES)
+    if not is_local.size:
+        return np.ascontiguousarray(accesses.place)
+    slot = owner * geometry.resident_blocks + schedule.slot[accesses.block]
+    place = accesses.place.copy()
+    place[is_local] += slot[is_local] * accesses.local_lines * _PLACES
+    return place
+
+
+def _traffic(counts: NDArray[np.void]) -> InstructionTraffic:
+    return InstructionTraffic(**{name: counts[name] for name in _COUNTS.names or ()})
+
+
+def _kind(step: DecodedInstruction, has_l1: bool) -> int:
+    """The kind of a memory instruction for the caches."""
+    match step.row.kind:
+        case "load":
+            uses_l1 = has_l1 and not step.row.bypass_l1
+            return cache_code.LOAD if uses_l1 else cache_code.LOAD_BYPASSING_L1
+        case "store":
+            is_local = has_l1 and step.row.space == "local"
+            return cache_code.LOCAL_STORE if is_local else cache_code.STORE
+    return cache_code.ATOMIC
+
+
+class _Caches:
+    """Makes empty caches, and keeps the memory that they point to."""
+
+    def __init__(self) -> None:
+        self._kept: list[NDArray[Any]] = []
+
+    def add(self, count: int, lines: int) -> NDArray[np.void]:
+        """Some caches of so many lines each; a cache holds one line at least."""
+        lines = max(lines, 1)
+        bits = max((2 * lines - 1).bit_length(), 1)
+        caches = np.zeros(count, _CACHE)
+        held, heads = np.zeros((count, lines), _LINE), np.full((count, 1 << bits), -1, np.int32)
+        self._kept += [held, heads]
+        caches["lines"] = held.ctypes.data + np.arange(count) * held.strides[0]
+        caches["heads"] = heads.ctypes.data + np.arange(count) * heads.strides[0]
+        caches["hash_shift"], caches["capacity"] = _HASH_BITS - bits, lines
+        caches["newest"] = caches["oldest"] = -1
+        return caches
+
+
+@cache
+def _function() -> Any:
+    """The compiled `cache_code.replay`; its code is kept in the cache of compilations."""
+    emulator = Path(memlab.device.emulator.__file__).parent
+    files = sorted(
+        path for room in ("codegen", "isa", "models") for path in (emulator / room).glob("*.py")
+    )
+    digest = hash_groups([[path.read_bytes() for path in files]])
+    key = hash_groups([(digest, describe_target(), "cache replay")])
+    codes = load_parts(key)
+    if codes is None:
+        module = ir.Module("memlab_cache_replay")
+        cache_code.replay.declared(module)  # type: ignore[attr-defined]
+        codes = [compile_module(module)]
+        store_parts(key, codes)
+    name = cache_code.replay.name  # type: ignore[attr-defined]
+    library = Library(codes, [name])
+    function = library.function(name, ctypes.c_int64, ctypes.c_void_p, *2 * [ctypes.c_int64])
+    return _Loaded(library, function)
+
+
+@dataclass(frozen=True)
+class _Loaded:
+    """A function with the library that holds its code.
+
+    Attributes:
+        library: The library.
+        function: The function.
+    """
+
+    library: Library
+    function: Any
+
+    def __call__(self, *arguments: int) -> int:
+        """Call it."""
+        result: int = self.function(*arguments)
+        return result

@@ -1,0 +1,164 @@
+"""The replay of executed accesses, against caches in plain Python."""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from memlab.device.emulator.models.cache_replay import (
+    LineAccesses,
+    replay_accesses,
+    schedule_blocks,
+)
+from memlab.device.emulator.models.caches import CacheGeometry
+
+LINE = 128
+
+
+def step(kind: str, space: str = "global", bypass_l1: bool = False) -> Any:
+    return SimpleNamespace(row=SimpleNamespace(kind=kind, space=space, bypass_l1=bypass_l1))
+
+
+STEPS = [
+    step("load"),
+    step("load", bypass_l1=True),
+    step("store"),
+    step("atomic"),
+    step("reduce"),
+]
+SHARES = [0.5, 0.1, 0.2, 0.1, 0.1]
+
+
+class Lru:
+    """A cache of whole lines, filled by the sector."""
+
+    def __init__(self, lines: int) -> None:
+        self.lines, self.held = lines, OrderedDict[int, dict[int, bool]]()
+        self.written_back = 0
+
+    def use(self, line: int) -> dict[int, bool]:
+        """The sectors of a line, with whether they are dirty; it is the newest then."""
+        sectors = self.held.pop(line, {})
+        self.held[line] = sectors
+        if len(self.held) > self.lines:
+            _, dropped = self.held.popitem(last=False)
+            self.written_back += sum(dropped.values())
+        return sectors
+
+
+def expected(
+    accesses: list[tuple[int, int, int, int]], geometry: CacheGeometry
+) -> tuple[Counter[str], int]:
+    """The totals of accesses (multiprocessor, instruction, line, sectors) in order."""
+    l1 = [Lru(geometry.l1_bytes // LINE) for _ in range(geometry.multiprocessors)]
+    l2, total = Lru(geometry.l2_bytes // LINE), Counter[str]()
+    for multiprocessor, index, line, mask in accesses:
+        kind, bypasses = STEPS[index].row.kind, STEPS[index].row.bypass_l1
+        sectors = [sector for sector in range(4) if mask >> sector & 1]
+        if kind == "store":
+            l2.use(line).update(dict.fromkeys(sectors, True))
+            continue
+        if kind == "load" and not bypasses:
+            held = l1[multiprocessor].use(line)
+            missing = [sector for sector in sectors if sector not in held]
+            total["l1_hits"] += len(sectors) - len(missing)
+            held.update(dict.fromkeys(missing, False))
+            sectors = missing
+        if not sectors:
+            continue
+        held = l2.use(line)
+        hits = sum(sector in held for sector in sectors)
+        if kind == "load":
+            total["l2_reads"] += len(sectors)
+            total["l2_hits"] += hits
+        else:
+            total["atomic_hits"] += hits
+        for pair in {sector // 2 for sector in sectors if sector not in held}:
+            total["fetches"] += 1
+            for sector in (2 * pair, 2 * pair + 1):
+                held.setdefault(sector, False)
+        if kind != "load":
+            held.update(dict.fromkeys(sectors, True))
+    return total, l2.written_back
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(("lines", "l1", "l2"), [(40, 8, 20), (300, 16, 64), (1000, 1, 700)])
+def test_every_access_finds_what_a_plain_cache_holds(
+    seed: int, lines: int, l1: int, l2: int
+) -> None:
+    """One block on each of three multiprocessors, one access per step and block."""
+    rng, count = np.random.default_rng(seed), 6000
+    geometry = CacheGeometry(3, 1, l1 * LINE, l2 * LINE, 64)
+    block = np.arange(count) % 3
+    index = rng.choice(len(STEPS), count, p=SHARES).astype(np.int32)
+    line = (lines * rng.random(count) ** 2).astype(np.int64)
+    mask = rng.integers(1, 16, count)
+    by_block = np.argsort(block, kind="stable")
+    given = LineAccesses(
+        block=block[by_block],
+        time=np.arange(count)[by_block],
+        index=index[by_block],
+        place=(line * 16 + mask)[by_block],
+        ends=np.full(3, count),
+        factor=1,
+        local_lines=0,
+    )
+
+    replayed = replay_accesses(given, schedule_blocks(given.ends, geometry), STEPS, geometry)
+
+    rows = zip(block.tolist(), index.tolist(), line.tolist(), mask.tolist(), strict=True)
+    total, written_back = expected(list(rows), geometry)
+    traffic = replayed.first_wave
+    assert {name: int(getattr(traffic, name).sum()) for name in total} == dict(total)
+    assert replayed.written_back == written_back
+    assert traffic.accesses.sum() == sum(value.bit_count() for value in mask.tolist())
+    assert not replayed.later.accesses.any()
+
+
+def test_a_block_starts_where_one_has_ended_first() -> None:
+    """Two multiprocessors with two slots: by hand."""
+    geometry = CacheGeometry(2, 2, LINE, LINE, 32)
+
+    schedule = schedule_blocks(np.array([5, 2, 9, 4, 1, 7, 3]), geometry)
+
+    assert schedule.multiprocessor.tolist() == [0, 1, 0, 1, 1, 1, 1]
+    assert schedule.slot.tolist() == [0, 0, 1, 1, 0, 0, 1]
+    assert schedule.start.tolist() == [0, 0, 0, 0, 2, 3, 4]
+
+
+def local(blocks: int) -> tuple[LineAccesses, NDArray[np.int64]]:
+    """Blocks that each store two lines of local memory and load them."""
+    first = 2**56 * 16
+    place = np.array([first + 15, first + 31, first + 15, first + 31])
+    given = LineAccesses(
+        block=np.repeat(np.arange(blocks), 4),
+        time=np.tile(np.arange(4), blocks),
+        index=np.tile(np.array([1, 1, 0, 0], np.int32), blocks),
+        place=np.tile(place, blocks),
+        ends=np.full(blocks, 4),
+        factor=1,
+        local_lines=2,
+    )
+    return given, place
+
+
+def test_blocks_have_local_memory_of_their_own() -> None:
+    """Eight blocks take turns on two slots: each slot's two lines are held from the first store."""
+    steps, geometry = [step("load", "local"), step("store", "local")], (1, 2, 8 * LINE, 64 * LINE)
+    given, _ = local(8)
+
+    caches = CacheGeometry(*geometry, 32)
+    replayed = replay_accesses(given, schedule_blocks(given.ends, caches), steps, caches)
+
+    hits = replayed.first_wave.l1_hits + replayed.later.l1_hits
+    assert hits.tolist() == [8 * 2 * 4, 0]
+    small = CacheGeometry(1, 2, 2 * LINE, 64 * LINE, 32)  # half of what two blocks need
+    replayed = replay_accesses(given, schedule_blocks(given.ends, small), steps, small)
+    assert replayed.first_wave.l1_hits.sum() == 0
+    assert replayed.first_wave.l2_hits.sum() == 2 * 2 * 4
