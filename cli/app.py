@@ -44,6 +44,7 @@ COMMANDS = {
     ),
     "roofline": ("roofline:roofline_app", "Draw the stored runs under the device's ceilings."),
     "peaks": ("peaks:peaks", "Measure a GPU's ceilings and latencies."),
+    "calibrate": ("calibrate:calibrate", "Measure a GPU's datasheet, to emulate it anywhere."),
     "init": ("init:init", "Write a memlab.toml for your own kernels."),
     "kernels": ("kernels:kernels", "List the kernels and their parameters."),
     "runs": ("runs:runs_app", "List, show, export and delete stored runs."),

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from memlab.errors import DeviceError, Incomplete, MemlabError, MemlabWarning, UsageError
     from memlab.inspection import analyze, check, occupancy, trace
     from memlab.lookup import explain, kernels, runs
-    from memlab.querying import devicequery, doctor, peaks
+    from memlab.querying import calibrate, devicequery, doctor, peaks
     from memlab.reporting import frame, report
     from memlab.running import run
 
@@ -45,6 +45,7 @@ __all__ = [
     "UsageError",
     "__version__",
     "analyze",
+    "calibrate",
     "check",
     "devicequery",
     "doctor",
@@ -68,7 +69,7 @@ _MODULES = {
     "errors": ("DeviceError", "Incomplete", "MemlabError", "MemlabWarning", "UsageError"),
     "inspection": ("analyze", "check", "occupancy", "trace"),
     "lookup": ("explain", "kernels", "runs"),
-    "querying": ("devicequery", "doctor", "peaks"),
+    "querying": ("calibrate", "devicequery", "doctor", "peaks"),
     "reporting": ("frame", "report"),
     "running": ("run",),
 }

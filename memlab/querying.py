@@ -1,4 +1,4 @@
-"""`memlab.devicequery`, `peaks` and `doctor`: the devices and the machine."""
+"""`memlab.devicequery`, `peaks`, `calibrate` and `doctor`: the devices and the machine."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from memlab.version import memlab_version
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from memlab.device.gpu.calibration.records import Calibration
     from memlab.device.gpu.peaks.records import Peaks
     from memlab.device.measurement import Progress
     from memlab.device.properties import DeviceProperties
@@ -97,6 +98,38 @@ def peaks(
     if kept is not None:
         kept.add_peaks(measured)
     return measured
+
+
+def calibrate(device: str | int | None = None, *, progress: Progress | None = None) -> Calibration:
+    """Measure a GPU's datasheet, with which any machine can emulate it.
+
+    Args:
+        device: A GPU's index, such as 0. None takes `MEMLAB_DEVICE` from the environment, else the
+            first GPU.
+        progress: Called with a description of the current step and its completed fraction, 0 to 1.
+
+    Returns:
+        The calibration: `calibration.properties` is the datasheet, `calibration.measured` names the
+        figures that were measured, `calibration.failures` lists what could not be.
+        `calibration.datasheet()` is the text for a file that `device="my-gpu.toml"` takes.
+
+    Raises:
+        UsageError: An unknown device.
+        DeviceError: The device is emulated, or the GPU cannot be used.
+        MemlabError: Nothing could be measured.
+    """
+    from memlab.device.gpu.calibration.calibrate import calibrate_gpu
+
+    if reason := emulation_reason(None if device is None else str(device)):
+        raise DeviceError(f"a GPU is calibrated, but {reason}: see 'memlab doctor'")
+    opened = open_device(device)
+    if opened.kind != "cuda":
+        raise DeviceError(
+            f"a GPU is calibrated, and {opened.key} is emulated: choose a GPU with --device 0, or "
+            f"see its datasheet with 'memlab devicequery --device {opened.key}'"
+        )
+    date = current_time().date().isoformat()
+    return calibrate_gpu(gpu_index(opened.key), opened.properties, date, progress)
 
 
 def doctor(store: Path | str | None = None) -> DoctorReport:

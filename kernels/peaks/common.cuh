@@ -40,3 +40,23 @@ __device__ __forceinline__ u32 folded(u32 all, uint4 value) {
     all ^= value.x ^ value.y;  // two three-input LOP3
     return all ^ value.z ^ value.w;
 }
+
+__device__ __forceinline__ u32 cycles_now() {
+    u32 cycles;
+    asm volatile("mov.u32 %0, %%clock;" : "=r"(cycles)::"memory");
+    return cycles;
+}
+
+__device__ __forceinline__ u32 multiprocessor() {
+    u32 number;
+    asm volatile("mov.u32 %0, %%smid;" : "=r"(number));
+    return number;
+}
+
+// A hash of two numbers (the finalizer of MurmurHash3), for random addresses.
+__device__ __forceinline__ u32 hashed(u32 first, u32 second) {
+    u32 x = first * 0x9E3779B9u ^ second;
+    x = (x ^ x >> 16) * 0x85EBCA6Bu;
+    x = (x ^ x >> 13) * 0xC2B2AE35u;
+    return x ^ x >> 16;
+}

@@ -1,0 +1,1 @@
+"""A GPU's datasheet, measured: the constants of the time model by micro-benchmarks."""

@@ -1,0 +1,147 @@
+"""Calibrates a GPU: runs the groups of micro-benchmarks, each in a worker, and makes a datasheet.
+
+A micro-benchmark that fails, even one that leaves the GPU unusable for its process, is reported and
+does not stop the others.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from memlab.device.gpu.calibration import contention, launches, memory, pipes
+from memlab.device.gpu.calibration.figures import figures_from_samples
+from memlab.device.gpu.calibration.records import Calibration, Failure, RawSample
+from memlab.device.gpu.peaks.bench import BenchmarkSession
+from memlab.device.gpu.session import GpuSession
+from memlab.device.gpu.worker import call_in_worker
+from memlab.device.properties import MACHINE_FIGURES, DeviceProperties, known_figures
+from memlab.errors import MemlabError
+
+if TYPE_CHECKING:
+    from memlab.device.gpu.worker import WorkerLink
+    from memlab.device.measurement import Progress
+
+Benchmark = Callable[[BenchmarkSession], Iterator[RawSample]]
+
+GROUPS: tuple[tuple[Benchmark, ...], ...] = (
+    (pipes.measure_pipes, pipes.measure_lane_loads, pipes.measure_barriers),
+    (pipes.measure_tensor_cores,),
+    (memory.measure_ceilings,),
+    (memory.measure_chases, memory.measure_reach),
+    (memory.measure_random_latencies, memory.measure_random_rates),
+    (memory.measure_ports,),
+    (contention.measure_global_atomics, contention.measure_shared_atomics),
+    (launches.measure_block_starts, launches.measure_turnaround, launches.measure_warp_starts),
+    (launches.measure_code,),
+)
+"""The micro-benchmarks; those of one group share a process on the GPU."""
+STEPS = (26, 10, 11, 2, 16, 20, 6, 10, 9)
+"""About how many steps each group reports, for the progress."""
+GROUP_LIMIT_S = 60.0
+"""The limit of a group, seconds: no further micro-benchmark of it is started after it."""
+LOCAL_FIGURES = frozenset({*MACHINE_FIGURES, "uuid", "driver_release"})
+"""What belongs to the one machine, and to no datasheet."""
+
+GroupResult = tuple[list[RawSample], list[Failure]]
+
+
+def calibrate_gpu(
+    index: int, properties: DeviceProperties, date: str, progress: Progress | None = None
+) -> Calibration:
+    """Measure everything that a datasheet holds.
+
+    Args:
+        index: The GPU's number, from 0.
+        properties: Its properties from the driver.
+        date: Today, for the sources.
+        progress: Called with the current measurement and the completed fraction of all.
+
+    Returns:
+        The datasheet with the samples that it was computed from.
+
+    Raises:
+        DeviceError: There is no such GPU, or it cannot be used.
+        MemlabError: Nothing could be measured.
+    """
+    started = time.monotonic()
+    samples, failures = list[RawSample](), list[Failure]()
+    for number, group in enumerate(GROUPS):
+        done, share = sum(STEPS[:number]) / sum(STEPS), STEPS[number] / sum(STEPS)
+
+        def report(
+            what: str, fraction: float | None = None, done: float = done, share: float = share
+        ) -> None:
+            if progress is not None:
+                progress(what, done + share * min(fraction or 0.0, 1.0))
+
+        try:
+            taken, failed = call_in_worker(
+                _measure_group, index, properties, number, progress=report
+            )
+        except MemlabError as error:
+            taken, failed = [], [Failure(_name(part), str(error)) for part in group]
+        samples += taken
+        failures += failed
+    if not samples:
+        raise MemlabError(f"nothing could be measured ({failures[0].reason}): see 'memlab doctor'")
+    figures, implausible = figures_from_samples(samples, properties)
+    return Calibration(
+        datasheet(properties, figures, samples, date),
+        tuple(figures),
+        tuple(samples),
+        (*failures, *implausible),
+        time.monotonic() - started,
+    )
+
+
+def datasheet(
+    properties: DeviceProperties, figures: dict[str, Any], samples: list[RawSample], date: str
+) -> DeviceProperties:
+    """Add measured figures to what the driver says of a GPU.
+
+    Args:
+        properties: What was known before; figures of this very machine are left out.
+        figures: The measured figures, which precede.
+        samples: The samples, for the clock.
+        date: The date of the measurement.
+    """
+    clocks = sorted(sample.value for sample in samples if sample.series == "clock_hz")
+    clock = f" at {clocks[len(clocks) // 2] / 1e6:.0f} MHz" if clocks else ""
+    driver = properties.driver_release or properties.driver_version
+    source = f"measured: memlab calibrate on {properties.name}{clock}, driver {driver}, {date}"
+    empty = DeviceProperties("", (0, 0))
+    left_out = {name: getattr(empty, name) for name in LOCAL_FIGURES}
+    known = {
+        name: text
+        for name, text in properties.sources.items()
+        if name not in LOCAL_FIGURES and name in known_figures(properties)
+    }
+    sources = known | dict.fromkeys(figures, source)
+    return replace(properties, sources=sources, **left_out, **figures)
+
+
+def _measure_group(
+    link: WorkerLink, index: int, properties: DeviceProperties, number: int
+) -> GroupResult:
+    """The worker's task: run the micro-benchmarks of one group, as far as they go."""
+    samples, failures = list[RawSample](), list[Failure]()
+    started = time.monotonic()
+    with GpuSession(index, link, memlab_kernels=True) as session:
+        for benchmark in GROUPS[number]:
+            bench = BenchmarkSession(session, link, properties, steps=STEPS[number])
+            if time.monotonic() - started > GROUP_LIMIT_S:
+                failures.append(Failure(_name(benchmark), "the time for its group was over"))
+                continue
+            try:
+                for sample in benchmark(bench):
+                    samples.append(sample)
+            except MemlabError as error:
+                failures.append(Failure(_name(benchmark), str(error)))
+    return samples, failures
+
+
+def _name(benchmark: Benchmark) -> str:
+    return benchmark.__name__.removeprefix("measure_").replace("_", " ")

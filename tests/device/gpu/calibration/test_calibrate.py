@@ -1,0 +1,66 @@
+"""The calibration with the emulator as the GPU: every benchmark runs and is verified."""
+
+import pytest
+from emulated_gpu import EmulatedSession, Reports, ptx_for_cubin
+
+from memlab.device.datasheets import loader
+from memlab.device.gpu.calibration import calibrate, contention, launches, memory, pipes
+from memlab.device.gpu.peaks import bench
+from memlab.device.gpu.peaks import latencies as peak_latencies
+from memlab.device.gpu.peaks import rates as peak_rates
+
+A100 = loader.load_datasheet("a100")
+SIZES = {
+    peak_rates: {
+        "STREAM_BYTES": 2**18,
+        "STREAM_GRANULARITY_BYTES": 2**15,
+        "CHECKED_BYTES": 2**17,
+        "MIN_L2_MULTIPLE": 2,
+        "CALIBRATION_TRIPS": 1,
+    },
+    peak_latencies: {
+        "LATENCY_STEPS": 63 * 16,
+        "CHAIN_STEPS": 63 * 16,
+        "L2_TESTED_LINES": 64,
+        "L1_FOOTPRINT": 2**12,
+        "SMALLEST_FOOTPRINT": 2**15,
+        "LARGEST_FOOTPRINT": 2**18,
+    },
+    pipes: {"REPEATS": 1, "RATE_TRIPS": 1, "LATENCY_TRIPS": 1},
+    memory: {
+        "SINGLE_MISSES": 8,
+        "WARP_MISSES": 8,
+        "RANDOM_BYTES": 2**18,
+        "GATHER_TRIPS": (1, 2),
+        "PORT_L2_PASSES_BYTES": 2**18,
+        "PORT_BLOCK_BYTES": 2**18,
+        "REACH_STEPS": 16,
+    },
+    contention: {"CHAIN_STEPS": 16, "TRIPS": (1, 2), "SPREAD_WORDS": 2**12, "SHARED_TRIPS": 1},
+    launches: {
+        "GRIDS": (1, 2),
+        "TURN_CLOCKS": 1,
+        "WARP_START_REPEATS": 1,
+        "CODE_REPEATS": 1,
+        "CODE_KIB": (2, 4),
+    },
+}
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """Reduce all sizes so that the emulator needs only seconds."""
+    monkeypatch.setattr(calibrate, "GpuSession", EmulatedSession)
+    monkeypatch.setattr(bench, "compile_unit", ptx_for_cubin)
+    for module, values in SIZES.items():
+        for name, value in values.items():
+            monkeypatch.setattr(module, name, value)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(len(calibrate.GROUPS)))
+def test_every_benchmark_runs_and_is_verified(small, number):
+    link = Reports()
+    samples, failures = calibrate._measure_group(link, 0, A100, number)
+    assert failures == []
+    assert samples
