@@ -14,6 +14,7 @@ import csv
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 SOURCE = Path(__file__).with_name("coalescer.cu")
@@ -38,35 +39,48 @@ def find(tool: str) -> str:
     return shutil.which(tool) or f"/usr/local/cuda/bin/{tool}"
 
 
-def known_metrics(ncu: str, folder: Path) -> dict[str, str]:
-    """Those of `METRICS` that this Nsight Compute knows; the coalescer's are listed in a file."""
+def known_metrics(ncu: str, folder: Path, metrics: Mapping[str, str]) -> dict[str, str]:
+    """Those of some metrics that this Nsight Compute knows; it lists the coalescer's in a file."""
     listed = subprocess.run([ncu, "--query-metrics"], check=True, capture_output=True, text=True)
     names = {line.split()[0] for line in listed.stdout.splitlines() if line.strip()}
     lines = [line for line in listed.stdout.splitlines() if line.startswith("lrc__")]
     (folder / "coalescer-metrics.txt").write_text("\n".join(lines) + "\n")
-    return {column: name for column, name in METRICS.items() if name.split(".")[0] in names}
+    return {column: name for column, name in metrics.items() if name.split(".")[0] in names}
 
 
-def main(folder: Path) -> int:
-    """Measure, and write the files."""
+def measure(source: Path, kernels: str, metrics: Mapping[str, str], folder: Path) -> int:
+    """Compile a program, run it under Nsight Compute, and write a row for each of its launches.
+
+    The program prints a header and a row for each launch of one of the kernels, as CSV.
+
+    Args:
+        source: The program.
+        kernels: A regular expression of the kernels to count.
+        metrics: Nsight Compute's metrics by the columns that they fill.
+        folder: Where the files are written, by the name of the program.
+
+    Returns:
+        0, or 1 where nothing was measured.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    program, ncu = folder / "coalescer", find("ncu")
+    program, ncu, name = folder / source.stem, find("ncu"), source.stem
     subprocess.run(
-        [find("nvcc"), "-O2", "-std=c++17", "-arch=native", str(SOURCE), "-o", str(program)],
+        [find("nvcc"), "-O2", "-std=c++17", "-arch=native", str(source), "-o", str(program)],
         check=True,
     )
-    metrics = known_metrics(ncu, folder)
-    report = folder / "coalescer-ncu.csv"
+    metrics = known_metrics(ncu, folder, metrics)
+    report = folder / f"{name}-ncu.csv"
     words = [ncu, "--clock-control", "none", "--cache-control", "all", "--csv", "--page", "raw",
              "--print-units", "base", "--log-file", str(report), "--metrics",
-             ",".join(metrics.values()), "-k", "regex:^(timed|free_running)$",
-             str(program)]  # fmt: skip
+             ",".join(metrics.values()), "-k", f"regex:^({kernels})$", str(program)]  # fmt: skip
     done = subprocess.run(words, check=False, capture_output=True, text=True)
-    (folder / "coalescer-gpcs.txt").write_text(done.stderr)
+    (folder / f"{name}-messages.txt").write_text(done.stderr)
     program.unlink()
-    printed = [line for line in done.stdout.splitlines() if line.count(",") == 6]
-    cases = list(csv.DictReader(printed))
-    lines = report.read_text().splitlines()
+    printed = done.stdout.splitlines()
+    first = next((n for n, line in enumerate(printed) if line.startswith("kernel,")), len(printed))
+    columns = printed[first].count(",") if printed[first:] else 0
+    cases = list(csv.DictReader(x for x in printed[first:] if x.count(",") == columns))
+    lines = report.read_text().splitlines() if report.exists() else []
     start = next((n for n, line in enumerate(lines) if line.startswith('"ID"')), None)
     if done.returncode or start is None:
         print(*lines[-5:], *done.stderr.splitlines()[-5:], sep="\n", file=sys.stderr)
@@ -75,16 +89,16 @@ def main(folder: Path) -> int:
     if len(rows) != len(cases):
         print(f"{len(rows)} launches were profiled, {len(cases)} ran", file=sys.stderr)
         return 1
-    columns = {column: name for column, name in metrics.items() if name in rows[0]}
-    with (folder / "coalescer.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, [*cases[0], *columns])
+    counted = {column: metric for column, metric in metrics.items() if metric in rows[0]}
+    with (folder / f"{name}.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, [*cases[0], *counted])
         writer.writeheader()
         for case, row in zip(cases, rows, strict=True):
-            counted = {column: row[name].replace(",", "") for column, name in columns.items()}
-            writer.writerow({**case, **counted})
+            values = {column: row[metric].replace(",", "") for column, metric in counted.items()}
+            writer.writerow({**case, **values})
     report.unlink()
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))
+    sys.exit(measure(SOURCE, "timed|free_running", METRICS, Path(sys.argv[1])))
