@@ -3,11 +3,13 @@
 import pytest
 from emulated_gpu import EmulatedSession, Reports, ptx_for_cubin
 
+import memlab
 from memlab.device.datasheets import loader
 from memlab.device.gpu.calibration import calibrate, contention, launches, memory, pipes
 from memlab.device.gpu.peaks import bench
 from memlab.device.gpu.peaks import latencies as peak_latencies
 from memlab.device.gpu.peaks import rates as peak_rates
+from memlab.device.properties import CALIBRATED_FIGURES
 
 A100 = loader.load_datasheet("a100")
 SIZES = {
@@ -64,3 +66,19 @@ def test_every_benchmark_runs_and_is_verified(small, number):
     samples, failures = calibrate._measure_group(link, 0, A100, number)
     assert failures == []
     assert samples
+
+
+@pytest.mark.gpu
+def test_a_gpu_gets_all_its_figures():
+    """Physical limits that no measurement may pass, and an order that no GPU reverses."""
+    calibration = memlab.calibrate()
+    assert calibration.failures == ()
+    assert calibration.duration_s < 240
+    found = calibration.properties
+    assert set(CALIBRATED_FIGURES) <= {*calibration.measured, "l2_far_latency_clocks"}
+    assert found.pipe_lanes_per_clock_per_sm["fma"] <= found.fp32_lanes_per_sm * 1.005
+    assert found.issue_slots_per_clock_per_sm <= 4.02
+    assert found.shared_latency_clocks < found.l2_latency_clocks < found.dram_latency_clocks
+    misses = found.dram_latency_by_sectors_clocks
+    assert misses["1"] < misses["8"] < misses["32"]
+    assert max(found.dram_achievable_fraction, found.dram_write_fraction) < 1
