@@ -77,7 +77,7 @@ def modelled(case: Case, cache: Path | None = None) -> Modelled:
         compiled = compile_launch(launch, properties.compute_capability)
         emulation = _emulation(launch, compiled, properties, cache)
         occupancy = resident_blocks(launch, compiled, properties)
-        time = with_error_interval(time_model.model_time(emulation.work, occupancy, properties))
+        time = with_error_interval(emulation.time(occupancy, properties))
     except MemlabError as error:
         return Modelled(failure=str(error))
     flop, read_bytes = emulation.flop(launch), emulation.counters.dram_read_bytes

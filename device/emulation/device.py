@@ -11,6 +11,7 @@ from memlab.device.compiler.compile import CompiledKernel, compile_launch
 from memlab.device.emulation import cache_counters, counting, representative_block, totals
 from memlab.device.emulation.address_names import accessed_arrays
 from memlab.device.emulation.execution import Execution
+from memlab.device.emulation.machine_profile import machine_profile
 from memlab.device.emulator.models import address_streams
 from memlab.device.emulator.models.access_levels import AccessLevels
 from memlab.device.emulator.models.critical_path import Latencies, warp_clocks
@@ -34,6 +35,8 @@ from memlab.device.measurement import (
 from memlab.device.model_errors import with_error_interval
 from memlab.device.occupancy import block_allocation, block_requirements, compute_occupancy
 from memlab.device.properties import DeviceProperties, device_summary
+from memlab.device.sm_model import launch_time
+from memlab.device.sm_model.profile import LaunchProfile
 from memlab.device.verification import UNVERIFIED
 from memlab.kernels.launch import Launch
 
@@ -80,7 +83,7 @@ class EmulatedDevice:
             compiled,
             device_summary(self.properties, self.kind, self.key),
             resident,
-            with_error_interval(time_model.model_time(emulation.work, resident, self.properties)),
+            with_error_interval(emulation.time(resident, self.properties)),
             emulation.verification,
         )
 
@@ -99,6 +102,7 @@ class Emulation:
         verification: The comparison of the executed blocks' outputs with the references.
         levels: Where the sectors of each memory instruction are served, by its position in the
             program.
+        profile: What the machine code does; None where it cannot be read.
     """
 
     coverage: Coverage
@@ -109,6 +113,13 @@ class Emulation:
     work: time_model.LaunchWork
     verification: Verification
     levels: Mapping[int, AccessLevels] = field(default_factory=dict)
+    profile: LaunchProfile | None = None
+
+    def time(self, resident: Occupancy, properties: DeviceProperties) -> Time:
+        """Model the time: by simulating an SM, or from the counters without machine code."""
+        if self.profile is None:
+            return time_model.model_time(self.work, resident, properties)
+        return launch_time.model_time(self.profile, self.work, resident, properties)
 
     def flop(self, launch: Launch) -> int:
         """The algorithm's FLOPs; if the launch does not declare them, the executed FLOPs."""
@@ -217,6 +228,16 @@ def emulate(
         work=work,
         verification=verification,
         levels=cached.levels,
+        profile=machine_profile(
+            compiled,
+            launch.entry,
+            program,
+            block,
+            min(active.block_equivalents / launch.blocks, 1.0),
+            tally,
+            cached.levels,
+            counters,
+        ),
     )
 
 

@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from memlab.device import time_model
+from memlab.device.measurement import Occupancy, Time
 from memlab.device.properties import (
     SECTOR_BYTES,
     DeviceProperties,
@@ -282,10 +284,34 @@ def _empty_kernel() -> Steps:
     return steps
 
 
-def launch_time_s(
-    profile: LaunchProfile, blocks: int, slots: int, properties: DeviceProperties
-) -> float:
-    """The time of a launch as a profiler measures it, seconds."""
+def model_time(
+    profile: LaunchProfile,
+    work: time_model.LaunchWork,
+    occupancy: Occupancy,
+    properties: DeviceProperties,
+) -> Time:
+    """Model the time of one launch, caches cold, as a profiler's kernel duration.
+
+    The bounds are those of `device/time_model.py`: they explain the time, but do not enter it. None
+    is longer than the time, since they count the instructions of the PTX.
+
+    Args:
+        profile: What the machine code does.
+        work: The counters of the launch.
+        occupancy: The blocks that an SM holds at once.
+        properties: The device.
+    """
+    found = estimate(profile, work.blocks, occupancy.blocks_per_sm, properties)
+    clock = launch_clock_hz(found.steps, properties)
+    shortest = properties.shortest_kernel_s or 0.0
+    seconds = shortest + max(found.clocks - found.empty_clocks, 0.0) / clock
+    by_counters = time_model.model_time(work, occupancy, properties)
+    bounds = {name: min(bound, seconds) for name, bound in by_counters.bounds_s.items()}
+    return Time(median_s=seconds, provenance="modelled", bounds_s=bounds)
+
+
+def launch_clock_hz(steps: Steps, properties: DeviceProperties) -> float:
+    """The SM clock: that of tensor cores under load, where they take part."""
+    tensor = steps["issued"][steps["unit"] == int(Unit.TENSOR)].sum()
     clock = clock_hz(properties) or 1.0
-    found = estimate(profile, blocks, slots, properties)
-    return (properties.shortest_kernel_s or 0.0) + (found.clocks - found.empty_clocks) / clock
+    return min(properties.tensor_clock_hz or clock, clock) if tensor else clock

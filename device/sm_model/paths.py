@@ -87,7 +87,10 @@ class _Walk:
             if due or (number == 0 and not found):
                 taken[number] += 1
                 found.append(destination)
-        return found if self._parts(block) else found[:1]
+        if not self._parts(block):
+            return found[:1]
+        # Lanes that end leave the others to go on.
+        return [place for place in found if place != LEAVE] or found[:1]
 
     def _parts(self, block: int) -> bool:
         total = sum(count for _, count in self.ways[block])

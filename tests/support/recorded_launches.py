@@ -18,7 +18,6 @@ from paths import REPOSITORY
 from ptx import Launched, run
 from recorded_results import Record, digest, digest_array
 
-from memlab.device import time_model
 from memlab.device.access_counts import NamedCounters
 from memlab.device.budget import Budget
 from memlab.device.checking.check import check_launch
@@ -78,7 +77,7 @@ def record_run(launch: Launch, architecture: Architecture = HOPPER) -> Record:
         except MemlabError as error:
             return head | record_error(error)
     resident = resident_blocks(launch, compiled, device.properties)
-    time = time_model.model_time(emulation.work, resident, device.properties)
+    time = emulation.time(resident, device.properties)
     return {
         **head,
         "coverage": _record_coverage(emulation.coverage),

@@ -1,0 +1,153 @@
+"""What a launch's machine code does, from the counts of its PTX: the input of the SM's model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from memlab.device.compiler.compile import CompiledKernel
+from memlab.device.emulation.representative_block import RepresentativeBlock
+from memlab.device.emulator.machine.execution_trace import WarpExecutions
+from memlab.device.emulator.machine.tally import Tally
+from memlab.device.emulator.models.access_levels import AccessLevels
+from memlab.device.emulator.program.program import Program
+from memlab.device.machine_code.disassembly import DisassemblyError, disassemble
+from memlab.device.machine_code.flow_graph import FlowGraph, flow_graph
+from memlab.device.machine_code.instructions import MachineCode
+from memlab.device.machine_code.projection import project
+from memlab.device.machine_code.ptx_profile import ptx_profile
+from memlab.device.measurement import Counters
+from memlab.device.properties import SECTOR_BYTES
+from memlab.device.sm_model.paths import Flow
+from memlab.device.sm_model.profile import Access, LaunchProfile
+
+_ACCESSES = frozenset(
+    (
+        *("LDG", "STG", "LD", "ST", "LDS", "STS", "LDSM", "STSM", "ATOMS", "LDL", "STL", "LDC"),
+        *("ATOM", "ATOMG", "RED", "REDG", "LDGSTS"),
+    )
+)
+"""Opcodes of machine code whose costs are those of the PTX instruction that they come from."""
+_NEARLY_ALL = 0.999  # of the blocks
+_ACCESS_KINDS = ("load", "store", "atomic", "reduce")
+
+
+def machine_profile(
+    compiled: CompiledKernel,
+    entry: str,
+    program: Program,
+    block: RepresentativeBlock,
+    active_share: float,
+    tally: Tally,
+    levels: Mapping[int, AccessLevels],
+    counters: Counters,
+) -> LaunchProfile | None:
+    """Describe a launch to the model of an SM.
+
+    Args:
+        compiled: The launch, compiled.
+        entry: The kernel's name in it.
+        program: Its PTX.
+        block: The block that stands for the others.
+        active_share: The share of blocks that touch memory.
+        tally: The counts of the whole grid.
+        levels: Where the sectors of each memory instruction are served.
+        counters: The counters of the whole grid.
+
+    Returns:
+        The description; None if there is no disassembler, the control bits of the architecture
+        are not known, or the counts cannot be brought into agreement with the machine code.
+    """
+    try:
+        code = disassemble(compiled.cubin, entry, compiled.architecture)
+    except DisassemblyError:
+        return None
+    if not code.has_control:
+        return None
+    graph = flow_graph(code)
+    numbers: dict[bytes, int] = {}
+    flows: list[Flow | None] = []
+
+    def flows_of(executions: WarpExecutions) -> tuple[int, ...]:
+        found = []
+        for warps, lanes in zip(executions.warps, executions.lanes, strict=True):
+            key = warps.tobytes() + lanes.tobytes()
+            if key not in numbers:
+                numbers[key] = len(flows)
+                flows.append(_flow(graph, program, lanes.tolist(), warps.tolist()))
+            found.append(numbers[key])
+        return tuple(found)
+
+    missed = counters.l2_read_sectors - counters.l2_read_sector_hits
+    stored = counters.global_store_sectors + counters.local_store_sectors
+    moved = counters.dram_read_bytes + counters.dram_write_bytes
+    active, idle = flows_of(block.executions), flows_of(block.idle_executions)
+    known = tuple(flow for flow in flows if flow is not None)
+    if len(known) < len(flows):
+        return None
+    return LaunchProfile(
+        code=code,
+        flows=known,
+        active=active,
+        idle=idle,
+        active_share=active_share if active_share < _NEARLY_ALL else 1.0,
+        accesses=_accesses(code, program, tally, levels),
+        dram_sector_bytes=counters.dram_read_bytes / missed if missed else SECTOR_BYTES,
+        dram_written_sector_bytes=counters.dram_write_bytes / stored if stored else 0.0,
+        dram_written_share=counters.dram_write_bytes / moved if moved else 0.0,
+    )
+
+
+def _flow(
+    graph: FlowGraph, program: Program, lanes: Sequence[float], warps: Sequence[float]
+) -> Flow | None:
+    """What one warp executes of the machine code; None if that is not known."""
+    executions = project(graph, ptx_profile(program, lanes, warps))
+    if executions is None:
+        return None
+    counts = executions.edge_warps.tolist()
+    return Flow(
+        blocks=[(block.start, block.stop) for block in graph.blocks],
+        executions=executions.block_warps.tolist(),
+        edges={
+            (edge.source, edge.destination): count
+            for edge, count in zip(graph.edges, counts, strict=True)
+        },
+        calls={call.block: call.function for call in graph.calls},
+    )
+
+
+def _accesses(
+    code: MachineCode, program: Program, tally: Tally, levels: Mapping[int, AccessLevels]
+) -> dict[int, Access]:
+    """The accesses of each memory instruction, from the PTX instruction that it comes from."""
+    by_line: dict[int, list[int]] = {}
+    for index, step in enumerate(program.steps):
+        if step.row.kind in _ACCESS_KINDS and tally.requests[index]:
+            by_line.setdefault(step.instruction.ptx_line, []).append(index)
+    accesses = {}
+    for number, instruction in enumerate(code.instructions):
+        indices = by_line.get(instruction.ptx_line, [])
+        if instruction.name in _ACCESSES and indices:
+            accesses[number] = _mean_access(indices, tally, levels)
+    return accesses
+
+
+def _mean_access(
+    indices: Sequence[int], tally: Tally, levels: Mapping[int, AccessLevels]
+) -> Access:
+    """The mean request of some PTX instructions."""
+    requests = sum(tally.requests[index] for index in indices)
+    sectors = sum(tally.sectors[index] for index in indices)
+    passes = sum(tally.wavefronts[index] for index in indices) / requests
+    missed = dram = 0.0
+    if sectors:
+        served = [(levels[index], tally.sectors[index]) for index in indices if index in levels]
+        dram = sum(level.dram * count for level, count in served) / sectors
+        missed = sum((1 - level.l1) * count for level, count in served) / sectors
+    return Access(
+        passes=passes,
+        lines=passes,
+        sectors=sectors / requests,
+        missed=missed,
+        dram=dram / missed if missed > 0 else 0.0,
+    )
