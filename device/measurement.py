@@ -131,8 +131,8 @@ class Counters(NamedCounters):
             cores as operations of the tensor pipe.
         flop_tensor_fp16: FLOPs of `mma` with FP16 factors.
         flop_tensor_bf16: FLOPs of `mma` with BF16 factors.
-        thread_instructions: Instructions executed, summed over threads.
-        warp_instructions: Instructions executed, summed over warps.
+        thread_instructions: Instructions executed, summed over threads; as `InstructionCounters`.
+        warp_instructions: Instructions executed, summed over warps; as `InstructionCounters`.
     """
 
     accesses: Mapping[tuple[Space, Direction], AccessCounts] = field(
@@ -227,6 +227,36 @@ def flop_by_pipe(counters: Counters) -> dict[str, int]:
 
 
 @dataclass(frozen=True)
+class InstructionCounters:
+    """Instructions executed, whole-grid totals.
+
+    Attributes:
+        counted: What was counted: the instructions of the `machine code`, which are those that the
+            hardware counts, or those of the `PTX`.
+        warp_instructions: Instructions, counted once per warp.
+        thread_instructions: Instructions, counted once per thread; of the machine code with those
+            whose predicate is off, as `smsp__thread_inst_executed` has them.
+        ptx_warp_instructions: The same of the PTX.
+        ptx_thread_instructions: The same of the PTX, without those whose predicate is off.
+        by_pipe: The warps' instructions of the machine code by pipe, as Nsight Compute names them,
+            the most frequent first; empty where the PTX was counted.
+        spill_loads: Loads of registers that ptxas had spilled to local memory, counted per warp.
+        spill_stores: Stores of such registers.
+        reason: Why the PTX was counted; empty for machine code.
+    """
+
+    counted: Literal["machine code", "PTX"] = "PTX"
+    warp_instructions: int = 0
+    thread_instructions: int = 0
+    ptx_warp_instructions: int = 0
+    ptx_thread_instructions: int = 0
+    by_pipe: dict[str, int] = field(default_factory=dict)
+    spill_loads: int = 0
+    spill_stores: int = 0
+    reason: str = ""
+
+
+@dataclass(frozen=True)
 class LineCounters(NamedCounters):
     """The counters of one source line, whole-grid totals.
 
@@ -236,8 +266,8 @@ class LineCounters(NamedCounters):
         accesses: The accesses to memory by space, of all directions. Only the figures that have
             a flat name below are kept.
         flop: FLOPs executed.
-        thread_instructions: Instructions executed, summed over threads.
-        warp_instructions: Instructions executed, summed over warps.
+        thread_instructions: Instructions of the PTX, summed over threads.
+        warp_instructions: Instructions of the PTX, summed over warps.
     """
 
     line: int = 0
@@ -422,6 +452,7 @@ class Measurement(Presentable):
             and its `duration_s`; None where it was not run.
         library_time: The time of the vendor's library for the same work on the same GPU, by the
             library's name (`cublas`); empty where it was not run.
+        instructions: The instructions of the machine code, or of the PTX where there is none.
     """
 
     kernel: str
@@ -442,3 +473,4 @@ class Measurement(Presentable):
     verification: Verification
     counters_ncu: dict[str, float] | None = None
     library_time: dict[str, Time] = field(default_factory=dict)
+    instructions: InstructionCounters = field(default_factory=InstructionCounters)

@@ -6,6 +6,7 @@ None of them needs a GPU or times anything: the kernel is compiled for the devic
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from memlab.device import occupancy as device_occupancy
@@ -13,7 +14,7 @@ from memlab.device.checking.check import check_launch
 from memlab.device.checking.findings import TOOLS
 from memlab.device.compiler.compile import compile_launch
 from memlab.device.devices import open_device
-from memlab.device.emulation.device import count_launch, emulate
+from memlab.device.emulation.device import Emulation, count_launch, emulate
 from memlab.device.tracing.trace import trace_launch
 from memlab.errors import UsageError, suggest_nearest
 from memlab.launching import parse_index, prepare, prepare_launch, resolve_kernel
@@ -96,8 +97,20 @@ def analyze(
         compiled.resources,
         prepared.device_summary,
         prepared.properties,
-        boundary=_boundary_cost(prepared, emulation.counters),
+        boundary=_boundary_cost(prepared, _of_ptx(emulation)),
         has_known_sizes=isinstance(prepared.kernel, str),
+    )
+
+
+def _of_ptx(emulation: Emulation) -> Counters:
+    """The counters with the instructions of the PTX, as `count_launch` counts other sizes.
+
+    Of the machine code, a lane that a predicate keeps off counts as executing.
+    """
+    return replace(
+        emulation.counters,
+        warp_instructions=emulation.instructions.ptx_warp_instructions,
+        thread_instructions=emulation.instructions.ptx_thread_instructions,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from memlab.device import time_model
 from memlab.device.budget import Budget, EmulationMemoryError, EmulationTimeoutError
@@ -12,16 +12,26 @@ from memlab.device.emulation import cache_counters, counting, representative_blo
 from memlab.device.emulation.address_names import accessed_arrays
 from memlab.device.emulation.execution import Execution
 from memlab.device.emulation.machine_profile import machine_profile
+from memlab.device.emulator.machine.tally import Tally
 from memlab.device.emulator.models import address_streams
 from memlab.device.emulator.models.access_levels import AccessLevels
 from memlab.device.emulator.models.critical_path import Latencies, warp_clocks
+from memlab.device.emulator.program.program import Program
 from memlab.device.emulator.ptx.parser import PtxError
+from memlab.device.machine_code.disassembly import DisassemblyError
+from memlab.device.machine_code.executed_code import (
+    ExecutedCode,
+    executed_code,
+    instruction_counters,
+    read_flow_graph,
+)
 from memlab.device.measurement import (
     AccessCounters,
     Counters,
     Coverage,
     DeviceKind,
     DeviceSummary,
+    InstructionCounters,
     LineCounters,
     Measurement,
     Occupancy,
@@ -100,6 +110,7 @@ class Emulation:
         region: The FLOPs and bytes of the loops.
         work: The input of the time model.
         verification: The comparison of the executed blocks' outputs with the references.
+        instructions: The instructions of the machine code, or of the PTX where there is none.
         levels: Where the sectors of each memory instruction are served, by its position in the
             program.
         profile: What the machine code does; None where it cannot be read.
@@ -114,6 +125,7 @@ class Emulation:
     verification: Verification
     levels: Mapping[int, AccessLevels] = field(default_factory=dict)
     profile: LaunchProfile | None = None
+    instructions: InstructionCounters = field(default_factory=InstructionCounters)
 
     def time(self, resident: Occupancy, properties: DeviceProperties) -> Time:
         """Model the time: by simulating an SM, or from the counters without machine code."""
@@ -153,6 +165,7 @@ class Emulation:
             lines=self.lines,
             time=time,
             verification=verification,
+            instructions=self.instructions,
         )
 
 
@@ -197,6 +210,14 @@ def emulate(
     active = address_streams.ActiveRegion(block.region, block.stream.equivalent_blocks(sectors))
     required = block_requirements(launch, compiled.resources)
     carveout = block_allocation(properties, required).carveout_bytes
+    instructions = instruction_counters(
+        _executed_code(launch, compiled, program, tally), program, tally
+    )
+    counters = replace(
+        counters,
+        warp_instructions=instructions.warp_instructions,
+        thread_instructions=instructions.thread_instructions,
+    )
     cached = cache_counters.model_caches(
         execution,
         tally,
@@ -238,7 +259,19 @@ def emulate(
             cached.levels,
             counters,
         ),
+        instructions=instructions,
     )
+
+
+def _executed_code(
+    launch: Launch, compiled: CompiledKernel, program: Program, tally: Tally
+) -> ExecutedCode | DisassemblyError:
+    """The machine code with its executions, or why there is none."""
+    try:
+        graph = read_flow_graph(compiled, launch.entry)
+        return executed_code(graph, program, tally.lanes, tally.warps)
+    except DisassemblyError as reason:
+        return reason
 
 
 def emulate_if_supported(

@@ -18,8 +18,10 @@ rank the rules: they were chosen by how often a rule fails, not by a kernel's co
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from statistics import median_low
 
 import numpy as np
@@ -27,7 +29,7 @@ from numpy.typing import NDArray
 
 from memlab.device.machine_code.flow_graph import ENTRY, EXIT, FlowGraph
 from memlab.device.machine_code.linear_program import LinearProgram
-from memlab.device.machine_code.ptx_profile import PtxProfile
+from memlab.device.machine_code.ptx_profile import PtxCount, PtxProfile
 from memlab.device.properties import WARP_SIZE
 
 Floats = NDArray[np.float64]
@@ -98,13 +100,20 @@ _PLACELESS = frozenset(
 _WITHOUT_ARITHMETIC = ("mov.", "ld.", "st.", "selp.", "cvt.")
 _ALWAYS = frozenset({"", "PT"})
 
-# The cost of one deviation of the size of the PTX's count.
-_EXACT_COST = 1.0
-_MERGED_SHORT_COST = 0.1
-_OTHER_EXCESS_COST, _OTHER_SHORT_COST = 0.1, 0.001
+_TENSOR = ("HMMA", "IMMA", "BMMA", "DMMA")
+_PTX_SHAPE = re.compile(r"\.m(\d+)n(\d+)k(\d+)")
+_MACHINE_SHAPE = re.compile(r"\.(8|16)8(\d+)\b")
+_SEVERAL = "several"
+
+# What a deviation of the size of the PTX's count costs: to fall short, and to exceed.
+_ACCESS_COSTS = 5.0, 5.0
+_ARITHMETIC_COSTS = 0.5, 1.0  # it may be moved to where its result is needed
+_MERGED_COSTS = 0.1, 1.0
+_OTHER_COSTS = 0.01, 0.1
+_COSTS = (_ACCESS_COSTS, _ARITHMETIC_COSTS, _MERGED_COSTS, _OTHER_COSTS)
 _UNLIKELY_COST = 5.0  # of all threads taking a way for rare cases, such as a division's slow path
-_INSTRUCTION_COST = 0.05  # of as many instructions as the PTX has
-_UNROLLED_BONUS = 0.03  # of all iterations in the most unrolled loop
+_INSTRUCTION_COST = 0.005  # of as many instructions as the PTX has
+_UNROLLED_BONUS = 0.3  # of all iterations in the most unrolled code
 _LEAST_SHARE = 0.03  # deviations count relative to at least this share of the threads
 _WHOLE_TOLERANCE = 1e-6  # trips per entry that count as a whole number
 _UNEVEN_TRIPS = 4.0  # times the mean trips that a thread may take where threads take unequal ones
@@ -137,7 +146,7 @@ class Executions:
 class _Anchor:
     """The copies of an instruction, which together should be executed as often as in the PTX."""
 
-    copies: tuple[tuple[int, int], ...]  # by block
+    copies: tuple[tuple[int, float], ...]  # by block
     lanes: float
 
 
@@ -149,8 +158,6 @@ class _LoopLimit:
     entering: frozenset[int]  # blocks
     most: float
     most_per_entry: float
-    unrolled: int
-    iterations: float  # of the PTX's loop
 
 
 def project(graph: FlowGraph, profile: PtxProfile) -> Executions | None:
@@ -178,7 +185,7 @@ def project(graph: FlowGraph, profile: PtxProfile) -> Executions | None:
             block_lanes[edge.destination] += value
     for call in graph.calls:
         block_lanes[call.function] += block_lanes[call.block]
-    block_warps = _block_warps(graph, profile, block_lanes)
+    block_warps = _block_warps(graph, profile, block_lanes, edge_lanes)
     edge_warps = _edge_warps(graph, block_lanes, block_warps, edge_lanes)
     warps = np.repeat(block_warps, sizes)
     for block, (first, _) in enumerate((b.start, b.stop) for b in graph.blocks):
@@ -229,10 +236,9 @@ def _edge_lanes(graph: FlowGraph, profile: PtxProfile) -> Floats | None:
         program.require_at_most(
             {n: 1.0 - per_entry * (graph.edges[n].source in limit.entering) for n in row}, 0.0
         )
-        if limit.iterations:
-            bonus = _UNROLLED_BONUS * (limit.unrolled - 1) * threads / limit.iterations
-            for number in row:
-                program.add_cost(number, -bonus)
+    for block, saved in _unrolled_shares(graph, profile).items():
+        for number in entering[block]:
+            program.add_cost(number, -_UNROLLED_BONUS * saved * threads)
     for anchor, (short_cost, excess_cost) in _anchors(graph, profile).items():
         row = defaultdict(float)
         for block, copies in anchor.copies:
@@ -245,33 +251,23 @@ def _edge_lanes(graph: FlowGraph, profile: PtxProfile) -> Floats | None:
 
 def _anchors(graph: FlowGraph, profile: PtxProfile) -> dict[_Anchor, tuple[float, float]]:
     """What the PTX's counts say of the blocks, and what it costs to fall short and to exceed."""
-    opcodes: dict[int, str] = {}
-    lanes: dict[int, float] = defaultdict(float)
-    guarded: set[int] = set()
-    for count in profile.counts:
-        opcodes[count.line] = count.opcode
-        lanes[count.line] += count.lanes / profile.threads
-        guarded |= {count.line} if count.guarded else set()
+    lines = _lines(profile)
+    lanes = {line: whole.lanes / profile.threads for line, whole in lines.items()}
     found: dict[int, dict[str, Counter[int]]] = defaultdict(lambda: defaultdict(Counter))
     typical: list[float] = []
     for block in range(len(graph.blocks)):
         known = []
         for step in graph.instructions(block):
             line = step.ptx_line
-            if line in opcodes and step.predicate in _ALWAYS and step.name not in _PLACELESS:
+            if line in lines and step.predicate in _ALWAYS and step.name not in _PLACELESS:
                 known.append(lanes[line])
                 found[line][step.opcode][block] += 1
         typical.append(median_low(known) if known else 0.0)
     anchors: dict[_Anchor, tuple[float, float]] = {}
     for line, by_opcode in found.items():
-        if line in guarded:
+        if lines[line].guarded:
             continue
-        kind, copies = _counted_copies(opcodes[line], by_opcode)
-        short_cost, excess_cost = {
-            "exact": (_EXACT_COST, _EXACT_COST),
-            "merged": (_MERGED_SHORT_COST, _EXACT_COST),
-            "other": (_OTHER_SHORT_COST, _OTHER_EXCESS_COST),
-        }[kind]
+        (short_cost, excess_cost), copies = _counted_copies(lines[line], by_opcode)
         scale = max(lanes[line], *(typical[block] for block in copies), _LEAST_SHARE)
         # Lines that say the same are one constraint: it keeps the linear program small.
         key = _Anchor(tuple(sorted(copies.items())), lanes[line] * profile.threads)
@@ -280,31 +276,95 @@ def _anchors(graph: FlowGraph, profile: PtxProfile) -> dict[_Anchor, tuple[float
     return anchors
 
 
-def _counted_copies(
-    ptx_opcode: str, by_opcode: dict[str, Counter[int]]
-) -> tuple[str, Counter[int]]:
-    """The instruction of a PTX line that counts its executions best, and its copies by block.
+def _lines(profile: PtxProfile) -> dict[int, PtxCount]:
+    """The counts by line of the PTX.
 
-    The rarest one: a line may take several instructions, some of them more than once.
+    Of a function that is inlined in several places, the counts of a line add up. An instruction
+    that is executed as several, one behind the other, is counted once; it is marked by its opcode.
     """
-    floats = ".f" in ptx_opcode or ".bf" in ptx_opcode
-    arithmetic = floats and not ptx_opcode.startswith(_WITHOUT_ARITHMETIC)
-    exact = _ACCESSES | _ARITHMETIC if arithmetic else _ACCESSES
-    ranked = [
-        (
-            0 if name in exact else 1 if name in _MERGED else 2,
-            sum(copies.values()),
-            opcode,
-        )
-        for opcode, copies in by_opcode.items()
-        for name in [opcode.partition(".")[0]]
-    ]
-    rank, _, opcode = min(ranked)
-    copies = by_opcode[opcode]
-    if rank < 2:
-        return ("exact", "merged")[rank], copies
-    least = min(copies.values())  # it may take several each time
-    return "other", Counter({block: number // least for block, number in copies.items()})
+    lines: dict[int, PtxCount] = {}
+    before: PtxCount | None = None
+    for count in profile.counts:
+        known = lines.get(count.line)
+        if known is None:
+            lines[count.line] = count
+        elif before is not None and before.line == count.line:
+            most = max(known.lanes, count.lanes)
+            lines[count.line] = replace(known, opcode=_SEVERAL, lanes=most)
+        else:
+            lines[count.line] = replace(
+                known,
+                lanes=known.lanes + count.lanes,
+                warps=known.warps + count.warps,
+                guarded=known.guarded or count.guarded,
+            )
+        before = count
+    return lines
+
+
+def _counted_copies(
+    count: PtxCount, by_opcode: Mapping[str, Mapping[int, int]]
+) -> tuple[tuple[float, float], dict[int, float]]:
+    """How the machine code of a PTX line counts its executions.
+
+    Returns:
+        What it costs to fall short and to exceed, and the executions of the line for each
+        execution of a block. They are counted by the rarest instruction: a line may take several
+        instructions, some of them more than once.
+    """
+    opcode = min(by_opcode, key=lambda opcode: _rank(count, opcode, by_opcode[opcode]))
+    rank, _, _ = _rank(count, opcode, by_opcode[opcode])
+    copies = {block: float(number) for block, number in by_opcode[opcode].items()}
+    costs = _COSTS[rank]
+    if opcode.startswith(_TENSOR):
+        per_execution = _tensor_expansion(count.opcode, opcode)
+    elif costs is _OTHER_COSTS:
+        per_execution = min(copies.values())
+    else:
+        per_execution = 1.0
+    return costs, {block: number / per_execution for block, number in copies.items()}
+
+
+def _rank(count: PtxCount, opcode: str, copies: Mapping[int, int]) -> tuple[int, int, str]:
+    """The order in which the instructions of a line are preferred to count it."""
+    name, times = opcode.partition(".")[0], sum(copies.values())
+    floats = ".f" in count.opcode or ".bf" in count.opcode
+    if count.opcode == _SEVERAL:
+        return 3, times, opcode
+    if name in _ACCESSES or (name in _TENSOR and _tensor_expansion(count.opcode, opcode)):
+        return 0, times, opcode
+    if name in _ARITHMETIC and floats and not count.opcode.startswith(_WITHOUT_ARITHMETIC):
+        return 1, times, opcode
+    return (2 if name in _MERGED else 3), times, opcode
+
+
+def _tensor_expansion(ptx_opcode: str, opcode: str) -> float:
+    """The instructions of the tensor cores that one `mma` takes, from their shapes; 0 if unknown.
+
+    `HMMA.16816` multiplies 16 x 8 x 16, `mma.sync.aligned.m16n8k16` as well.
+    """
+    asked, shape = _PTX_SHAPE.search(ptx_opcode), _MACHINE_SHAPE.search(opcode)
+    if not asked or not shape:
+        return 0.0
+    m, n, k = (int(side) for side in asked.groups())
+    return m * n * k / (int(shape[1]) * 8 * int(shape[2]))
+
+
+def _unrolling(
+    graph: FlowGraph, blocks: Iterable[int], lines: Mapping[int, PtxCount]
+) -> dict[int, int]:
+    """How often blocks hold the body of each loop of the PTX: the median over its instructions."""
+    copies: dict[int, dict[int, float]] = defaultdict(lambda: defaultdict(float))
+    for block in blocks:
+        for step in graph.instructions(block):
+            count = lines.get(step.ptx_line)
+            if count is None or count.opcode == _SEVERAL or count.loop < 0:
+                continue
+            if step.name in _ACCESSES | _ARITHMETIC | _MERGED:
+                copies[count.loop][count.line] += 1.0
+            elif step.name in _TENSOR and (taken := _tensor_expansion(count.opcode, step.opcode)):
+                copies[count.loop][count.line] += 1.0 / taken
+    return {loop: max(round(median_low(c.values())), 1) for loop, c in copies.items()}
 
 
 def _loop_limits(graph: FlowGraph, profile: PtxProfile) -> list[_LoopLimit]:
@@ -312,7 +372,8 @@ def _loop_limits(graph: FlowGraph, profile: PtxProfile) -> list[_LoopLimit]:
 
     The branch that closes a loop comes from the one that closes the loop in the PTX.
     """
-    loop_of = {count.line: count.loop for count in profile.counts}
+    lines = _lines(profile)
+    loop_of = {line: count.loop for line, count in lines.items()}
     limits = []
     for header, blocks in graph.loops:
         into = [edge.source for edge in graph.edges if edge.destination == header]
@@ -321,15 +382,9 @@ def _loop_limits(graph: FlowGraph, profile: PtxProfile) -> list[_LoopLimit]:
         if len(found) != 1 or -1 in found:
             continue
         inner = {b for h, other in graph.loops if h in blocks and h != header for b in other}
-        copies = Counter(
-            step.ptx_line
-            for block in blocks - inner
-            for step in graph.instructions(block)
-            if step.name in _ACCESSES | _ARITHMETIC | _MERGED
-            and loop_of.get(step.ptx_line, -1) in found
-        )
-        unrolled = median_low(copies.values()) if copies else 1
-        loop = profile.loops[found.pop()]
+        number = found.pop()
+        unrolled = _unrolling(graph, blocks - inner, lines).get(number, 1)
+        loop = profile.loops[number]
         if loop.iterations and not loop.entries:  # its entries are not known
             continue
         trips, whole = loop.trips, round(loop.trips)
@@ -344,11 +399,21 @@ def _loop_limits(graph: FlowGraph, profile: PtxProfile) -> list[_LoopLimit]:
                 frozenset(into) - blocks,
                 rounds * loop.entries,
                 per_entry,
-                unrolled,
-                loop.iterations,
             )
         )
     return limits
+
+
+def _unrolled_shares(graph: FlowGraph, profile: PtxProfile) -> dict[int, float]:
+    """The share of a loop's iterations that each execution of an unrolled block saves."""
+    lines = _lines(profile)
+    shares: dict[int, float] = {}
+    for block in range(len(graph.blocks)):
+        for number, unrolled in _unrolling(graph, [block], lines).items():
+            if profile.loops[number].iterations:
+                share = (unrolled - 1) / profile.loops[number].iterations
+                shares[block] = max(shares.get(block, 0.0), share)
+    return shares
 
 
 def _unlikely_blocks(graph: FlowGraph) -> set[int]:
@@ -366,21 +431,33 @@ def _unlikely_blocks(graph: FlowGraph) -> set[int]:
     return unlikely
 
 
-def _block_warps(graph: FlowGraph, profile: PtxProfile, block_lanes: Floats) -> Floats:
+def _block_warps(
+    graph: FlowGraph, profile: PtxProfile, block_lanes: Floats, edge_lanes: Floats
+) -> Floats:
     """The executions by warps: a block has as many threads a warp as its PTX instructions."""
     ratio = {
         count.line: count.warps / count.lanes
         for count in profile.counts
         if count.lanes and not count.guarded
     }
-    warps = np.zeros(len(graph.blocks))
+    heaviest: dict[int, tuple[float, int]] = {}
+    for edge, lanes in zip(graph.edges, edge_lanes.tolist(), strict=True):
+        heaviest[edge.destination] = max(
+            heaviest.get(edge.destination, (0.0, ENTRY)), (lanes, edge.source)
+        )
+    density = np.full(len(graph.blocks), 1 / WARP_SIZE)
     for block in range(len(graph.blocks)):
         known = [
             ratio[step.ptx_line]
             for step in graph.instructions(block)
             if step.ptx_line in ratio and step.predicate in _ALWAYS and step.name not in _PLACELESS
         ]
-        warps[block] = block_lanes[block] * (median_low(known) if known else 1 / WARP_SIZE)
+        _, before = heaviest.get(block, (0.0, ENTRY))
+        if known:
+            density[block] = median_low(known)
+        elif before >= 0:  # as many threads a warp as most come with
+            density[block] = density[before]
+    warps: Floats = block_lanes * density
     return warps
 
 

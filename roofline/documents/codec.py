@@ -56,6 +56,7 @@ INT32_MAX, INT64_MAX = 2**31 - 1, 2**63 - 1
 FIELD_BOUNDS = {
     "Coverage.blocks_total": FieldBounds(least=1),  # a divisor
     "Coverage.not_counted": FREE_TEXT_BOUNDS,
+    "InstructionCounters.reason": FREE_TEXT_BOUNDS,
     "Latency.clock_hz": FieldBounds(least=1),  # a divisor
     "LineCounters.text": FREE_TEXT_BOUNDS,
     "Measurement.kernel": FREE_TEXT_BOUNDS,

@@ -44,11 +44,20 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from memlab.device.measurement import Counters, Measurement, Time, Verification
+    from memlab.device.measurement import (
+        Counters,
+        InstructionCounters,
+        Measurement,
+        Time,
+        Verification,
+    )
     from memlab.roofline.run import Placement, Run
 
 MAX_SHOWN_BOUNDS = 3
 """Bounds of the time model that the report shows, the longest first."""
+
+MAX_SHOWN_PIPES = 4
+"""Pipes whose share of the instructions the report shows, the largest first."""
 
 COUNTER_LABELS = {
     "global_load_requests": "load requests",
@@ -321,6 +330,7 @@ def _result_facts(run: Run) -> Iterable[tuple[str, RenderableType]]:
             f"this kernel reaches {percent(share)} of its rate",
         )
     if not measurement.coverage.not_counted:
+        yield from _instruction_facts(measurement.instructions)
         yield "bound by", ceiling_label(placement.bound)
         passes = measurement.counters.l1_wavefronts
         if passes and "l1" in placement.busy:
@@ -329,6 +339,22 @@ def _result_facts(run: Run) -> Iterable[tuple[str, RenderableType]]:
             yield "L1 port", f"{si_text(passes, '')} passes, busy {busy} of the time {where}"
         yield "of the ceiling", _ceiling_text(placement)
     yield "verified", _verification_text(measurement.verification)
+
+
+def _instruction_facts(instructions: InstructionCounters) -> Iterable[tuple[str, str]]:
+    """The instructions of the warps by pipe, and how many were spills."""
+    count = si_text(instructions.warp_instructions, "")
+    if instructions.counted == "PTX":
+        if instructions.warp_instructions:
+            yield "instructions", f"{count} of warps, of the PTX: {instructions.reason}"
+        return
+    shares = [
+        f"{pipe} {100 * number / max(instructions.warp_instructions, 1):.0f}%"
+        for pipe, number in list(instructions.by_pipe.items())[:MAX_SHOWN_PIPES]
+    ]
+    yield "instructions", f"{count} of warps, machine code: {', '.join(shares)}"
+    if spills := instructions.spill_loads + instructions.spill_stores:
+        yield "spills", f"{si_text(spills, '')} loads and stores of registers in local memory"
 
 
 def _provenance_text(time: Time) -> str:

@@ -1,0 +1,102 @@
+"""The machine code of a launch with its executions, and the counters that it gives."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from memlab.device.compiler.compile import CompiledKernel
+from memlab.device.emulator.machine.tally import Tally
+from memlab.device.emulator.program.program import Program
+from memlab.device.machine_code.disassembly import DisassemblyError, disassemble
+from memlab.device.machine_code.flow_graph import FlowGraph, flow_graph
+from memlab.device.machine_code.pipes import pipe_of
+from memlab.device.machine_code.projection import Executions, project
+from memlab.device.machine_code.ptx_profile import ptx_profile
+from memlab.device.measurement import InstructionCounters
+
+_LEAST_KNOWN_LINES = 0.5  # of a kernel's instructions; code compiled with -G has none
+_MOST_BLOCKS = 5_000  # of the flow graph: some seconds of the linear program
+
+
+@dataclass(frozen=True)
+class ExecutedCode:
+    """The machine code of a launch, and how often it was executed.
+
+    Attributes:
+        graph: The machine code and its flow.
+        executions: The executions of its blocks, edges and instructions.
+    """
+
+    graph: FlowGraph
+    executions: Executions
+
+
+def read_flow_graph(compiled: CompiledKernel, entry: str) -> FlowGraph:
+    """Read the machine code of a compiled kernel.
+
+    Raises:
+        DisassemblyError: nvdisasm is missing, or the code has no lines of the PTX, or is too long.
+    """
+    code = disassemble(compiled.cubin, entry, compiled.architecture)
+    own = [step for step in code.instructions if step.address < min(code.functions, default=2**32)]
+    if sum(1 for step in own if step.ptx_line) < _LEAST_KNOWN_LINES * len(own):
+        raise DisassemblyError("the machine code does not say which PTX it comes from")
+    graph = flow_graph(code)
+    if len(graph.blocks) > _MOST_BLOCKS:
+        message = f"the machine code has {len(graph.blocks)} basic blocks, more than {_MOST_BLOCKS}"
+        raise DisassemblyError(message)
+    return graph
+
+
+def executed_code(
+    graph: FlowGraph, program: Program, lanes: Sequence[float], warps: Sequence[float]
+) -> ExecutedCode:
+    """Project executions of a program on its machine code.
+
+    Args:
+        graph: The machine code.
+        program: The PTX program.
+        lanes: Executions of each PTX instruction by threads.
+        warps: Executions of each PTX instruction by warps.
+
+    Raises:
+        DisassemblyError: The machine code cannot be brought into agreement with the PTX.
+    """
+    executions = project(graph, ptx_profile(program, lanes, warps))
+    if executions is None:
+        raise DisassemblyError("the flow of the machine code does not follow that of the PTX")
+    return ExecutedCode(graph, executions)
+
+
+def instruction_counters(
+    executed: ExecutedCode | DisassemblyError, program: Program, tally: Tally
+) -> InstructionCounters:
+    """Count the instructions of the machine code; of the PTX, where there is no machine code."""
+    counters = InstructionCounters(
+        counted="PTX",
+        warp_instructions=sum(tally.warps),
+        thread_instructions=sum(tally.lanes),
+        ptx_warp_instructions=sum(tally.warps),
+        ptx_thread_instructions=sum(tally.lanes),
+    )
+    if isinstance(executed, DisassemblyError):
+        return replace(counters, reason=str(executed))
+    warps = executed.executions.warps
+    by_pipe: Counter[str] = Counter()
+    local: Counter[str] = Counter()
+    for step, count in zip(executed.graph.code.instructions, warps.tolist(), strict=True):
+        by_pipe[pipe_of(step)] += count
+        if step.name in ("LDL", "STL"):
+            local[step.name] += count
+    spills = not any(step.row.space in ("local", "generic") for step in program.steps)
+    return replace(
+        counters,
+        counted="machine code",
+        warp_instructions=round(float(warps.sum())),
+        thread_instructions=round(float(executed.executions.lanes.sum())),
+        by_pipe={pipe: round(count) for pipe, count in by_pipe.most_common() if round(count)},
+        spill_loads=round(local["LDL"]) if spills else 0,
+        spill_stores=round(local["STL"]) if spills else 0,
+    )

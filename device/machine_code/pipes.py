@@ -1,0 +1,38 @@
+"""The pipes that execute machine code, by the names that Nsight Compute gives them.
+
+Source: Nsight Compute, Profiling Guide, "Pipelines". An instruction that no list names runs on the
+ALU, as most integer and logic instructions do.
+"""
+
+from __future__ import annotations
+
+from memlab.device.machine_code.instructions import MachineInstruction
+
+PIPES: dict[str, str] = {
+    "fma": "FFMA FADD FMUL FSWZADD FFMA32I FADD32I FMUL32I FFMA2 FADD2 FMUL2 IMAD IMUL IDP IDP4A",
+    "alu": "",
+    "fp16": "HFMA2 HADD2 HMUL2 HMNMX2 HSET2 HSETP2",
+    "fp64": "DFMA DADD DMUL DSETP DMNMX",
+    "xu": "MUFU POPC FLO BREV I2F F2I F2F FRND I2I FCHK",
+    "tensor": "HMMA IMMA BMMA DMMA HGMMA IGMMA QGMMA OMMA QMMA UTCHMMA UTCIMMA UTCQMMA",
+    "lsu": "LD LDG LDL LDS LDSM ST STG STL STS STSM LDGSTS ATOM ATOMG ATOMS RED REDG SHFL MATCH "
+    "REDUX MEMBAR ERRBAR CCTL MOVM QSPC S2R",
+    "tex": "TEX TLD TLD4 TXQ TXD TMML SULD SUST SUATOM SURED",
+    "cbu": "BRA BRX BRXU JMP JMX JMXU CALL RET EXIT BSSY BSYNC BREAK WARPSYNC BMOV YIELD NANOSLEEP "
+    "KILL BPT RPCMOV RTT LEPC",
+    "adu": "BAR LDC VOTE DEPBAR LDGDEPBAR SYNCS ARRIVES B2R R2B",
+    "uniform": "R2UR S2UR",
+    "none": "NOP",
+}
+"""The instructions of each pipe, by their names."""
+
+_PIPE_OF = {name: pipe for pipe, names in PIPES.items() for name in names.split()}
+
+
+def pipe_of(step: MachineInstruction) -> str:
+    """The pipe that executes an instruction: a key of `PIPES`."""
+    name = step.name
+    if name in _PIPE_OF:
+        return _PIPE_OF[name]
+    # Instructions on the uniform registers are those of the other pipes with a U before them.
+    return "uniform" if name.startswith("U") else "alu"

@@ -1,0 +1,81 @@
+"""The instruction counters of a launch, by hand for small kernels."""
+
+from __future__ import annotations
+
+from launches import launch_of
+
+from memlab.device.datasheets import loader
+from memlab.device.emulation.device import EmulatedDevice
+from memlab.device.machine_code import executed_code
+from memlab.device.machine_code.disassembly import DisassemblyError
+from memlab.kernels.launch import Buffer, Scalar
+
+LOOP = """extern "C" __global__ void k(const float* a, float* out, int n) {
+  float sum = 0;
+  for (int i = 0; i < n; ++i) sum += a[i * 64 + threadIdx.x];
+  out[blockIdx.x * 64 + threadIdx.x] = sum;
+}
+"""
+SPILL = """extern "C" __global__ void k(const float* a, float* out, int n) {
+  float v[96];
+#pragma unroll
+  for (int i = 0; i < 96; ++i) v[i] = a[i * 64 + threadIdx.x];
+  __syncthreads();
+  float sum = 0;
+#pragma unroll
+  for (int i = 0; i < 96; ++i) sum = sum * v[95 - i] + v[i] * v[(i * 7) % 96];
+  out[blockIdx.x * 64 + threadIdx.x] = sum;
+}
+"""
+
+
+def run(source, n, **more):
+    launch = launch_of(
+        source,
+        Buffer("a", (n * 64,), "float32", "in"),
+        Buffer("out", (128,), "float32", "out"),
+        Scalar("n", "int32", n),
+        **more,
+    )
+    return EmulatedDevice("h200", loader.load_datasheet("h200")).run(launch, seed=0)
+
+
+def test_an_unrolled_loop_takes_whole_rounds_and_then_the_rest():
+    # ptxas unrolls the loop; whatever it does, it loads n times and adds n times per warp.
+    for n in (1, 3, 7, 16, 61):
+        counted = run(LOOP, n).instructions
+
+        assert counted.counted == "machine code"
+        assert counted.by_pipe["lsu"] >= 4 * (n + 1)
+        assert counted.thread_instructions == 32 * counted.warp_instructions
+    # 64 more iterations are whole rounds of any factor up to 64: the rest stays the same.
+    first, second, third = (run(LOOP, n).instructions for n in (61, 61 + 64, 61 + 128))
+    more = second.warp_instructions - first.warp_instructions
+    assert third.warp_instructions - second.warp_instructions == more
+    assert 2 * 64 * 4 < more < second.ptx_warp_instructions - first.ptx_warp_instructions
+
+
+def test_spilled_registers_are_counted():
+    plain, tight = (
+        run(SPILL, 96, compile_options=options).instructions
+        for options in ((), ("--maxrregcount=32",))
+    )
+
+    assert plain.spill_loads == plain.spill_stores == 0
+    assert tight.spill_loads > 0
+    assert tight.spill_stores > 0
+
+
+def test_without_machine_code_the_ptx_is_counted_and_the_reason_given(monkeypatch):
+    def missing(*_):
+        raise DisassemblyError("nvdisasm is not installed: pip install nvidia-cuda-nvdisasm")
+
+    monkeypatch.setattr(executed_code, "disassemble", missing)
+
+    measured = run(LOOP, 5)
+
+    assert measured.instructions.counted == "PTX"
+    assert "not installed" in measured.instructions.reason
+    assert measured.counters.warp_instructions == sum(
+        line.warp_instructions for line in measured.lines
+    )
