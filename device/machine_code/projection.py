@@ -254,7 +254,7 @@ def _anchors(graph: FlowGraph, profile: PtxProfile) -> dict[_Anchor, tuple[float
     lines = _lines(profile)
     lanes = {line: whole.lanes / profile.threads for line, whole in lines.items()}
     found: dict[int, dict[str, Counter[int]]] = defaultdict(lambda: defaultdict(Counter))
-    typical: list[float] = []
+    most: list[float] = []
     for block in range(len(graph.blocks)):
         known = []
         for step in graph.instructions(block):
@@ -262,17 +262,19 @@ def _anchors(graph: FlowGraph, profile: PtxProfile) -> dict[_Anchor, tuple[float
             if line in lines and step.predicate in _ALWAYS and step.name not in _PLACELESS:
                 known.append(lanes[line])
                 found[line][step.opcode][block] += 1
-        typical.append(median_low(known) if known else 0.0)
+        most.append(max(known, default=0.0))
     anchors: dict[_Anchor, tuple[float, float]] = {}
     for line, by_opcode in found.items():
         if lines[line].guarded:
             continue
         (short_cost, excess_cost), copies = _counted_copies(lines[line], by_opcode)
-        scale = max(lanes[line], *(typical[block] for block in copies), _LEAST_SHARE)
+        # What exceeds its count by far was moved; no block is executed more than its busiest line.
+        own = max(lanes[line], _LEAST_SHARE)
+        busiest = max(own, *(most[block] for block in copies))
         # Lines that say the same are one constraint: it keeps the linear program small.
         key = _Anchor(tuple(sorted(copies.items())), lanes[line] * profile.threads)
         short, excess = anchors.get(key, (0.0, 0.0))
-        anchors[key] = short + short_cost / scale, excess + excess_cost / scale
+        anchors[key] = short + short_cost / own, excess + excess_cost / busiest
     return anchors
 
 

@@ -101,7 +101,7 @@ def ptx_profile(program: Program, lanes: Sequence[float], warps: Sequence[float]
         )
         if head == 0:
             entries += lanes[0]
-        loops.append(PtxLoop(lanes[head], entries))
+        loops.append(PtxLoop(lanes[head], min(entries, lanes[head])))
     return PtxProfile(
         threads=lanes[0] if lanes else 0.0,
         counts=tuple(
