@@ -38,6 +38,7 @@ COMMANDS = {
     "analyze": ("analyze:analyze_app", "Count a kernel's memory accesses, line by line."),
     "check": ("check:check_app", "Find wrong accesses, races and barriers, without a GPU."),
     "trace": ("trace:trace_app", "Follow one thread: the elements it reads and stages."),
+    "sass": ("sass:sass_app", "Show machine code beside PTX and source, with counts."),
     "occupancy": (
         "occupancy:occupancy_app",
         "Show how many blocks fit on an SM, and the limit.",

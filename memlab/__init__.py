@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from memlab.arguments import inout, out
     from memlab.drawing import roofline
     from memlab.errors import DeviceError, Incomplete, MemlabError, MemlabWarning, UsageError
-    from memlab.inspection import analyze, check, occupancy, trace
+    from memlab.inspection import analyze, check, occupancy, sass, trace
     from memlab.lookup import explain, kernels, runs
     from memlab.querying import calibrate, devicequery, doctor, peaks
     from memlab.reporting import frame, report
@@ -60,6 +60,7 @@ __all__ = [
     "roofline",
     "run",
     "runs",
+    "sass",
     "trace",
 ]
 
@@ -67,7 +68,7 @@ _MODULES = {
     "arguments": ("inout", "out"),
     "drawing": ("roofline",),
     "errors": ("DeviceError", "Incomplete", "MemlabError", "MemlabWarning", "UsageError"),
-    "inspection": ("analyze", "check", "occupancy", "trace"),
+    "inspection": ("analyze", "check", "occupancy", "sass", "trace"),
     "lookup": ("explain", "kernels", "runs"),
     "querying": ("calibrate", "devicequery", "doctor", "peaks"),
     "reporting": ("frame", "report"),

@@ -15,8 +15,10 @@ from memlab.device.checking.findings import TOOLS
 from memlab.device.compiler.compile import compile_launch
 from memlab.device.devices import open_device
 from memlab.device.emulation.device import Emulation, count_launch, emulate
+from memlab.device.machine_code.listing import MachineListing
 from memlab.device.tracing.trace import trace_launch
-from memlab.errors import UsageError, suggest_nearest
+from memlab.errors import DeviceError, UsageError, suggest_nearest
+from memlab.kernels.launch import source_lines
 from memlab.launching import parse_index, prepare, prepare_launch, resolve_kernel
 from memlab.results import KernelOccupancy
 from memlab.roofline.analysis.analysis import analysis_of
@@ -99,6 +101,74 @@ def analyze(
         prepared.properties,
         boundary=_boundary_cost(prepared, _of_ptx(emulation)),
         has_known_sizes=isinstance(prepared.kernel, str),
+    )
+
+
+def sass(
+    kernel: KernelName,
+    *,
+    device: str | int | None = None,
+    seed: int = 0,
+    timeout_s: float | None = None,
+    memory_bytes: int | None = None,
+    progress: Progress | None = None,
+    **parameters: Any,
+) -> MachineListing:
+    """List a kernel's machine code beside its PTX and source, with the executions of each line.
+
+    Examples:
+        memlab.sass("tiled", width=512).instructions
+
+    Args:
+        kernel: The name of a catalog kernel (`memlab.kernels()` lists them), `FILE.cu:ENTRY` for a
+            kernel in a file, or the name of a kernel in the current folder's `memlab.toml`.
+        device: A datasheet's name, such as `h200`, or a GPU's index, such as 0; the kernel is
+            compiled for it, and nothing runs on it. None takes `MEMLAB_DEVICE` from the
+            environment, else the first GPU, else the H200.
+        seed: Seed of the random inputs, 0 or more.
+        timeout_s: The longest time of emulating the launch, seconds; None allows 60.
+        memory_bytes: Memory of the host that the emulator may take, bytes; None allows the memory
+            that is free.
+        progress: Called with a description of the current step and its completed fraction, 0 to 1,
+            or None where that is unknown.
+        **parameters: The parameters of a catalog kernel, which `memlab.explain(kernel)` lists, or
+            the launch of a user kernel: `grid`, `block`, `args` and so on, as for `memlab.run`.
+
+    Returns:
+        The listing; `listing.instructions` are the instructions in order, with their counts.
+
+    Raises:
+        UsageError: An unknown kernel or device, a parameter out of range, or a source that does
+            not compile.
+        DeviceError: The device, the compiler or nvdisasm is not available, or the counts cannot
+            be brought into agreement with the machine code.
+        MemlabError: The kernel failed, or took too long.
+    """
+    prepared = prepare(
+        kernel,
+        parameters,
+        device=device,
+        seed=seed,
+        timeout_s=timeout_s,
+        memory_bytes=memory_bytes,
+        progress=progress,
+    )
+    launch, compiled = prepared.launch, prepared.compile()
+    emulation = emulate(
+        launch, compiled, prepared.properties, seed, prepared.progress, prepared.budget
+    )
+    if not emulation.listing:
+        raise DeviceError(f"there is no machine code to show: {emulation.instructions.reason}")
+    return MachineListing(
+        kernel=launch.kernel,
+        parameters=dict(launch.parameters),
+        device=prepared.device_summary,
+        coverage=emulation.coverage,
+        source_name=launch.source_name,
+        source=tuple(source_lines(launch.source)),
+        ptx=tuple(compiled.ptx.splitlines()),
+        instructions=emulation.listing,
+        counters=emulation.instructions,
     )
 
 

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from memlab.device.checking.findings import CheckReport
 from memlab.device.gpu.peaks.records import Peaks
+from memlab.device.machine_code.listing import MachineListing
 from memlab.device.properties import DeviceProperties
 from memlab.device.tracing.records import Trace
 from memlab.drawing import list_of_runs
@@ -37,6 +38,7 @@ from memlab.roofline.reports.parts import (
 from memlab.roofline.reports.peaks import peaks_report
 from memlab.roofline.reports.run import run_report
 from memlab.roofline.reports.runs import runs_table
+from memlab.roofline.reports.sass import SASS_COLUMNS, sass_report
 from memlab.roofline.reports.trace import trace_report
 from memlab.roofline.run import Run
 from memlab.summaries import one_line
@@ -121,6 +123,8 @@ def _columns(result: object, columns: int | None) -> int:
         return columns
     if isinstance(result, Analysis):
         return listing_columns()
+    if isinstance(result, MachineListing):
+        return report_columns(SASS_COLUMNS)
     return report_columns(sys.maxsize if isinstance(result, list | Roofline) else REPORT_COLUMNS)
 
 
@@ -142,6 +146,7 @@ _report_of.register(Run, run_report)
 _report_of.register(Analysis, analysis_report)
 _report_of.register(CheckReport, check_report)
 _report_of.register(Trace, trace_report)
+_report_of.register(MachineListing, sass_report)
 _report_of.register(Peaks, peaks_report)
 
 

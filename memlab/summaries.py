@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from memlab.device.checking.findings import CheckReport
 from memlab.device.gpu.peaks.records import Peaks
+from memlab.device.machine_code.listing import MachineListing
 from memlab.device.measurement import Measurement
 from memlab.device.properties import (
     DeviceProperties,
@@ -84,6 +85,16 @@ def _(report: CheckReport) -> str:
     return (
         f"{_launch_text(report.kernel, report.parameters)} on {report.device.key}: {findings}, "
         f"{_verification_text(report.verification)}"
+    )
+
+
+@_description.register
+def _(listing: MachineListing) -> str:
+    count = len(listing.instructions)
+    return (
+        f"{_launch_text(listing.kernel, listing.parameters)} on {_device_text(listing.device)}: "
+        f"{count} {plural(count, 'instruction')}, "
+        f"{sentence_number(listing.counters.warp_instructions)} executions by warps"
     )
 
 

@@ -23,8 +23,10 @@ from memlab.device.machine_code.executed_code import (
     ExecutedCode,
     executed_code,
     instruction_counters,
+    listed_instructions,
     read_flow_graph,
 )
+from memlab.device.machine_code.listing import ListedInstruction
 from memlab.device.measurement import (
     AccessCounters,
     Counters,
@@ -111,6 +113,7 @@ class Emulation:
         work: The input of the time model.
         verification: The comparison of the executed blocks' outputs with the references.
         instructions: The instructions of the machine code, or of the PTX where there is none.
+        listing: The machine code, instruction by instruction; empty where there is none.
         levels: Where the sectors of each memory instruction are served, by its position in the
             program.
         profile: What the machine code does; None where it cannot be read.
@@ -126,6 +129,7 @@ class Emulation:
     levels: Mapping[int, AccessLevels] = field(default_factory=dict)
     profile: LaunchProfile | None = None
     instructions: InstructionCounters = field(default_factory=InstructionCounters)
+    listing: tuple[ListedInstruction, ...] = ()
 
     def time(self, resident: Occupancy, properties: DeviceProperties) -> Time:
         """Model the time: by simulating an SM, or from the counters without machine code."""
@@ -210,9 +214,8 @@ def emulate(
     active = address_streams.ActiveRegion(block.region, block.stream.equivalent_blocks(sectors))
     required = block_requirements(launch, compiled.resources)
     carveout = block_allocation(properties, required).carveout_bytes
-    instructions = instruction_counters(
-        _executed_code(launch, compiled, program, tally), program, tally
-    )
+    executed = _executed_code(launch, compiled, program, tally)
+    instructions = instruction_counters(executed, program, tally)
     counters = replace(
         counters,
         warp_instructions=instructions.warp_instructions,
@@ -260,6 +263,9 @@ def emulate(
             counters,
         ),
         instructions=instructions,
+        listing=()
+        if isinstance(executed, DisassemblyError)
+        else listed_instructions(executed, program),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -11,11 +12,13 @@ from memlab.device.emulator.machine.tally import Tally
 from memlab.device.emulator.program.program import Program
 from memlab.device.machine_code.disassembly import DisassemblyError, disassemble
 from memlab.device.machine_code.flow_graph import FlowGraph, flow_graph
+from memlab.device.machine_code.listing import ListedInstruction
 from memlab.device.machine_code.pipes import pipe_of
 from memlab.device.machine_code.projection import Executions, project
 from memlab.device.machine_code.ptx_profile import ptx_profile
 from memlab.device.measurement import InstructionCounters
 
+_LABEL = re.compile(r"`\([^)]*\)")  # of a branch's target
 _LEAST_KNOWN_LINES = 0.5  # of a kernel's instructions; code compiled with -G has none
 _MOST_BLOCKS = 5_000  # of the flow graph: some seconds of the linear program
 
@@ -99,4 +102,28 @@ def instruction_counters(
         by_pipe={pipe: round(count) for pipe, count in by_pipe.most_common() if round(count)},
         spill_loads=round(local["LDL"]) if spills else 0,
         spill_stores=round(local["STL"]) if spills else 0,
+    )
+
+
+def listed_instructions(executed: ExecutedCode, program: Program) -> tuple[ListedInstruction, ...]:
+    """List the instructions of the machine code with their counts and lines."""
+    source_lines = {
+        step.instruction.ptx_line: step.instruction.source_line for step in program.steps
+    }
+    graph, executions = executed.graph, executed.executions
+    return tuple(
+        ListedInstruction(
+            address=step.address,
+            text=_LABEL.sub(f"0x{step.target or 0:04x}", step.text),
+            pipe=pipe_of(step),
+            stall=step.control.stall if step.control else None,
+            waits=tuple(n for n in range(6) if step.control and step.control.wait_mask >> n & 1),
+            block=graph.block_at(position),
+            target=step.target,
+            warps=round(float(executions.warps[position])),
+            threads=round(float(executions.lanes[position])),
+            ptx_line=step.ptx_line,
+            source_line=source_lines.get(step.ptx_line, 0),
+        )
+        for position, step in enumerate(graph.code.instructions)
     )
