@@ -118,7 +118,10 @@ class Counters(NamedCounters):
         l1_wavefronts: Passes through the port of L1 and shared memory: the wavefronts of shared
             accesses, and one pass per 128-byte line of a global or local request.
         l1_read_sector_hits: Sectors of global loads that the L1 holds.
-        l2_read_sectors: Sectors that the L1s read from the L2, without those of atomics.
+        lrc_read_sectors: Sectors that the L1s ask the L2's request coalescer (LRC) for, without
+            those of atomics; on a device without one, they are those read from the L2.
+        l2_read_sectors: Sectors that are read from the L2 for the L1s, without those of atomics:
+            the coalescer merges reads of one sector that are under way at once.
         l2_read_sector_hits: Sectors of these that the L2 holds.
         l2_write_sectors: Sectors that the L1s write to the L2, without those of atomics.
         dram_read_bytes: Bytes that the L2 reads from DRAM.
@@ -157,6 +160,7 @@ class Counters(NamedCounters):
     shared_atomic_wavefronts = NamedCount(("shared", "atomic"), "wavefronts")
     l1_wavefronts: int = 0
     l1_read_sector_hits: int = 0
+    lrc_read_sectors: int = 0
     l2_read_sectors: int = 0
     l2_read_sector_hits: int = 0
     l2_write_sectors: int = 0

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from memlab.device.emulation import executed_addresses
 from memlab.device.emulation.execution import Execution
@@ -54,6 +55,9 @@ def cache_geometry(
         l1_bytes=max((properties.l1_cache_bytes_per_sm or 0) - carveout_bytes, 0),
         l2_bytes=properties.l2_cache_bytes or 0,
         dram_access_bytes=properties.dram_access_bytes or SECTOR_BYTES,
+        merged_by_readers=tuple(
+            sorted((float(n), merged) for n, merged in properties.l2_merged_reads_by_sms.items())
+        ),
     )
 
 
@@ -112,16 +116,18 @@ def _by_stream(
     counters: Counters, stream: AccessStream, active: ActiveRegion, geometry: caches.CacheGeometry
 ) -> Counters:
     """Add the counters of the caches, by the accesses of a recorded block."""
-    rate = caches.l1_miss_rate(stream, active, geometry)
+    l1 = caches.l1_reads(stream, active, geometry)
     dram = caches.dram_bytes(stream, active, geometry)
-    hits = round(counters.global_load_sectors * stream.cacheable_share * (1 - rate))
-    l2_reads = counters.global_load_sectors - hits
+    hits = round(counters.global_load_sectors * stream.cacheable_share * (1 - l1.miss_rate))
+    lrc_reads = counters.global_load_sectors - hits
+    l2_reads = round(lrc_reads * l1.coalesced_share)
     l2_misses = min(dram.loaded // SECTOR_BYTES, l2_reads)
     # A read miss loads at most one DRAM access.
     loaded = min(dram.loaded, l2_reads * geometry.dram_access_bytes)
     return replace(
         counters,
         l1_read_sector_hits=hits,
+        lrc_read_sectors=lrc_reads,
         l2_read_sectors=l2_reads,
         l2_read_sector_hits=l2_reads - l2_misses,
         l2_write_sectors=_l2_write_sectors(counters),
@@ -152,7 +158,7 @@ def _by_replay(
     executed, blocks = len(lines.ends), execution.launch.blocks
     # Further waves do as those behind the first one do.
     repeats = 1 + (blocks - executed) / (executed - wave) if blocks > executed else 1.0
-    traffic = _Traffic.of(replayed.first_wave, replayed.later, repeats, tally)
+    traffic = _Traffic.of(replayed.first_wave, replayed.later, repeats, tally, steps)
     fetched = _at_most_once(execution, traffic.fetches.sum() * geometry.dram_access_bytes, geometry)
     is_load = np.array([step.row.kind == "load" for step in steps])
     is_local = np.array([step.row.space == "local" for step in steps])
@@ -160,9 +166,10 @@ def _by_replay(
     reads = round(float(traffic.l2_reads.sum()))
     counters = replace(
         counters,
-        l1_read_sector_hits=round(float(traffic.l1_hits[~is_local].sum())),
+        l1_read_sector_hits=round(float(traffic.l1_hits[is_load & ~is_local].sum())),
+        lrc_read_sectors=round(float(traffic.lrc_reads.sum())),
         l2_read_sectors=reads,
-        l2_read_sector_hits=min(round(float(traffic.l2_hits.sum())), reads),
+        l2_read_sector_hits=max(reads - round(float(traffic.l2_misses.sum())), 0),
         l2_write_sectors=_l2_write_sectors(counters),
         dram_read_bytes=_whole(fetched, geometry.dram_access_bytes),
         dram_write_bytes=_whole(replayed.written_back * SECTOR_BYTES * scale, SECTOR_BYTES),
@@ -174,41 +181,56 @@ def _by_replay(
 class _Traffic:
     """The traffic of the whole grid, by instruction: as `InstructionTraffic`, in sectors."""
 
-    accesses: np.typing.NDArray[np.float64]
-    l1_hits: np.typing.NDArray[np.float64]
-    l2_reads: np.typing.NDArray[np.float64]
-    l2_hits: np.typing.NDArray[np.float64]
-    atomic_hits: np.typing.NDArray[np.float64]
-    fetches: np.typing.NDArray[np.float64]
+    accesses: Sectors
+    l1_hits: Sectors
+    lrc_reads: Sectors
+    l2_reads: Sectors
+    l2_misses: Sectors
+    atomic_misses: Sectors
+    fetches: Sectors
 
     @classmethod
     def of(
-        cls, first: InstructionTraffic, later: InstructionTraffic, repeats: float, tally: Tally
+        cls,
+        first: InstructionTraffic,
+        later: InstructionTraffic,
+        repeats: float,
+        tally: Tally,
+        steps: Sequence[DecodedInstruction],
     ) -> _Traffic:
         """The traffic of the first wave and of others that repeat so often."""
+        in_l1 = np.array([step.row.kind == "load" and not step.row.bypass_l1 for step in steps])
+        in_l2 = np.array([step.row.kind == "load" and step.row.bypass_l1 for step in steps])
         columns = {name: getattr(first, name) + getattr(later, name) * repeats for name in _COLUMNS}
-        sectors, seen = np.array(tally.sectors, float), columns["accesses"]
-        scale = np.divide(sectors, seen, out=np.zeros_like(sectors), where=seen > 0)
+        sectors, seen = np.array(tally.sectors, float), columns["accesses"].astype(float)
+        # Lines so few that none is in the sample are read again and again: they hit.
+        unseen = np.where(seen > 0, 0.0, sectors)
+        columns["accesses"] = seen + unseen
+        columns["l1_hits"] = columns["l1_hits"] + unseen * in_l1
+        for name in ("lrc_reads", "l2_reads"):
+            columns[name] = columns[name] + unseen * in_l2
+        scale = sectors / np.maximum(columns["accesses"], 1.0)
         return cls(**{name: column * scale for name, column in columns.items()})
 
 
+Sectors = NDArray[np.float64]
 _COLUMNS = tuple(InstructionTraffic.__dataclass_fields__)
 
 
 def _levels(
-    steps: Sequence[DecodedInstruction], traffic: _Traffic, is_load: np.typing.NDArray[np.bool_]
+    steps: Sequence[DecodedInstruction], traffic: _Traffic, is_load: NDArray[np.bool_]
 ) -> Mapping[int, AccessLevels]:
     """Where the sectors of each instruction are served; only those that were executed are named."""
     levels: dict[int, AccessLevels] = {}
     for index in np.flatnonzero(traffic.accesses).tolist():
         accesses = traffic.accesses[index]
         if is_load[index]:
-            l1, l2 = traffic.l1_hits[index] / accesses, traffic.l2_hits[index] / accesses
-            levels[index] = AccessLevels(float(l1), float(l2), float(max(1 - l1 - l2, 0.0)))
+            l1, dram = traffic.l1_hits[index] / accesses, traffic.l2_misses[index] / accesses
+            levels[index] = AccessLevels(float(l1), float(max(1 - l1 - dram, 0.0)), float(dram))
         else:
             is_store = steps[index].row.kind == "store"
-            held = 1.0 if is_store else float(traffic.atomic_hits[index] / accesses)
-            levels[index] = AccessLevels.of(0.0, held)
+            missed = 0.0 if is_store else float(traffic.atomic_misses[index] / accesses)
+            levels[index] = AccessLevels.of(0.0, 1 - missed)
     return levels
 
 

@@ -46,6 +46,10 @@ COUNTER_METRICS: Mapping[str, Mapping[str, int]] = {
     "local_store_sectors": {"l1tex__t_sectors_pipe_lsu_mem_local_op_st.sum": 1},
     "l1_read_sector_hits": {"l1tex__t_sectors_pipe_lsu_mem_global_op_ld_lookup_hit.sum": 1},
     # Only traffic from the L1: all traffic of the L2 includes the copies between its halves.
+    "lrc_read_sectors": {
+        "l1tex__m_xbar2l1tex_read_sectors.sum": 1,
+        _GLOBAL_METRIC.format("sectors", "atom"): -1,  # their results come back the same way
+    },
     "l2_read_sectors": {"lts__t_sectors_srcunit_tex_op_read.sum": 1},
     "l2_read_sector_hits": {"lts__t_sectors_srcunit_tex_op_read_lookup_hit.sum": 1},
     "l2_write_sectors": {"lts__t_sectors_srcunit_tex_op_write.sum": 1},

@@ -6,7 +6,7 @@ one used least recently, and are found through a table of hashes.
 
 from __future__ import annotations
 
-from memlab.device.emulator.codegen.compiled import compiled
+from memlab.device.emulator.codegen.compiled import compiled, set_bits
 from memlab.device.emulator.codegen.lanes import count_bits
 from memlab.device.emulator.codegen.records import Int32, Pointer, Record
 
@@ -18,6 +18,8 @@ _NONE = -1
 _HASH = 0x9E3779B97F4A7C15 - (1 << 64)  # 2^64 over the golden ratio (Knuth, TAOCP 3, 6.4)
 _SECTORS = 4  # of a line
 _SECTOR_BITS = (1 << _SECTORS) - 1
+_READER_BITS = 16
+_MOST_READERS = (1 << _READER_BITS) - 1
 
 
 class Line(Record):
@@ -29,6 +31,8 @@ class Line(Record):
     newer: Int32  # the line that was used after this one; -1 for none
     older: Int32
     chained: Int32  # the next one with the same hash
+    time: int  # of the last read
+    readers: int  # how many reads of each sector there were at that time: 16 bits each
 
 
 class Cache(Record):
@@ -49,9 +53,10 @@ class Counts(Record):
 
     accesses: int
     l1_hits: int
-    l2_reads: int  # sectors that loads read from the L2
-    l2_hits: int  # and those among them that it held
-    atomic_hits: int  # sectors of atomics that the L2 held
+    lrc_reads: int  # sectors that loads read from the L2, before the coalescer
+    l2_reads: float  # and behind it
+    l2_misses: int  # those among them that the L2 did not hold
+    atomic_misses: int  # sectors of atomics that the L2 did not hold
     fetches: int  # accesses to memory
 
 
@@ -62,6 +67,9 @@ class Replay(Record):
     indices: Pointer[Int32]  # the instruction
     owners: Pointer[Int32]  # the multiprocessor
     order: Pointer[int]  # the accesses in the order of time
+    times: Pointer[int]  # the time of each access
+    read_by: Pointer[float]  # what the n-th read of a sector at one time adds to those of the L2
+    most_readers: int  # the last n
     kinds: Pointer[Int32]  # by instruction
     counts: Pointer[Counts]  # by instruction
     l1: Pointer[Cache]  # by multiprocessor
@@ -89,22 +97,29 @@ def replay(state: Replay, start: int, stop: int) -> int:
             sectors = missing
             if sectors == 0:
                 continue
-        fetch(state, counts, kind, line, sectors)
+        fetch(state, counts, kind, line, sectors, state.times[access])
     return 0
 
 
 @compiled
-def fetch(state: Replay, counts: Counts, kind: int, line: int, sectors: int) -> None:
+def fetch(state: Replay, counts: Counts, kind: int, line: int, sectors: int, time: int) -> None:
     """Read sectors from the L2."""
     l2 = state.l2[0]
     missing = read(l2, line, sectors)
-    held = count_bits(sectors & ~missing)
-    if kind == ATOMIC:
-        counts.atomic_hits += held
-    else:
-        counts.l2_reads += count_bits(sectors)
-        counts.l2_hits += held
     place = l2.lines[l2.newest]
+    if kind == ATOMIC:
+        counts.atomic_misses += count_bits(missing)
+    else:
+        counts.lrc_reads += count_bits(sectors)
+        counts.l2_misses += count_bits(missing)
+        if place.time != time:
+            place.time, place.readers = time, 0
+        for sector in set_bits(sectors):
+            shift = _READER_BITS * sector
+            readers = place.readers >> shift & _MOST_READERS
+            counts.l2_reads += state.read_by[readers]
+            if readers < state.most_readers:
+                place.readers += 1 << shift
     unit, bits = 0, (1 << state.fetched_sectors) - 1
     while unit < _SECTORS:
         if missing & bits << unit:
@@ -152,7 +167,7 @@ def use(cache: Cache, line: int) -> Line:
         unlink(cache, number)
         drop(cache, number)
     place = cache.lines[number]
-    place.number, place.valid, place.dirty = line, 0, 0
+    place.number, place.valid, place.dirty, place.time, place.readers = line, 0, 0, -1, 0
     place.chained = cache.heads[head]
     cache.heads[head] = number
     link(cache, number)

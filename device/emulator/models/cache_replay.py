@@ -2,7 +2,8 @@
 
 Blocks start in launch order, each on the multiprocessor that has room first, and all that are
 resident run at the same pace. Each multiprocessor has an L1: loads fill it, stores go through it
-and do not. All share an L2, which keeps what is written until its line is replaced.
+and do not. All share an L2, which keeps what is written until its line is replaced. Reads of one
+sector at the same time are merged before the L2 (`CacheGeometry.coalesced_reads`).
 
 Where the accesses are a sample, by lines, the caches are smaller in proportion (SHARDS:
 Waldspurger et al., "Efficient MRC Construction with SHARDS", FAST 2015).
@@ -70,17 +71,19 @@ class InstructionTraffic:
     Attributes:
         accesses: Sectors that they accessed.
         l1_hits: Those of loads that the L1 held.
-        l2_reads: Those that loads read from the L2.
-        l2_hits: Those among them that the L2 held.
-        atomic_hits: Those of atomics that the L2 held.
+        lrc_reads: Those that loads read from the L2, before its request coalescer.
+        l2_reads: Those that are read behind it.
+        l2_misses: Those among them that the L2 did not hold.
+        atomic_misses: Those of atomics that the L2 did not hold.
         fetches: Accesses to DRAM, each of `CacheGeometry.dram_access_bytes`.
     """
 
     accesses: IntArray
     l1_hits: IntArray
-    l2_reads: IntArray
-    l2_hits: IntArray
-    atomic_hits: IntArray
+    lrc_reads: IntArray
+    l2_reads: NDArray[np.float64]
+    l2_misses: IntArray
+    atomic_misses: IntArray
     fetches: IntArray
 
 
@@ -151,7 +154,9 @@ def replay_accesses(
         geometry: The caches.
     """
     start, owner = schedule.start[accesses.block], schedule.multiprocessor[accesses.block]
-    order = np.argsort(start + accesses.time, kind="stable")
+    times = start + accesses.time
+    order = np.argsort(times, kind="stable")
+    read_by = np.diff(geometry.coalesced_reads(np.arange(geometry.multiprocessors + 1)))
     count, wave = len(steps), geometry.multiprocessors * geometry.resident_blocks
     index = accesses.index + np.where(accesses.block < wave, 0, count)  # counted by themselves
     counts = np.zeros(2 * count, _COUNTS)
@@ -163,6 +168,8 @@ def replay_accesses(
         "indices": index.astype(np.int32),
         "owners": owner.astype(np.int32),
         "order": order,
+        "times": times,
+        "read_by": read_by,
         "kinds": np.array(2 * [_kind(step, bool(geometry.l1_bytes)) for step in steps], np.int32),
         "counts": counts,
         "l1": caches.add(geometry.multiprocessors, l1_lines),
@@ -170,6 +177,7 @@ def replay_accesses(
     }
     for name, array in arrays.items():
         state[name] = array.ctypes.data
+    state["most_readers"] = len(read_by) - 1
     state["fetched_sectors"] = geometry.dram_access_bytes // SECTOR_BYTES
     _function()(state.ctypes.data, 0, len(order))
     first, later = _traffic(counts[:count]), _traffic(counts[count:])

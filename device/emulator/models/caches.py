@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from memlab.device.emulator.models.address_streams import (
     SECTORS_PER_LINE,
@@ -71,6 +71,9 @@ class CacheGeometry:
         l1_bytes: Size of one L1 in bytes, without the shared memory carved out of it.
         l2_bytes: Size of the L2 in bytes.
         dram_access_bytes: Bytes that one L2 miss reads from memory.
+        merged_by_readers: How many reads of the L1s the L2's request coalescer makes one, by how
+            many multiprocessors read the same data at the same pace; ascending. Without any, reads
+            are not merged.
     """
 
     multiprocessors: int
@@ -78,6 +81,16 @@ class CacheGeometry:
     l1_bytes: int
     l2_bytes: int
     dram_access_bytes: int
+    merged_by_readers: tuple[tuple[float, float], ...] = ()
+
+    def coalesced_reads(self, readers: ArrayLike) -> NDArray[np.float64]:
+        """How often the L2 is read where so many multiprocessors read a sector."""
+        counts = np.asarray(readers, np.float64)
+        if not self.merged_by_readers:
+            return counts
+        known, merged = zip((1.0, 1.0), *self.merged_by_readers, strict=True)
+        reads: NDArray[np.float64] = counts / np.interp(counts, known, merged)
+        return reads
 
 
 def misses(
@@ -153,8 +166,20 @@ def _line_numbers(line: IntArray, most: int) -> tuple[IntArray, int]:
     return number, len(lines)
 
 
-def l1_miss_rate(stream: AccessStream, busy: ActiveRegion, geometry: CacheGeometry) -> float:
-    """The share of an SM's cacheable load sectors that miss its L1.
+class L1Reads(NamedTuple):
+    """What the L1s read from the L2.
+
+    Attributes:
+        miss_rate: The share of the sectors of cacheable loads that miss.
+        coalesced_share: Sectors read from the L2 over those that the L1s ask its coalescer for.
+    """
+
+    miss_rate: float
+    coalesced_share: float
+
+
+def l1_reads(stream: AccessStream, busy: ActiveRegion, geometry: CacheGeometry) -> L1Reads:
+    """Model the L1 of one SM, and how the reads of all SMs are merged.
 
     Blocks are distributed in launch order, one to each SM in turn, so the blocks resident together
     are `multiprocessors` apart. The first such blocks are simulated; or, where some accesses are
@@ -162,8 +187,9 @@ def l1_miss_rate(stream: AccessStream, busy: ActiveRegion, geometry: CacheGeomet
     are written through and not kept.
     """
     chosen = ~stream.store & stream.cached
+    bypassing = np.where(stream.store | stream.cached, 0.0, 1.0)
     if not chosen.any():
-        return 1.0
+        return L1Reads(1.0, _coalesced_share(stream, bypassing, busy, geometry))
     wave = geometry.resident_blocks * geometry.multiprocessors
     first = 0
     if not stream.affine[chosen].all():
@@ -171,18 +197,47 @@ def l1_miss_rate(stream: AccessStream, busy: ActiveRegion, geometry: CacheGeomet
         first = recorded // wave * wave + recorded % geometry.multiprocessors
     order = np.arange(first, min(first + wave, busy.blocks), geometry.multiprocessors)
     factor = _sampling_factor(len(order) * int(chosen.sum()), _LARGEST_L1_SIMULATION)
-    windows: list[IntArray] = []
+    rows: list[IntArray] = []
     sectors: list[IntArray] = []
     for block in order[:, None]:
         sector = translate_sectors(stream, block, busy)[0, chosen]
         kept = _hash(sector // SECTORS_PER_LINE) % factor == 0
-        windows.append(stream.window[chosen][kept])
+        rows.append(np.flatnonzero(chosen)[kept])
         sectors.append(sector[kept])
-    window, sector = np.concatenate(windows), np.concatenate(sectors)
-    by_time = np.argsort(window, kind="stable")
-    window, sector = window[by_time], sector[by_time]
-    missed = misses(window, sector, SECTORS_PER_LINE, geometry.l1_bytes / factor)
-    return min(int(missed.sum()) * factor / (stream.load_sectors * len(order)), 1.0)
+    row, sector = np.concatenate(rows), np.concatenate(sectors)
+    by_time = np.argsort(stream.window[row], kind="stable")
+    row, sector = row[by_time], sector[by_time]
+    missed = misses(stream.window[row], sector, SECTORS_PER_LINE, geometry.l1_bytes / factor)
+    miss_rate = min(int(missed.sum()) * factor / (stream.load_sectors * len(order)), 1.0)
+    by_row = np.bincount(row[missed], minlength=len(stream.sector)) * factor / len(order)
+    return L1Reads(miss_rate, _coalesced_share(stream, by_row + bypassing, busy, geometry))
+
+
+def _coalesced_share(
+    stream: AccessStream, missed: NDArray[np.float64], busy: ActiveRegion, geometry: CacheGeometry
+) -> float:
+    """Sectors read from the L2 over sectors that miss the L1s.
+
+    All blocks of a wave that shift a row by the same distance read the same sector in the same
+    window. As many of them as miss are its readers, each on a multiprocessor of its own.
+
+    Args:
+        stream: The stream of one block.
+        missed: How often each row misses an L1.
+        busy: The blocks that access memory.
+        geometry: The caches.
+    """
+    total = missed.sum()
+    if not total or not geometry.merged_by_readers:
+        return 1.0
+    blocks = min(geometry.multiprocessors * geometry.resident_blocks, busy.blocks)
+    share = np.ones(len(stream.sector))
+    for group in _row_groups(stream, np.arange(blocks), busy):
+        if not group.lines:
+            asked = blocks * missed[group.rows].mean() / len(group.shifts)
+            readers = min(max(asked, 1.0), geometry.multiprocessors)
+            share[group.rows] = geometry.coalesced_reads(readers) / readers
+    return float((share * missed).sum() / total)
 
 
 def _sampling_factor(accesses: int, most: int) -> int:

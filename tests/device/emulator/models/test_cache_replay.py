@@ -72,12 +72,13 @@ def expected(
         if not sectors:
             continue
         held = l2.use(line)
-        hits = sum(sector in held for sector in sectors)
+        misses = sum(sector not in held for sector in sectors)
         if kind == "load":
+            total["lrc_reads"] += len(sectors)
             total["l2_reads"] += len(sectors)
-            total["l2_hits"] += hits
+            total["l2_misses"] += misses
         else:
-            total["atomic_hits"] += hits
+            total["atomic_misses"] += misses
         for pair in {sector // 2 for sector in sectors if sector not in held}:
             total["fetches"] += 1
             for sector in (2 * pair, 2 * pair + 1):
@@ -161,4 +162,26 @@ def test_blocks_have_local_memory_of_their_own() -> None:
     small = CacheGeometry(1, 2, 2 * LINE, 64 * LINE, 32)  # half of what two blocks need
     replayed = replay_accesses(given, schedule_blocks(given.ends, small), steps, small)
     assert replayed.first_wave.l1_hits.sum() == 0
-    assert replayed.first_wave.l2_hits.sum() == 2 * 2 * 4
+    assert replayed.first_wave.l2_reads.sum() == 2 * 2 * 4
+    assert replayed.first_wave.l2_misses.sum() == 0
+
+
+def test_reads_of_one_sector_at_one_time_are_merged() -> None:
+    """Of four multiprocessors, four read one line at once, then two another, one a third twice."""
+    merging = CacheGeometry(4, 1, 8 * LINE, 64 * LINE, 32, ((2.0, 1.25), (4.0, 2.0)))
+    given = LineAccesses(
+        block=np.array([0, 0, 0, 1, 1, 2, 3]),
+        time=np.array([0, 1, 2, 0, 1, 0, 0]),
+        index=np.zeros(7, np.int32),
+        place=np.array([0x1F, 0x21, 0x31, 0x1F, 0x21, 0x1F, 0x1F]),
+        ends=np.full(4, 3),
+        factor=1,
+        local_lines=0,
+    )
+
+    replayed = replay_accesses(given, schedule_blocks(given.ends, merging), STEPS, merging)
+
+    traffic = replayed.first_wave
+    assert traffic.lrc_reads[0] == 4 * 4 + 2 + 1
+    assert traffic.l2_reads[0] == pytest.approx(4 * 4 / 2.0 + 2 / 1.25 + 1)
+    assert traffic.l2_misses[0] == 4 + 1 + 1

@@ -223,9 +223,18 @@ def test_written_lines_are_evicted_from_a_small_l2(atomic: bool) -> None:
 def test_blocks_on_one_multiprocessor_share_its_l1() -> None:
     # Four multiprocessors and four columns of blocks: the two on one are in the same column and
     # share N's tiles, not M's. Of four tiles three miss.
-    rate = caches.l1_miss_rate(matrix_product(64, 16), all_of((4, 4, 1)), geometry())
+    rate = caches.l1_reads(matrix_product(64, 16), all_of((4, 4, 1)), geometry()).miss_rate
 
     assert rate == pytest.approx(3 / 4)
+
+
+def test_reads_of_several_multiprocessors_are_merged() -> None:
+    """As above: a row's four blocks read its tile of M; a column's two share one L1."""
+    merging = replace(geometry(), merged_by_readers=((2.0, 1.25), (4.0, 2.0)))
+
+    share = caches.l1_reads(matrix_product(64, 16), all_of((4, 4, 1)), merging).coalesced_share
+
+    assert share == pytest.approx((1.0 / 2.0 + 0.5) / 1.5)
 
 
 @pytest.mark.parametrize(("lines", "rate"), [(64, 1 / 2), (16, 1.0)])
@@ -239,7 +248,7 @@ def test_a_warp_that_walks_rows_needs_a_line_for_each(lines: int, rate: float) -
     )
     one_block = geometry(l1_bytes=lines * LINE_BYTES, resident_blocks=1)
 
-    found = caches.l1_miss_rate(made, all_of((4, 1, 1)), one_block)
+    found = caches.l1_reads(made, all_of((4, 1, 1)), one_block).miss_rate
 
     # Two steps share a sector where lines live on; else each step fetches its sector anew.
     assert found == pytest.approx(rate)
@@ -248,7 +257,7 @@ def test_a_warp_that_walks_rows_needs_a_line_for_each(lines: int, rate: float) -
 def test_accesses_that_bypass_the_l1_always_miss() -> None:
     made = stream([0, 1], [5, 5], [(0, 0, 0)] * 2, cached=np.zeros(2, np.bool_))
 
-    assert caches.l1_miss_rate(made, all_of((1, 1, 1)), geometry()) == 1
+    assert caches.l1_reads(made, all_of((1, 1, 1)), geometry()).miss_rate == 1
 
 
 def test_a_block_without_accesses_reads_no_memory() -> None:
@@ -292,7 +301,7 @@ def test_a_large_sampled_simulation_finds_the_same_rate(
     geometry = CacheGeometry(1, 2, 64 * 1024, 0, 64)
 
     def rate() -> float:
-        return caches.l1_miss_rate(read, all_of((8, 1, 1)), geometry)
+        return caches.l1_reads(read, all_of((8, 1, 1)), geometry).miss_rate
 
     whole = rate()
     monkeypatch.setattr(caches, "_LARGEST_L1_SIMULATION", 10_000)
