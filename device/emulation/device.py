@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from memlab.device import time_model
 from memlab.device.budget import Budget, EmulationMemoryError, EmulationTimeoutError
@@ -26,7 +27,9 @@ from memlab.device.machine_code.executed_code import (
     listed_instructions,
     read_flow_graph,
 )
+from memlab.device.machine_code.flow_graph import FlowGraph
 from memlab.device.machine_code.listing import ListedInstruction
+from memlab.device.machine_code.shared_accesses import count_machine_accesses, with_machine_widths
 from memlab.device.measurement import (
     AccessCounters,
     Counters,
@@ -201,10 +204,16 @@ def emulate(
     report = progress or ignore_progress
     resident = resident_blocks(launch, compiled, properties)
     report("preparing inputs", None)
-    execution = Execution.of(launch, compiled, seed, budget)
+    graph = _flow_graph(launch, compiled)
+    known = None if isinstance(graph, DisassemblyError) else partial(with_machine_widths, graph)
+    execution = Execution.of(launch, compiled, seed, budget, known)
     program, block = execution.program, representative_block.record_block(execution)
     counted = counting.count_grid(execution, block.lane_instructions_per_block, report)
-    tally, counters = counted.tally, totals.total_counters(program, counted.tally)
+    tally = counted.tally
+    executed = _executed_code(graph, program, tally)
+    if not isinstance(executed, DisassemblyError):
+        count_machine_accesses(executed, program, tally)
+    counters = totals.total_counters(program, tally)
     execution.check_roles()
     report("verifying", None)
     verification = execution.verify(whole=counted.coverage.blocks_emulated == launch.blocks)
@@ -214,7 +223,6 @@ def emulate(
     active = address_streams.ActiveRegion(block.region, block.stream.equivalent_blocks(sectors))
     required = block_requirements(launch, compiled.resources)
     carveout = block_allocation(properties, required).carveout_bytes
-    executed = _executed_code(launch, compiled, program, tally)
     instructions = instruction_counters(executed, program, tally)
     counters = replace(
         counters,
@@ -269,12 +277,21 @@ def emulate(
     )
 
 
+def _flow_graph(launch: Launch, compiled: CompiledKernel) -> FlowGraph | DisassemblyError:
+    """The machine code, or why there is none."""
+    try:
+        return read_flow_graph(compiled, launch.entry)
+    except DisassemblyError as reason:
+        return reason
+
+
 def _executed_code(
-    launch: Launch, compiled: CompiledKernel, program: Program, tally: Tally
+    graph: FlowGraph | DisassemblyError, program: Program, tally: Tally
 ) -> ExecutedCode | DisassemblyError:
     """The machine code with its executions, or why there is none."""
+    if isinstance(graph, DisassemblyError):
+        return graph
     try:
-        graph = read_flow_graph(compiled, launch.entry)
         return executed_code(graph, program, tally.lanes, tally.warps)
     except DisassemblyError as reason:
         return reason

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -114,9 +114,21 @@ class Execution:
 
     @classmethod
     def of(
-        cls, launch: Launch, compiled: CompiledKernel, seed: int, budget: Budget | None = None
+        cls,
+        launch: Launch,
+        compiled: CompiledKernel,
+        seed: int,
+        budget: Budget | None = None,
+        adapt: Callable[[Program], Program] | None = None,
     ) -> Execution:
         """Load a compiled launch and draw its inputs.
+
+        Args:
+            launch: The launch.
+            compiled: The launch, compiled.
+            seed: The seed of the inputs and of the sample of blocks.
+            budget: The limits of time and memory; None for the defaults.
+            adapt: Changes how the program's accesses are counted; None for as they are.
 
         Raises:
             PtxError: The program has an instruction that the emulator does not know.
@@ -124,6 +136,7 @@ class Execution:
         """
         source = source_lines(launch.source)
         program = _load_program(compiled.ptx, launch.entry, tuple(source))
+        program = adapt(program) if adapt else program
         return cls(launch, program, seed, source, budget)
 
     def array(self, buffer: Buffer) -> NDArray[Any]:

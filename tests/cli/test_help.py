@@ -66,6 +66,7 @@ def test_commands_stand_in_the_order_of_a_first_session(
         "occupancy",
         "roofline",
         "peaks",
+        "calibrate",
         "init",
         "kernels",
         "runs",

@@ -97,7 +97,7 @@ class NativeProgram:
 
 
 _MOST_LOADED = 32  # programs whose code stays loaded, beside those that run
-_loaded: dict[tuple[str, str, frozenset[int]], NativeProgram] = {}
+_loaded: dict[tuple[str, str, tuple[int, ...], frozenset[int]], NativeProgram] = {}
 
 
 def native_program(
@@ -113,7 +113,7 @@ def native_program(
     Raises:
         PtxError: The operands of an instruction do not suit its opcode.
     """
-    key = program.digest, program.name, frozenset(watched)
+    key = program.digest, program.name, program.counted_bytes, frozenset(watched)
     known = _loaded.get(key)
     if known is None:
         known = _load(program, watched, source)

@@ -107,6 +107,11 @@ class Program:
     digest: str
 
     @cached_property
+    def counted_bytes(self) -> tuple[int, ...]:
+        """The width with which each access is counted; see `DecodedInstruction`."""
+        return tuple(step.counted_bytes for step in self.steps)
+
+    @cached_property
     def order(self) -> BasicBlockOrder | None:
         """The order of its basic blocks; None where it is that of the instructions."""
         return find_block_order(self.steps)

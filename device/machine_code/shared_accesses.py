@@ -1,0 +1,101 @@
+"""The widths of shared-memory accesses in the machine code.
+
+ptxas merges neighbouring loads of a thread into wider ones, and loads of several iterations of a
+loop that it unrolls. `access_merging` predicts this from the PTX; the machine code knows.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from dataclasses import replace
+
+from memlab.device.emulator.machine.tally import Tally
+from memlab.device.emulator.program.program import DecodedInstruction, Program
+from memlab.device.machine_code.executed_code import ExecutedCode
+from memlab.device.machine_code.flow_graph import FlowGraph
+from memlab.device.machine_code.instructions import MachineInstruction
+
+_NAMES = {"load": "LDS", "store": "STS"}
+_WIDTH_BYTES = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16}
+_COUNTED = ("requests", "wavefronts", "excessive")
+
+
+def with_machine_widths(graph: FlowGraph, program: Program) -> Program:
+    """Count the shared accesses of a program with the widths that the machine code has.
+
+    A line of the PTX without an access in the machine code was merged into another one. Where the
+    machine code has accesses that no line of the PTX explains, the prediction stays.
+    """
+    by_line = _accesses_by_line(graph)
+    depth = Counter(block for _, blocks in graph.loops for block in blocks)
+    steps = list(program.steps)
+    explained = {s.instruction.ptx_line for s in steps if s.row.space in ("shared", "generic")}
+    if not explained.issuperset(by_line):
+        return program
+    for index, step in enumerate(steps):
+        if not _is_merged_alone(step):
+            continue
+        found = [
+            (depth[block], _width_bytes(access))
+            for block, access in by_line.get(step.instruction.ptx_line, ())
+            if access.name == _NAMES[step.row.kind]
+        ]
+        deepest = max((level for level, _ in found), default=0)
+        widths = Counter(width for level, width in found if level == deepest)
+        width = widths.most_common(1)[0][0] if widths else 0
+        steps[index] = replace(step, counted_bytes=width)
+    return replace(program, steps=tuple(steps))
+
+
+def count_machine_accesses(executed: ExecutedCode, program: Program, tally: Tally) -> None:
+    """Count the shared accesses that the machine code makes.
+
+    One access may serve several iterations of a loop, and a predicate may take a branch's place.
+
+    Args:
+        executed: The machine code with its executions.
+        program: The program, with the machine code's widths.
+        tally: The counts of the program, which are changed.
+    """
+    by_line = _accesses_by_line(executed.graph)
+    for index, step in enumerate(program.steps):
+        found = by_line.get(step.instruction.ptx_line, ())
+        if not found or not _is_merged_alone(step) or not tally.warps[index]:
+            continue
+        made = sum(float(executed.executions.block_warps[block]) for block, _ in found)
+        if step.instruction.guard or any(access.predicate for _, access in found):
+            # The hardware counts the instruction also where the predicate of all lanes is off.
+            tally.requests[index] = max(tally.requests[index], round(made))
+            continue
+        share = made / tally.warps[index]
+        if share < 1:
+            for name in _COUNTED:
+                column = getattr(tally, name)
+                column[index] = round(column[index] * share)
+
+
+def _is_merged_alone(step: DecodedInstruction) -> bool:
+    """Whether an instruction is a shared access of its own line, which ptxas may merge."""
+    return (
+        step.row.kind in _NAMES
+        and step.row.space == "shared"
+        and step.row.vector == 1
+        and step.instruction.opcode.startswith(("ld.", "st."))
+    )
+
+
+def _accesses_by_line(graph: FlowGraph) -> Mapping[int, list[tuple[int, MachineInstruction]]]:
+    """The shared loads and stores of the machine code with their blocks, by line of the PTX."""
+    found: dict[int, list[tuple[int, MachineInstruction]]] = defaultdict(list)
+    for block in range(len(graph.blocks)):
+        for step in graph.instructions(block):
+            if step.name in _NAMES.values():
+                found[step.ptx_line].append((block, step))
+    return found
+
+
+def _width_bytes(step: MachineInstruction) -> int:
+    """The bytes that a thread loads or stores."""
+    modifiers = step.opcode.split(".")[1:]
+    return next((_WIDTH_BYTES[name] for name in modifiers if name in _WIDTH_BYTES), 4)
