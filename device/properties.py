@@ -112,6 +112,8 @@ class DeviceProperties(Presentable):
         l2_port_write_bytes_per_clock_per_sm: Bytes that one SM alone writes to the L2.
         l2_bytes_per_clock_by_sms: Bytes that so many SMs together read from the L2.
         l2_copy_bytes_per_clock: Bytes read plus bytes written in the L2, of a copy.
+        l2_partitions: Parts of the L2, each of which caches what the SMs connected to it read; 1 if
+            unknown.
         l2_merged_reads_by_sms: How many reads of the L1s the L2's request coalescer makes one,
             where so many SMs read the same data at one pace, without waiting for one another.
         dram_latency_by_sectors_clocks: As `l2_latency_by_sectors_clocks`, all missing the L2.
@@ -240,6 +242,7 @@ class DeviceProperties(Presentable):
     l2_port_write_bytes_per_clock_per_sm: float | None = None
     l2_bytes_per_clock_by_sms: Mapping[str, float] = field(default_factory=dict)
     l2_copy_bytes_per_clock: float | None = None
+    l2_partitions: int | None = None
     l2_merged_reads_by_sms: Mapping[str, float] = field(default_factory=dict)
     dram_latency_by_sectors_clocks: Mapping[str, float] = field(default_factory=dict)
     dram_latency_quantiles_clocks: Mapping[str, float] = field(default_factory=dict)

@@ -55,6 +55,7 @@ def cache_geometry(
         l1_bytes=max((properties.l1_cache_bytes_per_sm or 0) - carveout_bytes, 0),
         l2_bytes=properties.l2_cache_bytes or 0,
         dram_access_bytes=properties.dram_access_bytes or SECTOR_BYTES,
+        l2_partitions=properties.l2_partitions or 1,
         merged_by_readers=tuple(
             sorted((float(n), merged) for n, merged in properties.l2_merged_reads_by_sms.items())
         ),
@@ -186,6 +187,7 @@ class _Traffic:
     lrc_reads: Sectors
     l2_reads: Sectors
     l2_misses: Sectors
+    memory_reads: Sectors
     atomic_misses: Sectors
     fetches: Sectors
 
@@ -225,7 +227,7 @@ def _levels(
     for index in np.flatnonzero(traffic.accesses).tolist():
         accesses = traffic.accesses[index]
         if is_load[index]:
-            l1, dram = traffic.l1_hits[index] / accesses, traffic.l2_misses[index] / accesses
+            l1, dram = traffic.l1_hits[index] / accesses, traffic.memory_reads[index] / accesses
             levels[index] = AccessLevels(float(l1), float(max(1 - l1 - dram, 0.0)), float(dram))
         else:
             is_store = steps[index].row.kind == "store"

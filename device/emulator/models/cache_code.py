@@ -18,6 +18,7 @@ _NONE = -1
 _HASH = 0x9E3779B97F4A7C15 - (1 << 64)  # 2^64 over the golden ratio (Knuth, TAOCP 3, 6.4)
 _SECTORS = 4  # of a line
 _SECTOR_BITS = (1 << _SECTORS) - 1
+_HOME_SHIFT, _HOME_BITS = 20, (1 << 16) - 1  # bits of a line's hash that choose its partition
 _READER_BITS = 16
 _MOST_READERS = (1 << _READER_BITS) - 1
 
@@ -55,7 +56,8 @@ class Counts(Record):
     l1_hits: int
     lrc_reads: int  # sectors that loads read from the L2, before the coalescer
     l2_reads: float  # and behind it
-    l2_misses: int  # those among them that the L2 did not hold
+    l2_misses: int  # sectors that loads read, and the reader's partition of the L2 did not hold
+    memory_reads: int  # those among them that no partition held
     atomic_misses: int  # sectors of atomics that the L2 did not hold
     fetches: int  # accesses to memory
 
@@ -73,7 +75,8 @@ class Replay(Record):
     kinds: Pointer[Int32]  # by instruction
     counts: Pointer[Counts]  # by instruction
     l1: Pointer[Cache]  # by multiprocessor
-    l2: Pointer[Cache]
+    l2: Pointer[Cache]  # its partitions
+    partitions: int
     fetched_sectors: int  # by one access to memory, aligned: 1, 2 or 4
 
 
@@ -89,7 +92,7 @@ def replay(state: Replay, start: int, stop: int) -> int:
         if kind == LOCAL_STORE:
             read(state.l1[state.owners[access]], line, sectors)
         if kind in (STORE, LOCAL_STORE):
-            write(state.l2[0], line, sectors)
+            write(home_of(state, line), line, sectors)
             continue
         if kind == LOAD:
             missing = read(state.l1[state.owners[access]], line, sectors)
@@ -97,37 +100,54 @@ def replay(state: Replay, start: int, stop: int) -> int:
             sectors = missing
             if sectors == 0:
                 continue
-        fetch(state, counts, kind, line, sectors, state.times[access])
+        if kind == ATOMIC:
+            home = home_of(state, line)
+            counts.atomic_misses += count_bits(fetch(state, counts, home, line, sectors))
+            home.lines[home.newest].dirty |= sectors
+            continue
+        near = state.l2[state.owners[access] % state.partitions]
+        count_readers(state, counts, use(near, line), sectors, state.times[access])
+        absent = sectors & ~use(near, line).valid
+        counts.l2_misses += count_bits(absent)
+        if absent:
+            home = home_of(state, line)
+            counts.memory_reads += count_bits(fetch(state, counts, home, line, absent))
+            read(near, line, sectors)
     return 0
 
 
 @compiled
-def fetch(state: Replay, counts: Counts, kind: int, line: int, sectors: int, time: int) -> None:
-    """Read sectors from the L2."""
-    l2 = state.l2[0]
-    missing = read(l2, line, sectors)
-    place = l2.lines[l2.newest]
-    if kind == ATOMIC:
-        counts.atomic_misses += count_bits(missing)
-    else:
-        counts.lrc_reads += count_bits(sectors)
-        counts.l2_misses += count_bits(missing)
-        if place.time != time:
-            place.time, place.readers = time, 0
-        for sector in set_bits(sectors):
-            shift = _READER_BITS * sector
-            readers = place.readers >> shift & _MOST_READERS
-            counts.l2_reads += state.read_by[readers]
-            if readers < state.most_readers:
-                place.readers += 1 << shift
+def count_readers(state: Replay, counts: Counts, place: Line, sectors: int, time: int) -> None:
+    """Count reads of sectors of a line, and what the coalescer leaves of them."""
+    counts.lrc_reads += count_bits(sectors)
+    if place.time != time:
+        place.time, place.readers = time, 0
+    for sector in set_bits(sectors):
+        shift = _READER_BITS * sector
+        readers = place.readers >> shift & _MOST_READERS
+        counts.l2_reads += state.read_by[readers]
+        if readers < state.most_readers:
+            place.readers += 1 << shift
+
+
+@compiled
+def home_of(state: Replay, line: int) -> Cache:
+    """The partition of the L2 in front of the memory that a line lies in."""
+    return state.l2[(line * _HASH >> _HOME_SHIFT & _HOME_BITS) % state.partitions]
+
+
+@compiled
+def fetch(state: Replay, counts: Counts, home: Cache, line: int, sectors: int) -> int:
+    """Read sectors from the partition in front of their memory: those that it did not hold."""
+    missing = read(home, line, sectors)
+    place = home.lines[home.newest]
     unit, bits = 0, (1 << state.fetched_sectors) - 1
     while unit < _SECTORS:
         if missing & bits << unit:
             counts.fetches += 1
             place.valid |= bits << unit
         unit += state.fetched_sectors
-    if kind == ATOMIC:
-        place.dirty |= sectors
+    return missing
 
 
 @compiled

@@ -3,7 +3,11 @@
 Blocks start in launch order, each on the multiprocessor that has room first, and all that are
 resident run at the same pace. Each multiprocessor has an L1: loads fill it, stores go through it
 and do not. All share an L2, which keeps what is written until its line is replaced. Reads of one
-sector at the same time are merged before the L2 (`CacheGeometry.coalesced_reads`).
+sector at the same time are merged before the L2 (`CacheGeometry.coalesced_reads`). An L2 of two
+partitions keeps a line in that in front of the line's memory, and in the other one a copy for the
+multiprocessors that are connected to it (NVIDIA A100 Tensor Core GPU Architecture, 2020: "Each L2
+partition caches data for memory accesses from SMs in the GPCs directly connected to the
+partition"). So it holds half of what its size says where all read the same.
 
 Where the accesses are a sample, by lines, the caches are smaller in proportion (SHARDS:
 Waldspurger et al., "Efficient MRC Construction with SHARDS", FAST 2015).
@@ -73,7 +77,8 @@ class InstructionTraffic:
         l1_hits: Those of loads that the L1 held.
         lrc_reads: Those that loads read from the L2, before its request coalescer.
         l2_reads: Those that are read behind it.
-        l2_misses: Those among them that the L2 did not hold.
+        l2_misses: Those that the reader's partition of the L2 did not hold.
+        memory_reads: Those among them that no partition held.
         atomic_misses: Those of atomics that the L2 did not hold.
         fetches: Accesses to DRAM, each of `CacheGeometry.dram_access_bytes`.
     """
@@ -83,6 +88,7 @@ class InstructionTraffic:
     lrc_reads: IntArray
     l2_reads: NDArray[np.float64]
     l2_misses: IntArray
+    memory_reads: IntArray
     atomic_misses: IntArray
     fetches: IntArray
 
@@ -161,7 +167,8 @@ def replay_accesses(
     index = accesses.index + np.where(accesses.block < wave, 0, count)  # counted by themselves
     counts = np.zeros(2 * count, _COUNTS)
     caches, state = _Caches(), np.zeros((), _REPLAY)
-    l2 = caches.add(1, round(geometry.l2_bytes / LINE_BYTES / accesses.factor))
+    l2_lines = round(geometry.l2_bytes / LINE_BYTES / accesses.factor / geometry.l2_partitions)
+    l2 = caches.add(geometry.l2_partitions, l2_lines)
     l1_lines = round(geometry.l1_bytes / LINE_BYTES / accesses.factor)
     arrays: dict[str, NDArray[Any]] = {
         "places": _placed(accesses, schedule, owner, geometry),
@@ -177,11 +184,12 @@ def replay_accesses(
     }
     for name, array in arrays.items():
         state[name] = array.ctypes.data
+    state["partitions"] = geometry.l2_partitions
     state["most_readers"] = len(read_by) - 1
     state["fetched_sectors"] = geometry.dram_access_bytes // SECTOR_BYTES
     _function()(state.ctypes.data, 0, len(order))
     first, later = _traffic(counts[:count]), _traffic(counts[count:])
-    return ReplayedTraffic(first, later, int(l2["written_back"][0]))
+    return ReplayedTraffic(first, later, int(l2["written_back"].sum()))
 
 
 def _placed(

@@ -71,6 +71,7 @@ class CacheGeometry:
         l1_bytes: Size of one L1 in bytes, without the shared memory carved out of it.
         l2_bytes: Size of the L2 in bytes.
         dram_access_bytes: Bytes that one L2 miss reads from memory.
+        l2_partitions: Parts of the L2, each of which caches what its own SMs read.
         merged_by_readers: How many reads of the L1s the L2's request coalescer makes one, by how
             many multiprocessors read the same data at the same pace; ascending. Without any, reads
             are not merged.
@@ -81,6 +82,7 @@ class CacheGeometry:
     l1_bytes: int
     l2_bytes: int
     dram_access_bytes: int
+    l2_partitions: int = 1
     merged_by_readers: tuple[tuple[float, float], ...] = ()
 
     def coalesced_reads(self, readers: ArrayLike) -> NDArray[np.float64]:

@@ -77,6 +77,7 @@ def expected(
             total["lrc_reads"] += len(sectors)
             total["l2_reads"] += len(sectors)
             total["l2_misses"] += misses
+            total["memory_reads"] += misses
         else:
             total["atomic_misses"] += misses
         for pair in {sector // 2 for sector in sectors if sector not in held}:
@@ -168,7 +169,7 @@ def test_blocks_have_local_memory_of_their_own() -> None:
 
 def test_reads_of_one_sector_at_one_time_are_merged() -> None:
     """Of four multiprocessors, four read one line at once, then two another, one a third twice."""
-    merging = CacheGeometry(4, 1, 8 * LINE, 64 * LINE, 32, ((2.0, 1.25), (4.0, 2.0)))
+    merging = CacheGeometry(4, 1, 8 * LINE, 64 * LINE, 32, 1, ((2.0, 1.25), (4.0, 2.0)))
     given = LineAccesses(
         block=np.array([0, 0, 0, 1, 1, 2, 3]),
         time=np.array([0, 1, 2, 0, 1, 0, 0]),
@@ -185,3 +186,26 @@ def test_reads_of_one_sector_at_one_time_are_merged() -> None:
     assert traffic.lrc_reads[0] == 4 * 4 + 2 + 1
     assert traffic.l2_reads[0] == pytest.approx(4 * 4 / 2.0 + 2 / 1.25 + 1)
     assert traffic.l2_misses[0] == 4 + 1 + 1
+
+
+def test_both_partitions_of_the_l2_hold_what_both_read() -> None:
+    """Two multiprocessors, one connected to each partition, read the same lines twice.
+
+    Together the partitions hold 64 lines, but of lines that both read only 32.
+    """
+    for lines, fetched in ((24, 24 * 4), (56, 2 * 56 * 4)):
+        halves = CacheGeometry(2, 1, 0, 64 * LINE, 32, 2)
+        line = np.tile(np.arange(lines), 4)
+        given = LineAccesses(
+            block=np.repeat(np.arange(2), 2 * lines),
+            time=np.tile(np.arange(2 * lines), 2),
+            index=np.zeros(4 * lines, np.int32),
+            place=line * 16 + 15,
+            ends=np.full(2, 2 * lines),
+            factor=1,
+            local_lines=0,
+        )
+
+        replayed = replay_accesses(given, schedule_blocks(given.ends, halves), STEPS, halves)
+
+        assert replayed.first_wave.fetches[0] == pytest.approx(fetched, rel=0.05)
