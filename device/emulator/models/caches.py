@@ -8,7 +8,7 @@ windows the least recently used lines are evicted.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -34,6 +34,8 @@ _LARGEST_SIMULATION = 2_000_000
 cache of accordingly smaller capacity."""
 _LARGEST_L1_SIMULATION = 8_000_000
 """Accesses in a simulation of the L1 of one SM."""
+_MOST_BLOCKS, _MOST_DISTINCT = 1_000_000, 20_000_000
+"""Blocks, and their accesses, of which the distinct ones are counted: half a second."""
 _LARGEST_BATCH = 250_000
 """Accesses that are sampled at once, which bounds the memory of temporary arrays."""
 _TABLE_PER_ACCESS, _SMALL_TABLE = 2, 1_000_000
@@ -266,9 +268,9 @@ def dram_bytes(stream: AccessStream, busy: ActiveRegion, geometry: CacheGeometry
     """Model the DRAM traffic of a grid.
 
     Two waves of blocks are simulated in the L2; every further wave is taken to miss as much as the
-    second one. Where all arrays fit in the L2, each byte is read at most once. The same holds for
-    arrays with data-dependent accesses, if these fit. Written lines stay in the L2 as far as they
-    fit together with the loaded ones.
+    second one, but each byte is read once at least. Where all arrays fit in the L2, each byte is
+    read at most once. The same holds for arrays with data-dependent accesses, if these fit. Written
+    lines stay in the L2 as far as they fit together with the loaded ones.
     """
     if not len(stream.sector):
         return DramBytes(0, 0, 0)
@@ -296,7 +298,8 @@ def dram_bytes(stream: AccessStream, busy: ActiveRegion, geometry: CacheGeometry
     by_time = np.argsort(window_of_access, kind="stable")
     window = window_of_access[by_time].astype(np.int64)
     unit, row = np.concatenate(units)[by_time], np.concatenate(rows)[by_time]
-    missed = misses(window, unit, SECTORS_PER_LINE // unit_sectors, geometry.l2_bytes / factor)
+    capacity = geometry.l2_bytes / _copies(stream, groups, wave, geometry)
+    missed = misses(window, unit, SECTORS_PER_LINE // unit_sectors, capacity / factor)
     start_of_second = np.searchsorted(window, stream.windows)
     first_misses, later_misses = (
         np.bincount(row[part][missed[part]], minlength=len(stream.sector))
@@ -311,13 +314,15 @@ def dram_bytes(stream: AccessStream, busy: ActiveRegion, geometry: CacheGeometry
         return (first + later * remaining) * factor * geometry.dram_access_bytes * scale
 
     def at_most_once(total: float, arrays: NDArray[np.bool_], held: NDArray[np.bool_]) -> float:
-        fits = _array_bytes(stream, held) <= geometry.l2_bytes
+        fits = _array_bytes(stream, held) <= capacity
         return min(total, _array_bytes(stream, arrays)) if fits else total
 
     def read_for(atomics: bool) -> float:
         reading = stream.reads & (stream.store == atomics)
         by_data = reading & ~stream.affine
         affine_bytes = bytes_read(reading & stream.affine)
+        if busy.blocks > simulated:
+            affine_bytes = max(affine_bytes, _distinct_bytes(stream, reading, busy, geometry))
         data_bytes = at_most_once(bytes_read(by_data), by_data, by_data)
         return at_most_once(affine_bytes + data_bytes, reading, np.ones_like(reading))
 
@@ -332,6 +337,57 @@ def dram_bytes(stream: AccessStream, busy: ActiveRegion, geometry: CacheGeometry
             for total_bytes in (loaded, for_atomics, written * evicted)
         )
     )
+
+
+def _distinct_bytes(
+    stream: AccessStream, chosen: NDArray[np.bool_], busy: ActiveRegion, geometry: CacheGeometry
+) -> int:
+    """Bytes that the affine ones of the chosen rows access in the whole grid, each counted once.
+
+    0 where there are too many rows and blocks to tell.
+    """
+    if busy.blocks > _MOST_BLOCKS:
+        return 0
+    groups = [
+        _RowGroup(rows, group.shifts, 0)
+        for group in _row_groups(stream, np.arange(busy.blocks), busy)
+        if not group.lines and len(rows := group.rows[chosen[group.rows]])
+    ]
+    accesses = sum(len(group.rows) * len(group.shifts) for group in groups)
+    if not 0 < accesses <= _MOST_DISTINCT:
+        return 0
+    factor = _sampling_factor(accesses, _LARGEST_SIMULATION)
+    sectors = [part for group in groups for _, part in _sampled_sectors(stream, group, factor)]
+    units = np.concatenate(sectors) * SECTOR_BYTES // geometry.dram_access_bytes
+    return len(distinct(units)) * factor * geometry.dram_access_bytes
+
+
+def _copies(
+    stream: AccessStream,
+    groups: Sequence[tuple[int, _RowGroup]],
+    blocks: int,
+    geometry: CacheGeometry,
+) -> float:
+    """How many partitions of the L2 hold a line, in the mean over all lines.
+
+    What is written is held in front of its memory. What one multiprocessor reads is also held in
+    its own partition, and what several read, in all.
+
+    Args:
+        stream: The stream of one block.
+        groups: The rows with their shifts, by wave.
+        blocks: Blocks of a wave.
+        geometry: The caches.
+    """
+    copies = lines = 0.0
+    for _, group in groups:
+        written = np.count_nonzero(stream.store[group.rows])
+        read = len(group.rows) - written
+        is_shared = group.lines or blocks > len(group.shifts)
+        held = geometry.l2_partitions if is_shared else (1 + geometry.l2_partitions) / 2
+        copies += (written + read * held) * len(group.shifts)
+        lines += len(group.rows) * len(group.shifts)
+    return max(copies / lines, 1.0) if lines else 1.0
 
 
 def _array_bytes(stream: AccessStream, chosen: NDArray[np.bool_]) -> int:

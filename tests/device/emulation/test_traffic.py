@@ -30,8 +30,8 @@ pytestmark = pytest.mark.slow
 THREADS, SECTOR = 256, 32
 launch_of = partial(launches.launch_of, threads=THREADS)
 H200 = loader.load_datasheet("h200")
-EXACT = replace(H200, dram_access_bytes=SECTOR)
-"""An H200 whose DRAM accesses are one sector."""
+EXACT = replace(H200, dram_access_bytes=SECTOR, l2_partitions=1)
+"""An H200 whose DRAM accesses are one sector, and whose L2 is in one piece."""
 
 SPMV = """extern "C" __global__ void k(const int *rowptr, const int *col, const double *val,
                                          const double *x, double *y, int rows)
