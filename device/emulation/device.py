@@ -29,7 +29,11 @@ from memlab.device.machine_code.executed_code import (
 )
 from memlab.device.machine_code.flow_graph import FlowGraph
 from memlab.device.machine_code.listing import ListedInstruction
-from memlab.device.machine_code.shared_accesses import count_machine_accesses, with_machine_widths
+from memlab.device.machine_code.shared_accesses import (
+    count_machine_accesses,
+    loads_of_atomics,
+    with_machine_widths,
+)
 from memlab.device.measurement import (
     AccessCounters,
     Counters,
@@ -211,9 +215,11 @@ def emulate(
     counted = counting.count_grid(execution, block.lane_instructions_per_block, report)
     tally = counted.tally
     executed = _executed_code(graph, program, tally)
+    own_loads = None
     if not isinstance(executed, DisassemblyError):
         count_machine_accesses(executed, program, tally)
-    counters = totals.total_counters(program, tally)
+        own_loads = loads_of_atomics(executed)
+    counters = totals.total_counters(program, tally, own_loads)
     execution.check_roles()
     report("verifying", None)
     verification = execution.verify(whole=counted.coverage.blocks_emulated == launch.blocks)

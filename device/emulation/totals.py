@@ -35,10 +35,14 @@ _DIRECTIONS: dict[str, Direction] = {
 _ALWAYS_ATOMIC = (".exch.", ".cas.")  # ptxas has no instruction without a result for these
 
 
-def total_counters(program: Program, tally: Tally) -> Counters:
-    """Add up the counts of all instructions."""
+def total_counters(
+    program: Program, tally: Tally, loads_of_atomics: AccessCounts | None = None
+) -> Counters:
+    """Add up the counts of all instructions, and the shared loads that atomics make."""
     accesses = _accesses(program, tally)
     table = _access_table(tally, ((access, index) for index, access in accesses.items()))
+    if loads_of_atomics is not None and loads_of_atomics.requests:
+        table["shared", "load"] = table.get(("shared", "load"), AccessCounts()) + loads_of_atomics
     flop = dict.fromkeys(FLOP_COUNTERS.values(), 0)
     for index, step in enumerate(program.steps):
         if step.row.flops:

@@ -149,8 +149,8 @@ def flow_graph(code: MachineCode) -> FlowGraph:
     edges, calls = {Edge(ENTRY, 0): None}, []
     for index, block in enumerate(blocks):
         last = steps[block.stop - 1]
-        leads_on = not always_leaves(last)
-        if last.name in _BRANCHES | _INDIRECT:
+        leads_on = not (always_leaves(last) or (_is_jump(code, last) and not last.predicate))
+        if last.name in _BRANCHES | _INDIRECT or _is_jump(code, last):
             for target in _targets(last):
                 edges[Edge(index, number[positions[target]])] = None
         elif last.name in _ENDS:
@@ -170,6 +170,11 @@ def always_leaves(step: MachineInstruction) -> bool:
         return False
     # A branch may have another condition as its first operand.
     return not (step.name in _BRANCHES and len(step.operands) > 1)
+
+
+def _is_jump(code: MachineCode, step: MachineInstruction) -> bool:
+    """Whether a call does not return: ptxas also uses one as a branch that keeps warps together."""
+    return step.name in _CALLS and step.target is not None and step.target not in code.functions
 
 
 def _targets(step: MachineInstruction) -> tuple[int, ...]:

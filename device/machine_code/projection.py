@@ -104,6 +104,7 @@ _TENSOR = ("HMMA", "IMMA", "BMMA", "DMMA")
 _PTX_SHAPE = re.compile(r"\.m(\d+)n(\d+)k(\d+)")
 _MACHINE_SHAPE = re.compile(r"\.(8|16)8(\d+)\b")
 _SEVERAL = "several"
+_RETRIED = ("atom.", "red.")  # a loop in the machine code, until no other thread interferes
 
 # What a deviation of the size of the PTX's count costs: to fall short, and to exceed.
 _ACCESS_COSTS = 5.0, 5.0
@@ -375,7 +376,9 @@ def _loop_limits(graph: FlowGraph, profile: PtxProfile) -> list[_LoopLimit]:
     The branch that closes a loop comes from the one that closes the loop in the PTX.
     """
     lines = _lines(profile)
-    loop_of = {line: count.loop for line, count in lines.items()}
+    loop_of = {
+        line: count.loop for line, count in lines.items() if not count.opcode.startswith(_RETRIED)
+    }
     limits = []
     for header, blocks in graph.loops:
         into = [edge.source for edge in graph.edges if edge.destination == header]

@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
 
+from memlab.device.access_counts import AccessCounts
 from memlab.device.emulator.machine.tally import Tally
 from memlab.device.emulator.program.program import DecodedInstruction, Program
 from memlab.device.machine_code.executed_code import ExecutedCode
@@ -46,6 +47,29 @@ def with_machine_widths(graph: FlowGraph, program: Program) -> Program:
         width = widths.most_common(1)[0][0] if widths else 0
         steps[index] = replace(step, counted_bytes=width)
     return replace(program, steps=tuple(steps))
+
+
+def loads_of_atomics(executed: ExecutedCode) -> AccessCounts:
+    """The shared loads of atomics that have no instruction of their own, each a wavefront.
+
+    `atom.shared.add.f32` is a loop that loads the word, computes, and stores it by `ATOMS.CAST`,
+    which fails where another lane was first. It is counted as if no lane had to try again.
+    """
+    lines, by_line = _retried_lines(executed.graph), _accesses_by_line(executed.graph)
+    made = sum(
+        float(executed.executions.block_warps[block])
+        for line in lines
+        for block, access in by_line.get(line, ())
+        if access.name == "LDS"
+    )
+    return AccessCounts(requests=round(made), wavefronts=round(made))
+
+
+def _retried_lines(graph: FlowGraph) -> frozenset[int]:
+    """The lines of the PTX whose atomics are loops in the machine code."""
+    return frozenset(
+        step.ptx_line for step in graph.code.instructions if step.opcode.startswith("ATOMS.CAST")
+    )
 
 
 def count_machine_accesses(executed: ExecutedCode, program: Program, tally: Tally) -> None:

@@ -79,3 +79,22 @@ def test_without_machine_code_the_ptx_is_counted_and_the_reason_given(monkeypatc
     assert measured.counters.warp_instructions == sum(
         line.warp_instructions for line in measured.lines
     )
+
+
+CONTENDED = """extern "C" __global__ void k(const float* a, float* out, int n) {
+  __shared__ float sum;
+  if (threadIdx.x == 0) sum = 0;
+  __syncthreads();
+  atomicAdd(&sum, a[threadIdx.x]);
+  __syncthreads();
+  if (threadIdx.x == 0) out[blockIdx.x] = sum;
+}
+"""
+
+
+def test_a_shared_float_atomic_loads_the_word_that_it_adds_to():
+    # 2 blocks of 2 warps: a load for each atomic, and the sum, which both warps load (predicated).
+    counters = run(CONTENDED, 1).counters
+
+    assert counters.shared_load_instructions == 4 + 2
+    assert counters.shared_atomic_instructions == 4
