@@ -98,9 +98,12 @@ class DeviceProperties(Presentable):
         issue_slots_per_clock_per_sm: Warp instructions that an SM issues per clock.
         pipe_lanes_per_clock_per_sm: Lanes that an SM serves per clock, by pipe: `fma` (FP32), `alu`
             (logic, integer add, compare), `imad`, `fp64`, `fp16` and `bf16` (paired
-            multiply-adds), `mufu`, `conversion` (float to integer), `popc`, `shuffle`, `vote`,
-            `uniform` and `lsu` (32-bit shared loads). 32 is a warp instruction per clock.
-        pipe_latency_clocks: From an instruction to one that depends on it, by the same pipes.
+            multiply-adds), `mufu`, `f2i` and `i2f` (conversions), `popc`, `shuffle`, `redux` and
+            `lsu` (32-bit shared loads). 32 is a warp instruction per clock. The width of the pipe,
+            which a loop that also counts and branches only approaches.
+        pipe_latency_clocks: From an instruction to one that depends on it, by the same pipes, as
+            the compiler arranges them: `fp16` alternates between two pipes, `redux` includes the
+            move of its result.
         mma_flop_per_clock_per_sm: Dense FLOP of `mma.sync`, by input type.
         mma_latency_clocks: From an `mma.sync` to one that adds to its result, by input type, of the
             shapes m16n8k16 (`fp16`, `bf16`), m16n8k8 (`tf32`) and m8n8k4 (`fp64`).
@@ -126,7 +129,9 @@ class DeviceProperties(Presentable):
         dram_random_fraction: Bytes that DRAM moves for reads of single random sectors
             (`dram_access_bytes` each), as a fraction of the peak.
         global_atomic_latency_clocks: From an atomic to the value that it returns.
-        global_atomic_same_address_s: The interval of atomics on one address, one lane per warp.
+        global_atomic_same_address_s: The interval of integer additions to one address, by one lane
+            per warp, whose results are not used.
+        global_atomic_same_address_float_s: The same of additions of `float`.
         global_atomic_same_address_warp_s: The same of warps, all lanes of which add to the address.
         global_atomics_per_clock: Lanes that the device serves, each in a sector of its own.
         global_atomics_coalesced_per_clock: The same, the lanes of a warp on consecutive words.
@@ -135,13 +140,14 @@ class DeviceProperties(Presentable):
         shared_atomic_same_address_clocks: Clocks per lane of warps that all add to one word.
         block_start_clocks_by_threads: SM clocks from the start of one block to that of the next, of
             a grid of empty blocks over the whole device, by threads per block.
-        block_turnaround_clocks: From the end of a block to the start of the block that replaces it.
+        block_turnaround_clocks: From the end of a block to the start of the block that replaces it,
+            where no other block is on the SM.
         warp_start_clocks: From the start of one warp of a block to that of its next warp.
         barrier_latency_by_warps_clocks: `__syncthreads()`, by warps of the block.
         constant_latency_by_footprint_clocks: Dependent loads of constant memory that reach over so
             many bytes again and again.
-        cold_code_clocks: What a jump to code that is in no cache costs once.
-        cold_code_bytes_per_clock: Bytes of straight-line code that an SM runs for the first time.
+        cold_code_bytes_per_clock: Bytes of straight-line code, of up to 32 KiB, that a warp of a
+            new kernel executes for the first time.
         code_clocks_per_instruction_by_bytes: Clocks per instruction of one warp in a loop of so
             many bytes of code, after the first trip.
     """
@@ -253,6 +259,7 @@ class DeviceProperties(Presentable):
     dram_random_fraction: float | None = None
     global_atomic_latency_clocks: float | None = None
     global_atomic_same_address_s: float | None = None
+    global_atomic_same_address_float_s: float | None = None
     global_atomic_same_address_warp_s: float | None = None
     global_atomics_per_clock: float | None = None
     global_atomics_coalesced_per_clock: float | None = None
@@ -264,7 +271,6 @@ class DeviceProperties(Presentable):
     warp_start_clocks: float | None = None
     barrier_latency_by_warps_clocks: Mapping[str, float] = field(default_factory=dict)
     constant_latency_by_footprint_clocks: Mapping[str, float] = field(default_factory=dict)
-    cold_code_clocks: float | None = None
     cold_code_bytes_per_clock: float | None = None
     code_clocks_per_instruction_by_bytes: Mapping[str, float] = field(default_factory=dict)
 

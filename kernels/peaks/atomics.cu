@@ -40,6 +40,15 @@ extern "C" __global__ void __launch_bounds__(1024)
     }
 }
 
+// The same with floats, whose addition the L2 does in another unit.
+extern "C" __global__ void __launch_bounds__(1024)
+    add_floats(float* words, u32 word_mask, u32 lanes, u32 warp_stride, u32 lane_stride, int trips) {
+    const u32 thread = blockIdx.x * blockDim.x + threadIdx.x;
+    if (threadIdx.x % 32 >= lanes) return;
+    const u32 word = thread / 32 * warp_stride + threadIdx.x % 32 * lane_stride;
+    for (int trip = 0; trip < trips; ++trip) atomicAdd(words + (word & word_mask), 1.0f);
+}
+
 // The same in the shared memory of one multiprocessor. An amount of 1 that the compiler knew would
 // make another instruction, which counts lanes.
 extern "C" __global__ void __launch_bounds__(1024)

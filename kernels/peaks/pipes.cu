@@ -62,7 +62,7 @@ FLOAT(fma, "fma.rn.f32 %0, %0, %1, %2;")
 BITS(alu, "lop3.b32 %0, %0, %1, %2, 0x96;")
 BITS(imad, "mad.lo.u32 %0, %0, %1, %2;")
 PIPE(fp64, double, 1.0 + value * 1e-6, u32(__double_as_longlong(x) >> 20),
-     "fma.rn.f64 %0, %0, %1, %2;", "d", "+d")
+     "fma.rn.f64 %0, %0, %1, %1;", "d", "+d")  // a third operand would wait for the register file
 BITS(fp16, "fma.rn.f16x2 %0, %0, %1, %2;")
 #if __CUDA_ARCH__ >= 800
 BITS(bf16, "fma.rn.bf16x2 %0, %0, %1, %2;")

@@ -38,6 +38,7 @@ def measure_global_atomics(bench: BenchmarkSession) -> Iterator[RawSample]:
     yield RawSample("global_atomic_chain_clocks", "", cycles / CHAIN_STEPS)
     for series, threads, lanes, warp_stride, lane_stride in (
         ("same_address_per_s", SAME_ADDRESS_THREADS, 1, 0, 0),
+        ("same_address_floats_per_s", SAME_ADDRESS_THREADS, 1, 0, 0),
         ("same_address_warps_per_s", SAME_ADDRESS_THREADS, WARP_SIZE, 0, 0),
         ("spread_lanes_per_s", SPREAD_THREADS, WARP_SIZE, WARP_SIZE * SECTOR_WORDS, SECTOR_WORDS),
         ("coalesced_lanes_per_s", SPREAD_THREADS, WARP_SIZE, WARP_SIZE, 1),
@@ -45,15 +46,17 @@ def measure_global_atomics(bench: BenchmarkSession) -> Iterator[RawSample]:
         bench.step(f"atomics: {series}")
         blocks = BLOCKS_PER_SM * session.multiprocessors
         warps = blocks * threads // WARP_SIZE
+        floats = "floats" in series
+        number: type[np.float32 | np.uint32] = np.float32 if floats else np.uint32
         taken = []
         for trips in TRIPS:
-            words = session.array(np.zeros(SPREAD_WORDS, np.uint32))
+            words = session.array(np.zeros(SPREAD_WORDS, number))
             shape = (blocks, 1, 1), (threads, 1, 1)
-            function = bench.load("atomics.cu", "add")
+            function = bench.load("atomics.cu", "add_floats" if floats else "add")
             numbers = (SPREAD_WORDS - 1, lanes, warp_stride, lane_stride)
             arguments = [words, *map(np.uint32, numbers), np.int32(trips)]
             session.launch(function, *shape, arguments)
-            total = session.read(words, np.empty(SPREAD_WORDS, np.uint32)).sum(dtype=np.uint64)
+            total = session.read(words, np.empty(SPREAD_WORDS, number)).sum(dtype=np.float64)
             require_correct(int(total) == warps * lanes * trips, series)
 
             def launch(

@@ -28,7 +28,11 @@ WORD_BYTES = 4
 QUANTILES = {"p05": 0.05, "p25": 0.25, "p50": 0.5, "p75": 0.75, "p95": 0.95, "p99": 0.99}
 POWER_OF_TWO_TOLERANCE = 0.05
 """A port that is measured to move almost a power of two of bytes per clock moves that power: the
-rest is the start and the end of the loop."""
+rest is the start and the end of the loop. So with the lanes of a pipe: loops of full pipes issue
+three or four other instructions to each 256, and the time model executes such instructions too."""
+COLD_CODE_BYTES = 2**15
+"""The largest code whose first execution counts, that of usual kernels. Behind some 64 KiB, code
+comes several times slower (an H200 executes 6.8 bytes a clock up to there, then 1.05)."""
 TYPICAL_BLOCK_THREADS = 256
 TYPICAL_BLOCK_WARPS = TYPICAL_BLOCK_THREADS // WARP_SIZE
 SAME_RATE = 0.85
@@ -104,14 +108,15 @@ def _pipes(taken: Samples, properties: DeviceProperties, clock: float) -> Figure
     loads = taken.median("shared_lanes_per_clock")
     if loads is not None:
         lanes["lsu"] = loads
+    lanes = {pipe: _near_power_of_two(rate) for pipe, rate in lanes.items()}
     issued = taken.median("issued_per_clock")
-    barriers = taken.medians("barrier_clocks")
+    barriers = _whole_clocks(taken.medians("barrier_clocks"))
     found: Figures = {
-        "issue_slots_per_clock_per_sm": issued,
+        "issue_slots_per_clock_per_sm": None if issued is None else _near_power_of_two(issued),
         "pipe_lanes_per_clock_per_sm": lanes,
-        "pipe_latency_clocks": taken.medians("pipe_latency_clocks"),
+        "pipe_latency_clocks": _whole_clocks(taken.medians("pipe_latency_clocks")),
         "mma_flop_per_clock_per_sm": taken.medians("mma_flop_per_clock"),
-        "mma_latency_clocks": taken.medians("mma_latency_clocks"),
+        "mma_latency_clocks": _whole_clocks(taken.medians("mma_latency_clocks")),
         "l1_lines_per_clock_per_sm": taken.median("l1_lines_per_clock"),
         "barrier_latency_by_warps_clocks": barriers,
         "barrier_latency_clocks": barriers.get(str(TYPICAL_BLOCK_WARPS)),
@@ -126,7 +131,7 @@ def _pipes(taken: Samples, properties: DeviceProperties, clock: float) -> Figure
 def _latencies(taken: Samples, properties: DeviceProperties, clock: float) -> Figures:
     chase = taken.medians("chase_clocks")
     found: Figures = {
-        "register_latency_clocks": chase.get("register"),
+        "register_latency_clocks": _whole_clocks(chase).get("register"),
         "shared_latency_clocks": chase.get("shared"),
         "constant_latency_clocks": chase.get("constant"),
         "l1_latency_clocks": chase.get("l1"),
@@ -141,7 +146,7 @@ def _latencies(taken: Samples, properties: DeviceProperties, clock: float) -> Fi
         found["constant_latency_by_footprint_clocks"] = {
             footprint: clocks - extra for footprint, clocks in reach.items()
         }
-    hits = taken.means("l1_hit_clocks")
+    hits = taken.medians("l1_hit_clocks")  # means would include the misses that fill the L1
     l1 = chase.get("l1", properties.l1_latency_clocks)
     if not hits or l1 is None:
         return found
@@ -222,6 +227,7 @@ def _atomics(taken: Samples, properties: DeviceProperties, clock: float) -> Figu
     return {
         "global_atomic_latency_clocks": taken.median("global_atomic_chain_clocks"),
         "global_atomic_same_address_s": inverse(taken.median("same_address_per_s")),
+        "global_atomic_same_address_float_s": inverse(taken.median("same_address_floats_per_s")),
         "global_atomic_same_address_warp_s": inverse(taken.median("same_address_warps_per_s")),
         "global_atomics_per_clock": per_clock("spread_lanes_per_s"),
         "global_atomics_coalesced_per_clock": per_clock("coalesced_lanes_per_s"),
@@ -254,7 +260,11 @@ def _launches(taken: Samples, properties: DeviceProperties, clock: float) -> Fig
 
 
 def _code(taken: Samples, properties: DeviceProperties, clock: float) -> Figures:
-    cold = {int(size): clocks for size, clocks in taken.medians("cold_code_clocks").items()}
+    cold = {
+        int(size): clocks
+        for size, clocks in taken.medians("cold_code_clocks").items()
+        if int(size) <= COLD_CODE_BYTES
+    }
     found: Figures = {
         "code_clocks_per_instruction_by_bytes": {
             size: clocks * INSTRUCTION_BYTES / int(size)
@@ -262,8 +272,7 @@ def _code(taken: Samples, properties: DeviceProperties, clock: float) -> Figures
         }
     }
     if len(cold) > 1:
-        start, per_byte = line_through(cold)
-        found["cold_code_clocks"] = max(start, 1.0)
+        _, per_byte = line_through(cold)
         found["cold_code_bytes_per_clock"] = 1 / per_byte if per_byte > 0 else None
     return found
 
@@ -306,6 +315,11 @@ def _trimmed_mean(values: Sequence[float]) -> float:
 def _near_power_of_two(value: float) -> float:
     nearest = 2.0 ** round(np.log2(value)) if value > 0 else value
     return nearest if abs(value - nearest) <= POWER_OF_TWO_TOLERANCE * nearest else value
+
+
+def _whole_clocks(latencies: Mapping[str, float]) -> dict[str, float]:
+    """Latencies of instructions, which are whole clocks: the rest is the loop's branch."""
+    return {key: float(round(clocks)) for key, clocks in latencies.items()}
 
 
 def _near_power_of_two_int(value: float) -> int:

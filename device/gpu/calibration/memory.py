@@ -38,8 +38,11 @@ RANDOM_BYTES_SHARE = 0.25
 """Its largest share of the free memory."""
 RANDOM_L2_SHARE = 0.25
 """The share of the L2 over which loads that hit it are spread: it holds them with certainty."""
-WARM_BYTES = 2**13
-"""Memory that the L1 surely holds, for the time that reading the clock takes."""
+WARM_BYTES = 2**10
+"""Memory that the first few loads bring to the L1, for the time that reading the clock takes."""
+OTHER_L2_MULTIPLE = 3
+"""Other memory that is read before random misses, relative to the L2, so that it holds none of the
+memory that they read."""
 GATHER_TRIPS = (8, 72)
 GATHER_BLOCKS_PER_SM, GATHER_THREADS = 2, 1024
 GATHERED_SECTORS = (1, 2, 4)
@@ -107,12 +110,18 @@ def measure_random_latencies(bench: BenchmarkSession) -> Iterator[RawSample]:
         session.launch(bench.load("misses.cu", entry), (1, 1, 1), (32, 1, 1), arguments)
         return [float(value) for value in session.read(cycles, np.empty(samples, np.uint32))]
 
+    def spread(array: Any, lines: int) -> None:
+        grid, arguments = (session.multiprocessors, 1, 1), [array, np.uint32(lines), sink]
+        session.launch(bench.load("misses.cu", "spread_lines"), grid, (256, 1, 1), arguments)
+
     bench.step("loads that hit the L1")
-    clocks("hits", WARM_BYTES, 32, WARP_MISSES)
     for value in clocks("hits", WARM_BYTES, 1, WARP_MISSES):
         yield RawSample("l1_hit_clocks", "1", value)
+    other_lines = OTHER_L2_MULTIPLE * session.l2_bytes // LINE_BYTES
+    other = session.array(other_lines * LINE_BYTES)
     for sectors in SECTORS_OF_A_WARP:
         bench.step(f"random misses of {sectors} sectors")
+        spread(other, other_lines)
         for value in clocks(
             "misses", size, sectors, SINGLE_MISSES if sectors == 1 else WARP_MISSES
         ):
@@ -120,9 +129,7 @@ def measure_random_latencies(bench: BenchmarkSession) -> Iterator[RawSample]:
     footprint = _power_of_two(int(RANDOM_L2_SHARE * session.l2_bytes))
     for sectors in SECTORS_OF_A_WARP:
         bench.step(f"random loads of {sectors} sectors from the L2")
-        spread = [memory, np.uint32(footprint // LINE_BYTES), sink]
-        grid = (session.multiprocessors, 1, 1)
-        session.launch(bench.load("misses.cu", "spread_lines"), grid, (256, 1, 1), spread)
+        spread(memory, footprint // LINE_BYTES)
         for value in clocks("misses", footprint, sectors, WARP_MISSES):
             yield RawSample("l2_hit_clocks", str(sectors), value)
 

@@ -75,7 +75,8 @@ def test_a_gpu_gets_all_its_figures():
     assert calibration.failures == ()
     assert calibration.duration_s < 240
     found = calibration.properties
-    assert set(CALIBRATED_FIGURES) <= {*calibration.measured, "l2_far_latency_clocks"}
+    unmeasured = {"l2_far_latency_clocks", "l2_partitions", "l2_merged_reads_by_sms"}
+    assert set(CALIBRATED_FIGURES) <= {*calibration.measured, *unmeasured}
     assert found.pipe_lanes_per_clock_per_sm["fma"] <= found.fp32_lanes_per_sm * 1.005
     assert found.issue_slots_per_clock_per_sm <= 4.02
     assert found.shared_latency_clocks < found.l2_latency_clocks < found.dram_latency_clocks

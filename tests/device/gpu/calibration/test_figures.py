@@ -39,14 +39,15 @@ def test_rates_per_clock_are_medians():
             *several("pipe_lanes_per_clock", "mufu", 16.0),
             *several("shared_lanes_per_clock", "", 31.0),
             *several("issued_per_clock", "", 3.9),
-            *several("barrier_clocks", "8", 29.0),
-            *several("barrier_clocks", "32", 77.0),
+            *several("barrier_clocks", "8", 28.23, spread=0),
+            *several("barrier_clocks", "32", 76.26, spread=0),
         ]
     )
     lanes = found["pipe_lanes_per_clock_per_sm"]
-    assert lanes == pytest.approx({"fma": 127, "mufu": 16, "lsu": 31}, rel=0.01)
-    assert found["issue_slots_per_clock_per_sm"] == pytest.approx(3.9, rel=0.01)
-    assert found["barrier_latency_clocks"] == pytest.approx(29, rel=0.01)
+    assert lanes == {"fma": 128, "mufu": 16, "lsu": 32}  # but for the other instructions
+    assert found["issue_slots_per_clock_per_sm"] == 4
+    assert found["barrier_latency_by_warps_clocks"] == {"8": 28, "32": 76}
+    assert found["barrier_latency_clocks"] == 28
 
 
 def test_a_latency_does_not_include_reading_the_clock():
@@ -55,7 +56,8 @@ def test_a_latency_does_not_include_reading_the_clock():
     found = figures(
         [
             RawSample("chase_clocks", "l1", 32.0),
-            *(RawSample("l1_hit_clocks", "1", 32.0 + reading) for _ in range(100)),
+            *(RawSample("l1_hit_clocks", "1", 290.0 + reading) for _ in range(25)),  # cold
+            *(RawSample("l1_hit_clocks", "1", 32.0 + reading) for _ in range(75)),
             *(RawSample("dram_miss_clocks", "1", float(value)) for value in misses),
             *(RawSample("dram_miss_clocks", "32", 1100 + reading) for _ in range(100)),
             *(RawSample("l2_hit_clocks", "1", 370 + reading) for _ in range(100)),
@@ -85,14 +87,14 @@ def test_blocks_start_at_the_slope_of_large_grids():
     assert found["shortest_kernel_s"] == pytest.approx(expected, rel=1e-3)
 
 
-def test_cold_code_is_a_line_of_its_size():
+def test_cold_code_is_the_slope_over_the_sizes_of_usual_kernels():
     sizes = [2**10 * kib for kib in (2, 8, 32, 128)]
     samples = []
     for size in sizes:
-        samples += several("cold_code_clocks", str(size), 600 + size / 8, spread=0)
+        clocks = 600 + size / 8 if size <= 2**15 else size
+        samples += several("cold_code_clocks", str(size), clocks, spread=0)
         samples += several("warm_code_clocks", str(size), 1.5 * size / 16, spread=0)
     found = figures(samples)
-    assert found["cold_code_clocks"] == pytest.approx(600, rel=1e-3)
     assert found["cold_code_bytes_per_clock"] == pytest.approx(8, rel=1e-3)
     by_bytes = found["code_clocks_per_instruction_by_bytes"]
     assert by_bytes == pytest.approx(dict.fromkeys(map(str, sizes), 1.5))
@@ -132,12 +134,14 @@ def test_atomics_are_intervals_and_rates_per_clock():
     found = figures(
         [
             RawSample("clock_hz", "atomics", CLOCK_HZ),
-            *several("same_address_per_s", "", 1 / 1.75e-9, spread=0),
+            *several("same_address_per_s", "", 1 / 0.73e-9, spread=0),
+            *several("same_address_floats_per_s", "", 1 / 1.75e-9, spread=0),
             *several("spread_lanes_per_s", "", 1000 * CLOCK_HZ, spread=0),
             *several("shared_same_lanes_per_clock", "", 0.5, spread=0),
         ]
     )
-    assert found["global_atomic_same_address_s"] == pytest.approx(1.75e-9)
+    assert found["global_atomic_same_address_s"] == pytest.approx(0.73e-9)
+    assert found["global_atomic_same_address_float_s"] == pytest.approx(1.75e-9)
     assert found["global_atomics_per_clock"] == pytest.approx(1000)
     assert found["shared_atomic_same_address_clocks"] == pytest.approx(2)
 
