@@ -25,7 +25,8 @@ from memlab.device.properties import (
 from memlab.device.sm_model.paths import warp_path
 from memlab.device.sm_model.pipes import ADDRESS_CLOCKS, QUEUE_DEPTH, issue_of
 from memlab.device.sm_model.profile import Access, LaunchProfile
-from memlab.device.sm_model.records import Kind, Unit
+from memlab.device.sm_model.records import READ_WINDOW_CLOCKS, Kind, Unit
+from memlab.device.sm_model.registers import register_reads
 from memlab.device.sm_model.simulation import (
     CODE_LINE_BYTES,
     Floats,
@@ -47,6 +48,7 @@ _L2_ACCESS_SECTORS = 2.0
 """A slice of the L2 serves a line per clock, and 64 bytes of it (NVIDIA A100 whitepaper: 5,120
 bytes a clock from 80 slices)."""
 _LANES_MOST = 32
+_NO_WINDOW = 1e6
 _DEFAULT_ACCESS = Access(1.0, 1.0, 4.0)
 
 
@@ -234,6 +236,9 @@ def machine_steps(profile: LaunchProfile, properties: DeviceProperties) -> Steps
             step["stall"], step["wait"] = max(control.stall, 1), control.wait_mask
             step["write"] = -1 if control.write_barrier is None else control.write_barrier
             step["read"] = -1 if control.read_barrier is None else control.read_barrier
+        previous = profile.code.instructions[number - 1] if number else None
+        step["reads"] = register_reads(instruction, previous)
+        step["window"] = READ_WINDOW_CLOCKS if issue.kind == Kind.FIXED else _NO_WINDOW
         step["bank"] = _bank(instruction.operands, banks)
         if issue.unit not in (Unit.MEMORY, Unit.CONSTANT):
             if issue.kind == Kind.AWAIT:

@@ -32,6 +32,9 @@ _SHARED = {"LDS", "STS", "LDSM", "STSM", "ATOMS", "SHFL", "MOVM"}
 _CONSTANT = {"LDC"}
 _SPECIAL_REGISTERS = {"S2R", "S2UR", "CS2R", "VOTE", "VOTEU", "R2UR", "REDUX", "MATCH"}
 
+_FMA_HALVES = 2
+"""The FMA pipe has two halves of equal width; one of them also multiplies integers (Nsight Compute,
+"Pipelines": FMA heavy and FMA lite)."""
 _QUARTER_RATE_LANES = 16.0
 """Lanes per SM and clock of special functions (ibid.), where the device gives no other figure."""
 _TENSOR_SHARE = 0.629
@@ -101,12 +104,13 @@ def issue_of(step: MachineInstruction, properties: DeviceProperties) -> Issue:
     if name in _BRANCH:
         return Issue(Kind.FIXED, Unit.BRANCH, 2.0)
     if name in _FMA:
-        return Issue(Kind.FIXED, Unit.FMA, _clocks(lanes, "fma", 128.0))
+        return Issue(Kind.FIXED, Unit.FMA, _FMA_HALVES * _clocks(lanes, "fma", 128.0))
     if name in _HALF:
         # A paired instruction makes two results a lane.
-        return Issue(Kind.FIXED, Unit.FMA, _clocks(lanes, "fp16", 128.0))
+        return Issue(Kind.FIXED, Unit.FMA, _FMA_HALVES * _clocks(lanes, "fp16", 128.0))
     if name in _MULTIPLY_ADD:
-        return Issue(Kind.FIXED, Unit.FMA, _clocks(lanes, "imad", 64.0))
+        busy = _clocks(lanes, "imad", 64.0)
+        return Issue(Kind.FIXED, Unit.FMA_HEAVY, busy * (1 + _is_wide(opcode)))
     if name.startswith("U") and name != "UNDEF":
         return Issue(Kind.FIXED, Unit.UNIFORM, 2.0, _SPECIAL_LATENCY_CLOCKS)
     if name == "NOP":
@@ -117,6 +121,15 @@ def issue_of(step: MachineInstruction, properties: DeviceProperties) -> Issue:
 def _clocks(lanes: Mapping[str, float], pipe: str, otherwise: float) -> float:
     """Clocks that a pipe of a sub-core needs for a warp."""
     return max(WARP_SIZE * SCHEDULERS / (lanes.get(pipe) or otherwise), 1.0)
+
+
+def _is_wide(opcode: str) -> bool:
+    """Whether an integer multiplication makes 64 bits: it takes the pipe twice as long.
+
+    In the machine code of sm_90, ptxas has two of them in a row wait 4 clocks for each other, and
+    two of 32 bits 2 clocks.
+    """
+    return ".WIDE" in opcode or ".HI" in opcode
 
 
 def _width(opcode: str) -> int:

@@ -12,6 +12,11 @@ SCHEDULERS = 4
 Guide, "Compute Capabilities": four warp schedulers from 7.x on)."""
 SCOREBOARDS = 6
 """Dependence counters per warp (Huerta et al., "Analyzing Modern NVIDIA GPU Cores", MICRO 2025)."""
+BANKS = 2
+"""Banks of a sub-core's registers, by the number of a register; each reads one register of a warp
+per clock (ibid.)."""
+READ_WINDOW_CLOCKS = 3.0
+"""In which an instruction of fixed latency reads its registers (ibid.)."""
 QUANTILES = 256
 """Entries of a table of latencies: equally likely values."""
 GROUPS = 8
@@ -22,7 +27,7 @@ NONE = -1
 class Unit(IntEnum):
     """What an instruction is issued to, in each sub-core."""
 
-    FMA = 0
+    FMA = 0  # either of the two halves of the FMA pipe
     ALU = 1
     FP64 = 2
     TRANSCENDENTAL = 3
@@ -32,6 +37,8 @@ class Unit(IntEnum):
     MEMORY = 7  # the queue of memory instructions: loads, stores, shuffles, barriers
     CONSTANT = 8  # indexed loads from constant memory
     MISCELLANEOUS = 9
+    FMA_HEAVY = 10  # the half that also multiplies integers
+    FMA_LITE = 11
 
 
 class Kind(IntEnum):
@@ -55,6 +62,8 @@ class Step(Record):
     kind: int
     unit: int
     busy: float  # clocks that the unit of a sub-core needs for it
+    reads: Annotated[Pointer[float], BANKS]  # registers that it reads of each bank
+    window: float  # clocks in which it must have read them; many if it reads them later
     stall: int  # clocks until the warp may issue its next instruction
     wait: int  # a mask of scoreboards that must be released before it issues
     write: int  # the scoreboard that is released with its result; NONE
@@ -81,6 +90,7 @@ class Warp(Record):
 
     ready: float  # the clock from which it may issue
     unit: int  # of its next instruction
+    reads: Annotated[Pointer[float], BANKS]  # the registers that it reads, less its window
     step: int  # its next instruction
     stop: int  # the end of the current range
     range: int  # the number of the next range of its path
@@ -148,6 +158,7 @@ class Machine(Record):
     unit_free: Pointer[float]  # by sub-core and unit
     next: Annotated[Pointer[float], SCHEDULERS]  # the clock at which a scheduler may have work
     last: Annotated[Pointer[int], SCHEDULERS]  # the warp that it issued last
+    ports: Pointer[float]  # when each bank of a sub-core's registers can be read
     address_free: Annotated[Pointer[float], SCHEDULERS]
     queue: Pointer[float]  # when memory instructions leave, a ring per sub-core
     queue_head: Annotated[Pointer[int], SCHEDULERS]

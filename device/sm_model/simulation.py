@@ -19,6 +19,7 @@ from memlab.device.emulator.codegen.llvm import Library, compile_module, describ
 from memlab.device.emulator.codegen.records import dtype_of
 from memlab.device.sm_model import simulation_code
 from memlab.device.sm_model.records import (
+    BANKS,
     QUANTILES,
     SCHEDULERS,
     Machine,
@@ -168,6 +169,7 @@ def run(work: Workload, rates: Rates, budget: int) -> Simulated:
     point("code", np.full(lines, -1.0))
     point("banks", np.full(max(int(steps["bank"].max()), 0) + 1, -1.0))
     point("unit_free", np.zeros(SCHEDULERS * len(Unit)))
+    point("ports", np.zeros(SCHEDULERS * BANKS))
     point("queue", np.zeros(SCHEDULERS * rates.queue_depth))
     starts = np.zeros(work.blocks)
     point("starts", starts)

@@ -16,6 +16,7 @@ from memlab.device.emulator.codegen.compiled import compiled, unlikely
 from memlab.device.emulator.codegen.records import Pointer
 from memlab.device.emulator.isa.values import S64
 from memlab.device.sm_model.records import (
+    BANKS,
     GROUPS,
     QUANTILES,
     SCHEDULERS,
@@ -35,7 +36,7 @@ _MULTIPLIER, _INCREMENT = 6364136223846793005, 1442695040888963407
 _FIXED, _VARIABLE, _LOCAL, _LOAD, _STORE, _ATOMIC, _SYNCHRONIZE, _COMMIT, _AWAIT, _CONSTANT = map(
     int, Kind
 )
-_MEMORY = int(Unit.MEMORY)
+_MEMORY, _FMA, _HEAVY, _LITE = map(int, (Unit.MEMORY, Unit.FMA, Unit.FMA_HEAVY, Unit.FMA_LITE))
 
 
 def _whole(number: Any) -> Any:
@@ -66,6 +67,8 @@ def simulate(m: Machine) -> None:
 def _schedule(m: Machine, scheduler: int, warps: int, clock: float) -> None:
     """Issue an instruction, if a warp is ready; set when to look again."""
     free = m.unit_free + scheduler * _UNITS
+    ports = m.ports + scheduler * BANKS
+    first, second = ports[0], ports[1]
     best, best_age, later = 0 - 1, 0 - 1, _NEVER
     last = m.last[scheduler]
     number = scheduler
@@ -73,6 +76,8 @@ def _schedule(m: Machine, scheduler: int, warps: int, clock: float) -> None:
         warp = m.warps[number]
         if warp.running:
             when = _later(warp.ready, free[warp.unit])
+            when = _later(when, first + warp.reads[0])
+            when = _later(when, second + warp.reads[1])
             if when > clock:
                 later = _sooner(later, when)
             else:
@@ -135,6 +140,7 @@ def _start_block(m: Machine, slot: int, clock: float) -> None:
         index = slot * m.warps_per_block + member
         warp, path = m.warps[index], m.path_of[idle + member]
         warp.slot, warp.age, warp.copied, warp.committed = slot, number, 0.0, 0
+        warp.age = number * m.warps_per_block + member
         for board in range(SCOREBOARDS):
             warp.boards[board] = 0.0
         for group in range(GROUPS):
@@ -165,6 +171,8 @@ def _prepare(m: Machine, number: int, clock: float) -> None:
     if step.bank >= 0 and step.kind != _CONSTANT:
         ready = _later(ready, _constants(m, step.bank, ready))
     rounded = float(_whole(ready + 0.999))
+    for bank in range(BANKS):
+        warp.reads[bank] = step.reads[bank] - step.window
     warp.ready, warp.unit = rounded, step.unit
     scheduler = number & (SCHEDULERS - 1)
     m.next[scheduler] = _sooner(m.next[scheduler], rounded)
@@ -209,6 +217,9 @@ def _issue(m: Machine, scheduler: int, number: int, clock: float) -> None:
     m.issued += 1
     free = m.unit_free + scheduler * _UNITS
     done, read = clock + step.latency, clock
+    ports = m.ports + scheduler * BANKS
+    for bank in range(BANKS):
+        ports[bank] = _later(ports[bank], clock) + step.reads[bank]
     if step.unit == _MEMORY:
         begin = _enqueue(m, scheduler, step, clock)
         read = begin
@@ -221,7 +232,11 @@ def _issue(m: Machine, scheduler: int, number: int, clock: float) -> None:
         elif step.kind == _ATOMIC:
             done = _atomic(m, step, begin)
     else:
-        free[step.unit] = clock + step.busy
+        unit = step.unit
+        if unit == _FMA:
+            unit = _LITE if free[_LITE] <= clock else _HEAVY
+        free[unit] = clock + step.busy
+        free[_FMA] = _sooner(free[_HEAVY], free[_LITE])
         if step.kind == _CONSTANT:
             m.constant_free = _later(clock, m.constant_free) + step.passes
             done = m.constant_free + step.latency
