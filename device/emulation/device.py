@@ -272,6 +272,7 @@ def emulate(
             program,
             block,
             min(active.block_equivalents / launch.blocks, 1.0),
+            launch.blocks,
             tally,
             cached.levels,
             counters,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
 from memlab.device.compiler.compile import CompiledKernel
 from memlab.device.emulation.representative_block import RepresentativeBlock
 from memlab.device.emulator.machine.execution_trace import WarpExecutions
@@ -28,6 +30,9 @@ _ACCESSES = frozenset(
 )
 """Opcodes of machine code whose costs are those of the PTX instruction that they come from."""
 _NEARLY_ALL = 0.999  # of the blocks
+_ROUNDING = 0.01  # of a lane
+_NEVER = "!PT"
+"""The predicate of instructions that ptxas adds to fill a pipeline."""
 _ACCESS_KINDS = ("load", "store", "atomic", "reduce")
 
 
@@ -37,6 +42,7 @@ def machine_profile(
     program: Program,
     block: RepresentativeBlock,
     active_share: float,
+    blocks: int,
     tally: Tally,
     levels: Mapping[int, AccessLevels],
     counters: Counters,
@@ -49,6 +55,7 @@ def machine_profile(
         program: Its PTX.
         block: The block that stands for the others.
         active_share: The share of blocks that touch memory.
+        blocks: Blocks of the grid.
         tally: The counts of the whole grid.
         levels: Where the sectors of each memory instruction are served.
         counters: The counters of the whole grid.
@@ -90,7 +97,8 @@ def machine_profile(
         active=active,
         idle=idle,
         active_share=active_share if active_share < _NEARLY_ALL else 1.0,
-        accesses=_accesses(code, program, tally, levels),
+        accesses=_accesses(code, program, tally, levels, block.hottest_sectors),
+        work_ratio=_work_ratio(block, active_share, tally, blocks),
         dram_sector_bytes=counters.dram_read_bytes / missed if missed else SECTOR_BYTES,
         dram_written_sector_bytes=counters.dram_write_bytes / stored if stored else 0.0,
         dram_written_share=counters.dram_write_bytes / moved if moved else 0.0,
@@ -104,20 +112,43 @@ def _flow(
     executions = project(graph, ptx_profile(program, lanes, warps))
     if executions is None:
         return None
-    counts = executions.edge_warps.tolist()
+    # A block that a lane executes, the warp executes; and the warp comes there by some edge.
+    blocks = executions.block_warps.copy()
+    blocks[(executions.block_lanes > 1 - _ROUNDING) & (blocks < 1)] = 1.0
+    edges = executions.edge_warps.copy()
+    destinations = np.array([edge.destination for edge in graph.edges])
+    arriving = np.zeros(len(blocks))
+    inside = destinations >= 0
+    np.add.at(arriving, destinations[inside], edges[inside])
+    short = (arriving > 0) & (arriving < blocks)
+    factors = np.where(short, blocks / np.where(short, arriving, 1.0), 1.0)
+    edges[inside] *= factors[destinations[inside]]
     return Flow(
         blocks=[(block.start, block.stop) for block in graph.blocks],
-        executions=executions.block_warps.tolist(),
+        executions=blocks.tolist(),
         edges={
             (edge.source, edge.destination): count
-            for edge, count in zip(graph.edges, counts, strict=True)
+            for edge, count in zip(graph.edges, edges.tolist(), strict=True)
         },
         calls={call.block: call.function for call in graph.calls},
     )
 
 
+def _work_ratio(
+    block: RepresentativeBlock, active_share: float, tally: Tally, blocks: int
+) -> float:
+    """The instructions of the mean block over those that the recorded blocks stand for."""
+    active, idle = block.executions.warps.sum(), block.idle_executions.warps.sum()
+    recorded = active_share * float(active) + (1 - active_share) * float(idle)
+    return sum(tally.warps) / blocks / recorded if recorded else 1.0
+
+
 def _accesses(
-    code: MachineCode, program: Program, tally: Tally, levels: Mapping[int, AccessLevels]
+    code: MachineCode,
+    program: Program,
+    tally: Tally,
+    levels: Mapping[int, AccessLevels],
+    hottest: Mapping[int, float],
 ) -> dict[int, Access]:
     """The accesses of each memory instruction, from the PTX instruction that it comes from."""
     by_line: dict[int, list[int]] = {}
@@ -127,13 +158,18 @@ def _accesses(
     accesses = {}
     for number, instruction in enumerate(code.instructions):
         indices = by_line.get(instruction.ptx_line, [])
-        if instruction.name in _ACCESSES and indices:
-            accesses[number] = _mean_access(indices, tally, levels)
+        if instruction.predicate == _NEVER:
+            accesses[number] = Access(passes=0.0)
+        elif instruction.name in _ACCESSES and indices:
+            accesses[number] = _mean_access(indices, tally, levels, hottest)
     return accesses
 
 
 def _mean_access(
-    indices: Sequence[int], tally: Tally, levels: Mapping[int, AccessLevels]
+    indices: Sequence[int],
+    tally: Tally,
+    levels: Mapping[int, AccessLevels],
+    hottest: Mapping[int, float],
 ) -> Access:
     """The mean request of some PTX instructions."""
     requests = sum(tally.requests[index] for index in indices)
@@ -150,4 +186,5 @@ def _mean_access(
         sectors=sectors / requests,
         missed=missed,
         dram=dram / missed if missed > 0 else 0.0,
+        hottest=max(hottest.get(index, 0.0) for index in indices),
     )

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from memlab.device import time_model
+from memlab.device.machine_code.instructions import MachineInstruction
 from memlab.device.measurement import Occupancy, Time
 from memlab.device.properties import (
     SECTOR_BYTES,
@@ -47,6 +48,9 @@ _BEFORE_L1_CLOCKS = 1.0 + ADDRESS_CLOCKS
 _L2_ACCESS_SECTORS = 2.0
 """A slice of the L2 serves a line per clock, and 64 bytes of it (NVIDIA A100 whitepaper: 5,120
 bytes a clock from 80 slices)."""
+_INTEGER_ATOMIC_CLOCKS = 1.0
+"""An L2 slice takes an integer atomic on one address per clock (NVIDIA Kepler GK110 whitepaper);
+floating-point ones take `global_atomic_same_address_s`."""
 _LANES_MOST = 32
 _NO_WINDOW = 1e6
 _DEFAULT_ACCESS = Access(1.0, 1.0, 4.0)
@@ -83,7 +87,8 @@ def estimate(
     count = properties.multiprocessor_count or 1
     busiest = math.ceil(blocks / count)
     rates = device_rates(profile, blocks, properties)
-    steps = machine_steps(profile, properties)
+    active = blocks / busiest  # SMs, as many as would all be as busy as the busiest
+    steps = machine_steps(profile, active, properties)
     slots = min(slots, busiest)
     most = BUDGET // max(slots * len(profile.active), 1)
     paths = [warp_path(flow, max(most, _SHORTEST_PATH)) for flow in profile.flows]
@@ -115,7 +120,10 @@ def estimate(
         replace(rates, first_block=0.0),
         _NO_LIMIT,
     )
-    return LaunchEstimate(clocks * whole, empty.clocks, steps, simulated / busiest / whole)
+    clocks *= whole * profile.work_ratio
+    return LaunchEstimate(
+        clocks, empty.clocks, steps, simulated / busiest / (whole * profile.work_ratio)
+    )
 
 
 _NO_LIMIT = 2**62
@@ -222,8 +230,14 @@ def _harmonic(number: float) -> float:
     return sum(1 / place for place in range(1, int(number) + 1))
 
 
-def machine_steps(profile: LaunchProfile, properties: DeviceProperties) -> Steps:
-    """The instructions as records of the simulation."""
+def machine_steps(profile: LaunchProfile, active_sms: float, properties: DeviceProperties) -> Steps:
+    """The instructions as records of the simulation.
+
+    Args:
+        profile: The machine code.
+        active_sms: SMs that operate on a sector at the same time.
+        properties: The device.
+    """
     steps = empty_steps(len(profile.code.instructions))
     banks: dict[str, int] = {}
     constant_passes = properties.constant_passes_per_clock_per_sm or 1.0
@@ -255,6 +269,8 @@ def machine_steps(profile: LaunchProfile, properties: DeviceProperties) -> Steps
         step["latency"] = max(issue.latency - _BEFORE_L1_CLOCKS, 0.0)
         step["lines"], step["sectors"] = max(access.lines, 1e-3), access.sectors
         step["missed"], step["dram"] = access.missed, access.dram
+        if issue.kind == Kind.ATOMIC and access.hottest:
+            step["serial"] = access.hottest * active_sms * _atomic_clocks(instruction, properties)
         step["written"] = profile.dram_written_sector_bytes
         step["copies"] = instruction.name == "LDGSTS"
     return steps
@@ -273,6 +289,18 @@ def _bank(operands: tuple[str, ...], known: dict[str, int]) -> int:
             line = f"{match[1]} {int(match[2], 16) // _CONSTANT_LINE_BYTES}"
             return known.setdefault(line, len(known))
     return -1
+
+
+def _atomic_clocks(instruction: MachineInstruction, properties: DeviceProperties) -> float:
+    """SM clocks from one atomic on a sector to the next one on it."""
+    if not any(part.startswith("F") and part[1:2].isdigit() for part in _parts(instruction)):
+        return _INTEGER_ATOMIC_CLOCKS
+    seconds = properties.global_atomic_same_address_s
+    return seconds * (clock_hz(properties) or 0.0) if seconds else _INTEGER_ATOMIC_CLOCKS
+
+
+def _parts(instruction: MachineInstruction) -> list[str]:
+    return instruction.opcode.split(".")
 
 
 def _groups(operands: tuple[str, ...]) -> int:
@@ -297,8 +325,8 @@ def model_time(
 ) -> Time:
     """Model the time of one launch, caches cold, as a profiler's kernel duration.
 
-    The bounds are those of `device/time_model.py`: they explain the time, but do not enter it. None
-    is longer than the time, since they count the instructions of the PTX.
+    The bounds are those of `device/time_model.py`: they explain the time, but do not enter it.
+    Since they count the instructions of the PTX, those of units are cut to the time.
 
     Args:
         profile: What the machine code does.
@@ -311,7 +339,10 @@ def model_time(
     shortest = properties.shortest_kernel_s or 0.0
     seconds = shortest + max(found.clocks - found.empty_clocks, 0.0) / clock
     by_counters = time_model.model_time(work, occupancy, properties)
-    bounds = {name: min(bound, seconds) for name, bound in by_counters.bounds_s.items()}
+    bounds = {
+        name: bound if name == "latency" else min(bound, seconds)
+        for name, bound in by_counters.bounds_s.items()
+    }
     return Time(median_s=seconds, provenance="modelled", bounds_s=bounds)
 
 

@@ -19,6 +19,7 @@ class Access:
         sectors: 32-byte sectors; 0 for shared memory.
         missed: The share of the sectors that the L1 does not have.
         dram: The share of these that the L2 does not have.
+        hottest: Of an atomic, how many of its sectors are the one that all blocks use most.
     """
 
     passes: float
@@ -26,6 +27,7 @@ class Access:
     sectors: float = 0.0
     missed: float = 0.0
     dram: float = 0.0
+    hottest: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,7 @@ class LaunchProfile:
         dram_sector_bytes: Bytes that DRAM reads for a sector that the L2 misses.
         dram_written_sector_bytes: Bytes that DRAM writes for a sector that is stored.
         dram_written_share: The share of DRAM's traffic that is written.
+        work_ratio: The instructions of the mean block over those of the blocks described here.
     """
 
     code: MachineCode
@@ -53,3 +56,4 @@ class LaunchProfile:
     dram_sector_bytes: float
     dram_written_sector_bytes: float
     dram_written_share: float
+    work_ratio: float = 1.0

@@ -167,6 +167,7 @@ class Machine(Record):
     barrier_free: float
     l2_free: float
     port_free: float
+    atomic_free: float  # when the sector that all atomics want is free
     dram_free: float
     drained: float  # when the last store is complete
     dispatch_free: float

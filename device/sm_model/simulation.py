@@ -181,6 +181,7 @@ def run(work: Workload, rates: Rates, budget: int) -> Simulated:
         work.blocks,
     )
     machine["active_share"], machine["budget"] = work.active_share, budget
+    machine["active_due"] = 1 - work.active_share  # the first one is: some SM has it
     machine["dispatch_free"], machine["code_lines"] = rates.first_block, lines
     machine["random"] = 1
     for name in (

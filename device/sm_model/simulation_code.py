@@ -327,9 +327,9 @@ def _store(m: Machine, step: Step, begin: float) -> None:
 def _atomic(m: Machine, step: Step, begin: float) -> float:
     """Operate on sectors at the L2; return when the old value is there."""
     end = _pass_port(m, begin + step.passes, step.sectors, _write_clocks(m, step))
-    m.l2_free += step.serial
-    m.l1_free = _later(m.l1_free, m.l2_free - m.backlog)
-    end = _later(end, m.l2_free)
+    m.atomic_free = _later(m.atomic_free, end) + step.serial
+    end = m.atomic_free
+    m.l1_free = _later(m.l1_free, end - m.backlog)
     m.drained = _later(m.drained, end)
     if _chance(m) < step.dram:
         answer = _later(end, m.dram_free)

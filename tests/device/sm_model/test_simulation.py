@@ -51,12 +51,42 @@ def test_a_chain_takes_the_stall_of_each_instruction() -> None:
 @pytest.mark.parametrize(("busy", "per_clock"), [(1, 4), (2, 2), (8, 0.5)])
 def test_many_warps_reach_the_rate_of_the_pipe(busy: int, per_clock: float) -> None:
     steps = empty_steps(100)
-    steps["busy"], steps["stall"] = busy, 4
+    steps["busy"], steps["stall"], steps["unit"] = busy, 4, Unit.ALU
 
     done = simulate(steps, *[(0, 100)] * 10, warps=32)
 
     assert done.issued == 32_000
     assert done.issued / done.clocks == pytest.approx(per_clock, rel=0.01)
+
+
+@pytest.mark.parametrize(("unit", "per_clock"), [(Unit.FMA, 4), (Unit.FMA_HEAVY, 2)])
+def test_the_fma_pipe_has_two_halves(unit: Unit, per_clock: float) -> None:
+    steps = empty_steps(100)
+    steps["busy"], steps["stall"], steps["unit"] = 2, 4, unit
+
+    done = simulate(steps, *[(0, 100)] * 10, warps=32)
+
+    assert done.issued / done.clocks == pytest.approx(per_clock, rel=0.01)
+
+
+@pytest.mark.parametrize(("reads", "per_clock"), [((1, 1), 4), ((2, 0), 2), ((2, 1), 2)])
+def test_a_bank_reads_one_register_a_clock(reads: tuple[float, float], per_clock: float) -> None:
+    steps = empty_steps(100)
+    steps["reads"], steps["window"] = reads, 3
+
+    done = simulate(steps, *[(0, 100)] * 10, warps=32)
+
+    assert done.issued / done.clocks == pytest.approx(per_clock, rel=0.01)
+
+
+def test_atomics_on_one_sector_wait_for_one_another() -> None:
+    steps = empty_steps(1)
+    steps["kind"], steps["unit"], steps["busy"] = Kind.ATOMIC, Unit.MEMORY, 4
+    steps["passes"], steps["sectors"], steps["serial"] = 1, 1, 400
+
+    done = simulate(steps, *[(0, 1)] * 10, warps=32, rates=Rates(backlog=500))
+
+    assert done.clocks == pytest.approx(32 * 10 * 400, rel=0.01)
 
 
 def test_one_warp_issues_on_one_scheduler() -> None:
