@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 import zlib
 from collections.abc import Iterator, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from importlib import metadata, util
 from pathlib import Path
 
@@ -45,6 +45,7 @@ class DisassemblyError(DeviceError):
     """There is no machine code to read: nvdisasm is missing, or cannot read this cubin."""
 
 
+@lru_cache(maxsize=8)
 def disassemble(cubin: bytes, entry: str, architecture: Architecture) -> MachineCode:
     """Read the machine code of a kernel.
 
