@@ -151,7 +151,7 @@ def device_rates(profile: LaunchProfile, blocks: int, properties: DeviceProperti
     l2 = properties.l2_bytes_per_clock or math.inf
     written = properties.l2_write_bytes_per_clock or l2
     dram = (peak_bandwidth_bytes_per_s(properties) or math.inf) / clock
-    dram *= dram_fraction(profile.dram_written_share, properties)
+    dram *= dram_fraction(profile.dram_written_share, profile.dram_sector_bytes, properties)
     barriers = sorted(
         (float(warps), clocks)
         for warps, clocks in properties.barrier_latency_by_warps_clocks.items()
@@ -187,8 +187,26 @@ def device_rates(profile: LaunchProfile, blocks: int, properties: DeviceProperti
     )
 
 
-def dram_fraction(written_share: float, properties: DeviceProperties) -> float:
-    """The achievable fraction of DRAM's peak, by the share of the traffic that is written."""
+def dram_fraction(written_share: float, sector_bytes: float, properties: DeviceProperties) -> float:
+    """The achievable fraction of DRAM's peak.
+
+    Args:
+        written_share: The share of the traffic that is written.
+        sector_bytes: Bytes that DRAM moves for a missed sector: more than the sector where it is
+            missed without its neighbour, as at random addresses.
+        properties: The device.
+    """
+    stream = _stream_fraction(written_share, properties)
+    random, access = properties.dram_random_fraction, properties.dram_access_bytes or SECTOR_BYTES
+    if random is None or access <= SECTOR_BYTES:
+        return stream
+    lone = min(max((sector_bytes - SECTOR_BYTES) / (access - SECTOR_BYTES), 0.0), 1.0)
+    moved = lone * access + (1 - lone) * SECTOR_BYTES
+    return moved / (lone * access / random + (1 - lone) * SECTOR_BYTES / stream)
+
+
+def _stream_fraction(written_share: float, properties: DeviceProperties) -> float:
+    """The fraction of streams, by the share of the traffic that is written."""
     read = properties.dram_achievable_fraction or 1.0
     write = properties.dram_write_fraction or read
     copy = properties.dram_copy_fraction or min(read, write)

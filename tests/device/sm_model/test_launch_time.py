@@ -1,0 +1,32 @@
+"""The rates of one SM's share of the device, by hand-computed figures."""
+
+from dataclasses import replace
+
+import pytest
+
+from memlab.device.datasheets import loader
+from memlab.device.sm_model.launch_time import dram_fraction
+
+DEVICE = replace(
+    loader.load_datasheet("h200"),
+    dram_access_bytes=64,
+    dram_achievable_fraction=0.9,
+    dram_write_fraction=0.95,
+    dram_copy_fraction=0.8,
+    dram_random_fraction=0.5,
+)
+
+
+@pytest.mark.parametrize(
+    ("written", "sector_bytes", "fraction"),
+    [(0, 32, 0.9), (0.5, 32, 0.8), (1, 32, 0.95), (0, 64, 0.5)],
+)
+def test_dram_reaches_what_was_measured_of_streams_and_of_random_sectors(
+    written, sector_bytes, fraction
+):
+    assert dram_fraction(written, sector_bytes, DEVICE) == pytest.approx(fraction)
+
+
+def test_times_of_lone_and_of_neighbouring_sectors_add_up():
+    # Half of the sectors are lone: per pair 64 bytes at 0.5 and 32 bytes at 0.9 of the peak.
+    assert dram_fraction(0, 48, DEVICE) == pytest.approx(96 / (64 / 0.5 + 32 / 0.9))
