@@ -48,9 +48,9 @@ _BEFORE_L1_CLOCKS = 1.0 + ADDRESS_CLOCKS
 _L2_ACCESS_SECTORS = 2.0
 """A slice of the L2 serves a line per clock, and 64 bytes of it (NVIDIA A100 whitepaper: 5,120
 bytes a clock from 80 slices)."""
-_INTEGER_ATOMIC_CLOCKS = 1.0
-"""An L2 slice takes an integer atomic on one address per clock (NVIDIA Kepler GK110 whitepaper);
-floating-point ones take `global_atomic_same_address_s`."""
+_ATOMIC_CLOCKS = 1.0
+"""An L2 slice takes an atomic on one address per clock (NVIDIA Kepler GK110 whitepaper), where the
+device gives no other figure."""
 _LANES_MOST = 32
 _NO_WINDOW = 1e6
 _DEFAULT_ACCESS = Access(1.0, 1.0, 4.0)
@@ -287,6 +287,7 @@ def machine_steps(profile: LaunchProfile, active_sms: float, properties: DeviceP
         step["latency"] = max(issue.latency - _BEFORE_L1_CLOCKS, 0.0)
         step["lines"], step["sectors"] = max(access.lines, 1e-3), access.sectors
         step["missed"], step["dram"] = access.missed, access.dram
+        step["scatter"] = _scatter(access, properties)
         if issue.kind == Kind.ATOMIC and access.hottest:
             step["serial"] = access.hottest * active_sms * _atomic_clocks(instruction, properties)
         step["written"] = profile.dram_written_sector_bytes
@@ -311,14 +312,22 @@ def _bank(operands: tuple[str, ...], known: dict[str, int]) -> int:
 
 def _atomic_clocks(instruction: MachineInstruction, properties: DeviceProperties) -> float:
     """SM clocks from one atomic on a sector to the next one on it."""
-    if not any(part.startswith("F") and part[1:2].isdigit() for part in _parts(instruction)):
-        return _INTEGER_ATOMIC_CLOCKS
     seconds = properties.global_atomic_same_address_s
-    return seconds * (clock_hz(properties) or 0.0) if seconds else _INTEGER_ATOMIC_CLOCKS
+    if any(part.startswith("F") and part[1:2].isdigit() for part in _parts(instruction)):
+        seconds = properties.global_atomic_same_address_float_s or seconds
+    return seconds * (clock_hz(properties) or 0.0) if seconds else _ATOMIC_CLOCKS
 
 
 def _parts(instruction: MachineInstruction) -> list[str]:
     return instruction.opcode.split(".")
+
+
+def _scatter(access: Access, properties: DeviceProperties) -> float:
+    """How many times longer DRAM takes for a byte of these lines than for one of a stream."""
+    random, stream = properties.dram_random_fraction, properties.dram_achievable_fraction
+    accesses = properties.dram_access_bytes or SECTOR_BYTES
+    alone = access.sectors * SECTOR_BYTES <= access.lines * accesses
+    return stream / random if random and stream and alone else 1.0
 
 
 def _groups(operands: tuple[str, ...]) -> int:
