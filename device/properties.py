@@ -141,7 +141,7 @@ class DeviceProperties(Presentable):
         block_start_clocks_by_threads: SM clocks from the start of one block to that of the next, of
             a grid of empty blocks over the whole device, by threads per block.
         block_turnaround_clocks: From the end of a block to the start of the block that replaces it,
-            where no other block is on the SM.
+            where no other block is on the SM and the first one has no stores under way.
         warp_start_clocks: From the start of one warp of a block to that of its next warp.
         barrier_latency_by_warps_clocks: `__syncthreads()`, by warps of the block.
         constant_latency_by_footprint_clocks: Dependent loads of constant memory that reach over so

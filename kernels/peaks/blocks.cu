@@ -6,14 +6,15 @@ struct Stamp {
     u64 multiprocessor, begin, end;
 };
 
-// Every block notes its multiprocessor and its first and last clock, and works for some clocks.
+// Every block notes its multiprocessor and its first clock, and works for some clocks. Its last clock
+// follows: a block that stored it at its end might have to wait for that.
 extern "C" __global__ void stamps(Stamp* out, u32 clocks) {
     u64 begin, end;
     asm volatile("mov.u64 %0, %%clock64;" : "=l"(begin)::"memory");
+    if (threadIdx.x == 0) out[blockIdx.x] = {multiprocessor(), begin, begin + clocks};
     do {
         asm volatile("mov.u64 %0, %%clock64;" : "=l"(end)::"memory");
     } while (end - begin < clocks);
-    if (threadIdx.x == 0) out[blockIdx.x] = {multiprocessor(), begin, end};
 }
 
 // Every warp of a block notes its first clock.

@@ -18,7 +18,8 @@ GRIDS = (1, 16_384, 32_768, 65_536)
 """Blocks of the grids whose times are compared."""
 TURNS = 8
 """Blocks that each multiprocessor runs one after the other."""
-TURN_THREADS, TURN_CLOCKS = 256, 20_000
+TURN_THREADS, TURN_CLOCKS = 32, 20_000
+"""One warp per block, so that no later warp prolongs it."""
 WARP_START_REPEATS, CODE_REPEATS = 20, 7
 DEFAULT_SHARED_BYTES = 48 * 1024
 FLUSH_L2_MULTIPLE = 3
