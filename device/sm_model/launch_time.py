@@ -287,7 +287,6 @@ def machine_steps(profile: LaunchProfile, active_sms: float, properties: DeviceP
         step["latency"] = max(issue.latency - _BEFORE_L1_CLOCKS, 0.0)
         step["lines"], step["sectors"] = max(access.lines, 1e-3), access.sectors
         step["missed"], step["dram"] = access.missed, access.dram
-        step["scatter"] = _scatter(access, properties)
         if issue.kind == Kind.ATOMIC and access.hottest:
             step["serial"] = access.hottest * active_sms * _atomic_clocks(instruction, properties)
         step["written"] = profile.dram_written_sector_bytes
@@ -320,14 +319,6 @@ def _atomic_clocks(instruction: MachineInstruction, properties: DeviceProperties
 
 def _parts(instruction: MachineInstruction) -> list[str]:
     return instruction.opcode.split(".")
-
-
-def _scatter(access: Access, properties: DeviceProperties) -> float:
-    """How many times longer DRAM takes for a byte of these lines than for one of a stream."""
-    random, stream = properties.dram_random_fraction, properties.dram_achievable_fraction
-    accesses = properties.dram_access_bytes or SECTOR_BYTES
-    alone = access.sectors * SECTOR_BYTES <= access.lines * accesses
-    return stream / random if random and stream and alone else 1.0
 
 
 def _groups(operands: tuple[str, ...]) -> int:

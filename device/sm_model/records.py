@@ -74,7 +74,6 @@ class Step(Record):
     sectors: float  # 32-byte sectors per request
     missed: float  # share of them that the L1 does not have; all of a store's
     dram: float  # share of the missed that the L2 does not have
-    scatter: float  # times that DRAM needs for a byte of it, against one of a stream
     written: float  # bytes that DRAM writes sooner or later for each sector
     serial: float  # clocks that the L2 is busy with an atomic's operations on one address
     groups: int  # of an AWAIT: the groups that may still be under way

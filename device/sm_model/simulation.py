@@ -42,7 +42,7 @@ Steps = NDArray[np.void]
 def empty_steps(count: int) -> Steps:
     """Records of instructions that take a clock and wait for nothing."""
     steps = np.zeros(count, dtype_of(Step))
-    steps["busy"] = steps["stall"] = steps["lines"] = steps["scatter"] = 1
+    steps["busy"] = steps["stall"] = steps["lines"] = 1
     steps["write"] = steps["read"] = steps["bank"] = -1
     return steps
 

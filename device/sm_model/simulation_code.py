@@ -290,8 +290,7 @@ def _load(m: Machine, step: Step, begin: float) -> float:
             arrival = _pass_port(m, begin, per_line * part, slots * m.read_sector_clocks)
             if _chance(m) < step.dram:
                 answer = _later(arrival, m.dram_free)
-                moved = per_line * part * m.dram_sector_bytes * step.scatter
-                m.dram_free = answer + moved * m.dram_byte_clocks
+                m.dram_free = answer + per_line * part * m.dram_sector_bytes * m.dram_byte_clocks
                 done = _later(done, m.dram_free + _drawn(m, m.dram_table))
             else:
                 done = _later(done, arrival + _drawn(m, m.l2_table))
