@@ -154,7 +154,9 @@ def _by_replay(
     What was replayed gives the shares of each instruction's sectors; the tally has the sectors.
     """
     steps = execution.program.steps
-    replayed = replay_accesses(lines, schedule_blocks(lines.ends, geometry), steps, geometry)
+    # Addresses that depend on data meet by chance, not at the pace of which the figures are.
+    apart = replace(geometry, merged_by_readers=())
+    replayed = replay_accesses(lines, schedule_blocks(lines.ends, geometry), steps, apart)
     wave = geometry.multiprocessors * geometry.resident_blocks
     executed, blocks = len(lines.ends), execution.launch.blocks
     # Further waves do as those behind the first one do.

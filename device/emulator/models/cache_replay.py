@@ -162,7 +162,9 @@ def replay_accesses(
     start, owner = schedule.start[accesses.block], schedule.multiprocessor[accesses.block]
     times = start + accesses.time
     order = np.argsort(times, kind="stable")
-    read_by = np.diff(geometry.coalesced_reads(np.arange(geometry.multiprocessors + 1)))
+    read_by = np.ones(geometry.multiprocessors)
+    if geometry.merges_reads(len(accesses.ends)):
+        read_by = np.diff(geometry.coalesced_reads(np.arange(geometry.multiprocessors + 1)))
     count, wave = len(steps), geometry.multiprocessors * geometry.resident_blocks
     index = accesses.index + np.where(accesses.block < wave, 0, count)  # counted by themselves
     counts = np.zeros(2 * count, _COUNTS)

@@ -76,7 +76,7 @@ class CacheGeometry:
         l2_partitions: Parts of the L2, each of which caches what its own SMs read.
         merged_by_readers: How many reads of the L1s the L2's request coalescer makes one, by how
             many multiprocessors read the same data at the same pace; ascending. Without any, reads
-            are not merged.
+            are not merged; nor are those of several waves of blocks.
     """
 
     multiprocessors: int
@@ -87,11 +87,18 @@ class CacheGeometry:
     l2_partitions: int = 1
     merged_by_readers: tuple[tuple[float, float], ...] = ()
 
+    def merges_reads(self, blocks: int) -> bool:
+        """Whether reads of several multiprocessors are merged, where so many blocks run in all.
+
+        The figures were measured where all blocks start at once. Of more than one wave, the later
+        ones start one by one as others end, and read the same at other times.
+        """
+        wave = self.multiprocessors * self.resident_blocks
+        return bool(self.merged_by_readers) and blocks <= wave
+
     def coalesced_reads(self, readers: ArrayLike) -> NDArray[np.float64]:
-        """How often the L2 is read where so many multiprocessors read a sector."""
+        """How often the L2 is read where so many multiprocessors read a sector at one pace."""
         counts = np.asarray(readers, np.float64)
-        if not self.merged_by_readers:
-            return counts
         known, merged = zip((1.0, 1.0), *self.merged_by_readers, strict=True)
         reads: NDArray[np.float64] = counts / np.interp(counts, known, merged)
         return reads
@@ -222,7 +229,7 @@ def _coalesced_share(
 ) -> float:
     """Sectors read from the L2 over sectors that miss the L1s.
 
-    All blocks of a wave that shift a row by the same distance read the same sector in the same
+    All blocks that shift a row by the same distance read the same sector in the same
     window. As many of them as miss are its readers, each on a multiprocessor of its own.
 
     Args:
@@ -232,9 +239,9 @@ def _coalesced_share(
         geometry: The caches.
     """
     total = missed.sum()
-    if not total or not geometry.merged_by_readers:
+    blocks = busy.blocks
+    if not total or not geometry.merges_reads(blocks):
         return 1.0
-    blocks = min(geometry.multiprocessors * geometry.resident_blocks, busy.blocks)
     share = np.ones(len(stream.sector))
     for group in _row_groups(stream, np.arange(blocks), busy):
         if not group.lines:

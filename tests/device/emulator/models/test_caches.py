@@ -229,12 +229,20 @@ def test_blocks_on_one_multiprocessor_share_its_l1() -> None:
 
 
 def test_reads_of_several_multiprocessors_are_merged() -> None:
-    """As above: a row's four blocks read its tile of M; a column's two share one L1."""
-    merging = replace(geometry(), merged_by_readers=((2.0, 1.25), (4.0, 2.0)))
+    """A row's four blocks read its tile of M; a column's four share one L1 and read N's once."""
+    merging = replace(geometry(resident_blocks=4), merged_by_readers=((2.0, 1.25), (4.0, 2.0)))
 
     share = caches.l1_reads(matrix_product(64, 16), all_of((4, 4, 1)), merging).coalesced_share
 
-    assert share == pytest.approx((1.0 / 2.0 + 0.5) / 1.5)
+    assert share == pytest.approx((1.0 / 2.0 + 0.25) / 1.25)
+
+
+def test_reads_of_several_waves_are_not_merged() -> None:
+    merging = replace(geometry(resident_blocks=2), merged_by_readers=((2.0, 1.25), (4.0, 2.0)))
+
+    share = caches.l1_reads(matrix_product(64, 16), all_of((4, 4, 1)), merging).coalesced_share
+
+    assert share == 1.0
 
 
 @pytest.mark.parametrize(("lines", "rate"), [(64, 1 / 2), (16, 1.0)])
