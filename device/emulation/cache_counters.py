@@ -86,6 +86,8 @@ def model_caches(
         execution, tally, lane_instructions_per_block, bool(stream.affine.all()), geometry
     )
     if lines is not None and len(lines.place):
+        if not stream.affine.all():  # addresses that depend on data meet by chance
+            geometry = replace(geometry, merged_by_readers=())
         return _by_replay(execution, tally, counters, lines, geometry)
     counters = _by_stream(counters, stream, active, geometry)
     cacheable = counters.global_load_sectors * stream.cacheable_share
@@ -154,9 +156,7 @@ def _by_replay(
     What was replayed gives the shares of each instruction's sectors; the tally has the sectors.
     """
     steps = execution.program.steps
-    # Addresses that depend on data meet by chance, not at the pace of which the figures are.
-    apart = replace(geometry, merged_by_readers=())
-    replayed = replay_accesses(lines, schedule_blocks(lines.ends, geometry), steps, apart)
+    replayed = replay_accesses(lines, schedule_blocks(lines.ends, geometry), steps, geometry)
     wave = geometry.multiprocessors * geometry.resident_blocks
     executed, blocks = len(lines.ends), execution.launch.blocks
     # Further waves do as those behind the first one do.
