@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from memlab.device.compiler.compile import compile_launch
 from memlab.device.datasheets import loader
 from memlab.device.emulation import counting, executed_addresses, representative_block
-from memlab.device.emulation.device import EmulatedDevice
+from memlab.device.emulation.device import EmulatedDevice, emulate
 from memlab.device.emulation.execution import Execution
 from memlab.device.measurement import Measurement
 from memlab.device.properties import DeviceProperties
@@ -393,12 +393,14 @@ def test_a_warp_without_a_counterpart_has_the_stride_of_its_instruction() -> Non
 @pytest.mark.slow
 def test_a_block_takes_as_long_as_its_slowest_warp() -> None:
     """One row has 4,000 elements, at different places in the block; the others have one."""
-    bounds = []
-    for long in (0, 200):
-        lengths = np.ones(THREADS, np.int64)
-        lengths[long] = 4000
-        bounds.append(run(spmv(rows_of_lengths(lengths, 1), 1)).time.bounds_s["latency"])
-    short = rows_of_lengths(np.ones(THREADS, np.int64), 1)
 
-    assert bounds[1] == pytest.approx(bounds[0], rel=0.05)
-    assert bounds[1] > 100 * run(spmv(short, 1)).time.bounds_s["latency"]
+    def clocks(long: int | None) -> float:
+        lengths = np.ones(THREADS, np.int64)
+        if long is not None:
+            lengths[long] = 4000
+        launch = spmv(rows_of_lengths(lengths, 1), 1)
+        compiled = compile_launch(launch, EXACT.compute_capability)
+        return emulate(launch, compiled, EXACT, seed=3).work.warp_clocks
+
+    assert clocks(200) == pytest.approx(clocks(0), rel=0.05)
+    assert clocks(200) > 100 * clocks(None)
