@@ -19,9 +19,6 @@ import sys
 from pathlib import Path
 
 from benchmarks.truth import compare, data, errors, measure
-from benchmarks.truth.cases import all_cases
-from benchmarks.truth.measured import measured_launches
-from benchmarks.truth.modelled import modelled_launches
 
 
 def main() -> None:
@@ -72,20 +69,9 @@ def _on_folder(options: argparse.Namespace) -> None:
 
 
 def _compare(options: argparse.Namespace) -> None:
-    measured = measured_launches()
-    cases = [
-        case
-        for case in all_cases()
-        if case.name in measured
-        and case.held_out == options.held_out
-        and any(text in case.name for text in options.only)
-    ]
-    by_name, compared = {case.name: case for case in cases}, []
-    for name, modelled in modelled_launches(cases, options.jobs, options.cache):
-        if modelled.failure:
-            print(f"{name}: not emulated: {modelled.failure}", file=sys.stderr)
-        else:
-            compared.append(compare.Comparison(by_name[name], measured[name], modelled))
+    compared = compare.compare_launches(
+        options.held_out, options.jobs, options.cache, tuple(options.only)
+    )
     if not compared:
         sys.exit("no launch with measurements was emulated")
     print(f"{compare.launch_table(compared)}\n\n{compare.summary(compared)}")

@@ -6,15 +6,17 @@ The errors are modelled minus measured, relative to measured.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
-from benchmarks.report import table
-from benchmarks.truth.cases import Case
-from benchmarks.truth.measured import Measured
-from benchmarks.truth.modelled import Modelled
+from benchmarks.report import Figure, table
+from benchmarks.truth.cases import Case, all_cases
+from benchmarks.truth.measured import Measured, measured_launches
+from benchmarks.truth.modelled import Modelled, modelled_launches
 
 SHARES: Mapping[str, float] = {
     "l2_read_sectors": 0.10,
@@ -27,6 +29,15 @@ SHARES: Mapping[str, float] = {
     "thread_instructions": 0.02,
 }
 """Counters, with the error up to which a launch counts as right."""
+LEAST_SHARES: Mapping[str, float] = {
+    "l2_read_sectors": 95,
+    "dram_read_bytes": 95,
+    "shared_load_wavefronts": 97,
+    "shared_excessive_wavefronts": 97,
+    "warp_instructions": 97,
+    "thread_instructions": 97,
+}
+"""The goals: of how many launches a counter is right, percent."""
 SHOWN = {
     "l2_read_sectors": "L2 reads",
     "dram_read_bytes": "DRAM reads",
@@ -58,6 +69,11 @@ class Comparison:
         return self.modelled.roofline_s / self.measured.time_s - 1
 
     @property
+    def counters_error(self) -> float:
+        """The error of the time by counters alone."""
+        return self.modelled.counters_s / self.measured.time_s - 1
+
+    @property
     def within_interval(self) -> bool:
         """Whether the measured time lies in the interval that is given with the modelled one."""
         return self.modelled.low_s <= self.measured.time_s <= self.modelled.high_s
@@ -68,6 +84,34 @@ class Comparison:
         if real is None or counted is None or (real == 0 and counted == 0):
             return None
         return counted / real - 1 if real else math.inf
+
+
+def compare_launches(
+    held_out: bool, jobs: int, cache: Path | None = None, only: Sequence[str] = ("",)
+) -> list[Comparison]:
+    """Run the launches that were measured on the emulated H200.
+
+    Args:
+        held_out: Whether to run those that were put aside, instead of the others.
+        jobs: How many run at a time.
+        cache: As of `modelled_launches`.
+        only: Texts, one of which a launch's name contains.
+    """
+    measured = measured_launches()
+    cases = {
+        case.name: case
+        for case in all_cases()
+        if case.name in measured
+        and case.held_out == held_out
+        and any(text in case.name for text in only)
+    }
+    compared = []
+    for name, modelled in modelled_launches(list(cases.values()), jobs, cache):
+        if modelled.failure:
+            print(f"{name}: not emulated: {modelled.failure}", file=sys.stderr)
+        else:
+            compared.append(Comparison(cases[name], measured[name], modelled))
+    return compared
 
 
 def launch_table(compared: Sequence[Comparison]) -> str:
@@ -95,8 +139,11 @@ def summary(compared: Sequence[Comparison]) -> str:
     groups = [(kind, [one for one in compared if one.case.kind == kind]) for kind in kinds]
     header = ("time", "launches", "mean |e|", "median", "p90 |e|", "worst", "rank corr.")
     within = sum(one.within_interval for one in compared)
-    rows = [_time_row("all", [one.time_error for one in compared], compared)]
-    rows.append(_roofline_row(compared))
+    rows = [
+        _time_row("all", [one.time_error for one in compared], compared),
+        _time_row("by counters alone", [one.counters_error for one in compared], compared),
+        _time_row("plain roofline", [one.roofline_error for one in compared], compared),
+    ]
     rows += [_time_row(kind, [one.time_error for one in of], of) for kind, of in groups]
     shares = [
         [name.replace("_", " "), f"{100 * limit:g}%", *_share(compared, name, limit)]
@@ -109,6 +156,32 @@ def summary(compared: Sequence[Comparison]) -> str:
             table(("counter", "within", "launches", "share", "median", "worst"), shares),
         )
     )
+
+
+def figures(compared: Sequence[Comparison], title: str) -> list[Figure]:
+    """The errors of the time, and the shares of right counters, with their goals."""
+    errors = np.array([one.time_error for one in compared])
+    sizes = 100 * np.abs(errors)
+    shares = {
+        name: [abs(error) <= limit for error in _counter_errors(compared, name)]
+        for name, limit in SHARES.items()
+        if name in LEAST_SHARES
+    }
+    return [
+        Figure(f"{title}: mean absolute error of the time", float(sizes.mean()), "%", 10),
+        Figure(f"{title}: its 90th percentile", float(np.quantile(sizes, 0.9)), "%", 20),
+        Figure(f"{title}: the worst", float(sizes.max()), "%", 40),
+        Figure(f"{title}: median signed error", float(100 * np.median(errors)), "%", 3, -3),
+        *(
+            Figure(f"{title}: {name}", 100 * sum(right) / len(right), "%", None, LEAST_SHARES[name])
+            for name, right in shares.items()
+            if right
+        ),
+    ]
+
+
+def _counter_errors(compared: Sequence[Comparison], name: str) -> list[float]:
+    return [error for one in compared if (error := one.counter_error(name)) is not None]
 
 
 def rank_correlation(first: Sequence[float], second: Sequence[float]) -> float:
@@ -136,12 +209,8 @@ def _time_row(title: str, errors: Sequence[float], compared: Sequence[Comparison
     ]
 
 
-def _roofline_row(compared: Sequence[Comparison]) -> list[str]:
-    return _time_row("plain roofline", [one.roofline_error for one in compared], compared)
-
-
 def _share(compared: Sequence[Comparison], name: str, limit: float) -> list[str]:
-    errors = [error for one in compared if (error := one.counter_error(name)) is not None]
+    errors = _counter_errors(compared, name)
     if not errors:
         return ["0", "", "", ""]
     right = sum(abs(error) <= limit for error in errors)

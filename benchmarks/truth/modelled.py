@@ -35,6 +35,7 @@ class Modelled:
         high_s: The upper end.
         bound: The bound that takes longest in the model.
         roofline_s: The plain roofline's time, seconds.
+        counters_s: The time by counters alone, as without machine code, seconds.
         counters: Counters by the names of `memlab.device.measurement.Counters`.
         cpu_s: The processor's time that the emulation and the models took, seconds.
         verified: Whether the result was right, as `Verification.status` says.
@@ -46,6 +47,7 @@ class Modelled:
     high_s: float = 0.0
     bound: str = ""
     roofline_s: float = 0.0
+    counters_s: float = 0.0
     counters: Mapping[str, float] = field(default_factory=dict)
     cpu_s: float = 0.0
     verified: str = ""
@@ -87,6 +89,7 @@ def modelled(case: Case, cache: Path | None = None) -> Modelled:
         time.interval_high_s or 0.0,
         kind_of(time.bounds_s),
         time_model.plain_roofline_time_s(flop, read_bytes, properties),
+        time_model.model_time(emulation.work, occupancy, properties).median_s,
         dict(emulation.counters.by_name()),
         process_time() - began_s,
         verified=emulation.verification.status,
