@@ -346,13 +346,13 @@ def _instruction_facts(instructions: InstructionCounters) -> Iterable[tuple[str,
     count = si_text(instructions.warp_instructions, "")
     if instructions.counted == "PTX":
         if instructions.warp_instructions:
-            yield "instructions", f"{count} of warps, of the PTX: {instructions.reason}"
+            yield "instructions", f"{count} warp instructions (PTX): {instructions.reason}"
         return
     shares = [
         f"{pipe} {100 * number / max(instructions.warp_instructions, 1):.0f}%"
         for pipe, number in list(instructions.by_pipe.items())[:MAX_SHOWN_PIPES]
     ]
-    yield "instructions", f"{count} of warps, machine code: {', '.join(shares)}"
+    yield "instructions", f"{count} warp instructions (machine code): {', '.join(shares)}"
     if spills := instructions.spill_loads + instructions.spill_stores:
         yield "spills", f"{si_text(spills, '')} loads and stores of registers in local memory"
 

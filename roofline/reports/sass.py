@@ -33,7 +33,7 @@ def sass_report(listing: MachineListing) -> RenderableType:
         f"{pipe} {100 * count / max(counters.warp_instructions, 1):.0f}%"
         for pipe, count in list(counters.by_pipe.items())[:_PIPES_SHOWN]
     )
-    sums = f"{si_text(counters.warp_instructions, '')} instructions of warps: {shares}"
+    sums = f"{si_text(counters.warp_instructions, '')} warp instructions: {shares}"
     notes = [Text(sums)]
     if not listing.has_control:
         version = ".".join(map(str, listing.device.compute_capability))
