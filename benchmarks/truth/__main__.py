@@ -1,7 +1,7 @@
 """The command `python -m benchmarks.truth`: prepare and make measurements, compare with them.
 
-    python -m benchmarks.truth compare [--held-out] [--jobs N] [--cache FOLDER] [--only TEXT ...]
-                                       [--errors FILE]
+    python -m benchmarks.truth compare [--held-out | --all] [--jobs N] [--cache FOLDER]
+                                       [--only TEXT ...] [--errors FILE]
     python -m benchmarks.truth data FOLDER
     python -m benchmarks.truth prepare FOLDER
     python -m benchmarks.truth measure FOLDER TABLE.csv [--seconds N]
@@ -31,6 +31,7 @@ def main() -> None:
     commands = parser.add_subparsers(required=True)
     comparing = commands.add_parser("compare", help="compare the emulated H200 with the measured")
     comparing.add_argument("--held-out", action="store_true", help="the launches put aside alone")
+    comparing.add_argument("--all", action="store_true", help="these and the others")
     comparing.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="at a time")
     comparing.add_argument("--cache", type=Path, help="a folder that keeps the emulations")
     comparing.add_argument("--only", nargs="+", default=[""], help="names that contain a text")
@@ -70,7 +71,7 @@ def _on_folder(options: argparse.Namespace) -> None:
 
 def _compare(options: argparse.Namespace) -> None:
     compared = compare.compare_launches(
-        options.held_out, options.jobs, options.cache, tuple(options.only)
+        None if options.all else options.held_out, options.jobs, options.cache, tuple(options.only)
     )
     if not compared:
         sys.exit("no launch with measurements was emulated")

@@ -87,12 +87,12 @@ class Comparison:
 
 
 def compare_launches(
-    held_out: bool, jobs: int, cache: Path | None = None, only: Sequence[str] = ("",)
+    held_out: bool | None, jobs: int, cache: Path | None = None, only: Sequence[str] = ("",)
 ) -> list[Comparison]:
     """Run the launches that were measured on the emulated H200.
 
     Args:
-        held_out: Whether to run those that were put aside, instead of the others.
+        held_out: Whether to run those that were put aside, or the others; None for both.
         jobs: How many run at a time.
         cache: As of `modelled_launches`.
         only: Texts, one of which a launch's name contains.
@@ -102,7 +102,7 @@ def compare_launches(
         case.name: case
         for case in all_cases()
         if case.name in measured
-        and case.held_out == held_out
+        and held_out in (None, case.held_out)
         and any(text in case.name for text in only)
     }
     compared = []
