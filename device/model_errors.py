@@ -20,6 +20,8 @@ COVERED_SHARE = 0.8
 """The share of the launches on hardware whose time lay within the interval."""
 ALL_KINDS = "all"
 """The quantiles of all launches, for kinds of which too few were measured."""
+BY_COUNTERS = "by counters"
+"""The quantiles of the times that all launches have by counters alone, without machine code."""
 
 
 @dataclass(frozen=True)
@@ -50,13 +52,17 @@ def kind_of(bounds_s: Mapping[str, float]) -> str:
     return max(bounds_s, key=lambda name: bounds_s[name], default=ALL_KINDS)
 
 
-def with_error_interval(time: Time) -> Time:
+def with_error_interval(time: Time, kind: str | None = None) -> Time:
     """Return a modelled time with the interval that its kind's errors on hardware justify.
 
     The interval holds the modelled time itself, also where the model is biased.
+
+    Args:
+        time: The modelled time.
+        kind: `BY_COUNTERS` for a time that is not simulated; None for the kind by its bounds.
     """
     ranges = error_ranges()
-    errors = ranges.get(kind_of(time.bounds_s), ranges[ALL_KINDS])
+    errors = ranges.get(kind or kind_of(time.bounds_s), ranges[ALL_KINDS])
     return replace(
         time,
         interval_low_s=time.median_s * min(errors.low, 1.0),

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from benchmarks.truth.compare import Comparison
-from memlab.device.model_errors import ALL_KINDS, COVERED_SHARE
+from memlab.device.model_errors import ALL_KINDS, BY_COUNTERS, COVERED_SHARE
 
 LEAST_LAUNCHES = 8
 """Launches of a kind from which its own quantiles are recorded: of fewer, the outer ones are the
@@ -22,6 +22,7 @@ def quantiles_toml(compared: Sequence[Comparison]) -> str:
         ratio = one.measured.time_s / one.modelled.time_s
         for kind in (ALL_KINDS, one.modelled.bound):
             ratios[kind].append(ratio)
+        ratios[BY_COUNTERS].append(one.measured.time_s / one.modelled.counters_s)
     outer = (1 - COVERED_SHARE) / 2
     text = (
         "# The measured over the modelled time of launches, by the bound that takes longest in the"

@@ -17,7 +17,7 @@ from memlab.device import time_model
 from memlab.device.compiler.compile import CompiledKernel, compile_launch
 from memlab.device.datasheets import loader
 from memlab.device.emulation.device import Emulation, emulate, resident_blocks
-from memlab.device.model_errors import kind_of, with_error_interval
+from memlab.device.model_errors import kind_of
 from memlab.device.properties import DeviceProperties
 from memlab.errors import MemlabError
 from memlab.kernels.launch import Launch
@@ -79,7 +79,7 @@ def modelled(case: Case, cache: Path | None = None) -> Modelled:
         compiled = compile_launch(launch, properties.compute_capability)
         emulation = _emulation(launch, compiled, properties, cache)
         occupancy = resident_blocks(launch, compiled, properties)
-        time = with_error_interval(emulation.time(occupancy, properties))
+        time = emulation.time(occupancy, properties)
     except MemlabError as error:
         return Modelled(failure=str(error))
     flop, read_bytes = emulation.flop(launch), emulation.counters.dram_read_bytes

@@ -51,7 +51,7 @@ from memlab.device.measurement import (
     flop_by_pipe,
     ignore_progress,
 )
-from memlab.device.model_errors import with_error_interval
+from memlab.device.model_errors import BY_COUNTERS, with_error_interval
 from memlab.device.occupancy import block_allocation, block_requirements, compute_occupancy
 from memlab.device.properties import DeviceProperties, device_summary
 from memlab.device.sm_model import launch_time
@@ -102,7 +102,7 @@ class EmulatedDevice:
             compiled,
             device_summary(self.properties, self.kind, self.key),
             resident,
-            with_error_interval(emulation.time(resident, self.properties)),
+            emulation.time(resident, self.properties),
             emulation.verification,
         )
 
@@ -141,8 +141,11 @@ class Emulation:
     def time(self, resident: Occupancy, properties: DeviceProperties) -> Time:
         """Model the time: by simulating an SM, or from the counters without machine code."""
         if self.profile is None:
-            return time_model.model_time(self.work, resident, properties)
-        return launch_time.model_time(self.profile, self.work, resident, properties)
+            time = time_model.model_time(self.work, resident, properties)
+            return with_error_interval(time, BY_COUNTERS)
+        return with_error_interval(
+            launch_time.model_time(self.profile, self.work, resident, properties)
+        )
 
     def flop(self, launch: Launch) -> int:
         """The algorithm's FLOPs; if the launch does not declare them, the executed FLOPs."""
