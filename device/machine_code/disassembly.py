@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import subprocess
-import tempfile
 import zlib
 from collections.abc import Iterator, Sequence
 from functools import cache, lru_cache
@@ -137,19 +136,22 @@ def _tool_version() -> str:
 
 
 def _run_nvdisasm(cubin: bytes) -> str:
-    """Run nvdisasm on a cubin, which it reads from a file."""
-    with tempfile.TemporaryDirectory(prefix="memlab-") as folder:
-        path = Path(folder) / "kernel.cubin"
-        path.write_bytes(cubin)
-        try:
+    """Run nvdisasm on a cubin, which it reads from a file: here one in memory."""
+    tool = find_nvdisasm()
+    try:
+        with os.fdopen(os.memfd_create("kernel.cubin"), "wb") as file:
+            file.write(cubin)
+            file.flush()
+            number = file.fileno()
             result = subprocess.run(
-                [find_nvdisasm(), *_OPTIONS, path],
+                [tool, *_OPTIONS, f"/proc/self/fd/{number}"],
                 capture_output=True,
+                pass_fds=[number],
                 timeout=_TIMEOUT_S,
                 check=False,
             )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise DisassemblyError(f"nvdisasm cannot be run ({error})") from error
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise DisassemblyError(f"nvdisasm cannot be run ({error})") from error
     if result.returncode:
         reason = result.stderr.decode(errors="replace").strip().partition("\n")[0]
         raise DisassemblyError(f"nvdisasm cannot read the cubin: {reason}")

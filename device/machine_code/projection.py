@@ -102,7 +102,7 @@ _ALWAYS = frozenset({"", "PT"})
 
 _TENSOR = ("HMMA", "IMMA", "BMMA", "DMMA")
 _PTX_SHAPE = re.compile(r"\.m(\d+)n(\d+)k(\d+)")
-_MACHINE_SHAPE = re.compile(r"\.(8|16)8(\d+)\b")
+_MACHINE_SHAPE = re.compile(r"\.(8|16)x?8x?(\d+)\b")
 _SEVERAL = "several"
 _RETRIED = ("atom.", "red.")  # a loop in the machine code, until no other thread interferes
 
@@ -319,12 +319,9 @@ def _counted_copies(
     rank, _, _ = _rank(count, opcode, by_opcode[opcode])
     copies = {block: float(number) for block, number in by_opcode[opcode].items()}
     costs = _COSTS[rank]
+    per_execution = min(copies.values()) if costs is _OTHER_COSTS else 1.0
     if opcode.startswith(_TENSOR):
-        per_execution = _tensor_expansion(count.opcode, opcode)
-    elif costs is _OTHER_COSTS:
-        per_execution = min(copies.values())
-    else:
-        per_execution = 1.0
+        per_execution = _tensor_expansion(count.opcode, opcode) or min(copies.values())
     return costs, {block: number / per_execution for block, number in copies.items()}
 
 
@@ -344,7 +341,8 @@ def _rank(count: PtxCount, opcode: str, copies: Mapping[int, int]) -> tuple[int,
 def _tensor_expansion(ptx_opcode: str, opcode: str) -> float:
     """The instructions of the tensor cores that one `mma` takes, from their shapes; 0 if unknown.
 
-    `HMMA.16816` multiplies 16 x 8 x 16, `mma.sync.aligned.m16n8k16` as well.
+    `HMMA.16816` multiplies 16 x 8 x 16, `mma.sync.aligned.m16n8k16` as well, and `DMMA.8x8x4`
+    8 x 8 x 4.
     """
     asked, shape = _PTX_SHAPE.search(ptx_opcode), _MACHINE_SHAPE.search(opcode)
     if not asked or not shape:
