@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from memlab.device.checking.findings import CheckReport, Tool
+    from memlab.device.compiler.compile import CompiledKernel
     from memlab.device.measurement import Counters, Progress
     from memlab.device.tracing.records import Trace
     from memlab.kernels.launch import Launch
@@ -90,9 +91,7 @@ def analyze(
         progress=progress,
     )
     launch, compiled = prepared.launch, prepared.compile()
-    emulation = emulate(
-        launch, compiled, prepared.properties, seed, prepared.progress, prepared.budget
-    )
+    emulation = _emulation(prepared, compiled)
     return analysis_of(
         launch,
         emulation,
@@ -154,9 +153,7 @@ def sass(
         progress=progress,
     )
     launch, compiled = prepared.launch, prepared.compile()
-    emulation = emulate(
-        launch, compiled, prepared.properties, seed, prepared.progress, prepared.budget
-    )
+    emulation = _emulation(prepared, compiled)
     if not emulation.listing:
         raise DeviceError(f"there is no machine code to show: {emulation.instructions.reason}")
     return MachineListing(
@@ -181,6 +178,18 @@ def _of_ptx(emulation: Emulation) -> Counters:
         emulation.counters,
         warp_instructions=emulation.instructions.ptx_warp_instructions,
         thread_instructions=emulation.instructions.ptx_thread_instructions,
+    )
+
+
+def _emulation(prepared: PreparedLaunch, compiled: CompiledKernel) -> Emulation:
+    """Execute a launch on the CPU, whatever the device."""
+    return emulate(
+        prepared.launch,
+        compiled,
+        prepared.properties,
+        prepared.seed,
+        prepared.progress,
+        prepared.budget,
     )
 
 

@@ -79,7 +79,7 @@ def prepare(folder: Path) -> None:
 
 
 def prepared_launches(folder: Path) -> list[Prepared]:
-    """Read what `prepare` wrote; the arrays that launches read from files are written."""
+    """Read what `prepare` wrote."""
     prepared: list[Prepared] = pickle.loads((folder / LAUNCHES).read_bytes())
     return prepared
 

@@ -1,9 +1,6 @@
 """`memlab sass KERNEL`: the machine code beside the PTX and the source, with its counts."""
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 import memlab
 from memlab.cli import options
@@ -15,16 +12,6 @@ if TYPE_CHECKING:
 
     from memlab.kernels.user.kernel import UserKernel
 
-OutputOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--output",
-        "-o",
-        metavar="FILE",
-        help="Write to FILE instead of stdout: JSON or CSV, by extension.",
-    ),
-]
-
 
 def list_machine_code(
     target: "str | UserKernel",
@@ -33,7 +20,7 @@ def list_machine_code(
     device: options.DeviceOption = None,
     as_json: options.JsonOption = False,
     as_csv: options.CsvOption = False,
-    output: OutputOption = None,
+    output: options.OutputOption = None,
     force: options.ForceOption = False,
     quiet: options.QuietOption = False,
     seed: options.SeedOption = 0,

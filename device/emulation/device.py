@@ -254,6 +254,18 @@ def emulate(
         idle_clocks = warp_clocks(program, block.idle_path, latencies)
     idle_blocks = max(launch.blocks - active.block_equivalents, 0.0)
     total_clocks = active.block_equivalents * active_clocks + idle_blocks * idle_clocks
+    profile = None
+    if not isinstance(graph, DisassemblyError):
+        profile = machine_profile(
+            graph,
+            program,
+            block,
+            min(active.block_equivalents / launch.blocks, 1.0),
+            launch.blocks,
+            tally,
+            cached.levels,
+            counters,
+        )
     work = time_model.LaunchWork(
         blocks=launch.blocks,
         counters=counters,
@@ -269,17 +281,7 @@ def emulate(
         work=work,
         verification=verification,
         levels=cached.levels,
-        profile=machine_profile(
-            compiled,
-            launch.entry,
-            program,
-            block,
-            min(active.block_equivalents / launch.blocks, 1.0),
-            launch.blocks,
-            tally,
-            cached.levels,
-            counters,
-        ),
+        profile=profile,
         instructions=instructions,
         listing=()
         if isinstance(executed, DisassemblyError)

@@ -6,14 +6,12 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from memlab.device.compiler.compile import CompiledKernel
 from memlab.device.emulation.representative_block import RepresentativeBlock
 from memlab.device.emulator.machine.execution_trace import WarpExecutions
 from memlab.device.emulator.machine.tally import Tally
 from memlab.device.emulator.models.access_levels import AccessLevels
 from memlab.device.emulator.program.program import Program
-from memlab.device.machine_code.disassembly import DisassemblyError, disassemble
-from memlab.device.machine_code.flow_graph import FlowGraph, flow_graph
+from memlab.device.machine_code.flow_graph import FlowGraph
 from memlab.device.machine_code.instructions import MachineCode
 from memlab.device.machine_code.projection import project
 from memlab.device.machine_code.ptx_profile import ptx_profile
@@ -37,8 +35,7 @@ _ACCESS_KINDS = ("load", "store", "atomic", "reduce")
 
 
 def machine_profile(
-    compiled: CompiledKernel,
-    entry: str,
+    graph: FlowGraph,
     program: Program,
     block: RepresentativeBlock,
     active_share: float,
@@ -50,8 +47,7 @@ def machine_profile(
     """Describe a launch to the model of an SM.
 
     Args:
-        compiled: The launch, compiled.
-        entry: The kernel's name in it.
+        graph: The machine code.
         program: Its PTX.
         block: The block that stands for the others.
         active_share: The share of blocks that touch memory.
@@ -61,16 +57,11 @@ def machine_profile(
         counters: The counters of the whole grid.
 
     Returns:
-        The description; None if there is no disassembler, the control bits of the architecture
-        are not known, or the counts cannot be brought into agreement with the machine code.
+        The description; None if the control bits of the architecture are not known, or the counts
+        cannot be brought into agreement with the machine code.
     """
-    try:
-        code = disassemble(compiled.cubin, entry, compiled.architecture)
-    except DisassemblyError:
+    if not graph.code.has_control:
         return None
-    if not code.has_control:
-        return None
-    graph = flow_graph(code)
     numbers: dict[bytes, int] = {}
     flows: list[Flow | None] = []
 
@@ -92,12 +83,12 @@ def machine_profile(
     if len(known) < len(flows):
         return None
     return LaunchProfile(
-        code=code,
+        code=graph.code,
         flows=known,
         active=active,
         idle=idle,
         active_share=active_share if active_share < _NEARLY_ALL else 1.0,
-        accesses=_accesses(code, program, tally, levels, block.hottest_sectors),
+        accesses=_accesses(graph.code, program, tally, levels, block.hottest_sectors),
         work_ratio=_work_ratio(block, active_share, tally, blocks),
         dram_sector_bytes=counters.dram_read_bytes / missed if missed else SECTOR_BYTES,
         dram_written_sector_bytes=counters.dram_write_bytes / stored if stored else 0.0,

@@ -124,10 +124,10 @@ def record_block(
     except EmulationTimeoutError as error:
         raise execution.out_of_time(error, 0) from None
     execution.reset()
-    path, executions = trace.path(), trace.executions()
+    path, executions, accesses = trace.path(), trace.executions(), trace.accesses()
     return RepresentativeBlock(
         stream=address_streams.build_access_stream(
-            execution.program, trace.accesses(), blocks, execution.memory.allocations
+            execution.program, accesses, blocks, execution.memory.allocations
         ),
         path=path,
         idle_path=path,
@@ -136,7 +136,7 @@ def record_block(
         executions=executions,
         idle_executions=executions,
         region=region or whole,
-        hottest_sectors=_hottest_sectors(execution.program, trace.accesses()),
+        hottest_sectors=_hottest_sectors(execution.program, accesses),
     )
 
 

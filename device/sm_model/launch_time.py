@@ -107,26 +107,22 @@ def estimate(
     per_block = max(sum(lengths[: len(profile.active)]), 1)
     affordable = max(BUDGET // per_block, slots)
     if affordable >= busiest:
-        done = run(work, rates, _NO_LIMIT)
+        done = run(work, rates)
         clocks, simulated = done.clocks, busiest
     else:
         simulated = min(busiest % slots + (affordable // slots) * slots, busiest)
-        done = run(replace(work, blocks=simulated), rates, _NO_LIMIT)
+        done = run(replace(work, blocks=simulated), rates)
         clocks = done.clocks + (busiest - simulated) * _clocks_per_block(
             done.starts, slots, clocks=done.clocks
         )
     empty = run(
         Workload(_empty_kernel(), (np.array([[0, 2]]),), (0,), (0,), 1.0, 1, 1),
         replace(rates, first_block=0.0),
-        _NO_LIMIT,
     )
     clocks *= whole * profile.work_ratio
     return LaunchEstimate(
         clocks, empty.clocks, steps, simulated / busiest / (whole * profile.work_ratio)
     )
-
-
-_NO_LIMIT = 2**62
 
 
 def _clocks_per_block(starts: Floats, slots: int, clocks: float) -> float:

@@ -124,7 +124,6 @@ class Machine(Record):
     slots: int  # resident blocks
     blocks: int  # blocks to execute
     active_share: float  # the share of blocks that are active
-    budget: int  # instructions after which the simulation stops
 
     # Rates and latencies, in clocks.
     block_interval: float  # from the start of a block to the next one's, on this SM

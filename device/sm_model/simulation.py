@@ -128,25 +128,20 @@ class Simulated:
     Attributes:
         clocks: SM clocks until the last instruction issued, and stores were complete.
         issued: Warp instructions.
-        whole: Whether all blocks ended.
         starts: When each block started.
-        drained: When the last store was complete.
     """
 
     clocks: float
     issued: int
-    whole: bool
     starts: Floats
-    drained: float
 
 
-def run(work: Workload, rates: Rates, budget: int) -> Simulated:
+def run(work: Workload, rates: Rates) -> Simulated:
     """Simulate an SM.
 
     Args:
         work: What it executes.
         rates: What it can do.
-        budget: Instructions after which it stops.
     """
     machine = np.zeros((), dtype_of(Machine))
     kept: list[NDArray[np.generic]] = []  # what the machine's pointers point to
@@ -180,7 +175,7 @@ def run(work: Workload, rates: Rates, budget: int) -> Simulated:
         slots,
         work.blocks,
     )
-    machine["active_share"], machine["budget"] = work.active_share, budget
+    machine["active_share"] = work.active_share
     machine["active_due"] = 1 - work.active_share  # the first one is: some SM has it
     machine["dispatch_free"], machine["code_lines"] = rates.first_block, lines
     machine["random"] = 1
@@ -193,13 +188,10 @@ def run(work: Workload, rates: Rates, budget: int) -> Simulated:
     ):
         machine[name] = getattr(rates, name)
     _library().function("simulate", None, ctypes.c_void_p)(machine.ctypes.data)
-    whole = int(machine["running"]) == 0 and int(machine["started"]) == work.blocks
     return Simulated(
         clocks=max(float(machine["clock"]) + 1, float(machine["drained"])),
         issued=int(machine["issued"]),
-        whole=whole,
         starts=starts[: int(machine["started"])],
-        drained=float(machine["drained"]),
     )
 
 

@@ -46,12 +46,12 @@ def _whole(number: Any) -> Any:
 
 @compiled(exported=True)
 def simulate(m: Machine) -> None:
-    """Execute the blocks of an SM, or the first `budget` instructions of them."""
+    """Execute the blocks of an SM."""
     for slot in range(m.slots):
         if m.started < m.blocks:
             _start_block(m, slot, 0.0)
     warps = m.slots * m.warps_per_block
-    while m.running > 0 and m.issued < m.budget:
+    while m.running > 0:
         clock = _NEVER
         for scheduler in range(SCHEDULERS):
             clock = _sooner(clock, m.next[scheduler])

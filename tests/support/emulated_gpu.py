@@ -12,10 +12,31 @@ from memlab.device.emulator.machine.memory import GlobalMemory
 from memlab.device.emulator.machine.threads import Grid
 from memlab.device.emulator.program.program import load_program
 from memlab.device.emulator.ptx.parser import parse_ptx
+from memlab.device.gpu.peaks import latencies as peak_latencies
 from memlab.device.gpu.peaks import rates as peak_rates
 from memlab.device.gpu.timing import Sample, Samples
 
 MEMORY_BYTES = 2**23
+STREAM_BYTES = 2**18
+PEAK_SIZES = {
+    peak_rates: {
+        "STREAM_BYTES": STREAM_BYTES,
+        "STREAM_GRANULARITY_BYTES": 2**15,
+        "CHECKED_BYTES": STREAM_BYTES // 2,
+        "MIN_L2_MULTIPLE": 2,
+        "CALIBRATION_TRIPS": 1,
+    },
+    peak_latencies: {
+        "LATENCY_STEPS": 63 * 16,
+        "CHAIN_STEPS": 63 * 16,
+        "L2_TESTED_LINES": 64,
+        "L1_FOOTPRINT": 2**12,
+        "SMALLEST_FOOTPRINT": 2**15,
+        "LARGEST_FOOTPRINT": 2**18,
+        "SWEEP_BYTES_PER_SM": 2**17,
+    },
+}
+"""Sizes of the micro-benchmarks of peaks with which the emulator needs only seconds, by module."""
 
 
 class Pointer(int):

@@ -30,12 +30,8 @@ def measure_global_atomics(bench: BenchmarkSession) -> Iterator[RawSample]:
     """Measure additions to global memory, by whom and to where."""
     session = bench.session
     bench.step("atomics, one after the other")
-    counter, result = session.array(np.zeros(2, np.uint32)), session.array(CHASE_RESULT_BYTES)
-    arguments = [counter, np.int32(CHAIN_STEPS), result]
-    session.launch(bench.load("atomics.cu", "chain_global"), (1, 1, 1), (1, 1, 1), arguments)
-    cycles, _, end = map(int, session.read(result, np.empty(3, np.uint64)))
-    require_correct(end == 2 * CHAIN_STEPS - 1, "atomics, one after the other")
-    yield RawSample("global_atomic_chain_clocks", "", cycles / CHAIN_STEPS)
+    chain_clocks = _chain_clocks(bench, "chain_global", "atomics, one after the other")
+    yield RawSample("global_atomic_chain_clocks", "", chain_clocks)
     for series, threads, lanes, warp_stride, lane_stride in (
         ("same_address_per_s", SAME_ADDRESS_THREADS, 1, 0, 0),
         ("same_address_floats_per_s", SAME_ADDRESS_THREADS, 1, 0, 0),
@@ -80,12 +76,8 @@ def measure_shared_atomics(bench: BenchmarkSession) -> Iterator[RawSample]:
     """Measure additions to shared memory by one multiprocessor."""
     session = bench.session
     bench.step("shared atomics")
-    counter, result = session.array(np.zeros(1, np.uint32)), session.array(CHASE_RESULT_BYTES)
-    arguments = [counter, np.int32(CHAIN_STEPS), result]
-    session.launch(bench.load("atomics.cu", "chain_shared"), (1, 1, 1), (1, 1, 1), arguments)
-    cycles, _, end = map(int, session.read(result, np.empty(3, np.uint64)))
-    require_correct(end == 2 * CHAIN_STEPS - 1, "shared atomics")
-    yield RawSample("shared_atomic_chain_clocks", "", cycles / CHAIN_STEPS)
+    chain_clocks = _chain_clocks(bench, "chain_shared", "shared atomics")
+    yield RawSample("shared_atomic_chain_clocks", "", chain_clocks)
     lanes = SHARED_THREADS * SHARED_ATOMICS_PER_TRIP * SHARED_TRIPS
     for series, lane_stride in (("shared_spread_lanes", 1), ("shared_same_lanes", 0)):
         for _ in range(SHARED_REPEATS):
@@ -106,3 +98,14 @@ def measure_shared_atomics(bench: BenchmarkSession) -> Iterator[RawSample]:
             require_correct(int(sum_) == lanes, series)
             cycles = int(session.read(elapsed, np.empty(2, np.uint64))[0])
             yield RawSample(f"{series}_per_clock", "", lanes / cycles)
+
+
+def _chain_clocks(bench: BenchmarkSession, entry: str, what: str) -> float:
+    """SM clocks from one atomic of a thread to the next one, each on the result of the last."""
+    session = bench.session
+    counter, result = session.array(np.zeros(2, np.uint32)), session.array(CHASE_RESULT_BYTES)
+    arguments = [counter, np.int32(CHAIN_STEPS), result]
+    session.launch(bench.load("atomics.cu", entry), (1, 1, 1), (1, 1, 1), arguments)
+    cycles, _, end = map(int, session.read(result, np.empty(3, np.uint64)))
+    require_correct(end == 2 * CHAIN_STEPS - 1, what)
+    return cycles / CHAIN_STEPS

@@ -16,8 +16,6 @@ from memlab.device.sm_model.simulation import (
     run,
 )
 
-ALL = 2**60
-
 
 def simulate(
     steps: Steps,
@@ -30,7 +28,7 @@ def simulate(
     """Blocks of equal warps, which all follow one path."""
     path, members = np.array(ranges), (0,) * warps
     work = Workload(steps, (path,), members, members, 1.0, blocks, slots)
-    return run(work, rates or Rates(), ALL)
+    return run(work, rates or Rates())
 
 
 def load(steps: Steps, at: int, **fields: float) -> None:
@@ -166,7 +164,7 @@ def test_a_barrier_waits_for_the_last_warp() -> None:
     slow, fast = np.array([[0, 101], [0, 1]]), np.array([[100, 101], [0, 1]])
     work = Workload(steps, (slow, fast), (0, 1), (0, 1), 1.0, 1, 1)
 
-    done = run(work, Rates(barrier_clocks=2, barrier_latency=13), ALL)
+    done = run(work, Rates(barrier_clocks=2, barrier_latency=13))
 
     assert done.clocks == 400 + 2 + 13 + 1  # the next instruction issues then, and takes a clock
 
@@ -207,7 +205,7 @@ def test_idle_blocks_are_spread_over_the_launch() -> None:
     steps = empty_steps(100)
     work = Workload(steps, (np.array([[0, 100]]), np.array([[0, 1]])), (0,), (1,), 0.25, 40, 1)
 
-    done = run(work, Rates(), ALL)
+    done = run(work, Rates())
 
     assert done.issued == 10 * 100 + 30
 

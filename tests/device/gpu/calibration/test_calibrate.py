@@ -1,33 +1,17 @@
 """The calibration with the emulator as the GPU: every benchmark runs and is verified."""
 
 import pytest
-from emulated_gpu import EmulatedSession, Reports, ptx_for_cubin
+from emulated_gpu import PEAK_SIZES, EmulatedSession, Reports, ptx_for_cubin
 
 import memlab
 from memlab.device.datasheets import loader
 from memlab.device.gpu.calibration import calibrate, contention, launches, memory, pipes
 from memlab.device.gpu.peaks import bench
-from memlab.device.gpu.peaks import latencies as peak_latencies
-from memlab.device.gpu.peaks import rates as peak_rates
 from memlab.device.properties import CALIBRATED_FIGURES
 
 A100 = loader.load_datasheet("a100")
 SIZES = {
-    peak_rates: {
-        "STREAM_BYTES": 2**18,
-        "STREAM_GRANULARITY_BYTES": 2**15,
-        "CHECKED_BYTES": 2**17,
-        "MIN_L2_MULTIPLE": 2,
-        "CALIBRATION_TRIPS": 1,
-    },
-    peak_latencies: {
-        "LATENCY_STEPS": 63 * 16,
-        "CHAIN_STEPS": 63 * 16,
-        "L2_TESTED_LINES": 64,
-        "L1_FOOTPRINT": 2**12,
-        "SMALLEST_FOOTPRINT": 2**15,
-        "LARGEST_FOOTPRINT": 2**18,
-    },
+    **PEAK_SIZES,
     pipes: {"REPEATS": 1, "RATE_TRIPS": 1, "LATENCY_TRIPS": 1},
     memory: {
         "SINGLE_MISSES": 8,

@@ -1,7 +1,7 @@
 """The measurement of peaks, with the emulator as the GPU and a constant time per launch."""
 
 import pytest
-from emulated_gpu import EmulatedSession, Reports, ptx_for_cubin
+from emulated_gpu import PEAK_SIZES, STREAM_BYTES, EmulatedSession, Reports, ptx_for_cubin
 
 from memlab.device.datasheets import loader
 from memlab.device.gpu.peaks import bench, measure
@@ -11,7 +11,6 @@ from memlab.errors import DeviceError, MemlabError
 from memlab.kernels.peaks import memory_loops as kernels
 
 AMPERE = (8, 0)  # has no wgmma, which the emulator does not know
-STREAM_BYTES = 2**18
 
 
 @pytest.fixture
@@ -19,25 +18,7 @@ def small(monkeypatch):
     """Reduce all sizes so that the emulator needs only seconds."""
     monkeypatch.setattr(measure, "GpuSession", EmulatedSession)
     monkeypatch.setattr(bench, "compile_unit", ptx_for_cubin)
-    sizes = {
-        peak_rates: {
-            "STREAM_BYTES": STREAM_BYTES,
-            "STREAM_GRANULARITY_BYTES": 2**15,
-            "CHECKED_BYTES": STREAM_BYTES // 2,
-            "MIN_L2_MULTIPLE": 2,
-            "CALIBRATION_TRIPS": 1,
-        },
-        peak_latencies: {
-            "LATENCY_STEPS": 63 * 16,
-            "CHAIN_STEPS": 63 * 16,
-            "L2_TESTED_LINES": 64,
-            "L1_FOOTPRINT": 2**12,
-            "SMALLEST_FOOTPRINT": 2**15,
-            "LARGEST_FOOTPRINT": 2**18,
-            "SWEEP_BYTES_PER_SM": 2**17,
-        },
-    }
-    for module, values in sizes.items():
+    for module, values in PEAK_SIZES.items():
         for name, value in values.items():
             monkeypatch.setattr(module, name, value)
 
