@@ -105,13 +105,14 @@ def compare_launches(
         and held_out in (None, case.held_out)
         and any(text in case.name for text in only)
     }
-    compared = []
+    compared: dict[str, Comparison] = {}
     for name, modelled in modelled_launches(list(cases.values()), jobs, cache):
         if modelled.failure:
             print(f"{name}: not emulated: {modelled.failure}", file=sys.stderr)
         else:
-            compared.append(Comparison(cases[name], measured[name], modelled))
-    return compared
+            compared[name] = Comparison(cases[name], measured[name], modelled)
+    # In the order of the cases, not in that of the processes' ends, which decides among equals.
+    return [compared[name] for name in cases if name in compared]
 
 
 def launch_table(compared: Sequence[Comparison]) -> str:
