@@ -35,6 +35,31 @@ def ignore_progress(what: str, fraction: float | None) -> None:
     """A `Progress` callback that does nothing."""
 
 
+SAMPLES_KEPT = 2000
+"""The most samples of a time that a result keeps: enough to compare two medians to 0.1% of the
+spread, and 40 kB of text."""
+
+
+@dataclass(frozen=True)
+class Code:
+    """The code that was launched, to tell whether two runs executed the same.
+
+    Attributes:
+        source_name: The file name of the source.
+        source_sha256: SHA-256 of the source's text, without its headers; hexadecimal.
+        machine_code_sha256: SHA-256 of the kernel's machine code, hexadecimal. Debug information
+            and other kernels of the file do not change it. Empty where there is none.
+        compiler: The compiler and its version, `NVRTC 13.0`.
+        options: The options of the compiler that the launch sets, `-D` not among them.
+    """
+
+    source_name: str = ""
+    source_sha256: str = ""
+    machine_code_sha256: str = ""
+    compiler: str = ""
+    options: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True)
 class Resources:
     """The resources that the compiled kernel needs, read from the cubin's ELF.
@@ -359,6 +384,8 @@ class Time:
         event_pair_s: The time between two CUDA events with nothing between them, seconds. All
             these times include it; a profiler's kernel duration does not.
         maximum_s: Slowest sample, seconds.
+        durations_s: The samples in the order of time, seconds; of more than `SAMPLES_KEPT`, as many
+            evenly spaced ones. Empty for a modelled time, and in runs of older versions.
     """
 
     median_s: float
@@ -379,6 +406,7 @@ class Time:
     warm_upper_quartile_s: float | None = None
     event_pair_s: float | None = None
     maximum_s: float | None = None
+    durations_s: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -457,6 +485,7 @@ class Measurement(Presentable):
         library_time: The time of the vendor's library for the same work on the same GPU, by the
             library's name (`cublas`); empty where it was not run.
         instructions: The instructions of the machine code, or of the PTX where there is none.
+        code: The source and the machine code that were launched; empty in runs of older versions.
     """
 
     kernel: str
@@ -478,3 +507,4 @@ class Measurement(Presentable):
     counters_ncu: dict[str, float] | None = None
     library_time: dict[str, Time] = field(default_factory=dict)
     instructions: InstructionCounters = field(default_factory=InstructionCounters)
+    code: Code = field(default_factory=Code)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from memlab.errors import MemlabWarning, UsageError
@@ -11,15 +12,14 @@ from memlab.launching import current_time, prepare
 from memlab.roofline.advice.advise import advise
 from memlab.roofline.ceilings import ceilings
 from memlab.roofline.placement import place_measurement
-from memlab.roofline.run import Run
+from memlab.roofline.run import Run, RunIdentity
 from memlab.roofline.store.store import Store
 from memlab.version import memlab_version
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from memlab.device.measurement import Measurement, Progress
     from memlab.device.properties import DeviceProperties
+    from memlab.kernels.user.kernel import UserKernel
     from memlab.launching import KernelName, PreparedLaunch
 
 CounterSource = Literal["emulated", "ncu"]
@@ -33,6 +33,8 @@ def run(
     counters: CounterSource = "emulated",
     cublas: bool = False,
     keep: bool = False,
+    label: str = "",
+    note: str = "",
     store: Path | str | None = None,
     samples: int | None = None,
     timeout_s: float | None = None,
@@ -56,6 +58,8 @@ def run(
         counters: `ncu` counts the launch in hardware too, with Nsight Compute on a GPU.
         cublas: Whether to time cuBLAS too, on the same matrices and GPU.
         keep: Whether to store the run, for later rooflines.
+        label: A short name for the run, by which `memlab.runs` and the commands find it.
+        note: A remark to keep with the run.
         store: The file in which to store it; None takes `MEMLAB_STORE` from the environment, else
             a file in the user's data folder.
         samples: Launches that a GPU times; None takes 30 and more, until the median is known to
@@ -111,6 +115,7 @@ def run(
 
         hardware.require_cublas_product(prepared.launch)
     finished = run_prepared(prepared, counters=counters, cublas=cublas)
+    finished = replace(finished, identity=replace(finished.identity, label=label, note=note))
     return finished if runs is None else runs.add(finished)
 
 
@@ -128,7 +133,18 @@ def run_prepared(
         measurement = _with_hardware_counters(measurement, prepared)
     if cublas:
         measurement = _with_cublas_time(measurement, prepared)
-    return placed_run(measurement, prepared.properties)
+    placed = placed_run(measurement, prepared.properties)
+    return replace(placed, identity=_repository_identity(prepared.kernel))
+
+
+def _repository_identity(kernel: str | UserKernel) -> RunIdentity:
+    """Note the commit of the repository that holds a user kernel's file."""
+    if isinstance(kernel, str):
+        return RunIdentity()  # memlab's version tells the catalog's source
+    from memlab.repository import repository_state
+
+    state = repository_state(Path(kernel.source))
+    return RunIdentity(git_commit=state.commit, git_clean=state.clean)
 
 
 def placed_run(measurement: Measurement, properties: DeviceProperties) -> Run:

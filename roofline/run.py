@@ -57,6 +57,27 @@ class Placement:
     busy: dict[str, float] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class RunIdentity:
+    """What tells a run from others of the same kernel.
+
+    Attributes:
+        label: A short name that the user gave, such as `before`; empty for none.
+        note: The user's remark; empty for none.
+        git_commit: The commit of the repository that holds the kernel's file, 40 hexadecimal
+            digits; None for a kernel of the catalog, or where there is no repository.
+        git_clean: Whether that repository's tracked files were as in the commit, and the kernel's
+            file among them; None without a commit.
+        sweep: The name of the sweep that the run belongs to; empty for none.
+    """
+
+    label: str = ""
+    note: str = ""
+    git_commit: str | None = None
+    git_clean: bool | None = None
+    sweep: str = ""
+
+
 @dataclass(frozen=True, repr=False)
 class Run(Presentable):
     """A measured launch with its placement and advice.
@@ -68,6 +89,7 @@ class Run(Presentable):
         measurement: The counts, the time and the verification of the launch.
         placement: The measurement's place under the roofline.
         advice: One or two sentences of advice that follow from the figures.
+        identity: The run's label and note, and the state of the kernel's repository.
     """
 
     id: int | None
@@ -76,3 +98,4 @@ class Run(Presentable):
     measurement: Measurement
     placement: Placement
     advice: tuple[str, ...]
+    identity: RunIdentity = field(default_factory=RunIdentity)

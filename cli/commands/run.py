@@ -49,6 +49,12 @@ def run_kernel(
     quiet: options.QuietOption = False,
     store: options.StoreOption = None,
     no_store: Annotated[bool, typer.Option("--no-store", help="Do not store this run.")] = False,
+    label: Annotated[
+        str, typer.Option("--label", metavar="NAME", help="A name for this run, such as before.")
+    ] = "",
+    note: Annotated[
+        str, typer.Option("--note", metavar="TEXT", help="A remark to keep with this run.")
+    ] = "",
     seed: options.SeedOption = 0,
     samples: Annotated[
         int | None,
@@ -86,6 +92,8 @@ def run_kernel(
                 counters=counters,
                 cublas=cublas,
                 keep=not no_store,
+                label=label,
+                note=note,
                 store=store,
                 samples=samples,
                 timeout_s=timeout,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -10,7 +11,7 @@ from memlab.device.compiler import cache, headers, nvrtc
 from memlab.device.compiler import cubin as cubin_file
 from memlab.device.compiler.diagnostics import CompileError
 from memlab.device.compiler.translation_unit import Architecture, CompilerOutput, TranslationUnit
-from memlab.device.measurement import Resources
+from memlab.device.measurement import Code, Resources
 from memlab.errors import UsageError
 
 if TYPE_CHECKING:
@@ -84,6 +85,17 @@ def compile_kernel(unit: TranslationUnit, entry: str) -> CompiledKernel:
     output = compile_unit(unit)
     resources = cubin_file.kernel_resources(output.cubin, entry)
     return CompiledKernel(unit.architecture, output.ptx, output.cubin, resources, output.log)
+
+
+def code_record(launch: Launch, compiled: CompiledKernel) -> Code:
+    """Record which code a launch executes."""
+    return Code(
+        source_name=launch.source_name,
+        source_sha256=hashlib.sha256(launch.source.encode()).hexdigest(),
+        machine_code_sha256=cubin_file.machine_code_sha256(compiled.cubin, launch.entry),
+        compiler=f"NVRTC {'.'.join(nvrtc.compiler_identity())}",
+        options=launch.compile_options,
+    )
 
 
 def compile_launch(launch: Launch, architecture: Architecture) -> CompiledKernel:

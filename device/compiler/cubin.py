@@ -6,6 +6,7 @@ A cubin is an ELF file. Its sections and attributes are those that `cuobjdump --
 
 from __future__ import annotations
 
+import hashlib
 import math
 import struct
 from typing import TYPE_CHECKING
@@ -57,6 +58,20 @@ def kernel_resources(cubin: bytes, entry: str) -> Resources:
         static_shared_bytes=shared_bytes,
         local_bytes_per_thread=local_bytes,
     )
+
+
+def machine_code_sha256(cubin: bytes, entry: str) -> str:
+    """Hash a kernel's machine code: the bytes of its section of instructions.
+
+    Line information, other kernels and the names of files do not change them.
+
+    Returns:
+        SHA-256, hexadecimal.
+
+    Raises:
+        UsageError: The bytes are no cubin, or hold no kernel of this name.
+    """
+    return hashlib.sha256(_sections_with(cubin, entry)[f".text.{entry}"].data).hexdigest()
 
 
 def launch_bounds(cubin: bytes, entry: str) -> LaunchBounds:

@@ -8,7 +8,7 @@ from functools import partial
 
 from memlab.device import time_model
 from memlab.device.budget import Budget, EmulationMemoryError, EmulationTimeoutError
-from memlab.device.compiler.compile import CompiledKernel, compile_launch
+from memlab.device.compiler.compile import CompiledKernel, code_record, compile_launch
 from memlab.device.emulation import cache_counters, counting, representative_block, totals
 from memlab.device.emulation.address_names import accessed_arrays
 from memlab.device.emulation.execution import Execution
@@ -180,6 +180,7 @@ class Emulation:
             time=time,
             verification=verification,
             instructions=self.instructions,
+            code=code_record(launch, compiled),
         )
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from memlab.device.measurement import Time
+from memlab.device.measurement import SAMPLES_KEPT, Time
 from memlab.errors import UsageError
 
 CONFIDENCE = 0.95
@@ -289,7 +289,16 @@ def summarize_time(cold: Samples, warm: Samples, event_pair: Samples | None = No
         warm_lower_quartile_s=warm_first,
         warm_upper_quartile_s=warm_third,
         event_pair_s=None if event_pair is None else event_pair.median_s,
+        durations_s=_evenly_spaced(cold.durations_s, SAMPLES_KEPT),
     )
+
+
+def _evenly_spaced(durations_s: Sequence[float], most: int) -> tuple[float, ...]:
+    """Choose at most this many samples, spread evenly over the time of sampling."""
+    count = len(durations_s)
+    if count <= most:
+        return tuple(durations_s)
+    return tuple(durations_s[index * count // most] for index in range(most))
 
 
 def _known_clocks(samples: Sequence[Sample]) -> list[float]:

@@ -54,6 +54,9 @@ FREE_TEXT_BOUNDS = FieldBounds(max_characters=2**20)
 INT32_MAX, INT64_MAX = 2**31 - 1, 2**63 - 1
 
 FIELD_BOUNDS = {
+    "Code.compiler": FREE_TEXT_BOUNDS,
+    "Code.options": FREE_TEXT_BOUNDS,
+    "Code.source_name": FREE_TEXT_BOUNDS,
     "Coverage.blocks_total": FieldBounds(least=1),  # a divisor
     "Coverage.not_counted": FREE_TEXT_BOUNDS,
     "InstructionCounters.reason": FREE_TEXT_BOUNDS,
@@ -65,6 +68,9 @@ FIELD_BOUNDS = {
     "Rate.value": FieldBounds(least=1),  # a divisor, drawn on a logarithmic axis
     "Run.advice": FREE_TEXT_BOUNDS,
     "Run.id": FieldBounds(most=INT64_MAX),  # as in SQLite
+    "RunIdentity.label": FREE_TEXT_BOUNDS,
+    "RunIdentity.note": FREE_TEXT_BOUNDS,
+    "RunIdentity.sweep": FREE_TEXT_BOUNDS,
     "Time.median_s": FieldBounds(least=1e-15),  # a divisor; a clock cycle takes 10^5 times that
     "Verification.relative_error": FieldBounds(most=math.inf, nan_allowed=True),
     "Verification.unverified": FREE_TEXT_BOUNDS,

@@ -30,6 +30,7 @@ _DOCUMENT_KEYS = (
     "id",
     "created_at",
     "memlab_version",
+    "identity",
     "kernel",
     "parameters",
     "tile",
@@ -37,6 +38,7 @@ _DOCUMENT_KEYS = (
     "compulsory_bytes",
     "device",
     "launch",
+    "code",
     "resources",
     "occupancy",
     "coverage",
@@ -102,6 +104,11 @@ _COLUMNS: dict[str, Callable[[Run], Cell]] = {
     "id": lambda run: run.id,
     "created_at": lambda run: run.created_at,
     "memlab_version": lambda run: run.memlab_version,
+    "label": lambda run: run.identity.label,
+    "note": lambda run: run.identity.note,
+    "sweep": lambda run: run.identity.sweep,
+    "git_commit": lambda run: run.identity.git_commit,
+    "git_clean": lambda run: run.identity.git_clean,
     "kernel": lambda run: run.measurement.kernel,
     "parameters": lambda run: " ".join(
         f"{name}={value}" for name, value in run.measurement.parameters.items()
@@ -119,6 +126,9 @@ _COLUMNS: dict[str, Callable[[Run], Cell]] = {
     **{
         field.name: attrgetter(f"measurement.resources.{field.name}") for field in fields(Resources)
     },
+    "source_sha256": lambda run: run.measurement.code.source_sha256,
+    "machine_code_sha256": lambda run: run.measurement.code.machine_code_sha256,
+    "compile_options": lambda run: " ".join(run.measurement.code.options),
     "occupancy": lambda run: run.measurement.occupancy.theoretical,
     "blocks_per_sm": lambda run: run.measurement.occupancy.blocks_per_sm,
     "occupancy_limiter": lambda run: run.measurement.occupancy.limiter,

@@ -94,6 +94,8 @@ def test_words_become_a_request(asked: dict[str, Any], tmp_path: Path) -> None:
         "seed": 3,
         "store": tmp_path / "runs",
         "keep": False,
+        "label": "",
+        "note": "",
         "progress": None,
         "counters": "emulated",
         "cublas": False,

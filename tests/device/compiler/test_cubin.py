@@ -179,3 +179,17 @@ def test_an_invalid_cubin_is_a_usage_error():
 def test_the_error_for_a_missing_kernel_names_similar_ones(code):
     with pytest.raises(UsageError, match=r"no kernel 'vektor_copy'.*'vector_copy'"):
         cubin.kernel_resources(code, "vektor_copy")
+
+
+def test_machine_code_is_told_apart_by_its_instructions_alone():
+    """Comments and line numbers do not change the hash; one other instruction does."""
+
+    def code_hash(source):
+        unit = TranslationUnit(source, "k.cu", (9, 0))
+        return cubin.machine_code_sha256(compile_unit(unit).cubin, "k")
+
+    source = 'extern "C" __global__ void k(float *x) { x[threadIdx.x] *= 2.0f; }\n'
+    assert code_hash(f"// a comment\n\n{source}") == code_hash(source)
+    other = 'extern "C" __global__ void other(int *y) { *y = 1; }\n'
+    assert code_hash(source + other) == code_hash(source)
+    assert code_hash(source.replace("2.0f", "3.0f")) != code_hash(source)
