@@ -1,0 +1,115 @@
+"""Runs by name: a number in the store, a label, a sweep, or a JSON file."""
+
+from __future__ import annotations
+
+import json
+from os import PathLike, fsdecode
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from memlab.errors import Incomplete, UsageError, suggest_nearest
+from memlab.roofline.documents.runs import run_from_document
+from memlab.roofline.run import Run
+from memlab.roofline.store.store import Store
+from memlab.roofline.units import elide_middle
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+RunName: TypeAlias = "Run | int | str | PathLike[str] | Iterable[Run]"
+"""A run or several: themselves, a number, a label, the name of a sweep, or a JSON file."""
+
+MAX_FILE_BYTES = 256 << 20
+"""The longest file of runs that is read: some ten thousand runs."""
+
+_MAX_SHOWN_CHARACTERS = 80
+
+
+def find_runs(name: RunName, store: Path | str | None = None) -> list[Run]:
+    """Find the runs that a name stands for.
+
+    Args:
+        name: A run's number in the store (12 or `"12"`); a label or a sweep's name, for all runs
+            that have it; a file (any name that ends with `.json` or has a `/`) with the JSON of
+            `memlab run --json`, `runs show --json` or `runs export`; or runs, which are returned.
+        store: The file of the stored runs; None takes `MEMLAB_STORE` from the environment, else a
+            file in the user's data folder.
+
+    Returns:
+        The runs, at least one; of the store oldest first, of a file in its order.
+
+    Raises:
+        UsageError: No run has this name, or the store or the file cannot be read.
+    """
+    if isinstance(name, Run):
+        return [name]
+    if isinstance(name, bool) or not isinstance(name, int | str | PathLike):
+        return _given_runs(name)
+    text = fsdecode(name) if isinstance(name, PathLike) else str(name)
+    if isinstance(name, PathLike) or "/" in text or text.lower().endswith(".json"):
+        return read_runs(Path(text))
+    kept = Store(store)
+    if text.isdecimal():
+        return [kept.get(int(text))]
+    try:
+        stored = kept.runs()
+    except Incomplete as error:  # another run that cannot be read is no obstacle
+        stored = error.result
+    found = [run for run in stored if text in (run.identity.label, run.identity.sweep)]
+    if not text or not found:
+        raise _unknown_name_error(text, stored, kept)
+    return found
+
+
+def read_runs(path: Path) -> list[Run]:
+    """Read the runs of a JSON file: one run, or a list of them.
+
+    Raises:
+        UsageError: The file cannot be read, or holds no runs.
+    """
+    shown = elide_middle(str(path), _MAX_SHOWN_CHARACTERS)
+    try:
+        if path.is_dir():
+            raise UsageError(f"{shown} is a folder: name a file with runs as JSON")
+        with path.open("rb") as file:
+            content = file.read(MAX_FILE_BYTES + 1)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UsageError(f"cannot read {shown} ({reason}): check its name") from None
+    if len(content) > MAX_FILE_BYTES:
+        raise UsageError(f"{shown} has more than {MAX_FILE_BYTES >> 20} MiB: export fewer runs")
+    try:
+        document = json.loads(content)
+        runs = [
+            run_from_document(item)
+            for item in (document if isinstance(document, list) else [document])
+        ]
+    except (UsageError, ValueError, RecursionError) as error:
+        reason = elide_middle(str(error), 2 * _MAX_SHOWN_CHARACTERS)
+        raise UsageError(
+            f"{shown} holds no runs ({reason}): "
+            f"write such a file with 'memlab run KERNEL -o FILE.json' or 'memlab runs export'"
+        ) from None
+    if not runs:
+        raise UsageError(f"{shown} holds no runs: it is an empty list")
+    return runs
+
+
+def _given_runs(runs: object) -> list[Run]:
+    members = list(runs) if isinstance(runs, list | tuple) else []
+    if not members or not all(isinstance(run, Run) for run in members):
+        raise UsageError(
+            f"runs are given as a number, a label, a file or runs, got an object of type "
+            f"{type(runs).__name__}: use memlab.run(...), 12, 'before' or 'before.json'"
+        )
+    return members
+
+
+def _unknown_name_error(name: str, stored: Iterable[Run], store: Store) -> UsageError:
+    shown = elide_middle(name, _MAX_SHOWN_CHARACTERS)
+    known = {text for run in stored for text in (run.identity.label, run.identity.sweep) if text}
+    problem = f"no run in {store.path} has the number, label or sweep {shown!r}"
+    if Path(f"{name}.json").is_file():
+        return UsageError(f"{problem}: did you mean the file '{shown}.json'?")
+    listing = "'memlab runs' lists them; a file's name ends with .json"
+    return UsageError(f"{problem}: {suggest_nearest(name, known, listing) if known else listing}")
