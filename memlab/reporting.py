@@ -27,8 +27,8 @@ from memlab.roofline.reports.check import check_report
 from memlab.roofline.reports.doctor import doctor_report
 from memlab.roofline.reports.glossary import glossary_list, glossary_pages
 from memlab.roofline.reports.kernels import kernels_text
-from memlab.roofline.reports.listing_html import listing_page
 from memlab.roofline.reports.occupancy import occupancy_report
+from memlab.roofline.reports.page.analysis import listing_page
 from memlab.roofline.reports.parts import (
     REPORT_COLUMNS,
     rendered_html,

@@ -82,7 +82,7 @@ def analyze_kernel(
 
 def _formatted_analysis(analysis: "Analysis", chosen: str) -> str:
     if chosen == "html":
-        from memlab.roofline.reports.listing_html import listing_page
+        from memlab.roofline.reports.page.analysis import listing_page
 
         return listing_page(analysis)
     from memlab.roofline.documents.analysis import analysis_document, lines_csv

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import io
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
 
 from rich.console import Console, Group
 from rich.padding import Padding
@@ -128,26 +129,85 @@ def device_text(device: DeviceSummary | DeviceProperties) -> Text:
     return Text.assemble((device.name, "bold"), f", {architecture}")
 
 
-def facts_section(title: str, rows: Iterable[tuple[str, RenderableType]]) -> RenderableType:
-    """Lay out a section: a title, then one fact per line as label and value."""
-    grid = Table.grid(Column(width=LABEL_COLUMNS), Column(), padding=(0, 1, 0, 0))
-    for label, value in rows:
-        grid.add_row(Text(f"  {label}", style="dim"), value)
-    return Group(Text(title, style="bold"), grid)
+@dataclass(frozen=True)
+class FactsSection:
+    """A section of facts, one per line.
+
+    Attributes:
+        title: Its title.
+        rows: Label and value of each fact; a value that belongs to the one above has no label.
+    """
+
+    title: str
+    rows: tuple[tuple[str, RenderableType], ...]
+
+    def __rich__(self) -> RenderableType:
+        """Lay it out for a terminal."""
+        grid = Table.grid(Column(width=LABEL_COLUMNS), Column(), padding=(0, 1, 0, 0))
+        for label, value in self.rows:
+            grid.add_row(Text(f"  {label}", style="dim"), value)
+        return Group(Text(self.title, style="bold"), grid)
 
 
-def figures_section(title: str, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
-    """Lay out a section of right-aligned figures; every section has the same columns."""
-    table = bare_table(
-        Column(Text(title, style="bold"), width=LABEL_COLUMNS),
-        *(
-            Column(Text(heading, style="dim"), justify="right", width=FIGURE_COLUMNS)
-            for heading in headings
-        ),
-    )
-    for label, *values in rows:
-        table.add_row(Text(f"  {label}", style="dim"), *values)
-    return table
+@dataclass(frozen=True)
+class FiguresSection:
+    """A section of figures: a label and right-aligned figures in each row.
+
+    Attributes:
+        title: Its title.
+        headings: Those of the figures.
+        rows: A label and its figures.
+    """
+
+    title: str
+    headings: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+    def __rich__(self) -> RenderableType:
+        """Lay it out for a terminal; every section has the same columns."""
+        table = bare_table(
+            Column(Text(self.title, style="bold"), width=LABEL_COLUMNS),
+            *(
+                Column(Text(heading, style="dim"), justify="right", width=FIGURE_COLUMNS)
+                for heading in self.headings
+            ),
+        )
+        for label, *values in self.rows:
+            table.add_row(Text(f"  {label}", style="dim"), *values)
+        return table
+
+
+@dataclass(frozen=True)
+class ProseSection:
+    """A section of one paragraph.
+
+    Attributes:
+        title: Its title.
+        text: The paragraph.
+    """
+
+    title: str
+    text: str
+
+    def __rich__(self) -> RenderableType:
+        """Lay it out for a terminal."""
+        return Group(Text(self.title, style="bold"), indented(Text(self.text)))
+
+
+Section: TypeAlias = FactsSection | FiguresSection | ProseSection
+"""A part of a report as data, which a terminal and a page lay out each in its way."""
+
+
+def facts_section(title: str, rows: Iterable[tuple[str, RenderableType]]) -> FactsSection:
+    """Make a section of facts: a title, then one fact per line as label and value."""
+    return FactsSection(title, tuple(rows))
+
+
+def figures_section(
+    title: str, headings: Sequence[str], rows: Iterable[Sequence[str]]
+) -> FiguresSection:
+    """Make a section of right-aligned figures."""
+    return FiguresSection(title, tuple(headings), tuple(map(tuple, rows)))
 
 
 def bare_table(*columns: Column, gap: int = 1) -> Table:
@@ -160,9 +220,9 @@ def bare_table(*columns: Column, gap: int = 1) -> Table:
     return Table(*columns, box=None, padding=(0, gap, 0, 0), pad_edge=False)
 
 
-def prose_section(title: str, text: str) -> RenderableType:
-    """Lay out a section of one paragraph."""
-    return Group(Text(title, style="bold"), indented(Text(text)))
+def prose_section(title: str, text: str) -> ProseSection:
+    """Make a section of one paragraph."""
+    return ProseSection(title, text)
 
 
 def indented(part: RenderableType) -> RenderableType:

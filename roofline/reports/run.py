@@ -51,6 +51,7 @@ if TYPE_CHECKING:
         Time,
         Verification,
     )
+    from memlab.roofline.reports.parts import Section
     from memlab.roofline.run import Placement, Run
 
 MAX_SHOWN_BOUNDS = 3
@@ -96,9 +97,13 @@ ALWAYS_SHOWN = ("global loads", "global stores", "L2 reads", "L2 writes")
 
 def run_report(run: Run) -> RenderableType:
     """Lay out the report of a run: the launch, its counters, the result and the advice."""
+    return stack_sections((_heading(run), *run_sections(run)))
+
+
+def run_sections(run: Run) -> list[Section]:
+    """List the sections of a run's report: the launch, its counters, the result and the advice."""
     measurement = run.measurement
     sections = (
-        _heading(run),
         facts_section("Launch", _launch_facts(measurement)),
         *([] if measurement.coverage.not_counted else _counter_sections(measurement.counters)),
         _hardware_counters(measurement),
@@ -106,7 +111,7 @@ def run_report(run: Run) -> RenderableType:
         facts_section("Result", _result_facts(run)),
         prose_section("Advice", " ".join(run.advice)) if run.advice else None,
     )
-    return stack_sections(sections)
+    return [section for section in sections if section is not None]
 
 
 def time_label(time: Time) -> str:
@@ -169,14 +174,14 @@ def _shared_memory_text(static_bytes: int, dynamic_bytes: int) -> str:
     return " + ".join(parts) + " per block" if parts else "none"
 
 
-def _counter_sections(counters: Counters) -> Iterable[RenderableType | None]:
+def _counter_sections(counters: Counters) -> Iterable[Section | None]:
     yield _global_counters(counters)
     yield _bus_utilisation(counters)
     yield _shared_counters(counters)
     yield _constant_counters(counters)
 
 
-def _global_counters(counters: Counters) -> RenderableType:
+def _global_counters(counters: Counters) -> Section:
     rows = [
         ("global loads", counters.global_load_requests, counters.global_load_sectors),
         ("global stores", counters.global_store_requests, counters.global_store_sectors),
@@ -204,7 +209,7 @@ def _global_counters(counters: Counters) -> RenderableType:
     )
 
 
-def _bus_utilisation(counters: Counters) -> RenderableType | None:
+def _bus_utilisation(counters: Counters) -> Section | None:
     shares = (
         ("loads", bus_utilization.load_utilisation(counters)),
         ("stores", bus_utilization.store_utilisation(counters)),
@@ -218,7 +223,7 @@ def _bus_utilisation(counters: Counters) -> RenderableType | None:
     return figures_section("Bus utilisation", headings, rows) if rows else None
 
 
-def _constant_counters(counters: Counters) -> RenderableType | None:
+def _constant_counters(counters: Counters) -> Section | None:
     requests, passes = counters.constant_load_requests, counters.constant_load_passes
     if not requests:
         return None
@@ -226,7 +231,7 @@ def _constant_counters(counters: Counters) -> RenderableType | None:
     return figures_section("Constant memory", ("requests", "passes", "per request"), [row])
 
 
-def _shared_counters(counters: Counters) -> RenderableType | None:
+def _shared_counters(counters: Counters) -> Section | None:
     rows = [
         ("loads", counters.shared_load_instructions, counters.shared_load_wavefronts),
         ("stores", counters.shared_store_instructions, counters.shared_store_wavefronts),
@@ -253,7 +258,7 @@ def _shared_counters(counters: Counters) -> RenderableType | None:
     )
 
 
-def _hardware_counters(measurement: Measurement) -> RenderableType | None:
+def _hardware_counters(measurement: Measurement) -> Section | None:
     """Compare Nsight Compute's counters with the emulated ones; rows of zeros are left out."""
     hardware = measurement.counters_ncu
     if hardware is None:
@@ -283,7 +288,7 @@ def difference_text(ours: float, theirs: float) -> str:
     return f"{100 * share:+.1f}%" if abs(share) >= 0.0005 else f"{'+' if share > 0 else '-'}<0.1%"
 
 
-def _intensity(run: Run) -> RenderableType:
+def _intensity(run: Run) -> Section:
     moved = bytes_moved(run.measurement)
     intensity = run.placement.intensity_flop_per_byte
     return figures_section(

@@ -19,7 +19,7 @@ from memlab.device.properties import DeviceProperties
 from memlab.roofline.analysis.analysis import Analysis, access_ratio
 from memlab.roofline.analysis.listing import listing
 from memlab.roofline.reports.analysis_text import compact_count, ratio_facts
-from memlab.roofline.reports.listing_html import listing_page
+from memlab.roofline.reports.page.analysis import listing_page
 
 HOSTILE = "x = \"</td></table><script>alert(1)</script>\" & '<!-- ' /* ünïcode */;"
 
