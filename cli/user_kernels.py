@@ -20,6 +20,17 @@ KERNEL_PLACEHOLDER = "FILE.cu:ENTRY"
 
 def launch_options(
     *,
+    symbols: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="Set a symbol for expressions in other options, as N=1M (K, M and G are 1024 "
+            "and its powers): --grid 'ceil(N/256)', --arg 'f32[N]'. Expressions have "
+            "+ - * / // % **, parentheses, ceil, floor, min and max; macros that are numbers "
+            "are symbols, too.",
+        ),
+    ] = None,
     grid: Annotated[
         str | None, typer.Option("--grid", metavar="X[,Y[,Z]]", help="Blocks of the grid.")
     ] = None,
@@ -39,7 +50,7 @@ def launch_options(
             "f32=2.0; [in:|out:|inout:]TYPE[DIM,...][=FILL] an array that is only read, only "
             "written, or read and overwritten; TYPE[]=@FILE.npy an array in its file's shape; "
             "struct=VALUE,VALUE,... a structure, its numbers in order, or struct=@FILE.npy its "
-            "bytes; null a null pointer. "
+            "bytes; null a null pointer; a number alone a scalar of the parameter's type. "
             "TYPE: f16 bf16 f32 f64 i8 to i64 u8 to u64 bool. "
             "FILL: random (floats in [0, 1), whole numbers over their range; the default), "
             "zeros, ones, a number, arange, randint:LO:HI (up to HI - 1), uniform:LO:HI, "
@@ -88,6 +99,14 @@ def launch_options(
             metavar="REL",
             help="The largest relative error accepted. "
             "[default: f64 1e-10, f32 1e-4, f16 and bf16 1e-2, whole numbers 0]",
+        ),
+    ] = None,
+    restrict: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--restrict",
+            metavar="CONDITION",
+            help="Refuse symbols that do not meet it, as 'B*TILE <= 1024'.",
         ),
     ] = None,
 ) -> dict[str, Any]:

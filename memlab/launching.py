@@ -135,19 +135,20 @@ def resolve_kernel(
         parameters: Its parameters or, for a user kernel, its launch options.
 
     Returns:
-        A name with its parameters, or a user kernel with its launch options applied and no
-        parameters. The name need not be in the catalog.
+        A name with its parameters, or a user kernel with its launch options applied, expressions
+        computed, and no parameters. The name need not be in the catalog.
 
     Raises:
-        UsageError: `kernel` is not text, a launch option is wrong, or `memlab.toml` cannot be used.
+        UsageError: `kernel` is not text, a launch option or an expression in one is wrong, or
+            `memlab.toml` cannot be used.
     """
     if isinstance(kernel, str) and kernel in catalog.CATALOG:
         return kernel, parameters
     from memlab.kernels.user import kernel as user_kernel
-    from memlab.kernels.user import project
+    from memlab.kernels.user import project, symbols
 
     if isinstance(kernel, user_kernel.UserKernel):
-        return user_kernel.apply_launch_options(kernel, parameters), {}
+        return symbols.evaluated(user_kernel.apply_launch_options(kernel, parameters)), {}
     if not isinstance(kernel, str | PathLike):
         raise UsageError(
             f"a kernel is named by a text, got an object of type {type(kernel).__name__}: give a "
@@ -157,7 +158,7 @@ def resolve_kernel(
     user = None if name in catalog.CATALOG else project.find_user_kernel(name)
     if user is None:
         return name, parameters
-    return user_kernel.apply_launch_options(user, parameters), {}
+    return symbols.evaluated(user_kernel.apply_launch_options(user, parameters)), {}
 
 
 def prepare_launch(

@@ -61,7 +61,7 @@ MAX_ELEMENTS = 2**63 - 1
 Role = Literal["in", "out", "inout"]
 ROLES: dict[str, Role] = {"in": "in", "out": "out", "inout": "inout"}
 
-_SPECIFICATION_PATTERN = re.compile(
+SPECIFICATION_PATTERN = re.compile(
     r"\s*(?:(?P<role>[A-Za-z]\w*):)?(?P<type>[A-Za-z]\w*)\s*(?:\[(?P<shape>[^\[\]]*)\])?"
     r"\s*(?:=(?P<value>.*))?",
     re.DOTALL,
@@ -226,7 +226,9 @@ def parse_specification(text: str) -> Specification:
         UsageError: It is malformed, its value is outside the range of its type, or the file
             whose shape it takes cannot be read.
     """
-    match = _SPECIFICATION_PATTERN.fullmatch(text)
+    if is_number(text):  # its type is that of its parameter
+        return ScalarSpecification("", _parse_float(text) or 0.0, text.strip())
+    match = SPECIFICATION_PATTERN.fullmatch(text)
     if match is None:
         raise UsageError(f"{text!r} is not an argument: {_EXAMPLES}")
     role, kind, shape, value = match.group("role", "type", "shape", "value")
@@ -239,6 +241,11 @@ def parse_specification(text: str) -> Specification:
             f"{text!r} is not a {_STRUCTURE} passed by value: write its members, {_STRUCTURE}=1,2; "
             "write an array of structures as an array of their members, f32[N,3], or of bytes, "
             "u8[N,12]"
+        )
+    if kind not in NUMPY_DTYPES and kind == text.strip():
+        raise UsageError(
+            f"{text!r} is neither a type nor a symbol: {_EXAMPLES}, or give the symbol with "
+            f"--set {kind}=VALUE"
         )
     if kind not in NUMPY_DTYPES:
         known = [*NUMPY_DTYPES, _STRUCTURE, _NULL]
@@ -256,6 +263,16 @@ def parse_specification(text: str) -> Specification:
             f"{kind}[N] for an array"
         )
     return ScalarSpecification(kind, _parse_scalar(kind, value.strip()), text)
+
+
+def is_number(text: str) -> bool:
+    """Whether a text is a plain number, `true` or `false`: a scalar without a type."""
+    plain = text.strip()
+    return (
+        _parse_integer(plain) is not None
+        or _parse_float(plain) is not None
+        or plain.lower() in ("true", "false")
+    )
 
 
 def parse_fill(dtype: str, text: str) -> Fill | None:

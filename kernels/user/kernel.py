@@ -31,13 +31,15 @@ class UserKernel:
         entry: The kernel's C++ name (`saxpy`, `space::saxpy`, `sgemm<32>`); empty for the only
             kernel in the file.
         name: The kernel's name in `memlab.toml`; empty if it was named by file and entry.
-        grid: Blocks in x, y and z; one to three numbers, or none if not given.
-        block: Threads of a block in x, y and z; one to three numbers, or none if not given.
-        shared: Dynamic shared memory of a block, bytes.
+        symbols: Symbols that other options may use in expressions, `NAME=EXPRESSION`.
+        grid: Blocks in x, y and z; one to three numbers or expressions, or none if not given.
+        block: Threads of a block in x, y and z; likewise.
+        shared: Dynamic shared memory of a block, bytes, or an expression.
         defines: Preprocessor definitions, `NAME` or `NAME=VALUE`.
         include: Folders in which to look for header files.
         std: The C++ standard, one of `CPP_STANDARDS`; empty for the compiler's default.
-        max_registers: The most registers per thread; None leaves it to the compiler.
+        max_registers: The most registers per thread, or an expression; None leaves it to the
+            compiler.
         args: A specification for each argument, as text or parsed: see `arguments`.
         constants: The fills of `__constant__` and `__device__` arrays, `NAME=FILL`.
         expect: Expected values of outputs: `IDX=@FILE.npy` by the argument's number or name, or
@@ -45,23 +47,28 @@ class UserKernel:
         reference: A Python function that computes the outputs, as `FILE.py:FUNCTION` or the
             function itself; empty for none.
         tolerance: The largest relative error allowed; None for `launch.DEFAULT_TOLERANCES`.
+        restrict: Conditions that the symbols must meet, such as `B*TILE <= 1024`.
+
+    `symbols.evaluated` computes all expressions.
     """
 
     source: str
     entry: str = ""
     name: str = ""
-    grid: tuple[int, ...] = ()
-    block: tuple[int, ...] = ()
-    shared: int = 0
+    symbols: tuple[str, ...] = ()
+    grid: tuple[int | str, ...] = ()
+    block: tuple[int | str, ...] = ()
+    shared: int | str = 0
     defines: tuple[str, ...] = ()
     include: tuple[str, ...] = ()
     std: str = ""
-    max_registers: int | None = None
+    max_registers: int | str | None = None
     args: tuple[str | Specification, ...] = ()
     constants: tuple[str, ...] = ()
     expect: tuple[str | ExpectedOutput, ...] = ()
     reference: str | Callable[..., Any] = ""
     tolerance: float | None = None
+    restrict: tuple[str, ...] = ()
 
     @property
     def target(self) -> str:
@@ -73,7 +80,7 @@ LAUNCH_OPTIONS = tuple(
     option.name for option in fields(UserKernel) if option.name not in ("source", "entry", "name")
 )
 """The launch options: all fields but those that name the kernel itself."""
-_CUMULATIVE_OPTIONS = ("defines", "include", "constants", "expect")
+_CUMULATIVE_OPTIONS = ("symbols", "defines", "include", "constants", "expect", "restrict")
 """Options whose values are appended to earlier ones; of a name given twice, the last counts."""
 
 
@@ -98,8 +105,9 @@ def apply_launch_options(kernel: UserKernel, options: Mapping[str, Any]) -> User
         kernel: The kernel; it is not modified.
         options: Values by the names of `LAUNCH_OPTIONS`, as Python, TOML or the command line
             give them; None leaves an option as it is. `grid` and `block` are a number, a
-            sequence of up to three, or `X,Y,Z`; `args` are texts or values that
-            `python_values.convert_argument` takes; `defines` are texts or values by name;
+            sequence of up to three, or `X,Y,Z`, and may be expressions; `args` are texts or
+            values that `python_values.convert_argument` takes; `symbols` and `defines` are texts
+            or values by name;
             `expect` are texts or arrays by the outputs' names; `reference` is a text or a
             function.
 

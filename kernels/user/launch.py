@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from memlab.errors import UsageError, suggest_nearest
 from memlab.kernels.kernel import check_geometry, check_memory
 from memlab.kernels.launch import Buffer, Constant, Dim3, Launch
+from memlab.kernels.user import symbols
 from memlab.kernels.user.arguments import (
     NUMPY_DTYPES,
     bind_arguments,
@@ -18,6 +19,7 @@ from memlab.kernels.user.arguments import (
     parse_fill,
 )
 from memlab.kernels.user.kernel import compile_options, parse_defines
+from memlab.kernels.user.launch_options import RECORDED_OPTIONS
 
 if TYPE_CHECKING:
     from memlab.kernels.kernel import Limits
@@ -40,7 +42,7 @@ def make_user_launch(
     """Make the launch of a user kernel on a device; its outputs have no references yet.
 
     Args:
-        kernel: The kernel and its launch options.
+        kernel: The kernel and its launch options, without expressions: see `symbols.evaluated`.
         signature: Its parameters, variables and launch bounds, as compiled.
         source: The text of its file.
         limits: The device's limits.
@@ -70,7 +72,7 @@ def make_user_launch(
         compile_options=compile_options(kernel),
         grid=_dim3("grid", kernel.grid or (() if executed else (1,)), name),
         block=_dim3("block", kernel.block, name),
-        dynamic_shared_bytes=kernel.shared,
+        dynamic_shared_bytes=int(kernel.shared),
         arguments=arguments,
         flop=None,
         compulsory_bytes=sum(
@@ -197,12 +199,13 @@ def _check_launch_bounds(launch: Launch, bounds: LaunchBounds) -> None:
 def _recorded_parameters(kernel: UserKernel) -> dict[str, int | str]:
     """The launch options as they are stored with a run, to tell one launch from another."""
     options: dict[str, int | str] = {
+        **symbols.recorded_symbols(kernel),
         "grid": "x".join(map(str, kernel.grid)),
         "block": "x".join(map(str, kernel.block)),
-        "shared": kernel.shared,
+        "shared": int(kernel.shared),
         "defines": " ".join(kernel.defines),
         "std": kernel.std,
-        "max_registers": kernel.max_registers or 0,
+        "max_registers": int(kernel.max_registers or 0),
         "args": " ".join(
             argument if isinstance(argument, str) else argument.text for argument in kernel.args
         ),
@@ -211,7 +214,7 @@ def _recorded_parameters(kernel: UserKernel) -> dict[str, int | str]:
     return {
         name: _storable_text(value) if isinstance(value, str) else value
         for name, value in options.items()
-        if value
+        if value or name not in RECORDED_OPTIONS
     }
 
 
@@ -220,11 +223,11 @@ def _storable_text(text: str) -> str:
     return text.encode(errors="replace").decode()
 
 
-def _dim3(what: str, extents: tuple[int, ...], name: str) -> Dim3:
+def _dim3(what: str, extents: tuple[int | str, ...], name: str) -> Dim3:
     if not extents:
         raise UsageError(
             f"{name} has no {what}: add --{what} X[,Y[,Z]], "
             + ("its blocks" if what == "grid" else "the threads of a block")
         )
-    x, y, z = (*extents, 1, 1)[:3]
+    x, y, z = (int(extent) for extent in (*extents, 1, 1)[:3])
     return x, y, z

@@ -12,7 +12,7 @@ from os import PathLike, fsdecode
 from typing import Any
 
 from memlab.errors import UsageError
-from memlab.kernels.user import python_values
+from memlab.kernels.user import expressions, python_values
 from memlab.kernels.user.arguments import ExpectedOutput, Specification
 
 CPP_STANDARDS = ("c++11", "c++14", "c++17", "c++20")
@@ -48,24 +48,40 @@ def parse_integers(value: Any) -> tuple[int, ...]:
         return ()
 
 
-def _read_extents(what: str, value: Any) -> tuple[int, ...]:
-    extents = parse_integers(value)
-    if not 1 <= len(extents) <= 3 or min(extents) < 1 or max(extents) > MAX_EXTENT:
+def _read_extents(what: str, value: Any) -> tuple[int | str, ...]:
+    """Read one to three whole numbers, or expressions that give some."""
+    parts = expressions.split_list(value) if isinstance(value, str) else value
+    listed = tuple(parts) if isinstance(parts, Sequence) else (parts,)
+    extents = tuple(_read_integer(part, 1, MAX_EXTENT) for part in listed)
+    if not 1 <= len(extents) <= 3 or None in extents:
         raise UsageError(
             f"{what} takes one to three whole numbers from 1 to {MAX_EXTENT}, got "
             f"{format_value(value)}: "
             f"use --{what} 16 or --{what} 16,16"
         )
-    return extents
+    return tuple(extent for extent in extents if extent is not None)
 
 
-def _integer_reader(least: int, most: int) -> Callable[[str, Any], int]:
-    def read(what: str, value: Any) -> int:
+def _read_integer(value: Any, least: int, most: int) -> int | str | None:
+    """Read a whole number in a range, or an expression that names symbols; None for others."""
+    try:
+        number = int(value, 0) if isinstance(value, str) else operator.index(value)
+    except (TypeError, ValueError):
+        if not isinstance(value, str) or not expressions.is_expression(value):
+            return None
+        if expressions.names_in(value):
+            return value.strip()
         try:
-            number = int(value, 0) if isinstance(value, str) else operator.index(value)
-        except (TypeError, ValueError):
-            number = least - 1
-        if not least <= number <= most:
+            number = expressions.whole(value, {})
+        except UsageError:
+            return None
+    return number if least <= number <= most else None
+
+
+def _integer_reader(least: int, most: int) -> Callable[[str, Any], int | str]:
+    def read(what: str, value: Any) -> int | str:
+        number = _read_integer(value, least, most)
+        if number is None:
             raise UsageError(
                 f"{what} must be a whole number from {least} to {most}, got {format_value(value)}: "
                 f"use --{what} {max(least, 32)}"
@@ -116,6 +132,37 @@ def _read_defines(what: str, value: Any) -> tuple[str, ...]:
         name if definition is None else f"{name}={_macro_value(definition)}"
         for name, definition in value.items()
     )
+
+
+def _read_symbols(what: str, value: Any) -> tuple[str, ...]:
+    """Read texts `NAME=EXPRESSION`, or a mapping of names to numbers and expressions."""
+    if isinstance(value, Mapping):
+        value = [f"{name}={_symbol_text(what, name, number)}" for name, number in value.items()]
+    texts = _read_strings(what, value)
+    for text in texts:
+        name, equals, expression = (part.strip() for part in text.partition("="))
+        if not equals or not expression:
+            raise UsageError(f"--set {text!r} gives no value: write --set N=1M")
+        expressions.check_symbol(name)
+        if name in RECORDED_OPTIONS:
+            raise UsageError(
+                f"--set {text!r}: {name} is the name of a launch option: choose another name"
+            )
+        if not expressions.is_expression(expression):
+            expressions.evaluate(expression, {})  # raises the error that explains it
+    return texts
+
+
+def _symbol_text(what: str, name: Any, number: Any) -> str:
+    if isinstance(number, str):
+        return number
+    try:
+        return repr(number if isinstance(number, float) else operator.index(number))
+    except (TypeError, ValueError):
+        raise UsageError(
+            f"{what} takes names with numbers or expressions, got {name!r}: "
+            f"{format_value(number)}: write {{'N': '1M'}}"
+        ) from None
 
 
 def _macro_value(value: str | float) -> str:
@@ -169,7 +216,20 @@ def _read_reference(what: str, value: Any) -> str | Callable[..., Any]:
     return str(value)
 
 
+RECORDED_OPTIONS = (
+    "grid",
+    "block",
+    "shared",
+    "defines",
+    "std",
+    "max_registers",
+    "args",
+    "constants",
+)
+"""The options that are stored with a run, beside the symbols."""
+
 OPTION_READERS: dict[str, Callable[[str, Any], Any]] = {
+    "symbols": _read_symbols,
     "grid": _read_extents,
     "block": _read_extents,
     "shared": _integer_reader(0, MAX_EXTENT),
@@ -182,6 +242,7 @@ OPTION_READERS: dict[str, Callable[[str, Any], Any]] = {
     "expect": _read_expected_outputs,
     "reference": _read_reference,
     "tolerance": _read_tolerance,
+    "restrict": _read_strings,
 }
 """By option, the function that reads and checks its value; it takes the name for messages and the
 value."""

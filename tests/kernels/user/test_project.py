@@ -98,12 +98,12 @@ def test_without_a_file_there_are_none(folder: Path) -> None:
         ("[kernels.a]\ngrid = 1", "memlab.toml: kernels.a.source is missing: write source = "),
         ("[kernels.a]\nsource = 'a.cu'\ngrd = 1", "kernels.a.grd is unknown: did you mean 'grid'"),
         (
-            "[kernels.a]\nsource = 'a.cu'\ngrid = 'x'",
-            'kernels.a.grid = "x" is not accepted. Blocks',
+            "[kernels.a]\nsource = 'a.cu'\ngrid = true",
+            "kernels.a.grid = true is not accepted. Blocks",
         ),
         (
-            "[kernels.a]\nsource = 'a.cu'\ngrid = '1'",
-            'kernels.a.grid = "1" is not accepted. Blocks',
+            "[kernels.a]\nsource = 'a.cu'\ngrid = false",
+            "kernels.a.grid = false is not accepted. Blocks",
         ),
         ("[kernels.a]\nsource = 'a.cu'\ngrid = [1, 2, 3, 4]", "grid = [1, 2, 3, 4] is not accept"),
         (

@@ -1,0 +1,226 @@
+"""The symbols of a user kernel: its options with every expression computed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from memlab.errors import UsageError
+from memlab.kernels.user import expressions
+from memlab.kernels.user.arguments import (
+    MAX_FLOATS,
+    NUMPY_DTYPES,
+    SPECIFICATION_PATTERN,
+    is_number,
+)
+from memlab.kernels.user.launch_options import OPTION_READERS
+
+if TYPE_CHECKING:
+    from memlab.kernels.user.expressions import Number
+    from memlab.kernels.user.kernel import UserKernel
+
+_FILL_NAMES = ("random", "zeros", "ones", "arange")
+_RANGE_NAMES = ("randint", "uniform")
+_TEMPLATE_WORD = re.compile(r"[A-Za-z_]\w*")
+
+Result = TypeVar("Result")
+Compute = Callable[[str], str]
+"""Computes one expression and writes the number."""
+
+
+def evaluated(kernel: UserKernel) -> UserKernel:
+    """Compute the expressions in a kernel's options.
+
+    Grid, block, shared memory, registers, arguments and fills may use the symbols and the macros
+    whose values are numbers. A macro's value, and an argument of the template, is computed where
+    all its names are symbols; otherwise it is C++ and stays as it is.
+
+    Returns:
+        The kernel with numbers in place of the expressions.
+
+    Raises:
+        UsageError: An expression cannot be computed, does not suit its option, or a restriction
+            does not hold; the message quotes it.
+    """
+    symbols = expressions.symbol_values(_definitions(kernel))
+    computed = replace(
+        kernel,
+        symbols=tuple(
+            f"{name}={expressions.number_text(value)}" for name, value in symbols.items()
+        ),
+        entry=_evaluate_template(kernel.entry, symbols),
+        defines=tuple(_evaluate_define(text, symbols) for text in kernel.defines),
+    )
+    values = symbol_values(computed)
+    for condition in kernel.restrict:
+        if not expressions.holds(condition, values):
+            used = ", ".join(
+                f"{name}={expressions.number_text(values[name])}"
+                for name in expressions.names_in(condition)
+            )
+            raise UsageError(
+                f"the launch breaks the restriction {condition!r} ({used}): change a symbol, or "
+                "the restriction"
+            )
+    numbers = {
+        name: _evaluate_option(name, getattr(kernel, name), values)
+        for name in ("grid", "block", "shared", "max_registers")
+    }
+    args = tuple(
+        _located(f"argument {number}", evaluate_argument, text, values)
+        if isinstance(text, str)
+        else text
+        for number, text in enumerate(kernel.args)
+    )
+    constants = tuple(
+        _located(f"--const {text!r}", _evaluate_constant, text, values) for text in kernel.constants
+    )
+    return replace(computed, **numbers, args=args, constants=constants)
+
+
+def symbol_values(kernel: UserKernel) -> dict[str, Number]:
+    """The values that expressions may name: the symbols, and the macros that are numbers.
+
+    Raises:
+        UsageError: A symbol cannot be computed.
+    """
+    symbols = expressions.symbol_values(_definitions(kernel))
+    macros = {}
+    for text in kernel.defines:
+        name, _, value = _evaluate_define(text, symbols).partition("=")
+        if expressions.is_expression(value) and not expressions.names_in(value):
+            macros[name] = expressions.evaluate(value, {})
+    return {**macros, **symbols}
+
+
+def recorded_symbols(kernel: UserKernel) -> dict[str, int | str]:
+    """The symbols of an evaluated kernel as they are stored with a run."""
+    values = expressions.symbol_values(_definitions(kernel))
+    return {
+        name: expressions.number_text(value) if isinstance(value, Fraction) else value
+        for name, value in values.items()
+    }
+
+
+def evaluate_argument(text: str, values: Mapping[str, Number]) -> str:
+    """Compute the expressions in the text of an argument: `f32[N]` becomes `f32[1048576]`.
+
+    Text that is no argument is returned as it is, for `parse_specification` to reject.
+
+    Raises:
+        UsageError: An expression cannot be computed, or its number does not suit the type.
+    """
+    match = SPECIFICATION_PATTERN.fullmatch(text)
+    kind = match["type"] if match else ""
+    if match and kind in NUMPY_DTYPES:
+        whole, real = _writers(values)
+        number = real if kind in MAX_FLOATS else whole
+        head, value = text[: match.end("type")], match["value"]
+        if match["shape"] is not None:
+            head += f"[{_each(match['shape'], whole)}]"
+            value = None if value is None else _evaluate_fill(value, number)
+        elif value is not None:
+            value = number(value)
+        return head if value is None else f"{head}={value}"
+    if match and kind == "struct" and match["shape"] is None and match["value"] is not None:
+        value = match["value"].strip()
+        return text if value.startswith("@") else f"struct={_each(value, _writers(values)[1])}"
+    if is_number(text) or text.strip() == "null" or not expressions.is_expression(text):
+        return text
+    if _TEMPLATE_WORD.fullmatch(text.strip()) and text.strip() not in values:
+        return text
+    return expressions.number_text(expressions.evaluate(text, values))
+
+
+def _writers(values: Mapping[str, Number]) -> tuple[Compute, Compute]:
+    """Functions that compute a whole number and any number; text that is neither stays."""
+
+    def whole(text: str) -> str:
+        if is_number(text) or not expressions.is_expression(text):
+            return text
+        return str(expressions.whole(text.strip(), values))
+
+    def real(text: str) -> str:
+        if is_number(text) or not expressions.is_expression(text):
+            return text
+        return expressions.number_text(expressions.evaluate(text.strip(), values))
+
+    return whole, real
+
+
+def _each(texts: str, compute: Compute) -> str:
+    return ",".join(compute(part) for part in expressions.split_list(texts))
+
+
+def _evaluate_fill(text: str, number: Compute) -> str:
+    name, colon, bounds = text.strip().partition(":")
+    if name in _FILL_NAMES or name.startswith("@"):
+        return text
+    if name in _RANGE_NAMES:
+        low, second, high = bounds.partition(":")
+        return f"{name}{colon}{number(low)}{second}{number(high)}"
+    return number(text)
+
+
+def _evaluate_constant(text: str, values: Mapping[str, Number]) -> str:
+    name, equals, fill = text.partition("=")
+    return f"{name}{equals}{_evaluate_fill(fill, _writers(values)[1])}" if equals else text
+
+
+def _evaluate_option(name: str, value: Any, values: Mapping[str, Number]) -> Any:
+    """Compute an option whose values are whole numbers, and check its range again."""
+    parts = value if isinstance(value, tuple) else (value,)
+    if not any(isinstance(part, str) for part in parts):
+        return value
+    option = name.replace("_", "-")
+    numbers = tuple(
+        _located(f"--{option}", expressions.whole, part, values) if isinstance(part, str) else part
+        for part in parts
+    )
+    try:
+        return OPTION_READERS[name](option, numbers if isinstance(value, tuple) else numbers[0])
+    except UsageError as error:
+        written = ",".join(map(str, parts))
+        raise UsageError(f"--{option} {written!r}: {error}") from None
+
+
+def _evaluate_define(text: str, symbols: Mapping[str, Number]) -> str:
+    name, equals, value = text.partition("=")
+    names = expressions.names_in(value)
+    if names and set(names) <= set(symbols) and expressions.is_expression(value):
+        number = expressions.evaluate(value, symbols)
+        return f"{name}{equals}{expressions.number_text(number)}"
+    return text
+
+
+def _evaluate_template(entry: str, symbols: Mapping[str, Number]) -> str:
+    """Put the values of symbols into the arguments of a template: `sgemm<T>`."""
+    name, bracket, arguments = entry.partition("<")
+
+    def value(match: re.Match[str]) -> str:
+        known = symbols.get(match[0])
+        return match[0] if known is None else expressions.number_text(known)
+
+    return name + bracket + _TEMPLATE_WORD.sub(value, arguments)
+
+
+def _definitions(kernel: UserKernel) -> dict[str, str]:
+    """The texts of the symbols, by name; of a name given twice, the last counts."""
+    pairs = (text.partition("=") for text in kernel.symbols)
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+def _located(
+    place: str,
+    compute: Callable[[str, Mapping[str, Number]], Result],
+    text: str,
+    values: Mapping[str, Number],
+) -> Result:
+    """Compute a text; an error names its place."""
+    try:
+        return compute(text, values)
+    except UsageError as error:
+        raise UsageError(f"{place}: {error}") from None
