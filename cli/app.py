@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from memlab.cli.parsing import Command, use_command_classes
 from memlab.errors import MemlabError, MemlabWarning, UsageError, suggest_nearest
 from memlab.text import printable
 
@@ -75,10 +76,11 @@ class LazyGroup(TyperGroup):
         module, _, attribute = COMMANDS[cmd_name][0].partition(":")
         part = getattr(import_module(f"memlab.cli.commands.{module}"), attribute)
         if isinstance(part, typer.Typer):
+            use_command_classes(part)
             command: Any = typer.main.get_group(part)
         else:
             single = typer.Typer(add_completion=False, rich_markup_mode=None)
-            single.command()(part)
+            single.command(cls=Command)(part)
             command = typer.main.get_command(single)
         command.name = cmd_name
         return command

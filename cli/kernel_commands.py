@@ -8,6 +8,7 @@ import typer
 from typer.core import TyperGroup
 
 from memlab.cli import user_kernels
+from memlab.cli.parsing import Command, Group
 from memlab.errors import UsageError, suggest_nearest
 from memlab.text import printable
 
@@ -64,7 +65,7 @@ def _make_app(work: Callable[..., None], alone: Callable[..., None], metavar: st
 def _kernel_group(work: Callable[..., None]) -> type[TyperGroup]:
     """Make a group of commands, one for each catalog kernel and for any user kernel."""
 
-    class KernelGroup(TyperGroup):
+    class KernelGroup(Group):
         """Kernels as sub-commands, made when they are used."""
 
         def list_commands(self, ctx: Any) -> list[str]:
@@ -195,7 +196,7 @@ def _common_options(work: Callable[..., None]) -> list[inspect.Parameter]:
 
 def _single_command(name: str, summary: str, command: Callable[..., None]) -> Any:
     alone = typer.Typer(add_completion=False, rich_markup_mode=None)
-    alone.command(name, help=summary)(command)
+    alone.command(name, cls=Command, help=summary)(command)
     return typer.main.get_command(alone)
 
 

@@ -233,3 +233,27 @@ def test_a_closed_stdout_is_no_fault(folder: Path, words: str) -> None:
 
     assert done.returncode == 0
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [
+        ("run tiled --tile 8 --tile 16", "--tile"),
+        ("run tiled --device h200 -d a100", "--device"),
+        ("analyze saxpy.cu:saxpy --grid 1 --grid 2", "--grid"),
+        ("devicequery -d h200 -d a100", "--device"),
+        ("runs --store a --store b", "--store"),
+        ("runs show 1 --store a --store b", "--store"),
+        ("roofline -o a.svg --output b.svg", "--output"),
+    ],
+)
+def test_an_option_of_one_value_is_given_once(
+    folder: Path, words: str, option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "saxpy.cu").write_text("__global__ void saxpy(float* x) {}")
+
+    assert main(words.split()) == 2
+    out, err = capsys.readouterr()
+    assert not out
+    assert err.startswith(f"memlab: error: {option} is given 2 times, and it takes one value")
+    assert err.count("\n") == 1
