@@ -14,6 +14,7 @@ from memlab.errors import UsageError
 from memlab.kernels.launch import (
     Arange,
     Argument,
+    ArrayAlias,
     Buffer,
     Fill,
     InMemoryArray,
@@ -96,6 +97,8 @@ def argument_bytes(argument: Argument, addresses: Mapping[str, int]) -> bytes:
     match argument:
         case Buffer(name):
             return addresses[name].to_bytes(POINTER_BYTES, "little")
+        case ArrayAlias(_, array):
+            return addresses[array].to_bytes(POINTER_BYTES, "little")
         case NullPointer():
             return bytes(POINTER_BYTES)
         case Scalar(_, dtype, value):
@@ -104,7 +107,7 @@ def argument_bytes(argument: Argument, addresses: Mapping[str, int]) -> bytes:
         return load_array(argument.path, (argument.nbytes,), "uint8").tobytes()
     whole = bytearray(argument.nbytes)
     for offset, member in argument.members:
-        part = argument_bytes(member, {})
+        part = argument_bytes(member, addresses)
         whole[offset : offset + len(part)] = part
     return bytes(whole)
 

@@ -20,6 +20,7 @@ from memlab.device.inputs import POISON_BYTE, element_type, load_array
 from memlab.errors import UsageError, suggest_nearest
 from memlab.kernels.launch import (
     Argument,
+    ArrayAlias,
     Arrays,
     Buffer,
     Launch,
@@ -28,6 +29,7 @@ from memlab.kernels.launch import (
     Scalar,
     Structure,
 )
+from memlab.kernels.user import array_files
 from memlab.kernels.user.arguments import ExpectedOutput
 from memlab.kernels.user.kernel import UserKernel
 
@@ -75,8 +77,7 @@ def _array_reference(expected: str | ExpectedOutput, launch: Launch) -> tuple[Bu
             "or its name"
         )
     output = _find_output(which, f"--expect {expected!r}", launch)
-    load_array(path[1:], output.shape, output.dtype)  # reports a wrong file before the run
-    return output, _reference_from_file(path[1:], output)
+    return output, _reference_from_array(_file_reference(path[1:], output))
 
 
 def _find_output(which: str, option: str, launch: Launch) -> Buffer:
@@ -86,24 +87,41 @@ def _find_output(which: str, option: str, launch: Launch) -> Buffer:
         UsageError: There is none; `option` begins the message.
     """
     outputs = {output.name: output for output in launch.outputs}
+    numbers = {argument.name: index for index, argument in enumerate(launch.arguments)}
     if which.isdecimal() and int(which) < len(launch.arguments):
         which = launch.arguments[int(which)].name
     if which not in outputs:
-        numbered = ", ".join(
-            f"{index} ({argument.name})"
-            for index, argument in enumerate(launch.arguments)
-            if argument.name in outputs
+        listed = ", ".join(
+            f"{numbers[name]} ({name})" if name in numbers else name for name in outputs
         )
-        hint = f"outputs are {numbered}" if outputs else "declare one out: or inout:"
+        hint = f"outputs are {listed}" if outputs else "declare one out: or inout:"
         raise UsageError(f"{option} names no output of the kernel: {hint}")
     return outputs[which]
 
 
-def _reference_from_file(path: str, output: Buffer) -> Reference:
-    def reference(inputs: Arrays, index: NDArray[np.int64]) -> NDArray[Any]:
-        return load_array(path, output.shape, output.dtype).reshape(-1)[index]
+def _file_reference(path: str, output: Buffer) -> NDArray[Any]:
+    """The expected elements in a file, shape (elements,), of any type of real numbers.
 
-    return reference
+    The file stays mapped into memory, so that only the compared elements are read.
+
+    Raises:
+        UsageError: The file cannot be read, or does not hold so many real numbers.
+    """
+    values = array_files.open_array(path)
+    # Files have no name for bfloat16: NumPy writes it as two raw bytes.
+    if values.dtype == np.dtype("V2") and output.dtype == "bfloat16":
+        values = values.view(element_type(output.dtype))
+    elif values.dtype.kind not in "fiub":
+        raise UsageError(
+            f"{path} holds {values.dtype}, and the expected {output.name} must be real numbers: "
+            "convert it with numpy"
+        )
+    if values.size != output.elements:
+        raise UsageError(
+            f"{path} holds {values.dtype}{list(values.shape)}, and {output.name} has "
+            f"{list(output.shape)}: give as many elements"
+        )
+    return values.reshape(-1)
 
 
 def _reference_from_array(values: NDArray[Any]) -> Reference:
@@ -174,16 +192,13 @@ class _UserReference:
         return reference
 
     def _call(self, inputs: Arrays) -> dict[str, NDArray[Any] | None]:
-        arguments = {
-            argument.name: _initial_value(argument, inputs) for argument in self._launch.arguments
-        }
+        arrays = {buffer.name: _initial_array(buffer, inputs) for buffer in self._launch.buffers}
+        arguments = [_initial_value(argument, arrays) for argument in self._launch.arguments]
         outputs = [output for output in self._launch.outputs if output.name not in self._known]
-        returned = _call_user_code(
-            self._option, self._file, lambda: self._function(*arguments.values())
-        )
+        returned = _call_user_code(self._option, self._file, lambda: self._function(*arguments))
         if returned is None:
-            self._check_filled(arguments, outputs, inputs)
-        by_name = self._by_name(arguments if returned is None else returned)
+            self._check_filled(arrays, outputs, inputs)
+        by_name = self._by_name(arrays if returned is None else returned)
         if not self._known and all(
             by_name.get(output.name) is None for output in self._launch.outputs
         ):
@@ -198,9 +213,7 @@ class _UserReference:
             )
         return references
 
-    def _check_filled(
-        self, arguments: Mapping[str, Any], outputs: Sequence[Buffer], inputs: Arrays
-    ) -> None:
+    def _check_filled(self, arrays: Arrays, outputs: Sequence[Buffer], inputs: Arrays) -> None:
         """Refuse a function that neither returned nor changed anything: its `return` is missing.
 
         Raises:
@@ -209,7 +222,7 @@ class _UserReference:
         unchanged = [
             output
             for output in outputs
-            if arguments[output.name].tobytes() == _initial_value(output, inputs).tobytes()
+            if arrays[output.name].tobytes() == _initial_array(output, inputs).tobytes()
         ]
         if len(unchanged) < len(outputs):
             unchanged = [output for output in unchanged if output.role == "out"]
@@ -229,10 +242,10 @@ class _UserReference:
         """
         names = [output.name for output in self._launch.outputs]
         if isinstance(returned, Mapping):
-            known = [argument.name for argument in self._launch.arguments]
+            known = {argument.name for argument in (*self._launch.arguments, *self._launch.buffers)}
             for name in returned:
                 if name not in known:
-                    hint = suggest_nearest(str(name), known)
+                    hint = suggest_nearest(str(name), sorted(known))
                     raise UsageError(f"{self._name} returned something for {name!r}: {hint}")
             return returned
         arrays = returned if isinstance(returned, tuple) else (returned,)
@@ -245,24 +258,29 @@ class _UserReference:
         return dict(zip(names, arrays, strict=True))
 
 
-def _initial_value(argument: Argument, inputs: Arrays) -> Any:
-    """The initial value of an argument; a copy of an array, which the function may overwrite.
+def _initial_value(argument: Argument, arrays: Arrays) -> Any:
+    """The value of an argument before the launch.
 
-    A structure is a tuple of its numbers, or its bytes if it comes from a file; a null pointer is
-    None.
+    A structure is a tuple of its numbers and arrays, or its bytes if it comes from a file; a null
+    pointer is None.
     """
     if isinstance(argument, Scalar):
         return bool(argument.value) if argument.dtype == "bool" else argument.value
     if isinstance(argument, Structure) and argument.path:
         return load_array(argument.path, (argument.nbytes,), "uint8").copy()
     if isinstance(argument, Structure):
-        return tuple(_initial_value(member, inputs) for _, member in argument.members)
+        return tuple(_initial_value(member, arrays) for _, member in argument.members)
     if isinstance(argument, NullPointer):
         return None
-    if argument.name in inputs:
-        return inputs[argument.name].copy()
-    poisoned = np.full(argument.nbytes, POISON_BYTE, np.uint8)
-    return poisoned.view(element_type(argument.dtype)).reshape(argument.shape)
+    return arrays[argument.array if isinstance(argument, ArrayAlias) else argument.name]
+
+
+def _initial_array(buffer: Buffer, inputs: Arrays) -> NDArray[Any]:
+    """A copy of an array before the launch, which the function may overwrite."""
+    if buffer.name in inputs:
+        return inputs[buffer.name].copy()
+    poisoned = np.full(buffer.nbytes, POISON_BYTE, np.uint8)
+    return poisoned.view(element_type(buffer.dtype)).reshape(buffer.shape)
 
 
 def _load_function(where: str, file: str) -> Callable[..., Any]:

@@ -6,7 +6,7 @@ that the roofline needs to know of its work.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import prod
 from string import ascii_lowercase
@@ -143,25 +143,6 @@ class Scalar:
 
 
 @dataclass(frozen=True)
-class Structure:
-    """A structure passed by value.
-
-    Attributes:
-        name: The parameter's name in the kernel's source.
-        nbytes: Its size, bytes.
-        alignment_bytes: The alignment of its offset among the arguments, bytes.
-        members: Its numbers as pairs of their offset, bytes, and value; other bytes are zero.
-        path: A file in NumPy's format that holds its bytes instead; empty for none.
-    """
-
-    name: str
-    nbytes: int
-    alignment_bytes: int
-    members: tuple[tuple[int, Scalar], ...] = ()
-    path: str = ""
-
-
-@dataclass(frozen=True)
 class NullPointer:
     """A null pointer, passed for an array that is left out.
 
@@ -172,8 +153,57 @@ class NullPointer:
     name: str
 
 
-Argument: TypeAlias = Buffer | Scalar | Structure | NullPointer
+@dataclass(frozen=True)
+class ArrayAlias:
+    """A pointer to an array that another argument passes.
+
+    Attributes:
+        name: The parameter's name in the kernel's source.
+        array: The name of the array.
+        dtype: NumPy's name of the type that the pointer points to; empty if it is no number.
+    """
+
+    name: str
+    array: str
+    dtype: str
+
+
+@dataclass(frozen=True)
+class Structure:
+    """A structure passed by value.
+
+    Attributes:
+        name: The parameter's name in the kernel's source.
+        nbytes: Its size, bytes.
+        alignment_bytes: The alignment of its offset among the arguments, bytes.
+        members: Its numbers and pointers as pairs of their offset, bytes, and value; other bytes
+            are zero. Arrays are named as the whole launch names them, `view.data`.
+        path: A file in NumPy's format that holds its bytes instead; empty for none.
+    """
+
+    name: str
+    nbytes: int
+    alignment_bytes: int
+    members: tuple[tuple[int, Scalar | Buffer | NullPointer | ArrayAlias], ...] = ()
+    path: str = ""
+
+    @property
+    def buffers(self) -> tuple[Buffer, ...]:
+        """The arrays that its pointers point to, in the order of its members."""
+        return tuple(member for _, member in self.members if isinstance(member, Buffer))
+
+
+Argument: TypeAlias = Buffer | Scalar | Structure | NullPointer | ArrayAlias
 """The value of one parameter."""
+
+
+def array_arguments(arguments: Iterable[Argument]) -> Iterator[Buffer]:
+    """The arrays that arguments pass, in their order; those in structures in the members' order."""
+    for argument in arguments:
+        if isinstance(argument, Structure):
+            yield from argument.buffers
+        elif isinstance(argument, Buffer):
+            yield argument
 
 
 @dataclass(frozen=True)
@@ -235,8 +265,8 @@ class Launch:
 
     @property
     def buffers(self) -> tuple[Buffer, ...]:
-        """The array arguments, in the kernel's order."""
-        return tuple(argument for argument in self.arguments if isinstance(argument, Buffer))
+        """The array arguments, in the kernel's order, with those in structures."""
+        return tuple(array_arguments(self.arguments))
 
     @property
     def outputs(self) -> tuple[Buffer, ...]:

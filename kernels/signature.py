@@ -17,12 +17,15 @@ class StructureMember:
         dtype: Its type in memlab's short names; empty if it is not a number.
         offset_bytes: Its offset in the structure, bytes.
         spelling: Its type in C++.
+        pointer: What it points to, described as for a parameter that is a pointer to data; None
+            if it is no such pointer.
     """
 
     name: str
     dtype: str
     offset_bytes: int
     spelling: str
+    pointer: KernelParameter | None = None
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,7 @@ class ModuleVariable:
         shape: Elements in each dimension, row-major; empty for a single element.
         nbytes: Bytes of all elements.
         member_dtype: As in `KernelParameter`.
+        initialized: Whether it has initial values other than zeros.
     """
 
     name: str
@@ -81,6 +85,7 @@ class ModuleVariable:
     shape: tuple[int, ...]
     nbytes: int
     member_dtype: str = ""
+    initialized: bool = False
 
 
 @dataclass(frozen=True)
@@ -108,6 +113,7 @@ class Signature:
         name_expression: The expression that NVRTC needs to compile the kernel at all, mainly for
             templates; empty if none is needed.
         bounds: The block sizes that it may be launched with.
+        used: The names in its compiled code, those of the variables that it uses among them.
     """
 
     name: str
@@ -116,3 +122,4 @@ class Signature:
     variables: tuple[ModuleVariable, ...]
     name_expression: str = ""
     bounds: LaunchBounds = LaunchBounds()
+    used: frozenset[str] = frozenset()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import operator
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -21,15 +22,16 @@ from memlab.device.devices import Device, launch_limits, open_device
 from memlab.device.gpu.timing import TIMEOUT_S, TimingSettings
 from memlab.device.inputs import check_seed
 from memlab.device.properties import device_summary
-from memlab.errors import UsageError
+from memlab.errors import MemlabWarning, UsageError
 from memlab.kernels import catalog
+from memlab.text import plural
 
 if TYPE_CHECKING:
     from memlab.device.compiler.compile import CompiledKernel
     from memlab.device.measurement import DeviceSummary, Progress
     from memlab.device.properties import DeviceProperties
     from memlab.kernels.launch import Dim3, Launch
-    from memlab.kernels.signature import Signature
+    from memlab.kernels.signature import ModuleVariable, Signature
     from memlab.kernels.user.kernel import UserKernel
 
 KernelName: TypeAlias = "str | PathLike[str] | UserKernel"
@@ -184,14 +186,31 @@ def prepare_launch(
         return catalog.find_kernel(kernel).prepare(parameters, launch_limits(properties))
     from memlab.device.debug_info.kernel_lookup import signature_of
     from memlab.device.references import output_references
-    from memlab.kernels.user.launch import make_user_launch
+    from memlab.kernels.user.launch import make_user_launch, unfilled_constants
 
     unit = compilation_unit(kernel, properties)
     signature = signature_of(unit, kernel.entry)
     launch = make_user_launch(
         kernel, signature, unit.source, launch_limits(properties), executed=executed
     )
-    return replace(launch, references=output_references(kernel, launch)) if executed else launch
+    if not executed:
+        return launch
+    if unfilled := unfilled_constants(kernel, signature, unit.source):
+        _warn_of_zeros(unfilled)
+    return replace(launch, references=output_references(kernel, launch))
+
+
+def _warn_of_zeros(variables: Sequence[ModuleVariable]) -> None:
+    """Warn that `__constant__` variables hold zeros, since no option gives them values."""
+    names = ", ".join(variable.name for variable in variables)
+    fillable = [each.name for each in variables if each.dtype or each.member_dtype]
+    cure = f"use --const {fillable[0]}=random" if fillable else "memlab fills only numbers"
+    warnings.warn(
+        f"no values are given for the __constant__ {plural(len(variables), 'variable')} {names}, "
+        f"so {'it holds' if len(variables) == 1 else 'they hold'} zeros: {cure}",
+        MemlabWarning,
+        stacklevel=6,  # the caller of `memlab.run`
+    )
 
 
 def compilation_unit(kernel: UserKernel, properties: DeviceProperties) -> TranslationUnit:

@@ -14,7 +14,6 @@ from memlab.roofline.ceilings import ceilings
 from memlab.roofline.placement import place_measurement
 from memlab.roofline.run import Run, RunIdentity
 from memlab.roofline.store.store import Store
-from memlab.stored_runs import checked_label
 from memlab.version import memlab_version
 
 if TYPE_CHECKING:
@@ -59,8 +58,7 @@ def run(
         counters: `ncu` counts the launch in hardware too, with Nsight Compute on a GPU.
         cublas: Whether to time cuBLAS too, on the same matrices and GPU.
         keep: Whether to store the run, for later rooflines.
-        label: A short name for the run, by which `memlab.runs` and the commands find it; several
-            runs may have the same one.
+        label: A short name for the run, by which `memlab.runs` and the commands find it.
         note: A remark to keep with the run.
         store: The file in which to store it; None takes `MEMLAB_STORE` from the environment, else
             a file in the user's data folder.
@@ -77,12 +75,12 @@ def run(
             For a user kernel, its launch: `grid` and `block` (blocks and threads per block; a
             number or up to three), `shared` (dynamic shared memory, bytes per block) and `args`.
             An argument is text as for `--arg` on the command line, a number, a NumPy array that
-            the kernel only reads, `memlab.inout(array)`, `memlab.out(shape, dtype)`, a tuple for a
-            structure passed by value, or None for a null pointer. `constants` fills `__constant__`
-            arrays. `defines` (`{"TILE": 32}`), `include`, `std` and `max_registers` go to the
-            compiler. `expect` verifies outputs, `{"y": array}`; `reference` does so with a function
-            that takes copies of the kernel's arguments and returns the outputs or overwrites them;
-            `tolerance` is the largest relative error accepted.
+            the kernel only reads, `memlab.inout(array)`, `memlab.out(shape, dtype)`, a tuple of
+            these for a structure passed by value, or None for a null pointer. `constants` fills
+            `__constant__` arrays. `defines` (`{"TILE": 32}`), `include`, `std` and `max_registers`
+            go to the compiler. `expect` verifies outputs, `{"y": array}`; `reference` does so with
+            a function that takes copies of the kernel's arguments and returns the outputs or
+            overwrites them; `tolerance` is the largest relative error accepted.
 
     Returns:
         The run. `run.measurement` has the counters, the time and the verification,
@@ -91,7 +89,7 @@ def run(
 
     Raises:
         UsageError: An unknown kernel or device, a parameter out of range, a source that does not
-            compile, a label that is a number or a file's name, or a store that cannot be written.
+            compile, or a store that cannot be written.
         DeviceError: The device or the compiler is not available.
         MemlabError: The kernel failed, or took too long.
         Incomplete: The run could not be stored; its `result` is the run.
@@ -101,7 +99,6 @@ def run(
     """
     if counters not in get_args(CounterSource):
         raise UsageError(f"counters must be 'emulated' or 'ncu', got {counters!r}")
-    label = checked_label(label)
     runs = writable_store(store) if keep else None
     prepared = prepare(
         kernel,

@@ -15,7 +15,7 @@ from memlab.device.debug_info import dwarf
 from memlab.kernels.signature import KernelParameter, ModuleVariable, Signature, StructureMember
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator, Mapping
 
     from memlab.device.debug_info.dwarf import Die
 
@@ -24,6 +24,12 @@ _SPACES: dict[int, Literal["const", "global"]] = {4: "const", 5: "global"}  # 8:
 _LENGTH = re.compile(r"L?(\d{1,9})")  # L marks internal linkage
 _ENTRY = re.compile(r"\.entry\s+([\w$]+)")
 _PARAMETER = re.compile(r"\.param\s+(?:\.align\s+(\d+))?")
+_FUNCTION = re.compile(
+    r"^(?:\.\w+\s+)*\.(?:entry|func)\s*(?:\([^)]*\)\s*)?([\w$]+)\s*\([^)]*\)[^;{]*\{(.*?)^\}",
+    re.S | re.M,
+)
+_INITIALIZED = re.compile(r"^(?:\.\w+\s+)*\.const\b[^;=]*?([\w$]+)(?:\[\d*\])*\s*=", re.M)
+_WORD = re.compile(r"[\w$]+")
 
 
 @lru_cache(maxsize=32)
@@ -40,7 +46,9 @@ def read_signatures(ptx: str, cubin: bytes) -> tuple[Signature, ...]:
     entries = dict(_kernel_entries(ptx))
     with dwarf.recursion_guard():
         top = dwarf.declarations(cubin)
-        variables = tuple(_module_variable(die) for die in top if _is_fillable(die))
+        initialized = frozenset(_INITIALIZED.findall(ptx))
+        variables = tuple(_module_variable(die, initialized) for die in top if _is_fillable(die))
+        functions = {name: frozenset(_WORD.findall(body)) for name, body in _FUNCTION.findall(ptx)}
         return tuple(
             Signature(
                 _qualified_name(die),
@@ -48,6 +56,7 @@ def read_signatures(ptx: str, cubin: bytes) -> tuple[Signature, ...]:
                 _parameters(die, entries[name]),
                 variables,
                 bounds=launch_bounds(cubin, name),
+                used=_reachable_names(name, functions),
             )
             for die in top
             if die.tag == "DW_TAG_subprogram" and (name := dwarf.linkage_name(die)) in entries
@@ -59,6 +68,17 @@ def _kernel_entries(ptx: str) -> Iterator[tuple[str, list[int]]]:
     for match in _ENTRY.finditer(ptx):
         listed = ptx[match.end() : ptx.find(")", match.end())]
         yield match[1], [int(alignment or 1) for alignment in _PARAMETER.findall(listed)]
+
+
+def _reachable_names(entry: str, functions: Mapping[str, frozenset[str]]) -> frozenset[str]:
+    """The names in the code of a kernel and of the functions that it calls, at any depth."""
+    found: frozenset[str] = frozenset()
+    waiting = frozenset((entry,))
+    while waiting:
+        named = frozenset[str]().union(*(functions.get(name, ()) for name in waiting))
+        waiting = named - found
+        found |= named
+    return found
 
 
 def _parameters(function: Die, alignments: list[int]) -> tuple[KernelParameter, ...]:
@@ -136,7 +156,9 @@ def _parts_at_offset(name: str, kind: Die, offset_bytes: int) -> Iterator[Struct
             start = offset_bytes + number * dwarf.type_bytes(element)
             yield from _parts_at_offset(name + subscripts, element, start)
     elif not dwarf.is_structure(plain):
-        yield StructureMember(name, dwarf.dtype_name(plain), offset_bytes, _type_spelling(kind))
+        member = _parameter(name, kind, 1)
+        pointer = member if member.kind == "pointer" else None
+        yield StructureMember(name, dwarf.dtype_name(plain), offset_bytes, member.spelling, pointer)
     elif dwarf.type_tag(plain) == "union_type":
         raise _OverlapError
     else:
@@ -175,7 +197,7 @@ def _member_dtype(plain: Die) -> str:
     return dtypes.pop() if len(dtypes) == 1 else ""
 
 
-def _module_variable(die: Die) -> ModuleVariable:
+def _module_variable(die: Die, initialized: Collection[str]) -> ModuleVariable:
     kind = dwarf.referenced_type(die)
     element, _ = dwarf.array_element_type(kind)
     return ModuleVariable(
@@ -186,6 +208,7 @@ def _module_variable(die: Die) -> ModuleVariable:
         shape=dwarf.array_shape(kind),
         nbytes=dwarf.type_bytes(kind),
         member_dtype=_member_dtype(element),
+        initialized=dwarf.linkage_name(die) in initialized,
     )
 
 

@@ -53,8 +53,9 @@ def scalar_arguments(launch: Launch, program: Program) -> dict[tuple[str, int], 
             found["param", start] = (argument,)
         elif isinstance(argument, Structure):
             for offset, member in argument.members:
-                name = f"{argument.name}.{member.name}" if member.name else argument.name
-                found["param", start + offset] = (replace(member, name=name),)
+                if isinstance(member, Scalar):
+                    name = f"{argument.name}.{member.name}" if member.name else argument.name
+                    found["param", start + offset] = (replace(member, name=name),)
     return found
 
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from memlab.errors import UsageError, suggest_nearest
 from memlab.kernels.launch import (
     Arange,
     Argument,
+    ArrayAlias,
     Buffer,
     Fill,
     InMemoryArray,
@@ -25,8 +26,9 @@ from memlab.kernels.launch import (
     SingleValue,
     Structure,
     Uniform,
+    array_arguments,
 )
-from memlab.kernels.user import array_files
+from memlab.kernels.user import array_files, expressions
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -108,15 +110,15 @@ class ArraySpecification:
 
 @dataclass(frozen=True)
 class StructureSpecification:
-    """A structure passed by value: `struct=1,2.5,3`, or its bytes, `struct=@FILE.npy`.
+    """A structure passed by value: `struct=1,2.5,f32[64]`, or its bytes, `struct=@FILE.npy`.
 
     Attributes:
-        values: The texts of its numbers, in order; empty if a file holds its bytes.
-        path: The file with its bytes; empty if there is none.
+        values: Its numbers and pointers in order, as texts or, from Python, already parsed.
+        path: The file with its bytes, where it has no pointers; empty if there is none.
         text: The text that specifies it.
     """
 
-    values: tuple[str, ...]
+    values: tuple[str | Specification, ...]
     path: str
     text: str
 
@@ -126,6 +128,19 @@ class NullSpecification:
     """A null pointer: `null`."""
 
     text: str = _NULL
+
+
+@dataclass(frozen=True)
+class AliasSpecification:
+    """A pointer to an array that another argument passes: `@x`.
+
+    Attributes:
+        array: The name of the array: that of its parameter, or `view.data` in a structure.
+        text: The text that specifies it.
+    """
+
+    array: str
+    text: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,7 +157,11 @@ class ExpectedOutput:
 
 
 Specification: TypeAlias = (
-    ScalarSpecification | ArraySpecification | StructureSpecification | NullSpecification
+    ScalarSpecification
+    | ArraySpecification
+    | StructureSpecification
+    | NullSpecification
+    | AliasSpecification
 )
 """A parsed argument that is not yet checked against its parameter."""
 
@@ -166,10 +185,12 @@ def bind_arguments(
             f"the kernel takes {describe_parameters(parameters)}, got {len(texts)}: "
             "give one --arg for each, in this order"
         )
-    return tuple(
+    arguments = tuple(
         _bind_argument(text, parameter, _parameter_label(index, parameter))
         for index, (text, parameter) in enumerate(zip(texts, parameters, strict=True))
     )
+    _check_aliases(arguments)
+    return arguments
 
 
 def describe_parameters(parameters: Sequence[KernelParameter]) -> str:
@@ -194,10 +215,11 @@ def unsupported_reason(parameter: KernelParameter) -> str:
             "name in the kernel, or choose it with -D"
         )
     for member in parameter.parts or ():
-        if not member.dtype:
+        if not member.dtype and member.pointer is None:
             return (
-                f"is a structure whose member {member.name} ({member.spelling}) is not a number, "
-                "and memlab passes only numbers: pass it as a separate argument"
+                f"is a structure whose member {member.name} ({member.spelling}) is neither a "
+                "number nor a pointer to data, and memlab passes only these: pass it as a separate "
+                "argument"
             )
     return ""
 
@@ -210,9 +232,11 @@ def structure_hint(parameter: KernelParameter) -> str:
         return f"write {_STRUCTURE}, for it has no members"
     shown, hidden = parameter.parts[:_MAX_LISTED_MEMBERS], parameter.parts[_MAX_LISTED_MEMBERS:]
     example = ",".join(
-        [*(_example_value(member.dtype) for member in shown), *(["..."] if hidden else [])]
+        [*(_example_member(member) for member in shown), *(["..."] if hidden else [])]
     )
-    listed = ", ".join(f"{member.name} {member.dtype}" for member in shown)
+    listed = ", ".join(f"{member.name} {member.dtype or member.spelling}" for member in shown)
+    if hidden and _has_pointers(parameter):
+        return f"write {_STRUCTURE}={example} ({listed}, and {len(hidden)} more)"
     if hidden:
         whole = f"{_STRUCTURE}=@FILE.npy with its {parameter.nbytes} bytes as u8"
         return f"write {_STRUCTURE}={example} ({listed}, and {len(hidden)} more), or {whole}"
@@ -228,6 +252,8 @@ def parse_specification(text: str) -> Specification:
     """
     if is_number(text):  # its type is that of its parameter
         return ScalarSpecification("", _parse_float(text) or 0.0, text.strip())
+    if text.strip().startswith("@"):
+        return _parse_alias(text)
     match = SPECIFICATION_PATTERN.fullmatch(text)
     if match is None:
         raise UsageError(f"{text!r} is not an argument: {_EXAMPLES}")
@@ -343,25 +369,71 @@ def _bind_structure(argument: Specification, parameter: KernelParameter, label: 
     if not isinstance(argument, StructureSpecification):
         raise UsageError(f"{label} is a structure passed by value, got {argument.text!r}: {hint}")
     members: tuple[StructureMember, ...] = parameter.parts or ()
-    if parameter.parts is None and not argument.path:
-        raise UsageError(f"{label} has members that are not numbers or share their bytes: {hint}")
-    if not argument.path and len(argument.values) != len(members):
-        raise UsageError(
-            f"{label} is a structure of {len(members)} numbers, got {argument.text!r}: {hint}"
-        )
     name, size, alignment = parameter.name, parameter.nbytes, parameter.alignment_bytes
-    if argument.path:
+    if argument.path and not _has_pointers(parameter):
         return Structure(name, size, alignment, path=argument.path)
+    if parameter.parts is None:
+        raise UsageError(f"{label} has members that are not numbers or share their bytes: {hint}")
+    if len(argument.values) != len(members):
+        what = "values" if _has_pointers(parameter) else "numbers"
+        raise UsageError(
+            f"{label} is a structure of {len(members)} {what}, got {argument.text!r}: {hint}"
+        )
     values = (
-        _parse_labelled_scalar(member.dtype, value, f"{label}.{member.name}")
+        _bind_member(value, member, name, label)
         for member, value in zip(members, argument.values, strict=True)
     )
-    scalars = (
-        Scalar(member.name, NUMPY_DTYPES[member.dtype], value)
-        for member, value in zip(members, values, strict=True)
-    )
     offsets = (member.offset_bytes for member in members)
-    return Structure(name, size, alignment, tuple(zip(offsets, scalars, strict=True)))
+    return Structure(name, size, alignment, tuple(zip(offsets, values, strict=True)))
+
+
+def _bind_member(
+    value: str | Specification, member: StructureMember, structure: str, label: str
+) -> Scalar | Buffer | NullPointer | ArrayAlias:
+    """Bind a number or a pointer in a structure, which is named `structure`."""
+    label = f"{label}.{member.name}"
+    if member.pointer is not None:
+        try:
+            given = parse_specification(value) if isinstance(value, str) else value
+        except UsageError as error:
+            raise UsageError(f"{label} ({member.spelling}): {error}") from None
+        pointer = replace(member.pointer, name=f"{structure}.{member.name}")
+        return _bind_array(given, pointer, f"{label} ({member.spelling})")
+    if not isinstance(value, str):
+        raise UsageError(
+            f"{label} is a number, {member.dtype}, got {value.text!r}: give a number, or a tuple "
+            "of numbers for an array that the structure holds itself"
+        )
+    return Scalar(
+        member.name, NUMPY_DTYPES[member.dtype], _parse_labelled_scalar(member.dtype, value, label)
+    )
+
+
+def _has_pointers(parameter: KernelParameter) -> bool:
+    """Whether it is a structure whose members include pointers."""
+    return any(member.pointer is not None for member in parameter.parts or ())
+
+
+def _check_aliases(arguments: Sequence[Argument]) -> None:
+    """Refuse a pointer to the array of another argument where none has this name and type."""
+    arrays = {array.name: array for array in array_arguments(arguments)}
+    for argument in arguments:
+        members = argument.members if isinstance(argument, Structure) else ((0, argument),)
+        for _, alias in members:
+            if not isinstance(alias, ArrayAlias):
+                continue
+            if alias.array not in arrays:
+                hint = suggest_nearest(alias.array, arrays) if arrays else "no argument is an array"
+                raise UsageError(
+                    f"{alias.name} is @{alias.array}, and no array argument has this name: {hint}; "
+                    f"for an array from a file write f32[]=@{alias.array}"
+                )
+            held = arrays[alias.array].dtype
+            if alias.dtype not in ("", held):
+                raise UsageError(
+                    f"{alias.name} points to {alias.dtype}, and @{alias.array} is an array of "
+                    f"{held}: name one of {alias.dtype}"
+                )
 
 
 def _parse_labelled_scalar(dtype: str, text: str, label: str) -> int | float:
@@ -371,10 +443,14 @@ def _parse_labelled_scalar(dtype: str, text: str, label: str) -> int | float:
         raise UsageError(f"{label}: {error}") from None
 
 
-def _bind_array(argument: Specification, parameter: KernelParameter, label: str) -> Argument:
+def _bind_array(
+    argument: Specification, parameter: KernelParameter, label: str
+) -> Buffer | NullPointer | ArrayAlias:
     role, dtype = "in" if parameter.readonly else "inout", parameter.dtype
     if isinstance(argument, NullSpecification):
         return NullPointer(parameter.name)
+    if isinstance(argument, AliasSpecification):
+        return ArrayAlias(parameter.name, argument.array, NUMPY_DTYPES.get(dtype, ""))
     if not isinstance(argument, ArraySpecification):
         example = (
             dtype or (argument.dtype if isinstance(argument, ScalarSpecification) else "") or "u8"
@@ -413,10 +489,16 @@ def _parse_structure(text: str, value: str | None) -> StructureSpecification:
     written = (value or "").strip()
     if written == "@":
         raise UsageError("@ names no file: write @FILE.npy")
-    if written.startswith("@"):
-        return StructureSpecification((), written[1:], text)
-    values = tuple(member.strip() for member in written.split(",")) if written else ()
-    return StructureSpecification(values, "", text)
+    values = tuple(expressions.split_list(written)) if written else ()
+    path = written[1:] if written.startswith("@") else ""
+    return StructureSpecification(values, path, text)
+
+
+def _parse_alias(text: str) -> AliasSpecification:
+    name = text.strip()[1:].strip()
+    if not name:
+        raise UsageError(f"{text!r} names no array: write @NAME, the name of another argument")
+    return AliasSpecification(name, text)
 
 
 def _parse_array(
@@ -523,6 +605,14 @@ def _parse_float(text: str) -> float | None:
         return float(text)
     except ValueError:
         return None
+
+
+def _example_member(member: StructureMember) -> str:
+    """An example of a member of a structure, for messages."""
+    if member.pointer is None:
+        return _example_value(member.dtype)
+    role = "in" if member.pointer.readonly else "inout"
+    return f"{role}:{member.pointer.dtype or 'u8'}[N]"
 
 
 def _example_value(dtype: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from memlab.errors import UsageError, suggest_nearest
 from memlab.kernels.kernel import check_geometry, check_memory
-from memlab.kernels.launch import Buffer, Constant, Dim3, Launch
+from memlab.kernels.launch import Buffer, Constant, Dim3, Launch, array_arguments
 from memlab.kernels.user import symbols
 from memlab.kernels.user.arguments import (
     NUMPY_DTYPES,
@@ -59,11 +60,12 @@ def make_user_launch(
         raise UsageError(_missing_arguments_message(kernel, signature))
     arguments = bind_arguments(kernel.args, signature.parameters) if kernel.args or executed else ()
     constants = _parse_constants(kernel, signature)
-    buffers = [buffer for buffer in arguments if isinstance(buffer, Buffer)]
+    buffers = list(array_arguments(arguments))
     _check_name_conflicts(buffers, signature)
+    unfilled = unfilled_constants(kernel, signature, source) if executed else ()
     launch = Launch(
         kernel=name,
-        parameters=_recorded_parameters(kernel),
+        parameters=_recorded_parameters(kernel, unfilled),
         source=source,
         source_name=kernel.source,
         entry=signature.linkage_name,
@@ -131,6 +133,34 @@ def _parse_constants(kernel: UserKernel, signature: Signature) -> tuple[Constant
     return tuple(constants.values())
 
 
+def unfilled_constants(
+    kernel: UserKernel, signature: Signature, source: str
+) -> tuple[ModuleVariable, ...]:
+    """The `__constant__` variables that a kernel uses and nothing gives values: they hold zeros.
+
+    Args:
+        kernel: The kernel and its launch options.
+        signature: Its variables, as compiled.
+        source: The text of its file, where a variable may be given zeros.
+    """
+    given = {text.partition("=")[0].strip() for text in kernel.constants}
+    return tuple(
+        variable
+        for variable in signature.variables
+        if variable.space == "const"
+        and variable.linkage_name in signature.used
+        and not variable.initialized
+        and variable.name not in given
+        and not _has_initializer(variable.name.rpartition("::")[2], source)
+    )
+
+
+def _has_initializer(name: str, source: str) -> bool:
+    """Whether a source gives a `__constant__` variable values, as in `__constant__ int n = 0;`."""
+    declared = rf"__constant__[^;{{}}=]*\b{re.escape(name)}\s*(?:\[[^\]]*\]\s*)*[={{]"
+    return re.search(declared, source) is not None
+
+
 def _parse_constant(variable: ModuleVariable, text: str) -> Constant:
     dtype, shape = variable.dtype, variable.shape
     if not dtype and variable.member_dtype:  # a float4 is a row of four floats
@@ -196,7 +226,9 @@ def _check_launch_bounds(launch: Launch, bounds: LaunchBounds) -> None:
         )
 
 
-def _recorded_parameters(kernel: UserKernel) -> dict[str, int | str]:
+def _recorded_parameters(
+    kernel: UserKernel, unfilled: Sequence[ModuleVariable]
+) -> dict[str, int | str]:
     """The launch options as they are stored with a run, to tell one launch from another."""
     options: dict[str, int | str] = {
         **symbols.recorded_symbols(kernel),
@@ -209,7 +241,9 @@ def _recorded_parameters(kernel: UserKernel) -> dict[str, int | str]:
         "args": " ".join(
             argument if isinstance(argument, str) else argument.text for argument in kernel.args
         ),
-        "constants": " ".join(kernel.constants),
+        "constants": " ".join(
+            [*kernel.constants, *(f"{variable.name}=zeros" for variable in unfilled)]
+        ),
     }
     return {
         name: _storable_text(value) if isinstance(value, str) else value

@@ -39,8 +39,8 @@ def convert_argument(value: Any) -> str | Specification:
 
     Args:
         value: A specification as text; the result of `array_argument` or `output_argument`; a
-            number for a scalar; a NumPy array for an array that is only read; a tuple of numbers
-            for a structure; or None for a null pointer.
+            number for a scalar; a NumPy array for an array that is only read; a tuple of all these
+            for a structure, nested structures as nested tuples; or None for a null pointer.
 
     Raises:
         UsageError: The value is none of these, or an array of an unsupported type or shape.
@@ -53,7 +53,8 @@ def convert_argument(value: Any) -> str | Specification:
         return ScalarSpecification("", value, _number_text(value))
     if isinstance(value, tuple):
         values = tuple(_flatten(value))
-        text = f"struct={','.join(values)}" if values else "struct"
+        texts = (value if isinstance(value, str) else value.text for value in values)
+        text = f"struct={','.join(texts)}" if values else "struct"
         return StructureSpecification(values, "", text)
     if not hasattr(value, "__array__"):
         raise UsageError(f"an argument cannot be {describe_type(value)}: {_ACCEPTED_FORMS}")
@@ -166,19 +167,14 @@ def _format_extents(shape: tuple[int, ...]) -> str:
     return ",".join(map(str, shape))
 
 
-def _flatten(values: tuple[Any, ...]) -> Iterator[str]:
-    """The texts of the numbers in a nested tuple, in order."""
+def _flatten(values: tuple[Any, ...]) -> Iterator[str | Specification]:
+    """The members in a nested tuple, in order: numbers as texts, pointers as specifications."""
     for element in values:
         if isinstance(element, tuple):
             yield from _flatten(element)
             continue
-        argument = convert_argument(element) if not isinstance(element, str) else element
-        if not isinstance(argument, ScalarSpecification):
-            raise UsageError(
-                f"a structure cannot hold {describe_type(element)}: give its numbers in order, "
-                "(1.0, 2.0)"
-            )
-        yield argument.text
+        argument = convert_argument(element)
+        yield argument.text if isinstance(argument, ScalarSpecification) else argument
 
 
 def _number_text(value: float) -> str:

@@ -28,7 +28,12 @@ from memlab.kernels.user.arguments import (
 from memlab.kernels.user.project import SCHEMA_FILE
 
 if TYPE_CHECKING:
-    from memlab.kernels.signature import KernelParameter, ModuleVariable, Signature
+    from memlab.kernels.signature import (
+        KernelParameter,
+        ModuleVariable,
+        Signature,
+        StructureMember,
+    )
     from memlab.kernels.user.kernel import UserKernel
 
 DEFAULT_ELEMENTS = 2**20
@@ -256,14 +261,22 @@ def _is_size(dtype: str) -> bool:
 def _argument_lines(parameters: Sequence[KernelParameter], size: int) -> Iterator[str]:
     for parameter in parameters:
         if parameter.kind == "pointer":
-            text = f"{'in' if parameter.readonly else 'inout'}:{_array_type(parameter)}"
+            text = _guess_array(parameter)
         elif parameter.kind == "scalar":
             text = f"{parameter.dtype}={_guess_value(parameter.dtype, size)}"
         else:
-            values = ",".join(_guess_value(member.dtype, size) for member in parameter.parts or ())
+            values = ",".join(_guess_member(member, size) for member in parameter.parts or ())
             text = f"struct={values}" if values else "struct"
         comment = f"{parameter.name}: {parameter.spelling}"
         yield f"  {_toml_string(text) + ',':<28}  # {' '.join(comment.split())}"
+
+
+def _guess_member(member: StructureMember, size: int) -> str:
+    return _guess_array(member.pointer) if member.pointer else _guess_value(member.dtype, size)
+
+
+def _guess_array(pointer: KernelParameter) -> str:
+    return f"{'in' if pointer.readonly else 'inout'}:{_array_type(pointer)}"
 
 
 def _guess_value(dtype: str, size: int) -> str:

@@ -126,8 +126,7 @@ def evaluate_argument(text: str, values: Mapping[str, Number]) -> str:
             value = number(value)
         return head if value is None else f"{head}={value}"
     if match and kind == "struct" and match["shape"] is None and match["value"] is not None:
-        value = match["value"].strip()
-        return text if value.startswith("@") else f"struct={_each(value, _writers(values)[1])}"
+        return f"struct={_each(match['value'], lambda part: _evaluate_member(part, values))}"
     if is_number(text) or text.strip() == "null" or not expressions.is_expression(text):
         return text
     if _TEMPLATE_WORD.fullmatch(text.strip()) and text.strip() not in values:
@@ -153,6 +152,14 @@ def _writers(values: Mapping[str, Number]) -> tuple[Compute, Compute]:
 
 def _each(texts: str, compute: Compute) -> str:
     return ",".join(compute(part) for part in expressions.split_list(texts))
+
+
+def _evaluate_member(text: str, values: Mapping[str, Number]) -> str:
+    """Compute the expressions in a member of a structure: a number, or an array for a pointer."""
+    match = SPECIFICATION_PATTERN.fullmatch(text)
+    if text == "null" or (match and match["shape"] is not None):
+        return evaluate_argument(text, values)
+    return _writers(values)[1](text)
 
 
 def _evaluate_fill(text: str, number: Compute) -> str:

@@ -15,7 +15,7 @@ from paths import REPOSITORY
 
 import memlab
 from memlab.cli.app import main
-from memlab.errors import UsageError
+from memlab.errors import MemlabWarning, UsageError
 from memlab.roofline.store.store import Store
 
 EXAMPLES = REPOSITORY / "docs" / "examples"
@@ -41,6 +41,18 @@ __global__ void biased(const float* bias, float* y, float* scratch) {
   y[i] = bias ? bias[i] : 1;
 }
 __global__ void read(const float* x, float* y) { y[threadIdx.x] = x[threadIdx.x]; }
+struct Csr { int rows; const int* start; const int* column; const float* value; };
+struct View { float* data; int n; };
+__global__ void spmv(Csr a, const float* x, View y) {
+  int row = blockIdx.x * blockDim.x + threadIdx.x;
+  if (row >= a.rows) return;
+  float sum = 0;
+  for (int k = a.start[row]; k < a.start[row + 1]; ++k) sum += a.value[k] * x[a.column[k]];
+  y.data[row] = sum;
+}
+__global__ void twice(View view, float* y, const float* same) {
+  view.data[threadIdx.x] = 2 * same[threadIdx.x];
+}
 """
 PASSED_REFERENCES = """
 import numpy as np
@@ -92,6 +104,100 @@ def test_structures_reach_the_kernel_as_they_are_written(args: list[Any]) -> Non
 
     assert run.measurement.verification.status == "passed"
     assert run.measurement.verification.checked == 18
+
+
+def test_pointers_in_structures_reach_the_kernel() -> None:
+    """A sparse matrix in the CSR format, from the command line and from Python."""
+    generator = np.random.default_rng(2)
+    dense = (generator.random((40, 30)) * (generator.random((40, 30)) < 0.2)).astype(np.float32)
+    row, column = dense.nonzero()
+    start = np.searchsorted(row, np.arange(41)).astype(np.int32)
+    x = generator.random(30, np.float32)
+    arrays = {"start": start, "column": column.astype(np.int32), "value": dense[row, column]}
+    for name, array in (arrays | {"x": x, "y": dense.astype(float) @ x}).items():
+        np.save(f"{name}.npy", array)
+
+    args = [(40, *arrays.values()), x, (memlab.out(40, "f32"), 40)]
+    run = memlab.run(
+        "passed.cu:spmv", grid=2, block=32, args=args, expect={"y.data": dense.astype(float) @ x}
+    )
+    assert run.measurement.verification.status == "passed"
+    assert run.measurement.verification.checked == 40
+
+    csr = "struct=N,i32[]=@start.npy,i32[]=@column.npy,f32[]=@value.npy"
+    words = f"passed.cu:spmv --set N=40 --grid 2 --block 32 --arg {csr} --arg f32[]=@x.npy"
+    words += " --arg struct=out:f32[2*N/2],N --expect y.data=@y.npy --no-store"
+    assert main(["run", *words.split()]) == 0
+    np.save("y.npy", np.ones(40))  # in float64, as before
+    assert main(["run", *words.split()]) == 1
+
+
+def test_two_pointers_share_an_array(capsys: pytest.CaptureFixture[str]) -> None:
+    launch: dict[str, Any] = {"grid": 1, "block": 32}
+    x = np.arange(32, dtype=np.float32)
+    args = [("@y", 32), memlab.inout(x), "@y"]
+    run = memlab.run("passed.cu:twice", **launch, args=args, expect={"y": 2 * x})
+    assert run.measurement.verification.status == "passed"
+
+    def double(view: Any, y: Any, same: Any) -> None:
+        assert same is y
+        view[0][:] *= 2
+
+    run = memlab.run("passed.cu:twice", **launch, args=args, reference=double)
+    assert run.measurement.verification.status == "passed"
+    words = "check passed.cu:twice --grid 1 --block 32 --arg struct=inout:f32[30],32"
+    assert main([*words.split(), "--arg", "f32[32]", "--arg", "@view.data", "--json"]) == 1
+    findings = json.loads(capsys.readouterr().out)["findings"]
+    assert {finding["element"] for finding in findings} == {"view.data[30] of 30 elements"}
+
+
+CONSTANTS = """
+namespace filters { __constant__ float weights[4]; }
+__constant__ float given[2] = {1, 2};
+__constant__ float zero[2] = {0};
+__constant__ struct { float a; int b; } settings;
+__constant__ float other[4];
+__device__ __noinline__ float weight(int i) { return filters::weights[i % 4]; }
+__global__ void filter(const float* x, float* y) {
+  int i = threadIdx.x;
+  y[i] = x[i] * weight(i) + given[i % 2] + zero[i % 2];
+}
+__global__ void set(float* y) { y[threadIdx.x] = settings.a; }
+"""
+
+
+def test_a_constant_array_without_values_is_named(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "constants.cu").write_text(CONSTANTS)
+    words = [
+        "constants.cu:filter",
+        "--grid",
+        "1",
+        "--block",
+        "8",
+        "--arg",
+        "f32[8]",
+        "--arg",
+        "out:f32[8]",
+    ]
+
+    assert main(["run", *words, "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert err == (
+        "memlab: no values are given for the __constant__ variable filters::weights, so it "
+        "holds zeros: use --const filters::weights=random\n"
+    )
+    assert json.loads(out)["parameters"]["constants"] == "filters::weights=zeros"
+    for command in ("analyze", "check", "trace"):
+        with pytest.warns(MemlabWarning, match="filters::weights, so it holds zeros"):
+            assert main([command, *words]) == 0
+    capsys.readouterr()
+    assert main(["run", *words, "--const", "filters::weights=ones", "-q"]) == 0
+    assert capsys.readouterr().err == ""
+    words = ["constants.cu:set", "--grid", "1", "--block", "8", "--arg", "out:f32[8]"]
+    assert main(["run", *words, "-q"]) == 0
+    assert "variable settings, so it holds zeros: memlab fills" in capsys.readouterr().err
 
 
 def test_a_functor_has_its_place(folder: Path) -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -74,3 +75,42 @@ def test_a_private_function_is_not_proposed(tmp_path: Path) -> None:
     file.write_text("def _fill(x, y, z): pass\n")
     with pytest.raises(UsageError, match=r"no function 'fill': define it: def fill\(\.\.\.\)"):
         computed(f"{file}:fill")
+
+
+@pytest.mark.parametrize("dtype", ["f8", "f4", "f2", "i8", "u1", "?", ">f8"])
+def test_a_file_may_hold_numbers_of_any_type(dtype: str, tmp_path: Path) -> None:
+    values = np.array([1, 0]).astype(dtype)
+    np.save(tmp_path / "y.npy", values.reshape(1, 2))
+    expect = f"y=@{tmp_path / 'y.npy'}"
+
+    (reference,) = output_references(UserKernel("k.cu", expect=(expect,)), LAUNCH).values()
+    expected = reference(INPUTS, np.array([1, 0]))
+
+    assert expected is not None
+    assert expected.tolist() == [0, 1]
+
+
+def test_a_file_of_bfloat16_is_read_as_numpy_writes_it(tmp_path: Path) -> None:
+    values = np.array([1.5, -2], ml_dtypes.bfloat16)
+    np.save(tmp_path / "y.npy", values)
+    output = Buffer("y", (2,), "bfloat16", "out")
+    kernel = UserKernel("k.cu", expect=(f"y=@{tmp_path / 'y.npy'}",))
+
+    (reference,) = output_references(kernel, replace(LAUNCH, arguments=(output,))).values()
+    found = reference({}, np.arange(2))
+
+    assert found is not None
+    assert found.astype(float).tolist() == [1.5, -2]
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        (np.zeros(3), r"holds float64\[3\], and y has \[2\]: give as many elements"),
+        (np.zeros(2, complex), "holds complex128, and the expected y must be real numbers"),
+    ],
+)
+def test_a_file_must_fit_its_output(values: Any, said: str, tmp_path: Path) -> None:
+    np.save(tmp_path / "y.npy", values)
+    with pytest.raises(UsageError, match=said):
+        output_references(UserKernel("k.cu", expect=(f"y=@{tmp_path / 'y.npy'}",)), LAUNCH)

@@ -24,8 +24,10 @@ struct Pair { int a; float b; };
 __constant__ float table[8];
 __global__ void by_value(Pair pair, dim3 size, float* y) { y[0] = pair.b; }
 struct Row { float* values; int n; };
+struct Callback { void (*call)(int); };
 union Either { int a; float b; };
 __global__ void by_pointer(Row row) { row.values[0] = row.n; }
+__global__ void by_function(Callback callback, float* y) { y[0] = 1; }
 __global__ void either(Either it, float* y) { y[0] = it.b; }
 __global__ void transpose(const float* in, float* out, int rows, int columns) {
   int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y;
@@ -91,6 +93,7 @@ def test_every_kernel_of_a_file_is_written_and_runs(
     # `transpose` is a kernel of the catalog too.
     assert set(document["kernels"]) == {
         "by_value",
+        "by_pointer",
         "my-transpose",
         "cube",
         "copy4",
@@ -98,7 +101,8 @@ def test_every_kernel_of_a_file_is_written_and_runs(
         "fill",
         "fill-2",
     }
-    assert "# by_pointer: row (Row) is a structure whose member values (float *) is no" in text
+    assert "# by_function: callback (Callback) is a structure whose member call" in text
+    assert document["kernels"]["by_pointer"]["args"] == ["struct=inout:f32[1048576],1048576"]
     assert "# either: it (Either) cannot be filled" in text
     assert document["kernels"]["by_value"]["args"][:2] == ["struct=32,1", "struct=32,32,32"]
     assert document["kernels"]["my-transpose"]["constants"] == ["table=random"]
@@ -198,7 +202,8 @@ def test_tables_that_are_missing_are_added_and_nothing_else_is_touched(
     assert second.startswith(first + b"\n\n")
     # `fill` is of another file; `gather` is there, by another name; the second `fill` is another.
     assert [*project.read_user_kernels()] == [
-        *("fill", "mine", "by_value", "my-transpose", "cube", "copy4", "fill-2", "fill-3")
+        *("fill", "mine", "by_value", "by_pointer", "my-transpose", "cube", "copy4"),
+        *("fill-2", "fill-3"),
     ]
     assert b"# either: it (Either) cannot be filled" in second
     assert main(["init", "many.cu:tiled<32>", "-q"]) == 0
@@ -278,7 +283,7 @@ def test_an_array_sized_at_launch_has_a_size(place: str, folder: Path) -> None:
         (["tiled"], "'tiled' is no file of CUDA C++: name one, as in saxpy.cu:saxpy"),
         (["missing.cu"], "cannot read missing.cu"),
         (["saxpy.cu:saxpi"], "did you mean 'saxpy'?"),
-        (["many.cu:by_pointer"], "by_pointer: row (Row) is a structure whose member values"),
+        (["many.cu:by_function"], "by_function: callback (Callback) is a structure whose member"),
         (["many.cu:either"], "write struct=@FILE.npy, a file with its 4 bytes as u8"),
         (["saxpy.cu", "-o", "below/memlab.toml"], "saxpy.cu lies outside the folder below"),
         (["saxpy.cu", "-o", "missing/memlab.toml"], "the folder missing does not exist"),

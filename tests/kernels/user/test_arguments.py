@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memlab.device.inputs import argument_bytes
 from memlab.errors import UsageError
 from memlab.kernels.launch import (
     Arange,
+    ArrayAlias,
     Buffer,
     NpyFile,
     NullPointer,
@@ -249,9 +253,9 @@ def test_a_structure_is_its_numbers_or_its_bytes(
         (structure(), "struct=1", "is a structure of 0 numbers, got 'struct=1': write struct, for"),
         (structure(None), "struct=1", "write struct=@FILE.npy, a file with its 24 bytes as u8"),
         (
-            structure(("n", "i32", 0, "int"), ("data", "", 8, "float *")),
+            structure(("n", "i32", 0, "int"), ("call", "", 8, "void (*)(int)")),
             "struct=1,2",
-            "argument 0 (p, Params) is a structure whose member data (float *) is not a number",
+            "is a structure whose member call (void (*)(int)) is neither a number nor a pointer",
         ),
         (
             KernelParameter("f", "structure", "", "void (*)(int)", 8),
@@ -265,6 +269,54 @@ def test_what_a_structure_cannot_be_is_said(
 ) -> None:
     with pytest.raises(UsageError) as error:
         bind_arguments([text], [parameter])
+
+    assert said in str(error.value)
+
+
+VIEW = replace(
+    structure(),
+    name="view",
+    parts=(
+        StructureMember("data", "", 0, "float *", replace(SAXPY[2], name="data")),
+        StructureMember("rows", "i32", 8, "int"),
+        StructureMember("mask", "", 16, "const float *", replace(SAXPY[1], name="mask")),
+    ),
+)
+
+
+def test_a_structure_holds_arrays_where_its_pointers_stand() -> None:
+    view, x = bind_arguments(
+        ["struct=inout:f32[2,3]=ones, 2, @x", "f32[6]"], [VIEW, replace(SAXPY[1], name="x")]
+    )
+
+    data = Buffer("view.data", (2, 3), "float32", "inout", SingleValue(1))
+    mask = ArrayAlias("view.mask", "x", "float32")
+    members = ((0, data), (8, Scalar("rows", "int32", 2)), (16, mask))
+    assert view == Structure("view", 24, 8, members)
+    addresses = {"view.data": 0x700, "x": 0x900}
+    assert argument_bytes(view, addresses) == struct.pack("<QiiQ", 0x700, 2, 0, 0x900)
+    assert argument_bytes(x, addresses) == struct.pack("<Q", 0x900)
+
+
+@pytest.mark.parametrize(
+    ("texts", "said"),
+    [
+        (["struct=f32[4],1,@z", "f32[4]"], "view.mask is @z, and no array argument has this name"),
+        (["struct=f32[4],1,null", "@p.npy"], "for an array from a file write f32[]=@p.npy"),
+        (["struct=f32[4],1,@x", "f64[4]"], "view.mask points to float32, and @x is an array of f"),
+        (["struct=f32[4],1", "f32[4]"], "is a structure of 3 values, got 'struct=f32[4],1'"),
+        (["struct=@view.npy", "f32[4]"], "write struct=inout:f32[N],1,in:f32[N] (data float *,"),
+        (["struct=1,1,null", "f32[4]"], ".data (float *) takes an array, got '1': write inout:f32"),
+        (["struct=f32[4],f32[4],null", "f32[4]"], "(view, Params).rows: 'f32[4]' is not of type"),
+        (["struct=f64[4],1,null", "f32[4]"], "(view, Params).data (float *) points to f32, got"),
+        (["struct=f32[4],1,out:f32[4]", "f32[4]"], "is a pointer to const, through which no"),
+        (["struct=f32[4],1,null", "@"], "'@' names no array: write @NAME"),
+    ],
+)
+def test_what_a_pointer_in_a_structure_cannot_be_is_said(texts: list[str], said: str) -> None:
+    parameter = KernelParameter("x", "pointer", "", "void *", 8)
+    with pytest.raises(UsageError) as error:
+        bind_arguments(texts, [VIEW, parameter])
 
     assert said in str(error.value)
 

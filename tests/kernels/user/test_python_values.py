@@ -108,7 +108,7 @@ def test_what_a_run_keeps_tells_arrays_apart() -> None:
         (2.5, "pointer", "takes an array, got '2.5': write inout:f32[N], or null"),
         ((1, 2, 3), "struct", "is a structure of 2 numbers, got 'struct=1,2,3'"),
         ((1, [2]), "struct", "cannot be an object of type list"),
-        ((1, None), "struct", "a structure cannot hold an object of type NoneType"),
+        ((1, None), "struct", "(p, Pair).n is a number, i32, got 'null': give a number"),
         ((), "f32", "takes a scalar, got 'struct'"),
         (np.zeros(4), "pointer", "convert it, array.astype('float32')"),
         (np.zeros(4, complex), "pointer", "arrays of complex128 cannot be passed: use one of"),
