@@ -30,10 +30,11 @@ if TYPE_CHECKING:
     from memlab.drawing import roofline
     from memlab.errors import DeviceError, Incomplete, MemlabError, MemlabWarning, UsageError
     from memlab.inspection import analyze, check, occupancy, sass, trace
-    from memlab.lookup import explain, kernels, runs
+    from memlab.lookup import explain, kernels
     from memlab.querying import calibrate, devicequery, doctor, peaks
     from memlab.reporting import frame, report
     from memlab.running import run
+    from memlab.stored_runs import annotate, find_runs, runs
 
     __version__: str
 
@@ -45,11 +46,13 @@ __all__ = [
     "UsageError",
     "__version__",
     "analyze",
+    "annotate",
     "calibrate",
     "check",
     "devicequery",
     "doctor",
     "explain",
+    "find_runs",
     "frame",
     "inout",
     "kernels",
@@ -69,10 +72,11 @@ _MODULES = {
     "drawing": ("roofline",),
     "errors": ("DeviceError", "Incomplete", "MemlabError", "MemlabWarning", "UsageError"),
     "inspection": ("analyze", "check", "occupancy", "sass", "trace"),
-    "lookup": ("explain", "kernels", "runs"),
+    "lookup": ("explain", "kernels"),
     "querying": ("calibrate", "devicequery", "doctor", "peaks"),
     "reporting": ("frame", "report"),
     "running": ("run",),
+    "stored_runs": ("annotate", "find_runs", "runs"),
 }
 """The modules that define the public names. Each is imported when one of its names is used, since
 `import memlab` and `memlab --help` must not wait for NumPy."""

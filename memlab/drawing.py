@@ -12,6 +12,7 @@ from memlab.launching import emulation_budget, prepare_on, timing_settings
 from memlab.results import Roofline
 from memlab.roofline.ceilings import ceilings, measured_ceilings
 from memlab.roofline.run import Run
+from memlab.roofline.store.run_filter import RunFilter
 from memlab.roofline.store.store import Store, same_device
 from memlab.running import run_prepared
 
@@ -219,7 +220,7 @@ def _summary(device: Device) -> DeviceSummary:
 
 
 def _stored_runs(store: Store, device: DeviceSummary, collector: _Collector) -> list[Run]:
-    stored = collector.collect(lambda: store.runs(device=device.name))
+    stored = collector.collect(lambda: store.runs(RunFilter(device=device.name)))
     return [run for run in stored if same_device(run.measurement.device, device)]
 
 

@@ -1,19 +1,12 @@
-"""`memlab.kernels`, `explain` and `runs`: kernels by name, the glossary, and stored runs."""
+"""`memlab.kernels` and `explain`: kernels by name, and the glossary."""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 from memlab.errors import UsageError
 from memlab.kernels.catalog import CATALOG
 from memlab.kernels.user.project import read_user_kernels
 from memlab.results import Explanation, KernelList
 from memlab.roofline import glossary
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from memlab.roofline.run import Run
 
 
 def kernels() -> KernelList:
@@ -54,39 +47,3 @@ def explain(name: str | None = None) -> Explanation:
         return Explanation(name, glossary.find_entries(name))
     kernel_entries = (glossary.kernel_entry(kernel) for kernel in CATALOG.values())
     return Explanation(None, (*glossary.terms().values(), *kernel_entries))
-
-
-def runs(
-    *,
-    device: str | int | None = None,
-    kernel: str | None = None,
-    store: Path | str | None = None,
-) -> list[Run]:
-    """Read the stored runs, oldest first.
-
-    Args:
-        device: Only the runs of this device: a GPU's index, such as 0, or its name, or a
-            datasheet's name, such as `h200`. None takes all.
-        kernel: Only the runs of this kernel; None takes all.
-        store: The file of the stored runs; None takes `MEMLAB_STORE` from the environment, else a
-            file in the user's data folder.
-
-    Returns:
-        The runs; `memlab.frame(runs)` makes a pandas frame of them, `memlab.roofline(runs)` a
-        picture.
-
-    Raises:
-        UsageError: The store cannot be read.
-        Incomplete: Some runs cannot be read; its `result` is the others.
-    """
-    from memlab.roofline.store.store import Store
-
-    return Store(store).runs(device_key(device), kernel)
-
-
-def device_key(device: str | int | None) -> str | None:
-    """Return the name under which runs of a device are stored: `cuda:0` for the GPU 0."""
-    if device is None:
-        return None
-    text = str(device)
-    return f"cuda:{text}" if text.isdecimal() else text

@@ -14,6 +14,7 @@ from memlab.roofline.ceilings import ceilings
 from memlab.roofline.placement import place_measurement
 from memlab.roofline.run import Run, RunIdentity
 from memlab.roofline.store.store import Store
+from memlab.stored_runs import checked_label
 from memlab.version import memlab_version
 
 if TYPE_CHECKING:
@@ -58,7 +59,8 @@ def run(
         counters: `ncu` counts the launch in hardware too, with Nsight Compute on a GPU.
         cublas: Whether to time cuBLAS too, on the same matrices and GPU.
         keep: Whether to store the run, for later rooflines.
-        label: A short name for the run, by which `memlab.runs` and the commands find it.
+        label: A short name for the run, by which `memlab.runs` and the commands find it; several
+            runs may have the same one.
         note: A remark to keep with the run.
         store: The file in which to store it; None takes `MEMLAB_STORE` from the environment, else
             a file in the user's data folder.
@@ -89,7 +91,7 @@ def run(
 
     Raises:
         UsageError: An unknown kernel or device, a parameter out of range, a source that does not
-            compile, or a store that cannot be written.
+            compile, a label that is a number or a file's name, or a store that cannot be written.
         DeviceError: The device or the compiler is not available.
         MemlabError: The kernel failed, or took too long.
         Incomplete: The run could not be stored; its `result` is the run.
@@ -99,6 +101,7 @@ def run(
     """
     if counters not in get_args(CounterSource):
         raise UsageError(f"counters must be 'emulated' or 'ncu', got {counters!r}")
+    label = checked_label(label)
     runs = writable_store(store) if keep else None
     prepared = prepare(
         kernel,

@@ -22,6 +22,7 @@ from memlab.errors import MemlabWarning, UsageError
 from memlab.roofline.documents.peaks import peaks_from_document
 from memlab.roofline.documents.runs import run_document
 from memlab.roofline.run import Run
+from memlab.roofline.store.run_filter import RunFilter
 from memlab.roofline.store.store import Store
 
 # As the description of `memlab run --json` lists them, for other tools to rely on.
@@ -107,7 +108,7 @@ def test_a_run_is_kept_only_where_asked(store: Path) -> None:
     kept = memlab.run("naive", device="t4", store=store, keep=True, width=8)
 
     assert kept.id == 1
-    assert Store(store).runs(device="t4") == [kept]
+    assert Store(store).runs(RunFilter(device="t4")) == [kept]
 
 
 def test_a_store_that_cannot_be_used_stops_a_run_before_it_starts(tmp_path: Path) -> None:

@@ -177,9 +177,9 @@ def delete(
         raise UsageError("--device and --kernel choose among --all: give them, or numbers")
     opened = _open_store(store)
     if every:
-        from memlab.lookup import device_key
+        from memlab.stored_runs import run_filter
 
-        run_ids = opened.ids(device_key(device), kernel)
+        run_ids = opened.ids(run_filter(device=device, kernel=kernel))
         if not run_ids:
             print_message(_no_runs_message(opened, device, kernel))
             return

@@ -172,6 +172,8 @@ def _decode(expected: Any, value: Any, place: str, bounds: FieldBounds) -> Any:
             )
             for key, item in value.items()
         }
+    if expected == tuple[float, ...] and isinstance(value, list) and _plain_floats(value, bounds):
+        return tuple(value)  # the samples of a time: item by item they would take milliseconds
     if origin is tuple and isinstance(value, list | tuple):
         types = arguments[:1] * len(value) if arguments[-1] is Ellipsis else arguments
         if len(types) == len(value):
@@ -183,6 +185,11 @@ def _decode(expected: Any, value: Any, place: str, bounds: FieldBounds) -> Any:
     if value in arguments if origin is Literal else type(value) is expected:
         return _within_bounds(value, place, bounds)
     raise _TypeMismatch(f"{place} has a value of another type")
+
+
+def _plain_floats(values: list[Any], bounds: FieldBounds) -> bool:
+    """Whether all values are floats within their bounds."""
+    return all(type(value) is float and bounds.least <= value <= bounds.most for value in values)
 
 
 def _decode_union(types: tuple[Any, ...], value: Any, place: str, bounds: FieldBounds) -> Any:

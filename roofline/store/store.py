@@ -8,12 +8,14 @@ with it: the error carries them (`Incomplete`).
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from memlab.errors import Incomplete, UsageError
 from memlab.roofline.documents.runs import run_document, run_from_document
 from memlab.roofline.store.database import PEAKS_SCHEMA_VERSION, StoreFile
+from memlab.roofline.store.run_filter import RunFilter, labels_in, matches_any
 
 if TYPE_CHECKING:
     import sqlite3
@@ -26,6 +28,10 @@ if TYPE_CHECKING:
     from memlab.roofline.run import Run
 
     Record = TypeVar("Record")
+
+ALL_RUNS = RunFilter()
+
+_ONE_DOCUMENT = "SELECT document FROM runs WHERE id = ?"
 
 _MAX_IDS_LISTED = 10
 """The most runs that a message names."""
@@ -140,30 +146,50 @@ class Store:
                 return peaks
         return None
 
-    def runs(self, device: str | None = None, kernel: str | None = None) -> list[Run]:
-        """Read runs, oldest first.
-
-        Args:
-            device: Only runs of this device: its key (`h200`, `cuda:0`) or its name.
-            kernel: Only runs of this kernel.
+    def runs(self, chosen: RunFilter = ALL_RUNS) -> list[Run]:
+        """Read the runs that are meant, oldest first.
 
         Raises:
             Incomplete: Some are damaged or were written by a newer memlab; carries the others.
         """
-        runs, unreadable, reason = [], [], ""
-        for run_id, document in self._rows("id, document", device, kernel):
+        runs: list[Run] = []
+        unreadable: list[int] = []
+        reason = ""
+        for run_id, document in self._rows(chosen):
+            if len(runs) == chosen.last:
+                break
             try:
-                runs.append(replace(_from_json(document, run_from_document), id=run_id))
+                if chosen.accepts(document):
+                    runs.append(replace(_from_json(document, run_from_document), id=run_id))
             except UsageError as error:
                 unreadable.append(run_id)
                 reason = reason or str(error)
+        runs.reverse()
         if unreadable:
-            raise Incomplete(self._unreadable_text(unreadable, reason), runs)
+            raise Incomplete(self._unreadable_text(unreadable[::-1], reason), runs)
         return runs
 
-    def ids(self, device: str | None = None, kernel: str | None = None) -> list[int]:
-        """Give the ids of runs, chosen as in `runs`, oldest first; unreadable runs included."""
-        return [run_id for (run_id,) in self._rows("id", device, kernel)]
+    def ids(self, chosen: RunFilter = ALL_RUNS) -> list[int]:
+        """Give the ids of the runs that are meant, oldest first.
+
+        Unreadable runs are included where the device and the kernel alone decide.
+        """
+        ids: list[int] = []
+        for run_id, document in self._rows(chosen):
+            if len(ids) == chosen.last:
+                break
+            with suppress(UsageError):
+                if chosen.accepts(document):
+                    ids.append(run_id)
+        return ids[::-1]
+
+    def labels(self) -> set[str]:
+        """Give the labels and the names of sweeps of all runs that can be read."""
+        names: set[str] = set()
+        for _, document in self._rows(ALL_RUNS):
+            with suppress(ValueError, AttributeError, RecursionError):
+                names |= labels_in(json.loads(document))
+        return names
 
     def get(self, run_id: int) -> Run:
         """Read one run.
@@ -174,8 +200,7 @@ class Store:
         with self._file.open_for_reading() as connection:
             if connection is None or run_id not in _ids(connection):
                 raise self._no_such_runs_error([run_id])
-            query = "SELECT document FROM runs WHERE id = ?"
-            (document,) = connection.execute(query, (run_id,)).fetchone()
+            (document,) = connection.execute(_ONE_DOCUMENT, (run_id,)).fetchone()
         try:
             return replace(_from_json(document, run_from_document), id=run_id)
         except UsageError as error:
@@ -197,21 +222,48 @@ class Store:
             rows = [(run_id,) for run_id in wanted]
             connection.executemany("DELETE FROM runs WHERE id = ?", rows)
 
-    def _rows(self, columns: str, device: str | None, kernel: str | None) -> list[tuple[Any, ...]]:
-        """Read columns of the chosen runs, oldest first."""
+    def annotate(self, run_id: int, *, label: str | None, note: str | None) -> Run:
+        """Change the label or the note of a run; None leaves one as it is.
+
+        Returns:
+            The run with its new label and note.
+
+        Raises:
+            UsageError: Also when there is no such run, or it cannot be read.
+        """
+        changes = {"label": label, "note": note}
+        self.get(run_id)  # which does not create a missing store
+        with self._file.open_for_writing() as connection:
+            row = connection.execute(_ONE_DOCUMENT, (run_id,)).fetchone()
+            if row is None:  # deleted meanwhile
+                raise self._no_such_runs_error([run_id])
+            # The document itself is changed: a newer memlab's may hold more than a `Run`.
+            document = json.loads(row[0])
+            document["identity"] = document.get("identity", {}) | {
+                name: text for name, text in changes.items() if text is not None
+            }
+            text = _verified_json(document, run_from_document)
+            connection.execute("UPDATE runs SET document = ? WHERE id = ?", (text, run_id))
+            return replace(_from_json(text, run_from_document), id=run_id)
+
+    def _rows(self, chosen: RunFilter) -> list[tuple[int, bytes]]:
+        """Read the ids and documents of the runs of a device and of kernels, newest first."""
         with self._file.open_for_reading() as connection:
             if connection is None:
                 return []
-            return connection.execute(
-                f"SELECT {columns} FROM runs"
+            # All at once: decoding takes longer than reading, and must hold up no writer.
+            rows = connection.execute(
+                "SELECT id, kernel, document FROM runs"
                 " WHERE (:device IS NULL OR device = :device OR device_name = :device)"
-                " AND (:kernel IS NULL OR kernel = :kernel)"
-                " ORDER BY id",
-                {
-                    "device": device and _sqlite_text(device),
-                    "kernel": kernel and _sqlite_text(kernel),
-                },
+                " ORDER BY id DESC",
+                {"device": chosen.device and _sqlite_text(chosen.device)},
             ).fetchall()
+        wanted = tuple(map(_sqlite_text, chosen.kernels))
+        return [
+            (run_id, document)
+            for run_id, kernel, document in rows
+            if not wanted or matches_any(kernel.decode(errors="replace"), wanted)
+        ]
 
     def _unreadable_text(self, run_ids: list[int], reason: str) -> str:
         delete = "memlab runs delete " + " ".join(map(str, run_ids[:_MAX_IDS_LISTED]))

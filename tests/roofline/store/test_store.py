@@ -3,14 +3,17 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from memlab.device.measurement import DeviceSummary
 from memlab.errors import Incomplete, UsageError
+from memlab.roofline.run import RunIdentity
 from memlab.roofline.store import database
 from memlab.roofline.store.database import StoreFile, default_store_path
+from memlab.roofline.store.run_filter import RunFilter
 from memlab.roofline.store.store import Store
 
 
@@ -43,13 +46,65 @@ def test_runs_are_chosen_by_device_and_kernel_newest_last(store, make_run):
         store.add(make_run(kernel=kernel, **({"device": device} if device else {})))
 
     def ids(**choice):
-        return [run.id for run in store.runs(**choice)]
+        return [run.id for run in store.runs(RunFilter(**choice))]
 
     assert ids() == [1, 2, 3, 4]
     assert ids(device="H200") == [1, 2]
-    assert ids(device="cuda:0", kernel="tiled") == [3]
+    assert ids(device="cuda:0", kernels=("tiled",)) == [3]
     assert ids(device="nvidia h200") == [1, 2, 3, 4]
-    assert ids(kernel="tile") == []
+    assert ids(kernels=("tile",)) == []
+
+
+def test_runs_are_chosen_by_label_time_and_number(store, make_run):
+    """The time zone of a run counts, and names may be patterns."""
+    for number, (kernel, label, created) in enumerate(
+        [
+            ("naive", "before", "2026-11-01T09:00:00Z"),
+            ("tiled", "after-1", "2026-11-01T10:00:00+02:00"),  # 08:00 UTC
+            ("tiled", "after-2", "2026-11-02T00:00:00"),
+            ("tiled-dynamic", "", "2026-11-03T00:00:00Z"),
+        ],
+        start=1,
+    ):
+        run = replace(make_run(kernel=kernel), created_at=created)
+        identity = replace(run.identity, label=label, sweep="widths" if number == 4 else "")
+        store.add(replace(run, identity=identity))
+
+    def ids(**choice):
+        chosen = RunFilter(**choice)
+        assert store.ids(chosen) == [run.id for run in store.runs(chosen)]
+        return store.ids(chosen)
+
+    assert ids(labels=("before",)) == [1]
+    assert ids(labels=("after-*",)) == [2, 3]
+    assert ids(labels=("widths", "before")) == [1, 4]
+    assert ids(labels=("After-1",)) == []
+    assert ids(since=datetime(2026, 11, 1, 9, tzinfo=UTC)) == [1, 3, 4]
+    assert ids(since=datetime(2026, 11, 1, 9, 0, 1, tzinfo=UTC)) == [3, 4]
+    assert ids(kernels=("tiled*",), last=2) == [3, 4]
+    assert ids(kernels=("naive", "tiled")) == [1, 2, 3]
+    assert ids(kernels=("tiled",), since=datetime(2026, 11, 1, 9, tzinfo=UTC), last=5) == [3]
+    assert store.labels() == {"before", "after-1", "after-2", "widths"}
+
+
+def test_a_label_and_a_note_are_changed_and_the_rest_is_kept(store, make_run):
+    store.add(make_run())
+    first = replace(make_run(), identity=RunIdentity("before", "slow", "ab" * 20, False))
+    store.add(first)
+    with closing(sqlite3.connect(store.path)) as connection:  # as a newer memlab might write it
+        connection.execute("UPDATE runs SET document = json_set(document, '$.new', 7)")
+        connection.commit()
+
+    assert store.annotate(2, label="after", note=None).identity.label == "after"
+    expected = replace(first, id=2, identity=replace(first.identity, label="after"))
+    assert store.get(2) == expected
+    store.annotate(2, label=None, note="")
+    assert store.get(2) == replace(expected, identity=replace(expected.identity, note=""))
+    assert store.get(1).identity == RunIdentity()
+    with closing(sqlite3.connect(store.path)) as connection:
+        new = connection.execute("SELECT json_extract(document, '$.new') FROM runs").fetchall()
+    assert new == [(7,), (7,)]
+    refused(lambda: store.annotate(3, label="x", note=None), "no run 3")
 
 
 def test_reading_makes_nothing(tmp_path):

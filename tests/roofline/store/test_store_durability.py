@@ -24,6 +24,7 @@ from paths import DATA, REPOSITORY
 from memlab.errors import Incomplete, UsageError
 from memlab.roofline.documents.runs import run_document
 from memlab.roofline.store.database import SCHEMA_VERSION
+from memlab.roofline.store.run_filter import RunFilter
 from memlab.roofline.store.store import Store
 
 WRITER = REPOSITORY / "tests" / "support" / "store_writer.py"
@@ -313,7 +314,7 @@ def test_a_run_that_cannot_be_read_hides_no_other(store, make_run, document, mes
     assert message in str(damage.value)
     assert "\n" not in str(damage.value)
     assert [run.id for run in damage.value.result] == [1, 3]
-    assert [run.id for run in store.runs(kernel="naive")] == [1, 3]
+    assert [run.id for run in store.runs(RunFilter(kernels=("naive",)))] == [1, 3]
     assert store.get(3).id == 3
     with pytest.raises(UsageError, match="run 2"):
         store.get(2)
@@ -328,4 +329,4 @@ def test_any_name_of_a_kernel_and_of_a_file_is_kept(tmp_path, make_run):
     store = Store(tmp_path / os.fsdecode(b"runs \xff.sqlite3"))
     name = os.fsdecode(b"caf\xe9.cu:f")
     store.add(make_run(kernel=name))
-    assert [run.measurement.kernel for run in store.runs(kernel=name)] == [name]
+    assert [run.measurement.kernel for run in store.runs(RunFilter(kernels=(name,)))] == [name]
