@@ -31,10 +31,11 @@ if TYPE_CHECKING:
     from memlab.errors import DeviceError, Incomplete, MemlabError, MemlabWarning, UsageError
     from memlab.inspection import analyze, check, occupancy, sass, trace
     from memlab.lookup import explain, kernels
+    from memlab.named_runs import find_runs
     from memlab.querying import calibrate, devicequery, doctor, peaks
     from memlab.reporting import frame, report
     from memlab.running import run
-    from memlab.stored_runs import annotate, find_runs, runs
+    from memlab.stored_runs import annotate, runs
 
     __version__: str
 
@@ -73,10 +74,11 @@ _MODULES = {
     "errors": ("DeviceError", "Incomplete", "MemlabError", "MemlabWarning", "UsageError"),
     "inspection": ("analyze", "check", "occupancy", "sass", "trace"),
     "lookup": ("explain", "kernels"),
+    "named_runs": ("find_runs",),
     "querying": ("calibrate", "devicequery", "doctor", "peaks"),
     "reporting": ("frame", "report"),
     "running": ("run",),
-    "stored_runs": ("annotate", "find_runs", "runs"),
+    "stored_runs": ("annotate", "runs"),
 }
 """The modules that define the public names. Each is imported when one of its names is used, since
 `import memlab` and `memlab --help` must not wait for NumPy."""

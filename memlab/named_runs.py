@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import json
 from os import PathLike, fsdecode
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from memlab.errors import Incomplete, UsageError, suggest_nearest
 from memlab.roofline.documents.runs import run_from_document
 from memlab.roofline.run import Run
+from memlab.roofline.store.run_filter import RunFilter
 from memlab.roofline.store.store import Store
 from memlab.roofline.units import elide_middle
 
@@ -25,7 +27,9 @@ MAX_FILE_BYTES = 256 << 20
 _MAX_SHOWN_CHARACTERS = 80
 
 
-def find_runs(name: RunName, store: Path | str | None = None) -> list[Run]:
+def find_runs(
+    name: RunName, store: Path | str | None = None, *, last: int | None = None
+) -> list[Run]:
     """Find the runs that a name stands for.
 
     Args:
@@ -34,6 +38,7 @@ def find_runs(name: RunName, store: Path | str | None = None) -> list[Run]:
             `memlab run --json`, `runs show --json` or `runs export`; or runs, which are returned.
         store: The file of the stored runs; None takes `MEMLAB_STORE` from the environment, else a
             file in the user's data folder.
+        last: The most runs of a label or a sweep; of more, the newest.
 
     Returns:
         The runs, at least one; of the store oldest first, of a file in its order.
@@ -46,19 +51,38 @@ def find_runs(name: RunName, store: Path | str | None = None) -> list[Run]:
     if isinstance(name, bool) or not isinstance(name, int | str | PathLike):
         return _given_runs(name)
     text = fsdecode(name) if isinstance(name, PathLike) else str(name)
-    if isinstance(name, PathLike) or "/" in text or text.lower().endswith(".json"):
+    if isinstance(name, PathLike) or is_file_name(text):
         return read_runs(Path(text))
     kept = Store(store)
     if text.isdecimal():
         return [kept.get(int(text))]
     try:
-        stored = kept.runs()
+        found = kept.runs(RunFilter(labels=(glob.escape(text),), last=last))
     except Incomplete as error:  # another run that cannot be read is no obstacle
-        stored = error.result
-    found = [run for run in stored if text in (run.identity.label, run.identity.sweep)]
+        found = error.result
     if not text or not found:
-        raise _unknown_name_error(text, stored, kept)
+        raise _unknown_name_error(text, kept)
     return found
+
+
+def find_run(name: RunName, store: Path | str | None = None) -> Run:
+    """Find the run that a name stands for, as `find_runs`; the newest of several in the store.
+
+    Raises:
+        UsageError: As `find_runs`; also for several runs that are not in the store.
+    """
+    found = find_runs(name, store, last=1)
+    if len(found) > 1:
+        what = name if isinstance(name, str | PathLike) else "the list"
+        raise UsageError(
+            f"{what} holds {len(found)} runs, and one is needed: give its number or its label"
+        )
+    return found[0]
+
+
+def is_file_name(name: str) -> bool:
+    """Whether the name of runs is a file's."""
+    return "/" in name or name.lower().endswith(".json")
 
 
 def read_runs(path: Path) -> list[Run]:
@@ -105,9 +129,9 @@ def _given_runs(runs: object) -> list[Run]:
     return members
 
 
-def _unknown_name_error(name: str, stored: Iterable[Run], store: Store) -> UsageError:
+def _unknown_name_error(name: str, store: Store) -> UsageError:
     shown = elide_middle(name, _MAX_SHOWN_CHARACTERS)
-    known = {text for run in stored for text in (run.identity.label, run.identity.sweep) if text}
+    known = store.labels()
     problem = f"no run in {store.path} has the number, label or sweep {shown!r}"
     if Path(f"{name}.json").is_file():
         return UsageError(f"{problem}: did you mean the file '{shown}.json'?")

@@ -1,25 +1,23 @@
-"""`memlab.runs`, `find_runs` and `annotate`: stored runs, by filter, number, label or JSON file."""
+"""`memlab.runs` and `annotate`: the stored runs that a filter chooses, their labels and notes."""
 
 from __future__ import annotations
 
-import glob
-import json
 import re
-from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
-from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
-from memlab.errors import Incomplete, UsageError, suggest_nearest
-from memlab.roofline.run import Run
+from memlab.errors import UsageError
+from memlab.named_runs import find_run, is_file_name
 from memlab.roofline.store.run_filter import RunFilter
+from memlab.roofline.store.store import Store
+from memlab.roofline.units import elide_middle
 from memlab.text import printable
 
 if TYPE_CHECKING:
-    from memlab.roofline.store.store import Store
+    from collections.abc import Sequence
+    from pathlib import Path
 
-RunName: TypeAlias = "Run | int | str"
-"""A run itself, its number in the store, its label, or a JSON file that holds runs."""
+    from memlab.roofline.run import Run
 
 MAX_LABEL_CHARACTERS = 100
 """The longest label; longer remarks are notes."""
@@ -65,7 +63,7 @@ def runs(
         Incomplete: Some runs cannot be read; its `result` is the others.
     """
     chosen = run_filter(device=device, kernel=kernel, label=label, since=since, last=last)
-    return _opened(store).runs(chosen)
+    return Store(store).runs(chosen)
 
 
 def run_filter(
@@ -86,49 +84,8 @@ def run_filter(
     return RunFilter(device_key(device), _names(kernel), _names(label), _parse_since(since), last)
 
 
-def find_runs(words: Sequence[RunName], store: Path | str | None = None) -> list[Run]:
-    """Find runs by number, label or JSON file.
-
-    A whole number is a run's number in the store. A name that ends in `.json` is a file which holds
-    a run or a list of runs, as `memlab run --json` and `memlab runs export` write them. Other text
-    is a label or the name of a sweep: all runs that carry it are meant, oldest first. Where one
-    run is needed, `find_run` takes the newest of them.
-
-    Args:
-        words: Numbers, labels and files, as text too; a `Run` stands for itself.
-        store: As for `runs`.
-
-    Returns:
-        The runs in the order of the words, each once.
-
-    Raises:
-        UsageError: There is no such run or file, or it cannot be read.
-    """
-    found: list[Run] = []
-    for word in words:
-        for run in _runs_named(word, _opened(store)):
-            if not any(run.id == other.id and run == other for other in found):
-                found.append(run)
-    return found
-
-
-def find_run(word: RunName, store: Path | str | None = None) -> Run:
-    """Find one run as `find_runs` does; of several with the label, the newest.
-
-    Raises:
-        UsageError: As `find_runs`; also where a file holds several runs.
-    """
-    named = _runs_named(word, _opened(store), last=1)
-    if len(named) > 1 and _is_file_name(word):
-        raise UsageError(
-            f"{word} holds {len(named)} runs, and one is needed: choose one in the store by its "
-            "number or label"
-        )
-    return named[-1]
-
-
 def annotate(
-    run: RunName,
+    run: Run | int | str,
     *,
     label: str | None = None,
     note: str | None = None,
@@ -152,12 +109,12 @@ def annotate(
         UsageError: There is no such run in the store, or the text is no label.
     """
     label = None if label is None else checked_label(label)
-    if _is_file_name(run):
+    if isinstance(run, str) and is_file_name(run):
         raise UsageError(f"{run} is a file, and only stored runs are changed: give a run's number")
     found = find_run(run, store)
     if found.id is None:
         raise UsageError("the run is not stored: make it with keep=True, or give it a label then")
-    return _opened(store).annotate(found.id, label=label, note=note)
+    return Store(store).annotate(found.id, label=label, note=note)
 
 
 def checked_label(text: str) -> str:
@@ -168,10 +125,10 @@ def checked_label(text: str) -> str:
             characters.
     """
     label = text.strip()
-    if label.isdecimal() or _is_file_name(label):
+    if label.isdecimal() or is_file_name(label):
         raise UsageError(
-            f"a label is neither a whole number nor a file's name, got {label!r}: "
-            f"use one such as run-{Path(label).stem}"
+            "a label is neither a whole number, nor has it a / or ends in .json, got "
+            f"{elide_middle(label, MAX_LABEL_CHARACTERS)!r}: use one such as 'before'"
         )
     if len(label) > MAX_LABEL_CHARACTERS or printable(label) != label:
         raise UsageError(
@@ -189,79 +146,8 @@ def device_key(device: str | int | None) -> str | None:
     return f"cuda:{text}" if text.isdecimal() else text
 
 
-def _opened(store: Path | str | None) -> Store:
-    from memlab.roofline.store.store import Store
-
-    return Store(store)
-
-
 def _names(given: str | Sequence[str] | None) -> tuple[str, ...]:
     return () if given is None else (given,) if isinstance(given, str) else tuple(given)
-
-
-def _is_file_name(word: RunName) -> bool:
-    return isinstance(word, str) and word.lower().endswith(".json")
-
-
-def _runs_named(word: RunName, store: Store, last: int | None = None) -> list[Run]:
-    """Return the runs that one word means, at least one, oldest first.
-
-    Args:
-        word: The word.
-        store: The store.
-        last: The most runs of a label; of more, the newest.
-    """
-    if isinstance(word, Run):
-        return [word]
-    if isinstance(word, int) or word.isdecimal():
-        return [store.get(int(word))]
-    if _is_file_name(word):
-        return _runs_in_file(Path(word))
-    try:
-        named = store.runs(RunFilter(labels=(glob.escape(word),), last=last))
-    except Incomplete as error:  # what cannot be read has no label
-        named = error.result
-    if not named:
-        raise _no_such_label_error(word, store)
-    return named
-
-
-def _no_such_label_error(word: str, store: Store) -> UsageError:
-    known = store.labels()
-    hint = (
-        suggest_nearest(word, known, "'memlab runs' lists them")
-        if known
-        else "give a number that 'memlab runs' lists, or label a run with 'memlab runs label'"
-    )
-    return UsageError(f"no run in {store.path} has the label {word!r}: {hint}")
-
-
-def _runs_in_file(path: Path) -> list[Run]:
-    """Read the runs of a JSON document.
-
-    Raises:
-        UsageError: The file cannot be read, or holds no runs.
-    """
-    from memlab.roofline.documents.runs import run_from_document
-
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(f"cannot read {path} ({error.strerror}): check its name") from None
-    except (ValueError, RecursionError) as error:
-        raise UsageError(
-            f"{path} is not JSON ({error}): write it with 'memlab run --json -o {path}'"
-        ) from None
-    documents = document if isinstance(document, list) else [document]
-    if not documents:
-        raise UsageError(f"{path} holds no run: write some with 'memlab runs export -o {path}'")
-    try:
-        return [run_from_document(each) for each in documents]
-    except UsageError as error:
-        raise UsageError(
-            f"{path} holds no run that this memlab reads ({error}): write it again with "
-            "'memlab run --json -o FILE'"
-        ) from None
 
 
 def _parse_since(since: str | date | timedelta | None) -> datetime | None:
@@ -270,8 +156,6 @@ def _parse_since(since: str | date | timedelta | None) -> datetime | None:
     Raises:
         UsageError: It is neither.
     """
-    from memlab.launching import current_time
-
     if since is None:
         return None
     wrong = UsageError(
@@ -284,6 +168,8 @@ def _parse_since(since: str | date | timedelta | None) -> datetime | None:
             else:
                 since = datetime.fromisoformat(since.strip())
         if isinstance(since, timedelta):
+            from memlab.launching import current_time  # which takes a while
+
             return current_time() - since
         if not isinstance(since, datetime):
             since = datetime(since.year, since.month, since.day)
