@@ -27,6 +27,7 @@ from memlab.presentation import set_presenter
 
 if TYPE_CHECKING:
     from memlab.arguments import inout, out
+    from memlab.comparing import compare
     from memlab.drawing import roofline
     from memlab.errors import DeviceError, Incomplete, MemlabError, MemlabWarning, UsageError
     from memlab.inspection import analyze, check, occupancy, sass, trace
@@ -50,6 +51,7 @@ __all__ = [
     "annotate",
     "calibrate",
     "check",
+    "compare",
     "devicequery",
     "doctor",
     "explain",
@@ -70,6 +72,7 @@ __all__ = [
 
 _MODULES = {
     "arguments": ("inout", "out"),
+    "comparing": ("compare",),
     "drawing": ("roofline",),
     "errors": ("DeviceError", "Incomplete", "MemlabError", "MemlabWarning", "UsageError"),
     "inspection": ("analyze", "check", "occupancy", "sass", "trace"),

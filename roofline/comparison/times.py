@@ -1,0 +1,150 @@
+"""The times of two runs: how far they differ, and whether that is certain."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Literal
+
+from memlab.device.model_errors import COVERED_SHARE
+from memlab.roofline.comparison.medians import (
+    LEAST_SAMPLES,
+    NORMAL_QUANTILE,
+    LogMedian,
+    change_interval,
+    log_median,
+)
+from memlab.roofline.comparison.records import TimeChange
+from memlab.roofline.units import si_text
+
+if TYPE_CHECKING:
+    from memlab.device.measurement import Time
+    from memlab.roofline.comparison.records import TimeCall
+
+DEFAULT_THRESHOLD = 0.01
+"""Times that differ by less count as equal: two measurements of one kernel agree to about 1%."""
+
+
+def compare_times(first: Time, second: Time, threshold: float) -> TimeChange:
+    """Compare two times.
+
+    Args:
+        first: The time of A.
+        second: The time of B.
+        threshold: The relative difference up to which times count as equal.
+
+    Returns:
+        The comparison. Measured times are called faster or slower where the 95% interval of the
+        relative change lies beyond the threshold; modelled times where the change itself does.
+    """
+    relative = second.median_s / first.median_s - 1
+    provenances = {first.provenance, second.provenance}
+    provenance: Literal["measured", "modelled", "mixed"] = (
+        "mixed" if len(provenances) > 1 else "measured" if "measured" in provenances else "modelled"
+    )
+    estimates = _estimate(first), _estimate(second)
+    interval = None
+    if provenance == "measured" and estimates[0] and estimates[1]:
+        interval = change_interval(estimates[0], estimates[1])
+    low, high = interval or (None, None)
+    call = _call(relative, low, high, threshold, certain=provenance != "measured")
+    return TimeChange(
+        provenance,
+        first.median_s,
+        second.median_s,
+        relative,
+        low,
+        high,
+        (first.samples, second.samples),
+        (
+            estimates[0].correlation if estimates[0] else 1.0,
+            estimates[1].correlation if estimates[1] else 1.0,
+        ),
+        call,
+        _text(first, second, relative, interval, provenance, call, threshold),
+    )
+
+
+def change_text(relative: float) -> str:
+    """Write a relative change: `+3.2%`, `-12%`, `x4.1`; `none` where there is none."""
+    if not relative:
+        return "none"
+    if relative >= 1:
+        return f"x{relative + 1:.3g}"
+    share = 100 * abs(relative)
+    size = "<0.01" if share < 0.005 else f"{share:.2f}" if share < 0.995 else f"{share:.3g}"
+    return f"{'+' if relative > 0 else '-'}{size}%"
+
+
+def _estimate(time: Time) -> LogMedian | None:
+    """Estimate the log median from the samples or, where they were not kept, from its interval."""
+    if time.provenance != "measured":
+        return None
+    if time.durations_s and min(time.durations_s) > 0:
+        return log_median(time.durations_s)
+    low, high = time.interval_low_s, time.interval_high_s
+    if not low or not high:
+        return None
+    deviation = (math.log(high) - math.log(low)) / (2 * NORMAL_QUANTILE)
+    return LogMedian(math.log(time.median_s), deviation**2)
+
+
+def _call(
+    relative: float, low: float | None, high: float | None, threshold: float, *, certain: bool
+) -> TimeCall:
+    if low is None or high is None:
+        if not certain:
+            return "undecided"
+        low = high = relative
+    if high < -threshold:
+        return "faster"
+    if low > threshold:
+        return "slower"
+    return "no difference" if -threshold <= low and high <= threshold else "undecided"
+
+
+def _text(
+    first: Time,
+    second: Time,
+    relative: float,
+    interval: tuple[float, float] | None,
+    provenance: str,
+    call: TimeCall,
+    threshold: float,
+) -> str:
+    times = f"{si_text(first.median_s, 's')} -> {si_text(second.median_s, 's')}"
+    change = change_text(relative) if relative else "equal"
+    if provenance == "mixed":
+        return (
+            f"{first.provenance} {si_text(first.median_s, 's')}, "
+            f"{second.provenance} {si_text(second.median_s, 's')}: {change}"
+        )
+    if provenance == "modelled":
+        return f"modelled: {times}, {change}{_model_error_text(first, second, relative)}"
+    if interval is None:
+        return (
+            f"measured: {times}, {change}; fewer than {LEAST_SAMPLES} samples, so nothing is known "
+            "about their noise"
+        )
+    low, high = (f"{100 * end:+.2g}%" for end in interval)
+    limits = f"\N{PLUS-MINUS SIGN}{100 * threshold:g}%"
+    meaning = {
+        "no difference": f"equal within {limits}",
+        "undecided": f"undecided against {limits}: take more --samples",
+    }.get(call, call)
+    return f"measured: {times}, {change} (95%: {low} to {high}): {meaning}"
+
+
+def _model_error_text(first: Time, second: Time, relative: float) -> str:
+    """Say whether a change exceeds the model's error, so whether to trust it."""
+    ends = [
+        end
+        for time in (first, second)
+        for end in (time.interval_low_s, time.interval_high_s)
+        if end is not None
+    ]
+    if len(ends) != 4 or not relative:
+        return ""
+    first_low, first_high, second_low, second_high = ends
+    if second_high < first_low or second_low > first_high:
+        return f", beyond the model's error ({COVERED_SHARE:.0%} of launches)"
+    return ", within the model's error on hardware"
