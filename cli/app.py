@@ -49,7 +49,7 @@ COMMANDS = {
     "calibrate": ("calibrate:calibrate", "Measure a GPU's datasheet, to emulate it anywhere."),
     "init": ("init:init", "Write a memlab.toml for your own kernels."),
     "kernels": ("kernels:kernels", "List the kernels and their parameters."),
-    "runs": ("runs:runs_app", "List, show, export and delete stored runs."),
+    "runs": ("runs:runs_app", "List, show, label, export and delete stored runs."),
     "explain": ("explain:explain", "Explain a term, a counter or a kernel."),
     "doctor": ("doctor:doctor", "Show what works here, and what to do about the rest."),
 }

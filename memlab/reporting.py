@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html as markup
-import sys
 from functools import singledispatch
 from typing import TYPE_CHECKING
 
@@ -34,6 +33,7 @@ from memlab.roofline.reports.parts import (
     rendered_html,
     rendered_text,
     report_columns,
+    table_columns,
 )
 from memlab.roofline.reports.peaks import peaks_report
 from memlab.roofline.reports.run import run_report
@@ -125,7 +125,7 @@ def _columns(result: object, columns: int | None) -> int:
         return listing_columns()
     if isinstance(result, MachineListing):
         return report_columns(SASS_COLUMNS)
-    return report_columns(sys.maxsize if isinstance(result, list | Roofline) else REPORT_COLUMNS)
+    return table_columns() if isinstance(result, list | Roofline) else report_columns()
 
 
 def _layout(result: object, columns: int | None) -> RenderableType | None:

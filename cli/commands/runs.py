@@ -1,4 +1,4 @@
-"""`memlab runs`: list, show, export and delete the runs that were stored."""
+"""`memlab runs`: list, show, label, export and delete the runs that were stored."""
 
 from __future__ import annotations
 
@@ -18,28 +18,22 @@ from memlab.cli.output import (
     print_json,
     print_message,
 )
+from memlab.cli.run_filters import (
+    DeviceFilter,
+    KernelFilter,
+    LabelFilter,
+    LastFilter,
+    SinceFilter,
+    complete_label,
+    conditions_text,
+)
 from memlab.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
+    from pathlib import Path
 
     from memlab.roofline.run import Run
-    from memlab.roofline.store.store import Store
-
-DeviceFilter = Annotated[
-    str | None,
-    typer.Option(
-        "--device",
-        "-d",
-        metavar="NAME",
-        help="Only runs on this device (h200, cuda:0).",
-        autocompletion=options.complete_device,
-    ),
-]
-KernelFilter = Annotated[
-    str | None,
-    typer.Option("--kernel", metavar="NAME", help="Only runs of this kernel."),
-]
 
 
 def _parse_run_id(text: str) -> int:
@@ -51,6 +45,21 @@ def _parse_run_id(text: str) -> int:
         ) from None
 
 
+RunArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="RUN",
+        help="Its number in the list, its label, or a JSON file.",
+        autocompletion=complete_label,
+    ),
+]
+StoredRunArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="RUN", help="Its number in the list, or its label.", autocompletion=complete_label
+    ),
+]
+
 runs_app = typer.Typer(invoke_without_command=True, rich_markup_mode=None)
 
 
@@ -59,12 +68,15 @@ def runs(
     context: typer.Context,
     device: DeviceFilter = None,
     kernel: KernelFilter = None,
+    label: LabelFilter = None,
+    since: SinceFilter = None,
+    last: LastFilter = None,
     as_json: options.JsonOption = False,
     store: options.StoreOption = None,
 ) -> None:
-    """List the stored runs, newest last; or show, export or delete them."""
+    """List the stored runs, newest last; or show, label, export or delete them."""
     if context.invoked_subcommand is None:
-        list_runs(device, kernel, as_json, store)
+        list_runs(device, kernel, label, since, last, as_json, store)
         return
     options.inherit_options(context)
 
@@ -73,27 +85,30 @@ def runs(
 def list_runs(
     device: DeviceFilter = None,
     kernel: KernelFilter = None,
+    label: LabelFilter = None,
+    since: SinceFilter = None,
+    last: LastFilter = None,
     as_json: options.JsonOption = False,
     store: options.StoreOption = None,
 ) -> None:
     """List the stored runs, newest last, as 'memlab runs' alone does."""
-    opened = _open_store(store)
-    listed, code = partial_result(lambda: memlab.runs(device=device, kernel=kernel, store=store))
+    chosen = _Chosen(store, device=device, kernel=kernel, label=label, since=since, last=last)
+    listed, code = partial_result(chosen.runs)
     if as_json:
         print_json(_documents(listed))
     elif listed:
         _print_table(listed)
     elif not code:
-        print_message(_no_runs_message(opened, device, kernel))
+        print_message(chosen.none_message)
     if code:
         raise typer.Exit(code)
 
 
 def _print_table(runs: Sequence[Run]) -> None:
-    from memlab.roofline.reports.parts import console
+    from memlab.roofline.reports.parts import table_console
     from memlab.roofline.reports.runs import runs_table
 
-    screen = console(most=sys.maxsize)
+    screen = table_console()
     screen.print(runs_table(runs, screen.width))
     if any(run.measurement.time.provenance != "measured" for run in runs):
         typer.echo("~ modelled, not measured", err=True)
@@ -103,24 +118,48 @@ def _print_table(runs: Sequence[Run]) -> None:
 
 @runs_app.command()
 def show(
-    run_id: Annotated[
-        int, typer.Argument(parser=_parse_run_id, metavar="ID", help="Its number in the list.")
-    ],
-    as_json: options.JsonOption = False,
-    store: options.StoreOption = None,
+    run: RunArgument, as_json: options.JsonOption = False, store: options.StoreOption = None
 ) -> None:
-    """Show one run as 'memlab run' showed it."""
-    run = _open_store(store).get(run_id)
+    """Show one run as 'memlab run' showed it.
+
+    Of several with the label, the newest is shown.
+    """
+    from memlab.named_runs import find_run
+
+    found = find_run(run, store)
     if as_json:
         from memlab.roofline.documents.runs import run_document
 
-        print_json(run_document(run))
+        print_json(run_document(found))
         return
 
     from memlab.roofline.reports.parts import console
     from memlab.roofline.reports.run import run_report
 
-    console().print(run_report(run))
+    console().print(run_report(found))
+
+
+@runs_app.command()
+def label(
+    run: StoredRunArgument,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Its label; '' removes it.")],
+    store: options.StoreOption = None,
+) -> None:
+    """Give a stored run a label, by which commands find it."""
+    changed = memlab.annotate(run, label=name, store=store)
+    name = changed.identity.label
+    print_message(f"run {changed.id} {f'has the label {name}' if name else 'has no label'}")
+
+
+@runs_app.command()
+def note(
+    run: StoredRunArgument,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="Its note; '' removes it.")],
+    store: options.StoreOption = None,
+) -> None:
+    """Keep a remark with a stored run; 'memlab runs show' shows it."""
+    changed = memlab.annotate(run, note=text, store=store)
+    print_message(f"run {changed.id} has {'a' if changed.identity.note else 'no'} note")
 
 
 @runs_app.command()
@@ -128,6 +167,9 @@ def export(
     *,
     device: DeviceFilter = None,
     kernel: KernelFilter = None,
+    label: LabelFilter = None,
+    since: SinceFilter = None,
+    last: LastFilter = None,
     as_json: options.JsonOption = False,
     as_csv: options.CsvOption = False,
     output: options.OutputOption = None,
@@ -140,14 +182,14 @@ def export(
     """
     from memlab.roofline.documents.runs import runs_csv
 
-    chosen = chosen_format(as_json, as_csv, output)
+    form = chosen_format(as_json, as_csv, output)
     if output is not None:
         check_output(output, force)
-    opened = _open_store(store)
-    listed, code = partial_result(lambda: memlab.runs(device=device, kernel=kernel, store=store))
+    chosen = _Chosen(store, device=device, kernel=kernel, label=label, since=since, last=last)
+    listed, code = partial_result(chosen.runs)
     if not (listed or code):
-        print_message(_no_runs_message(opened, device, kernel))
-    text = runs_csv(listed) if chosen == "csv" else json_text(_documents(listed))
+        print_message(chosen.none_message)
+    text = runs_csv(listed) if form == "csv" else json_text(_documents(listed))
     deliver(text, output, force, quiet=True)
     if output is not None:
         print_message(f"wrote {_count(listed)} to {output}")
@@ -163,38 +205,64 @@ def delete(
     ] = None,
     *,
     every: Annotated[
-        bool, typer.Option("--all", help="Every run, or every run of --device and --kernel.")
+        bool, typer.Option("--all", help="Every run, or all that the other options choose.")
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before --all.")] = False,
     device: DeviceFilter = None,
     kernel: KernelFilter = None,
+    label: LabelFilter = None,
+    since: SinceFilter = None,
+    last: LastFilter = None,
     store: options.StoreOption = None,
 ) -> None:
     """Delete the runs with these numbers, or all. It cannot be undone."""
+    chosen = _Chosen(store, device=device, kernel=kernel, label=label, since=since, last=last)
     if bool(run_ids) == every:
         raise UsageError("which runs? give their numbers, or --all; 'memlab runs' lists them")
-    if run_ids and (device or kernel):
-        raise UsageError("--device and --kernel choose among --all: give them, or numbers")
-    opened = _open_store(store)
+    if run_ids and chosen.conditions:
+        raise UsageError(
+            f"{chosen.conditions} and numbers were both given: add --all to the former, or leave "
+            "one of them out"
+        )
     if every:
-        from memlab.stored_runs import run_filter
-
-        run_ids = opened.ids(run_filter(device=device, kernel=kernel))
+        run_ids = chosen.ids()
         if not run_ids:
-            print_message(_no_runs_message(opened, device, kernel))
+            print_message(chosen.none_message)
             return
-        if not (yes or _is_confirmed(f"Delete {_count(run_ids)} from {opened.path}?")):
+        if not (yes or _is_confirmed(f"Delete {_count(run_ids)} from {chosen.store.path}?")):
             print_message("nothing was deleted")
             return
-    chosen = set(run_ids or ())
-    opened.delete(chosen)
-    print_message(f"deleted {_count(chosen)}")
+    ids = set(run_ids or ())
+    chosen.store.delete(ids)
+    print_message(f"deleted {_count(ids)}")
 
 
-def _open_store(path: options.StoreOption) -> Store:
-    from memlab.roofline.store.store import Store
+class _Chosen:
+    """The runs that a command's options choose."""
 
-    return Store(path)
+    def __init__(self, store: Path | None, **conditions: Any) -> None:
+        """Take the store and the values of the filters, by the names of `memlab.runs`."""
+        from memlab.roofline.store.store import Store
+        from memlab.stored_runs import run_filter
+
+        self.store = Store(store)
+        self.conditions = conditions_text(**conditions)
+        self._filter = run_filter(**conditions)
+
+    def runs(self) -> list[Run]:
+        """Read the runs; errors as for `memlab.runs`."""
+        return self.store.runs(self._filter)
+
+    def ids(self) -> list[int]:
+        """Read their numbers."""
+        return self.store.ids(self._filter)
+
+    @property
+    def none_message(self) -> str:
+        """The message where there are none."""
+        if self.conditions and self.store.ids():
+            return f"no run in {self.store.path} fits {self.conditions}; 'memlab runs' lists all"
+        return f"no runs in {self.store.path}; 'memlab run' makes them"
 
 
 def _is_confirmed(question: str) -> bool:
@@ -205,12 +273,6 @@ def _is_confirmed(question: str) -> bool:
 
 def _count(runs: Sequence[Run] | Collection[int]) -> str:
     return f"{len(runs)} run" + ("" if len(runs) == 1 else "s")
-
-
-def _no_runs_message(store: Store, device: str | None, kernel: str | None) -> str:
-    of_kernel = f" of {kernel}" if kernel else ""
-    on_device = f" on {device}" if device else ""
-    return f"no runs{of_kernel}{on_device} in {store.path}; 'memlab run' makes them"
 
 
 def _documents(runs: Sequence[Run]) -> list[dict[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from memlab.device.properties import DeviceProperties
 
 REPORT_COLUMNS = 80
+PIPE_COLUMNS = 10_000
+"""Width of a table in a pipe: more than its rows have."""
 LABEL_COLUMNS = 17
 FIGURE_COLUMNS = 17
 BAR_COLUMNS = 20
@@ -66,6 +69,24 @@ def console(most: int = REPORT_COLUMNS) -> Console:
 def report_columns(most: int = REPORT_COLUMNS) -> int:
     """Return the width of reports on this terminal, at most `most` columns."""
     return min(Console().width or REPORT_COLUMNS, most)  # 0 where the terminal does not know
+
+
+def table_console() -> Console:
+    """Make the console for tables on stdout, whose rows may be longer than a report's lines."""
+    return EscapingConsole(highlight=False, width=table_columns())
+
+
+def table_columns() -> int:
+    """Return the width of tables: the terminal's; in a pipe or a file without end.
+
+    `COLUMNS` in the environment is a width in any case.
+    """
+    screen = Console()
+    return (
+        screen.width or REPORT_COLUMNS
+        if screen.is_terminal or "COLUMNS" in os.environ
+        else PIPE_COLUMNS
+    )
 
 
 def rendered_text(report: RenderableType, columns: int) -> str:

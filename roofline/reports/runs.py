@@ -2,27 +2,41 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from rich.markup import escape
+from rich.cells import cell_len
 from rich.table import Table
+from rich.text import Text
 
 from memlab.roofline.reports.run import time_label
 from memlab.roofline.units import column_number, elide_middle, parameters_text, without_lists
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from memlab.roofline.run import Run
 
-WIDE_COLUMNS = 75
-"""Width of the table with every word folded as far as it stays readable."""
+RIGHT_COLUMNS = ("id", "time", "GFLOP/s", "roof")
 
-WIDE_ONLY_COLUMNS = ("date", "device", "GFLOP/s", "bound")
-"""Columns left out on a narrower terminal; `memlab runs show` has them."""
+FOLDED_COLUMNS = ("kernel", "bound", "label", "device")
+"""Columns whose words continue on the next line where the terminal is too narrow."""
+
+OPTIONAL_COLUMNS = ("GFLOP/s", "device", "bound", "date", "label")
+"""Columns that a narrower terminal lacks, the first ones first; `memlab runs show` has them."""
+
+WHOLE_WORD_COLUMNS = 32
+"""Longer words may break where the terminal is too narrow: no kernel of the catalog's does."""
 
 MAX_CELL_CHARACTERS = 300
 """Longest name in the table; `memlab runs show` has it whole."""
+
+MIN_KERNEL_COLUMNS = 9
+"""Narrower, a kernel's name is not readable."""
+
+VERDICTS = {"passed": "ok", "failed": "NO", "skipped": "-"}
+
+Cell: TypeAlias = tuple[str, ...]
+"""The words of a cell."""
 
 
 def runs_table(runs: Sequence[Run], width: int) -> Table:
@@ -30,57 +44,100 @@ def runs_table(runs: Sequence[Run], width: int) -> Table:
 
     Args:
         runs: The runs, in the order of the rows.
-        width: Columns of the terminal. Words fold where 80 are too few; below `WIDE_COLUMNS` the
-            columns of `WIDE_ONLY_COLUMNS` are left out.
+        width: Columns of the terminal. Where the rows are longer, words go to the next line, then
+            the columns of `OPTIONAL_COLUMNS` are left out.
     """
+    rows = [_cells(run) for run in runs]
+    columns = {name: [row[name] for row in rows] for name in _column_names(runs)}
     table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="bold")
-    right: dict[str, Any] = {"justify": "right", "no_wrap": True}
-    columns: dict[str, dict[str, Any]] = {
-        "id": right,
-        "date": {"no_wrap": True},
-        "kernel": {"overflow": "fold", "min_width": 9},
-        "parameters": {"overflow": "fold", "min_width": 10},
-        "device": {"overflow": "fold"},
-        "time": right,
-        "GFLOP/s": right,
-        "bound": {"no_wrap": True},
-        "roof": right,
-        "ok": {"no_wrap": True},
-    }
-    if any(map(_is_user_kernel, runs)):  # their names are longer
-        columns["parameters"]["max_width"] = 11
-    shown = [name for name in columns if width >= WIDE_COLUMNS or name not in WIDE_ONLY_COLUMNS]
-    for name in shown:
-        table.add_column(name, **columns[name])
-    for run in runs:
-        cells = dict(zip(columns, _cells(run), strict=True))
-        table.add_row(*(cells[name] for name in shown))
+    widths = _widths(columns, width)
+    for name in widths:
+        justify: Literal["left", "right"] = "right" if name in RIGHT_COLUMNS else "left"
+        table.add_column(name, justify=justify, overflow="fold", width=widths[name])
+    for row in rows:
+        table.add_row(*(_cell_text(name, row[name], widths[name]) for name in widths))
     return table
 
 
-def _is_user_kernel(run: Run) -> bool:
-    """Whether this is a run of a user kernel, whose launch stands among the parameters."""
-    return "grid" in run.measurement.parameters
+def _column_names(runs: Sequence[Run]) -> list[str]:
+    labels = ["label"] if any(map(_label, runs)) else []
+    return ["id", *labels, "date", "kernel", "device", "time", "GFLOP/s", "bound", "roof", "ok"]
 
 
-def _cells(run: Run) -> list[str]:
+def _label(run: Run) -> str:
+    return run.identity.label or run.identity.sweep
+
+
+def _widths(columns: Mapping[str, Sequence[Cell]], available: int) -> dict[str, int]:
+    """Choose the columns that fit, and their widths; words stay whole where that is possible."""
+    whole = {name: _whole_width(name, cells) for name, cells in columns.items()}
+    widths = {
+        name: _word_width(name, cells) if name in FOLDED_COLUMNS else whole[name]
+        for name, cells in columns.items()
+    }
+    for name in OPTIONAL_COLUMNS:
+        if _spare(widths, available) < 0:
+            widths.pop(name, None)
+    for name in FOLDED_COLUMNS:
+        if name in widths:
+            widths[name] = min(whole[name], widths[name] + max(0, _spare(widths, available)))
+    widths["kernel"] = max(MIN_KERNEL_COLUMNS, widths["kernel"] + min(0, _spare(widths, available)))
+    return widths
+
+
+def _spare(widths: Mapping[str, int], available: int) -> int:
+    return available - sum(widths.values()) - (len(widths) - 1)
+
+
+def _whole_width(name: str, cells: Sequence[Cell]) -> int:
+    return max(cell_len(text) for text in (name, *map(" ".join, cells)))
+
+
+def _word_width(name: str, cells: Sequence[Cell]) -> int:
+    words = (word for cell in cells for word in cell)
+    return max(cell_len(name), *(min(cell_len(word), WHOLE_WORD_COLUMNS) for word in words), 0)
+
+
+def _cell_text(name: str, words: Cell, width: int) -> Text:
+    """Set a cell's words in lines of this width; longer words are left to break."""
+    lines: list[str] = []
+    for word in words:
+        if lines and cell_len(f"{lines[-1]} {word}") <= width:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(word)
+    text = Text("\n".join(lines))
+    if name == "kernel":
+        text.stylize("bold", 0, len(words[0]))
+    elif words == (VERDICTS["failed"],):
+        text.stylize("bold red")
+    return text
+
+
+def _cells(run: Run) -> dict[str, Cell]:
+    """Give the cells of a row, each as the words between which it may be folded."""
     measurement, placement = run.measurement, run.placement
     fraction = placement.fraction_of_ceiling
-    invalid = "!" if fraction > 1 else ""
-    verified = {"passed": "ok", "failed": "[bold red]NO[/]", "skipped": "-"}
-    return [
-        "" if run.id is None else str(run.id),
-        run.created_at[:10],
-        escape(elide_middle(measurement.kernel, MAX_CELL_CHARACTERS)),
-        escape(
-            elide_middle(
-                parameters_text(without_lists(measurement.parameters)), MAX_CELL_CHARACTERS
-            )
-        ),
-        escape(measurement.device.key),
-        time_label(measurement.time),
-        column_number(placement.flop_per_s / 1e9),
-        placement.bound,
-        f"{fraction:.0%}{invalid}",
-        verified[measurement.verification.status],
-    ]
+    parameters = parameters_text(without_lists(measurement.parameters))
+    return {
+        "id": ("" if run.id is None else str(run.id),),
+        "label": tuple(_shortened(_label(run)).split()),
+        "date": (run.created_at[:10],),
+        # No line ends between a parameter and its value.
+        "kernel": (_shortened(measurement.kernel), *_clauses(_shortened(parameters))),
+        "device": (measurement.device.key,),
+        "time": (time_label(measurement.time),),
+        "GFLOP/s": (column_number(placement.flop_per_s / 1e9),),
+        "bound": tuple(placement.bound.split()),
+        "roof": (f"{fraction:.0%}{'!' if fraction > 1 else ''}",),
+        "ok": (VERDICTS[measurement.verification.status],),
+    }
+
+
+def _clauses(text: str) -> list[str]:
+    """Split a list at its commas, which stay."""
+    return text.replace(", ", ",\n").split("\n") if text else []
+
+
+def _shortened(text: str) -> str:
+    return elide_middle(text, MAX_CELL_CHARACTERS)

@@ -62,7 +62,7 @@ def test_a_narrow_terminal_still_tells_which_run_is_which(store, monkeypatch):
     monkeypatch.setenv("COLUMNS", "40")
     heading, *lines = memlab_runs().stdout.splitlines()
     assert all(len(line.rstrip()) <= 40 for line in [heading, *lines])
-    assert heading.split() == ["id", "kernel", "parameters", "time", "roof", "ok"]
+    assert heading.split() == ["id", "kernel", "time", "roof", "ok"]
     assert next(line.split() for line in lines if line.startswith(" 1"))[:2] == ["1", "naive"]
 
 
@@ -89,10 +89,90 @@ def test_filters_choose(store):
     assert [run["id"] for run in json.loads(chosen)] == [2]
 
 
+@pytest.mark.parametrize("place", ["before", "after"])
+def test_filters_hold_before_and_after_the_sub_command(store, place):
+    words = ["--kernel", "t*", "--last", "1", "--since", "2026-07-14"]
+    command = ["export", *words] if place == "after" else [*words, "export"]
+    assert [run["id"] for run in json.loads(memlab_runs(*command).stdout)] == [3]
+
+
+def test_runs_are_labelled_and_found_by_it(store):
+    assert "label" not in memlab_runs().stdout
+    assert "run 1 has the label before" in memlab_runs("label", "1", "before").stderr
+    memlab_runs("label", "2", "before")
+    memlab_runs("note", "before", "the newest of them")
+    assert [store.get(number).identity.note for number in (1, 2)] == ["", "the newest of them"]
+    found = json.loads(memlab_runs("--label", "before", "--json").stdout)
+    assert [run["id"] for run in found] == [1, 2]
+    heading, first, *_ = memlab_runs().stdout.splitlines()
+    assert heading.split()[:2] == ["id", "label"]
+    assert first.split()[:2] == ["1", "before"]
+    assert json.loads(memlab_runs("show", "before", "--json").stdout)["id"] == 2
+    memlab_runs("delete", "--all", "--label", "before", "--yes")
+    assert store.ids() == [3]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--since", "yesterday"), "got 'yesterday': use 2h, 3d, 2026-11-01"),
+        (("--last", "0"), "got '0': use --last 5"),
+        (("label", "1", "2"), "a label is neither a whole number"),
+        (("label", "run.json", "x"), "only stored runs are changed"),
+        (("show", "befor"), "'befor'"),
+        (("delete", "1", "--last", "1"), "--last 1 and numbers were both given"),
+    ],
+)
+def test_bad_choices_are_refused(store, words, message):
+    assert message in refused(*words)
+    assert store.ids() == [1, 2, 3]
+
+
+LONG = "filter-constant-divergent"
+
+
+@pytest.fixture
+def long_names(store, make_run):
+    """The longest name of a kernel and of a bound, with a label."""
+    run = make_run(kernel=LONG, parameters={"n": 4194304})
+    placement = replace(run.placement, bound="constant cache")
+    identity = replace(run.identity, label="before the change")
+    store.add(replace(run, placement=placement, identity=identity))
+    store.add(make_run(kernel="saxpy.cu:" + "k" * 40, parameters={"grid": "16384", "block": "256"}))
+    return store
+
+
+@pytest.mark.parametrize("columns", [60, 70, 80, 90, 120])
+def test_names_times_and_verdicts_are_whole(long_names, monkeypatch, columns):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    heading, *lines = (line.rstrip() for line in memlab_runs().stdout.splitlines())
+    assert all(len(line) <= columns for line in [heading, *lines])
+    rows = [line for line in lines if line[:2].strip().isdigit()]
+    assert len(rows) == 5
+    assert all(row.endswith("81% ok") for row in rows)
+    assert all("2.25 ms" in row for row in rows)
+    assert sum(LONG in line for line in lines) == 1
+    assert sum("n 4194304" in line for line in lines) == 1  # no line ends within a parameter
+
+
+def test_in_a_pipe_a_run_is_one_line(long_names, monkeypatch):
+    monkeypatch.delenv("COLUMNS")
+    heading, *rows = (" ".join(line.split()) for line in memlab_runs().stdout.splitlines())
+    assert len(rows) == 5
+    assert f"{LONG} n 4194304 h200" in rows[3]
+    assert "before the change" in rows[3]
+    assert "constant cache" in rows[3]
+    assert "k" * 40 + " grid 16384, block 256 " in rows[4]
+    assert heading.split() == [
+        *("id", "label", "date", "kernel", "device", "time", "GFLOP/s", "bound", "roof", "ok")
+    ]
+
+
 def test_nothing_found_is_said_on_stderr_and_the_data_stays_readable(store):
     result = memlab_runs("--kernel", "tield")
     assert result.stdout == ""
-    assert "no runs of tield" in result.stderr
+    assert "no run in" in result.stderr
+    assert "--kernel tield" in result.stderr
     assert json.loads(memlab_runs("--kernel", "tield", "--json").stdout) == []
     header, *rows = csv.reader(io.StringIO(memlab_runs("export", "--csv", "-d", "t4").stdout))
     assert "median_s" in header
@@ -103,10 +183,9 @@ def test_show_gives_one_run(store):
     assert json.loads(memlab_runs("show", "2", "--json").stdout) == run_document(store.get(2))
     assert "tiled" in memlab_runs("show", "2").stdout
     assert "no run 7" in refused("show", "7")
-    for command in ("show", "delete"):
-        assert refused(command, "x") == (
-            "a run's number is a whole number, got 'x': 'memlab runs' lists them"
-        )
+    assert refused("delete", "x") == (
+        "a run's number is a whole number, got 'x': 'memlab runs' lists them"
+    )
 
 
 def test_export_writes_a_file_whole_and_only_over_another_when_asked(store, tmp_path):
@@ -150,7 +229,7 @@ def test_delete_takes_what_was_named(store):
     assert "which runs?" in refused("delete", "1", "--all")
     assert "no runs 8, 9" in refused("delete", "8", "1", "9")
     assert "--device" in refused("--device", "h200", "delete", "3")
-    assert "--device" in refused("delete", "3", "--kernel", "tiled")
+    assert "--kernel tiled" in refused("delete", "3", "--kernel", "tiled")
     assert len(store.runs()) == 3
     assert "deleted 2 runs" in memlab_runs("delete", "1", "3", "1").stderr
     assert [run.id for run in store.runs()] == [2]
