@@ -19,7 +19,9 @@ from memlab.device.compiler.compile import CompiledKernel
 from memlab.device.emulation.address_names import AddressNames, ProgramArray
 from memlab.device.emulation.execution import Execution
 from memlab.device.emulator.checks.checker import Checker
+from memlab.device.emulator.checks.memory_order import BLOCK_SCOPE
 from memlab.device.emulator.checks.observations import Observation, Site
+from memlab.device.emulator.codegen.check_layout import STRONG, WEAK
 from memlab.device.emulator.machine.memory import KernelFault, describe_wild_address
 from memlab.device.emulator.machine.threads import block_coordinates
 from memlab.device.emulator.ptx import parser
@@ -252,13 +254,26 @@ class _FindingBuilder:
 
     def _racecheck(self, observation: Observation, other: SourceLocation | None) -> str:
         assert observation.other is not None
-        second, first = self._access(observation.at)[0], self._access(observation.other)[0]
+        if observation.kind == "stale read":
+            return (
+                "read through the read-only cache (ld.global.nc, from __ldg or const __restrict__) "
+                "of what the same launch writes: it may give the old value"
+            )
+        (second, size), (first, other_size) = map(self._access, (observation.at, observation.other))
+        orders = [self.checker.memory_order(site) for site in (observation.at, observation.other)]
+        are_atomic = STRONG in (levels := [order.level for order in orders]) and WEAK not in levels
         if self._block(observation.at) != self._block(observation.other):
             unordered = "no fence with an atomic orders the blocks"
+            if are_atomic and any(order.scope == BLOCK_SCOPE for order in orders):
+                unordered = "an atomic of block scope is none for other blocks"
+        elif any(map(self.checker.is_async_copy, (observation.at, observation.other))):
+            unordered = "no wait for the asynchronous copy and barrier behind it lie between"
         elif self.checker.is_same_warp(observation.at, observation.other):
             unordered = "no barrier or __syncwarp lies between"
         else:
             unordered = "no barrier lies between"
+        if are_atomic and size != other_size:
+            unordered = f"accesses of {size} and {other_size} bytes are not atomic to each other"
         article = "an" if first.startswith("a") else "a"
         return f"{second} races with {article} {first} by another thread: {unordered}"
 

@@ -18,6 +18,7 @@ from memlab.device.emulator.checks.barriers import BarrierCheck
 from memlab.device.emulator.checks.bounds import ArrayExtents, BoundsCheck
 from memlab.device.emulator.checks.happens_before import HappensBefore
 from memlab.device.emulator.checks.initialisation import InitializationCheck
+from memlab.device.emulator.checks.memory_order import MemoryOrder
 from memlab.device.emulator.checks.native_checks import AccessChecks, NativeChecks
 from memlab.device.emulator.checks.observations import (
     Lanes,
@@ -285,6 +286,14 @@ class Checker(ExecutionPolicy):
         step = self._program.steps[site.step]
         thread = site.thread & ((1 << THREAD_BITS) - 1)
         return step.instruction.source_line, self._blocks[site.thread >> THREAD_BITS], thread
+
+    def memory_order(self, site: Site) -> MemoryOrder:
+        """The memory order of the access of a site."""
+        return self._program.memory_orders[site.step]
+
+    def is_async_copy(self, site: Site) -> bool:
+        """Whether a site is the arrival of an asynchronous copy in shared memory."""
+        return site.step in self._program.async_copies
 
     @staticmethod
     def is_same_warp(first: Site, second: Site) -> bool:

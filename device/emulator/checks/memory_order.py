@@ -1,8 +1,9 @@
 """The memory order of accesses: which pairs of them can race.
 
 Atomic operations do not race with each other, nor with accesses that the memory model calls
-relaxed, acquire or release. Volatile accesses race with each other, but a volatile access, such as
-a polling load, does not race with an atomic operation.
+relaxed, acquire or release, if they are of the same size and the scope of each includes the other's
+thread (PTX ISA, "Morally strong operations"). Volatile accesses race with each other, but a
+volatile access, such as a polling load, does not race with an atomic operation.
 """
 
 from __future__ import annotations
@@ -12,8 +13,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from memlab.device.emulator.codegen.check_layout import STRONG, VOLATILE, WEAK
-from memlab.device.emulator.program.program import DecodedInstruction, destinations
+import numpy as np
+
+from memlab.device.emulator.checks.observations import Lanes
+from memlab.device.emulator.codegen.check_layout import (
+    BLOCK_SCOPE_BIT,
+    LEVEL_MASK,
+    SIZE_SHIFT,
+    STRONG,
+    VOLATILE,
+    WEAK,
+)
+from memlab.device.emulator.program.program import DecodedInstruction, bytes_moved, destinations
 from memlab.device.emulator.ptx.parser import Address, Immediate, Operand, Register, Symbol
 
 DEVICE_SCOPE, BLOCK_SCOPE = range(2)
@@ -32,10 +43,32 @@ class MemoryOrder:
     Attributes:
         level: `WEAK`, `VOLATILE` or `STRONG`.
         release_scope: The scope of a release without a separate fence; None if a fence is needed.
+        scope: The scope of a strong access.
+        element_bytes: Bytes of an element; 0 where the access goes with those of any size.
     """
 
     level: int
     release_scope: int | None
+    scope: int = DEVICE_SCOPE
+    element_bytes: int = 0
+
+    @property
+    def packed(self) -> int:
+        """Level, scope and size as one number, as the shadow memory keeps it by time."""
+        in_block = BLOCK_SCOPE_BIT if self.scope == BLOCK_SCOPE else 0
+        return self.level | in_block | self.element_bytes.bit_length() << SIZE_SHIFT
+
+
+def are_morally_strong(orders: Lanes, others: Lanes | int, in_other_block: Lanes) -> Lanes:
+    """Whether pairs of accesses do not race whatever their order, by their packed orders."""
+    levels, other_levels = orders & LEVEL_MASK, others & LEVEL_MASK
+    sizes, other_sizes = orders >> SIZE_SHIFT, others >> SIZE_SHIFT
+    strong = (np.maximum(levels, other_levels) == STRONG) & (
+        np.minimum(levels, other_levels) >= VOLATILE
+    )
+    strong &= ~(in_other_block & ((orders | others) & BLOCK_SCOPE_BIT != 0))
+    strong &= (sizes == other_sizes) | (sizes == 0) | (other_sizes == 0)
+    return np.asarray(strong)
 
 
 def memory_orders(steps: Sequence[DecodedInstruction]) -> list[MemoryOrder]:
@@ -58,7 +91,15 @@ def _memory_order_of(step: DecodedInstruction) -> MemoryOrder:
         if "volatile" in words
         else WEAK
     )
-    return MemoryOrder(level, scope_of(step) if words & {"release", "acq_rel"} else None)
+    is_strong = level == STRONG
+    # Compare-and-swap also emulates narrower atomics, next to loads of their own size.
+    any_size = level == WEAK or "cas" in words
+    return MemoryOrder(
+        level,
+        scope_of(step) if words & {"release", "acq_rel"} else None,
+        scope_of(step) if is_strong else DEVICE_SCOPE,
+        0 if any_size else bytes_moved(step.row) // step.row.vector,
+    )
 
 
 def is_fence(step: DecodedInstruction) -> bool:

@@ -174,9 +174,9 @@ class NativeChecks:
         state["has_marks"] = has_marks
         if races is None:
             return
-        steps, levels = races.times
+        steps, orders = races.times
         state["times"] = len(steps)
-        state["steps"], state["levels"] = steps.ctypes.data, levels.ctypes.data
+        state["steps"], state["orders"] = steps.ctypes.data, orders.ctypes.data
         state["least_clock"] = self._block_clocks.min()
         for name in ("global", "shared"):
             updates = races.shadow(name).atomic_updates
@@ -278,8 +278,10 @@ def _check_records(
             record["register"] = layout.offsets[address.base.name]
             record["bits"] = layout.bits[address.base.name]
         record["size"] = bytes_moved(step.row)
-        record["level"] = level = analysis.memory_orders[index].level
-        may_synchronize = analysis.has_fences and level != WEAK
+        order = analysis.memory_orders[index]
+        record["order"] = order.packed
+        record["is_noncoherent"] = index in analysis.noncoherent_loads
+        may_synchronize = analysis.has_fences and order.level != WEAK
         accesses.append(_Access(index, step, address, number, may_synchronize))
     return records, accesses
 

@@ -49,6 +49,7 @@ class ProgramAnalysis:
         has_shuffles: Whether lanes read the registers of others.
         uses_of_shuffles: The instructions that a shuffle's undefined value may reach.
         async_copies: The instructions that are the store of an asynchronous copy.
+        noncoherent_loads: The loads through the read-only cache (`ld.global.nc`).
         stores: Whether each instruction is a store, shape (instructions,).
         returning_atomics: Whether each is an atomic operation whose result is read.
         global_stores: The instructions that write to global memory, or may do so.
@@ -65,6 +66,7 @@ class ProgramAnalysis:
     has_shuffles: bool
     uses_of_shuffles: Collection[int]
     async_copies: Collection[int]
+    noncoherent_loads: Collection[int]
     stores: Lanes
     returning_atomics: Lanes
     global_stores: Sequence[int]
@@ -91,6 +93,9 @@ def analyze(program: Program) -> ProgramAnalysis:
             index
             for index, step in enumerate(steps)
             if macros.is_async_copy_store(step.instruction)
+        ),
+        noncoherent_loads=frozenset(
+            index for index, step in enumerate(steps) if ".nc" in step.instruction.opcode
         ),
         stores=np.array([step.row.kind == "store" for step in steps]),
         returning_atomics=np.array(

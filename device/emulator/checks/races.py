@@ -14,6 +14,7 @@ import numpy as np
 from memlab.device.emulator.checks.access import MemoryAccess
 from memlab.device.emulator.checks.async_copies import AsyncCopies
 from memlab.device.emulator.checks.happens_before import HappensBefore
+from memlab.device.emulator.checks.memory_order import are_morally_strong
 from memlab.device.emulator.checks.observations import Lanes, Observations
 from memlab.device.emulator.checks.program_analysis import ProgramAnalysis
 from memlab.device.emulator.checks.release_acquire import ReleaseAcquireOrder
@@ -23,6 +24,8 @@ from memlab.device.emulator.checks.shadow_memory import (
     ShadowMemory,
 )
 from memlab.device.emulator.codegen.check_layout import (
+    BLOCK_SCOPE_BIT,
+    LEVEL_MASK,
     PENDING_COPY_BIT,
     STRONG,
     THREAD_BITS,
@@ -45,7 +48,7 @@ class RaceCheck:
         id_shifts: The thread-number shifts of the shadow memory (`ShadowMemory`).
         copies: The pending asynchronous copies.
         release_acquire: The order made by fences and atomics.
-        times: By time, the instruction and the memory-order level of an access.
+        times: By time, the instruction and the packed memory order of an access.
         store_times: By lane, the time of its last store.
         order: The happens-before order of the current chunk.
     """
@@ -97,7 +100,7 @@ class RaceCheck:
         units, marks = self.copies.complete(lanes, but)
         unchanged = self._shared_shadow.written[units] == marks
         units, marks = units[unchanged], marks[unchanged]
-        steps, _ = self._steps_and_levels(marks)
+        steps, _ = self._steps_and_orders(marks)
         for step in np.unique(steps).tolist():
             self._advance_clock(step, WEAK)
             copied = steps == step
@@ -106,20 +109,25 @@ class RaceCheck:
 
     def access(self, access: MemoryAccess, is_async_copy: bool) -> None:
         """Check an access, and keep it for later ones."""
-        shadow, level = self.shadow(access.space), self._access_level(access)
-        self._advance_clock(access.step, level)
+        shadow, order = self.shadow(access.space), self._access_order(access)
+        level = order & LEVEL_MASK
+        self._advance_clock(access.step, order)
         entries = self.order.time << TIME_SHIFT | access.spread(access.threads)
         updated = [] if shadow.atomic_updates is None else shadow.atomic_updates.recorded_accesses
         if self._program.has_fences:
             self._acquire_and_release(access, level)
         if access.kind == "load":
-            self._compare("RAW", access, level, [shadow.written, *updated])
+            races = self._compare("RAW", access, order, [shadow.written, *updated])
+            if access.step in self._program.noncoherent_loads:
+                self._report_stale(access, races, [shadow.written, *updated[:1]])
             shadow.read.add(access.units, entries)
             return
-        conflicts = self._compare("WAR", access, level, shadow.read.recorded_accesses)
+        conflicts = self._compare("WAR", access, order, shadow.read.recorded_accesses)
         self._units_read = access.units[conflicts]
-        self._compare("WAW", access, level, [shadow.written, *updated])
+        self._compare("WAW", access, order, [shadow.written, *updated])
         if level == STRONG:
+            if order & BLOCK_SCOPE_BIT and access.space == "global":
+                self._compare_blocks(access, entries)
             shadow.update(access.units, entries)
         else:
             shadow.written[access.units] = entries
@@ -134,14 +142,14 @@ class RaceCheck:
     # --- Comparison with earlier accesses ----------------------------------------------------
 
     def _compare(
-        self, hazard: str, access: MemoryAccess, level: int, kept: Sequence[Lanes]
+        self, hazard: str, access: MemoryAccess, order: int, kept: Sequence[Lanes]
     ) -> Lanes:
         """Report earlier accesses of other threads that are not ordered before these.
 
         Args:
             hazard: The name of the hazard.
             access: These accesses.
-            level: Their memory-order level.
+            order: Their packed memory order.
             kept: Several earlier accesses to each unit, as arrays of shape (units,).
 
         Returns:
@@ -152,7 +160,7 @@ class RaceCheck:
         positions, earlier = concurrent % len(access.units), found.reshape(-1)[concurrent]
         if not positions.size:
             return positions
-        races = self._are_unordered(access, level, positions, earlier)
+        races = self._are_unordered(access, order, positions, earlier)
         if hazard == "WAW":
             races &= ~self._is_same_value(access, positions, earlier)
         positions, earlier = positions[races], earlier[races]
@@ -170,19 +178,20 @@ class RaceCheck:
         return np.asarray(concurrent & ((differing != 0) | (earlier >= PENDING_COPY_BIT)))
 
     def _are_unordered(
-        self, access: MemoryAccess, level: int, positions: Lanes, earlier: Lanes
+        self, access: MemoryAccess, order: int, positions: Lanes, earlier: Lanes
     ) -> Lanes:
         """Whether nothing orders the earlier access at each position before this one."""
-        _, levels = self._steps_and_levels(earlier)
-        both_strong = np.maximum(levels, level) == STRONG
-        race = ~(both_strong & (np.minimum(levels, level) >= VOLATILE))
+        _, orders = self._steps_and_orders(earlier)
+        threads = access.threads[access.lanes_of_units(positions)]
+        in_other_block = (earlier & THREAD_MASK ^ threads) >> THREAD_BITS != 0
+        race = ~are_morally_strong(orders, order, in_other_block)
         race &= ~self._is_ordered(access, positions, earlier)
         updates = self.shadow(access.space).atomic_updates
-        atomic = np.flatnonzero(race & (levels == STRONG))
+        atomic = np.flatnonzero(race & (orders & LEVEL_MASK == STRONG))
         if updates is not None:
             # A thread that reads the last ticket of a counter knows that all others were drawn.
             last = updates.last[access.units[positions[atomic]]]
-            steps, _ = self._steps_and_levels(last)
+            steps, _ = self._steps_and_orders(last)
             race[atomic] = ~(
                 self._program.returning_atomics[steps]
                 & self._is_ordered(access, positions[atomic], last)
@@ -222,12 +231,29 @@ class RaceCheck:
         old = access.segment.data.reshape(-1, unit)
         new = access.values().reshape(-1, unit)
         equal = (old[access.units[positions]] == new[positions]).all(axis=1)
-        steps, _ = self._steps_and_levels(earlier)
+        steps, _ = self._steps_and_orders(earlier)
         return np.asarray(
             equal
             & self._program.stores[steps]
             & ~np.isin(access.units[positions], self._units_read)
         )
+
+    def _report_stale(self, access: MemoryAccess, races: Lanes, written: Sequence[Lanes]) -> None:
+        """Report loads through the read-only cache of what the launch wrote before, in any order.
+
+        The cache is not coherent with stores of the launch, so neither a barrier nor a fence
+        helps (PTX ISA, "ld.global.nc"). A load that comes before the store is right.
+
+        Args:
+            access: The loads.
+            races: The positions among its units that were reported as races.
+            written: The last writes to each unit, as arrays of shape (units,).
+        """
+        earlier = np.maximum.reduce([entries[access.units] for entries in written])
+        earlier[races] = 0
+        stale = np.flatnonzero(earlier)
+        if stale.size:
+            self._report_race("stale read", access, stale, earlier[stale])
 
     def _compare_lanes(self, access: MemoryAccess, entries: Lanes, left: Lanes) -> None:
         """Report lanes of this access that store different values to one unit.
@@ -249,6 +275,15 @@ class RaceCheck:
         lost = lost[differ | np.isin(access.units[lost], self._units_read)]
         self._report_race("WAW", access, lost, left[lost])
 
+    def _compare_blocks(self, access: MemoryAccess, entries: Lanes) -> None:
+        """Report atomics of block scope that several blocks execute at once on one unit."""
+        order = np.argsort(access.units, kind="stable")
+        units, sorted_entries = access.units[order], entries[order]
+        heads = np.flatnonzero(np.diff(units, prepend=-1))
+        first = np.repeat(sorted_entries[heads], np.diff(heads, append=len(units)))
+        differs = (first ^ sorted_entries) & THREAD_MASK >> THREAD_BITS << THREAD_BITS != 0
+        self._report_race("WAW", access, order[differs], first[differs])
+
     def _report_race(
         self, hazard: str, access: MemoryAccess, positions: Lanes, earlier: Lanes
     ) -> None:
@@ -257,7 +292,7 @@ class RaceCheck:
         Which of two blocks runs first is the emulator's choice, so a race between blocks is
         reported in the order of the program.
         """
-        steps, _ = self._steps_and_levels(earlier)
+        steps, _ = self._steps_and_orders(earlier)
         lines, line = np.unique(self._program.lines[steps], return_inverse=True)
         pairs = access.lanes_of_units(positions) * len(lines) + line
         first = np.full(len(access.lanes) * len(lines), -1)
@@ -266,6 +301,7 @@ class RaceCheck:
         positions, others, steps = positions[first], earlier[first] & THREAD_MASK, steps[first]
         threads = access.threads[access.lanes_of_units(positions)]
         is_reversed = (steps > access.step) & ((threads ^ others) >> THREAD_BITS != 0)
+        is_reversed &= hazard in _REVERSED_HAZARD
         at, other = (
             np.where(is_reversed, steps, access.step),
             np.where(is_reversed, access.step, steps),
@@ -274,7 +310,8 @@ class RaceCheck:
             np.where(is_reversed, others, threads),
             np.where(is_reversed, threads, others),
         )
-        for kind, chosen in ((hazard, ~is_reversed), (_REVERSED_HAZARD[hazard], is_reversed)):
+        reverse = _REVERSED_HAZARD.get(hazard, hazard)
+        for kind, chosen in ((hazard, ~is_reversed), (reverse, is_reversed)):
             if chosen.any():
                 self._observations.add(
                     "racecheck",
@@ -287,19 +324,19 @@ class RaceCheck:
                     other_by[chosen],
                 )
 
-    def _steps_and_levels(self, earlier: Lanes) -> tuple[Lanes, Lanes]:
-        """The instructions and memory-order levels of earlier accesses."""
+    def _steps_and_orders(self, earlier: Lanes) -> tuple[Lanes, Lanes]:
+        """The instructions and packed memory orders of earlier accesses."""
         times = (earlier & ~PENDING_COPY_BIT) >> TIME_SHIFT
-        steps, levels = self.times
-        return steps[times], levels[times]
+        steps, orders = self.times
+        return steps[times], orders[times]
 
-    def _advance_clock(self, step: int, level: int) -> None:
-        """Assign the next time to an access, and keep its instruction and level by time."""
+    def _advance_clock(self, step: int, order: int) -> None:
+        """Assign the next time to an access, and keep its instruction and order by time."""
         self.order.time += 1
         time = self.order.time
         if time == len(self.times[0]):
             self.times = np.resize(self.times[0], 2 * time), np.resize(self.times[1], 2 * time)
-        self.times[0][time], self.times[1][time] = step, level
+        self.times[0][time], self.times[1][time] = step, order
 
     def _chunk_lanes(self, threads: Lanes) -> Lanes:
         """The lanes of this chunk's threads."""
@@ -308,15 +345,15 @@ class RaceCheck:
 
     # --- Release and acquire -----------------------------------------------------------------
 
-    def _access_level(self, access: MemoryAccess) -> int:
-        """The level of an access; a volatile store right after a fence is strong."""
-        level = self._program.memory_orders[access.step].level
-        if level == VOLATILE and access.kind == "store":
+    def _access_order(self, access: MemoryAccess) -> int:
+        """The packed order of an access; a volatile store right after a fence is strong."""
+        order = self._program.memory_orders[access.step].packed
+        if order & LEVEL_MASK == VOLATILE and access.kind == "store":
             fenced = self._fence_times[:, access.lanes].max(axis=0)
             stored = self.store_times[access.lanes]
             if ((fenced >= 0) & (fenced >= stored)).all():
-                return STRONG
-        return level
+                return order & ~LEVEL_MASK | STRONG
+        return order
 
     def _acquire_and_release(self, access: MemoryAccess, level: int) -> None:
         """Per lane, let strong reads acquire, and strong writes after a fence release."""

@@ -7,9 +7,11 @@ access in the shadow memory, as they do, and the machine code goes on. All else 
 from __future__ import annotations
 
 from memlab.device.emulator.codegen.check_layout import (
+    BLOCK_SCOPE_BIT,
     CHECK_KINDS,
+    LEVEL_MASK,
     PENDING_COPY_BIT,
-    STRONG,
+    SIZE_SHIFT,
     THREAD_BITS,
     THREAD_MASK,
     TIME_SHIFT,
@@ -133,7 +135,13 @@ def must_report_access(
         # Several lanes that store to one unit may store different values.
         if check.kind == _STORE and footprint.is_contended:
             return True
+        # Several lanes may be of several blocks, which an atomic of block scope does not order.
+        in_block_only = check.order & BLOCK_SCOPE_BIT != 0
+        if in_block_only and footprint.is_contended and space.is_shared_by_blocks:
+            return True
         if check.kind == _ATOMIC and not space.updates[0]:
+            return True
+        if check.is_noncoherent != 0 and was_written(footprint, space, base):
             return True
         if state.time[0] + 1 >= state.times or may_race(check, state, footprint, space, base):
             return True
@@ -338,6 +346,21 @@ def has_unwritten(footprint: Footprint, space: CheckedSpace, base: int) -> bool:
 
 
 @compiled
+def was_written(footprint: Footprint, space: CheckedSpace, base: int) -> bool:
+    """Whether the launch has written to a unit that lanes touch."""
+    if space.last_write == 0 and space.last_update == 0:
+        return False
+    written, updates = space.written, space.updates[0]
+    for number in range(footprint.count):
+        unit = base + footprint.units[number]
+        if written[unit]:
+            return True
+        if updates and updates[unit]:
+            return True
+    return False
+
+
+@compiled
 def may_race(
     check: Check, state: CheckState, footprint: Footprint, space: CheckedSpace, base: int
 ) -> bool:
@@ -409,13 +432,25 @@ def may_conflict(
         return False
     if differing == 0 and not contended and entry < PENDING_COPY_BIT:
         return False
-    level, before = check.level, state.levels[(entry & ~PENDING_COPY_BIT) >> TIME_SHIFT]
-    if STRONG in (before, level) and before >= VOLATILE and level >= VOLATILE:
+    before = state.orders[(entry & ~PENDING_COPY_BIT) >> TIME_SHIFT]
+    if are_morally_strong(check.order, before, in_other_block or contended):
         return False
     if contended or in_other_block:
         return True
     other = lane + (entry & THREAD_MASK) - thread
     return not knows(state, lane, other, entry >> TIME_SHIFT)
+
+
+@compiled
+def are_morally_strong(order: int, other: int, in_other_block: bool) -> bool:
+    """Whether two accesses do not race whatever their order, as `memory_order` has it."""
+    level, other_level = order & LEVEL_MASK, other & LEVEL_MASK
+    if level < VOLATILE or other_level < VOLATILE or level + other_level == 2 * VOLATILE:
+        return False  # neither is strong
+    if in_other_block and (order | other) & BLOCK_SCOPE_BIT != 0:
+        return False
+    size, other_size = order >> SIZE_SHIFT, other >> SIZE_SHIFT
+    return size in (0, other_size) or other_size == 0
 
 
 @compiled
@@ -437,7 +472,7 @@ def note_access(
     """Note an access in the shadow memory, as `RaceCheck.access`."""
     time = state.time[0] + 1
     state.time[0] = time
-    state.steps[time], state.levels[time] = check.index, check.level
+    state.steps[time], state.orders[time] = check.index, check.order
     if check.kind == _LOAD:
         space.last_read = time
         note_in_history(state, footprint, base, space.reads)

@@ -29,7 +29,16 @@ WARP_BITS = WARP_SIZE.bit_length() - 1
 """The bits of a thread's number that tell the threads of a warp apart."""
 
 WEAK, VOLATILE, STRONG = range(3)
-"""Levels of an access. Two accesses race unless one is strong and the other at least volatile."""
+"""Levels of an access. Two accesses race unless one is strong and the other at least volatile, they
+are of the same size, and the scope of each includes the other's thread (PTX ISA, "Morally strong
+operations")."""
+LEVEL_MASK = 3
+"""The bits of an access's order that hold its level."""
+BLOCK_SCOPE_BIT = 4
+"""The bit of an order that tells that the access is strong within its block only."""
+SIZE_SHIFT = 3
+"""Above this bit an order holds the bytes of an element, as a binary logarithm plus one; 0 where
+the access goes with accesses of any size."""
 
 CHECK_KINDS = ("load", "store", "atomic", "barrier", "warp barrier", "collective", "other")
 """What a check is of, by number in `Check`."""
@@ -78,9 +87,9 @@ class CheckState(Record):
 
     lanes: int  # the threads of the running blocks
     time: Pointer[int]  # the time of the last access
-    times: int  # how many fit into `steps` and `levels`
+    times: int  # how many fit into `steps` and `orders`
     steps: Pointer[Int32]  # by time: the instruction
-    levels: Pointer[Byte]  # by time: its memory-order level
+    orders: Pointer[Byte]  # by time: its memory order
     threads: Pointer[int]  # per lane
     clocks: Pointer[int]  # per lane: up to which time it knows its block
     least_clock: int  # least of them
@@ -101,7 +110,7 @@ class Check(Record):
 
     kind: int
     index: int  # the instruction
-    level: int  # its memory-order level
+    order: int  # its memory order: level, scope and size
     state: Pointer[CheckState]
     space: Pointer[CheckedSpace]
     register: int  # where the address register lies in a frame; -1 for none
@@ -112,6 +121,7 @@ class Check(Record):
     array_count: int
     needs_written: int  # whether it may read what was never written
     may_race: int
+    is_noncoherent: int  # whether it loads through the read-only cache (`ld.global.nc`)
     uses_marks: int  # whether an undefined value of a shuffle may reach it
     footprint: Pointer[Footprint]  # that of its last execution
 

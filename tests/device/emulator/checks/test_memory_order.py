@@ -9,7 +9,6 @@ from memlab.device.emulator.checks.memory_order import (
     STRONG,
     VOLATILE,
     WEAK,
-    MemoryOrder,
     is_fence,
     memory_orders,
     scope_of,
@@ -40,7 +39,23 @@ def steps(body: str) -> list[DecodedInstruction]:
     ],
 )
 def test_qualifiers_say_the_order(instruction: str, level: int, scope: int | None) -> None:
-    assert memory_orders(steps(f"{instruction};"))[0] == MemoryOrder(level, scope)
+    order = memory_orders(steps(f"{instruction};"))[0]
+    assert (order.level, order.release_scope) == (level, scope)
+
+
+@pytest.mark.parametrize(
+    ("instruction", "scope", "element_bytes"),
+    [
+        ("ld.global.u32 %x1, [%a1]", DEVICE_SCOPE, 0),
+        ("ld.volatile.global.u8 %x1, [%a1]", DEVICE_SCOPE, 1),
+        ("ld.relaxed.cta.global.v2.u32 {%x1, %x2}, [%a1]", BLOCK_SCOPE, 4),
+        ("red.global.cta.add.u64 [%a1], %a2", BLOCK_SCOPE, 8),
+        ("atom.global.cta.cas.b32 %x1, [%a1], %x2, %x3", BLOCK_SCOPE, 0),
+    ],
+)
+def test_qualifiers_say_scope_and_size(instruction: str, scope: int, element_bytes: int) -> None:
+    order = memory_orders(steps(f"{instruction};"))[0]
+    assert (order.scope, order.element_bytes) == (scope, element_bytes)
 
 
 @pytest.mark.parametrize(

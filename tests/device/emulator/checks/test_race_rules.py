@@ -183,11 +183,82 @@ def test_every_lane_releases_what_it_has_stored() -> None:
 def test_what_is_for_the_block_is_not_for_other_blocks() -> None:
     # The block that runs first publishes, the other one collects.
     first = "mov.u32 %x3, %ctaid.x; setp.eq.u32 %q, %x3, 0; @!%q bra OTHER"
-    for scope, found in (("gpu", 0), ("cta", 1)):
+    for scope, found in (("gpu", []), ("cta", [("WAW", 5, 3), ("RAW", 6, 2)])):
         lines = [first, PUBLISH, f"0: red.release.{scope}.global.add.u32 [%a0+8], 1", "ret"]
         lines.append(f"OTHER:atom.acquire.{scope}.global.add.u32 %x0, [%a0+8], 1")
         lines.append("ld.global.u32 %x1, [%a0]")
-        assert len(races(*lines, grid=2, threads=32)) == found
+        assert kinds(races(*lines, grid=2, threads=32)) == found
+
+
+# --- Atomic accesses that are none for each other ------------------------------------------------
+
+
+@pytest.mark.parametrize("chunk", [1, 4])
+@pytest.mark.parametrize(
+    ("first", "second", "found"),
+    [
+        # Whether they run at once or one after the other.
+        ("red.global.cta.add.u32 [%a0], 1", "", [("WAW", 1, 1)]),
+        ("red.global.add.u32 [%a0], 1", "", []),
+        ("red.shared.cta.add.u32 [s], 1", "", []),
+        ("red.global.add.u32 [%a0], 1", "ld.relaxed.gpu.global.u32 %x0, [%a0]", []),
+    ],
+)
+def test_an_atomic_of_block_scope_is_none_for_other_blocks(
+    first: str, second: str, found: list[tuple[str, int, int]], chunk: int
+) -> None:
+    lines = [first] + [second] * bool(second)
+    assert kinds(races(*lines, grid=4, chunk=chunk))[:1] == found
+
+
+def test_an_atomic_of_block_scope_races_once_an_atomic_of_another_block_does() -> None:
+    lines = ["mov.u32 %x3, %ctaid.x; setp.eq.u32 %q, %x3, 0; @!%q bra OTHER"]
+    lines += ["0: red.global.cta.add.u32 [%a0], 1; ret", "OTHER:red.global.add.u32 [%a0], 1"]
+    (found,) = races(*lines, grid=2)
+    assert (found.kind, found.count, found.offset) == ("WAW", 64, 0)
+
+
+@pytest.mark.parametrize(
+    ("load", "found"),
+    [
+        ("ld.relaxed.gpu.shared.u32 %x0, [s]", [("RAW", 3, 1), ("RAW", 3, 2)]),
+        ("ld.volatile.shared.v2.u16 {%x0, %x1}, [s]", []),
+        ("atom.shared.or.b32 %x0, [s], 0", [("WAW", 3, 1), ("WAW", 3, 2)]),
+        # Narrow atomics are loops around a swap of the word.
+        ("atom.shared.cas.b32 %x0, [s], 1, 2", []),
+    ],
+)
+def test_strong_accesses_of_other_sizes_race(load: str, found: list[tuple[str, int, int]]) -> None:
+    lines = [f"{2 * n}: st.relaxed.gpu.shared.u16 [s+{2 * n}], 1" for n in range(2)]
+    assert kinds(races(*lines, f"32: {load}")) == found
+
+
+# --- The read-only cache -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("lines", "found"),
+    [
+        (("0: st.global.u32 [%a0], 7", "bar.sync 0", "ld.global.nc.u32 %x0, [%a0]"), 64),
+        (("0: st.global.u32 [%a0], 7", "0: ld.global.nc.u32 %x0, [%a0]"), 1),
+        (("0: red.global.add.u32 [%a0], 7", "bar.sync 0", "ld.global.nc.u16 %x0, [%a0+2]"), 64),
+        (("0: st.global.u32 [%a0], 7", "bar.sync 0", "ld.global.nc.u32 %x0, [%a0+4]"), 0),
+        (("0: st.global.u32 [%a0], 7", "bar.sync 0", "ld.global.u32 %x0, [%a0]"), 0),
+        # It reads what was there before the launch.
+        (("ld.global.nc.u32 %x0, [%a0]", "bar.sync 0", "0: st.global.u32 [%a0], 7"), 0),
+    ],
+)
+def test_what_a_launch_wrote_is_stale_in_the_read_only_cache(
+    lines: tuple[str, ...], found: int
+) -> None:
+    stale = races(*lines)
+    assert [(each.kind, each.count) for each in stale] == [("stale read", found)] * bool(found)
+    assert all((each.at[0], each.other[0]) == (len(lines), 1) for each in stale if each.other)
+
+
+def test_an_unordered_read_of_the_read_only_cache_is_a_race_alone() -> None:
+    lines = "0: st.global.u32 [%a0], 7", "32: ld.global.nc.u32 %x0, [%a0]"
+    assert kinds(races(*lines)) == [("RAW", 2, 1)]
 
 
 def test_the_threads_of_the_largest_blocks_are_told_apart() -> None:
