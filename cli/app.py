@@ -50,6 +50,7 @@ COMMANDS = {
     "init": ("init:init", "Write a memlab.toml for your own kernels."),
     "kernels": ("kernels:kernels", "List the kernels and their parameters."),
     "runs": ("runs:runs_app", "List, show, label, export and delete stored runs."),
+    "compare": ("compare:compare", "Compare two runs: code, counters, times, lines."),
     "explain": ("explain:explain", "Explain a term, a counter or a kernel."),
     "doctor": ("doctor:doctor", "Show what works here, and what to do about the rest."),
 }

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from memlab.errors import UsageError
 from memlab.named_runs import find_runs
 from memlab.roofline.comparison.compare import compare_runs, match_runs
+from memlab.roofline.comparison.conditions import judge_comparison, parse_condition
 from memlab.roofline.comparison.records import Comparison
 from memlab.roofline.comparison.times import DEFAULT_THRESHOLD
 from memlab.roofline.store.store import Store
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from memlab.named_runs import RunName
@@ -24,6 +27,7 @@ def compare(
     *,
     threshold: float = DEFAULT_THRESHOLD,
     force: bool = False,
+    fail_if: Sequence[str] = (),
     store: Path | str | None = None,
 ) -> Comparison:
     """Put two runs, or two sets of runs, side by side.
@@ -44,18 +48,23 @@ def compare(
         threshold: The relative difference of times up to which they count as equal, 0.01 for 1%.
         force: Whether to compare times in spite of obstacles: other GPUs, drivers or clocks,
             throttling, other sizes of work, a measured and a modelled time.
+        fail_if: Conditions such as `time>+3%`, `global_load_sectors>0%` or `fraction_of_roof<80%`,
+            on the columns of `memlab run --csv`: a limit with a sign, or in percent of a figure
+            that is no share, is a change; others are B's own value.
         store: The file of the stored runs; None takes `MEMLAB_STORE` from the environment, else a
             file in the user's data folder.
 
     Returns:
-        The comparison: `comparison.pairs` with a verdict, figures and source lines each, and the
-        runs without a partner.
+        The comparison: `comparison.pairs` with a verdict, figures and source lines each, the runs
+        without a partner, the judged conditions, and in `comparison.failed` whether one holds.
 
     Raises:
-        UsageError: There are no such runs, none of them match, or the threshold is out of range.
+        UsageError: There are no such runs, none of them match, the threshold is out of range, or a
+            condition is malformed or names no figure.
     """
     if not isinstance(threshold, int | float) or not 0 <= threshold < 1:
         raise UsageError(f"threshold must be from 0 to below 1, got {threshold!r}: use 0.01 for 1%")
+    conditions = [parse_condition(text) for text in fail_if]
     first, second = _chosen(a, b, store)
     pairs, only_a, only_b = match_runs(first, second)
     if not pairs:
@@ -63,13 +72,14 @@ def compare(
             f"none of the {len(first)} and {len(second)} runs have the same kernel and parameters: "
             "compare two single runs, or runs of the same points"
         )
-    return Comparison(
+    comparison = Comparison(
         tuple(compare_runs(one, other, threshold=threshold, force=force) for one, other in pairs),
         tuple(only_a),
         tuple(only_b),
         threshold,
         force,
     )
+    return replace(comparison, conditions=judge_comparison(comparison, conditions))
 
 
 def _chosen(

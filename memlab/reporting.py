@@ -18,11 +18,13 @@ from memlab.drawing import list_of_runs
 from memlab.errors import UsageError
 from memlab.results import DoctorReport, Explanation, KernelList, KernelOccupancy, Roofline
 from memlab.roofline.analysis.analysis import Analysis
+from memlab.roofline.comparison.records import Comparison
 from memlab.roofline.documents.frames import runs_frame
 from memlab.roofline.glossary import GlossaryEntry
 from memlab.roofline.reports import device as device_reports
 from memlab.roofline.reports.analyze import analysis_report, listing_columns
 from memlab.roofline.reports.check import check_report
+from memlab.roofline.reports.comparison import comparison_report
 from memlab.roofline.reports.doctor import doctor_report
 from memlab.roofline.reports.glossary import glossary_list, glossary_pages
 from memlab.roofline.reports.kernels import kernels_text
@@ -144,6 +146,7 @@ def _report_of(result: object) -> RenderableType | None:
 
 _report_of.register(Run, run_report)
 _report_of.register(Analysis, analysis_report)
+_report_of.register(Comparison, comparison_report)
 _report_of.register(CheckReport, check_report)
 _report_of.register(Trace, trace_report)
 _report_of.register(MachineListing, sass_report)

@@ -18,6 +18,7 @@ from memlab.device.tracing.records import Trace
 from memlab.results import DoctorReport, Explanation, KernelList, KernelOccupancy, Roofline
 from memlab.roofline.analysis.analysis import Analysis
 from memlab.roofline.ceilings import ceiling_label
+from memlab.roofline.comparison.records import Comparison
 from memlab.roofline.glossary import GlossaryEntry
 from memlab.roofline.run import Run
 from memlab.roofline.units import elide_middle, sentence_number, si_text, without_lists
@@ -64,6 +65,16 @@ def _(measurement: Measurement) -> str:
         f"{_device_text(measurement.device)}: {_time_text(measurement)}, "
         f"{_verification_text(measurement.verification)}"
     )
+
+
+@_description.register
+def _(comparison: Comparison) -> str:
+    count = len(comparison.pairs)
+    if count == 1:
+        return comparison.pairs[0].verdict
+    calls = [pair.call for pair in comparison.pairs]
+    counts = ", ".join(f"{calls.count(call)} {call}" for call in dict.fromkeys(calls))
+    return f"{count} pairs: {counts}"
 
 
 @_description.register

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 import memlab
-from memlab.cli import options
+from memlab.cli import gate, options
 from memlab.cli.kernel_commands import EXIT_FINDING, kernel_app
 from memlab.cli.output import (
     check_output,
@@ -75,11 +75,17 @@ def run_kernel(
     cublas: Annotated[
         bool, typer.Option("--cublas", help="Also time cuBLAS on the same matrices, on a GPU.")
     ] = False,
+    fail_if: gate.OwnFailIfOption = None,
 ) -> None:
     """Run one kernel, print or write the result, and exit with 1 if its output is wrong."""
     chosen = chosen_format(as_json, as_csv, output)
     if output is not None:
         check_output(output, force)
+    conditions = []
+    if fail_if:
+        from memlab.roofline.comparison.conditions import parse_own_condition
+
+        conditions = [parse_own_condition(text) for text in fail_if]
 
     from memlab.cli.progress import progress_bar
 
@@ -116,6 +122,10 @@ def run_kernel(
             f"tolerance {verification.tolerance:.3g}"
         )
         code = code or EXIT_FINDING
+    if conditions:
+        from memlab.roofline.comparison.conditions import judge_run
+
+        code = code or gate.print_failures(judge_run(result, conditions))
     if code:
         raise typer.Exit(code)
 

@@ -21,7 +21,8 @@ from memlab.roofline.comparison.obstacles import (
     wrong_outputs,
 )
 from memlab.roofline.comparison.records import CodeChange, PairComparison
-from memlab.roofline.comparison.times import DEFAULT_THRESHOLD, change_text, compare_times
+from memlab.roofline.comparison.times import DEFAULT_THRESHOLD, compare_times
+from memlab.roofline.comparison.wording import change_text
 
 if TYPE_CHECKING:
     from memlab.roofline.comparison.records import Call, FigureChange, TimeChange

@@ -100,9 +100,17 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
 """The figures of a comparison by the section of its report."""
 
 LABELS = {
-    "dynamic_shared_bytes": "dynamic shared memory",
-    "static_shared_bytes": "static shared memory",
-    "local_bytes_per_thread": "local memory per thread",
+    "dynamic_shared_bytes": "dynamic shared",
+    "static_shared_bytes": "static shared",
+    "local_bytes_per_thread": "local/thread",
+    "registers_per_thread": "registers",
+    "occupancy_limiter": "limited by",
+    "compile_options": "options",
+    "blocks_per_sm": "blocks per SM",
+    "shared_load_wavefronts_per_instruction": "shared load wavefronts each",
+    "shared_store_wavefronts_per_instruction": "shared store wavefronts each",
+    "global_load_sectors_per_request": "global load sectors each",
+    "global_store_sectors_per_request": "global store sectors each",
     "median_s": "time",
     "flop_per_s": "rate",
     "fraction_of_ceiling": "of the ceiling",
@@ -112,6 +120,7 @@ LABELS = {
     **{f"intensity_{level}_flop_per_byte": ceiling_label(level) for level in TRAFFIC_LEVELS},
 }
 
+_ABBREVIATIONS = ("l1", "l2", "lrc", "dram", "flop", "fp32", "fp64", "fp16", "bf16", "tf32")
 _COUNTS_OF_COST = ("requests", "sectors", "wavefronts", "instruction", "lines", "passes", "spill")
 _COST_BYTES = ("dram_read_bytes", "dram_write_bytes", "local_bytes_per_thread", "_bytes_moved")
 
@@ -204,7 +213,7 @@ def compare_figures(a: Run, b: Run, time: TimeChange, same_work: bool) -> list[F
                 FigureChange(
                     section,
                     name,
-                    LABELS.get(name, name.replace("_", " ")),
+                    LABELS.get(name) or _label(name),
                     UNITS.get(name, ""),
                     old,
                     new,
@@ -213,6 +222,11 @@ def compare_figures(a: Run, b: Run, time: TimeChange, same_work: bool) -> list[F
                 )
             )
     return changes
+
+
+def _label(name: str) -> str:
+    words = name.split("_")
+    return " ".join(word.upper() if word in _ABBREVIATIONS else word for word in words)
 
 
 def _judgement(name: str, a: Value, b: Value, error: float, same_work: bool) -> Judgement:

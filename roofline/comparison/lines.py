@@ -47,6 +47,61 @@ def compare_lines(
     ]
 
 
+def line_counter(figure: str) -> str | None:
+    """Name the counter of lines that tells where a figure of the launch comes from.
+
+    Args:
+        figure: The figure's name, such as `global_load_sectors`.
+
+    Returns:
+        Such as `global_sectors`; None for figures that lines do not have.
+    """
+    if figure in LINE_COUNTERS:
+        return figure
+    for beginning, ending, counter in _LINE_COUNTER_RULES:
+        if figure.startswith(beginning) and ending in figure:
+            return counter
+    return None
+
+
+def grown_lines(lines: Sequence[LineChange], figure: str) -> list[LineChange]:
+    """Choose the lines of B at which a figure of the launch grew, those that grew most first."""
+    counter = line_counter(figure)
+    grown = [
+        line
+        for line in lines
+        if line.b is not None
+        and line.b.line > 0
+        and counter in line.counters
+        and line.counters[counter][1] > line.counters[counter][0]
+    ]
+    return sorted(
+        grown, key=lambda line: line.counters[counter or ""][0] - line.counters[counter or ""][1]
+    )
+
+
+_LINE_COUNTER_RULES = (
+    ("global_", "_requests", "global_requests"),
+    ("global_", "_sectors", "global_sectors"),
+    ("global_", "_lines", "global_lines"),
+    ("global_", "_used_bytes", "global_used_bytes"),
+    ("requested_", "", "requested_bytes"),
+    ("l1_bytes", "", "global_sectors"),
+    ("l2_", "", "global_sectors"),
+    ("lrc_", "", "global_sectors"),
+    ("dram_", "", "global_sectors"),
+    ("shared_excessive", "", "shared_excessive_wavefronts"),
+    ("shared_", "wavefronts", "shared_wavefronts"),
+    ("shared_", "_instructions", "shared_instructions"),
+    ("local_", "_sectors", "local_sectors"),
+    ("spill_", "", "local_requests"),
+    ("constant_", "_requests", "constant_requests"),
+    ("constant_", "_passes", "constant_passes"),
+    ("flop_", "", "flop"),
+)
+"""How names of figures begin, what they contain, and the counter of lines; the first counts."""
+
+
 def _differing(a: LineCounters | None, b: LineCounters | None) -> dict[str, tuple[int, int]]:
     values = {
         name: (getattr(a, name) if a else 0, getattr(b, name) if b else 0) for name in LINE_COUNTERS

@@ -14,6 +14,7 @@ from memlab.roofline.comparison.medians import (
     log_median,
 )
 from memlab.roofline.comparison.records import TimeChange
+from memlab.roofline.comparison.wording import change_text
 from memlab.roofline.units import si_text
 
 if TYPE_CHECKING:
@@ -62,17 +63,6 @@ def compare_times(first: Time, second: Time, threshold: float) -> TimeChange:
         call,
         _text(first, second, relative, interval, provenance, call, threshold),
     )
-
-
-def change_text(relative: float) -> str:
-    """Write a relative change: `+3.2%`, `-12%`, `x4.1`; `none` where there is none."""
-    if not relative:
-        return "none"
-    if relative >= 1:
-        return f"x{relative + 1:.3g}"
-    share = 100 * abs(relative)
-    size = "<0.01" if share < 0.005 else f"{share:.2f}" if share < 0.995 else f"{share:.3g}"
-    return f"{'+' if relative > 0 else '-'}{size}%"
 
 
 def _estimate(time: Time) -> LogMedian | None:

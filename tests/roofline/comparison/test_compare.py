@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 import example_runs
-import numpy as np
 import pytest
+from compared_runs import GPU, OTHER, changed, counted, measured, with_time
 
 from memlab.device.measurement import (
     Code,
@@ -15,36 +15,6 @@ from memlab.device.measurement import (
 )
 from memlab.roofline.comparison.compare import compare_runs, match_runs
 from memlab.roofline.comparison.lines import compare_lines
-
-GPU = replace(
-    example_runs.measurement("tiled16").device,
-    kind="cuda",
-    key="cuda:0",
-    uuid="GPU-1",
-    driver="580",
-)
-
-
-def measured(median_s, noise=0.002, count=50, seed=1, **changes):
-    """A measured run of tiled 16 whose samples have this median, with normal noise."""
-    samples = median_s * (1 + noise * np.random.default_rng(seed).normal(size=count))
-    samples *= median_s / np.median(samples)
-    time = Time(
-        median_s, "measured", samples=count, clock_hz=1.98e9, durations_s=tuple(samples.tolist())
-    )
-    fields = {"time": time, "device": GPU, "code": Code("t.cu", "s1", "m1")} | changes
-    return example_runs.run_of(replace(example_runs.measurement("tiled16"), **fields))
-
-
-def changed(run, **fields):
-    return replace(run, measurement=replace(run.measurement, **fields))
-
-
-def with_time(run, **fields):
-    return changed(run, time=replace(run.measurement.time, **fields))
-
-
-OTHER = Code("t.cu", "s2", "m2")
 
 
 @pytest.mark.parametrize(
@@ -125,17 +95,6 @@ def test_modelled_times_are_reported_with_the_error_of_the_model():
     assert near.verdict.startswith("modelled: 1.00 ms -> 950 µs, -5%")
     assert "within the model's error" in near.verdict
     assert "beyond the model's error" in far.verdict
-
-
-def counted(sectors, **coverage):
-    base = example_runs.measurement("tiled16", "modelled")
-    return example_runs.run_of(
-        replace(
-            base,
-            counters=base.counters.replace_named(global_load_sectors=sectors),
-            coverage=replace(base.coverage, **coverage),
-        )
-    )
 
 
 def test_exact_counters_have_no_noise_and_estimates_their_error():

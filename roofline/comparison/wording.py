@@ -1,0 +1,64 @@
+"""The words of comparisons: values, changes and runs as text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from memlab.roofline.units import column_number, elide_middle, parameters_text, si_text
+
+if TYPE_CHECKING:
+    from memlab.roofline.comparison.records import Value
+    from memlab.roofline.run import Run
+
+MAX_BYTES_IN_FULL = 1_000_000
+"""More bytes are written with a prefix."""
+
+MAX_TITLE_CHARACTERS = 120
+"""The longest title of a run; user kernels have many parameters."""
+
+
+def value_text(value: Value, unit: str) -> str:
+    """Write a value: a count in full, others with three digits and a prefix."""
+    if value is None:
+        return "-"
+    if isinstance(value, str):
+        return value or "-"
+    if unit == "1":
+        return f"{100 * value:.3g}%"
+    if unit == "B" and value < MAX_BYTES_IN_FULL:
+        return f"{value:,} B"  # a capacity is binary, a transfer decimal: this is neither
+    if unit == "FLOP/B":
+        return column_number(value)
+    if unit:
+        return si_text(value, unit)
+    return f"{value:,}" if isinstance(value, int) else column_number(value)
+
+
+def change_text(relative: float | None) -> str:
+    """Write a relative change: `+3.2%`, `-12%`, `x4.1`; nothing where there is none."""
+    if not relative:
+        return "" if relative is None else "none"
+    if relative >= 1:
+        return f"x{relative + 1:.3g}"
+    share = 100 * abs(relative)
+    size = "<0.01" if share < 0.005 else f"{share:.2f}" if share < 0.995 else f"{share:.3g}"
+    return f"{'+' if relative > 0 else '-'}{size}%"
+
+
+def run_title(run: Run) -> str:
+    """Name a run by its kernel, parameters and device: `tiled width 512, tile 16 on h200`."""
+    measurement = run.measurement
+    launch = " ".join(filter(None, (measurement.kernel, parameters_text(measurement.parameters))))
+    return f"{elide_middle(launch, MAX_TITLE_CHARACTERS)} on {measurement.device.key}"
+
+
+def run_origin(run: Run) -> str:
+    """Say where a run comes from: its number, label and commit: `run 3 "before" at 1a2b3c4d`."""
+    parts = ["not stored" if run.id is None else f"run {run.id}"]
+    identity = run.identity
+    if identity.label:
+        parts.append(f'"{elide_middle(identity.label, 40)}"')
+    if identity.git_commit:
+        changed = "" if identity.git_clean else " with changes"
+        parts.append(f"at {identity.git_commit[:8]}{changed}")
+    return " ".join(parts)
