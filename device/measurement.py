@@ -155,10 +155,20 @@ class Counters(NamedCounters):
             threads.
         flop_fp32: FLOPs executed by the FP32 pipe; one FMA is two.
         flop_fp64: FLOPs executed by the FP64 pipe.
+        flop_fp16: FLOPs of `half` outside the tensor cores; one FMA of a `half2` is four. (Nsight
+            Compute's roofline takes every such instruction for a packed one.)
+        flop_bf16: The same of `__nv_bfloat16`.
         flop_tensor_tf32: FLOPs of `mma` with TF32 factors; Nsight Compute counts those of tensor
             cores as operations of the tensor pipe.
         flop_tensor_fp16: FLOPs of `mma` with FP16 factors.
         flop_tensor_bf16: FLOPs of `mma` with BF16 factors.
+        iop_alu: Integer instructions of the ALU pipe (sums, logic, shifts, comparisons), summed
+            over threads, with those whose predicate is off; counted as
+            `InstructionCounters.counted` says, as are the next two. Those of the uniform datapath
+            are not among them.
+        iop_fma: Integer instructions of the FMA pipe: multiply-adds, and moves and sums that ptxas
+            writes as such.
+        iop_xu: Integer instructions of the XU pipe: counts and reversals of bits.
         thread_instructions: Instructions executed, summed over threads; as `InstructionCounters`.
         warp_instructions: Instructions executed, summed over warps; as `InstructionCounters`.
     """
@@ -202,9 +212,14 @@ class Counters(NamedCounters):
     constant_load_passes = NamedCount(("constant", "load"), "wavefronts")
     flop_fp32: int = 0
     flop_fp64: int = 0
+    flop_fp16: int = 0
+    flop_bf16: int = 0
     flop_tensor_tf32: int = 0
     flop_tensor_fp16: int = 0
     flop_tensor_bf16: int = 0
+    iop_alu: int = 0
+    iop_fma: int = 0
+    iop_xu: int = 0
     thread_instructions: int = 0
     warp_instructions: int = 0
 
@@ -236,23 +251,37 @@ def l1_l2_sectors(counters: Counters) -> int:
 FLOP_COUNTERS = {
     "fp32": "flop_fp32",
     "fp64": "flop_fp64",
+    "fp16_fma": "flop_fp16",
+    "bf16_fma": "flop_bf16",
     "tf32": "flop_tensor_tf32",
     "fp16": "flop_tensor_fp16",
     "bf16": "flop_tensor_bf16",
 }
-"""The counter of each pipe's FLOPs, by the key of the pipe's peak."""
+"""The counter of each pipe's FLOPs, by the key of the pipe's peak: `fp16` and `bf16` are those of
+the tensor cores, `fp16_fma` and `bf16_fma` those of the CUDA cores."""
 
 
 def flop_by_pipe(counters: Counters) -> dict[str, int]:
     """Give the FLOPs that each pipe executed, by the key of its peak.
 
     Returns:
-        `fp32` and `fp64`, then the tensor cores' types that executed any: `tf32`, `fp16`, `bf16`.
+        `fp32` and `fp64`, then the others that executed any: `fp16_fma` and `bf16_fma` of the CUDA
+        cores; `tf32`, `fp16` and `bf16` of the tensor cores.
     """
     executed: dict[str, int] = {
         pipe: getattr(counters, name) for pipe, name in FLOP_COUNTERS.items()
     }
     return {pipe: flop for pipe, flop in executed.items() if flop or pipe in ("fp32", "fp64")}
+
+
+INTEGER_COUNTERS = {"int_alu": "iop_alu", "int_fma": "iop_fma", "int_xu": "iop_xu"}
+"""The counter of each pipe's integer instructions, by the key of the pipe's peak."""
+
+
+def integer_op_by_pipe(counters: Counters) -> dict[str, int]:
+    """Give the integer instructions of threads that pipes executed, if any, by key of the peak."""
+    executed = {pipe: getattr(counters, name) for pipe, name in INTEGER_COUNTERS.items()}
+    return {pipe: count for pipe, count in executed.items() if count}
 
 
 @dataclass(frozen=True)
@@ -295,6 +324,7 @@ class LineCounters(NamedCounters):
         accesses: The accesses to memory by space, of all directions. Only the figures that have
             a flat name below are kept.
         flop: FLOPs executed.
+        iop: Integer instructions, summed over threads; counted as `Counters.iop_alu`.
         thread_instructions: Instructions of the PTX, summed over threads.
         warp_instructions: Instructions of the PTX, summed over warps.
     """
@@ -310,6 +340,7 @@ class LineCounters(NamedCounters):
     shared_wavefronts = NamedCount("shared", "wavefronts")
     shared_excessive_wavefronts = NamedCount("shared", "excessive_wavefronts")
     flop: int = 0
+    iop: int = 0
     thread_instructions: int = 0
     warp_instructions: int = 0
     requested_bytes = NamedCount("global", "requested_bytes")

@@ -14,6 +14,7 @@ from functools import cache
 from importlib import resources
 
 from memlab.device.measurement import Time
+from memlab.device.properties import EXPLAINING_PIPES
 
 FILE_NAME = "model_errors.toml"
 COVERED_SHARE = 0.8
@@ -48,8 +49,12 @@ def error_ranges() -> Mapping[str, ErrorRange]:
 
 
 def kind_of(bounds_s: Mapping[str, float]) -> str:
-    """The kind of a kernel: the bound that takes longest; `ALL_KINDS` if none is known."""
-    return max(bounds_s, key=lambda name: bounds_s[name], default=ALL_KINDS)
+    """The kind of a kernel: the bound that takes longest; `ALL_KINDS` if none is known.
+
+    Bounds that only explain a time are no kinds: the errors were measured without them.
+    """
+    kinds = [name for name in bounds_s if name not in EXPLAINING_PIPES]
+    return max(kinds, key=lambda name: bounds_s[name], default=ALL_KINDS)
 
 
 def with_error_interval(time: Time, kind: str | None = None) -> Time:

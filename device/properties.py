@@ -28,11 +28,43 @@ FLOP_PER_FMA = 2
 DATA_RATE = 2
 """Transfers per memory clock: DDR memories move data on both edges of the clock CUDA reports."""
 
-CUDA_CORE_KINDS = ("fp32", "fp64")
-"""Kinds of arithmetic with lanes in an SM; the other kinds are the tensor cores'."""
+CUDA_CORE_KINDS = ("fp32", "fp64", "fp16_fma", "bf16_fma")
+"""Kinds of floating-point arithmetic with lanes in an SM; the other kinds are the tensor cores'."""
 
-PEAK_KINDS = ("fp64", "fp32", "tf32", "fp16", "bf16")
-"""Kinds of arithmetic with a peak, the CUDA cores' first."""
+PEAK_KINDS = ("fp64", "fp32", "fp16_fma", "bf16_fma", "tf32", "fp16", "bf16")
+"""Kinds of floating-point arithmetic with a peak, the CUDA cores' first."""
+
+INTEGER_KINDS = ("int_alu", "int_fma", "int_xu")
+"""The pipes that execute integer instructions: logic, addition, shifts and comparisons; products;
+and the counts of bits."""
+
+EXPLAINING_PIPES = ("fp16_fma", "bf16_fma", *INTEGER_KINDS)
+"""Kinds whose bounds explain a modelled time, and enter it as its least value only."""
+
+_PIPES = {
+    "fp16_fma": "fp16",
+    "bf16_fma": "bf16",
+    "int_alu": "alu",
+    "int_fma": "imad",
+    "int_xu": "popc",
+}
+"""The pipe in `pipe_lanes_per_clock_per_sm` of kinds that have no field of their own."""
+
+HALVES_PER_LANE = 2
+"""16-bit numbers that a lane computes with at once, as a pair."""
+
+HALF_LANES_PER_CLOCK_PER_SM = {
+    (7, 0): 64,
+    (7, 2): 64,
+    (7, 5): 64,
+    (8, 0): 128,
+    (8, 6): 64,
+    (8, 7): 64,
+    (8, 9): 64,
+    (9, 0): 128,
+}
+"""Lanes of paired FP16 multiply-adds, by compute capability: half of the results per clock and SM
+(CUDA C++ Programming Guide, "Throughput of Native Arithmetic Instructions")."""
 
 MACHINE_FIGURES = (
     "kernel_exec_timeout",
@@ -333,9 +365,10 @@ def bandwidth_figures(properties: DeviceProperties) -> tuple[str, ...]:
 
 def peak_figures(properties: DeviceProperties, kind: str) -> tuple[str, ...]:
     """The fields that `peak_flop_per_s` is computed from, for the same `kind`."""
-    if kind not in CUDA_CORE_KINDS:
+    if kind not in (*CUDA_CORE_KINDS, *INTEGER_KINDS):
         return ("tensor_flop_per_s",)
-    return (f"{kind}_lanes_per_sm", "multiprocessor_count", clock_figure(properties))
+    lanes = "pipe_lanes_per_clock_per_sm" if kind in _PIPES else f"{kind}_lanes_per_sm"
+    return (lanes, "multiprocessor_count", clock_figure(properties))
 
 
 def clock_figure(properties: DeviceProperties) -> str:
@@ -350,7 +383,8 @@ def clock_hz(properties: DeviceProperties) -> float | None:
 
 def clock_of_peak_hz(properties: DeviceProperties, kind: str) -> float | None:
     """The clock at which `peak_flop_per_s` holds for the same `kind`, in Hz."""
-    return clock_hz(properties) if kind in CUDA_CORE_KINDS else properties.tensor_clock_hz
+    on_cores = kind in (*CUDA_CORE_KINDS, *INTEGER_KINDS)
+    return clock_hz(properties) if on_cores else properties.tensor_clock_hz
 
 
 def peak_bandwidth_bytes_per_s(properties: DeviceProperties) -> float | None:
@@ -371,23 +405,48 @@ def peak_bandwidth_bytes_per_s(properties: DeviceProperties) -> float | None:
 def peak_flop_per_s(properties: DeviceProperties, kind: str) -> float | None:
     """The peak rate of floating-point arithmetic.
 
-    For the CUDA cores: 2 x lanes x SMs x clock, one FMA per lane and clock. For the tensor cores:
-    the vendor's dense figure.
+    For the CUDA cores: 2 x lanes x SMs x clock, one FMA per lane and clock; of FP16 and BF16 one
+    pair of FMAs. For the tensor cores: the vendor's dense figure.
 
     Args:
         properties: The device.
-        kind: `fp32` or `fp64` for the CUDA cores, `tf32`, `fp16` or `bf16` for the tensor cores.
+        kind: `fp32`, `fp64`, `fp16_fma` or `bf16_fma` for the CUDA cores, `tf32`, `fp16` or `bf16`
+            for the tensor cores.
 
     Returns:
         FLOP per second at `clock_of_peak_hz`; None if a factor is unknown.
     """
     if kind not in CUDA_CORE_KINDS:
         return properties.tensor_flop_per_s.get(kind)
-    lanes = properties.fp32_lanes_per_sm if kind == "fp32" else properties.fp64_lanes_per_sm
+    lanes = _lanes_per_s(properties, kind)
+    halves = HALVES_PER_LANE if kind in _PIPES else 1
+    return None if lanes is None else float(FLOP_PER_FMA * halves * lanes)
+
+
+def peak_integer_op_per_s(properties: DeviceProperties, kind: str) -> float | None:
+    """The peak rate of a pipe's 32-bit integer instructions: lanes x SMs x clock.
+
+    Args:
+        properties: The device.
+        kind: One of `INTEGER_KINDS`.
+
+    Returns:
+        Instructions of threads per second; None if a factor is unknown.
+    """
+    return _lanes_per_s(properties, kind)
+
+
+def _lanes_per_s(properties: DeviceProperties, kind: str) -> float | None:
+    """Lanes that the CUDA cores of the whole device serve per second; None if unknown."""
+    lanes: float | None
+    if kind in _PIPES:
+        lanes = properties.pipe_lanes_per_clock_per_sm.get(_PIPES[kind])
+        if lanes is None and kind == "fp16_fma":
+            lanes = HALF_LANES_PER_CLOCK_PER_SM.get(properties.compute_capability)
+    else:
+        lanes = properties.fp32_lanes_per_sm if kind == "fp32" else properties.fp64_lanes_per_sm
     count, clock = properties.multiprocessor_count, clock_hz(properties)
-    if lanes is None or count is None or clock is None:
-        return None
-    return float(FLOP_PER_FMA * lanes * count * clock)
+    return None if lanes is None or count is None or clock is None else lanes * count * clock
 
 
 def ridge_flop_per_byte(properties: DeviceProperties, kind: str) -> float | None:

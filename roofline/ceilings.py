@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 
 from memlab.device.properties import (
     CUDA_CORE_KINDS,
+    INTEGER_KINDS,
     bandwidth_figures,
     clock_figure,
     peak_bandwidth_bytes_per_s,
     peak_figures,
     peak_flop_per_s,
+    peak_integer_op_per_s,
     provenance,
 )
 from memlab.roofline.run import Ceiling
@@ -31,6 +33,11 @@ CEILING_LABELS = {
     "dram": "DRAM",
     "fp32": "FP32",
     "fp64": "FP64",
+    "fp16_fma": "FP16",
+    "bf16_fma": "BF16",
+    "int_alu": "INT ALU",
+    "int_fma": "INT FMA",
+    "int_xu": "INT XU",
     "tf32": "TF32 tensor",
     "fp16": "FP16 tensor",
     "bf16": "BF16 tensor",
@@ -39,7 +46,7 @@ CEILING_LABELS = {
 
 
 def ceilings(properties: DeviceProperties) -> tuple[Ceiling, ...]:
-    """List the known limits of a device: `dram`, `l2`, `l1`, then the arithmetic peaks.
+    """List the known limits of a device: `dram`, `l2`, `l1`, then the peaks of arithmetic.
 
     L1 and shared memory are one array behind one port (CUDA C++ Programming Guide, "Unified
     Data Cache"), so they are one ceiling: bytes per clock and multiprocessor, times
@@ -49,7 +56,7 @@ def ceilings(properties: DeviceProperties) -> tuple[Ceiling, ...]:
         properties: The device. An unknown figure gives no ceiling; nothing is guessed.
 
     Returns:
-        Bandwidths in B/s and peaks in FLOP/s, each with its provenance.
+        Bandwidths in B/s, peaks in FLOP/s and those of integers in OP/s, each with its provenance.
     """
     clock = clock_figure(properties)
     memory = {
@@ -63,11 +70,15 @@ def ceilings(properties: DeviceProperties) -> tuple[Ceiling, ...]:
         kind: (peak_flop_per_s(properties, kind), peak_figures(properties, kind))
         for kind in (*CUDA_CORE_KINDS, *properties.tensor_flop_per_s)
     }
+    integers = {
+        kind: (peak_integer_op_per_s(properties, kind), peak_figures(properties, kind))
+        for kind in INTEGER_KINDS
+    }
     return tuple(
         Ceiling(
             key, CEILING_LABELS.get(key, key.upper()), value, kind, provenance(properties, *names)
         )
-        for kind, group in (("bandwidth", memory), ("compute", pipes))
+        for kind, group in (("bandwidth", memory), ("compute", pipes), ("integer", integers))
         for key, (value, names) in group.items()
         if value is not None
     )
@@ -96,6 +107,11 @@ def measured_ceilings(peaks: Peaks) -> tuple[Ceiling, ...]:
             kind = "bandwidth" if rate.unit == "B/s" else "compute"
             best[key] = Ceiling(key, CEILING_LABELS[key], rate.value, kind, "measured")
     return tuple(best[key] for key in CEILING_LABELS if key in best)
+
+
+def ceiling_unit(ceiling: Ceiling) -> str:
+    """Give the unit of a ceiling's value: `B/s`, `FLOP/s` or `OP/s`."""
+    return {"bandwidth": "B/s", "integer": "OP/s"}.get(ceiling.kind, "FLOP/s")
 
 
 def ceilings_by_key(ceilings: Iterable[Ceiling]) -> dict[str, Ceiling]:

@@ -6,15 +6,17 @@ Analysis for GPUs", Concurrency and Computation 32(20), 2020).
 
 It is computed in time: a level that moves B bytes at a bandwidth of W B/s cannot take less than
 B / W, nor a pipe with F FLOPs at a peak of P FLOP/s less than F / P. The longest of these is the
-lowest roof, and FLOPs over it are min(P, intensity * W). So a kernel without FLOPs has a place too.
+lowest roof, and FLOPs over it are min(P, intensity * W). So a kernel without FLOPs has a place too:
+under the roofs of memory and of the pipes that execute its integer operations.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, Protocol
 
-from memlab.device.measurement import flop_by_pipe, l1_l2_sectors
-from memlab.device.properties import SECTOR_BYTES
+from memlab.device.measurement import flop_by_pipe, integer_op_by_pipe, l1_l2_sectors
+from memlab.device.properties import INTEGER_KINDS, SECTOR_BYTES
 from memlab.errors import UsageError
 from memlab.roofline.ceilings import ceilings_by_key
 from memlab.roofline.run import TRAFFIC_LEVELS, Placement
@@ -31,6 +33,23 @@ L1_WAVEFRONT_BYTES = 128
 LATENCY_BOUND_THRESHOLD = 0.6
 """Where no resource reaches this share of its peak, latency binds: Nsight Compute's rule
 ("below 60.0% of peak typically indicate latency issues", section GPU Speed Of Light)."""
+
+
+@dataclass(frozen=True)
+class RooflinePoint:
+    """A kernel on the axes of a roofline.
+
+    Attributes:
+        operation: What it is drawn by: `FLOP`, or `OP` for integer operations.
+        per_s: Operations per second.
+        intensity: Operations per byte at each of `TRAFFIC_LEVELS`; None where no byte moves.
+        ceiling_per_s: Its lowest ceiling, operations per second.
+    """
+
+    operation: Literal["FLOP", "OP"]
+    per_s: float
+    intensity: Mapping[str, float | None]
+    ceiling_per_s: float
 
 
 class LaunchCounts(Protocol):
@@ -68,14 +87,19 @@ def bytes_moved(measurement: LaunchCounts) -> dict[str, int]:
     """
     counters = measurement.counters
     return {
-        "requested": counters.total("global", "load", "store").requested_bytes
-        + counters.requested_atomic_bytes,
+        "requested": requested_bytes(counters),
         "l1": SECTOR_BYTES * (counters.total("global").sectors + counters.total("local").sectors)
         + L1_WAVEFRONT_BYTES * counters.total("shared").wavefronts,
         "l2": SECTOR_BYTES * l1_l2_sectors(counters),
         "dram": counters.dram_read_bytes + counters.dram_write_bytes,
         "compulsory": measurement.compulsory_bytes,
     }
+
+
+def requested_bytes(counters: Counters) -> int:
+    """Count the bytes that threads ask of global memory."""
+    loaded_and_stored = counters.total("global", "load", "store").requested_bytes
+    return loaded_and_stored + counters.requested_atomic_bytes
 
 
 def intensities(measurement: LaunchCounts) -> dict[str, float | None]:
@@ -97,7 +121,7 @@ def minimum_times_s(measurement: Measurement, ceilings: Sequence[Ceiling]) -> di
     """Give the time that each ceiling alone would need for this launch, seconds, by its key.
 
     The algorithm's FLOPs are divided among the pipes in the proportion that the launch executed;
-    all of them are FP32 where it executed none.
+    all of them are FP32 where it executed none. Integer operations are those executed.
     """
     known = ceilings_by_key(ceilings)
     work: dict[str, float] = dict(bytes_moved(measurement))
@@ -106,6 +130,7 @@ def minimum_times_s(measurement: Measurement, ceilings: Sequence[Ceiling]) -> di
     for pipe, flop in executed.items():
         share = flop / total if total else float(pipe == "fp32")
         work[pipe] = measurement.flop * share
+    work |= integer_op_by_pipe(measurement.counters)
     return {key: amount / known[key].value for key, amount in work.items() if key in known}
 
 
@@ -147,7 +172,12 @@ def place_measurement(measurement: Measurement, ceilings: Sequence[Ceiling]) -> 
     Raises:
         UsageError: No ceiling of the device that applies to this launch is known.
     """
-    least_s = minimum_times_s(measurement, ceilings)
+    least_s = {
+        key: seconds
+        for key, seconds in minimum_times_s(measurement, ceilings).items()
+        # Beside FLOPs, integer operations are overhead: addresses and loop counters.
+        if not (measurement.flop and key in INTEGER_KINDS)
+    }
     if not least_s:
         raise UsageError(
             f"{measurement.device.name} has no known bandwidth nor peak to place a kernel under: "
@@ -164,6 +194,32 @@ def place_measurement(measurement: Measurement, ceilings: Sequence[Ceiling]) -> 
         ceiling_flop_per_s=measurement.flop / least_s[ceiling] if least_s[ceiling] else 0.0,
         fraction_of_ceiling=least_s[ceiling] / time_s,
         busy=busy,
+        iop_per_s=sum(integer_op_by_pipe(measurement.counters).values()) / time_s,
+    )
+
+
+def roofline_point(measurement: Measurement, placement: Placement) -> RooflinePoint:
+    """Give the point of a placed measurement on the axes of a roofline.
+
+    A kernel under the roof of an integer pipe is there by the operations of this pipe, any other
+    kernel by its FLOPs.
+    """
+    if placement.ceiling not in INTEGER_KINDS:
+        return RooflinePoint(
+            "FLOP",
+            placement.flop_per_s,
+            placement.intensity_flop_per_byte,
+            placement.ceiling_flop_per_s,
+        )
+    work = integer_op_by_pipe(measurement.counters).get(placement.ceiling, 0)
+    per_s = work / measurement.time.median_s
+    fraction = placement.fraction_of_ceiling
+    moved = bytes_moved(measurement)
+    return RooflinePoint(
+        "OP",
+        per_s,
+        {level: work / count if count else None for level, count in moved.items()},
+        per_s / fraction if fraction else 0.0,
     )
 
 

@@ -17,10 +17,12 @@ class Ceiling:
 
     Attributes:
         key: `dram`, `l2`, `l1` (with shared memory, which has the same port), `fp32`, `fp64`,
-            `tf32` …
+            `fp16_fma` and `bf16_fma` (on the CUDA cores), `tf32`, `fp16` and `bf16` (on the tensor
+            cores), or `int_alu`, `int_fma` and `int_xu` (integers, by pipe).
         label: The name in pictures and tables, e.g. `DRAM`.
-        value: B/s for a memory level, FLOP/s for a pipe.
-        kind: `bandwidth` or `compute`.
+        value: B/s for a memory level, FLOP/s for a pipe, integer operations of threads per second
+            (OP/s) for the integers of a pipe.
+        kind: `bandwidth`, `compute` or `integer`.
         provenance: The source of the value: `datasheet`, `measured`, `queried`, `analytic`.
     """
 
@@ -40,12 +42,14 @@ class Placement:
         intensity_flop_per_byte: FLOP/B at each of `TRAFFIC_LEVELS`; None where no byte moves.
         bound: The limiting resource, a ceiling's key (`dram`, `l2`, `l1`, `fp32` …), or
             `latency`.
-        ceiling: The key of the lowest ceiling over this kernel's intensities.
+        ceiling: The key of the lowest ceiling over this kernel's intensities; those of integers
+            are among them for a kernel without FLOPs.
         ceiling_flop_per_s: That ceiling at this kernel's intensity, FLOP/s.
         fraction_of_ceiling: `flop_per_s` over `ceiling_flop_per_s`; above 1 the measurement is
             invalid.
         busy: Share of the time for which each resource is busy, 0 to 1, by the ceiling's key;
             empty in runs that older versions stored.
+        iop_per_s: Integer operations of threads over the median time, OP/s, of all pipes.
     """
 
     flop_per_s: float
@@ -55,6 +59,7 @@ class Placement:
     ceiling_flop_per_s: float
     fraction_of_ceiling: float
     busy: dict[str, float] = field(default_factory=dict)
+    iop_per_s: float = 0.0
 
 
 @dataclass(frozen=True)

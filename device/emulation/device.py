@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 
 from memlab.device import time_model
@@ -24,6 +24,7 @@ from memlab.device.machine_code.executed_code import (
     ExecutedCode,
     executed_code,
     instruction_counters,
+    integer_operations,
     listed_instructions,
     read_flow_graph,
 )
@@ -35,6 +36,7 @@ from memlab.device.machine_code.shared_accesses import (
     with_machine_widths,
 )
 from memlab.device.measurement import (
+    INTEGER_COUNTERS,
     AccessCounters,
     Counters,
     Coverage,
@@ -234,8 +236,17 @@ def emulate(
     required = block_requirements(launch, compiled.resources)
     carveout = block_allocation(properties, required).carveout_bytes
     instructions = instruction_counters(executed, program, tally)
-    counters = replace(
-        counters,
+    integers = (
+        totals.integer_operations(program, tally)
+        if isinstance(executed, DisassemblyError)
+        else integer_operations(executed, program)
+    )
+    by_pipe = {
+        counter: sum(line.get(counter.removeprefix("iop_"), 0) for line in integers.values())
+        for counter in INTEGER_COUNTERS.values()
+    }
+    counters = counters.replace_named(
+        **by_pipe,
         warp_instructions=instructions.warp_instructions,
         thread_instructions=instructions.thread_instructions,
     )
@@ -276,7 +287,7 @@ def emulate(
     return Emulation(
         coverage=counted.coverage,
         counters=counters,
-        lines=totals.counters_by_line(program, tally, execution.source),
+        lines=totals.counters_by_line(program, tally, execution.source, integers),
         accesses=totals.counters_by_access(program, tally, accessed_arrays(launch, execution)),
         region=totals.main_region(program, tally),
         work=work,

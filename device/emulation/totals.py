@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TypeAlias, TypeVar
 
 from memlab.device.access_counts import AccessCounts, Direction, Space
+from memlab.device.emulator.isa import table as instruction_table
+from memlab.device.emulator.isa.rows import Row
 from memlab.device.emulator.machine.tally import Tally
 from memlab.device.emulator.program.program import (
     DecodedInstruction,
@@ -46,8 +50,7 @@ def total_counters(
     flop = dict.fromkeys(FLOP_COUNTERS.values(), 0)
     for index, step in enumerate(program.steps):
         if step.row.flops:
-            pipe = step.row.tensor or ("fp64" if "f64" in step.row.to else "fp32")
-            flop[FLOP_COUNTERS[pipe]] += step.row.flops * tally.lanes[index]
+            flop[FLOP_COUNTERS[_pipe(step.row)]] += step.row.flops * tally.lanes[index]
     detailed = Counters(accesses=table)
     atomics = detailed.total("shared", "atomic", "reduction")
     return Counters.from_table(
@@ -63,16 +66,47 @@ def total_counters(
     )
 
 
+def _pipe(row: Row) -> str:
+    """The pipe that does an instruction's FLOPs: a key of `FLOP_COUNTERS`."""
+    number = row.to[0].removesuffix("x2")
+    return row.tensor or {"f64": "fp64", "f16": "fp16_fma", "bf16": "bf16_fma"}.get(number, "fp32")
+
+
+def integer_operations(program: Program, tally: Tally) -> dict[int, dict[str, int]]:
+    """The integer operations of the PTX by source line and pipe: `alu`, `fma` or `xu`."""
+    counts: dict[int, Counter[str]] = {}
+    for index, step in enumerate(program.steps):
+        if (found := instruction_table.integer_operations(step.row)) and tally.lanes[index]:
+            pipe, each = found
+            by_pipe = counts.setdefault(step.instruction.source_line, Counter())
+            by_pipe[pipe] += each * tally.lanes[index]
+    return {line: dict(by_pipe) for line, by_pipe in counts.items()}
+
+
 def counters_by_line(
-    program: Program, tally: Tally, source: Sequence[str]
+    program: Program,
+    tally: Tally,
+    source: Sequence[str],
+    integers: Mapping[int, Mapping[str, int]] | None = None,
 ) -> tuple[LineCounters, ...]:
-    """The counters of each source line that has instructions, by line number."""
+    """The counters of each source line that has instructions, by line number.
+
+    Args:
+        program: The program that ran.
+        tally: The counts of its instructions.
+        source: The lines of its source.
+        integers: Integer operations by source line and pipe.
+    """
     accesses = _accesses(program, tally)
     lines: dict[int, list[int]] = {}
     for index, step in enumerate(program.steps):
         lines.setdefault(step.instruction.source_line, []).append(index)
+    operations = {line: sum(by_pipe.values()) for line, by_pipe in (integers or {}).items()}
     return tuple(
-        _line_counters(program, tally, accesses, line, indices, source)
+        replace(
+            _line_counters(program, tally, accesses, line, indices, source),
+            iop=operations.get(line, 0),
+        )
         for line, indices in sorted(lines.items())
     )
 

@@ -13,7 +13,7 @@ from memlab.device.emulator.program.program import Program
 from memlab.device.machine_code.disassembly import DisassemblyError, disassemble
 from memlab.device.machine_code.flow_graph import FlowGraph, flow_graph
 from memlab.device.machine_code.listing import ListedInstruction
-from memlab.device.machine_code.pipes import pipe_of
+from memlab.device.machine_code.pipes import integer_pipe_of, pipe_of
 from memlab.device.machine_code.projection import Executions, project
 from memlab.device.machine_code.ptx_profile import ptx_profile
 from memlab.device.measurement import InstructionCounters
@@ -105,11 +105,35 @@ def instruction_counters(
     )
 
 
+def integer_operations(executed: ExecutedCode, program: Program) -> dict[int, dict[str, int]]:
+    """Count the integer instructions, summed over threads.
+
+    Threads whose predicate is off are counted, too.
+
+    Returns:
+        The counts by source line, 0 where it is unknown, and pipe: `alu`, `fma` or `xu`.
+    """
+    counts: dict[int, Counter[str]] = {}
+    source_lines = _source_lines(program)
+    code, lanes = executed.graph.code.instructions, executed.executions.lanes.tolist()
+    for step, count in zip(code, lanes, strict=True):
+        pipe = integer_pipe_of(step)
+        if pipe is not None and count:
+            counts.setdefault(source_lines.get(step.ptx_line, 0), Counter())[pipe] += count
+    return {
+        line: {pipe: round(count) for pipe, count in by_pipe.items()}
+        for line, by_pipe in counts.items()
+    }
+
+
+def _source_lines(program: Program) -> dict[int, int]:
+    """The source line of each line of the PTX."""
+    return {step.instruction.ptx_line: step.instruction.source_line for step in program.steps}
+
+
 def listed_instructions(executed: ExecutedCode, program: Program) -> tuple[ListedInstruction, ...]:
     """List the instructions of the machine code with their counts and lines."""
-    source_lines = {
-        step.instruction.ptx_line: step.instruction.source_line for step in program.steps
-    }
+    source_lines = _source_lines(program)
     graph, executions = executed.graph, executed.executions
     return tuple(
         ListedInstruction(

@@ -26,6 +26,18 @@ PIPES: dict[str, str] = {
 }
 """The instructions of each pipe, by their names."""
 
+INTEGER_INSTRUCTIONS = frozenset(
+    (
+        *("BMSK", "BREV", "FLO", "IABS", "IADD", "IADD3", "IADD32I", "IDP", "IDP4A", "IMAD"),
+        *("IMNMX", "IMUL", "IMUL32I", "ISCADD", "ISCADD32I", "ISETP", "LEA", "LOP", "LOP3"),
+        *("LOP32I", "POPC", "SHF", "SHL", "SHR", "VABSDIFF", "VABSDIFF4", "VIADD", "VIADDMNMX"),
+        *("VIMNMX", "VIMNMX3", "IADD64", "IMNMX64", "ISETP64", "XMAD"),
+    )
+)
+"""The integer instructions (CUDA Binary Utilities, "Instruction Set Reference", "Integer
+Instructions"). As in Nsight Compute (`op_integer`), moves that are products with one and additions
+to zero (`IMAD.MOV`) are among them; on an H200 its counts of straight code agree with these."""
+
 _PIPE_OF = {name: pipe for pipe, names in PIPES.items() for name in names.split()}
 
 
@@ -36,3 +48,8 @@ def pipe_of(step: MachineInstruction) -> str:
         return _PIPE_OF[name]
     # Instructions on the uniform registers are those of the other pipes with a U before them.
     return "uniform" if name.startswith("U") else "alu"
+
+
+def integer_pipe_of(step: MachineInstruction) -> str | None:
+    """The pipe of an integer instruction: `alu`, `fma` or `xu`; None for other instructions."""
+    return pipe_of(step) if step.name in INTEGER_INSTRUCTIONS else None

@@ -11,11 +11,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from memlab.device.measurement import flop_by_pipe
-from memlab.device.properties import peak_bandwidth_bytes_per_s, peak_flop_per_s
+from memlab.device.measurement import flop_by_pipe, integer_op_by_pipe
+from memlab.device.properties import (
+    peak_bandwidth_bytes_per_s,
+    peak_flop_per_s,
+    peak_integer_op_per_s,
+)
 from memlab.presentation import Presentable
 from memlab.roofline.analysis.listing import listing
-from memlab.roofline.placement import bytes_moved, intensities
+from memlab.roofline.placement import bytes_moved, intensities, requested_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,7 +39,7 @@ if TYPE_CHECKING:
     from memlab.roofline.analysis.boundary import BoundaryCost
     from memlab.roofline.analysis.listing import ListedLine
 
-VALUE_BYTES = {"fp64": 8, "fp16": 2, "bf16": 2}
+VALUE_BYTES = {"fp64": 8, "fp16_fma": 2, "bf16_fma": 2, "fp16": 2, "bf16": 2}
 """Bytes of a pipe's values, by the key of its peak; 4 for pipes that are missing."""
 
 
@@ -47,9 +51,16 @@ class AccessRatio:
         loops: Whether the ratio is taken over the loops alone.
         flop_per_byte: FLOPs over the bytes that threads ask for in global memory, FLOP/B.
         value_bytes: Bytes of one value; lessons call a value an access.
-        pipe: The pipe that executes most FLOPs: `fp32`, `fp64`, `tf32` …
+        pipe: The pipe that executes most FLOPs: `fp32`, `fp64`, `fp16_fma`, `tf32` …
         bandwidth_bytes_per_s: Peak bandwidth of the device's memory, B/s; None where unknown.
         peak_flop_per_s: Peak of the pipe, FLOP/s; None where unknown.
+        integer_op_per_byte: Integer operations of threads over the bytes that threads ask for, of
+            the whole program.
+        integer_pipe: The pipe that needs longest for its integer operations, `int_alu`, `int_fma`
+            or `int_xu`; empty where none has any, or no rate is known.
+        peak_integer_op_per_s: The peak of that pipe, OP/s; None where unknown.
+        integer_share: The time that the pipe needs over the time that the device's memory needs for
+            the same bytes; None where unknown.
     """
 
     loops: bool
@@ -58,6 +69,10 @@ class AccessRatio:
     pipe: str
     bandwidth_bytes_per_s: float | None
     peak_flop_per_s: float | None
+    integer_op_per_byte: float = 0.0
+    integer_pipe: str = ""
+    peak_integer_op_per_s: float | None = None
+    integer_share: float | None = None
 
     @property
     def flop_per_access(self) -> float:
@@ -169,13 +184,24 @@ def access_ratio(
         return None
     executed = flop_by_pipe(counters)
     pipe = max(executed, key=lambda key: executed[key])
+    integers, requested = integer_op_by_pipe(counters), requested_bytes(counters)
+    peaks = {key: peak_integer_op_per_s(properties, key) for key in integers}
+    seconds = {key: integers[key] / peak for key, peak in peaks.items() if peak}
+    slowest = max(seconds, key=lambda key: seconds[key], default="")
+    bandwidth = peak_bandwidth_bytes_per_s(properties)
     return AccessRatio(
         loops=region.loops,
         flop_per_byte=min(flop, region.flop) / region.requested_bytes,
         value_bytes=VALUE_BYTES.get(pipe, 4),
         pipe=pipe,
-        bandwidth_bytes_per_s=peak_bandwidth_bytes_per_s(properties),
+        bandwidth_bytes_per_s=bandwidth,
         peak_flop_per_s=peak_flop_per_s(properties, pipe),
+        integer_op_per_byte=sum(integers.values()) / requested if requested else 0.0,
+        integer_pipe=slowest,
+        peak_integer_op_per_s=peaks.get(slowest),
+        integer_share=seconds[slowest] * bandwidth / requested
+        if slowest and bandwidth and requested
+        else None,
     )
 
 

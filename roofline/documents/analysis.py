@@ -6,7 +6,7 @@ import csv
 import io
 from typing import TYPE_CHECKING, Any
 
-from memlab.device.measurement import flop_by_pipe
+from memlab.device.measurement import flop_by_pipe, integer_op_by_pipe
 from memlab.roofline.documents.codec import encode
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ LINE_COLUMNS = (
     "constant_passes",
     "passes_per_request",
     "flop",
+    "iop",
     "thread_instructions",
     "warp_instructions",
     "lanes_off",
@@ -57,6 +58,7 @@ def analysis_document(analysis: Analysis) -> dict[str, Any]:
             "coverage": analysis.coverage,
             "flop": analysis.flop,
             "flop_executed": sum(flop_by_pipe(analysis.counters).values()),
+            "iop_executed": sum(integer_op_by_pipe(analysis.counters).values()),
             "compute_to_global_memory_access_ratio": _ratio_document(analysis.ratio),
             "intensity_flop_per_byte": analysis.intensity_flop_per_byte,
             "bytes": analysis.bytes_moved,
@@ -119,6 +121,10 @@ def _ratio_document(ratio: AccessRatio | None) -> dict[str, Any] | None:
         "bound_flop_per_s": ratio.bound_flop_per_s,
         "fraction_of_peak": ratio.fraction_of_peak,
         "needed_flop_per_access": ratio.needed_flop_per_access,
+        "integer_op_per_byte": ratio.integer_op_per_byte,
+        "integer_pipe": ratio.integer_pipe or None,
+        "peak_integer_op_per_s": ratio.peak_integer_op_per_s,
+        "integer_share_of_memory_time": ratio.integer_share,
     }
 
 

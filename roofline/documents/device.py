@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from memlab.device.properties import (
+    INTEGER_KINDS,
     PEAK_KINDS,
     bandwidth_figures,
     clock_of_peak_hz,
@@ -12,6 +13,7 @@ from memlab.device.properties import (
     peak_bandwidth_bytes_per_s,
     peak_figures,
     peak_flop_per_s,
+    peak_integer_op_per_s,
     provenance,
     required_compute_to_global_access_ratio,
     ridge_flop_per_byte,
@@ -19,7 +21,7 @@ from memlab.device.properties import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from memlab.device.properties import DeviceProperties
 
@@ -60,14 +62,17 @@ def _device(properties: DeviceProperties) -> dict[str, Any]:
     p = properties
     bandwidth = bandwidth_figures(p)
     peaks = {kind: peak_figures(p, kind) for kind in PEAK_KINDS}
+    integer_peaks = {kind: peak_figures(p, kind) for kind in INTEGER_KINDS}
 
     def derived(value: float | None, names: tuple[str, ...]) -> dict[str, Any] | None:
         if value is None:
             return None
         return {"value": value, "provenance": provenance(p, *names), "from": names}
 
-    def peak(kind: str, names: tuple[str, ...]) -> dict[str, Any] | None:
-        known = derived(peak_flop_per_s(p, kind), names)
+    def peak(
+        kind: str, names: tuple[str, ...], rate: Callable[[DeviceProperties, str], float | None]
+    ) -> dict[str, Any] | None:
+        known = derived(rate(p, kind), names)
         return known and known | {"clock_hz": clock_of_peak_hz(p, kind)}
 
     return {
@@ -82,7 +87,12 @@ def _device(properties: DeviceProperties) -> dict[str, Any]:
             for name, value in known_figures(p).items()
         },
         "peak_memory_bandwidth_bytes_per_s": derived(peak_bandwidth_bytes_per_s(p), bandwidth),
-        "peak_flop_per_s": {kind: peak(kind, names) for kind, names in peaks.items()},
+        "peak_flop_per_s": {
+            kind: peak(kind, names, peak_flop_per_s) for kind, names in peaks.items()
+        },
+        "peak_integer_op_per_s": {
+            kind: peak(kind, names, peak_integer_op_per_s) for kind, names in integer_peaks.items()
+        },
         "ridge_flop_per_byte": {
             kind: derived(ridge_flop_per_byte(p, kind), names + bandwidth)
             for kind, names in peaks.items()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from memlab.roofline.documents.runs import ROW_COLUMNS, run_row
+from memlab.roofline.placement import roofline_point
 from memlab.roofline.run import TRAFFIC_LEVELS
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ PICTURE_COLUMNS = (
     "ceiling",
     "ceiling_flop_per_s",
     "fraction_of_ceiling",
+    "op_per_s",
+    "intensity_op_per_byte",
 )
 """The columns of `picture_frame`; a cell that does not apply to its record is empty."""
 
@@ -62,10 +65,11 @@ def picture_frame(runs: Iterable[Run], ceilings: Iterable[Ceiling]) -> pandas.Da
     """Give the data of a roofline picture as one tidy frame.
 
     Returns:
-        One row per ceiling (`record` is `ceiling`; the value is in `bytes_per_s` or `flop_per_s`,
-        by `kind`) and one row per run and level where bytes move (`record` is `point`, at
-        `intensity_flop_per_byte` and `flop_per_s`). Columns are `PICTURE_COLUMNS`; `provenance`
-        is that of the ceiling's value or of the point's time.
+        One row per ceiling (`record` is `ceiling`; the value is in `bytes_per_s`, `flop_per_s` or
+        `op_per_s`, by `kind`) and one row per run and level where bytes move (`record` is `point`,
+        at `intensity_flop_per_byte` and `flop_per_s`; under the roof of an integer pipe also at
+        `intensity_op_per_byte` and `op_per_s`, the operations of that pipe). Columns are
+        `PICTURE_COLUMNS`; `provenance` is that of the ceiling's value or of the point's time.
     """
     import pandas
 
@@ -82,7 +86,7 @@ def picture_csv(runs: Iterable[Run], ceilings: Iterable[Ceiling]) -> str:
 
 def _ceiling_records(ceilings: Iterable[Ceiling]) -> Iterator[dict[str, Cell]]:
     for ceiling in ceilings:
-        column = "bytes_per_s" if ceiling.kind == "bandwidth" else "flop_per_s"
+        column = {"bandwidth": "bytes_per_s", "integer": "op_per_s"}.get(ceiling.kind, "flop_per_s")
         yield {
             "record": "ceiling",
             "key": ceiling.key,
@@ -95,7 +99,8 @@ def _ceiling_records(ceilings: Iterable[Ceiling]) -> Iterator[dict[str, Cell]]:
 
 def _point_records(runs: Iterable[Run]) -> Iterator[dict[str, Cell]]:
     for run in runs:
-        row = run_row(run)
+        row, point = run_row(run), roofline_point(run.measurement, run.placement)
+        is_integer = point.operation == "OP"
         shared = {name: row[name] for name in PICTURE_COLUMNS if name in row}
         for level in TRAFFIC_LEVELS:
             intensity = run.placement.intensity_flop_per_byte.get(level)
@@ -106,4 +111,6 @@ def _point_records(runs: Iterable[Run]) -> Iterator[dict[str, Cell]]:
                     "provenance": run.measurement.time.provenance,
                     "level": level,
                     "intensity_flop_per_byte": intensity,
+                    "op_per_s": point.per_s if is_integer else None,
+                    "intensity_op_per_byte": point.intensity.get(level) if is_integer else None,
                 }

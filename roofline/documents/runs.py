@@ -139,6 +139,7 @@ _COLUMNS: dict[str, Callable[[Run], Cell]] = {
     "time_provenance": lambda run: run.measurement.time.provenance,
     "time_samples": lambda run: run.measurement.time.samples,
     "flop_per_s": lambda run: run.placement.flop_per_s,
+    "iop_per_s": lambda run: run.placement.iop_per_s,
     **{
         f"intensity_{level}_flop_per_byte": partial(_intensity, level=level)
         for level in TRAFFIC_LEVELS

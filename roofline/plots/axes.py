@@ -9,6 +9,7 @@ import math
 from typing import TYPE_CHECKING
 
 from memlab.device.measurement import flop_by_pipe
+from memlab.device.properties import INTEGER_KINDS
 from memlab.roofline.ceilings import MEMORY_LEVELS, ceilings_by_key
 from memlab.roofline.plots.ceiling_lines import draw_ceilings, other_peaks
 from memlab.roofline.plots.figure import rate_tick_text
@@ -60,9 +61,12 @@ def _decade_above(flop_per_s: float) -> int:
 
 
 def is_on_chart(style: RunStyle, ceilings: Sequence[Ceiling]) -> bool:
-    """Return whether a run's performance lies within the axes; without FLOPs it does not."""
+    """Return whether a run's performance lies within the axes.
+
+    Without FLOPs it does only under the roof of an integer pipe.
+    """
     low, high = axis_limits(ceilings, _used_pipes([style]))[1]
-    return low <= style.run.placement.flop_per_s <= high
+    return low <= style.point.per_s <= high
 
 
 def draw_chart(
@@ -85,14 +89,14 @@ def draw_chart(
     shown = [style for style in styles if is_on_chart(style, ceilings)]
     for style in shown:
         _draw_kernel(axes, style)
+    if any(style.point.operation == "OP" for style in shown):
+        axes.set_xlabel("Arithmetic intensity (FLOP/B; of integers OP/B)", labelpad=6)
+        axes.set_ylabel("Performance (FLOP/s; of integers OP/s)", labelpad=6)
     right = axes.get_xlim()[1]
     label_line_ends(
         axes,
-        [
-            (max(_intensities(style).values(), default=right), style.run.placement.flop_per_s)
-            for style in shown
-        ],
-        [(style.name, style.suffix) for style in shown],
+        [(max(_intensities(style).values(), default=right), style.point.per_s) for style in shown],
+        [(style.name, style.suffix + _unit_text(style)) for style in shown],
         [style.line for style in shown],
         LABEL_INCHES,
     )
@@ -100,8 +104,9 @@ def draw_chart(
 
 
 def _used_pipes(styles: Sequence[RunStyle]) -> set[str]:
-    """The pipes that did the runs' FLOPs, by the key of their peak."""
-    return {
+    """The pipes that did the runs' work, by the key of their peak."""
+    integers = {style.run.placement.ceiling for style in styles}.intersection(INTEGER_KINDS)
+    return integers | {
         pipe
         for style in styles
         for pipe, flop in flop_by_pipe(style.run.measurement.counters).items()
@@ -126,12 +131,12 @@ def _set_up_axes(axes: Axes, limits: AxisLimits) -> None:
 
 def _draw_kernel(axes: Axes, style: RunStyle) -> None:
     """Draw a point per memory level, and a dotted line up to the lowest ceiling."""
-    level_x, placement = _intensities(style), style.run.placement
-    y = placement.flop_per_s
+    level_x, placement, point = _intensities(style), style.run.placement, style.point
+    y = point.per_s
     axes.plot(sorted(level_x.values()), [y] * len(level_x), lw=1.2, zorder=4, **style.line)
     x = level_x.get(placement.ceiling, max(level_x.values(), default=0.0))
-    if x and placement.ceiling_flop_per_s > y:
-        gap = [y, placement.ceiling_flop_per_s]
+    if x and point.ceiling_per_s > y:
+        gap = [y, point.ceiling_per_s]
         axes.plot([x, x], gap, color=style.color, lw=1.6, ls=":", zorder=4)
     for level, x in level_x.items():
         axes.plot([x], [y], marker=MARKERS[level], zorder=6, **style.marker)
@@ -141,6 +146,11 @@ def _draw_kernel(axes: Axes, style: RunStyle) -> None:
 
 
 def _intensities(style: RunStyle) -> dict[str, float]:
-    """FLOP/B at every drawn level where bytes move."""
-    known = style.run.placement.intensity_flop_per_byte
+    """FLOP/B, of integers OP/B, at every drawn level where bytes move."""
+    known = style.point.intensity
     return {level: x for level in MARKERS if (x := known.get(level))}
+
+
+def _unit_text(style: RunStyle) -> str:
+    """What tells a run that is drawn by its integer operations."""
+    return " · OP/s" if style.point.operation == "OP" else ""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from memlab.roofline.ceilings import MEMORY_LEVELS, ceilings_by_key
+from memlab.roofline.ceilings import MEMORY_LEVELS, ceiling_unit, ceilings_by_key
 from memlab.roofline.plots.label_placement import add_text, place_text, points_to_pixels, text_size
 from memlab.roofline.plots.style import BACKGROUND, INK, MARKERS, SECONDARY_INK
 from memlab.roofline.units import sentence_number, si_text
@@ -39,8 +39,8 @@ LEVEL_MARKER_FACTOR = 1.25
 
 
 def other_peaks(ceilings: Sequence[Ceiling], pipes: Collection[str]) -> list[Ceiling]:
-    """Return the compute peaks besides FP32's whose pipes the runs used."""
-    peaks = [ceiling for ceiling in ceilings if ceiling.kind == "compute"]
+    """Return the peaks of arithmetic besides FP32's whose pipes the runs used."""
+    peaks = [ceiling for ceiling in ceilings if ceiling.kind != "bandwidth"]
     return [peak for peak in peaks if peak.key in pipes and peak.key not in MAIN_CEILINGS]
 
 
@@ -90,7 +90,7 @@ def _line_ends(
 ) -> tuple[list[float], list[float]]:
     """Return the x and y of a line: from the fastest bandwidth's, or up to the highest peak's."""
     (left, right), bottom, value = axes.get_xlim(), axes.get_ylim()[0], ceiling.value
-    if ceiling.kind == "compute":
+    if ceiling.kind != "bandwidth":
         return [max(left, value / fastest), right], [value, value]
     x = [max(left, bottom / value), min(right, highest / value)]
     return x, [x[0] * value, x[1] * value]
@@ -109,7 +109,7 @@ def _merge_equal_peaks(peaks: Sequence[Ceiling]) -> list[Ceiling]:
 
 
 def _label(ceiling: Ceiling, measured: Ceiling | None) -> str:
-    unit, word = ("B/s", "") if ceiling.kind == "bandwidth" else ("FLOP/s", " peak")
+    unit, word = ceiling_unit(ceiling), "" if ceiling.kind == "bandwidth" else " peak"
     value = si_text(ceiling.value, unit)
     label = f"{ceiling.label}{word}  {value} ({ceiling.provenance})"
     if measured is None or (

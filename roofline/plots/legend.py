@@ -117,13 +117,15 @@ def run_cells(style: RunStyle) -> tuple[str, ...]:
     measurement, placement = style.run.measurement, style.run.placement
     mark = "" if style.is_measured else "~"
     fraction = placement.fraction_of_ceiling
-    levels = (placement.intensity_flop_per_byte.get(level) for level in MARKERS)
+    point = style.point
+    levels = (point.intensity.get(level) for level in MARKERS)
+    rate = f"{point.per_s / 1e9:,.0f}" if point.per_s else "no FLOPs"
     return (
         measurement.kernel,
         parameters_text(without_lists(measurement.parameters)),
         f"{mark}{si_text(measurement.time.median_s, 's')} {measurement.time.provenance}",
-        f"{style.gflop_per_s:,.0f}" if placement.flop_per_s else "no FLOPs",
+        rate if point.operation == "FLOP" else f"{rate} GOP",
         *(column_number(level) if level else "–" for level in levels),
         ceiling_label(placement.bound) if fraction <= 1.0 else "invalid",
-        f"{fraction:.0%} of {'L1' if placement.ceiling == 'l1' else placement.ceiling.upper()}",
+        f"{fraction:.0%} of {placement.ceiling.upper().replace('_', ' ')}",
     )

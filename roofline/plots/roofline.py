@@ -27,6 +27,11 @@ ROOFLINE_NOTE = (
     "serve part of them. Dots lead to the kernel's lowest ceiling; the % is of that ceiling."
 )
 
+INTEGER_NOTE = (
+    "Kernels without FLOPs under the roof of an integer pipe are drawn by the integer operations "
+    "of that pipe, in OP/s and OP/B."
+)
+
 CHART_TOP_INCHES, CHART_HEIGHT_INCHES = 0.95, 4.7
 TABLE_TOP_INCHES = CHART_TOP_INCHES + CHART_HEIGHT_INCHES + 0.75
 FOOT_INCHES = 0.3
@@ -84,6 +89,8 @@ def _newest_distinct_runs(runs: Sequence[Run]) -> list[Run]:
 def _note_lines(shown: Sequence[RunStyle], ceilings: Sequence[Ceiling], older: int) -> list[str]:
     """The notes under the table: how to read the chart, and the runs that it lacks."""
     notes = [ROOFLINE_NOTE] if shown else []
+    if any(style.point.operation == "OP" for style in shown):
+        notes.append(INTEGER_NOTE)
     off_chart = [style.label for style in shown if not is_on_chart(style, ceilings)]
     if off_chart:
         notes.append(f"Not on the chart (no FLOPs, or beyond its axes): {', '.join(off_chart)}.")

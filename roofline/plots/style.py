@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from memlab.roofline.placement import RooflinePoint, roofline_point
 from memlab.roofline.run import Run
 from memlab.roofline.units import parameters_text, without_lists
 
@@ -102,6 +103,11 @@ class RunStyle:
         return self.run.measurement.time.provenance == "measured"
 
     @property
+    def point(self) -> RooflinePoint:
+        """Its point on the axes of the roofline."""
+        return roofline_point(self.run.measurement, self.run.placement)
+
+    @property
     def gflop_per_s(self) -> float:
         """Its performance in GFLOP/s."""
         return self.run.placement.flop_per_s / 1e9
@@ -146,8 +152,8 @@ def run_styles(runs: Sequence[Run]) -> list[RunStyle]:
 
     A label has the size and other parameters only where runs of its kernel differ in them.
     """
-    # Colours are few: runs with FLOPs, which alone are on the chart, choose first.
-    ordered = sorted(runs, key=lambda run: not run.placement.flop_per_s)
+    # Colours are few: runs that can be on the chart choose first.
+    ordered = sorted(runs, key=lambda run: not roofline_point(run.measurement, run.placement).per_s)
     variants = list(dict.fromkeys(map(_variant, ordered)))
     styles = []
     for run in runs:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from memlab.device.measurement import Counters
-    from memlab.roofline.analysis.analysis import Analysis
+    from memlab.roofline.analysis.analysis import AccessRatio, Analysis
     from memlab.roofline.analysis.boundary import BoundaryCase, BoundaryCost
     from memlab.roofline.analysis.listing import ListedLine, ListingItem
 
@@ -82,7 +82,7 @@ def ratio_facts(analysis: Analysis) -> Iterator[tuple[str, str]]:
         yield "ratio", "none: the kernel does not access global memory"
         return
     if not ratio.flop_per_byte:
-        yield "ratio", "0 FLOP/B: the kernel only moves data, so memory alone limits it"
+        yield from _integer_facts(ratio)
         return
     where = "in the loops" if ratio.loops else "over the whole program"
     yield (
@@ -114,6 +114,34 @@ def ratio_facts(analysis: Analysis) -> Iterator[tuple[str, str]]:
         times = needed / ratio.flop_per_access
         more = f"{sentence_number(times)} times as many" if times > 1 else "there are enough"
         yield "needed", f"{sentence_number(needed)} FLOP per access for the peak: {more}"
+
+
+def _integer_facts(ratio: AccessRatio) -> Iterator[tuple[str, str]]:
+    """Describe the work of a kernel without FLOPs: its integer operations, or none."""
+    if not ratio.integer_op_per_byte:
+        yield "ratio", "0 FLOP/B: the kernel only moves data, so memory alone limits it"
+        return
+    yield "ratio", f"0 FLOP/B; {sentence_number(ratio.integer_op_per_byte)} integer OP/B"
+    peak, share = ratio.peak_integer_op_per_s, ratio.integer_share
+    if peak is None or share is None:
+        yield "bound", "unknown, since the device's rate of integers or its bandwidth is unknown"
+        return
+    pipe = ceiling_label(ratio.integer_pipe)
+    if share >= 1:
+        yield "bound", f"{si_text(peak, 'OP/s')}, the peak of the {pipe}"
+        yield (
+            "",
+            f"its operations take {sentence_number(share)} times as long as the requested bytes do "
+            "without caches: integer arithmetic is the limit",
+        )
+    else:
+        bandwidth = f"{(ratio.bandwidth_bytes_per_s or 0.0) / 1e9:,.4g} GB/s"
+        yield "bound", f"memory, {bandwidth}: the kernel moves data rather than computes"
+        yield (
+            "",
+            f"its integer operations, addresses among them, take {share:.0%} of the time that the "
+            "requested bytes take without caches",
+        )
 
 
 def exact_rate_text(flop_per_s: float) -> str:

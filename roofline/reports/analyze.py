@@ -217,6 +217,7 @@ LISTING_COLUMNS = (
     ListingColumn("passes\n/req.", _passes, _red_if(wastes_passes)),
     ListingColumn("\nFLOP", _counter_text("flop")),
     ListingColumn("lanes\noff", _lanes_off_text, _red_if(wastes_lanes)),
+    ListingColumn("integer\nOP", _counter_text("iop")),
 )
 
 

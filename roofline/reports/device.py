@@ -213,6 +213,10 @@ def memory_lab_lines(properties: DeviceProperties, whose: str = "") -> Iterator[
         rate = _scaled_text(figures.peak_flop_per_s(p, kind), 1e12, ".4g", " TFLOP/s at ")
         clock = _scaled_text(figures.clock_of_peak_hz(p, kind), 1e6, ".0f", " MHz")
         yield line(f"Peak {ceiling_label(kind)}:", rate + clock, *figures.peak_figures(p, kind))
+    for kind in figures.INTEGER_KINDS:
+        rate = _scaled_text(figures.peak_integer_op_per_s(p, kind), 1e12, ".4g", " TOP/s at ")
+        clock = _scaled_text(figures.clock_of_peak_hz(p, kind), 1e6, ".0f", " MHz")
+        yield line(f"Peak {ceiling_label(kind)}:", rate + clock, *figures.peak_figures(p, kind))
     for kind in figures.PEAK_KINDS:
         ridge = _scaled_text(figures.ridge_flop_per_byte(p, kind), 1, ".4g", " FLOP/B")
         yield line(

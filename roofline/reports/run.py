@@ -10,11 +10,13 @@ from rich.text import Text
 from memlab.device.measurement import (
     CLOCK_DRIFT_LIMIT,
     EVENT_PAIR_SHARE,
+    flop_by_pipe,
+    integer_op_by_pipe,
     total_global_atomic_sectors,
 )
 from memlab.roofline.analysis import bus_utilization
 from memlab.roofline.ceilings import ceiling_label
-from memlab.roofline.placement import bytes_moved
+from memlab.roofline.placement import RooflinePoint, bytes_moved, roofline_point
 from memlab.roofline.reports.analysis_text import flop_text
 from memlab.roofline.reports.parts import (
     bar,
@@ -108,6 +110,7 @@ def run_sections(run: Run) -> list[Section]:
         *([] if measurement.coverage.not_counted else _counter_sections(measurement.counters)),
         _hardware_counters(measurement),
         None if measurement.coverage.not_counted else _intensity(run),
+        None if measurement.coverage.not_counted else _arithmetic(run),
         facts_section("Result", _result_facts(run)),
         prose_section("Advice", " ".join(run.advice)) if run.advice else None,
     )
@@ -291,17 +294,48 @@ def difference_text(ours: float, theirs: float) -> str:
 def _intensity(run: Run) -> Section:
     moved = bytes_moved(run.measurement)
     intensity = run.placement.intensity_flop_per_byte
+    integers = sum(integer_op_by_pipe(run.measurement.counters).values())
+    if run.measurement.flop:
+        integers = 0  # they are overhead
     return figures_section(
         "Intensity",
-        ("FLOP/B", "bytes", ""),
+        ("FLOP/B", "bytes", "integer OP/B" if integers else ""),
         [
             (
                 ceiling_label(level),
                 "-" if intensity.get(level) is None else column_number(intensity[level] or 0.0),
                 si_text(moved[level], "B"),
-                "",
+                column_number(integers / moved[level]) if integers and moved[level] else "",
             )
             for level in TRAFFIC_LEVELS
+        ],
+    )
+
+
+def _arithmetic(run: Run) -> Section | None:
+    """The operations that each pipe executed, per second and as a share of its peak."""
+    measurement, busy, time = run.measurement, run.placement.busy, run.measurement.time
+    executed = {pipe: flop for pipe, flop in flop_by_pipe(measurement.counters).items() if flop}
+    # The share of the time in `busy` is that of the algorithm's FLOPs.
+    factor = sum(executed.values()) / measurement.flop if measurement.flop else 0.0
+    rows = [(pipe, flop, "FLOP", factor * busy.get(pipe, 0.0)) for pipe, flop in executed.items()]
+    rows += [
+        (pipe, count, "OP", busy.get(pipe, 0.0))
+        for pipe, count in integer_op_by_pipe(measurement.counters).items()
+    ]
+    if not rows:
+        return None
+    return figures_section(
+        "Arithmetic",
+        ("executed", "rate", "of the peak"),
+        [
+            (
+                ceiling_label(pipe),
+                si_text(count, unit),
+                _approximation_sign(time) + si_text(count / time.median_s, f"{unit}/s"),
+                percent(share) if share else "-",
+            )
+            for pipe, count, unit, share in rows
         ],
     )
 
@@ -319,8 +353,9 @@ def _result_facts(run: Run) -> Iterable[tuple[str, RenderableType]]:
                 f"{ceiling_label(name)} {si_text(seconds, 's')}" for name, seconds in longest
             ),
         )
-    if measurement.flop:
-        rate = f"{_approximation_sign(time)}{si_text(placement.flop_per_s, 'FLOP/s')}"
+    point = roofline_point(measurement, placement)
+    if measurement.flop or point.operation == "OP":
+        rate = f"{_approximation_sign(time)}{si_text(point.per_s, f'{point.operation}/s')}"
     else:  # the work of a copy or a transpose is the bytes that it must move
         bytes_per_s = measurement.compulsory_bytes / time.median_s
         rate = f"{_approximation_sign(time)}{si_text(bytes_per_s, 'B/s')}"
@@ -342,7 +377,7 @@ def _result_facts(run: Run) -> Iterable[tuple[str, RenderableType]]:
             where = "on the busiest SM" if "l1" in time.bounds_s else "on average"
             busy = percent(placement.busy["l1"])
             yield "L1 port", f"{si_text(passes, '')} passes, busy {busy} of the time {where}"
-        yield "of the ceiling", _ceiling_text(placement)
+        yield "of the ceiling", _ceiling_text(placement, point)
     yield "verified", _verification_text(measurement.verification)
 
 
@@ -407,11 +442,11 @@ def _few_samples_text(samples: int, smallest_s: float, largest_s: float) -> str:
     return f"{both}, the smallest and largest of {samples}"
 
 
-def _ceiling_text(placement: Placement) -> Text:
+def _ceiling_text(placement: Placement, point: RooflinePoint) -> Text:
     fraction = placement.fraction_of_ceiling
     label = ceiling_label(placement.ceiling)
-    ceiling = placement.ceiling_flop_per_s
-    limit = f"{si_text(ceiling, 'FLOP/s')} ({label})" if ceiling else label
+    ceiling = point.ceiling_per_s
+    limit = f"{si_text(ceiling, f'{point.operation}/s')} ({label})" if ceiling else label
     if fraction > 1:
         return Text.assemble(
             (f"{percent(fraction)} of {limit}", "bold red"),

@@ -9,11 +9,12 @@ from example_runs import CEILINGS, H200, measurement, timed
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memlab.device.datasheets.loader import load_datasheet
 from memlab.device.measurement import Counters
 from memlab.device.properties import DeviceProperties
 from memlab.errors import UsageError
 from memlab.roofline.ceilings import ceilings, ceilings_by_key
-from memlab.roofline.placement import bytes_moved, place_measurement
+from memlab.roofline.placement import bytes_moved, place_measurement, roofline_point
 from memlab.roofline.run import TRAFFIC_LEVELS
 
 # FLOPs are 2 x 2048^3 = 17 179 869 184. L1 bytes by hand:
@@ -144,6 +145,37 @@ def test_double_precision_stands_under_its_own_peak() -> None:
     placement = place_measurement(fp64, CEILINGS)
     assert placement.ceiling == "fp64"
     assert placement.ceiling_flop_per_s == pytest.approx(33.454e12)
+
+
+def test_a_kernel_of_integers_stands_under_the_roof_of_its_slowest_pipe() -> None:
+    """An H200's pipes: 64 lanes of the ALU, 64 of IMAD and 16 of POPC, 132 SMs at 1.98 GHz."""
+    roofs = ceilings(load_datasheet("h200"))
+    counts = Counters.from_names(
+        iop_alu=3_000_000, iop_fma=1_000_000, iop_xu=1_000_000, dram_read_bytes=1_000_000
+    )
+    hashing = replace(measurement("tiled16"), counters=counts, flop=0, compulsory_bytes=0)
+    slowest_s = 1_000_000 / (16 * 132 * 1.98e9)
+
+    placement = place_measurement(timed(hashing, 2 * slowest_s), roofs)
+    assert placement.ceiling == "int_xu"
+    assert placement.fraction_of_ceiling == pytest.approx(0.5)
+    assert placement.iop_per_s == pytest.approx(5_000_000 / (2 * slowest_s))
+    point = roofline_point(timed(hashing, 2 * slowest_s), placement)
+    assert point.operation == "OP"
+    assert point.per_s == pytest.approx(16 * 132 * 1.98e9 / 2)
+    assert point.ceiling_per_s == pytest.approx(16 * 132 * 1.98e9)
+    assert point.intensity["dram"] == pytest.approx(1.0)
+    assert point.intensity["l2"] is None
+
+    # Beside FLOPs they keep their pipe busy, but are no work.
+    mixed = replace(hashing, flop=1000, counters=replace(counts, flop_fp16=1000))
+    placement = place_measurement(timed(mixed, 2 * slowest_s), roofs)
+    assert placement.ceiling == "dram"
+    assert placement.busy["int_xu"] == pytest.approx(0.5)
+    assert placement.busy["fp16_fma"] == pytest.approx(
+        1000 / 133.816e12 / (2 * slowest_s), rel=1e-4
+    )
+    assert roofline_point(timed(mixed, 2 * slowest_s), placement).operation == "FLOP"
 
 
 def test_nothing_known_to_stand_under_is_an_error() -> None:

@@ -52,7 +52,7 @@ class Row:
         of: Types of the sources, without addresses.
         function: Writes what the instruction computes, from `Value`s to a `Value` or a tuple of
             them; for `block` it computes on arrays, and for `macro` it gives instructions.
-        flops: Floating-point operations per lane; an FMA counts as two.
+        flops: Floating-point operations per lane; an FMA counts as two, one of a pair as four.
         tensor: For tensor-core instructions, the type of the factors: `tf32`, `fp16` or `bf16`.
         space: State space of a memory access; `generic` where the address determines it.
         vector: Elements per lane of a memory access.

@@ -33,7 +33,7 @@ from memlab.device.emulator.isa.rows import TABLE, Kind, Row, find_row, op
 from memlab.device.emulator.isa.values import F64, U8, U16, Lowering, Value, maximum, minimum, where
 from memlab.device.emulator.ptx.parser import TYPE_BYTES
 
-__all__ = ["TABLE", "Kind", "Row", "find_row"]
+__all__ = ["TABLE", "Kind", "Row", "find_row", "integer_operations"]
 
 kind: Kind
 function: Lowering
@@ -131,7 +131,8 @@ op(f"prmt.b32.{{{names}}}", "u32 u32 u32 -> u32", choosing=integers.permute_mode
 # --- Floating point ------------------------------------------------------------------------
 # FLOPs are those of Nsight Compute's `smsp__sass_thread_inst_executed_op_{fadd,fmul,ffma,...}`:
 # an instruction that ptxas expands counts as the adds, multiplies and twice the FMAs of its usual
-# path in the machine code (read off cubins of compute capability 7.5, 9.0 and 12.0).
+# path in the machine code (read off cubins of compute capability 7.5, 9.0 and 12.0). A packed
+# instruction counts each of its halves.
 function = arithmetic.operation
 two, three = "{4} {4} -> {4}", "{4} {4} {4} -> {4}"
 for end in ("{,.ftz}{,.sat}.{f32}", "{}{}.{f64}"):
@@ -147,11 +148,13 @@ for name, types, flops, flops_f64 in (
     op(f"{pattern}{{}}{{}}.{{f64}}", types, choosing=function, flops=flops_f64)
 op("{add,sub,mul}{,.rn}{,.ftz}{}.{f32x2}", "b64 b64 -> b64", choosing=function, flops=2)
 op("{fma}{.rn}{}{}.{f32x2}", "b64 b64 b64 -> b64", choosing=function, flops=4)
-for end in ("{,.ftz}{,.sat}.{f16,f16x2}", "{}{}.{bf16,bf16x2}"):
-    op(f"{{add,sub,mul}}{{,.rn}}{end}", two, choosing=function)
-    op(f"{{fma}}{{.rn}}{end}", three, choosing=function)
+for pair, flops in (("", 1), ("x2", 2)):
+    for end in (f"{{,.ftz}}{{,.sat}}.{{f16{pair}}}", f"{{}}{{}}.{{bf16{pair}}}"):
+        op(f"{{add,sub,mul}}{{,.rn}}{end}", two, choosing=function, flops=flops)
+        op(f"{{fma}}{{.rn}}{end}", three, choosing=function, flops=2 * flops)
+    end = f"fma.rn{{.relu}}.{{f16{pair},bf16{pair}}}"
+    op(end, "{1} {1} {1} -> {1}", choosing=arithmetic.rectified_fma, flops=2 * flops)
 _HALVES = "f16,bf16,f16x2,bf16x2"
-op(f"fma.rn{{.relu}}.{{{_HALVES}}}", "{1} {1} {1} -> {1}", choosing=arithmetic.rectified_fma)
 
 # name: function, then FLOPs without and with .ftz
 reciprocal, square_root = arithmetic.NEAREST["rcp"], arithmetic.NEAREST["sqrt"]
@@ -422,3 +425,30 @@ op("prefetch{,.global,.local}.{L1,L2}", kind="nothing")
 op("{prefetchu.L1,discard.global.L2,discard.L2,nanosleep.u32,brkpt,pmevent}", kind="nothing")
 op("griddepcontrol.{launch_dependents,wait}", kind="nothing")
 op("setmaxnreg.{inc,dec}.sync.u32", kind="nothing")
+
+
+_INTEGER_PIPES = {
+    word: pipe
+    for pipe, words in {
+        "alu": "add sub addc subc sad min max abs neg and or xor not cnot shl shr shf bfe bfi bmsk "
+        "lop3 szext setp set vabsdiff2 vabsdiff4",
+        "fma": "mul mad madc mul24 mad24 dp4a dp2a",
+        "xu": "popc clz brev bfind",
+    }.items()
+    for word in words.split()
+}
+"""The pipe that executes integer instructions, by the first word of their opcodes."""
+
+
+def integer_operations(row: Row) -> tuple[str, int] | None:
+    """The integer operations of an instruction per lane, where no machine code tells.
+
+    Returns:
+        The pipe, `alu`, `fma` or `xu`, and how many instructions of 32 bits ptxas makes of it at
+        least; None for other instructions.
+    """
+    pipe = _INTEGER_PIPES.get(row.opcode.partition(".")[0])
+    number = row.of[0] if row.of else ""
+    if pipe is None or row.flops or number == "bf16" or number[:1] not in ("u", "s", "b"):
+        return None
+    return pipe, 2 if "64" in number else 1

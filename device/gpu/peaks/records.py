@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from memlab.device.measurement import DeviceSummary
 from memlab.device.properties import (
     CUDA_CORE_KINDS,
-    FLOP_PER_FMA,
     clock_hz,
     peak_bandwidth_bytes_per_s,
     peak_flop_per_s,
@@ -21,20 +20,6 @@ from memlab.presentation import Presentable
 
 if TYPE_CHECKING:
     from memlab.device.properties import DeviceProperties
-
-HALF_RESULTS_PER_CLOCK_PER_SM = {
-    (7, 0): 128,
-    (7, 2): 128,
-    (7, 5): 128,
-    (8, 0): 256,
-    (8, 6): 128,
-    (8, 7): 128,
-    (8, 9): 128,
-    (9, 0): 256,
-}
-"""Results of paired 16-bit floating-point multiply-adds, by compute capability (CUDA C++
-Programming Guide, "Throughput of Native Arithmetic Instructions")."""
-
 
 TCGEN05_MAJORS = (10, 11)
 """Major compute capabilities whose tensor cores reach their peak only with `tcgen05.mma`, which no
@@ -203,7 +188,4 @@ def _per_clock_per_sm(limit: str, properties: DeviceProperties) -> float | None:
         return properties.l1_bytes_per_clock_per_sm
     if limit == "shared":
         return properties.shared_bytes_per_clock_per_sm
-    if limit == "fp16_fma":
-        results = HALF_RESULTS_PER_CLOCK_PER_SM.get(properties.compute_capability)
-        return None if results is None else float(FLOP_PER_FMA * results)
     return None

@@ -28,6 +28,7 @@ HTML_COLUMNS = (
     ("passes", "addresses that the constant cache serves one after another, per request"),
     ("FLOP", "floating-point operations executed; an FMA is two"),
     ("lanes off", "lanes of issued warp instructions that did nothing"),
+    ("integer OP", "integer instructions executed, summed over threads"),
 )
 """Headings of the columns, and their explanations."""
 
@@ -109,6 +110,7 @@ def _figure_cells(line: ListingItem) -> list[tuple[str, str]]:
         ("" if passes is None else f"{passes:.3g}", "poor" if wastes_passes(line) else ""),
         (compact_count(counted.flop), ""),
         (f"{100 * off:.1f}%" if off >= 0.0005 else "", "poor" if wastes_lanes(line) else ""),
+        (compact_count(counted.iop), ""),
     ]
 
 

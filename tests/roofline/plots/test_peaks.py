@@ -147,7 +147,9 @@ def test_measured_ceilings_are_the_best_of_each(peaks):
     assert ceilings["l2"].value == values["l2_read"]  # not the reads that serve several at once
     assert ceilings["fp16"].value == values["fp16_wgmma"]
     assert {ceiling.provenance for ceiling in ceilings.values()} == {"measured"}
-    assert set(ceilings) <= {ceiling.key for ceiling in CEILINGS} | {"tf32", "fp16", "bf16", "fp64"}
+    known = {ceiling.key for ceiling in CEILINGS}
+    assert set(ceilings) <= known | {"tf32", "fp16", "bf16", "fp64", "fp16_fma"}
+    assert ceilings["fp16_fma"].value == values["fp16_fma"] < ceilings["fp16"].value
 
 
 def test_a_roofline_draws_them_next_to_the_datasheet(peaks):

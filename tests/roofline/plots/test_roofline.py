@@ -21,11 +21,13 @@ from matplotlib.transforms import Affine2D
 
 from memlab.errors import UsageError
 from memlab.roofline.documents.frames import picture_csv, runs_frame
+from memlab.roofline.placement import place_measurement
 from memlab.roofline.plots.axes import axis_limits
 from memlab.roofline.plots.figure import image_format, render_figure
 from memlab.roofline.plots.label_placement import spread_positions
 from memlab.roofline.plots.roofline import MAX_RUNS, draw_roofline
 from memlab.roofline.plots.style import PALETTE, run_styles
+from memlab.roofline.run import Ceiling
 from memlab.roofline.units import column_number, sentence_number, si_text
 
 if TYPE_CHECKING:
@@ -333,6 +335,31 @@ def test_what_is_not_on_the_chart_is_named_under_it() -> None:
     texts = " ".join(text.get_text() for text in texts_of(picture([run("copy")])))
     assert "Not on the chart (no FLOPs, or beyond its axes): copy" in texts
     assert "no FLOPs" in texts
+
+
+def test_a_kernel_of_integers_is_drawn_under_their_roof() -> None:
+    base = measurement("tiled16")
+    counters = replace(base.counters, flop_fp32=0, iop_alu=10**12)
+    hashing = replace(
+        base, kernel="hash", flop=0, counters=counters, time=replace(base.time, median_s=0.1)
+    )
+    roof = Ceiling("int_alu", "INT ALU", 16.73e12, "integer", "datasheet")
+    placement = place_measurement(hashing, (*CEILINGS, roof))
+    figure = draw_roofline(
+        [replace(run_of(base), measurement=hashing, placement=placement)],
+        (*CEILINGS, roof),
+        "NVIDIA H200",
+        "2026",
+    )
+    axes = figure.axes[0]
+    heights = {float(line.get_ydata()[0]) for line in axes.lines}
+    assert {16.73e12, 1e13} <= heights
+    texts = " ".join(text.get_text() for text in texts_of(figure))
+    assert "INT ALU peak  16.7 TOP/s (datasheet)" in texts
+    assert "OP/s" in axes.get_ylabel()
+    assert "10,000 GOP" in texts
+    assert "60% of INT ALU" in texts
+    assert "Not on the chart" not in texts
 
 
 def test_what_is_above_a_physical_limit_is_called_invalid() -> None:
