@@ -187,6 +187,11 @@ def selected_devices(name: str | None = None) -> list[str | None]:
     return [*usable_gpu_names()] or [None]
 
 
+def is_gpu(key: str) -> bool:
+    """Whether a device is a GPU, by the name of it that `Device.key` gives: `cuda:0`."""
+    return key.startswith(GPU_PREFIX)
+
+
 def gpu_index(name: str) -> int:
     """The index of a GPU from its name: `1` or `cuda:1`; `cuda` alone is the first.
 

@@ -1,5 +1,6 @@
 """`memlab devicequery`: the output of CUDA's deviceQuery, and further figures."""
 
+import os
 from typing import Annotated
 
 import typer
@@ -22,6 +23,7 @@ def devicequery(
     Where no device is named, each GPU is shown; --json then gives them as a list, `devices`.
     """
     from memlab import querying
+    from memlab.device.devices import DEVICE_VARIABLE, is_gpu
     from memlab.roofline.documents.device import device_document, devices_document
     from memlab.roofline.reports import device as reports
 
@@ -46,6 +48,10 @@ def devicequery(
     elif as_json:
         print_json(devices_document(devices, attributes))
     else:
+        for key, properties in devices.items():
+            if not is_gpu(key):
+                is_fallback = device is None and not os.environ.get(DEVICE_VARIABLE)
+                print(reports.datasheet_line(key, properties, is_fallback), end="\n\n")
         print("\n".join(reports.device_query_lines(devices)))
         for key, properties in devices.items():
             name = f" of {key}" if len(devices) > 1 else ""

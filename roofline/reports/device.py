@@ -43,6 +43,18 @@ FURTHER_LIMITS = {
 """Limits that CUDA's deviceQuery leaves out, by label."""
 
 
+def datasheet_line(key: str, properties: DeviceProperties, no_gpu: bool) -> str:
+    """Say that the listing is of a datasheet, not of a GPU.
+
+    Args:
+        key: The datasheet's name, as `--device` takes it.
+        properties: Its properties.
+        no_gpu: Whether it is shown since there is no GPU, rather than by its name.
+    """
+    reason = "No GPU can be used here" if no_gpu else "Not a GPU"
+    return f"{reason}: this is the datasheet of the {properties.name} ({key})."
+
+
 def device_query_lines(devices: Mapping[str, DeviceProperties]) -> Iterator[str]:
     """Write devices' properties as CUDA's deviceQuery does, line by line.
 

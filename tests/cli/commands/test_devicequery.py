@@ -1,5 +1,6 @@
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import typer
@@ -7,6 +8,7 @@ from paths import DATA
 from typer.testing import CliRunner
 
 from memlab import querying
+from memlab.cli.app import main
 from memlab.cli.commands.devicequery import devicequery
 from memlab.device.datasheets import loader
 from memlab.device.properties import DeviceProperties
@@ -53,7 +55,32 @@ def query(monkeypatch):
 
 def test_the_listing_is_cudas_line_by_line(query):
     expected = LISTING.read_text().splitlines()
-    assert query("--device", "rtx3070").splitlines()[: len(expected)] == expected
+    said, blank, *listing = query("--device", "rtx3070").splitlines()
+    assert listing[: len(expected)] == expected
+    assert said == "Not a GPU: this is the datasheet of the NVIDIA GeForce RTX 3070 (rtx3070)."
+    assert not blank
+
+
+def test_without_a_gpu_it_is_said_first(query, monkeypatch):
+    monkeypatch.delenv("MEMLAB_DEVICE", raising=False)
+    first = "No GPU can be used here: this is the datasheet of the NVIDIA H200 (h200).\n\n"
+    assert query().startswith(f"{first}CUDA Device Query")
+    monkeypatch.setenv("MEMLAB_DEVICE", "h200")
+    assert query().startswith("Not a GPU: this is the datasheet of the NVIDIA H200 (h200).\n\n")
+    assert query(two=True).startswith("CUDA Device Query")
+
+
+def test_a_datasheet_of_ones_own_is_shown(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    text = Path(loader.__file__).with_name("a100.toml").read_text()
+    Path("my.toml").write_text(text.replace('name = "NVIDIA A100', 'name = "My A100', 1))
+
+    assert main(["devicequery", "--device", "my.toml"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("Not a GPU: this is the datasheet of the My A100")
+    assert "(my.toml).\n\nCUDA Device Query" in out
+    assert main(["devicequery", "--device", "mine.toml"]) == 2
+    assert "mine.toml" in capsys.readouterr().err
 
 
 def test_what_is_not_known_reads_as_cuda_writes_it_and_nothing_else():
