@@ -22,13 +22,15 @@ _ADVICE_BY_MESSAGE = (
         "use a smaller tile, or extern __shared__ sized at launch",
     ),
     (
-        r"cccl/thrust/\S+\(\d+\): error",
-        f"Thrust is called by the host: hide its #include and its uses {_RTC_GUARD}",
+        r'cccl/thrust/\S+\(\d+\): error|"thrust(::\w+)?" has no member'
+        r"|a class or namespace name\n.*\bthrust::",
+        "of Thrust, device code may use only tuples, pairs, functors and iterators here: pass "
+        f"plain pointers to kernels, and hide other uses {_RTC_GUARD}",
     ),
     (
-        r"cccl/cub/\S+\(\d+\): .*#error",
-        "NVRTC compiles only the parts of CUB for blocks, warps and threads: include these "
-        "instead of the whole, such as <cub/block/block_reduce.cuh>",
+        r'cccl/cub/\S+\(\d+\): .*#error|"cub" has no member',
+        "NVRTC compiles only the parts of CUB for blocks, warps and threads, which "
+        "<cub/cub.cuh> holds",
     ),
     (
         r"device-side kernel launch|identifier \"cuda[A-Z]|not allowed in JIT mode",

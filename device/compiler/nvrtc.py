@@ -7,6 +7,7 @@ from functools import cache
 from importlib import metadata
 from typing import Any
 
+from memlab.device.compiler.host_libraries import replacements
 from memlab.device.compiler.translation_unit import Architecture, CompilerOutput, TranslationUnit
 from memlab.errors import DeviceError
 
@@ -59,8 +60,11 @@ def run_nvrtc(unit: TranslationUnit) -> CompilerOutput | str | DeviceError:
     """Compile; return the output, the log of a failure, or the error if NVRTC cannot be used."""
     try:
         text = unit.source.encode(errors="replace")
+        # These are found before any header in a folder.
+        names = [name.encode() for name in replacements()]
+        texts = [replaced.encode() for replaced in replacements().values()]
         (program,) = _call_nvrtc(
-            "nvrtcCreateProgram", text, os.fsencode(unit.source_name), 0, [], []
+            "nvrtcCreateProgram", text, os.fsencode(unit.source_name), len(names), texts, names
         )
         expression = os.fsencode(unit.name_expression)
         if expression:

@@ -76,8 +76,12 @@ def test_an_error_names_file_and_line_and_ends_with_a_next_step():
         ("#include <concepts>\n__global__ void k() {}", "k.cu(1)", "<cuda/std/concepts>"),
         ("#include <stdfloat>\n__global__ void k() {}", "k.cu(1)", "__CUDACC_RTC__"),
         ("#include <curand_kernel.h>\n", "k.cu(1)", "pip install nvidia-curand"),
-        ("#include <cub/cub.cuh>\n", "cub.cuh", "<cub/block/block_reduce.cuh>"),
-        ("#include <thrust/sort.h>\n", "thrust", "__CUDACC_RTC__"),
+        (
+            "#include <thrust/device_ptr.h>\n"
+            "__global__ void k(thrust::device_ptr<float> p) { *p = 1; }",
+            "k.cu(2)",
+            "pass plain pointers to kernels",
+        ),
         ("__global__ void k(uint32_t n) {}", "k.cu(1)", "#include <cstdint>"),
         ("__global__ void k(uint n) {}", "k.cu(1)", "#include <sys/types.h>"),
         ("__global__ void k(float* p) { *p = INFINITY; }", "k.cu(1)", "#include <math.h>"),

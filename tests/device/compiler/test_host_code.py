@@ -95,6 +95,51 @@ def test_a_file_with_main_compiles_like_its_kernel_alone():
     assert "on_the_host" not in whole.ptx
 
 
+THRUST = """#include <thrust/device_vector.h>
+#include <thrust/host_vector.h>
+#include <thrust/sort.h>
+#include <thrust/execution_policy.h>
+#include <thrust/tuple.h>
+using namespace thrust;
+host_vector<float> kept;
+struct Batch { thrust::device_vector<float> values; int size; };
+__global__ void first(float* p) { *p = thrust::get<0>(thrust::make_tuple(*p, 2)); }
+float sum(const Batch& batch) {
+  return thrust::reduce(thrust::device, batch.values.begin(), batch.values.end());
+}
+int main() {
+  thrust::host_vector<float> from(100, 1.0f);
+  Batch batch{from, 100};
+  thrust::sort(batch.values.begin(), batch.values.end());
+  first<<<1, 1>>>(thrust::raw_pointer_cast(batch.values.data()));
+  return sum(batch) == 100;
+}
+"""
+CUB = """#include <cub/cub.cuh>
+#include <cub/device/device_scan.cuh>
+__global__ void first(const int* x, int* y) {
+  using Reduce = cub::BlockReduce<int, 64>;
+  __shared__ typename Reduce::TempStorage storage;
+  int sum = Reduce(storage).Sum(x[threadIdx.x]);
+  if (threadIdx.x == 0) *y = sum;
+}
+int main() {
+  size_t bytes = 0;
+  int* p = nullptr;
+  cub::DeviceReduce::Sum(nullptr, bytes, p, p, 10);
+  cub::CachingDeviceAllocator allocator(true);
+}
+"""
+
+
+@pytest.mark.parametrize("source", [THRUST, pytest.param(CUB, marks=pytest.mark.slow)])
+def test_thrust_and_cub_of_the_host_are_left_out(source):
+    """What device code may use of them stays: tuples, and CUB's parts for blocks and warps."""
+    ptx = compiler.compile_unit(TranslationUnit(source, "k.cu", HOPPER)).ptx
+
+    assert re.findall(r"\.entry (\w+)", ptx) == [re.search(r"_Z5first\w+", ptx)[0]]
+
+
 @pytest.mark.parametrize(
     ("source", "said"),
     [
