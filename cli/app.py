@@ -53,6 +53,7 @@ COMMANDS = {
     "compare": ("compare:compare", "Compare two runs: code, counters, times, lines."),
     "explain": ("explain:explain", "Explain a term, a counter or a kernel."),
     "doctor": ("doctor:doctor", "Show what works here, and what to do about the rest."),
+    "help": ("help:show_help", "Read about the environment, exit codes and arguments."),
 }
 """The commands in the order of the help: their places, and their lines in it."""
 

@@ -25,7 +25,7 @@ SCHEMA_VERSION = 1
 Cell: TypeAlias = str | int | float | None
 """One value of a flat row."""
 
-_DOCUMENT_KEYS = (
+DOCUMENT_KEYS = (
     "schema_version",
     "id",
     "created_at",
@@ -55,7 +55,8 @@ _DOCUMENT_KEYS = (
 """The keys of a run's document in order: the fields of `Run` and `Measurement` side by side, but
 for those in `launch`; the placement is under `roofline`."""
 
-_LAUNCH_KEYS = ("grid", "block", "dynamic_shared_bytes")
+LAUNCH_KEYS = ("grid", "block", "dynamic_shared_bytes")
+"""The keys of `launch` in a run's document."""
 
 
 def run_document(run: Run) -> dict[str, Any]:
@@ -68,10 +69,10 @@ def run_document(run: Run) -> dict[str, Any]:
     values = encode(run)
     values |= values["measurement"] | {
         "schema_version": SCHEMA_VERSION,
-        "launch": {key: values["measurement"][key] for key in _LAUNCH_KEYS},
+        "launch": {key: values["measurement"][key] for key in LAUNCH_KEYS},
         "roofline": values["placement"],
     }
-    return {key: values[key] for key in _DOCUMENT_KEYS}
+    return {key: values[key] for key in DOCUMENT_KEYS}
 
 
 def run_from_document(document: Mapping[str, Any]) -> Run:

@@ -74,6 +74,7 @@ def test_commands_stand_in_the_order_of_a_first_session(
         "compare",
         "explain",
         "doctor",
+        "help",
     ]
 
 
