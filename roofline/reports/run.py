@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from memlab.device.measurement import (
+        Code,
         Counters,
         InstructionCounters,
         Measurement,
@@ -54,7 +55,10 @@ if TYPE_CHECKING:
         Verification,
     )
     from memlab.roofline.reports.parts import Section
-    from memlab.roofline.run import Placement, Run
+    from memlab.roofline.run import Placement, Run, RunIdentity
+
+COMMIT_CHARACTERS = 12
+"""Digits of a commit that the report shows: enough to be unique in a repository of Linux's size."""
 
 MAX_SHOWN_BOUNDS = 3
 """Bounds of the time model that the report shows, the longest first."""
@@ -105,7 +109,9 @@ def run_report(run: Run) -> RenderableType:
 def run_sections(run: Run) -> list[Section]:
     """List the sections of a run's report: the launch, its counters, the result and the advice."""
     measurement = run.measurement
+    identity = list(_identity_facts(run.identity))
     sections = (
+        facts_section("Run", identity) if identity else None,
         facts_section("Launch", _launch_facts(measurement)),
         *([] if measurement.coverage.not_counted else _counter_sections(measurement.counters)),
         _hardware_counters(measurement),
@@ -138,6 +144,15 @@ def _heading(run: Run) -> RenderableType:
     )
 
 
+def _identity_facts(identity: RunIdentity) -> Iterable[tuple[str, str]]:
+    for what in ("label", "note", "sweep"):
+        if text := getattr(identity, what):
+            yield what, text
+    if identity.git_commit:
+        changed = "" if identity.git_clean else ", changed"
+        yield "commit", identity.git_commit[:COMMIT_CHARACTERS] + changed
+
+
 def _launch_facts(measurement: Measurement) -> Iterable[tuple[str, str]]:
     resources, occupancy = measurement.resources, measurement.occupancy
     coverage = measurement.coverage
@@ -152,6 +167,8 @@ def _launch_facts(measurement: Measurement) -> Iterable[tuple[str, str]]:
     )
     if resources.local_bytes_per_thread:
         yield "local memory", f"{capacity(resources.local_bytes_per_thread)} per thread"
+    if measurement.code.compiler:
+        yield "compiler", " ".join((measurement.code.compiler, *shown_options(measurement.code)))
     blocks = f"{occupancy.blocks_per_sm} {plural(occupancy.blocks_per_sm, 'block')}"
     yield (
         "occupancy",
@@ -166,6 +183,11 @@ def _launch_facts(measurement: Measurement) -> Iterable[tuple[str, str]]:
         f"({percent(coverage.blocks_emulated / coverage.blocks_total)})"
         + (f"; {coverage.remark}" if coverage.remark else ""),
     )
+
+
+def shown_options(code: Code) -> Iterable[str]:
+    """The options of the compiler that change the code: all but the folders of headers."""
+    return (option for option in code.options if not option.startswith("-I"))
 
 
 def _shared_memory_text(static_bytes: int, dynamic_bytes: int) -> str:

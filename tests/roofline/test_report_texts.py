@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
-from memlab.device.measurement import CLOCK_DRIFT_LIMIT, EVENT_PAIR_SHARE, Time
-from memlab.roofline.reports.parts import capacity, percent
-from memlab.roofline.reports.run import _provenance_text, _timing_facts, difference_text
+from memlab.device.measurement import CLOCK_DRIFT_LIMIT, EVENT_PAIR_SHARE, Code, Time
+from memlab.roofline.reports.parts import capacity, percent, rendered_text
+from memlab.roofline.reports.run import (
+    _provenance_text,
+    _timing_facts,
+    difference_text,
+    run_report,
+)
+from memlab.roofline.run import Run, RunIdentity
 
 
 @pytest.mark.parametrize(
@@ -86,3 +93,33 @@ def test_the_events_are_named_where_they_matter() -> None:
     assert timing(event_pair_s=EVENT_PAIR_SHARE) == []
     (fact,) = timing(event_pair_s=1.01 * EVENT_PAIR_SHARE)
     assert "of it is the two events" in fact
+
+
+def report_lines(run: Run) -> list[str]:
+    return [" ".join(line.split()) for line in rendered_text(run_report(run), 80).splitlines()]
+
+
+def test_a_report_tells_which_run_and_which_code_it_is_of(make_run: Callable[..., Run]) -> None:
+    options = ("-I/home/someone/project", "--use_fast_math", "-Iinclude", "--maxrregcount=32")
+    run = make_run(code=Code("k.cu", "", "", "NVRTC 13.5", options))
+    identity = RunIdentity(
+        "before", "the loop as it was", "0123456789abcdef" * 2 + "01234567", True
+    )
+    lines = report_lines(replace(run, identity=identity))
+    assert lines[3:7] == [
+        "Run",
+        "label before",
+        "note the loop as it was",
+        "commit 0123456789ab",
+    ]
+    assert "compiler NVRTC 13.5 --use_fast_math --maxrregcount=32" in lines
+    changed = replace(identity, git_clean=False)
+    assert "commit 0123456789ab, changed" in report_lines(replace(run, identity=changed))
+
+
+def test_a_report_of_an_old_run_has_no_empty_lines_for_what_it_lacks(
+    make_run: Callable[..., Run],
+) -> None:
+    lines = report_lines(make_run())
+    assert lines[3] == "Launch"
+    assert not [line for line in lines if line.startswith(("compiler", "label", "commit"))]
