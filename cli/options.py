@@ -46,7 +46,15 @@ OutputOption = Annotated[
         help="Write to FILE instead of stdout: JSON or CSV, by extension.",
     ),
 ]
-ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite FILE if it exists.")]
+ForceOption = Annotated[
+    bool, typer.Option("--force", "--overwrite", help="Overwrite FILE if it exists.")
+]
+PictureForceOption = Annotated[
+    bool,
+    typer.Option(
+        "--force", "--overwrite", help="Overwrite files that memlab did not make; its own it does."
+    ),
+]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no notes.")]
 StoreOption = Annotated[
     Path | None,

@@ -1,11 +1,12 @@
 """The picture of a command and the file with its data.
 
-Both have the same name with different extensions. Pictures of the same data in several formats
-share the data file.
+Both have the same name with different extensions. What memlab made itself is replaced; any other
+file of their names stays, unless `--force` is given.
 """
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 from memlab.cli.output import check_output, print_message, write_output
@@ -15,23 +16,21 @@ if TYPE_CHECKING:
 
     from matplotlib.figure import Figure
 
+MAX_READ_BYTES = 64 << 20
+"""Longer files are not memlab's: a picture has at most a few megabytes."""
+
 
 def check_picture(
-    path: Path,
-    force: bool,
-    option: str = "--output",
-    data_suffix: str = ".csv",
-    *,
-    repeatable: bool = True,
+    path: Path, force: bool, option: str = "--output", data_suffix: str = ".csv"
 ) -> None:
     """Check that `write_picture` can write a picture, before the work that produces it.
 
     Args:
         path: The picture.
-        force: Whether existing files may be overwritten.
+        force: Whether other files may be replaced. Where a report is printed before the picture
+            is written, True leaves existing files to `write_picture`.
         option: The option that names the picture, for messages.
         data_suffix: Extension of the data file.
-        repeatable: Whether the same command gives the same data again.
 
     Raises:
         UsageError: The extension is no picture format, or an error of `check_output`.
@@ -39,17 +38,18 @@ def check_picture(
     import logging
     import warnings
 
-    from memlab.roofline.plots.figure import image_format
+    from memlab.roofline.plots.figure import IMAGE_FORMATS, image_format
 
     # Matplotlib reports at length that it cannot write its caches to a read-only home folder.
     logging.getLogger("matplotlib").setLevel(logging.ERROR)
     # Characters that the font lacks are drawn as boxes; a warning does not help.
     warnings.filterwarnings("ignore", r"Glyph .* missing from font", UserWarning)
     image_format(path)
-    check_output(path, force, option)
+    check_output(path, force or _is_own_picture(path), option)
     data_path = path.with_suffix(data_suffix)
-    if not (repeatable and _has_picture(data_path)):  # else `write_picture` compares the data
-        check_output(data_path, force, option)
+    # What the file must hold to be memlab's is known when the data is.
+    pictures = (path.with_suffix(f".{suffix}") for suffix in IMAGE_FORMATS)
+    check_output(data_path, force or any(map(_is_own_picture, pictures)), option)
 
 
 def write_picture(
@@ -68,7 +68,7 @@ def write_picture(
         path: The picture.
         figure: The figure.
         data: The text of the data file.
-        force: Whether existing files may be overwritten.
+        force: Whether files that memlab did not make may be replaced.
         quiet: Whether to print no message.
         option: As in `check_picture`.
         data_suffix: As in `check_picture`.
@@ -79,27 +79,38 @@ def write_picture(
     from memlab.roofline.plots.figure import image_format, render_figure
 
     data_path = path.with_suffix(data_suffix)
-    shared = not force and _has_picture(data_path) and _has_text(data_path, data)
-    if not shared:
-        check_output(data_path, force, option)  # before a picture is written without its data
-    write_output(path, render_figure(figure, image_format(path)), force, option)
-    if not shared:
-        write_output(data_path, data, force, option)
+    force_data = force or _is_own_data(data_path, data)
+    check_output(data_path, force_data, option)  # before a picture is written without its data
+    picture = render_figure(figure, image_format(path))
+    write_output(path, picture, force or _is_own_picture(path), option)
+    write_output(data_path, data, force_data, option)
     if not quiet:
-        written = f"; its data is in {data_path}" if shared else f" and {data_path}"
-        print_message(f"wrote {path}{written}")
+        print_message(f"wrote {path} and {data_path}")
 
 
-def _has_text(path: Path, data: str) -> bool:
+def _is_own_picture(path: Path) -> bool:
+    """Whether this is a picture that memlab made."""
+    from memlab.roofline.plots.figure import is_memlab_picture
+
+    return is_memlab_picture(_content(path))
+
+
+def _is_own_data(path: Path, data: str) -> bool:
+    """Whether a file has the form of this data: the header of a CSV, the keys of JSON."""
+    there = _content(path).decode(errors="replace")
+    if path.suffix != ".json":
+        return there.partition("\n")[0] == data.partition("\n")[0]
     try:
-        return path.read_text(encoding="utf-8") == data
-    except (OSError, UnicodeError):  # an unreadable file has other data
+        return set(json.loads(there)) == set(json.loads(data))
+    except (ValueError, TypeError, RecursionError):
         return False
 
 
-def _has_picture(data_path: Path) -> bool:
-    """Return whether a data file and a picture with its name exist."""
-    from memlab.roofline.plots.figure import IMAGE_FORMATS
-
-    pictures = (data_path.with_suffix(f".{suffix}") for suffix in IMAGE_FORMATS)
-    return data_path.is_file() and any(picture.is_file() for picture in pictures)
+def _content(path: Path) -> bytes:
+    """Read a file; empty where there is none, or it cannot be memlab's."""
+    try:
+        if path.is_file() and path.stat().st_size <= MAX_READ_BYTES:
+            return path.read_bytes()
+    except OSError:
+        pass
+    return b""

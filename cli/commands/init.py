@@ -33,7 +33,9 @@ def init(
             help="The file to write; the schema goes next to it.",
         ),
     ] = DEFAULT_FILE,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", "--overwrite", help="Overwrite existing files.")
+    ] = False,
     define: options.DefinesOption = None,
     include: options.IncludeOption = None,
     std: options.StdOption = None,

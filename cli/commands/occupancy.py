@@ -47,7 +47,7 @@ def occupancy_of_kernel(
     device: options.DeviceOption = None,
     as_json: options.JsonOption = False,
     output: CurvesOutputOption = None,
-    force: options.ForceOption = False,
+    force: options.PictureForceOption = False,
     quiet: options.QuietOption = False,
     threads: HiddenOption = None,
     registers: HiddenOption = None,
@@ -57,7 +57,7 @@ def occupancy_of_kernel(
     if (threads, registers, shared) != (None, None, None):
         raise _kernel_and_numbers_error(target if isinstance(target, str) else target.target)
     if output is not None:
-        check_picture(output, force)
+        check_picture(output, force=True)  # the report comes before an existing file
 
     import memlab
 
@@ -87,7 +87,7 @@ def occupancy(
     device: options.DeviceOption = None,
     as_json: options.JsonOption = False,
     output: CurvesOutputOption = None,
-    force: options.ForceOption = False,
+    force: options.PictureForceOption = False,
     quiet: options.QuietOption = False,
 ) -> None:
     """Show the limits of the resident blocks per SM, for a kernel or for plain numbers."""
@@ -106,7 +106,7 @@ def occupancy(
             "--registers and --shared need the block's size: add --threads, as in --threads 256"
         )
     if output is not None:
-        check_picture(output, force)
+        check_picture(output, force=True)  # the report comes before an existing file
 
     import memlab
     from memlab.device.occupancy import BlockRequirements

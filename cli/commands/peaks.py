@@ -25,14 +25,15 @@ def peaks(
             "The figures go to a .json of the same name.",
         ),
     ] = None,
-    force: options.ForceOption = False,
+    force: options.PictureForceOption = False,
     quiet: options.QuietOption = False,
     store: options.StoreOption = None,
     no_store: Annotated[bool, typer.Option("--no-store", help="Do not store the figures.")] = False,
 ) -> None:
     """Measure a GPU's ceilings and latencies; later rooflines on it draw them."""
     if output is not None:
-        check_picture(output, force, data_suffix=".json", repeatable=False)
+        # The report comes before an existing file.
+        check_picture(output, force=True, data_suffix=".json")
 
     from memlab.roofline.documents.peaks import peaks_document
 

@@ -35,7 +35,7 @@ def roofline_with_kernel(
     *,
     device: options.DeviceOption = None,
     output: RooflineOutputOption = DEFAULT_PICTURE,
-    force: options.ForceOption = False,
+    force: options.PictureForceOption = False,
     quiet: options.QuietOption = False,
     store: options.StoreOption = None,
     seed: options.SeedOption = 0,
@@ -51,7 +51,7 @@ def roofline(
     context: typer.Context,
     device: options.DeviceOption = None,
     output: RooflineOutputOption = DEFAULT_PICTURE,
-    force: options.ForceOption = False,
+    force: options.PictureForceOption = False,
     quiet: options.QuietOption = False,
     store: options.StoreOption = None,
 ) -> None:

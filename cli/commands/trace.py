@@ -46,7 +46,7 @@ def trace_kernel(
     timeout: options.TimeoutOption = None,
     memory_limit: options.MemoryLimitOption = None,
     as_json: options.JsonOption = False,
-    force: options.ForceOption = False,
+    force: options.PictureForceOption = False,
     quiet: options.QuietOption = False,
 ) -> None:
     """Follow one thread of a kernel and show its steps."""
@@ -54,7 +54,7 @@ def trace_kernel(
     block = _parse_index("--block" if isinstance(target, str) else "--block-index", block_index)
     index = _parse_index("--thread", thread)
     if plot is not None:
-        check_picture(plot, force, "--plot")
+        check_picture(plot, force=True, option="--plot")  # the report comes before an existing file
 
     import memlab
     from memlab.cli.progress import progress_bar

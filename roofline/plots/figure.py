@@ -7,6 +7,7 @@ global state and the same data gives the same bytes.
 from __future__ import annotations
 
 import io
+import re
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,16 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.text import Text
+
+MAKER = "memlab"
+"""The name that a picture's metadata gives as that of its program."""
+
+MAKER_MARKS = {
+    b"\x89PNG\r\n\x1a\n": rb"tEXtSoftware\0memlab",
+    b"<?xml": rb"<dc:creator>\s*<cc:Agent>\s*<dc:title>memlab</dc:title>",
+    b"%PDF-": rb"/Creator \(memlab\)",
+}
+"""Its place in each format, as a pattern, by the first bytes of the file."""
 
 IMAGE_FORMATS = ("png", "svg", "pdf")
 """File formats of a picture."""
@@ -123,7 +134,11 @@ def render_figure(figure: Figure, image_format: str) -> bytes:
 
     if image_format not in IMAGE_FORMATS:
         raise UsageError(f"a picture cannot be saved as {image_format!r}: use png, svg or pdf")
-    undated = {"png": {"Software": None}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
+    undated: dict[str, dict[str, str | None]] = {
+        "png": {"Software": MAKER},
+        "svg": {"Creator": MAKER, "Date": None},
+        "pdf": {"Creator": MAKER, "CreationDate": None},
+    }
     for text in figure.findobj(Text):  # XML has no control characters
         text.set_text(printable(text.get_text(), but="\n"))
     data = io.BytesIO()
@@ -137,3 +152,10 @@ def render_figure(figure: Figure, image_format: str) -> bytes:
             metadata=undated[image_format],
         )
     return data.getvalue()
+
+
+def is_memlab_picture(content: bytes) -> bool:
+    """Whether the content of a file is a picture that `render_figure` made."""
+    return any(
+        content.startswith(head) and re.search(mark, content) for head, mark in MAKER_MARKS.items()
+    )

@@ -1,38 +1,84 @@
-"""A picture and the file with its data, which pictures of several formats share."""
+"""A picture and the file with its data: what is replaced, and what stays."""
 
+import io
 from pathlib import Path
 
 import pytest
 from matplotlib.figure import Figure
 
-from memlab.cli.picture import write_picture
+from memlab.cli.picture import check_picture, write_picture
 from memlab.errors import UsageError
+from memlab.roofline.plots.figure import is_memlab_picture
+
+FIGURE = Figure(figsize=(1, 1))
 
 
 def write(path: Path, data: str, *, force: bool = False) -> None:
-    write_picture(path, Figure(figsize=(1, 1)), data, force=force, quiet=False)
+    write_picture(path, FIGURE, data, force=force, quiet=False)
 
 
-def test_pictures_of_the_same_data_share_its_file(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    first, second, data = (tmp_path / name for name in ("a.png", "a.svg", "a.csv"))
-    write(first, "x\n")
-    assert capsys.readouterr().err == f"memlab: wrote {first} and {data}\n"
-    write(second, "x\n")
-    assert capsys.readouterr().err == f"memlab: wrote {second}; its data is in {data}\n"
-    write(second, "x\n", force=True)
-    assert capsys.readouterr().err == f"memlab: wrote {second} and {data}\n"
-    assert data.read_text() == "x\n"
+def test_what_memlab_made_is_replaced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = tmp_path / "a.csv"
+    for suffix in ("png", "svg", "pdf"):
+        for rows in ("1\n", "2\n"):
+            picture = tmp_path / f"a.{suffix}"
+            check_picture(picture, force=False)
+            write(picture, f"x,y\n{rows}")
+            assert capsys.readouterr().err == f"memlab: wrote {picture} and {data}\n"
+            assert data.read_text() == f"x,y\n{rows}"
 
 
-@pytest.mark.parametrize(("picture", "text"), [("a.png", "y\n"), ("b.png", "x\n")])
-def test_a_file_that_is_not_the_data_of_a_picture_is_kept(
-    picture: str, text: str, tmp_path: Path
-) -> None:
-    """It holds other data, or no picture has its name."""
-    (tmp_path / "a.csv").write_text(text)
-    (tmp_path / picture).touch()
+def test_figures_in_json_are_replaced_by_the_same_figures(tmp_path: Path) -> None:
+    picture, data = tmp_path / "a.png", tmp_path / "a.json"
+    for text in ('{"rates": 1}', '{"rates": 2}'):
+        write_picture(picture, FIGURE, text, force=False, quiet=True, data_suffix=".json")
+    assert data.read_text() == '{"rates": 2}'
+    for other in ('{"rates": 1, "mine": 2}', "[1]", "{"):
+        data.write_text(other)
+        with pytest.raises(UsageError, match=r"a\.json exists: add --force"):
+            write_picture(picture, FIGURE, text, force=False, quiet=True, data_suffix=".json")
+        assert data.read_text() == other
+
+
+def other_pictures() -> list[bytes]:
+    """Pictures that another program made, in all formats, and what is none."""
+    pictures = [b"mine", b"", b"\x89PNG\r\n\x1a\n memlab", b"memlab tEXtSoftware\0memlab"]
+    for image_format in ("png", "svg", "pdf"):
+        file = io.BytesIO()
+        Figure(figsize=(1, 1)).savefig(file, format=image_format)
+        pictures.append(file.getvalue())
+    drawing = b"<svg xmlns:dc='dc'><metadata><dc:title>memlab</dc:title></metadata></svg>"
+    return [*pictures, b"<?xml version='1.0'?>" + drawing]
+
+
+@pytest.mark.parametrize("content", other_pictures())
+@pytest.mark.parametrize("suffix", ["png", "svg", "pdf"])
+def test_a_picture_of_someone_else_is_kept(tmp_path: Path, suffix: str, content: bytes) -> None:
+    picture = tmp_path / f"a.{suffix}"
+    picture.write_bytes(content)
+    for work in (lambda: check_picture(picture, force=False), lambda: write(picture, "x\n")):
+        with pytest.raises(UsageError, match=rf"a\.{suffix} exists: add --force"):
+            work()
+    assert picture.read_bytes() == content
+    write(picture, "x\n", force=True)
+    assert picture.read_bytes() != content
+
+
+def test_data_of_someone_else_is_kept(tmp_path: Path) -> None:
+    """It has another header; no picture is written without its data."""
+    picture, data = tmp_path / "a.svg", tmp_path / "a.csv"
+    data.write_text("y\n1\n")
     with pytest.raises(UsageError, match=r"a\.csv exists: add --force"):
-        write(tmp_path / "a.svg", "x\n")
-    assert not (tmp_path / "a.svg").exists()
+        write(picture, "x\n1\n")
+    with pytest.raises(UsageError, match=r"a\.csv exists: add --force"):
+        check_picture(picture, force=False)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.csv"]
+
+
+def test_a_link_to_an_own_picture_stays_a_link(tmp_path: Path) -> None:
+    picture, link = tmp_path / "a.png", tmp_path / "b.png"
+    write(picture, "x\n")
+    link.symlink_to(picture)
+    write(link, "x\n")
+    assert link.is_symlink()
+    assert is_memlab_picture(picture.read_bytes())

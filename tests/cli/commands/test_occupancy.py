@@ -118,8 +118,13 @@ def test_curves_go_to_a_picture_with_its_data(folder: Path, capsys: Capture) -> 
     assert (folder / "curves.svg").read_text().startswith("<?xml")
     assert (folder / "curves.csv").read_text().startswith("resource,first,last,current")
 
+    assert main(["occupancy", "--output", "curves.svg", "tiled"]) == 0
+    (folder / "curves.svg").write_text("mine")
+    capsys.readouterr()
     assert main(["occupancy", "--output", "curves.svg", "tiled"]) == 2
-    assert "curves.svg exists: add --force" in capsys.readouterr().err
+    out, err = capsys.readouterr()
+    assert "per SM" in out  # the report comes first
+    assert "curves.svg exists: add --force" in err
     assert main(["occupancy", "--output", "curves.svg", "--force", "tiled", "--tile", "8"]) == 0
     assert "wrote curves.svg and curves.csv" in capsys.readouterr().err
 

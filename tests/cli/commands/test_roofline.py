@@ -127,11 +127,22 @@ def test_the_run_that_was_asked_for_is_judged(
     assert len(Store().runs()) == 2
 
 
-def test_force_overwrites_both(folder: Path) -> None:
+def test_a_second_picture_replaces_the_first(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["roofline", "-q"]) == 0
+    before = (folder / "roofline.csv").read_text()
+    assert main(["roofline", "tiled", "--width", "40", "--tile", "4"]) == 0
+    assert capsys.readouterr().err == "memlab: wrote roofline.png and roofline.csv\n"
+    assert len((folder / "roofline.csv").read_text()) > len(before)
+
+
+@pytest.mark.parametrize("option", ["--force", "--overwrite"])
+def test_force_overwrites_both(option: str, folder: Path) -> None:
     for name in ("roofline.png", "roofline.csv"):
         (folder / name).write_text("old")
 
-    assert main(["roofline", "-q", "--force"]) == 0
+    assert main(["roofline", "-q", option]) == 0
 
     assert (folder / "roofline.png").read_bytes().startswith(SIGNATURES["png"])
     assert (folder / "roofline.csv").read_text() != "old"

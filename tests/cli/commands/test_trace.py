@@ -150,37 +150,28 @@ def test_a_picture_comes_with_its_data(tmp_path: Path, capsys: Capture) -> None:
     assert "wrote walk.svg and walk.csv" in capsys.readouterr().err
     assert (tmp_path / "walk.svg").read_text().startswith("<?xml")
     assert (tmp_path / "walk.csv").read_text().startswith("array,index,row,column,")
-    assert main(words) == 2
-    message = capsys.readouterr().err
-    assert (
-        "walk.svg exists: add --force to overwrite it, or choose another file with --plot"
-        in message
-    )
-    assert main([*words, "--force", "-q"]) == 0
+    assert main(words) == 0  # memlab replaces what it made
+    assert "wrote walk.svg and walk.csv" in capsys.readouterr().err
+    assert main([*words, "-q"]) == 0
     assert capsys.readouterr().err == ""
 
 
-def test_pictures_share_a_file_of_the_same_data(tmp_path: Path, capsys: Capture) -> None:
-    words = ["trace", "naive", "--width", "4", "--tile", "2"]
-    assert main([*words, "--plot", "walk.png"]) == 0
-    data = (tmp_path / "walk.csv").read_bytes()
-    assert main([*words, "-o", "walk.svg"]) == 0
-    assert "wrote walk.svg; its data is in walk.csv" in capsys.readouterr().err
-
-    # Another thread has other data: no file is overwritten, and no picture appears without data.
-    assert main([*words, "--thread", "1", "--output", "walk.pdf"]) == 2
-    assert "walk.csv exists: add --force" in capsys.readouterr().err
-    assert not (tmp_path / "walk.pdf").exists()
-    assert (tmp_path / "walk.csv").read_bytes() == data
-
-
-def test_a_file_without_a_picture_is_not_overwritten(tmp_path: Path, capsys: Capture) -> None:
-    (tmp_path / "walk.csv").write_text("mine\n")
-    assert main(["trace", "naive", "--width", "4", "--tile", "2", "--plot", "walk.png"]) == 2
+@pytest.mark.parametrize("name", ["walk.svg", "walk.csv"])
+@pytest.mark.parametrize("form", [[], ["--json"]])
+def test_the_report_is_printed_before_a_picture_is_refused(
+    name: str, form: list[str], tmp_path: Path, capsys: Capture
+) -> None:
+    words = ["trace", "naive", "--width", "4", "--tile", "2", *form]
+    assert main(words) == 0
+    report = capsys.readouterr().out
+    (tmp_path / name).write_text("mine\n")
+    assert main([*words, "--plot", "walk.svg"]) == 2
     out, err = capsys.readouterr()
-    assert "walk.csv exists: add --force" in err
-    assert not out
-    assert (tmp_path / "walk.csv").read_text() == "mine\n"
+    assert out == report
+    assert f"{name} exists: add --force to overwrite it, or choose another file with --plot" in err
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [(name, "mine\n")]
+    assert main([*words, "--plot", "walk.svg", "--overwrite"]) == 0
+    assert (tmp_path / name).read_text() != "mine\n"
 
 
 @pytest.mark.parametrize(
