@@ -5,14 +5,7 @@
 #include <string>
 #include <vector>
 
-#define CHECK(call)                                                                               \
-  do {                                                                                            \
-    cudaError_t error_ = (call);                                                                  \
-    if (error_ != cudaSuccess) {                                                                  \
-      std::fprintf(stderr, "%s: %s\n", #call, cudaGetErrorString(error_));                        \
-      std::exit(1);                                                                               \
-    }                                                                                             \
-  } while (0)
+#include "check.cuh"
 
 constexpr int LINE = 128, SECTOR = 32;
 constexpr size_t KIB = 1024, MIB = 1024 * KIB;

@@ -14,14 +14,7 @@
 #include <string>
 #include <vector>
 
-#define CHECK(call)                                                                               \
-  do {                                                                                            \
-    cudaError_t error_ = (call);                                                                  \
-    if (error_ != cudaSuccess) {                                                                  \
-      std::fprintf(stderr, "%s: %s\n", #call, cudaGetErrorString(error_));                        \
-      std::exit(1);                                                                               \
-    }                                                                                             \
-  } while (0)
+#include "check.cuh"
 
 constexpr int MOST_SMS = 160, SECTOR_WORDS = 8, ROUNDS = 512, TICKS = 64;
 constexpr int WHOLE_SM_BYTES = 180 * 1024;  // of shared memory: one block on each SM

@@ -17,6 +17,9 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from benchmarks.truth.metrics import COALESCER, known_names, listed_metrics
+from memlab.device.nvidia_tools.ncu import find_ncu
+
 SOURCE = Path(__file__).with_name("coalescer.cu")
 METRICS = {
     "l1_sectors": "l1tex__m_xbar2l1tex_read_sectors.sum",
@@ -34,17 +37,21 @@ METRICS = {
 """Nsight Compute's metrics by the columns that they fill."""
 
 
-def find(tool: str) -> str:
-    """The path of a tool of the CUDA toolkit."""
-    return shutil.which(tool) or f"/usr/local/cuda/bin/{tool}"
+def compiled(source: Path, folder: Path) -> Path:
+    """Compile a program for the GPU of this machine, with nvcc."""
+    program = folder / source.stem
+    nvcc = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
+    options = ["-O2", "-std=c++17", "-arch=native", str(source), "-o", str(program)]
+    subprocess.run([nvcc, *options], check=True)
+    return program
 
 
-def known_metrics(ncu: str, folder: Path, metrics: Mapping[str, str]) -> dict[str, str]:
+def known_metrics(ncu: Path, folder: Path, metrics: Mapping[str, str]) -> dict[str, str]:
     """Those of some metrics that this Nsight Compute knows; it lists the coalescer's in a file."""
-    listed = subprocess.run([ncu, "--query-metrics"], check=True, capture_output=True, text=True)
-    names = {line.split()[0] for line in listed.stdout.splitlines() if line.strip()}
-    lines = [line for line in listed.stdout.splitlines() if line.startswith("lrc__")]
+    listing = listed_metrics(ncu)
+    lines = [line for line in listing.splitlines() if line.startswith(COALESCER)]
     (folder / "coalescer-metrics.txt").write_text("\n".join(lines) + "\n")
+    names = known_names(listing)
     return {column: name for column, name in metrics.items() if name.split(".")[0] in names}
 
 
@@ -63,14 +70,14 @@ def measure(source: Path, kernels: str, metrics: Mapping[str, str], folder: Path
         0, or 1 where nothing was measured.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    program, ncu, name = folder / source.stem, find("ncu"), source.stem
-    subprocess.run(
-        [find("nvcc"), "-O2", "-std=c++17", "-arch=native", str(source), "-o", str(program)],
-        check=True,
-    )
+    ncu, name = find_ncu(), source.stem
+    if ncu is None:
+        print("Nsight Compute (ncu) is not installed", file=sys.stderr)
+        return 1
+    program = compiled(source, folder)
     metrics = known_metrics(ncu, folder, metrics)
     report = folder / f"{name}-ncu.csv"
-    words = [ncu, "--clock-control", "none", "--cache-control", "all", "--csv", "--page", "raw",
+    words = [str(ncu), "--clock-control", "none", "--cache-control", "all", "--csv", "--page", "raw",
              "--print-units", "base", "--log-file", str(report), "--metrics",
              ",".join(metrics.values()), "-k", f"regex:^({kernels})$", str(program)]  # fmt: skip
     done = subprocess.run(words, check=False, capture_output=True, text=True)

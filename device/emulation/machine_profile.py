@@ -10,6 +10,7 @@ from memlab.device.emulation.representative_block import RepresentativeBlock
 from memlab.device.emulator.machine.execution_trace import WarpExecutions
 from memlab.device.emulator.machine.tally import Tally
 from memlab.device.emulator.models.access_levels import AccessLevels
+from memlab.device.emulator.models.atomic_contention import AtomicContention
 from memlab.device.emulator.program.program import Program
 from memlab.device.machine_code.flow_graph import FlowGraph
 from memlab.device.machine_code.instructions import MachineCode
@@ -88,7 +89,7 @@ def machine_profile(
         active=active,
         idle=idle,
         active_share=active_share if active_share < _NEARLY_ALL else 1.0,
-        accesses=_accesses(graph.code, program, tally, levels, block.hottest_sectors),
+        accesses=_accesses(graph.code, program, tally, levels, block.contention),
         work_ratio=_work_ratio(block, active_share, tally, blocks),
         dram_sector_bytes=counters.dram_read_bytes / missed if missed else SECTOR_BYTES,
         dram_written_sector_bytes=counters.dram_write_bytes / stored if stored else 0.0,
@@ -139,7 +140,7 @@ def _accesses(
     program: Program,
     tally: Tally,
     levels: Mapping[int, AccessLevels],
-    hottest: Mapping[int, float],
+    contention: Mapping[int, AtomicContention],
 ) -> dict[int, Access]:
     """The accesses of each memory instruction, from the PTX instruction that it comes from."""
     by_line: dict[int, list[int]] = {}
@@ -152,7 +153,7 @@ def _accesses(
         if instruction.predicate == _NEVER:
             accesses[number] = Access(passes=0.0)
         elif instruction.name in _ACCESSES and indices:
-            accesses[number] = _mean_access(indices, tally, levels, hottest)
+            accesses[number] = _mean_access(indices, tally, levels, contention)
     return accesses
 
 
@@ -160,7 +161,7 @@ def _mean_access(
     indices: Sequence[int],
     tally: Tally,
     levels: Mapping[int, AccessLevels],
-    hottest: Mapping[int, float],
+    contention: Mapping[int, AtomicContention],
 ) -> Access:
     """The mean request of some PTX instructions."""
     requests = sum(tally.requests[index] for index in indices)
@@ -171,11 +172,13 @@ def _mean_access(
         served = [(levels[index], tally.sectors[index]) for index in indices if index in levels]
         dram = sum(level.dram * count for level, count in served) / sectors
         missed = sum((1 - level.l1) * count for level, count in served) / sectors
+    atomics = [contention.get(index, AtomicContention()) for index in indices]
     return Access(
         passes=passes,
         lines=passes,
         sectors=sectors / requests,
         missed=missed,
         dram=dram / missed if missed > 0 else 0.0,
-        hottest=max(hottest.get(index, 0.0) for index in indices),
+        slice_passes=max(met.slice_passes for met in atomics),
+        sector_passes=max(met.sector_passes for met in atomics),
     )

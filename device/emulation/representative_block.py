@@ -43,7 +43,7 @@ from memlab.device.emulator.machine.execution_trace import (
 from memlab.device.emulator.machine.threads import BlockBox
 from memlab.device.emulator.models import address_streams
 from memlab.device.emulator.models.address_streams import AccessStream, IntArray
-from memlab.device.emulator.program.program import Program
+from memlab.device.emulator.models.atomic_contention import AtomicContention, atomic_contention
 from memlab.device.emulator.sampling.block_sample import GridPartition, van_der_corput
 from memlab.device.properties import WARP_SIZE
 from memlab.kernels.launch import Dim3
@@ -60,7 +60,6 @@ only if no block of this one touches memory."""
 _RERUN_LANE_INSTRUCTIONS = 20_000_000
 """The size of the part of a chunk that is executed again to find a block in it: 0.1 to 0.6 s."""
 _MEDIAN_RANGE = 0.4, 0.6  # share of the sectors, over blocks by rising sectors: the median blocks
-_ATOMICS = ("atomic", "reduce")
 _MIN_RERUN_BLOCKS = 4  # blocks that are executed again, whatever they cost
 
 
@@ -81,8 +80,7 @@ class RepresentativeBlock:
         executions: How often each warp of the block executed each instruction.
         idle_executions: The same of a block that touches no memory; `executions` if none is known.
         region: The smallest known box of the grid that holds all blocks that touch memory.
-        hottest_sectors: Of each atomic, by its position: how many of the sectors of a request are
-            the sector that the recorded blocks use most.
+        contention: Where the blocks' atomics meet, for each atomic, by its position.
     """
 
     stream: AccessStream
@@ -92,7 +90,7 @@ class RepresentativeBlock:
     executions: WarpExecutions
     idle_executions: WarpExecutions
     region: BlockBox
-    hottest_sectors: Mapping[int, float]
+    contention: Mapping[int, AtomicContention]
 
 
 def record_block(
@@ -136,26 +134,8 @@ def record_block(
         executions=executions,
         idle_executions=executions,
         region=region or whole,
-        hottest_sectors=_hottest_sectors(execution.program, accesses),
+        contention=atomic_contention(execution.program, accesses, blocks),
     )
-
-
-def _hottest_sectors(program: Program, trace: GlobalAccesses) -> dict[int, float]:
-    """How many sectors of a request of each atomic are the one that is used most."""
-    hottest = {}
-    index = trace.index[trace.event]
-    for place, step in enumerate(program.steps):
-        accesses = np.flatnonzero(index == place) if step.row.kind in _ATOMICS else ()
-        if len(accesses):
-            part = replace(
-                trace,
-                base=trace.base[accesses],
-                count=trace.count[accesses],
-                start=trace.start[accesses],
-            )
-            _, uses = np.unique(address_streams.sectors_of(part), return_counts=True)
-            hottest[place] = float(uses.max()) / len(accesses)
-    return hottest
 
 
 def find_representative(

@@ -392,7 +392,7 @@ def _loop_limits(graph: FlowGraph, profile: PtxProfile) -> list[_LoopLimit]:
             continue
         trips, whole = loop.trips, round(loop.trips)
         if abs(trips - whole) < _WHOLE_TOLERANCE:
-            rounds, per_entry = float(whole // unrolled), float(-(-whole // unrolled))
+            rounds = per_entry = float(whole // unrolled)
         else:  # of unequal trip counts, half of a round remains in the mean
             rest = (unrolled - 1) / 2 if trips > unrolled else 0.0
             rounds, per_entry = (trips - rest) / unrolled, _UNEVEN_TRIPS * trips / unrolled + 1

@@ -283,8 +283,8 @@ def machine_steps(profile: LaunchProfile, active_sms: float, properties: DeviceP
         step["latency"] = max(issue.latency - _BEFORE_L1_CLOCKS, 0.0)
         step["lines"], step["sectors"] = max(access.lines, 1e-3), access.sectors
         step["missed"], step["dram"] = access.missed, access.dram
-        if issue.kind == Kind.ATOMIC and access.hottest:
-            step["serial"] = access.hottest * active_sms * _atomic_clocks(instruction, properties)
+        if issue.kind == Kind.ATOMIC:
+            step["serial"] = active_sms * _atomic_clocks(instruction, access, properties)
         step["written"] = profile.dram_written_sector_bytes
         step["copies"] = instruction.name == "LDGSTS"
     return steps
@@ -305,12 +305,23 @@ def _bank(operands: tuple[str, ...], known: dict[str, int]) -> int:
     return -1
 
 
-def _atomic_clocks(instruction: MachineInstruction, properties: DeviceProperties) -> float:
-    """SM clocks from one atomic on a sector to the next one on it."""
-    seconds = properties.global_atomic_same_address_s
+def _atomic_clocks(
+    instruction: MachineInstruction, access: Access, properties: DeviceProperties
+) -> float:
+    """SM clocks that an atomic takes of the slice of the L2 that all blocks use most.
+
+    A slice takes a pass after the other, of whatever sectors. Additions of floating point to one
+    address wait for each other longer, while the slice works on other addresses.
+    """
+    clocks = clock_hz(properties) or 0.0
+    interval_s = properties.global_atomic_same_address_s
+    if not interval_s:
+        return access.slice_passes * _ATOMIC_CLOCKS
+    serial_s = access.slice_passes * interval_s
     if any(part.startswith("F") and part[1:2].isdigit() for part in _parts(instruction)):
-        seconds = properties.global_atomic_same_address_float_s or seconds
-    return seconds * (clock_hz(properties) or 0.0) if seconds else _ATOMIC_CLOCKS
+        dependent_s = properties.global_atomic_same_address_float_s or interval_s
+        serial_s = max(serial_s, access.sector_passes * dependent_s)
+    return serial_s * clocks
 
 
 def _parts(instruction: MachineInstruction) -> list[str]:

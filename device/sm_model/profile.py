@@ -19,7 +19,8 @@ class Access:
         sectors: 32-byte sectors; 0 for shared memory.
         missed: The share of the sectors that the L1 does not have.
         dram: The share of these that the L2 does not have.
-        hottest: Of an atomic, how many of its sectors are the one that all blocks use most.
+        slice_passes: Of an atomic, the passes in the slice of the L2 that all blocks use most.
+        sector_passes: Of an atomic, the passes in the sector that all blocks use most.
     """
 
     passes: float
@@ -27,7 +28,8 @@ class Access:
     sectors: float = 0.0
     missed: float = 0.0
     dram: float = 0.0
-    hottest: float = 0.0
+    slice_passes: float = 0.0
+    sector_passes: float = 0.0
 
 
 @dataclass(frozen=True)

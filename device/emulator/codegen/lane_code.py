@@ -130,7 +130,7 @@ def count_group(
     """Count the access of some lanes, and mark what they store."""
     first = addresses[lowest_bit(lanes)]
     relative = where(lanes_of(lanes), addresses.to(Lanes)[0] - splat(first), 0)
-    count_directly(context, site, space, warp, first - site.offset, relative)
+    count_directly(context, site, space, warp, first - site.offset, relative, lanes)
     if site.kind != _LOAD and space == GLOBAL:
         mark_written(context, addresses, lanes, site.size)
 

@@ -188,6 +188,7 @@ class Access(Record):
     #                 first lane's address
     warp: Half
     count: Half  # how many sectors
+    passes: Half  # of an atomic: see `sector_passes`
 
 
 class LastAccess(Record):
@@ -197,6 +198,7 @@ class LastAccess(Record):
     event: int
     sectors: int
     count: int
+    passes: int
     version: int  # of the pattern of its addresses
     moved: int  # bytes from the line of the first lane's address to where it accesses
 

@@ -81,11 +81,12 @@ def find_cost(pattern: Pattern, number: int, space: int, alignment: int, width: 
 
 @compiled
 def count_directly(
-    context: Context, site: Site, space: int, warp: int, first: int, relative: Lanes
+    context: Context, site: Site, space: int, warp: int, first: int, relative: Lanes, lanes: int
 ) -> None:
     """Count an access whose addresses have no pattern.
 
-    `first` is the first active lane's address without the offset; `relative` is as `cost` takes it.
+    `first` is the first active lane's address without the offset; `relative` is as `cost` takes it;
+    `lanes` are the active ones.
     """
     if is_counted(site, space):
         alignment = alignment_of(space, first + site.offset)
@@ -95,7 +96,7 @@ def count_directly(
         else:
             add_cost(context, site, far_cost(relative, alignment))
         if unlikely(context.events):
-            trace(context, site, space, warp, first, relative)
+            trace(context, site, space, warp, first, relative, lanes)
 
 
 @compiled

@@ -17,6 +17,7 @@ from memlab.device.emulator.codegen.cost_code import last_of_equals, sorted_runs
 from memlab.device.emulator.codegen.lanes import count_bits, splat
 from memlab.device.emulator.codegen.layout import (
     LOCAL_LINES,
+    SITE_KINDS,
     SPACES,
     Addresses,
     Context,
@@ -30,6 +31,7 @@ from memlab.device.properties import LINE_BYTES, SECTOR_BYTES, WARP_SIZE
 
 _NO_VERSION = 0  # of addresses without a pattern
 _GLOBAL, _LOCAL = map(SPACES.index, ("global", "local"))
+_ATOMIC = SITE_KINDS.index("atomic")
 _LINE_SECTORS = LINE_BYTES // SECTOR_BYTES
 _SECTOR_SHIFT, _WORD_SHIFT = SECTOR_BYTES.bit_length() - 1, 2
 _WHOLE_LINE = (1 << _LINE_SECTORS) - 1
@@ -43,12 +45,12 @@ _ALL_BITS = (1 << 64) - 1
 
 @compiled
 def trace(
-    context: Context, site: Site, space: int, warp: int, address: int, relative: Lanes
+    context: Context, site: Site, space: int, warp: int, address: int, relative: Lanes, lanes: int
 ) -> None:
     """Record an access of a warp.
 
     `address` is the first active lane's without the site's offset; `relative` are addresses as
-    `cost` takes them.
+    `cost` takes them; `lanes` are the active ones.
     """
     if context.lines:
         trace_lines(context, site, space, warp, address, relative)
@@ -57,7 +59,7 @@ def trace(
         return
     last = context.last_accesses[site.index]
     last.version, last.moved = _NO_VERSION, moved_from_line(site, address)
-    record_sectors(context, last, relative)
+    record_sectors(context, site, last, relative, lanes)
     record_access(context, site, warp, address)
 
 
@@ -73,7 +75,7 @@ def trace_pattern(context: Context, site: Site, record: Addresses, pattern: Patt
     last, moved = context.last_accesses[site.index], moved_from_line(site, record.first)
     if last.version != pattern.version or last.moved != moved:
         last.version, last.moved = pattern.version, moved
-        record_sectors(context, last, pattern.relative.to(S64))
+        record_sectors(context, site, last, pattern.relative.to(S64), pattern.mask)
     record_access(context, site, record.warp, record.first)
 
 
@@ -94,7 +96,9 @@ def moved_from_line(site: Site, address: int) -> int:
 
 
 @compiled(inline=False)
-def record_sectors(context: Context, last: LastAccess, relative: Lanes) -> None:
+def record_sectors(
+    context: Context, site: Site, last: LastAccess, relative: Lanes, lanes: int
+) -> None:
     """Record the distinct sectors of an access."""
     ordered = sorted_runs(relative + splat(last.moved), WARP_SIZE)
     sectors = (ordered >> SECTOR_BYTES.bit_length() - 1).to(S32)
@@ -109,6 +113,33 @@ def record_sectors(context: Context, last: LastAccess, relative: Lanes) -> None:
     for lane in set_bits(distinct):
         context.sectors[number] = held.to(Int32)[lane]
         number += 1
+    last.passes = 0
+    if site.kind == _ATOMIC:
+        last.passes = sector_passes(ordered, last.moved, WARP_SIZE - count_bits(lanes))
+
+
+@compiled(inline=False)
+def sector_passes(ordered: Lanes, repeated: int, inactive: int) -> int:
+    """The passes that the L2 needs for an atomic, added up over its sectors.
+
+    In a pass it adds to each word of a sector for one lane, so that a sector takes as many passes
+    as lanes have the same address (measured: `docs/results/h200-atomics.csv`). `ordered` are the
+    addresses, sorted; so many inactive lanes repeat one.
+    """
+    held = room(Lanes)
+    held[0] = ordered
+    address = held.to(int)
+    passes, most, sector, before = 0, 0, 0, -1
+    for lane in set_bits(last_of_equals(ordered)):
+        equal = lane - before
+        before = lane
+        if address[lane] == repeated:
+            equal -= inactive
+        if most == 0 or address[lane] >> _SECTOR_SHIFT != sector:
+            passes += most
+            most, sector = 0, address[lane] >> _SECTOR_SHIFT
+        most = most if most > equal else equal
+    return passes + most
 
 
 @compiled
@@ -124,7 +155,7 @@ def record_access(context: Context, site: Site, warp: int, address: int) -> None
     access = context.accesses[number]
     access.base = address + unaligned_offset(site) & -SECTOR_BYTES
     access.event, access.warp = last.event, warp
-    access.sectors, access.count = last.sectors, last.count
+    access.sectors, access.count, access.passes = last.sectors, last.count, last.passes
 
 
 @compiled

@@ -43,6 +43,7 @@ class GlobalAccesses:
         base: The address of its first active lane, rounded down to its sector.
         count: How many distinct sectors it touches.
         start: Where these begin in `offsets`.
+        passes: The passes that the L2 needs for it if it is an atomic, over its sectors; else 0.
         offsets: Distinct sectors, counted from the line of the first active lane's address.
     """
 
@@ -54,6 +55,7 @@ class GlobalAccesses:
     base: IntArray
     count: IntArray
     start: IntArray
+    passes: IntArray
     offsets: IntArray
 
 
@@ -178,5 +180,6 @@ class ExecutionTrace(ExecutionPolicy):
             base=accesses["base"],
             count=count,
             start=accesses["sectors"].astype(np.int64),
+            passes=accesses["passes"].astype(np.int64),
             offsets=self._recorded["sectors"][: context["sector_count"]],
         )

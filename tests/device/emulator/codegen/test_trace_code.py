@@ -99,3 +99,24 @@ def test_nothing_is_recorded_behind_what_does_not_fit() -> None:
                 memory.load(Site("load", "global"), GLOBAL_BASE + np.arange(32) * 4 + run * 8, ALL)
         assert memory.context[0]["access_count"] == kept
         assert memory.context[0]["event_count"] == 8
+
+
+def test_atomics_are_recorded_with_the_passes_of_their_sectors() -> None:
+    """A sector takes as many passes as lanes have one of its addresses."""
+    random, memory, expected = np.random.default_rng(11), traced(), []
+    site = Site("atomic", "global", 4, 1, 16)
+    for run in range(1, 300):
+        memory.context["run"] = run
+        words = int(random.choice([1, 2, 8, 16, 300, 2000]))
+        mask = int(random.choice([ALL, 1, 0xFFFF0, int(random.integers(1, 1 << 32))]))
+        lanes = [lane for lane in range(WARP_SIZE) if mask >> lane & 1]
+        address = GLOBAL_BASE + 13440 + random.integers(0, words, WARP_SIZE) * 4
+        assert memory.resolve(site, address, mask).prepare_atomic(site) is not None
+        most: dict[int, int] = {}
+        for place in set(address[lanes].tolist()):
+            sector = (place + site.offset) // 32
+            equal = sum(int(address[lane]) == place for lane in lanes)
+            most[sector] = max(most.get(sector, 0), equal)
+        expected.append(sum(most.values()))
+    accesses = memory.trace["accesses"][: memory.context[0]["access_count"]]
+    assert accesses["passes"].tolist() == expected

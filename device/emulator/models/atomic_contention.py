@@ -1,0 +1,88 @@
+"""How much of the work of atomics falls to one slice of the L2, by which all SMs wait.
+
+The slices of the L2 execute atomics. A slice takes the sectors of a request one after the other,
+and a sector as many times (*passes*) as lanes have the same address. Measured on an H200
+(`docs/results/h200-atomics.csv`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memlab.device.emulator.machine.execution_trace import GlobalAccesses
+from memlab.device.emulator.models.address_streams import IntArray, sectors_of
+from memlab.device.emulator.program.program import Program
+
+Floats = NDArray[np.float64]
+
+_ATOMICS = ("atomic", "reduce")
+_HALF_SECTORS_BITS, _REGION_SECTORS_BITS = 3, 5
+"""Pieces of 256 bytes alternate between two slices within 1 KiB, and each KiB has other slices:
+on an H200 the atomics of a warp on 2, 4, 8, 16 and 32 neighbouring lines take as long as those on
+2, 2, 4, 4 and 4 sectors of one line."""
+
+
+@dataclass(frozen=True)
+class AtomicContention:
+    """What a request of an atomic asks of the slice, and of the sector, that all blocks use most.
+
+    Attributes:
+        slice_passes: Passes in that slice, per request.
+        sector_passes: Passes in that sector, per request.
+    """
+
+    slice_passes: float = 0.0
+    sector_passes: float = 0.0
+
+
+def atomic_contention(
+    program: Program, trace: GlobalAccesses, blocks: IntArray
+) -> dict[int, AtomicContention]:
+    """Find the slice and the sector that the recorded blocks use most, for each atomic.
+
+    What a single block uses most does not count: the median over the blocks does.
+
+    Args:
+        program: The program.
+        trace: The accesses of the blocks.
+        blocks: Coordinates of the blocks, in the order of their warps; shape (blocks, 3). One that
+            was recorded twice counts once.
+
+    Returns:
+        The contention of each atomic, by its position in the program.
+    """
+    _, distinct = np.unique(blocks, axis=0, return_index=True)
+    block = trace.warp // (trace.warps // len(blocks))
+    index = trace.index[trace.event]
+    found = {}
+    for place, step in enumerate(program.steps):
+        if step.row.kind in _ATOMICS:
+            accesses = np.flatnonzero((index == place) & np.isin(block, distinct))
+            if len(accesses):
+                found[place] = _contention(trace, accesses, block[accesses])
+    return found
+
+
+def _contention(trace: GlobalAccesses, accesses: IntArray, block: IntArray) -> AtomicContention:
+    """The contention of an atomic, of which these are the accesses."""
+    count = trace.count[accesses]
+    sector = sectors_of(trace, accesses)
+    passes = np.repeat(trace.passes[accesses] / count, count)
+    region, half = sector >> _REGION_SECTORS_BITS, sector >> _HALF_SECTORS_BITS & 1
+    requests = np.bincount(block)
+    of_block = np.repeat(block, count)
+    return AtomicContention(
+        *(_most_used(place, passes, of_block, requests) for place in (2 * region + half, sector))
+    )
+
+
+def _most_used(place: IntArray, passes: Floats, block: IntArray, requests: IntArray) -> float:
+    """The most passes per request at one place: the median over the blocks that make requests."""
+    places, number = np.unique(place, return_inverse=True)
+    used = np.zeros((len(requests), len(places)))
+    np.add.at(used, (block, number), passes)
+    active = requests > 0
+    return float(np.median(used[active] / requests[active, None], axis=0).max())

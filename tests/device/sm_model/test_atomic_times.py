@@ -1,0 +1,56 @@
+"""The modelled time of contended atomics, against what an H200 took (`h200-atomics.csv`)."""
+
+import csv
+
+import pytest
+from paths import REPOSITORY
+
+import memlab
+
+SOURCE = """extern "C" __global__ void add(TYPE *words, unsigned distinct, unsigned stride, int trips)
+{
+    TYPE *word = words + threadIdx.x % 32 % distinct * stride;
+    for (int trip = 0; trip < trips; ++trip) atomicAdd(word, TYPE(1));
+}"""
+BLOCKS, THREADS, TRIPS = 264, 256, (8, 40)
+MEASURED = {
+    (row["type"], int(row["addresses"]), int(row["stride_bytes"])): float(row["ns_per_request"])
+    for row in csv.DictReader((REPOSITORY / "docs/results/h200-atomics.csv").open())
+    if (row["kernel"], row["lanes"], row["block_stride_bytes"]) == ("add", "32", "0")
+}
+TYPES = {"u32": "unsigned", "f32": "float"}
+
+
+@pytest.mark.parametrize(
+    ("case", "tolerance"),
+    [
+        (("u32", 1, 4), 0.02),  # one address
+        (("u32", 4, 4), 0.02),  # words of a sector are added to at once
+        (("u32", 4, 32), 0.02),  # sectors of a line one after the other
+        (("u32", 32, 128), 0.05),  # four lines of 4 KiB fall to a slice
+        (("f32", 1, 4), 0.02),
+        (("f32", 8, 4), 0.02),  # at once too, at the interval of floats
+        (("f32", 8, 32), 0.02),  # meanwhile a slice adds to other sectors
+        (("u32", 8, 4), 0.3),  # whole sectors are 20% faster, which the model does not know
+    ],
+)
+def test_contended_atomics_take_the_measured_time(tmp_path, case, tolerance):
+    kind, addresses, stride_bytes = case
+    (tmp_path / "add.cu").write_text(SOURCE)
+    words = max(addresses * stride_bytes // 4, 8)
+
+    def seconds(trips):
+        args = [f"inout:{kind}[{words}]=zeros", f"u32={addresses}", f"u32={stride_bytes // 4}"]
+        return memlab.run(
+            f"{tmp_path}/add.cu:add",
+            device="h200",
+            grid=BLOCKS,
+            block=THREADS,
+            args=[*args, f"i32={trips}"],
+            defines={"TYPE": TYPES[kind]},
+        ).measurement.time.median_s
+
+    few, many = TRIPS
+    requests = BLOCKS * THREADS // 32 * (many - few)
+    modelled_ns = 1e9 * (seconds(many) - seconds(few)) / requests
+    assert modelled_ns == pytest.approx(MEASURED[case], rel=tolerance)
