@@ -77,8 +77,8 @@ def measure(source: Path, kernels: str, metrics: Mapping[str, str], folder: Path
     program = compiled(source, folder)
     metrics = known_metrics(ncu, folder, metrics)
     report = folder / f"{name}-ncu.csv"
-    words = [str(ncu), "--clock-control", "none", "--cache-control", "all", "--csv", "--page", "raw",
-             "--print-units", "base", "--log-file", str(report), "--metrics",
+    words = [str(ncu), "--clock-control", "none", "--cache-control", "all", "--csv",
+             "--page", "raw", "--print-units", "base", "--log-file", str(report), "--metrics",
              ",".join(metrics.values()), "-k", f"regex:^({kernels})$", str(program)]  # fmt: skip
     done = subprocess.run(words, check=False, capture_output=True, text=True)
     (folder / f"{name}-messages.txt").write_text(done.stderr)

@@ -38,8 +38,8 @@ from memlab.device.sm_model.simulation import (
     run,
 )
 
-BUDGET = 6_000_000
-"""Instructions that are simulated at most: some 0.3 s."""
+BUDGET = 3_000_000
+"""Instructions that are simulated at most: some 0.2 s."""
 _SHORTEST_PATH = 4_000  # instructions of a path that are kept at least
 _PORT_BYTES_PER_CLOCK = 64.0
 """What an SM reads from the L2 per clock (NVIDIA A100 whitepaper; Hopper has the same port)."""

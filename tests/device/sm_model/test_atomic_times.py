@@ -7,7 +7,7 @@ from paths import REPOSITORY
 
 import memlab
 
-SOURCE = """extern "C" __global__ void add(TYPE *words, unsigned distinct, unsigned stride, int trips)
+SOURCE = """extern "C" __global__ void add(TYPE *words, int distinct, int stride, int trips)
 {
     TYPE *word = words + threadIdx.x % 32 % distinct * stride;
     for (int trip = 0; trip < trips; ++trip) atomicAdd(word, TYPE(1));
@@ -40,7 +40,7 @@ def test_contended_atomics_take_the_measured_time(tmp_path, case, tolerance):
     words = max(addresses * stride_bytes // 4, 8)
 
     def seconds(trips):
-        args = [f"inout:{kind}[{words}]=zeros", f"u32={addresses}", f"u32={stride_bytes // 4}"]
+        args = [f"inout:{kind}[{words}]=zeros", f"i32={addresses}", f"i32={stride_bytes // 4}"]
         return memlab.run(
             f"{tmp_path}/add.cu:add",
             device="h200",
