@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from memlab.errors import UsageError
+from memlab.device.datasheets import loader
+from memlab.device.devices import open_device
+from memlab.errors import MemlabError, UsageError
 from memlab.named_runs import find_runs
+from memlab.roofline.ceilings import ceilings
 from memlab.roofline.comparison.compare import compare_runs, match_runs
 from memlab.roofline.comparison.conditions import judge_comparison, parse_condition
 from memlab.roofline.comparison.records import Comparison
@@ -17,8 +20,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from matplotlib.figure import Figure
+
+    from memlab.device.measurement import DeviceSummary
     from memlab.named_runs import RunName
-    from memlab.roofline.run import Run
+    from memlab.roofline.run import Ceiling, Run
 
 
 def compare(
@@ -80,6 +86,49 @@ def compare(
         force,
     )
     return replace(comparison, conditions=judge_comparison(comparison, conditions))
+
+
+def comparison_figure(comparison: Comparison) -> Figure:
+    """Draw a comparison: both runs under the roof, with an arrow from A to B at each level.
+
+    Args:
+        comparison: The comparison.
+
+    Returns:
+        The matplotlib figure.
+
+    Raises:
+        UsageError: The pairs are of several devices, or the ceilings of a device are not known.
+    """
+    from memlab.roofline.plots.comparison import draw_comparison
+
+    first, second = (
+        {run.measurement.device.name: run.measurement.device for run in runs}
+        for runs in (
+            [pair.a for pair in comparison.pairs],
+            [pair.b for pair in comparison.pairs],
+        )
+    )
+    if len(first) > 1 or len(second) > 1:
+        names = ", ".join({**first, **second})
+        raise UsageError(f"a picture has the ceilings of one device, got {names}: compare each")
+    (a,), (b,) = first.values(), second.values()
+    other = (_ceilings(a), a.name) if a.name != b.name else None
+    return draw_comparison(comparison, _ceilings(b), b.name, other)
+
+
+def _ceilings(device: DeviceSummary) -> tuple[Ceiling, ...]:
+    """Give a device's ceilings; those of its datasheet where the GPU is in another machine."""
+    for key in dict.fromkeys((device.key, *loader.datasheet_names())):
+        try:
+            properties = open_device(key).properties
+        except MemlabError:
+            continue
+        if properties.name == device.name:
+            return ceilings(properties)
+    raise UsageError(
+        f"the ceilings of {device.name} are not known here: draw this comparison on its machine"
+    )
 
 
 def _chosen(

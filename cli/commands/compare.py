@@ -9,6 +9,7 @@ import memlab
 from memlab.cli import gate, options
 from memlab.cli.kernel_commands import EXIT_FINDING
 from memlab.cli.output import check_output, deliver, json_text, print_message
+from memlab.cli.picture import check_picture, write_picture
 from memlab.errors import UsageError
 
 if TYPE_CHECKING:
@@ -52,6 +53,15 @@ def compare(
             help="Write to FILE instead of stdout: .json, .csv or .md.",
         ),
     ] = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option(
+            "--plot",
+            metavar="FILE",
+            help="Draw A and B under the roof, with an arrow at each level: .png, .svg or .pdf. "
+            "Its data goes to a .csv of the same name.",
+        ),
+    ] = None,
     junit: gate.JunitOption = None,
     sarif: gate.SarifOption = None,
     overwrite: gate.OverwriteOption = False,
@@ -71,11 +81,15 @@ def compare(
     share = gate.parse_threshold(threshold)
     if output is not None:
         check_output(output, overwrite)
+    if plot is not None:
+        check_picture(plot, overwrite, "--plot")
     gate.check_gate_files(junit, sarif, overwrite)
     compared = memlab.compare(
         a, b, threshold=share, force=force, fail_if=fail_if or (), store=store
     )
     _show(compared, chosen, output, everything, overwrite, quiet)
+    if plot is not None:
+        _draw(compared, plot, overwrite, quiet)
     gate.write_gate_files(compared, junit, sarif, overwrite, quiet)
     code = gate.print_failures(compared.conditions)
     for pair in compared.pairs:
@@ -84,6 +98,14 @@ def compare(
             code = EXIT_FINDING
     if code:
         raise typer.Exit(code)
+
+
+def _draw(compared: "Comparison", path: Path, overwrite: bool, quiet: bool) -> None:
+    from memlab.comparing import comparison_figure
+    from memlab.roofline.documents.comparison import comparison_csv
+
+    figure, data = comparison_figure(compared), comparison_csv(compared)
+    write_picture(path, figure, data, force=overwrite, quiet=quiet, option="--plot")
 
 
 def _format(as_json: bool, as_csv: bool, markdown: bool, output: Path | None) -> str:

@@ -130,7 +130,7 @@ def better_direction(name: str) -> int:
 
     Traffic, instructions and time cost; FLOPs and cache hits by themselves do not.
     """
-    if name in ("flop_per_s", "fraction_of_ceiling", "occupancy"):
+    if name in ("flop_per_s", "occupancy"):
         return 1
     if name == "median_s" or any(text in name for text in _COST_BYTES):
         return -1
@@ -205,7 +205,7 @@ def compare_figures(a: Run, b: Run, time: TimeChange, same_work: bool) -> list[F
             old, new = first.get(name), second.get(name)
             change = relative_change(old, new)
             if name in TIME_FIGURES:
-                judgement = _time_judgement(time, old == new)
+                judgement = _time_judgement(name, time, old == new)
             else:
                 uncertain = section in ("counters", "bytes", "intensity")
                 judgement = _judgement(name, old, new, error if uncertain else 0.0, same_work)
@@ -245,11 +245,14 @@ def _judgement(name: str, a: Value, b: Value, error: float, same_work: bool) -> 
     return "better" if (b - a) * direction > 0 else "worse"
 
 
-def _time_judgement(time: TimeChange, equal: bool) -> Judgement:
+def _time_judgement(name: str, time: TimeChange, equal: bool) -> Judgement:
     if equal:
         return "same"
-    calls: dict[str, Judgement] = {"faster": "better", "slower": "worse"}
-    return calls.get(time.call, "within error")
+    if time.call not in ("faster", "slower"):
+        return "within error"
+    if name == "fraction_of_ceiling":  # less traffic raises the ceiling, and lowers the share
+        return "changed"
+    return "better" if time.call == "faster" else "worse"
 
 
 def _is_number(value: Value) -> bool:

@@ -65,7 +65,7 @@ def is_on_chart(style: RunStyle, ceilings: Sequence[Ceiling]) -> bool:
 
     Without FLOPs it does only under the roof of an integer pipe.
     """
-    low, high = axis_limits(ceilings, _used_pipes([style]))[1]
+    low, high = axis_limits(ceilings, used_pipes([style]))[1]
     return low <= style.point.per_s <= high
 
 
@@ -84,8 +84,8 @@ def draw_chart(
         measured: The rates that micro-benchmarks reached: a dashed line next to the ceiling and a
             second figure in its label.
     """
-    pipes = _used_pipes(styles)
-    _set_up_axes(axes, axis_limits(ceilings, pipes))
+    pipes = used_pipes(styles)
+    set_up_axes(axes, axis_limits(ceilings, pipes))
     shown = [style for style in styles if is_on_chart(style, ceilings)]
     for style in shown:
         _draw_kernel(axes, style)
@@ -95,7 +95,10 @@ def draw_chart(
     right = axes.get_xlim()[1]
     label_line_ends(
         axes,
-        [(max(_intensities(style).values(), default=right), style.point.per_s) for style in shown],
+        [
+            (max(level_intensities(style).values(), default=right), style.point.per_s)
+            for style in shown
+        ],
         [(style.name, style.suffix + _unit_text(style)) for style in shown],
         [style.line for style in shown],
         LABEL_INCHES,
@@ -103,7 +106,7 @@ def draw_chart(
     draw_ceilings(axes, ceilings, measured, pipes)
 
 
-def _used_pipes(styles: Sequence[RunStyle]) -> set[str]:
+def used_pipes(styles: Sequence[RunStyle]) -> set[str]:
     """The pipes that did the runs' work, by the key of their peak."""
     integers = {style.run.placement.ceiling for style in styles}.intersection(INTEGER_KINDS)
     return integers | {
@@ -114,7 +117,8 @@ def _used_pipes(styles: Sequence[RunStyle]) -> set[str]:
     }
 
 
-def _set_up_axes(axes: Axes, limits: AxisLimits) -> None:
+def set_up_axes(axes: Axes, limits: AxisLimits) -> None:
+    """Give axes their scales, limits, ticks and labels."""
     from matplotlib.ticker import LogLocator, NullFormatter
 
     axes.set(xscale="log", yscale="log", xlim=limits[0], ylim=limits[1])
@@ -131,13 +135,19 @@ def _set_up_axes(axes: Axes, limits: AxisLimits) -> None:
 
 def _draw_kernel(axes: Axes, style: RunStyle) -> None:
     """Draw a point per memory level, and a dotted line up to the lowest ceiling."""
-    level_x, placement, point = _intensities(style), style.run.placement, style.point
+    level_x, placement, point = level_intensities(style), style.run.placement, style.point
     y = point.per_s
     axes.plot(sorted(level_x.values()), [y] * len(level_x), lw=1.2, zorder=4, **style.line)
     x = level_x.get(placement.ceiling, max(level_x.values(), default=0.0))
     if x and point.ceiling_per_s > y:
         gap = [y, point.ceiling_per_s]
         axes.plot([x, x], gap, color=style.color, lw=1.6, ls=":", zorder=4)
+    draw_points(axes, style)
+
+
+def draw_points(axes: Axes, style: RunStyle) -> None:
+    """Draw a point per memory level at the run's performance."""
+    level_x, y = level_intensities(style), style.point.per_s
     for level, x in level_x.items():
         axes.plot([x], [y], marker=MARKERS[level], zorder=6, **style.marker)
     for level, x in level_x.items():  # again, since the gap around one hides its neighbour
@@ -145,7 +155,7 @@ def _draw_kernel(axes: Axes, style: RunStyle) -> None:
         axes.plot([x], [y], marker=MARKERS[level], zorder=6, **looks)
 
 
-def _intensities(style: RunStyle) -> dict[str, float]:
+def level_intensities(style: RunStyle) -> dict[str, float]:
     """FLOP/B, of integers OP/B, at every drawn level where bytes move."""
     known = style.point.intensity
     return {level: x for level in MARKERS if (x := known.get(level))}

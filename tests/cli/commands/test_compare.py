@@ -107,6 +107,16 @@ def test_a_sweep_of_files_is_matched_point_by_point(folder, capsys):
     assert "2 pairs" in capsys.readouterr().out
 
 
+def test_the_picture_comes_with_its_data(folder, capsys):
+    assert main(["compare", "before", "after", "--plot", "p.svg", "-q"]) == 0
+    assert (folder / "p.svg").read_text().startswith("<?xml")
+    assert "global_load_sectors" in (folder / "p.csv").read_text()
+    (folder / "q.png").write_text("mine")
+    assert main(["compare", "--plot", "q.png"]) == 2
+    assert (folder / "q.png").read_text() == "mine"
+    assert main(["compare", "--plot", "p.txt"]) == 2
+
+
 def test_run_judges_its_own_values(folder, capsys):
     words = ["run", "tiled", "--width", "64", "--no-store", "-q", "--device", "h200"]
     assert main([*words, "--fail-if", "local_load_sectors>0"]) == 0
