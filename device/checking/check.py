@@ -297,6 +297,9 @@ class _FindingBuilder:
                 "a thread uses a value that it read from a lane that takes no part in the shuffle; "
                 "the value is undefined"
             )
+        operands = self.execution.program.steps[observation.at.step].instruction.operands
+        if len(operands) > 1:  # the barrier has a number and a count
+            return "the count of this barrier is never reached: too few threads arrive at it"
         if observation.kind == "divergent barrier":
             return (
                 "not all threads of the block wait at this barrier: it lies in a divergent branch"

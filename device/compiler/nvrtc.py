@@ -7,6 +7,7 @@ from functools import cache
 from importlib import metadata
 from typing import Any
 
+from memlab.device.compiler.assembler_log import with_source_lines
 from memlab.device.compiler.host_libraries import replacements
 from memlab.device.compiler.translation_unit import Architecture, CompilerOutput, TranslationUnit
 from memlab.errors import DeviceError
@@ -74,7 +75,7 @@ def run_nvrtc(unit: TranslationUnit) -> CompilerOutput | str | DeviceError:
         result, *_ = _library().nvrtcCompileProgram(program, len(encoded), encoded)
         log = _program_text(program, "ProgramLog")
         if result != _library().nvrtcResult.NVRTC_SUCCESS:
-            return log or str(result)
+            return _with_source_lines(program, log, unit.source_name) or str(result)
         lowered = _call_nvrtc("nvrtcGetLoweredName", program, expression)[0] if expression else b""
         return CompilerOutput(
             _program_text(program, "PTX"), _program_bytes(program, "CUBIN"), log, lowered.decode()
@@ -116,6 +117,13 @@ def _program_bytes(program: object, output: str) -> bytes:
     if size:
         _call_nvrtc(f"nvrtcGet{output}", program, buffer)
     return bytes(buffer)
+
+
+def _with_source_lines(program: object, log: str, source_name: str) -> str:
+    """The log, in which messages of ptxas name lines of the source; NVRTC still has its PTX."""
+    if "ptxas" not in log:
+        return log
+    return with_source_lines(log, _program_text(program, "PTX"), source_name)
 
 
 def _program_text(program: object, output: str) -> str:

@@ -84,6 +84,8 @@ class BarrierCheck:
         self.faulty = np.zeros(threads.lanes, np.bool_)
         self._left_alone = np.zeros(threads.lanes, np.bool_)  # left a barrier without the others
         self._operands = operands
+        # By block and barrier: the lanes that arrived without waiting, and what they knew then.
+        self._arrivals: dict[tuple[int, int], list[tuple[Lanes, Lanes]]] = {}
         self._reconvergences: dict[tuple[int, int], bool] = {}
         self._masked_steps_from: dict[int, dict[int, Operand]] = {}
 
@@ -96,6 +98,16 @@ class BarrierCheck:
         branches = self._last_branch[lanes]
         last = min(step, len(self._steps) - 1)
         self.places[lanes] = np.where(self._targets[branches] == step, branches, last)
+
+    def arrive(self, step: int, lanes: Lanes) -> None:
+        """Note that lanes, as a mask, arrive at a barrier and go on (`bar.arrive`)."""
+        numbers = self._value(step, 0)
+        for block in np.unique(self._block[lanes]).tolist():
+            inside = lanes & (self._block == block)
+            for number in np.unique(numbers[inside]).tolist():
+                arrived = inside & (numbers == number)
+                arrival = arrived, self._order.known_by(arrived)
+                self._arrivals.setdefault((block, number), []).append(arrival)
 
     def passes(self, step: int, lanes: Lanes) -> bool:
         """Whether lanes, as a mask, need not wait at a `__syncwarp` since all members are there."""
@@ -256,8 +268,13 @@ class BarrierCheck:
         for number in np.unique(numbers[numbers >= 0]).tolist():
             arrived = numbers == number
             expected = int(counts[arrived].max())
-            if expected and self._count_arrived(arrived) >= expected:
+            if expected and self._count_at(block, number, arrived) >= expected:
                 self._synchronize(arrived)
+                for others, known in self._arrivals.pop((block, number), ()):
+                    self._order.learn(arrived, known)
+                    self._release_acquire.synchronize(
+                        self._numbers[arrived].tolist(), self._numbers[others].tolist()
+                    )
                 return np.asarray(arrived)
             if expected or not np.array_equal(arrived, live):
                 continue
@@ -296,11 +313,22 @@ class BarrierCheck:
         absent, kind = np.flatnonzero(outside & self.schedule.live), "divergent barrier"
         if not absent.size:
             absent, kind = np.flatnonzero(outside), "barrier not reached"
-        lacking = expected - self._count_arrived(group) if expected else absent.size
+        lacking = absent.size
+        if expected:
+            number = int(numbers[group][0])
+            lacking = expected - self._count_at(block, number, group)
+            self._arrivals.pop((block, number), None)
         self._report(kind, np.flatnonzero(group), absent, lacking)
         self._synchronize_blocks(np.array([block]))
         self._left_alone |= group
         return np.asarray(group)
+
+    def _count_at(self, block: int, number: int, waiting: Lanes) -> int:
+        """The threads that a counting barrier of a block has, with those that did not wait."""
+        arrivals = self._arrivals.get((block, number), ())
+        return self._count_arrived(waiting) + sum(
+            WARP_SIZE * int(np.count_nonzero(lanes_to_words(lanes))) for lanes, _ in arrivals
+        )
 
     def _count_arrived(self, arrived: Lanes) -> int:
         """The threads that a counting barrier has: whole warps, without their missing threads.

@@ -44,7 +44,7 @@ from memlab.device.emulator.machine.observer import Action, ExecutionPolicy
 from memlab.device.emulator.machine.scheduler import BarrierRelease, WaitingGroups
 from memlab.device.emulator.machine.threads import Grid
 from memlab.device.emulator.program.program import DecodedInstruction, Program
-from memlab.device.emulator.ptx.parser import TYPE_BYTES, Immediate, PtxError
+from memlab.device.emulator.ptx.parser import TYPE_BYTES, Immediate
 from memlab.device.properties import WARP_SIZE
 from memlab.kernels.launch import Dim3
 
@@ -158,17 +158,10 @@ class Checker(ExecutionPolicy):
             )
 
     def instruction_bound(self, index: int, step: DecodedInstruction, action: Action) -> Action:
-        """Watch the instructions of whole warps, and follow undefined values through all.
-
-        Raises:
-            PtxError: The tools do not follow the instruction.
-        """
+        """Watch the instructions of whole warps, and follow undefined values through all."""
         if step.row.kind == "arrive":
-            raise PtxError(
-                f"the checks do not follow {step.row.opcode}, in line "
-                f"{step.instruction.source_line}: put bar.sync in its place"
-            )
-        if step.row.kind == "nothing":
+            action = partial(self._barriers.arrive, index)
+        elif step.row.kind == "nothing":
             action = self._ordering(step)
         elif step.row.kind == "trap":
             action = partial(self._note_trap, index, action)

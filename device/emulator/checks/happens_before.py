@@ -53,6 +53,25 @@ class HappensBefore:
         """Synchronize all threads of blocks, given as a mask or by index."""
         self.block_clock.reshape(-1, self._block)[blocks] = self.time
 
+    def known_by(self, members: Lanes) -> Lanes:
+        """What members of one group, given as a mask of lanes, know together of each of its lanes.
+
+        Returns:
+            Times, shape (group,).
+        """
+        by_group = members.reshape(-1, self.group)
+        (group,) = np.flatnonzero(by_group.any(axis=1))
+        known = self.pair_clocks[group, by_group[group]].max(axis=0)
+        known[by_group[group]] = self.time
+        return np.asarray(known)
+
+    def learn(self, members: Lanes, known: Lanes) -> None:
+        """Let members of one group, given as a mask of lanes, know what others of it knew."""
+        by_group = members.reshape(-1, self.group)
+        (group,) = np.flatnonzero(by_group.any(axis=1))
+        clocks = self.pair_clocks[group]
+        clocks[by_group[group]] = np.maximum(clocks[by_group[group]], known)
+
     def synchronize(self, members: Lanes) -> None:
         """Synchronize, in each group, the members, given as a mask of lanes."""
         by_group = members.reshape(-1, self.group)

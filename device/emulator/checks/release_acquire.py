@@ -116,11 +116,11 @@ class ReleaseAcquireOrder:
         for thread in [thread for thread in self._threads if thread >> THREAD_BITS == block]:
             _merge_acquired(acquired, self._threads.pop(thread))
 
-    def synchronize(self, threads: Iterable[int]) -> None:
-        """Threads of one group acquire what one of them has acquired."""
+    def synchronize(self, threads: Iterable[int], others: Iterable[int] = ()) -> None:
+        """Threads of one group acquire what one of them, or of others, has acquired."""
         members = list(threads)
         union: AcquiredOperations = {}
-        for thread in members:
+        for thread in (*members, *others):
             _merge_acquired(union, self._threads.get(thread, {}))
         self._threads.update({thread: dict(union) for thread in members})
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from memlab.device.emulator.machine.memory import Mask
+from memlab.device.emulator.machine.memory import KernelFault, Mask
 from memlab.device.emulator.machine.scheduler import WaitingGroups
 from memlab.device.properties import WARP_SIZE
 
@@ -26,6 +26,7 @@ class PartialBarriers:
     def __init__(self, chunk: Chunk) -> None:
         """Prepare the barriers of a chunk."""
         self._steps, self._operands, self._lanes = chunk.program.steps, chunk.operands, chunk.lanes
+        self._chunk = chunk
         self._block = np.arange(chunk.lanes) // chunk.threads.grid.padded_threads
         self._arrived: Counter[tuple[int, int]] = Counter()  # by block and barrier number
 
@@ -40,7 +41,13 @@ class PartialBarriers:
             self._arrived[key] += WARP_SIZE
 
     def open(self, parked: WaitingGroups) -> Mask:
-        """The waiting lanes whose barrier is complete; where none is, all of them."""
+        """The waiting lanes whose barrier is complete.
+
+        Where none is, all of them: others may still spin. If none is left, no barrier ever opens.
+
+        Raises:
+            KernelFault: The lanes wait forever.
+        """
         numbers, counts = np.full(self._lanes, -1, np.int64), np.zeros(self._lanes, np.int64)
         for resume, lanes in parked.items():
             numbers[lanes] = self._value(resume - 1, 0)[lanes]
@@ -56,7 +63,19 @@ class PartialBarriers:
                 if present >= expected if expected else np.array_equal(at_barrier, in_block):
                     released |= at_barrier
                     self._arrived[block, number] = 0
-        return released if released.any() else waiting
+        if released.any():
+            return released
+        if np.array_equal(waiting, self._chunk.scheduler.live):
+            self._raise_deadlock(parked, counts)
+        return waiting
+
+    def _raise_deadlock(self, parked: WaitingGroups, counts: NDArray[np.int64]) -> None:
+        """Raise the error for a barrier that its threads never complete."""
+        resume, lanes = min(parked.items())
+        lane = int(np.flatnonzero(lanes)[0])
+        expected = f" of {counts[lane]} threads" if counts[lane] else ""
+        place = self._chunk.threads.place(lane, self._steps[resume - 1].instruction)
+        raise KernelFault(f"a barrier{expected} is never complete, {place}: memlab check says why")
 
     def _value(self, step: int, operand: int) -> NDArray[np.int64]:
         """An operand of a barrier, shape (lanes,); 0 where it is left out."""

@@ -321,3 +321,13 @@ def test_missing_bindings_give_the_package_to_install(monkeypatch):
     finally:
         monkeypatch.undo()
     assert nvrtc.compiler_version() >= (13, 0)
+
+
+def test_an_error_of_the_assembler_names_the_line_of_the_source():
+    source = """extern "C" __global__ void wait(float* values) {
+  asm volatile("bar.sync 1, 48;" ::: "memory");
+  values[threadIdx.x] = 1;
+}
+"""
+    with pytest.raises(CompileError, match=r"wait\.cu\(2\): ptxas error: Number of threads"):
+        compiler.compile_unit(TranslationUnit(source, "wait.cu", HOPPER))

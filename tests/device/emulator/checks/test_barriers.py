@@ -200,3 +200,27 @@ def test_threads_that_ended_for_two_reasons_have_not_reached_a_barrier() -> None
 def test_lanes_that_are_no_threads_are_not_missing() -> None:
     body = "setp.ge.u32 %p, %t, 40; @%p ret;\nbar.sync 0;"
     assert told(missed(body, 50)) == [("barrier not reached", 10, (2, 0), (1, 40))]
+
+
+ARRIVES = """@%r bra WAIT;
+bar.arrive 1, 64;
+ret;
+WAIT: bar.sync 1, COUNT;"""
+
+
+@pytest.mark.parametrize(
+    ("count", "found"),
+    [
+        (64, []),
+        # The two warps that are there are one too few.
+        (96, [("barrier not reached", 32, (4, 32), (3, 0))]),
+    ],
+)
+def test_a_warp_that_only_arrives_is_counted(count: int, found: list[object]) -> None:
+    body = "setp.ge.u32 %r, %t, 32; " + ARRIVES.replace("COUNT", str(count))
+    assert told(missed(body, threads=64)) == found
+
+
+def test_an_arrival_counts_once() -> None:
+    body = "setp.ge.u32 %r, %t, 32; " + ARRIVES.replace("COUNT", "64") + "\nbar.sync 1, 64;"
+    assert told(missed(body, threads=64)) == [("barrier not reached", 32, (5, 32), (3, 0))]

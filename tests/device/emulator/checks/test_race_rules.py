@@ -233,6 +233,33 @@ def test_strong_accesses_of_other_sizes_race(load: str, found: list[tuple[str, i
     assert kinds(races(*lines, f"32: {load}")) == found
 
 
+# --- Barriers at which some threads only arrive --------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("lines", "found"),
+    [
+        (("0: st.shared.u32 [s], 7", "0-31: bar.arrive 1, 64", "32-63: bar.sync 1, 64"), []),
+        # What comes behind the arrival is not ordered.
+        (
+            ("0-31: bar.arrive 1, 64", "0: st.shared.u32 [s], 7", "32-63: bar.sync 1, 64"),
+            [("RAW", 4, 2)],
+        ),
+        # The arriving threads learn nothing.
+        (("32: st.shared.u32 [s], 7", "0-31: bar.arrive 1, 64", "32-63: bar.sync 1, 64"), []),
+    ],
+)
+def test_an_arrival_publishes_what_lies_before_it(
+    lines: tuple[str, ...], found: list[tuple[str, int, int]]
+) -> None:
+    assert kinds(races(*lines, "40: ld.shared.u32 %x0, [s]")) == found
+
+
+def test_an_arrival_acquires_nothing() -> None:
+    lines = "32: st.shared.u32 [s], 7", "0-31: bar.arrive 1, 64", "32-63: bar.sync 1, 64"
+    assert kinds(races(*lines, "3: ld.shared.u32 %x0, [s]")) == [("RAW", 4, 1)]
+
+
 # --- The read-only cache -------------------------------------------------------------------------
 
 

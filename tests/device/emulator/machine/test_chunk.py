@@ -12,6 +12,7 @@ from memlab.device.emulator.machine import execution_trace
 from memlab.device.emulator.machine.context import Workspace
 from memlab.device.emulator.machine.execution_trace import ExecutionTrace
 from memlab.device.emulator.machine.machine import Chunk
+from memlab.device.emulator.machine.memory import KernelFault
 from memlab.device.emulator.machine.observer import Observer
 from memlab.device.emulator.machine.threads import Grid
 from memlab.device.emulator.program.program import load_program
@@ -158,3 +159,12 @@ def test_a_path_keeps_its_first_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
     few = traced().path()
     assert few.ranges == whole.ranges[:3]
     assert few.instructions == longest.instructions == whole.instructions
+
+
+# --- Named barriers ------------------------------------------------------------------------------
+
+
+def test_threads_that_wait_forever_are_named() -> None:
+    endless = chunk_of(kernel("bar.sync 1, 4096; ret;", ".u64 out"), [(0, 0, 0)], Workspace())
+    with pytest.raises(KernelFault, match="a barrier of 4096 threads is never complete"):
+        endless.chunk.execute()
