@@ -1,8 +1,8 @@
 """Advice: sentences, from a kernel's figures, on what would bring it closer to its ceiling.
 
 Each rule is a small function over an `AdviceCase`. It returns a `Recommendation`: a sentence with
-the figures that led to it, and the share of the time that it explains. Recommendations are ordered
-by that share.
+the figures that led to it, and the share of the time that the change could save by the time model.
+Recommendations are ordered by that share, and those that would save next to nothing are left out.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from memlab.roofline.advice import banks as bank_advice
 from memlab.roofline.advice import memory as memory_advice
 from memlab.roofline.advice import work as work_advice
 from memlab.roofline.advice.case import AdviceCase, Recommendation
-from memlab.roofline.ceilings import ceiling_label
+from memlab.roofline.ceilings import MEMORY_LEVELS, ceiling_label
 from memlab.roofline.placement import LATENCY_BOUND_THRESHOLD, bytes_moved
 from memlab.roofline.run import Placement
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 MAX_SENTENCES = 2
 
-MIN_SHARE = 0.02
-"""Recommendations that explain a smaller share of the time are left out."""
+MIN_SAVING = 0.01
+"""Recommendations that could save a smaller share of the time are left out."""
 
 
 def advise(
@@ -41,7 +41,7 @@ def advise(
         properties: The device.
 
     Returns:
-        One or two sentences; the first explains the larger share of the time.
+        One or two sentences; the first could save the larger share of the time.
     """
     case = AdviceCase(
         measurement=measurement,
@@ -53,9 +53,10 @@ def advise(
     for rule in VALIDITY_RULES:
         if fault := rule(case):
             return (fault.sentence,)
-    advice = [found for rule in ADVICE_RULES if (found := rule(case)) and found.share >= MIN_SHARE]
-    advice.sort(key=lambda recommendation: -recommendation.share)
-    sentences = tuple(recommendation.sentence for recommendation in advice[:MAX_SENTENCES])
+    found = [recommendation for rule in ADVICE_RULES if (recommendation := rule(case))]
+    advice = [recommendation for recommendation in found if recommendation.saving >= MIN_SAVING]
+    advice.sort(key=lambda recommendation: -recommendation.saving)
+    sentences = tuple(recommendation.text for recommendation in advice[:MAX_SENTENCES])
     return sentences or (_default_sentence(case),)
 
 
@@ -95,14 +96,17 @@ def _exceeded_limit(case: AdviceCase) -> Recommendation | None:
 def _default_sentence(case: AdviceCase) -> str:
     key = max(case.busy, key=lambda key: case.busy[key])
     busy, busiest = case.busy[key], ceiling_label(key)
+    of_memory = key in MEMORY_LEVELS
     if busy >= LATENCY_BOUND_THRESHOLD:
+        fewer = f"bytes through {busiest}" if of_memory else f"{busiest} operations"
         return (
-            f"{busiest} is busy {busy:.0%} of the time, close to its ceiling: only fewer bytes "
-            f"through {busiest} make the kernel faster."
+            f"{busiest} is busy {busy:.0%} of the time, close to its ceiling: only fewer {fewer} "
+            "make the kernel faster."
         )
+    more = "loads in flight (several elements" if of_memory else "independent work (several results"
     return (
         f"No ceiling explains the time: the busiest resource, {busiest}, is busy for {busy:.0%} "
-        "of it; keep more loads in flight (several elements per thread) or give a launch more work."
+        f"of it; keep more {more} per thread) or give a launch more work."
     )
 
 
@@ -130,4 +134,4 @@ ADVICE_RULES: tuple[Callable[[AdviceCase], Recommendation | None], ...] = (
     work_advice.issue_slots,
     work_advice.block_start_overhead,
 )
-"""All rules; their order decides only between equal shares."""
+"""All rules; their order decides only between equal savings."""

@@ -6,7 +6,6 @@ import math
 from typing import TYPE_CHECKING
 
 from memlab.roofline.advice.case import AdviceCase, Recommendation
-from memlab.roofline.placement import L1_WAVEFRONT_BYTES
 from memlab.roofline.units import si_text
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ def bank_conflicts(case: AdviceCase) -> Recommendation | None:
     if not wavefronts or excessive / wavefronts < 0.1:
         return None
     return Recommendation(
-        case.l1_port_share(L1_WAVEFRONT_BYTES * excessive) * case.busy.get("l1", 0.0),
+        case.saving({}, l1_passes=excessive),
         f"Bank conflicts cause {excessive / wavefronts:.0%} of the {si_text(wavefronts, '')} "
         f"shared-memory wavefronts{_worst_line_text(case.measurement, excessive)}.",
     )

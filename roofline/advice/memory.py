@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 
-from memlab.device.properties import SECTOR_BYTES, clock_hz
+from memlab.device.properties import SECTOR_BYTES
 from memlab.roofline.advice.case import AdviceCase, Recommendation
+from memlab.roofline.ceilings import MEMORY_LEVELS
 from memlab.roofline.placement import (
     L1_WAVEFRONT_BYTES,
     LATENCY_BOUND_THRESHOLD,
@@ -22,15 +23,12 @@ sectors and lines."""
 
 def divergent_constants(case: AdviceCase) -> Recommendation | None:
     """Lanes of a warp load different constants."""
-    counters, properties = case.measurement.counters, case.properties
-    clock, rate = clock_hz(properties), properties.constant_passes_per_clock_per_sm
-    excessive = counters.constant_load_passes - counters.constant_load_requests
-    if excessive <= 0 or not clock or not rate or not properties.multiprocessor_count:
+    counters = case.measurement.counters
+    if counters.constant_load_passes <= counters.constant_load_requests:
         return None
-    excessive_s = excessive / rate / properties.multiprocessor_count / clock
     passes = counters.constant_load_passes / counters.constant_load_requests
     return Recommendation(
-        min(1.0, excessive_s / case.measurement.time.median_s),
+        case.saving({"constant cache": 1.0 / passes}),
         f"The lanes of a warp load {sentence_number(passes)} different addresses per constant "
         "load, and the constant cache serves one at a time: use the same index in the whole warp, "
         "or move the table to shared or global memory.",
@@ -44,10 +42,15 @@ def uncoalesced_accesses(case: AdviceCase) -> Recommendation | None:
     ideal_sectors = case.moved["requested"] / SECTOR_BYTES
     if not sectors or not ideal_sectors or ideal_sectors / sectors > 0.75:
         return None
+    used = ideal_sectors / sectors
+    passes = counters.l1_wavefronts - counters.total("shared").wavefronts
+    spared = max(passes - case.moved["requested"] / L1_WAVEFRONT_BYTES, 0.0)
+    reads, moved = counters.dram_read_bytes, case.moved["dram"]
+    unneeded = min((1.0 - used) * reads, max(reads - _compulsory_reads(case), 0))
+    dram = 1.0 - unneeded / moved if moved else 1.0
     return Recommendation(
-        (1.0 - ideal_sectors / sectors)
-        * case.l1_port_share(SECTOR_BYTES * sectors)
-        * case.memory_busy,
+        # A request waits for all of its sectors.
+        case.saving({"l2": used, "dram": dram}, waiting=used, l1_passes=spared),
         f"Global accesses touch {sentence_number(sectors / requests)} sectors per request, but the "
         f"requested bytes would fill {sentence_number(ideal_sectors / requests)}: let neighbouring "
         "threads access neighbouring addresses.",
@@ -63,7 +66,7 @@ def local_arrays(case: AdviceCase) -> Recommendation | None:
     if not kept:  # without local memory, ptxas put the arrays in registers
         return None
     return Recommendation(
-        share * case.memory_busy,
+        case.saving({"l2": 1.0 - share}, l1_passes=case.l1_passes(local_bytes)),
         f"Arrays indexed at run time are in local memory, {kept} B per thread, and cause "
         f"{share:.0%} of the traffic through the L1, {si_text(local_bytes, 'B')}: unroll the loops "
         "that index them, so that the compiler knows each index, or keep them in shared memory.",
@@ -84,6 +87,7 @@ def uncounted_spills(case: AdviceCase) -> Recommendation | None:
         f"The compiler spills {spilled} B per thread to local memory, {si_text(whole, 'B')} in "
         f"all, which the counters {'and the time ' if modelled else ''}do not include: keep fewer "
         "values alive per thread, or allow more registers.",
+        is_estimate=False,
     )
 
 
@@ -101,11 +105,13 @@ def unstaged_reuse(case: AdviceCase) -> Recommendation | None:
         if case.measurement.tile
         else ""
     )
+    once = compulsory / requested
     return Recommendation(
-        case.memory_busy,
+        case.saving(dict.fromkeys(MEMORY_LEVELS, once)),
         f"The threads request {si_text(requested, 'B')}, but {si_text(compulsory, 'B')} are "
         f"compulsory, and the L1 is busy {case.busy.get('l1', 0.0):.0%} of the time serving the "
         f"requests: stage the data that threads share in shared memory{tiling}.",
+        is_estimate=False,  # the staged data pass the L1's port, too
     )
 
 
@@ -127,11 +133,13 @@ def shared_rereads(case: AdviceCase) -> Recommendation | None:
         else "let each thread compute r x r outputs from registers, which divides the shared "
         "loads by r"
     )
+    loads = counters.shared_load_wavefronts
     return Recommendation(
-        share * busy,
+        case.saving({}, l1_passes=loads / 2),  # with two results a thread
         f"Reads of shared memory are {share:.0%} of the L1 / shared port's traffic at "
         f"{sentence_number(intensity)} FLOP/B, and the port is busy {busy:.0%} of the time: "
         f"{remedy}.",
+        is_estimate=False,
     )
 
 
@@ -149,9 +157,8 @@ def wider_tile(case: AdviceCase) -> Recommendation | None:
         return None
     load_bytes = SECTOR_BYTES * measurement.counters.global_load_sectors
     intensity = case.placement.intensity_flop_per_byte["requested"] or 0.0
-    beyond = max(case.busy.get("l2", 0.0), case.busy.get("dram", 0.0))
     return Recommendation(
-        max(beyond, case.l1_port_share(load_bytes) * case.busy.get("l1", 0.0)) / 2,
+        case.saving({"l2": 0.5, "dram": 0.5}, l1_passes=case.l1_passes(load_bytes) / 2),
         f"Tile {2 * tile} would halve the {si_text(load_bytes, 'B')} loaded from global memory and "
         f"raise the requested {sentence_number(intensity)} FLOP/B to "
         f"{sentence_number(2 * intensity)}.",
@@ -173,14 +180,15 @@ def dram_traffic(case: AdviceCase) -> Recommendation | None:
         if uncoalesced_accesses(case):  # partly used sectors explain the excess
             return None
         return Recommendation(
-            busy * (amount - needed) / moved,
+            case.saving({"dram": 1.0 - (amount - needed) / moved}),
             f"DRAM {verb} {si_text(amount, 'B')}, but {si_text(needed, 'B')} are compulsory: "
             "order the blocks so that they use data again while the L2 holds it.",
         )
     return Recommendation(
-        busy,
+        case.saving({"dram": 0.0}),
         f"DRAM is busy {busy:.0%} of the time with {si_text(moved, 'B')}, all of them compulsory: "
         "only fewer bytes help (fuse with a neighbouring kernel, use smaller types).",
+        is_estimate=False,
     )
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from memlab.device.measurement import flop_by_pipe
-from memlab.device.properties import CUDA_CORE_KINDS, clock_hz
+from memlab.device.measurement import flop_by_pipe, integer_op_by_pipe
+from memlab.device.properties import CUDA_CORE_KINDS, INTEGER_KINDS, clock_hz
 from memlab.device.time_model import SCHEDULERS_PER_SM, block_launch_time_s
 from memlab.roofline.advice.case import AdviceCase, Recommendation
 from memlab.roofline.ceilings import ceiling_label
@@ -34,6 +34,7 @@ def shortest_kernel(case: AdviceCase) -> Recommendation | None:
     return Recommendation(
         min(1.0, least_s / time.median_s),
         f"No kernel is shorter than {si_text(shortest_s, 's')} on this device: give it more work.",
+        is_estimate=False,
     )
 
 
@@ -46,26 +47,33 @@ def idle_multiprocessors(case: AdviceCase) -> Recommendation | None:
     blocks = math.prod(case.measurement.grid)
     if blocks < multiprocessors:
         idle = multiprocessors - blocks
+        # Few blocks can share out also what each warp does one thing after another. Of nearly
+        # enough blocks, the others do not get shorter.
+        filled, few = blocks / multiprocessors, blocks <= multiprocessors / 2
         return Recommendation(
-            idle / multiprocessors,
+            case.saving(case.multiprocessor_bounds(filled), waiting=filled if few else 1.0),
             f"{blocks} {'block leaves' if blocks == 1 else 'blocks leave'} {idle} of "
             f"{multiprocessors} multiprocessors idle: divide the work into more, smaller blocks.",
+            is_estimate=not few,
         )
     wave = multiprocessors * resident
     if blocks <= wave:
-        return _uneven_block_distribution(blocks, multiprocessors)
+        return _uneven_block_distribution(case, blocks, multiprocessors)
     waves = blocks / wave
     idle_share = 1.0 - waves / math.ceil(waves)
     if idle_share < 0.1:
         return None
+    filled = 1.0 - idle_share
     return Recommendation(
-        idle_share,
+        case.saving(case.multiprocessor_bounds(filled), waiting=filled),
         f"{blocks} blocks are {waves:.2f} waves of {wave}, so {idle_share:.0%} of the block slots "
         "stay empty at the end: choose sizes that fill whole waves, or smaller blocks.",
     )
 
 
-def _uneven_block_distribution(blocks: int, multiprocessors: int) -> Recommendation | None:
+def _uneven_block_distribution(
+    case: AdviceCase, blocks: int, multiprocessors: int
+) -> Recommendation | None:
     """All blocks of one wave start at once; multiprocessors with one block more end last."""
     fewer, favoured = divmod(blocks, multiprocessors)
     idle_share = (multiprocessors - favoured) / (multiprocessors * (fewer + 1)) if favoured else 0.0
@@ -73,7 +81,7 @@ def _uneven_block_distribution(blocks: int, multiprocessors: int) -> Recommendat
         return None
     get = "gets" if favoured == 1 else "get"
     return Recommendation(
-        idle_share,
+        case.saving(case.multiprocessor_bounds(1.0 - idle_share)),
         f"{blocks} blocks over {multiprocessors} multiprocessors: {favoured} {get} {fewer + 1}, "
         f"{multiprocessors - favoured} get {fewer} and wait for them: choose sizes that spread "
         "evenly, or smaller blocks.",
@@ -85,10 +93,17 @@ def low_occupancy(case: AdviceCase) -> Recommendation | None:
     occupancy = case.measurement.occupancy
     if case.placement.bound != "latency" or occupancy.theoretical >= 0.5:
         return None
-    limiter = occupancy.limiter
-    remedy = OCCUPANCY_REMEDIES.get(limiter.split(" and ")[0], "let more warps hide latency")
+    limiter, multiprocessors = occupancy.limiter, case.properties.multiprocessor_count
+    limiters = limiter.split(" and ")
+    # No more blocks than there are, nor than the other resources hold.
+    most = math.ceil(math.prod(case.measurement.grid) / (multiprocessors or 1))
+    others = [limit for name, limit in occupancy.limits.items() if name not in limiters]
+    resident = min([most, *others])
+    if resident <= occupancy.blocks_per_sm:
+        return None
+    remedy = OCCUPANCY_REMEDIES.get(limiters[0], "let more warps hide latency")
     return Recommendation(
-        (1.0 - occupancy.theoretical) * (1.0 - max(case.busy.values())),
+        case.saving({}, waiting=occupancy.blocks_per_sm / resident),
         f"Occupancy is {occupancy.theoretical:.0%} ({occupancy.warps_per_sm} warps per "
         f"multiprocessor), limited by {limiter}: {remedy}.",
     )
@@ -96,15 +111,20 @@ def low_occupancy(case: AdviceCase) -> Recommendation | None:
 
 def arithmetic_peak(case: AdviceCase) -> Recommendation | None:
     """Arithmetic is at its peak."""
-    pipe = max(flop_by_pipe(case.measurement.counters), key=lambda key: case.busy.get(key, 0.0))
+    counters = case.measurement.counters
+    pipes = (*flop_by_pipe(counters), *integer_op_by_pipe(counters))
+    pipe = max(pipes, key=lambda key: case.busy.get(key, 0.0))
     busy = case.busy.get(pipe, 0.0)
     if busy < LATENCY_BOUND_THRESHOLD:
         return None
     left = "fewer FLOPs or tensor cores" if pipe in CUDA_CORE_KINDS else "a narrower type"
+    if pipe in INTEGER_KINDS:
+        left = "fewer integer operations"
     return Recommendation(
-        busy,
+        case.saving({pipe: 0.0}),
         f"The {ceiling_label(pipe)} pipes run at {busy:.0%} of their peak, so memory is not the "
         f"limit: only {left} would make the kernel faster.",
+        is_estimate=False,
     )
 
 
@@ -120,10 +140,11 @@ def issue_slots(case: AdviceCase) -> Recommendation | None:
         return None
     lanes = counters.thread_instructions / counters.warp_instructions
     return Recommendation(
-        busy,
+        case.saving({"issue": 0.0}),
         f"Instructions fill {busy:.0%} of the issue slots, with {sentence_number(lanes)} of "
         f"{properties.warp_size} lanes active: do the same work with fewer instructions, by wider "
         "accesses (float4), several elements per thread and indices computed once.",
+        is_estimate=False,
     )
 
 
@@ -134,7 +155,7 @@ def block_start_overhead(case: AdviceCase) -> Recommendation | None:
     if share < LATENCY_BOUND_THRESHOLD:
         return None
     return Recommendation(
-        share,
+        case.saving({"launch": 0.0}),
         f"Starting {blocks:,} blocks takes {share:.0%} of the time, whatever they do: use fewer "
         "blocks with several elements per thread, or do the work of several launches in one.",
     )

@@ -8,7 +8,7 @@ import pytest
 from example_runs import CEILINGS, COUNTERS, H200, measurement, run, run_of, timed
 
 from memlab.device.measurement import Counters, Measurement, Occupancy, Verification
-from memlab.roofline.advice import memory, work
+from memlab.roofline.advice import banks, memory, work
 from memlab.roofline.advice.advise import advise
 from memlab.roofline.advice.case import AdviceCase
 from memlab.roofline.placement import bytes_moved, place_measurement
@@ -23,8 +23,8 @@ from memlab.roofline.placement import bytes_moved, place_measurement
         ("tiled8", 0, "Reads of shared memory are 87%"),
         ("tiled8", 1, "Tile 16 would halve the 8.59 GB"),
         ("tiled32", 0, "r x r outputs"),
-        ("row_sum", 0, "32 blocks leave 100 of 132 multiprocessors idle"),
-        ("row_sum", 1, "32 sectors per request, but the requested bytes would fill 4"),
+        ("row_sum", 0, "32 sectors per request, but the requested bytes would fill 4"),
+        ("row_sum", 1, "32 blocks leave 100 of 132 multiprocessors idle"),
         ("transpose_shared", 0, "Bank conflicts cause 94% of the 4.33 M"),
         ("copy", 0, "No ceiling explains the time"),
     ],
@@ -161,6 +161,7 @@ def test_full_issue_slots_are_named() -> None:
     copy = measurement("copy")
     # 132 x 4 schedulers at 1.98 GHz have 10.45 M slots in 10 us.
     executed = {"warp_instructions": 8_000_000, "thread_instructions": 240_000_000}
+    copy = replace(copy, grid=(1056, 1, 1))
     busy = timed(replace(copy, counters=copy.counters.replace_named(**executed)), 10e-6)
     assert "Instructions fill 77% of the issue slots, with 30 of 32 lanes active" in _advice(busy)
 
@@ -207,7 +208,7 @@ def test_the_largest_share_comes_first() -> None:
 
 
 def test_what_explains_next_to_nothing_is_left_out() -> None:
-    naive = replace(timed(measurement("naive"), 1.0), grid=(1, 1, 1))
+    naive = replace(timed(measurement("naive"), 100.0), grid=(1, 1, 1))
     assert _advice(naive) == (
         "1 block leaves 131 of 132 multiprocessors idle: divide the work into more, smaller blocks."
     )
@@ -230,14 +231,75 @@ def test_a_short_last_wave_is_named() -> None:
     ],
 )
 def test_blocks_within_one_wave_are_counted_by_multiprocessor(blocks: int, says: str) -> None:
-    advice = _advice(replace(measurement("copy"), grid=(blocks, 1, 1)))
+    # The schedulers are busy for 43% of the time, where blocks are spread evenly.
+    copy = measurement("copy")
+    counters = copy.counters.replace_named(warp_instructions=8_000_000)
+    advice = _advice(replace(copy, counters=counters, grid=(blocks, 1, 1)))
     assert says in advice
     assert "waves" not in advice
 
 
+def _modelled(median_s: float, grid: int, **more: object) -> Measurement:
+    """A launch that keeps the L1's port of the busiest multiprocessor busy for 1 ms."""
+    passes = round(1e-3 * 1.98e9 * 132)
+    counters = Counters.from_names(
+        l1_wavefronts=passes,
+        shared_load_instructions=passes // 4,
+        shared_load_wavefronts=passes,
+        shared_excessive_wavefronts=passes // 2,
+    )
+    # Blocks are spread evenly, so that the busiest multiprocessor is the mean one.
+    work = replace(measurement("copy"), counters=counters, grid=(grid, 1, 1), **more)  # type: ignore[arg-type]
+    return timed(work, median_s)
+
+
+@pytest.mark.parametrize(
+    ("median_s", "saving"),
+    [
+        # 1 ms of the port alone: half of it without conflicts.
+        (1e-3, 0.5),
+        # With 0.5 ms of waiting, (1 + 1 + 0.5) / 2: then (0.5 + 0.5 + 0.5) / 2.
+        (1.25e-3, 0.4),
+        # With 12 ms of waiting, (12 + 12 + 1) / 2: then (12 + 12 + 0.5) / 2.
+        (12.5e-3, 0.02),
+    ],
+)
+def test_a_saving_is_what_the_time_model_gives_without_the_fault(
+    median_s: float, saving: float
+) -> None:
+    conflicts = banks.bank_conflicts(_case(_modelled(median_s, 264)))
+    assert conflicts is not None
+    assert conflicts.saving == pytest.approx(saving, rel=1e-3)
+    assert conflicts.text.endswith(f"(up to {saving:.0%} of the time, by the model).")
+
+
+def test_another_bound_stands_in_the_way_of_a_saving() -> None:
+    case = _case(_modelled(1e-3, 264))
+    held = replace(case.measurement.counters, dram_read_bytes=round(0.8e-3 * 4.8143e12))
+    conflicts = banks.bank_conflicts(_case(replace(case.measurement, counters=held)))
+    assert conflicts is not None
+    assert conflicts.saving == pytest.approx(0.2, abs=1e-3)
+
+
+def test_idle_multiprocessors_are_not_named_where_waiting_decides() -> None:
+    assert not any("4 of 132" in text for text in run_of(_modelled(12.5e-3, 128)).advice)
+    assert "4 of 132 multiprocessors idle" in _advice(_modelled(1.04e-3, 128))
+
+
+def test_more_room_for_warps_helps_only_if_there_are_more_blocks() -> None:
+    few = Occupancy(2, 16, 0.25, "registers", {"registers": 2, "warps": 8})
+    slow = _modelled(20e-3, 4 * 132, occupancy=few)
+    found = work.low_occupancy(_case(slow))
+    assert found is not None
+    assert found.saving == pytest.approx(0.4872, abs=1e-3)  # 19.5 of 20 ms waiting, halved
+    assert work.low_occupancy(_case(replace(slow, grid=(2 * 132, 1, 1)))) is None
+    held = replace(few, limits={"registers": 2, "shared memory": 2})
+    assert work.low_occupancy(_case(replace(slow, occupancy=held))) is None
+
+
 def test_dram_reads_are_compared_with_what_is_to_be_read() -> None:
     # A load of every other word: 33.6 MB read for 16.8, and stores that never leave the L2.
-    copy = measurement("copy")
+    copy = replace(measurement("copy"), grid=(1056, 1, 1))
     strided = {"global_load_sectors": 1048576, "l2_read_sectors": 1048576}
     counters = copy.counters.replace_named(
         dram_read_bytes=32 * 2**20, dram_write_bytes=0, **strided
@@ -256,7 +318,7 @@ def test_dram_reads_are_compared_with_what_is_to_be_read() -> None:
 
 
 def test_dram_at_its_limit_is_told_apart_from_dram_wasted() -> None:
-    copy = measurement("copy")
+    copy = replace(measurement("copy"), grid=(1056, 1, 1))
     moved = copy.counters.replace_named(dram_read_bytes=16 * 2**20, dram_write_bytes=16 * 2**20)
     # 33.6 MB at 4814 GB/s take 6.97 us.
     full = timed(replace(copy, counters=moved), 8e-6)
