@@ -45,6 +45,7 @@ COMMANDS = {
         "Show how many blocks fit on an SM, and the limit.",
     ),
     "roofline": ("roofline:roofline_app", "Draw the stored runs under the device's ceilings."),
+    "report": ("report:report", "Write runs as one HTML page, with an interactive roofline."),
     "peaks": ("peaks:peaks", "Measure a GPU's ceilings and latencies."),
     "calibrate": ("calibrate:calibrate", "Measure a GPU's datasheet, to emulate it anywhere."),
     "init": ("init:init", "Write a memlab.toml for your own kernels."),

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from memlab.inspection import analyze, check, occupancy, sass, trace
     from memlab.lookup import explain, kernels
     from memlab.named_runs import find_runs
+    from memlab.pages import report_page
     from memlab.querying import calibrate, devicequery, doctor, peaks
     from memlab.reporting import frame, report
     from memlab.running import run
@@ -63,6 +64,7 @@ __all__ = [
     "out",
     "peaks",
     "report",
+    "report_page",
     "roofline",
     "run",
     "runs",
@@ -78,6 +80,7 @@ _MODULES = {
     "inspection": ("analyze", "check", "occupancy", "sass", "trace"),
     "lookup": ("explain", "kernels"),
     "named_runs": ("find_runs",),
+    "pages": ("report_page",),
     "querying": ("calibrate", "devicequery", "doctor", "peaks"),
     "reporting": ("frame", "report"),
     "running": ("run",),

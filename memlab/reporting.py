@@ -16,7 +16,14 @@ from memlab.device.properties import DeviceProperties
 from memlab.device.tracing.records import Trace
 from memlab.drawing import list_of_runs
 from memlab.errors import UsageError
-from memlab.results import DoctorReport, Explanation, KernelList, KernelOccupancy, Roofline
+from memlab.results import (
+    DoctorReport,
+    Explanation,
+    KernelList,
+    KernelOccupancy,
+    ReportPage,
+    Roofline,
+)
 from memlab.roofline.analysis.analysis import Analysis
 from memlab.roofline.comparison.records import Comparison
 from memlab.roofline.documents.frames import runs_frame
@@ -53,7 +60,7 @@ if TYPE_CHECKING:
 __all__ = ["frame", "html", "one_line", "report"]
 
 PAGE_HEIGHT_REM = 45
-"""Height of the frame in which a notebook shows the page of an analysis."""
+"""Height of the frame in which a notebook shows a page."""
 
 
 def report(result: object, *, columns: int | None = None) -> str:
@@ -106,18 +113,23 @@ def frame(*runs: Run | Iterable[Run]) -> pandas.DataFrame:
 def html(result: object) -> str | None:
     """Write the report of a result as a fragment of HTML; None where it has none."""
     if isinstance(result, Analysis):
-        # The page has styles for the whole document, so it gets a document of its own.
-        page = markup.escape(listing_page(result))
-        return (
-            f'<iframe srcdoc="{page}" title="memlab analysis" '
-            f'style="width: 100%; height: {PAGE_HEIGHT_REM}rem; border: 0"></iframe>'
-        )
+        return _frame_of(listing_page(result), "memlab analysis")
+    if isinstance(result, ReportPage):
+        return _frame_of(result.html, "memlab report")
     layout = _layout(result, REPORT_COLUMNS)
     if layout is None:
         return None
     if isinstance(layout, str):
         layout = Text(layout.rstrip("\n"), no_wrap=True, overflow="ignore")
     return rendered_html(layout, REPORT_COLUMNS)
+
+
+def _frame_of(page: str, name: str) -> str:
+    """Frame a page: it has styles for the whole document, so it gets a document of its own."""
+    return (
+        f'<iframe srcdoc="{markup.escape(page)}" title="{name}" '
+        f'style="width: 100%; height: {PAGE_HEIGHT_REM}rem; border: 0"></iframe>'
+    )
 
 
 def _columns(result: object, columns: int | None) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memlab.device.measurement import Occupancy
@@ -22,6 +23,31 @@ if TYPE_CHECKING:
     from memlab.roofline.documents.occupancy import OccupancySubject
     from memlab.roofline.glossary import GlossaryEntry
     from memlab.roofline.run import Ceiling, Run
+
+
+@dataclass(frozen=True, repr=False)
+class ReportPage(Presentable):
+    """Runs as one HTML page, which needs no other file. A notebook shows it.
+
+    Attributes:
+        html: The page.
+        title: Its title.
+        runs: The runs that it shows.
+        left_out: Older runs of the store that it does not show.
+    """
+
+    html: str
+    title: str
+    runs: tuple[Run, ...]
+    left_out: int = 0
+
+    def save(self, path: Path | str) -> None:
+        """Write the page to a file, in UTF-8.
+
+        Raises:
+            OSError: The file cannot be written.
+        """
+        Path(path).write_text(self.html, encoding="utf-8")
 
 
 @dataclass(frozen=True, repr=False)

@@ -144,7 +144,7 @@ def _repository_identity(kernel: str | UserKernel) -> RunIdentity:
     """Note the commit of the repository that holds a user kernel's file."""
     if isinstance(kernel, str):
         return RunIdentity()  # memlab's version tells the catalog's source
-    from memlab.repository import repository_state
+    from memlab.kernels.user.repository import repository_state
 
     state = repository_state(Path(kernel.source))
     return RunIdentity(git_commit=state.commit, git_clean=state.clean)

@@ -15,7 +15,14 @@ from memlab.device.properties import (
     peak_bandwidth_bytes_per_s,
 )
 from memlab.device.tracing.records import Trace
-from memlab.results import DoctorReport, Explanation, KernelList, KernelOccupancy, Roofline
+from memlab.results import (
+    DoctorReport,
+    Explanation,
+    KernelList,
+    KernelOccupancy,
+    ReportPage,
+    Roofline,
+)
 from memlab.roofline.analysis.analysis import Analysis
 from memlab.roofline.ceilings import ceiling_label
 from memlab.roofline.comparison.records import Comparison
@@ -157,6 +164,12 @@ def _(peaks: Peaks) -> str:
         f"{peaks.device.name} ({peaks.device.key}): {rates} {plural(rates, 'rate')}, "
         f"{latencies} {'latency' if latencies == 1 else 'latencies'}{measured}"
     )
+
+
+@_description.register
+def _(page: ReportPage) -> str:
+    count, size = len(page.runs), len(page.html.encode()) / 1000
+    return f"{page.title}: {count} {plural(count, 'run')}, {size:,.0f} kB of HTML"
 
 
 @_description.register

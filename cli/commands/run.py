@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -19,13 +19,27 @@ from memlab.cli.output import (
     print_message,
     warnings_as_messages,
 )
-from memlab.errors import UsageError
+from memlab.errors import MemlabError, UsageError
 
 if TYPE_CHECKING:
+    from memlab.device.machine_code.listing import MachineListing
     from memlab.kernels.user.kernel import UserKernel
     from memlab.roofline.run import Run
 
 CounterSource = Literal["emulated", "ncu"]
+
+RUN_FORMATS = {".html": "html", ".htm": "html", ".json": "json", ".csv": "csv"}
+"""Formats by a file's extension."""
+
+RunOutputOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="FILE",
+        help="Write to FILE instead of stdout: HTML, JSON or CSV, by extension.",
+    ),
+]
 
 
 def _parse_samples(text: str) -> int:
@@ -44,7 +58,7 @@ def run_kernel(
     device: options.DeviceOption = None,
     as_json: options.JsonOption = False,
     as_csv: options.CsvOption = False,
-    output: options.OutputOption = None,
+    output: RunOutputOption = None,
     force: options.ForceOption = False,
     quiet: options.QuietOption = False,
     store: options.StoreOption = None,
@@ -78,7 +92,7 @@ def run_kernel(
     fail_if: gate.OwnFailIfOption = None,
 ) -> None:
     """Run one kernel, print or write the result, and exit with 1 if its output is wrong."""
-    chosen = chosen_format(as_json, as_csv, output)
+    chosen = chosen_format(as_json, as_csv, output, RUN_FORMATS)
     if output is not None:
         check_output(output, force)
     conditions = []
@@ -109,7 +123,16 @@ def run_kernel(
             )
         )
     note_time_limit(result.measurement.coverage, quiet)
-    _deliver(result, chosen, output, force, quiet)
+    if chosen == "html":
+        limits = {"seed": seed, "timeout_s": timeout, "memory_bytes": memory_limit}
+        with progress_bar(quiet) as progress:
+            code_shown = _machine_code(
+                result, target, parameters, device=device, progress=progress, **limits
+            )
+        page = memlab.report_page(result, *code_shown, store=store)
+        deliver(page.html, output, force, quiet)
+    else:
+        _deliver(result, chosen, output, force, quiet)
     verification = result.measurement.verification
     if verification.status == "failed":
         from memlab.roofline.units import compared_text
@@ -128,6 +151,23 @@ def run_kernel(
         code = code or gate.print_failures(judge_run(result, conditions))
     if code:
         raise typer.Exit(code)
+
+
+def _machine_code(
+    run: "Run", target: "str | UserKernel", parameters: Mapping[str, Any], **how: Any
+) -> "list[MachineListing]":
+    """The machine code of a run with its counts; nothing where it cannot be had.
+
+    A run keeps the sums alone, so the launch is emulated once more.
+    """
+    coverage = run.measurement.coverage
+    if coverage.not_counted or coverage.timed_out:
+        return []
+    try:
+        return [memlab.sass(target, **how, **parameters)]
+    except MemlabError as error:
+        print_message(f"the page has no machine code: {error}")
+        return []
 
 
 def _deliver(run: "Run", chosen: str, output: Path | None, force: bool, quiet: bool) -> None:

@@ -1,6 +1,9 @@
 """`memlab sass KERNEL`: the machine code beside the PTX and the source, with its counts."""
 
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 import memlab
 from memlab.cli import options
@@ -10,7 +13,21 @@ from memlab.cli.output import check_output, chosen_format, deliver, json_text, n
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from memlab.device.machine_code.listing import MachineListing
     from memlab.kernels.user.kernel import UserKernel
+
+SASS_FORMATS = {".html": "html", ".htm": "html", ".json": "json", ".csv": "csv"}
+"""Formats by a file's extension."""
+
+SassOutputOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="FILE",
+        help="Write to FILE instead of stdout: HTML, JSON or CSV, by extension.",
+    ),
+]
 
 
 def list_machine_code(
@@ -20,7 +37,7 @@ def list_machine_code(
     device: options.DeviceOption = None,
     as_json: options.JsonOption = False,
     as_csv: options.CsvOption = False,
-    output: options.OutputOption = None,
+    output: SassOutputOption = None,
     force: options.ForceOption = False,
     quiet: options.QuietOption = False,
     seed: options.SeedOption = 0,
@@ -28,7 +45,7 @@ def list_machine_code(
     memory_limit: options.MemoryLimitOption = None,
 ) -> None:
     """Execute one kernel, and print or write its machine code."""
-    chosen = chosen_format(as_json, as_csv, output)
+    chosen = chosen_format(as_json, as_csv, output, SASS_FORMATS)
     if output is not None:
         check_output(output, force)
 
@@ -51,10 +68,17 @@ def list_machine_code(
 
         console(SASS_COLUMNS).print(sass_report(listing))
         return
+    deliver(_formatted_listing(listing, chosen), output, force, quiet)
+
+
+def _formatted_listing(listing: "MachineListing", chosen: str) -> str:
+    if chosen == "html":
+        from memlab.roofline.reports.page.machine_code import machine_code_page
+
+        return machine_code_page(listing)
     from memlab.roofline.documents.sass import sass_csv, sass_document
 
-    text = sass_csv(listing) if chosen == "csv" else json_text(sass_document(listing))
-    deliver(text, output, force, quiet)
+    return sass_csv(listing) if chosen == "csv" else json_text(sass_document(listing))
 
 
 sass_app = kernel_app(

@@ -32,13 +32,8 @@ HTML_COLUMNS = (
 )
 """Headings of the columns, and their explanations."""
 
-_HEATS = (
-    ("warm", "0.1%", 0.07),
-    ("warmer", "5%", 0.16),
-    ("hot", "20%", 0.28),
-    ("hottest", "50%", 0.42),
-)
-"""Name, least share of the traffic, and opacity of each level of heat, as in `base.css`."""
+_HEATS = (("warm", "0.1%"), ("warmer", "5%"), ("hot", "20%"), ("hottest", "50%"))
+"""Name and least share of the traffic of each level of heat; `base.css` has their colours."""
 
 GAP = "\N{MIDLINE HORIZONTAL ELLIPSIS}"
 """Stands for lines of the source that are not known."""
@@ -82,9 +77,8 @@ def listing_table(lines: Sequence[ListedLine], source_name: str, anchor: str = "
         for look, number, text, figures in rows
     )
     legend = "".join(
-        f'<span><i style="background: rgb(var(--heat) / {alpha})"></i>{name}: from {share} '
-        "of the traffic</span>"
-        for name, share, alpha in _HEATS
+        f'<span><i class="h{level}"></i>{name}: from {share} of the traffic</span>'
+        for level, (name, share) in enumerate(_HEATS, 1)
     )
     return (
         '<div class="listing"><table><thead><tr><td></td>'

@@ -2,7 +2,7 @@
 
 import subprocess
 
-from memlab.repository import RepositoryState, repository_state
+from memlab.kernels.user.repository import RepositoryState, repository_state
 
 AUTHOR = ("-c", "user.name=nobody", "-c", "user.email=nobody@example.org")
 

@@ -1,0 +1,91 @@
+"""Report pages for the tests: the ladder of an H200, many runs, and runs with hostile texts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from example_runs import CEILINGS, ladder, measurement, run, run_of
+
+from memlab.device.measurement import LineCounters
+from memlab.roofline.reports.page.chart import DeviceRoofs
+from memlab.roofline.reports.page.report import ReportedRun, report_document
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from memlab.device.measurement import Measurement
+    from memlab.roofline.run import Run
+
+HOSTILE = (
+    "</script><script>window.hacked = 1</script>",
+    "\"><img src=x onerror='window.hacked = 2'>",
+    "<!--<script>a\u2028b</script>-->' & \\u003c",
+    "\u202egnp.evil\u2066 ünïcode 核 🎈 " + "x" * 3000,
+)
+
+LINES = (
+    (3, "  float sum = 0.0f;", {"thread_instructions": 40, "warp_instructions": 2}),
+    (7, "    sum += a[i] * b[i];", {"global_requests": 9, "global_sectors": 288, "flop": 64}),
+    (
+        9,
+        "  tile[y][x] = sum;",
+        {"shared_instructions": 4, "shared_wavefronts": 128, "shared_excessive_wavefronts": 124},
+    ),
+)
+
+
+def with_lines(measured: Measurement, text: str = "") -> Measurement:
+    """Give a measurement counters of source lines, with a text in place of theirs."""
+    lines = (
+        LineCounters.from_names(line=number, text=text or line, **counters)
+        for number, line, counters in LINES
+    )
+    return replace(measured, lines=tuple(lines))
+
+
+def detailed_run(name: str = "tiled16", advice: str = "Conflicts are on line 9.") -> Run:
+    """A run with lines, and with advice that names one."""
+    return replace(run_of(with_lines(measurement(name))), advice=(advice,))
+
+
+def hostile_runs() -> list[Run]:
+    """Runs whose kernels, parameters, devices, labels, advice and lines are hostile texts."""
+    runs = []
+    for text in HOSTILE:
+        measured = with_lines(measurement("tiled8"), text)
+        device = replace(measured.device, name=text, key=text)
+        measured = replace(measured, kernel=text, parameters={text: text}, device=device)
+        made = run_of(measured)
+        identity = replace(made.identity, label=text[:100])
+        runs.append(replace(made, advice=(text,), identity=identity))
+    return runs
+
+
+def crowd(count: int) -> list[Run]:
+    """Runs that are close to one another in the chart."""
+    base = measurement("tiled16", "measured")
+    return [
+        run_of(
+            replace(
+                base,
+                parameters={"width": 2048, "tile": 16, "unroll": number},
+                time=replace(base.time, median_s=base.time.median_s * (1 + 0.03 * number)),
+            )
+        )
+        for number in range(count)
+    ]
+
+
+def page_of(runs: Sequence[Run], title: str = "memlab's ladder") -> str:
+    """The report page of runs, under the ceilings of the H200."""
+    devices = list(dict.fromkeys(each.measurement.device for each in runs))
+    roofs = [DeviceRoofs(device, CEILINGS) for device in devices]
+    return report_document([ReportedRun(each) for each in runs], roofs, title, "2026-01-02")
+
+
+def ladder_page() -> str:
+    """Four matrix products, one of them measured, a sum of rows, and a kernel without FLOPs."""
+    first, *others = ladder()
+    runs = [first, *others[:-1], detailed_run("tiled32"), run("row_sum"), run("copy", "modelled")]
+    return page_of([replace(each, id=number) for number, each in enumerate(runs, 1)])
