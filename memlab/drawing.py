@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from memlab.device.devices import open_device
 from memlab.device.properties import device_summary
 from memlab.errors import Incomplete, UsageError
 from memlab.launching import emulation_budget, prepare_on, timing_settings
+from memlab.named_runs import find_runs
 from memlab.results import Roofline
 from memlab.roofline.ceilings import ceilings, measured_ceilings
 from memlab.roofline.run import Run
-from memlab.roofline.store.run_filter import RunFilter
-from memlab.roofline.store.store import Store, same_device
+from memlab.roofline.store.store import ALL_RUNS, Store, same_device
 from memlab.running import run_prepared
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from memlab.device.gpu.peaks.records import Peaks
     from memlab.device.measurement import DeviceSummary, Progress
     from memlab.launching import KernelName
+    from memlab.named_runs import RunName
+    from memlab.roofline.store.run_filter import RunFilter
 
 DEFAULT_LADDER: tuple[tuple[str, Mapping[str, int]], ...] = (
     ("naive", {"width": 2048}),
@@ -35,13 +38,17 @@ DEFAULT_LADDER: tuple[tuple[str, Mapping[str, int]], ...] = (
 
 
 def roofline(
-    *runs: Run, device: str | int | None = None, store: Path | str | None = None
+    *runs: Run,
+    device: str | int | None = None,
+    title: str = "",
+    store: Path | str | None = None,
 ) -> Roofline:
     """Draw runs under the ceilings of their device.
 
     Examples:
         memlab.roofline(memlab.run("naive"), memlab.run("tiled"))
         memlab.roofline(device="h200").figure().savefig("roofline.svg")
+        memlab.roofline(memlab.runs(label="tile-*"), title="Tile widths")
 
     Args:
         *runs: The runs, or one list of them; all of one device. Without any, the stored runs of
@@ -49,6 +56,7 @@ def roofline(
         device: The device whose stored runs are drawn: a GPU's index, such as 0, or a datasheet's
             name, such as `h200`. None takes the runs' device or, without runs, `MEMLAB_DEVICE` from
             the environment, else the first GPU, else the emulated H200.
+        title: The picture's title; the device's name by default.
         store: The file of the stored runs and of the peaks that `memlab.peaks` measured; None
             takes `MEMLAB_STORE` from the environment, else a file in the user's data folder. It is
             only read.
@@ -75,36 +83,38 @@ def roofline(
                 f"no runs of {summary.key} in {kept.path}: draw some with memlab.roofline(run1, "
                 "run2), or store some with memlab.run(..., keep=True)"
             )
-        return stored.complete(_gather(opened, drawn, peaks))
-    for run in drawn:
-        if not same_device(run.measurement.device, summary):
-            raise UsageError(
-                f"a roofline has the ceilings of one device, got a run of "
-                f"{run.measurement.device.key} ({run.measurement.device.name}) together with "
-                f"{summary.key} ({summary.name}): draw one roofline for each"
-            )
-    return _gather(opened, drawn, peaks)
+        return stored.complete(_gather(opened, drawn, peaks, title=title))
+    _check_device(drawn, summary)
+    return _gather(opened, drawn, peaks, title=title, all_runs=True)
 
 
 def record_roofline(
     kernel: KernelName | None = None,
     parameters: Mapping[str, Any] | None = None,
     *,
+    names: Sequence[RunName] = (),
+    chosen: RunFilter = ALL_RUNS,
     device: str | int | None = None,
+    title: str = "",
     seed: int = 0,
     store: Path | str | None = None,
     timeout_s: float | None = None,
     memory_bytes: int | None = None,
     progress: Progress | None = None,
 ) -> Roofline:
-    """Run a kernel, store the run and gather the stored runs, as `memlab roofline` does.
+    """Run a kernel, store the run and gather it with stored runs, as `memlab roofline` does.
 
-    Without a kernel and without stored runs, the ladder (`DEFAULT_LADDER`) runs and is stored.
+    Without a kernel and without stored runs, the ladder (`DEFAULT_LADDER`) runs and is stored,
+    unless stored runs were asked for.
 
     Args:
         kernel: The kernel to run; None for none.
         parameters: Its parameters, as for `memlab.run`.
+        names: The runs that are drawn, by their names (see `find_runs`); all stored runs of the
+            device where there are none.
+        chosen: Which of the stored runs are drawn; of the device, whatever it says.
         device: See `roofline`.
+        title: See `roofline`.
         seed: Seed of the kernel's random inputs.
         store: See `roofline`; it is written.
         timeout_s: The longest time of one launch, seconds; None allows 60.
@@ -119,8 +129,11 @@ def record_roofline(
             there is.
     """
     settings, budget = timing_settings(None, timeout_s), emulation_budget(timeout_s, memory_bytes)
-    opened, kept = open_device(device, settings, budget), Store(store)
+    named = _named_runs(names, store)
+    opened = open_device(_device_key(named, device), settings, budget)
+    kept = Store(store)
     summary = _summary(opened)
+    _check_device(named, summary)
     peaks = kept.peaks(summary)  # a store that cannot be read is refused before the work
     collector = _Collector()
 
@@ -134,13 +147,21 @@ def record_roofline(
         kept.check()
         finished = finished_run(kernel, parameters or {}, seed)
         fresh = collector.collect(lambda: kept.add_all([finished]))
-    drawn = _stored_runs(kept, summary, collector)
-    drawn += [run for run in fresh if run.id is None]  # a run that could not be stored
+    drawn = named or _stored_runs(kept, summary, collector, chosen)
+    # A filter may leave the new run out, and it may not have been stored.
+    drawn += [run for run in fresh if run.id is None or run.id not in {each.id for each in drawn}]
+    if not drawn and chosen != ALL_RUNS and not collector.errors:
+        raise UsageError(
+            f"none of the runs of {summary.key} in {kept.path} is chosen: 'memlab runs' lists all"
+        )
     if not drawn:
         kept.check()
         ladder = [finished_run(name, chosen, 0) for name, chosen in DEFAULT_LADDER]
         drawn = collector.collect(lambda: kept.add_all(ladder))
-    return collector.complete(_gather(opened, drawn, peaks, fresh[0] if fresh else None))
+    newest = fresh[0] if fresh else None
+    return collector.complete(
+        _gather(opened, drawn, peaks, newest, title=title, all_runs=bool(named))
+    )
 
 
 class _Collector:
@@ -219,13 +240,51 @@ def _summary(device: Device) -> DeviceSummary:
     return device_summary(device.properties, device.kind, device.key)
 
 
-def _stored_runs(store: Store, device: DeviceSummary, collector: _Collector) -> list[Run]:
-    stored = collector.collect(lambda: store.runs(RunFilter(device=device.name)))
-    return [run for run in stored if same_device(run.measurement.device, device)]
+def _named_runs(names: Sequence[RunName], store: Path | str | None) -> list[Run]:
+    """Find the runs of all names, each once."""
+    found: list[Run] = []
+    for name in names:
+        found += [
+            run
+            for run in find_runs(name, store)
+            if not any(run.id == other.id and run == other for other in found)
+        ]
+    return found
+
+
+def _check_device(runs: Sequence[Run], device: DeviceSummary) -> None:
+    """Refuse runs of other devices.
+
+    Raises:
+        UsageError: Names the first of them.
+    """
+    for run in runs:
+        if not same_device(run.measurement.device, device):
+            raise UsageError(
+                f"a roofline has the ceilings of one device, got a run of "
+                f"{run.measurement.device.key} ({run.measurement.device.name}) together with "
+                f"{device.key} ({device.name}): draw one roofline for each"
+            )
+
+
+def _stored_runs(
+    store: Store, device: DeviceSummary, collector: _Collector, chosen: RunFilter = ALL_RUNS
+) -> list[Run]:
+    """Read the chosen runs of a device; the newest are counted among those of the device."""
+    of_device = replace(chosen, device=device.name, last=None)
+    stored = collector.collect(lambda: store.runs(of_device))
+    same = [run for run in stored if same_device(run.measurement.device, device)]
+    return same[-chosen.last :] if chosen.last else same
 
 
 def _gather(
-    device: Device, runs: Sequence[Run], peaks: Peaks | None, fresh: Run | None = None
+    device: Device,
+    runs: Sequence[Run],
+    peaks: Peaks | None,
+    fresh: Run | None = None,
+    *,
+    title: str = "",
+    all_runs: bool = False,
 ) -> Roofline:
     return Roofline(
         device.properties,
@@ -233,4 +292,6 @@ def _gather(
         tuple(runs),
         measured_ceilings(peaks) if peaks else (),
         fresh,
+        title,
+        all_runs,
     )

@@ -61,6 +61,9 @@ class Roofline(Presentable):
         measured: The same ceilings as `memlab.peaks` measured them on this device; empty where it
             did not.
         fresh: The run that the command line made for this picture; None where it made none.
+        title: The picture's title; the device's name where it is empty.
+        all_runs: Whether the picture has all runs, since they were named one by one; else, of runs
+            with equal kernel, parameters, label and provenance, it has the newest.
     """
 
     properties: DeviceProperties
@@ -68,13 +71,23 @@ class Roofline(Presentable):
     runs: tuple[Run, ...]
     measured: tuple[Ceiling, ...] = ()
     fresh: Run | None = None
+    title: str = ""
+    all_runs: bool = False
 
     def figure(self) -> Figure:
         """Draw the picture as a matplotlib figure, which `savefig` writes to a file."""
         from memlab.roofline.plots.roofline import draw_roofline
 
         newest = max(run.created_at for run in self.runs)[:10]
-        return draw_roofline(self.runs, self.ceilings, self.properties.name, newest, self.measured)
+        return draw_roofline(
+            self.runs,
+            self.ceilings,
+            self.properties.name,
+            newest,
+            self.measured,
+            title=self.title,
+            all_runs=self.all_runs,
+        )
 
     def csv(self) -> str:
         """Write the ceilings and the points as CSV, in base units: the data of the picture."""

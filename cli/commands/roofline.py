@@ -10,9 +10,18 @@ from memlab.cli.kernel_commands import EXIT_FINDING, optional_kernel_app
 from memlab.cli.output import note_time_limit, partial_result, print_message
 from memlab.cli.picture import check_picture, write_picture
 from memlab.cli.progress import progress_bar
+from memlab.cli.run_filters import (
+    KernelFilter,
+    LabelFilter,
+    LastFilter,
+    SinceFilter,
+    complete_label,
+    conditions_text,
+)
+from memlab.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from memlab.kernels.user.kernel import UserKernel
 
@@ -29,11 +38,31 @@ RooflineOutputOption = Annotated[
 ]
 
 
+RunOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--run",
+        metavar="RUN",
+        help="Draw this run: its number, its label or a JSON file; repeat it for more.",
+        autocompletion=complete_label,
+    ),
+]
+TitleOption = Annotated[
+    str, typer.Option("--title", metavar="TEXT", help="The title. [default: the device's name]")
+]
+
+
 def roofline_with_kernel(
     target: "str | UserKernel",
     parameters: "Mapping[str, int | str | None]",
     *,
     device: options.DeviceOption = None,
+    run: RunOption = None,
+    kernel: KernelFilter = None,
+    label: LabelFilter = None,
+    since: SinceFilter = None,
+    last: LastFilter = None,
+    title: TitleOption = "",
     output: RooflineOutputOption = DEFAULT_PICTURE,
     force: options.PictureForceOption = False,
     quiet: options.QuietOption = False,
@@ -43,13 +72,21 @@ def roofline_with_kernel(
     memory_limit: options.MemoryLimitOption = None,
 ) -> None:
     """Run one kernel, store the run, and draw it with those stored before."""
+    filters = {"kernel": kernel, "label": label, "since": since, "last": last}
     limits = {"timeout_s": timeout, "memory_bytes": memory_limit}
-    _draw_roofline((target, parameters), device, output, force, quiet, store, seed=seed, **limits)
+    how = {"device": device, "title": title, "store": store, "seed": seed, **limits}
+    _draw_roofline((target, parameters), run, filters, output, force, quiet, **how)
 
 
 def roofline(
     context: typer.Context,
     device: options.DeviceOption = None,
+    run: RunOption = None,
+    kernel: KernelFilter = None,
+    label: LabelFilter = None,
+    since: SinceFilter = None,
+    last: LastFilter = None,
+    title: TitleOption = "",
     output: RooflineOutputOption = DEFAULT_PICTURE,
     force: options.PictureForceOption = False,
     quiet: options.QuietOption = False,
@@ -60,7 +97,9 @@ def roofline(
     With a KERNEL, run it and store the run, then draw it with the others.
     """
     if context.invoked_subcommand is None:
-        _draw_roofline((), device, output, force, quiet, store)
+        filters = {"kernel": kernel, "label": label, "since": since, "last": last}
+        how = {"device": device, "title": title, "store": store}
+        _draw_roofline((), run, filters, output, force, quiet, **how)
         return
     options.inherit_options(context)
 
@@ -70,21 +109,23 @@ roofline_app = optional_kernel_app(roofline_with_kernel, roofline)
 
 def _draw_roofline(
     kernel: tuple[Any, ...],
-    device: str | None,
+    names: "Sequence[str] | None",
+    filters: "Mapping[str, Any]",
     output: Path,
     force: bool,
     quiet: bool,
-    store: Path | None,
     **how: Any,
 ) -> None:
+    if names and (given := conditions_text(**filters)):
+        raise UsageError(f"--run and {given} were both given: name runs, or choose among all")
     check_picture(output, force)
 
     from memlab.drawing import record_roofline
+    from memlab.stored_runs import run_filter
 
+    how |= {"names": names or (), "chosen": run_filter(**filters)}
     with progress_bar(quiet) as progress:
-        gathered, code = partial_result(
-            lambda: record_roofline(*kernel, device=device, store=store, progress=progress, **how)
-        )
+        gathered, code = partial_result(lambda: record_roofline(*kernel, progress=progress, **how))
     fresh = gathered.fresh
     if fresh is not None:
         note_time_limit(fresh.measurement.coverage, quiet)

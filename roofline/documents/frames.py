@@ -37,8 +37,10 @@ PICTURE_COLUMNS = (
     "fraction_of_ceiling",
     "op_per_s",
     "intensity_op_per_byte",
+    "verification",
 )
-"""The columns of `picture_frame`; a cell that does not apply to its record is empty."""
+"""The columns of `picture_frame`; a cell that does not apply to its record is empty. `label` is the
+ceiling's or the run's, `verification` tells whether the run's output was right."""
 
 
 def runs_frame(runs: Iterable[Run]) -> pandas.DataFrame:

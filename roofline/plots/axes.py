@@ -14,7 +14,7 @@ from memlab.roofline.ceilings import MEMORY_LEVELS, ceilings_by_key
 from memlab.roofline.plots.ceiling_lines import draw_ceilings, other_peaks
 from memlab.roofline.plots.figure import rate_tick_text
 from memlab.roofline.plots.label_placement import label_line_ends
-from memlab.roofline.plots.style import MARKERS
+from memlab.roofline.plots.style import MARKERS, cross_style
 from memlab.text import printable
 
 if TYPE_CHECKING:
@@ -153,6 +153,9 @@ def draw_points(axes: Axes, style: RunStyle) -> None:
     for level, x in level_x.items():  # again, since the gap around one hides its neighbour
         looks = style.marker | {"path_effects": None, "gid": printable(f"{style.label} {level}")}
         axes.plot([x], [y], marker=MARKERS[level], zorder=6, **looks)
+    if style.is_wrong:
+        points = [*level_x.values()]
+        axes.plot(points, [y] * len(points), zorder=6.5, **cross_style())
 
 
 def level_intensities(style: RunStyle) -> dict[str, float]:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from memlab.errors import UsageError
-from memlab.roofline.plots.label_placement import fit_text
+from memlab.roofline.plots.label_placement import fit_text, text_inches
 from memlab.roofline.plots.style import (
     BACKGROUND,
     CHART_SETTINGS,
@@ -74,9 +74,11 @@ def new_figure(height_inches: float, title: str, right: str = "") -> Iterator[Fi
         figure = Picture(figsize=size, dpi=DOTS_PER_INCH, facecolor=BACKGROUND)
         FigureCanvasAgg(figure)
         text = write_text(figure, LEFT_INCHES, 0.5, title, fontsize=20, fontweight="bold")
-        fit_text(text, FULL_WIDTH_INCHES - (4.0 if right else 0.0))
+        taken = 0.0
         if right:
-            write_text(figure, RIGHT_INCHES, 0.5, right, ha="right", color=SECONDARY_INK)
+            other = write_text(figure, RIGHT_INCHES, 0.5, right, ha="right", color=SECONDARY_INK)
+            taken = max(4.0, text_inches(other) + 0.4)
+        fit_text(text, FULL_WIDTH_INCHES - taken)
         yield figure
 
 

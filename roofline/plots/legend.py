@@ -14,6 +14,7 @@ from memlab.roofline.plots.style import (
     SECONDARY_INK,
     SMALL_POINTS,
     WARNING_COLOR,
+    cross_style,
     marker_style,
 )
 from memlab.roofline.units import column_number, parameters_text, si_text, without_lists
@@ -41,17 +42,24 @@ TABLE_COLUMNS = (
 )
 """Heading, position in inches from the left, alignment."""
 
+INVALID = "invalid"
+"""In place of the bound of a run that exceeds a physical limit."""
+
+WRONG = "wrong"
+"""In place of the bound of a run whose verification failed."""
+
 CELL_INCHES = {"kernel": 1.95, "parameters": 2.6}
 """Greatest width of cells with a user's text."""
 
 
-def draw_legend(figure: Figure, left: float, top: float) -> None:
+def draw_legend(figure: Figure, left: float, top: float, *, wrong: bool) -> None:
     """Explain the markers: a shape per level, hollow or filled for the time's provenance.
 
     Args:
         figure: Where to draw.
         left: Left edge, in inches from the figure's left.
         top: Upper edge, in inches from the figure's top.
+        wrong: Whether a run has a wrong output, which is crossed out.
     """
     from matplotlib.lines import Line2D
 
@@ -66,9 +74,14 @@ def draw_legend(figure: Figure, left: float, top: float) -> None:
         Line2D([], [], marker="o", label=f"{name} time", **marker_style(INK, measured))
         for name, measured in (("modelled", False), ("measured", True))
     ]
+    crosses = (
+        [Line2D([], [], label="wrong output", **cross_style() | {"markersize": 10.0})]
+        if wrong
+        else []
+    )
     for handles, title, x in (
         (levels, "bytes counted at", left),
-        (times, "hollow or filled", left + 1.65),
+        ([*times, *crosses], "hollow or filled", left + 1.65),
     ):
         figure.legend(
             handles=handles,
@@ -108,24 +121,28 @@ def draw_table(figure: Figure, styles: Sequence[RunStyle], top: float) -> None:
             text = write_text(figure, x, y, cell, ha=align)
             if heading in CELL_INCHES:
                 fit_text(text, CELL_INCHES[heading])
-            if cell == "invalid":
+            if cell in (INVALID, WRONG):
                 text.set(color=WARNING_COLOR, fontweight="bold")
 
 
 def run_cells(style: RunStyle) -> tuple[str, ...]:
-    """Return the table's cells of a run; one that exceeds a physical limit is called invalid."""
+    """Return the table's cells of a run; a wrong output and an impossible time stand out."""
     measurement, placement = style.run.measurement, style.run.placement
     mark = "" if style.is_measured else "~"
     fraction = placement.fraction_of_ceiling
     point = style.point
     levels = (point.intensity.get(level) for level in MARKERS)
     rate = f"{point.per_s / 1e9:,.0f}" if point.per_s else "no FLOPs"
+    if style.is_wrong:
+        bound = WRONG
+    else:
+        bound = ceiling_label(placement.bound) if fraction <= 1.0 else INVALID
     return (
-        measurement.kernel,
+        " · ".join(filter(None, (measurement.kernel, style.identity))),
         parameters_text(without_lists(measurement.parameters)),
         f"{mark}{si_text(measurement.time.median_s, 's')} {measurement.time.provenance}",
         rate if point.operation == "FLOP" else f"{rate} GOP",
         *(column_number(level) if level else "–" for level in levels),
-        ceiling_label(placement.bound) if fraction <= 1.0 else "invalid",
+        bound,
         f"{fraction:.0%} of {placement.ceiling.upper().replace('_', ' ')}",
     )

@@ -12,7 +12,7 @@ from memlab.roofline.plots.label_placement import (
     label_line_ends,
     text_inches,
 )
-from memlab.roofline.plots.style import BACKGROUND, INK, SMALL_POINTS, text_halo
+from memlab.roofline.plots.style import BACKGROUND, INK, SMALL_POINTS, cross_style, text_halo
 from memlab.roofline.units import si_text
 
 if TYPE_CHECKING:
@@ -66,6 +66,8 @@ def _draw_tiles(axes: Axes, tiled: Sequence[RunStyle]) -> None:
         axes.plot(*zip(*points, strict=True), lw=1.2, zorder=2, **line[0].line)
         for (x, y), style in zip(points, line, strict=True):
             axes.plot([x], [y], marker="o", zorder=3, **style.marker)
+            if style.is_wrong:
+                axes.plot([x], [y], zorder=3.5, **cross_style())
     _set_rate_axis(axes, [style.gflop_per_s for style in tiled])
     axes.set_xticks(range(len(widths)), [str(width) for width in widths])
     axes.set_xlim(-0.3, len(widths) - 0.7)
@@ -146,6 +148,8 @@ def _draw_bandwidths(axes: Axes, styles: Sequence[RunStyle], dram_bytes_per_s: f
             linewidth=1.1,
             zorder=2,
         )
+        if style.is_wrong:
+            axes.plot([rate], [row + 0.25], zorder=3.5, clip_on=False, **cross_style())
         # Over the DRAM's line, but their halo is under the bars.
         looks: dict[str, Any] = {
             "fontsize": SMALL_POINTS,

@@ -79,6 +79,7 @@ class RunStyle:
         line_style: Matplotlib's style of its lines; tells it from other runs of this colour.
         name: Its kernel, and its tile width where it has one.
         suffix: Its difference from other runs of the kernel, behind a dot; empty without one.
+        identity: Its label or number, where that is such a difference; empty otherwise.
     """
 
     run: Run
@@ -86,6 +87,7 @@ class RunStyle:
     line_style: Any
     name: str
     suffix: str
+    identity: str
 
     @property
     def series(self) -> tuple[str, str]:
@@ -106,6 +108,11 @@ class RunStyle:
     def point(self) -> RooflinePoint:
         """Its point on the axes of the roofline."""
         return roofline_point(self.run.measurement, self.run.placement)
+
+    @property
+    def is_wrong(self) -> bool:
+        """Whether its output is wrong."""
+        return self.run.measurement.verification.status == "failed"
 
     @property
     def gflop_per_s(self) -> float:
@@ -140,6 +147,17 @@ def marker_style(color: str, measured: bool) -> dict[str, Any]:
     }
 
 
+def cross_style() -> dict[str, Any]:
+    """Return Matplotlib's arguments for the cross over a marker whose run has a wrong output."""
+    return {
+        "marker": "x",
+        "markersize": 15.0,
+        "markeredgecolor": WARNING_COLOR,
+        "markeredgewidth": 1.8,
+        "linestyle": "none",
+    }
+
+
 def text_halo() -> list[object]:
     """Return Matplotlib's path effects of a text that is read over lines."""
     from matplotlib.patheffects import withStroke
@@ -150,18 +168,23 @@ def text_halo() -> list[object]:
 def run_styles(runs: Sequence[Run]) -> list[RunStyle]:
     """Choose the looks and labels of runs.
 
-    A label has the size and other parameters only where runs of its kernel differ in them.
+    A label has the size, other parameters and the user's label only where runs of its kernel differ
+    in them, and the run's number where nothing else tells it from another.
     """
-    # Colours are few: runs that can be on the chart choose first.
-    ordered = sorted(runs, key=lambda run: not roofline_point(run.measurement, run.placement).per_s)
-    variants = list(dict.fromkeys(map(_variant, ordered)))
+    identities = [_identity(run, runs) for run in runs]
+    # Colours are few: runs with FLOPs, which alone are on the chart, choose first.
+    ordered = sorted(
+        zip(runs, identities, strict=True), key=lambda pair: not pair[0].placement.flop_per_s
+    )
+    variants = list(dict.fromkeys(_variant(*pair) for pair in ordered))
     styles = []
-    for run in runs:
+    for run, identity in zip(runs, identities, strict=True):
         kernel, tile = run.measurement.kernel, run.measurement.tile
-        turn, place = divmod(variants.index(_variant(run)), len(PALETTE))
+        turn, place = divmod(variants.index(_variant(run, identity)), len(PALETTE))
         differing = _differing_parameters(runs, kernel)
         size = _size_text(run) if differing & {*EXTENT_PARAMETERS} else ""
-        differences = ", ".join(filter(None, (size, _other_parameters_text(run, differing))))
+        parts = (size, _other_parameters_text(run, differing), identity)
+        differences = ", ".join(filter(None, parts))
         suffix = f" · {differences}" if differences else ""
         styles.append(
             RunStyle(
@@ -170,9 +193,31 @@ def run_styles(runs: Sequence[Run]) -> list[RunStyle]:
                 LINE_STYLES[turn % len(LINE_STYLES)],
                 kernel if tile is None else f"{kernel} {tile}",
                 suffix,
+                identity,
             )
         )
     return styles
+
+
+def drawn_apart(run: Run) -> object:
+    """What tells a run from others in a picture; of runs in which it is equal one is enough."""
+    measurement = run.measurement
+    return (
+        measurement.kernel,
+        tuple(measurement.parameters.items()),
+        measurement.time.provenance,
+        run.identity.label,
+    )
+
+
+def _identity(run: Run, runs: Sequence[Run]) -> str:
+    """A run's label, where others of its kernel have another, and its number beside its like."""
+    same_kernel = [each for each in runs if each.measurement.kernel == run.measurement.kernel]
+    labels = {each.identity.label for each in same_kernel}
+    label = run.identity.label if len(labels) > 1 else ""
+    like = [each for each in same_kernel if drawn_apart(each) == drawn_apart(run)]
+    number = f"run {run.id}" if len(like) > 1 and run.id is not None else ""
+    return " ".join(filter(None, (label, number)))
 
 
 def _size_text(run: Run) -> str:
@@ -199,7 +244,8 @@ def _differing_parameters(runs: Iterable[Run], kernel: str) -> set[str]:
     return set(without_lists(differing) or differing)
 
 
-def _variant(run: Run) -> tuple[str, str, str]:
+def _variant(run: Run, identity: str) -> tuple[str, str, str, str]:
     """A kernel at one size: runs with the same colour."""
     parameters = run.measurement.parameters
-    return run.measurement.kernel, _size_text(run), _other_parameters_text(run, parameters)
+    others = _other_parameters_text(run, parameters)
+    return run.measurement.kernel, _size_text(run), others, identity

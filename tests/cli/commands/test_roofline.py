@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +12,8 @@ import pytest
 
 from memlab import drawing
 from memlab.cli.app import main
-from memlab.device.measurement import Coverage, Verification
+from memlab.device.measurement import Coverage, DeviceSummary, Verification
+from memlab.roofline.documents.runs import run_document
 from memlab.roofline.store.store import Store
 
 if TYPE_CHECKING:
@@ -125,6 +128,86 @@ def test_the_run_that_was_asked_for_is_judged(
     assert ("verification failed" in err) == wrong
     assert ("stopped at the time limit: 5 of 16 blocks" in err) == wrong
     assert len(Store().runs()) == 2
+
+
+@pytest.fixture
+def store(folder: Path, make_run: Callable[..., Run]) -> Store:
+    """Runs 1 to 4 of one device, and 5 of another."""
+    store = Store()
+    for kernel, label in (("naive", ""), ("tiled", "before"), ("tiled", "after"), ("tiled", "")):
+        run = make_run(kernel=kernel)
+        store.add(replace(run, identity=replace(run.identity, label=label)))
+    store.add(make_run(kernel="naive", device=DeviceSummary("Tesla T4", "emulated", (7, 5), "t4")))
+    return store
+
+
+def drawn_ids(folder: Path) -> set[int]:
+    with (folder / "roofline.csv").open() as file:
+        return {int(row["run"]) for row in csv.DictReader(file) if row["record"] == "point"}
+
+
+@pytest.mark.parametrize(
+    ("words", "ids"),
+    [
+        ("", {1, 2, 3, 4}),
+        ("--kernel tiled", {2, 3, 4}),
+        ("--kernel n* --label before", set()),
+        ("--label before --label after", {2, 3}),
+        ("--last 2", {3, 4}),
+        ("--since 2026-07-15", set()),
+        ("--since 2026-07-14 --last 1", {4}),
+        ("--run 1 --run before", {1, 2}),
+        ("--run all.json", {1, 2, 3}),
+    ],
+)
+def test_runs_are_chosen_as_in_their_list(
+    words: str, ids: set[int], store: Store, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    documents = [run_document(run) for run in store.runs()[:3]]
+    (folder / "all.json").write_text(json.dumps(documents))
+    code = main(["roofline", *words.split()])
+    if ids:
+        assert code == 0
+        assert drawn_ids(folder) == ids
+    else:
+        assert code == 2
+        assert "none of the runs of h200" in capsys.readouterr().err
+        assert not (folder / "roofline.png").exists()
+    assert len(store.runs()) == 5  # no ladder
+
+
+def test_a_new_run_is_drawn_whatever_is_chosen(store: Store, folder: Path) -> None:
+    words = ["roofline", "-q", "--label", "before", "tiled", "--width", "32", "--tile", "8"]
+    assert main(words) == 0
+    assert drawn_ids(folder) == {2, 6}
+    assert main(["roofline", "-q", "naive", "--width", "32", "--run", "3"]) == 0
+    assert drawn_ids(folder) == {3, 7}
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--run 9", "no run 9"),
+        ("--run befor", "did you mean 'before'?"),
+        ("--run 1 --last 2", "--run and --last 2 were both given"),
+        ("--run 1 --run 5", "ceilings of one device"),
+        ("--last none", "got 'none'"),
+    ],
+)
+def test_bad_choices_are_one_line(
+    words: str, message: str, store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["roofline", *words.split()]) == 2
+    err = capsys.readouterr().err
+    assert message in err
+    assert err.count("\n") == 1
+
+
+def test_the_title_is_drawn(store: Store, folder: Path) -> None:
+    assert main(["roofline", "-q", "--title", "Tile widths", "-o", "roofline.svg"]) == 0
+    labels = (folder / "roofline.svg").read_text()
+    assert "<!-- Tile widths -->" in labels
+    assert "Roofline of" not in labels
 
 
 def test_a_second_picture_replaces_the_first(

@@ -27,7 +27,7 @@ from memlab.roofline.plots.figure import image_format, render_figure
 from memlab.roofline.plots.label_placement import spread_positions
 from memlab.roofline.plots.roofline import MAX_RUNS, draw_roofline
 from memlab.roofline.plots.style import PALETTE, run_styles
-from memlab.roofline.run import Ceiling
+from memlab.roofline.run import Ceiling, RunIdentity
 from memlab.roofline.units import column_number, sentence_number, si_text
 
 if TYPE_CHECKING:
@@ -482,3 +482,68 @@ def test_a_name_with_control_characters_leaves_the_picture_whole() -> None:
     svg = render_figure(picture([hostile]), "svg")
     assert ElementTree.fromstring(svg).tag == "{http://www.w3.org/2000/svg}svg"
     assert render_figure(picture([hostile]), "pdf")
+
+
+def labelled(original: Run, label: str, number: int) -> Run:
+    return replace(original, id=number, identity=RunIdentity(label=label))
+
+
+def texts(figure: Figure) -> list[str]:
+    return [text.get_text() for text in figure.findobj(Text) if isinstance(text, Text)]
+
+
+def crosses(figure: Figure) -> int:
+    """Points of the chart that are crossed out."""
+    lines = (line for line in figure.axes[0].lines if line.get_marker() == "x")
+    return sum(len(line.get_xdata()) for line in lines)
+
+
+def test_a_run_with_a_wrong_output_is_crossed_out_and_the_legend_says_so() -> None:
+    right, wrong = ladder()[:2]
+    failed = replace(wrong.measurement.verification, status="failed")
+    wrong = replace(wrong, measurement=replace(wrong.measurement, verification=failed))
+
+    figure = picture([right, wrong])
+    assert crosses(figure) == len(points(figure, wrong.measurement.kernel)) > 0
+    assert texts(figure).count("wrong") == 1  # in the table
+    assert "wrong output" in texts(figure)
+    assert any(text.startswith("Crossed out: the output is wrong") for text in texts(figure))
+    table = pandas.read_csv(io.StringIO(picture_csv([right, wrong], CEILINGS)))
+    verified = table[table.record == "point"].groupby("kernel").verification.unique()
+    assert [*verified[wrong.measurement.kernel]] == ["failed"]
+    assert table[table.record == "ceiling"].verification.isna().all()
+
+    figure = picture([right])
+    assert not crosses(figure)
+    assert not {"wrong", "wrong output"} & {*texts(figure)}
+
+
+def test_runs_that_differ_in_their_label_alone_are_drawn_apart() -> None:
+    before, after = (labelled(run("tiled16"), label, 1) for label in ("before", "after"))
+    styles = run_styles([before, after])
+    assert [style.label for style in styles] == ["tiled 16 · before", "tiled 16 · after"]
+    assert styles[0].color != styles[1].color
+    shown = texts(picture([before, after]))
+    assert {"tiled · before", "tiled · after"} <= {*shown}
+    # One label needs no mention, and of one label the newest run is drawn.
+    again = labelled(run("tiled16"), "after", 2)
+    assert [style.label for style in run_styles([again])] == ["tiled 16"]
+    assert "run 2" not in " ".join(texts(picture([after, again])))
+    assert texts(picture([before, after, again])) == texts(picture([before, again]))
+
+
+def test_runs_that_were_named_are_all_drawn() -> None:
+    """By their number where nothing else tells them apart."""
+    same = [labelled(run("tiled16"), "", number) for number in (3, 7)]
+    assert [style.suffix for style in run_styles(same)] == [" · run 3", " · run 7"]
+    figure = draw_roofline(same, CEILINGS, "NVIDIA H200", DATE, all_runs=True)
+    assert {"tiled · run 3", "tiled · run 7"} <= {*texts(figure)}
+
+
+def test_a_title_leaves_the_device_in_the_picture() -> None:
+    title = "Before and after the loop was unrolled, with " + "a very long title " * 10
+    figure = draw_roofline(ladder(), CEILINGS, "NVIDIA GeForce RTX 3070 Ti", DATE, title=title)
+    (heading,) = (text for text in figure.texts if text.get_text().startswith("Before and after"))
+    (right,) = (text for text in figure.texts if DATE in text.get_text())
+    assert "NVIDIA GeForce RTX 3070 Ti" in right.get_text()
+    assert heading.get_window_extent().x1 < right.get_window_extent().x0
