@@ -99,7 +99,8 @@ def draw_comparison(
             _draw_bandwidths(chart, styles, ceilings)
         panel = add_axes(figure, 11.25, CHART_TOP_INCHES + 0.25, 2.4, 2.5)
         _draw_traffic(panel, pairs[0], styles[:2])
-        draw_legend(figure, 10.4, CHART_TOP_INCHES + 3.5)
+        wrong = any(style.is_wrong for style in styles)
+        draw_legend(figure, 10.4, CHART_TOP_INCHES + 3.5, wrong=wrong)
         draw_table(figure, styles, TABLE_TOP_INCHES)
         write_notes(figure, notes)
     return figure
