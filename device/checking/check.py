@@ -30,6 +30,7 @@ from memlab.device.emulator.sampling.block_sample import (
     WholeGrid,
     draw_strata,
 )
+from memlab.device.emulator.sampling.data_dependence import data_decided_writes
 from memlab.device.measurement import Coverage, DeviceSummary, Progress, ignore_progress
 from memlab.device.properties import WARP_SIZE
 from memlab.kernels.launch import Buffer, Launch
@@ -86,9 +87,14 @@ def check_launch(
     whole = done == launch.blocks
     builder = _FindingBuilder(launch, execution, checker, names)
     findings = [builder.finding(observation) for observation in checker.observations()]
+    notes: list[str] = []
     if whole and "initcheck" in tools:
         for output in outputs:
-            findings += builder.never_written(output)
+            missing = checker.never_written(output.name)
+            if missing.size and builder.is_decided_by_data(output):
+                notes.append(builder.left_out_by_data(output, missing))
+            elif missing.size:
+                findings.append(builder.never_written(output, missing))
     return CheckReport(
         kernel=launch.kernel,
         parameters=dict(launch.parameters),
@@ -102,6 +108,7 @@ def check_launch(
         ),
         findings=tuple(sorted(findings, key=_sort_key)),
         verification=execution.verify(whole),
+        notes=tuple(notes),
     )
 
 
@@ -203,20 +210,31 @@ class _FindingBuilder:
             count=observation.count,
         )
 
-    def never_written(self, output: Buffer) -> list[CheckFinding]:
-        """The finding for an output with elements that were not written."""
-        missing = self.checker.never_written(output.name)
-        if not missing.size:
-            return []
+    def never_written(self, output: Buffer, missing: NDArray[np.int64]) -> CheckFinding:
+        """The finding for the elements of an output that were not written."""
         more = f" and {missing.size - 1} more" if missing.size > 1 else ""
         element = f"{output.name}[{missing[0]}]{more} of {_element_count((output.elements,))}"
         message = "no thread writes to elements of an output"
         at = SourceLocation(0, "", None, None)
-        return [
-            CheckFinding(
-                "initcheck", "never written", message, "global", element, at, None, missing.size
-            )
-        ]
+        return CheckFinding(
+            "initcheck", "never written", message, "global", element, at, None, missing.size
+        )
+
+    def is_decided_by_data(self, output: Buffer) -> bool:
+        """Whether data decides which elements of an output are written.
+
+        A filter writes as many elements as it keeps, a scatter where its indices say. Whether the
+        others were meant to be written, only the kernel's author knows.
+        """
+        decided = data_decided_writes(self.execution.program)
+        return not decided.isdisjoint(self.checker.writes_to(output.name))
+
+    def left_out_by_data(self, output: Buffer, missing: NDArray[np.int64]) -> str:
+        """The note on the elements of an output that data left unwritten."""
+        return (
+            f"{missing.size:,} of {_element_count((output.elements,))} of {output.name} are not "
+            "written, as the data decides; if they keep their values, declare inout:"
+        )
 
     # --- One message per tool --------------------------------------------------------------
 

@@ -92,6 +92,8 @@ class CheckReport(Presentable):
         coverage: The number of blocks that were executed.
         findings: The findings, in the order of `TOOLS`, then of lines.
         verification: The comparison of the outputs with the references, where there are any.
+        notes: What is no mistake by itself, but may be meant otherwise: outputs with elements that
+            no thread wrote, where the data decides which.
     """
 
     kernel: str
@@ -104,3 +106,4 @@ class CheckReport(Presentable):
     coverage: Coverage
     findings: tuple[CheckFinding, ...]
     verification: Verification
+    notes: tuple[str, ...] = ()

@@ -38,6 +38,7 @@ def check_document(
         "coverage": report.coverage,
         "findings": [_finding_document(finding) for finding in report.findings],
         "verification": report.verification,
+        "notes": report.notes,
     }
     if sanitizer is not None:
         document["compute_sanitizer"] = {

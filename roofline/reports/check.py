@@ -62,6 +62,7 @@ def check_report(
             _finding(finding, report.source_name, "compute-sanitizer: ") for finding in theirs
         ]
         parts.append(_side_by_side(sanitizer, pairs))
+    parts += [Text(f"note: {note}", style="dim") for note in report.notes]
     parts.append(_summary(report, len(theirs)))
     return stack_sections(parts)
 

@@ -82,6 +82,7 @@ class Checker(ExecutionPolicy):
         )
         origins = find_pointer_origins(program, global_memory, grid.parameters)
         numbers = {array.name: number for number, array in enumerate(global_memory.allocations)}
+        self._origins, self._numbers_by_name = origins, numbers
         read_only = {numbers[name] for name in inputs if name in numbers}
         self._bounds = BoundsCheck(self._observations, extents, origins, read_only)
         self._initialisation = None
@@ -273,6 +274,15 @@ class Checker(ExecutionPolicy):
         if self._initialisation is None:
             return np.zeros(0, np.int64)
         return self._initialisation.never_written(name)
+
+    def writes_to(self, name: str) -> frozenset[int]:
+        """The instructions that may write to an array of global memory."""
+        array = ("global", self._numbers_by_name[name])
+        return frozenset(
+            index
+            for index in self._program.global_stores
+            if self._origins.get(index, array) == array
+        )
 
     def place(self, site: Site) -> tuple[int, Dim3, int]:
         """The source line, the block and the thread (in lane order) of a site."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from memlab.device.emulator.program.branch_regions import BranchRegions
 from memlab.device.emulator.program.program import (
     WRITING_KINDS,
     DecodedInstruction,
@@ -60,6 +61,32 @@ def depends_on_data(program: Program) -> bool:
             if step.row.kind in WRITING_KINDS:
                 data |= _block_spaces(step)
     return any(not data.isdisjoint(_decision_registers(step)) for step in program.steps)
+
+
+def data_decided_writes(program: Program) -> frozenset[int]:
+    """The writes to memory of which data decides whether, how often or where they happen.
+
+    It decides by an address, a guard, or a branch, if the write lies before the place where the
+    arms of the branch meet again. What is computed there counts as data, too.
+    """
+    steps = program.steps
+    data, deciding, decided = set[str](), set[int](), set[int]()
+    regions = BranchRegions(steps)
+    flows = [(frozenset(registers_read(s)), frozenset(registers_written(s))) for s in steps]
+    known = (-1, -1)
+    while known != (len(data), len(decided)):
+        known = len(data), len(decided)
+        for index, (step, (read, written)) in enumerate(zip(steps, flows, strict=True)):
+            if not data.isdisjoint(_decision_registers(step)) and index not in deciding:
+                deciding.add(index)
+                decided.add(index)
+                if step.row.kind in ("branch", "exit"):
+                    decided.update(regions.decided_by(index))
+            if index in decided or _loads_data(step, data) or not data.isdisjoint(read):
+                data |= written
+                if step.row.kind in WRITING_KINDS:
+                    data |= _block_spaces(step)
+    return frozenset(index for index in decided if steps[index].row.kind in WRITING_KINDS)
 
 
 def decision_sources(program: Program) -> tuple[set[str], set[str]]:

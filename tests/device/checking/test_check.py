@@ -314,6 +314,20 @@ def test_reads_of_unwritten_memory_are_reported() -> None:
     assert run(UNWRITTEN, *arguments, block=64, clean=True).findings == ()
 
 
+def test_what_data_leaves_unwritten_is_noted_and_no_finding() -> None:
+    source = """k(const float* a, float* kept, int* places, float* all, int n) {
+  int t = threadIdx.x;
+  if (a[t] > 0.5f) kept[atomicAdd(places, 1)] = a[t];
+  if (t < n) all[t] = a[t];
+}"""
+    arguments = (floats("a", 32), output("kept", 40), counter("places"), output("all", 32))
+    report = run(source, *arguments, Scalar("n", "int32", 31))
+    never = only(report)
+    assert (never.kind, never.element) == ("never written", "all[31] of 32 elements")
+    (note,) = report.notes
+    assert " of 40 elements of kept are not written, as the data decides" in note
+
+
 def test_bytes_of_words_and_vectors_are_distinguished() -> None:
     source = """k(float4* v, unsigned char* c) {
   __shared__ __align__(16) unsigned char s[64];

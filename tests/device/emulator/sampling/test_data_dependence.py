@@ -17,6 +17,7 @@ from memlab.device.emulator.program.program import (
 )
 from memlab.device.emulator.ptx.parser import parse_ptx
 from memlab.device.emulator.sampling.data_dependence import (
+    data_decided_writes,
     decision_sources,
     depends_on_data,
     has_global_atomics,
@@ -143,3 +144,27 @@ def test_comparisons_that_ask_for_the_sign_alone(comparison: str, by_sign: bool)
     )
     found = sign_only_registers(load_program(parse_ptx(text), "k"))
     assert ({"%r1", "%r2"} <= found) == by_sign
+
+
+WRITES = {
+    "y[i] = x[i];": False,
+    "if (i < n) y[i] = x[i];": False,
+    "float s = 0; for (int j = p[i]; j < p[i + 1]; j++) s += x[j]; y[i] = s;": False,
+    "float s = 0; if (x[i] > 0) s = 1; else s = x[i + 1]; y[i] = s;": False,
+    "while (*(volatile int *)p == 0) ; y[i] = x[i];": False,
+    "y[p[i]] = x[i];": True,
+    "y[atomicAdd(p, 1)] = x[i];": True,
+    "if (x[i] > 0) y[i] = 1;": True,
+    "if (x[i] > 0) return; y[i] = 1;": True,
+    "for (int j = i; j < p[0]; j += 32) y[j] = 1;": True,
+    # The branch of the data is over; what it computed decides.
+    "int c = 0; for (int j = 0; j < n; j++) if (x[j] > 0) c++; if (i < c) y[i] = 1;": True,
+    "__shared__ int c; if (i == 0) c = p[0]; __syncthreads(); if (i < c) y[i] = 1;": True,
+}
+
+
+@pytest.mark.parametrize("body", WRITES)
+def test_which_writes_data_decides(body: str) -> None:
+    compiled = program(body)
+    rows = [compiled.steps[index].row for index in data_decided_writes(compiled)]
+    assert any(row.kind == "store" and row.space == "global" for row in rows) == WRITES[body]
