@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import io
 import os
 import sys
 import traceback
@@ -16,7 +15,9 @@ import typer
 from typer.core import TyperGroup
 
 from memlab.cli.parsing import Command, use_command_classes
+from memlab.cli.terminal_text import use_stand_ins
 from memlab.errors import MemlabError, MemlabWarning, UsageError, suggest_nearest
+from memlab.roofline.store import kept
 from memlab.text import printable
 
 if TYPE_CHECKING:
@@ -88,6 +89,14 @@ class LazyGroup(TyperGroup):
         command.name = cmd_name
         return command
 
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command; an interrupt tells what is kept."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            _print_message(f"interrupted: {kept.kept_text()}")
+            raise typer.Exit(EXIT_INTERRUPTED) from None
+
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the list of commands without importing them."""
         with formatter.section("Commands"):
@@ -142,8 +151,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if getattr(sys, name) is None:  # closed by the caller: `memlab run tiled >&-`
             setattr(sys, name, open(os.devnull, mode))  # noqa: PTH123, SIM115 - for good
     warnings.formatwarning = _format_warning
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # a terminal without µ gets a ?
+    use_stand_ins()
+    kept.forget()
     try:
         code = app(args=arguments, prog_name="memlab", standalone_mode=False)
         sys.stdout.flush()
@@ -203,9 +212,13 @@ def _abandon_stdout() -> None:
 def _print_error(message: str, exit_code: int, log: str = "") -> int:
     """Print an error on one line; a compiler's log keeps its lines."""
     lines = message.expandtabs().split("\n") if log else [message]
-    with suppress(OSError):  # without stderr, the exit code alone tells it
-        typer.echo("memlab: error: " + "\n".join(map(printable, lines)), err=True)
+    _print_message("error: " + "\n".join(map(printable, lines)))
     return exit_code
+
+
+def _print_message(message: str) -> None:
+    with suppress(OSError):  # without stderr, the exit code alone tells it
+        typer.echo(f"memlab: {message}", err=True)
 
 
 def _with_help_hint(error: typer.TyperException) -> str:

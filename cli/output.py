@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import typer
 
 from memlab.errors import Incomplete, MemlabWarning, UsageError
+from memlab.roofline.store import kept
 from memlab.text import printable
 
 if TYPE_CHECKING:
@@ -205,6 +206,7 @@ def write_output(path: Path, data: bytes | str, force: bool, option: str = "--ou
             _write_atomically(path.resolve(), content, _replace_file)
         else:
             _write_atomically(path, content, _claim_free_name)
+        kept.note_file(path)
     except FileExistsError as error:
         raise _file_exists_error(path, option) from error
     except OSError as error:

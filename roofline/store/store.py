@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from memlab.errors import Incomplete, UsageError
 from memlab.roofline.documents.runs import run_document, run_from_document
+from memlab.roofline.store import kept
 from memlab.roofline.store.database import PEAKS_SCHEMA_VERSION, StoreFile
 from memlab.roofline.store.run_filter import RunFilter, labels_in, matches_any
 
@@ -101,6 +102,7 @@ class Store:
         except UsageError as error:
             what = "the run is" if len(runs) == 1 else f"{len(runs)} runs are"
             raise Incomplete(f"{what} not stored: {error}", list(runs)) from error
+        kept.note_runs([run_id for run_id in ids if run_id is not None])
         return [replace(run, id=run_id) for run, run_id in zip(runs, ids, strict=True)]
 
     def add_peaks(self, peaks: Peaks) -> None:

@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 
 import memlab
+from memlab.cli import output
 from memlab.cli.app import main
+from memlab.roofline.run import Run
 from memlab.roofline.store.database import APPLICATION_ID, SCHEMA_VERSION
 from memlab.roofline.store.store import Store
 
@@ -157,10 +159,34 @@ def test_an_interrupt_leaves_the_store_whole(folder: Path) -> None:
 
     assert process.returncode == 130
     assert not out
-    assert b"Traceback" not in err
+    assert err == b"memlab: interrupted: nothing was stored or written\n"
     assert len(Store().runs()) == 1
     assert not (folder / "run.json").exists()
     assert not list(folder.glob("*.part"))
+
+
+def test_an_interrupt_tells_what_is_kept(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    deliver = output.deliver
+    monkeypatch.setattr("memlab.cli.commands.run._deliver", interrupt)
+    assert main(["run", "aligned", "--n", "32"]) == 130
+    assert capsys.readouterr().err == "memlab: interrupted: run 1 is stored\n"
+    assert main(["run", "aligned", "--n", "32", "--no-store"]) == 130
+    assert capsys.readouterr().err == "memlab: interrupted: nothing was stored or written\n"
+
+    def write_and_interrupt(run: Run, chosen: str, path: Path, force: bool, quiet: bool) -> None:
+        deliver("text", path, force, quiet)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("memlab.cli.commands.run._deliver", write_and_interrupt)
+    assert main(["run", "aligned", "--n", "32", "-o", "run.json", "-q"]) == 130
+    assert capsys.readouterr().err == (
+        "memlab: interrupted: run 2 is stored and run.json is written\n"
+    )
 
 
 def test_an_interrupt_while_modules_load_ends_the_same(folder: Path) -> None:
