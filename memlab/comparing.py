@@ -117,8 +117,12 @@ def comparison_figure(comparison: Comparison) -> Figure:
     return draw_comparison(comparison, _ceilings(b), b.name, other)
 
 
-def _ceilings(device: DeviceSummary) -> tuple[Ceiling, ...]:
-    """Give a device's ceilings; those of its datasheet where the GPU is in another machine."""
+def known_ceilings(device: DeviceSummary) -> tuple[Ceiling, ...]:
+    """Give a device's ceilings; those of its datasheet where the GPU is in another machine.
+
+    Returns:
+        The ceilings; none where neither the device nor a datasheet of its name is here.
+    """
     for key in dict.fromkeys((device.key, *loader.datasheet_names())):
         try:
             properties = open_device(key).properties
@@ -126,6 +130,17 @@ def _ceilings(device: DeviceSummary) -> tuple[Ceiling, ...]:
             continue
         if properties.name == device.name:
             return ceilings(properties)
+    return ()
+
+
+def _ceilings(device: DeviceSummary) -> tuple[Ceiling, ...]:
+    """Give a device's ceilings.
+
+    Raises:
+        UsageError: They are not known.
+    """
+    if found := known_ceilings(device):
+        return found
     raise UsageError(
         f"the ceilings of {device.name} are not known here: draw this comparison on its machine"
     )

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from memlab.device.datasheets import loader
-from memlab.device.devices import open_device
+from memlab.comparing import compare, known_ceilings
 from memlab.device.machine_code.listing import MachineListing
-from memlab.errors import Incomplete, MemlabError, UsageError
+from memlab.errors import Incomplete, UsageError
 from memlab.kernels.catalog import CATALOG
 from memlab.launching import current_time
 from memlab.named_runs import find_runs
 from memlab.results import ReportPage
 from memlab.roofline.analysis.listing import listing
-from memlab.roofline.ceilings import ceilings, measured_ceilings
+from memlab.roofline.ceilings import measured_ceilings
+from memlab.roofline.comparison.records import Comparison
 from memlab.roofline.reports.page.chart import DeviceRoofs
 from memlab.roofline.reports.page.report import ReportedRun, report_document
 from memlab.roofline.reports.page.run import SourceText
@@ -25,11 +26,10 @@ from memlab.stored_runs import runs as stored_runs
 from memlab.text import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
     from datetime import date, timedelta
 
     from memlab.device.measurement import DeviceSummary, Measurement
-    from memlab.device.properties import DeviceProperties
     from memlab.named_runs import RunName
     from memlab.roofline.run import Run
 
@@ -41,7 +41,7 @@ MAX_SOURCE_BYTES = 4 << 20
 
 
 def report_page(
-    *results: RunName | MachineListing,
+    *results: RunName | MachineListing | Comparison,
     device: str | int | None = None,
     kernel: str | Sequence[str] | None = None,
     label: str | Sequence[str] | None = None,
@@ -60,9 +60,11 @@ def report_page(
         memlab.report_page(memlab.run("tiled", width=512), memlab.sass("tiled", width=512))
 
     Args:
-        *results: Runs, or their numbers, labels, sweeps or JSON files; and the machine code of some
-            of them, from `memlab.sass`. Without any run, the newest stored run of each kernel with
-            its parameters on each device, of those that the next arguments choose.
+        *results: Runs, or their numbers, labels, sweeps or JSON files; comparisons, from
+            `memlab.compare`, with their runs; and the machine code of some runs, from
+            `memlab.sass`. Two runs that are named alone are compared. Without any run, the newest
+            stored run of each kernel with its parameters on each device, of those that the next
+            arguments choose.
         device: As for `memlab.runs`; so are `kernel`, `label`, `since` and `last`.
         kernel: Only runs of this kernel, or of these.
         label: Only runs with this label or of this sweep, or with one of these.
@@ -81,7 +83,8 @@ def report_page(
         Incomplete: Some stored runs cannot be read; its `result` is the page of the others.
     """
     codes = [result for result in results if isinstance(result, MachineListing)]
-    names = [result for result in results if not isinstance(result, MachineListing)]
+    comparisons = [result for result in results if isinstance(result, Comparison)]
+    names = [result for result in results if not isinstance(result, MachineListing | Comparison)]
     conditions: dict[str, Any] = {
         "device": device,
         "kernel": kernel,
@@ -90,13 +93,16 @@ def report_page(
         "last": last,
     }
     given = [name for name, value in conditions.items() if value is not None]
-    if names:
+    if names or comparisons:
         if given:
             raise UsageError(
                 f"{given[0]} chooses among the stored runs, and runs were named too: give either"
             )
         named = [run for name in names for run in find_runs(name, store)]
-        return _page(_each_once(named), codes, title, store)
+        if len(names) == len(named) == 2 and not comparisons:
+            comparisons = [compare(*named)]
+        compared = [run for result in comparisons for run in _compared_runs(result)]
+        return _page(_each_once(named + compared), codes, title, store, comparisons)
     try:
         stored, missing = stored_runs(**conditions, store=store), None
     except Incomplete as error:
@@ -107,7 +113,8 @@ def report_page(
             "'memlab run' makes them, 'memlab runs' lists them"
         )
     distinct = newest_of_each(stored)
-    page = _page(distinct[-MAX_RUNS:], codes, title, store, left_out=len(distinct[:-MAX_RUNS]))
+    page = _page(distinct[-MAX_RUNS:], codes, title, store)
+    page = replace(page, left_out=len(distinct[:-MAX_RUNS]))
     if missing is not None:
         raise Incomplete(str(missing), page)
     return page
@@ -151,7 +158,7 @@ def _page(
     codes: Sequence[MachineListing],
     title: str | None,
     store: Path | str | None,
-    left_out: int = 0,
+    comparisons: Sequence[Comparison] = (),
 ) -> ReportPage:
     kept = Store(store)
     devices: list[DeviceSummary] = []
@@ -161,8 +168,24 @@ def _page(
     reported = [_reported(run, codes) for run in runs]
     title = title or _title(runs)
     date = current_time().date().isoformat()
-    text = report_document(reported, [_roofs(device, kept) for device in devices], title, date)
-    return ReportPage(text, title, tuple(runs), left_out)
+    roofs = [_roofs(device, kept) for device in devices]
+    text = report_document(reported, roofs, title, date, [_of(runs, each) for each in comparisons])
+    return ReportPage(text, title, tuple(runs))
+
+
+def _compared_runs(comparison: Comparison) -> list[Run]:
+    pairs = [run for pair in comparison.pairs for run in (pair.a, pair.b)]
+    return [*pairs, *comparison.only_a, *comparison.only_b]
+
+
+def _of(runs: Sequence[Run], comparison: Comparison) -> Comparison:
+    """Let a comparison refer to the very records of the page, where it has equal ones."""
+
+    def record(run: Run) -> Run:
+        return next(each for each in runs if each == run)
+
+    pairs = (replace(pair, a=record(pair.a), b=record(pair.b)) for pair in comparison.pairs)
+    return replace(comparison, pairs=tuple(pairs))
 
 
 def _title(runs: Sequence[Run]) -> str:
@@ -176,32 +199,13 @@ def _title(runs: Sequence[Run]) -> str:
 
 
 def _roofs(device: DeviceSummary, store: Store) -> DeviceRoofs:
-    """Find the ceilings of a device: where it is, else in the datasheet of its name, else none."""
-    properties = _properties(device)
+    """Find the ceilings of a device, and the rates that were measured on it."""
     try:
         peaks = store.peaks(device)
     except UsageError:  # a page of a file's runs needs no store
         peaks = None
-    return DeviceRoofs(
-        device,
-        ceilings(properties) if properties else (),
-        measured_ceilings(peaks) if peaks else (),
-    )
-
-
-def _properties(device: DeviceSummary) -> DeviceProperties | None:
-    sources: tuple[Callable[[], DeviceProperties], ...] = (
-        lambda: open_device(device.key).properties,
-        *((lambda name=name: loader.load_datasheet(name)) for name in loader.datasheet_names()),
-    )
-    for source in sources:
-        try:
-            properties = source()
-        except MemlabError:  # the device is in another machine, or the file is gone
-            continue
-        if properties.name == device.name:
-            return properties
-    return None
+    reached = measured_ceilings(peaks) if peaks else ()
+    return DeviceRoofs(device, known_ceilings(device), reached)
 
 
 def _reported(run: Run, codes: Sequence[MachineListing]) -> ReportedRun:

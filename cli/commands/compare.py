@@ -15,7 +15,7 @@ from memlab.errors import UsageError
 if TYPE_CHECKING:
     from memlab.roofline.comparison.records import Comparison
 
-FORMATS = {".json": "json", ".csv": "csv", ".md": "markdown"}
+FORMATS = {".json": "json", ".csv": "csv", ".md": "markdown", ".html": "html", ".htm": "html"}
 
 
 def compare(
@@ -50,7 +50,7 @@ def compare(
             "--output",
             "-o",
             metavar="FILE",
-            help="Write to FILE instead of stdout: .json, .csv or .md.",
+            help="Write to FILE instead of stdout: .html, .json, .csv or .md.",
         ),
     ] = None,
     plot: Annotated[
@@ -87,7 +87,7 @@ def compare(
     compared = memlab.compare(
         a, b, threshold=share, force=force, fail_if=fail_if or (), store=store
     )
-    _show(compared, chosen, output, everything, overwrite, quiet)
+    _show(compared, chosen, output, everything, overwrite, quiet, store)
     if plot is not None:
         _draw(compared, plot, overwrite, quiet)
     gate.write_gate_files(compared, junit, sarif, overwrite, quiet)
@@ -122,8 +122,8 @@ def _format(as_json: bool, as_csv: bool, markdown: bool, output: Path | None) ->
     named = FORMATS.get(output.suffix.lower())
     if named is None:
         raise UsageError(
-            f"cannot tell the format of {output} from its extension: use .json, .csv or .md, or "
-            "add --json, --csv or --markdown"
+            f"cannot tell the format of {output} from its extension: use .html, .json, .csv or "
+            ".md, or add --json, --csv or --markdown"
         )
     return named
 
@@ -135,6 +135,7 @@ def _show(
     everything: bool,
     overwrite: bool,
     quiet: bool,
+    store: Path | None,
 ) -> None:
     if chosen == "report":
         from memlab.roofline.reports.comparison import comparison_report
@@ -150,6 +151,8 @@ def _show(
         text = json_text(documents.comparison_document(compared))
     elif chosen == "csv":
         text = documents.comparison_csv(compared)
+    elif chosen == "html":
+        text = memlab.report_page(compared, store=store).html
     else:
         text = comparison_markdown(compared)
     deliver(text, output, overwrite, quiet)

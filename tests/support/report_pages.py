@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from example_runs import CEILINGS, ladder, measurement, run, run_of
 
 from memlab.device.measurement import LineCounters
+from memlab.roofline.comparison.compare import compare_runs
+from memlab.roofline.comparison.records import Comparison
 from memlab.roofline.reports.page.chart import DeviceRoofs
 from memlab.roofline.reports.page.report import ReportedRun, report_document
 
@@ -89,3 +91,13 @@ def ladder_page() -> str:
     first, *others = ladder()
     runs = [first, *others[:-1], detailed_run("tiled32"), run("row_sum"), run("copy", "modelled")]
     return page_of([replace(each, id=number) for number, each in enumerate(runs, 1)])
+
+
+def comparison_page() -> str:
+    """The page of tiled 8 and tiled 32, compared."""
+    a, b = run("tiled8", "modelled"), detailed_run("tiled32")
+    a, b = replace(a, measurement=with_lines(a.measurement)), replace(b, advice=("New advice.",))
+    compared = Comparison((compare_runs(a, b, threshold=0.01, force=True),))
+    roofs = [DeviceRoofs(a.measurement.device, CEILINGS)]
+    reported = [ReportedRun(each) for each in (a, b)]
+    return report_document(reported, roofs, "Two", "2026-01-02", [compared])

@@ -95,7 +95,7 @@ class Chart {
     });
     root.append(svg("defs", {}, svg("clipPath", { id: "frame" },
       svg("rect", { x: left, y: top, width, height }))));
-    const layers = Object.fromEntries(["grid", "roofs", "guide", "runs", "texts"].map((name) => {
+    const layers = Object.fromEntries(["grid", "roofs", "arrows", "guide", "runs", "texts"].map((name) => {
       const clip = name === "texts" || name === "grid" ? null : "url(#frame)";
       return [name, root.appendChild(svg("g", { class: name, "clip-path": clip }))];
     }));
@@ -103,6 +103,7 @@ class Chart {
     const drawn = this.runs();
     const lines = this.drawRoofs(layers.roofs);
     const taken = this.drawRuns(layers.runs, drawn);
+    this.drawArrows(layers.arrows, drawn);
     this.labelRoofs(layers.texts, lines, taken);
     this.labelRuns(layers.texts, drawn, taken, lines.flatMap((line) => line.boxes));
     this.layers = layers;
@@ -195,6 +196,27 @@ class Chart {
       group.append(link);
     }
     return taken;
+  }
+
+  // Draws an arrow from run A to run B of each comparison at every shown level.
+  drawArrows(group, drawn) {
+    const points = new Map(drawn.map(({ run, points: each }) => [run.key, each]));
+    for (const [from, to] of this.data.arrows) {
+      for (const a of points.get(from) ?? []) {
+        const b = (points.get(to) ?? []).find((point) => point.level === a.level);
+        if (!b) continue;
+        const [x1, y1, x2, y2] = [this.x(a.x), this.y(a.y), this.x(b.x), this.y(b.y)];
+        const length = Math.hypot(x2 - x1, y2 - y1);
+        if (length < 3 * MARK_RADIUS) continue; // the markers touch
+        const [dx, dy] = [(x2 - x1) / length, (y2 - y1) / length];
+        const tip = [x2 - dx * (MARK_RADIUS + 4), y2 - dy * (MARK_RADIUS + 4)];
+        const base = [tip[0] - dx * 8, tip[1] - dy * 8];
+        group.append(
+          svg("line", { class: "arrow", x1: x1 + dx * (MARK_RADIUS + 3), y1: y1 + dy * (MARK_RADIUS + 3), x2: base[0], y2: base[1] }),
+          svg("path", { class: "arrow-head", d: `M${tip}L${base[0] - dy * 4},${base[1] + dx * 4}L${base[0] + dy * 4},${base[1] - dx * 4}z` }),
+        );
+      }
+    }
   }
 
   labelRoofs(group, lines, taken) {

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from memlab.device.measurement import flop_by_pipe
 from memlab.device.properties import architecture_name
-from memlab.roofline.ceilings import ceiling_label, ceilings_by_key
+from memlab.roofline.ceilings import ceiling_label, ceiling_unit, ceilings_by_key
 from memlab.roofline.placement import bytes_moved
 from memlab.roofline.plots.style import run_styles
 from memlab.roofline.reports.parts import percent
@@ -182,7 +182,7 @@ def _device(entry: DeviceRoofs, runs: Sequence[Run]) -> dict[str, Any]:
                 "key": ceiling.key,
                 "label": ceiling.label,
                 "value": ceiling.value,
-                "text": si_text(ceiling.value, "B/s" if ceiling.kind == "bandwidth" else "FLOP/s"),
+                "text": si_text(ceiling.value, ceiling_unit(ceiling)),
                 "kind": ceiling.kind,
                 "provenance": ceiling.provenance,
                 "reached": reached[ceiling.key].value if ceiling.key in reached else None,
@@ -191,6 +191,7 @@ def _device(entry: DeviceRoofs, runs: Sequence[Run]) -> dict[str, Any]:
                 or ceiling.key in used,
             }
             for ceiling in entry.ceilings
+            if ceiling.kind != "integer"  # the axis is FLOP/s
         ],
     }
 

@@ -105,6 +105,8 @@ function change(work) {
   writeAddress();
 }
 
+let moreRoofs = false; // whether the roofs of pipes that no run used can be chosen
+
 function showRoofs() {
   const roofs = data.devices[state.device].roofs;
   const on = (roof) => (state.roofs ? state.roofs.has(roof.key) : roof.shown);
@@ -123,8 +125,18 @@ function showRoofs() {
       const alone = state.roofs?.size === 1 && state.roofs.has(roof.key);
       setRoofs(roofs, alone ? null : new Set([roof.key]));
     }));
-    return html("span", { class: "chip" }, toggle, only);
+    return html("span", { class: "chip", hidden: roof.shown || on(roof) || moreRoofs ? null : "" }, toggle, only);
   }));
+  const others = roofs.filter((roof) => !roof.shown && !on(roof)).length;
+  if (others && !moreRoofs) {
+    const more = html("button", { type: "button", "data-focus": "more" }, `${others} more`);
+    more.addEventListener("click", () => {
+      moreRoofs = true;
+      showRoofs();
+      all(".chip:last-child button", byId("roofs"))[0].focus();
+    });
+    byId("roofs").append(more);
+  }
   byId("roofs").closest("fieldset").hidden = !roofs.length;
   if (focused) all("[data-focus]").find((each) => each.dataset.focus === focused)?.focus();
 }

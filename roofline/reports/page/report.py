@@ -17,6 +17,7 @@ from memlab.roofline.reports.page.chart import (
     roof_text,
     time_note,
 )
+from memlab.roofline.reports.page.comparison import comparison_section
 from memlab.roofline.reports.page.markup import asset, document, escape, json_script, table
 from memlab.roofline.reports.page.run import SourceText, known_lines, run_section
 from memlab.roofline.reports.parts import percent
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from memlab.device.machine_code.listing import MachineListing
+    from memlab.roofline.comparison.records import Comparison
     from memlab.roofline.reports.page.chart import ChartRun, DeviceRoofs
     from memlab.roofline.run import Run
 
@@ -64,7 +66,11 @@ class ReportedRun:
 
 
 def report_document(
-    runs: Sequence[ReportedRun], devices: Sequence[DeviceRoofs], title: str, date: str
+    runs: Sequence[ReportedRun],
+    devices: Sequence[DeviceRoofs],
+    title: str,
+    date: str,
+    comparisons: Sequence[Comparison] = (),
 ) -> str:
     """Write the report page, in which every text is escaped.
 
@@ -73,17 +79,28 @@ def report_document(
         devices: Their devices, each once.
         title: The title, as text.
         date: When the page was made, as text.
+        comparisons: Comparisons of these runs.
     """
     named = chart_runs([reported.run for reported in runs], devices)
+    by_record = {id(chart_run.run): chart_run for chart_run in named}
+    data = chart_data(named, devices) | {
+        "title": title,
+        "arrows": [
+            [by_record[id(pair.a)].key, by_record[id(pair.b)].key]
+            for comparison in comparisons
+            for pair in comparison.pairs
+        ],
+    }
     body = "\n".join(
         (
             _header(title, [device_text(entry.device) for entry in devices], len(runs), date),
             "<main>",
             _roofline(devices),
             _overview(named),
+            *(comparison_section(comparison, by_record) for comparison in comparisons),
             _details(runs, named),
             "</main>",
-            json_script(DATA_ID, chart_data(named, devices) | {"title": title}),
+            json_script(DATA_ID, data),
         )
     )
     return document(f"{title}: memlab", body, STYLES, SCRIPTS)

@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 import pytest
 from browser import chromium
 from example_runs import CEILINGS, run
-from report_pages import crowd, hostile_runs, ladder_page, page_of
+from report_pages import comparison_page, crowd, hostile_runs, ladder_page, page_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -185,6 +185,7 @@ def test_the_keyboard_reaches_moves_and_opens(visit) -> None:
 def test_roofs_and_runs_are_switched_and_isolated(visit) -> None:
     page = visit()
     assert shown_roofs(page) == {"dram", "l2", "l1", "fp32"}
+    page.get_by_role("button", name="1 more").click()  # FP64, which no run used
     page.get_by_role("button", name="FP64", exact=True).click()
     page.get_by_role("button", name="L2", exact=True).click()
     assert shown_roofs(page) == {"dram", "l1", "fp32", "fp64"}
@@ -219,6 +220,7 @@ def test_the_address_holds_what_is_selected(visit) -> None:
     page = visit()
     assert page.evaluate("location.hash") == ""
     page.get_by_role("radio", name="L2").check(force=True)
+    page.get_by_role("button", name="1 more").click()
     page.get_by_role("button", name="FP64", exact=True).click()
     page.get_by_label("Show naive 16", exact=True).uncheck()
     page.get_by_label("Filter").fill("tiled & tile")
@@ -351,6 +353,22 @@ def test_no_two_runs_look_alike(visit, tmp_path: Path) -> None:
         " + getComputedStyle(mark).fill)"
     )
     assert len(looks) == len(set(looks)) == 60
+
+
+def test_a_comparison_has_arrows_figures_and_links_to_lines(visit, tmp_path: Path) -> None:
+    path = tmp_path / "compared.html"
+    path.write_text(comparison_page(), encoding="utf-8")
+    page = visit("#level=l1", path)
+    # From tiled 8 to the right and up, to tiled 32.
+    arrow = [float(page.locator(".arrow").get_attribute(name)) for name in ("x1", "y1", "x2", "y2")]
+    assert arrow[2] > arrow[0]
+    assert arrow[3] < arrow[1]
+    section = page.get_by_role("region", name="Comparison")
+    text = " ".join(section.inner_text().lower().split())
+    for words in ("faster", "no longer needed", "new advice.", "268,435,456 67,108,864 -75%"):
+        assert words in text
+    page.get_by_label("Show tiled 8", exact=True).uncheck()
+    assert page.locator(".arrow").count() == 0
 
 
 def test_downloads_are_what_is_seen(visit, tmp_path: Path) -> None:
