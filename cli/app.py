@@ -41,6 +41,7 @@ COMMANDS = {
     "check": ("check:check_app", "Find wrong accesses, races and barriers, without a GPU."),
     "trace": ("trace:trace_app", "Follow one thread: the elements it reads and stages."),
     "sass": ("sass:sass_app", "Show machine code beside PTX and source, with counts."),
+    "sweep": ("sweep:sweep_app", "Run kernels at many points, and rank them."),
     "occupancy": (
         "occupancy:occupancy_app",
         "Show how many blocks fit on an SM, and the limit.",

@@ -53,7 +53,7 @@ def optional_kernel_app(work: Callable[..., None], alone: Callable[..., None]) -
 
 def _make_app(work: Callable[..., None], alone: Callable[..., None], metavar: str) -> typer.Typer:
     app = typer.Typer(
-        cls=_kernel_group(work),
+        cls=kernel_group(work),
         invoke_without_command=True,
         rich_markup_mode=None,
         subcommand_metavar=metavar,
@@ -62,7 +62,7 @@ def _make_app(work: Callable[..., None], alone: Callable[..., None], metavar: st
     return app
 
 
-def _kernel_group(work: Callable[..., None]) -> type[TyperGroup]:
+def kernel_group(work: Callable[..., None]) -> type[TyperGroup]:
     """Make a group of commands, one for each catalog kernel and for any user kernel."""
 
     class KernelGroup(Group):
@@ -87,7 +87,7 @@ def _kernel_group(work: Callable[..., None]) -> type[TyperGroup]:
             try:
                 kernel = user_kernels.lookup_user_kernel(cmd_name)
                 if kernel is None:
-                    raise _unknown_kernel_error(cmd_name)
+                    raise unknown_kernel_error(cmd_name)
             except UsageError:
                 if ctx.resilient_parsing:
                     return None  # a word being completed is no error yet
@@ -126,7 +126,7 @@ def _kernel_group(work: Callable[..., None]) -> type[TyperGroup]:
                 option = getattr(error, "option_name", "")
                 if option in {
                     spelling
-                    for parameter in _common_options(work)
+                    for parameter in common_options(work)
                     for spelling in user_kernels.option_spellings(parameter)
                 }:
                     raise UsageError(
@@ -144,7 +144,8 @@ def _kernel_group(work: Callable[..., None]) -> type[TyperGroup]:
     return KernelGroup
 
 
-def _unknown_kernel_error(name: str) -> UsageError:
+def unknown_kernel_error(name: str) -> UsageError:
+    """Make the error of an unknown kernel; it gives the nearest names."""
     from memlab.kernels.catalog import CATALOG
 
     listing = f"'memlab kernels' lists all; your own is {user_kernels.KERNEL_PLACEHOLDER}"
@@ -177,15 +178,15 @@ def _user_kernel_command(kernel: "UserKernel", work: Callable[..., None]) -> Any
     signature = inspect.Signature(
         [
             *user_kernels.LAUNCH_PARAMETERS,
-            *user_kernels.without_launch_spellings(_common_options(work)),
+            *user_kernels.without_launch_spellings(common_options(work)),
         ]
     )
     command.__signature__ = signature  # type: ignore[attr-defined]
     place = printable(f"{kernel.entry or 'the kernel'} in {kernel.source}")
-    return _single_command(printable(kernel.target), f"Your own kernel: {place}.", command)
+    return single_command(printable(kernel.target), f"Your own kernel: {place}.", command)
 
 
-def _common_options(work: Callable[..., None]) -> list[inspect.Parameter]:
+def common_options(work: Callable[..., None]) -> list[inspect.Parameter]:
     """Return the options that a command declares for every kernel."""
     return [
         parameter
@@ -194,7 +195,8 @@ def _common_options(work: Callable[..., None]) -> list[inspect.Parameter]:
     ]
 
 
-def _single_command(name: str, summary: str, command: Callable[..., None]) -> Any:
+def single_command(name: str, summary: str, command: Callable[..., None]) -> Any:
+    """Make a command of a function, with its name and one line of help."""
     alone = typer.Typer(add_completion=False, rich_markup_mode=None)
     alone.command(name, cls=Command, help=summary)(command)
     return typer.main.get_command(alone)
@@ -208,10 +210,10 @@ def _catalog_kernel_command(kernel: "Kernel", work: Callable[..., None]) -> Any:
         work(kernel.name, chosen, **values)
 
     taken = {parameter.name for parameter in kernel.parameters}
-    common = [option for option in _common_options(work) if option.name not in taken]
+    common = [option for option in common_options(work) if option.name not in taken]
     signature = inspect.Signature([*map(_parameter_option, kernel.parameters), *common])
     command.__signature__ = signature  # type: ignore[attr-defined]
-    return _single_command(kernel.name, f"{kernel.summary}.", command)
+    return single_command(kernel.name, f"{kernel.summary}.", command)
 
 
 def _parameter_option(parameter: "Parameter") -> inspect.Parameter:

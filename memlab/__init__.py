@@ -9,6 +9,7 @@ The commands of the command line, as functions:
     memlab.run("saxpy.cu:saxpy", grid=16, block=256, args=[2.0, x, memlab.inout(y), y.size])
     memlab.analyze("transpose", width=512)
     memlab.check("tiled", width=100).findings
+    memlab.sweep("tiled", tile=[8, 16, 32]).best
     memlab.roofline(run)
 
 Each function returns a record, which prints as one line. A notebook shows its report or its
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from memlab.reporting import frame, report
     from memlab.running import run
     from memlab.stored_runs import annotate, runs
+    from memlab.sweeps.sweeping import sweep
 
     __version__: str
 
@@ -69,6 +71,7 @@ __all__ = [
     "run",
     "runs",
     "sass",
+    "sweep",
     "trace",
 ]
 
@@ -85,6 +88,7 @@ _MODULES = {
     "reporting": ("frame", "report"),
     "running": ("run",),
     "stored_runs": ("annotate", "runs"),
+    "sweeps.sweeping": ("sweep",),
 }
 """The modules that define the public names. Each is imported when one of its names is used, since
 `import memlab` and `memlab --help` must not wait for NumPy."""

@@ -70,6 +70,25 @@ def cublas_time(prepared: PreparedLaunch) -> Time:
     return baseline.time
 
 
+def launch_energy_j(prepared: PreparedLaunch) -> float:
+    """Measure the energy of a launch, joules. The launch must be known to end.
+
+    Raises:
+        DeviceError: There is no GPU, or it does not tell its energy.
+    """
+    _require_gpu(prepared, "NVML reads energy", DeviceError)
+    from memlab.device.gpu.energy import measure_energy
+
+    return measure_energy(
+        gpu_index(prepared.device.key),
+        prepared.launch,
+        prepared.compile().cubin,
+        prepared.seed,
+        prepared.settings.timeout_s,
+        prepared.progress,
+    )
+
+
 def sanitizer_report(
     prepared: PreparedLaunch, tools: Sequence[Tool] = TOOLS, timeout_s: float | None = None
 ) -> SanitizerReport:

@@ -13,6 +13,7 @@ from memlab.roofline.documents.runs import run_from_document
 from memlab.roofline.run import Run
 from memlab.roofline.store.run_filter import RunFilter
 from memlab.roofline.store.store import Store
+from memlab.roofline.store.sweeps import SweepStore
 from memlab.roofline.units import elide_middle
 
 if TYPE_CHECKING:
@@ -60,9 +61,22 @@ def find_runs(
         found = kept.runs(RunFilter(labels=(glob.escape(text),), last=last))
     except Incomplete as error:  # another run that cannot be read is no obstacle
         found = error.result
+    found = _with_reused_runs(found, text, kept, last)
     if not text or not found:
         raise _unknown_name_error(text, kept)
     return found
+
+
+def _with_reused_runs(found: list[Run], name: str, store: Store, last: int | None) -> list[Run]:
+    """Add the runs of earlier sweeps that the sweep of this name did not run again."""
+    known = {run.id for run in found}
+    reused = [number for number in SweepStore(store).run_ids(name) if number not in known]
+    if not reused:
+        return found
+    stored = set(store.ids())
+    added = [store.get(number) for number in reused if number in stored]
+    merged = sorted((*found, *added), key=lambda run: run.id or 0)
+    return merged if last is None else merged[-last:]
 
 
 def find_run(name: RunName, store: Path | str | None = None) -> Run:

@@ -48,8 +48,10 @@ from memlab.roofline.reports.peaks import peaks_report
 from memlab.roofline.reports.run import run_report
 from memlab.roofline.reports.runs import runs_table
 from memlab.roofline.reports.sass import SASS_COLUMNS, sass_report
+from memlab.roofline.reports.sweep import sweep_report
 from memlab.roofline.reports.trace import trace_report
 from memlab.roofline.run import Run
+from memlab.roofline.sweep.records import Sweep
 from memlab.summaries import one_line
 
 if TYPE_CHECKING:
@@ -163,6 +165,7 @@ _report_of.register(CheckReport, check_report)
 _report_of.register(Trace, trace_report)
 _report_of.register(MachineListing, sass_report)
 _report_of.register(Peaks, peaks_report)
+_report_of.register(Sweep, sweep_report)
 
 
 @_report_of.register

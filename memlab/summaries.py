@@ -28,6 +28,7 @@ from memlab.roofline.ceilings import ceiling_label
 from memlab.roofline.comparison.records import Comparison
 from memlab.roofline.glossary import GlossaryEntry
 from memlab.roofline.run import Run
+from memlab.roofline.sweep.records import Sweep
 from memlab.roofline.units import elide_middle, sentence_number, si_text, without_lists
 from memlab.text import plural, printable
 
@@ -141,6 +142,19 @@ def _(occupancy: KernelOccupancy) -> str:
 def _(roofline: Roofline) -> str:
     runs = len(roofline.runs)
     return f"{roofline.properties.name}: {runs} {plural(runs, 'run')}"
+
+
+@_description.register
+def _(sweep: Sweep) -> str:
+    name = f"{sweep.name}: " if sweep.name else ""
+    best = ""
+    if sweep.best is not None and sweep.best.value is not None:
+        shown = {axis.name: sweep.best.values.get(axis.name, "") for axis in sweep.varying}
+        at = " ".join(f"{axis}={value}" for axis, value in shown.items())
+        best = f", best {sweep.objective.text(sweep.best.value)} {at}".rstrip()
+    kernels = ", ".join(map(str, sweep.axes[0].values))
+    count = len(sweep.rows)
+    return f"{name}{kernels}: {len(sweep.done)} of {count} {plural(count, 'point')} done{best}"
 
 
 @_description.register

@@ -32,6 +32,7 @@ SHOWN = {
     "memlab.kernels()": "text/html",
     "memlab.doctor()": "text/html",
     "memlab.frame([run])": "text/html",
+    "memlab.sweep('tiled', width=64, tile=[8, 16])": "text/html",
     "memlab.roofline(run)": "image/png",
     "memlab.roofline(run).figure()": "image/png",
 }

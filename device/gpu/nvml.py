@@ -158,6 +158,31 @@ def sm_clock_reader(pci_bus_id: str, stack: ExitStack) -> Callable[[], float | N
     return read_clock_hz
 
 
+def energy_reader(pci_bus_id: str, stack: ExitStack) -> Callable[[], float | None]:
+    """Return a function that reads the energy that a GPU has taken since the driver was loaded.
+
+    Args:
+        pci_bus_id: The GPU's position on the bus, as for `sm_clock_reader`.
+        stack: Closes NVML.
+
+    Returns:
+        Gives joules, or None where the GPU does not tell.
+
+    Raises:
+        DeviceError: NVML cannot be opened.
+    """
+    nvml = stack.enter_context(Nvml())
+    handle = nvml.ask("nvmlDeviceGetHandleByPciBusId", pci_bus_id)
+
+    def read_joules() -> float | None:
+        if handle is None:
+            return None
+        millijoules = nvml.ask("nvmlDeviceGetTotalEnergyConsumption", handle)
+        return None if millijoules is None else millijoules / 1000.0
+
+    return read_joules
+
+
 def _gpu_or_error(nvml: Nvml, index: int) -> Gpu:
     """Query one GPU; its record carries the reason if it does not answer."""
     try:

@@ -55,16 +55,10 @@ def evaluated(kernel: UserKernel) -> UserKernel:
         defines=tuple(_evaluate_define(text, symbols) for text in kernel.defines),
     )
     values = symbol_values(computed)
-    for condition in kernel.restrict:
-        if not expressions.holds(condition, values):
-            used = ", ".join(
-                f"{name}={expressions.number_text(values[name])}"
-                for name in expressions.names_in(condition)
-            )
-            raise UsageError(
-                f"the launch breaks the restriction {condition!r} ({used}): change a symbol, or "
-                "the restriction"
-            )
+    if broken := _broken_restriction(kernel, values):
+        raise UsageError(
+            f"the launch breaks the restriction {broken}: change a symbol, or the restriction"
+        )
     numbers = {
         name: _evaluate_option(name, getattr(kernel, name), values)
         for name in ("grid", "block", "shared", "max_registers")
@@ -94,6 +88,26 @@ def symbol_values(kernel: UserKernel) -> dict[str, Number]:
         if expressions.is_expression(value) and not expressions.names_in(value):
             macros[name] = expressions.evaluate(value, {})
     return {**macros, **symbols}
+
+
+def broken_restriction(kernel: UserKernel) -> str:
+    """The first restriction that does not hold, with the values; empty if all hold.
+
+    Raises:
+        UsageError: A symbol or a restriction cannot be computed.
+    """
+    return _broken_restriction(kernel, symbol_values(kernel)) if kernel.restrict else ""
+
+
+def _broken_restriction(kernel: UserKernel, values: Mapping[str, Number]) -> str:
+    for condition in kernel.restrict:
+        if not expressions.holds(condition, values):
+            used = ", ".join(
+                f"{name}={expressions.number_text(values[name])}"
+                for name in expressions.names_in(condition)
+            )
+            return f"{condition!r} ({used})"
+    return ""
 
 
 def recorded_symbols(kernel: UserKernel) -> dict[str, int | str]:

@@ -43,6 +43,24 @@ _MIGRATIONS = (
         document TEXT NOT NULL
     )
     """,
+    """
+    CREATE TABLE sweeps (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        name TEXT NOT NULL UNIQUE,
+        created_at TEXT NOT NULL,
+        finished INTEGER NOT NULL,
+        definition TEXT NOT NULL
+    )
+    """,
+    """
+    CREATE TABLE sweep_points (
+        sweep INTEGER NOT NULL REFERENCES sweeps (id),
+        point TEXT NOT NULL,
+        run INTEGER,
+        outcome TEXT NOT NULL,
+        PRIMARY KEY (sweep, point)
+    )
+    """,
 )
 """The steps from each schema to the next; steps are only added, never changed."""
 
@@ -51,6 +69,9 @@ SCHEMA_VERSION = len(_MIGRATIONS)
 
 PEAKS_SCHEMA_VERSION = 2
 """The first schema with a table of peaks."""
+
+SWEEPS_SCHEMA_VERSION = 4
+"""The first schema with the tables of sweeps."""
 
 _LOCK_WAIT_S = 30.0
 """How long to wait for another process, seconds; one write takes milliseconds."""

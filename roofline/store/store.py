@@ -58,6 +58,11 @@ class Store:
         self._file = StoreFile(path)
         self.path = self._file.path
 
+    @property
+    def file(self) -> StoreFile:
+        """The SQLite file."""
+        return self._file
+
     def __repr__(self) -> str:
         return f"Store({str(self.path)!r})"
 
@@ -96,7 +101,7 @@ class Store:
         """
         insert = "INSERT INTO runs (kernel, device, device_name, document) VALUES (?, ?, ?, ?)"
         try:
-            rows = [_run_columns(run) for run in runs]
+            rows = [run_columns(run) for run in runs]
             with self._file.open_for_writing() as connection:
                 ids = [connection.execute(insert, row).lastrowid for row in rows]
         except UsageError as error:
@@ -297,7 +302,7 @@ def _run_ids_text(run_ids: list[int]) -> str:
     return ("run " if len(run_ids) == 1 else "runs ") + ids + more
 
 
-def _run_columns(run: Run) -> tuple[str, str, str, str]:
+def run_columns(run: Run) -> tuple[str, str, str, str]:
     """Give the columns of a run, without its id."""
     device = run.measurement.device
     document = _verified_json(run_document(replace(run, id=None)), run_from_document)

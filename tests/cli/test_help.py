@@ -64,6 +64,7 @@ def test_commands_stand_in_the_order_of_a_first_session(
         "check",
         "trace",
         "sass",
+        "sweep",
         "occupancy",
         "roofline",
         "report",

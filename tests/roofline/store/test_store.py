@@ -161,7 +161,7 @@ def newer_store(path):
     with sqlite3.connect(path) as connection:
         connection.execute("CREATE TABLE experiments (id INTEGER)")
         connection.execute(f"PRAGMA application_id = {0x6D6C6162}")
-        connection.execute("PRAGMA user_version = 3")
+        connection.execute("PRAGMA user_version = 5")
     connection.close()
 
 
@@ -215,7 +215,7 @@ DISGUISED = (
         (store_and(*DISGUISED), ["not a memlab store", "view sqlite_stat9"]),
         (foreign_text, ["not a memlab store", "not an SQLite database", "--store"]),
         (foreign_database, ["not a memlab store", "another program's", "--store"]),
-        (newer_store, ["newer memlab", "schema 3", "up to 2", "update memlab"]),
+        (newer_store, ["newer memlab", "schema 5", "up to 4", "update memlab"]),
         (damaged_store, ["damaged", "--store"]),
     ],
 )

@@ -219,7 +219,7 @@ print(store.add(run).id == len(stored) + 1)
 
 def test_a_disk_that_is_full_is_said_and_loses_nothing(tmp_path, make_run):
     """A real one, of 64 KiB, where a user may mount one."""
-    mount = f"mount -t tmpfs -o size=64k tmpfs {tmp_path}"
+    mount = f"mount -t tmpfs -o size=96k tmpfs {tmp_path}"
     alone = ["unshare", "--map-root-user", "--mount", "sh", "-c"]
     if not shutil.which("unshare") or subprocess.run([*alone, mount], check=False).returncode:
         pytest.skip("no file system may be mounted here")
@@ -280,9 +280,10 @@ def test_an_older_store_is_brought_up_by_a_write(old, make_run):
     assert [run.id for run in old.runs()] == [1, 4]
     assert old.get(1) == first
     assert user_version(old.path) == SCHEMA_VERSION > 1
+    tables_query = "SELECT name FROM sqlite_schema WHERE type = 'table'"
     with closing(sqlite3.connect(old.path)) as connection:
-        tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema")}
-    assert tables == {"runs", "peaks", "sqlite_sequence"}
+        tables = {name for (name,) in connection.execute(tables_query)}
+    assert tables == {"runs", "peaks", "sweeps", "sweep_points", "sqlite_sequence"}
 
 
 def test_an_older_store_that_cannot_be_brought_up_stays_as_it_is(old, make_run):

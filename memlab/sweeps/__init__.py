@@ -1,0 +1,1 @@
+"""`memlab.sweep`: its definition, its loop, and the processes that run its points."""

@@ -1,0 +1,149 @@
+"""`memlab sweep`: its table, its files, its exit codes, and Ctrl-C."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from memlab.cli.app import main
+from memlab.roofline.store.store import Store
+
+SOURCE = """\
+extern "C" __global__ void scale(const float* x, float* y, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n + OFFSET) y[i] = 2 * x[i];
+}
+"""
+SCALE = (
+    "scale.cu:scale --set N=1K,4K --set B=64:256:x2 -D OFFSET=0 --grid 'ceil(N/B)' --block B "
+    "--arg 'f32[N]' --arg 'out:f32[N]' --arg N"
+)
+Sweep = Callable[[str], tuple[int, str, str]]
+
+
+@pytest.fixture
+def sweep(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Sweep:
+    """Runs a command line; gives its exit code, stdout and stderr."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MEMLAB_STORE", str(tmp_path / "runs.sqlite3"))
+    monkeypatch.setenv("MEMLAB_DEVICE", "h200")
+    monkeypatch.setenv("COLUMNS", "80")
+    (tmp_path / "scale.cu").write_text(SOURCE)
+
+    def run(words: str) -> tuple[int, str, str]:
+        code = main(["sweep", *shlex.split(words)])
+        return code, *capsys.readouterr()
+
+    return run
+
+
+def test_the_table_has_all_points_at_80_columns_and_says_why_others_are_not_done(
+    sweep: Sweep,
+) -> None:
+    code, shown, said = sweep("naive,tiled --width 32,64 --tile 8,16,64 -d h200,a100")
+
+    assert (code, said) == (0, "")
+    lines = shown.splitlines()
+    assert max(map(len, lines)) <= 80
+    header = next(line for line in lines if "time" in line and "GFLOP/s" in line)
+    assert header.split()[:4] == ["kernel", "device", "width", "tile"]
+    rows = lines[lines.index(header) + 1 :][:16]
+    assert {tuple(row.split()[:4]) for row in rows} == {
+        (kernel, device, width, tile)
+        for kernel in ("naive", "tiled")
+        for device in ("h200", "a100")
+        for width in ("32", "64")
+        for tile in ("8", "16")
+    }
+    assert "8 points: impossible" in shown
+    assert "allows 1024" in shown
+    assert "stored as sweep-1" in shown
+
+
+def test_files_hold_the_same_points_and_a_picture_is_drawn(sweep: Sweep, tmp_path: Path) -> None:
+    code, shown, said = sweep(f"{SCALE} -o points.csv --plot picture.png")
+    assert (code, shown) == (0, "")
+    assert said.count("\n") == 2
+    rows = list(csv.DictReader((tmp_path / "points.csv").open()))
+    assert [(row["N"], row["B"], row["status"]) for row in rows] != []
+    assert len(rows) == 6
+    assert (tmp_path / "picture.csv").read_text() == (tmp_path / "points.csv").read_text()
+    assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
+
+    code, shown, _ = sweep(f"{SCALE} --json")
+    document = json.loads(shown)
+    assert code == 0
+    assert [row["point"]["B"] for row in document["rows"]] == [int(row["B"]) for row in rows]
+    assert all(row["reused"] for row in document["rows"])
+    assert [row["run"]["id"] for row in document["rows"]] == [int(row["id"]) for row in rows]
+
+    code, shown, _ = sweep(f"{SCALE} --csv --no-store --objective warp_instructions")
+    counts = [float(row["value"]) for row in csv.DictReader(io.StringIO(shown))]
+    assert code == 0
+    assert counts == sorted(counts)
+    assert len(Store().ids()) == 6
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (SCALE.replace("OFFSET=0", "OFFSET=0,512").replace("(N/B)", "(N/B)+1"), 1, ""),
+        ("tiled --tile 64", 2, ""),
+        ("tiled --objective energy", 3, "choose a GPU with --device 0"),
+        ("tiled --scheduler nowhere", 2, "write tcp://host:8786"),
+        ("tiled --workers two", 2, "'two' is not a whole number"),
+        ("tiled --width 8:4:2", 2, "width takes whole numbers, got '8:4:2'"),
+        ("tiled tilde", 2, "unknown kernel 'tilde'"),
+        ("--resume", 2, "to resume"),
+        ("", 2, "which kernel?"),
+    ],
+)
+def test_exit_codes(sweep: Sweep, words: str, code: int, said: str) -> None:
+    found, _, message = sweep(words)
+
+    assert found == code
+    assert said in message
+    assert message.count("\n") == bool(said)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("more", [[], ["--workers", "2"]])
+def test_ctrl_c_keeps_what_is_done_and_resume_does_the_rest(
+    sweep: Sweep, tmp_path: Path, more: list[str]
+) -> None:
+    words = ["sweep", "tiled", "--width", "256:768:+64", "--tile", "8,16"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "memlab", *words, *more],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        process_group=0,
+    )
+    deadline = time.monotonic() + 60
+    while not Store().ids():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    shown, said = process.communicate(timeout=30)
+
+    assert (process.returncode, shown) == (130, "")
+    assert said.count("\n") == 1
+    kept = len(Store().ids())
+    assert f"interrupted: {kept} of 18 points of sweep-1 are kept" in said
+    code, shown, _ = sweep("--resume")
+    assert code == 0
+    assert f"18 of 18 points done, {kept} from earlier runs" in shown
+    runs = [tuple(run.measurement.parameters.items()) for run in Store().runs()]
+    assert len(runs) == len(set(runs)) == 18

@@ -1,0 +1,101 @@
+"""The picture of a sweep suits its axes, and shows every point."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from example_runs import H200
+from matplotlib.figure import Figure
+
+from memlab.roofline.plots.figure import render_figure
+from memlab.roofline.sweep.objective import find_objective
+from memlab.roofline.sweep.records import Sweep, SweepRow, ranked
+from memlab.roofline.sweep.space import Axis, Space
+
+
+def swept(make_run: object, *axes: Axis, missing: int = 0) -> Sweep:
+    """A sweep whose point `i` took `i + 1` ms; the last `missing` points are impossible."""
+    space = Space((Axis("kernel", "kernel", ("tiled",)), *axes))
+    objective = find_objective("time")
+    rows = []
+    for number in range(len(space)):
+        run = make_run()  # type: ignore[operator]
+        time = replace(run.measurement.time, median_s=1e-3 * (number + 1))
+        run = replace(run, measurement=replace(run.measurement, time=time))
+        done = number < len(space) - missing
+        rows.append(
+            SweepRow(
+                space.values(number),
+                "done" if done else "impossible",
+                run=run if done else None,
+                value=time.median_s if done else None,
+            )
+        )
+    return Sweep(
+        "",
+        "2026-01-02T03:04:05+00:00",
+        space.axes,
+        objective,
+        ranked(rows, objective),
+        len(space),
+        properties=H200,
+    )
+
+
+def texts(figure: Figure) -> list[str]:
+    return [text.get_text() for axes in figure.axes for text in axes.texts]
+
+
+@pytest.fixture
+def numbers() -> Axis:
+    return Axis("width", "parameter", (256, 512, 1024))
+
+
+def test_one_number_is_a_line_for_each_combination_of_words(make_run, numbers) -> None:
+    sweep = swept(make_run, Axis("device", "device", ("h200", "a100")), numbers, missing=1)
+    (axes,) = (figure := sweep.figure()).axes
+
+    assert [list(line.get_ydata()) for line in axes.lines] == [
+        pytest.approx([1e-3, 2e-3, 3e-3]),
+        pytest.approx([4e-3, 5e-3]),
+    ]
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["h200", "a100"]
+    assert axes.get_xlabel() == "width"
+    assert render_figure(figure, "svg") == render_figure(sweep.figure(), "svg")
+
+
+def test_two_numbers_are_a_heat_map_whose_cells_are_the_points(make_run, numbers) -> None:
+    tiles = Axis("tile", "parameter", (32, 8))
+    (axes,) = swept(make_run, tiles, numbers, missing=1).figure().axes
+
+    (image,) = axes.images
+    cells = image.get_array()
+    assert cells.shape == (2, 3)
+    # tile 8 was impossible at the largest width; rows are sorted, with 8 first
+    assert list(cells[1]) == pytest.approx([1e-3, 2e-3, 3e-3])
+    assert list(cells[0][:2]) == pytest.approx([4e-3, 5e-3])
+    shown = [text.get_text() for text in axes.texts]
+    assert shown.count("×") == 1
+    assert "1 ms" in shown
+
+
+def test_two_numbers_and_a_word_are_small_multiples(make_run, numbers) -> None:
+    figure = swept(
+        make_run,
+        Axis("device", "device", ("h200", "a100")),
+        numbers,
+        Axis("tile", "parameter", (8, 16)),
+    ).figure()
+
+    assert [axes.get_title(loc="left") for axes in figure.axes] == ["h200", "a100"]
+    limits = {axes.images[0].get_clim() for axes in figure.axes}
+    assert len(limits) == 1
+
+
+def test_more_is_the_roofline_of_the_best(make_run, numbers) -> None:
+    sweep = swept(
+        make_run, numbers, Axis("tile", "parameter", (8, 16)), Axis("m", "parameter", (1, 2))
+    )
+
+    assert any("DRAM" in text for text in texts(sweep.figure()))
