@@ -153,6 +153,9 @@ class Counters(NamedCounters):
         dram_write_bytes: Bytes that the L2 writes to DRAM.
         requested_atomic_bytes: Bytes that global atomics and reductions ask for, summed over
             threads.
+        global_atomic_slice_passes: Passes of global atomics in the slice of the L2 that they use
+            most, one after the other: as many for a sector of a request as lanes have one address.
+        global_atomic_float_passes: Passes in the sector that additions of floating point use most.
         flop_fp32: FLOPs executed by the FP32 pipe; one FMA is two.
         flop_fp64: FLOPs executed by the FP64 pipe.
         flop_fp16: FLOPs of `half` outside the tensor cores; one FMA of a `half2` is four. (Nsight
@@ -168,7 +171,7 @@ class Counters(NamedCounters):
             are not among them.
         iop_fma: Integer instructions of the FMA pipe: multiply-adds, and moves and sums that ptxas
             writes as such.
-        iop_xu: Integer instructions of the XU pipe: counts and reversals of bits.
+        iop_xu: Integer instructions of the XU pipe: counts of bits.
         thread_instructions: Instructions executed, summed over threads; as `InstructionCounters`.
         warp_instructions: Instructions executed, summed over warps; as `InstructionCounters`.
     """
@@ -210,6 +213,8 @@ class Counters(NamedCounters):
     global_store_used_bytes = NamedCount(("global", "store"), "used_bytes")
     constant_load_requests = NamedCount(("constant", "load"), "requests")
     constant_load_passes = NamedCount(("constant", "load"), "wavefronts")
+    global_atomic_slice_passes: int = 0
+    global_atomic_float_passes: int = 0
     flop_fp32: int = 0
     flop_fp64: int = 0
     flop_fp16: int = 0

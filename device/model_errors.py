@@ -14,7 +14,7 @@ from functools import cache
 from importlib import resources
 
 from memlab.device.measurement import Time
-from memlab.device.properties import EXPLAINING_PIPES
+from memlab.device.properties import EXPLAINING_BOUNDS
 
 FILE_NAME = "model_errors.toml"
 COVERED_SHARE = 0.8
@@ -53,7 +53,7 @@ def kind_of(bounds_s: Mapping[str, float]) -> str:
 
     Bounds that only explain a time are no kinds: the errors were measured without them.
     """
-    kinds = [name for name in bounds_s if name not in EXPLAINING_PIPES]
+    kinds = [name for name in bounds_s if name not in EXPLAINING_BOUNDS]
     return max(kinds, key=lambda name: bounds_s[name], default=ALL_KINDS)
 
 

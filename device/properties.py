@@ -38,8 +38,8 @@ INTEGER_KINDS = ("int_alu", "int_fma", "int_xu")
 """The pipes that execute integer instructions: logic, addition, shifts and comparisons; products;
 and the counts of bits."""
 
-EXPLAINING_PIPES = ("fp16_fma", "bf16_fma", *INTEGER_KINDS)
-"""Kinds whose bounds explain a modelled time, and enter it as its least value only."""
+EXPLAINING_BOUNDS = ("fp16_fma", "bf16_fma", *INTEGER_KINDS, "atomics")
+"""Bounds that explain a modelled time, and enter it as its least value only."""
 
 _PIPES = {
     "fp16_fma": "fp16",

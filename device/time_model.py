@@ -8,9 +8,9 @@ queueing system with these demands runs no faster than the larger of the two and
 their sum (asymptotic and balanced job bounds: Zahorjan et al., "Balanced Job Bound Analysis of
 Queueing Networks", CACM 25(2), 1982); the model is the middle of that interval, and no kernel is
 shorter than one that does nothing. No constant is fitted to a kernel; all come from the device's
-properties. The pipes of FP16, BF16 and integers explain a time; they enter it as its least value
-only, since the errors of the model were measured without them. Atomics move their sectors; that
-they wait for one another at an address is not modelled.
+properties. The pipes of FP16, BF16 and integers, and the slice of the L2 that atomics use most,
+explain a time; they enter it as its least value only, since the errors of the model were measured
+without them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from memlab.device.measurement import (
     l2_written_sectors,
 )
 from memlab.device.properties import (
-    EXPLAINING_PIPES,
+    EXPLAINING_BOUNDS,
     SECTOR_BYTES,
     DeviceProperties,
     clock_hz,
@@ -73,7 +73,7 @@ def model_time(work: LaunchWork, occupancy: Occupancy, properties: DevicePropert
     bounds["latency"] = latency
     seconds = (max(throughput, latency) + throughput + latency) / 2
     bounds |= explaining_bounds_s(work, properties)
-    seconds = max([seconds, *(bounds.get(pipe, 0.0) for pipe in EXPLAINING_PIPES)])
+    seconds = max([seconds, *(bounds.get(pipe, 0.0) for pipe in EXPLAINING_BOUNDS)])
     shortest = properties.shortest_kernel_s or 0.0
     if seconds < shortest:  # the launch itself decides, not a unit
         seconds = bounds["launch"] = shortest
@@ -97,7 +97,7 @@ def throughput_bounds_s(work: LaunchWork, properties: DeviceProperties) -> dict[
         bounds["issue"] = counters.warp_instructions * busiest / SCHEDULERS_PER_SM
         for pipe, flop in flop_by_pipe(counters).items():
             peak = peak_flop_per_s(properties, pipe)
-            if peak and pipe not in EXPLAINING_PIPES:
+            if peak and pipe not in EXPLAINING_BOUNDS:
                 bounds[pipe] = flop / (peak / count) * busiest * clock
         if properties.l1_bytes_per_clock_per_sm:
             rate = properties.l1_bytes_per_clock_per_sm / WAVEFRONT_BYTES
@@ -122,19 +122,38 @@ def throughput_bounds_s(work: LaunchWork, properties: DeviceProperties) -> dict[
 
 
 def explaining_bounds_s(work: LaunchWork, properties: DeviceProperties) -> dict[str, float]:
-    """The time that each of `EXPLAINING_PIPES` alone takes for its work: seconds by pipe."""
+    """The time that each of `EXPLAINING_BOUNDS` alone takes for its work: seconds by name."""
     flop = flop_by_pipe(work.counters)
-    amounts = {pipe: count for pipe, count in flop.items() if pipe in EXPLAINING_PIPES}
+    amounts = {pipe: count for pipe, count in flop.items() if pipe in EXPLAINING_BOUNDS}
     peaks = {pipe: peak_flop_per_s(properties, pipe) for pipe in amounts}
     integers = integer_op_by_pipe(work.counters)
     peaks |= {pipe: peak_integer_op_per_s(properties, pipe) for pipe in integers}
     count = properties.multiprocessor_count or 1
     busiest = count * math.ceil(work.blocks / count) / work.blocks  # over the mean SM
-    return {
+    bounds = {
         pipe: amount / peak * busiest
         for pipe, amount in (amounts | integers).items()
         if (peak := peaks[pipe])
     }
+    if work.counters.global_atomic_slice_passes:
+        bounds["atomics"] = atomics_s(work.counters, properties)
+    return bounds
+
+
+def atomics_s(counters: Counters, properties: DeviceProperties) -> float:
+    """The time that the slice of the L2 takes which global atomics use most, in seconds.
+
+    A pass takes as long as an integer addition waits for another one at its address; additions of
+    floating point wait longer. One clock, where that is not known (NVIDIA Kepler GK110 whitepaper:
+    an atomic on one address per clock).
+    """
+    clock = clock_hz(properties)
+    interval_s = properties.global_atomic_same_address_s or (1.0 / clock if clock else 0.0)
+    float_s = properties.global_atomic_same_address_float_s or interval_s
+    return max(
+        counters.global_atomic_slice_passes * interval_s,
+        counters.global_atomic_float_passes * float_s,
+    )
 
 
 def block_launch_time_s(blocks: int, properties: DeviceProperties) -> float:

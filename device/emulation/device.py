@@ -11,6 +11,7 @@ from memlab.device.budget import Budget, EmulationMemoryError, EmulationTimeoutE
 from memlab.device.compiler.compile import CompiledKernel, code_record, compile_launch
 from memlab.device.emulation import cache_counters, counting, representative_block, totals
 from memlab.device.emulation.address_names import accessed_arrays
+from memlab.device.emulation.atomic_passes import count_atomic_passes, with_sums_of_warps
 from memlab.device.emulation.execution import Execution
 from memlab.device.emulation.machine_profile import machine_profile
 from memlab.device.emulator.machine.tally import Tally
@@ -259,7 +260,10 @@ def emulate(
         block.lane_instructions_per_block,
         cache_counters.cache_geometry(properties, resident.blocks_per_sm, carveout),
     )
-    counters = cached.counters
+    contention = block.contention
+    if not isinstance(graph, DisassemblyError):
+        contention = with_sums_of_warps(contention, graph.code, program, tally)
+    counters = cached.counters.replace_named(**count_atomic_passes(contention, program, tally))
     latencies = _mean_latencies(counters, properties)
     active_clocks = idle_clocks = warp_clocks(program, block.path, latencies)
     if block.idle_path is not block.path:
@@ -277,6 +281,7 @@ def emulate(
             tally,
             cached.levels,
             counters,
+            contention,
         )
     work = time_model.LaunchWork(
         blocks=launch.blocks,

@@ -44,6 +44,7 @@ def machine_profile(
     tally: Tally,
     levels: Mapping[int, AccessLevels],
     counters: Counters,
+    contention: Mapping[int, AtomicContention],
 ) -> LaunchProfile | None:
     """Describe a launch to the model of an SM.
 
@@ -56,6 +57,7 @@ def machine_profile(
         tally: The counts of the whole grid.
         levels: Where the sectors of each memory instruction are served.
         counters: The counters of the whole grid.
+        contention: Where atomics meet, for each of them, by its position in the PTX.
 
     Returns:
         The description; None if the control bits of the architecture are not known, or the counts
@@ -89,7 +91,7 @@ def machine_profile(
         active=active,
         idle=idle,
         active_share=active_share if active_share < _NEARLY_ALL else 1.0,
-        accesses=_accesses(graph.code, program, tally, levels, block.contention),
+        accesses=_accesses(graph.code, program, tally, levels, contention),
         work_ratio=_work_ratio(block, active_share, tally, blocks),
         dram_sector_bytes=counters.dram_read_bytes / missed if missed else SECTOR_BYTES,
         dram_written_sector_bytes=counters.dram_write_bytes / stored if stored else 0.0,

@@ -28,15 +28,15 @@ PIPES: dict[str, str] = {
 
 INTEGER_INSTRUCTIONS = frozenset(
     (
-        *("BMSK", "BREV", "FLO", "IABS", "IADD", "IADD3", "IADD32I", "IDP", "IDP4A", "IMAD"),
+        *("BMSK", "FLO", "IABS", "IADD", "IADD3", "IADD32I", "IDP", "IDP4A", "IMAD"),
         *("IMNMX", "IMUL", "IMUL32I", "ISCADD", "ISCADD32I", "ISETP", "LEA", "LOP", "LOP3"),
         *("LOP32I", "POPC", "SHF", "SHL", "SHR", "VABSDIFF", "VABSDIFF4", "VIADD", "VIADDMNMX"),
         *("VIMNMX", "VIMNMX3", "IADD64", "IMNMX64", "ISETP64", "XMAD"),
     )
 )
 """The integer instructions (CUDA Binary Utilities, "Instruction Set Reference", "Integer
-Instructions"). As in Nsight Compute (`op_integer`), moves that are products with one and additions
-to zero (`IMAD.MOV`) are among them; on an H200 its counts of straight code agree with these."""
+Instructions") that Nsight Compute counts on an H200 (`op_integer`): with moves that are products
+and sums (`IMAD.MOV`), but without `BREV`, which it counts with instructions on bits (`op_bit`)."""
 
 _PIPE_OF = {name: pipe for pipe, names in PIPES.items() for name in names.split()}
 

@@ -124,6 +124,7 @@ ADVICE_RULES: tuple[Callable[[AdviceCase], Recommendation | None], ...] = (
     bank_advice.bank_conflicts,
     memory_advice.divergent_constants,
     memory_advice.uncoalesced_accesses,
+    memory_advice.contended_atomics,
     memory_advice.local_arrays,
     memory_advice.uncounted_spills,
     memory_advice.unstaged_reuse,

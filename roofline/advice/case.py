@@ -20,7 +20,7 @@ from memlab.device.time_model import LaunchWork, explaining_bounds_s, throughput
 from memlab.roofline.placement import L1_WAVEFRONT_BYTES
 from memlab.roofline.run import Placement
 
-DEVICE_BOUNDS = ("l2", "dram", "launch")
+DEVICE_BOUNDS = ("l2", "dram", "launch", "atomics")
 """Bounds of the whole device; the others are those of the busiest multiprocessor."""
 
 

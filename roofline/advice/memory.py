@@ -57,6 +57,21 @@ def uncoalesced_accesses(case: AdviceCase) -> Recommendation | None:
     )
 
 
+def contended_atomics(case: AdviceCase) -> Recommendation | None:
+    """Atomics of many threads meet at few addresses."""
+    counters, seconds = case.measurement.counters, case.bounds_s.get("atomics", 0.0)
+    requests = counters.global_atomic_requests + counters.global_reduction_requests
+    if not requests:
+        return None
+    passes = counters.global_atomic_slice_passes
+    return Recommendation(
+        case.saving({"atomics": 0.0}),
+        f"Atomics wait for one another: {si_text(passes, '').strip()} passes in one slice of the "
+        f"L2 take {si_text(seconds, 's')}; add up in registers, a warp or shared memory first, or "
+        "spread the addresses.",
+    )
+
+
 def local_arrays(case: AdviceCase) -> Recommendation | None:
     """Local accesses in PTX belong to the program's arrays; ptxas spills registers later."""
     counters = case.measurement.counters

@@ -433,7 +433,7 @@ _INTEGER_PIPES = {
         "alu": "add sub addc subc sad min max abs neg and or xor not cnot shl shr shf bfe bfi bmsk "
         "lop3 szext setp set vabsdiff2 vabsdiff4",
         "fma": "mul mad madc mul24 mad24 dp4a dp2a",
-        "xu": "popc clz brev bfind",
+        "xu": "popc clz bfind",
     }.items()
     for word in words.split()
 }

@@ -128,3 +128,36 @@ def test_a_time_is_never_below_what_the_integer_pipes_need(
         least_s = measured.counters.iop_alu / (64 * 132 * 1.98e9)
         assert least_s <= measured.time.median_s < 1.6 * least_s
         assert measured.time.bounds_s["int_alu"] == pytest.approx(least_s)
+
+
+@pytest.mark.parametrize(
+    ("line", "kind", "per_thread"),
+    [
+        ("if (i < n) atomicAdd(c, 1);", "int", 4),
+        ("atomicAdd(c, x[i]);", "int", 3),
+        ("atomicMax(c, x[i]);", "int", 3),
+        ("atomicAdd(c, x[i]);", "float", 2),
+        ("y[i] = atomicAdd(c, 1);", "int", 8),
+    ],
+)
+def test_integer_operations_are_those_that_an_h200_counted(
+    line: str, kind: str, per_thread: int
+) -> None:
+    """`smsp__sass_thread_inst_executed_op_integer_pred_on.sum`, of 4096 blocks of 256 threads."""
+    source = (
+        f"__global__ void k({kind} *c, const {kind} *x, {kind} *y, int n)\n"
+        f"{{ int i = blockIdx.x * blockDim.x + threadIdx.x; {line} }}"
+    )
+    number = {"int": "int32", "float": "float32"}[kind]
+    found = counted(
+        launches.launch_of(
+            f'extern "C" {source}',
+            Buffer("c", (1,), number, "inout"),
+            Buffer("x", (2048,), number, "in"),
+            Buffer("y", (2048,), number, "inout"),
+            Scalar("n", "int32", 2048),
+            blocks=8,
+            threads=256,
+        )
+    )
+    assert sum(integer_op_by_pipe(found.counters).values()) == per_thread * 2048

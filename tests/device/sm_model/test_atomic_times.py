@@ -6,6 +6,8 @@ import pytest
 from paths import REPOSITORY
 
 import memlab
+from memlab.device.emulation import device as emulated_device
+from memlab.device.machine_code.disassembly import DisassemblyError
 
 SOURCE = """extern "C" __global__ void add(TYPE *words, int distinct, int stride, int trips)
 {
@@ -54,3 +56,52 @@ def test_contended_atomics_take_the_measured_time(tmp_path, case, tolerance):
     requests = BLOCKS * THREADS // 32 * (many - few)
     modelled_ns = 1e9 * (seconds(many) - seconds(few)) / requests
     assert modelled_ns == pytest.approx(MEASURED[case], rel=tolerance)
+
+
+UNIFORM = """extern "C" __global__ void add(TYPE *sum, const TYPE *x)
+{
+    atomicAdd(sum, x[blockIdx.x * blockDim.x + threadIdx.x]);
+}"""
+
+
+@pytest.mark.parametrize(("kind", "lanes"), [("u32", 1), ("f32", 32)])
+def test_a_lane_operates_for_its_warp_where_ptxas_adds_it_up(tmp_path, kind, lanes):
+    """ptxas knows that the lanes share an address, and adds up integers."""
+    (tmp_path / "add.cu").write_text(UNIFORM)
+    blocks = 1024
+    measured = memlab.run(
+        f"{tmp_path}/add.cu:add",
+        device="h200",
+        grid=blocks,
+        block=THREADS,
+        args=[f"inout:{kind}[1]=zeros", f"{kind}[{blocks * THREADS}]"],
+        defines={"TYPE": TYPES[kind]},
+    ).measurement
+    passes = blocks * THREADS // 32 * lanes
+    assert measured.counters.global_atomic_slice_passes == passes
+    assert measured.counters.global_atomic_float_passes == (passes if kind == "f32" else 0)
+    interval_s = {"u32": 0.73e-9, "f32": 1.754e-9}[kind]
+    assert measured.time.bounds_s["atomics"] == pytest.approx(passes * interval_s)
+    assert measured.time.median_s == pytest.approx(passes * interval_s, abs=4e-6)
+
+
+def test_without_machine_code_no_time_is_below_that_of_atomics(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise DisassemblyError("no disassembler")
+
+    monkeypatch.setattr(emulated_device, "read_flow_graph", refuse)
+    (tmp_path / "add.cu").write_text(SOURCE)
+    run = memlab.run(
+        f"{tmp_path}/add.cu:add",
+        device="h200",
+        grid=BLOCKS,
+        block=THREADS,
+        args=["inout:u32[32]=zeros", "i32=2", "i32=1", "i32=40"],
+        defines={"TYPE": "unsigned"},
+    )
+    least_s = BLOCKS * THREADS // 32 * 40 * 16 * 0.73e-9  # 16 lanes on each of two words
+    assert run.measurement.time.median_s == pytest.approx(least_s)
+    assert run.placement.bound == "atomics"
+    assert (
+        "Atomics wait for one another: 1.35 M passes in one slice of the L2 take" in run.advice[0]
+    )

@@ -1,0 +1,56 @@
+"""What the whole grid's global atomics ask of the slice of the L2 that they use most."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from memlab.device.emulator.machine.tally import Tally
+from memlab.device.emulator.models.atomic_contention import AtomicContention
+from memlab.device.emulator.program.program import Program
+from memlab.device.machine_code.instructions import MachineCode
+
+_VOTES = frozenset(("VOTE", "VOTEU"))
+"""With one of these ptxas finds the lanes of a warp, before one lane adds for all of them."""
+
+
+def with_sums_of_warps(
+    contention: Mapping[int, AtomicContention], code: MachineCode, program: Program, tally: Tally
+) -> dict[int, AtomicContention]:
+    """Let one lane operate for its warp where ptxas arranged that.
+
+    It does so for integers at an address that all lanes share: it adds up the lanes of a warp
+    (`REDUX`, or `POPC` of a vote), and one of them executes the atomic.
+
+    Args:
+        contention: The contention of each atomic of the PTX, by its position.
+        code: The machine code.
+        program: Its PTX.
+        tally: The counts of the whole grid.
+    """
+    voting = {step.ptx_line for step in code.instructions if step.name in _VOTES}
+    found = dict(contention)
+    for place, met in contention.items():
+        if program.steps[place].instruction.ptx_line in voting and tally.lanes[place]:
+            share = tally.requests[place] / tally.lanes[place]
+            found[place] = replace(
+                met,
+                slice_passes=met.slice_passes * share,
+                sector_passes=met.sector_passes * share,
+            )
+    return found
+
+
+def count_atomic_passes(
+    contention: Mapping[int, AtomicContention], program: Program, tally: Tally
+) -> dict[str, int]:
+    """Count the passes of the whole grid, by the names of their counters."""
+    slice_passes = float_passes = 0.0
+    for place, met in contention.items():
+        slice_passes += met.slice_passes * tally.requests[place]
+        if program.steps[place].row.of[:1] in (("f32",), ("f64",), ("f16",), ("bf16",)):
+            float_passes += met.sector_passes * tally.requests[place]
+    return {
+        "global_atomic_slice_passes": round(slice_passes),
+        "global_atomic_float_passes": round(float_passes),
+    }
